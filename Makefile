@@ -124,6 +124,11 @@ demo: build envoy ## a small mesh on this machine, step by step; HOLD=1 keeps it
 demo-intercept: build envoy intercept-tools ## the same with network namespaces and real redirection (root)
 	go run ./deploy/demo/run -intercept
 
+demo-kube: build kube-tools envoy intercept-tools ## the control plane and a shop with sidecars in a Kubernetes cluster of processes, step by step (root; five minutes); HOLD=1 keeps it up
+	CGO_ENABLED=0 go build -tags grpcnotrace -o bin/ ./deploy/demo/traffic
+	CGO_ENABLED=0 go build -o bin/etcd go.etcd.io/etcd/server/v3
+	@go build -o bin/demo-kube ./deploy/demo/kube && exec bin/demo-kube
+
 cluster: build kube-tools intercept-tools ## a Kubernetes cluster of processes on this machine (deploy/testcluster/README.md), until Ctrl-C
 	@go build -o bin/testcluster ./deploy/testcluster && exec bin/testcluster $(ARGS)
 
@@ -133,4 +138,4 @@ clean: ## remove bin/ and out/, which hold what was built and what runs left (no
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: build tools kube-tools envoy generate check test test-kube intercept-tools bench fuzz load load-suite load-faults experiment demo demo-intercept cluster clean help
+.PHONY: build tools kube-tools envoy generate check test test-kube intercept-tools bench fuzz load load-suite load-faults experiment demo demo-intercept demo-kube cluster clean help

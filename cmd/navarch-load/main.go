@@ -33,7 +33,7 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(runCommand(), listCommand(), meshCommand(), reportCommand(), compareCommand(), workerCommand(), attackCommand())
+	cmd.AddCommand(runCommand(), listCommand(), meshCommand(), reportCommand(), compareCommand(), workerCommand(), attackCommand(), connectCommand())
 	return cmd
 }
 

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -119,6 +118,7 @@ type environment struct {
 	ignore        []string      // PILOT_IGNORE_RESOURCES, comma-separated
 	include       []string      // PILOT_INCLUDE_RESOURCES, comma-separated
 	sharedMesh    string        // SHARED_MESH_CONFIG
+	fromFiles     []string      // PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS, comma-separated: what kubeconfigs of other clusters may have beside inline data
 	customHost    string        // ISTIOD_CUSTOM_HOST
 	audiences     []string      // TOKEN_AUDIENCES, comma-separated
 	certTTL       time.Duration // DEFAULT_WORKLOAD_CERT_TTL
@@ -267,6 +267,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("PILOT_IGNORE_RESOURCES", list(&e.ignore))
 	parse("PILOT_INCLUDE_RESOURCES", list(&e.include))
 	parse("SHARED_MESH_CONFIG", text(&e.sharedMesh))
+	parse("PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS", list(&e.fromFiles))
 	parse("ISTIOD_CUSTOM_HOST", text(&e.customHost))
 	parse("TOKEN_AUDIENCES", func(v string) error { e.audiences = strings.Split(v, ","); return nil })
 	parse("DEFAULT_WORKLOAD_CERT_TTL", duration(&e.certTTL))
@@ -297,71 +298,6 @@ func loopsOff(into *[]string) func(string) error {
 			}
 		}
 		return nil
-	}
-}
-
-func text(into *string) func(string) error {
-	return func(v string) error { *into = v; return nil }
-}
-
-// list is texts with commas between them, and perhaps spaces.
-func list(into *[]string) func(string) error {
-	return func(v string) error {
-		for one := range strings.SplitSeq(v, ",") {
-			if one = strings.TrimSpace(one); one != "" {
-				*into = append(*into, one)
-			}
-		}
-		return nil
-	}
-}
-
-func duration(into *time.Duration) func(string) error {
-	return func(v string) (err error) {
-		d, err := time.ParseDuration(v)
-		if err == nil && d < 0 {
-			err = errors.New("must not be negative")
-		}
-		if err == nil {
-			*into = d
-		}
-		return err
-	}
-}
-
-func boolean(into *bool) func(string) error {
-	return func(v string) (err error) {
-		b, err := strconv.ParseBool(v)
-		if err == nil {
-			*into = b
-		}
-		return err
-	}
-}
-
-func count(into *int) func(string) error {
-	return func(v string) error {
-		n, err := strconv.Atoi(v)
-		if err == nil && n < 0 {
-			err = errors.New("must not be negative")
-		}
-		if err == nil {
-			*into = n
-		}
-		return err
-	}
-}
-
-func perSecond(into *float64) func(string) error {
-	return func(v string) error {
-		n, err := strconv.ParseFloat(v, 64)
-		if err == nil && !(n >= 0 && n < 1e9) {
-			err = errors.New("want a number of requests a second, 0 or more")
-		}
-		if err == nil {
-			*into = n
-		}
-		return err
 	}
 }
 

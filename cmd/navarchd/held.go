@@ -21,7 +21,7 @@ func (i *ingester) newKeeper(name string, after time.Duration) *removal.Keeper {
 		holders = append(holders, i.source)
 	}
 	if i.kube != nil {
-		holders = append(holders, i.kube)
+		holders = append(holders, i.kube, i.clusters)
 	}
 	return &removal.Keeper{Store: i.store, Holders: holders, Name: name, After: after, Losses: i.losses, Log: i.log}
 }

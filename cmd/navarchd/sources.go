@@ -14,6 +14,7 @@ import (
 	"navarch.io/navarch/store/source/files"
 	"navarch.io/navarch/store/source/guard"
 	"navarch.io/navarch/store/source/kube"
+	"navarch.io/navarch/store/source/remote"
 )
 
 // newSources makes what the configuration comes from: a folder, a Kubernetes cluster, or both; nil: there is none. Their guards add losses up
@@ -32,6 +33,19 @@ func newSources(c *config, memory *guard.Memory, log *slog.Logger) (folder *file
 		}
 	}
 	return folder, cluster, nil
+}
+
+// newClusters makes the sources of other clusters, which Secrets of the config cluster name; nil: there is no config cluster in Kubernetes.
+func newClusters(c *config, memory *guard.Memory, log *slog.Logger) (*remote.Clusters, error) {
+	if !c.kubernetes() {
+		return nil, nil
+	}
+	clusters, err := remote.New(remote.Config{Kubeconfig: c.kubeconfig, Namespace: c.env.podNamespace, Own: c.cluster, Allowed: c.env.fromFiles, Log: log,
+		Source: kube.Config{Namespace: c.env.watchOnly, AllowEmpty: c.allowNone, Memory: memory}})
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig, PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS: %w", err)
+	}
+	return clusters, nil
 }
 
 // normal is what normal forms depend on. In Kubernetes the mesh configuration is that of this process's own namespace and revision.
@@ -91,6 +105,9 @@ func (i *ingester) sourceProblems() (all []object.Problem) {
 	}
 	if i.status != nil {
 		all = append(all, i.status.problems(i.kube.Origin())...)
+	}
+	if i.clusters != nil {
+		all = append(all[:len(all):len(all)], i.clusters.Problems()...)
 	}
 	return all
 }

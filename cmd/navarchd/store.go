@@ -24,10 +24,12 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/removal"
 	"navarch.io/navarch/store/source/files"
 	"navarch.io/navarch/store/source/guard"
 	"navarch.io/navarch/store/source/kube"
+	"navarch.io/navarch/store/source/remote"
 	"navarch.io/navarch/store/tenants"
 )
 
@@ -46,26 +48,31 @@ func openStore(c *config, log *slog.Logger) (*kv.Store, error) {
 
 // ingester is the role ingest: the folder, the Kubernetes cluster, the leader's loop, the election.
 type ingester struct {
-	source  *files.Source // nil: there is no folder
-	kube    *kube.Source  // nil: there is no cluster
-	loop    *ingest.Loop
-	lead    *lead.Elector
-	tenants *tenants.Tenants
-	keeper  *removal.Keeper
-	losses  *removal.Losses
-	roots   []*rootCerts        // nil: there is no cluster, or they are not to be written
-	vms     *registered         // nil: machines do not register themselves
-	status  *objectStatus       // nil: there is no cluster, or PILOT_ENABLE_STATUS is false
-	found   *problems.Collector // what the replicas found, while this process leads
-	alone   string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
-	store   *kv.Store
-	log     *slog.Logger
+	source   *files.Source    // nil: there is no folder
+	kube     *kube.Source     // nil: there is no cluster
+	clusters *remote.Clusters // beside kube; nil with it
+	loop     *ingest.Loop
+	lead     *lead.Elector
+	tenants  *tenants.Tenants
+	keeper   *removal.Keeper
+	losses   *removal.Losses
+	roots    []*rootCerts        // nil: there is no cluster, or they are not to be written
+	vms      *registered         // nil: machines do not register themselves
+	status   *objectStatus       // nil: there is no cluster, or PILOT_ENABLE_STATUS is false
+	found    *problems.Collector // what the replicas found, while this process leads
+	alone    string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
+	store    *kv.Store
+	log      *slog.Logger
 }
 
 // newIngester makes the role: seen is how far this process has read the chain of heads, committed is told of each batch. Errors name flags.
 func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() kv.Place, known *tenants.Tenants, log *slog.Logger, committed func(revision int64, event, began time.Time, batch kv.Batch)) (*ingester, error) {
 	memory := &guard.Memory{}
 	source, cluster, err := newSources(c, memory, log)
+	if err != nil {
+		return nil, err
+	}
+	clusters, err := newClusters(c, memory, log)
 	if err != nil {
 		return nil, err
 	}
@@ -78,27 +85,29 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 		alone = c.processName()
 	}
 	losses := &removal.Losses{Store: store, Memory: memory, Log: log}
-	options := ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: c.normal(), Sources: sourcesOf(c, source, cluster), Memory: memory}
+	options := ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: c.normal(), Sources: sourcesOf(c, source, cluster), Remote: clusters != nil, Memory: memory}
 	var referred func([]object.Reference)
 	if cluster != nil {
 		options.SecretUses, referred = secretUses, cluster.Refer
 	}
 	i := &ingester{
-		losses:  losses,
-		alone:   alone,
-		tenants: known,
-		source:  source,
-		kube:    cluster,
-		lead:    elector,
-		found:   problems.NewCollector(log),
-		store:   store,
-		log:     log,
+		losses:   losses,
+		alone:    alone,
+		tenants:  known,
+		source:   source,
+		kube:     cluster,
+		clusters: clusters,
+		lead:     elector,
+		found:    problems.NewCollector(log),
+		store:    store,
+		log:      log,
 		loop: ingest.New(ingest.Config{
 			Store: store, Sealer: sealer, Seen: seen, Remember: losses.Write, Log: log, Committed: committed, Options: options, Referred: referred,
 		}),
 	}
 	if cluster != nil {
 		cluster.Settle = i.loop.Settle
+		clusters.Expect = func(all []origin.Origin, known bool) { i.loop.Expect(ingest.Remotes{Known: known, Origins: all}) }
 	}
 	i.keeper = i.newKeeper(c.processName(), c.heldFor)
 	return i, nil
@@ -117,7 +126,11 @@ func (i *ingester) part() part {
 			return i.source.Run(ctx, countFirst(i.log, i.source.Dir, i.loop.Emit))
 		}})
 	}
-	return part{tasks: tasks}
+	p := part{tasks: tasks}
+	if i.clusters != nil {
+		p.gauges = append(p.gauges, i.clusters.Gauges)
+	}
+	return p
 }
 
 // shown is what /debug shows of the role; commits are the newest of this process.
@@ -150,7 +163,8 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 			emit = i.status.emit(emit)
 			others.Go(func() { i.status.lead(notifying, epoch) })
 		}
-		others.Go(func() { _ = i.kube.Run(notifying, emit) }) // its error is the context's
+		others.Go(func() { _ = i.kube.Run(notifying, emit) })            // its error is the context's
+		others.Go(func() { _ = i.clusters.Run(notifying, i.loop.Emit) }) // its error is the context's
 		others.Go(func() { asof.Lead(notifying, i.store, epoch, i.toldOf, i.loop.Settled, i.log) })
 	}
 	for _, r := range i.roots {

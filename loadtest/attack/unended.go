@@ -38,8 +38,10 @@ func (w *attacker) unended(ctx context.Context, method string) string {
 		if err := u.WriteSettings(); err != nil {
 			return err
 		}
+		speaking, cancel := context.WithCancel(ctx)
+		defer cancel()
 		var reading sync.WaitGroup
-		reading.Go(func() { u.read(w); _ = raw.Close() }) // that speaking ends
+		reading.Go(func() { u.read(w); _ = raw.Close(); cancel() }) // speaking ends, whether it writes or waits
 		defer reading.Wait()
 		defer raw.Close()
 		var streams []uint32
@@ -50,7 +52,7 @@ func (w *attacker) unended(ctx context.Context, method string) string {
 			}
 			w.count(func(c *Count) { c.Requests++ })
 		}
-		return u.speak(ctx, streams)
+		return u.speak(speaking, streams)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"k8s.io/client-go/rest"
@@ -56,27 +57,44 @@ func Config(kubeconfig string) (*rest.Config, error) {
 	return config, err
 }
 
-// New is a client of the API server of a Config. Nothing is asked.
+// New is a client of the API server of Config(kubeconfig). Nothing is asked.
 func New(kubeconfig string) (*Client, error) {
 	config, err := Config(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
+	return Of(config)
+}
+
+// Of is a client of an API server. Nothing is asked.
+func Of(config *rest.Config) (*Client, error) {
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, err
 	}
+	client, err := HTTPClient(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{base: strings.TrimSuffix(base.String(), "/"), http: client}, nil
+}
+
+// HTTPClient sends requests with a credential, to the API server alone: the transport adds the credential to whatever is asked, so nothing is
+// asked of where a redirection leads to.
+func HTTPClient(config *rest.Config) (*http.Client, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
 	}
 	own := *client // HTTPClientFor may give http.DefaultClient
-	// The transport adds our credential to whatever is asked, so nothing is asked of where a redirection leads to.
 	own.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
 		return fmt.Errorf("the API server redirects to %.100q, which is not followed", r.URL.Redacted())
 	}
-	return &Client{base: strings.TrimSuffix(base.String(), "/"), http: &own}, nil
+	return &own, nil
 }
+
+// direct has requests go by no proxy, whatever the environment says.
+func direct(*http.Request) (*url.URL, error) { return nil, nil }
 
 // Address is the API server's URL.
 func (c *Client) Address() string { return c.base }

@@ -45,6 +45,9 @@ func (s *State) enqueue(changed map[model.Key]bool, since time.Time) {
 
 // differs says whether a record that is wanted is another than the stored one, as that will be after the batch under way.
 func (s *State) differs(key model.Key) bool {
+	if s.remotes.stand(key.Origin) {
+		return false
+	}
 	if s.dirty[key] {
 		return true
 	}
@@ -65,6 +68,9 @@ const fill = kv.MaxTxnOps - 1
 
 // flush makes the next batch of what waits.
 func (s *State) flush() []Effect {
+	if effects := s.compareAgain(); effects != nil {
+		return effects
+	}
 	if s.phase != ready || s.queue.empty() && len(s.reencryptions) == 0 && len(s.restore) == 0 && !s.complete {
 		return nil
 	}

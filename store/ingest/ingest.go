@@ -70,6 +70,7 @@ type Loop struct {
 type input struct {
 	emits  Emits
 	level  *Levelled       // nil: it has not changed
+	remote *Remotes        // nil: it has not changed
 	term   Event           // Gained, Lost or nil
 	settle []chan struct{} // closed once emits are taken
 }
@@ -78,6 +79,9 @@ func merge(waiting, next input) input {
 	waiting.emits = append(waiting.emits, next.emits...)
 	if next.level != nil {
 		waiting.level = next.level
+	}
+	if next.remote != nil {
+		waiting.remote = next.remote
 	}
 	if next.term != nil {
 		waiting.term = next.term
@@ -206,6 +210,9 @@ func (l *Loop) take(in input) (effects []Effect) {
 	}
 	if len(in.emits) > 0 {
 		effects = append(effects, l.state.Step(in.emits)...)
+	}
+	if in.remote != nil { // after what they said: one that is not expected any more was forgotten before
+		effects = append(effects, l.state.Step(*in.remote)...)
 	}
 	if len(in.settle) > 0 {
 		l.refer()

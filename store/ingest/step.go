@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
@@ -110,24 +109,6 @@ const (
 	writing              // one batch is under way
 )
 
-// Options is what Step's results depend on beside its events.
-type Options struct {
-	Normal normal.Options
-	// AllowEmpty lets a full comparison delete however much it finds to delete.
-	AllowEmpty bool
-	// Budget bounds what each tenant may have; the zero value: nothing does.
-	Budget Budget
-	// Sources are the origins of those that have to have told everything (object.Synced) before anything is written; nil: the zero Origin,
-	// which the folder of files has there.
-	Sources []origin.Origin
-	// Memory is what vanished within ten minutes, of the guards of the sources too; nil: nothing is known.
-	Memory *guard.Memory
-	// SecretUses says which Secrets a record makes workloads use, in a mesh with this root namespace; nil: nobody asks (Config.Referred).
-	SecretUses func(r model.Record, root string) []SecretUse
-	// Crashes is where panics over single objects go; nil: one of its own.
-	Crashes *crash.Log
-}
-
 // Stats counts the work that was done.
 type Stats struct {
 	Normalised uint64 // objects turned into records
@@ -142,6 +123,7 @@ type State struct {
 	allowEmpty    bool
 	memory        *guard.Memory
 	unsynced      map[origin.Origin]bool // sources that have not told everything; empty: all have
+	remotes       *remotes               // sources of other clusters; nil: there are none
 	leading       bool
 	phase         phase
 	epoch         kv.Epoch
@@ -188,7 +170,11 @@ func NewState(o Options) *State {
 	for _, source := range o.Sources {
 		unsynced[source] = true
 	}
-	return &State{inventory: w, allowEmpty: o.AllowEmpty, memory: o.Memory, unsynced: unsynced, queue: newQueue(), level: Levelled{Level: model.Level},
+	var others *remotes
+	if o.Remote {
+		others = &remotes{whole: map[origin.Origin]bool{}}
+	}
+	return &State{remotes: others, inventory: w, allowEmpty: o.AllowEmpty, memory: o.Memory, unsynced: unsynced, queue: newQueue(), level: Levelled{Level: model.Level},
 		withheld: map[model.Key]bool{}, held: map[model.Key]bool{}, refused: map[model.Key]object.Problem{}, unsealed: map[model.Key]object.Problem{},
 		reencryptions: map[model.Key]reencryption{}, dirty: map[model.Key]bool{}, restore: map[string]kv.Value{}}
 }
@@ -202,6 +188,8 @@ func (s *State) Step(event Event) []Effect {
 		if s.emitted(e); s.phase == idle {
 			return s.start(false)
 		}
+	case Remotes:
+		s.expect(e)
 	case Gained:
 		if s.leads(e.Epoch) {
 			return nil
@@ -270,6 +258,7 @@ func (s *State) start(again bool) []Effect {
 		return nil
 	}
 	s.phase, s.queue, s.altered = loading, newQueue(), false // it finds what waits
+	s.remotes.compared()
 	return []Effect{Load{Epoch: s.epoch, Again: again}}
 }
 
@@ -278,8 +267,13 @@ func (s *State) heed(events []object.Event) {
 	for _, e := range events {
 		switch e.Op {
 		case object.Synced:
-			delete(s.unsynced, e.ID.Origin)
+			if !s.remotes.told(e.ID.Origin) {
+				delete(s.unsynced, e.ID.Origin)
+			}
 		case object.Forget:
+			if s.remotes.begins(e.ID.Origin) {
+				continue
+			}
 			s.unsynced[e.ID.Origin], s.phase = true, idle
 		case object.Put, object.Delete, object.Broken:
 		}
@@ -328,6 +322,7 @@ func (s *State) compare(e Loaded) {
 			}
 			owner.adopted = append(owner.adopted, key)
 		case s.want[key] != nil || s.awaitingSeal[key] != nil:
+		case s.remotes.stand(key.Origin): // its cluster was not listed in full
 		case owner == nil && len(s.unreadable) > 0:
 			s.withheld[key] = true // it may be in the document that cannot be read
 		default:

@@ -23,7 +23,6 @@ var may = map[string][]string{
 	// Leaves.
 	"store/origin": {}, "store/problem": {}, "store/model": {"store/origin", "store/problem"}, "store/object": {"store/origin", "store/problem"}, "store/intern": {}, "store/loop": {}, "store/obs": {}, "store/socket": {}, "store/durable": {}, "store/protowalk": {}, "store/remote": {}, "shard/ring": {"store/protowalk"},
 	"push/xds": {}, "push/agentapi": {},
-
 	"store/kv":            {"store/model"},
 	"store/kv/kvtest":     {"store/kv"},
 	"store/apiserver":     {},
@@ -34,6 +33,7 @@ var may = map[string][]string{
 	"store/source/guard":  {"store/normal", "store/object"},
 	"store/source/files":  {"store/object", "store/source/guard"},
 	"store/source/kube":   {"store/apiserver", "store/normal", "store/object", "store/source/guard"},
+	"store/source/remote": {"store/apiserver", "store/object", "store/source/kube"},
 	"store/ingest":        {"store/crash", "store/normal", "store/object", "store/kv", "store/source/guard"},
 	"store/tenants":       {"store/ingest", "store/kv"},
 	"store/mirror":        {"store/durable", "store/kv"},

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"navarch.io/navarch/deploy/demo/show"
 )
 
 // rawPort is where the app listens for what the mesh takes for a stream of bytes.
@@ -16,7 +18,7 @@ const rawPort = 9090
 
 // interceptDemo is `make demo-intercept`: the same programs, with the kernel handing all traffic of two workloads to their
 // Envoys, as in a cluster.
-func interceptDemo(ctx context.Context, root, built string) (rows []row, err error) {
+func interceptDemo(ctx context.Context, root, built string) (rows []show.Row, err error) {
 	if err := canIntercept(); err != nil {
 		return nil, fmt.Errorf("real redirection needs root, iptables, ip and setpriv: %w", err)
 	}

@@ -15,57 +15,45 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
+
+	"navarch.io/navarch/deploy/demo/show"
 )
 
 // patience bounds the whole demo, holding aside.
 const patience = 5 * time.Minute
 
 // step is one thing to show.
-type step struct {
-	name, expect string
-	run          func(context.Context) (measured string, err error)
-}
-
-// row is what became of a step.
-type row struct {
-	step
-	measured string
-	err      error
-	took     time.Duration
-}
+type step show.Step
 
 func main() {
 	intercept := flag.Bool("intercept", false, "Use network namespaces and real redirection (root, iptables).")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	show := demo
+	present := demo
 	if *intercept {
-		show = interceptDemo
+		present = interceptDemo
 	}
 	root, err := top()
 	built := ""
 	if err == nil {
 		built, err = buildPrograms(ctx, root)
 	}
-	var rows []row
+	var rows []show.Row
 	if err == nil {
-		rows, err = show(ctx, root, built)
+		rows, err = present(ctx, root, built)
 	}
 	if len(rows) > 0 {
-		summary(os.Stdout, rows)
+		show.Summary(os.Stdout, rows)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
-	for _, r := range rows {
-		if r.err != nil {
-			os.Exit(1)
-		}
+	if show.Failed(rows) {
+		os.Exit(1)
 	}
 }
 
@@ -129,37 +117,18 @@ func newMesh(root, yaml, programs string) (*mesh, error) {
 }
 
 // play runs the steps in order; a step that fails does not stop the rest, a program that died does.
-func (m *mesh) play(ctx context.Context, steps []step) []row {
+func (m *mesh) play(ctx context.Context, steps []step) []show.Row {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var rows []row
+	all := make([]show.Step, len(steps))
 	for i, s := range steps {
-		fmt.Printf("[%2d/%d] %s ... ", i+1, len(steps), s.name)
-		began := time.Now()
-		measured, err := s.run(ctx)
-		if dead := m.children.dead(); err == nil && dead != nil {
-			err = dead
-		}
-		r := row{s, measured, err, time.Since(began)}
-		rows = append(rows, r)
-		if err != nil {
-			fmt.Printf("FAIL after %.1fs\n        %s\n        %v\n", r.took.Seconds(), measured, err)
-		} else {
-			fmt.Printf("ok, %.1fs\n        %s\n", r.took.Seconds(), measured)
-		}
-		if ctx.Err() != nil || m.children.dead() != nil {
-			break
-		}
+		all[i] = show.Step(s)
 	}
-	return rows
+	return show.Play(ctx, os.Stdout, all, m.children.dead)
 }
 
 // finish holds if asked to, stops everything, and removes the scratch folder if all went well.
-func (m *mesh) finish(ctx context.Context, rows []row, hints []string) {
-	failed := false
-	for _, r := range rows {
-		failed = failed || r.err != nil
-	}
+func (m *mesh) finish(ctx context.Context, rows []show.Row, hints []string) {
 	if os.Getenv("HOLD") == "1" && ctx.Err() == nil {
 		fmt.Printf("\nHOLD=1: the mesh stays up until Ctrl-C. Logs and YAML: %s. Try:\n", m.dir)
 		for _, h := range hints {
@@ -170,69 +139,9 @@ func (m *mesh) finish(ctx context.Context, rows []row, hints []string) {
 	fmt.Print("stopping everything ... ")
 	m.children.stopAll()
 	fmt.Println("done")
-	if failed {
+	if show.Failed(rows) {
 		fmt.Println("logs and YAML of this run are kept in", m.dir)
 		return
 	}
 	os.RemoveAll(m.dir)
-}
-
-// summary is the table at the end; long cells go on in the next line.
-func summary(out *os.File, rows []row) {
-	table := [][3]string{{"step", "expected", "measured"}}
-	outcomes := []string{""}
-	ok := 0
-	for _, r := range rows {
-		outcome := "FAIL"
-		if r.err == nil {
-			outcome = "ok"
-			ok++
-		}
-		table, outcomes = append(table, [3]string{r.name, r.expect, r.measured}), append(outcomes, outcome)
-	}
-	widths := [3]int{32, 40, 64}
-	rule := strings.Repeat("-", widths[0]+widths[1]+widths[2]+4+6)
-	fmt.Fprintln(out)
-	for i, cells := range table {
-		var lines [3][]string
-		height := 0
-		for j := range cells {
-			lines[j] = wrap(cells[j], widths[j])
-			height = max(height, len(lines[j]))
-		}
-		for n := range height {
-			for j := range cells {
-				text := ""
-				if n < len(lines[j]) {
-					text = lines[j][n]
-				}
-				fmt.Fprintf(out, "%-*s  ", widths[j], text)
-			}
-			if n == 0 {
-				fmt.Fprint(out, outcomes[i])
-			}
-			fmt.Fprintln(out)
-		}
-		if i == 0 || i == len(table)-1 {
-			fmt.Fprintln(out, rule)
-		}
-	}
-	fmt.Fprintf(out, "%d of %d steps held\n", ok, len(rows))
-}
-
-// wrap breaks text between words into lines of at most width, where the words allow it.
-func wrap(text string, width int) []string {
-	var lines []string
-	line := ""
-	for _, word := range strings.Fields(text) {
-		switch {
-		case line == "":
-			line = word
-		case len(line)+1+len(word) > width:
-			lines, line = append(lines, line), word
-		default:
-			line += " " + word
-		}
-	}
-	return append(lines, line)
 }

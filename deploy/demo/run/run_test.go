@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"navarch.io/navarch/deploy/demo/show"
 	"navarch.io/navarch/loadtest/programs"
 )
 
@@ -201,11 +202,11 @@ func TestRedirection(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range rows {
-		if r.err != nil {
-			t.Errorf("%s: %s: %v", r.name, r.measured, r.err)
+		if r.Err != nil {
+			t.Errorf("%s: %s: %v", r.Name, r.Measured, r.Err)
 		}
 	}
 	if t.Failed() {
-		summary(os.Stdout, rows)
+		show.Summary(os.Stdout, rows)
 	}
 }

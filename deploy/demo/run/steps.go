@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"navarch.io/navarch/deploy/demo/show"
 )
 
 const (
@@ -19,7 +21,7 @@ const (
 )
 
 // demo is `make demo`.
-func demo(ctx context.Context, root, built string) (rows []row, err error) {
+func demo(ctx context.Context, root, built string) (rows []show.Row, err error) {
 	m, err := newMesh(root, "deploy/demo/shop", built)
 	if err != nil {
 		return nil, err

@@ -29,9 +29,17 @@ type clients struct {
 	dynamic dynamic.Interface
 }
 
-// connect reads a kubeconfig, or that of the Pod that this process is in.
-func connect(kubeconfig string) (*clients, error) {
-	config, err := apiserver.Config(kubeconfig)
+// connect makes clients of an API server; nil: of that of a kubeconfig, or of the Pod that this process is in. No redirection is followed.
+func connect(config *rest.Config, kubeconfig string) (*clients, error) {
+	var err error
+	if config == nil {
+		config, err = apiserver.Config(kubeconfig)
+	}
+	if err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
+	web, err := apiserver.HTTPClient(config)
 	if err != nil {
 		return nil, err
 	}
@@ -52,11 +60,11 @@ func connect(kubeconfig string) (*clients, error) {
 		}
 		typed.ContentType, typed.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 		typed.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-		if c.typed[gv], err = rest.RESTClientFor(typed); err != nil {
+		if c.typed[gv], err = rest.RESTClientForConfigAndClient(typed, web); err != nil {
 			return nil, err
 		}
 	}
-	c.dynamic, err = dynamic.NewForConfig(config)
+	c.dynamic, err = dynamic.NewForConfigAndClient(config, web)
 	return c, err
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
@@ -24,7 +25,8 @@ import (
 // Config is what New needs. Zero durations mean the defaults.
 type Config struct {
 	Kubeconfig      string        // path; empty: the service account of the Pod that this process is in
-	Cluster         string        // in origins; empty: the config cluster
+	API             *rest.Config  // instead of Kubeconfig; nil: that counts
+	Cluster         string        // in origins; empty: the config cluster. Of another one neither mesh configuration nor Istio's kinds are read
 	SystemNamespace string        // where the mesh configuration is; default istio-system
 	Revision        string        // whose objects are read (istio.io/rev), and mesh configuration, ConfigMap istio-<Revision>; default default, whose ConfigMap is istio
 	SharedMesh      string        // a ConfigMap beside it, which stands where it says nothing (SHARED_MESH_CONFIG); empty: none
@@ -97,7 +99,7 @@ func New(c Config) (*Source, error) {
 	if err := errors.Join(checkPatterns(c.Ignore), checkPatterns(c.Include)); err != nil {
 		return nil, err
 	}
-	clients, err := connect(c.Kubeconfig)
+	clients, err := connect(c.API, c.Kubeconfig)
 	if err != nil {
 		return nil, err
 	}
@@ -235,8 +237,11 @@ func (s *Source) starter(ctx context.Context, all *sync.WaitGroup) func(...kind)
 // follow starts a follower for each kind, and looks for kinds that are served, until ctx ends. Nothing is told before it is known which namespaces
 // are read; all lists go at once, since each takes the API server up to a second, however small it is.
 func (s *Source) follow(ctx context.Context, start func(...kind)) {
-	first := []kind{namespaces, s.meshConfiguration(s.meshName())}
-	if shared := s.sharedMesh(); shared != "" {
+	first := []kind{namespaces}
+	if s.Cluster == "" {
+		first = append(first, s.meshConfiguration(s.meshName()))
+	}
+	if shared := s.sharedMesh(); shared != "" && s.Cluster == "" {
 		first = append(first, s.meshConfiguration(shared))
 	}
 	start(append(first, s.builtIn()...)...)
@@ -252,6 +257,13 @@ func (s *Source) follow(ctx context.Context, start func(...kind)) {
 		defer s.mu.Unlock()
 		s.selectReady()
 	})
+	if s.Cluster != "" { // its kinds are known
+		s.mu.Lock()
+		s.discover = true
+		s.synced()
+		s.mu.Unlock()
+		return
+	}
 	tick := time.NewTicker(s.Discover)
 	defer tick.Stop()
 	for {

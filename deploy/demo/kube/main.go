@@ -1,0 +1,118 @@
+// Command kube is `make demo-kube`: it starts a Kubernetes cluster of processes, runs the control plane and a small shop with sidecars in it as
+// Deployments, shows what the control plane does step by step, each step measured and judged, and ends everything. Exit code 0: every step was
+// seen to hold.
+//
+// Owns: one cluster (deploy/testcluster).  Reads: bin, .tools.  Never: anything of the machine outside that cluster.
+//
+// HOLD=1 keeps the cluster up after the steps and prints what to try.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"navarch.io/navarch/deploy/demo/show"
+	"navarch.io/navarch/deploy/testcluster/cluster"
+	"navarch.io/navarch/deploy/testcluster/image"
+)
+
+// patience bounds the whole demo, holding aside.
+const patience = 25 * time.Minute
+
+func main() {
+	cluster.Init()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	failed, err := run(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo-kube:", err)
+	}
+	if failed || err != nil {
+		os.Exit(1)
+	}
+}
+
+// run plays the steps; failed says that one did not hold.
+func run(ctx context.Context) (failed bool, err error) {
+	if os.Geteuid() != 0 {
+		return false, errors.New("it needs root: the sidecars run as a user of their own (1337), by which redirection tells their traffic from the applications'")
+	}
+	images, err := programs()
+	if err != nil {
+		return false, err
+	}
+	d := &demo{images: images}
+	began := time.Now()
+	limited, cancel := context.WithTimeout(ctx, patience)
+	rows := show.Play(limited, os.Stdout, d.steps(), d.dead)
+	cancel()
+	if d.cluster != nil {
+		d.hold(ctx)
+		if show.Failed(rows) {
+			fmt.Println(d.logs())
+		}
+		fmt.Print("ending the cluster ... ")
+		d.cluster.Close()
+		fmt.Println("done")
+	}
+	show.Summary(os.Stdout, rows)
+	fmt.Printf("in %d s\n", int(time.Since(began).Seconds()))
+	return show.Failed(rows), ctx.Err()
+}
+
+// hold waits for Ctrl-C where HOLD=1 asks for that.
+func (d *demo) hold(ctx context.Context) {
+	if os.Getenv("HOLD") != "1" || ctx.Err() != nil {
+		return
+	}
+	fmt.Printf("\nHOLD=1: the cluster stays up until Ctrl-C. Try:\n  export KUBECONFIG=%s\n", d.cluster.Kubeconfig())
+	for _, hint := range []string{
+		".tools/bin/kubectl get pods -A -o wide",
+		".tools/bin/kubectl exec -n shop client -c traffic -- traffic report",
+		".tools/bin/kubectl exec -n shop client -c istio-proxy -- curl -s 127.0.0.1:15000/clusters",
+		".tools/bin/kubectl port-forward -n istio-system deployment/navarchd 8080 &  bin/navarchctl proxy-status",
+	} {
+		fmt.Println("  " + hint)
+	}
+	select {
+	case <-ctx.Done():
+	case <-d.cluster.Ended():
+		fmt.Println("the cluster ended by itself")
+	}
+}
+
+// programs are the images, from what `make demo-kube` has built.
+func programs() (image.Table, error) {
+	local := map[string]string{}
+	for _, name := range []string{"etcd", "navarchd", "navarch-agent", "navarch-load", "traffic"} {
+		local[name] = filepath.Join("bin", name)
+	}
+	local["envoy"] = os.Getenv("NAVARCH_ENVOY")
+	if local["envoy"] == "" {
+		local["envoy"] = filepath.Join(".tools", "bin", "envoy")
+	}
+	for name, path := range local {
+		full, err := filepath.Abs(path)
+		if err == nil {
+			_, err = os.Stat(full)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("run this by `make demo-kube`, which builds the programs: %w", err)
+		}
+		local[name] = full
+	}
+	table := image.Table{}
+	for _, name := range []string{"etcd", "navarchd", "navarch-load", "traffic"} {
+		inside := "/usr/local/bin/" + name
+		table[name] = image.Image{Programs: map[string]string{inside: local[name]}, Entrypoint: []string{inside}}
+	}
+	table["proxy"] = image.Image{Programs: map[string]string{"/usr/local/bin/navarch-agent": local["navarch-agent"], "/usr/local/bin/envoy": local["envoy"]},
+		Entrypoint: []string{"/usr/local/bin/navarch-agent"}, Env: map[string]string{"ENVOY_PATH": "/usr/local/bin/envoy"}}
+	return table, nil
+}

@@ -1,0 +1,123 @@
+// Package show plays the steps of a demo, one after the other, and prints what each one shows, what was expected and what was measured.
+//
+// Owns: what it prints.  Reads: nothing.  Never: what is shown; that is the steps'.
+package show
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// Step is one thing to show.
+type Step struct {
+	Name, Expect string
+	// Run shows it, and says what was measured, also with an error: then it does not hold.
+	Run func(context.Context) (measured string, err error)
+}
+
+// Row is what became of a step.
+type Row struct {
+	Step
+	Measured string
+	Err      error // why it does not hold
+	Took     time.Duration
+}
+
+// Failed says whether a step did not hold.
+func Failed(rows []Row) bool {
+	for _, r := range rows {
+		if r.Err != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Play runs the steps in order, and prints a line or two of each. A step that fails does not stop the rest; what dead reports (a program
+// that ended by itself) does, and so does the end of the context.
+func Play(ctx context.Context, out io.Writer, steps []Step, dead func() error) []Row {
+	var rows []Row
+	for i, s := range steps {
+		fmt.Fprintf(out, "[%2d/%d] %s ... ", i+1, len(steps), s.Name)
+		began := time.Now()
+		measured, err := s.Run(ctx)
+		ended := dead()
+		if err == nil {
+			err = ended
+		}
+		r := Row{s, measured, err, time.Since(began)}
+		rows = append(rows, r)
+		if err != nil {
+			fmt.Fprintf(out, "FAIL after %.1fs\n        %s\n        %v\n", r.Took.Seconds(), measured, err)
+		} else {
+			fmt.Fprintf(out, "ok, %.1fs\n        %s\n", r.Took.Seconds(), measured)
+		}
+		if ctx.Err() != nil || ended != nil {
+			break
+		}
+	}
+	return rows
+}
+
+// Summary prints the table at the end; long cells go on in the next line.
+func Summary(out io.Writer, rows []Row) {
+	table := [][3]string{{"step", "expected", "measured"}}
+	outcomes := []string{""}
+	ok := 0
+	for _, r := range rows {
+		outcome := "FAIL"
+		if r.Err == nil {
+			outcome = "ok"
+			ok++
+		}
+		table, outcomes = append(table, [3]string{r.Name, r.Expect, r.Measured}), append(outcomes, outcome)
+	}
+	widths := [3]int{32, 40, 64}
+	rule := strings.Repeat("-", widths[0]+widths[1]+widths[2]+4+6)
+	fmt.Fprintln(out)
+	for i, cells := range table {
+		var lines [3][]string
+		height := 0
+		for j := range cells {
+			lines[j] = wrap(cells[j], widths[j])
+			height = max(height, len(lines[j]))
+		}
+		for n := range height {
+			for j := range cells {
+				text := ""
+				if n < len(lines[j]) {
+					text = lines[j][n]
+				}
+				fmt.Fprintf(out, "%-*s  ", widths[j], text)
+			}
+			if n == 0 {
+				fmt.Fprint(out, outcomes[i])
+			}
+			fmt.Fprintln(out)
+		}
+		if i == 0 || i == len(table)-1 {
+			fmt.Fprintln(out, rule)
+		}
+	}
+	fmt.Fprintf(out, "%d of %d steps held\n", ok, len(rows))
+}
+
+// wrap breaks text between words into lines of at most width, where the words allow it.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		switch {
+		case line == "":
+			line = word
+		case len(line)+1+len(word) > width:
+			lines, line = append(lines, line), word
+		default:
+			line += " " + word
+		}
+	}
+	return append(lines, line)
+}

@@ -1,0 +1,139 @@
+package kube
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"navarch.io/navarch/store/loop"
+)
+
+// Secrets follows the Secrets of one namespace that have a label, and nothing else. What it reads never becomes an object of the configuration.
+type Secrets struct {
+	clients         *clients
+	namespace, with string
+	told            func([]*corev1.Secret)
+	wrong           func(wrong string, forbidden bool)
+
+	forbidden atomic.Bool // the last answer said so: a right that is given later is found within a minute
+
+	mu     sync.Mutex // guards what follows; nothing blocks under it
+	all    map[string]*corev1.Secret
+	listed bool
+}
+
+// NewSecrets reads the kubeconfig; nothing is asked of the API server before Run. told is called with all of them, once they were listed in full and
+// then after each change, by one goroutine at a time and under a lock; wrong with why they cannot be read, empty: they can.
+func NewSecrets(kubeconfig, namespace, label string, told func([]*corev1.Secret), wrong func(wrong string, forbidden bool)) (*Secrets, error) {
+	clients, err := connect(nil, kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return &Secrets{clients: clients, namespace: namespace, with: label, told: told, wrong: wrong}, nil
+}
+
+// relist is how long a watch is believed: after that everything is listed again.
+const relist = 10 * time.Minute
+
+// Run follows them until ctx ends. It may be called again after it has returned, and begins again.
+func (s *Secrets) Run(ctx context.Context) error {
+	s.mu.Lock()
+	s.all, s.listed = map[string]*corev1.Secret{}, false
+	s.mu.Unlock()
+	ctx = klog.NewContext(ctx, klog.Logger{}) // what goes wrong is reported by wrong
+	plain := cache.NewFilteredListWatchFromClient(s.clients.typed[corev1.SchemeGroupVersion], "secrets", s.namespace, func(o *metav1.ListOptions) { o.LabelSelector = s.with })
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			if o.ResourceVersion == "0" {
+				o.ResourceVersion = "" // "0" may be answered with something old
+			}
+			list, err := plain.ListWithContextFunc(ctx, o)
+			s.says(ctx, err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := plain.WatchFuncWithContext(ctx, o)
+			s.says(ctx, err)
+			return w, err
+		},
+	}
+	for pauses := backoff; ctx.Err() == nil; {
+		delays := backoff
+		reflector := cache.NewReflectorWithOptions(lw, &corev1.Secret{}, labelled{s}, cache.ReflectorOptions{Logger: &klog.Logger{}, Name: "secrets", Backoff: &delays})
+		session, cancel := context.WithTimeout(ctx, relist)
+		_ = reflector.ListAndWatchWithContext(session) // said by says
+		cancel()
+		pause := pauses.Step()
+		if s.forbidden.Load() {
+			pause = time.Minute
+		}
+		_ = loop.Pause(ctx, pause)
+	}
+	return ctx.Err()
+}
+
+func (s *Secrets) says(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		s.forbidden.Store(apierrors.IsForbidden(err))
+		s.wrong(brief(err), apierrors.IsForbidden(err))
+	default:
+		s.forbidden.Store(false)
+		s.wrong("", false)
+	}
+}
+
+// change changes what is known, and tells it.
+func (s *Secrets) change(how func()) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if how(); s.listed {
+		s.told(slices.Collect(maps.Values(s.all)))
+	}
+	return nil
+}
+
+// labelled is what the Reflector puts Secrets into.
+type labelled struct{ s *Secrets }
+
+var _ cache.ReflectorStore = labelled{}
+
+func (l labelled) Add(o any) error { return l.Update(o) }
+
+func (l labelled) Update(o any) error {
+	secret := o.(*corev1.Secret)
+	return l.s.change(func() { l.s.all[secret.Name] = secret })
+}
+
+func (l labelled) Delete(o any) error {
+	secret, is := o.(*corev1.Secret)
+	if !is {
+		return nil
+	}
+	return l.s.change(func() { delete(l.s.all, secret.Name) })
+}
+
+func (l labelled) Replace(list []any, _ string) error {
+	return l.s.change(func() {
+		clear(l.s.all)
+		for _, o := range list {
+			secret := o.(*corev1.Secret)
+			l.s.all[secret.Name] = secret
+		}
+		l.s.listed = true
+	})
+}
+
+func (l labelled) Resync() error { return nil }

@@ -1,0 +1,251 @@
+// Package remote is the sources of other clusters than the config cluster: Secrets of the config cluster's system namespace name them, and have a
+// kubeconfig for each. Clusters come, get other credentials and go as these Secrets do.
+//
+// Owns: which clusters there are, their credentials (in memory alone), their sources.  Reads: store/apiserver, store/source/kube, store/object,
+// store/origin.  Never: logs or stores a kubeconfig, nor repeats a value of one; reads a file, runs a program or follows a redirection on the word of
+// a Secret; has anybody wait for another cluster.
+package remote
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/source/kube"
+)
+
+// Label is what the Secrets have, as istiod has it (istioctl create-remote-secret).
+const Label = "istio/multiCluster=true"
+
+// keyCluster is a field of log lines.
+const keyCluster = "cluster"
+
+// Most bounds how many other clusters are read.
+const Most = 200
+
+// Config is what New needs.
+type Config struct {
+	Kubeconfig string      // path, of the config cluster; empty: the service account of the Pod that this process is in
+	Namespace  string      // of the Secrets
+	Own        string      // what the config cluster is called
+	Allowed    []string    // what a kubeconfig may have beside inline data (apiserver.Options)
+	Source     kube.Config // what the sources have in common; API and Cluster are set for each
+	Log        *slog.Logger
+	// Expect is told which clusters there are; known: the Secrets were listed in full. A cluster that is gone was forgotten before.
+	Expect func(all []origin.Origin, known bool)
+}
+
+// Clusters follows other clusters. Its methods are safe for concurrent use.
+type Clusters struct {
+	Config
+	secrets *kube.Secrets
+	changed chan struct{} // one place: the Secrets are others
+	logged  *obs.Sampled  // lines that a Secret can bring about
+	start   func(kube.Config) (source, error)
+
+	mu        sync.Mutex // guards what follows; nothing blocks under it
+	wanted    []candidate
+	problems  []object.Problem // of the Secrets
+	refused   []object.Problem // kubeconfigs that are not used
+	listed    bool             // the Secrets were, once
+	wrong     string           // why the Secrets cannot be read
+	forbidden bool             // the last answer said that they may not be
+	running   map[string]*cluster
+}
+
+// source is what is needed of kube.Source.
+type source interface {
+	Origin() origin.Origin
+	Run(ctx context.Context, emit func([]object.Event)) error
+	Problems() []object.Problem
+	Told() (until time.Time, everywhere bool)
+	Held() []object.Loss
+	Everything() bool
+	Release(context.Context, []object.Loss) bool
+}
+
+// cluster is one that is read.
+type cluster struct {
+	source source
+	digest [sha256.Size]byte // of its kubeconfig
+	since  time.Time
+	stop   func() // ends its source, and waits for that
+}
+
+// New reads the kubeconfig of the config cluster; nothing is asked before Run.
+func New(c Config) (*Clusters, error) {
+	if err := apiserver.CheckOptions(c.Allowed); err != nil {
+		return nil, err
+	}
+	k := newClusters(c)
+	k.start = func(c kube.Config) (source, error) { return kube.New(c) }
+	var err error
+	k.secrets, err = kube.NewSecrets(c.Kubeconfig, c.Namespace, Label, k.take, k.cannot)
+	return k, err
+}
+
+func newClusters(c Config) *Clusters {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Clusters{Config: c, changed: make(chan struct{}, 1), logged: obs.NewSampled(c.Log), running: map[string]*cluster{}}
+}
+
+// take takes all Secrets.
+func (k *Clusters) take(all []*corev1.Secret) {
+	wanted, problems := choose(all, k.Own)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.wanted, k.problems, k.listed = wanted, problems, true
+	select {
+	case k.changed <- struct{}{}:
+	default:
+	}
+}
+
+// cannot notes why the Secrets cannot be read: clusters that are known go on. Who has not given the right to list them has one cluster, and no problem.
+func (k *Clusters) cannot(wrong string, forbidden bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if forbidden && !k.listed {
+		if !k.forbidden {
+			k.Log.Info("no other clusters are read: this process may not list Secrets of its namespace", "namespace", k.Namespace)
+		}
+		wrong = ""
+	}
+	k.forbidden = forbidden
+	k.wrong = wrong
+}
+
+// Run follows the clusters until ctx ends, whose error it returns. What a source tells goes to emit, which is called by several goroutines, by
+// one for each cluster; after a source has ended its objects are forgotten (object.Forget). Run may be called again.
+func (k *Clusters) Run(ctx context.Context, emit func([]object.Event)) error {
+	return k.run(ctx, emit, k.secrets.Run)
+}
+
+// run keeps the sources as the Secrets say, which watch follows.
+func (k *Clusters) run(ctx context.Context, emit func([]object.Event), watch func(context.Context) error) error {
+	var secrets sync.WaitGroup
+	secrets.Go(func() { _ = watch(ctx) }) // its error is the context's
+	defer k.end(emit)
+	defer secrets.Wait() // nothing is taken after the end
+	for {
+		select {
+		case <-k.changed:
+			k.reconcile(ctx, emit)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// end stops everything.
+func (k *Clusters) end(emit func([]object.Event)) {
+	k.mu.Lock()
+	running := k.running
+	k.running, k.wanted, k.problems, k.refused, k.wrong, k.listed = map[string]*cluster{}, nil, nil, nil, "", false
+	k.mu.Unlock()
+	for _, c := range running {
+		c.stop()
+		forget(c.source.Origin(), emit)
+	}
+	k.Expect(nil, false)
+	select {
+	case <-k.changed:
+	default:
+	}
+}
+
+func forget(of origin.Origin, emit func([]object.Event)) {
+	emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: of}}})
+}
+
+// reconcile starts and stops sources, so that they are those that the Secrets name. A kubeconfig that is refused changes nothing of a cluster that is
+// read already. Which clusters there are is said after those that go are forgotten, and before one begins: what is stored of it stands then.
+func (k *Clusters) reconcile(ctx context.Context, emit func([]object.Event)) {
+	k.mu.Lock()
+	wanted, running := k.wanted, maps.Clone(k.running)
+	k.mu.Unlock()
+	next, refused := k.open(wanted, running)
+	named := map[string]bool{}
+	var expected []origin.Origin
+	for _, w := range wanted {
+		named[w.cluster] = true
+		expected = append(expected, origin.New(w.cluster, origin.Kube)) // also where its kubeconfig is refused: what is stored of it stands
+	}
+	for name, c := range running {
+		if !named[name] {
+			k.Log.Info("a cluster is not read any more: no Secret names it", keyCluster, name)
+		} else if next[name] == nil {
+			continue
+		}
+		c.stop()
+		forget(c.source.Origin(), emit)
+		k.mu.Lock()
+		delete(k.running, name)
+		k.mu.Unlock()
+	}
+	k.Expect(expected, true)
+	for _, w := range wanted {
+		if s := next[w.cluster]; s != nil {
+			k.begin(ctx, w, s, emit)
+		}
+	}
+	k.mu.Lock()
+	k.refused = refused
+	k.mu.Unlock()
+}
+
+// open makes the sources of clusters that are not read yet, or with another kubeconfig. Nothing is asked of their API servers.
+func (k *Clusters) open(wanted []candidate, running map[string]*cluster) (next map[string]source, refused []object.Problem) {
+	next = map[string]source{}
+	for _, w := range wanted {
+		if before := running[w.cluster]; before != nil && before.digest == w.digest {
+			continue
+		}
+		s, err := k.sourceOf(w)
+		if err != nil {
+			k.logged.Warn("the kubeconfig of a cluster is not used", w.cluster, keyCluster, w.cluster, "secret", w.secret, obs.KeyError, err)
+			refused = append(refused, w.problem(k.Namespace, problem.NotAllowed, fmt.Sprintf("the kubeconfig of cluster %s is not used: %v", w.cluster, err)))
+			continue
+		}
+		next[w.cluster] = s
+	}
+	return next, refused
+}
+
+// sourceOf makes the source of a cluster.
+func (k *Clusters) sourceOf(w candidate) (source, error) {
+	api, err := apiserver.Inline(w.kubeconfig, k.Allowed)
+	if err != nil {
+		return nil, err
+	}
+	c := k.Source
+	c.API, c.Cluster, c.Log = api, w.cluster, k.Log.With(keyCluster, w.cluster)
+	return k.start(c)
+}
+
+// begin runs a source.
+func (k *Clusters) begin(ctx context.Context, w candidate, next source, emit func([]object.Event)) {
+	ctx, cancel := context.WithCancel(ctx)
+	var runs sync.WaitGroup
+	runs.Go(func() { _ = next.Run(ctx, emit) }) // its error is the context's
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.running[w.cluster] = &cluster{source: next, digest: w.digest, since: time.Now(), stop: func() {
+		cancel()
+		runs.Wait()
+	}}
+	k.Log.Info("a cluster is read", keyCluster, w.cluster, "secret", w.secret)
+}

@@ -1,0 +1,176 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/source/kube"
+)
+
+func secret(name string, age int, data map[string]string) *corev1.Secret {
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "istio-system", CreationTimestamp: metav1.NewTime(time.Unix(int64(1000-age), 0))}, Data: map[string][]byte{}}
+	for k, v := range data {
+		s.Data[k] = []byte(v)
+	}
+	return s
+}
+
+// kubeconfig is one with a token.
+func kubeconfig(token string) string {
+	return fmt.Sprintf(`{"current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+		"clusters": [{"name": "x", "cluster": {"server": "https://192.0.2.1"}}], "users": [{"name": "x", "user": {"token": %q}}]}`, token)
+}
+
+// The older of two Secrets that name one cluster counts; one that names the config cluster, or what is no name, is reported.
+func TestChoose(t *testing.T) {
+	many := map[string]string{}
+	for i := range Most + 1 {
+		many[fmt.Sprintf("c%03d", i)] = "x"
+	}
+	for name, c := range map[string]struct {
+		secrets  []*corev1.Secret
+		want     string // clusters and the Secrets that name them
+		problems string // Secrets and codes
+	}{
+		"two":         {[]*corev1.Secret{secret("a", 1, map[string]string{"west": "x", "east": "y"})}, "east=a west=a", ""},
+		"older wins":  {[]*corev1.Secret{secret("a", 1, map[string]string{"west": "x"}), secret("b", 2, map[string]string{"west": "y"})}, "west=b", "a Duplicate"},
+		"of one time": {[]*corev1.Secret{secret("b", 1, map[string]string{"west": "x"}), secret("a", 1, map[string]string{"west": "y"})}, "west=a", "b Duplicate"},
+		"own":         {[]*corev1.Secret{secret("a", 1, map[string]string{"home": "x", "west": "y"})}, "west=a", "a Duplicate"},
+		"no name":     {[]*corev1.Secret{secret("a", 1, map[string]string{"..": "x"})}, "", "a Invalid"},
+	} {
+		all, problems := choose(c.secrets, "home")
+		var got, wrong []string
+		for _, c := range all {
+			got = append(got, c.cluster+"="+c.secret)
+		}
+		for _, p := range problems {
+			wrong = append(wrong, p.ID.Name+" "+string(p.Code))
+		}
+		if strings.Join(got, " ") != c.want || strings.Join(wrong, " ") != c.problems {
+			t.Errorf("%s: %v, %v", name, got, wrong)
+		}
+	}
+	if all, problems := choose([]*corev1.Secret{secret("a", 1, many)}, "home"); len(all) != Most || len(problems) != 1 || problems[0].Code != problem.Pending {
+		t.Errorf("%d clusters, problems %v", len(all), problems)
+	}
+}
+
+// played is a source that tells that it begins and ends.
+type played struct {
+	of    origin.Origin
+	token string
+	say   func(string)
+}
+
+// test has Clusters whose sources are played, and what happened.
+type test struct {
+	*Clusters
+	mu   sync.Mutex
+	done []string
+}
+
+func (x *test) say(what string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.done = append(x.done, what)
+}
+
+// since is what has happened since it was asked last.
+func (x *test) since() string {
+	synctest.Wait()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	defer func() { x.done = nil }()
+	return strings.Join(x.done, ", ")
+}
+
+func (p played) Origin() origin.Origin { return p.of }
+func (p played) Run(ctx context.Context, emit func([]object.Event)) error {
+	time.Sleep(time.Millisecond) // until whoever began it has gone on
+	p.say("begin " + p.token)
+	<-ctx.Done()
+	time.Sleep(time.Second) // what was under way
+	p.say("end " + p.token)
+	return ctx.Err()
+}
+func (p played) Problems() []object.Problem {
+	return []object.Problem{{ID: object.ID{Origin: p.of, Kind: "Pod"}, Code: problem.Unreadable}}
+}
+func (p played) Told() (time.Time, bool)                     { return time.Time{}, false }
+func (p played) Held() []object.Loss                         { return nil }
+func (p played) Everything() bool                            { return false }
+func (p played) Release(context.Context, []object.Loss) bool { return false }
+
+// Clusters come, get other credentials and go as Secrets do: a source has ended before its objects are forgotten, these are forgotten before it is
+// said which clusters there are, and that before a successor begins, and nobody waits for an API server. A kubeconfig that is refused leaves the one before.
+func TestClustersComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := &test{}
+		x.Clusters = newClusters(Config{Namespace: "istio-system", Own: "home", Expect: func(all []origin.Origin, known bool) {
+			var names []string
+			for _, o := range all {
+				names = append(names, o.Cluster())
+			}
+			x.say(fmt.Sprintf("expect %v %v", names, known))
+		}})
+		x.start = func(c kube.Config) (source, error) {
+			return played{of: origin.New(c.Cluster, origin.Kube), token: c.Cluster + "/" + c.API.BearerToken, say: x.say}, nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = x.run(ctx, func(events []object.Event) {
+				for _, e := range events {
+					x.say(fmt.Sprint("forget ", e.ID.Origin.Cluster(), " ", e.Op == object.Forget))
+				}
+			}, func(ctx context.Context) error {
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		}()
+		want := func(secrets []*corev1.Secret, want string) {
+			t.Helper()
+			x.take(secrets)
+			time.Sleep(time.Minute)
+			if got := x.since(); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		}
+		want(nil, "expect [] true")
+		want([]*corev1.Secret{secret("a", 1, map[string]string{"west": kubeconfig("one")})}, "expect [west] true, begin west/one")
+		if problems := x.Problems(); len(problems) != 2 || !strings.Contains(fmt.Sprint(problems), "cluster west has not been read since this process leads") {
+			t.Errorf("problems %v", problems)
+		}
+		want([]*corev1.Secret{secret("a", 1, map[string]string{"west": kubeconfig("two")})}, "end west/one, forget west true, expect [west] true, begin west/two")
+		want([]*corev1.Secret{secret("a", 1, map[string]string{"west": strings.Replace(kubeconfig("three"), `"token"`, `"tokenFile"`, 1)})}, "expect [west] true")
+		if problems := x.Problems(); !slices.ContainsFunc(problems, func(p object.Problem) bool {
+			return p.Code == problem.NotAllowed && p.ID.Name == "a" && strings.Contains(p.Message, "tokenFile")
+		}) || strings.Contains(fmt.Sprint(problems), "three") {
+			t.Errorf("problems %v", problems)
+		}
+		want([]*corev1.Secret{secret("a", 1, map[string]string{"east": kubeconfig("one")})},
+			"end west/two, forget west true, expect [east] true, begin east/one")
+		x.cannot("403", true)
+		if problems := x.Problems(); !strings.Contains(fmt.Sprint(problems), "cannot be read: 403") {
+			t.Errorf("problems %v", problems)
+		}
+		cancel()
+		<-ended
+		if got := x.since(); got != "end east/one, forget east true, expect [] false" {
+			t.Errorf("at the end: %s", got)
+		}
+	})
+}

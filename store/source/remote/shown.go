@@ -1,0 +1,94 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/problem"
+)
+
+// clusters are those that are read, by name.
+func (k *Clusters) clusters() map[string]*cluster {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.running)
+}
+
+// Problems is what is wrong with Secrets and with clusters: one that cannot be read says since when.
+func (k *Clusters) Problems() []object.Problem {
+	k.mu.Lock()
+	all, wrong := slices.Concat(k.problems, k.refused), k.wrong
+	k.mu.Unlock()
+	if wrong != "" {
+		all = append(all, object.Problem{ID: object.ID{Origin: origin.New("", origin.Kube), Kind: "Secret", Namespace: k.Namespace}, Location: "Kubernetes",
+			Code: problem.Unreadable, Severity: problem.Error, Message: "Secrets with the label " + Label + " cannot be read: " + wrong + "; clusters that are known go on"})
+	}
+	for name, c := range k.clusters() {
+		more := c.source.Problems()
+		if until, _ := c.source.Told(); slices.ContainsFunc(more, func(p object.Problem) bool { return p.Code == problem.Unreadable }) {
+			message := fmt.Sprintf("cluster %s has not been read since this process leads, %s: what is stored of it stands", name, c.since.UTC().Format(time.RFC3339))
+			if !until.IsZero() {
+				message = fmt.Sprintf("cluster %s is away, and was heard of last at %s: what is stored of it stands", name, until.UTC().Format(time.RFC3339))
+			}
+			all = append(all, object.Problem{ID: object.ID{Origin: c.source.Origin()}, Location: "Kubernetes", Code: problem.Unreadable, Severity: problem.Error, Message: message})
+		}
+		all = append(all, more...)
+	}
+	slices.SortStableFunc(all, func(a, b object.Problem) int { return cmp.Or(a.ID.Compare(b.ID), cmp.Compare(a.Message, b.Message)) })
+	return all
+}
+
+// Gauges sets the metric of clusters, as of now: how long ago each said something last.
+func (k *Clusters) Gauges(now time.Time) {
+	obs.RemoteAge.Reset()
+	for name, c := range k.clusters() {
+		until, _ := c.source.Told()
+		if until.IsZero() {
+			until = c.since
+		}
+		obs.RemoteAge.WithLabelValues(name).Set(max(now.Sub(until), 0).Seconds())
+	}
+}
+
+// Held is what the shrink guards of all clusters hold, in order.
+func (k *Clusters) Held() (all []object.Loss) {
+	for _, c := range k.clusters() {
+		all = append(all, c.source.Held()...)
+	}
+	slices.SortFunc(all, object.Loss.Compare)
+	return all
+}
+
+// Everything says whether all is held that one of the clusters told.
+func (k *Clusters) Everything() bool {
+	for _, c := range k.clusters() {
+		if c.source.Everything() {
+			return true
+		}
+	}
+	return false
+}
+
+// Release lets exactly these losses go; false: others are held, and nothing of a cluster was let go that holds others.
+func (k *Clusters) Release(ctx context.Context, losses []object.Loss) bool {
+	done := len(losses) > 0
+	for _, c := range k.clusters() {
+		var its []object.Loss
+		for _, l := range losses {
+			if l.ID.Origin == c.source.Origin() {
+				its = append(its, l)
+			}
+		}
+		if len(its) > 0 {
+			done = c.source.Release(ctx, its) && done
+		}
+	}
+	return done
+}
