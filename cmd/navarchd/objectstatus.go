@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/cmd/navarchd/delivered"
 	"navarch.io/navarch/push/acknowledged"
 	"navarch.io/navarch/push/problems"
+	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/shard/member"
 	"navarch.io/navarch/store/kv"
@@ -236,6 +237,13 @@ func (t *term) await(ctx context.Context) {
 	}
 }
 
+// withdraw has replicas end what they answer to a leader before that kept the status of objects.
+func (i *ingester) withdraw(ctx context.Context, epoch kv.Epoch) {
+	if err := acknowledged.Withdraw(ctx, i.store, epoch, i.log); err != nil {
+		i.log.Error("replicas go on answering what a leader before asked", obs.KeyError, err)
+	}
+}
+
 // problems are those of this process's term.
 func (s *objectStatus) problems(of origin.Origin) (all []object.Problem) {
 	for kind, w := range s.writers {
@@ -252,17 +260,24 @@ func (s *objectStatus) problems(of origin.Origin) (all []object.Problem) {
 }
 
 // refusals are the objects because of which proxies of this replica refuse something: where the version is withheld from a whole view, so
-// a quorum of identities refused it, or where a proxy of the object's own namespace did. One proxy says nothing about objects of others.
+// a quorum of identities refused it, or where a proxy of the object's own namespace did. One identity says nothing about objects of others.
 func (r *replica) refusals() (all []acknowledged.Refusal) {
-	for _, w := range r.server.Withheld() {
-		if len(w.Objects) > 0 {
-			all = append(all, acknowledged.Refusal{Object: w.Objects[0].Key, Text: w.Text})
-		}
-	}
+	all = blamed(r.server.Withheld())
 	if latest := r.refused.Load(); latest != nil {
 		all = append(all, *latest...)
 	}
 	return all
+}
+
+// blamed are the objects of versions that are withheld from a whole view, and those of their own namespace where a version is withheld from the
+// proxies of one identity alone.
+func blamed(all []quarantine.Withheld) (out []acknowledged.Refusal) {
+	for _, w := range all {
+		if len(w.Objects) > 0 && (w.Identity == "" || w.Objects[0].Key.Namespace == w.Namespace) {
+			out = append(out, acknowledged.Refusal{Object: w.Objects[0].Key, Text: w.Text})
+		}
+	}
+	return out
 }
 
 // culprits are the objects of refusals by proxies of their own namespaces.

@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/cmd/navarchd/delivered"
 	"navarch.io/navarch/push/acknowledged"
 	"navarch.io/navarch/push/problems"
+	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/shard/member"
 	"navarch.io/navarch/store/kv"
@@ -24,6 +25,7 @@ import (
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/status"
+	"navarch.io/navarch/store/tenants"
 )
 
 // routesAPI is an API server with one VirtualService, which it takes any status of.
@@ -164,6 +166,34 @@ func TestObjectStatusFollowsReplicas(t *testing.T) {
 	api.says(t, "True Acknowledged 3", "False Refused 3", "False Refused 3")
 }
 
+// A leader that does not keep the status of objects takes away what one that did has asked the replicas.
+func TestLeaderWithoutStatusAsksNothing(t *testing.T) {
+	etcd := kvtest.Start(t)
+	store := etcd.Connect()
+	first := etcd.Elect("first")
+	if err := acknowledged.NewCollector(quiet).Await(t.Context(), store, first, 7); err != nil {
+		t.Fatal(err)
+	}
+	etcd.Depose(first)
+	c := &config{configDir: t.TempDir(), trustDomain: "cluster.local", lease: 10 * time.Second, env: environment{podName: "a"}}
+	i, err := newIngester(c, store, nil, func() kv.Place { return kv.Place{} }, tenants.New(), quiet, func(int64, time.Time, time.Time, kv.Batch) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := etcd.Elect("second")
+	runs(t, func(ctx context.Context) { _ = i.loop.Run(ctx) })
+	runs(t, func(ctx context.Context) { _ = i.leads(ctx, second) })
+	for limit := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) { // a poll, not a guess of when
+		asked, _, err := store.Blobs(t.Context(), "awaited/", 0)
+		if err == nil && len(asked) == 0 {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("the replicas are still asked: %v, %v", asked, err)
+		}
+	}
+}
+
 // runs runs something until the test or the returned function ends it.
 func runs(t *testing.T, f func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -172,6 +202,22 @@ func runs(t *testing.T, f func(context.Context)) (stop func()) {
 	stop = func() { cancel(); <-done }
 	t.Cleanup(stop)
 	return stop
+}
+
+// A quorum of identities says something about any object, several workloads of one identity about those of its namespace alone.
+func TestBlamed(t *testing.T) {
+	withheld := func(identity, name, of string) quarantine.Withheld {
+		key := model.Key{Kind: model.KindEnvoyFilter, Namespace: of, Name: name}
+		return quarantine.Withheld{Key: quarantine.Key{Identity: identity}, Namespace: "shop", Objects: []model.Place{{Key: key}}, Text: "no"}
+	}
+	const web = "spiffe://mesh/ns/shop/sa/web"
+	var names []string
+	for _, r := range blamed([]quarantine.Withheld{withheld("", "a", "istio-system"), withheld(web, "b", "istio-system"), withheld(web, "c", "shop"), {}}) {
+		names = append(names, r.Object.Name)
+	}
+	if !slices.Equal(names, []string{"a", "c"}) {
+		t.Errorf("%v", names)
+	}
 }
 
 // One proxy says nothing about the objects of other namespaces.

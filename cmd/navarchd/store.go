@@ -156,6 +156,9 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	var others sync.WaitGroup
 	others.Go(func() { i.tenants.Lead(notifying, i.store, epoch, i.loop, i.log) })
 	others.Go(func() { i.keep(notifying, epoch) })
+	if i.status == nil { // else it asks itself
+		others.Go(func() { i.withdraw(notifying, epoch) })
+	}
 	if i.kube != nil {
 		emit := i.loop.Emit
 		if i.status != nil {

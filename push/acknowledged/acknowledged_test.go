@@ -132,6 +132,52 @@ func TestReplicasAnswer(t *testing.T) {
 	says(t, c, 3, "0 [b] bad:no")
 }
 
+// A leader that asks nothing takes away what one before has asked, and replicas end their answers; one that leads no more takes nothing away.
+func TestQuestionIsWithdrawn(t *testing.T) {
+	etcd := kvtest.Start(t)
+	store, log := etcd.Connect(), slog.New(slog.DiscardHandler)
+	first := etcd.Elect("first")
+	withdraw := func(epoch kv.Epoch) {
+		t.Helper()
+		if err := Withdraw(t.Context(), store, epoch, log); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := revisionOf(t, etcd)
+	withdraw(first)
+	if after := revisionOf(t, etcd); after != before {
+		t.Errorf("%d writes, and nothing was asked", after-before)
+	}
+	c := NewCollector(log)
+	run(t, func(ctx context.Context) error { return c.Run(ctx, store, first) })
+	a, _ := start(t, etcd.Connect(), "a")
+	b, _ := start(t, etcd.Connect(), "b")
+	a.told.Store(9)
+	b.told.Store(9)
+	a.refused.Store(&[]Refusal{{object("bad"), "no"}})
+	if err := c.Await(t.Context(), store, first, 7); err != nil {
+		t.Fatal(err)
+	}
+	says(t, c, 7, "9 [] bad:no")
+	etcd.Depose(first)
+	second := etcd.Elect("second")
+	withdraw(first)
+	if blobs, _, err := store.Blobs(t.Context(), awaited, 0); err != nil || len(blobs) != 1 {
+		t.Fatalf("a leader of before has left %v, %v", blobs, err)
+	}
+	withdraw(second)
+	says(t, c, 7, "0 [a b]")
+	if blobs, _, err := store.Blobs(t.Context(), folder, 0); err != nil || len(blobs) != 0 {
+		t.Errorf("answers are left: %v, %v", blobs, err)
+	}
+	third := NewCollector(log)
+	if err := third.Await(t.Context(), store, second, 8); err != nil {
+		t.Fatal(err)
+	}
+	run(t, func(ctx context.Context) error { return third.Run(ctx, store, second) })
+	says(t, third, 8, "9 [] bad:no") // the first answer has the refusals
+}
+
 // revisionOf is the store's, which each write moves.
 func revisionOf(t *testing.T, etcd *kvtest.Server) int64 {
 	t.Helper()

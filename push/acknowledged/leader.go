@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
@@ -103,5 +105,42 @@ func (c *Collector) Await(ctx context.Context, store *kv.Store, epoch kv.Epoch, 
 	if _, err = store.ChangeFenced(ctx, epoch, kv.BlobChange{Put: []kv.Blob{{Path: path, Raw: raw}}}); err == nil {
 		c.asked = q
 	}
+	return err
+}
+
+// Withdraw takes away what leaders have asked before, so that replicas end their answers: for a leader that asks nothing. Where nothing was
+// asked, it writes nothing. It tries until that is done, the epoch leads no more, or the context ends; log nil is slog's default. The error is a
+// store that is closed.
+func Withdraw(ctx context.Context, store *kv.Store, epoch kv.Epoch, log *slog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	folders, err := store.Follow(ctx, awaited)
+	if err != nil {
+		return err
+	}
+	var f kv.Folder
+	var retry <-chan time.Time
+	for open := true; ; {
+		select {
+		case f, open = <-folders:
+		case <-retry:
+		}
+		if !open || len(f.Blobs) == 0 {
+			return nil
+		}
+		if err = withdraw(ctx, store, epoch); errors.Is(err, kv.ErrDeposed) {
+			return nil
+		}
+		if retry = nil; err != nil {
+			cmp.Or(log, slog.Default()).Warn("replicas go on answering what a leader before asked; trying again", obs.KeyError, err)
+			retry = time.After(time.Second)
+		}
+	}
+}
+
+func withdraw(ctx context.Context, store *kv.Store, epoch kv.Epoch) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	_, err := store.ChangeFenced(ctx, epoch, kv.BlobChange{Delete: []string{path}})
 	return err
 }

@@ -36,6 +36,7 @@ type Loop struct {
 	target  int64      // that left is of
 	left    func() int // nil: nobody is waited for
 	refused []entry
+	looks   int // since the leader began to ask
 }
 
 // New makes the loop of a replica.
@@ -58,7 +59,7 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 	tick := time.NewTicker(l.cfg.Every)
 	defer tick.Stop()
 	defer l.end()
-	for n := 0; ; {
+	for {
 		var lost <-chan struct{}
 		if l.lease != nil {
 			lost = l.lease.Lost()
@@ -80,10 +81,10 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 			if l.asked.Epoch == 0 {
 				continue // no leader asks: nothing is to be said
 			}
-			if l.step(); n%4 == 0 {
+			if l.step(); l.looks%4 == 0 {
 				l.refused = entries(l.cfg.Refused())
 			}
-			n++
+			l.looks++
 			if err := l.say(ctx, store); err != nil && ctx.Err() == nil {
 				l.cfg.Log.Warn("what the streams of this replica have acknowledged cannot be told to the leader; trying again", obs.KeyError, err)
 			}
@@ -91,8 +92,11 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 	}
 }
 
-// ask takes the leader's question. Another leader is answered from nothing.
+// ask takes the leader's question. Another leader is answered from nothing; where no leader asks any more, the answer ends.
 func (l *Loop) ask(q question) {
+	if q.Epoch == 0 {
+		l.end()
+	}
 	if q.Epoch != l.asked.Epoch {
 		l.reached, l.left = question{Epoch: q.Epoch}, nil
 	}
@@ -130,10 +134,12 @@ func (l *Loop) say(ctx context.Context, store *kv.Store) error {
 	return err
 }
 
+// end takes the answer away.
 func (l *Loop) end() {
 	if l.lease != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_ = l.lease.Release(ctx) // else it ends by itself
 	}
+	l.lease, l.wrote, l.refused, l.looks = nil, nil, nil, 0
 }

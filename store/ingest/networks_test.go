@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"strings"
 	"testing"
 
 	"navarch.io/navarch/store/normal"
@@ -25,6 +26,8 @@ func TestNetworkGatewaysStand(t *testing.T) {
 	d.want(Gained{d.epoch}, "load", "write +Mesh mesh +Service gw +Service web +Service web +Endpoints s +NetworkGateways meshNetworks +NetworkGateways gw")
 
 	d.want(Objects{gone(west)}, "write -Service web") // another cluster's
+	d.want(Objects{put(t, strings.Replace(svc, "port: 80", "port: 81", 1))}, "write +Service web")
+	d.want(Objects{put(t, svc)}, "write +Service web")
 	d.want(Objects{put(t, gatewaysMap("a: [", networks))})
 	d.want(Objects{put(t, gatewaysMap("{}", "networks: {c: {gateways: [{address: 192.0.2.1}]}}"))}) // no port: what was good stands
 	d.want(Objects{put(t, gatewaysMap("a: [", "networks: {c: {gateways: [{address: 192.0.2.2, port: 443}]}}"))}, "write +NetworkGateways meshNetworks")

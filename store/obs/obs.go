@@ -183,7 +183,7 @@ var (
 	Bounded       = counterVec("navarch_identity_bounded_total", "What identities may have no more of: streams that were refused or ended for others of the identity (streams), joins that were refused (joins), connections, in the same way (connections), connections, calls and streams that ended because of messages that were begun and not completed, or that waited to be handled (messages), names that there is nothing of and that are left out (names), questions that were refused (questions).", "what")
 	UnknownScopes = counterVec("navarch_unknown_scopes_total", "Proxies that joined and named a network or a DNS domain that is not known: they are served as if they had not, by what: network, domain.", "what")
 
-	WithheldVersions    = gaugeVec("navarch_withheld_versions", "Versions of resources that are withheld from all proxies of a view because distinct identities refused them, by type.", "type")
+	WithheldVersions    = gaugeVec("navarch_withheld_versions", "Versions of resources that are withheld from all proxies of a view because distinct identities refused them, or from those of one identity because several of its workloads did, by type.", "type")
 	QuarantineDecisions = counterVec("navarch_quarantine_decisions_total", "Versions that this replica began to withhold (withheld), and released because a proxy acknowledged them (acknowledged) or nobody refused them again in time (not_refused_again).", "decision")
 	QuarantineRetries   = counterVec("navarch_quarantine_retries_total", "Withheld versions that were sent to one proxy of this replica, by what it answered: acknowledged, refused, unanswered.", "result")
 )

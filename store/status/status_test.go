@@ -107,6 +107,13 @@ func (c *played[O, P]) play(change func()) {
 	change()
 }
 
+// changes is how often objects have changed so far.
+func (c *played[O, P]) changes() Version {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.version
+}
+
 // put stores an object, nil: deletes it, and tells watchers.
 func (c *played[O, P]) put(k Key, by string, o *O) Found[O] {
 	f, _ := c.store(k, by, o, func(P) bool { return true })

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -114,8 +115,9 @@ func TestMutualTLS(t *testing.T) {
 		return nil
 	}
 	refused := func() error {
-		if status, _, err := call(plain); err == nil {
-			return fmt.Errorf("plain text was answered: %d", status)
+		status, _, err := call(plain)
+		if waited, is := errors.AsType[net.Error](err); err == nil || is && waited.Timeout() {
+			return fmt.Errorf("plain text is not refused: %d %v", status, err)
 		}
 		return nil
 	}
