@@ -242,7 +242,8 @@ func stopLeader(t *testing.T, random *rand.Rand) {
 	defer stop()
 	says := []string{"False", "True", "Unknown"}[random.IntN(3)]
 	wants(w, says)
-	version := c.version
+	var version Version
+	c.play(func() { version = c.version })
 	began := time.Now()
 	pass(time.Duration(random.IntN(20_000)) * time.Millisecond)
 	close(resumed)
