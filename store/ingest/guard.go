@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,8 +78,22 @@ func (s *State) guard(now time.Time, gone []model.Key) {
 		s.memory.Note(now, kind, sum.before)
 	}
 	if len(s.held) > 0 {
-		s.guarded = fmt.Sprintf("%d of %d stored records have no object any more: they are kept; if that is meant, accept the removal (navarchctl store held; --allow-empty)", len(gone), len(s.have))
+		s.guarded = fmt.Sprintf("%d of %d stored records have no object any more%s: they are kept; if that is meant, accept the removal (navarchctl store held; --allow-empty)", len(gone), len(s.have), s.heldOf())
 	}
+}
+
+// heldOf names the other clusters that some of what is held is of; empty: there are none.
+func (s *State) heldOf() string {
+	clusters := map[string]bool{}
+	for key := range s.held {
+		if cluster := key.Origin.Cluster(); cluster != "" {
+			clusters[cluster] = true
+		}
+	}
+	if len(clusters) == 0 {
+		return ""
+	}
+	return ", those of cluster " + strings.Join(slices.Sorted(maps.Keys(clusters)), ", ") + " among them"
 }
 
 // sum is how many objects of a kind are stored, and are there.

@@ -55,6 +55,9 @@ func TestRemoteCluster(t *testing.T) {
 	if held := d.s.losses(); len(held) != 1 || held[0].ID.Origin != west {
 		t.Fatalf("held %v, want the Service of cluster west", held)
 	}
+	if !strings.Contains(d.s.guarded, "those of cluster west among them") {
+		t.Errorf("the problem names no cluster: %s", d.s.guarded)
+	}
 	if _, kept := d.s.have[model.Key{Kind: model.KindService, Origin: west, Namespace: "shop", Name: "other"}]; !kept {
 		t.Error("the cluster was removed, and nothing held it")
 	}

@@ -209,7 +209,7 @@ func TestKubeSecondCluster(t *testing.T) {
 	seen.are(t, 0)
 	home.Kubectl(t, first, "apply", "-f", "-")
 	seen.are(t, 2)
-	d.hasProblem(t, "Severity:warning", "may not be listed and watched", "ClusterRole, ClusterRoleBinding, Role, RoleBinding, ServiceAccount")
+	d.hasProblem(t, "Object:in cluster west", "Severity:warning", "may not be listed and watched", "ClusterRole, ClusterRoleBinding, Role, RoleBinding, ServiceAccount")
 
 	home.Kubectl(t, remoteSecretOf(t, west, "second"), "apply", "-f", "-")
 	d.said(t, 2, "everything was read from Kubernetes", "cluster=west")
@@ -237,7 +237,7 @@ func TestKubeSecondCluster(t *testing.T) {
 		digest = m[1]
 		return nil
 	})
-	d.hasProblem(t, "in cluster west", "navarchctl store")
+	d.hasProblem(t, "those of cluster west among them", "navarchctl store held")
 	seen.neverFewer(t, 2)
 	if out, err := store("accept-removal", digest); err != nil {
 		t.Errorf("%v: %s", err, out)

@@ -350,7 +350,7 @@ func severity(harmless bool) problem.Severity {
 // Named is an object as users name it, as far as it has names: a file that does not parse has none.
 func Named(id object.ID) string {
 	if id.Name == "" {
-		return id.Kind
+		return strings.TrimSpace(id.Kind + id.Origin.Suffix())
 	}
 	return id.String()
 }

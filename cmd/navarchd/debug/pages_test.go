@@ -15,6 +15,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -78,6 +79,7 @@ func TestWithheldProblems(t *testing.T) {
 func TestNamed(t *testing.T) {
 	for want, id := range map[string]object.ID{
 		"Service shop/web": {Kind: "Service", Namespace: "shop", Name: "web"}, "Service": {Kind: "Service"}, "": {},
+		"Pod in cluster west": {Origin: origin.New("west", origin.Kube), Kind: "Pod"}, "in cluster west": {Origin: origin.New("west", origin.Kube)},
 	} {
 		if got := Named(id); got != want {
 			t.Errorf("%+v: got %q, want %q", id, got, want)

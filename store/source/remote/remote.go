@@ -53,7 +53,7 @@ type Clusters struct {
 	changed chan struct{} // one place: the Secrets are others
 	logged  *obs.Sampled  // lines that a Secret can bring about
 	start   func(kube.Config) (source, error)
-	trying  sync.WaitGroup // for trials
+	trying  sync.WaitGroup // for checks
 
 	mu        sync.Mutex // guards what follows; nothing blocks under it
 	wanted    []candidate
@@ -63,7 +63,7 @@ type Clusters struct {
 	wrong     string           // why the Secrets cannot be read
 	forbidden bool             // that is for want of a right
 	running   map[string]*cluster
-	trials    map[string]*trial // of those that are running
+	checks    map[string]*check // of those that are running
 }
 
 // source is what is needed of kube.Source.
@@ -102,7 +102,7 @@ func newClusters(c Config) *Clusters {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Clusters{Config: c, changed: make(chan struct{}, 1), logged: obs.NewSampled(c.Log), running: map[string]*cluster{}, trials: map[string]*trial{}}
+	return &Clusters{Config: c, changed: make(chan struct{}, 1), logged: obs.NewSampled(c.Log), running: map[string]*cluster{}, checks: map[string]*check{}}
 }
 
 // take takes all Secrets.
@@ -156,7 +156,7 @@ func (k *Clusters) end(emit func([]object.Event)) {
 	k.trying.Wait() // their context has ended
 	k.mu.Lock()
 	running := k.running
-	k.running, k.trials, k.wanted, k.problems, k.refused, k.wrong, k.listed = map[string]*cluster{}, map[string]*trial{}, nil, nil, nil, "", false
+	k.running, k.checks, k.wanted, k.problems, k.refused, k.wrong, k.listed = map[string]*cluster{}, map[string]*check{}, nil, nil, nil, "", false
 	k.mu.Unlock()
 	for _, c := range running {
 		c.stop()
@@ -173,13 +173,13 @@ func forget(of origin.Origin, emit func([]object.Event)) {
 	emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: of}}})
 }
 
-// reconcile starts and stops sources, so that they are those that the Secrets name. A kubeconfig that is refused, or has not passed its trial, changes
+// reconcile starts and stops sources, so that they are those that the Secrets name. A kubeconfig that is refused, or has not passed its check, changes
 // nothing of a cluster that is read already. Which clusters there are is said after those that go are forgotten, and before one begins: what is stored of it stands then.
 func (k *Clusters) reconcile(ctx context.Context, emit func([]object.Event)) {
 	k.mu.Lock()
 	wanted, running := k.wanted, maps.Clone(k.running)
 	k.mu.Unlock()
-	k.endTrials(wanted)
+	k.endChecks(wanted)
 	next, refused := k.open(ctx, wanted, running)
 	named := map[string]bool{}
 	var expected []origin.Origin
@@ -210,7 +210,7 @@ func (k *Clusters) reconcile(ctx context.Context, emit func([]object.Event)) {
 	k.mu.Unlock()
 }
 
-// open makes the sources of clusters that are not read yet, and takes those whose other kubeconfig has passed its trial; it begins trials. It
+// open makes the sources of clusters that are not read yet, and takes those whose other kubeconfig has passed its check; it begins checks. It
 // waits for no API server.
 func (k *Clusters) open(ctx context.Context, wanted []candidate, running map[string]*cluster) (next map[string]source, refused []object.Problem) {
 	next = map[string]source{}

@@ -173,7 +173,7 @@ func TestClustersComeAndGo(t *testing.T) {
 		}
 		want([]*corev1.Secret{secret("a", 1, map[string]string{"west": kubeconfig("two")})}, "expect [west] true")
 		if problems := x.Problems(); strings.Contains(fmt.Sprint(problems), "not used yet") {
-			t.Errorf("the trial is over, and problems are %v", problems)
+			t.Errorf("the check is over, and problems are %v", problems)
 		}
 		want([]*corev1.Secret{secret("a", 1, map[string]string{"west": strings.Replace(kubeconfig("three"), `"token"`, `"tokenFile"`, 1)})}, "expect [west] true")
 		if problems := x.Problems(); !slices.ContainsFunc(problems, func(p object.Problem) bool {

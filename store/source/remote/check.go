@@ -14,9 +14,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// trial is other credentials of a cluster that is read. They count once the API server has let everything be listed with them: until then the cluster
+// check is other credentials of a cluster that is read. They count once the API server has let everything be listed with them: until then the cluster
 // is read with those before, so that credentials that are wrong make nothing out of date.
-type trial struct {
+type check struct {
 	candidate
 	source source
 	stop   func()
@@ -25,15 +25,15 @@ type trial struct {
 	wrong  string // why they do not count; empty: nothing was answered yet
 }
 
-// backoff is how a trial that fails is repeated.
+// backoff is how a check that fails is repeated.
 var backoff = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 30 * time.Second}
 
-// try has credentials tried until they pass, or the trial is ended.
+// try has credentials tried until they pass, or the check is ended.
 func (k *Clusters) try(ctx context.Context, w candidate, s source) {
 	ctx, cancel := context.WithCancel(ctx)
-	t := &trial{candidate: w, source: s, stop: cancel}
+	t := &check{candidate: w, source: s, stop: cancel}
 	k.mu.Lock()
-	k.trials[w.cluster] = t
+	k.checks[w.cluster] = t
 	k.mu.Unlock()
 	k.trying.Go(func() {
 		defer cancel()
@@ -48,8 +48,8 @@ func (k *Clusters) try(ctx context.Context, w candidate, s source) {
 	})
 }
 
-// tried takes down what came of a trial, and says whether it passed.
-func (k *Clusters) tried(t *trial, err error) bool {
+// tried takes down what came of a check, and says whether it passed.
+func (k *Clusters) tried(t *check, err error) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil {
@@ -61,18 +61,18 @@ func (k *Clusters) tried(t *trial, err error) bool {
 	return true
 }
 
-// endTrials ends those whose credentials are not those that Secrets have now.
-func (k *Clusters) endTrials(wanted []candidate) {
+// endChecks ends those whose credentials are not those that Secrets have now.
+func (k *Clusters) endChecks(wanted []candidate) {
 	now := map[string][sha256.Size]byte{}
 	for _, w := range wanted {
 		now[w.cluster] = w.digest
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for name, t := range k.trials {
+	for name, t := range k.checks {
 		if digest, is := now[name]; !is || digest != t.digest || k.running[name] == nil || k.running[name].digest == digest {
 			t.stop()
-			delete(k.trials, name)
+			delete(k.checks, name)
 		}
 	}
 }
@@ -81,20 +81,20 @@ func (k *Clusters) endTrials(wanted []candidate) {
 func (k *Clusters) passes(w candidate) (s source, tried bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	t := k.trials[w.cluster]
+	t := k.checks[w.cluster]
 	if t == nil || t.digest != w.digest {
 		return nil, false
 	}
 	if !t.passed {
 		return nil, true
 	}
-	delete(k.trials, w.cluster)
+	delete(k.checks, w.cluster)
 	return t.source, true
 }
 
-// untried is a problem for each trial that has failed. With the lock.
+// untried is a problem for each check that has failed. With the lock.
 func (k *Clusters) untried() (all []object.Problem) {
-	for name, t := range k.trials {
+	for name, t := range k.checks {
 		if t.wrong != "" {
 			all = append(all, t.problem(k.Namespace, problem.Unreadable, fmt.Sprintf("the other credentials of cluster %s are not used yet: %s; it is read with those before", name, t.wrong)))
 		}
