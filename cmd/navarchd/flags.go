@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/machines"
 )
 
 // role is one of the hats that a process may wear.
@@ -125,6 +125,8 @@ type environment struct {
 	maxCertTTL    time.Duration // MAX_WORKLOAD_CERT_TTL
 	xdsAuth       bool          // XDS_AUTH: the secure address wants a credential
 	identityCheck bool          // PILOT_ENABLE_XDS_IDENTITY_CHECK
+	autoRegister  bool          // PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION
+	machineGrace  time.Duration // PILOT_WORKLOAD_ENTRY_GRACE_PERIOD
 	status        bool          // PILOT_ENABLE_STATUS: the status of Istio's objects in the cluster is written
 	otherCA       bool          // ENABLE_CA_SERVER=false: certificates come from another CA, and no process signs any
 	certProvider  string        // PILOT_CERT_PROVIDER; empty or istiod: the serving certificate is one of our CA, or --tls-cert
@@ -238,7 +240,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	*e = environment{
 		debounce: 100 * time.Millisecond, debounceMax: 10 * time.Second, maxRecvSize: 4 << 20, debugOnHTTP: true, debugAuth: true,
 		podNamespace: "istio-system", account: "istiod", audiences: []string{"istio-ca"}, certTTL: 24 * time.Hour, maxCertTTL: 90 * 24 * time.Hour,
-		xdsAuth: true, identityCheck: true,
+		xdsAuth: true, identityCheck: true, autoRegister: true, machineGrace: machines.DefaultGrace,
 	}
 	var problems []error
 	parse := func(name string, set func(string) error) {
@@ -274,6 +276,8 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("NAVARCH_EXPERIMENT_OFF", loopsOff(&e.loopsOff))
 	parse("XDS_AUTH", boolean(&e.xdsAuth))
 	parse("PILOT_ENABLE_XDS_IDENTITY_CHECK", boolean(&e.identityCheck))
+	parse("PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", boolean(&e.autoRegister))
+	parse("PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", duration(&e.machineGrace))
 	parse("PILOT_ENABLE_STATUS", boolean(&e.status))
 	return errors.Join(problems...)
 }
@@ -294,71 +298,6 @@ func loopsOff(into *[]string) func(string) error {
 			}
 		}
 		return nil
-	}
-}
-
-func text(into *string) func(string) error {
-	return func(v string) error { *into = v; return nil }
-}
-
-// list is texts with commas between them, and perhaps spaces.
-func list(into *[]string) func(string) error {
-	return func(v string) error {
-		for one := range strings.SplitSeq(v, ",") {
-			if one = strings.TrimSpace(one); one != "" {
-				*into = append(*into, one)
-			}
-		}
-		return nil
-	}
-}
-
-func duration(into *time.Duration) func(string) error {
-	return func(v string) (err error) {
-		d, err := time.ParseDuration(v)
-		if err == nil && d < 0 {
-			err = errors.New("must not be negative")
-		}
-		if err == nil {
-			*into = d
-		}
-		return err
-	}
-}
-
-func boolean(into *bool) func(string) error {
-	return func(v string) (err error) {
-		b, err := strconv.ParseBool(v)
-		if err == nil {
-			*into = b
-		}
-		return err
-	}
-}
-
-func count(into *int) func(string) error {
-	return func(v string) error {
-		n, err := strconv.Atoi(v)
-		if err == nil && n < 0 {
-			err = errors.New("must not be negative")
-		}
-		if err == nil {
-			*into = n
-		}
-		return err
-	}
-}
-
-func perSecond(into *float64) func(string) error {
-	return func(v string) error {
-		n, err := strconv.ParseFloat(v, 64)
-		if err == nil && !(n >= 0 && n < 1e9) {
-			err = errors.New("want a number of requests a second, 0 or more")
-		}
-		if err == nil {
-			*into = n
-		}
-		return err
 	}
 }
 

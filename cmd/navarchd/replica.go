@@ -20,6 +20,7 @@ import (
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/identities"
 	"navarch.io/navarch/push/join"
+	"navarch.io/navarch/push/machines"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/problems"
@@ -62,6 +63,7 @@ type replica struct {
 	withheld *quarantine.Quarantine
 	shared   *share.Loop
 	found    *problems.Loop
+	machines *machines.Registry                     // nil: machines do not register themselves
 	refused  atomic.Pointer[[]acknowledged.Refusal] // objects because of which proxies refused something, as last looked at
 }
 
@@ -86,6 +88,9 @@ func newReplica(c replicaConfig) (*replica, error) {
 	}
 	r.withheld = quarantine.New(quarantine.Config{Settings: quarantine.Settings{Pause: c.config.retryAfter}, Log: c.log, Share: r.shared.Add})
 	r.found = problems.New(problems.Config{Name: c.config.processName(), Find: r.planner.Problems, Revision: r.planner.Revision, Log: c.log})
+	if c.config.env.autoRegister {
+		r.machines = machines.New(machines.Config{Replica: c.config.processName(), Snapshot: c.mirror.Current, Grace: c.config.env.machineGrace, Log: c.log})
+	}
 	r.shown = &debug.Proxies{Planner: r.planner, Mirror: c.mirror, Cluster: c.config.cluster, Fleet: r.fleet.Page}
 	if r.server, err = r.newServer(); err != nil {
 		return nil, err
@@ -115,7 +120,7 @@ func (r *replica) newServer() (*serve.Server, error) {
 		Place:        func() string { return join.PlaceName(r.mirror.Current()) },
 		AckDeadline:  r.config.ackDeadline,
 		Callers:      budget.New(budget.Config{Workloads: identities.Workloads(r.mirror.Current), Limits: r.config.waitingRequests()}),
-		Planner: join.Planner{Plans: r.planner, Mirror: r.mirror, Fleet: r.fleet, Clients: clients, Checked: r.config.env.identityCheck, TrustDomain: r.config.trustDomain,
+		Planner: join.Planner{Plans: r.planner, Mirror: r.mirror, Fleet: r.fleet, Machines: r.machines, Clients: clients, Checked: r.config.env.identityCheck, TrustDomain: r.config.trustDomain,
 			Scopes: &join.Scopes{Cluster: r.config.cluster, Domain: "svc." + r.config.domain, Snapshot: r.mirror.Current, Now: time.Now, Clients: clients}},
 		Budget:  fanout.Budget{Streams: r.config.env.pushThrottle, WindowOff: r.config.env.off("window")},
 		Hooks:   hooks(&r.telemetry.commits, r.telemetry.changes, r.telemetry.tracer),
@@ -143,9 +148,18 @@ func (c *config) fleetConfig(store *kv.Store, m *mirror.Mirror, log *slog.Logger
 // part is what the role adds to its process.
 func (r *replica) part() part {
 	register := []func(grpc.ServiceRegistrar){r.server.Register}
+	registrations := func(ctx context.Context) error { <-ctx.Done(); return nil }
+	if r.machines != nil {
+		registrations = func(ctx context.Context) error {
+			changes, stop := r.mirror.Subscribe()
+			defer stop()
+			return r.machines.Run(ctx, r.store, changes)
+		}
+	}
 	return part{
 		plain: register, secure: register,
 		tasks: append([]loop.Task{
+			{Name: "machines", Run: registrations},
 			{Name: "mirror", Run: r.mirror.Run},
 			{Name: "plan", Run: r.planner.Run},
 			{Name: "push", Run: r.server.Run},

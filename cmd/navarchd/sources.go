@@ -6,6 +6,7 @@ import (
 
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/machines"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
@@ -57,12 +58,15 @@ func (c *config) normal() normal.Options {
 }
 
 // sourcesOf is the origins of the sources that have to have told everything before anything is written.
-func sourcesOf(folder *files.Source, cluster *kube.Source) (all []origin.Origin) {
+func sourcesOf(c *config, folder *files.Source, cluster *kube.Source) (all []origin.Origin) {
 	if folder != nil {
 		all = append(all, origin.Origin{})
 	}
 	if cluster != nil {
 		all = append(all, cluster.Origin())
+	}
+	if c.env.autoRegister && cluster == nil {
+		all = append(all, machines.Origin())
 	}
 	return all
 }
@@ -75,8 +79,11 @@ func secretUses(r model.Record, root string) (all []ingest.SecretUse) {
 	return all
 }
 
-// forgetKube drops what a term has read of the cluster: only the leader watches it, and the next term begins again.
+// forgetKube drops what a term has read of the cluster, or of machines: only the leader does, and the next term begins again.
 func (i *ingester) forgetKube() {
+	if i.vms != nil && i.kube == nil {
+		i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: machines.Origin()}}})
+	}
 	if i.kube != nil {
 		i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: i.kube.Origin()}}})
 	}
@@ -92,6 +99,9 @@ func (i *ingester) sourceProblems() (all []object.Problem) {
 	}
 	for _, r := range i.roots {
 		all = append(all, r.problems()...)
+	}
+	if i.vms != nil {
+		all = append(all, i.vms.problems()...)
 	}
 	if i.status != nil {
 		all = append(all, i.status.problems(i.kube.Origin())...)

@@ -57,6 +57,7 @@ type ingester struct {
 	keeper   *removal.Keeper
 	losses   *removal.Losses
 	roots    []*rootCerts        // nil: there is no cluster, or they are not to be written
+	vms      *registered         // nil: machines do not register themselves
 	status   *objectStatus       // nil: there is no cluster, or PILOT_ENABLE_STATUS is false
 	found    *problems.Collector // what the replicas found, while this process leads
 	alone    string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
@@ -84,7 +85,7 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 		alone = c.processName()
 	}
 	losses := &removal.Losses{Store: store, Memory: memory, Log: log}
-	options := ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: c.normal(), Sources: sourcesOf(source, cluster), Remote: clusters != nil, Memory: memory}
+	options := ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: c.normal(), Sources: sourcesOf(c, source, cluster), Remote: clusters != nil, Memory: memory}
 	var referred func([]object.Reference)
 	if cluster != nil {
 		options.SecretUses, referred = secretUses, cluster.Refer
@@ -171,6 +172,9 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	}
 	for _, r := range i.roots {
 		others.Go(func() { r.lead(notifying, epoch) })
+	}
+	if i.vms != nil {
+		others.Go(func() { i.vms.lead(notifying, epoch) })
 	}
 	others.Go(func() { i.keepLevel(notifying, epoch, current) })
 	others.Go(func() {

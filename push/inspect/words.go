@@ -69,6 +69,7 @@ var words = map[string]string{
 	"Inner":          "port of the workload",
 	"Key":            "private key",
 	"Labels":         ofProxy + "labels that rules ask for",
+	"Horizon":        "network of the proxy, and the gateways of others",
 	"Locality":       ofProxy + "locality",
 	"MTLS":           "mutual TLS",
 	"Match":          "match",
@@ -114,6 +115,7 @@ const outbound = " (outboundTrafficPolicy of the Sidecar, else of MeshConfig)"
 // builder reads. A test compares them with the settings that the plan reads.
 var wordsOf = map[string]string{
 	"cluster.Outbound.TLS":                 "TLS (as the rule says, else MeshConfig enableAutoMtls)",
+	"endpoint.Spec.Members":                "endpoints (those of the proxy's own cluster alone, where MeshConfig serviceSettings says clusterLocal, and of the control plane's own host, MeshConfig defaultConfig)",
 	"listener.Outbound.Fallback":           "cluster of what matches nothing else" + outbound,
 	"listener.VirtualInbound.Passthrough":  "ports that no service names pass (MeshConfig inboundTrafficPolicy)",
 	"listener.VirtualInbound.Port":         "port (MeshConfig proxyInboundListenPort)",

@@ -16,6 +16,7 @@ import (
 
 	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/machines"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/view"
@@ -59,6 +60,8 @@ type Planner struct {
 	Mirror Mirror
 	Fleet  Fleet
 	Scopes *Scopes
+	// Machines registers machines that ask for it; nil: nobody is registered.
+	Machines *machines.Registry
 	// Clients are log lines that clients bring about.
 	Clients *obs.Sampled
 	// Checked: the authenticated identity must be the one that the node claims (PILOT_ENABLE_XDS_IDENTITY_CHECK).
@@ -71,11 +74,22 @@ var _ serve.Planner = Planner{}
 // View is a proxy of this replica: its plan, counted as one of its streams.
 type View struct {
 	*plan.Proxy
-	Seat  Seat
-	fresh func(context.Context) error // waits until this replica's snapshot is the newest
+	Seat    Seat
+	fresh   func(context.Context) error // waits until this replica's snapshot is the newest
+	machine *machines.Connection        // nil: it is not registered
 }
 
-var _ serve.SecretSubscriber = (*View)(nil)
+var (
+	_ serve.SecretSubscriber = (*View)(nil)
+	_ serve.HealthReporter   = (*View)(nil)
+)
+
+// ReportHealth implements serve.HealthReporter.
+func (s *View) ReportHealth(healthy bool, message string) {
+	if s.machine != nil {
+		s.machine.Health(healthy, message)
+	}
+}
 
 // Confirm implements serve.View.
 func (s *View) Confirm(ctx context.Context) error {
@@ -92,6 +106,7 @@ func (s *View) Confirm(ctx context.Context) error {
 
 // Leave implements serve.View.
 func (s *View) Leave() {
+	s.machine.Leave()
 	s.Proxy.Leave()
 	s.Seat.Leave()
 }
@@ -128,6 +143,20 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	if u, covered := p.Mirror.Current().Covered(node.Namespace); covered { // another replica may know it
 		return nil, status.Errorf(codes.Unavailable, "this replica lets in no proxy of namespace %q: %v", node.Namespace, u)
 	}
+	machine, err := p.Machines.Register(node, c.Node)
+	if err != nil {
+		return nil, err
+	}
+	proxy, err := p.plan(ctx, node, moved)
+	if err != nil {
+		machine.Leave()
+		return nil, err
+	}
+	return &View{Proxy: proxy, Seat: p.Fleet.Join(node.Namespace, node.Workload), fresh: p.Mirror.ConfirmNow, machine: machine}, nil
+}
+
+// plan has the view planned. Its errors are the server's, and gRPC statuses.
+func (p Planner) plan(ctx context.Context, node view.Node, moved func(fanout.Lane)) (*plan.Proxy, error) {
 	proxy, err := p.Plans.Join(ctx, node, func(path plan.Path) {
 		if path == plan.Fast {
 			moved(fanout.Endpoints)
@@ -144,7 +173,7 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	if err != nil {
 		return nil, status.FromContextError(err).Err()
 	}
-	return &View{Proxy: proxy, Seat: p.Fleet.Join(node.Namespace, node.Workload), fresh: p.Mirror.ConfirmNow}, nil
+	return proxy, nil
 }
 
 // StoreName is how a store is named to clients, by the identity of its cluster; empty while that is not known (0).

@@ -79,3 +79,8 @@ type View interface {
 	// Leave ends it, once.
 	Leave()
 }
+
+// HealthReporter is a View whose client may report the health of its workload (istio.v1.HealthInformation). It does not block.
+type HealthReporter interface {
+	ReportHealth(healthy bool, message string)
+}

@@ -40,8 +40,8 @@ const (
 // maxUnserved is how many types that are not served one stream's lines name.
 const maxUnserved = 4
 
-// Types that are not served. Agents report the health of a machine's workload by the first, and wait for no answer. Envoy asks for
-// the second where an EnvoyFilter's configuration names it.
+// Types that are never answered. Agents report the health of a machine's workload by the first. Envoy asks for the second where an
+// EnvoyFilter's configuration names it, and it is not served.
 const (
 	healthURL    = "type.googleapis.com/istio.v1.HealthInformation"
 	extensionURL = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
@@ -52,7 +52,7 @@ const (
 // configuration has crashed Envoys (envoyproxy/envoy#32823).
 func (st *stream) notServed(url string) {
 	short := fmt.Sprintf("%.200q", url)
-	if url == healthURL || len(st.unserved) == maxUnserved || slices.Contains(st.unserved, short) {
+	if len(st.unserved) == maxUnserved || slices.Contains(st.unserved, short) {
 		return
 	}
 	st.unserved = append(st.unserved, short)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -113,6 +114,10 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 		m.Type = delta.Dynamic(agent)
 		return st.advance(m)
 	}
+	if m.TypeURL == healthURL {
+		st.reportHealth(m)
+		return nil
+	}
 	if m.Type == xds.Unknown {
 		st.notServed(m.TypeURL)
 		return nil
@@ -125,6 +130,13 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 	}
 	defer st.subscribeSecrets(ctx, m)()
 	return st.advance(m)
+}
+
+// reportHealth takes in what an agent says of a machine's workload: that something is wrong, or nothing. It waits for no answer.
+func (st *stream) reportHealth(m delta.Message) {
+	if r, is := st.view.(HealthReporter); is {
+		r.ReportHealth(!m.Failed, strings.Clone(m.Error)) // the text is the request's
+	}
 }
 
 // holds says whether a first request names anything that its sender has.

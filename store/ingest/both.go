@@ -9,7 +9,7 @@ import (
 
 // Two sources may tell of one cluster: a folder of files and its API server. Of two objects of the same kind, namespace and name the API
 // server's stands (origin.Before), and a problem names the other one; policies of both apply, since leaving one out would open what it
-// closes.
+// closes. What is made of a machine yields to a file in the same way.
 
 // other is the object of the same name that the other source told, or nil.
 func (w *inventory) other(id object.ID) (object.ID, *entry) {
@@ -25,13 +25,17 @@ func (w *inventory) other(id object.ID) (object.ID, *entry) {
 
 // touchOther has the loser of two objects of one name normalised again, since the other one has come or gone.
 func (w *inventory) touchOther(id object.ID, touched map[object.ID]bool) {
-	other, e := w.other(id)
-	switch _, yields := id.Origin.Before(); {
-	case e == nil:
-	case yields:
-		touched[id] = true
-	default:
-		touched[other] = true
+	if from, is := id.Origin.Before(); is {
+		before := id
+		if before.Origin = from; w.objects[before] != nil {
+			touched[id] = true
+		}
+	}
+	if from, is := id.Origin.After(); is {
+		after := id
+		if after.Origin = from; w.objects[after] != nil {
+			touched[after] = true
+		}
 	}
 }
 
@@ -52,12 +56,15 @@ func (w *inventory) yields(id object.ID, e *entry) bool {
 	e.mesh, e.spoiled, e.closed = false, false, false
 	w.setRefs(id, e, nil)
 	w.setRecords(e, nil, nil)
-	location := ""
+	location, place := "", "Kubernetes"
+	if from.Source() == origin.Files {
+		place = "a file"
+	}
 	if e.object != nil {
 		location = e.object.Location
 	}
 	w.setProblems(id, e, []object.Problem{{ID: id, Location: location, Code: problem.Duplicate, Severity: problem.Warning,
-		Message: "is in Kubernetes too, which wins; this one applies when that one goes"}})
+		Message: "is in " + place + " too, which wins; this one applies when that one goes"}})
 	return true
 }
 

@@ -68,6 +68,32 @@ func TestFileAndKubernetes(t *testing.T) {
 	}
 }
 
+// A WorkloadEntry that is in a file stands in place of the one of a machine that registers itself, whichever comes first; a problem names the
+// machine's, which applies when the file's goes.
+func TestFileAndMachine(t *testing.T) {
+	const entry = "{apiVersion: networking.istio.io/v1, kind: WorkloadEntry, metadata: {name: vms-10.0.0.1, namespace: shop}, spec: {address: 10.0.0.1, serviceAccount: vm}}"
+	for _, order := range [][]string{{origin.Files, origin.Machines}, {origin.Machines, origin.Files}} {
+		d := newDesk(t)
+		d.lead()
+		d.step(Objects{synced})
+		for _, source := range order {
+			d.step(Objects{from(source, put(t, entry))})
+			d.step(Due{})
+		}
+		if got := d.paths(); strings.Contains(got, "machines") || !strings.Contains(got, "/files/shop/") {
+			t.Errorf("%v: stored %s", order, got)
+		}
+		if p := d.s.Problems(); len(p) != 1 || p[0].ID.Origin.Source() != origin.Machines || !strings.Contains(p[0].Message, "is in a file too, which wins") {
+			t.Errorf("%v: problems %v", order, p)
+		}
+		d.step(Objects{from(origin.Files, gone(put(t, entry)))})
+		d.step(Due{})
+		if got := d.paths(); !strings.Contains(got, "/machines/shop/") || len(d.s.Problems()) > 0 {
+			t.Errorf("%v: without the file's: stored %s, problems %v", order, got, d.s.Problems())
+		}
+	}
+}
+
 // Nothing is written before every source has told everything. A source whose objects are forgotten, since the term in which it was read has
 // ended, has to tell everything again in the next term; until then what is stored of it stands.
 func TestSourcesThatBeginAgain(t *testing.T) {

@@ -77,6 +77,8 @@ var Families = []Family{
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "refusals/", Holds: "what proxies refused, and acknowledged when it was withheld, leased", Writer: "push/quarantine/share (each replica its own)", Reader: "push/quarantine/share",
 		Write: []Role{RoleXDS}},
+	{Path: "registrations/", Holds: "machines that are connected to replicas, leased", Writer: "push/machines (each replica its own)", Reader: "store/machines (leader)",
+		Write: []Role{RoleXDS}, Read: []Role{RoleIngest}},
 	{Path: "removals/", Holds: "which mass removal is held, and the decisions on approvals", Writer: "store/removal (leader; navarchctl store adopt, where nobody leads)", Reader: "store/removal (every ingester), navarchctl store",
 		Write: []Role{RoleIngest}, Read: []Role{RoleOperator}},
 	{Path: "replica-problems/", Holds: "what replicas find wrong with objects as they plan and build, leased", Writer: "push/problems (each replica its own)", Reader: "push/problems (leader)",

@@ -15,7 +15,7 @@ import (
 var ErrLeaseLost = errors.New("the lease has ended")
 
 // fleetFamilies are the folders that leases, fenced changes and Follow touch.
-var fleetFamilies = []string{"acknowledged/", "approvals/", "awaited/", "clocks/", "level/", "members/", "refusals/", "removals/", "replica-problems/", "ring/", "sources/", "tenants/"}
+var fleetFamilies = []string{"acknowledged/", "approvals/", "awaited/", "clocks/", "level/", "members/", "refusals/", "registrations/", "removals/", "replica-problems/", "ring/", "sources/", "tenants/"}
 
 func (s *Store) fleetKey(path string) (string, error) {
 	for _, family := range fleetFamilies {
@@ -66,6 +66,18 @@ func (l *Lease) Lost() <-chan struct{} { return l.lost }
 // was written.
 func (l *Lease) Put(ctx context.Context, path string, raw []byte) (int64, error) {
 	return l.PutWhile(ctx, path, raw, Bound{})
+}
+
+// Delete takes away a blob that was written under a lease before the lease ends. That it is not there is no error.
+func (l *Lease) Delete(ctx context.Context, path string) error {
+	key, err := l.store.fleetKey(path)
+	if err != nil {
+		return err
+	}
+	if _, err := l.store.client.Delete(ctx, key); err != nil {
+		return fmt.Errorf("delete %s: %w", path, err)
+	}
+	return nil
 }
 
 // Bound is a condition on another blob: it is not there, or its bytes are not above Most in bytewise order. The zero Bound always holds.

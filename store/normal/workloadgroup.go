@@ -11,9 +11,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// workloadGroupRecords keeps what is read of a WorkloadGroup in this version: the service account of its machines, which is "default"
-// where it names none, as for `istioctl x workload entry configure`
-// (https://istio.io/latest/docs/reference/config/networking/workload-group/).
+// workloadGroupRecords keeps what WorkloadEntries are made of (push/machines): the template, with labels and annotations of the entries. The
+// service account of its machines is "default" where it names none, as for `istioctl x workload entry configure`
+// (https://istio.io/latest/docs/reference/config/networking/workload-group/). The probe is the agent's to read, in the mesh.yaml of the machine.
 func workloadGroupRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	group := &networkingv1.WorkloadGroup{}
 	if !r.spec(obj, group) {
@@ -32,11 +32,11 @@ func workloadGroupRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup
 		return nil
 	}
 	account := cmp.Or(group.Template.ServiceAccount, "default")
-	r.warnf(problem.NotSupported, "", "no WorkloadEntry is made of a WorkloadGroup yet, write one for each machine: it only says that service account %q is of machines", account)
-	if group.Probe != nil {
-		r.warnf(problem.NotSupported, "spec.probe", "machines are not probed yet")
+	if group.Template.Address != "" {
+		r.warnf(problem.NoEffect, "spec.template.address", "each machine has its own")
 	}
-	return r.record(model.KindWorkloadGroup, obj, obj.ID.Name, &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{ServiceAccount: account}})
+	group.Template.Address, group.Template.ServiceAccount, group.Probe = "", account, nil
+	return r.record(model.KindWorkloadGroup, obj, obj.ID.Name, group)
 }
 
 // checkReadinessProbe holds the rules of Istio's webhook (validateReadinessProbe in pkg/config/validation), and takes probes by gRPC.

@@ -7,25 +7,25 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Of a WorkloadGroup the service account of its machines is kept, and what is not acted on is named.
+// Of a WorkloadGroup what WorkloadEntries are made of is kept; the address and the probe are not.
 func TestWorkloadGroup(t *testing.T) {
 	group := func(spec string) *object.Object {
 		return read(t, "apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata: {name: vms, namespace: shop}\nspec: {"+spec+"}\n")
 	}
 	key := model.Key{Kind: model.KindWorkloadGroup, Namespace: "shop", Name: "vms"}
-	const notMade, notProbed = "warning : no WorkloadEntry is made of a WorkloadGroup yet", "warning spec.probe: machines are not probed yet"
 	for name, c := range map[string]struct {
 		spec, want string
 		problems   []string
 	}{
 		"an account": {"metadata: {labels: {app: web}, annotations: {a: b}}, template: {serviceAccount: vm, labels: {app: web}, ports: {http: 8080}, network: n1, weight: 3}",
-			"template: {serviceAccount: vm}", []string{notMade}},
-		"none": {"template: {}", "template: {serviceAccount: default}", []string{notMade + `|service account "default" is of machines`}},
+			"metadata: {labels: {app: web}, annotations: {a: b}}\ntemplate: {serviceAccount: vm, labels: {app: web}, ports: {http: 8080}, network: n1, weight: 3}", nil},
+		"none":       {"template: {}", "template: {serviceAccount: default}", nil},
+		"an address": {"template: {address: 10.0.0.1, locality: r/z}", "template: {serviceAccount: default, locality: r/z}", []string{"warning spec.template.address: each machine has its own"}},
 		"probes": {"template: {serviceAccount: vm}, probe: {periodSeconds: 5, httpGet: {port: 8080, scheme: HTTPS, path: /ready, httpHeaders: [{name: x-a, value: b}]}}",
-			"template: {serviceAccount: vm}", []string{notMade, notProbed}},
-		"probes by TCP":    {"template: {serviceAccount: vm}, probe: {tcpSocket: {port: 80}}", "template: {serviceAccount: vm}", []string{notMade, notProbed}},
-		"probes by gRPC":   {"template: {serviceAccount: vm}, probe: {grpc: {port: 80}}", "template: {serviceAccount: vm}", []string{notMade, notProbed}},
-		"probes by itself": {"template: {serviceAccount: vm}, probe: {exec: {command: [ls]}}", "template: {serviceAccount: vm}", []string{notMade, notProbed}},
+			"template: {serviceAccount: vm}", nil},
+		"probes by TCP":    {"template: {serviceAccount: vm}, probe: {tcpSocket: {port: 80}}", "template: {serviceAccount: vm}", nil},
+		"probes by gRPC":   {"template: {serviceAccount: vm}, probe: {grpc: {port: 80}}", "template: {serviceAccount: vm}", nil},
+		"probes by itself": {"template: {serviceAccount: vm}, probe: {exec: {command: [ls]}}", "template: {serviceAccount: vm}", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := testNormal.Object(group(c.spec), &fake{})

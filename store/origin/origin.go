@@ -20,6 +20,8 @@ type pair struct{ cluster, source string }
 const (
 	Files = "files" // a folder of files
 	Kube  = "kube"  // a Kubernetes API server
+	// Machines is what the leader makes of machines that register themselves, where there is no API server to keep their WorkloadEntries.
+	Machines = "machines"
 )
 
 // New is the origin of what a source tells of a cluster. The config cluster, which alone gives configuration kinds, is "", whatever
@@ -45,21 +47,27 @@ func (o Origin) Cluster() string { return o.value().cluster }
 // Source is the kind of source; empty: no object says it.
 func (o Origin) Source() string { return o.value().source }
 
+// before says which source stands before which.
+var before = map[string]string{Files: Kube, Machines: Files}
+
 // Before is the origin whose object stands in place of an object of the same name of this origin: a cluster's API server is believed before a
-// file that says the same of it. False: there is none.
+// file that says the same of it, and a file before what is made of a machine. False: there is none.
 func (o Origin) Before() (Origin, bool) {
-	if o.Source() != Files {
+	source, is := before[o.Source()]
+	if !is {
 		return Origin{}, false
 	}
-	return New(o.Cluster(), Kube), true
+	return New(o.Cluster(), source), true
 }
 
 // After is the inverse of Before.
 func (o Origin) After() (Origin, bool) {
-	if o.Source() != Kube {
-		return Origin{}, false
+	for after, source := range before {
+		if source == o.Source() {
+			return New(o.Cluster(), after), true
+		}
 	}
-	return New(o.Cluster(), Files), true
+	return Origin{}, false
 }
 
 // Suffix is what tells an object of this origin apart for people: " in cluster NAME"; empty for the config cluster.

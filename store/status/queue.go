@@ -32,6 +32,7 @@ type entry struct {
 	notBefore time.Time
 	failures  int    // in a row
 	wrong     string // why the last write failed
+	left      string // why it is left as it is (Desired.Left)
 	putBack   []time.Time
 	contested int    // how often in a row patience was over
 	by        string // who wrote against this process last
@@ -113,9 +114,14 @@ func (q *queue[O]) next(now time.Time) (Key, *O, time.Duration) {
 		q.line = q.line[1:]
 		e := q.entries[k]
 		e.waits = false
-		object := q.want[k].Draw(q.there[k].Object, q.epoch)
+		want, there := q.want[k], q.there[k].Object
+		object := want.Draw(there, q.epoch)
+		e.left = ""
 		if object == nil {
 			e.right, e.wrong, e.failures = true, "", 0
+			if want.Left != nil {
+				e.left = want.Left(there)
+			}
 			continue
 		}
 		q.enqueue(k)
@@ -188,12 +194,14 @@ func (q *queue[O]) failing() bool {
 	return false
 }
 
-// problems names the objects that cannot be written, or that somebody else writes as well: so many at most, and how many more.
+// problems names the objects that cannot be written, that are left as they are, or that somebody else writes as well: so many at most, and how many more.
 func (q *queue[O]) problems(now time.Time, most int) (all []Problem) {
 	for k, e := range q.entries {
 		switch {
 		case e.wrong != "":
 			all = append(all, Problem{k, "cannot be written: " + e.wrong})
+		case e.left != "":
+			all = append(all, Problem{k, e.left})
 		case e.contested > 0 && now.Before(e.over()):
 			all = append(all, Problem{k, fmt.Sprintf("%s writes it with another content each time that it is put back; it is put back again in %v", e.by, max(e.notBefore.Sub(now), 0).Round(time.Second))})
 		}
@@ -202,7 +210,7 @@ func (q *queue[O]) problems(now time.Time, most int) (all []Problem) {
 		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
 	})
 	if more := len(all) - most; more > 0 {
-		all = append(all[:most], Problem{Message: fmt.Sprintf("%d more cannot be written, or are written by somebody else as well", more)})
+		all = append(all[:most], Problem{Message: fmt.Sprintf("%d more cannot be written, are left as they are, or are written by somebody else as well", more)})
 	}
 	return all
 }

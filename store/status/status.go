@@ -1,5 +1,5 @@
-// Package status writes to the API server of Kubernetes: the ConfigMap istio-ca-root-cert of each namespace, and in the status of Istio's
-// objects what is known of them. What is wanted is said object by object (Desired); one that differs from it waits in a queue, whoever made it
+// Package status writes to the API server of Kubernetes: the ConfigMap istio-ca-root-cert of each namespace, WorkloadEntries of machines, and in
+// the status of Istio's objects what is known of them. What is wanted is said object by object (Desired); one that differs from it waits in a queue, whoever made it
 // differ.
 //
 // Owns: which objects wait and since when, who writes against this process; the annotation EpochAnnotation of whole objects that it has
@@ -39,6 +39,9 @@ type Desired[O any] struct {
 	// Draw makes of an object as it is there, nil: there is none, the one that is to be written, with the epoch's annotation; nil: what is there
 	// is as it should be. It changes nothing that it is given.
 	Draw func(there *O, epoch int64) *O
+	// Left says why an object that Draw has nothing to write of is left as it is, though something else is wanted; empty: it is as wanted. It may be
+	// nil. A problem says it.
+	Left func(there *O) string
 }
 
 // Version is the resourceVersion of an object, as a number (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions).

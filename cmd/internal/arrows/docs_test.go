@@ -195,3 +195,37 @@ func TestArchitectureNamesFiles(t *testing.T) {
 		}
 	}
 }
+
+// ARCHITECTURE.md names every package that there is, and no package that there is not.
+func TestArchitectureNamesPackages(t *testing.T) {
+	raw, err := os.ReadFile("../../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(raw)
+	there := map[string]bool{}
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		there[name] = true
+		if !strings.Contains(page, "`"+name+"`") {
+			t.Errorf("ARCHITECTURE.md does not name %s", name)
+		}
+	}
+	_, house, ok := strings.Cut(page, "## Packages")
+	house, _, _ = strings.Cut(house, "belong to the\ndesign")
+	if !ok {
+		t.Fatal(`ARCHITECTURE.md has no chapter "Packages"`)
+	}
+	for line := range strings.Lines(house) {
+		cell, isRow := strings.CutPrefix(line, "| `")
+		if !isRow {
+			continue
+		}
+		names, _, _ := strings.Cut(cell, " |")
+		for name := range strings.SplitSeq("`"+names, ", ") {
+			if name = strings.Trim(name, "`"); !there[name] {
+				t.Errorf("ARCHITECTURE.md names %s, which is not there", name)
+			}
+		}
+	}
+}

@@ -35,14 +35,21 @@ type machine struct {
 // startMachine runs an agent for service account web of namespace shop; more are rows of its cluster.env.
 func startMachine(t testing.TB, d *daemon, data string, more ...string) *machine {
 	t.Helper()
-	m := &machine{dir: t.TempDir(), health: loopback.For(t), stats: loopback.For(t), metrics: loopback.For(t), debugs: loopback.For(t), log: &envoytest.Output{}, exited: make(chan struct{})}
+	dir := t.TempDir()
 	rows := append([]string{"# as istioctl writes it", "POD_NAMESPACE='shop'", "SERVICE_ACCOUNT='web'", "ISTIO_SVC_IP=127.0.0.1", "TRUST_DOMAIN='cluster.local'",
 		`ISTIO_METAJSON_LABELS='{"app":"web"}'`, "ISTIO_META_WORKLOAD_NAME='web'", "ISTIO_META_INTERCEPTION_MODE=NONE", "ISTIO_SERVICE_CIDR='*'",
 		"ISTIOD_SAN='istiod.istio-system.svc'"}, more...)
-	write(t, m.dir, "cluster.env", strings.Join(rows, "\n")+"\n")
-	write(t, m.dir, "mesh", "defaultConfig: {discoveryAddress: '"+d.secure+"', terminationDrainDuration: 1s}\n")
-	m.cmd = exec.Command(binary(t, "navarch-agent"), "--env-file", filepath.Join(m.dir, "cluster.env"), "--mesh-config", filepath.Join(m.dir, "mesh"),
-		"--token-file", filepath.Join(m.dir, "token"), "--xds-root-cert", filepath.Join(data, "root-cert.pem"), "--pod-info", filepath.Join(m.dir, "none"),
+	write(t, dir, "cluster.env", strings.Join(rows, "\n")+"\n")
+	write(t, dir, "mesh", "defaultConfig: {discoveryAddress: '"+d.secure+"', terminationDrainDuration: 1s}\n")
+	return runMachine(t, dir, "mesh", "token", filepath.Join(data, "root-cert.pem"))
+}
+
+// runMachine runs an agent with the files of a folder: cluster.env, and those that are named.
+func runMachine(t testing.TB, dir, mesh, token, roots string) *machine {
+	t.Helper()
+	m := &machine{dir: dir, health: loopback.For(t), stats: loopback.For(t), metrics: loopback.For(t), debugs: loopback.For(t), log: &envoytest.Output{}, exited: make(chan struct{})}
+	m.cmd = exec.Command(binary(t, "navarch-agent"), "--env-file", filepath.Join(m.dir, "cluster.env"), "--mesh-config", filepath.Join(m.dir, mesh),
+		"--token-file", filepath.Join(m.dir, token), "--xds-root-cert", roots, "--pod-info", filepath.Join(m.dir, "none"),
 		"--config-path", filepath.Join(m.dir, "proxy"), "--envoy-path", envoytest.Binary(t), "--concurrency", "1", "--admin-address", loopback.For(t),
 		"--status-addr", m.health, "--stats-addr", m.stats, "--envoy-metrics-addr", m.metrics, "--debug-addr", m.debugs)
 	m.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + m.dir}

@@ -46,6 +46,7 @@ func (c *conn) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.ended { // others may have displaced it
+		c.wakes(headerSize)
 		c.deadline = time.AfterFunc(c.of.limits.Credential, func() { c.end(tooLate) })
 	}
 }

@@ -132,6 +132,6 @@ func (l *Limiter) conn(inner net.Conn) *conn {
 	c.address = &address{Addr: inner.RemoteAddr(), conn: c}
 	c.entry = l.ledger.Entry(c, inner.RemoteAddr())
 	c.shared = l.ledger.Shared(c.entry)
-	c.wakes(leastFirst)
+	c.wakes(leastWaiting)
 	return c
 }

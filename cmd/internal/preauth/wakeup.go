@@ -8,11 +8,11 @@ import (
 )
 
 // A client that sends its handshake byte by byte would wake this process for each of them, and a thousand such clients cost a third of a
-// processor. So the kernel is told how much has to be there before anybody is woken (SO_RCVLOWAT, socket(7)): as long as a connection waits for
-// its place what every client says at once, then the rest of the record that its client has begun, and after the handshake any byte.
+// processor. So the kernel is told how much has to be there before anybody is woken (SO_RCVLOWAT, socket(7)): much as long as a connection waits
+// for its place, then the header of a TLS record, then the rest of the record that its client has begun, and after the handshake any byte.
 
-// leastFirst is in bytes less than any client's first message: a ClientHello has 43 before its first list, HTTP/2's preface and settings 33.
-const leastFirst = 32
+// leastWaiting is for a connection that has no place: nobody reads it. It is less than what the kernel keeps for a connection anyway.
+const leastWaiting = 16 << 10
 
 // wakes has the connection's reader woken when there are so many bytes, or when its client has ended. Bytes that are there can be read at any
 // time. Connections that are not the kernel's (in tests) wake at any byte.
@@ -34,9 +34,12 @@ func (c *conn) wakes(bytes int) {
 	})
 }
 
-// record is how far a client's TLS records (RFC 8446, 5.1) have been read: a header of five bytes, of which the last two say how much follows.
+// headerSize is the length of a TLS record's header (RFC 8446, 5.1), of which the last two bytes say how much follows.
+const headerSize = 5
+
+// record is how far a client's TLS records have been read.
 type record struct {
-	header [5]byte
+	header [headerSize]byte
 	have   int // bytes of the header
 	body   int // bytes of the body that are to come
 }

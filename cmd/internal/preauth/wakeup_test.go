@@ -32,7 +32,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// A connection wakes nobody before what every client says at once is there, then not within a record, and at any byte after the handshake.
+// A connection wakes nobody while it waits for its place, nor within a record of its handshake; and at any byte after that.
 func TestTricklesWakeNobody(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -55,9 +55,13 @@ func TestTricklesWakeNobody(t *testing.T) {
 	hello := append([]byte{22, 3, 1, 0, 200}, make([]byte, 200)...)
 	read, sent := 0, 0
 	for at, c := range []struct {
-		until int // so many bytes were sent
-		wakes bool
-	}{{leastFirst - 1, false}, {leastFirst, true}, {204, false}, {205, true}} {
+		until  int // so many bytes were sent
+		served bool
+		wakes  bool
+	}{{3, false, false}, {20, false, false}, {20, true, true}, {204, true, false}, {205, true, true}} {
+		if c.served && s.of.least == leastWaiting {
+			s.of.begin()
+		}
 		if _, err := client.Write(hello[sent:c.until]); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -35,6 +36,7 @@ type follower struct {
 	gone     bool   // the kind is not served any more
 	missed   int    // how many times in a row it was not
 	wrong    string // why it cannot be read now
+	refused  int    // how many times in a row it was answered that it may not be, and it is optional
 	broken   bool   // it is a Secret that was told to be unreadable
 	newest   uint64 // resource version that was seen
 	older    int    // lists in a row that were older than that
@@ -66,7 +68,11 @@ func (f *follower) run(ctx context.Context) {
 			if time.Since(began) > 2*backoff.Cap {
 				pauses = backoff
 			}
-			_ = loop.Pause(ctx, pauses.Step())
+			pause := pauses.Step()
+			if f.mayNot() {
+				pause = time.Minute // a right that is given later is found within that
+			}
+			_ = loop.Pause(ctx, pause)
 		}
 	}
 }
@@ -85,9 +91,35 @@ func (f *follower) session(ctx context.Context, reflector *cache.Reflector) bool
 		}
 	})
 	if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
-		f.fails(err)
+		if f.fails(err); f.source.optional(f.kind) && apierrors.IsForbidden(err) {
+			f.refuse()
+		}
 	}
 	return ctx.Err() == nil
+}
+
+// refusals is how many lists in a row have to be refused for want of a right: an API server that has just started may refuse what it will allow,
+// as long as it has not read its own bindings.
+const refusals = 3
+
+// refuse takes down that an optional kind may not be read. The cluster is read whole without it.
+func (f *follower) refuse() {
+	s := f.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.refused++; f.refused < refusals || f.complete {
+		return
+	}
+	s.Log.Warn("a kind of another cluster may not be read; the cluster is complete without it", obs.KeyKind, f.kind.kind, obs.KeyError, f.wrong)
+	f.done()
+	s.synced()
+}
+
+// mayNot says whether an optional kind is known not to be allowed.
+func (f *follower) mayNot() bool {
+	f.source.mu.Lock()
+	defer f.source.mu.Unlock()
+	return f.refused >= refusals
 }
 
 // now is the kind with the version that is to be read.
@@ -112,15 +144,18 @@ func (f *follower) listAgain() {
 }
 
 // fails notes why the kind cannot be read now; works, that it can. The log has one line for the first kind, and one when all work again.
-func (f *follower) fails(err error) { f.says(brief(err)) }
+func (f *follower) fails(err error) { f.says(brief(err), apierrors.IsForbidden(err)) }
 
-func (f *follower) works() { f.says("") }
+func (f *follower) works() { f.says("", false) }
 
-func (f *follower) says(wrong string) {
+func (f *follower) says(wrong string, forbidden bool) {
 	s := f.source
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.failing()
+	if !forbidden {
+		f.refused = 0
+	}
 	f.wrong = wrong
 	f.unreadable()
 	switch after := s.failing(); {
@@ -146,7 +181,7 @@ func (f *follower) unreadable() {
 // failing is how many kinds cannot be read. With the lock.
 func (s *Source) failing() (n int) {
 	for _, f := range s.kinds {
-		if f.wrong != "" && !f.gone {
+		if f.wrong != "" && !f.gone && f.refused < refusals {
 			n++
 		}
 	}

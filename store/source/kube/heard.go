@@ -22,9 +22,13 @@ func (h *heard) note(kind kindID, at time.Time) {
 }
 
 // Told says up to when all Pods, ServiceAccounts and Namespaces that there were have been told, as far as the API server's watches say; zero: they have
-// not been told yet. everywhere: those of all namespaces.
+// not been told yet. A ServiceAccount that another cluster does not let us read does not count. everywhere: those of all namespaces.
 func (s *Source) Told() (until time.Time, everywhere bool) {
 	s.mu.Lock()
+	refused := map[string]bool{}
+	for f := range s.followers() {
+		refused[f.kind.kind] = f.refused >= refusals
+	}
 	told, only := s.told, s.selection.only != "" || len(s.selection.selectors) > 0
 	s.mu.Unlock()
 	if !told {
@@ -33,6 +37,9 @@ func (s *Source) Told() (until time.Time, everywhere bool) {
 	s.heard.mu.Lock()
 	defer s.heard.mu.Unlock()
 	for i, kind := range []string{"Pod", "ServiceAccount", "Namespace"} {
+		if refused[kind] {
+			continue
+		}
 		at := s.heard.at[kindID{kind: kind}]
 		if at.IsZero() {
 			return time.Time{}, false

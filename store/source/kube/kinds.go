@@ -85,6 +85,13 @@ func (s *Source) builtIn() []kind {
 	return all
 }
 
+// optional says whether a cluster is read whole without a kind. The account whose token a remote cluster's Secret has is Istio's reader as a rule, which may
+// read Services, EndpointSlices, Pods, Nodes and Namespaces, and neither ServiceAccounts nor bindings (its chart istiod-remote,
+// istio-reader-clusterrole). Without these there are all endpoints, and nobody has the right to private keys by what was not read.
+func (s *Source) optional(k kind) bool {
+	return s.Cluster != "" && (k.kind == "ServiceAccount" || k.group == rbacv1.GroupName)
+}
+
 // known are the versions that records are made of, the best first (normal has the same list; a test compares them). Of other groups
 // only the names of objects are read, to report them: see wanted.
 var known = map[string][]string{

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"navarch.io/navarch/store/object"
@@ -217,6 +218,7 @@ func (s *Source) Problems() []object.Problem {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []object.Problem
+	var refused []string
 	say := func(id object.ID, code problem.Code, message string) {
 		id.Origin = s.origin
 		all = append(all, object.Problem{ID: id, Location: location, Code: code, Severity: problem.Error, Message: message})
@@ -231,9 +233,17 @@ func (s *Source) Problems() []object.Problem {
 		say(object.ID{Kind: "ConfigMap", Namespace: s.SystemNamespace, Name: s.SharedMesh}, problem.Invalid, s.meshes.wrong)
 	}
 	for f := range s.followers() {
-		if f.wrong != "" && !f.gone {
+		switch {
+		case f.refused >= refusals:
+			refused = append(refused, f.kind.kind)
+		case f.wrong != "" && !f.gone:
 			say(f.kind.of(), problem.Unreadable, "cannot be read from the API server: "+f.wrong+"; what was read before stands")
 		}
+	}
+	if slices.Sort(refused); len(refused) > 0 {
+		all = append(all, object.Problem{ID: object.ID{Origin: s.origin}, Location: location, Code: problem.NotAllowed, Severity: problem.Warning,
+			Message: "may not be listed and watched with the credentials of this cluster: " + strings.Join(refused, ", ") +
+				"; its endpoints are read all the same, and its gateways have no right to private keys"})
 	}
 	tooMany(s.beyond, func(id object.ID, message string) { say(id, problem.NotAllowed, message) })
 	held := map[object.ID]int{}

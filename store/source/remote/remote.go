@@ -53,6 +53,7 @@ type Clusters struct {
 	changed chan struct{} // one place: the Secrets are others
 	logged  *obs.Sampled  // lines that a Secret can bring about
 	start   func(kube.Config) (source, error)
+	trying  sync.WaitGroup // for trials
 
 	mu        sync.Mutex // guards what follows; nothing blocks under it
 	wanted    []candidate
@@ -60,13 +61,15 @@ type Clusters struct {
 	refused   []object.Problem // kubeconfigs that are not used
 	listed    bool             // the Secrets were, once
 	wrong     string           // why the Secrets cannot be read
-	forbidden bool             // the last answer said that they may not be
+	forbidden bool             // that is for want of a right
 	running   map[string]*cluster
+	trials    map[string]*trial // of those that are running
 }
 
 // source is what is needed of kube.Source.
 type source interface {
 	Origin() origin.Origin
+	Check(context.Context) error
 	Run(ctx context.Context, emit func([]object.Event)) error
 	Problems() []object.Problem
 	Told() (until time.Time, everywhere bool)
@@ -99,7 +102,7 @@ func newClusters(c Config) *Clusters {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Clusters{Config: c, changed: make(chan struct{}, 1), logged: obs.NewSampled(c.Log), running: map[string]*cluster{}}
+	return &Clusters{Config: c, changed: make(chan struct{}, 1), logged: obs.NewSampled(c.Log), running: map[string]*cluster{}, trials: map[string]*trial{}}
 }
 
 // take takes all Secrets.
@@ -108,24 +111,22 @@ func (k *Clusters) take(all []*corev1.Secret) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.wanted, k.problems, k.listed = wanted, problems, true
+	k.wake()
+}
+
+// wake has the sources looked at.
+func (k *Clusters) wake() {
 	select {
 	case k.changed <- struct{}{}:
 	default:
 	}
 }
 
-// cannot notes why the Secrets cannot be read: clusters that are known go on. Who has not given the right to list them has one cluster, and no problem.
+// cannot notes why the Secrets cannot be read: clusters that are known go on.
 func (k *Clusters) cannot(wrong string, forbidden bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if forbidden && !k.listed {
-		if !k.forbidden {
-			k.Log.Info("no other clusters are read: this process may not list Secrets of its namespace", "namespace", k.Namespace)
-		}
-		wrong = ""
-	}
-	k.forbidden = forbidden
-	k.wrong = wrong
+	k.wrong, k.forbidden = wrong, forbidden
 }
 
 // Run follows the clusters until ctx ends, whose error it returns. What a source tells goes to emit, which is called by several goroutines, by
@@ -152,9 +153,10 @@ func (k *Clusters) run(ctx context.Context, emit func([]object.Event), watch fun
 
 // end stops everything.
 func (k *Clusters) end(emit func([]object.Event)) {
+	k.trying.Wait() // their context has ended
 	k.mu.Lock()
 	running := k.running
-	k.running, k.wanted, k.problems, k.refused, k.wrong, k.listed = map[string]*cluster{}, nil, nil, nil, "", false
+	k.running, k.trials, k.wanted, k.problems, k.refused, k.wrong, k.listed = map[string]*cluster{}, map[string]*trial{}, nil, nil, nil, "", false
 	k.mu.Unlock()
 	for _, c := range running {
 		c.stop()
@@ -171,13 +173,14 @@ func forget(of origin.Origin, emit func([]object.Event)) {
 	emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: of}}})
 }
 
-// reconcile starts and stops sources, so that they are those that the Secrets name. A kubeconfig that is refused changes nothing of a cluster that is
-// read already. Which clusters there are is said after those that go are forgotten, and before one begins: what is stored of it stands then.
+// reconcile starts and stops sources, so that they are those that the Secrets name. A kubeconfig that is refused, or has not passed its trial, changes
+// nothing of a cluster that is read already. Which clusters there are is said after those that go are forgotten, and before one begins: what is stored of it stands then.
 func (k *Clusters) reconcile(ctx context.Context, emit func([]object.Event)) {
 	k.mu.Lock()
 	wanted, running := k.wanted, maps.Clone(k.running)
 	k.mu.Unlock()
-	next, refused := k.open(wanted, running)
+	k.endTrials(wanted)
+	next, refused := k.open(ctx, wanted, running)
 	named := map[string]bool{}
 	var expected []origin.Origin
 	for _, w := range wanted {
@@ -207,17 +210,29 @@ func (k *Clusters) reconcile(ctx context.Context, emit func([]object.Event)) {
 	k.mu.Unlock()
 }
 
-// open makes the sources of clusters that are not read yet, or with another kubeconfig. Nothing is asked of their API servers.
-func (k *Clusters) open(wanted []candidate, running map[string]*cluster) (next map[string]source, refused []object.Problem) {
+// open makes the sources of clusters that are not read yet, and takes those whose other kubeconfig has passed its trial; it begins trials. It
+// waits for no API server.
+func (k *Clusters) open(ctx context.Context, wanted []candidate, running map[string]*cluster) (next map[string]source, refused []object.Problem) {
 	next = map[string]source{}
 	for _, w := range wanted {
-		if before := running[w.cluster]; before != nil && before.digest == w.digest {
+		before := running[w.cluster]
+		if before != nil && before.digest == w.digest {
+			continue
+		}
+		if s, tried := k.passes(w); tried {
+			if s != nil {
+				next[w.cluster] = s
+			}
 			continue
 		}
 		s, err := k.sourceOf(w)
 		if err != nil {
 			k.logged.Warn("the kubeconfig of a cluster is not used", w.cluster, keyCluster, w.cluster, "secret", w.secret, obs.KeyError, err)
 			refused = append(refused, w.problem(k.Namespace, problem.NotAllowed, fmt.Sprintf("the kubeconfig of cluster %s is not used: %v", w.cluster, err)))
+			continue
+		}
+		if before != nil {
+			k.try(ctx, w, s)
 			continue
 		}
 		next[w.cluster] = s

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -97,6 +98,14 @@ func (x *test) since() string {
 }
 
 func (p played) Origin() origin.Origin { return p.of }
+
+// Check passes but for credentials that are called bad.
+func (p played) Check(context.Context) error {
+	if strings.HasSuffix(p.token, "/bad") {
+		return errors.New("Pod cannot be listed: Unauthorized")
+	}
+	return nil
+}
 func (p played) Run(ctx context.Context, emit func([]object.Event)) error {
 	time.Sleep(time.Millisecond) // until whoever began it has gone on
 	p.say("begin " + p.token)
@@ -154,7 +163,18 @@ func TestClustersComeAndGo(t *testing.T) {
 		if problems := x.Problems(); len(problems) != 2 || !strings.Contains(fmt.Sprint(problems), "cluster west has not been read since this process leads") {
 			t.Errorf("problems %v", problems)
 		}
-		want([]*corev1.Secret{secret("a", 1, map[string]string{"west": kubeconfig("two")})}, "end west/one, forget west true, expect [west] true, begin west/two")
+		want([]*corev1.Secret{secret("a", 1, map[string]string{"west": kubeconfig("two")})}, "expect [west] true, end west/one, forget west true, expect [west] true, begin west/two")
+		// Credentials that do not work change nothing: the cluster is read with those before, and a problem says so, until others come.
+		want([]*corev1.Secret{secret("a", 1, map[string]string{"west": kubeconfig("bad")})}, "expect [west] true")
+		if problems := x.Problems(); !slices.ContainsFunc(problems, func(p object.Problem) bool {
+			return p.Code == problem.Unreadable && p.ID.Name == "a" && strings.Contains(p.Message, "cluster west are not used yet: Pod cannot be listed")
+		}) {
+			t.Errorf("problems %v", problems)
+		}
+		want([]*corev1.Secret{secret("a", 1, map[string]string{"west": kubeconfig("two")})}, "expect [west] true")
+		if problems := x.Problems(); strings.Contains(fmt.Sprint(problems), "not used yet") {
+			t.Errorf("the trial is over, and problems are %v", problems)
+		}
 		want([]*corev1.Secret{secret("a", 1, map[string]string{"west": strings.Replace(kubeconfig("three"), `"token"`, `"tokenFile"`, 1)})}, "expect [west] true")
 		if problems := x.Problems(); !slices.ContainsFunc(problems, func(p object.Problem) bool {
 			return p.Code == problem.NotAllowed && p.ID.Name == "a" && strings.Contains(p.Message, "tokenFile")
@@ -163,8 +183,12 @@ func TestClustersComeAndGo(t *testing.T) {
 		}
 		want([]*corev1.Secret{secret("a", 1, map[string]string{"east": kubeconfig("one")})},
 			"end west/two, forget west true, expect [east] true, begin east/one")
+		x.cannot("500", false)
+		if problems := x.Problems(); !strings.Contains(fmt.Sprint(problems), "cannot be read: 500") {
+			t.Errorf("problems %v", problems)
+		}
 		x.cannot("403", true)
-		if problems := x.Problems(); !strings.Contains(fmt.Sprint(problems), "cannot be read: 403") {
+		if problems := x.Problems(); !strings.Contains(fmt.Sprint(problems), "lacks the right to list and watch Secrets of its namespace: 403") {
 			t.Errorf("problems %v", problems)
 		}
 		cancel()

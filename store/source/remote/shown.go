@@ -24,11 +24,16 @@ func (k *Clusters) clusters() map[string]*cluster {
 // Problems is what is wrong with Secrets and with clusters: one that cannot be read says since when.
 func (k *Clusters) Problems() []object.Problem {
 	k.mu.Lock()
-	all, wrong := slices.Concat(k.problems, k.refused), k.wrong
+	all, wrong, forbidden := slices.Concat(k.problems, k.refused, k.untried()), k.wrong, k.forbidden
 	k.mu.Unlock()
 	if wrong != "" {
-		all = append(all, object.Problem{ID: object.ID{Origin: origin.New("", origin.Kube), Kind: "Secret", Namespace: k.Namespace}, Location: "Kubernetes",
-			Code: problem.Unreadable, Severity: problem.Error, Message: "Secrets with the label " + Label + " cannot be read: " + wrong + "; clusters that are known go on"})
+		p := object.Problem{ID: object.ID{Origin: origin.New("", origin.Kube), Kind: "Secret", Namespace: k.Namespace}, Location: "Kubernetes",
+			Code: problem.Unreadable, Severity: problem.Error, Message: "Secrets with the label " + Label + " cannot be read: " + wrong + "; clusters that are known go on"}
+		if forbidden {
+			p.Code, p.Severity = problem.NotAllowed, problem.Warning
+			p.Message = "other clusters are not followed, for this process lacks the right to list and watch Secrets of its namespace: " + wrong + "; clusters that are known go on"
+		}
+		all = append(all, p)
 	}
 	for name, c := range k.clusters() {
 		more := c.source.Problems()

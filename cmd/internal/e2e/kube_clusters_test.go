@@ -1,0 +1,246 @@
+//go:build kube
+
+package e2e
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	kuberest "k8s.io/client-go/rest"
+
+	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/push/xds"
+)
+
+// reader is the account that Istio's charts make for other clusters' control planes, with what its role (istio-reader-clusterrole) lets it read of what
+// navarchd reads: neither ServiceAccounts nor Roles and bindings.
+const reader = `
+{apiVersion: v1, kind: Namespace, metadata: {name: istio-system}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: shop}}
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: istio-reader-service-account, namespace: istio-system}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: istio-reader}
+rules:
+  - {apiGroups: [""], resources: [endpoints, pods, services, nodes, replicationcontrollers, namespaces, secrets], verbs: [get, list, watch]}
+  - {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [get, list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: istio-reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: istio-reader}
+subjects: [{kind: ServiceAccount, name: istio-reader-service-account, namespace: istio-system}]
+`
+
+const ratings = "{apiVersion: v1, kind: Service, metadata: {name: ratings, namespace: shop}, spec: {ports: [{name: http, port: 8000}]}}\n"
+
+// ratingsAt is an EndpointSlice of ratings with these addresses.
+func ratingsAt(addresses ...string) string {
+	var endpoints []string
+	for _, a := range addresses {
+		endpoints = append(endpoints, fmt.Sprintf("{addresses: [%s], conditions: {ready: true}}", a))
+	}
+	return "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: ratings-1, namespace: shop, labels: {kubernetes.io/service-name: ratings}}," +
+		" addressType: IPv4, ports: [{name: http, port: 8080}], endpoints: [" + strings.Join(endpoints, ", ") + "]}\n"
+}
+
+// endpoints follows how many endpoints ratings has, on one stream, until the test ends.
+type endpoints struct {
+	mu    sync.Mutex
+	all   []int // of each answer
+	ended error
+}
+
+func followRatings(t *testing.T, d *daemon) *endpoints {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var receives sync.WaitGroup
+	t.Cleanup(func() { cancel(); receives.Wait(); conn.Close() })
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node("shop", "client", "10.1.9.9"), TypeUrl: xds.Endpoint.URL(),
+		ResourceNamesSubscribe: []string{"outbound|8000||ratings.shop.svc.cluster.local"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &endpoints{}
+	receives.Go(func() {
+		for {
+			n, err := e.receive(stream)
+			e.mu.Lock()
+			e.all, e.ended = append(e.all, n...), err
+			e.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	})
+	return e
+}
+
+// receive acknowledges one answer, and says how many endpoints each assignment in it has; one that is removed has none.
+func (e *endpoints) receive(stream grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) (all []int, err error) {
+	res, err := stream.Recv()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range res.Resources {
+		var cla endpointv3.ClusterLoadAssignment
+		if err := r.Resource.UnmarshalTo(&cla); err != nil {
+			return nil, err
+		}
+		n := 0
+		for _, l := range cla.Endpoints {
+			n += len(l.LbEndpoints)
+		}
+		all = append(all, n)
+	}
+	for range res.RemovedResources {
+		all = append(all, 0)
+	}
+	return all, stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: res.TypeUrl, ResponseNonce: res.Nonce})
+}
+
+// are waits until there are so many.
+func (e *endpoints) are(t *testing.T, want int) {
+	t.Helper()
+	eventually(t, patience, func() error {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if len(e.all) == 0 || e.all[len(e.all)-1] != want {
+			return fmt.Errorf("endpoints %v, want %d at last (%v)", e.all, want, e.ended)
+		}
+		return nil
+	})
+}
+
+// neverFewer fails where there have been fewer than want since there were that many, or the stream has ended.
+func (e *endpoints) neverFewer(t *testing.T, want int) {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i, since := 0, false; i < len(e.all); i++ {
+		if since = since || e.all[i] >= want; since && e.all[i] < want {
+			t.Errorf("there were fewer than %d endpoints: %v", want, e.all)
+		}
+	}
+	if e.ended != nil {
+		t.Errorf("the stream has ended: %v", e.ended)
+	}
+}
+
+// twoClusters starts two control planes at once: the config cluster, and west with the account of Istio's reader.
+func twoClusters(t *testing.T) (home, west *controlplane.ControlPlane) {
+	t.Helper()
+	var starts sync.WaitGroup
+	for _, c := range []**controlplane.ControlPlane{&home, &west} {
+		dir := t.TempDir()
+		starts.Go(func() {
+			var err error
+			if *c, err = controlplane.Run(controlplane.Options{}, dir); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	starts.Wait()
+	for _, c := range []*controlplane.ControlPlane{home, west} {
+		if c != nil {
+			t.Cleanup(c.Close)
+		}
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+	west.Kubectl(t, reader, "apply", "-f", "-")
+	return home, west
+}
+
+// remoteSecretOf is what navarchctl create-remote-secret prints for a cluster, with a token that ends with the Secret bound of that cluster.
+func remoteSecretOf(t *testing.T, c *controlplane.ControlPlane, bound string) string {
+	t.Helper()
+	c.Kubectl(t, "", "-n", "istio-system", "create", "secret", "generic", bound)
+	token := strings.TrimSpace(c.Kubectl(t, "", "-n", "istio-system", "create", "token", "istio-reader-service-account", "--bound-object-kind=Secret", "--bound-object-name="+bound))
+	config := c.Config()
+	if err := kuberest.LoadTLSFiles(config); err != nil {
+		t.Fatal(err)
+	}
+	encode := base64.StdEncoding.EncodeToString
+	c.Kubectl(t, fmt.Sprintf("apiVersion: v1\nkind: Secret\ntype: kubernetes.io/service-account-token\n"+
+		"metadata: {name: istio-reader-service-account-istio-remote-secret-token, namespace: istio-system, annotations: {kubernetes.io/service-account.name: istio-reader-service-account}}\n"+
+		"data: {token: %s, ca.crt: %s}\n", encode([]byte(token)), encode(config.CAData)), "apply", "-f", "-")
+	out, err := exec.Command(binary(t, "navarchctl"), "create-remote-secret", "--kubeconfig", c.Kubeconfig(), "--name", "west").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// A second cluster is named by a Secret that navarchctl makes, with the rights of Istio's reader, to a navarchd with the documented rights. Its endpoints
+// reach a stream; other credentials take the place of the first ones without an endpoint missing, and wrong ones do not; while its API server is away
+// its endpoints stay, and a problem names it and its age; when the Secret is deleted the removal is held, until an operator accepts it.
+func TestKubeSecondCluster(t *testing.T) {
+	home, west := twoClusters(t)
+	data, kubeconfig := t.TempDir(), home.Documented(t)
+	home.Kubectl(t, "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}\n---\n"+ratings, "apply", "-f", "-")
+	west.Kubectl(t, ratings+"---\n"+ratingsAt("10.244.1.1", "10.244.1.2"), "apply", "-f", "-")
+	first := remoteSecretOf(t, west, "first")
+	d, store := start(t, "--kubeconfig", kubeconfig, "--data-dir", data), storeOf(t, data)
+	eventually(t, patience, d.ready)
+	seen := followRatings(t, d)
+	seen.are(t, 0)
+	home.Kubectl(t, first, "apply", "-f", "-")
+	seen.are(t, 2)
+	d.hasProblem(t, "Severity:warning", "may not be listed and watched", "ClusterRole, ClusterRoleBinding, Role, RoleBinding, ServiceAccount")
+
+	home.Kubectl(t, remoteSecretOf(t, west, "second"), "apply", "-f", "-")
+	d.said(t, 2, "everything was read from Kubernetes", "cluster=west")
+	west.Kubectl(t, "", "-n", "istio-system", "delete", "secret", "first") // with it the first token
+	home.Kubectl(t, regexp.MustCompile(`token: \S+`).ReplaceAllString(first, "token: wrong"), "apply", "-f", "-")
+	d.hasProblem(t, "the other credentials of cluster west are not used yet", "istio-remote-secret-west")
+	west.Kubectl(t, ratingsAt("10.244.1.1", "10.244.1.2", "10.244.1.3"), "apply", "-f", "-")
+	seen.are(t, 3)
+	if n := len(d.lines("a cluster is read", "cluster=west")); n != 2 {
+		t.Errorf("the cluster was begun %d times, want 2: %s", n, d.log)
+	}
+	seen.neverFewer(t, 2)
+
+	west.KillAPIServer()
+	d.hasProblem(t, "cluster west is away, and was heard of last at ")
+	seen.neverFewer(t, 2)
+	home.Kubectl(t, "", "-n", "istio-system", "delete", "secret", "istio-remote-secret-west")
+	digest := ""
+	eventually(t, patience, func() error {
+		out, err := store("held")
+		m := regexp.MustCompile(`(?m)^digest ([0-9a-f]{64})$`).FindStringSubmatch(out)
+		if err != nil || m == nil || !strings.Contains(out, "Service shop/ratings in cluster west") {
+			return fmt.Errorf("%v: %s", err, out)
+		}
+		digest = m[1]
+		return nil
+	})
+	d.hasProblem(t, "in cluster west", "navarchctl store")
+	seen.neverFewer(t, 2)
+	if out, err := store("accept-removal", digest); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	seen.are(t, 0)
+}

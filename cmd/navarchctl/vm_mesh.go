@@ -1,0 +1,101 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"sigs.k8s.io/yaml"
+)
+
+// proxyConfig is defaultConfig of mesh.yaml: that of the mesh, then what the group says in annotation proxy.istio.io/config, then what istioctl
+// adds (istioctl/pkg/workload, createMeshConfig).
+func (o *vmOptions) proxyConfig(g *vmGroup, meshYAML []byte) (map[string]any, error) {
+	var mesh struct {
+		DefaultConfig map[string]any `json:"defaultConfig"`
+		TrustDomain   string         `json:"trustDomain"`
+	}
+	if err := yaml.Unmarshal(meshYAML, &mesh); err != nil {
+		return nil, fmt.Errorf("mesh configuration: %w", err)
+	}
+	proxy := mesh.DefaultConfig
+	if proxy == nil {
+		proxy = map[string]any{}
+	}
+	metadata := map[string]any{}
+	merge := func() {
+		if more, is := proxy["proxyMetadata"].(map[string]any); is {
+			maps.Copy(metadata, more)
+		}
+	}
+	merge()
+	for _, annotations := range []map[string]string{g.Metadata.Annotations, g.spec.GetMetadata().GetAnnotations()} {
+		own := map[string]any{}
+		if err := yaml.Unmarshal([]byte(annotations["proxy.istio.io/config"]), &own); err != nil {
+			return nil, fmt.Errorf("annotation proxy.istio.io/config: %w", err)
+		}
+		maps.Copy(proxy, own)
+		merge()
+	}
+	address, _ := proxy["discoveryAddress"].(string)
+	proxy["discoveryAddress"] = cmp.Or(address, o.host()+":15012")
+	if g.spec.Probe != nil {
+		raw, err := g.spec.Probe.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		proxy["readinessProbe"] = json.RawMessage(raw)
+	}
+	if err := o.addMetadata(g, metadata, cmp.Or(mesh.TrustDomain, "cluster.local"), proxy["meshId"]); err != nil {
+		return nil, err
+	}
+	proxy["proxyMetadata"] = metadata
+	return proxy, nil
+}
+
+// addMetadata is what the agent's environment has of the group. Labels name the canonical service as pkg/kube/labels of istio.io/istio does.
+func (o *vmOptions) addMetadata(g *vmGroup, into map[string]any, trustDomain string, meshID any) error {
+	labels := maps.Clone(g.spec.GetMetadata().GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, g.spec.Template.Labels)
+	const service, revision = "service.istio.io/canonical-name", "service.istio.io/canonical-revision"
+	labels[service] = cmp.Or(labels[service], labels["app.kubernetes.io/name"], labels["app"], g.Metadata.Name)
+	labels[revision] = cmp.Or(labels[revision], labels["app.kubernetes.io/version"], labels["version"], "latest")
+	encoded, err := json.Marshal(labels)
+	if err != nil {
+		return err
+	}
+	maps.Copy(into, map[string]any{"CANONICAL_SERVICE": labels[service], "CANONICAL_REVISION": labels[revision], "POD_NAMESPACE": g.Metadata.Namespace,
+		"SERVICE_ACCOUNT": g.spec.Template.ServiceAccount, "TRUST_DOMAIN": trustDomain, "ISTIO_META_CLUSTER_ID": o.cluster, "ISTIO_META_MESH_ID": "",
+		"ISTIO_META_NETWORK": g.spec.Template.Network, "ISTIO_META_WORKLOAD_NAME": g.Metadata.Name, "ISTIO_METAJSON_LABELS": string(encoded)})
+	if id, is := meshID.(string); is {
+		into["ISTIO_META_MESH_ID"] = id
+	}
+	type port struct {
+		Name          string `json:"name,omitempty"`
+		ContainerPort uint32 `json:"containerPort"`
+	}
+	var ports []port
+	for _, name := range slices.Sorted(maps.Keys(g.spec.Template.Ports)) {
+		ports = append(ports, port{name, g.spec.Template.Ports[name]})
+	}
+	if len(ports) > 0 {
+		raw, err := json.Marshal(ports)
+		if err != nil {
+			return err
+		}
+		into["ISTIO_META_POD_PORTS"] = string(raw)
+	}
+	if o.captureDNS {
+		into["ISTIO_META_DNS_CAPTURE"] = strconv.FormatBool(true)
+	}
+	if o.register {
+		into["ISTIO_META_AUTO_REGISTER_GROUP"] = g.Metadata.Name
+	}
+	return nil
+}

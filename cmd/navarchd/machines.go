@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"golang.org/x/time/rate"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/machines"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/status"
+)
+
+// registered has the WorkloadEntries of machines be there while this process leads: in Kubernetes where the configuration comes from there, else
+// as records.
+type registered struct {
+	leader *machines.Leader
+	writer *status.Writer[status.WorkloadEntry] // nil: records
+	api    *status.WorkloadEntries
+	emit   func([]object.Event)
+	store  *kv.Store
+	origin origin.Origin
+	log    *slog.Logger
+}
+
+// newRegistered asks nothing yet; nil: machines do not register themselves. The limit is that of all that is written to Kubernetes. Errors name flags.
+func newRegistered(c *config, i *ingester, limit *rate.Limiter, log *slog.Logger) (*registered, error) {
+	if !c.env.autoRegister {
+		return nil, nil
+	}
+	r := &registered{leader: &machines.Leader{Grace: c.env.machineGrace, OwnOnly: i.kube == nil, Log: log}, emit: i.loop.Emit, store: i.store, origin: machines.Origin(), log: log}
+	if i.kube == nil {
+		return r, nil
+	}
+	var err error
+	if r.api, err = status.NewWorkloadEntries(c.kubeconfig); err != nil {
+		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
+	}
+	r.origin = i.kube.Origin()
+	r.writer = status.New(status.Config[status.WorkloadEntry]{API: r.api, Kind: "WorkloadEntry", Until: i.lead.Until, Limit: limit, Log: log})
+	return r, nil
+}
+
+// written is the entries of a cluster, as store/machines knows them.
+type written struct{ *registered }
+
+// Want implements machines.Entries.
+func (w written) Want(all map[machines.Name]machines.Wanted) { w.writer.Want(status.Machines(all)) }
+
+// There implements machines.Entries.
+func (w written) There() ([]machines.Entry, <-chan struct{}) { return w.api.There() }
+
+// lead is one term.
+func (r *registered) lead(ctx context.Context, epoch kv.Epoch) {
+	var entries machines.Entries = &machines.Objects{Emit: r.emit}
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	if r.writer != nil {
+		entries = written{r}
+		r.writer.Want(nil) // what another term wanted
+		writing.Go(func() { _ = r.writer.Run(ctx, epoch.Revision) })
+	}
+	if err := r.leader.Run(ctx, r.store, entries); err != nil && ctx.Err() == nil {
+		r.log.Error("machines are not registered while this process leads", obs.KeyError, err)
+	}
+}
+
+// problems are those of this process's term.
+func (r *registered) problems() (all []object.Problem) {
+	say := func(namespace, name, message string) {
+		all = append(all, object.Problem{ID: object.ID{Origin: r.origin, Group: "networking.istio.io", Kind: "WorkloadEntry", Namespace: namespace, Name: name},
+			Location: "a machine", Code: problem.Pending, Severity: problem.Error, Message: message})
+	}
+	for _, p := range r.leader.Problems() {
+		say(p.Namespace, p.Name, p.Message)
+	}
+	if r.writer != nil {
+		for _, p := range r.writer.Problems() {
+			say(p.Key.Namespace, p.Key.Name, p.Message)
+		}
+	}
+	return all
+}

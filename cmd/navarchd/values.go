@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// How values of environment variables are read (environment.read): each takes a text into its place, or says what is wrong with it.
+
+func text(into *string) func(string) error {
+	return func(v string) error { *into = v; return nil }
+}
+
+// list is texts with commas between them, and perhaps spaces.
+func list(into *[]string) func(string) error {
+	return func(v string) error {
+		for one := range strings.SplitSeq(v, ",") {
+			if one = strings.TrimSpace(one); one != "" {
+				*into = append(*into, one)
+			}
+		}
+		return nil
+	}
+}
+
+func duration(into *time.Duration) func(string) error {
+	return func(v string) (err error) {
+		d, err := time.ParseDuration(v)
+		if err == nil && d < 0 {
+			err = errors.New("must not be negative")
+		}
+		if err == nil {
+			*into = d
+		}
+		return err
+	}
+}
+
+func boolean(into *bool) func(string) error {
+	return func(v string) (err error) {
+		b, err := strconv.ParseBool(v)
+		if err == nil {
+			*into = b
+		}
+		return err
+	}
+}
+
+func count(into *int) func(string) error {
+	return func(v string) error {
+		n, err := strconv.Atoi(v)
+		if err == nil && n < 0 {
+			err = errors.New("must not be negative")
+		}
+		if err == nil {
+			*into = n
+		}
+		return err
+	}
+}
+
+func perSecond(into *float64) func(string) error {
+	return func(v string) error {
+		n, err := strconv.ParseFloat(v, 64)
+		if err == nil && !(n >= 0 && n < 1e9) {
+			err = errors.New("want a number of requests a second, 0 or more")
+		}
+		if err == nil {
+			*into = n
+		}
+		return err
+	}
+}

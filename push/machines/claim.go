@@ -1,0 +1,135 @@
+package machines
+
+import (
+	"maps"
+	"net/netip"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/machines"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// Keys of the node's metadata, as stock agents send them (ISTIO_META_AUTO_REGISTER_GROUP, ISTIO_META_WORKLOAD_ENTRY).
+const (
+	groupKey = "AUTO_REGISTER_GROUP"
+	entryKey = "WORKLOAD_ENTRY"
+)
+
+// networkLabel says of which network a workload is.
+const networkLabel = "topology.istio.io/network"
+
+// claim is what a machine asks for, and what it has proved. The group must be of its namespace and of its service account, so that a claim of
+// an address is bounded by that: it gets traffic of services that select the group's labels, and no others.
+type claim struct {
+	namespace, account string // proved
+	group, entry       string // one of the two
+	address            string // claimed
+	network, locality  string // the same: where it is reached from, and preferred
+	checked            bool   // its agent says that it reports its health
+}
+
+// claimOf reads a node. Its errors are gRPC statuses.
+func claimOf(node view.Node, raw []byte) (claim, error) {
+	c := claim{namespace: node.Verified.Namespace, account: node.Verified.Account, group: node.Metadata[groupKey], entry: node.Metadata[entryKey],
+		network: node.Network, locality: node.Locality}
+	switch {
+	case node.Verified == (view.Identity{}):
+		return c, status.Errorf(codes.PermissionDenied, "node.metadata.%s, %s: a machine is registered with a proved identity only: by the secure address, with a token or a certificate of this mesh", groupKey, entryKey)
+	case c.namespace != node.Namespace:
+		return c, status.Errorf(codes.PermissionDenied, "node.metadata.%s, %s: %s may not register a machine in namespace %q", groupKey, entryKey, node.Verified, node.Namespace)
+	}
+	if c.group != "" {
+		c.entry = ""
+		if len(node.Addresses) == 0 {
+			return c, status.Errorf(codes.FailedPrecondition, "node.id %q: no address, which a WorkloadEntry needs", node.ID)
+		}
+		a, err := netip.ParseAddr(node.Addresses[0])
+		if c.address = a.Unmap().String(); err != nil || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || a.Zone() != "" {
+			return c, status.Errorf(codes.FailedPrecondition, "node.id %q: %s is no address that others reach a machine at", node.ID, node.Addresses[0])
+		}
+	}
+	whole := &corev3.Node{}
+	if err := proto.Unmarshal(raw, whole); err == nil { // else view.Parse has said so
+		probe := whole.GetMetadata().GetFields()["PROXY_CONFIG"].GetStructValue().GetFields()["readinessProbe"].GetStructValue()
+		c.checked = len(probe.GetFields()) > 0
+	}
+	return c, nil
+}
+
+// draw is what is reported of the machine, but for the connection. Its errors are gRPC statuses.
+func (c claim) draw(s *mirror.Snapshot) (machines.Machine, error) {
+	if c.entry != "" {
+		return c.drawExisting(s)
+	}
+	group := groupOf(s, c.namespace, c.group)
+	if group == nil {
+		return machines.Machine{}, status.Errorf(codes.FailedPrecondition, "node.metadata.%s: WorkloadGroup %s/%s is not there", groupKey, c.namespace, c.group)
+	}
+	if account := group.GetTemplate().GetServiceAccount(); account != c.account {
+		return machines.Machine{}, status.Errorf(codes.PermissionDenied, "node.metadata.%s: WorkloadGroup %s/%s is of service account %q, and the proxy of %q", groupKey, c.namespace, c.group, account, c.account)
+	}
+	spec := proto.CloneOf(group.GetTemplate())
+	spec.Address = c.address
+	if spec.Network == "" {
+		spec.Network = c.network
+	}
+	if c.locality != "" {
+		spec.Locality = c.locality
+	}
+	labels := maps.Clone(spec.Labels) // of the template, then of the group's metadata, as istiod; a node's own are no proof
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, group.GetMetadata().GetLabels())
+	if spec.Network != "" {
+		labels[networkLabel] = spec.Network
+	}
+	spec.Labels = labels
+	return machines.Machine{Namespace: c.namespace, Name: machines.EntryName(c.group, c.address, spec.Network), Account: c.account, Group: c.group,
+		Labels: labels, Annotations: group.GetMetadata().GetAnnotations(), Checked: c.checked, Spec: spec}, nil
+}
+
+// drawExisting is for an entry that somebody wrote: of the machine's own service account.
+func (c claim) drawExisting(s *mirror.Snapshot) (machines.Machine, error) {
+	for r := range s.WithPrefix(model.KindWorkload, c.namespace, model.WorkloadEntryPrefix+c.entry) {
+		w, is := r.(*model.Workload)
+		if !is || r.Meta().Key.Name != model.WorkloadEntryPrefix+c.entry {
+			continue
+		}
+		if account := w.Spec.GetEndpoint().GetServiceAccount(); account != c.account {
+			return machines.Machine{}, status.Errorf(codes.PermissionDenied, "node.metadata.%s: WorkloadEntry %s/%s is of service account %q, and the proxy of %q", entryKey, c.namespace, c.entry, account, c.account)
+		}
+		return machines.Machine{Namespace: c.namespace, Name: c.entry, Account: c.account}, nil
+	}
+	return machines.Machine{}, status.Errorf(codes.FailedPrecondition, "node.metadata.%s: WorkloadEntry %s/%s is not there", entryKey, c.namespace, c.entry)
+}
+
+// groupOf is a WorkloadGroup of the configuration; nil: it is not there.
+func groupOf(s *mirror.Snapshot, namespace, name string) *networkingv1.WorkloadGroup {
+	for r := range s.WithPrefix(model.KindWorkloadGroup, namespace, name) {
+		if g, is := r.(*model.WorkloadGroup); is && r.Meta().Key.Name == name && r.Meta().Key.Origin.Cluster() == "" {
+			return g.Spec
+		}
+	}
+	return nil
+}
+
+// taken is the error of an address that somebody has.
+func taken(m machines.Machine, by string) error {
+	return status.Errorf(codes.FailedPrecondition, "the machine claims address %s%s, which is that of %s", m.Spec.GetAddress(), of(m.Spec.GetNetwork()), by)
+}
+
+func of(network string) string {
+	if network == "" {
+		return ""
+	}
+	return " of network " + strings.ToValidUTF8(network, "")
+}

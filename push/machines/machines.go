@@ -1,0 +1,205 @@
+// Package machines registers machines that ask for it: a proxy whose node names a WorkloadGroup (AUTO_REGISTER_GROUP) gets a WorkloadEntry, and
+// one whose node names a WorkloadEntry (WORKLOAD_ENTRY) has its health kept there. This is the replica's half: who may register, what the entry
+// is, and the report to the leader, who writes it (store/machines).
+//
+// Owns: which machines are connected to this replica, and what of them is reported in registrations/.  Reads: the proved identity, the node, the
+// newest snapshot.  Never: takes from a node what decides which traffic a machine gets, but its address; writes WorkloadEntries.
+package machines
+
+import (
+	"cmp"
+	"crypto/rand"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/machines"
+	"navarch.io/navarch/store/mirror"
+)
+
+// HealthEvery is the least time between two reports of one machine's health: what changes faster is reported once, as it is then.
+const HealthEvery = 5 * time.Second
+
+// Config is what New needs.
+type Config struct {
+	Replica  string // its name, in the fleet
+	Snapshot func() *mirror.Snapshot
+	Grace    time.Duration // for how long a machine that left is reported as disconnected; 0: machines.DefaultGrace
+	Log      *slog.Logger  // nil: slog's default
+}
+
+// Registry is the machines of one replica. Its methods may be called from any goroutine; a nil one registers nobody.
+type Registry struct {
+	Config
+	process string        // this process, in the paths of its reports
+	wake    chan struct{} // one place: there is something to report
+
+	mu     sync.Mutex // guards what follows; nothing blocks under it
+	known  map[machines.Name]*machine
+	claims claims // who has which address
+}
+
+// machine is one that is connected, or was until a grace ago.
+type machine struct {
+	claim    claim
+	report   machines.Machine // as it should be in etcd, but for the health
+	open     []*Connection    // the newest last
+	health   *machines.Health // that its agent said last
+	shown    *machines.Health // that is reported
+	shownAt  time.Time
+	withheld bool   // its group is not there any more, or not for it
+	written  []byte // what is in etcd; nil: nothing
+}
+
+// New makes one without machines.
+func New(c Config) *Registry {
+	c.Grace = cmp.Or(c.Grace, machines.DefaultGrace)
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	// What a process of the same name reported before it was killed stands until its lease ends.
+	return &Registry{Config: c, process: c.Replica + "-" + rand.Text()[:8], wake: make(chan struct{}, 1), known: map[machines.Name]*machine{}}
+}
+
+// Connection is one stream of a machine.
+type Connection struct {
+	registry *Registry
+	name     machines.Name
+	at       time.Time
+}
+
+// Register lets a machine have its WorkloadEntry, for as long as the connection stays, where its node asks for that; nil: it does not. raw is
+// the encoded node. Errors are gRPC statuses: PermissionDenied where the proof does not allow it, FailedPrecondition where the group or the
+// entry is not there or the address is another's, ResourceExhausted.
+func (r *Registry) Register(node view.Node, raw []byte) (*Connection, error) {
+	if r == nil || node.Metadata[groupKey] == "" && node.Metadata[entryKey] == "" {
+		return nil, nil
+	}
+	snapshot, now := r.Snapshot(), time.Now()
+	c, err := claimOf(node, raw)
+	if err != nil {
+		return nil, err
+	}
+	report, err := c.draw(snapshot)
+	if err != nil {
+		return nil, err
+	}
+	report.Replica, report.Connected = r.Replica, now
+	if _, err := report.Encode(); err != nil {
+		return nil, status.Errorf(codes.FailedPrecondition, "WorkloadGroup %s/%s: no WorkloadEntry is made of it: %v", c.namespace, c.group, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.free(snapshot, report, now); err != nil {
+		return nil, err
+	}
+	m := r.known[report.ID()]
+	if m == nil {
+		m = &machine{}
+		r.known[report.ID()] = m
+	}
+	m.claim, m.report, m.withheld, m.health = c, report, false, nil
+	connection := &Connection{registry: r, name: report.ID(), at: now}
+	m.open = append(m.open, connection)
+	r.changed()
+	return connection, nil
+}
+
+// free says why a machine may not be registered beside those that are. The lock is held.
+func (r *Registry) free(snapshot *mirror.Snapshot, report machines.Machine, now time.Time) error {
+	of := 0
+	for name, m := range r.known {
+		other := m.report
+		switch {
+		case name == report.ID() && other.Account != report.Account:
+			return status.Errorf(codes.PermissionDenied, "WorkloadEntry %s is of a machine of service account %q, not %q", name, other.Account, report.Account)
+		case name != report.ID() && report.Spec != nil && other.Spec != nil && other.Spec.Address == report.Spec.Address && other.Spec.Network == report.Spec.Network:
+			return taken(report, "WorkloadEntry "+name.String())
+		case name != report.ID() && name.Namespace == report.Namespace && other.Account == report.Account:
+			of++
+		}
+	}
+	if of >= machines.MostOfAccount {
+		return status.Errorf(codes.ResourceExhausted, "service account %s/%s has %d machines connected here already", report.Namespace, report.Account, of)
+	}
+	if report.Spec == nil {
+		return nil
+	}
+	return r.claims.free(snapshot, report, now)
+}
+
+// changed has the reports looked at.
+func (r *Registry) changed() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Health takes in what the machine's agent says of it. Of a machine with several connections the newest counts.
+func (c *Connection) Health(healthy bool, message string) {
+	r := c.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.known[c.name]
+	if m == nil || len(m.open) == 0 || m.open[len(m.open)-1] != c {
+		return
+	}
+	m.health = &machines.Health{Healthy: healthy, At: time.Now()}
+	if !healthy {
+		m.health.Message = cut(message)
+	}
+	r.changed()
+}
+
+// cut bounds what an agent says.
+func cut(text string) string {
+	text = strings.ToValidUTF8(text, "")
+	for len(text) > machines.MaxMessage {
+		_, size := utf8.DecodeLastRuneInString(text[:machines.MaxMessage+1])
+		text = text[:machines.MaxMessage+1-max(size, 1)]
+	}
+	return text
+}
+
+// Leave ends the connection, once. The entry stays while the machine has another one.
+func (c *Connection) Leave() {
+	if c == nil {
+		return
+	}
+	r := c.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.known[c.name]
+	if m == nil || !slices.Contains(m.open, c) {
+		return
+	}
+	newest := m.open[len(m.open)-1] == c
+	m.open = slices.DeleteFunc(m.open, func(o *Connection) bool { return o == c })
+	switch {
+	case len(m.open) == 0:
+		m.report.Disconnected = time.Now()
+	case newest: // the one before goes on
+		m.report.Connected, m.health = m.open[len(m.open)-1].at, nil
+	}
+	r.changed()
+}
+
+// Connected is how many machines are connected to this replica.
+func (r *Registry) Connected() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.known {
+		if len(m.open) > 0 {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,321 @@
+package machines
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/machines"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+func record(t *testing.T, kind model.Kind, namespace, name string, body proto.Message) model.Record {
+	t.Helper()
+	r, err := model.New(model.Key{Kind: kind, Namespace: namespace, Name: name}, 1, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func workload(source model.WorkloadSource, address, account string) *model.WorkloadSpec {
+	return &model.WorkloadSpec{Source: source, Endpoint: &model.Endpoint{Address: address, ServiceAccount: account}}
+}
+
+// mesh is a configuration with one group, and with others who have addresses.
+func mesh(t *testing.T) *mirror.Snapshot {
+	const pod, entry = model.WorkloadSource_WORKLOAD_SOURCE_POD, model.WorkloadSource_WORKLOAD_SOURCE_WORKLOAD_ENTRY
+	return mirror.Empty().Apply(1, []model.Record{
+		record(t, model.KindWorkloadGroup, "shop", "vms", &networkingv1.WorkloadGroup{
+			Metadata: &networkingv1.WorkloadGroup_ObjectMeta{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"a": "b"}},
+			Template: &networkingv1.WorkloadEntry{ServiceAccount: "vm", Ports: map[string]uint32{"http": 8080}, Labels: map[string]string{"app": "template", "tier": "x"}, Weight: 3}}),
+		record(t, model.KindWorkload, "shop", "web-0", workload(pod, "10.0.0.100", "vm")),
+		record(t, model.KindWorkload, "shop", model.WorkloadEntryPrefix+"theirs", workload(entry, "10.0.0.101", "vm")),
+		record(t, model.KindWorkload, "shop", model.WorkloadEntryPrefix+"others", workload(entry, "10.0.0.102", "other")),
+		record(t, model.KindEndpoints, "other", "serviceentry:x", &model.EndpointsSpec{Endpoints: []*model.Endpoint{{Address: "10.0.0.103", ServiceAccount: "vm"}}}),
+		record(t, model.KindEndpoints, "shop", "serviceentry:y", &model.EndpointsSpec{Endpoints: []*model.Endpoint{{Address: "10.0.0.104", ServiceAccount: "vm"}}}),
+	}, nil).New
+}
+
+func registry(s *mirror.Snapshot) *Registry {
+	return New(Config{Replica: "a", Snapshot: func() *mirror.Snapshot { return s }, Log: slog.New(slog.DiscardHandler)})
+}
+
+func node(address string) view.Node {
+	return view.Node{ID: "sidecar~" + address + "~vm.shop~shop.svc.cluster.local", Namespace: "shop", Addresses: []string{address},
+		Verified: view.Identity{Namespace: "shop", Account: "vm"}, Metadata: map[string]string{groupKey: "vms"}}
+}
+
+// What a machine is registered as comes from its group, whatever labels its node names; only its address, locality and network are its own.
+func TestEntry(t *testing.T) {
+	r := registry(mesh(t))
+	n := node("10.0.0.1")
+	n.Labels, n.Locality, n.Network = map[string]string{"app": "payments"}, "region/zone", "west"
+	raw := &corev3.Node{}
+	if err := protojson.Unmarshal([]byte(`{"metadata": {"PROXY_CONFIG": {"readinessProbe": {"tcpSocket": {"port": 80}}}}}`), raw); err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := proto.Marshal(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Register(n, encoded); err != nil {
+		t.Fatal(err)
+	}
+	m := r.known[machines.Name{Namespace: "shop", Name: "vms-10.0.0.1-west"}]
+	if m == nil {
+		t.Fatalf("known are %v", r.known)
+	}
+	want := &networkingv1.WorkloadEntry{Address: "10.0.0.1", ServiceAccount: "vm", Ports: map[string]uint32{"http": 8080}, Weight: 3, Network: "west", Locality: "region/zone",
+		Labels: map[string]string{"app": "web", "tier": "x", "topology.istio.io/network": "west"}}
+	if !proto.Equal(m.report.Spec, want) || !m.report.Checked || m.report.Annotations["a"] != "b" || m.report.Labels["app"] != "web" || m.report.Replica != "a" {
+		t.Errorf("%+v", m.report)
+	}
+}
+
+// Who has not proved to be of the group's namespace and service account is not registered, nor who claims an address of somebody else: each
+// refusal names the reason.
+func TestRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(n *view.Node)
+		code   codes.Code
+		says   string
+	}{
+		"no group named":             {func(n *view.Node) { n.Metadata = nil }, codes.OK, ""},
+		"fine":                       {func(*view.Node) {}, codes.OK, ""},
+		"its own endpoint":           {func(n *view.Node) { n.Addresses[0] = "10.0.0.104" }, codes.OK, ""},
+		"its entry":                  {func(n *view.Node) { n.Metadata = map[string]string{entryKey: "theirs"} }, codes.OK, ""},
+		"no proof":                   {func(n *view.Node) { n.Verified = view.Identity{} }, codes.PermissionDenied, "proved identity"},
+		"no proof for an entry":      {func(n *view.Node) { n.Verified, n.Metadata = view.Identity{}, map[string]string{entryKey: "theirs"} }, codes.PermissionDenied, "proved identity"},
+		"a node of another one":      {func(n *view.Node) { n.Namespace = "other" }, codes.PermissionDenied, `"other"`},
+		"another account":            {func(n *view.Node) { n.Verified.Account = "web" }, codes.PermissionDenied, `"vm"`},
+		"a group that is not there":  {func(n *view.Node) { n.Metadata[groupKey] = "vm" }, codes.FailedPrecondition, "shop/vm is not there"},
+		"a group elsewhere":          {func(n *view.Node) { n.Namespace, n.Verified.Namespace = "other", "other" }, codes.FailedPrecondition, "other/vms is not there"},
+		"a Pod's address":            {func(n *view.Node) { n.Addresses[0] = "10.0.0.100" }, codes.FailedPrecondition, "Pod shop/web-0"},
+		"another entry's":            {func(n *view.Node) { n.Addresses[0] = "10.0.0.101" }, codes.FailedPrecondition, "theirs"},
+		"another identity's":         {func(n *view.Node) { n.Addresses[0] = "10.0.0.102" }, codes.FailedPrecondition, "others"},
+		"another namespace's":        {func(n *view.Node) { n.Addresses[0] = "10.0.0.103" }, codes.FailedPrecondition, "other/serviceentry:x"},
+		"each client's own":          {func(n *view.Node) { n.Addresses[0] = "127.0.0.1" }, codes.FailedPrecondition, "127.0.0.1"},
+		"each client's own, as IPv6": {func(n *view.Node) { n.Addresses[0] = "::ffff:127.0.0.1" }, codes.FailedPrecondition, "127.0.0.1"},
+		"none":                       {func(n *view.Node) { n.Addresses = nil }, codes.FailedPrecondition, "no address"},
+		"another's entry":            {func(n *view.Node) { n.Metadata = map[string]string{entryKey: "others"} }, codes.PermissionDenied, `"other"`},
+		"an entry that is not there": {func(n *view.Node) { n.Metadata = map[string]string{entryKey: "the"} }, codes.FailedPrecondition, "shop/the is not there"},
+	} {
+		n := node("10.0.0.1")
+		c.change(&n)
+		_, err := registry(mesh(t)).Register(n, nil)
+		if status.Code(err) != c.code || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	r := registry(mesh(t))
+	if _, err := r.Register(node("10.0.0.1"), nil); err != nil {
+		t.Fatal(err)
+	}
+	second := mesh(t).Apply(2, []model.Record{record(t, model.KindWorkloadGroup, "shop", "more", &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{ServiceAccount: "vm"}})}, nil).New
+	r.Snapshot = func() *mirror.Snapshot { return second }
+	n := node("10.0.0.1")
+	n.Metadata[groupKey] = "more"
+	if _, err := r.Register(n, nil); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "vms-10.0.0.1") {
+		t.Errorf("two machines claim one address: %v", err)
+	}
+	var off *Registry
+	if c, err := off.Register(node("10.0.0.1"), nil); c != nil || err != nil {
+		t.Errorf("it is off: %v %v", c, err)
+	}
+}
+
+// A service account has so many machines at one replica, and another account is none the worse for it.
+func TestMostOfAccount(t *testing.T) {
+	r := registry(mesh(t))
+	for i := range machines.MostOfAccount {
+		name := machines.Name{Namespace: "shop", Name: string(rune('a'+i%26)) + strings.Repeat("x", i/26)}
+		r.known[name] = &machine{report: machines.Machine{Namespace: "shop", Name: name.Name, Account: "vm"}}
+	}
+	if _, err := r.Register(node("10.0.0.1"), nil); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("one more: %v", err)
+	}
+	for _, m := range r.known {
+		m.report.Account = "other"
+	}
+	if _, err := r.Register(node("10.0.0.1"), nil); err != nil {
+		t.Errorf("of another account: %v", err)
+	}
+}
+
+// Two streams of one machine: the old one ends and the entry stays; the health is what the newest says. After the last one it is reported as
+// disconnected for the grace, then not at all.
+func TestStreams(t *testing.T) {
+	r := registry(mesh(t))
+	open := func() *Connection {
+		t.Helper()
+		c, err := r.Register(node("10.0.0.1"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	reported := func(at time.Time) *machines.Machine {
+		t.Helper()
+		changes, _ := r.pending(at)
+		if len(changes) == 0 {
+			return nil
+		}
+		changes[0].machine.written = changes[0].raw
+		if changes[0].raw == nil {
+			return nil
+		}
+		m, err := machines.Decode(changes[0].raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &m
+	}
+	first := open()
+	second := open()
+	second.Health(false, "down")
+	first.Health(false, "an old stream")
+	now := time.Now()
+	if m := reported(now); m == nil || m.Health == nil || m.Health.Message != "down" || !m.Connected.Equal(second.at) {
+		t.Errorf("two streams: %+v", m)
+	}
+	first.Leave()
+	if m := reported(now); m != nil {
+		t.Errorf("the old stream ends, and something is reported: %+v", m)
+	}
+	for i := range 100 {
+		second.Health(i%2 == 0, "again")
+		if m := reported(now.Add(time.Second)); m != nil {
+			t.Fatalf("health is reported again within %v: %+v", HealthEvery, m)
+		}
+	}
+	second.Health(true, "")
+	if _, wait := r.pending(now.Add(time.Second)); wait != HealthEvery-time.Second {
+		t.Errorf("it is reported in %v", wait)
+	}
+	if m := reported(now.Add(HealthEvery)); m == nil || !m.Health.Healthy {
+		t.Errorf("health after its time: %+v", m)
+	}
+	second.Leave()
+	left := r.known[second.name].report.Disconnected
+	if m := reported(left); m == nil || m.Disconnected.IsZero() {
+		t.Errorf("it left: %+v", m)
+	}
+	if m := reported(left.Add(r.Grace - 1)); m != nil {
+		t.Errorf("within the grace: %+v", m)
+	}
+	if changes, _ := r.pending(left.Add(r.Grace)); len(changes) != 1 || changes[0].raw != nil {
+		t.Errorf("after the grace: %+v", changes)
+	}
+	r.known[second.name].written = nil
+	if r.pending(left.Add(r.Grace)); len(r.known) != 0 {
+		t.Errorf("it is known: %v", r.known)
+	}
+	second.Leave() // once too often
+}
+
+// A group goes while a machine is connected: nothing is reported of it; it is back: the machine is registered as the new group has it.
+func TestGroupGoes(t *testing.T) {
+	s := mesh(t)
+	r := registry(s)
+	if _, err := r.Register(node("10.0.0.1"), nil); err != nil {
+		t.Fatal(err)
+	}
+	raw := func() []byte {
+		changes, _ := r.pending(time.Now())
+		if len(changes) == 0 {
+			return []byte("as it was")
+		}
+		changes[0].machine.written = changes[0].raw
+		return changes[0].raw
+	}
+	if raw() == nil {
+		t.Fatal("nothing is reported")
+	}
+	key := model.Key{Kind: model.KindWorkloadGroup, Namespace: "shop", Name: "vms"}
+	change := s.Apply(2, nil, []model.Key{key})
+	if r.follow(change); raw() != nil {
+		t.Error("its group is gone, and it is reported")
+	}
+	change = change.New.Apply(3, []model.Record{record(t, key.Kind, "shop", "vms", &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{ServiceAccount: "vm", Weight: 9}})}, nil)
+	r.follow(change)
+	if m, err := machines.Decode(raw()); err != nil || m.Spec.Weight != 9 {
+		t.Errorf("its group is back: %+v %v", m, err)
+	}
+	change = change.New.Apply(4, []model.Record{record(t, key.Kind, "shop", "vms", &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{ServiceAccount: "web"}})}, nil)
+	if r.follow(change); raw() != nil {
+		t.Error("its group is of another account, and it is reported")
+	}
+}
+
+func TestCut(t *testing.T) {
+	if got := cut(strings.Repeat("é", 1000) + "\xff"); len(got) > machines.MaxMessage || strings.Trim(got, "é") != "" || got == "" {
+		t.Errorf("%d bytes: %q", len(got), got)
+	}
+}
+
+// What a replica reports is what the leader wants, through etcd; when the replica ends, the machine is disconnected.
+func TestThroughEtcd(t *testing.T) {
+	store := kvtest.Start(t).Connect()
+	r := registry(mesh(t))
+	c, err := r.Register(node("10.0.0.1"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica, end := context.WithCancel(t.Context())
+	reporting := make(chan error, 1)
+	go func() { reporting <- r.Run(replica, store, loop.NewBox(mirror.Merge)) }()
+	w := &wanted{all: make(chan map[machines.Name]machines.Wanted, 100)}
+	leader := &machines.Leader{Grace: time.Hour, Log: slog.New(slog.DiscardHandler)}
+	term, endTerm := context.WithCancel(t.Context())
+	leading := make(chan error, 1)
+	go func() { leading <- leader.Run(term, store, w) }()
+	until := func(what string, is func(machines.Wanted) bool) {
+		t.Helper()
+		limit := time.After(time.Minute)
+		for {
+			select {
+			case all := <-w.all:
+				if one, there := all[c.name]; there && is(one) {
+					return
+				}
+			case <-limit:
+				t.Fatal(what)
+			}
+		}
+	}
+	until("it is not connected", func(w machines.Wanted) bool { return w.Machine != nil && w.Disconnected.IsZero() })
+	c.Health(false, "down")
+	until("its health is not there", func(w machines.Wanted) bool { return w.Machine.Health != nil && w.Machine.Health.Message == "down" })
+	end()
+	if err := <-reporting; err != nil {
+		t.Error(err)
+	}
+	until("its replica has ended, and it is connected", func(w machines.Wanted) bool { return !w.Disconnected.IsZero() })
+	endTerm()
+	if err := <-leading; err != nil && !errors.Is(err, term.Err()) {
+		t.Error(err)
+	}
+}
+
+// wanted is what a leader wants, as it wants it.
+type wanted struct {
+	all chan map[machines.Name]machines.Wanted
+}
+
+func (w *wanted) Want(all map[machines.Name]machines.Wanted) { w.all <- all }
+func (w *wanted) There() ([]machines.Entry, <-chan struct{}) { return nil, nil }

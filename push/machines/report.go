@@ -1,0 +1,210 @@
+package machines
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/obs"
+)
+
+const (
+	lease     = 30 * time.Second // a report ends so long after the replica that wrote it, also where that is cut off from etcd
+	writeTime = 5 * time.Second
+	writes    = 100 // a second, at most
+)
+
+// Run reports the machines of this replica until ctx ends; then their reports are taken away, and each has the leader's grace to be reported by
+// another replica. changes are what mirror.Mirror's Subscribe gives: groups may have come or gone. While etcd is away what was written stands for as long as its lease.
+func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[mirror.Change]) error {
+	w := &writer{registry: r, store: store, limit: rate.NewLimiter(writes, writes)}
+	defer w.end()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		wait := w.write(ctx)
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.lost():
+			w.lease = nil
+			r.forgetWritten()
+		case <-r.wake:
+		case <-timer.C:
+		case <-changes.Ready():
+			if c, is := changes.Take(); is {
+				r.follow(c)
+			}
+		}
+	}
+}
+
+// follow withholds the machines whose group is gone, or of another service account, and registers them again where it is back.
+func (r *Registry) follow(c mirror.Change) {
+	touched := false
+	for _, e := range c.Edits {
+		touched = touched || e.Key().Kind == model.KindWorkloadGroup
+	}
+	if !touched {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.known {
+		if m.report.Group == "" {
+			continue
+		}
+		report, err := m.claim.draw(c.New)
+		if was := m.withheld; err == nil && was && report.ID() == m.report.ID() {
+			report.Replica, report.Connected, report.Disconnected = m.report.Replica, m.report.Connected, m.report.Disconnected
+			m.report = report
+		}
+		m.withheld = err != nil
+	}
+	r.changed()
+}
+
+func (r *Registry) forgetWritten() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.known {
+		m.written = nil
+	}
+}
+
+// writer has etcd say what the registry does. One goroutine uses it.
+type writer struct {
+	registry *Registry
+	store    *kv.Store
+	lease    *kv.Lease // nil: there is none
+	limit    *rate.Limiter
+	failing  bool
+}
+
+func (w *writer) lost() <-chan struct{} {
+	if w.lease == nil {
+		return nil
+	}
+	return w.lease.Lost()
+}
+
+// change is one report to write; raw nil: to take away.
+type change struct {
+	machine *machine
+	path    string
+	raw     []byte
+}
+
+// write writes what differs, and returns when there is something to write again, if nothing changes.
+func (w *writer) write(ctx context.Context) time.Duration {
+	changes, wait := w.registry.pending(time.Now())
+	for _, c := range changes {
+		if w.limit.Wait(ctx) != nil {
+			return wait
+		}
+		if err := w.put(ctx, c); err != nil {
+			if ctx.Err() == nil && !w.failing {
+				w.registry.Log.Warn("machines that are connected here cannot be reported to the leader, trying again", obs.KeyError, err)
+			}
+			w.failing = true
+			return time.Second
+		}
+	}
+	if w.failing && len(changes) > 0 {
+		w.failing = false
+		w.registry.Log.Info("machines are reported to the leader again")
+	}
+	return wait
+}
+
+// put writes one report. What is written is noted, so a change that came meanwhile is written after it.
+func (w *writer) put(ctx context.Context, c change) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	if w.lease == nil {
+		if w.lease, err = w.store.Lease(ctx, lease); err != nil {
+			return err
+		}
+	}
+	if c.raw == nil {
+		err = w.lease.Delete(ctx, c.path)
+	} else {
+		_, err = w.lease.Put(ctx, c.path, c.raw)
+	}
+	if err == nil {
+		w.registry.mu.Lock()
+		c.machine.written = c.raw
+		w.registry.mu.Unlock()
+	}
+	return err
+}
+
+// end takes all reports away.
+func (w *writer) end() {
+	if w.lease != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = w.lease.Release(ctx) // else it ends by itself
+	}
+}
+
+// pending is what is to be written now, and how long it is until something else is. Machines whose grace is over, and of which nothing is in
+// etcd, are forgotten.
+func (r *Registry) pending(now time.Time) (changes []change, wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wait = time.Hour
+	for name, m := range r.known {
+		left := time.Duration(1)
+		if len(m.open) == 0 {
+			if left = r.Grace - now.Sub(m.report.Disconnected); left > 0 {
+				wait = min(wait, left)
+			}
+		}
+		if left <= 0 && m.written == nil {
+			delete(r.known, name)
+			continue
+		}
+		if due := m.show(now); due > 0 {
+			wait = min(wait, due)
+		}
+		var raw []byte
+		if left > 0 && !m.withheld {
+			report := m.report
+			report.Health = m.shown
+			raw, _ = report.Encode() // it was looked at when it came
+		}
+		if left <= 0 {
+			wait = 0 // to forget it
+		}
+		if !bytes.Equal(raw, m.written) {
+			changes = append(changes, change{m, m.report.Path(r.process), raw})
+		}
+	}
+	return changes, wait
+}
+
+// show takes over the health that is reported; else it returns in how long it may.
+func (m *machine) show(now time.Time) (due time.Duration) {
+	if m.health == m.shown {
+		return 0
+	}
+	if m.health != nil && m.shown != nil && m.health.Healthy == m.shown.Healthy && m.health.Message == m.shown.Message {
+		return 0
+	}
+	if due = HealthEvery - now.Sub(m.shownAt); due > 0 && m.health != nil && !m.shownAt.IsZero() {
+		return due
+	}
+	if m.health != nil {
+		m.shownAt = now
+	}
+	m.shown = m.health
+	return 0
+}

@@ -1,0 +1,112 @@
+package machines
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
+)
+
+// Origin is that of the objects that Objects tells.
+func Origin() origin.Origin { return origin.New("", origin.Machines) }
+
+// Objects has WorkloadEntries of machines in the store where the configuration comes from files alone: it is a source of the ingester. Of
+// entries that are in files it can say nothing: their health stays as the file has it. One goroutine uses it, for one term.
+type Objects struct {
+	Emit   func([]object.Event)
+	told   map[Name]string // JSON
+	of     map[Name]string // service account
+	synced bool
+}
+
+var _ Entries = (*Objects)(nil)
+
+// There implements Entries.
+func (o *Objects) There() (all []Entry, changed <-chan struct{}) {
+	for name := range o.told {
+		all = append(all, Entry{name, o.of[name]})
+	}
+	return all, nil // only Want changes it
+}
+
+// Want implements Entries. With the first call the source has told everything.
+func (o *Objects) Want(all map[Name]Wanted) {
+	if o.told == nil {
+		o.told, o.of = map[Name]string{}, map[Name]string{}
+	}
+	var events []object.Event
+	for _, name := range slices.SortedFunc(maps.Keys(all), compareNames) {
+		w := all[name]
+		if w.Gone || w.Machine == nil || w.Machine.Group == "" {
+			continue
+		}
+		made, err := w.Machine.object()
+		if err != nil { // it was read from JSON
+			continue
+		}
+		if o.told[name] != string(made.JSON) {
+			o.told[name], o.of[name] = string(made.JSON), w.Machine.Account
+			events = append(events, object.Event{Op: object.Put, ID: made.ID, Object: made, Location: made.Location})
+		}
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(o.told), compareNames) {
+		if w, wanted := all[name]; !wanted || w.Gone {
+			delete(o.told, name)
+			delete(o.of, name)
+			events = append(events, object.Event{Op: object.Delete, ID: idOf(name)})
+		}
+	}
+	if !o.synced {
+		o.synced = true
+		events = append(events, object.Event{Op: object.Synced, ID: object.ID{Origin: Origin()}})
+	}
+	if len(events) > 0 {
+		o.Emit(events)
+	}
+}
+
+func idOf(name Name) object.ID {
+	return object.ID{Origin: Origin(), Group: "networking.istio.io", Kind: "WorkloadEntry", Namespace: name.Namespace, Name: name.Name}
+}
+
+// object is the WorkloadEntry of a machine, without times: what is the same has the same content.
+func (m *Machine) object() (*object.Object, error) {
+	annotations := m.EntryAnnotations()
+	whole := map[string]any{"apiVersion": "networking.istio.io/v1", "kind": "WorkloadEntry", "spec": m.Spec,
+		"metadata": map[string]any{"namespace": m.Namespace, "name": m.Name, "labels": m.Labels, "annotations": annotations}}
+	if m.Checked && m.Health != nil {
+		whole["status"] = map[string]any{"conditions": []any{map[string]any{"type": Healthy, "status": m.Health.Status(), "message": m.Health.Message}}}
+	}
+	raw, err := json.Marshal(whole)
+	if err != nil {
+		return nil, fmt.Errorf("WorkloadEntry %s: %w", m.ID(), err)
+	}
+	return &object.Object{ID: idOf(m.ID()), Version: "v1", Labels: m.Labels, Annotations: annotations, JSON: raw, Location: "machine " + m.ID().String()}, nil
+}
+
+// EntryAnnotations are those of a WorkloadEntry that is made for the machine.
+func (m *Machine) EntryAnnotations() map[string]string {
+	all := maps.Clone(m.Annotations)
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[GroupAnnotation] = m.Group
+	if m.Checked {
+		all[HealthCheckAnnotation] = "true"
+	}
+	return all
+}
+
+// Healthy is the type of the condition that says whether a machine is healthy, as istiod's.
+const Healthy = "Healthy"
+
+// Status is that of the condition.
+func (h *Health) Status() string {
+	if h.Healthy {
+		return "True"
+	}
+	return "False"
+}

@@ -1,0 +1,168 @@
+package machines
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Entry is a WorkloadEntry that was registered before, as it is there.
+type Entry struct {
+	Name
+	Account string
+}
+
+// Wanted is what should be of one WorkloadEntry.
+type Wanted struct {
+	// Machine is the one that is, or was last, connected; nil: this process knows none, only the entry.
+	Machine *Machine
+	// Disconnected is when this process noticed that the machine is not connected; zero: it is.
+	Disconnected time.Time
+	// Gone: the grace has passed without the machine.
+	Gone bool
+}
+
+// Problem is why a machine has no WorkloadEntry, or its health is not kept.
+type Problem struct {
+	Machine
+	Message string
+}
+
+// Registry decides which WorkloadEntries there are. It is the leader's, for one term: it asks no clock and nobody; a new one begins each grace
+// again. Times are compared with those of the same process only, so machines and replicas whose clocks differ do no harm. Not safe for
+// concurrent use.
+type Registry struct {
+	grace time.Duration
+	known map[Name]*known
+}
+
+// known is an entry that a machine is, or was, behind.
+type known struct {
+	machine *Machine
+	account string
+	since   time.Time // no machine is connected; zero: one is
+}
+
+// NewRegistry makes one that knows nothing. An entry goes when no machine was behind it for grace.
+func NewRegistry(grace time.Duration) *Registry {
+	return &Registry{grace: grace, known: map[Name]*known{}}
+}
+
+// Step takes all reports of all replicas, and the entries that are there, and says what is wanted of each; what is Gone is said once entries
+// no longer have it. wait is how long that stays so if nothing changes; 0: for good.
+func (r *Registry) Step(now time.Time, reports []Machine, there []Entry) (all map[Name]Wanted, problems []Problem, wait time.Duration) {
+	for _, e := range there {
+		if r.known[e.Name] == nil {
+			r.known[e.Name] = &known{account: e.Account, since: now}
+		}
+	}
+	machines, problems := r.admitted(latest(reports))
+	for name, m := range machines {
+		k := r.known[name]
+		if k == nil {
+			k = &known{}
+			r.known[name] = k
+		}
+		k.machine, k.account = m, m.Account
+		if m.Disconnected.IsZero() {
+			k.since = time.Time{}
+		}
+	}
+	present := make(map[Name]bool, len(there))
+	for _, e := range there {
+		present[e.Name] = true
+	}
+	all = make(map[Name]Wanted, len(r.known))
+	for name, k := range r.known {
+		m := machines[name]
+		if k.since.IsZero() && (m == nil || !m.Disconnected.IsZero()) {
+			k.since = now
+		}
+		w := Wanted{Machine: k.machine, Disconnected: k.since}
+		if !k.since.IsZero() {
+			left := r.grace - now.Sub(k.since)
+			if w.Gone = left <= 0; !w.Gone && (wait == 0 || left < wait) {
+				wait = left
+			}
+		}
+		if w.Gone && !present[name] {
+			delete(r.known, name)
+			continue
+		}
+		all[name] = w
+	}
+	return all, problems, wait
+}
+
+// latest has one report of each machine: of two that of the newer connection, and one of a machine that is connected before others. Two
+// replicas report one machine while it moves; the older connection ends, and then its report goes.
+func latest(reports []Machine) map[Name]*Machine {
+	out := map[Name]*Machine{}
+	for i := range reports {
+		m := &reports[i]
+		was := out[m.ID()]
+		if was == nil || newer(m, was) > 0 {
+			out[m.ID()] = m
+		}
+	}
+	return out
+}
+
+func newer(a, b *Machine) int {
+	if a.Disconnected.IsZero() != b.Disconnected.IsZero() {
+		if a.Disconnected.IsZero() {
+			return 1
+		}
+		return -1
+	}
+	return cmp.Or(a.Connected.Compare(b.Connected), -cmp.Compare(a.Replica, b.Replica))
+}
+
+// admitted leaves out machines that claim the address of another one, and those of a service account that has too many. Who is known stays.
+// Replicas refuse both before, as far as they know (push/machines): two may let in one each at the same time.
+func (r *Registry) admitted(machines map[Name]*Machine) (map[Name]*Machine, []Problem) {
+	type place struct{ network, address string }
+	type account struct{ namespace, name string }
+	holders, of := map[place]Name{}, map[account]int{}
+	for name, k := range r.known {
+		of[account{name.Namespace, k.account}]++
+		if k.machine != nil && k.machine.Spec != nil {
+			holders[place{k.machine.Spec.Network, k.machine.Spec.Address}] = name
+		}
+	}
+	var problems []Problem
+	for _, name := range slices.SortedFunc(maps.Keys(machines), compareNames) {
+		m := machines[name]
+		k := r.known[name]
+		switch {
+		case k != nil && k.account != m.Account:
+			problems = append(problems, Problem{*m, fmt.Sprintf("WorkloadEntry %s is of service account %q, and the machine of %q", name, k.account, m.Account)})
+			delete(machines, name)
+			continue
+		case m.Spec == nil:
+			continue
+		}
+		at := place{m.Spec.Network, m.Spec.Address}
+		if holder, taken := holders[at]; taken && holder != name {
+			problems = append(problems, Problem{*m, fmt.Sprintf("it claims address %s, which is that of WorkloadEntry %s", m.Spec.Address, holder)})
+			delete(machines, name)
+			continue
+		}
+		if k == nil {
+			if of[account{name.Namespace, m.Account}] >= MostOfAccount {
+				problems = append(problems, Problem{*m, fmt.Sprintf("service account %q has %d machines already", m.Account, MostOfAccount)})
+				delete(machines, name)
+				continue
+			}
+			of[account{name.Namespace, m.Account}]++
+		}
+		holders[at] = name
+	}
+	return machines, problems
+}
+
+func compareNames(a, b Name) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}

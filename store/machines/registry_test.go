@@ -1,0 +1,160 @@
+package machines
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+)
+
+var start = time.Unix(1_700_000_000, 0)
+
+const grace = 10 * time.Second
+
+func machine(name, address, account string, connected time.Duration) Machine {
+	return Machine{Namespace: "shop", Name: name, Group: "vms", Account: account, Replica: "a", Connected: start.Add(connected),
+		Spec: &networkingv1.WorkloadEntry{Address: address, ServiceAccount: account}}
+}
+
+// say is what is wanted, by name.
+func say(all map[Name]Wanted) string {
+	var out []string
+	for name, w := range all {
+		state := "connected"
+		switch {
+		case w.Gone:
+			state = "gone"
+		case !w.Disconnected.IsZero():
+			state = "disconnected"
+		}
+		replica := ""
+		if w.Machine != nil {
+			replica = "@" + w.Machine.Replica
+		}
+		out = append(out, name.Name+replica+" "+state)
+	}
+	return strings.Join(out, ", ")
+}
+
+// An entry stays while any replica reports its machine, and goes when none has for the grace: also where the replica died, and where this
+// leader has only found the entry. What a clock elsewhere says decides nothing.
+func TestGrace(t *testing.T) {
+	r := NewRegistry(grace)
+	a, entry := machine("one", "10.0.0.1", "vm", 0), []Entry{{Name{"shop", "one"}, "vm"}}
+	b := machine("one", "10.0.0.1", "vm", -time.Hour) // a replica whose clock is an hour early
+	b.Replica = "b"
+	left := b
+	left.Disconnected = start.Add(-time.Hour)
+	for i, c := range []struct {
+		at      time.Duration
+		reports []Machine
+		there   []Entry
+		want    string
+		wait    time.Duration
+	}{
+		{0, []Machine{a}, nil, "one@a connected", 0},
+		{time.Second, []Machine{a, b}, entry, "one@a connected", 0},             // it moves
+		{2 * time.Second, []Machine{b}, entry, "one@b connected", 0},            // the old stream ends, and takes nothing with it
+		{3 * time.Second, nil, entry, "one@b disconnected", grace},              // its replica is killed
+		{12 * time.Second, []Machine{left}, entry, "one@b disconnected", 1e9},   // reported as disconnected: the grace does not begin again
+		{12500 * time.Millisecond, []Machine{b}, entry, "one@b connected", 0},   // back in time
+		{20 * time.Second, []Machine{left}, entry, "one@b disconnected", grace}, // an hour ago by its replica's clock, now by this one's
+		{30 * time.Second, nil, entry, "one@b gone", 0},
+		{31 * time.Second, nil, entry, "one@b gone", 0}, // until it is not there
+		{32 * time.Second, nil, nil, "", 0},
+	} {
+		all, problems, wait := r.Step(start.Add(c.at), c.reports, c.there)
+		if got := say(all); got != c.want || wait != c.wait || len(problems) > 0 {
+			t.Errorf("%d: %q for %v, want %q for %v; problems %v", i, got, wait, c.want, c.wait, problems)
+		}
+	}
+	r = NewRegistry(grace) // another leader, which finds the entry of a machine that nobody reports
+	if all, _, wait := r.Step(start, nil, entry); say(all) != "one disconnected" || wait != grace {
+		t.Errorf("found: %q for %v", say(all), wait)
+	}
+	if all, _, _ := r.Step(start.Add(grace), nil, entry); say(all) != "one gone" {
+		t.Errorf("found, and the grace is over: %q", say(all))
+	}
+}
+
+// Of two machines that claim one address the one whose entry is known stays, whichever is newer; the other is a problem, and has its turn when
+// that one is gone. In another network the address is another one. An entry is adopted by its own service account alone.
+func TestClaims(t *testing.T) {
+	r := NewRegistry(grace)
+	first := machine("b-10.0.0.1", "10.0.0.1", "vm", 0)
+	second := machine("a-10.0.0.1", "10.0.0.1", "other", time.Hour)
+	elsewhere := machine("a-10.0.0.1-west", "10.0.0.1", "other", 0)
+	elsewhere.Spec.Network = "west"
+	if all, problems, _ := r.Step(start, []Machine{first}, nil); say(all) != "b-10.0.0.1@a connected" || len(problems) > 0 {
+		t.Fatalf("%q %v", say(all), problems)
+	}
+	all, problems, _ := r.Step(start, []Machine{second, first, elsewhere}, nil)
+	if len(all) != 2 || all[second.ID()].Machine != nil || len(problems) != 1 || problems[0].Name != second.Name || !strings.Contains(problems[0].Message, "shop/b-10.0.0.1") {
+		t.Errorf("%q %v", say(all), problems)
+	}
+	if all, problems, _ = r.Step(start.Add(time.Second), []Machine{second}, nil); len(problems) != 1 { // within the grace
+		t.Errorf("%q %v", say(all), problems)
+	}
+	r.Step(start.Add(time.Second+grace), []Machine{second}, nil)
+	if all, problems, _ = r.Step(start.Add(time.Second+grace), []Machine{second}, nil); len(problems) != 0 || all[second.ID()].Machine == nil {
+		t.Errorf("its holder is gone: %q %v", say(all), problems)
+	}
+	thief := machine("a-10.0.0.1", "10.0.0.1", "thief", 2*time.Hour)
+	if all, problems, _ = r.Step(start.Add(30*time.Second), []Machine{thief}, nil); len(problems) != 1 || all[second.ID()].Disconnected.IsZero() {
+		t.Errorf("another account takes the entry: %q %v", say(all), problems)
+	}
+}
+
+// A service account has so many entries, and no more; those that are known stay.
+func TestMostOfAccount(t *testing.T) {
+	r := NewRegistry(grace)
+	var reports []Machine
+	for i := range MostOfAccount + 3 {
+		reports = append(reports, machine(fmt.Sprintf("z-%04d", i), fmt.Sprintf("10.0.%d.%d", i/250, i%250+1), "vm", 0))
+	}
+	all, problems, _ := r.Step(start, reports, nil)
+	if len(all) != MostOfAccount || len(problems) != 3 {
+		t.Fatalf("%d entries, %d problems", len(all), len(problems))
+	}
+	reports = append(reports, machine("a-0", "10.1.0.1", "vm", time.Hour), machine("a-1", "10.1.0.2", "other", time.Hour))
+	all, problems, _ = r.Step(start, reports, nil)
+	if len(all) != MostOfAccount+1 || len(problems) != 4 || all[Name{"shop", "a-1"}].Machine == nil || all[Name{"shop", "z-0000"}].Machine == nil {
+		t.Errorf("%d entries, %d problems", len(all), len(problems))
+	}
+}
+
+func TestEntryName(t *testing.T) {
+	for _, c := range []struct{ group, address, network, want string }{
+		{"vms", "10.0.0.1", "", "vms-10.0.0.1"}, {"vms", "10.0.0.1", "n1", "vms-10.0.0.1-n1"}, {"vms", "fd00::1", "", "vms-fd00--1"},
+		{strings.Repeat("a", 253), "10.0.0.1", "", strings.Repeat("a", 244) + "-10.0.0.1"},
+	} {
+		if got := EntryName(c.group, c.address, c.network); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// A report is read as it was written; one that is too long, or lacks what its entry is made of, is not.
+func TestReport(t *testing.T) {
+	m := machine("one", "10.0.0.1", "vm", 0)
+	m.Spec.Ports, m.Health = map[string]uint32{"http": 8080}, &Health{Message: "down", At: start}
+	raw, err := m.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Decode(raw)
+	if err != nil || got.Spec.Ports["http"] != 8080 || got.Health.Message != "down" || !got.Connected.Equal(m.Connected) || !got.Disconnected.IsZero() {
+		t.Errorf("%+v %v", got, err)
+	}
+	m.Labels = map[string]string{"a": strings.Repeat("x", MaxReport)}
+	if _, err := m.Encode(); err == nil {
+		t.Error("a report of any length is written")
+	}
+	for _, raw := range []string{`{`, `{}`, `{"namespace":"a","name":"b","group":"g"}`, `"` + strings.Repeat("x", MaxReport) + `"`} {
+		if m, err := Decode([]byte(raw)); err == nil {
+			t.Errorf("%.40s is read: %+v", raw, m)
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/machines"
+)
+
+// Served by every version of Istio's CRDs that has them.
+var (
+	workloadEntries = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1beta1", Resource: "workloadentries"}
+	workloadGroups  = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1beta1", Resource: "workloadgroups"}
+)
+
+// act is which request a WorkloadEntry is written by.
+type act uint8
+
+const (
+	update       act = iota // all but the status
+	create                  // with the WorkloadGroup as its owner
+	updateStatus            // the status alone
+	remove
+)
+
+// WorkloadEntry is one as it is there, or as it is to be written.
+type WorkloadEntry struct {
+	unstructured.Unstructured
+	act act
+}
+
+// registered says whether machines are, or were, behind it: its group's, or one that reports its health.
+func (e *WorkloadEntry) registered() bool {
+	annotations := e.GetAnnotations()
+	return annotations[machines.GroupAnnotation] != "" || annotations[machines.ControllerAnnotation] != ""
+}
+
+// WorkloadEntries are those of a cluster.
+type WorkloadEntries struct {
+	client dynamic.Interface
+
+	mu      sync.Mutex // a leaf: guards what follows
+	there   map[Key]machines.Entry
+	changed chan struct{}
+}
+
+var _ API[WorkloadEntry] = (*WorkloadEntries)(nil)
+
+// NewWorkloadEntries reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Nothing is asked.
+func NewWorkloadEntries(kubeconfig string) (*WorkloadEntries, error) {
+	config, err := apiserver.Config(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent = "navarchd" // managedFields name it
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
+	client, err := dynamic.NewForConfig(config)
+	return &WorkloadEntries{client: client, there: map[Key]machines.Entry{}, changed: make(chan struct{})}, err
+}
+
+// There is which entries were registered, as of the newest that was seen (machines.Entries).
+func (w *WorkloadEntries) There() (all []machines.Entry, changed <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.there {
+		all = append(all, e)
+	}
+	return all, w.changed
+}
+
+// note takes in what is there now of one entry; nil: nothing.
+func (w *WorkloadEntries) note(k Key, e *WorkloadEntry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, was := w.there[k]
+	is := e != nil && e.registered()
+	if delete(w.there, k); is {
+		w.there[k] = entryOf(k, e)
+	}
+	if was != is {
+		close(w.changed)
+		w.changed = make(chan struct{})
+	}
+}
+
+func (w *WorkloadEntries) noteAll(all map[Key]Found[WorkloadEntry]) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.there)
+	for k, f := range all {
+		if f.Object.registered() {
+			w.there[k] = entryOf(k, f.Object)
+		}
+	}
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+func entryOf(k Key, e *WorkloadEntry) machines.Entry {
+	account, _, _ := unstructured.NestedString(e.Object, "spec", "serviceAccount") // else it is none
+	return machines.Entry{Name: machines.Name(k), Account: account}
+}
+
+// Follow implements API.
+func (w *WorkloadEntries) Follow(ctx context.Context, s Seen[WorkloadEntry], failed func(error)) error {
+	resource := w.client.Resource(workloadEntries)
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return resource.Watch(ctx, o)
+		},
+	}
+	r := receiver[WorkloadEntry]{"workloadentries", noted{w, s}, failed, func(o any) (Key, Found[WorkloadEntry], bool) {
+		u, is := o.(*unstructured.Unstructured)
+		if !is {
+			return Key{}, Found[WorkloadEntry]{}, false
+		}
+		k, f := foundEntry(u)
+		return k, f, true
+	}}
+	for ctx.Err() == nil {
+		r.session(ctx, lw, &unstructured.Unstructured{})
+	}
+	return ctx.Err()
+}
+
+// noted is a Seen of which is noted what is there.
+type noted struct {
+	entries *WorkloadEntries
+	seen    Seen[WorkloadEntry]
+}
+
+// Replace implements Seen.
+func (n noted) Replace(all map[Key]Found[WorkloadEntry]) {
+	n.entries.noteAll(all)
+	n.seen.Replace(all)
+}
+
+// Observe implements Seen.
+func (n noted) Observe(k Key, f Found[WorkloadEntry]) {
+	n.seen.Observe(k, f)
+	n.entries.note(k, f.Object)
+}
+
+// foundEntry keeps of managedFields who wrote last. It changes what it is given.
+func foundEntry(u *unstructured.Unstructured) (Key, Found[WorkloadEntry]) {
+	f := Found[WorkloadEntry]{Object: &WorkloadEntry{Unstructured: *u}, Version: versionOf(u.GetResourceVersion()), By: lastWriter(u.GetManagedFields(), "")}
+	f.Object.SetManagedFields(nil)
+	return Key{u.GetNamespace(), u.GetName()}, f
+}
+
+// Get implements API.
+func (w *WorkloadEntries) Get(ctx context.Context, k Key) (Found[WorkloadEntry], error) {
+	u, err := w.client.Resource(workloadEntries).Namespace(k.Namespace).Get(ctx, k.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		w.note(k, nil)
+		return Found[WorkloadEntry]{}, nil
+	}
+	if err != nil {
+		return Found[WorkloadEntry]{}, err
+	}
+	_, f := foundEntry(u)
+	w.note(k, f.Object)
+	return f, nil
+}
+
+// Write implements API.
+func (w *WorkloadEntries) Write(ctx context.Context, k Key, e *WorkloadEntry) (Found[WorkloadEntry], error) {
+	resource := w.client.Resource(workloadEntries).Namespace(k.Namespace)
+	var u *unstructured.Unstructured
+	var err error
+	switch e.act {
+	case create:
+		if err = w.own(ctx, e); err == nil {
+			u, err = resource.Create(ctx, &e.Unstructured, metav1.CreateOptions{})
+		}
+	case updateStatus:
+		u, err = resource.UpdateStatus(ctx, &e.Unstructured, metav1.UpdateOptions{})
+	case remove:
+		uid, version := e.GetUID(), e.GetResourceVersion()
+		err = resource.Delete(ctx, k.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
+		if err == nil || apierrors.IsNotFound(err) {
+			w.note(k, nil)
+			return Found[WorkloadEntry]{Version: versionOf(version)}, nil
+		}
+	default:
+		u, err = resource.Update(ctx, &e.Unstructured, metav1.UpdateOptions{})
+	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || e.act != create && apierrors.IsNotFound(err) {
+		return Found[WorkloadEntry]{}, fmt.Errorf("%w: %w", ErrConflict, err)
+	}
+	if err != nil {
+		return Found[WorkloadEntry]{}, err
+	}
+	_, f := foundEntry(u)
+	w.note(k, f.Object)
+	return f, nil
+}
+
+// errNoGroup is why an entry is not made.
+var errNoGroup = errors.New("its WorkloadGroup is not there")
+
+// own has the WorkloadGroup of an entry own it: the entry goes with it.
+func (w *WorkloadEntries) own(ctx context.Context, e *WorkloadEntry) error {
+	name := e.GetAnnotations()[machines.GroupAnnotation]
+	group, err := w.client.Resource(workloadGroups).Namespace(e.GetNamespace()).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("%w: %s/%s", errNoGroup, e.GetNamespace(), name)
+	}
+	if err != nil {
+		return fmt.Errorf("its WorkloadGroup: %w", err)
+	}
+	controls := true
+	e.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: strings.Join([]string{workloadGroups.Group, workloadGroups.Version}, "/"), Kind: "WorkloadGroup",
+		Name: name, UID: group.GetUID(), Controller: &controls}})
+	return nil
+}
