@@ -269,8 +269,8 @@ func stopLeader(t *testing.T, random *rand.Rand) {
 	wants(w, says)
 	began := time.Now()
 	pass(time.Duration(random.IntN(20_000)) * time.Millisecond)
+	old.Want(nil) // its term is over, which it finds out after what it is about to send
 	close(resumed)
-	old.Want(nil) // its term is over
 	stopOld()
 	pass(30*time.Second - time.Since(began))
 	if got := condition(t, c, DeliveredType); got != says+" R" {
