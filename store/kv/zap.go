@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +51,9 @@ func (c slogCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore
 func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	all := attrs(fields)
 	level := c.level(e)
+	if tooEarly(e, fields) {
+		level = slog.LevelDebug
+	}
 	if level > slog.LevelDebug && e.Level <= zapcore.ErrorLevel { // the others end the process
 		left, again := c.seen.again(e.Message)
 		if !again {
@@ -75,6 +80,15 @@ func (c slogCore) level(e zapcore.Entry) slog.Level {
 		return slog.LevelWarn
 	}
 	return slog.LevelDebug
+}
+
+// tooEarly says whether a message is that of a member that looks for the version of its storage before its first entry is there. It looks again
+// (etcd: server/etcdserver/server.go monitorStorageVersion, server/storage/schema/schema.go DetectSchemaVersion).
+func tooEarly(e zapcore.Entry, fields []zapcore.Field) bool {
+	return e.Message == "failed to update storage version" && slices.ContainsFunc(fields, func(f zapcore.Field) bool {
+		err, is := f.Interface.(error)
+		return is && strings.Contains(err.Error(), "missing term information")
+	})
 }
 
 func (c slogCore) Sync() error { return nil }
