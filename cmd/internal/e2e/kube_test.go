@@ -216,11 +216,11 @@ func TestKubeSecretsAndHeldRemoval(t *testing.T) {
 	d, store := start(t, "--kubeconfig", c.Kubeconfig(), "--data-dir", data, "--write-root-certs=false"), storeOf(t, data)
 	const entry = "type.googleapis.com/envoy.config.cluster.v3.Cluster outbound|80||e5.example.com"
 	eventually(t, patience, has(t, d, webCluster, entry))
-	d.said(t, 1, "configuration applied", "Secret shop/site")
+	d.said(t, 1, "objects=", "Secret shop/site")
 	c.Kubectl(t, second.secret(""), "apply", "-f", "-")
-	d.said(t, 2, "configuration applied", "Secret shop/site")
+	d.said(t, 2, "objects=", "Secret shop/site")
 	c.Kubectl(t, "", "-n", "apps", "delete", "gateways.networking.istio.io", "g")
-	d.said(t, 3, "configuration applied", "Secret shop/site")
+	d.said(t, 3, "objects=", "Secret shop/site")
 	if lines := d.lines("Secret shop/unused"); len(lines) > 0 {
 		t.Errorf("a Secret was read that nothing refers to: %v", lines)
 	}

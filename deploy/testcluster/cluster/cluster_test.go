@@ -82,10 +82,10 @@ func TestKubeCluster(t *testing.T) {
 	gone(t, before, c.Dir())
 }
 
-// call makes a connection from the client Pod to the Service by its name, and asks who answers; "" for nobody.
+// call makes a connection from the client Pod to the Service by its name, and asks who answers; "" for nobody: a Pod that has gone says nothing.
 func call(t *testing.T, c *cluster.Cluster) (name, version string) {
 	t.Helper()
-	out, err := c.Kubectl(t.Context(), "", "exec", "client", "--", "bash", "-c", `exec 3<>/dev/tcp/web/80 && printf 'GET / HTTP/1.0\r\n\r\n' >&3 && cat <&3`)
+	out, err := c.Kubectl(t.Context(), "", "exec", "client", "--", "timeout", "5", "bash", "-c", `exec 3<>/dev/tcp/web/80 && printf 'GET / HTTP/1.0\r\n\r\n' >&3 && cat <&3`)
 	_, body, _ := strings.Cut(out, "\r\n\r\n")
 	var answer struct{ Name, Version string }
 	if err = errors.Join(err, json.Unmarshal([]byte(body), &answer)); err != nil {
