@@ -51,7 +51,7 @@ type found struct {
 // New asks nothing yet. Secrets are those of the namespace.
 func New(api *apiserver.Client, namespace string, log *slog.Logger) *Secrets {
 	s := &Secrets{api: api, namespace: namespace, log: log}
-	s.now.Store(&found{err: fmt.Errorf("whether there is a Secret %s/%s is not known yet", namespace, userSecret)})
+	s.now.Store(&found{err: fmt.Errorf("Secret %s/%s: %w", namespace, userSecret, keyring.ErrNotRead)})
 	return s
 }
 

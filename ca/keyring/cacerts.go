@@ -19,6 +19,9 @@ type CASource interface {
 	Read() (UserCA, error)
 }
 
+// ErrNotRead is in the error of a CASource that has not looked yet: it does in an instant, or says why it cannot.
+var ErrNotRead = errors.New("it was not read yet")
+
 // UserCA is a CA that was made elsewhere.
 type UserCA struct {
 	issue.Files

@@ -289,7 +289,7 @@ func (k *Keyring) loop(ctx context.Context) error {
 // say logs a trouble once, and its end.
 func (k *Keyring) say(err error) {
 	text := ""
-	if err != nil && !errors.Is(err, clock.ErrNotCompared) { // in an instant it is, or the other trouble is said
+	if err != nil && !errors.Is(err, clock.ErrNotCompared) && !errors.Is(err, ErrNotRead) { // in an instant it is, or the other trouble is said
 		text = err.Error()
 	}
 	switch {
