@@ -159,9 +159,9 @@ func (c *Connection) Health(healthy bool, message string) {
 	r.changed()
 }
 
-// cut bounds what an agent says.
+// cut is as much of what an agent says as is kept, in memory of its own.
 func cut(text string) string {
-	text = strings.ToValidUTF8(text, "")
+	text = strings.ToValidUTF8(strings.Clone(text[:min(len(text), machines.MaxMessage+utf8.UTFMax)]), "")
 	for len(text) > machines.MaxMessage {
 		_, size := utf8.DecodeLastRuneInString(text[:machines.MaxMessage+1])
 		text = text[:machines.MaxMessage+1-max(size, 1)]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -260,6 +261,29 @@ func TestGroupGoes(t *testing.T) {
 	if r.follow(change); raw() != nil {
 		t.Error("its group is of another account, and it is reported")
 	}
+}
+
+// However long a message is, a little of it is kept, and not the message beside that.
+func TestLongMessageIsNotKept(t *testing.T) {
+	r := registry(mesh(t))
+	c, err := r.Register(node("10.0.0.1"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := heap()
+	c.Health(false, strings.Repeat("x", 32<<20))
+	if grown := heap() - before; grown > 1<<20 {
+		t.Errorf("%d bytes are kept of a message", grown)
+	}
+	runtime.KeepAlive(c)
+}
+
+// heap is how many bytes are alive.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 func TestCut(t *testing.T) {

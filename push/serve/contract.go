@@ -80,7 +80,8 @@ type View interface {
 	Leave()
 }
 
-// HealthReporter is a View whose client may report the health of its workload (istio.v1.HealthInformation). It does not block.
+// HealthReporter is a View whose client may report the health of its workload (istio.v1.HealthInformation). It does not block, and the message,
+// which may be as long as a request, is the request's: whoever keeps some of it copies that.
 type HealthReporter interface {
 	ReportHealth(healthy bool, message string)
 }

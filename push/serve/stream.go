@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -135,7 +134,7 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 // reportHealth takes in what an agent says of a machine's workload: that something is wrong, or nothing. It waits for no answer.
 func (st *stream) reportHealth(m delta.Message) {
 	if r, is := st.view.(HealthReporter); is {
-		r.ReportHealth(!m.Failed, strings.Clone(m.Error)) // the text is the request's
+		r.ReportHealth(!m.Failed, m.Error)
 	}
 }
 
