@@ -28,8 +28,8 @@ type Config struct {
 type Loop struct {
 	cfg   Config
 	path  string // of this process's answer
-	lease *kv.Lease
-	wrote []byte // under the lease; nil: nothing
+	blobs *kv.Leased
+	wrote []byte // of it; nil: nothing
 
 	asked   question
 	reached question
@@ -56,14 +56,11 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 	if err != nil {
 		return err
 	}
+	l.blobs = store.Leased(lease)
 	tick := time.NewTicker(l.cfg.Every)
 	defer tick.Stop()
 	defer l.end()
 	for {
-		var lost <-chan struct{}
-		if l.lease != nil {
-			lost = l.lease.Lost()
-		}
 		select {
 		case f, open := <-questions:
 			if !open {
@@ -75,8 +72,9 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 				continue
 			}
 			l.ask(q)
-		case <-lost:
-			l.lease, l.wrote = nil, nil
+		case <-l.blobs.Lost():
+			l.blobs.Drop()
+			l.wrote = nil
 		case <-tick.C:
 			if l.asked.Epoch == 0 {
 				continue // no leader asks: nothing is to be said
@@ -85,7 +83,7 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 				l.refused = entries(l.cfg.Refused())
 			}
 			l.looks++
-			if err := l.say(ctx, store); err != nil && ctx.Err() == nil {
+			if err := l.say(ctx); err != nil && ctx.Err() == nil {
 				l.cfg.Log.Warn("what the streams of this replica have acknowledged cannot be told to the leader; trying again", obs.KeyError, err)
 			}
 		}
@@ -116,19 +114,14 @@ func (l *Loop) step() {
 }
 
 // say writes the answer, where it is another one.
-func (l *Loop) say(ctx context.Context, store *kv.Store) error {
+func (l *Loop) say(ctx context.Context) error {
 	raw, err := json.Marshal(answer{l.reached, l.cfg.Name, l.refused})
 	if err != nil || bytes.Equal(raw, l.wrote) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
-	if l.lease == nil {
-		if l.lease, err = store.Lease(ctx, lease); err != nil {
-			return err
-		}
-	}
-	if _, err = l.lease.Put(ctx, l.path, raw); err == nil {
+	if err = l.blobs.Put(ctx, l.path, raw); err == nil {
 		l.wrote = raw
 	}
 	return err
@@ -136,10 +129,6 @@ func (l *Loop) say(ctx context.Context, store *kv.Store) error {
 
 // end takes the answer away.
 func (l *Loop) end() {
-	if l.lease != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = l.lease.Release(ctx) // else it ends by itself
-	}
-	l.lease, l.wrote, l.refused, l.looks = nil, nil, nil, 0
+	l.blobs.End()
+	l.wrote, l.refused, l.looks = nil, nil, 0
 }

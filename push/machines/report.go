@@ -23,8 +23,8 @@ const (
 // Run reports the machines of this replica until ctx ends; then their reports are taken away, and each has the leader's grace to be reported by
 // another replica. changes are what mirror.Mirror's Subscribe gives: groups may have come or gone. While etcd is away what was written stands for as long as its lease.
 func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[mirror.Change]) error {
-	w := &writer{registry: r, store: store, limit: rate.NewLimiter(writes, writes)}
-	defer w.end()
+	w := &writer{registry: r, blobs: store.Leased(lease), limit: rate.NewLimiter(writes, writes)}
+	defer w.blobs.End()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -33,8 +33,8 @@ func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[m
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.lost():
-			w.lease = nil
+		case <-w.blobs.Lost():
+			w.blobs.Drop()
 			r.forgetWritten()
 		case <-r.wake:
 		case <-timer.C:
@@ -82,17 +82,9 @@ func (r *Registry) forgetWritten() {
 // writer has etcd say what the registry does. One goroutine uses it.
 type writer struct {
 	registry *Registry
-	store    *kv.Store
-	lease    *kv.Lease // nil: there is none
+	blobs    *kv.Leased
 	limit    *rate.Limiter
 	failing  bool
-}
-
-func (w *writer) lost() <-chan struct{} {
-	if w.lease == nil {
-		return nil
-	}
-	return w.lease.Lost()
 }
 
 // change is one report to write; raw nil: to take away.
@@ -128,15 +120,10 @@ func (w *writer) write(ctx context.Context) time.Duration {
 func (w *writer) put(ctx context.Context, c change) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
-	if w.lease == nil {
-		if w.lease, err = w.store.Lease(ctx, lease); err != nil {
-			return err
-		}
-	}
 	if c.raw == nil {
-		err = w.lease.Delete(ctx, c.path)
+		err = w.blobs.Delete(ctx, c.path)
 	} else {
-		_, err = w.lease.Put(ctx, c.path, c.raw)
+		err = w.blobs.Put(ctx, c.path, c.raw)
 	}
 	if err == nil {
 		w.registry.mu.Lock()
@@ -144,15 +131,6 @@ func (w *writer) put(ctx context.Context, c change) (err error) {
 		w.registry.mu.Unlock()
 	}
 	return err
-}
-
-// end takes all reports away.
-func (w *writer) end() {
-	if w.lease != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = w.lease.Release(ctx) // else it ends by itself
-	}
 }
 
 // pending is what is to be written now, and how long it is until something else is. Machines whose grace is over, and of which nothing is in

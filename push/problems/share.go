@@ -42,8 +42,8 @@ type Config struct {
 type Loop struct {
 	cfg   Config
 	path  string // of this process's list
-	lease *kv.Lease
-	wrote []byte // under the lease; nil: nothing
+	blobs *kv.Leased
+	wrote []byte // of it; nil: nothing
 	at    int64  // the revision that was looked at
 }
 
@@ -61,21 +61,19 @@ func New(cfg Config) *Loop {
 
 // Run shares until the context ends; then the list is taken away.
 func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
+	l.blobs = store.Leased(lease)
 	tick := time.NewTicker(l.cfg.Every)
 	defer tick.Stop()
+	defer l.blobs.End() // what this process found is nobody's business any more
 	for {
-		var lost <-chan struct{}
-		if l.lease != nil {
-			lost = l.lease.Lost()
-		}
 		select {
 		case <-ctx.Done():
-			l.end()
 			return nil
-		case <-lost:
-			l.lease, l.wrote, l.at = nil, nil, -1
+		case <-l.blobs.Lost():
+			l.blobs.Drop()
+			l.wrote, l.at = nil, -1
 		case <-tick.C:
-			if err := l.look(ctx, store); err != nil && ctx.Err() == nil {
+			if err := l.look(ctx); err != nil && ctx.Err() == nil {
 				l.at = -1
 				l.cfg.Log.Warn("what this replica finds wrong with objects cannot be told to the leader; trying again", obs.KeyError, err)
 			}
@@ -84,7 +82,7 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 }
 
 // look finds what is wrong, where the plan is another one, and writes the list where it is. An empty one is taken away with its lease.
-func (l *Loop) look(ctx context.Context, store *kv.Store) error {
+func (l *Loop) look(ctx context.Context) error {
 	revision := l.cfg.Revision()
 	if revision == l.at {
 		return nil
@@ -98,29 +96,14 @@ func (l *Loop) look(ctx context.Context, store *kv.Store) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	switch {
-	case len(found.Problems)+found.More == 0 && l.lease == nil, bytes.Equal(raw, l.wrote):
-		return nil
 	case len(found.Problems)+found.More == 0:
-		err := l.lease.Release(ctx)
-		l.lease, l.wrote = nil, nil
-		return err
+		l.wrote = nil
+		return l.blobs.Release(ctx)
+	case bytes.Equal(raw, l.wrote):
+		return nil
 	}
-	if l.lease == nil {
-		if l.lease, err = store.Lease(ctx, lease); err != nil {
-			return err
-		}
-	}
-	if _, err = l.lease.Put(ctx, l.path, raw); err == nil {
+	if err = l.blobs.Put(ctx, l.path, raw); err == nil {
 		l.wrote = raw
 	}
 	return err
-}
-
-// end takes the list away: what this process found is nobody's business any more.
-func (l *Loop) end() {
-	if l.lease != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = l.lease.Release(ctx) // else it ends by itself
-	}
 }

@@ -74,8 +74,7 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store, q *quarantine.Quarantin
 	others := known{}
 	tick := time.NewTicker(pruneEvery)
 	defer tick.Stop()
-	var lease *kv.Lease
-	var lost <-chan struct{}
+	blobs := store.Leased(quarantine.DefaultKeep)
 	var due <-chan time.Time // of the next write; nil: there is nothing to write
 	var last time.Time
 	for {
@@ -97,17 +96,14 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store, q *quarantine.Quarantin
 			}
 		case now := <-tick.C:
 			l.prune(now, q)
-		case <-lost:
-			lease, lost = nil, nil
+		case <-blobs.Lost():
+			blobs.Drop()
 			l.mark()
 		case <-due:
 			due, last = nil, time.Now()
-			if lease, err = l.write(ctx, store, lease); err != nil && ctx.Err() == nil {
+			if err := l.write(ctx, blobs); err != nil && ctx.Err() == nil {
 				l.log.Warn("what proxies answered cannot be shared with the other replicas; trying again", obs.KeyError, err)
 				due = time.After(retryWrite)
-			}
-			if lost = nil; lease != nil {
-				lost = lease.Lost()
 			}
 		}
 	}
@@ -122,8 +118,8 @@ func (l *Loop) prune(now time.Time, q *quarantine.Quarantine) {
 	}
 }
 
-// write writes the list under a lease, and returns that; an empty list is taken away with its lease.
-func (l *Loop) write(ctx context.Context, store *kv.Store, lease *kv.Lease) (*kv.Lease, error) {
+// write writes the list; an empty one is taken away with its lease.
+func (l *Loop) write(ctx context.Context, blobs *kv.Leased) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	l.mu.Lock()
@@ -132,17 +128,9 @@ func (l *Loop) write(ctx context.Context, store *kv.Store, lease *kv.Lease) (*kv
 	l.mu.Unlock()
 	switch {
 	case err != nil:
-		return lease, fmt.Errorf("encode %d reports: %w", count, err)
-	case count == 0 && lease == nil:
-		return nil, nil
+		return fmt.Errorf("encode %d reports: %w", count, err)
 	case count == 0:
-		return nil, lease.Release(ctx)
+		return blobs.Release(ctx)
 	}
-	if lease == nil {
-		if lease, err = store.Lease(ctx, quarantine.DefaultKeep); err != nil {
-			return nil, err
-		}
-	}
-	_, err = lease.Put(ctx, l.path, raw)
-	return lease, err
+	return blobs.Put(ctx, l.path, raw)
 }

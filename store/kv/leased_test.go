@@ -1,0 +1,51 @@
+package kv_test
+
+import (
+	"testing"
+	"time"
+
+	"navarch.io/navarch/store/kv/kvtest"
+)
+
+// A lease is there from the first blob on; it takes all of them away, and the next blob has another one.
+func TestLeased(t *testing.T) {
+	store, ctx := kvtest.Start(t).Connect(), t.Context()
+	folders, err := store.Follow(ctx, "refusals/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(want int) {
+		t.Helper()
+		for f := range folders {
+			if len(f.Blobs) == want {
+				return
+			}
+		}
+	}
+	l := store.Leased(time.Minute)
+	if l.Lost() != nil || l.Delete(ctx, "refusals/a") != nil || l.Release(ctx) != nil {
+		t.Error("nothing was written, and there is a lease")
+	}
+	for _, path := range []string{"refusals/a", "refusals/b"} {
+		if err := l.Put(ctx, path, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	has(2)
+	if err := l.Delete(ctx, "refusals/a"); err != nil {
+		t.Fatal(err)
+	}
+	has(1)
+	lost := l.Lost()
+	if err := l.Release(ctx); err != nil {
+		t.Fatal(err)
+	}
+	has(0)
+	<-lost
+	if err := l.Put(ctx, "refusals/c", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	has(1)
+	l.End()
+	has(0)
+}
