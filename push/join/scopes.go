@@ -65,8 +65,7 @@ func (s *Scopes) unknown(what, name string, c serve.Client) {
 }
 
 // knows says whether the configuration knows a network or, if it is none, a cluster: a Service, an endpoint or a Workload is of it, or the
-// network has a gateway. One
-// that is there for less than networksFor may be missed.
+// network has a gateway. One that is there for less than networksFor may be missed.
 func (s *Scopes) knows(name string, network bool) bool {
 	now := s.Now()
 	s.mu.Lock()

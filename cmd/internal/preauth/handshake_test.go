@@ -121,7 +121,7 @@ func TestFailedHandshakesAreLogged(t *testing.T) {
 }
 
 // A place of a shared source is kept for a fifth of the time for a credential, and not for longer because of a handshake that ended meanwhile.
-func TestTurnOfASharedSource(t *testing.T) {
+func TestPlaceInASharedSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, server := net.Pipe()
 		defer server.Close()

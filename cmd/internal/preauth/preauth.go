@@ -99,8 +99,8 @@ func (l *Limiter) Options() []grpc.ServerOption {
 		grpc.ReadBufferSize(0)} // partial.Messages
 }
 
-// turn is for how long a connection of a shared source has its place for certain.
-func (l *Limiter) turn() time.Duration { return l.limits.Credential / 5 }
+// place is for how long a connection of a shared source has its place for certain.
+func (l *Limiter) place() time.Duration { return l.limits.Credential / 5 }
 
 // await is for how long it is worth waiting for a client whose connection stands.
 func (l *Limiter) await() time.Duration { return l.limits.Credential / 4 }

@@ -14,6 +14,9 @@ import (
 // them, so that proxies of all networks share what is the same for them. A proxy of which no network is known reaches all
 // directly. gRPC's own client names no server (SNI) to a gateway, which would not know where to: it reaches none beyond.
 func (t *Table) horizon(members intern.List[model.Member], tls traffic.TLS, inputs view.Inputs) endpoint.Horizon {
+	if inputs.Network == "" || t.in.Gateways.Len() == 0 {
+		return endpoint.Horizon{}
+	}
 	h := endpoint.Horizon{Network: inputs.Network, Gateways: t.in.Gateways, TLS: tls}
 	if t.form.Whole {
 		h.TLS = traffic.Plaintext
