@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-
-	"navarch.io/navarch/store/apiserver"
 )
 
 // ConfigMaps are those of one name, in all namespaces.
@@ -26,7 +24,7 @@ var _ API[corev1.ConfigMap] = (*ConfigMaps)(nil)
 
 // NewConfigMaps reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Nothing is asked.
 func NewConfigMaps(kubeconfig, name string) (*ConfigMaps, error) {
-	config, err := apiserver.Config(kubeconfig)
+	config, err := configOf(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
@@ -35,8 +33,6 @@ func NewConfigMaps(kubeconfig, name string) (*ConfigMaps, error) {
 		return nil, err
 	}
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-	config.UserAgent = "navarchd" // managedFields name it
-	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	config.GroupVersion, config.APIPath = &corev1.SchemeGroupVersion, "/api"
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	client, err := rest.RESTClientFor(config)

@@ -11,14 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
-	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/loop"
 )
 
@@ -59,13 +54,7 @@ var _ API[unstructured.Unstructured] = (*Istio)(nil)
 // NewIstio reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Only objects of one namespace count,
 // empty: of all. Nothing is asked.
 func NewIstio(kubeconfig, namespace string, kind Kind) (*Istio, error) {
-	config, err := apiserver.Config(kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	config.UserAgent = "navarchd" // managedFields name it
-	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
-	client, err := dynamic.NewForConfig(config)
+	client, err := dynamicOf(kubeconfig)
 	return &Istio{kind: kind, namespace: namespace, client: client}, err
 }
 
@@ -91,7 +80,7 @@ func (i *Istio) Follow(ctx context.Context, s Seen[unstructured.Unstructured], f
 			_ = r.Replace(nil, "")
 			_ = loop.Pause(ctx, lookAgain)
 		default:
-			r.session(ctx, i.listWatch(), &unstructured.Unstructured{})
+			r.session(ctx, listWatch(i.client.Resource(*i.serves.Load()).Namespace(i.namespace)), &unstructured.Unstructured{})
 		}
 	}
 	return ctx.Err()
@@ -112,16 +101,6 @@ func (i *Istio) served(ctx context.Context) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-func (i *Istio) listWatch() cache.ListerWatcher {
-	objects := i.client.Resource(*i.serves.Load()).Namespace(i.namespace)
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return objects.List(ctx, o) },
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return objects.Watch(ctx, o)
-		},
-	}
 }
 
 // foundStatus keeps what is read of an object.

@@ -10,14 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
-	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/machines"
 )
 
@@ -62,13 +57,7 @@ var _ API[WorkloadEntry] = (*WorkloadEntries)(nil)
 
 // NewWorkloadEntries reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Nothing is asked.
 func NewWorkloadEntries(kubeconfig string) (*WorkloadEntries, error) {
-	config, err := apiserver.Config(kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	config.UserAgent = "navarchd" // managedFields name it
-	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
-	client, err := dynamic.NewForConfig(config)
+	client, err := dynamicOf(kubeconfig)
 	return &WorkloadEntries{client: client, there: map[Key]machines.Entry{}, changed: make(chan struct{})}, err
 }
 
@@ -117,13 +106,6 @@ func entryOf(k Key, e *WorkloadEntry) machines.Entry {
 
 // Follow implements API.
 func (w *WorkloadEntries) Follow(ctx context.Context, s Seen[WorkloadEntry], failed func(error)) error {
-	resource := w.client.Resource(workloadEntries)
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) },
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return resource.Watch(ctx, o)
-		},
-	}
 	r := receiver[WorkloadEntry]{"workloadentries", noted{w, s}, failed, func(o any) (Key, Found[WorkloadEntry], bool) {
 		u, is := o.(*unstructured.Unstructured)
 		if !is {
@@ -133,7 +115,7 @@ func (w *WorkloadEntries) Follow(ctx context.Context, s Seen[WorkloadEntry], fai
 		return k, f, true
 	}}
 	for ctx.Err() == nil {
-		r.session(ctx, lw, &unstructured.Unstructured{})
+		r.session(ctx, listWatch(w.client.Resource(workloadEntries)), &unstructured.Unstructured{})
 	}
 	return ctx.Err()
 }

@@ -236,15 +236,21 @@ func (s *stream) exchange() (ends bool, err error) {
 		}
 		return false, fmt.Errorf("the stream ended: %w", err)
 	}
-	for {
+	return answered("stream", func() (string, error) {
 		got, err := s.open.Recv()
-		if err != nil {
-			return ends, fmt.Errorf("the stream ended: %w", err)
-		}
-		switch body := string(got.GetPayload().GetBody()); body {
-		case "hello":
+		return string(got.GetPayload().GetBody()), err
+	})
+}
+
+// answered reads until the answer to hello comes; ends: before it the server has asked to end what carries it.
+func answered(carrier string, next func() (string, error)) (ends bool, err error) {
+	for {
+		switch body, err := next(); {
+		case err != nil:
+			return ends, fmt.Errorf("the %s ended: %w", carrier, err)
+		case body == "hello":
 			return ends, nil
-		case bye:
+		case body == bye:
 			ends = true
 		default:
 			return ends, fmt.Errorf("answered %q", body)
@@ -287,20 +293,10 @@ func (l *lines) exchange() (ends bool, err error) {
 	if _, err := io.WriteString(l.conn, "hello\n"); err != nil {
 		return false, err
 	}
-	for {
+	return answered("connection", func() (string, error) {
 		line, err := l.in.ReadBytes('\n')
-		if err != nil {
-			return ends, fmt.Errorf("the connection ended: %w", err)
-		}
-		switch body := string(bytes.TrimSpace(line)); body {
-		case "hello":
-			return ends, nil
-		case bye:
-			ends = true
-		default:
-			return ends, fmt.Errorf("answered %q", body)
-		}
-	}
+		return string(bytes.TrimSpace(line)), err
+	})
 }
 
 func (l *lines) close() {

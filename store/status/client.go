@@ -1,0 +1,44 @@
+package status
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"navarch.io/navarch/store/apiserver"
+)
+
+// configOf reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Writers keep their pace themselves (Rate).
+func configOf(kubeconfig string) (*rest.Config, error) {
+	config, err := apiserver.Config(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent = "navarchd" // managedFields name it
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
+	return config, nil
+}
+
+// dynamicOf makes a client for objects of whatever kind. Nothing is asked.
+func dynamicOf(kubeconfig string) (dynamic.Interface, error) {
+	config, err := configOf(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return dynamic.NewForConfig(config)
+}
+
+// listWatch lists and watches objects.
+func listWatch(objects dynamic.ResourceInterface) cache.ListerWatcher {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return objects.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return objects.Watch(ctx, o)
+		},
+	}
+}
