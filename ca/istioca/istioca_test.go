@@ -3,25 +3,21 @@ package istioca
 import (
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"navarch.io/navarch/ca/keyring"
-	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/apiserver/apiservertest"
 )
 
 // secrets are those of an API server that the test plays, by name: the JSON, or a code of HTTP.
 func secrets(t *testing.T, have map[string]any) *Secrets {
 	t.Helper()
-	return New(played(t, func(w http.ResponseWriter, r *http.Request) {
+	return New(apiservertest.Play(t, func(w http.ResponseWriter, r *http.Request) {
 		name, ok := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/istio-system/secrets/")
 		if !ok || r.Method != http.MethodGet {
 			t.Errorf("%s %s", r.Method, r.URL.Path)
@@ -36,25 +32,6 @@ func secrets(t *testing.T, have map[string]any) *Secrets {
 			_ = json.NewEncoder(w).Encode(s)
 		}
 	}), "istio-system", slog.New(slog.DiscardHandler))
-}
-
-func played(t *testing.T, handler http.HandlerFunc) *apiserver.Client {
-	t.Helper()
-	server := httptest.NewTLSServer(handler)
-	t.Cleanup(server.Close)
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
-		"clusters": [{"name": "x", "cluster": {"server": %q, "certificate-authority-data": %q}}], "users": [{"name": "x", "user": {"token": "our-token"}}]}`,
-		server.URL, base64.StdEncoding.EncodeToString(ca))
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	api, err := apiserver.New(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return api
 }
 
 // object is a Secret as the API server gives it: what a key is to have is its own name, but for those that are empty.

@@ -27,22 +27,7 @@ func start(t *testing.T, store *kv.Store, name string) (*replica, func()) {
 	l := New(Config{Name: name, Every: time.Millisecond, Log: slog.New(slog.DiscardHandler), Told: r.told.Load,
 		Unsettled: func() func() int { r.taken.Add(1); return func() int { return int(r.unsettled.Load()) } },
 		Refused:   func() []Refusal { return *r.refused.Load() }})
-	return r, run(t, func(ctx context.Context) error { return l.Run(ctx, store) })
-}
-
-// run runs something until the test or the returned function ends it.
-func run(t *testing.T, f func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- f(ctx); close(done) }()
-	stop = func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(stop)
-	return stop
+	return r, kvtest.Run(t, func(ctx context.Context) error { return l.Run(ctx, store) })
 }
 
 // says waits until the leader knows this: the revision that both replicas have acknowledged, who is waited for, and the refused objects.
@@ -75,7 +60,7 @@ func TestReplicasAnswer(t *testing.T) {
 	store := etcd.Connect()
 	epoch := etcd.Elect("first")
 	c := NewCollector(slog.New(slog.DiscardHandler))
-	stop := run(t, func(ctx context.Context) error { return c.Run(ctx, store, epoch) })
+	stop := kvtest.Run(t, func(ctx context.Context) error { return c.Run(ctx, store, epoch) })
 	a, _ := start(t, etcd.Connect(), "a")
 	b, stopB := start(t, etcd.Connect(), "b")
 	a.told.Store(5)
@@ -124,7 +109,7 @@ func TestReplicasAnswer(t *testing.T) {
 	}
 	etcd.Depose(epoch)
 	next := etcd.Elect("second")
-	run(t, func(ctx context.Context) error { return c.Run(ctx, store, next) })
+	kvtest.Run(t, func(ctx context.Context) error { return c.Run(ctx, store, next) })
 	says(t, c, 3, "0 [a b] bad:no")
 	ask(next, 3)
 	says(t, c, 3, "20 [] bad:no")
@@ -149,7 +134,7 @@ func TestQuestionIsWithdrawn(t *testing.T) {
 		t.Errorf("%d writes, and nothing was asked", after-before)
 	}
 	c := NewCollector(log)
-	run(t, func(ctx context.Context) error { return c.Run(ctx, store, first) })
+	kvtest.Run(t, func(ctx context.Context) error { return c.Run(ctx, store, first) })
 	a, _ := start(t, etcd.Connect(), "a")
 	b, _ := start(t, etcd.Connect(), "b")
 	a.told.Store(9)
@@ -174,7 +159,7 @@ func TestQuestionIsWithdrawn(t *testing.T) {
 	if err := third.Await(t.Context(), store, second, 8); err != nil {
 		t.Fatal(err)
 	}
-	run(t, func(ctx context.Context) error { return third.Run(ctx, store, second) })
+	kvtest.Run(t, func(ctx context.Context) error { return third.Run(ctx, store, second) })
 	says(t, third, 8, "9 [] bad:no") // the first answer has the refusals
 }
 

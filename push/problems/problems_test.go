@@ -39,22 +39,7 @@ func start(t *testing.T, store *kv.Store, name string) (*replica, func()) {
 	r.says()
 	l := New(Config{Name: name, Revision: r.revision.Load, Every: 2 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
 		Find: func() []model.Problem { r.asked.Add(1); return *r.found.Load() }})
-	return r, run(t, func(ctx context.Context) error { return l.Run(ctx, store) })
-}
-
-// run runs something until the test or the returned function ends it.
-func run(t *testing.T, f func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- f(ctx); close(done) }()
-	stop = func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(stop)
-	return stop
+	return r, kvtest.Run(t, func(ctx context.Context) error { return l.Run(ctx, store) })
 }
 
 // lists waits until the leader lists this: "field xN" for each problem, found by N replicas.
@@ -80,7 +65,7 @@ func lists(t *testing.T, c *Collector, want string) {
 func TestReplicasTellTheLeader(t *testing.T) {
 	etcd := kvtest.Start(t)
 	c := NewCollector(slog.New(slog.DiscardHandler))
-	stopLeading := run(t, func(ctx context.Context) error { return c.Run(ctx, etcd.Connect()) })
+	stopLeading := kvtest.Run(t, func(ctx context.Context) error { return c.Run(ctx, etcd.Connect()) })
 	a, stopA := start(t, etcd.Connect(), "a")
 	b, _ := start(t, etcd.Connect(), "b")
 	a.says(wrong("v", "spec.a", "x"), wrong("v", "spec.b", "x"), wrong("v", "spec.a", "x"))

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/store/apiserver/apiservertest"
 )
 
 // The last good answer about a token stands while the API server is away; a no ends it, and is remembered for a short while. Answers that do not
@@ -22,7 +23,7 @@ func TestReviews(t *testing.T) {
 	var asked atomic.Int32
 	var away atomic.Bool
 	gone := atomic.Bool{}
-	r := NewReviews(played(t, func(w http.ResponseWriter, q *http.Request) {
+	r := NewReviews(apiservertest.Play(t, func(w http.ResponseWriter, q *http.Request) {
 		asked.Add(1)
 		var in tokenReview
 		if err := json.NewDecoder(q.Body).Decode(&in); err != nil || q.URL.Path != "/apis/authentication.k8s.io/v1/tokenreviews" || fmt.Sprint(in.Spec.Audiences) != "[istio-ca]" {
@@ -90,7 +91,7 @@ func TestReviews(t *testing.T) {
 
 // Who asks about tokens without end takes the room of their own address alone.
 func TestReviewsAreBounded(t *testing.T) {
-	r := NewReviews(played(t, func(w http.ResponseWriter, _ *http.Request) {
+	r := NewReviews(apiservertest.Play(t, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"status": {"authenticated": false, "error": "no"}}`)
 	}), "east")
 	now := time.Now()

@@ -2,39 +2,15 @@ package kube
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/pem"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/apiserver/apiservertest"
 )
-
-// played is a client of an API server that the test plays.
-func played(t *testing.T, handler http.HandlerFunc) *apiserver.Client {
-	t.Helper()
-	server := httptest.NewTLSServer(handler)
-	t.Cleanup(server.Close)
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
-		"clusters": [{"name": "x", "cluster": {"server": %q, "certificate-authority-data": %q}}], "users": [{"name": "x", "user": {"token": "our-token"}}]}`,
-		server.URL, base64.StdEncoding.EncodeToString(ca))
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	api, err := apiserver.New(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return api
-}
 
 // Keys are asked of the API server alone: neither where its answer says that they are, nor where it redirects to.
 func TestKeysOfTheAPIServerAlone(t *testing.T) {
@@ -43,7 +19,7 @@ func TestKeysOfTheAPIServerAlone(t *testing.T) {
 	}))
 	defer elsewhere.Close()
 	redirects := false
-	keys := Keys(played(t, func(w http.ResponseWriter, r *http.Request) {
+	keys := Keys(apiservertest.Play(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/.well-known/openid-configuration":
 			fmt.Fprintf(w, `{"issuer": "https://cloud/cluster-1", "jwks_uri": %q}`, elsewhere.URL+"/keys")
@@ -65,7 +41,7 @@ func TestKeysOfTheAPIServerAlone(t *testing.T) {
 // An API server that answers with 100 MB is not read to the end, and one that hangs is left when the context ends.
 func TestKeysThatAreTooMuch(t *testing.T) {
 	sent := 0
-	keys := Keys(played(t, func(w http.ResponseWriter, r *http.Request) {
+	keys := Keys(apiservertest.Play(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/.well-known/openid-configuration" {
 			fmt.Fprint(w, `{"issuer": "https://a"}`)
 			return
@@ -80,7 +56,7 @@ func TestKeysThatAreTooMuch(t *testing.T) {
 	if _, _, err := keys(t.Context()); err == nil || !strings.Contains(err.Error(), "more than") {
 		t.Errorf("%v after %d MiB", err, sent)
 	}
-	hung := Keys(played(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	hung := Keys(apiservertest.Play(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, _, err := hung(ctx); err == nil {

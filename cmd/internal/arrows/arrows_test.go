@@ -23,9 +23,9 @@ var may = map[string][]string{
 	// Leaves.
 	"store/origin": {}, "store/problem": {}, "store/model": {"store/origin", "store/problem"}, "store/object": {"store/origin", "store/problem"}, "store/intern": {}, "store/loop": {}, "store/obs": {}, "store/socket": {}, "store/durable": {}, "store/protowalk": {}, "store/remote": {}, "shard/ring": {"store/protowalk"},
 	"push/xds": {}, "push/agentapi": {},
-	"store/kv":            {"store/model"},
-	"store/kv/kvtest":     {"store/kv"},
-	"store/apiserver":     {},
+	"store/kv":        {"store/model"},
+	"store/kv/kvtest": {"store/kv"},
+	"store/apiserver": {}, "store/apiserver/apiservertest": {"store/apiserver"},
 	"store/asof":          {"store/kv"},
 	"store/clock":         {"store/kv"},
 	"store/lead":          {"store/kv"},
@@ -123,7 +123,8 @@ var leaves = []string{"store/origin", "store/problem", "store/model", "store/obj
 
 // testsMay lists what the tests of each package import beside what the package itself may. Test kits are for tests alone.
 var testsMay = map[string][]string{
-	"ca/agent":              {"ca/issue", "ca/serve", "ca/serve/servetest", "push/envoytest", "store/loopback"},
+	"ca/agent":       {"ca/issue", "ca/serve", "ca/serve/servetest", "push/envoytest", "store/loopback"},
+	"ca/attest/kube": {"store/apiserver/apiservertest"}, "ca/istioca": {"store/apiserver/apiservertest"},
 	"ca/keyring":            {"ca/agent", "ca/attest", "ca/seal/kmstest", "ca/serve", "push/envoytest", "store/loopback", "store/kv/kvtest"},
 	"ca/seal":               {"ca/seal/kmstest"},
 	"ca/serve":              {"ca/serve/servetest", "push/envoytest", "store/crash"},

@@ -1,0 +1,38 @@
+// Package apiservertest plays a Kubernetes API server for what only an answer of one can bring about: faults, and answers that a real one does
+// not give.
+//
+// Owns: a server on loopback, until the test ends.  Reads: store/apiserver.  Never: used outside tests.
+package apiservertest
+
+import (
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"navarch.io/navarch/store/apiserver"
+)
+
+// Play is a client of an API server that answers as the handler does; its token is "our-token".
+func Play(t testing.TB, handler http.HandlerFunc) *apiserver.Client {
+	t.Helper()
+	server := httptest.NewTLSServer(handler)
+	t.Cleanup(server.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+		"clusters": [{"name": "x", "cluster": {"server": %q, "certificate-authority-data": %q}}], "users": [{"name": "x", "user": {"token": "our-token"}}]}`,
+		server.URL, base64.StdEncoding.EncodeToString(ca))
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	api, err := apiserver.New(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api
+}
