@@ -91,7 +91,7 @@ func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger
 	began := time.Now()
 	a.gauges = append(a.gauges, a.callers.Gauges, func(now time.Time) {
 		obs.Uptime.Set(now.Sub(began).Seconds())
-		obs.Problems.Set(float64(len(a.pages.Reported(nil))))
+		obs.Problems.Set(float64(a.pages.Count()))
 	})
 	return &a.part, a.open()
 }
