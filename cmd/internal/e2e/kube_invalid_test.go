@@ -29,7 +29,7 @@ func TestKubeInvalidObjects(t *testing.T) {
 	}
 	apply(n, `"corsPolicy": {"allowOrigins": [{"regex": "("}]}, `) // the schema allows it
 	c.Kubectl(t, `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"ports": [{"name": "http", "port": 80}]}}`, "-n", "shop", "apply", "-f", "-")
-	d := startNamed(t, "navarchd", "--roles=ingest,xds", "--kubeconfig", c.Kubeconfig(), "--etcd-endpoints="+kvtest.Start(t).Endpoint())
+	d := startNamed(t, "navarchd", "--roles=ingest,xds", "--kubeconfig", c.Kubeconfig(), "--write-root-certs=false", "--etcd-endpoints="+kvtest.Start(t).Endpoint())
 	eventually(t, patience, d.leading)
 	eventually(t, patience, func() error {
 		got, err := everything(t.Context(), d.grpc, node("shop", "web", "10.244.0.250"))

@@ -135,7 +135,7 @@ func TestCommandEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- succeeds(ctx, []string{"sh", "-c", "yes & echo $! > " + pid + ".new; mv " + pid + ".new " + pid + "; wait"})
+		ended <- succeeds(ctx, []string{"sh", "-c", "sleep 600 & echo $! > " + pid + ".new; mv " + pid + ".new " + pid + "; wait"})
 	}()
 	child := ""
 	for limit := time.Now().Add(time.Minute); child == "" && time.Now().Before(limit); time.Sleep(time.Millisecond) {
