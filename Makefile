@@ -15,6 +15,7 @@ BENCH ?= .
 build: ## build the programs into bin/, and the application of the demo (bin/app)
 	@mkdir -p bin
 	CGO_ENABLED=0 go build -tags grpcnotrace -o bin/ ./cmd/... ./deploy/demo/app
+	CGO_ENABLED=0 go build -o bin/navarch-cni ./deploy/cni
 
 tools: ## put the pinned tools into .tools/ (Envoy, protoc, protoc-gen-go, staticcheck)
 	@deploy/tools/install.sh envoy protoc protoc-gen-go staticcheck
