@@ -140,3 +140,43 @@ func TestPlaceInASharedSource(t *testing.T) {
 		}
 	})
 }
+
+// Whoever ends a connection early has no more handshakes computed than who stays: its place is free when it could have been taken. A connection
+// for which nothing was computed, as that of a load balancer that tries the port, gives it back at once, and so does one that shows a credential.
+func TestPlaceOfWhoEndsEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			shared, step, shown bool
+			keeps               time.Duration
+		}{
+			"shared":              {true, true, false, 2 * time.Second},
+			"its own":             {false, true, false, 250 * time.Millisecond},
+			"nothing computed":    {true, false, false, 0},
+			"a credential":        {true, true, true, 0},
+			"a credential, alone": {false, true, true, 0},
+		} {
+			_, server := net.Pipe()
+			l := New(Limits{}, nil)
+			one := l.conn(server)
+			one.shared = c.shared
+			one.enter()
+			if c.step {
+				one.step.Store(time.Now().UnixNano())
+			}
+			if c.shown {
+				one.authenticated()
+			}
+			one.Close()
+			if c.keeps > 0 {
+				if time.Sleep(c.keeps - 1); l.Open() != 1 {
+					t.Errorf("%s: its place is free %v early", name, time.Nanosecond)
+				}
+				time.Sleep(1)
+				synctest.Wait()
+			}
+			if l.Open() != 0 {
+				t.Errorf("%s: its place is taken after %v", name, c.keeps)
+			}
+		}
+	})
+}

@@ -35,6 +35,7 @@ type Limits struct {
 	// of a shared source is not within the first fifth of Credential either.
 	Progress time.Duration
 	Bytes    int // that one may send, handshake and all: 32 KiB. A certificate and a token have some 20 KiB at most
+	Frames   int // of HTTP/2 that one may send: 64. Each costs a turn of its reader, however little it has; the call with the credential comes in the first ten
 	Calls    int // that one may make: 16
 	Headers  int // bytes of headers of all these, 64 more for each header: 32 KiB
 	Steps    int // steps of TLS handshakes that are computed at once: one for each processor
@@ -57,6 +58,7 @@ func (l *Limits) fill() {
 	l.Credential = cmp.Or(l.Credential, 10*time.Second)
 	l.Progress = cmp.Or(l.Progress, 250*time.Millisecond)
 	l.Bytes = cmp.Or(l.Bytes, 32<<10)
+	l.Frames = cmp.Or(l.Frames, 64)
 	l.Calls = cmp.Or(l.Calls, 16)
 	l.Headers = cmp.Or(l.Headers, 32<<10)
 	l.First = cmp.Or(l.First, 10*time.Second)
@@ -70,6 +72,7 @@ const (
 	noRoom    reason = "no_room"       // there was none for it
 	tooLate   reason = "no_credential" // in time
 	tooMuch   reason = "too_many_bytes"
+	tooFine   reason = "too_many_frames"
 	tooMany   reason = "too_many_calls"   // the call was refused
 	headers   reason = "too_many_headers" // the call was refused
 )
