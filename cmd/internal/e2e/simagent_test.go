@@ -67,7 +67,7 @@ func (c *crowd) grow(n int, follows bool, seeds func() []string) {
 	for i := len(c.agents); i < n; i++ {
 		a := &simAgent{namespace: fmt.Sprintf("team-%d", i%40), workload: "app", pod: fmt.Sprintf("app-%d", i), follows: follows, seeds: seeds, held: map[string]string{}, creds: insecure.NewCredentials()}
 		if c.secure {
-			conf, err := fleetCA.proxies(c.t)(sim.Identity{Namespace: a.namespace, Name: a.workload, ServiceAccount: a.workload})
+			conf, err := fleetCA.proxies(c.t)(sim.Identity{Namespace: a.namespace, Name: a.pod, ServiceAccount: a.workload})
 			if err != nil {
 				c.t.Fatal(err)
 			}
