@@ -128,7 +128,7 @@ func TestPlaceInASharedSource(t *testing.T) {
 		c := New(Limits{}, nil).conn(server)
 		c.shared = true
 		c.enter()
-		time.Sleep(1800 * time.Millisecond)
+		time.Sleep(10*time.Second/3 - 200*time.Millisecond)
 		c.step.Store(time.Now().UnixNano())
 		for _, after := range []struct {
 			pause time.Duration
@@ -149,7 +149,7 @@ func TestPlaceOfWhoEndsEarly(t *testing.T) {
 			shared, step, shown bool
 			keeps               time.Duration
 		}{
-			"shared":              {true, true, false, 2 * time.Second},
+			"shared":              {true, true, false, 10 * time.Second / 3},
 			"its own":             {false, true, false, 250 * time.Millisecond},
 			"nothing computed":    {true, false, false, 0},
 			"a credential":        {true, true, true, 0},
