@@ -82,7 +82,15 @@ func TestJoinRegistersMachines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := v.Confirm(t.Context()); err != nil {
+		t.Errorf("confirmed: %v", err)
+	}
 	if v.Leave(); registry.Connected() != 0 || !p.left {
 		t.Errorf("it has left: %d machines are registered, its seat is free: %v", registry.Connected(), p.left)
 	}
+	cancel()
+	if <-ended; status.Code(v.Confirm(t.Context())) == codes.OK {
+		t.Error("what the plan has not made again is as new as any")
+	}
+	ended <- nil
 }

@@ -137,4 +137,8 @@ func TestProblemsOfOneObject(t *testing.T) {
 	if len(got) != problem.MostOfObject || got[0].Field != "spec.last" || len(got[1].Message) > maxText || !strings.HasPrefix(got[len(got)-1].Message, "981 more problems") || all[0].Severity != problem.Warning {
 		t.Errorf("%d problems: %v", len(got), got)
 	}
+	f, e := newFaults(), &entry{}
+	if f.set(object.ID{Name: "a"}, e, all); len(e.problems) != problem.MostOfObject || f.count != problem.MostOfObject {
+		t.Errorf("%d problems are kept of one object, %d are counted", len(e.problems), f.count)
+	}
 }

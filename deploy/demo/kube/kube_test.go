@@ -76,7 +76,7 @@ func TestSum(t *testing.T) {
 func TestReadyPods(t *testing.T) {
 	names, err := readyPods([]byte(`{"items": [
 		{"metadata": {"name": "ready"}, "status": {"conditions": [{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "True"}]}},
-		{"metadata": {"name": "starts"}, "status": {"conditions": [{"type": "Ready", "status": "False"}]}},
+		{"metadata": {"name": "starts"}, "status": {"conditions": [{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "False"}]}},
 		{"metadata": {"name": "goes", "deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}]}`))
 	if err != nil || !slices.Equal(names, []string{"ready"}) {
 		t.Errorf("%v, %v", names, err)
