@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/ca/attest/kube"
 	"navarch.io/navarch/ca/denials"
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
@@ -44,6 +45,7 @@ type assembly struct {
 	pages     *debug.Pages
 	callers   *callers.Callers
 	api       *apiserver.Client // of the config cluster; nil: there is none
+	clusters  *kube.Clusters    // API servers of other clusters; nil: there are none, or nobody calls this process
 
 	snapshot func() *mirror.Snapshot     // what is known of the configuration; nil: nothing, or nothing yet
 	reads    func() kv.Place             // how far the chain of heads was read
@@ -120,6 +122,11 @@ func (a *assembly) roles() error {
 		return err
 	}
 	a.api = api
+	var others []loop.Task
+	if a.clusters, others, err = otherClusters(c, a.log); err != nil {
+		return err
+	}
+	a.add(part{tasks: others})
 	sealer, err := newSealer(c, a.store)
 	if err != nil {
 		return err
@@ -190,7 +197,7 @@ func (a *assembly) addKeyring(sealer seal.Sealer, cluster clusterFacts) (*keyrin
 
 // addReplica is role xds.
 func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) error {
-	r, err := newReplica(replicaConfig{config: a.config, log: a.log, store: a.store, mirror: records, vault: secrets, callers: a.callers, api: a.api,
+	r, err := newReplica(replicaConfig{config: a.config, log: a.log, store: a.store, mirror: records, vault: secrets, callers: a.callers, api: a.api, clusters: a.clusters,
 		agents: a.trust.AgentTypes(), answers: a.pages.Answers(), telemetry: a.telemetry, crashes: a.crashes})
 	if err != nil {
 		return err
