@@ -152,6 +152,9 @@ func (a *assembly) roles() error {
 		a.pages.Rules.Revoked = a.denied.Has
 		a.callers, err = callers.New(c.callersConfig(a.snapshot, cluster, func(who attest.Caller) bool { return a.denied.Has(who.ID) }, a.log))
 	}
+	if err == nil && c.env.signers && c.has(roleCA) {
+		err = a.addRegistrar()
+	}
 	if err != nil {
 		return err
 	}
@@ -244,7 +247,7 @@ func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) erro
 		}
 		i.status = statuses
 	}
-	if i.kube != nil && a.config.writeRootCerts && !a.config.env.otherCA { // whoever signs has the roots
+	if i.kube != nil && a.config.writeRootCerts && !a.config.env.foreign() { // whoever signs has the roots
 		for _, of := range []content{ofRoots, ofLists} {
 			one, err := newRootCerts(of, a.config, i.kube, i.lead, ring, limit, a.log)
 			if err != nil {
@@ -257,7 +260,7 @@ func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) erro
 	a.add(i.part())
 	i.loop.Emit(denials.Unknown())
 	if ring == nil {
-		if !a.config.env.otherCA {
+		if !a.config.env.foreign() {
 			a.log.Warn("proxies are not told to refuse identities that the CA revokes while this process leads: it cannot read the keyring (--kek)")
 		}
 		return nil

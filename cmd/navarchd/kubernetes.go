@@ -48,7 +48,7 @@ type clusterFacts struct {
 // clusterFacts come from the API server, and from the records, nil where this process does not follow them.
 func (a *assembly) clusterFacts(records *mirror.Mirror) clusterFacts {
 	facts := clusterFacts{keys: a.config.foundKeys(a.api)}
-	if a.api != nil && a.config.has(roleCA) && a.config.caCerts == "" {
+	if a.api != nil && a.config.has(roleCA) && a.config.hasKeyring() && a.config.caCerts == "" {
 		facts.ca = istioca.New(a.api, a.config.env.podNamespace, a.log)
 	}
 	if a.clusters != nil {

@@ -56,7 +56,7 @@ func (c *config) remotes(log *slog.Logger) remote.Config {
 
 // normal is what normal forms depend on. In Kubernetes the mesh configuration is that of this process's own namespace and revision.
 func (c *config) normal() normal.Options {
-	o := normal.Options{Domain: c.domain, Cluster: c.cluster}
+	o := normal.Options{Domain: c.domain, Cluster: c.cluster, Signers: c.env.signers}
 	if c.kubernetes() {
 		o.SystemNamespace, o.Revision = c.env.podNamespace, c.env.revision
 	}
