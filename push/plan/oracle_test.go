@@ -235,11 +235,8 @@ func (d *randomRun) differs(i int) string {
 	return ""
 }
 
-func TestPlanMatchesFresh(t *testing.T) {
-	seeds := 24
-	if testing.Short() || underRace {
-		seeds = 2
-	}
+// matchesFreshIn compares in so many random histories.
+func matchesFreshIn(t *testing.T, seeds int) {
 	const runs = 4
 	for run := range runs {
 		t.Run(fmt.Sprint(run), func(t *testing.T) {

@@ -145,7 +145,7 @@ func (f *references) reach(known map[string][]place, one SecretUse) []place {
 	}
 	places := map[place]bool{}
 	for id, set := range f.sets {
-		if (one.Namespace == "" || one.Namespace == id.namespace) && !places[id.place] && selects(one.Selector, set.labels) {
+		if (one.Namespace == "" || one.Namespace == id.namespace) && !places[id.place] && model.Matches(one.Selector, set.labels) {
 			places[id.place] = true
 		}
 	}
@@ -161,15 +161,6 @@ func textOf(labels map[string]string) string {
 		text.WriteString(strconv.Quote(key) + strconv.Quote(labels[key]))
 	}
 	return text.String()
-}
-
-func selects(selector, labels map[string]string) bool {
-	for key, value := range selector {
-		if have, is := labels[key]; !is || have != value {
-			return false
-		}
-	}
-	return true
 }
 
 // Settle returns once everything that was emitted before is taken, and Config.Referred knows which Secrets it refers to; its error is the
