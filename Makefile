@@ -15,6 +15,7 @@ BENCH ?= .
 build: ## build the programs into bin/, and the application of the demo (bin/app)
 	@mkdir -p bin
 	CGO_ENABLED=0 go build -tags grpcnotrace -o bin/ ./cmd/... ./deploy/demo/app
+	CGO_ENABLED=0 go build -o bin/navarch-cni ./deploy/cni
 
 tools: ## put the pinned tools into .tools/ (Envoy, protoc, protoc-gen-go, staticcheck)
 	@deploy/tools/install.sh envoy protoc protoc-gen-go staticcheck
@@ -75,7 +76,7 @@ test-kube: kube-tools envoy ## the tests against a real Kubernetes control plane
 	some=$$(comm -12 <(echo "$$with") <(go list -tags kube -f '{{.Dir}}' $(PKG) | sed 's#^$(CURDIR)#.#' | sort)); \
 	go test -tags kube -run '^TestKube' -count=1 -vet=off -timeout 10m -json $$some | go run ./deploy/tools/totals
 
-# The tests of real redirection need root, iptables and ip; elsewhere they are skipped, which the totals say.
+# The tests of real redirection need root and ip, kube-proxy of the cluster of processes iptables; elsewhere they are skipped, which the totals say.
 intercept-tools:
 	@if command -v iptables >/dev/null && command -v ip >/dev/null; then :; \
 	elif [ "$$(id -u)" != 0 ]; then echo "not root, no iptables: the tests of real redirection will be skipped"; \
