@@ -26,6 +26,15 @@ func TestTwoClustersOfOneIssuer(t *testing.T) {
 			}
 		}
 	}
+	token := sign(east, "k", bound(nil))
+	for cluster, want := range map[string]error{"": nil, "east": nil, "west": ErrSignature} { // what was verified for any cluster counts for its own alone
+		if _, err := v.Verify(t.Context(), token); err != nil {
+			t.Error(err)
+		}
+		if _, err := v.Verify(of(t, cluster), token); !errors.Is(err, want) || (err == nil) != (want == nil) {
+			t.Errorf("a token of east, by a call of %q: %v", cluster, err)
+		}
+	}
 	if got, err := v.Verify(t.Context(), sign(foreign, "k", bound(nil))); !errors.Is(err, ErrSignature) {
 		t.Errorf("a token of neither: %+v, %v", got, err)
 	}

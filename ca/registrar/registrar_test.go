@@ -105,7 +105,7 @@ func TestOutcomes(t *testing.T) {
 		"failed": {signs: func(r *request) {
 			r.Status.Conditions = append(r.Status.Conditions, condition{Type: "Failed", Status: "True"})
 		}, want: serve.ErrRefused, says: "Failed", made: 1},
-		"never signed":  {never: true, want: context.Canceled, says: "has not signed", made: 1},
+		"never signed":  {never: true, want: context.Canceled, says: "context canceled", made: 1},
 		"of another CA": {signs: func(r *request) { r.Status.Certificate = stranger.sign(t, *r) }, want: issue.ErrForeign, says: "does not lead to a root", made: 1},
 		"for somebody": {signs: func(r *request) {
 			r.Status.Certificate = f.sign(t, *r, func(c *x509.Certificate) {

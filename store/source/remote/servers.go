@@ -26,6 +26,7 @@ type Servers struct {
 	mu      sync.Mutex // guards what follows
 	clients map[string]*apiserver.Client
 	digests map[string][sha256.Size]byte // of the kubeconfigs that clients are made of
+	lacking bool                         // the right to read the Secrets is missing, and the log says so
 }
 
 // NewServers reads the kubeconfig of the config cluster; nothing is asked before Run. Of the Config Source and Expect do not count. told is called with
@@ -49,10 +50,15 @@ func newServers(c Config, told func(map[string]*apiserver.Client)) *Servers {
 // Run follows the Secrets until ctx ends, whose error it returns. What is known stays while they cannot be read.
 func (s *Servers) Run(ctx context.Context) error { return s.secrets.Run(ctx) }
 
-// cannot logs why the Secrets cannot be read.
+// cannot logs why the Secrets cannot be read: that the right is missing once, for where there is one cluster that is how it is to be.
 func (s *Servers) cannot(wrong string, forbidden bool) {
+	s.mu.Lock()
+	before := s.lacking
+	s.lacking = forbidden
+	s.mu.Unlock()
 	switch {
 	case wrong == "":
+	case forbidden && before:
 	case forbidden:
 		s.logged.Warn("tokens of other clusters are not verified, for this process lacks the right to list and watch Secrets of its namespace", "", obs.KeyError, wrong)
 	default:

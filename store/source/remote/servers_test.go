@@ -1,10 +1,14 @@
 package remote
 
 import (
+	"bytes"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -45,4 +49,28 @@ func TestServersFollowSecrets(t *testing.T) {
 	if third := last("west", 4); third["west"] != second["west"] {
 		t.Error("the client of west is another one")
 	}
+}
+
+// That the right to read the Secrets is missing the log says once, however often it is looked for, and again when it was there meanwhile.
+func TestMissingRightIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		s := newServers(Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, func(map[string]*apiserver.Client) {})
+		for i, forbidden := range []bool{true, true, true, false, true, true} {
+			wrong := ""
+			if forbidden {
+				wrong = "403"
+			}
+			s.cannot(wrong, forbidden)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			want := 1
+			if i > 3 {
+				want = 2
+			}
+			if n := strings.Count(log.String(), "lacks the right"); n != want {
+				t.Errorf("after %d answers: %d lines, want %d", i+1, n, want)
+			}
+		}
+	})
 }
