@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/ca/attest/kube"
 	"navarch.io/navarch/ca/denials"
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
@@ -45,6 +46,7 @@ type assembly struct {
 	pages     *debug.Pages
 	callers   *callers.Callers
 	api       *apiserver.Client // of the config cluster; nil: there is none
+	clusters  *kube.Clusters    // API servers of other clusters; nil: there are none, or nobody calls this process
 
 	snapshot func() *mirror.Snapshot     // what is known of the configuration; nil: nothing, or nothing yet
 	reads    func() kv.Place             // how far the chain of heads was read
@@ -121,6 +123,11 @@ func (a *assembly) roles() error {
 		return err
 	}
 	a.api = api
+	var others []loop.Task
+	if a.clusters, others, err = otherClusters(c, a.log); err != nil {
+		return err
+	}
+	a.add(part{tasks: others})
 	sealer, err := newSealer(c, a.store)
 	if err != nil {
 		return err
@@ -145,6 +152,9 @@ func (a *assembly) roles() error {
 	} else {
 		a.pages.Rules.Revoked = a.denied.Has
 		a.callers, err = callers.New(c.callersConfig(a.snapshot, cluster, func(who attest.Caller) bool { return a.denied.Has(who.ID) }, a.log))
+	}
+	if err == nil && c.env.signers && c.has(roleCA) {
+		err = a.addRegistrar()
 	}
 	if err != nil {
 		return err
@@ -191,7 +201,7 @@ func (a *assembly) addKeyring(sealer seal.Sealer, cluster clusterFacts) (*keyrin
 
 // addReplica is role xds.
 func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) error {
-	r, err := newReplica(replicaConfig{config: a.config, log: a.log, store: a.store, mirror: records, vault: secrets, callers: a.callers, api: a.api,
+	r, err := newReplica(replicaConfig{config: a.config, log: a.log, store: a.store, mirror: records, vault: secrets, callers: a.callers, api: a.api, clusters: a.clusters,
 		agents: a.trust.AgentTypes(), answers: a.pages.Answers(), telemetry: a.telemetry, crashes: a.crashes})
 	if err != nil {
 		return err
@@ -238,7 +248,7 @@ func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) erro
 		}
 		i.status = statuses
 	}
-	if i.kube != nil && a.config.writeRootCerts && !a.config.env.otherCA { // whoever signs has the roots
+	if i.kube != nil && a.config.writeRootCerts && !a.config.env.foreign() { // whoever signs has the roots
 		for _, of := range []content{ofRoots, ofLists} {
 			one, err := newRootCerts(of, a.config, i.kube, i.lead, ring, limit, a.log)
 			if err != nil {
@@ -251,7 +261,7 @@ func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) erro
 	a.add(i.part())
 	i.loop.Emit(denials.Unknown())
 	if ring == nil {
-		if !a.config.env.otherCA {
+		if !a.config.env.foreign() {
 			a.log.Warn("proxies are not told to refuse identities that the CA revokes while this process leads: it cannot read the keyring (--kek)")
 		}
 		return nil

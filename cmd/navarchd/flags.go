@@ -129,6 +129,9 @@ type environment struct {
 	machineGrace  time.Duration // PILOT_WORKLOAD_ENTRY_GRACE_PERIOD
 	status        bool          // PILOT_ENABLE_STATUS: the status of Istio's objects in the cluster is written
 	otherCA       bool          // ENABLE_CA_SERVER=false: certificates come from another CA, and no process signs any
+	signers       bool          // EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API: role ca has signers of Kubernetes sign
+	signer        string        // K8S_SIGNER
+	signerDomain  string        // CERT_SIGNER_DOMAIN
 	certProvider  string        // PILOT_CERT_PROVIDER; empty or istiod: the serving certificate is one of our CA, or --tls-cert
 }
 
@@ -212,7 +215,7 @@ func (c *config) fill() {
 	}
 	if len(c.roles) == 0 {
 		for _, r := range existing {
-			if r != roleCA || c.kek != "" && !c.env.otherCA {
+			if r != roleCA || (c.kek != "" || c.env.signers) && !c.env.otherCA {
 				c.roles = append(c.roles, string(r))
 			}
 		}
@@ -227,7 +230,7 @@ const registryKubernetes = "Kubernetes"
 
 // hasKeyring: the process follows the keyring, be it to sign or only to say what is trusted and what is revoked.
 func (c *config) hasKeyring() bool {
-	return c.has(roleCA) || c.kek != "" && c.clientCA == "" && !c.env.otherCA && (c.has(roleXDS) || c.has(roleIngest))
+	return !c.env.signers && (c.has(roleCA) || c.kek != "" && c.clientCA == "" && !c.env.otherCA && (c.has(roleXDS) || c.has(roleIngest)))
 }
 
 // speaksGRPC: the process serves one of the gRPC addresses.

@@ -40,17 +40,23 @@ func newClusters(c *config, memory *guard.Memory, log *slog.Logger) (*remote.Clu
 	if !c.kubernetes() {
 		return nil, nil
 	}
-	clusters, err := remote.New(remote.Config{Kubeconfig: c.kubeconfig, Namespace: c.env.podNamespace, Own: c.cluster, Allowed: c.env.fromFiles, Log: log,
-		Source: kube.Config{Namespace: c.env.watchOnly, AllowEmpty: c.allowNone, Memory: memory}})
+	of := c.remotes(log)
+	of.Source = kube.Config{Namespace: c.env.watchOnly, AllowEmpty: c.allowNone, Memory: memory}
+	clusters, err := remote.New(of)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig, PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS: %w", err)
 	}
 	return clusters, nil
 }
 
+// remotes is how other clusters are found.
+func (c *config) remotes(log *slog.Logger) remote.Config {
+	return remote.Config{Kubeconfig: c.kubeconfig, Namespace: c.env.podNamespace, Own: c.cluster, Allowed: c.env.fromFiles, Log: log}
+}
+
 // normal is what normal forms depend on. In Kubernetes the mesh configuration is that of this process's own namespace and revision.
 func (c *config) normal() normal.Options {
-	o := normal.Options{Domain: c.domain, Cluster: c.cluster}
+	o := normal.Options{Domain: c.domain, Cluster: c.cluster, Signers: c.env.signers}
 	if c.kubernetes() {
 		o.SystemNamespace, o.Revision = c.env.podNamespace, c.env.revision
 	}

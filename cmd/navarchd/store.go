@@ -90,7 +90,10 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 	options := ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: c.normal(), Sources: sourcesOf(c, source, cluster), Remote: clusters != nil, Memory: memory}
 	var referred func([]object.Reference)
 	if cluster != nil {
-		options.SecretUses, referred = secretUses, cluster.Refer
+		options.SecretUses, referred = secretUses, func(all []object.Reference) {
+			cluster.Refer(all)
+			clusters.Refer(all)
+		}
 	}
 	i := &ingester{
 		losses:   losses,
@@ -108,7 +111,11 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 		}),
 	}
 	if cluster != nil {
-		cluster.Settle = i.loop.Settle
+		cluster.Settle = func(ctx context.Context) error {
+			defer clusters.Complete()
+			return i.loop.Settle(ctx)
+		}
+		clusters.Settle = i.loop.Settle
 		clusters.Expect = func(all []origin.Origin, known bool) { i.loop.Expect(ingest.Remotes{Known: known, Origins: all}) }
 	}
 	i.keeper = i.newKeeper(c.processName(), c.heldFor)
@@ -162,6 +169,7 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 		others.Go(func() { i.withdraw(notifying, epoch) })
 	}
 	if i.kube != nil {
+		i.clusters.Incomplete()
 		emit := i.loop.Emit
 		if i.status != nil {
 			i.status.begin()

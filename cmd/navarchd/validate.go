@@ -28,7 +28,7 @@ func (c *config) validate() error {
 
 // checkRoles: the roles exist, and each has what it needs.
 func (c *config) checkRoles(refuse func(format string, args ...any)) {
-	if c.has(roleCA) && c.kek == "" {
+	if c.has(roleCA) && c.kek == "" && !c.env.signers {
 		refuse("--kek is needed for role ca with --etcd-endpoints: its keys are never stored unsealed")
 	}
 	for _, r := range c.roles {
@@ -46,7 +46,7 @@ func (c *config) checkRoles(refuse func(format string, args ...any)) {
 	if c.registries != "" && c.registries != registryKubernetes {
 		refuse("--registries: %q; want %s", c.registries, registryKubernetes)
 	}
-	if c.has(roleCA) && c.clientCA != "" {
+	if c.has(roleCA) && c.clientCA != "" && !c.env.signers {
 		refuse("--tls-client-ca goes without role ca, which verifies clients against its own roots")
 	}
 }

@@ -25,6 +25,7 @@ type Options struct {
 	Network         string // of endpoints that nothing else gives a network; usually empty
 	Revision        string // mesh configuration is read from ConfigMap istio-<Revision>; empty: istio
 	SystemNamespace string // where that ConfigMap lives; default istio-system
+	Signers         bool   // signers of Kubernetes sign for workloads, and are known by the certificates that name them (caCertificates, certSigners)
 }
 
 // Normalizer holds Options with their defaults. It is immutable.

@@ -133,6 +133,7 @@ var (
 	ChainExpiryIn      = gauge("citadel_server_cert_chain_expiry_seconds", "Seconds until the signer in force can sign no more; below 0: it cannot.")
 	QueueWait          = histogramVec("navarch_certificate_queue_seconds", "Seconds that signing requests waited for their turn, by kind: first, renewal.", "kind")
 	Turned             = counterVec("navarch_certificate_requests_refused_total", "Signing requests that the queue refused or that gave up in it, by gRPC code.", "code")
+	SignerRequests     = counterVec("navarch_signer_requests_total", "Requests to signers of Kubernetes, by what they came to: signed, invalid, busy, refused (denied or failed), unfit (what was signed is not what was asked for), late, unavailable; left: a CertificateSigningRequest could not be deleted.", "outcome")
 	SigningQueue       = gaugeVec("navarch_certificate_queue", "Signing requests, by where they are: first, renewal (queued), delayed (by rate), signing, writing (to the journal).", "where")
 	JournalLag         = gauge("navarch_journal_lag_seconds", "Seconds for which the oldest certificate in the journal's transaction waits to be durable; 0: none does.")
 	Epochs             = gaugeVec("navarch_keyring_epochs", "Signing epochs, by status.", "status")
