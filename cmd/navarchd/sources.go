@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/store/allocate"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/machines"
 	"navarch.io/navarch/store/model"
@@ -50,7 +51,7 @@ func newClusters(c *config, memory *guard.Memory, log *slog.Logger) (*remote.Clu
 
 // normal is what normal forms depend on. In Kubernetes the mesh configuration is that of this process's own namespace and revision.
 func (c *config) normal() normal.Options {
-	o := normal.Options{Domain: c.domain, Cluster: c.cluster}
+	o := normal.Options{Domain: c.domain, Cluster: c.cluster, Automatic: c.env.autoAllocate}
 	if c.kubernetes() {
 		o.SystemNamespace, o.Revision = c.env.podNamespace, c.env.revision
 	}
@@ -68,6 +69,9 @@ func sourcesOf(c *config, folder *files.Source, cluster *kube.Source) (all []ori
 	if c.env.autoRegister && cluster == nil {
 		all = append(all, machines.Origin())
 	}
+	if c.env.autoAllocate {
+		all = append(all, allocate.Origin())
+	}
 	return all
 }
 
@@ -79,13 +83,16 @@ func secretUses(r model.Record, root string) (all []ingest.SecretUse) {
 	return all
 }
 
-// forgetKube drops what a term has read of the cluster, or of machines: only the leader does, and the next term begins again.
+// forgetKube drops what a term has read of the cluster, or said of machines and automatic addresses: only the leader does, and the next term begins again.
 func (i *ingester) forgetKube() {
+	if i.automatic != nil {
+		i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: allocate.Origin()}}})
+	}
 	if i.vms != nil && i.kube == nil {
 		i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: machines.Origin()}}})
 	}
 	if i.kube != nil {
-		i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: i.kube.Origin()}}})
+		i.automatic.emit(i.loop.Emit)([]object.Event{{Op: object.Forget, ID: object.ID{Origin: i.kube.Origin()}}})
 	}
 }
 
@@ -102,6 +109,9 @@ func (i *ingester) sourceProblems() (all []object.Problem) {
 	}
 	if i.vms != nil {
 		all = append(all, i.vms.problems()...)
+	}
+	if i.automatic != nil {
+		all = append(all, i.automatic.problems()...)
 	}
 	if i.status != nil {
 		all = append(all, i.status.problems(i.kube.Origin())...)

@@ -48,21 +48,22 @@ func openStore(c *config, log *slog.Logger) (*kv.Store, error) {
 
 // ingester is the role ingest: the folder, the Kubernetes cluster, the leader's loop, the election.
 type ingester struct {
-	source   *files.Source    // nil: there is no folder
-	kube     *kube.Source     // nil: there is no cluster
-	clusters *remote.Clusters // beside kube; nil with it
-	loop     *ingest.Loop
-	lead     *lead.Elector
-	tenants  *tenants.Tenants
-	keeper   *removal.Keeper
-	losses   *removal.Losses
-	roots    []*rootCerts        // nil: there is no cluster, or they are not to be written
-	vms      *registered         // nil: machines do not register themselves
-	status   *objectStatus       // nil: there is no cluster, or PILOT_ENABLE_STATUS is false
-	found    *problems.Collector // what the replicas found, while this process leads
-	alone    string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
-	store    *kv.Store
-	log      *slog.Logger
+	source    *files.Source    // nil: there is no folder
+	kube      *kube.Source     // nil: there is no cluster
+	clusters  *remote.Clusters // beside kube; nil with it
+	loop      *ingest.Loop
+	lead      *lead.Elector
+	tenants   *tenants.Tenants
+	keeper    *removal.Keeper
+	losses    *removal.Losses
+	roots     []*rootCerts        // nil: there is no cluster, or they are not to be written
+	vms       *registered         // nil: machines do not register themselves
+	automatic *automatic          // nil: hosts are given no automatic addresses
+	status    *objectStatus       // nil: there is no cluster, or PILOT_ENABLE_STATUS is false
+	found     *problems.Collector // what the replicas found, while this process leads
+	alone     string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
+	store     *kv.Store
+	log       *slog.Logger
 }
 
 // newIngester makes the role: seen is how far this process has read the chain of heads, committed is told of each batch. Errors name flags.
@@ -123,7 +124,7 @@ func (i *ingester) part() part {
 	}
 	if i.source != nil {
 		tasks = append(tasks, loop.Task{Name: "files", Run: func(ctx context.Context) error {
-			return i.source.Run(ctx, countFirst(i.log, i.source.Dir, i.loop.Emit))
+			return i.source.Run(ctx, countFirst(i.log, i.source.Dir, i.automatic.emit(i.loop.Emit)))
 		}})
 	}
 	p := part{tasks: tasks}
@@ -159,22 +160,15 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	if i.status == nil { // else it asks itself
 		others.Go(func() { i.withdraw(notifying, epoch) })
 	}
-	if i.kube != nil {
-		emit := i.loop.Emit
-		if i.status != nil {
-			i.status.begin()
-			emit = i.status.emit(emit)
-			others.Go(func() { i.status.lead(notifying, epoch) })
-		}
-		others.Go(func() { _ = i.kube.Run(notifying, emit) })            // its error is the context's
-		others.Go(func() { _ = i.clusters.Run(notifying, i.loop.Emit) }) // its error is the context's
-		others.Go(func() { asof.Lead(notifying, i.store, epoch, i.toldOf, i.loop.Settled, i.log) })
-	}
+	i.readClusters(notifying, epoch, &others)
 	for _, r := range i.roots {
 		others.Go(func() { r.lead(notifying, epoch) })
 	}
 	if i.vms != nil {
 		others.Go(func() { i.vms.lead(notifying, epoch) })
+	}
+	if i.automatic != nil {
+		others.Go(func() { i.automatic.lead(notifying, epoch) })
 	}
 	others.Go(func() { i.keepLevel(notifying, epoch, current) })
 	others.Go(func() {
@@ -197,6 +191,23 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 		i.log.Warn("no ring is made, trying again", obs.KeyError, err)
 		_ = loop.Pause(ctx, time.Second)
 	}
+}
+
+// readClusters begins to read the clusters in Kubernetes, where there are some, until ctx ends.
+func (i *ingester) readClusters(ctx context.Context, epoch kv.Epoch, others *sync.WaitGroup) {
+	if i.kube == nil {
+		return
+	}
+	emit := i.loop.Emit
+	if i.status != nil {
+		i.status.begin()
+		emit = i.status.emit(emit)
+		others.Go(func() { i.status.lead(ctx, epoch) })
+	}
+	emit = i.automatic.emit(emit)
+	others.Go(func() { _ = i.kube.Run(ctx, emit) })            // its error is the context's
+	others.Go(func() { _ = i.clusters.Run(ctx, i.loop.Emit) }) // its error is the context's
+	others.Go(func() { asof.Lead(ctx, i.store, epoch, i.toldOf, i.loop.Settled, i.log) })
 }
 
 func newMirror(c *config, store *kv.Store, log *slog.Logger, t *telemetry) (*mirror.Mirror, error) {

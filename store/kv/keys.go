@@ -51,7 +51,7 @@ type Family struct {
 var Families = []Family{
 	{Path: "acknowledged/", Holds: "up to which revision the streams of each replica have acknowledged, and what they refused, leased", Writer: "push/acknowledged (each replica its own)",
 		Reader: "push/acknowledged (leader)", Write: []Role{RoleXDS}, Read: []Role{RoleIngest}},
-	{Path: "allocations/", Holds: "addresses and names given out once", Writer: "store/ingest (leader)", Reader: "store/ingest",
+	{Path: "allocations/", Holds: "automatic addresses of ServiceEntries, by namespace and name", Writer: "store/allocate (leader)", Reader: "store/allocate (leader)",
 		Write: []Role{RoleIngest}},
 	{Path: "allowances/", Holds: "what replicas may issue while etcd is away", Writer: "ca/keyring (each its own)", Reader: "ca/keyring",
 		Write: []Role{RoleCA}},
