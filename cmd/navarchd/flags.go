@@ -128,6 +128,7 @@ type environment struct {
 	identityCheck bool          // PILOT_ENABLE_XDS_IDENTITY_CHECK
 	autoRegister  bool          // PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION
 	machineGrace  time.Duration // PILOT_WORKLOAD_ENTRY_GRACE_PERIOD
+	gatewayNames  bool          // RESOLVE_HOSTNAME_GATEWAYS: names of networks' gateways are resolved
 	autoAllocate  bool          // PILOT_ENABLE_IP_AUTOALLOCATE: hosts of ServiceEntries without an address are given some
 	ipv4Range     netip.Prefix  // PILOT_IP_AUTOALLOCATE_IPV4_PREFIX: of these
 	ipv6Range     netip.Prefix  // PILOT_IP_AUTOALLOCATE_IPV6_PREFIX
@@ -245,7 +246,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 		debounce: 100 * time.Millisecond, debounceMax: 10 * time.Second, maxRecvSize: 4 << 20, debugOnHTTP: true, debugAuth: true,
 		podNamespace: "istio-system", account: "istiod", audiences: []string{"istio-ca"}, certTTL: 24 * time.Hour, maxCertTTL: 90 * 24 * time.Hour,
 		xdsAuth: true, identityCheck: true, autoRegister: true, machineGrace: machines.DefaultGrace,
-		autoAllocate: true, ipv4Range: netip.MustParsePrefix(allocate.IPv4Range), ipv6Range: netip.MustParsePrefix(allocate.IPv6Range),
+		gatewayNames: true, autoAllocate: true, ipv4Range: netip.MustParsePrefix(allocate.IPv4Range), ipv6Range: netip.MustParsePrefix(allocate.IPv6Range),
 	}
 	var problems []error
 	parse := func(name string, set func(string) error) {
@@ -284,6 +285,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", boolean(&e.autoRegister))
 	parse("PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", duration(&e.machineGrace))
 	parse("PILOT_ENABLE_STATUS", boolean(&e.status))
+	parse("RESOLVE_HOSTNAME_GATEWAYS", boolean(&e.gatewayNames))
 	parse("PILOT_ENABLE_IP_AUTOALLOCATE", boolean(&e.autoAllocate))
 	parse("PILOT_IP_AUTOALLOCATE_IPV4_PREFIX", addressRange(&e.ipv4Range, 32))
 	parse("PILOT_IP_AUTOALLOCATE_IPV6_PREFIX", addressRange(&e.ipv6Range, 128))

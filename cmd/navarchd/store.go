@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/shard/place"
 	"navarch.io/navarch/shard/ring"
 	"navarch.io/navarch/store/asof"
+	"navarch.io/navarch/store/hostnames"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/lead"
@@ -59,6 +60,7 @@ type ingester struct {
 	roots     []*rootCerts        // nil: there is no cluster, or they are not to be written
 	vms       *registered         // nil: machines do not register themselves
 	automatic *automatic          // nil: hosts are given no automatic addresses
+	names     *hostnames.Leader   // nil: names of gateways are not resolved
 	status    *objectStatus       // nil: there is no cluster, or PILOT_ENABLE_STATUS is false
 	found     *problems.Collector // what the replicas found, while this process leads
 	alone     string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
@@ -105,6 +107,9 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 		loop: ingest.New(ingest.Config{
 			Store: store, Sealer: sealer, Seen: seen, Remember: losses.Write, Log: log, Committed: committed, Options: options, Referred: referred,
 		}),
+	}
+	if i.names = newNames(c, i, log); i.names != nil {
+		i.loop.Named = i.names.Need
 	}
 	if cluster != nil {
 		cluster.Settle = i.loop.Settle
@@ -166,6 +171,9 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	}
 	if i.vms != nil {
 		others.Go(func() { i.vms.lead(notifying, epoch) })
+	}
+	if i.names != nil {
+		others.Go(func() { i.names.Run(notifying, i.store, epoch) })
 	}
 	if i.automatic != nil {
 		others.Go(func() { i.automatic.lead(notifying, epoch) })

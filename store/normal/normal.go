@@ -27,6 +27,8 @@ type Options struct {
 	SystemNamespace string // where that ConfigMap lives; default istio-system
 	// Automatic: hosts of ServiceEntries that state no address have automatic ones (PILOT_ENABLE_IP_AUTOALLOCATE).
 	Automatic bool
+	// ResolveGateways: names that gateways of networks have for addresses are resolved (RESOLVE_HOSTNAME_GATEWAYS).
+	ResolveGateways bool
 }
 
 // Normalizer holds Options with their defaults. It is immutable.
@@ -50,6 +52,7 @@ type Lookup interface {
 	Networks() *meshv1.MeshNetworks // nil: none
 	// Automatic are the automatic addresses of a ServiceEntry (AutomaticID), by host.
 	Automatic(id object.ID) map[string][]string
+	Resolved(id object.ID) []string // the addresses of a name (ResolvedID)
 }
 
 // Result is one object, normalised.
@@ -61,7 +64,7 @@ type Result struct {
 	// Closed is, for a spoiled policy, the record that holds while there is no earlier good version: what it selects is
 	// closed.
 	Closed model.Record
-	// Refs are the Pods, Nodes, Namespaces, Roles and automatic addresses that were looked up, whether they are there or not: when one of
+	// Refs are the Pods, Nodes, Namespaces, Roles, automatic addresses and names that were looked up, whether they are there or not: when one of
 	// them changes, this object is normalised again.
 	Refs []object.ID
 	// Private is the private key of the one record, a Secret's, which is without it: it has to be sealed before the record

@@ -21,10 +21,19 @@ func (s *stage) automatic(args []string) (string, error) {
 		host, ips, _ := strings.Cut(arg, "=")
 		hosts[host] = strings.Split(ips, ",")
 	}
-	made, err := normal.NewAutomatic(namespace, name, hosts)
-	if err != nil {
-		return "", err
+	return s.said(normal.NewAutomatic(namespace, name, hosts))
+}
+
+func (s *stage) resolved(args []string) (string, error) {
+	if len(args) == 0 {
+		return "", errors.New("want NAME [IP]...")
 	}
-	s.pipeline.do(s.pipeline.ingest.Step(ingest.Objects{{Op: object.Put, ID: made.ID, Object: made}}))
-	return "", nil
+	return s.said(normal.NewResolved(args[0], args[1:]))
+}
+
+func (s *stage) said(made *object.Object, err error) (string, error) {
+	if err == nil {
+		s.pipeline.do(s.pipeline.ingest.Step(ingest.Objects{{Op: object.Put, ID: made.ID, Object: made}}))
+	}
+	return "", err
 }
