@@ -42,7 +42,7 @@ func TestWhatTheLeaderSays(t *testing.T) {
 	names(true, "[lb.example.com mesh.example.com]")
 	d.want(Objects{said(normal.NewResolved("lb.example.com", []string{"192.0.2.1"})), {Op: object.Synced, ID: object.ID{Origin: leaders[2]}}})
 	d.want(Objects{said(normal.NewAutomatic("shop", "e", map[string][]string{"db.example.com": {"240.240.0.1"}})), {Op: object.Synced, ID: object.ID{Origin: leaders[1]}}},
-		"load", "write +Mesh mesh +Service gw +Service web +Endpoints serviceentry:e +ServiceEntry e +NetworkGateways gw")
+		"load", "write +Mesh mesh +Service gw +Service web +ServiceEntry e +Endpoints serviceentry:e +NetworkGateways gw")
 	d.want(Objects{said(normal.NewResolved("mesh.example.com", []string{"192.0.2.2"}))}, "write +NetworkGateways meshNetworks")
 	d.want(Objects{said(normal.NewResolved("mesh.example.com", []string{"192.0.2.2"}))})
 	d.want(Objects{said(normal.NewResolved("mesh.example.com", []string{"192.0.2.3"}))}, "write +NetworkGateways meshNetworks")
