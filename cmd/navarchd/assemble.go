@@ -242,6 +242,9 @@ func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) erro
 	if i.vms, err = newRegistered(a.config, i, limit, a.log); err != nil {
 		return err
 	}
+	if i.automatic, err = newAutomatic(a.config, i, a.api, limit, a.log); err != nil {
+		return err
+	}
 	if i.kube != nil && a.config.env.status {
 		if statuses, err = newObjectStatus(a.config, i, limit, a.log); err != nil {
 			return err

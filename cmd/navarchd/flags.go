@@ -18,6 +18,7 @@ import (
 	"navarch.io/navarch/cmd/internal/web"
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/quarantine"
+	"navarch.io/navarch/store/allocate"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/machines"
 )
@@ -127,6 +128,10 @@ type environment struct {
 	identityCheck bool          // PILOT_ENABLE_XDS_IDENTITY_CHECK
 	autoRegister  bool          // PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION
 	machineGrace  time.Duration // PILOT_WORKLOAD_ENTRY_GRACE_PERIOD
+	gatewayNames  bool          // RESOLVE_HOSTNAME_GATEWAYS: names of networks' gateways are resolved
+	autoAllocate  bool          // PILOT_ENABLE_IP_AUTOALLOCATE: hosts of ServiceEntries without an address are given some
+	ipv4Range     netip.Prefix  // PILOT_IP_AUTOALLOCATE_IPV4_PREFIX: of these
+	ipv6Range     netip.Prefix  // PILOT_IP_AUTOALLOCATE_IPV6_PREFIX
 	status        bool          // PILOT_ENABLE_STATUS: the status of Istio's objects in the cluster is written
 	otherCA       bool          // ENABLE_CA_SERVER=false: certificates come from another CA, and no process signs any
 	signers       bool          // EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API: role ca has signers of Kubernetes sign
@@ -244,6 +249,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 		debounce: 100 * time.Millisecond, debounceMax: 10 * time.Second, maxRecvSize: 4 << 20, debugOnHTTP: true, debugAuth: true,
 		podNamespace: "istio-system", account: "istiod", audiences: []string{"istio-ca"}, certTTL: 24 * time.Hour, maxCertTTL: 90 * 24 * time.Hour,
 		xdsAuth: true, identityCheck: true, autoRegister: true, machineGrace: machines.DefaultGrace,
+		gatewayNames: true, autoAllocate: true, ipv4Range: netip.MustParsePrefix(allocate.IPv4Range), ipv6Range: netip.MustParsePrefix(allocate.IPv6Range),
 	}
 	var problems []error
 	parse := func(name string, set func(string) error) {
@@ -282,6 +288,10 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", boolean(&e.autoRegister))
 	parse("PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", duration(&e.machineGrace))
 	parse("PILOT_ENABLE_STATUS", boolean(&e.status))
+	parse("RESOLVE_HOSTNAME_GATEWAYS", boolean(&e.gatewayNames))
+	parse("PILOT_ENABLE_IP_AUTOALLOCATE", boolean(&e.autoAllocate))
+	parse("PILOT_IP_AUTOALLOCATE_IPV4_PREFIX", addressRange(&e.ipv4Range, 32))
+	parse("PILOT_IP_AUTOALLOCATE_IPV6_PREFIX", addressRange(&e.ipv6Range, 128))
 	return errors.Join(problems...)
 }
 

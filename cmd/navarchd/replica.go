@@ -168,7 +168,7 @@ func (r *replica) part() part {
 		}, r.fleet.Tasks(r.mirror, r.planner)...),
 		ready:  []func() error{r.mirror.Ready, r.fleet.Ready},
 		notes:  []func() []string{r.alarm},
-		gauges: []func(time.Time){r.countBuilds(), r.quarantined, r.fleet.Gauges},
+		gauges: []func(time.Time){r.countBuilds(), r.quarantined, r.fleet.Gauges, func(time.Time) { obs.Machines.Set(float64(r.machines.Connected())) }},
 		leave:  []func(context.Context){r.fleet.Depart},
 	}
 }

@@ -176,6 +176,10 @@ func (l *Loop) Settle(ctx context.Context) error {
 	}
 }
 
+// Settled says whether this process leads, has compared everything with what is stored, and has nothing that waits to be written, of what
+// the loop has taken.
+func (l *Loop) Settled() bool { return l.settled.Load() }
+
 // refer says which Secrets are used now, where that has changed.
 func (l *Loop) refer() {
 	if l.Referred != nil && l.state.references.find(l.state.mesh.GetRootNamespace()) {

@@ -176,6 +176,9 @@ endpoints:
 	for _, host := range []string{"a.com", "b.com"} {
 		wantBody(t, dns, key(model.KindEndpoints, "serviceentry:x:"+host), `{hosts: [`+host+`], ports: [{name: http, number: 80}], endpoints: [{address: `+host+`, namespace: shop}]}`)
 	}
+	beyond := testNormal.Object(read(t, istio("ServiceEntry", "{hosts: [a.com], resolution: STATIC, ports: [{number: 80, name: http}], endpoints: [{network: far, serviceAccount: sa}]}")), &fake{})
+	wantProblems(t, beyond.Problems)
+	wantBody(t, beyond, key(model.KindEndpoints, "serviceentry:x"), `{hosts: [a.com], ports: [{name: http, number: 80}], endpoints: [{namespace: shop, serviceAccount: sa, network: far, mtls: true}]}`)
 	none := testNormal.Object(read(t, istio("ServiceEntry", "{hosts: ['*.a.com'], ports: [{number: 443, name: tls, protocol: TLS}]}")), &fake{})
 	if len(none.Records) != 1 || none.Records[0].(*model.Service).Spec.Resolution != model.Resolution_RESOLUTION_NONE {
 		t.Errorf("NONE: %v %v", none.Records, none.Problems)

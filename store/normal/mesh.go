@@ -68,7 +68,7 @@ func (n *Normalizer) ParseMesh(obj *object.Object) Mesh {
 	r.spoiled = false
 	networks := &meshv1.MeshNetworks{}
 	if _, ok := r.yaml("data.meshNetworks", whole.Data["meshNetworks"], networks); ok {
-		if networkProblems(r, networks); !r.spoiled {
+		if n.networkProblems(r, networks); !r.spoiled {
 			out.Networks = networks
 		}
 	}

@@ -26,6 +26,10 @@ type Options struct {
 	Revision        string // mesh configuration is read from ConfigMap istio-<Revision>; empty: istio
 	SystemNamespace string // where that ConfigMap lives; default istio-system
 	Signers         bool   // signers of Kubernetes sign for workloads, and are known by the certificates that name them (caCertificates, certSigners)
+	// Automatic: hosts of ServiceEntries that state no address have automatic ones (PILOT_ENABLE_IP_AUTOALLOCATE).
+	Automatic bool
+	// ResolveGateways: names that gateways of networks have for addresses are resolved (RESOLVE_HOSTNAME_GATEWAYS).
+	ResolveGateways bool
 }
 
 // Normalizer holds Options with their defaults. It is immutable.
@@ -47,6 +51,9 @@ type Lookup interface {
 	Role(id object.ID) *Role        // a Role or a ClusterRole
 	Mesh() *meshv1.MeshConfig       // never nil
 	Networks() *meshv1.MeshNetworks // nil: none
+	// Automatic are the automatic addresses of a ServiceEntry (AutomaticID), by host.
+	Automatic(id object.ID) map[string][]string
+	Resolved(id object.ID) []string // the addresses of a name (ResolvedID)
 }
 
 // Result is one object, normalised.
@@ -58,7 +65,7 @@ type Result struct {
 	// Closed is, for a spoiled policy, the record that holds while there is no earlier good version: what it selects is
 	// closed.
 	Closed model.Record
-	// Refs are the Pods, Nodes, Namespaces and Roles that were looked up, whether they are there or not: when one of
+	// Refs are the Pods, Nodes, Namespaces, Roles, automatic addresses and names that were looked up, whether they are there or not: when one of
 	// them changes, this object is normalised again.
 	Refs []object.ID
 	// Private is the private key of the one record, a Secret's, which is without it: it has to be sealed before the record

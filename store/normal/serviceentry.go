@@ -46,6 +46,7 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 	if r.spoiled {
 		return nil
 	}
+	spec.Automatic = n.automatic(r, obj, entry, ctx)
 	records := r.record(model.KindServiceEntry, obj, obj.ID.Name, spec)
 	return append(records, n.inlineEndpoints(r, obj, entry, spec, ctx)...)
 }
@@ -193,9 +194,8 @@ func serviceEntryAddress(r *report, at string, resolution networkingv1.ServiceEn
 	path, isUnix := strings.CutPrefix(e.Address, "unix://")
 	switch {
 	case e.Address == "" && e.Network == "":
-		r.requiredf(at+".address", "must not be empty")
-	case e.Address == "":
-		r.unsupportedf(at+".address", "endpoints that only a network's gateway reaches are not acted on yet")
+		r.requiredf(at+".address", "must not be empty without a network")
+	case e.Address == "": // it is reached by the gateways of its network alone (istio: pilot/pkg/xds/endpoints/ep_filters.go)
 	case isUnix && (resolution != networkingv1.ServiceEntry_STATIC || len(e.Ports) > 0):
 		r.errorf(at+".address", "a Unix socket needs resolution STATIC and has no ports")
 	case isUnix && !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@"):

@@ -162,6 +162,8 @@ var (
 	Writes         = counterVec("navarch_store_writes_total", "Records written to the store, by operation.", "op")
 	KubeWrites     = counterVec("navarch_kubernetes_writes_total", "Objects that the leader wrote to the API server of Kubernetes, by result: written, conflict (somebody else has written it meanwhile; it is read again), failed (it is tried again).", "result")
 	RemoteAge      = gaugeVec("navarch_remote_cluster_age_seconds", "How long ago each other cluster's API server said something last, on the leader; before it has said anything: since it is asked. While it is away what is stored of it stands.", "cluster")
+	Machines       = gauge("navarch_machines", "Machines that registered themselves and are connected to this replica.")
+	Registrations  = counterVec("navarch_machine_registrations_total", "Machines that asked to be registered, by result: registered, or why they were refused: identity (the proof does not allow it), address (none, or somebody else's), group (the WorkloadGroup or WorkloadEntry is not there), number (the service account has too many).", "result")
 	Waiting        = gauge("navarch_ingest_waiting", "Records that wait in the leader's ingester for their batch; 0 elsewhere.")
 	StoreAlarm     = gaugeVec("navarch_store_alarm", "1 while the store is not to be trusted, by cause.", "cause")
 	ClockOff       = gauge("navarch_clock_off_seconds", "How far this machine's clock is from the middle of those of the processes that sign; above 120 nothing is signed here.")
