@@ -146,6 +146,15 @@ var (
 	TokenKeysAge       = gauge("navarch_token_keys_age_seconds", "Seconds since the keys of token issuers were fetched, the oldest of them; 0: none are fetched.")
 )
 
+// The metrics of the webhooks; those named galley_ are istiod's.
+var (
+	ValidationPassed     = counterVec("galley_validation_passed", "Objects that the validation webhook admitted.", "group", "version", "resource")
+	ValidationFailed     = counterVec("galley_validation_failed", "Objects that the validation webhook refused, by reason: crd_decode_error, unknown_type, invalid_resource.", "group", "version", "resource", "reason")
+	ValidationHTTPErrors = counterVec("galley_validation_http_error", "Requests to the validation webhook that were answered with an HTTP error.", "status")
+	AdmissionReviews     = counterVec("navarch_admission_reviews_total", "Reviews of objects that are to be written to Kubernetes, by webhook and result: allowed, refused, error (there was no answer, or nobody waited for it).", "webhook", "result")
+	AdmissionTime        = histogramVec("navarch_admission_seconds", "Seconds from a review to its answer, by webhook.", "webhook")
+)
+
 // The metrics that are Navarch's own.
 var (
 	Proxies        = gauge("navarch_proxies", "Streams that are served.")
@@ -172,7 +181,7 @@ var (
 	TenantRefused  = gauge("navarch_tenant_refused_objects", "Objects that do not apply because their tenant's budget has no room.")
 	OracleChecks   = counter("navarch_oracle_checks_total", "Views planned from nothing to check the incremental plan.")
 	OracleFailures = counter("navarch_oracle_failures_total", "Views whose incremental plan differed from the plan from nothing.")
-	Panics         = counterVec("navarch_panics_total", "Panics that ended one piece of work and not the process, by what they ended: rpc, plan, normalise.", "work")
+	Panics         = counterVec("navarch_panics_total", "Panics that ended one piece of work and not the process, by what they ended: rpc, plan, normalise, admission.", "work")
 	SetAside       = gauge("navarch_records_set_aside", "Records whose newest version is not served because the plan panics with it; their last good version is, where there is one.")
 	Quarantined    = gaugeVec("navarch_quarantined", "Resources that proxies refused and that are held back, by type.", "type")
 

@@ -110,6 +110,7 @@ var may = map[string][]string{
 	"push/problems":               {"store/kv"},
 	"push/acknowledged":           {"store/kv"},
 	"store/crash":                 {},
+	"store/admit":                 {"store/crash", "store/remote"},
 	"store/status":                {"store/apiserver", "store/machines"},
 	"store/removal":               {"store/object", "store/kv", "store/source/guard"},
 	"cmd/*":                       {"*"},
