@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/cmd/navarchd/debug"
+	"navarch.io/navarch/cmd/navarchd/webhooks"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/problems"
 	"navarch.io/navarch/shard/place"
@@ -58,6 +59,7 @@ type ingester struct {
 	losses   *removal.Losses
 	roots    []*rootCerts        // nil: there is no cluster, or they are not to be written
 	vms      *registered         // nil: machines do not register themselves
+	hooks    *webhooks.Leader    // nil: webhook configurations are not to be written
 	status   *objectStatus       // nil: there is no cluster, or PILOT_ENABLE_STATUS is false
 	found    *problems.Collector // what the replicas found, while this process leads
 	alone    string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
@@ -176,6 +178,7 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	if i.vms != nil {
 		others.Go(func() { i.vms.lead(notifying, epoch) })
 	}
+	others.Go(func() { i.hooks.Lead(notifying, epoch.Revision) })
 	others.Go(func() { i.keepLevel(notifying, epoch, current) })
 	others.Go(func() {
 		if err := i.found.Run(notifying, i.store); err != nil {

@@ -151,6 +151,7 @@ var (
 	ValidationPassed     = counterVec("galley_validation_passed", "Objects that the validation webhook admitted.", "group", "version", "resource")
 	ValidationFailed     = counterVec("galley_validation_failed", "Objects that the validation webhook refused, by reason: crd_decode_error, unknown_type, invalid_resource.", "group", "version", "resource", "reason")
 	ValidationHTTPErrors = counterVec("galley_validation_http_error", "Requests to the validation webhook that were answered with an HTTP error.", "status")
+	WebhookFailsOpen     = gaugeVec("navarch_webhook_fails_open", "1 while objects that are not valid pass when the webhooks of a ValidatingWebhookConfiguration do not answer (failurePolicy Ignore), 0 while they are refused then, by configuration.", "configuration")
 	AdmissionReviews     = counterVec("navarch_admission_reviews_total", "Reviews of objects that are to be written to Kubernetes, by webhook and result: allowed, refused, error (there was no answer, or nobody waited for it).", "webhook", "result")
 	AdmissionTime        = histogramVec("navarch_admission_seconds", "Seconds from a review to its answer, by webhook.", "webhook")
 )

@@ -111,6 +111,9 @@ var may = map[string][]string{
 	"push/acknowledged":           {"store/kv"},
 	"store/crash":                 {},
 	"store/admit":                 {"store/crash", "store/remote"},
+	"store/admit/schema":          {},
+	"store/admit/validate":        {"store/admit", "store/admit/schema", "store/mirror", "store/normal", "store/object"},
+	"store/admit/configure":       {"store/status"},
 	"store/status":                {"store/apiserver", "store/machines"},
 	"store/removal":               {"store/object", "store/kv", "store/source/guard"},
 	"cmd/*":                       {"*"},
@@ -160,6 +163,7 @@ var testsMay = map[string][]string{
 	"store/removal":         {"store/kv/kvtest"},
 	"push/join":             {"ca/issue"},
 	"store/tenants":         {"store/kv/kvtest"},
+	"store/admit/validate":  {"push/build/patch", "push/build/patch/envoytypes"},
 
 	"cmd/*":    {"*"},
 	"deploy/*": {"*"},
