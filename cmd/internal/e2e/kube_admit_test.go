@@ -59,12 +59,15 @@ func TestKubeValidation(t *testing.T) {
 	}
 	eventually(t, patience, d.ready)
 	wrong := `{"apiVersion": "networking.istio.io/v1", "kind": "VirtualService", "metadata": {"name": "wrong", "namespace": "val"}, "spec": {"hosts": ["a"], "gateways": ["b/c/d"], "http": [{"route": [{"destination": {"host": "b"}}]}]}}`
-	if said := applied(c, wrong); !strings.Contains(said, `admission webhook "validation.istio.io" denied the request`) || !strings.Contains(said, "spec.gateways[0]") {
+	if said := applied(c, wrong); !strings.Contains(said, `The VirtualService "wrong" is invalid: spec.gateways[0]: "b/c/d" is no gateway`) {
 		t.Errorf("a wrong VirtualService: %q", said)
 	}
 	labelled := strings.Replace(wrong, `"namespace"`, `"labels": {"istio.io/rev": "default"}, "namespace"`, 1)
-	if said := applied(c, labelled); !strings.Contains(said, `admission webhook "rev.validation.istio.io" denied the request`) {
-		t.Errorf("one of this revision: %q", said)
+	for webhook, object := range map[string]string{"validation.istio.io": wrong, "rev.validation.istio.io": labelled} {
+		err := create(t.Context(), apiOf(t, c), json.RawMessage(object))
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("admission webhook %q denied the request: configuration is invalid: spec.gateways[0]: ", webhook)) {
+			t.Errorf("%s: %v", webhook, err)
+		}
 	}
 	if said := applied(c, strings.Replace(wrong, `"name": "wrong"`, `"name": "other", "labels": {"istio.io/rev": "other"}`, 1)); !strings.Contains(said, "created") {
 		t.Errorf("one of another revision: %q", said)
@@ -113,10 +116,7 @@ func agrees(t *testing.T, c *controlplane.ControlPlane) {
 	if err := json.NewDecoder(unpacked).Decode(&all); err != nil {
 		t.Fatal(err)
 	}
-	api, err := apiserver.Of(c.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := apiOf(t, c)
 	var mu sync.Mutex
 	var next, differ int
 	var workers sync.WaitGroup
@@ -149,6 +149,15 @@ func agrees(t *testing.T, c *controlplane.ControlPlane) {
 		t.Errorf("%d of %d objects differ: at most %d may", differ, len(all), limit)
 	}
 	t.Logf("%d of %d objects differ", differ, len(all))
+}
+
+func apiOf(t *testing.T, c *controlplane.ControlPlane) *apiserver.Client {
+	t.Helper()
+	api, err := apiserver.Of(c.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api
 }
 
 // create tries to make an object, strictly, and leaves nothing.
