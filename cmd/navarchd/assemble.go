@@ -17,6 +17,7 @@ import (
 	"navarch.io/navarch/cmd/navarchd/health"
 	"navarch.io/navarch/cmd/navarchd/webhooks"
 	"navarch.io/navarch/push/identities"
+	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/trust"
 	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/asof"
@@ -73,15 +74,15 @@ func (e everybody) Recheck() int { return e.streams.Recheck() + e.callers.Rechec
 
 // assemble makes the roles of a process and everything that they have in common, and opens its addresses. Errors name flags.
 func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger) (*part, error) {
-	full := &space{size: store.Size, quota: c.etcdQuota, log: log}
+	full := &kv.Space{Size: store.Size, Quota: c.etcdQuota, Log: log}
 	if c.dataDir == "" {
-		full.keeps = store.Keeps
+		full.Keeps = store.Keeps
 	}
 	a := &assembly{config: c, log: log, store: store, telemetry: telemetry, tenants: tenants.New(), read: asof.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
 		snapshot: func() *mirror.Snapshot { return nil }, reads: func() kv.Place { return kv.Place{} }, away: func() bool { return true },
 		signs: func() bool { return false }, streams: noStreams{}, tls: func() (*tls.Config, error) { return c.tlsOfFiles(log) }}
 	a.pages = debug.New(debug.Pages{ID: c.processName(), Rules: &authz.Authorizer{Open: !c.env.debugAuth, Hosts: c.debugNames(), System: c.env.podNamespace,
-		Domain: c.trustDomain, Tenant: a.tenants.Of}, Store: full.problems})
+		Domain: c.trustDomain, Tenant: a.tenants.Of}, Store: func() []inspect.Problem { return spaceProblems(full) }})
 	a.add(part{tasks: []loop.Task{{Name: "etcd", Run: store.Run},
 		{Name: "tenants", Run: func(ctx context.Context) error { return a.tenants.Follow(ctx, store, log) }},
 		{Name: "read clusters", Run: func(ctx context.Context) error { return a.read.Follow(ctx, store, log) }}}})
@@ -89,7 +90,7 @@ func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger
 	if err := a.roles(); err != nil {
 		return nil, err
 	}
-	a.add(full.part())
+	a.add(spacePart(full))
 	began := time.Now()
 	a.gauges = append(a.gauges, a.callers.Gauges, func(now time.Time) {
 		obs.Uptime.Set(now.Sub(began).Seconds())

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"navarch.io/navarch/cmd/navarchd/changes"
 	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/cmd/navarchd/webhooks"
 	"navarch.io/navarch/push/inspect"
@@ -26,6 +27,7 @@ import (
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/problem"
 	"navarch.io/navarch/store/removal"
 	"navarch.io/navarch/store/source/files"
 	"navarch.io/navarch/store/source/guard"
@@ -125,7 +127,7 @@ func (i *ingester) part() part {
 	}
 	if i.source != nil {
 		tasks = append(tasks, loop.Task{Name: "files", Run: func(ctx context.Context) error {
-			return i.source.Run(ctx, countFirst(i.log, i.source.Dir, i.loop.Emit))
+			return i.source.Run(ctx, changes.CountFirst(i.log, i.source.Dir, i.loop.Emit))
 		}})
 	}
 	p := part{tasks: tasks}
@@ -257,4 +259,27 @@ func flag(on bool) float64 {
 		return 1
 	}
 	return 0
+}
+
+// spacePart is what following the size of etcd adds to a process.
+func spacePart(s *kv.Space) part {
+	return part{tasks: []loop.Task{{Name: "space", Run: s.Run}}, notes: []func() []string{func() []string {
+		if text, _ := s.Warning(); text != "" {
+			return []string{text}
+		}
+		return nil
+	}}}
+}
+
+// spaceProblems is what /debug/problems says of the size of etcd.
+func spaceProblems(s *kv.Space) []inspect.Problem {
+	text, full := s.Warning()
+	if text == "" {
+		return nil
+	}
+	severity := problem.Warning
+	if full {
+		severity = problem.Error
+	}
+	return []inspect.Problem{{Object: "etcd", Location: "etcd", Code: problem.NotAllowed, Severity: severity, Message: text}}
 }

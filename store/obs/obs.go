@@ -188,7 +188,7 @@ var (
 
 	Unauthenticated        = gaugeVec("navarch_unauthenticated_connections", "Connections that are served and have shown no credential yet, by address: plain, secure.", "listener")
 	UnauthenticatedWaiting = gaugeVec("navarch_unauthenticated_waiting", "Connections of shared sources (--shared-sources) that wait to be served because as many as may be have shown no credential yet, by address: plain, secure.", "listener")
-	UnauthenticatedRefused = counterVec("navarch_unauthenticated_refused_total", "Connections closed, or calls refused, before a credential was shown, by reason: displaced (by others, where there was no room), no_room, no_credential (in time), too_many_bytes, too_many_calls, too_many_headers.", "reason")
+	UnauthenticatedRefused = counterVec("navarch_unauthenticated_refused_total", "Connections closed, or calls refused, before a credential was shown, by reason: displaced (by others, where there was no room), no_room, no_credential (in time), too_many_bytes, too_many_frames, too_many_calls, too_many_headers.", "reason")
 
 	Bounded       = counterVec("navarch_identity_bounded_total", "What identities may have no more of: streams that were refused or ended for others of the identity (streams), joins that were refused (joins), connections, in the same way (connections), connections, calls and streams that ended because of messages that were begun and not completed, or that waited to be handled (messages), names that there is nothing of and that are left out (names), questions that were refused (questions).", "what")
 	UnknownScopes = counterVec("navarch_unknown_scopes_total", "Proxies that joined and named a network or a DNS domain that is not known: they are served as if they had not, by what: network, domain.", "what")
