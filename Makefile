@@ -15,6 +15,7 @@ BENCH ?= .
 build: ## build the programs into bin/, and the application of the demo (bin/app)
 	@mkdir -p bin
 	CGO_ENABLED=0 go build -tags grpcnotrace -o bin/ ./cmd/... ./deploy/demo/app
+	CGO_ENABLED=0 go build -o bin/navarch-cni ./deploy/cni
 
 tools: ## put the pinned tools into .tools/ (Envoy, protoc, protoc-gen-go, staticcheck)
 	@deploy/tools/install.sh envoy protoc protoc-gen-go staticcheck
@@ -50,7 +51,8 @@ UNRACED := ca/seal cmd/internal/arrows cmd/internal/bench cmd/internal/e2e cmd/i
 	cmd/navarchctl/dump cmd/navarchctl/show deploy/demo/quickstart deploy/demo/run deploy/testcluster/cluster deploy/tools/benchtable deploy/tools/totals \
 	loadtest/mesh loadtest/report push/build/authz push/build/cluster push/build/endpoint push/build/patch push/build/route \
 	push/delta push/manifest push/plan/front/sidecar push/plan/layer push/view shard/ring store/admit/inject store/model store/normal
-# Packages with tests of both sorts, which are run both ways: files in which no goroutines meet have the build tag !race.
+# Packages with tests of both sorts: files in which no goroutines meet have the build tag !race, and of these packages their tests alone are run
+# without the race detector.
 BOTH := ca/keyring loadtest/proxy push/plan shard/place store/ingest store/kv store/source/files
 
 # Both kinds are run at once, since many tests wait; what those without the race detector say comes when both are done.
@@ -58,10 +60,12 @@ BOTH := ca/keyring loadtest/proxy push/plan shard/place store/ingest store/kv st
 test: envoy intercept-tools ## all tests, with the race detector where goroutines are; PKG=./store/... for some
 	@of() { go list $(PKG) | sed 's#^navarch.io/navarch#.#' | grep "$$@" || true; }; \
 	unraced=$$(printf '^./%s$$\n' $(UNRACED)); both=$$(printf '^./%s$$\n' $(BOTH)); \
-	raced=$$(of -vE "$$unraced"); plain=$$(of -E "$$unraced"$$'\n'"$$both"); \
+	raced=$$(of -vE "$$unraced"); plain=$$(of -E "$$unraced"); both=$$(of -E "$$both"); \
+	theirs="^($$(grep -l '^//go:build !race$$' $(BOTH:%=%/*_test.go) | xargs grep -hoP '^func \K(Test|Fuzz)\w+' | paste -sd'|'))\$$"; \
 	without=$$(mktemp); trap 'rm -f "$$without"' EXIT; \
 	{ failed=0; \
-	{ [ -z "$$plain" ] || go test -vet=off -timeout 30m -json $$plain; } >"$$without" & \
+	{ plainly=0; [ -z "$$plain" ] || go test -vet=off -timeout 30m -json $$plain || plainly=1; \
+	[ -z "$$both" ] || go test -vet=off -timeout 30m -json -run "$$theirs" $$both || plainly=1; exit $$plainly; } >"$$without" & \
 	[ -z "$$raced" ] || GOGC=400 go test -race -vet=off -timeout 30m -json $$raced || failed=1; \
 	wait $$! || failed=1; cat "$$without"; \
 	exit $$failed; } | go run ./deploy/tools/totals
@@ -72,7 +76,7 @@ test-kube: kube-tools envoy ## the tests against a real Kubernetes control plane
 	some=$$(comm -12 <(echo "$$with") <(go list -tags kube -f '{{.Dir}}' $(PKG) | sed 's#^$(CURDIR)#.#' | sort)); \
 	go test -tags kube -run '^TestKube' -count=1 -vet=off -timeout 10m -json $$some | go run ./deploy/tools/totals
 
-# The tests of real redirection need root, iptables and ip; elsewhere they are skipped, which the totals say.
+# The tests of real redirection need root and ip, kube-proxy of the cluster of processes iptables; elsewhere they are skipped, which the totals say.
 intercept-tools:
 	@if command -v iptables >/dev/null && command -v ip >/dev/null; then :; \
 	elif [ "$$(id -u)" != 0 ]; then echo "not root, no iptables: the tests of real redirection will be skipped"; \

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	caagent "navarch.io/navarch/ca/agent"
+	"navarch.io/navarch/cmd/navarch-agent/dns"
 	"navarch.io/navarch/cmd/navarch-agent/status"
 	"navarch.io/navarch/shard/relay"
 	"navarch.io/navarch/store/loop"
@@ -30,6 +31,7 @@ type agent struct {
 	log      *slog.Logger
 	relay    *relay.Relay
 	identity *caagent.Agent // nil: on plain text there is no CA
+	dns      *dns.Server    // nil: DNS of the Pod is not captured
 	envoy    *supervisor
 	admin    *admin
 	status   *status.Server
@@ -65,13 +67,20 @@ func newAgent(o *options, id *identity, log *slog.Logger) (*agent, error) {
 	if up.identity != nil {
 		own = append(own, followTrust(up.identity))
 	}
+	names, err := o.newDNS(id, strangers)
+	if err != nil {
+		return nil, err
+	}
+	if names != nil {
+		own = append(own, followNames(names))
+	}
 	access := socket.Access{Group: shared, Refused: refusedAt(strangers, "XDS")}
 	r, err := relay.New(relay.Config{Socket: o.socket(), Access: access, Target: o.discovery, Credentials: up.credentials, Metadata: up.metadata, Own: own, Follow: true, Log: log})
 	if err != nil {
 		return nil, err
 	}
 	a := &agent{
-		cfg: o, id: id, log: log, relay: r, identity: up.identity, admin: newAdmin(o.adminAddr),
+		cfg: o, id: id, log: log, relay: r, identity: up.identity, dns: names, admin: newAdmin(o.adminAddr),
 		envoy: &supervisor{path: path, args: o.envoyArgs(), out: os.Stderr, log: log},
 	}
 	if a.status, err = a.newStatus(log); err != nil {
@@ -165,6 +174,12 @@ func (a *agent) listen() ([]loop.Task, error) {
 			return nil, fmt.Errorf("%s address: %w", s.what, err)
 		}
 		tasks = append(tasks, loop.Task{Name: s.what, Run: func(ctx context.Context) error { return status.Serve(ctx, l, s.handler, clients) }})
+	}
+	if a.dns != nil {
+		if err := a.dns.Listen(); err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, loop.Task{Name: "dns", Run: a.dns.Run})
 	}
 	return tasks, nil
 }

@@ -54,7 +54,7 @@ func startAgent(t *testing.T, discovery string, flags ...string) *process {
 		"--stats-addr", p.stats, "--envoy-metrics-addr", p.metrics,
 	}, flags...)...)
 	p.cmd.Env = append(os.Environ(), "NAVARCH_TEST_AGENT=1", "POD_NAME=web-1", "POD_NAMESPACE=shop", "INSTANCE_IP=127.0.0.1",
-		"ISTIO_META_CLUSTER_ID=east", "XDS_HEADER_X-Test=yes")
+		"ISTIO_META_CLUSTER_ID=east", "XDS_HEADER_X-Test=yes", "ISTIO_META_DNS_CAPTURE="+os.Getenv(testCapture))
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

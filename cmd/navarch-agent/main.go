@@ -48,6 +48,7 @@ type options struct {
 	logLevel, logFormat      string
 	envoyLogLevel            string
 	envoyComponentLog        string
+	dnsAddr, resolvConf      string
 	printBootstrap           bool
 }
 
@@ -57,7 +58,7 @@ func command() *cobra.Command {
 	o := &options{}
 	run := func(cmd *cobra.Command, _ []string) error { return o.run(cmd) }
 	root := &cobra.Command{Use: "navarch-agent", Short: "Runs Envoy and carries its configuration", Args: cobra.NoArgs, RunE: run}
-	root.AddCommand(&cobra.Command{Use: "run", Short: "The same as no subcommand", Args: cobra.NoArgs, RunE: run}, waitCommand(o), drainCommand())
+	root.AddCommand(&cobra.Command{Use: "run", Short: "The same as no subcommand", Args: cobra.NoArgs, RunE: run}, waitCommand(o), drainCommand(), redirectCommand())
 	f := root.PersistentFlags()
 	f.StringVar(&o.nodeType, "type", "sidecar", "Type of the proxy: sidecar or router.")
 	f.StringVar(&o.podInfo, "pod-info", "/etc/istio/pod", "Folder of the downward API: labels, annotations.")
@@ -78,6 +79,8 @@ func command() *cobra.Command {
 	f.StringVar(&o.statsAddr, "stats-addr", ":15020", "Where merged metrics, probes of the application, /healthz/ready and /quitquitquit are answered (port by PROXY_CONFIG's statusPort); empty: nowhere.")
 	f.StringVar(&o.metricsAddr, "envoy-metrics-addr", defaultMetrics, "Where Envoy shows its metrics, IP:port ([::] by default where the first own address is IPv6); empty: nowhere.")
 	f.StringVar(&o.debugAddr, "debug-addr", "127.0.0.1:15004", "Where /debug is answered; empty: nowhere.")
+	f.StringVar(&o.dnsAddr, "dns-addr", "localhost:15053", "Where DNS of the Pod is answered, host:port (DNS_PROXY_ADDR), if ISTIO_META_DNS_CAPTURE is true; localhost means 127.0.0.1 and ::1.")
+	f.StringVar(&o.resolvConf, "resolv-conf", "/etc/resolv.conf", "The DNS servers that names outside of the mesh are asked of, and the search domain.")
 	f.IntVar(&o.concurrency, "concurrency", 0, "Envoy's worker threads (default PROXY_CONFIG's concurrency; 0: one per CPU).")
 	f.DurationVar(&o.drain, "drain-duration", 0, "How long a changed listener serves its old connections (default PROXY_CONFIG's drainDuration, else 45s).")
 	f.DurationVar(&o.bye.wait, "termination-drain-duration", 0, "How long Envoy drains after SIGTERM (TERMINATION_DRAIN_DURATION_SECONDS; default PROXY_CONFIG's terminationDrainDuration, else 5s).")
@@ -96,6 +99,7 @@ var fromEnv = map[string]string{
 	"envoy-path":       "ENVOY_PATH",
 	"ca-address":       "CA_ADDR",
 	"output-certs":     "OUTPUT_CERTS",
+	"dns-addr":         "DNS_PROXY_ADDR",
 }
 
 func (o *options) run(cmd *cobra.Command) error {

@@ -21,6 +21,7 @@ type condition struct {
 	draining       bool
 	mustHave, have bool  // a certificate
 	noCertificate  error // why the newest request for one failed; nil: none has
+	noNames        bool  // DNS of the Pod is captured, and there is no name table yet
 	envoy          error // nil: it says LIVE
 	// configured: this Envoy has taken clusters and listeners, by its own counters; asked for until it once has.
 	configured bool
@@ -42,6 +43,9 @@ func (c condition) missing() []string {
 			text += ": " + c.noCertificate.Error()
 		}
 		out = append(out, text)
+	}
+	if c.noNames {
+		out = append(out, "no names for the DNS of the Pod from the control plane yet")
 	}
 	if c.envoy != nil {
 		out = append(out, c.envoy.Error())
@@ -100,6 +104,7 @@ func (a *agent) look(ctx context.Context, c *condition) {
 		c.mustHave, c.have = true, a.identity.Identity() != nil
 		_, c.noCertificate = a.identity.LastFailure()
 	}
+	c.noNames = a.dns != nil && !a.dns.Ready()
 	start := int64(a.envoy.State().Starts)
 	c.envoy = a.admin.ready(ctx)
 	if c.configured = start > 0 && a.configured.Load() == start; c.configured {

@@ -34,6 +34,7 @@ func TestMissing(t *testing.T) {
 		"ready, istiod away":    {condition{configured: true, xds: away}, ""},
 		"draining":              {condition{draining: true, updates: both}, "draining"},
 		"no certificate":        {condition{mustHave: true, updates: both, noCertificate: errors.New("no token")}, "no certificate of the mesh yet: no token"},
+		"no names":              {condition{noNames: true, updates: both}, "no names for the DNS of the Pod from the control plane yet"},
 		"Envoy away":            {condition{configured: true, envoy: errors.New("Envoy does not answer")}, "Envoy does not answer"},
 		"refused configuration": {condition{updates: map[string]int{cds: 1, bad: 1}}, "Envoy refused"},
 		"refused listener": {condition{updates: both, refused: []relay.Refused{{Type: "x", Names: []string{"c"}, Total: 1}, {Type: ldsType, Names: []string{"a", "b"}, Total: 3, Error: "cannot bind"}}},

@@ -57,7 +57,7 @@ The folder and the token in it are for their owner alone.`,
 	f.StringVar(&o.revision, "revision", "", "Revision of the control plane.")
 	f.StringVar(&o.system, "istioNamespace", "istio-system", "Namespace of the control plane.")
 	f.BoolVar(&o.register, "autoregister", false, "The machine registers itself: a WorkloadEntry is made of the group when its agent connects.")
-	f.BoolVar(&o.captureDNS, "capture-dns", true, "The agent is asked to answer DNS (stock agents).")
+	f.BoolVar(&o.captureDNS, "capture-dns", true, "The agent answers DNS (navarch-agent redirect or istio-iptables hands it what the machine asks).")
 	f.StringVar(&o.internalIP, "internalIP", "", "Address of the machine.")
 	f.StringVar(&o.externalIP, "externalIP", "", "Address at which others reach the machine, where that is not its own.")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster; for files: none.")

@@ -15,7 +15,9 @@ import (
 	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
 	"navarch.io/navarch/cmd/navarchd/health"
+	"navarch.io/navarch/cmd/navarchd/webhooks"
 	"navarch.io/navarch/push/identities"
+	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/trust"
 	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/asof"
@@ -44,6 +46,7 @@ type assembly struct {
 	pages     *debug.Pages
 	callers   *callers.Callers
 	api       *apiserver.Client // of the config cluster; nil: there is none
+	ca        *authority        // nil: this process does not follow the keyring
 
 	snapshot func() *mirror.Snapshot     // what is known of the configuration; nil: nothing, or nothing yet
 	reads    func() kv.Place             // how far the chain of heads was read
@@ -71,15 +74,15 @@ func (e everybody) Recheck() int { return e.streams.Recheck() + e.callers.Rechec
 
 // assemble makes the roles of a process and everything that they have in common, and opens its addresses. Errors name flags.
 func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger) (*part, error) {
-	full := &space{size: store.Size, quota: c.etcdQuota, log: log}
+	full := &kv.Space{Size: store.Size, Quota: c.etcdQuota, Log: log}
 	if c.dataDir == "" {
-		full.keeps = store.Keeps
+		full.Keeps = store.Keeps
 	}
 	a := &assembly{config: c, log: log, store: store, telemetry: telemetry, tenants: tenants.New(), read: asof.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
 		snapshot: func() *mirror.Snapshot { return nil }, reads: func() kv.Place { return kv.Place{} }, away: func() bool { return true },
 		signs: func() bool { return false }, streams: noStreams{}, tls: func() (*tls.Config, error) { return c.tlsOfFiles(log) }}
 	a.pages = debug.New(debug.Pages{ID: c.processName(), Rules: &authz.Authorizer{Open: !c.env.debugAuth, Hosts: c.debugNames(), System: c.env.podNamespace,
-		Domain: c.trustDomain, Tenant: a.tenants.Of}, Store: full.problems})
+		Domain: c.trustDomain, Tenant: a.tenants.Of}, Store: func() []inspect.Problem { return spaceProblems(full) }})
 	a.add(part{tasks: []loop.Task{{Name: "etcd", Run: store.Run},
 		{Name: "tenants", Run: func(ctx context.Context) error { return a.tenants.Follow(ctx, store, log) }},
 		{Name: "read clusters", Run: func(ctx context.Context) error { return a.read.Follow(ctx, store, log) }}}})
@@ -87,7 +90,7 @@ func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger
 	if err := a.roles(); err != nil {
 		return nil, err
 	}
-	a.add(full.part())
+	a.add(spacePart(full))
 	began := time.Now()
 	a.gauges = append(a.gauges, a.callers.Gauges, func(now time.Time) {
 		obs.Uptime.Set(now.Sub(began).Seconds())
@@ -155,8 +158,12 @@ func (a *assembly) roles() error {
 			return err
 		}
 	}
+	hooks, err := a.addAdmit()
+	if err != nil {
+		return err
+	}
 	if c.has(roleIngest) {
-		if err := a.addIngester(secrets, ring); err != nil {
+		if err := a.addIngester(secrets, ring, hooks); err != nil {
 			return err
 		}
 	}
@@ -180,7 +187,7 @@ func (a *assembly) addKeyring(sealer seal.Sealer, cluster clusterFacts) (*keyrin
 	if err != nil {
 		return nil, err
 	}
-	a.callers, a.signs = ca.callers, func() bool { return ca.ring.State().Active != nil }
+	a.ca, a.callers, a.signs = ca, ca.callers, func() bool { return ca.ring.State().Active != nil }
 	a.tls = func() (*tls.Config, error) { return ca.serving.Config(ca.ring.State), nil }
 	a.pages.Rules.Revoked = ca.revokedIdentity
 	a.add(ca.part(a.api))
@@ -214,7 +221,8 @@ func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) erro
 }
 
 // addIngester is role ingest; ring says which identities are revoked, and has the roots of the mesh, nil: this process does not follow the keyring.
-func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) error {
+// hooks are the cluster's webhook configurations, nil: there are none, or they are not known.
+func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring, hooks *webhooks.Configurations) error {
 	t := a.telemetry
 	var statuses *objectStatus
 	committed := func(revision int64, event, began time.Time, batch kv.Batch) {
@@ -245,6 +253,9 @@ func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) erro
 			}
 			i.roots = append(i.roots, one)
 		}
+	}
+	if i.kube != nil && hooks != nil && a.config.writeWebhooks {
+		i.hooks = webhooks.NewLeader(hooks, a.api, i.kube.Origin(), i.lead.Until, limit)
 	}
 	a.pages.Objects = i.shown(t.written.List)
 	a.add(i.part())

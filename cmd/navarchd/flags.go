@@ -29,13 +29,11 @@ const (
 	roleIngest role = "ingest"
 	roleXDS    role = "xds"
 	roleCA     role = "ca"
+	roleAdmit  role = "admit"
 )
 
-// existing are the roles of this version; planned ones are named so that asking for them is answered clearly.
-var (
-	existing = []role{roleIngest, roleXDS, roleCA}
-	planned  = []role{"admit"}
-)
+// existing are the roles of this version.
+var existing = []role{roleIngest, roleXDS, roleCA, roleAdmit}
 
 // config is what the command line and the environment say.
 type config struct {
@@ -89,6 +87,7 @@ type config struct {
 	tokenKeys                 string
 	tokenReview               bool
 	writeRootCerts            bool
+	writeWebhooks             bool
 
 	logLevel string
 	otlp     string
@@ -150,7 +149,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 		}
 		return pflag.NormalizedName(name)
 	})
-	f.StringSliceVar(&c.roles, "roles", nil, "What this process does: ingest, xds, ca (default: all of them; ca only where there is a key encryption key, --kek or --data-dir).")
+	f.StringSliceVar(&c.roles, "roles", nil, "What this process does: ingest, xds, ca, admit (default: all of them; ca only where there is a key encryption key, --kek or --data-dir; admit only where a Kubernetes cluster is served, and there is such a key, or --tls-cert).")
 	f.StringVar(&c.configDir, "config-dir", "", "Folder of Istio and Kubernetes YAML to serve; read again when it changes.")
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster to serve; beside --config-dir or instead of it.")
 	f.StringVar(&c.registries, "registries", "", "Kubernetes: serve the cluster of --kubeconfig, else the one whose service account this process has (default: Kubernetes with --kubeconfig, else none).")
@@ -179,7 +178,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.secureGRPCAddr, "secure-grpc-addr", ":15012", "Address of xDS and of the CA over TLS, with the certificate of --tls-cert and --tls-key, else one of the mesh's CA; off where there is neither these two nor a key encryption key (--kek).")
 	f.StringVar(&c.httpAddr, "http-addr", ":8080", "Address of /ready and /debug.")
 	f.StringSliceVar(&c.debugHosts, "debug-hosts", nil, "More names (Host of a request) by which /debug may be asked for, beside localhost, loopback addresses, and the names and addresses that this process is configured with.")
-	f.StringVar(&c.httpsAddr, "https-addr", ":15017", "Address of the webhooks (role admit, not in this version).")
+	f.StringVar(&c.httpsAddr, "https-addr", ":15017", "Address of the webhooks (role admit), over TLS with the certificate of the secure address; without role admit it is not opened.")
 	f.StringVar(&c.monitoringAddr, "monitoring-addr", ":15014", "Address of /metrics and /version.")
 	f.StringVar(&c.tlsCert, "tls-cert", "", "File of the certificate chain of the secure address.")
 	f.StringVar(&c.tlsKey, "tls-key", "", "File of the key of the secure address.")
@@ -196,6 +195,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.tokenIssuer, "token-issuer", "", "Issuer of service-account tokens that are accepted (default, with --kubeconfig or --registries: that of the API server, with its keys).")
 	f.StringVar(&c.tokenKeys, "token-keys", "", "Its public keys: a URL or a file of a JWKS, or a PEM file (default: OpenID discovery at the issuer).")
 	f.BoolVar(&c.writeRootCerts, "write-root-certs", true, "Keep the ConfigMap istio-ca-root-cert of each namespace of the cluster, while this process leads.")
+	f.BoolVar(&c.writeWebhooks, "write-webhook-configurations", true, "Keep the roots and the failure policy in the webhook configurations of this revision and its tags, while this process leads.")
 	f.BoolVar(&c.tokenReview, "token-review", false, "Ask the API server of --kubeconfig or --registries (TokenReview) about service-account tokens of other issuers, and while keys cannot be had.")
 	f.StringVar(&c.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error.")
 	f.StringVar(&c.otlp, "otlp-endpoint", "", "Address of an OTLP collector for spans from event to ACK; off unless given.")
@@ -212,11 +212,23 @@ func (c *config) fill() {
 	}
 	if len(c.roles) == 0 {
 		for _, r := range existing {
-			if r != roleCA || c.kek != "" && !c.env.otherCA {
+			if c.byDefault(r) {
 				c.roles = append(c.roles, string(r))
 			}
 		}
 	}
+}
+
+// byDefault: a process that is not told its roles has this one.
+func (c *config) byDefault(r role) bool {
+	signs := c.kek != "" && !c.env.otherCA
+	switch r {
+	case roleCA:
+		return signs
+	case roleAdmit:
+		return c.kubernetes() && c.httpsAddr != "" && (signs || c.tlsCert != "")
+	}
+	return true
 }
 
 // kubernetes: a Kubernetes cluster is read.
@@ -227,7 +239,7 @@ const registryKubernetes = "Kubernetes"
 
 // hasKeyring: the process follows the keyring, be it to sign or only to say what is trusted and what is revoked.
 func (c *config) hasKeyring() bool {
-	return c.has(roleCA) || c.kek != "" && c.clientCA == "" && !c.env.otherCA && (c.has(roleXDS) || c.has(roleIngest))
+	return c.has(roleCA) || c.kek != "" && c.clientCA == "" && !c.env.otherCA && (c.has(roleXDS) || c.has(roleIngest) || c.has(roleAdmit))
 }
 
 // speaksGRPC: the process serves one of the gRPC addresses.

@@ -1,23 +1,67 @@
 package main
 
 import (
+	"context"
+	"net/netip"
+	"sync"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/types/known/anypb"
 
+	"navarch.io/navarch/push/agentapi"
+	"navarch.io/navarch/push/fanout"
+	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/serve/servetest"
 	"navarch.io/navarch/push/xds"
 )
 
-// An agent that resolves names for its pod is given an empty table in both protocols, once.
-func TestAgentsHaveANameTable(t *testing.T) {
-	names, err := nameTable()
-	if err != nil {
-		t.Fatal(err)
+// namedPlanner gives views a name table once it is planned.
+type namedPlanner struct {
+	serve.Planner
+	mu    sync.Mutex
+	table *manifest.Manifest
+	moved []func(fanout.Lane)
+}
+
+type namedView struct {
+	serve.View
+	planner *namedPlanner
+}
+
+func (p *namedPlanner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lane)) (serve.View, error) {
+	v, err := p.Planner.Join(ctx, c, moved)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.moved = append(p.moved, moved)
+	return namedView{v, p}, err
+}
+
+func (p *namedPlanner) plan(hosts ...string) {
+	var rows []*xds.Fragment
+	for _, h := range hosts {
+		rows = append(rows, &xds.Fragment{Bytes: agentapi.AppendName(nil, agentapi.Name{Host: h, Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}), Hash: xds.Hash([]byte((h + "0123456789abcdef")[:16]))})
 	}
-	conn := servetest.Dialed(t, serve.New(serve.Config{Planner: servetest.OneCluster(), AgentTypes: []serve.AgentType{names}, Log: quiet}))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.table = manifest.Of(xds.JoinRope("", agentapi.NameTableURL, rows))
+	for _, moved := range p.moved {
+		moved(fanout.Config)
+	}
+}
+
+func (v namedView) Names() *manifest.Manifest {
+	v.planner.mu.Lock()
+	defer v.planner.mu.Unlock()
+	return v.planner.table
+}
+
+// An agent that answers DNS for its Pod is given the name table in both protocols, as soon as it is planned, and again when it changes.
+func TestAgentsHaveANameTable(t *testing.T) {
+	planner := &namedPlanner{Planner: servetest.OneCluster()}
+	conn := servetest.Dialed(t, serve.New(serve.Config{Planner: planner, AgentTypes: []serve.AgentType{nameTable()}, Log: quiet}))
 	service, node := discoveryv3.NewAggregatedDiscoveryServiceClient(conn), &corev3.Node{Id: "n"}
 	incremental, err := service.DeltaAggregatedResources(t.Context())
 	if err != nil {
@@ -28,22 +72,65 @@ func TestAgentsHaveANameTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The agent's Envoy has asked before, as it always has.
-	for _, url := range []string{xds.Cluster.URL(), nameTableURL} {
+	for _, url := range []string{xds.Cluster.URL(), agentapi.NameTableURL} {
 		if err := incremental.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: url}); err != nil {
-			t.Fatal(err)
-		}
-		if res, err := incremental.Recv(); err != nil || res.TypeUrl != url || len(res.Resources) != 1 || res.Resources[0].Resource.TypeUrl != url && url == nameTableURL {
-			t.Errorf("%s: %v %v", url, res, err)
-		} else if err := incremental.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: url, ResponseNonce: res.Nonce}); err != nil {
 			t.Fatal(err)
 		}
 		if err := sotw.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: url}); err != nil {
 			t.Fatal(err)
 		}
-		if res, err := sotw.Recv(); err != nil || res.TypeUrl != url || len(res.Resources) != 1 || url == nameTableURL && len(res.Resources[0].Value) != 0 {
-			t.Errorf("%s, state of the world: %v %v", url, res, err)
-		} else if err := sotw.Send(&discoveryv3.DiscoveryRequest{TypeUrl: url, ResponseNonce: res.Nonce, VersionInfo: res.VersionInfo}); err != nil {
+	}
+	want := func(hosts ...string) {
+		t.Helper()
+		for _, body := range []*anypb.Any{deltaTable(t, incremental), sotwTable(t, sotw)} {
+			names, err := agentapi.DecodeNames(body)
+			if err != nil || len(names) != len(hosts) {
+				t.Fatalf("%v %v", names, err)
+			}
+			for i, n := range names {
+				if n.Host != hosts[i] {
+					t.Errorf("%s, want %s", n.Host, hosts[i])
+				}
+			}
+		}
+	}
+	planner.plan("a.org")
+	want("a.org")
+	planner.plan("a.org", "b.org")
+	want("a.org", "b.org")
+	planner.plan()
+	want() // an agent without any table is never ready
+}
+
+// deltaTable waits for the next name table, and acknowledges what comes.
+func deltaTable(t *testing.T, stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient) *anypb.Any {
+	t.Helper()
+	for {
+		res, err := stream.Recv()
+		if err != nil {
 			t.Fatal(err)
+		}
+		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: res.TypeUrl, ResponseNonce: res.Nonce}); err != nil {
+			t.Fatal(err)
+		}
+		if res.TypeUrl == agentapi.NameTableURL && len(res.Resources) == 1 {
+			return res.Resources[0].Resource
+		}
+	}
+}
+
+func sotwTable(t *testing.T, stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient) *anypb.Any {
+	t.Helper()
+	for {
+		res, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: res.TypeUrl, ResponseNonce: res.Nonce, VersionInfo: res.VersionInfo}); err != nil {
+			t.Fatal(err)
+		}
+		if res.TypeUrl == agentapi.NameTableURL && len(res.Resources) == 1 {
+			return res.Resources[0]
 		}
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"reflect"
 	"slices"
 	"testing"
@@ -12,6 +13,8 @@ import (
 
 	"navarch.io/navarch/store/loop"
 )
+
+var quiet = slog.New(slog.DiscardHandler)
 
 // A process has all of what each of its parts has: a field that add forgets would be a role that nobody runs, or asks.
 func TestPartsAreJoined(t *testing.T) {

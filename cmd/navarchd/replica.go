@@ -103,17 +103,13 @@ func newReplica(c replicaConfig) (*replica, error) {
 
 // newServer makes the xDS server around the other parts.
 func (r *replica) newServer() (*serve.Server, error) {
-	names, err := nameTable()
-	if err != nil {
-		return nil, err
-	}
 	clients := obs.NewSampled(r.log)
 	return serve.New(serve.Config{
 		Quarantine:   r.withheld,
 		Authenticate: r.callers.Authenticate,
 		Refused:      r.callers.Refused,
 		MayHaveKeys:  r.callers.MayHaveKeys,
-		AgentTypes:   append(r.agents, r.fleet.AgentType(), names),
+		AgentTypes:   append(r.agents, r.fleet.AgentType(), nameTable()),
 		Answers:      r.answers,
 		Identifier:   debug.Identifier(r.config.processName()),
 		Store:        func() string { return join.StoreName(r.mirror.Status().Seen.Cluster) },

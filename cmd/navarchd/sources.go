@@ -103,6 +103,9 @@ func (i *ingester) sourceProblems() (all []object.Problem) {
 	if i.vms != nil {
 		all = append(all, i.vms.problems()...)
 	}
+	if i.hooks != nil {
+		all = append(all, i.hooks.Problems()...)
+	}
 	if i.status != nil {
 		all = append(all, i.status.problems(i.kube.Origin())...)
 	}

@@ -10,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"navarch.io/navarch/cmd/navarchd/changes"
 	"navarch.io/navarch/cmd/navarchd/debug"
+	"navarch.io/navarch/cmd/navarchd/webhooks"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/problems"
 	"navarch.io/navarch/shard/place"
@@ -25,6 +27,7 @@ import (
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/problem"
 	"navarch.io/navarch/store/removal"
 	"navarch.io/navarch/store/source/files"
 	"navarch.io/navarch/store/source/guard"
@@ -58,6 +61,7 @@ type ingester struct {
 	losses   *removal.Losses
 	roots    []*rootCerts        // nil: there is no cluster, or they are not to be written
 	vms      *registered         // nil: machines do not register themselves
+	hooks    *webhooks.Leader    // nil: webhook configurations are not to be written
 	status   *objectStatus       // nil: there is no cluster, or PILOT_ENABLE_STATUS is false
 	found    *problems.Collector // what the replicas found, while this process leads
 	alone    string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
@@ -123,7 +127,7 @@ func (i *ingester) part() part {
 	}
 	if i.source != nil {
 		tasks = append(tasks, loop.Task{Name: "files", Run: func(ctx context.Context) error {
-			return i.source.Run(ctx, countFirst(i.log, i.source.Dir, i.loop.Emit))
+			return i.source.Run(ctx, changes.CountFirst(i.log, i.source.Dir, i.loop.Emit))
 		}})
 	}
 	p := part{tasks: tasks}
@@ -176,6 +180,7 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	if i.vms != nil {
 		others.Go(func() { i.vms.lead(notifying, epoch) })
 	}
+	others.Go(func() { i.hooks.Lead(notifying, epoch.Revision) })
 	others.Go(func() { i.keepLevel(notifying, epoch, current) })
 	others.Go(func() {
 		if err := i.found.Run(notifying, i.store); err != nil {
@@ -254,4 +259,27 @@ func flag(on bool) float64 {
 		return 1
 	}
 	return 0
+}
+
+// spacePart is what following the size of etcd adds to a process.
+func spacePart(s *kv.Space) part {
+	return part{tasks: []loop.Task{{Name: "space", Run: s.Run}}, notes: []func() []string{func() []string {
+		if text, _ := s.Warning(); text != "" {
+			return []string{text}
+		}
+		return nil
+	}}}
+}
+
+// spaceProblems is what /debug/problems says of the size of etcd.
+func spaceProblems(s *kv.Space) []inspect.Problem {
+	text, full := s.Warning()
+	if text == "" {
+		return nil
+	}
+	severity := problem.Warning
+	if full {
+		severity = problem.Error
+	}
+	return []inspect.Problem{{Object: "etcd", Location: "etcd", Code: problem.NotAllowed, Severity: severity, Message: text}}
 }

@@ -238,7 +238,7 @@ func UseOf(candidates iter.Seq[model.Record], root string, who view.Identity, se
 			use = max(use, Unselected)
 		}
 		for _, set := range sets {
-			if view.Matches(selector, set) {
+			if model.Matches(selector, set) {
 				return Referred
 			}
 		}

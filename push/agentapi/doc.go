@@ -9,8 +9,9 @@
 //	type URL                                                   name    body                                          what
 //	navarch.io/owner                                           owner   google.protobuf.Struct                        Owner
 //	...transport_sockets.tls.v3.CertificateValidationContext   ROOTCA  the message of the type URL                   Trust
+//	...istio.networking.nds.v1.NameTable                       (none)  a NameTable of istio's pkg/dns/proto         Name, any number
 //
-// The owner may be the only thing that is asked for, as the first request of a stream: the agent moves its Envoy there once that stream
+// The name table has no name: it is asked for by a wildcard, as stock agents do. The owner may be the only thing that is asked for, as the first request of a stream: the agent moves its Envoy there once that stream
 // was let in.
 //
 // # Metadata of a stream

@@ -183,7 +183,9 @@ func Diff(old, new Stack) []Delta {
 
 // Set is everything one view should have, at one revision of the store. Immutable; publish by pointer.
 type Set struct {
-	Types    [xds.NumTypes]Stack
+	Types [xds.NumTypes]Stack
+	// Names holds the name table of agents that answer DNS; nil: no proxy of the view asks for it.
+	Names    *Manifest
 	Revision int64
 	// Plan is which plan of configuration made it differ from the one before, endpoints aside: a number that rises in one
 	// process and means nothing in another.

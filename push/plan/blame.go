@@ -42,7 +42,7 @@ func (f bisection) fails(n view.Node, s *mirror.Snapshot) (failed bool) {
 	defer func() { failed = recover() != nil }()
 	in := input.New(s, f.pool)
 	in.Fault = f.fault
-	fresh(in, viewFrom(in, n), secret.Copy{})
+	fresh(in, viewFrom(in, n), secret.Copy{}, true)
 	return false
 }
 

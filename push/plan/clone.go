@@ -72,7 +72,7 @@ func (p *Planner) between(a, b view.Scope) *dirt {
 // clone is a copy for another namespace, in which the dirt is planned again.
 func (s *scope) clone(in *input.Input, key view.Scope, d *dirt) *scope {
 	next := s.fork(key)
-	next.refs = 0
+	next.refs, next.names = 0, nil
 	next.apply(in, d)
 	return next
 }
@@ -84,5 +84,8 @@ func (s *scope) fork(key view.Scope) *scope {
 	next.layer = s.layer.Fork()
 	next.front, next.hosts = s.front.Fork(key, next.layer)
 	next.variants = map[view.Inputs]*variant{}
+	if s.names != nil {
+		next.names = s.names.Fork()
+	}
 	return &next
 }

@@ -12,14 +12,18 @@ import (
 
 // Fresh plans a view from nothing, at a resolved snapshot, without the Secrets that its proxies subscribe to.
 func Fresh(s *mirror.Snapshot, v view.View) *manifest.Set {
-	return fresh(input.New(s, &pool.Pool{}), v, secret.Copy{})
+	return fresh(input.New(s, &pool.Pool{}), v, secret.Copy{}, false)
 }
 
-// fresh plans a view from nothing, with the Secrets that are subscribed to.
-func fresh(in *input.Input, v view.View, subscribed secret.Copy) *manifest.Set {
+// fresh plans a view from nothing, with the Secrets that are subscribed to, and with the name table, if that is asked for.
+func fresh(in *input.Input, v view.View, subscribed secret.Copy, named bool) *manifest.Set {
 	p := &Planner{input: in, scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, index: hostIndex{},
 		secrets: secret.New(in), identities: map[view.Identity]*identity{}, revision: in.Revision()}
-	set := *p.plan(v).set.Load()
+	pl := p.plan(v)
+	if named {
+		p.giveNames(pl)
+	}
+	set := *pl.set.Load()
 	if v.Secrets != (view.Identity{}) {
 		set.Types[xds.Secret][manifest.Overlay] = subscribed.Fresh(in)
 	}
@@ -27,15 +31,16 @@ func fresh(in *input.Input, v view.View, subscribed secret.Copy) *manifest.Set {
 }
 
 // freshFor is fresh for a node.
-func freshFor(in *input.Input, n view.Node, subscribed secret.Copy) *manifest.Set {
-	return fresh(in, viewFrom(in, n), subscribed)
+func freshFor(in *input.Input, n view.Node, subscribed secret.Copy, named bool) *manifest.Set {
+	return fresh(in, viewFrom(in, n), subscribed, named)
 }
 
 // Check plans a joined proxy's view from nothing and compares. It returns what differs, by type and name; nothing is
 // right.
 func (p *Planner) Check(h *Handle) []string {
 	in := input.New(p.input.Snapshot, p.input.Pool)
-	return compare(h.Set(), freshFor(in, h.Node, p.secrets.Copy(h.View().Secrets)))
+	have := h.Set()
+	return compare(have, freshFor(in, h.Node, p.secrets.Copy(h.View().Secrets), have.Names != nil))
 }
 
 func compare(have, want *manifest.Set) (out []string) {
@@ -48,6 +53,9 @@ func compare(have, want *manifest.Set) (out []string) {
 				out = append(out, t.Noun()+" "+d.Name)
 			}
 		}
+	}
+	if a, b := have.Names.Get(""), want.Names.Get(""); a != b && (a == nil || b == nil || a.Version != b.Version) {
+		out = append(out, "name table")
 	}
 	return out
 }

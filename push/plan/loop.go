@@ -119,6 +119,7 @@ type Proxy struct {
 	loop  *Loop
 	moved func(Path)
 	fault atomic.Bool // its view cannot be planned any more
+	asked atomic.Bool // for the name table
 }
 
 // NewLoop checks a configuration; Run starts it.
@@ -246,7 +247,7 @@ func (l *Loop) check() {
 			defer l.checking.Store(false)
 			obs.OracleChecks.Inc()
 			_ = l.guarded(func() {
-				if bad := compare(have, freshFor(input.New(snapshot, l.cfg.Pool), h.Node, subscribed)); len(bad) > 0 {
+				if bad := compare(have, freshFor(input.New(snapshot, l.cfg.Pool), h.Node, subscribed, have.Names != nil)); len(bad) > 0 {
 					obs.OracleFailures.Inc()
 					l.log.Error("the incremental plan differs from the plan from nothing", obs.KeyProxy, h.Node.ID, obs.KeyRevision, snapshot.Revision(), obs.KeyName, bad)
 				}

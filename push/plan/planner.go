@@ -65,6 +65,7 @@ type planned struct {
 	workload *workload
 	overlay  *manifest.Manifest
 	identity *identity // nil: it may have no Secrets
+	names    bool      // a proxy asks for the name table
 	set      atomic.Pointer[manifest.Set]
 	handles  map[*Handle]struct{}
 	id       atomic.Pointer[string] // nil: nobody has asked for it
@@ -87,6 +88,7 @@ type Handle struct {
 	Node    view.Node
 	planned atomic.Pointer[planned]
 	secrets secret.Names // that it subscribes to; the planner's
+	names   bool         // it asks for the name table; the planner's
 }
 
 // Set is everything the proxy should have; safe for any goroutine.
@@ -167,6 +169,9 @@ func (p *Planner) bind(h *Handle, v view.View) {
 	}
 	pl.handles[h] = struct{}{}
 	h.planned.Store(pl)
+	if h.names {
+		p.giveNames(pl)
+	}
 }
 
 func (p *Planner) unbind(h *Handle, pl *planned) {
@@ -245,8 +250,11 @@ func (pl *planned) compose(p *Planner) (moved bool) {
 	if pl.identity != nil {
 		set.Types[xds.Secret][manifest.Overlay] = pl.identity.Manifest()
 	}
+	if pl.names {
+		set.Names = pl.scope.names.Manifest()
+	}
 	old := pl.set.Load()
-	if old != nil && old.Types == set.Types {
+	if old != nil && old.Types == set.Types && old.Names == set.Names {
 		return false
 	}
 	if old != nil && sameButEndpoints(old, &set) {
@@ -263,7 +271,7 @@ func sameButEndpoints(a, b *manifest.Set) bool {
 	for _, t := range []xds.Type{xds.Endpoint, xds.Secret} {
 		x[t], y[t] = manifest.Stack{}, manifest.Stack{}
 	}
-	return x == y
+	return x == y && a.Names == b.Names
 }
 
 // Apply plans what a change touches and says who should have something else, in no order that means anything.

@@ -5,6 +5,7 @@ import (
 
 	"navarch.io/navarch/push/plan/inbound"
 	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/nametable"
 	"navarch.io/navarch/push/plan/secret"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
@@ -237,6 +238,9 @@ func (p *Planner) again(s *scope) *scope {
 	next := p.scopeFor(s.key)
 	next.layer.Succeed(s.layer, p.input.Sharing)
 	next.refs = s.refs
+	if s.names != nil {
+		next.names = nametable.New(next.hosts)
+	}
 	for inputs, old := range s.variants {
 		v := next.variantOf(inputs, p.input, p.replayed)
 		v.Layer.Succeed(old.Layer, p.input.Sharing)

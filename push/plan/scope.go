@@ -10,6 +10,7 @@ import (
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/plan/nametable"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
@@ -25,7 +26,8 @@ type scope struct {
 	hosts    *host.Table
 	front    front.Front
 	variants map[view.Inputs]*variant
-	problems []input.Problem // of the scope itself
+	names    *nametable.Table // nil: no proxy asks for it
+	problems []input.Problem  // of the scope itself
 	step     step
 	index    hostIndex // nil while the scope is planned from nothing, and of a shadow copy
 	refs     int
@@ -113,6 +115,7 @@ func (s *scope) run(in *input.Input) {
 		s.runVariant(v)
 	}
 	s.front.Done()
+	s.planNames()
 	s.layer.Commit(in.Sharing)
 	if len(s.step.hosts) > 0 {
 		s.step.hosts = map[string]input.Types{}

@@ -44,7 +44,9 @@ func (p *Pool) Resource(spec ResourceSpec) (*xds.Resource, error) {
 		if err != nil {
 			return nil, content{}, err
 		}
-		p.builds[r.Type].Add(1)
+		if r.Type < xds.NumTypes {
+			p.builds[r.Type].Add(1)
+		}
 		return r, content{r.Type, r.Name, r.Version}, nil
 	})
 }

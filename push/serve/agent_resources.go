@@ -53,6 +53,14 @@ func EncodeAgentResourceBody(name string, body *anypb.Any) (*AgentResource, erro
 	return &AgentResource{Name: name, Version: r.Version, stack: manifest.Stack{manifest.Scope: manifest.Of(r)}}, nil
 }
 
+// PlannedAgentResource is the one resource that a manifest holds; nil: of no manifest.
+func PlannedAgentResource(m *manifest.Manifest) *AgentResource {
+	for r := range m.All() {
+		return &AgentResource{Name: r.Name, Version: r.Version, stack: manifest.Stack{manifest.Scope: m}}
+	}
+	return nil
+}
+
 func (r *AgentResource) resource() *xds.Resource { return r.stack[manifest.Scope].Get(r.Name) }
 
 // Body is a copy of what is in it, for debugging and tests.

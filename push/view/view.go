@@ -160,7 +160,7 @@ func sidecarOf(s *mirror.Snapshot, root string, n Node) model.Key {
 		switch sc := r.(*model.Sidecar); {
 		case len(sc.Spec.GetWorkloadSelector().GetLabels()) == 0:
 			general = older(general, sc)
-		case Matches(sc.Spec.GetWorkloadSelector().GetLabels(), n.Labels):
+		case model.Matches(sc.Spec.GetWorkloadSelector().GetLabels(), n.Labels):
 			selecting = older(selecting, sc)
 		}
 	}
@@ -198,7 +198,7 @@ func servicesOf(s *mirror.Snapshot, n Node) (services []model.Key, headless bool
 		for r := range s.In(kind, n.Namespace) {
 			svc := r.(*model.Service)
 			local := kind == model.KindServiceEntry || svc.Key.Origin.Cluster() == n.Cluster
-			if local && len(svc.Spec.GetSelector()) > 0 && Matches(svc.Spec.GetSelector(), n.Labels) {
+			if local && len(svc.Spec.GetSelector()) > 0 && model.Matches(svc.Spec.GetSelector(), n.Labels) {
 				found = append(found, svc)
 				headless = headless || svc.Spec.GetHeadless() && slices.ContainsFunc(svc.Spec.GetPorts(), notHTTP)
 			}
@@ -229,7 +229,7 @@ func closed(s *mirror.Snapshot, root string, n Node) bool {
 				// A root namespace policy with a selector selects in its own namespace alone where it is a
 				// PeerAuthentication, and everywhere where it is an AuthorizationPolicy.
 				reaches := namespace == n.Namespace || p.GetMeshWide() || kind == model.KindAuthorizationPolicy
-				if p.GetClosed() && reaches && Matches(p.GetSelector(), n.Labels) {
+				if p.GetClosed() && reaches && model.Matches(p.GetSelector(), n.Labels) {
 					return true
 				}
 			}
@@ -252,7 +252,7 @@ func peersOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 		switch p := r.(*model.Policy); {
 		case len(p.Spec.GetSelector()) == 0:
 			at(1, p)
-		case Matches(p.Spec.GetSelector(), n.Labels):
+		case model.Matches(p.Spec.GetSelector(), n.Labels):
 			at(0, p)
 		}
 	}
@@ -276,7 +276,7 @@ func peersOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 func policiesOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 	for _, namespace := range slices.Compact([]string{n.Namespace, root}) {
 		for r := range s.In(model.KindAuthorizationPolicy, namespace) {
-			if p := r.(*model.Policy); !p.Spec.GetClosed() && Matches(p.Spec.GetSelector(), n.Labels) {
+			if p := r.(*model.Policy); !p.Spec.GetClosed() && model.Matches(p.Spec.GetSelector(), n.Labels) {
 				out = append(out, p.Key)
 			}
 		}
@@ -299,7 +299,7 @@ func filtersOf(s *mirror.Snapshot, root string, n Node) (outbound, inbound inter
 		var found []*model.EnvoyFilter
 		for r := range s.In(model.KindEnvoyFilter, namespace) {
 			f := r.(*model.EnvoyFilter)
-			if len(f.Spec.GetTargetRefs()) == 0 && Matches(f.Spec.GetWorkloadSelector().GetLabels(), n.Labels) {
+			if len(f.Spec.GetTargetRefs()) == 0 && model.Matches(f.Spec.GetWorkloadSelector().GetLabels(), n.Labels) {
 				found = append(found, f)
 			}
 		}
@@ -334,15 +334,5 @@ func proxyMatches(m *networkingv1.EnvoyFilter_ProxyMatch, n Node) bool {
 			return false
 		}
 	}
-	return Matches(m.GetMetadata(), n.Metadata)
-}
-
-// Matches says whether a selector picks labels: each of its entries is there. An empty selector picks all.
-func Matches(selector, labels map[string]string) bool {
-	for k, v := range selector {
-		if have, ok := labels[k]; !ok || have != v {
-			return false
-		}
-	}
-	return true
+	return model.Matches(m.GetMetadata(), n.Metadata)
 }

@@ -151,6 +151,19 @@ func EncodeRope(t Type, name string, head proto.Message, tail []*Fragment, needs
 	return r, nil
 }
 
+// JoinRope makes a resource of no type of Envoy's: its body, a message of the type URL, is the fragments in this order. The slice is kept and
+// must not be changed.
+func JoinRope(name, url string, fragments []*Fragment) *Resource {
+	r := &Resource{Type: Unknown, Name: name, tail: fragments, url: url}
+	sum := sha256.New()
+	for _, f := range fragments {
+		r.size += len(f.Bytes)
+		sum.Write(f.Hash[:])
+	}
+	r.Version = hex.EncodeToString(sum.Sum(nil)[:16])
+	return r
+}
+
 // EncodeFragment encodes a message as field `number` of a message to come.
 func EncodeFragment(name string, number protowire.Number, m proto.Message) (*Fragment, error) {
 	b, err := deterministic.Marshal(m)

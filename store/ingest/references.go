@@ -129,7 +129,7 @@ func (f *references) reach(known map[string][]string, one SecretUse) []string {
 	}
 	namespaces := map[string]bool{}
 	for id, set := range f.sets {
-		if (one.Namespace == "" || one.Namespace == id.namespace) && !namespaces[id.namespace] && selects(one.Selector, set.labels) {
+		if (one.Namespace == "" || one.Namespace == id.namespace) && !namespaces[id.namespace] && model.Matches(one.Selector, set.labels) {
 			namespaces[id.namespace] = true
 		}
 	}
@@ -145,15 +145,6 @@ func textOf(labels map[string]string) string {
 		text.WriteString(strconv.Quote(key) + strconv.Quote(labels[key]))
 	}
 	return text.String()
-}
-
-func selects(selector, labels map[string]string) bool {
-	for key, value := range selector {
-		if have, is := labels[key]; !is || have != value {
-			return false
-		}
-	}
-	return true
 }
 
 // Settle returns once everything that was emitted before is taken, and Config.Referred knows which Secrets it refers to; its error is the

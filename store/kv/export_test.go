@@ -8,3 +8,12 @@ func CommitGated(s *Store, ctx context.Context, b Batch, gate <-chan struct{}) (
 	slow.between = func() { <-gate }
 	return slow.Commit(ctx, b)
 }
+
+// What the tests of Space count with.
+const (
+	SpaceEvery     = spaceEvery
+	HistorySamples = historySamples
+)
+
+// Samples is how many revisions are kept.
+func (s *Space) Samples() int { return len(s.samples) }

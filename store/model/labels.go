@@ -71,3 +71,13 @@ func (s *sharedLabels) same(labels map[string]string) map[string]string {
 	}
 	return labels
 }
+
+// Matches says whether a selector picks labels: each of its entries is there. An empty selector picks all.
+func Matches(selector, labels map[string]string) bool {
+	for k, v := range selector {
+		if have, ok := labels[k]; !ok || have != v {
+			return false
+		}
+	}
+	return true
+}

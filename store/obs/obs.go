@@ -156,6 +156,7 @@ var (
 	ValidationPassed     = counterVec("galley_validation_passed", "Objects that the validation webhook admitted.", "group", "version", "resource")
 	ValidationFailed     = counterVec("galley_validation_failed", "Objects that the validation webhook refused, by reason: crd_decode_error, unknown_type, invalid_resource.", "group", "version", "resource", "reason")
 	ValidationHTTPErrors = counterVec("galley_validation_http_error", "Requests to the validation webhook that were answered with an HTTP error.", "status")
+	WebhookFailsOpen     = gaugeVec("navarch_webhook_fails_open", "1 while objects that are not valid pass when the webhooks of a ValidatingWebhookConfiguration do not answer (failurePolicy Ignore), 0 while they are refused then, by configuration.", "configuration")
 	AdmissionReviews     = counterVec("navarch_admission_reviews_total", "Reviews of objects that are to be written to Kubernetes, by webhook and result: allowed, refused, error (there was no answer, or nobody waited for it).", "webhook", "result")
 	AdmissionTime        = histogramVec("navarch_admission_seconds", "Seconds from a review to its answer, by webhook.", "webhook")
 )
@@ -192,7 +193,7 @@ var (
 
 	Unauthenticated        = gaugeVec("navarch_unauthenticated_connections", "Connections that are served and have shown no credential yet, by address: plain, secure.", "listener")
 	UnauthenticatedWaiting = gaugeVec("navarch_unauthenticated_waiting", "Connections of shared sources (--shared-sources) that wait to be served because as many as may be have shown no credential yet, by address: plain, secure.", "listener")
-	UnauthenticatedRefused = counterVec("navarch_unauthenticated_refused_total", "Connections closed, or calls refused, before a credential was shown, by reason: displaced (by others, where there was no room), no_room, no_credential (in time), too_many_bytes, too_many_calls, too_many_headers.", "reason")
+	UnauthenticatedRefused = counterVec("navarch_unauthenticated_refused_total", "Connections closed, or calls refused, before a credential was shown, by reason: displaced (by others, where there was no room), no_room, no_credential (in time), too_many_bytes, too_many_frames, too_many_calls, too_many_headers.", "reason")
 
 	Bounded       = counterVec("navarch_identity_bounded_total", "What identities may have no more of: streams that were refused or ended for others of the identity (streams), joins that were refused (joins), connections, in the same way (connections), connections, calls and streams that ended because of messages that were begun and not completed, or that waited to be handled (messages), names that there is nothing of and that are left out (names), questions that were refused (questions).", "what")
 	UnknownScopes = counterVec("navarch_unknown_scopes_total", "Proxies that joined and named a network or a DNS domain that is not known: they are served as if they had not, by what: network, domain.", "what")

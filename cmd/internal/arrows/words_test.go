@@ -59,8 +59,9 @@ var private = map[string]string{
 
 // ordinary are places where such a word is not ours: a file (or the end of its path) and the word.
 var ordinary = map[string][]string{
-	"draft": {"loadtest/report/schema_test.go"},                                            // json-schema.org/draft
-	"floor": {"loadtest/mesh/mesh.go", "loadtest/report/table.go", "shard/place/drain.go"}, // math.Floor
+	"draft":   {"loadtest/report/schema_test.go"},                                            // json-schema.org/draft
+	"verdict": {"deploy/redirect/kernel/encode.go"},                                          // expr.Verdict of nftables
+	"floor":   {"loadtest/mesh/mesh.go", "loadtest/report/table.go", "shard/place/drain.go"}, // math.Floor
 }
 
 // wordsOf divides a text into words, also those of identifiers (camelCase, under_scores, dashes), in lower case.

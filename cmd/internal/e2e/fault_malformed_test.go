@@ -63,7 +63,11 @@ func TestFaultMalformedRequests(t *testing.T) {
 	reaches(t, f, 2, func() { write(t, dir, "town.yaml", town(0, n, 2)) })
 	heap := watchHeap(t, d)
 	for kind := sim.NotProtobuf; kind <= sim.SecondCDS; kind++ {
-		bad := dialling(t, citizens(liars), sim.Config{Behaviour: func(int, sim.Identity) sim.Behaviour {
+		pods := citizens(liars)
+		for i := range pods { // of each kind others: how often one Pod may join is bounded, and those of the kind before have used that up
+			pods[i].Name = fmt.Sprintf("liar-%d-%d", kind, i)
+		}
+		bad := dialling(t, pods, sim.Config{Behaviour: func(int, sim.Identity) sim.Behaviour {
 			return sim.Behaviour{Malformed: kind, DuplicateSubscriptions: true}
 		}}, d)
 		eventually(t, patience, func() error {

@@ -31,6 +31,7 @@ const ownerURL = "navarch.io/owner"
 // goes to its owner where it follows. It judges what it is sent.
 type simAgent struct {
 	namespace, workload string
+	pod                 string // of the workload; streams are bounded for each
 	follows             bool
 	creds               credentials.TransportCredentials
 	seeds               func() []string
@@ -64,9 +65,9 @@ func gather(t *testing.T) *crowd {
 // grow adds agents up to a number.
 func (c *crowd) grow(n int, follows bool, seeds func() []string) {
 	for i := len(c.agents); i < n; i++ {
-		a := &simAgent{namespace: fmt.Sprintf("team-%d", i%40), workload: "app", follows: follows, seeds: seeds, held: map[string]string{}, creds: insecure.NewCredentials()}
+		a := &simAgent{namespace: fmt.Sprintf("team-%d", i%40), workload: "app", pod: fmt.Sprintf("app-%d", i), follows: follows, seeds: seeds, held: map[string]string{}, creds: insecure.NewCredentials()}
 		if c.secure {
-			conf, err := fleetCA.proxies(c.t)(sim.Identity{Namespace: a.namespace, Name: a.workload, ServiceAccount: a.workload})
+			conf, err := fleetCA.proxies(c.t)(sim.Identity{Namespace: a.namespace, Name: a.pod, ServiceAccount: a.workload})
 			if err != nil {
 				c.t.Fatal(err)
 			}
@@ -167,7 +168,12 @@ func (a *simAgent) run(ctx context.Context) {
 	}
 }
 
-func (a *simAgent) node() *corev3.Node { return node(a.namespace, a.workload, "10.1.9.9") }
+func (a *simAgent) node() *corev3.Node {
+	n := node(a.namespace, a.workload, "10.1.9.9")
+	n.Id = fmt.Sprintf("sidecar~10.1.9.9~%s.%s~%s.svc.cluster.local", a.pod, a.namespace, a.namespace)
+	n.Metadata.Fields["NAME"] = structpb.NewStringValue(a.pod)
+	return n
+}
 
 // session is one stream; it returns where to go next, empty: anywhere.
 func (a *simAgent) session(ctx context.Context, target string) (next string) {

@@ -25,6 +25,7 @@ type Messages struct {
 	of       *Call   // whose bytes the frame has; nil: of none that counts
 	opened   uint32  // stream of the HEADERS frame that was read last
 	calls    []*Call // few
+	frames   int     // that were begun
 	held     int     // bytes of messages that are not complete
 	reported int     // what Change has told of these
 }
@@ -80,6 +81,7 @@ func (m *Messages) Read(b []byte) {
 
 // frame begins one, whose header is complete.
 func (m *Messages) frame() {
+	m.frames++
 	m.left = uint32(m.header[0])<<16 | uint32(m.header[1])<<8 | uint32(m.header[2])
 	stream := binary.BigEndian.Uint32(m.header[5:]) &^ (1 << 31)
 	m.padding, m.padded, m.of = 0, false, nil
@@ -174,6 +176,13 @@ func (m *Messages) forget(stream uint32) {
 	if m.of == c {
 		m.of = nil
 	}
+}
+
+// Frames is how many frames the client has begun.
+func (m *Messages) Frames() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.frames
 }
 
 // Held is how many bytes have come of messages that are not complete.

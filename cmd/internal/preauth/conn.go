@@ -59,7 +59,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 	room := int64(c.of.limits.Bytes) - c.read.Load()
 	if room <= 0 {
-		if err := c.await(); err != nil {
+		if err := c.await(tooMuch); err != nil {
 			return 0, err
 		}
 		return c.Conn.Read(b)
@@ -70,8 +70,8 @@ func (c *conn) Read(b []byte) (int, error) {
 }
 
 // await waits for a credential that may have come with what was read, for a while: that is verified in milliseconds, unless its
-// issuer's keys have to be fetched.
-func (c *conn) await() error {
+// issuer's keys have to be fetched. Else the connection ends for a reason.
+func (c *conn) await(why reason) error {
 	timer := time.NewTimer(c.of.await())
 	defer timer.Stop()
 	select {
@@ -79,7 +79,7 @@ func (c *conn) await() error {
 		return nil
 	case <-c.gone:
 	case <-timer.C:
-		c.end(tooMuch)
+		c.end(why)
 	}
 	return net.ErrClosed
 }
@@ -123,7 +123,7 @@ func (c *conn) authenticated() {
 		c.deadline.Stop()
 	}
 	c.of.ledger.Know(c.entry)
-	c.leave()
+	c.free()
 }
 
 // end closes it for a reason, unless it has shown a credential.
@@ -195,8 +195,27 @@ func (c *conn) claim(claim Claim) error {
 	return err
 }
 
-// leave gives back what it holds, and lets somebody in who waits for room.
+// leave gives its place back when others could have taken it, had it stayed (Busy): clients that end their connections early, or are refused
+// early, have no more handshakes computed than those that stay. Of a connection for which nothing was computed the place is free at once.
 func (c *conn) leave() {
+	step := c.step.Load()
+	if step == 0 {
+		c.free()
+		return
+	}
+	until := time.Unix(0, step).Add(c.of.limits.Progress)
+	if place := time.Unix(0, c.began).Add(c.of.place()); c.shared && place.After(until) {
+		until = place
+	}
+	if rest := time.Until(until); rest > 0 {
+		time.AfterFunc(rest, c.free)
+		return
+	}
+	c.free()
+}
+
+// free gives its place back, and lets somebody in who waits for room.
+func (c *conn) free() {
 	c.of.ledger.Leave(c.entry)
 	select {
 	case c.of.left <- struct{}{}:

@@ -128,7 +128,7 @@ func TestPlaceInASharedSource(t *testing.T) {
 		c := New(Limits{}, nil).conn(server)
 		c.shared = true
 		c.enter()
-		time.Sleep(1800 * time.Millisecond)
+		time.Sleep(10*time.Second/3 - 200*time.Millisecond)
 		c.step.Store(time.Now().UnixNano())
 		for _, after := range []struct {
 			pause time.Duration
@@ -136,6 +136,46 @@ func TestPlaceInASharedSource(t *testing.T) {
 		}{{200*time.Millisecond - 1, true}, {49 * time.Millisecond, true}, {2 * time.Millisecond, false}} {
 			if time.Sleep(after.pause); c.Busy() != after.busy {
 				t.Errorf("%v later: busy %v", after.pause, !after.busy)
+			}
+		}
+	})
+}
+
+// Whoever ends a connection early has no more handshakes computed than who stays: its place is free when it could have been taken. A connection
+// for which nothing was computed, as that of a load balancer that tries the port, gives it back at once, and so does one that shows a credential.
+func TestPlaceOfWhoEndsEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			shared, step, shown bool
+			keeps               time.Duration
+		}{
+			"shared":              {true, true, false, 10 * time.Second / 3},
+			"its own":             {false, true, false, 250 * time.Millisecond},
+			"nothing computed":    {true, false, false, 0},
+			"a credential":        {true, true, true, 0},
+			"a credential, alone": {false, true, true, 0},
+		} {
+			_, server := net.Pipe()
+			l := New(Limits{}, nil)
+			one := l.conn(server)
+			one.shared = c.shared
+			one.enter()
+			if c.step {
+				one.step.Store(time.Now().UnixNano())
+			}
+			if c.shown {
+				one.authenticated()
+			}
+			one.Close()
+			if c.keeps > 0 {
+				if time.Sleep(c.keeps - 1); l.Open() != 1 {
+					t.Errorf("%s: its place is free %v early", name, time.Nanosecond)
+				}
+				time.Sleep(1)
+				synctest.Wait()
+			}
+			if l.Open() != 0 {
+				t.Errorf("%s: its place is taken after %v", name, c.keeps)
 			}
 		}
 	})

@@ -20,8 +20,13 @@ type following struct {
 // acknowledgements and certificate requests cost nobody's lock.
 const holdStep = 64 << 10
 
-// Read implements net.Conn.
+// Read implements net.Conn. What follows too many frames stays unread until a credential was shown, as what follows too many bytes (conn.Read).
 func (f following) Read(b []byte) (int, error) {
+	if !f.of.shown.Load() && f.of.messages.Frames() > f.of.of.limits.Frames {
+		if err := f.of.await(tooFine); err != nil {
+			return 0, err
+		}
+	}
 	n, err := f.Conn.Read(b)
 	f.of.messages.Read(b[:n])
 	f.of.hold()

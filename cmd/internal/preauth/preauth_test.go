@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -284,7 +285,8 @@ func TestKnownSourcesHaveRoom(t *testing.T) {
 
 // Clients of a shared address wait for room, and do not lose it while they are worked for; those of others are told at once.
 func TestSharedSourcesWait(t *testing.T) {
-	w := start(t, Limits{Total: 8, PerSource: 2, Progress: long, Credential: long, Shared: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
+	const place = 4 * time.Second // more than it takes to see who waits
+	w := start(t, Limits{Total: 8, PerSource: 2, Progress: place, Credential: 3 * place, Shared: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
 	hello := w.hello()
 	begin := func(from string) net.Conn {
 		c := w.raw(from)
@@ -313,6 +315,26 @@ func TestSharedSourcesWait(t *testing.T) {
 	}
 	shared[0].Close()
 	answered(waits)
+}
+
+// What comes in frames of a few bytes is bounded, too: each of them costs the server a turn.
+func TestFrames(t *testing.T) {
+	w := start(t, Limits{Credential: 12 * time.Second}) // a quarter of it to verify a credential
+	c := w.http2("127.0.0.2")
+	_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82}})
+	for range 1000 {
+		_ = c.WriteContinuation(1, false, nil)
+	}
+	w.ended("frames without an end", c.conn)
+	if !strings.Contains(w.log.String(), "cause=too_many_frames") {
+		t.Errorf("log:\n%s", w.log)
+	}
+	conn := w.served("elsewhere", "127.0.0.3")
+	for range 200 { // frames of who has shown a credential are not counted
+		if err := ask(t.Context(), conn, "good", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // A storm of good clients behind one address is served without one that fails.

@@ -50,6 +50,7 @@ var commands = map[string]step{
 	"kek":        (*stage).kek,        // away|back: the key encryption key
 	"stored":     (*stage).stored,     // NAMESPACE/NAME [CLUSTER]: prints what the store has of a Secret
 	"ask":        (*stage).ask,        // PROXY [-]NAME...: subscribes to Secrets, or no longer
+	"names":      (*stage).names,      // PROXY: prints the name table that its agent answers DNS by, for which it asks from now on
 	"lead":       (*stage).lead,       // another process becomes the leader, and compares everything
 }
 

@@ -22,7 +22,8 @@ import (
 // write core dumps too, as far as this process's own limit does.
 const dumpableEnv = "NAVARCH_DUMPABLE"
 
-// Main keeps the memory of the process to itself, and that of its children from core dumps (unless NAVARCH_DUMPABLE=true), and runs cmd under a context that SIGINT and SIGTERM end, prints its error once, and exits: 0 for success, 1 for failure.
+// Main keeps the memory of the process to itself, and that of its children from core dumps (unless NAVARCH_DUMPABLE=true), and runs cmd under a context that SIGINT and SIGTERM end, prints its error once, and exits: 0 for success, 1 for failure, or what the
+// error says (a method ExitCode).
 // The second of these signals kills the process at once.
 func Main(cmd *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -37,6 +38,10 @@ func Main(cmd *cobra.Command) {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, cmd.Name()+":", err)
+		var exit interface{ ExitCode() int }
+		if errors.As(err, &exit) {
+			os.Exit(exit.ExitCode())
+		}
 		os.Exit(1)
 	}
 }

@@ -20,7 +20,7 @@ const rawPort = 9090
 // Envoys, as in a cluster.
 func interceptDemo(ctx context.Context, root, built string) (rows []show.Row, err error) {
 	if err := canIntercept(); err != nil {
-		return nil, fmt.Errorf("real redirection needs root, iptables, ip and setpriv: %w", err)
+		return nil, fmt.Errorf("real redirection needs root, ip and setpriv: %w", err)
 	}
 	m, err := newMesh(root, "deploy/demo/intercept", built)
 	if err != nil {
@@ -33,7 +33,7 @@ func interceptDemo(ctx context.Context, root, built string) (rows []show.Row, er
 	if len(m.services.workloads) != 2 {
 		return nil, fmt.Errorf("%d Pods, want 2", len(m.services.workloads))
 	}
-	spaces, down, err := wireUp(ctx, []string{m.services.workloads[0].ip, m.services.workloads[1].ip})
+	spaces, down, err := wireUp(ctx, m.agent, []string{m.services.workloads[0].ip, m.services.workloads[1].ip})
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func interceptDemo(ctx context.Context, root, built string) (rows []show.Row, er
 	return rows, nil
 }
 
-// settleIn places the workloads into their namespaces: the app as root, agent and Envoy as the uid that iptables knows. That
+// settleIn places the workloads into their namespaces: the app as root, agent and Envoy as the uid that the rules of redirection know. That
 // uid may not reach the tree, so it gets copies of the two programs.
 func (m *mesh) settleIn(spaces []netns) error {
 	m.listen = spaces[0].host // plain-text xDS for the two namespaces, and nobody else's network

@@ -28,7 +28,7 @@ const patience = 5 * time.Minute
 type step show.Step
 
 func main() {
-	intercept := flag.Bool("intercept", false, "Use network namespaces and real redirection (root, iptables).")
+	intercept := flag.Bool("intercept", false, "Use network namespaces and real redirection (root).")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

@@ -18,27 +18,9 @@ const (
 	proxyUID        = "1337" // Envoy's traffic is told from the app's by it
 )
 
-// redirect is what istio-init sets up: everything that the app sends goes to 15001, everything that comes for it to 15006.
-// Not redirected: what Envoy itself sends, what stays on 127.0.0.1, and the ports of the agent.
-const redirect = `*nat
-:NV_INBOUND - [0:0]
-:NV_REDIRECT - [0:0]
-:NV_IN_REDIRECT - [0:0]
-:NV_OUTPUT - [0:0]
--A NV_REDIRECT -p tcp -j REDIRECT --to-ports 15001
--A NV_IN_REDIRECT -p tcp -j REDIRECT --to-ports 15006
--A PREROUTING -p tcp -j NV_INBOUND
--A NV_INBOUND -p tcp -m multiport --dports 22,15020,15021,15090 -j RETURN
--A NV_INBOUND -p tcp -j NV_IN_REDIRECT
--A OUTPUT -p tcp -j NV_OUTPUT
--A NV_OUTPUT -s 127.0.0.6/32 -o lo -j RETURN
--A NV_OUTPUT ! -d 127.0.0.1/32 -o lo -p tcp -m owner --uid-owner ` + proxyUID + ` -j NV_IN_REDIRECT
--A NV_OUTPUT -o lo -m owner ! --uid-owner ` + proxyUID + ` -j RETURN
--A NV_OUTPUT -m owner --uid-owner ` + proxyUID + ` -j RETURN
--A NV_OUTPUT -d 127.0.0.1/32 -j RETURN
--A NV_OUTPUT -j NV_REDIRECT
-COMMIT
-`
+// redirectFlags are what injection passes to the init container: everything that the app sends goes to 15001, everything that comes for it to
+// 15006. Not redirected: what Envoy itself sends, what stays on 127.0.0.1, and the ports of the agent.
+var redirectFlags = []string{"redirect", "-p", "15001", "-z", "15006", "-u", proxyUID, "-m", "REDIRECT", "-i", "*", "-x", "", "-b", "*", "-d", "15090,15021,15020"}
 
 // netns is the network namespace of one workload: a wire to the other's, and one to the host for the control plane.
 type netns struct {
@@ -53,7 +35,7 @@ func canIntercept() error {
 	if os.Geteuid() != 0 {
 		return errors.New("not root")
 	}
-	for _, program := range []string{"ip", "iptables-restore", "setpriv"} {
+	for _, program := range []string{"ip", "setpriv"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return err
 		}
@@ -62,12 +44,11 @@ func canIntercept() error {
 	if err := run(context.Background(), "ip", "netns", "add", probe); err != nil {
 		return err
 	}
-	defer run(context.Background(), "ip", "netns", "del", probe)
-	return run(context.Background(), "ip", "netns", "exec", probe, "iptables", "-w", "-t", "nat", "-L", "-n")
+	return run(context.Background(), "ip", "netns", "del", probe)
 }
 
-// wireUp makes one namespace per workload. The returned function takes all of it down again.
-func wireUp(ctx context.Context, ips []string) (spaces []netns, down func(), err error) {
+// wireUp makes one namespace per workload, redirected by the agent's program. The returned function takes all of it down again.
+func wireUp(ctx context.Context, agent string, ips []string) (spaces []netns, down func(), err error) {
 	dropStale()
 	down = func() {
 		for _, n := range spaces {
@@ -118,10 +99,8 @@ func wireUp(ctx context.Context, ips []string) (spaces []netns, down func(), err
 				return nil, down, err
 			}
 		}
-		cmd := exec.CommandContext(ctx, "ip", "netns", "exec", n.name, "iptables-restore", "-w")
-		cmd.Stdin = strings.NewReader(redirect)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return nil, down, fmt.Errorf("iptables-restore in %s: %w: %s", n.name, err, out)
+		if err := run(ctx, "ip", append([]string{"netns", "exec", n.name, agent}, redirectFlags...)...); err != nil {
+			return nil, down, err
 		}
 	}
 	return spaces, down, nil

@@ -130,7 +130,7 @@ func build(t *testing.T) *turning {
 	}))
 	r.services, err = readServices(r.config)
 	r.must(err)
-	spaces, down, err := wireUp(ctx, []string{r.services.workloads[0].ip, r.services.workloads[1].ip})
+	spaces, down, err := wireUp(ctx, r.agent, []string{r.services.workloads[0].ip, r.services.workloads[1].ip})
 	r.must(err)
 	t.Cleanup(down)
 	r.must(r.settleIn(spaces))
@@ -233,7 +233,7 @@ func (r *turning) renewals(n int) {
 // back, the provider of the key encryption key goes away and comes back. Nothing fails, and what is refused stays refused.
 func TestRotationUnderLoad(t *testing.T) {
 	if err := canIntercept(); err != nil {
-		t.Skipf("real redirection needs root, iptables, ip and setpriv: %v", err)
+		t.Skipf("real redirection needs root, ip and setpriv: %v", err)
 	}
 	r := build(t)
 	r.renewals(2)

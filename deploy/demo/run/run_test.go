@@ -136,11 +136,11 @@ func TestChildren(t *testing.T) {
 // The kernel hands over what an app sends to a virtual address, and what comes for a pod; 127.0.0.1 stays as it is.
 func TestNamespacesRedirect(t *testing.T) {
 	if err := canIntercept(); err != nil {
-		t.Skipf("real redirection needs root, iptables, ip and setpriv: %v", err)
+		t.Skipf("real redirection needs root, ip and setpriv: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	spaces, down, err := wireUp(ctx, []string{"10.77.0.1", "10.77.0.2"})
+	spaces, down, err := wireUp(ctx, programs.For(t, "navarch-agent"), []string{"10.77.0.1", "10.77.0.2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestNamespacesRedirect(t *testing.T) {
 // The summary of make test says why this one was skipped, where it was.
 func TestRedirection(t *testing.T) {
 	if err := canIntercept(); err != nil {
-		t.Skipf("real redirection needs root, iptables, ip and setpriv: %v", err)
+		t.Skipf("real redirection needs root, ip and setpriv: %v", err)
 	}
 	root, err := filepath.Abs("../../..")
 	if err != nil {

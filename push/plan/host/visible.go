@@ -65,6 +65,20 @@ func (t *Table) Addresses(svc *model.Service) []string {
 	return svc.Spec.GetAddresses()
 }
 
+// OwnEndpoints are the endpoints of a host in the proxy's own cluster, as its first port has them: those that DNS names for a headless service.
+// The scope has to see the host.
+func (t *Table) OwnEndpoints(h *Host) (out []*model.Endpoint) {
+	ports := h.Service.Spec.GetPorts()
+	if len(ports) == 0 {
+		return nil
+	}
+	q := input.Selection{Service: h.Service, Host: h.Name, Port: ports[0].GetNumber(), Local: true, Cluster: t.key.Cluster}
+	for _, m := range t.in.Members(q, nil).All() {
+		out = append(out, m.Endpoint)
+	}
+	return out
+}
+
 // has says whether a host of a service is imported.
 func (t *Table) has(svc *model.Service, host string) bool {
 	return slices.ContainsFunc(t.imports, func(im *Imports) bool { return im.Has(svc, host) })

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
@@ -37,7 +36,7 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 			continue
 		}
 		for _, e := range slice.Spec.GetEndpoints() {
-			if e.GetHealth() != model.Health_HEALTH_READY && !q.Service.Spec.GetPublishNotReady() || !view.Matches(labels, e.GetLabels()) {
+			if e.GetHealth() != model.Health_HEALTH_READY && !q.Service.Spec.GetPublishNotReady() || !model.Matches(labels, e.GetLabels()) {
 				continue
 			}
 			if number, ok := portAt(slice.Spec, e, port); ok {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
@@ -51,7 +50,7 @@ func mtlsDisabledAt(s *mirror.Snapshot, peers []*model.Policy, of served) string
 			continue
 		case len(selector) > 0 && levels[0] != nil:
 			continue // an older one picks all
-		case len(selector) > 0 && len(outside) == 0 && view.Matches(selector, of.service.Spec.GetSelector()):
+		case len(selector) > 0 && len(outside) == 0 && model.Matches(selector, of.service.Spec.GetSelector()):
 			levels[0] = p
 		case len(selector) > 0:
 			selecting = append(selecting, p)
@@ -108,7 +107,7 @@ func disabledRow(selecting []*model.Policy, levels [3]*model.Policy, port uint32
 func mayPick(selector map[string]string, svc *model.Service, outside []*model.Endpoint) bool {
 	for k, v := range svc.Spec.GetSelector() {
 		if other, ok := selector[k]; ok && other != v {
-			return slices.ContainsFunc(outside, func(e *model.Endpoint) bool { return view.Matches(selector, e.GetLabels()) })
+			return slices.ContainsFunc(outside, func(e *model.Endpoint) bool { return model.Matches(selector, e.GetLabels()) })
 		}
 	}
 	return true
@@ -123,7 +122,7 @@ func outOfSelector(s *mirror.Snapshot, of served) (out []*model.Endpoint) {
 			continue
 		}
 		for _, e := range slice.Spec.GetEndpoints() {
-			if !at(e, of.service) || !view.Matches(of.service.Spec.GetSelector(), e.GetLabels()) {
+			if !at(e, of.service) || !model.Matches(of.service.Spec.GetSelector(), e.GetLabels()) {
 				out = append(out, e)
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
@@ -61,7 +60,7 @@ func modeOf(peers []*model.Policy, namespace string, labels map[string]string, p
 	for _, p := range peers {
 		level := 2
 		switch {
-		case len(p.Spec.GetSelector()) > 0 && (p.Key.Namespace != namespace || !view.Matches(p.Spec.GetSelector(), labels)):
+		case len(p.Spec.GetSelector()) > 0 && (p.Key.Namespace != namespace || !model.Matches(p.Spec.GetSelector(), labels)):
 			continue
 		case len(p.Spec.GetSelector()) > 0:
 			level = 0

@@ -58,9 +58,9 @@ func egressOf(sidecar *model.Sidecar, key view.Scope) (out []*egress, found []in
 
 // routed is the egress listener whose hosts stand in the route configuration of a port: the first with that port, else
 // the first without one. Nil: there is none.
-func (f *Front) routed(port uint32) *egress {
+func (s *scope) routed(port uint32) *egress {
 	var general *egress
-	for _, e := range f.egress {
+	for _, e := range s.egress {
 		switch {
 		case e.unixSocket():
 		case e.port == port:

@@ -12,17 +12,17 @@ import (
 func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	switch of.Type {
 	case xds.Listener:
-		if l := f.listeners.Get(of.Name); l != nil && l.Res != nil {
+		if l := f.listeners.table.Get(of.Name); l != nil && l.Res != nil {
 			spec := l.Spec
 			if v != nil && v.Layer.Spec(of) != nil {
 				spec = v.Layer.Spec(of)
 			}
-			return append([]any{spec}, f.bringers(l)...)
+			return append([]any{spec}, f.listeners.bringers(l)...)
 		}
 	case xds.Route:
-		for _, rc := range f.routes {
+		for _, rc := range f.routes.table {
 			if rc.name == of.Name && rc.Res != nil {
-				return f.explainRoute(rc, v)
+				return f.routes.explain(rc, v)
 			}
 		}
 	case xds.Cluster, xds.Endpoint, xds.Secret, xds.NumTypes:
@@ -30,62 +30,12 @@ func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	return nil
 }
 
-// bringers are those of an outbound listener. Hosts with plain HTTP bring the same, so of them there is the Sidecar alone.
-func (f *Front) bringers(l *outbound) (out []any) {
-	http, rest, _ := l.first()
-	if from := f.listenerOfSidecar(http); from.Sidecar != nil {
-		out = append(out, from)
-	}
-	for _, b := range rest {
-		from := f.listenerOfSidecar(&b.traffic)
-		from.Host, from.Service = b.host, b.from
-		for _, e := range f.egress {
-			if vs := f.hosts.VirtualServiceFor(b.host, e.Imports); e.order == b.egress && vs != nil && len(vs.Spec.GetTcp())+len(vs.Spec.GetTls()) > 0 {
-				from.Route = vs
-			}
-		}
-		out = append(out, from)
-	}
-	return out
-}
-
-// listenerOfSidecar names the egress listener for which there is traffic; nothing where no Sidecar says it.
-func (f *Front) listenerOfSidecar(t *traffic) front.Bringer {
-	if t == nil || f.egress[t.egress].number == 0 {
-		return front.Bringer{}
-	}
-	return front.Bringer{Sidecar: f.sidecar, Egress: f.egress[t.egress].number}
-}
-
-func (f *Front) explainRoute(rc *routes, v *host.Variation) []any {
-	out, as := []any{rc.Spec}, f.hosts.Plain()
-	if v != nil {
-		if own := v.Layer.Spec(xds.Ref{Type: xds.Route, Name: rc.name}); own != nil {
-			out[0], as = own, f.hosts.Of(v)
-		}
-	}
-	for _, c := range rc.runs {
-		for _, name := range c.hosts {
-			var found []input.Problem
-			if spec, ok := f.specOf(rc, rc.entries.Get(name), as, &found); ok {
-				out = append(out, spec)
-			}
-		}
-	}
-	for _, t := range rc.tail {
-		if t.frag != nil {
-			out = append(out, t.spec)
-		}
-	}
-	return out
-}
-
 // Describe implements front.Front.
 func (f *Front) Describe(line func(format string, args ...any)) {
 	for name, c := range f.contributions.All() {
 		line("contribution %s: %v %v", name, c.traffic, c.routes)
 	}
-	for name, l := range f.listeners.All() {
+	for name, l := range f.listeners.table.All() {
 		line("listener %s: %v %p %v", name, l.Spec, l.Res, l.route)
 		for _, c := range l.http {
 			line("http %s: %v %d", name, c.route, c.hosts)
@@ -94,7 +44,7 @@ func (f *Front) Describe(line func(format string, args ...any)) {
 			line("rest %s: %v", name, b)
 		}
 	}
-	for key, rc := range f.routes {
+	for key, rc := range f.routes.table {
 		line("routes %v: %v %p %d %v %v", key, rc.Spec, rc.Res, rc.users, rc.taken, rc.added)
 		for host, en := range rc.entries.All() {
 			frag := en.frag
@@ -110,4 +60,54 @@ func (f *Front) Describe(line func(format string, args ...any)) {
 			line("run %v: %v", key, c.hosts)
 		}
 	}
+}
+
+// bringers are those of an outbound listener. Hosts with plain HTTP bring the same, so of them there is the Sidecar alone.
+func (ls *listeners) bringers(l *outbound) (out []any) {
+	http, rest, _ := l.first()
+	if from := ls.listenerOfSidecar(http); from.Sidecar != nil {
+		out = append(out, from)
+	}
+	for _, b := range rest {
+		from := ls.listenerOfSidecar(&b.traffic)
+		from.Host, from.Service = b.host, b.from
+		for _, e := range ls.egress {
+			if vs := ls.hosts.VirtualServiceFor(b.host, e.Imports); e.order == b.egress && vs != nil && len(vs.Spec.GetTcp())+len(vs.Spec.GetTls()) > 0 {
+				from.Route = vs
+			}
+		}
+		out = append(out, from)
+	}
+	return out
+}
+
+// listenerOfSidecar names the egress listener for which there is traffic; nothing where no Sidecar says it.
+func (s *scope) listenerOfSidecar(t *traffic) front.Bringer {
+	if t == nil || s.egress[t.egress].number == 0 {
+		return front.Bringer{}
+	}
+	return front.Bringer{Sidecar: s.sidecar, Egress: s.egress[t.egress].number}
+}
+
+func (rs *routeTable) explain(rc *routeConfig, v *host.Variation) []any {
+	out, as := []any{rc.Spec}, rs.hosts.Plain()
+	if v != nil {
+		if own := v.Layer.Spec(xds.Ref{Type: xds.Route, Name: rc.name}); own != nil {
+			out[0], as = own, rs.hosts.Of(v)
+		}
+	}
+	for _, c := range rc.runs {
+		for _, name := range c.hosts {
+			var found []input.Problem
+			if spec, ok := rs.specOf(rc, rc.entries.Get(name), as, &found); ok {
+				out = append(out, spec)
+			}
+		}
+	}
+	for _, t := range rc.tail {
+		if t.frag != nil {
+			out = append(out, t.spec)
+		}
+	}
+	return out
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/build/listener"
@@ -14,6 +13,18 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/problem"
 )
+
+// listeners are the outbound listeners of a scope.
+type listeners struct {
+	*scope
+	table   layer.Table[outbound] // by name
+	changed map[string]bool       // to be planned again in this step
+}
+
+// fork is the table of a forked scope.
+func (ls *listeners) fork(to *scope) *listeners {
+	return &listeners{scope: to, table: ls.table.Fork(), changed: map[string]bool{}}
+}
 
 // outbound is one outbound listener and what is brought to it. What is for the first egress listener has it.
 type outbound struct {
@@ -41,25 +52,25 @@ func (b brought) compare(o brought) int {
 	return cmp.Or(cmp.Compare(b.egress, o.egress), b.from.Older(&o.from.Head), cmp.Compare(b.host, o.host))
 }
 
-// listenerOf is a listener, or a new one of this name, that the scope may change.
-func (f *Front) listenerOf(name string) *outbound {
-	l := f.listeners.Get(name)
+// get is a listener, or a new one of this name, that the scope may change.
+func (ls *listeners) get(name string) *outbound {
+	l := ls.table.Get(name)
 	switch {
 	case l == nil:
-		l = &outbound{of: f.own, name: name}
-	case l.of != f.own:
-		l = &outbound{of: f.own, name: name, Unit: l.Unit, route: l.route, http: slices.Clone(l.http), rest: slices.Clone(l.rest)}
+		l = &outbound{of: ls.own, name: name}
+	case l.of != ls.own:
+		l = &outbound{of: ls.own, name: name, Unit: l.Unit, route: l.route, http: slices.Clone(l.http), rest: slices.Clone(l.rest)}
 	default:
 		return l
 	}
-	f.listeners.Put(name, l)
+	ls.table.Put(name, l)
 	return l
 }
 
 // bring counts a host's traffic in or out, and marks the listener.
-func (f *Front) bring(host string, t traffic, by int) {
-	l := f.listenerOf(t.listener)
-	f.step.listeners[t.listener] = true
+func (ls *listeners) bring(host string, t traffic, by int) {
+	l := ls.get(t.listener)
+	ls.changed[t.listener] = true
 	if t.http {
 		i, ok := slices.BinarySearchFunc(l.http, t.egress, func(c httpCount, egress int) int { return cmp.Compare(c.egress, egress) })
 		if !ok {
@@ -101,29 +112,29 @@ func (l *outbound) first() (http *traffic, rest []brought, ok bool) {
 	return http, l.rest[:end], egress >= 0
 }
 
-// planListener plans one outbound listener again from what is brought to it, and says which route configurations are
-// used from now on or no longer.
-func (f *Front) planListener(l *outbound) {
-	old := *l
+// plan plans one outbound listener again from what is brought to it, and returns what it was: where its resource is another one, other
+// route configurations may be used from now on (routeTable.useOf).
+func (ls *listeners) plan(l *outbound) (was outbound) {
+	was = *l
 	l.Unit, l.route = layer.Unit{}, routeKey{}
 	var found []input.Problem
-	if spec, route, ok := f.outboundSpec(l, &found); ok {
-		l.Unit, _ = f.in.Make(spec, f.in.Mesh.Key, &found)
+	if spec, route, ok := ls.spec(l, &found); ok {
+		l.Unit, _ = ls.in.Make(spec, ls.in.Mesh.Key, &found)
 		l.route = route
 	}
-	f.problems.Set("listener "+l.name, found)
-	if old.Res != l.Res {
-		f.layer.Drop(old.Res)
-		f.layer.Put(l.Res)
-		f.useOf(&old, -1)
-		f.useOf(l, 1)
+	ls.problems.Set("listener "+l.name, found)
+	if was.Res != l.Res {
+		ls.layer.Drop(was.Res)
+		ls.layer.Put(l.Res)
 	}
 	if len(l.http)+len(l.rest) == 0 {
-		f.listeners.Put(l.name, nil)
+		ls.table.Put(l.name, nil)
 	}
+	return was
 }
 
-func (f *Front) outboundSpec(l *outbound, found *[]input.Problem) (spec listener.Outbound, asks routeKey, ok bool) {
+// spec decides a listener, and the route configuration that it asks for. False: nothing is brought to it, or an EnvoyFilter removes it.
+func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Outbound, asks routeKey, ok bool) {
 	http, rest, ok := l.first()
 	if !ok {
 		return listener.Outbound{}, routeKey{}, false
@@ -132,9 +143,9 @@ func (f *Front) outboundSpec(l *outbound, found *[]input.Problem) (spec listener
 	if t == nil {
 		t = &rest[0].traffic
 	}
-	spec = listener.Outbound{Common: f.common(l.name, t.port), Name: l.name,
+	spec = listener.Outbound{Common: ls.common(l.name, t.port), Name: l.name,
 		Bind: t.bind, Port: t.port, BindToPort: t.direct}
-	if f.patches.RemovesListener(l.name, t.port, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND) {
+	if ls.patches.RemovesListener(l.name, t.port, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND) {
 		return spec, asks, false
 	}
 	if http != nil {
@@ -162,7 +173,7 @@ func (f *Front) outboundSpec(l *outbound, found *[]input.Problem) (spec listener
 	spec.TCP = chains.List(tcp...)
 	if t.wildcard && !t.direct && !ends { // what was not redirected has nowhere to pass on to
 		spec.Fallback = xds.BlackHole
-		if f.passthrough() {
+		if ls.passthrough() {
 			spec.Fallback = xds.Passthrough
 		}
 	}
@@ -172,28 +183,17 @@ func (f *Front) outboundSpec(l *outbound, found *[]input.Problem) (spec listener
 	return spec, asks, true
 }
 
-// passthrough says whether unknown destinations are let pass: the Sidecar's policy, else the mesh'f.
-func (f *Front) passthrough() bool {
-	if p := f.sidecar; p != nil && p.Spec.GetOutboundTrafficPolicy() != nil {
-		return p.Spec.GetOutboundTrafficPolicy().GetMode() == networkingv1.OutboundTrafficPolicy_ALLOW_ANY
-	}
-	return f.in.Mesh.Spec.GetOutboundTrafficPolicy().GetMode() == meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY
+func (ls *listeners) common(name string, port uint32) listener.Common {
+	return ls.in.Common(ls.anonymous(), ls.patches, name, port, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND)
 }
-
-func (f *Front) common(name string, port uint32) listener.Common {
-	return f.in.Common(f.anonymous(), f.patches, name, port, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND)
-}
-
-// anonymous are the capabilities without the identity: what only clusters read makes no second listener, nor virtual host.
-func (f *Front) anonymous() xds.Caps { return f.key.Caps &^ xds.CapIdentity }
 
 // planVirtual plans the listener that redirected connections arrive at, unless nothing is redirected.
-func (f *Front) planVirtual(found *[]input.Problem) {
-	port := f.in.OutboundPort()
-	if f.key.Kind == view.Router || input.Direct(f.sidecar, f.key.Mode) ||
-		f.patches.RemovesListener(xds.VirtualOutbound, port, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND) {
+func (ls *listeners) planVirtual(found *[]input.Problem) {
+	port := ls.in.OutboundPort()
+	if ls.key.Kind == view.Router || input.Direct(ls.sidecar, ls.key.Mode) ||
+		ls.patches.RemovesListener(xds.VirtualOutbound, port, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND) {
 		return
 	}
-	f.fixed(listener.VirtualOutbound{Common: f.common(xds.VirtualOutbound, port), Port: port,
-		Passthrough: f.passthrough(), Transparent: f.key.Mode == view.TProxy}, found)
+	ls.fixed(listener.VirtualOutbound{Common: ls.common(xds.VirtualOutbound, port), Port: port,
+		Passthrough: ls.passthrough(), Transparent: ls.key.Mode == view.TProxy}, found)
 }

@@ -17,9 +17,46 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// routes is one route configuration. It is kept for all ports that have virtual hosts, and published while a listener
+// routeTable is the route configurations of a scope.
+type routeTable struct {
+	*scope
+	table   map[routeKey]*routeConfig
+	changed map[routeKey]map[string]bool // to be planned again in this step, with the hosts whose virtual hosts are to be decided again
+	pieces  []*xds.Fragment              // reused by plan
+}
+
+func newRouteTable(s *scope) *routeTable {
+	return &routeTable{scope: s, table: map[routeKey]*routeConfig{}, changed: map[routeKey]map[string]bool{}}
+}
+
+// fork is the table of a forked scope.
+func (rs *routeTable) fork(to *scope) *routeTable {
+	next := newRouteTable(to)
+	next.table = maps.Clone(rs.table)
+	return next
+}
+
+// mark marks a route configuration.
+func (rs *routeTable) mark(key routeKey) {
+	if rs.changed[key] == nil {
+		rs.changed[key] = map[string]bool{}
+	}
+}
+
+// markHost marks one host's virtual host in a route configuration.
+func (rs *routeTable) markHost(key routeKey, host string) {
+	rs.mark(key)
+	rs.changed[key][host] = true
+}
+
+// changedKeys are the route configurations of the step.
+func (rs *routeTable) changedKeys() []routeKey {
+	return slices.SortedFunc(maps.Keys(rs.changed), routeKey.compare)
+}
+
+// routeConfig is one route configuration. It is kept for all ports that have virtual hosts, and published while a listener
 // asks for it.
-type routes struct {
+type routeConfig struct {
 	layer.Unit
 	routeKey
 	of      *editor
@@ -41,28 +78,28 @@ type tailSpec struct {
 	frag *xds.Fragment
 }
 
-// routesOf is a route configuration, or a new one, that the scope may change.
-func (f *Front) routesOf(key routeKey) *routes {
-	rc := f.routes[key]
+// get is a route configuration, or a new one, that the scope may change.
+func (rs *routeTable) get(key routeKey) *routeConfig {
+	rc := rs.table[key]
 	switch {
 	case rc == nil:
-		rc = &routes{of: f.own, routeKey: key, name: key.name(), reading: map[string]*entry{}, taken: map[string]bool{}}
-		f.routes[key] = rc
-		f.addTo(rc)
-	case rc.of != f.own:
+		rc = &routeConfig{of: rs.own, routeKey: key, name: key.name(), reading: map[string]*entry{}, taken: map[string]bool{}}
+		rs.table[key] = rc
+		rs.addTo(rc)
+	case rc.of != rs.own:
 		copied := *rc
-		copied.of, copied.entries, copied.reading, copied.runs = f.own, rc.entries.Fork(), maps.Clone(rc.reading), slices.Clone(rc.runs)
+		copied.of, copied.entries, copied.reading, copied.runs = rs.own, rc.entries.Fork(), maps.Clone(rc.reading), slices.Clone(rc.runs)
 		rc = &copied
-		f.routes[key] = rc
+		rs.table[key] = rc
 	}
 	return rc
 }
 
 // addTo lists the virtual hosts that EnvoyFilters add; of two with one domain the first counts.
-func (f *Front) addTo(rc *routes) {
+func (rs *routeTable) addTo(rc *routeConfig) {
 	var found []input.Problem
-	for _, p := range f.patches {
-		if !patch.AddsVirtualHost(p, f.patched(rc)) {
+	for _, p := range rs.patches {
+		if !patch.AddsVirtualHost(p, rs.patched(rc)) {
 			continue
 		}
 		spec := vhost.Added{Patch: p}
@@ -77,11 +114,11 @@ func (f *Front) addTo(rc *routes) {
 		}
 		rc.added = append(rc.added, spec)
 	}
-	f.problems.Set("added "+rc.name, found)
+	rs.problems.Set("added "+rc.name, found)
 }
 
 // useOf counts the route configurations that a listener asks for: what its Spec says, or what an EnvoyFilter has put in its place.
-func (f *Front) useOf(l *outbound, by int) {
+func (rs *routeTable) useOf(l *outbound, by int) {
 	if l.Res == nil {
 		return
 	}
@@ -89,29 +126,29 @@ func (f *Front) useOf(l *outbound, by int) {
 		switch {
 		case ref.Type != xds.Route:
 		case l.route != (routeKey{}) && ref.Name == l.route.name():
-			f.use(l.route, by)
+			rs.use(l.route, by)
 		default:
-			f.use(routeNamed(ref.Name), by)
+			rs.use(routeNamed(ref.Name), by)
 		}
 	}
 }
 
 // use counts a listener that asks for a route configuration.
-func (f *Front) use(key routeKey, by int) {
-	f.routesOf(key).users += by
-	f.step.mark(key)
+func (rs *routeTable) use(key routeKey, by int) {
+	rs.get(key).users += by
+	rs.mark(key)
 }
 
 // enter puts an entry into its route configuration in place of the one before; nil takes it out. Who else has its
 // names is to be planned again.
-func (f *Front) enter(key routeKey, host string, en *entry) {
-	rc := f.routesOf(key)
+func (rs *routeTable) enter(key routeKey, host string, en *entry) {
+	rc := rs.get(key)
 	old := rc.entries.Get(host)
 	if en == nil {
 		rc.entries.Put(host, nil)
 		delete(rc.reading, host)
 		rc.runs.remove(host)
-		f.problems.Set("route "+rc.name+" "+host, nil)
+		rs.problems.Set("route "+rc.name+" "+host, nil)
 	} else {
 		if old != nil {
 			en.spec, en.frag = old.spec, old.frag
@@ -123,11 +160,11 @@ func (f *Front) enter(key routeKey, host string, en *entry) {
 			rc.hold(en)
 		}
 	}
-	f.step.entry(key, host)
+	rs.markHost(key, host)
 	for _, c := range differing(old, en) {
-		f.rivals(c, func(rival string) {
+		rs.rivals(c, func(rival string) {
 			if rival != host && rc.entries.Get(rival) != nil {
-				f.step.entry(key, rival)
+				rs.markHost(key, rival)
 			}
 		})
 	}
@@ -158,7 +195,7 @@ func differing(a, b *entry) (out []string) {
 }
 
 // hold keeps a host's entry in place of the one before.
-func (rc *routes) hold(en *entry) {
+func (rc *routeConfig) hold(en *entry) {
 	rc.entries.Put(en.host, en)
 	if en.reads.Len() > 0 {
 		rc.reading[en.host] = en
@@ -166,31 +203,31 @@ func (rc *routes) hold(en *entry) {
 }
 
 // planEntry decides one virtual host again and builds it where a listener asks for its route configuration.
-func (f *Front) planEntry(rc *routes, en *entry) {
+func (rs *routeTable) planEntry(rc *routeConfig, en *entry) {
 	var found []input.Problem
 	next := *en
-	spec, ok := f.specOf(rc, en, f.hosts.Plain(), &found)
+	spec, ok := rs.specOf(rc, en, rs.hosts.Plain(), &found)
 	if !ok {
 		next.spec, next.frag = vhost.Spec{}, nil
 	} else if en.frag == nil || en.spec != spec {
 		next.spec, next.frag = spec, nil
 		if rc.users > 0 {
-			next.frag = f.fragment(spec, f.blame(en), &found)
+			next.frag = rs.fragment(spec, rs.blame(en), &found)
 		} else {
 			rc.complete = false
 		}
 	}
-	f.problems.Set("route "+rc.name+" "+en.host, found)
+	rs.problems.Set("route "+rc.name+" "+en.host, found)
 	if next.spec != en.spec || next.frag != en.frag {
-		rc.hold(layer.Share(f.in.Sharing, sharedEntry(next), &next, (*entry).equal))
+		rc.hold(layer.Share(rs.in.Sharing, sharedEntry(next), &next, (*entry).equal))
 	}
 	if next.frag != en.frag || next.frag == nil {
 		rc.runs.touch(en.host)
 	}
 }
 
-func (f *Front) fragment(spec pool.FragmentSpec, blame model.Key, found *[]input.Problem) *xds.Fragment {
-	frag, err := f.in.Pool.Fragment(spec)
+func (rs *routeTable) fragment(spec pool.FragmentSpec, blame model.Key, found *[]input.Problem) *xds.Fragment {
+	frag, err := rs.in.Pool.Fragment(spec)
 	if err != nil {
 		*found = append(*found, model.ProblemOf(err, blame))
 		return nil
@@ -198,13 +235,29 @@ func (f *Front) fragment(spec pool.FragmentSpec, blame model.Key, found *[]input
 	return frag
 }
 
-// planRoutes plans one route configuration again from its virtual hosts.
-func (f *Front) planRoutes(rc *routes) {
+// replan decides the virtual hosts that are marked in a route configuration again, and plans it.
+func (rs *routeTable) replan(key routeKey, rest func()) {
+	rc := rs.table[key]
+	if rc == nil {
+		return
+	}
+	for h := range rs.changed[key] {
+		if en := rc.entries.Get(h); en != nil {
+			rs.planEntry(rc, en)
+			rest()
+		}
+	}
+	rs.plan(rc)
+	rest()
+}
+
+// plan plans one route configuration again from its virtual hosts.
+func (rs *routeTable) plan(rc *routeConfig) {
 	old := rc.Unit
 	rc.Unit = layer.Unit{}
 	if rc.users > 0 {
-		f.completeEntries(rc)
-		hosts := f.pieces[:0]
+		rs.completeEntries(rc)
+		hosts := rs.pieces[:0]
 		for i := range rc.runs {
 			c := &rc.runs[i]
 			if c.dirty {
@@ -214,36 +267,36 @@ func (f *Front) planRoutes(rc *routes) {
 				hosts = append(hosts, c.frag)
 			}
 		}
-		f.planTail(rc)
+		rs.planTail(rc)
 		hosts = append(hosts, rc.tailFragments()...)
 		var found []input.Problem
-		rc.Unit, _ = f.in.Make(f.routeSpec(rc, hosts), model.MeshKey, &found)
+		rc.Unit, _ = rs.in.Make(rs.spec(rc, hosts), model.MeshKey, &found)
 		clear(hosts)
-		f.pieces = hosts
-		f.problems.Set("routes "+rc.name, found)
+		rs.pieces = hosts
+		rs.problems.Set("routes "+rc.name, found)
 	}
 	if rc.Res != old.Res {
-		f.layer.Drop(old.Res)
-		f.layer.Put(rc.Res)
+		rs.layer.Drop(old.Res)
+		rs.layer.Put(rc.Res)
 	}
 	if rc.users <= 0 && rc.entries.Len() == 0 {
-		delete(f.routes, rc.routeKey)
+		delete(rs.table, rc.routeKey)
 	}
 }
 
 // patched is what patches are matched with of a route configuration.
-func (f *Front) patched(rc *routes) patch.RouteConfig {
-	return patch.RouteConfig{Name: rc.name, Port: rc.port, Context: host.Side(f.key)}
+func (rs *routeTable) patched(rc *routeConfig) patch.RouteConfig {
+	return patch.RouteConfig{Name: rc.name, Port: rc.port, Context: host.Side(rs.key)}
 }
 
-func (f *Front) routeSpec(rc *routes, hosts []*xds.Fragment) route.Spec {
-	return route.Spec{Name: rc.name, Hosts: fragments.List(hosts...), Patches: f.patches.Matching(func(p model.Patch) bool {
-		return patch.MergesRouteConfig(p, f.patched(rc))
+func (rs *routeTable) spec(rc *routeConfig, hosts []*xds.Fragment) route.Spec {
+	return route.Spec{Name: rc.name, Hosts: fragments.List(hosts...), Patches: rs.patches.Matching(func(p model.Patch) bool {
+		return patch.MergesRouteConfig(p, rs.patched(rc))
 	})}
 }
 
 // completeEntries builds what was only decided while no listener asked for it.
-func (f *Front) completeEntries(rc *routes) {
+func (rs *routeTable) completeEntries(rc *routeConfig) {
 	if rc.complete {
 		return
 	}
@@ -252,7 +305,7 @@ func (f *Front) completeEntries(rc *routes) {
 		if en.frag == nil && en.spec.Domains.Len() > 0 {
 			var found []input.Problem
 			next := *en
-			next.frag = f.fragment(en.spec, f.blame(en), &found)
+			next.frag = rs.fragment(en.spec, rs.blame(en), &found)
 			rc.hold(&next)
 			rc.runs.touch(en.host)
 		}
@@ -260,7 +313,7 @@ func (f *Front) completeEntries(rc *routes) {
 }
 
 // parts are the fragments of a run; `instead` replaces some of them.
-func (rc *routes) parts(c *chunk, instead map[string]*xds.Fragment) (out []*xds.Fragment) {
+func (rc *routeConfig) parts(c *chunk, instead map[string]*xds.Fragment) (out []*xds.Fragment) {
 	for _, host := range c.hosts {
 		f, ok := instead[host]
 		if !ok {
@@ -273,7 +326,7 @@ func (rc *routes) parts(c *chunk, instead map[string]*xds.Fragment) (out []*xds.
 	return out
 }
 
-func (rc *routes) tailFragments() (out []*xds.Fragment) {
+func (rc *routeConfig) tailFragments() (out []*xds.Fragment) {
 	for _, t := range rc.tail {
 		if t.frag != nil {
 			out = append(out, t.frag)
@@ -283,24 +336,24 @@ func (rc *routes) tailFragments() (out []*xds.Fragment) {
 }
 
 // planTail plans what ends a route configuration: what patches add, then the virtual host for all other names.
-func (f *Front) planTail(rc *routes) {
+func (rs *routeTable) planTail(rc *routeConfig) {
 	if rc.tail != nil {
 		return // depends on nothing that changes while the scope stands
 	}
 	rc.tail = []tailSpec{}
 	var found []input.Problem
 	for _, spec := range rc.added {
-		rc.tail = append(rc.tail, tailSpec{spec, f.fragment(spec, spec.Patch.Filter.Key, &found)})
+		rc.tail = append(rc.tail, tailSpec{spec, rs.fragment(spec, spec.Patch.Filter.Key, &found)})
 	}
 	if rc.kind != ofHost && !rc.taken["*"] {
 		name := xds.BlockAll
-		if f.passthrough() {
+		if rs.passthrough() {
 			name = xds.AllowAny
 		}
-		spec := vhost.CatchAll{Passthrough: f.passthrough(), Mesh: f.in.Meshes.VirtualHost, Patches: f.patches.Matching(func(p model.Patch) bool {
-			return patch.VirtualHostMatches(p, f.patched(rc), name)
+		spec := vhost.CatchAll{Passthrough: rs.passthrough(), Mesh: rs.in.Meshes.VirtualHost, Patches: rs.patches.Matching(func(p model.Patch) bool {
+			return patch.VirtualHostMatches(p, rs.patched(rc), name)
 		})}
-		rc.tail = append(rc.tail, tailSpec{spec, f.fragment(spec, model.MeshKey, &found)})
+		rc.tail = append(rc.tail, tailSpec{spec, rs.fragment(spec, model.MeshKey, &found)})
 	}
-	f.problems.Set("route "+rc.name, found)
+	rs.problems.Set("route "+rc.name, found)
 }

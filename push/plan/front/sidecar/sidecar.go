@@ -11,43 +11,24 @@ import (
 	"maps"
 	"slices"
 
-	"navarch.io/navarch/push/build/cluster"
 	"navarch.io/navarch/push/build/listener"
 	"navarch.io/navarch/push/plan/front"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
-	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
 
-// Front is the front of one scope.
+// Front is the front of one scope: its listeners and route configurations, and what each host brings to them.
 type Front struct {
-	in      *input.Input
-	layer   *layer.Layer
-	key     view.Scope
-	hosts   *host.Table
-	sidecar *model.Sidecar // nil: none applies
-	egress  []*egress
-	patches input.PatchSet
-
-	listeners     layer.Table[outbound]
-	routes        map[routeKey]*routes
+	*scope
+	listeners     *listeners
+	routes        *routeTable
 	contributions layer.Table[contribution] // by host
-	step          *step
-	problems      input.Problems
-	// own marks the listeners and route configurations that are this front's alone; others it shares, and copies before it changes
-	// them.
-	own *editor
-
-	pieces []*xds.Fragment // reused by planRoutes
 }
-
-// editor is the identity under which a front may change a part of itself in place.
-type editor struct{ _ byte }
 
 // contribution is what a host brings to listeners and route configurations. Scopes share it: it is replaced, never changed.
 type contribution struct {
@@ -57,29 +38,6 @@ type contribution struct {
 
 func (c *contribution) equal(o *contribution) bool {
 	return slices.Equal(c.traffic, o.traffic) && slices.Equal(c.routes, o.routes)
-}
-
-// step is what is to be planned again in one step.
-type step struct {
-	listeners map[string]bool
-	routes    map[routeKey]map[string]bool // hosts whose virtual hosts are to be decided again
-}
-
-func newStep() *step {
-	return &step{listeners: map[string]bool{}, routes: map[routeKey]map[string]bool{}}
-}
-
-// mark marks a route configuration.
-func (st *step) mark(rc routeKey) {
-	if st.routes[rc] == nil {
-		st.routes[rc] = map[string]bool{}
-	}
-}
-
-// entry marks one host's virtual host in a route configuration.
-func (st *step) entry(rc routeKey, host string) {
-	st.mark(rc)
-	st.routes[rc][host] = true
 }
 
 // Interned lists of Specs; weak, so nothing is held that no Spec holds.
@@ -100,16 +58,16 @@ func importsOf(listeners []*egress) (out []*host.Imports) {
 // New makes the front of a scope, and its host table, without hosts: what stays for as long as the scope does is planned. A Sidecar
 // of nil means that none applies.
 func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, to *layer.Layer) (*Front, *host.Table) {
-	f := &Front{in: in, layer: to, key: key, sidecar: sidecar, patches: patches, routes: map[routeKey]*routes{},
-		step: newStep(), problems: input.Problems{}, own: &editor{}}
+	s := &scope{in: in, layer: to, key: key, sidecar: sidecar, patches: patches, problems: input.Problems{}, own: &editor{}}
 	var found []input.Problem
-	f.egress, found = egressOf(sidecar, key)
-	f.hosts = host.New(in, key, host.Envoy, importsOf(f.egress), patches, to)
+	s.egress, found = egressOf(sidecar, key)
+	s.hosts = host.New(in, key, host.Envoy, importsOf(s.egress), patches, to)
+	f := &Front{scope: s, listeners: &listeners{scope: s, changed: map[string]bool{}}, routes: newRouteTable(s)}
 	f.planAdded(&found)
-	f.planStatic(&found)
-	f.planVirtual(&found)
-	f.problems.Set("scope", found)
-	return f, f.hosts
+	s.planStatic(&found)
+	f.listeners.planVirtual(&found)
+	s.problems.Set("scope", found)
+	return f, s.hosts
 }
 
 // Read implements front.Front.
@@ -120,16 +78,8 @@ func (f *Front) Problems() input.Problems { return f.problems }
 
 // Fork implements front.Front.
 func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table) {
-	f.own = &editor{}
-	next := *f
-	if key != f.key {
-		next.egress, _ = egressOf(f.sidecar, key)
-	}
-	next.key, next.layer, next.hosts = key, to, f.hosts.Fork(key, importsOf(next.egress), to)
-	next.own, next.step = &editor{}, newStep()
-	next.listeners, next.routes, next.contributions = f.listeners.Fork(), maps.Clone(f.routes), f.contributions.Fork()
-	next.problems, next.pieces = f.problems.Clone(), nil
-	return &next, next.hosts
+	s := f.scope.fork(key, to)
+	return &Front{scope: s, listeners: f.listeners.fork(s), routes: f.routes.fork(s), contributions: f.contributions.Fork()}, s.hosts
 }
 
 // planAdded plans the clusters and listeners that EnvoyFilters add.
@@ -138,28 +88,9 @@ func (f *Front) planAdded(found *[]input.Problem) {
 		f.layer.Claim(u)
 		for _, ref := range u.Res.Needs {
 			if ref.Type == xds.Route {
-				f.use(routeNamed(ref.Name), 1)
+				f.routes.use(routeNamed(ref.Name), 1)
 			}
 		}
-	}
-}
-
-// planStatic plans the clusters that every proxy has.
-func (f *Front) planStatic(found *[]input.Problem) {
-	side := host.Side(f.key)
-	for _, name := range []string{xds.BlackHole, xds.Passthrough} {
-		if !f.patches.Any(func(p model.Patch) bool { return input.RemovesCluster(p, side, name) }) {
-			f.fixed(cluster.Static{Name: name, Mesh: f.in.Meshes.Cluster, Patches: f.patches.Matching(func(p model.Patch) bool {
-				return input.MergesCluster(p, side, name)
-			})}, found)
-		}
-	}
-}
-
-// fixed plans what stays for as long as the scope does.
-func (f *Front) fixed(spec pool.ResourceSpec, found *[]input.Problem) {
-	if u, ok := f.in.Make(spec, model.MeshKey, found); ok && !f.layer.Claimed(u.Res) {
-		f.layer.Add(u)
 	}
 }
 
@@ -217,10 +148,10 @@ func (f *Front) planTraffic(h *host.Host, old []traffic) []traffic {
 		return old
 	}
 	for _, t := range old {
-		f.bring(h.Name, t, -1)
+		f.listeners.bring(h.Name, t, -1)
 	}
 	for _, t := range now {
-		f.bring(h.Name, t, 1)
+		f.listeners.bring(h.Name, t, 1)
 	}
 	return now
 }
@@ -230,47 +161,37 @@ func (f *Front) planEntries(h *host.Host, old []routeKey) []routeKey {
 	entries := f.entriesOf(h)
 	for _, rc := range old {
 		if entries[rc] == nil {
-			f.enter(rc, h.Name, nil)
+			f.routes.enter(rc, h.Name, nil)
 		}
 	}
 	for rc, en := range entries {
-		f.enter(rc, h.Name, en)
+		f.routes.enter(rc, h.Name, en)
 	}
 	return slices.SortedFunc(maps.Keys(entries), routeKey.compare)
 }
 
 // Finish implements front.Front.
 func (f *Front) Finish(rest func()) {
-	for name := range f.step.listeners {
-		if l := f.listeners.Get(name); l != nil {
-			f.planListener(l)
+	for name := range f.listeners.changed {
+		if l := f.listeners.table.Get(name); l != nil {
+			if was := f.listeners.plan(l); was.Res != l.Res {
+				f.routes.useOf(&was, -1)
+				f.routes.useOf(l, 1)
+			}
 			rest()
 		}
 	}
-	for _, key := range f.changed() {
-		rc := f.routes[key]
-		if rc == nil {
-			continue
-		}
-		for h := range f.step.routes[key] {
-			if en := rc.entries.Get(h); en != nil {
-				f.planEntry(rc, en)
-				rest()
-			}
-		}
-		f.planRoutes(rc)
-		rest()
+	for _, key := range f.routes.changedKeys() {
+		f.routes.replan(key, rest)
 	}
-}
-
-// changed are the route configurations of the step.
-func (f *Front) changed() []routeKey {
-	return slices.SortedFunc(maps.Keys(f.step.routes), routeKey.compare)
 }
 
 // Done implements front.Front.
 func (f *Front) Done() {
-	if len(f.step.listeners)+len(f.step.routes) > 0 {
-		f.step = newStep()
+	if f.stepped() {
+		f.listeners.changed, f.routes.changed = map[string]bool{}, map[routeKey]map[string]bool{}
 	}
 }
+
+// stepped says whether the step touched a listener or a route configuration.
+func (f *Front) stepped() bool { return len(f.listeners.changed)+len(f.routes.changed) > 0 }

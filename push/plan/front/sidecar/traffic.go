@@ -43,11 +43,11 @@ type traffic struct {
 
 // trafficOf lists what a host brings to listeners, where the destinations of its routes are among the hosts given: HTTP meets at 0.0.0.0_port; the rest has a listener for each address,
 // where there is one.
-func (f *Front) trafficOf(h *host.Host, hosts host.Hosts) (out []traffic, found []input.Problem) {
+func (s *scope) trafficOf(h *host.Host, hosts host.Hosts) (out []traffic, found []input.Problem) {
 	if h.Service == nil {
 		return nil, nil
 	}
-	for _, e := range f.egress {
+	for _, e := range s.egress {
 		if !e.Has(h.Service, h.Name) {
 			continue
 		}
@@ -65,11 +65,11 @@ func (f *Front) trafficOf(h *host.Host, hosts host.Hosts) (out []traffic, found 
 				out = append(out, t.at(e.open()))
 				continue
 			}
-			out = append(out, f.opaque(h, hosts, e, p, protocol, t, &found)...)
+			out = append(out, s.opaque(h, hosts, e, p, protocol, t, &found)...)
 		}
 	}
 	reserved := func(t traffic) bool {
-		mine := t.bind == anyAddress && !input.Direct(f.sidecar, f.key.Mode) && (t.port == f.in.OutboundPort() || t.port == f.in.InboundPort())
+		mine := t.bind == anyAddress && !input.Direct(s.sidecar, s.key.Mode) && (t.port == s.in.OutboundPort() || t.port == s.in.InboundPort())
 		if mine {
 			found = append(found, input.Warning(h.Service.Key, problem.Duplicate, "spec.ports", fmt.Sprintf("port %d is where the proxy itself listens; it is left out", t.port)))
 		}
@@ -100,14 +100,14 @@ func (t traffic) at(bind string) traffic {
 }
 
 // opaque is TCP, TLS, and what may be anything.
-func (f *Front) opaque(h *host.Host, hosts host.Hosts, e *egress, p *model.ServicePort, protocol model.Protocol, t traffic, found *[]input.Problem) (out []traffic) {
+func (s *scope) opaque(h *host.Host, hosts host.Hosts, e *egress, p *model.ServicePort, protocol model.Protocol, t traffic, found *[]input.Problem) (out []traffic) {
 	sniff := protocol == model.Protocol_PROTOCOL_AUTO
 	one := func(bind string) {
 		at := t.at(bind)
 		if sniff {
 			at.route = routeKey{kind: ofHost, port: p.GetNumber(), text: h.Name}
 		}
-		at.chains = chains.List(f.chains(h, hosts, e, p, protocol, nil, false, found)...)
+		at.chains = chains.List(s.chains(h, hosts, e, p, protocol, nil, false, found)...)
 		out = append(out, at)
 	}
 	rest := func(cidrs []string) {
@@ -116,7 +116,7 @@ func (f *Front) opaque(h *host.Host, hosts host.Hosts, e *egress, p *model.Servi
 		if sniff {
 			at.route = keyOf(e, p.GetNumber())
 		}
-		at.chains = chains.List(f.chains(h, hosts, e, p, protocol, cidrs, true, found)...)
+		at.chains = chains.List(s.chains(h, hosts, e, p, protocol, cidrs, true, found)...)
 		out = append(out, at)
 	}
 	if e.bind != "" || e.direct {
@@ -124,7 +124,7 @@ func (f *Front) opaque(h *host.Host, hosts host.Hosts, e *egress, p *model.Servi
 		return out
 	}
 	if h.Service.Spec.GetHeadless() {
-		addresses := f.addressesOf(h, p)
+		addresses := s.addressesOf(h, p)
 		if len(addresses) <= headlessBound {
 			for _, a := range addresses {
 				one(a)
@@ -135,7 +135,7 @@ func (f *Front) opaque(h *host.Host, hosts host.Hosts, e *egress, p *model.Servi
 		return out
 	}
 	var ranges []string
-	for _, a := range f.hosts.Addresses(h.Service) {
+	for _, a := range s.hosts.Addresses(h.Service) {
 		if ip, ok := single(a); ok {
 			one(ip)
 		} else {
@@ -160,8 +160,8 @@ func single(address string) (string, bool) {
 }
 
 // addressesOf are the IPs of a headless service's endpoints.
-func (f *Front) addressesOf(h *host.Host, p *model.ServicePort) (out []string) {
-	for _, m := range f.in.Members(input.Selection{Service: h.Service, Host: h.Name, Port: p.GetNumber()}, nil).All() {
+func (s *scope) addressesOf(h *host.Host, p *model.ServicePort) (out []string) {
+	for _, m := range s.in.Members(input.Selection{Service: h.Service, Host: h.Name, Port: p.GetNumber()}, nil).All() {
 		if ip, err := netip.ParseAddr(m.Endpoint.GetAddress()); err == nil && !slices.Contains(out, ip.String()) {
 			out = append(out, ip.String())
 		}
@@ -171,10 +171,10 @@ func (f *Front) addressesOf(h *host.Host, p *model.ServicePort) (out []string) {
 
 // chains is the TCP chains of a port: those of the tcp or tls routes of its VirtualService, then one to the service's
 // cluster. At a listener that is shared, TLS is told apart by the host.
-func (f *Front) chains(h *host.Host, hosts host.Hosts, e *egress, p *model.ServicePort, protocol model.Protocol, cidrs []string, shared bool, found *[]input.Problem) []listener.Chain {
+func (s *scope) chains(h *host.Host, hosts host.Hosts, e *egress, p *model.ServicePort, protocol model.Protocol, cidrs []string, shared bool, found *[]input.Problem) []listener.Chain {
 	var out []listener.Chain
-	if vs := f.hosts.VirtualServiceFor(h.Name, e.Imports); vs != nil && len(vs.Spec.GetTcp())+len(vs.Spec.GetTls()) > 0 {
-		r := routing{Front: f, vs: vs, host: h, hosts: hosts, port: p.GetNumber(), found: found}
+	if vs := s.hosts.VirtualServiceFor(h.Name, e.Imports); vs != nil && len(vs.Spec.GetTcp())+len(vs.Spec.GetTls()) > 0 {
+		r := routing{scope: s, vs: vs, host: h, hosts: hosts, port: p.GetNumber(), found: found}
 		if input.IsTLS(protocol) {
 			out = r.tls(cidrs)
 		} else {
@@ -195,7 +195,7 @@ func (f *Front) chains(h *host.Host, hosts host.Hosts, e *egress, p *model.Servi
 
 // routing reads the tcp or tls routes of one VirtualService for one port.
 type routing struct {
-	*Front
+	*scope
 	vs       *model.VirtualService
 	host     *host.Host
 	hosts    host.Hosts
@@ -243,7 +243,7 @@ func (r *routing) applies(m host.SourceMatch, field string) bool {
 		*r.found = append(*r.found, input.Warning(r.vs.Key, problem.NotSupported, field+".sourceLabels", "is not supported for tcp and tls; the match is left out"))
 		return false
 	}
-	return r.Front.hosts.Applies(r.vs, m, r.port, view.Inputs{})
+	return r.scope.hosts.Applies(r.vs, m, r.port, view.Inputs{})
 }
 
 func (r *routing) chain(routes []*networkingv1.RouteDestination, cidrs []string) listener.Chain {

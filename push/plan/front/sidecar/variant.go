@@ -17,79 +17,28 @@ import (
 func (f *Front) Variant(v *host.Variation, all bool, rest func()) {
 	ruled := v.Reached()
 	if len(ruled) > 0 {
-		all = all || len(f.step.listeners)+len(f.step.routes) > 0
+		all = all || f.stepped()
 	}
 	if !all {
-		for _, key := range f.changed() {
-			f.planVariant(key, v, nil)
+		for _, key := range f.routes.changedKeys() {
+			f.routes.planVariant(key, v, nil)
 			rest()
 		}
 		return
 	}
 	names := map[string]bool{}
-	for _, rc := range f.routes {
+	for _, rc := range f.routes.table {
 		names[rc.name] = true
-		f.planVariant(rc.routeKey, v, ruled)
+		f.routes.planVariant(rc.routeKey, v, ruled)
 		rest()
 	}
 	v.Layer.Retain(xds.Route, names)
-	f.planVariantListeners(v, ruled)
+	f.listeners.planVariant(v, f.broughtFor(v, ruled))
 }
 
-// planVariant plans one route configuration for a variation.
-func (f *Front) planVariant(key routeKey, v *host.Variation, ruled map[string]bool) {
-	rc := f.routes[key]
-	if rc == nil || rc.users <= 0 {
-		v.Layer.Remove(xds.Route, key.name())
-		return
-	}
-	var found []input.Problem
-	instead := map[string]*xds.Fragment{}
-	decide := func(name string, en *entry) {
-		instead[name] = nil
-		if spec, ok := f.specOf(rc, en, f.hosts.Of(v), &found); ok {
-			instead[name] = f.fragment(spec, f.blame(en), &found)
-		}
-	}
-	if rc.differs(v.Inputs) {
-		for name, en := range rc.reading {
-			decide(name, en)
-		}
-	}
-	for name := range ruled {
-		if en := rc.entries.Get(name); en != nil {
-			decide(name, en)
-		}
-	}
-	if u, ok := f.joined(rc, instead, &found); ok && u.Res != rc.Res {
-		v.Layer.Add(u)
-	} else {
-		v.Layer.Remove(xds.Route, rc.name)
-	}
-}
-
-// joined is a route configuration with other virtual hosts for some of its hosts; false: with none.
-func (f *Front) joined(rc *routes, instead map[string]*xds.Fragment, found *[]input.Problem) (layer.Unit, bool) {
-	if len(instead) == 0 {
-		return layer.Unit{}, false
-	}
-	var hosts []*xds.Fragment
-	for i := range rc.runs {
-		c := &rc.runs[i]
-		frag := c.frag
-		if slices.ContainsFunc(c.hosts, func(host string) bool { _, other := instead[host]; return other }) {
-			frag = join(rc.parts(c, instead))
-		}
-		if frag != nil {
-			hosts = append(hosts, frag)
-		}
-	}
-	return f.in.Make(f.routeSpec(rc, append(hosts, rc.tailFragments()...)), model.MeshKey, found)
-}
-
-// planVariantListeners plans the listeners to which hosts bring something else for a variation.
-func (f *Front) planVariantListeners(v *host.Variation, ruled map[string]bool) {
-	brings := map[string][]brought{} // by listener
+// broughtFor is what hosts bring to listeners for a variation, by listener, where that differs from what they bring for all.
+func (f *Front) broughtFor(v *host.Variation, ruled map[string]bool) map[string][]brought {
+	out := map[string][]brought{}
 	for name := range ruled {
 		c := f.contributions.Get(name)
 		if c == nil || len(c.traffic) == 0 {
@@ -100,24 +49,10 @@ func (f *Front) planVariantListeners(v *host.Variation, ruled map[string]bool) {
 			continue
 		}
 		for _, t := range now {
-			brings[t.listener] = append(brings[t.listener], brought{name, t})
+			out[t.listener] = append(out[t.listener], brought{name, t})
 		}
 	}
-	names := map[string]bool{}
-	var found []input.Problem
-	for name, traffic := range brings {
-		l := f.listeners.Get(name)
-		if l == nil {
-			continue
-		}
-		if spec, _, ok := f.outboundSpec(l.with(traffic), &found); ok {
-			if u, ok := f.in.Make(spec, f.in.Mesh.Key, &found); ok && u.Res != l.Res && !f.layer.Claimed(u.Res) {
-				names[name] = true
-				v.Layer.Add(u)
-			}
-		}
-	}
-	v.Layer.Retain(xds.Listener, names)
+	return out
 }
 
 // with is a copy of a listener to which some hosts bring something else. Rules decide about clusters and policies alone, so that no
@@ -135,7 +70,7 @@ func (l *outbound) with(traffic []brought) *outbound {
 }
 
 // differs says whether a rule of the route configuration reads one of the inputs.
-func (rc *routes) differs(inputs view.Inputs) bool {
+func (rc *routeConfig) differs(inputs view.Inputs) bool {
 	for _, en := range rc.reading {
 		if labelsRead(inputs, en.reads).Len() > 0 {
 			return true
@@ -147,4 +82,74 @@ func (rc *routes) differs(inputs view.Inputs) bool {
 // labelsRead are the labels whose keys are read.
 func labelsRead(inputs view.Inputs, keys intern.List[string]) intern.List[string] {
 	return view.Reads{Labels: keys}.Of(inputs).Labels
+}
+
+// planVariant plans one route configuration for a variation.
+func (rs *routeTable) planVariant(key routeKey, v *host.Variation, ruled map[string]bool) {
+	rc := rs.table[key]
+	if rc == nil || rc.users <= 0 {
+		v.Layer.Remove(xds.Route, key.name())
+		return
+	}
+	var found []input.Problem
+	instead := map[string]*xds.Fragment{}
+	decide := func(name string, en *entry) {
+		instead[name] = nil
+		if spec, ok := rs.specOf(rc, en, rs.hosts.Of(v), &found); ok {
+			instead[name] = rs.fragment(spec, rs.blame(en), &found)
+		}
+	}
+	if rc.differs(v.Inputs) {
+		for name, en := range rc.reading {
+			decide(name, en)
+		}
+	}
+	for name := range ruled {
+		if en := rc.entries.Get(name); en != nil {
+			decide(name, en)
+		}
+	}
+	if u, ok := rs.joined(rc, instead, &found); ok && u.Res != rc.Res {
+		v.Layer.Add(u)
+	} else {
+		v.Layer.Remove(xds.Route, rc.name)
+	}
+}
+
+// joined is a route configuration with other virtual hosts for some of its hosts; false: with none.
+func (rs *routeTable) joined(rc *routeConfig, instead map[string]*xds.Fragment, found *[]input.Problem) (layer.Unit, bool) {
+	if len(instead) == 0 {
+		return layer.Unit{}, false
+	}
+	var hosts []*xds.Fragment
+	for i := range rc.runs {
+		c := &rc.runs[i]
+		frag := c.frag
+		if slices.ContainsFunc(c.hosts, func(host string) bool { _, other := instead[host]; return other }) {
+			frag = join(rc.parts(c, instead))
+		}
+		if frag != nil {
+			hosts = append(hosts, frag)
+		}
+	}
+	return rs.in.Make(rs.spec(rc, append(hosts, rc.tailFragments()...)), model.MeshKey, found)
+}
+
+// planVariant plans the listeners to which hosts bring something else for a variation.
+func (ls *listeners) planVariant(v *host.Variation, brings map[string][]brought) {
+	names := map[string]bool{}
+	var found []input.Problem
+	for name, traffic := range brings {
+		l := ls.table.Get(name)
+		if l == nil {
+			continue
+		}
+		if spec, _, ok := ls.spec(l.with(traffic), &found); ok {
+			if u, ok := ls.in.Make(spec, ls.in.Mesh.Key, &found); ok && u.Res != l.Res && !ls.layer.Claimed(u.Res) {
+				names[name] = true
+				v.Layer.Add(u)
+			}
+		}
+	}
+	v.Layer.Retain(xds.Listener, names)
 }

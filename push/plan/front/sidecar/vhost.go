@@ -38,7 +38,7 @@ func (en *entry) equal(o *entry) bool { return *en == *o }
 const withoutService = 80
 
 // entriesOf lists the route configurations that a host has a virtual host in: one for each port that is, or may be, HTTP.
-func (f *Front) entriesOf(h *host.Host) map[routeKey]*entry {
+func (s *scope) entriesOf(h *host.Host) map[routeKey]*entry {
 	out := map[routeKey]*entry{}
 	if h.Name == "*" {
 		return out // matches everything: no virtual host of its own
@@ -49,10 +49,10 @@ func (f *Front) entriesOf(h *host.Host) map[routeKey]*entry {
 		}
 		en := &entry{host: h.Name, port: port, alone: rc.kind == ofHost, domains: strs.List("*")}
 		if !en.alone {
-			en.domains = strs.List(f.domainsOf(h.Name, h.Service)...)
+			en.domains = strs.List(s.domainsOf(h.Name, h.Service)...)
 		}
-		if en.vs = f.hosts.VirtualServiceNaming(h.Name, e.Imports); h.Service != nil {
-			en.vs = f.hosts.VirtualServiceFor(h.Name, e.Imports)
+		if en.vs = s.hosts.VirtualServiceNaming(h.Name, e.Imports); h.Service != nil {
+			en.vs = s.hosts.VirtualServiceFor(h.Name, e.Imports)
 		}
 		if en.vs != nil && len(en.vs.Spec.GetHttp()) == 0 {
 			en.vs = nil
@@ -65,7 +65,7 @@ func (f *Front) entriesOf(h *host.Host) map[routeKey]*entry {
 		}
 	}
 	if h.Service == nil {
-		if e := f.routed(withoutService); e != nil {
+		if e := s.routed(withoutService); e != nil {
 			add(keyOf(e, withoutService), withoutService, e)
 		}
 		return out
@@ -75,10 +75,10 @@ func (f *Front) entriesOf(h *host.Host) map[routeKey]*entry {
 		if input.PortOf(h.Service, p.GetNumber()) != p || !sniff && !input.IsHTTP(p.GetProtocol()) {
 			continue
 		}
-		if e := f.routed(p.GetNumber()); e != nil && e.Has(h.Service, h.Name) {
+		if e := s.routed(p.GetNumber()); e != nil && e.Has(h.Service, h.Name) {
 			add(keyOf(e, p.GetNumber()), p.GetNumber(), e)
 		}
-		for _, e := range f.egress {
+		for _, e := range s.egress {
 			if !e.Has(h.Service, h.Name) {
 				continue
 			}
@@ -95,8 +95,8 @@ func (f *Front) entriesOf(h *host.Host) map[routeKey]*entry {
 // domainsOf are the names that a host would have: itself, its short names as a Kubernetes service, itself with the dot by
 // which DNS marks a name as absolute (RFC 1034 section 3.1; clients send it as it is), its virtual addresses; of a headless
 // service also the names of its pods.
-func (f *Front) domainsOf(name string, svc *model.Service) []string {
-	out := append([]string{name}, host.ShortNames(name, f.key.Namespace, f.key.Domain)...)
+func (s *scope) domainsOf(name string, svc *model.Service) []string {
+	out := append([]string{name}, host.ShortNames(name, s.key.Namespace, s.key.Domain)...)
 	if _, err := netip.ParseAddr(name); err != nil {
 		out = append(out, name+".")
 	}
@@ -108,7 +108,7 @@ func (f *Front) domainsOf(name string, svc *model.Service) []string {
 			out = append(out, "*."+d)
 		}
 	}
-	for _, a := range f.hosts.Addresses(svc) {
+	for _, a := range s.hosts.Addresses(svc) {
 		if ip, ok := single(a); ok {
 			if strings.Contains(ip, ":") {
 				ip = "[" + ip + "]"
@@ -120,9 +120,9 @@ func (f *Front) domainsOf(name string, svc *model.Service) []string {
 }
 
 // rivals calls visit with every host that might claim a name too.
-func (f *Front) rivals(claim string, visit func(host string)) {
+func (s *scope) rivals(claim string, visit func(host string)) {
 	address := strings.Trim(claim, "[]")
-	for h := range f.in.Index.AtAddress(address) {
+	for h := range s.in.Index.AtAddress(address) {
 		visit(h)
 	}
 	claim = strings.TrimSuffix(claim, ".") // see domainsOf
@@ -131,14 +131,14 @@ func (f *Front) rivals(claim string, visit func(host string)) {
 			break
 		}
 		visit(name)
-		host.LongNames(name, f.key.Namespace, f.key.Domain, visit)
+		host.LongNames(name, s.key.Namespace, s.key.Domain, visit)
 	}
 }
 
 // loses says whether another host of the route configuration, earlier by name, has the claim.
-func (f *Front) loses(rc *routes, en *entry, claim string) bool {
+func (rs *routeTable) loses(rc *routeConfig, en *entry, claim string) bool {
 	lost := rc.taken[claim]
-	f.rivals(claim, func(host string) {
+	rs.rivals(claim, func(host string) {
 		if other := rc.entries.Get(host); !lost && other != nil && host < en.host && slices.Contains(other.domains.All(), claim) {
 			lost = true
 		}
@@ -148,11 +148,11 @@ func (f *Front) loses(rc *routes, en *entry, claim string) bool {
 
 // specOf decides a virtual host for proxies with certain inputs, and the hosts that they see: its domains, and what the destinations of its rules mean
 // here. Where no rule is for them, the host is left to its service. False: no name is left for it, or nothing answers.
-func (f *Front) specOf(rc *routes, en *entry, as host.Seen, found *[]input.Problem) (vhost.Spec, bool) {
+func (rs *routeTable) specOf(rc *routeConfig, en *entry, as host.Seen, found *[]input.Problem) (vhost.Spec, bool) {
 	var domains []string
 	for _, c := range en.domains.All() {
-		if !en.alone && f.loses(rc, en, c) {
-			*found = append(*found, input.Warning(f.blame(en), problem.Duplicate, "spec.hosts", "name "+c+" at port "+rc.name+" belongs to another host"))
+		if !en.alone && rs.loses(rc, en, c) {
+			*found = append(*found, input.Warning(rs.blame(en), problem.Duplicate, "spec.hosts", "name "+c+" at port "+rc.name+" belongs to another host"))
 			continue
 		}
 		domains = append(domains, c)
@@ -160,15 +160,15 @@ func (f *Front) specOf(rc *routes, en *entry, as host.Seen, found *[]input.Probl
 	if len(domains) == 0 {
 		return vhost.Spec{}, false
 	}
-	spec := vhost.Spec{Host: en.host, Port: en.port, Domains: strs.List(domains...), Mesh: f.in.Meshes.VirtualHost, Caps: f.anonymous()}
+	spec := vhost.Spec{Host: en.host, Port: en.port, Domains: strs.List(domains...), Mesh: rs.in.Meshes.VirtualHost, Caps: rs.anonymous()}
 	name := xds.VirtualHost(en.host, en.port)
-	spec.Patches = f.patches.Matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, f.patched(rc), name) })
-	return spec, f.hosts.Routes(&spec, en.vs, as, found)
+	spec.Patches = rs.patches.Matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, rs.patched(rc), name) })
+	return spec, rs.hosts.Routes(&spec, en.vs, as, found)
 }
 
 // blame is the object that makes an entry.
-func (f *Front) blame(en *entry) model.Key {
-	if h := f.hosts.Get(en.host); h != nil && h.Service != nil {
+func (s *scope) blame(en *entry) model.Key {
+	if h := s.hosts.Get(en.host); h != nil && h.Service != nil {
 		return h.Service.Key
 	}
 	if en.vs != nil {

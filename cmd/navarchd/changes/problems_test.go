@@ -1,4 +1,4 @@
-package main
+package changes
 
 import (
 	"bytes"
@@ -11,17 +11,15 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-var quiet = slog.New(slog.DiscardHandler)
-
 // A problem is a line when it appears and one when it is over, also where there are more than anybody reads.
 func TestProblemsAreLoggedOnce(t *testing.T) {
 	var out bytes.Buffer
-	l := &problemLog{log: slog.New(slog.NewTextHandler(&out, nil))}
+	l := &ProblemLog{Named: object.ID.String, Log: slog.New(slog.NewTextHandler(&out, nil))}
 	now := time.Unix(1e6, 0)
 	step := func(problems ...object.Problem) string {
 		defer out.Reset()
 		now = now.Add(time.Second)
-		l.step(now, problems)
+		l.Step(now, problems)
 		return out.String()
 	}
 	bad := object.Problem{ID: object.ID{Kind: "VirtualService", Namespace: "shop", Name: "web"}, Location: "web.yaml", Field: "spec.hosts", Message: "is empty"}

@@ -1,6 +1,7 @@
-package main
+package kv_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -10,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/kv/kvtest"
 )
@@ -18,13 +18,13 @@ import (
 // At 80 % of the quota operators are told, once; of an etcd that has stopped writing each minute; and that it is over.
 func TestSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log envoytest.Output
+		var log bytes.Buffer
 		var now atomic.Pointer[kv.Size]
 		now.Store(&kv.Size{})
-		s := &space{quota: 1000, log: slog.New(slog.NewTextHandler(&log, nil)), size: func(context.Context) (kv.Size, error) { return *now.Load(), nil }}
+		s := &kv.Space{Quota: 1000, Log: slog.New(slog.NewTextHandler(&log, nil)), Size: func(context.Context) (kv.Size, error) { return *now.Load(), nil }}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- s.run(ctx) }()
+		go func() { done <- s.Run(ctx) }()
 		for _, c := range []struct {
 			size  kv.Size
 			says  string // "": no warning
@@ -39,13 +39,13 @@ func TestSpace(t *testing.T) {
 			{kv.Size{File: 100, InUse: 90, Quota: 1000}, "", 4},
 		} {
 			now.Store(&c.size)
-			time.Sleep(spaceEvery)
+			time.Sleep(kv.SpaceEvery)
 			synctest.Wait()
-			if got := s.warning(); (c.says == "") != (got == "") || !strings.Contains(got, c.says) {
+			if got, _ := s.Warning(); (c.says == "") != (got == "") || !strings.Contains(got, c.says) {
 				t.Errorf("%+v: %q", c.size, got)
 			}
-			if got := len(s.problems()) > 0; got != (c.says != "") {
-				t.Errorf("%+v: a problem: %t", c.size, got)
+			if _, full := s.Warning(); full != c.size.Full {
+				t.Errorf("%+v: full: %t", c.size, full)
 			}
 			if n := strings.Count(log.String(), "\n"); n != c.lines {
 				t.Errorf("%+v: %d lines, want %d\n%s", c.size, n, c.lines, log.String())
@@ -60,13 +60,13 @@ func TestSpace(t *testing.T) {
 func TestSpaceOfAnEtcdThatFills(t *testing.T) {
 	const quota = 16 << 20
 	etcd := kvtest.Start(t, kvtest.Quota(quota))
-	s := &space{size: etcd.Size, keeps: etcd.Keeps, log: quiet}
+	s := &kv.Space{Size: etcd.Size, Keeps: etcd.Keeps, Log: slog.New(slog.DiscardHandler)}
 	look := func(now time.Time, want string) {
 		t.Helper()
-		if err := s.look(t.Context(), now); err != nil {
+		if err := s.Look(t.Context(), now); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.warning(); !strings.Contains(got, want) || (want == "") != (got == "") {
+		if got, _ := s.Warning(); !strings.Contains(got, want) || (want == "") != (got == "") {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -110,14 +110,14 @@ func TestSpaceOfAnEtcdThatFills(t *testing.T) {
 // etcd to which nothing is written has no history.
 func TestHistoryThatNobodyCompacts(t *testing.T) {
 	etcd := kvtest.Start(t)
-	s := &space{size: etcd.Size, keeps: etcd.Keeps, log: quiet}
+	s := &kv.Space{Size: etcd.Size, Keeps: etcd.Keeps, Log: slog.New(slog.DiscardHandler)}
 	now := time.Now()
 	look := func(hours int, want bool) {
 		t.Helper()
-		if err := s.look(t.Context(), now.Add(time.Duration(hours)*time.Hour)); err != nil {
+		if err := s.Look(t.Context(), now.Add(time.Duration(hours)*time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		if got := s.warning(); strings.Contains(got, "nobody has compacted the history") != want {
+		if got, _ := s.Warning(); strings.Contains(got, "nobody has compacted the history") != want {
 			t.Errorf("after %d hours: %q", hours, got)
 		}
 	}
@@ -137,11 +137,11 @@ func TestHistoryThatNobodyCompacts(t *testing.T) {
 		etcd.Put("leader/x", fmt.Sprint(hour))
 		look(101+hour, hour+101 >= 124)
 	}
-	for hour := range 3 * historySamples {
+	for hour := range 3 * kv.HistorySamples {
 		etcd.Put("leader/x", fmt.Sprint(hour))
 		look(200+hour, true)
-		if len(s.samples) > historySamples {
-			t.Fatalf("%d samples are kept", len(s.samples))
+		if s.Samples() > kv.HistorySamples {
+			t.Fatalf("%d samples are kept", s.Samples())
 		}
 	}
 	compact()

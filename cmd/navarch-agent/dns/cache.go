@@ -1,0 +1,121 @@
+package dns
+
+import (
+	"strings"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/miekg/dns"
+)
+
+// The bounds of the cache: some 512 KiB at most.
+const (
+	maxCached     = 256              // answers
+	maxCachedSize = 2048             // bytes of one
+	maxCachedFor  = 30 * time.Second // whatever the server says: what fails elsewhere is seen soon
+)
+
+// cache has what servers said lately.
+type cache struct {
+	answers *lru.Cache[key, cached]
+	now     func() time.Time
+}
+
+// key is what an answer depends on.
+type key struct {
+	name        string
+	kind, class uint16
+	edns, do    bool
+	cd, rd      bool
+}
+
+// cached is one answer, encoded.
+type cached struct {
+	message    []byte
+	came, ends time.Time
+}
+
+func newCache() *cache {
+	answers, _ := lru.New[key, cached](maxCached) // a size above 0
+	return &cache{answers: answers, now: time.Now}
+}
+
+// keyOf says whether the answer to a query may be kept, and under which key: one with options of EDNS may be for this client alone.
+func keyOf(query *dns.Msg) (key, bool) {
+	q := query.Question[0]
+	k := key{name: strings.ToLower(q.Name), kind: q.Qtype, class: q.Qclass, cd: query.CheckingDisabled, rd: query.RecursionDesired}
+	if opt := query.IsEdns0(); opt != nil {
+		k.edns, k.do = true, opt.Do()
+		return k, len(opt.Option) == 0
+	}
+	return k, true
+}
+
+// get is the answer to a query, with what is left of the times to live; nil: there is none.
+func (c *cache) get(k key, query *dns.Msg) *dns.Msg {
+	found, is := c.answers.Get(k)
+	if !is {
+		return nil
+	}
+	now := c.now()
+	if !now.Before(found.ends) {
+		c.answers.Remove(k)
+		return nil
+	}
+	reply := new(dns.Msg)
+	if reply.Unpack(found.message) != nil { // it was packed here
+		return nil
+	}
+	reply.Id, reply.Question = query.Id, query.Question // as the client writes the name
+	age := uint32(now.Sub(found.came) / time.Second)
+	for _, section := range [][]dns.RR{reply.Answer, reply.Ns, reply.Extra} {
+		for _, r := range section {
+			if h := r.Header(); h.Rrtype != dns.TypeOPT {
+				h.Ttl -= min(h.Ttl, age)
+			}
+		}
+	}
+	return reply
+}
+
+// put keeps an answer, if it may be kept.
+func (c *cache) put(k key, reply *dns.Msg) {
+	lasts := min(lifetime(reply), maxCachedFor)
+	if lasts <= 0 || reply.Len() > maxCachedSize {
+		return
+	}
+	if message, err := reply.Pack(); err == nil {
+		now := c.now()
+		c.answers.Add(k, cached{message: message, came: now, ends: now.Add(lasts)})
+	}
+}
+
+// lifetime is how long an answer stands: the least of its records. One that says that there is nothing stands as its SOA record says (RFC 2308
+// section 5); without that, and where it was cut, not at all.
+func lifetime(reply *dns.Msg) time.Duration {
+	if reply.Truncated || reply.Rcode != dns.RcodeSuccess && reply.Rcode != dns.RcodeNameError {
+		return 0
+	}
+	least, known := uint32(0), false
+	note := func(seconds uint32) {
+		if !known || seconds < least {
+			least, known = seconds, true
+		}
+	}
+	for _, r := range reply.Answer {
+		note(r.Header().Ttl)
+	}
+	if reply.Rcode == dns.RcodeNameError || len(reply.Answer) == 0 {
+		soa := false
+		for _, r := range reply.Ns {
+			if s, is := r.(*dns.SOA); is {
+				soa = true
+				note(min(s.Hdr.Ttl, s.Minttl))
+			}
+		}
+		if !soa {
+			return 0
+		}
+	}
+	return time.Duration(least) * time.Second
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	resolver "github.com/miekg/dns"
+
+	"navarch.io/navarch/cmd/navarch-agent/dns"
+	"navarch.io/navarch/push/agentapi"
+	"navarch.io/navarch/shard/relay"
+	"navarch.io/navarch/store/obs"
+)
+
+// newDNS is what answers DNS of the Pod; nil: that is not captured. An error is a file or an address that cannot be understood.
+func (o *options) newDNS(id *identity, clients *obs.Sampled) (*dns.Server, error) {
+	cfg, err := o.dnsConfig(id, clients)
+	if cfg == nil {
+		return nil, err
+	}
+	return dns.New(*cfg), nil
+}
+
+func (o *options) dnsConfig(id *identity, clients *obs.Sampled) (*dns.Config, error) {
+	text := id.lookup(metaPrefix + "DNS_CAPTURE")
+	if text == "" {
+		return nil, nil
+	}
+	captured, err := strconv.ParseBool(text)
+	if err != nil {
+		return nil, fmt.Errorf("environment %sDNS_CAPTURE: %q: want true or false", metaPrefix, text)
+	}
+	if !captured {
+		return nil, nil
+	}
+	host, port, err := net.SplitHostPort(o.dnsAddr)
+	if err != nil {
+		return nil, fmt.Errorf("DNS address %q: want host:port", o.dnsAddr)
+	}
+	listen := []string{o.dnsAddr}
+	if host == "localhost" {
+		listen = []string{net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("::1", port)}
+	}
+	conf, err := resolver.ClientConfigFromFile(o.resolvConf)
+	if err != nil {
+		return nil, fmt.Errorf("DNS servers of the Pod: %w", err)
+	}
+	cfg := &dns.Config{Listen: listen, Place: dns.Place{Namespace: namespaceOf(id), Domain: domainOf(id)}, Log: clients}
+	for _, server := range conf.Servers {
+		if at := net.JoinHostPort(server, conf.Port); !slices.Contains(listen, at) {
+			cfg.Servers = append(cfg.Servers, at)
+		}
+	}
+	if len(conf.Search) > 0 {
+		cfg.Place.Search = strings.ToLower(strings.Trim(conf.Search[0], "."))
+	}
+	return cfg, nil
+}
+
+func namespaceOf(id *identity) string {
+	return id.node.GetMetadata().GetFields()["NAMESPACE"].GetStringValue()
+}
+
+// domainOf is the suffix of Services, as the node's name has it after the namespace.
+func domainOf(id *identity) string {
+	parts := strings.Split(id.node.GetId(), "~")
+	return strings.TrimPrefix(parts[len(parts)-1], namespaceOf(id)+".")
+}
+
+// followNames subscribes to the name table. What cannot be taken is refused, and what was taken before stands.
+func followNames(server *dns.Server) relay.Subscription {
+	return relay.Subscription{Type: agentapi.NameTableURL, Take: func(r *discoveryv3.Resource) error {
+		names, err := agentapi.DecodeNames(r.GetResource())
+		if err != nil {
+			return err
+		}
+		server.Take(names)
+		return nil
+	}}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"istio.io/api/annotation"
+	"istio.io/api/label"
+	corev1 "k8s.io/api/core/v1"
+
+	"navarch.io/navarch/deploy/redirect"
+)
+
+// Names of containers that injection makes.
+const (
+	proxyContainer      = "istio-proxy"
+	initContainer       = "istio-init"
+	validationContainer = "istio-validation"
+)
+
+// leftAlone is why a Pod's traffic is not for the plugin to redirect; empty: it is. The rules are those of Istio's plugin (cni/README.md).
+func leftAlone(pod *corev1.Pod) string {
+	proxy := proxyOf(pod)
+	switch {
+	case pod.Spec.HostNetwork:
+		return "it is in the node's network"
+	case proxy == nil:
+		return "it has no proxy"
+	case slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == initContainer }):
+		return "a container of its own redirects it"
+	case pod.Annotations[annotation.SidecarStatus.Name] == "":
+		return "it was not injected"
+	case pod.Labels[label.SidecarInject.Name] == "false" || pod.Annotations[annotation.SidecarInject.Name] == "false":
+		return "it has said no to injection"
+	case slices.ContainsFunc(proxy.Env, func(e corev1.EnvVar) bool { return e.Name == "DISABLE_ENVOY" }):
+		return "it has an agent without Envoy"
+	case !isSidecar(proxy.Args):
+		return "its proxy is a gateway"
+	case pod.Annotations[annotation.SidecarInterceptionMode.Name] == "NONE":
+		return "its traffic is not to be redirected"
+	}
+	return ""
+}
+
+// isSidecar says whether arguments of stock or own agents run a sidecar: "proxy sidecar ...", or without "--type router".
+func isSidecar(args []string) bool {
+	if len(args) >= 2 && args[0] == "proxy" {
+		return args[1] == "sidecar"
+	}
+	return !strings.Contains(strings.Join(args, "=")+"=", "--type=router=")
+}
+
+// proxyOf is the container of the proxy, which may be an init container (a native sidecar); nil: there is none.
+func proxyOf(pod *corev1.Pod) *corev1.Container {
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if list[i].Name == proxyContainer {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// configOf is how a Pod with a proxy is redirected.
+func configOf(pod *corev1.Pod) (redirect.Config, error) {
+	proxy := proxyOf(pod)
+	p := redirect.Pod{Annotations: pod.Annotations, Env: map[string]string{}}
+	for _, e := range proxy.Env {
+		p.Env[e.Name] = e.Value
+	}
+	if s := pod.Spec.SecurityContext; s != nil {
+		p.UID, p.GID = s.RunAsUser, s.RunAsGroup
+	}
+	if s := proxy.SecurityContext; s != nil {
+		if s.RunAsUser != nil {
+			p.UID = s.RunAsUser
+		}
+		if s.RunAsGroup != nil {
+			p.GID = s.RunAsGroup
+		}
+	}
+	return p.Config()
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"navarch.io/navarch/deploy/redirect/kernel"
+	"navarch.io/navarch/store/apiserver"
+)
+
+// repair redirects Pods that started before the plugin was there: their init container istio-validation fails, and starts again until they are. It
+// needs the right to list Pods, and no other.
+type repair struct {
+	log    *slog.Logger
+	client *apiserver.Client
+	node   string
+	proc   string
+	// told are Pods whose failure was logged.
+	told map[string]string
+}
+
+// newRepair is of this node; nil: it is not known.
+func (i *installer) newRepair() (*repair, error) {
+	if i.node == "" {
+		return nil, nil
+	}
+	client, err := apiserver.New("")
+	if err != nil {
+		return nil, err
+	}
+	return &repair{log: i.log, client: client, node: i.node, proc: i.proc, told: map[string]string{}}, nil
+}
+
+// once looks at the node's Pods.
+func (r *repair) once(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	pods := &corev1.PodList{}
+	if err := r.client.Do(ctx, http.MethodGet, "/api/v1/pods?fieldSelector="+url.QueryEscape("spec.nodeName="+r.node), nil, pods); err != nil {
+		r.log.Error("Pods of the node cannot be listed, which is tried again", "error", err)
+		return
+	}
+	told := map[string]string{}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		name := pod.Namespace + "/" + pod.Name
+		if leftAlone(pod) != "" || !waits(pod) {
+			continue
+		}
+		done, err := r.pod(pod)
+		switch {
+		case err != nil:
+			if told[name] = err.Error(); r.told[name] != err.Error() {
+				r.log.Error("a Pod that started without the plugin cannot be redirected", "pod", name, "error", err)
+			}
+		case done:
+			r.log.Info("a Pod that started without the plugin is redirected now", "pod", name)
+		}
+	}
+	r.told = told
+}
+
+// waits says whether a Pod's validation has not passed.
+func waits(pod *corev1.Pod) bool {
+	for _, s := range pod.Status.InitContainerStatuses {
+		if s.Name == validationContainer {
+			return s.State.Terminated == nil || s.State.Terminated.ExitCode != 0
+		}
+	}
+	return false
+}
+
+// pod makes the rules of a Pod in its network namespace, and says whether it had none.
+func (r *repair) pod(pod *corev1.Pod) (done bool, err error) {
+	config, err := configOf(pod)
+	if err != nil {
+		return false, err
+	}
+	space, err := r.namespace(string(pod.UID))
+	if err != nil {
+		return false, err
+	}
+	err = kernel.In(space, func() error {
+		there, err := kernel.Present()
+		if err != nil || there {
+			return err
+		}
+		done = true
+		return kernel.Apply(config.Rules())
+	})
+	return done && err == nil, err
+}
+
+// namespace is the path of a Pod's network namespace: that of any of its processes, whose control group names the Pod's UID. One that shares
+// the network of the node's own processes is none.
+func (r *repair) namespace(uid string) (string, error) {
+	if uid == "" {
+		return "", fmt.Errorf("the Pod has no UID")
+	}
+	own, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		return "", err
+	}
+	processes, err := os.ReadDir(r.proc)
+	if err != nil {
+		return "", err
+	}
+	for _, p := range processes {
+		dir := filepath.Join(r.proc, p.Name())
+		if !inGroupOf(filepath.Join(dir, "cgroup"), uid) {
+			continue
+		}
+		path := filepath.Join(dir, "ns", "net")
+		if space, err := os.Readlink(path); err == nil && space != own { // it may have ended
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("no process of the Pod is found in %s", r.proc)
+}
+
+// inGroupOf says whether a process is in a control group of a Pod; systemd's names have underscores in UIDs.
+func inGroupOf(path, uid string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	other := strings.ReplaceAll(uid, "-", "_")
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if strings.Contains(lines.Text(), "pod"+uid) || strings.Contains(lines.Text(), "pod"+other) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,139 @@
+package agentapi
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// NameTableURL is the type by which agents ask for the names of the mesh, stock ones too: the agent answers DNS with them. Its one resource has
+// no name (istio: pkg/dns/proto/nds.proto, pilot/pkg/xds/nds.go).
+const NameTableURL = "type.googleapis.com/istio.networking.nds.v1.NameTable"
+
+// RegistryKubernetes is the registry of Kubernetes Services: agents answer for their short names, too. Any other registry has full names
+// alone.
+const RegistryKubernetes = "Kubernetes"
+
+// Name is what DNS says of one host.
+type Name struct {
+	Host      string       // lower case, without a dot at the end; may begin with "*."
+	Addresses []netip.Addr // at least one
+	Registry  string
+	Shortname string // of a Service, or of a Pod below one; RegistryKubernetes alone
+	Namespace string // the same
+}
+
+// The numbers of the fields of NameTable and NameInfo.
+const (
+	tableEntries = 1
+	entryHost    = 1
+	entryInfo    = 2
+	infoIPs      = 1
+	infoRegistry = 2
+	infoShort    = 3
+	infoSpace    = 4
+)
+
+// AppendName appends a name as one entry of an encoded table: a table is its entries, one after the other.
+func AppendName(b []byte, n Name) []byte {
+	var info []byte
+	for _, a := range n.Addresses {
+		info = appendText(info, infoIPs, a.String())
+	}
+	info = appendText(info, infoRegistry, n.Registry)
+	info = appendText(info, infoShort, n.Shortname)
+	info = appendText(info, infoSpace, n.Namespace)
+	entry := appendText(nil, entryHost, n.Host)
+	entry = protowire.AppendTag(entry, entryInfo, protowire.BytesType)
+	entry = protowire.AppendBytes(entry, info)
+	b = protowire.AppendTag(b, tableEntries, protowire.BytesType)
+	return protowire.AppendBytes(b, entry)
+}
+
+func appendText(b []byte, field protowire.Number, text string) []byte {
+	if text == "" {
+		return b
+	}
+	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), text)
+}
+
+// DecodeNames reads the body of a name table. Addresses that are none are left out, and with them names without any. An error is another
+// message, or one that is not encoded as described here; unknown fields are passed over.
+func DecodeNames(body *anypb.Any) (names []Name, err error) {
+	if body.GetTypeUrl() != NameTableURL {
+		return nil, fmt.Errorf("name table: a %.200q", body.GetTypeUrl())
+	}
+	err = fields(body.GetValue(), func(number protowire.Number, value []byte) error {
+		if number != tableEntries {
+			return nil
+		}
+		n := Name{}
+		if err := fields(value, n.takeEntry); err != nil {
+			return err
+		}
+		if n.Host != "" && len(n.Addresses) > 0 {
+			names = append(names, n)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("name table: %w", err)
+	}
+	return names, nil
+}
+
+func (n *Name) takeEntry(number protowire.Number, value []byte) error {
+	switch number {
+	case entryHost:
+		n.Host = strings.TrimSuffix(strings.ToLower(string(value)), ".")
+	case entryInfo:
+		return fields(value, n.takeInfo)
+	}
+	return nil
+}
+
+func (n *Name) takeInfo(number protowire.Number, value []byte) error {
+	switch number {
+	case infoIPs:
+		if a, err := netip.ParseAddr(string(value)); err == nil {
+			n.Addresses = append(n.Addresses, a.Unmap())
+		}
+	case infoRegistry:
+		n.Registry = string(value)
+	case infoShort:
+		n.Shortname = strings.ToLower(string(value))
+	case infoSpace:
+		n.Namespace = strings.ToLower(string(value))
+	}
+	return nil
+}
+
+// fields calls f with each field of a message that has a length; all other fields are passed over.
+func fields(b []byte, f func(number protowire.Number, value []byte) error) error {
+	for len(b) > 0 {
+		number, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		if b = b[n:]; kind != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
+				return errors.New("a field that ends early")
+			}
+			b = b[n:]
+			continue
+		}
+		value, n := protowire.ConsumeBytes(b)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		if err := f(number, value); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}

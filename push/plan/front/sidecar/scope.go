@@ -1,0 +1,75 @@
+package sidecar
+
+import (
+	meshv1 "istio.io/api/mesh/v1alpha1"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/build/cluster"
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// scope is what a front and its two tables read: what stands while the scope does, and its hosts.
+type scope struct {
+	in       *input.Input
+	layer    *layer.Layer
+	key      view.Scope
+	hosts    *host.Table
+	sidecar  *model.Sidecar // nil: none applies
+	egress   []*egress
+	patches  input.PatchSet
+	problems input.Problems
+	// own marks the listeners and route configurations that are this scope's alone; others it shares with scopes that were forked,
+	// and copies before it changes them.
+	own *editor
+}
+
+// editor is the identity under which a scope may change a listener or a route configuration in place.
+type editor struct{ _ byte }
+
+// fork is the scope of a proxy group with another key, whose resources go to another layer. What both hold already is shared from now on.
+func (s *scope) fork(key view.Scope, to *layer.Layer) *scope {
+	s.own = &editor{}
+	next := *s
+	if key != s.key {
+		next.egress, _ = egressOf(s.sidecar, key)
+	}
+	next.key, next.layer, next.hosts = key, to, s.hosts.Fork(key, importsOf(next.egress), to)
+	next.own, next.problems = &editor{}, s.problems.Clone()
+	return &next
+}
+
+// planStatic plans the clusters that every proxy has.
+func (s *scope) planStatic(found *[]input.Problem) {
+	side := host.Side(s.key)
+	for _, name := range []string{xds.BlackHole, xds.Passthrough} {
+		if !s.patches.Any(func(p model.Patch) bool { return input.RemovesCluster(p, side, name) }) {
+			s.fixed(cluster.Static{Name: name, Mesh: s.in.Meshes.Cluster, Patches: s.patches.Matching(func(p model.Patch) bool {
+				return input.MergesCluster(p, side, name)
+			})}, found)
+		}
+	}
+}
+
+// fixed plans what stays for as long as the scope does.
+func (s *scope) fixed(spec pool.ResourceSpec, found *[]input.Problem) {
+	if u, ok := s.in.Make(spec, model.MeshKey, found); ok && !s.layer.Claimed(u.Res) {
+		s.layer.Add(u)
+	}
+}
+
+// passthrough says whether unknown destinations are let pass: the Sidecar's policy, else the mesh's.
+func (s *scope) passthrough() bool {
+	if p := s.sidecar; p != nil && p.Spec.GetOutboundTrafficPolicy() != nil {
+		return p.Spec.GetOutboundTrafficPolicy().GetMode() == networkingv1.OutboundTrafficPolicy_ALLOW_ANY
+	}
+	return s.in.Mesh.Spec.GetOutboundTrafficPolicy().GetMode() == meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY
+}
+
+// anonymous are the capabilities without the identity: what only clusters read makes no second listener, nor virtual host.
+func (s *scope) anonymous() xds.Caps { return s.key.Caps &^ xds.CapIdentity }

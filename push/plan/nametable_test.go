@@ -1,0 +1,65 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"navarch.io/navarch/push/agentapi"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// namesIn is a name table a line for each name.
+func namesIn(r *xds.Resource) (out []string) {
+	if r == nil {
+		return []string{"there is none"}
+	}
+	all, err := agentapi.DecodeNames(r.Any())
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, n := range all {
+		out = append(out, fmt.Sprintf("%s %v %s %s %s", n.Host, n.Addresses, n.Registry, n.Shortname, n.Namespace))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// The table of a scope is planned once, for whoever asks first, and only there; equal tables of two scopes are one resource. Who does not ask
+// is not told when it changes.
+func TestNameTableIsOneForEachScopeThatAsks(t *testing.T) {
+	service := func(name, address string) model.Record {
+		return &model.Service{Head: model.Head{Key: model.Key{Kind: model.KindService, Namespace: "a", Name: name}},
+			Spec: &model.ServiceSpec{Hosts: []string{name + ".a.svc.cluster.local"}, ExportTo: []string{"*"}, Addresses: []string{address}, Ports: []*model.ServicePort{{Number: 80, Name: "http"}}}}
+	}
+	s := mirror.Empty().Apply(1, []model.Record{service("web", "10.0.0.1")}, nil).New
+	p := New(Settings{Snapshot: s})
+	one, two, other, silent := p.Join(node("a", "one")), p.Join(node("a", "two")), p.Join(node("b", "other")), p.Join(node("c", "silent"))
+	if one.Set().Names != nil {
+		t.Fatal("there is a table before anybody asks")
+	}
+	if moved := p.AskNames(one); len(moved) == 0 || p.AskNames(one) != nil {
+		t.Error("the first to ask is not told, or is told twice")
+	}
+	p.AskNames(two)
+	p.AskNames(other)
+	if one.Set().Names == nil || one.Set().Names != two.Set().Names || one.Set().Names.Get("") != other.Set().Names.Get("") {
+		t.Error("one table for each proxy")
+	}
+	if silent.Set().Names != nil || p.scopes[silent.View().Scope].names != nil {
+		t.Error("a table that nobody asks for")
+	}
+	if got := namesIn(one.Set().Names.Get("")); !slices.Equal(got, []string{"web.a.svc.cluster.local [10.0.0.1] Kubernetes web a"}) {
+		t.Error(got)
+	}
+	before := silent.Set()
+	moved := p.Apply(s.Apply(2, []model.Record{service("new", "10.0.0.2")}, nil))
+	if len(moved) == 0 || silent.Set().Names != nil || len(namesIn(other.Set().Names.Get(""))) != 2 {
+		t.Error("a name that came is not there")
+	}
+	if before == silent.Set() {
+		t.Error("the service did not come to all")
+	}
+}

@@ -1,0 +1,151 @@
+package kv
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"navarch.io/navarch/store/obs"
+)
+
+// spaceEvery is how often etcd is asked how full it is: at the rate at which one process can fill it, 20 % take a quarter of an hour.
+const spaceEvery = time.Minute
+
+// What nobody has compacted for so long is named where etcd fills, and in any case.
+const (
+	sampleEvery    = time.Hour
+	keptForLong    = 24 * time.Hour
+	historySamples = 26
+)
+
+// Space says when etcd has used 80 % of its quota: once that is used up it writes nothing (issue 12, item 10). Of an etcd of the
+// operator's it also says where nobody compacts its history, which makes it fill; it does not do that itself: others may use that etcd.
+type Space struct {
+	Size  func(context.Context) (Size, error) // Store.Size
+	Quota int64                               // in bytes, where etcd does not say it (before 3.6)
+	// Keeps says whether history at a revision is there (Store.Keeps); nil: the etcd compacts itself.
+	Keeps func(ctx context.Context, revision int64) (bool, error)
+	Log   *slog.Logger
+
+	last    atomic.Pointer[looked]
+	samples []sample // revisions that are not compacted, the oldest first; the goroutine's that calls Run or Look
+}
+
+// looked is what was found out last.
+type looked struct {
+	Size
+	kept time.Duration // for how long history has not been compacted, as far as this process knows
+}
+
+// sample is a revision, and when it was the newest.
+type sample struct {
+	revision int64
+	at       time.Time
+}
+
+// Run asks each minute until ctx ends, and returns its error.
+func (s *Space) Run(ctx context.Context) error {
+	tick := time.NewTicker(spaceEvery)
+	defer tick.Stop()
+	for {
+		asked, cancel := context.WithTimeout(ctx, spaceEvery/2)
+		err := s.Look(asked, time.Now())
+		cancel()
+		if err != nil {
+			s.Log.Debug("how full etcd is could not be asked", obs.KeyError, err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Look asks once. An etcd that does not answer is an error; what was found out before stands.
+func (s *Space) Look(ctx context.Context, now time.Time) error {
+	size, err := s.Size(ctx)
+	if err != nil {
+		return err
+	}
+	kept, err := s.history(ctx, size.Revision, now)
+	s.saw(looked{size, kept})
+	return err
+}
+
+// history is for how long nobody has compacted it.
+func (s *Space) history(ctx context.Context, revision int64, now time.Time) (time.Duration, error) {
+	if s.Keeps == nil {
+		return 0, nil
+	}
+	for len(s.samples) > 0 && s.samples[0].revision < revision {
+		kept, err := s.Keeps(ctx, s.samples[0].revision)
+		if err != nil {
+			return 0, err
+		}
+		if kept {
+			break
+		}
+		s.samples = s.samples[1:]
+	}
+	switch n := len(s.samples); {
+	case n > 0 && s.samples[n-1].revision == revision: // it still is the newest
+		s.samples[n-1].at = now
+	case n == 0 || now.Sub(s.samples[n-1].at) >= sampleEvery:
+		if s.samples = append(s.samples, sample{revision, now}); n >= historySamples {
+			s.samples = append(s.samples[:1], s.samples[2:]...)
+		}
+	}
+	return now.Sub(s.samples[0].at), nil
+}
+
+// saw takes what was found out, and says so where an alarm begins or ends.
+func (s *Space) saw(size looked) {
+	if size.Quota == 0 {
+		size.Quota = s.Quota
+	}
+	was, _ := s.Warning()
+	s.last.Store(&size)
+	obs.StoreBytes.WithLabelValues("file").Set(float64(size.File))
+	obs.StoreBytes.WithLabelValues("in_use").Set(float64(size.InUse))
+	obs.StoreBytes.WithLabelValues("quota").Set(float64(size.Quota))
+	filling := 0.0
+	if size.Filling() {
+		filling = 1
+	}
+	obs.StoreAlarm.WithLabelValues("space").Set(filling)
+	switch is, _ := s.Warning(); {
+	case is != "" && (was == "" || size.Full):
+		s.Log.Warn(is)
+	case is == "" && was != "":
+		s.Log.Info("etcd has space again, or is compacted", "bytes", size.File)
+	}
+}
+
+// Warning is what an operator should know, and whether etcd writes nothing any more; an empty text: nothing.
+func (s *Space) Warning() (text string, full bool) {
+	size := s.last.Load()
+	if size == nil {
+		return "", false
+	}
+	history := ""
+	if size.kept >= sampleEvery {
+		history = fmt.Sprintf("nobody has compacted the history of the store for %d hours: start etcd with --auto-compaction-mode=periodic --auto-compaction-retention=1h, or compact it (etcdctl compact)", size.kept/time.Hour)
+	}
+	if !size.Filling() {
+		if size.kept >= keptForLong {
+			return history, false
+		}
+		return "", false
+	}
+	if history != "" {
+		history = "; " + history
+	}
+	text = fmt.Sprintf("the store is %d %% full: %d of %d bytes, %d of them in use", 100*size.File/max(size.Quota, 1), size.File, size.Quota, size.InUse)
+	if size.Full {
+		return text + "; etcd writes nothing any more: no configuration is taken, and no certificates but from allowances are issued, until it has room (compact, defragment, disarm its alarm, or raise its quota)" + history, true
+	}
+	return text + "; at 100 % etcd writes nothing any more: defragment it where much is not in use, raise its quota, or find who fills it" + history, false
+}
