@@ -57,6 +57,9 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 	}
 	server := admit.New(admit.Config{Crashes: a.crashes, Log: a.log})
 	validate.New(normal.New(a.config.normal()), func() *mirror.Snapshot { return a.snapshot() }, judge).Register(server)
+	if err := a.addInjection(server); err != nil {
+		return err
+	}
 	l, err := net.Listen("tcp", a.config.httpsAddr)
 	if err != nil {
 		return fmt.Errorf("--https-addr: %w", err)

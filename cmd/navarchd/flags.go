@@ -16,6 +16,7 @@ import (
 
 	"navarch.io/navarch/cmd/internal/etcdflags"
 	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/cmd/navarchd/injection"
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/store/ingest"
@@ -110,25 +111,26 @@ type environment struct {
 	maxRequests  float64       // PILOT_MAX_REQUESTS_PER_SECOND; 0: as fast as this process can
 	podIP        string        // POD_IP
 
-	podNamespace  string        // POD_NAMESPACE
-	account       string        // SERVICE_ACCOUNT; with the namespace it is the control plane's own identity
-	revision      string        // REVISION
-	watchOnly     string        // ISTIO_WATCH_NAMESPACE
-	ignore        []string      // PILOT_IGNORE_RESOURCES, comma-separated
-	include       []string      // PILOT_INCLUDE_RESOURCES, comma-separated
-	sharedMesh    string        // SHARED_MESH_CONFIG
-	fromFiles     []string      // PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS, comma-separated: what kubeconfigs of other clusters may have beside inline data
-	customHost    string        // ISTIOD_CUSTOM_HOST
-	audiences     []string      // TOKEN_AUDIENCES, comma-separated
-	certTTL       time.Duration // DEFAULT_WORKLOAD_CERT_TTL
-	maxCertTTL    time.Duration // MAX_WORKLOAD_CERT_TTL
-	xdsAuth       bool          // XDS_AUTH: the secure address wants a credential
-	identityCheck bool          // PILOT_ENABLE_XDS_IDENTITY_CHECK
-	autoRegister  bool          // PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION
-	machineGrace  time.Duration // PILOT_WORKLOAD_ENTRY_GRACE_PERIOD
-	status        bool          // PILOT_ENABLE_STATUS: the status of Istio's objects in the cluster is written
-	otherCA       bool          // ENABLE_CA_SERVER=false: certificates come from another CA, and no process signs any
-	certProvider  string        // PILOT_CERT_PROVIDER; empty or istiod: the serving certificate is one of our CA, or --tls-cert
+	podNamespace   string                   // POD_NAMESPACE
+	account        string                   // SERVICE_ACCOUNT; with the namespace it is the control plane's own identity
+	revision       string                   // REVISION
+	watchOnly      string                   // ISTIO_WATCH_NAMESPACE
+	ignore         []string                 // PILOT_IGNORE_RESOURCES, comma-separated
+	include        []string                 // PILOT_INCLUDE_RESOURCES, comma-separated
+	sharedMesh     string                   // SHARED_MESH_CONFIG
+	fromFiles      []string                 // PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS, comma-separated: what kubeconfigs of other clusters may have beside inline data
+	customHost     string                   // ISTIOD_CUSTOM_HOST
+	audiences      []string                 // TOKEN_AUDIENCES, comma-separated
+	certTTL        time.Duration            // DEFAULT_WORKLOAD_CERT_TTL
+	maxCertTTL     time.Duration            // MAX_WORKLOAD_CERT_TTL
+	xdsAuth        bool                     // XDS_AUTH: the secure address wants a credential
+	identityCheck  bool                     // PILOT_ENABLE_XDS_IDENTITY_CHECK
+	autoRegister   bool                     // PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION
+	machineGrace   time.Duration            // PILOT_WORKLOAD_ENTRY_GRACE_PERIOD
+	nativeSidecars injection.NativeSidecars // ENABLE_NATIVE_SIDECARS: when injected proxies are sidecar containers
+	status         bool                     // PILOT_ENABLE_STATUS: the status of Istio's objects in the cluster is written
+	otherCA        bool                     // ENABLE_CA_SERVER=false: certificates come from another CA, and no process signs any
+	certProvider   string                   // PILOT_CERT_PROVIDER; empty or istiod: the serving certificate is one of our CA, or --tls-cert
 }
 
 // aliases are istiod's five address flags, and its folder flag, under the names that charts and scripts use.
@@ -252,7 +254,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	*e = environment{
 		debounce: 100 * time.Millisecond, debounceMax: 10 * time.Second, maxRecvSize: 4 << 20, debugOnHTTP: true, debugAuth: true,
 		podNamespace: "istio-system", account: "istiod", audiences: []string{"istio-ca"}, certTTL: 24 * time.Hour, maxCertTTL: 90 * 24 * time.Hour,
-		xdsAuth: true, identityCheck: true, autoRegister: true, machineGrace: machines.DefaultGrace,
+		xdsAuth: true, identityCheck: true, autoRegister: true, machineGrace: machines.DefaultGrace, nativeSidecars: injection.NativeAuto,
 	}
 	var problems []error
 	parse := func(name string, set func(string) error) {
@@ -291,6 +293,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", boolean(&e.autoRegister))
 	parse("PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", duration(&e.machineGrace))
 	parse("PILOT_ENABLE_STATUS", boolean(&e.status))
+	parse("ENABLE_NATIVE_SIDECARS", e.nativeSidecars.Set)
 	return errors.Join(problems...)
 }
 
