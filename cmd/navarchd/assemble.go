@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
 	"navarch.io/navarch/cmd/navarchd/health"
+	"navarch.io/navarch/cmd/navarchd/webhooks"
 	"navarch.io/navarch/push/identities"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/trust"
@@ -47,6 +48,7 @@ type assembly struct {
 	callers   *callers.Callers
 	api       *apiserver.Client // of the config cluster; nil: there is none
 	clusters  *kube.Clusters    // API servers of other clusters; nil: there are none, or nobody calls this process
+	ca        *authority        // nil: this process does not follow the keyring
 
 	snapshot func() *mirror.Snapshot     // what is known of the configuration; nil: nothing, or nothing yet
 	reads    func() kv.Place             // how far the chain of heads was read
@@ -166,8 +168,12 @@ func (a *assembly) roles() error {
 			return err
 		}
 	}
+	hooks, err := a.addAdmit()
+	if err != nil {
+		return err
+	}
 	if c.has(roleIngest) {
-		if err := a.addIngester(secrets, ring); err != nil {
+		if err := a.addIngester(secrets, ring, hooks); err != nil {
 			return err
 		}
 	}
@@ -191,7 +197,7 @@ func (a *assembly) addKeyring(sealer seal.Sealer, cluster clusterFacts) (*keyrin
 	if err != nil {
 		return nil, err
 	}
-	a.callers, a.signs = ca.callers, func() bool { return ca.ring.State().Active != nil }
+	a.ca, a.callers, a.signs = ca, ca.callers, func() bool { return ca.ring.State().Active != nil }
 	a.tls = func() (*tls.Config, error) { return ca.serving.Config(ca.ring.State), nil }
 	a.pages.Rules.Revoked = ca.revokedIdentity
 	a.add(ca.part(a.api))
@@ -225,7 +231,8 @@ func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) erro
 }
 
 // addIngester is role ingest; ring says which identities are revoked, and has the roots of the mesh, nil: this process does not follow the keyring.
-func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) error {
+// hooks are the cluster's webhook configurations, nil: there are none, or they are not known.
+func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring, hooks *webhooks.Configurations) error {
 	t := a.telemetry
 	var statuses *objectStatus
 	committed := func(revision int64, event, began time.Time, batch kv.Batch) {
@@ -259,6 +266,9 @@ func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) erro
 			}
 			i.roots = append(i.roots, one)
 		}
+	}
+	if i.kube != nil && hooks != nil && a.config.writeWebhooks {
+		i.hooks = webhooks.NewLeader(hooks, a.api, i.kube.Origin(), i.lead.Until, limit)
 	}
 	a.pages.Objects = i.shown(t.written.List)
 	a.add(i.part())

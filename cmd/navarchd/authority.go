@@ -179,7 +179,7 @@ func (a *authority) part(api *apiserver.Client) part {
 		added.plain = append(added.plain, func(r grpc.ServiceRegistrar) { caserve.RegisterPlain(r, current{a.ring}) })
 		added.secure = append(added.secure, a.server.Register)
 	}
-	if !a.serving.OwnFiles() && a.config.secureGRPCAddr != "" && a.config.speaksGRPC() {
+	if !a.serving.OwnFiles() && (a.config.secureGRPCAddr != "" && a.config.speaksGRPC() || a.config.has(roleAdmit)) {
 		added.tasks = append(added.tasks, loop.Task{Name: "serving certificate", Run: a.peerIssued().Run})
 	}
 	return added

@@ -145,6 +145,9 @@ func (i *ingester) sourceProblems() (all []object.Problem) {
 			all = append(all, object.Problem{ID: normal.ResolvedID(p.Name), Location: "DNS", Code: problem.Pending, Severity: problem.Warning, Message: p.Message})
 		}
 	}
+	if i.hooks != nil {
+		all = append(all, i.hooks.Problems()...)
+	}
 	if i.status != nil {
 		all = append(all, i.status.problems(i.kube.Origin())...)
 	}

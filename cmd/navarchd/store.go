@@ -12,6 +12,7 @@ import (
 
 	"navarch.io/navarch/cmd/navarchd/changes"
 	"navarch.io/navarch/cmd/navarchd/debug"
+	"navarch.io/navarch/cmd/navarchd/webhooks"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/problems"
 	"navarch.io/navarch/shard/place"
@@ -60,6 +61,7 @@ type ingester struct {
 	keeper    *removal.Keeper
 	losses    *removal.Losses
 	roots     []*rootCerts        // nil: there is no cluster, or they are not to be written
+	hooks     *webhooks.Leader    // nil: webhook configurations are not to be written
 	vms       *registered         // nil: machines do not register themselves
 	automatic *automatic          // nil: hosts are given no automatic addresses
 	names     *hostnames.Leader   // nil: names of gateways are not resolved
@@ -187,6 +189,7 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	if i.automatic != nil {
 		others.Go(func() { i.automatic.lead(notifying, epoch) })
 	}
+	others.Go(func() { i.hooks.Lead(notifying, epoch.Revision) })
 	others.Go(func() { i.keepLevel(notifying, epoch, current) })
 	others.Go(func() {
 		if err := i.found.Run(notifying, i.store); err != nil {

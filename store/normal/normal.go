@@ -62,6 +62,9 @@ type Result struct {
 	Problems []object.Problem
 	// Spoiled: the object has an error. Records is empty, and what was good before stands.
 	Spoiled bool
+	// Refused are those of the problems for which Istio's webhook refuses an object that applies all the same where it is there already, as in
+	// istiod, which does not look at it again: so does ours. They are warnings among Problems too.
+	Refused []object.Problem
 	// Closed is, for a spoiled policy, the record that holds while there is no earlier good version: what it selects is
 	// closed.
 	Closed model.Record
@@ -212,6 +215,7 @@ type report struct {
 	id       object.ID
 	location string
 	problems []object.Problem
+	refused  []object.Problem
 	spoiled  bool
 	refs     []object.ID
 	mesh     bool
@@ -248,11 +252,30 @@ func (r *report) warnf(code problem.Code, field, format string, args ...any) {
 	r.add(code, problem.Warning, field, format, args...)
 }
 
-func (r *report) add(code problem.Code, severity problem.Severity, field, format string, args ...any) {
-	if len(r.problems) < maxProblems {
-		r.problems = append(r.problems, object.Problem{ID: r.id, Location: r.location, Field: field, Code: code, Severity: severity,
-			Message: fmt.Sprintf(format, args...)})
+// refusef reports what an object is refused for by the webhook, and what spoils nothing where it is there all the same (Result.Refused).
+func (r *report) refusef(code problem.Code, field, format string, args ...any) {
+	r.add(code, problem.Warning, field, format, args...)
+	if len(r.refused) < maxProblems {
+		r.refused = append(r.refused, r.problem(code, problem.Warning, field, format, args...))
 	}
+}
+
+func (r *report) add(code problem.Code, severity problem.Severity, field, format string, args ...any) {
+	one := r.problem(code, severity, field, format, args...)
+	if len(r.problems) < maxProblems {
+		r.problems = append(r.problems, one)
+		return
+	}
+	for i := len(r.problems) - 1; i >= 0 && severity == problem.Error; i-- { // what spoils an object is not hidden by what does not
+		if r.problems[i].Severity == problem.Warning {
+			r.problems[i] = one
+			return
+		}
+	}
+}
+
+func (r *report) problem(code problem.Code, severity problem.Severity, field, format string, args ...any) object.Problem {
+	return object.Problem{ID: r.id, Location: r.location, Field: field, Code: code, Severity: severity, Message: fmt.Sprintf(format, args...)}
 }
 
 func (r *report) ref(id object.ID) {
@@ -265,7 +288,7 @@ func (r *report) result(records []model.Record) Result {
 	if r.spoiled {
 		records, r.private = nil, nil
 	}
-	return Result{Records: records, Problems: r.problems, Spoiled: r.spoiled, Refs: r.refs, UsesMesh: r.mesh, Private: r.private}
+	return Result{Records: records, Problems: r.problems, Spoiled: r.spoiled, Refused: r.refused, Refs: r.refs, UsesMesh: r.mesh, Private: r.private}
 }
 
 // record makes one record; a body that does not encode (invalid UTF-8 is the one way) spoils the object.

@@ -103,6 +103,8 @@ func serviceEntryPorts(r *report, entry *networkingv1.ServiceEntry) []*model.Ser
 			r.requiredf(at+".name", "must not be empty")
 		} else if names[p.Name] {
 			r.duplicatef(at+".name", "%q is used twice", p.Name)
+		} else {
+			r.name(at+".name", p.Name)
 		}
 		r.port(at+".number", p.Number)
 		if numbers[p.Number] {
@@ -135,6 +137,8 @@ func serviceEntryHosts(r *report, entry *networkingv1.ServiceEntry) {
 			r.errorf(at, `"*" would be every host there is`)
 		case wrong != "":
 			r.errorf(at, "%q %s", h, wrong)
+		case entry.Resolution == networkingv1.ServiceEntry_DYNAMIC_DNS && !strings.HasPrefix(h, "*"):
+			r.refusef(problem.Invalid, at, "%q is no wildcard: resolution DYNAMIC_DNS is for these alone", h)
 		case dns && strings.HasPrefix(h, "*") && len(entry.Endpoints) == 0:
 			r.errorf(at, "%q has no address to resolve: with resolution %v and no endpoints a host must not be a wildcard", h, entry.Resolution)
 		}
@@ -150,7 +154,7 @@ func serviceEntryHosts(r *report, entry *networkingv1.ServiceEntry) {
 // https://istio.io/latest/docs/reference/config/networking/service-entry/#ServiceEntry-Resolution
 func serviceEntryShape(r *report, entry *networkingv1.ServiceEntry) {
 	if entry.WorkloadSelector != nil {
-		r.labels("spec.workloadSelector.labels", entry.WorkloadSelector.Labels)
+		r.selector("spec.workloadSelector.labels", entry.WorkloadSelector.Labels)
 		if len(entry.Endpoints) > 0 {
 			r.errorf("spec.workloadSelector", "stands with endpoints: one of the two")
 		}

@@ -95,27 +95,32 @@ var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 
 // The metrics under the names that dashboards and alerts of Istio use
 // (https://istio.io/latest/docs/reference/commands/pilot-discovery/#metrics).
 var (
-	Connections     = gaugeVec("pilot_xds", "Number of endpoints connected to this server using xDS.", "version")
-	Pushes          = counterVec("pilot_xds_pushes", "Responses sent, by type: cds, eds, lds, rds, sds.", "type")
-	PushTime        = histogramVec("pilot_xds_push_time", "Seconds to compute and send one response.", "type")
-	SendTime        = histogram("pilot_xds_send_time", "Seconds the transport took to accept one response.")
-	ConfigSize      = histogramSizes("pilot_xds_config_size_bytes", "Bytes of the responses sent, by type.", "type")
-	Rejects         = rejects{counterVec("pilot_xds_cds_reject", "Clusters refused by proxies.", "err"), counterVec("pilot_xds_eds_reject", "Endpoint assignments refused by proxies.", "err"), counterVec("pilot_xds_lds_reject", "Listeners refused by proxies.", "err"), counterVec("pilot_xds_rds_reject", "Route configurations refused by proxies.", "err")}
-	TotalRejects    = counterVec("pilot_total_xds_rejects", "Responses refused by proxies, by type.", "type")
-	ExpiredNonce    = counterVec("pilot_xds_expired_nonce", "Requests with a nonce that is not the newest, by type.", "type")
-	WriteTimeout    = counter("pilot_xds_write_timeout", "Streams closed because a response could not be written in time.")
-	Convergence     = histogram("pilot_proxy_convergence_time", "Seconds from a change of configuration to the push of it to a proxy.")
-	QueueTime       = histogram("pilot_proxy_queue_time", "Seconds a proxy waited in the push queue.")
-	Debounce        = histogram("pilot_debounce_time", "Seconds from the first change of a batch to its plan.")
-	PushTriggers    = counterVec("pilot_push_triggers", "Plans made, by lane.", "type")
-	InboundUpdates  = counterVec("pilot_inbound_updates", "Records that changed, by kind.", "type")
-	Services        = gauge("pilot_services", "Services known.")
-	VirtualServices = gauge("pilot_virt_services", "VirtualServices known.")
-	RejectedConfigs = gaugeVec("pilot_total_rejected_configs", "Objects that do not apply because they are not valid.", "kind")
-	SecretErrors    = counter("pilot_sds_certificate_errors_total", "Secrets whose private key could not be opened when a proxy asked for it.")
-	Info            = gaugeVec("pilot_info", "Version of this build; the value is 1.", "version")
-	Build           = gaugeVec("istio_build", "Version of this build, under Istio's name; the value is 1.", "component", "tag")
-	Uptime          = gauge("istiod_uptime_seconds", "Seconds since this process started.")
+	Connections       = gaugeVec("pilot_xds", "Number of endpoints connected to this server using xDS.", "version")
+	Pushes            = counterVec("pilot_xds_pushes", "Responses sent, by type: cds, eds, lds, rds, sds.", "type")
+	PushTime          = histogramVec("pilot_xds_push_time", "Seconds to compute and send one response.", "type")
+	SendTime          = histogram("pilot_xds_send_time", "Seconds the transport took to accept one response.")
+	ConfigSize        = histogramSizes("pilot_xds_config_size_bytes", "Bytes of the responses sent, by type.", "type")
+	Rejects           = rejects{counterVec("pilot_xds_cds_reject", "Clusters refused by proxies.", "err"), counterVec("pilot_xds_eds_reject", "Endpoint assignments refused by proxies.", "err"), counterVec("pilot_xds_lds_reject", "Listeners refused by proxies.", "err"), counterVec("pilot_xds_rds_reject", "Route configurations refused by proxies.", "err")}
+	TotalRejects      = counterVec("pilot_total_xds_rejects", "Responses refused by proxies, by type.", "type")
+	ExpiredNonce      = counterVec("pilot_xds_expired_nonce", "Requests with a nonce that is not the newest, by type.", "type")
+	WriteTimeout      = counter("pilot_xds_write_timeout", "Streams closed because a response could not be written in time.")
+	Convergence       = histogram("pilot_proxy_convergence_time", "Seconds from a change of configuration to the push of it to a proxy.")
+	QueueTime         = histogram("pilot_proxy_queue_time", "Seconds a proxy waited in the push queue.")
+	Debounce          = histogram("pilot_debounce_time", "Seconds from the first change of a batch to its plan.")
+	PushTriggers      = counterVec("pilot_push_triggers", "Plans made, by lane.", "type")
+	InboundUpdates    = counterVec("pilot_inbound_updates", "Records that changed, by kind.", "type")
+	Services          = gauge("pilot_services", "Services known.")
+	VirtualServices   = gauge("pilot_virt_services", "VirtualServices known.")
+	RejectedConfigs   = gaugeVec("pilot_total_rejected_configs", "Objects that do not apply because they are not valid.", "kind")
+	SecretErrors      = counter("pilot_sds_certificate_errors_total", "Secrets whose private key could not be opened when a proxy asked for it.")
+	Info              = gaugeVec("pilot_info", "Version of this build; the value is 1.", "version")
+	Build             = gaugeVec("istio_build", "Version of this build, under Istio's name; the value is 1.", "component", "tag")
+	InjectionRequests = counter("sidecar_injection_requests_total", "Reviews of Pods that the injection webhook was asked for.")
+	Injections        = counter("sidecar_injection_success_total", "Pods that were given a proxy.")
+	InjectionFailures = counter("sidecar_injection_failure_total", "Pods that were refused because they cannot be given a proxy.")
+	InjectionsSkipped = counter("sidecar_injection_skip_total", "Pods that are not given a proxy, by their labels, their namespace or the policy.")
+	InjectionTime     = histogram("sidecar_injection_time_seconds", "Seconds that the review of a Pod took.")
+	Uptime            = gauge("istiod_uptime_seconds", "Seconds since this process started.")
 )
 
 // The metrics of the CA, under istiod's names.
@@ -147,6 +152,16 @@ var (
 	TokenKeysAge       = gauge("navarch_token_keys_age_seconds", "Seconds since the keys of token issuers were fetched, the oldest of them; 0: none are fetched.")
 )
 
+// The metrics of the webhooks; those named galley_ are istiod's.
+var (
+	ValidationPassed     = counterVec("galley_validation_passed", "Objects that the validation webhook admitted.", "group", "version", "resource")
+	ValidationFailed     = counterVec("galley_validation_failed", "Objects that the validation webhook refused, by reason: crd_decode_error, unknown_type, invalid_resource.", "group", "version", "resource", "reason")
+	ValidationHTTPErrors = counterVec("galley_validation_http_error", "Requests to the validation webhook that were answered with an HTTP error.", "status")
+	WebhookFailsOpen     = gaugeVec("navarch_webhook_fails_open", "1 while objects that are not valid pass when the webhooks of a ValidatingWebhookConfiguration do not answer (failurePolicy Ignore), 0 while they are refused then, by configuration.", "configuration")
+	AdmissionReviews     = counterVec("navarch_admission_reviews_total", "Reviews of objects that are to be written to Kubernetes, by webhook and result: allowed, refused, error (there was no answer, or nobody waited for it).", "webhook", "result")
+	AdmissionTime        = histogramVec("navarch_admission_seconds", "Seconds from a review to its answer, by webhook.", "webhook")
+)
+
 // The metrics that are Navarch's own.
 var (
 	Proxies        = gauge("navarch_proxies", "Streams that are served.")
@@ -175,7 +190,7 @@ var (
 	TenantRefused  = gauge("navarch_tenant_refused_objects", "Objects that do not apply because their tenant's budget has no room.")
 	OracleChecks   = counter("navarch_oracle_checks_total", "Views planned from nothing to check the incremental plan.")
 	OracleFailures = counter("navarch_oracle_failures_total", "Views whose incremental plan differed from the plan from nothing.")
-	Panics         = counterVec("navarch_panics_total", "Panics that ended one piece of work and not the process, by what they ended: rpc, plan, normalise.", "work")
+	Panics         = counterVec("navarch_panics_total", "Panics that ended one piece of work and not the process, by what they ended: rpc, plan, normalise, admission.", "work")
 	SetAside       = gauge("navarch_records_set_aside", "Records whose newest version is not served because the plan panics with it; their last good version is, where there is one.")
 	Quarantined    = gaugeVec("navarch_quarantined", "Resources that proxies refused and that are held back, by type.", "type")
 
