@@ -35,6 +35,7 @@ type agent struct {
 	envoy    *supervisor
 	admin    *admin
 	status   *status.Server
+	app      *status.Application // nil: it is not probed
 	draining atomic.Bool
 	// configured is the start of Envoy (envoyState.Starts) that is known to have its first configuration.
 	configured atomic.Int64
@@ -86,6 +87,11 @@ func newAgent(o *options, id *identity, log *slog.Logger) (*agent, error) {
 	if a.status, err = a.newStatus(log); err != nil {
 		return nil, err
 	}
+	if probe := id.proxy.GetReadinessProbe(); probe != nil {
+		if a.app, err = status.NewApplication(probe, a.ready); err != nil {
+			return nil, fmt.Errorf("readinessProbe of the proxy's configuration: %w", err)
+		}
+	}
 	return a, nil
 }
 
@@ -119,6 +125,9 @@ func (a *agent) Run(ctx context.Context) error {
 	}
 	if a.identity != nil {
 		tasks = append(tasks, loop.Task{Name: "identity", Run: a.identity.Run})
+	}
+	if a.app != nil {
+		tasks = append(tasks, loop.Task{Name: "probe", Run: func(ctx context.Context) error { return a.app.Run(ctx, a.sayHealth) }})
 	}
 	tasks = append(tasks,
 		loop.Task{Name: "relay", Run: a.relay.Run},

@@ -96,7 +96,7 @@ func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger
 	began := time.Now()
 	a.gauges = append(a.gauges, a.callers.Gauges, func(now time.Time) {
 		obs.Uptime.Set(now.Sub(began).Seconds())
-		obs.Problems.Set(float64(len(a.pages.Reported(nil))))
+		obs.Problems.Set(float64(a.pages.Count()))
 	})
 	return &a.part, a.open()
 }
@@ -147,22 +147,10 @@ func (a *assembly) roles() error {
 		a.snapshot, a.reads = records.Current, func() kv.Place { return records.Status().Place }
 		a.away = func() bool { return records.Status().Away != nil }
 	}
-	cluster := a.clusterFacts(records)
-	var ring *keyring.Keyring
-	if c.hasKeyring() {
-		ring, err = a.addKeyring(sealer, cluster)
-	} else {
-		a.pages.Rules.Revoked = a.denied.Has
-		a.callers, err = callers.New(c.callersConfig(a.snapshot, cluster, func(who attest.Caller) bool { return a.denied.Has(who.ID) }, a.log))
-	}
-	if err == nil && c.env.signers && c.has(roleCA) {
-		err = a.addRegistrar()
-	}
+	ring, err := a.addCallers(sealer, a.clusterFacts(records))
 	if err != nil {
 		return err
 	}
-	a.pages.Rules.Tokens = a.callers.Tokens()
-	a.add(part{tasks: a.callers.Tasks()})
 	if c.has(roleXDS) {
 		if err := a.addReplica(records, secrets); err != nil {
 			return err
@@ -181,6 +169,26 @@ func (a *assembly) roles() error {
 		return a.callers.Expiry().Run(ctx, a.issuing(), func() { everybody{a}.Recheck() })
 	}}}})
 	return nil
+}
+
+// addCallers adds who the callers of this process are, and with role ca what signs for them; the keyring is nil where it is not followed.
+func (a *assembly) addCallers(sealer seal.Sealer, cluster clusterFacts) (ring *keyring.Keyring, err error) {
+	c := a.config
+	if c.hasKeyring() {
+		ring, err = a.addKeyring(sealer, cluster)
+	} else {
+		a.pages.Rules.Revoked = a.denied.Has
+		a.callers, err = callers.New(c.callersConfig(a.snapshot, cluster, func(who attest.Caller) bool { return a.denied.Has(who.ID) }, a.log))
+	}
+	if err == nil && c.env.signers && c.has(roleCA) {
+		err = a.addRegistrar()
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.pages.Rules.Tokens = a.callers.Tokens()
+	a.add(part{tasks: a.callers.Tasks()})
+	return ring, nil
 }
 
 // issuing says whether certificates can be had, as far as this process knows; nil: without a keyring it knows nothing of that.

@@ -231,12 +231,11 @@ func (c *config) fill() {
 
 // byDefault: a process that is not told its roles has this one.
 func (c *config) byDefault(r role) bool {
-	signs := c.kek != "" && !c.env.otherCA && !c.env.signers
 	switch r {
 	case roleCA:
-		return signs || c.env.signers
+		return (c.kek != "" || c.env.signers) && !c.env.otherCA
 	case roleAdmit:
-		return c.kubernetes() && c.httpsAddr != "" && (signs || c.tlsCert != "")
+		return c.kubernetes() && c.httpsAddr != "" && (c.kek != "" && !c.env.otherCA && !c.env.signers || c.tlsCert != "")
 	}
 	return true
 }

@@ -32,7 +32,7 @@ type objectStatus struct {
 	writers map[status.Kind]*status.Writer[unstructured.Unstructured]
 	store   *kv.Store
 	ingest  settler
-	listed  func() []object.Problem // of the ingester
+	listed  func(context.Context) ([]object.Problem, error) // all of the ingester
 	found   *problems.Collector
 	acks    *acknowledged.Collector
 	log     *slog.Logger
@@ -51,7 +51,7 @@ type settler interface {
 
 // newObjectStatus asks nothing yet. The limit is that of all that is written to Kubernetes. Errors name flags.
 func newObjectStatus(c *config, i *ingester, limit *rate.Limiter, log *slog.Logger) (*objectStatus, error) {
-	s := &objectStatus{writers: map[status.Kind]*status.Writer[unstructured.Unstructured]{}, store: i.store, ingest: i.loop, listed: i.loop.Problems,
+	s := &objectStatus{writers: map[status.Kind]*status.Writer[unstructured.Unstructured]{}, store: i.store, ingest: i.loop, listed: i.loop.EveryProblem,
 		found: i.found, acks: acknowledged.NewCollector(log), log: log, objects: delivered.New()}
 	for _, kind := range status.IstioKinds {
 		api, err := status.NewIstio(c.kubeconfig, c.env.watchOnly, kind)
@@ -165,7 +165,10 @@ func (t *term) look(ctx context.Context, now time.Time) {
 	}
 	t.await(ctx)
 	reached, _ := answers.Acknowledged(t.replicas, t.asked)
-	listed := t.listed()
+	listed, err := t.listed(ctx)
+	if err != nil {
+		return
+	}
 	found, _ := t.found.All()
 	t.mu.Lock()
 	defer t.mu.Unlock()

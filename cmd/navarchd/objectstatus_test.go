@@ -111,7 +111,7 @@ func TestObjectStatusFollowsReplicas(t *testing.T) {
 	runs(t, func(ctx context.Context) { _ = replica.Run(ctx, etcd.Connect()) })
 
 	lead := func(epoch kv.Epoch) (s *objectStatus, stop func()) {
-		s = &objectStatus{store: etcd.Connect(), ingest: &settled{}, listed: func() []object.Problem { return nil }, found: problems.NewCollector(log),
+		s = &objectStatus{store: etcd.Connect(), ingest: &settled{}, listed: func(context.Context) ([]object.Problem, error) { return nil, nil }, found: problems.NewCollector(log),
 			acks: acknowledged.NewCollector(log), log: log, objects: delivered.New()}
 		s.writers = map[status.Kind]*status.Writer[unstructured.Unstructured]{{Group: id.Group, Kind: id.Kind}: status.New(status.Config[unstructured.Unstructured]{
 			API: api, Kind: id.Kind, Deadline: time.Millisecond, Log: log,

@@ -123,8 +123,12 @@ func (i *ingester) forgetKube() {
 	}
 }
 
-// sourceProblems is what is wrong with the sources themselves.
-func (i *ingester) sourceProblems() (all []object.Problem) {
+// sourceProblems is what is wrong with the sources themselves, as much as is listed (ingest.Bounded).
+func (i *ingester) sourceProblems() []object.Problem {
+	return ingest.Bounded(i.allSourceProblems(), nil)
+}
+
+func (i *ingester) allSourceProblems() (all []object.Problem) {
 	if i.source != nil {
 		all = i.source.Problems()
 	}

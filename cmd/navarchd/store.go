@@ -152,7 +152,7 @@ func (i *ingester) part() part {
 
 // shown is what /debug shows of the role; commits are the newest of this process.
 func (i *ingester) shown(commits func() []inspect.Commit) *debug.Objects {
-	return &debug.Objects{Sources: i.sourceProblems, Loop: i.loop.Problems, Found: i.found, Held: i.heldProblem, Commits: commits}
+	return &debug.Objects{Sources: i.sourceProblems, Loop: i.loop.Problems, Total: i.loop.ProblemCount, Found: i.found, Held: i.heldProblem, Commits: commits}
 }
 
 // leads is one term.

@@ -62,6 +62,7 @@ type Relay struct {
 	pace        *pacer
 	minRevision minRevision
 	takers      []*taker
+	saying      *saying
 	stats       counters
 	timing      timing
 }
@@ -89,7 +90,7 @@ func New(cfg Config) (*Relay, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Relay{cfg: cfg, pace: newPacer(rand.Float64), timing: defaultTiming}
+	r := &Relay{cfg: cfg, pace: newPacer(rand.Float64), timing: defaultTiming, saying: newSaying()}
 	r.authority = cfg.Target[strings.LastIndexByte(cfg.Target, '/')+1:]
 	r.stats.target = cfg.Target
 	for _, sub := range cfg.Own {

@@ -50,6 +50,7 @@ type loop struct {
 	toEnvoy   chan outgoing
 	outgoing  *outgoing // what toEnvoy has not taken
 	answers   chan event
+	spoken    <-chan struct{} // closed when there is something else to say
 	finished  bool
 	err       error
 }
@@ -67,6 +68,7 @@ func (r *Relay) delta(down grpc.ServerStream, id uint64) error {
 		s:         r.session(),
 		fromEnvoy: make(chan event), toEnvoy: make(chan outgoing), answers: make(chan event),
 	}
+	l.spoken = r.saying.next()
 	go l.read()
 	go l.write(cancel)
 	l.step(started{})
@@ -133,6 +135,11 @@ func (l *loop) wait(timer <-chan time.Time) {
 		l.heard(next, e)
 	case e := <-l.answers:
 		l.step(e)
+	case <-l.spoken:
+		l.spoken = l.r.saying.next()
+		if l.s.live.ready && l.s.live.said { // else it is said with the first words there
+			l.say(l.s.live.id)
+		}
 	case toEnvoy <- message:
 		l.outgoing = nil
 	case liveOut <- liveData:
@@ -215,6 +222,7 @@ func (l *loop) do(e effect) {
 		for _, t := range l.r.takers {
 			l.queue(e.conn, t.ask())
 		}
+		l.say(e.conn)
 	case sendDown:
 		l.outgoing = &outgoing{e.data, l.conns[e.conn].row}
 	case take:
@@ -243,6 +251,13 @@ func (l *loop) take(e take) {
 			}
 		}()
 	})
+}
+
+// say says what Relay.Say was told last.
+func (l *loop) say(conn uint32) {
+	if data := l.r.saying.message(); data != nil {
+		l.queue(conn, data)
+	}
 }
 
 func (l *loop) queue(conn uint32, data mem.BufferSlice) {

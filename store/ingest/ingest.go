@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,10 +15,8 @@ import (
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/model"
-	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
-	"navarch.io/navarch/store/problem"
 )
 
 // Store is what the loop needs of kv.Store.
@@ -66,8 +65,16 @@ type Loop struct {
 	releases chan release
 	tenants  tenantsOf
 	settled  atomic.Bool
-	whole    bool         // as Named was told
-	changes  *obs.Sampled // lines about what others change in the store
+	whole    bool          // as Named was told
+	changes  *obs.Sampled  // lines about what others change in the store
+	count    atomic.Int64  // what ProblemCount is
+	version  atomic.Uint64 // of what EveryProblem is
+	asking   sync.Mutex    // guards asked; it is held while the loop is asked
+	asked    *everything
+
+	between []object.Problem  // Run's: what is wrong between objects
+	counted faultsVersion     // Run's: as version was counted up last
+	ask     []chan everything // Run's: who waits for publish
 }
 
 // input is what waits for the loop: all that was told, each change for itself, and the newest word on the level and on leadership.
@@ -77,6 +84,7 @@ type input struct {
 	remote *Remotes        // nil: it has not changed
 	term   Event           // Gained, Lost or nil
 	settle []chan struct{} // closed once emits are taken
+	ask    []chan everything
 }
 
 func merge(waiting, next input) input {
@@ -91,6 +99,7 @@ func merge(waiting, next input) input {
 		waiting.term = next.term
 	}
 	waiting.settle = append(waiting.settle, next.settle...)
+	waiting.ask = append(waiting.ask, next.ask...)
 	return waiting
 }
 
@@ -119,7 +128,7 @@ func (l *Loop) Gained(epoch kv.Epoch) { l.box.Put(input{term: Gained{epoch}}) }
 // Lost: this process leads no more.
 func (l *Loop) Lost() { l.box.Put(input{term: Lost{}}) }
 
-// Problems is everything that is wrong with objects and between them, sorted. Problems of files are the source's.
+// Problems is what is wrong with objects and between them, sorted, as much as is listed (Bounded). Problems of files are the source's.
 func (l *Loop) Problems() []object.Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -147,7 +156,6 @@ func (l *Loop) Run(ctx context.Context) error {
 	look := time.NewTimer(reencryptEvery)
 	defer look.Stop()
 	checking, checked := false, uint64(0)
-	var between []object.Problem
 	unfollow := func() {} // ends the goroutine that follows the stored records
 	defer func() { unfollow() }()
 	for {
@@ -184,7 +192,8 @@ func (l *Loop) Run(ctx context.Context) error {
 			}
 		case <-check.C:
 			if l.state.shape != checked {
-				between = l.state.check()
+				l.between = l.state.check()
+				l.version.Add(1)
 			}
 			checked, checking = l.state.shape, false
 			l.refer()
@@ -193,7 +202,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			check.Reset(checkAfter)
 			checking = true
 		}
-		l.publish(between)
+		l.publish()
 		for _, effect := range effects {
 			go l.do(ctx, effect, time.Now(), results)
 		}
@@ -202,6 +211,7 @@ func (l *Loop) Run(ctx context.Context) error {
 
 // take takes everything that has gathered in the box, and says so to those who wait for that.
 func (l *Loop) take(in input) (effects []Effect) {
+	l.ask = in.ask
 	if in.level != nil {
 		effects = l.state.Step(*in.level)
 	}
@@ -221,37 +231,6 @@ func (l *Loop) take(in input) (effects []Effect) {
 		close(taken)
 	}
 	return effects
-}
-
-// publish makes problems and counters readable.
-func (l *Loop) publish(between []object.Problem) {
-	l.name()
-	all := l.state.Problems()
-	if len(between) > 0 {
-		all = slices.Concat(all, between)
-		slices.SortFunc(all, normal.CompareProblems)
-	}
-	before := l.Problems()
-	if !slices.Equal(all, before) {
-		countRejected(all)
-		l.problems.Store(&all)
-	}
-	if held := l.Held(); len(held) > 0 || len(l.state.held) > 0 { // nearly never
-		held = l.state.losses()
-		l.held.Store(&held)
-		l.allHeld.Store(len(held) > 0 && len(l.state.held) == len(l.state.have))
-	}
-	l.state.showTenants()
-	l.tenants.publish(l.state)
-	l.stored.Store(l.state.storedLevel())
-	l.settled.Store(l.state.leading && l.state.phase == ready && l.state.queue.waits == 0)
-	obs.Waiting.Set(float64(l.state.queue.waits))
-	stats := l.state.Stats()
-	if before := l.Stats(); stats != before {
-		obs.Writes.WithLabelValues("put").Add(float64(stats.Puts - before.Puts))
-		obs.Writes.WithLabelValues("delete").Add(float64(stats.Deletes - before.Deletes))
-		l.stats.Store(&stats)
-	}
 }
 
 // do carries one effect out, in a goroutine of its own: at most one load or write is under way for each epoch.
@@ -383,16 +362,4 @@ func (l *Loop) write(ctx context.Context, e Write) Event {
 		written.Outcome = Unknown
 	}
 	return written
-}
-
-// countRejected shows how many objects of each kind do not apply.
-func countRejected(problems []object.Problem) {
-	obs.RejectedConfigs.Reset()
-	var last object.ID
-	for _, p := range problems { // in the order of objects
-		if p.Severity == problem.Error && p.ID != last {
-			last = p.ID
-			obs.RejectedConfigs.WithLabelValues(p.ID.Kind).Inc()
-		}
-	}
 }

@@ -51,9 +51,7 @@ type inventory struct {
 	want         map[model.Key]model.Record
 	awaitingSeal map[model.Key]*UnsealedRecord // wanted as soon as they are sealed
 	changed      map[model.Key]bool            // keys whose wanted record may differ since changed was last cleared
-	faulty       map[object.ID]*entry          // those with problems
-	inOrder      []object.Problem              // problems of faulty, sorted; nil: to be made
-	sorted       uint64                        // how many times inOrder was made
+	faults       *faults                       // those with problems
 	heard        time.Time                     // when what is being taken was told; zero: not known
 	normalised   uint64
 	shape        uint64 // counts changes of records that do not follow workloads
@@ -75,7 +73,7 @@ func newInventory(options normal.Options, crashes *crash.Log) *inventory {
 	}
 	return &inventory{crashes: crashes, normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]*set{},
 		pods: map[object.ID]*normal.Pod{}, nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{}, roles: map[object.ID]*normal.Role{},
-		automatic: map[object.ID]map[string][]string{}, resolved: map[object.ID][]string{}, names: nameCounts{of: map[string]int{}}, mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faulty: map[object.ID]*entry{},
+		automatic: map[object.ID]map[string][]string{}, resolved: map[object.ID][]string{}, names: nameCounts{of: map[string]int{}}, mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faults: newFaults(),
 		references: newReferences(nil)}
 }
 
@@ -295,15 +293,7 @@ func (w *inventory) setRecords(e *entry, records []model.Record, private model.P
 }
 
 func (w *inventory) setProblems(id object.ID, e *entry, problems []object.Problem) {
-	if !slices.Equal(e.problems, problems) || len(problems) > 0 && w.faulty[id] != e {
-		w.inOrder = nil
-	}
-	e.problems = problems
-	if len(problems) > 0 {
-		w.faulty[id] = e
-	} else {
-		delete(w.faulty, id)
-	}
+	w.faults.set(id, e, problems)
 }
 
 func (w *inventory) setRefs(id object.ID, e *entry, refs []object.ID) {
@@ -321,18 +311,6 @@ func (w *inventory) setRefs(id object.ID, e *entry, refs []object.ID) {
 		w.names.count(ref, 1)
 	}
 	e.refs = slices.Clip(refs)
-}
-
-// problems is what is wrong with single objects, sorted. What it returned is not changed any more, neither by the caller.
-func (w *inventory) problems() []object.Problem {
-	if w.inOrder == nil && len(w.faulty) > 0 {
-		w.sorted++
-		for _, e := range w.faulty {
-			w.inOrder = append(w.inOrder, e.problems...)
-		}
-		slices.SortFunc(w.inOrder, normal.CompareProblems)
-	}
-	return slices.Clip(w.inOrder)
 }
 
 // check is what is wrong between objects, sorted.

@@ -18,7 +18,7 @@ func Records(events []object.Event, options normal.Options) ([]model.Record, []o
 		w.want[key] = d.Record
 	}
 	records := slices.SortedFunc(maps.Values(w.want), func(a, b model.Record) int { return a.Meta().Key.Compare(b.Meta().Key) })
-	problems := append(w.problems(), w.check()...)
+	problems := append(slices.Collect(w.faults.every()), w.check()...)
 	slices.SortFunc(problems, normal.CompareProblems)
 	return records, problems
 }

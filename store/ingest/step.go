@@ -352,8 +352,22 @@ func (w *inventory) ownerOf(key model.Key) object.ID {
 	return normal.SourceObject(key)
 }
 
-// Problems is what is wrong with single objects and with writing them, sorted. The caller does not change it.
-func (s *State) Problems() []object.Problem {
+// Problems is what is wrong with single objects and with writing them, sorted, as much as is listed (Bounded). The caller does not change it.
+func (s *State) Problems() []object.Problem { return s.listed(nil) }
+
+// listed is Problems with those between objects.
+func (s *State) listed(between []object.Problem) []object.Problem {
+	more := s.more()
+	if more = append(more, between...); len(more) == 0 && s.faults.listed <= problem.Most/problem.MostOfObject {
+		return s.faults.problems()
+	}
+	all := slices.Concat(s.faults.problems(), more)
+	slices.SortFunc(all, normal.CompareProblems)
+	return Bounded(all, s.faults.left())
+}
+
+// more is what is wrong with writing objects.
+func (s *State) more() []object.Problem {
 	more := slices.Clone(s.budgetProblems())
 	for _, p := range s.refused {
 		more = append(more, p)
@@ -371,12 +385,7 @@ func (s *State) Problems() []object.Problem {
 		more = append(more, object.Problem{Code: problem.Held, Severity: problem.Error,
 			Message: "the configuration has no object that proxies are told of, and nothing was stored before: replicas are not ready, since an empty mesh may be a folder that is not mounted (--allow-empty has it served)"})
 	}
-	if len(more) == 0 {
-		return s.problems()
-	}
-	all := slices.Concat(s.problems(), more)
-	slices.SortFunc(all, normal.CompareProblems)
-	return all
+	return more
 }
 
 // Stats counts the work that was done.

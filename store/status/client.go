@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/apiserver/listwatch"
 )
 
 // configOf reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Writers keep their pace themselves (Rate).
@@ -21,6 +22,7 @@ func configOf(kubeconfig string) (*rest.Config, error) {
 	}
 	config.UserAgent = "navarchd" // managedFields name it
 	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
+	config.Wrap(listwatch.Transport)
 	return config, nil
 }
 
@@ -34,7 +36,7 @@ func dynamicOf(kubeconfig string) (dynamic.Interface, error) {
 }
 
 // listWatch lists and watches objects.
-func listWatch(objects dynamic.ResourceInterface) cache.ListerWatcher {
+func listWatch(objects dynamic.ResourceInterface) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return objects.List(ctx, o) },
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {

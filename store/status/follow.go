@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"navarch.io/navarch/store/apiserver/listwatch"
 	"navarch.io/navarch/store/loop"
 )
 
@@ -24,12 +25,13 @@ type receiver[O any] struct {
 	read   func(o any) (Key, Found[O], bool) // it may change what it is given; false: it is of another kind
 }
 
-// session lists and watches once, for relist at most. It returns after a pause where that did not work.
-func (r receiver[O]) session(ctx context.Context, lw cache.ListerWatcher, like runtime.Object) {
+// session lists and watches once, for relist at most. It returns after a pause where that did not work. A watch that says nothing is opened again.
+func (r receiver[O]) session(ctx context.Context, plain *cache.ListWatch, like runtime.Object) {
 	ctx = klog.NewContext(ctx, klog.Logger{}) // what goes wrong is said to failed
 	session, cancel := context.WithTimeout(ctx, relist)
 	defer cancel()
-	err := cache.NewReflectorWithOptions(lw, like, r, cache.ReflectorOptions{Name: r.name, Logger: &klog.Logger{}}).ListAndWatchWithContext(session)
+	lw := listwatch.Bound(plain, listwatch.Options{})
+	err := listwatch.Reflector(r.name, lw, like, r, cache.ReflectorOptions{}).ListAndWatchWithContext(session)
 	if session.Err() != nil {
 		return
 	}

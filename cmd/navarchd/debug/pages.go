@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -66,6 +67,7 @@ type Proxies struct {
 type Objects struct {
 	Sources func() []object.Problem        // of the folder and the cluster
 	Loop    func() []object.Problem        // of the objects that the ingester knows
+	Total   func() int                     // how many there are, those that Loop does not list included
 	Found   *problems.Collector            // what the replicas found, while this process leads
 	Held    func() (inspect.Problem, bool) // a mass removal that waits for an operator
 	Commits func() []inspect.Commit        // the newest of this process
@@ -209,18 +211,47 @@ func (p *Proxies) standing(info serve.StreamInfo, name string) (inspect.Standing
 func (p *Pages) problems(sees authz.Visible) []inspect.Problem {
 	all, own := p.Reported(sees), map[model.Problem]bool{}
 	if p.Proxies != nil {
-		for _, one := range p.Proxies.Planner.Problems() {
+		planned := p.Proxies.Planner.Problems()
+		for _, one := range planned {
 			own[one] = true
-			if !sees.Of(one.Key.Namespace) {
-				continue
-			}
-			all = append(all, inspect.Problem{Object: one.Key.String(), Field: one.Field, Code: one.Code, Severity: one.Severity, Message: one.Message})
 		}
+		all = append(all, planning(planned, sees)...)
 	}
 	if p.Objects == nil {
 		return all
 	}
 	return append(all, p.Objects.found(sees, own)...)
+}
+
+// planning is what planning found, as much as is listed (problem.Bound), as far as somebody may see it.
+func planning(found []model.Problem, sees authz.Visible) (all []inspect.Problem) {
+	found = slices.DeleteFunc(slices.Clone(found), func(p model.Problem) bool { return !sees.Of(p.Key.Namespace) })
+	shown, left := problem.Bound(found, func(p model.Problem) (string, model.Key) { return p.Key.Namespace, p.Key })
+	for _, one := range shown {
+		all = append(all, inspect.Problem{Object: one.Key.String(), Field: one.Field, Code: one.Code, Severity: one.Severity, Message: one.Message})
+	}
+	more, namespaces := 0, slices.Sorted(maps.Keys(left))
+	for i, namespace := range namespaces {
+		if more += left[namespace]; i < problem.MostOfNamespace {
+			more = 0
+			all = append(all, inspect.Problem{Object: "Namespace " + namespace, Location: "plan", Code: problem.NotAllowed, Severity: problem.Warning,
+				Message: fmt.Sprintf("%d more problems that planning found are not listed here", left[namespace])})
+		}
+	}
+	if more > 0 {
+		all = append(all, inspect.Problem{Object: "other namespaces", Location: "plan", Code: problem.NotAllowed, Severity: problem.Warning,
+			Message: fmt.Sprintf("%d more problems that planning found are not listed here", more)})
+	}
+	return all
+}
+
+// Count is how many problems Reported is of, those that are not listed included.
+func (p *Pages) Count() int {
+	n := len(p.Reported(nil))
+	if p.Objects != nil {
+		n += p.Objects.Total() - len(p.Objects.Loop())
+	}
+	return n
 }
 
 // found is what other replicas found, where this process leads; own is what this one did.

@@ -23,6 +23,11 @@ func TestPlay(t *testing.T) {
 	if Summary(&out, rows); !strings.HasSuffix(out.String(), "2 of 3 steps held\n") {
 		t.Errorf("summary:\n%s", out.String())
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	played, steps[1].Run = "", func(context.Context) (string, error) { played += "b"; cancel(); return "m", nil }
+	if rows = Play(ctx, io.Discard, steps, func() error { return nil }); played != "ab" || Failed(rows) {
+		t.Errorf("after the end of the context: played %q, rows %+v", played, rows)
+	}
 	played = ""
 	if rows = Play(t.Context(), io.Discard, steps, func() error { return errors.New("ended") }); played != "a" || !Failed(rows) {
 		t.Errorf("after a program ended: played %q, rows %+v", played, rows)

@@ -20,6 +20,16 @@ import (
 // Play is a client of an API server that answers as the handler does; its token is "our-token".
 func Play(t testing.TB, handler http.HandlerFunc) *apiserver.Client {
 	t.Helper()
+	api, err := apiserver.New(Kubeconfig(t, handler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api
+}
+
+// Kubeconfig is the path of that of an API server that answers as the handler does; its token is "our-token".
+func Kubeconfig(t testing.TB, handler http.HandlerFunc) string {
+	t.Helper()
 	server := httptest.NewTLSServer(handler)
 	t.Cleanup(server.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
@@ -30,9 +40,5 @@ func Play(t testing.TB, handler http.HandlerFunc) *apiserver.Client {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	api, err := apiserver.New(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return api
+	return path
 }

@@ -4,18 +4,21 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/problem"
 )
 
 // leader is the ingester behind a source, as a leader that has compared everything; it counts what it would write.
@@ -192,4 +195,42 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// Ten thousand objects that do not apply, in one namespace, one good among them: that is served, what the leader lists of the others has a bound and counts
+// the rest, each object is normalised once, and nothing is written for them. When they are mended each is written once, and nothing is wrong any more.
+func TestTenThousandInvalidObjects(t *testing.T) {
+	const n = 10_000
+	l := newLeader(t)
+	l.put("Namespace", aNamespace("shop", false))
+	l.lead()
+	rule := func(name, timeout string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "networking.istio.io/v1", "kind": "VirtualService",
+			"metadata": map[string]any{"namespace": "shop", "name": name},
+			"spec": map[string]any{"hosts": []any{name + ".example.com"}, "http": []any{map[string]any{"timeout": timeout,
+				"route": []any{map[string]any{"destination": map[string]any{"host": "web"}}}}}}}}
+	}
+	before := l.state.Stats().Normalised
+	for i := range n {
+		l.put("VirtualService", rule(fmt.Sprint("v", i), "soon"))
+	}
+	l.put("VirtualService", rule("good", "1s"))
+	if written := l.change(); !slices.Equal(written, []string{"put VirtualService good"}) {
+		t.Fatalf("written %.200q", written)
+	}
+	if did := l.state.Stats().Normalised - before; did != n+1 {
+		t.Errorf("%d objects were normalised", did)
+	}
+	all := l.state.Problems()
+	if last := all[len(all)-1]; len(all) > problem.MostOfNamespace+1 || !slices.ContainsFunc(all, func(p object.Problem) bool {
+		return p.ID.Kind == "Namespace" && p.ID.Name == "shop" && strings.HasPrefix(p.Message, fmt.Sprint(n-problem.MostOfNamespace, " more problems"))
+	}) {
+		t.Errorf("%d problems, the last one is %v", len(all), last)
+	}
+	for i := range n {
+		l.put("VirtualService", rule(fmt.Sprint("v", i), "2s"))
+	}
+	if written := l.change(); len(written) != n || len(l.state.Problems()) != 0 {
+		t.Errorf("mended: %d are written, problems %v", len(written), l.state.Problems())
+	}
 }

@@ -5,12 +5,14 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"navarch.io/navarch/store/apiserver/listwatch"
 )
 
 // Check asks the API server for one object of each of Kubernetes' own kinds that have to be read, before anything is followed: nil says that all of
 // them can be listed with the credentials of this Source. It takes no longer than Answer, and may be called while Run does not run.
 func (s *Source) Check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.Answer, errNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Answer, listwatch.ErrNoAnswer)
 	defer cancel()
 	for _, k := range append([]kind{namespaces}, s.builtIn()...) {
 		if s.optional(k) {

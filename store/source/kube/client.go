@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/apiserver/listwatch"
 )
 
 // Requests a second, as istiod has them (--kubernetesApiQPS, --kubernetesApiBurst).
@@ -39,6 +40,7 @@ func connect(config *rest.Config, kubeconfig string) (*clients, error) {
 		return nil, err
 	}
 	config = rest.CopyConfig(config)
+	config.Wrap(listwatch.Transport)
 	web, err := apiserver.HTTPClient(config)
 	if err != nil {
 		return nil, err

@@ -10,13 +10,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"navarch.io/navarch/store/apiserver/listwatch"
 	"navarch.io/navarch/store/obs"
 )
 
 // served asks the API server which kinds of Istio and of the Gateway API it serves. While it starts it may not know all of them yet, so
 // it has to be ready.
 func (s *Source) served(ctx context.Context) (map[kindID]kind, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.Answer, errNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Answer, listwatch.ErrNoAnswer)
 	defer cancel()
 	if err := s.clients.get(ctx, "/readyz", nil); err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("it is not ready: %w", err)
@@ -124,7 +125,7 @@ func (s *Source) dropKinds() {
 // brief is an error in one line of bounded length.
 func brief(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = errNoAnswer
+		err = listwatch.ErrNoAnswer
 	}
 	return fmt.Sprintf("%.300s", strings.Join(strings.Fields(err.Error()), " "))
 }

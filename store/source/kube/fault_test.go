@@ -90,20 +90,6 @@ func TestKubeAway(t *testing.T) {
 	}
 }
 
-// untilProblem waits until there is a problem of a code, or none at all.
-func (e *recorder) untilProblem(code problem.Code) {
-	e.t.Helper()
-	for until := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		all := e.s.Problems()
-		if code == "" && len(all) == 0 || slices.ContainsFunc(all, func(p object.Problem) bool { return code != "" && p.Code == code }) {
-			return
-		}
-		if time.Now().After(until) {
-			e.t.Fatalf("problems %v, want %q", all, code)
-		}
-	}
-}
-
 // Events that do not arrive are found by the next complete list.
 func TestKubeLostEvents(t *testing.T) {
 	c := controlplane.Shared(t)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"navarch.io/navarch/store/apiserver/listwatch"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
@@ -32,18 +33,22 @@ type follower struct {
 	// With the source's lock:
 	kind     kind
 	table    *table
-	complete bool   // listed is closed
-	gone     bool   // the kind is not served any more
-	missed   int    // how many times in a row it was not
-	wrong    string // why it cannot be read now
-	refused  int    // how many times in a row it was answered that it may not be, and it is optional
-	broken   bool   // it is a Secret that was told to be unreadable
-	newest   uint64 // resource version that was seen
-	older    int    // lists in a row that were older than that
+	complete bool            // listed is closed
+	gone     bool            // the kind is not served any more
+	missed   int             // how many times in a row it was not
+	wrong    string          // why it cannot be read now
+	refused  int             // how many times in a row it was answered that it may not be, and it is optional
+	broken   bool            // it is a Secret that was told to be unreadable
+	tooMuch  bool            // the last list was not taken because there is too much
+	listing  amount          // of the list that is being read
+	left     map[name]string // objects that are left out, and why
+	leftMore int             // how many more there are
+	newest   uint64          // resource version that was seen
+	older    int             // lists in a row that were older than that
 }
 
 func (s *Source) newFollower(k kind) *follower {
-	f := &follower{source: s, kind: k, stop: func() {}, table: newTable(), listed: make(chan struct{}), again: make(chan struct{}, 1)}
+	f := &follower{source: s, kind: k, stop: func() {}, table: newTable(), left: map[name]string{}, listed: make(chan struct{}), again: make(chan struct{}, 1)}
 	f.done = sync.OnceFunc(func() {
 		f.complete = true
 		close(f.listed)
@@ -59,7 +64,7 @@ func (f *follower) run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.Logger{}) // what goes wrong is reported here
 	for ctx.Err() == nil {
 		k, delays, pauses := f.now(), backoff, backoff
-		reflector := cache.NewReflectorWithOptions(f.source.listWatch(f, k), k.expected, store{f, k}, cache.ReflectorOptions{Logger: &klog.Logger{}, Name: k.resource, Backoff: &delays})
+		reflector := listwatch.Reflector(k.resource, f.source.listWatch(f, k), k.expected, store{f, k}, cache.ReflectorOptions{Backoff: &delays})
 		for f.now() == k && ctx.Err() == nil { // until another version of the kind is read
 			began := time.Now()
 			if !f.session(ctx, reflector) {
@@ -69,8 +74,8 @@ func (f *follower) run(ctx context.Context) {
 				pauses = backoff
 			}
 			pause := pauses.Step()
-			if f.mayNot() {
-				pause = time.Minute // a right that is given later is found within that
+			if f.waits() {
+				pause = f.source.pause
 			}
 			_ = loop.Pause(ctx, pause)
 		}
@@ -91,6 +96,7 @@ func (f *follower) session(ctx context.Context, reflector *cache.Reflector) bool
 		}
 	})
 	if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
+		f.endsBy(err)
 		if f.fails(err); f.source.optional(f.kind) && apierrors.IsForbidden(err) {
 			f.refuse()
 		}
@@ -115,11 +121,19 @@ func (f *follower) refuse() {
 	s.synced()
 }
 
-// mayNot says whether an optional kind is known not to be allowed.
-func (f *follower) mayNot() bool {
+// endsBy notes whether a list was not taken because there is too much.
+func (f *follower) endsBy(err error) {
 	f.source.mu.Lock()
 	defer f.source.mu.Unlock()
-	return f.refused >= refusals
+	f.tooMuch, f.listing = isTooMuch(err), amount{}
+}
+
+// waits says whether asking again soon is of no use: an optional kind is known not to be allowed, or there is too much to read. A right that is given
+// later, and room, are found after Config.pause.
+func (f *follower) waits() bool {
+	f.source.mu.Lock()
+	defer f.source.mu.Unlock()
+	return f.refused >= refusals || f.tooMuch
 }
 
 // now is the kind with the version that is to be read.
@@ -238,6 +252,10 @@ func (st store) Replace(list []any, version string) error {
 		s.stale.Add(1)
 		return errStale
 	}
+	if err := f.tooManyLeft(list); err != nil {
+		return err
+	}
+	f.tooMuch, f.listing = false, amount{}
 	s.lists.Add(1)
 	if changed := f.replace(list); f.complete {
 		s.repaired.Add(uint64(changed))
@@ -287,8 +305,12 @@ func (f *follower) put(o runtime.Object) bool {
 		return f.putMesh(mesh)
 	}
 	m := o.(metav1.Object)
-	f.selects(m, true)
 	n := name{m.GetNamespace(), m.GetName()}
+	if why := f.exceeds(n, o); why != "" {
+		f.leaveOut(n, why)
+		return false
+	}
+	f.selects(m, true)
 	if f.kind.namespaced && !f.source.selection.selects(n.namespace) || f.source.otherRevision(f.kind, m.GetLabels()) {
 		return f.remove(n)
 	}
@@ -309,11 +331,11 @@ func (f *follower) remove(n name) bool {
 }
 
 func (f *follower) set(n name, now *object.Object) bool {
-	if !f.table.set(n, now) {
-		return false
+	changed := f.table.set(n, now)
+	if f.takeBack(n, !changed); changed {
+		f.source.touch(f.id(n))
 	}
-	f.source.touch(f.id(n))
-	return true
+	return changed
 }
 
 func (f *follower) id(n name) object.ID {
@@ -328,19 +350,18 @@ func (f *follower) replace(list []any) (changed int) {
 		there[name{m.GetNamespace(), m.GetName()}] = true
 	}
 	f.forgetNamespaces(there)
+	f.takeBackAbsent(there)
+	if f.kind.kind != "ConfigMap" {
+		for _, n := range f.table.absent(there) { // first: what goes leaves room
+			if f.remove(n) {
+				changed++
+			}
+		}
+	} else if len(list) == 0 && f.putMesh(nil) { // its table has what both come to
+		changed++
+	}
 	for _, o := range list {
 		if f.put(o.(runtime.Object)) {
-			changed++
-		}
-	}
-	if f.kind.kind == "ConfigMap" && len(list) == 0 { // its table has what both come to
-		if f.putMesh(nil) {
-			changed++
-		}
-		return changed
-	}
-	for _, n := range f.table.absent(there) {
-		if f.kind.kind != "ConfigMap" && f.remove(n) {
 			changed++
 		}
 	}

@@ -34,6 +34,7 @@ type Config struct {
 	Ignore, Include []string      // kinds that are left out, and kinds that are read all the same, as patterns for RESOURCE.GROUP (PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES)
 	AllowEmpty      bool          // whatever vanishes goes at once: the shrink guard holds nothing
 	Memory          *guard.Memory // of what vanished before; nil: nothing is known
+	Limits          Limits        // of what is kept
 
 	Quiet    time.Duration // changes gather so long before they are told; default 10 ms
 	Grace    time.Duration // deletions of configuration gather so long, so that those that belong together are judged together; default 250 ms, < 0: none
@@ -46,7 +47,8 @@ type Config struct {
 	// error is the context's.
 	Settle func(context.Context) error
 
-	lose func(watch.Event) bool // for tests: events that do not arrive
+	lose  func(watch.Event) bool // for tests: events that do not arrive
+	pause time.Duration          // where asking again soon is of no use; default 1 min, for tests another one
 }
 
 // Stats counts what a Source has done.
@@ -111,6 +113,8 @@ func newSource(c Config, clients *clients) *Source {
 	c.SystemNamespace, c.Revision = cmp.Or(c.SystemNamespace, "istio-system"), cmp.Or(c.Revision, "default")
 	c.Quiet, c.Compare = cmp.Or(c.Quiet, 10*time.Millisecond), cmp.Or(c.Compare, 10*time.Minute)
 	c.Silence, c.Answer, c.Discover = cmp.Or(c.Silence, 3*time.Minute), cmp.Or(c.Answer, time.Minute), cmp.Or(c.Discover, 10*time.Second)
+	c.pause = cmp.Or(c.pause, time.Minute)
+	c.Limits = c.Limits.orDefault(c.Cluster)
 	c.Grace = max(cmp.Or(c.Grace, 250*time.Millisecond), 0)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -296,6 +300,3 @@ func (s *Source) awaitList(ctx context.Context, k kind) bool {
 		return false
 	}
 }
-
-// errNoAnswer is why a request ended that took too long.
-var errNoAnswer = errors.New("no answer in time")

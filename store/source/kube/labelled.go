@@ -11,11 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"navarch.io/navarch/store/apiserver/listwatch"
 	"navarch.io/navarch/store/loop"
 )
 
@@ -53,24 +52,10 @@ func (s *Secrets) Run(ctx context.Context) error {
 	s.mu.Unlock()
 	ctx = klog.NewContext(ctx, klog.Logger{}) // what goes wrong is reported by wrong
 	plain := cache.NewFilteredListWatchFromClient(s.clients.typed[corev1.SchemeGroupVersion], "secrets", s.namespace, func(o *metav1.ListOptions) { o.LabelSelector = s.with })
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			if o.ResourceVersion == "0" {
-				o.ResourceVersion = "" // "0" may be answered with something old
-			}
-			list, err := plain.ListWithContextFunc(ctx, o)
-			s.says(ctx, err)
-			return list, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			w, err := plain.WatchFuncWithContext(ctx, o)
-			s.says(ctx, err)
-			return w, err
-		},
-	}
+	lw := listwatch.Bound(plain, listwatch.Options{Failed: s.says, Watches: func(bool) { s.says(nil) }})
 	for pauses := backoff; ctx.Err() == nil; {
 		delays := backoff
-		reflector := cache.NewReflectorWithOptions(lw, &corev1.Secret{}, labelled{s}, cache.ReflectorOptions{Logger: &klog.Logger{}, Name: "secrets", Backoff: &delays})
+		reflector := listwatch.Reflector("secrets", lw, &corev1.Secret{}, labelled{s}, cache.ReflectorOptions{Backoff: &delays})
 		session, cancel := context.WithTimeout(ctx, relist)
 		_ = reflector.ListAndWatchWithContext(session) // said by says
 		cancel()
@@ -83,16 +68,13 @@ func (s *Secrets) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (s *Secrets) says(ctx context.Context, err error) {
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		s.forbidden.Store(apierrors.IsForbidden(err))
-		s.wrong(brief(err), apierrors.IsForbidden(err))
-	default:
-		s.forbidden.Store(false)
+func (s *Secrets) says(err error) {
+	s.forbidden.Store(apierrors.IsForbidden(err))
+	if err == nil {
 		s.wrong("", false)
+		return
 	}
+	s.wrong(brief(err), apierrors.IsForbidden(err))
 }
 
 // change changes what is known, and tells it.

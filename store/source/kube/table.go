@@ -2,6 +2,7 @@ package kube
 
 import (
 	"bytes"
+	"cmp"
 	"iter"
 	"slices"
 	"strings"
@@ -17,10 +18,21 @@ type name struct{ namespace, name string }
 // ingester has too.
 type entry struct{ told, now *object.Object }
 
+// cost is what an entry takes in memory, in bytes: that it changes is counted once.
+func (e entry) cost() int {
+	switch o := cmp.Or(e.now, e.told); {
+	case o == nil:
+		return 0
+	default:
+		return len(o.JSON) + objectCost
+	}
+}
+
 // table is the objects of one kind. It is pure, and its owner's.
 type table struct {
 	all       map[name]entry
 	told, now int // how many of all are
+	bytes     int // what all cost
 }
 
 func newTable() *table { return &table{all: map[name]entry{}} }
@@ -42,6 +54,7 @@ func (t *table) put(n name, e entry) {
 	before := t.all[n]
 	t.told += present(e.told) - present(before.told)
 	t.now += present(e.now) - present(before.now)
+	t.bytes += e.cost() - before.cost()
 	if t.all[n] = e; e == (entry{}) {
 		delete(t.all, n)
 	}

@@ -245,6 +245,9 @@ func (s *Source) Problems() []object.Problem {
 			Message: "may not be listed and watched with the credentials of this cluster: " + strings.Join(refused, ", ") +
 				"; its endpoints are read all the same"})
 	}
+	for f := range s.followers() {
+		f.leftOut(say)
+	}
 	tooMany(s.beyond, func(id object.ID, message string) { say(id, problem.NotAllowed, message) })
 	held := map[object.ID]int{}
 	for _, l := range s.held {

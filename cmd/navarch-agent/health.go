@@ -1,0 +1,15 @@
+package main
+
+// healthURL is the type of the request in which an agent says how its application is; it has no answer. Istio's agents say so, too.
+const healthURL = "type.googleapis.com/istio.v1.HealthInformation"
+
+// sayHealth tells the control plane how the application is; nil: it is well.
+func (a *agent) sayHealth(wrong error) {
+	if wrong == nil {
+		a.log.Info("the application is well")
+		a.relay.Say(healthURL, "")
+		return
+	}
+	a.log.Warn("the application is not well", "error", wrong)
+	a.relay.Say(healthURL, wrong.Error())
+}

@@ -1,0 +1,83 @@
+package listwatch
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+)
+
+// Bounds in bytes, as they are decoded: of an answer, and of an event of a watch. The objects of a list come in pages, which are made smaller where
+// their objects are large: an API server takes no request of more than 3 MiB (--max-request-bytes), and etcd no object of more than 1.5 MiB.
+const (
+	maxAnswer = 16 << 20
+	maxEvent  = 12 << 20
+)
+
+// ErrTooLarge is why an answer is not read.
+var ErrTooLarge = errors.New("the API server's answer, or an event of its watch, is too large: more than 16, or 12, MiB")
+
+// Transport bounds all answers that come through another one (rest.Config.Wrap): those of watches by what a single event has.
+func Transport(next http.RoundTripper) http.RoundTripper { return &transport{next} }
+
+type transport struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := t.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	m, is := r.Context().Value(meterKey{}).(*meter)
+	if !is {
+		m = newMeter(maxAnswer)
+	}
+	answer.Body = &body{answer.Body, m}
+	return answer, nil
+}
+
+// WrappedRoundTripper is what client-go looks for to find the transport below.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// body is an answer that ends with ErrTooLarge.
+type body struct {
+	io.ReadCloser
+	meter *meter
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.meter.left.Add(-int64(n)) < 0 {
+		return 0, ErrTooLarge
+	}
+	return n, err
+}
+
+// meter counts what may still be read.
+type meter struct {
+	limit int64
+	left  atomic.Int64
+}
+
+func newMeter(limit int64) *meter {
+	m := &meter{limit: limit}
+	m.reset()
+	return m
+}
+
+// reset lets as much be read again: an event has been taken. Once too much was read it stays so.
+func (m *meter) reset() {
+	for left := m.left.Load(); left >= 0 && !m.left.CompareAndSwap(left, m.limit); left = m.left.Load() {
+	}
+}
+
+func (m *meter) exceeded() bool { return m.left.Load() < 0 }
+
+type meterKey struct{}
+
+// of is a context whose request is counted by this meter.
+func (m *meter) of(ctx context.Context) context.Context {
+	return context.WithValue(ctx, meterKey{}, m)
+}

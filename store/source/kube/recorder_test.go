@@ -1,0 +1,145 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+)
+
+// recorder takes what a Source tells: the objects that there are by its word, and all events.
+type recorder struct {
+	t *testing.T
+	s *Source
+
+	mu      sync.Mutex
+	objects map[object.ID]*object.Object
+	events  []object.Event
+	synced  bool
+	changed chan struct{} // closed when something is told
+}
+
+// hear runs a source until the test ends.
+func hear(t *testing.T, s *Source) *recorder {
+	t.Helper()
+	e := &recorder{t: t, s: s, objects: map[object.ID]*object.Object{}, changed: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, e.told) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			t.Error("the source does not end")
+		}
+	})
+	return e
+}
+
+const patience = time.Minute
+
+func (e *recorder) told(events []object.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, event := range events {
+		switch event.Op {
+		case object.Put:
+			e.objects[event.ID] = event.Object
+		case object.Delete:
+			delete(e.objects, event.ID)
+		case object.Synced:
+			e.synced = true
+		case object.Broken:
+		default:
+			e.t.Errorf("told %v", event)
+		}
+	}
+	e.events = append(e.events, events...)
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+// until waits until check, which is called with the lock, answers with nothing.
+func (e *recorder) until(check func() string) {
+	e.t.Helper()
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	for {
+		e.mu.Lock()
+		wrong, changed := check(), e.changed
+		e.mu.Unlock()
+		if wrong == "" {
+			return
+		}
+		select {
+		case <-changed:
+		case <-limit.C:
+			e.t.Fatalf("%s; problems: %v", wrong, e.s.Problems())
+		}
+	}
+}
+
+func (e *recorder) untilSynced() {
+	e.t.Helper()
+	e.until(func() string {
+		if !e.synced {
+			return "not everything was told"
+		}
+		return ""
+	})
+}
+
+// names is what there is in a namespace, as "Kind name", sorted. With the lock.
+func (e *recorder) names(namespace string) string {
+	var all []string
+	for id := range e.objects {
+		if id.Namespace == namespace {
+			all = append(all, id.Kind+" "+id.Name)
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+func (e *recorder) untilNames(namespace, want string) {
+	e.t.Helper()
+	e.until(func() string {
+		if got := e.names(namespace); got != want {
+			return fmt.Sprintf("in %s there is %q, want %q", namespace, got, want)
+		}
+		return ""
+	})
+}
+
+func (e *recorder) find(kind, namespace, name string) *object.Object {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id, o := range e.objects {
+		if id.Kind == kind && id.Namespace == namespace && id.Name == name {
+			return o
+		}
+	}
+	e.t.Fatalf("no %s %s/%s", kind, namespace, name)
+	return nil
+}
+
+// untilProblem waits until there is a problem of a code, or none at all.
+func (e *recorder) untilProblem(code problem.Code) {
+	e.t.Helper()
+	for until := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		all := e.s.Problems()
+		if code == "" && len(all) == 0 || slices.ContainsFunc(all, func(p object.Problem) bool { return code != "" && p.Code == code }) {
+			return
+		}
+		if time.Now().After(until) {
+			e.t.Fatalf("problems %v, want %q", all, code)
+		}
+	}
+}
