@@ -236,6 +236,7 @@ func (c *config) byDefault(r role) bool {
 		return (c.kek != "" || c.env.signers) && !c.env.otherCA
 	case roleAdmit:
 		return c.kubernetes() && c.httpsAddr != "" && (c.kek != "" && !c.env.otherCA && !c.env.signers || c.tlsCert != "")
+	case roleIngest, roleXDS:
 	}
 	return true
 }

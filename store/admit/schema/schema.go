@@ -9,6 +9,7 @@ package schema
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	_ "embed" // istio.json.gz
@@ -186,15 +187,7 @@ func path(of string) string {
 	return of
 }
 
-// code is the one of ours that says the same.
-func code(of field.ErrorType) problem.Code {
-	switch of {
-	case field.ErrorTypeRequired:
-		return problem.Required
-	case field.ErrorTypeDuplicate:
-		return problem.Duplicate
-	case field.ErrorTypeInternal:
-		return problem.Internal
-	}
-	return problem.Invalid
-}
+// codes are those of ours that say the same; of all others Invalid does.
+var codes = map[field.ErrorType]problem.Code{field.ErrorTypeRequired: problem.Required, field.ErrorTypeDuplicate: problem.Duplicate, field.ErrorTypeInternal: problem.Internal}
+
+func code(of field.ErrorType) problem.Code { return cmp.Or(codes[of], problem.Invalid) }

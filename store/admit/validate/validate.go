@@ -7,6 +7,7 @@
 package validate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -253,15 +254,10 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxMessage)], "")
 }
 
-// cause is the type of a cause that says the same as a code.
+// causes are the types of causes that say the same as a code; of all others CauseTypeFieldValueInvalid does.
+var causes = map[problem.Code]metav1.CauseType{problem.Required: metav1.CauseTypeFieldValueRequired, problem.Duplicate: metav1.CauseTypeFieldValueDuplicate,
+	problem.NotFound: metav1.CauseTypeFieldValueNotFound}
+
 func cause(code problem.Code) metav1.CauseType {
-	switch code {
-	case problem.Required:
-		return metav1.CauseTypeFieldValueRequired
-	case problem.Duplicate:
-		return metav1.CauseTypeFieldValueDuplicate
-	case problem.NotFound:
-		return metav1.CauseTypeFieldValueNotFound
-	}
-	return metav1.CauseTypeFieldValueInvalid
+	return cmp.Or(causes[code], metav1.CauseTypeFieldValueInvalid)
 }
