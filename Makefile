@@ -50,7 +50,7 @@ check: ## formatting, vet, staticcheck, errorlint, exhaustive switches, import a
 UNRACED := ca/seal cmd/internal/arrows cmd/internal/bench cmd/internal/e2e cmd/internal/scene cmd/navarch-load cmd/navarchctl \
 	cmd/navarchctl/dump cmd/navarchctl/show deploy/demo/quickstart deploy/demo/run deploy/testcluster/cluster deploy/tools/benchtable deploy/tools/totals \
 	loadtest/mesh loadtest/report push/build/authz push/build/cluster push/build/endpoint push/build/patch push/build/route \
-	push/delta push/manifest push/plan/front/sidecar push/plan/layer push/view shard/ring store/model store/normal
+	push/delta push/manifest push/plan/front/sidecar push/plan/layer push/view shard/ring store/admit/inject store/model store/normal
 # Packages with tests of both sorts: files in which no goroutines meet have the build tag !race, and of these packages their tests alone are run
 # without the race detector.
 BOTH := ca/keyring loadtest/proxy push/plan shard/place store/ingest store/kv store/source/files

@@ -198,3 +198,30 @@ func TestBadAnswersAreNotTaken(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Keys that were known before stand until the one who is asked now has answered; then they count no more.
+func TestKeysBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old, changed := newEC(), newEC()
+		first := must(NewKeys(KeysConfig{Whose: "west", Ask: (&api{issuer: kube, keys: jwks(jwk("k", old))}).ask}))
+		if err := first.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		moved := &api{}
+		next := must(NewKeys(KeysConfig{Whose: "west, elsewhere", Ask: moved.ask, Before: first}))
+		v := verifier(t, nil, func(c *TokensConfig) { c.Issuers, c.Now = []TokenIssuer{{"", "west", next}}, time.Now })
+		if _, err := v.Verify(t.Context(), current(old, "k")); err != nil {
+			t.Errorf("before it has answered: %v", err)
+		}
+		moved.set(kube, jwks(jwk("k", changed)))
+		if err := next.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := v.Verify(t.Context(), current(old, "k")); !errors.Is(err, ErrDenied) {
+			t.Errorf("once it has answered: %v", err)
+		}
+		if _, err := v.Verify(t.Context(), current(changed, "k")); err != nil {
+			t.Errorf("the keys of now: %v", err)
+		}
+	})
+}

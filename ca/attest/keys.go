@@ -37,6 +37,8 @@ type KeysConfig struct {
 	Whose string
 	// Memory is a file in which the last answer to Ask is kept for the next start; empty: none.
 	Memory string
+	// Before are keys that stand until Ask has answered once, in place of those of Memory; nil, or not loaded: there are none.
+	Before *Keys
 	// Client fetches; it brings what the endpoint asks for (its CA, a bearer token for kube-apiserver). nil: a plain one.
 	Client      *http.Client
 	Refresh     time.Duration // how often in the background: 5 min (a file: 30 s)
@@ -112,7 +114,12 @@ func NewKeys(cfg KeysConfig) (*Keys, error) {
 	if cfg.Now == nil {
 		k.cfg.Now = time.Now
 	}
-	k.remembered()
+	if before := cfg.Before; before != nil && before.Loaded() {
+		k.set.Store(before.set.Load())
+	} else {
+		k.remembered()
+	}
+	k.cfg.Before = nil // what it holds is taken
 	return k, nil
 }
 

@@ -29,7 +29,7 @@ const maxTokenID = 128
 // TokenIssuer is one whose tokens are verified here. The issuers of two clusters may have one name: that is Kubernetes' default.
 type TokenIssuer struct {
 	Name    string // the claim iss; empty: the one that is found with the keys (KeysConfig.Ask)
-	Cluster string // that callers are of whose tokens its keys verify; empty: it is not known
+	Cluster string // that callers are of whose tokens its keys verify; empty: it is not known, and callers may say that they are of any
 	Keys    *Keys
 }
 
@@ -51,12 +51,18 @@ type Reviewed struct {
 type TokensConfig struct {
 	TrustDomain spiffeid.TrustDomain
 	Issuers     []TokenIssuer
-	Audiences   []string      // one must be in the token: istio-ca
-	Leeway      time.Duration // for clocks that differ: 10 min; negative: none
-	MaxBytes    int           // of a token: 8 KiB (those of Kubernetes have 1 to 2)
-	CacheSize   int           // verified tokens remembered: 16384
-	Reviewer    Reviewer      // asked about tokens of other issuers, and while keys cannot be had; nil: nobody is
-	Now         func() time.Time
+	// Cluster is the config cluster, which a call is of that names none (metadata clusterid, as agents send it). The cluster that a call names has to
+	// be the one whose keys verify its token: those of others are not looked at. Empty: a call that names none may be of any.
+	Cluster string
+	// Remote is the issuer of another cluster's tokens, whose name is found with its keys; false: no such cluster is known. It is asked each time;
+	// nil: there are none.
+	Remote    func(cluster string) (TokenIssuer, bool)
+	Audiences []string      // one must be in the token: istio-ca
+	Leeway    time.Duration // for clocks that differ: 10 min; negative: none
+	MaxBytes  int           // of a token: 8 KiB (those of Kubernetes have 1 to 2)
+	CacheSize int           // verified tokens remembered: 16384
+	Reviewer  Reviewer      // asked about tokens of Cluster that are of other issuers, and while keys cannot be had; nil: nobody is
+	Now       func() time.Time
 }
 
 // Tokens authenticates service-account tokens: from metadata `authorization: Bearer ...`, verified against their issuers'
@@ -65,12 +71,15 @@ type Tokens struct {
 	cfg     TokensConfig
 	issuers map[string][]TokenIssuer // by name
 	found   []TokenIssuer            // whose names are found with their keys
+	// clusters are those of these issuers, and the config cluster: no other has them spoken for by TokensConfig.Remote.
+	clusters map[string]bool
 	// known holds verified tokens by hash, until they expire or their key goes: stock agents send one token for hours.
-	known *lru.Cache[[sha256.Size]byte, verified]
+	known *lru.Cache[shown, verified]
 }
 
 type verified struct {
 	caller Caller
+	remote bool // by keys of Remote, which may be gone
 	until  time.Time
 	keys   *Keys
 	keyID  string
@@ -102,8 +111,9 @@ func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	if len(cfg.Issuers) == 0 && cfg.Reviewer == nil {
 		return nil, errors.New("tokens: no issuer")
 	}
-	t := &Tokens{issuers: make(map[string][]TokenIssuer)}
+	t := &Tokens{issuers: make(map[string][]TokenIssuer), clusters: map[string]bool{"": true, cfg.Cluster: true}}
 	for _, i := range cfg.Issuers {
+		t.clusters[i.Cluster] = true
 		switch {
 		case i.Keys == nil || i.Name == "" && i.Keys.cfg.Ask == nil:
 			return nil, fmt.Errorf("tokens: issuer %q needs a name and keys", i.Name)
@@ -135,7 +145,7 @@ func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	}
 	t.cfg = cfg
 	var err error
-	t.known, err = lru.New[[sha256.Size]byte, verified](cfg.CacheSize)
+	t.known, err = lru.New[shown, verified](cfg.CacheSize)
 	if err != nil {
 		return nil, fmt.Errorf("tokens: cache of %d: %w", cfg.CacheSize, err)
 	}
@@ -173,26 +183,27 @@ func bearer(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// Verify says whom a token names, or what is wrong with it.
+// Verify says whom a token names, or what is wrong with it. The cluster that the call is of comes from the context's metadata.
 func (t *Tokens) Verify(ctx context.Context, token string) (Caller, error) {
 	if len(token) > t.cfg.MaxBytes {
 		return Caller{}, fmt.Errorf("%w: token of %d bytes, at most %d", ErrTooLarge, len(token), t.cfg.MaxBytes)
 	}
-	sum := sha256.Sum256([]byte(token))
-	if v, ok := t.known.Get(sum); ok {
-		if !t.cfg.Now().After(v.until) && v.keys.set.Load().holds(v.keyID, v.print) {
-			return v.caller, nil
-		}
-		t.known.Remove(sum)
+	cluster, err := t.clusterOf(ctx)
+	if err != nil {
+		return Caller{}, err
 	}
-	v, err := t.verify(ctx, token)
+	sum := sha256.Sum256([]byte(token))
+	if who, known := t.remembered(sum, cluster); known {
+		return who, nil
+	}
+	v, err := t.verify(ctx, token, cluster)
 	switch {
 	case err == nil:
 		if v.caller.Pod == "" && v.caller.Token == "" {
 			v.caller.Token = digest(sum)
 		}
-		t.known.Add(sum, v)
-	case t.cfg.Reviewer != nil && (errors.Is(err, ErrIssuer) || errors.Is(err, ErrUnavailable)):
+		t.remember(sum, cluster, v)
+	case t.cfg.Reviewer != nil && cluster == t.cfg.Cluster && (errors.Is(err, ErrIssuer) || errors.Is(err, ErrUnavailable)):
 		caller, err := t.review(ctx, token)
 		if err == nil && caller.Pod == "" && caller.Token == "" {
 			caller.Token = digest(sum)
@@ -254,12 +265,12 @@ func (t *Tokens) caller(namespace, account, pod string) (Caller, error) {
 }
 
 // verify goes from cheap to dear, and shows no claim but the issuer before the signature holds.
-func (t *Tokens) verify(ctx context.Context, token string) (verified, error) {
+func (t *Tokens) verify(ctx context.Context, token, cluster string) (verified, error) {
 	parsed, c, err := parse(token)
 	if err != nil {
 		return verified{}, err
 	}
-	v, cluster, err := t.signed(ctx, parsed, c.Issuer)
+	v, cluster, err := t.signed(ctx, parsed, c.Issuer, cluster)
 	if err != nil {
 		return verified{}, err
 	}
@@ -277,50 +288,6 @@ func issuedAt(c claims) time.Time {
 		return time.Time{}
 	}
 	return c.IssuedAt.Time()
-}
-
-// signed finds the issuer of a name whose keys verify a token, and the cluster that this is the issuer of. Of several errors it is
-// the one of an issuer that cannot tell now, else the first.
-func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name string) (v verified, cluster string, err error) {
-	issuers, err := t.named(ctx, name)
-	if len(issuers) == 0 {
-		if err == nil {
-			err = fmt.Errorf("%w: %.200q", ErrIssuer, name)
-		}
-		return verified{}, "", err
-	}
-	head := parsed.Headers[0]
-	for _, i := range issuers {
-		v := verified{keys: i.Keys, keyID: head.KeyID}
-		found, fault := i.Keys.find(ctx, head.KeyID)
-		if fault == nil {
-			fault = checkSignature(parsed, head.Algorithm, found, &v)
-		}
-		if fault == nil {
-			return v, i.Cluster, nil
-		}
-		if err == nil || errors.Is(fault, ErrUnavailable) {
-			err = fault
-		}
-	}
-	return verified{}, "", err
-}
-
-// named gives the issuers of a name. The error is ErrUnavailable: there is one whose name is not known yet, so it may be this one.
-func (t *Tokens) named(ctx context.Context, name string) (all []TokenIssuer, err error) {
-	all = t.issuers[name]
-	given := len(all) > 0
-	for _, i := range t.found {
-		if !given {
-			if fault := i.Keys.learn(ctx, len(all) == 0); fault != nil {
-				err = fault
-			}
-		}
-		if i.Keys.Issuer() == name && name != "" {
-			all = append(all[:len(all):len(all)], i)
-		}
-	}
-	return all, err
 }
 
 // parse reads a token without believing it. The library's errors are not shown: they may cite.

@@ -327,30 +327,8 @@ func BenchmarkVerify(b *testing.B) {
 			v := verifier(b, keys)
 			b.ReportAllocs()
 			for b.Loop() {
-				must(v.verify(b.Context(), token))
+				must(v.verify(b.Context(), token, ""))
 			}
 		})
-	}
-}
-
-// Two clusters' issuers have one name, as Kubernetes' have by default, and even their keys have one id: a caller is of the cluster
-// whose keys verify the token, also where tokens are swapped and remembered.
-func TestTwoClustersOfOneIssuer(t *testing.T) {
-	east, west, foreign := ecKey(), must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
-	v := verifier(t, nil, func(c *TokensConfig) {
-		c.Issuers = []TokenIssuer{{kube, "east", static(jwk("k", east))}, {kube, "west", static(jwk("k", west))}}
-	})
-	for range 2 { // the second time from the cache
-		for want, key := range map[string]crypto.Signer{"east": east, "west": west} {
-			if got, err := v.Verify(t.Context(), sign(key, "k", bound(nil))); err != nil || got.Cluster != want || got.Pod != "web-1" {
-				t.Errorf("a token of %s: %+v, %v", want, got, err)
-			}
-		}
-	}
-	if got, err := v.Verify(t.Context(), sign(foreign, "k", bound(nil))); !errors.Is(err, ErrSignature) {
-		t.Errorf("a token of neither: %+v, %v", got, err)
-	}
-	if got, err := v.Verify(t.Context(), sign(west, "other", bound(nil))); !errors.Is(err, ErrUnknownKey) {
-		t.Errorf("a key of neither: %+v, %v", got, err)
 	}
 }

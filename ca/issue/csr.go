@@ -7,6 +7,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rsa"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/asn1"
 	"encoding/pem"
 	"fmt"
@@ -27,6 +28,14 @@ var oidSubjectAltName = asn1.ObjectIdentifier{2, 5, 29, 17}
 // must be signed by that key. It may name id, or id's path in one of the aliases, or nothing; a subject is ignored, because
 // stock agents put an empty organization there. Errors match ErrInvalid.
 func ParseCSR(text []byte, id spiffeid.ID, aliases ...spiffeid.TrustDomain) (crypto.PublicKey, error) {
+	csr, err := parseCSR(text, id, aliases)
+	if err != nil {
+		return nil, err
+	}
+	return csr.PublicKey, nil
+}
+
+func parseCSR(text []byte, id spiffeid.ID, aliases []spiffeid.TrustDomain) (*x509.CertificateRequest, error) {
 	if len(text) > MaxCSR {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(text), MaxCSR)
 	}
@@ -49,7 +58,7 @@ func ParseCSR(text []byte, id spiffeid.ID, aliases ...spiffeid.TrustDomain) (cry
 	if err := csr.CheckSignature(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSignature, err)
 	}
-	return csr.PublicKey, checkNames(csr, id, aliases)
+	return csr, checkNames(csr.Extensions, id, aliases)
 }
 
 func onePEM(text []byte) ([]byte, error) {
@@ -99,8 +108,8 @@ func checkKey(public crypto.PublicKey) error {
 
 // checkNames refuses every alternative name but id's. It reads the extension itself, because x509 skips the kinds of names
 // that it does not know.
-func checkNames(csr *x509.CertificateRequest, id spiffeid.ID, aliases []spiffeid.TrustDomain) error {
-	for _, e := range csr.Extensions {
+func checkNames(extensions []pkix.Extension, id spiffeid.ID, aliases []spiffeid.TrustDomain) error {
+	for _, e := range extensions {
 		if !e.Id.Equal(oidSubjectAltName) {
 			continue
 		}

@@ -85,11 +85,16 @@ func (p Policy) withDefaults() Policy {
 
 // Shortest is for how long a certificate lives at least that is asked for with a TTL, where the signer lives that long.
 func (p Policy) Shortest(ttl time.Duration) time.Duration {
+	ttl = p.Longest(ttl)
+	return ttl - time.Duration(p.withDefaults().Jitter*float64(ttl))
+}
+
+// Longest is for how long a certificate lives at most that is asked for with a TTL; 0: the default.
+func (p Policy) Longest(ttl time.Duration) time.Duration {
 	if p = p.withDefaults(); ttl == 0 {
 		ttl = p.DefaultTTL
 	}
-	ttl = min(ttl, p.MaxTTL)
-	return ttl - time.Duration(p.Jitter*float64(ttl))
+	return min(ttl, p.MaxTTL)
 }
 
 // Default is for how long a certificate is issued that is asked for with no TTL.

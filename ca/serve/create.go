@@ -39,6 +39,9 @@ func (s *Server) certificate(ctx context.Context, read requested) (*securityv1.I
 	return &securityv1.IstioCertificateResponse{CertChain: chain}, nil
 }
 
+// maxSigner bounds the name of a signer, bytes: that of a domain and of an object of Kubernetes.
+const maxSigner = 571
+
 // requested reads a request.
 type requested func() (*securityv1.IstioCertificateRequest, error)
 
@@ -62,12 +65,21 @@ func (s *Server) create(ctx context.Context, read requested) (caller attest.Call
 	if err := s.plausible(r); err != nil {
 		return caller, nil, err
 	}
+	signer := r.GetMetadata().GetFields()["CertSigner"].GetStringValue()
+	if len(signer) > maxSigner {
+		s.cfg.Hooks.BadCSR()
+		return caller, nil, status.Errorf(codes.InvalidArgument, "metadata.CertSigner has %d bytes, at most %d are taken", len(signer), maxSigner)
+	}
 	// What else is in the message is not kept while it waits.
 	r = &securityv1.IstioCertificateRequest{Csr: r.GetCsr(), ValidityDuration: r.GetValidityDuration()}
 	pass, err := s.admit(ctx, caller, len(r.GetCsr()))
 	if err != nil {
 		s.cfg.Hooks.Turned(status.Code(err).String())
 		return caller, nil, err
+	}
+	if s.cfg.Registrar != nil {
+		chain, err = s.register(ctx, pass, r, signer, caller)
+		return caller, chain, err
 	}
 	current, issued, err := s.slot(pass, r, caller)
 	if err != nil {

@@ -38,7 +38,7 @@ func (s *Server) proven(ctx context.Context, c attest.Caller) (time.Time, error)
 		return now, nil
 	}
 	at, cert := time.Time{}, peerCertificate(ctx)
-	if cert != nil {
+	if cert != nil && s.cfg.Registrar == nil { // certificates of another CA do not say
 		at = issue.Proven(cert)
 	}
 	p := s.cfg.Renewals
@@ -63,6 +63,9 @@ func (s *Server) proven(ctx context.Context, c attest.Caller) (time.Time, error)
 	most := p.Alone
 	if machine {
 		most = p.Machines
+	}
+	if at.IsZero() {
+		return at, status.Errorf(codes.Unauthenticated, "show a token: the certificate of %s does not say when it has shown its last", c.ID)
 	}
 	return at, status.Errorf(codes.Unauthenticated, "show a token: %s showed its last at %s, and renews by certificate alone for %s", c.ID, at.UTC().Format(time.RFC3339), most)
 }

@@ -92,8 +92,10 @@ type Holders interface {
 	Held(ctx context.Context, h Holder) error
 }
 
-// Config of a Server. Authorities, Authenticator and Journal are required.
+// Config of a Server. Authenticator is required, and Authorities and Journal, or a Registrar in their place.
 type Config struct {
+	// Registrar has another CA sign; nil: Authorities do. With it Journal, Spare, Revocations by serial number, Holders and Names are of no use.
+	Registrar     Registrar
 	Authorities   Authorities
 	Authenticator attest.Authenticator
 	Journal       Journal
@@ -133,13 +135,13 @@ type Server struct {
 // New checks the configuration and fills in defaults.
 func New(cfg Config) (*Server, error) {
 	var missing []error
-	if cfg.Authorities == nil {
+	if cfg.Authorities == nil && cfg.Registrar == nil {
 		missing = append(missing, errors.New("config.Authorities is not set"))
 	}
 	if cfg.Authenticator == nil {
 		missing = append(missing, errors.New("config.Authenticator is not set"))
 	}
-	if cfg.Journal == nil {
+	if cfg.Journal == nil && cfg.Registrar == nil {
 		missing = append(missing, errors.New("config.Journal is not set"))
 	}
 	if len(missing) > 0 {

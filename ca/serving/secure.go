@@ -146,6 +146,13 @@ func (s *TLS) Under(state *keyring.State) (*tls.Config, error) {
 	return conf, nil
 }
 
+// Certificate is what the secure address presents under a state of the keyring; an error: there is none.
+func (s *TLS) Certificate(state *keyring.State, now time.Time) (*tls.Certificate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.certificate(state, now)
+}
+
 // certificate is the operator's, or the process's own from our CA: made again when the signer changes, and at half of its
 // life. While this process cannot sign it is the one made before, or one that a peer signed (peerIssued).
 func (s *TLS) certificate(state *keyring.State, now time.Time) (*tls.Certificate, error) {

@@ -58,7 +58,7 @@ func command() *cobra.Command {
 	o := &options{}
 	run := func(cmd *cobra.Command, _ []string) error { return o.run(cmd) }
 	root := &cobra.Command{Use: "navarch-agent", Short: "Runs Envoy and carries its configuration", Args: cobra.NoArgs, RunE: run}
-	root.AddCommand(&cobra.Command{Use: "run", Short: "The same as no subcommand", Args: cobra.NoArgs, RunE: run}, redirectCommand())
+	root.AddCommand(&cobra.Command{Use: "run", Short: "The same as no subcommand", Args: cobra.NoArgs, RunE: run}, waitCommand(o), drainCommand(), redirectCommand())
 	f := root.PersistentFlags()
 	f.StringVar(&o.nodeType, "type", "sidecar", "Type of the proxy: sidecar or router.")
 	f.StringVar(&o.podInfo, "pod-info", "/etc/istio/pod", "Folder of the downward API: labels, annotations.")

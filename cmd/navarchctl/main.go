@@ -39,7 +39,7 @@ server at all (--config-dir). From elsewhere than the machine of navarchd, forwa
 		SilenceErrors: true,
 	}
 	cmd.AddCommand(renderCommand(), explainCommand(), proxyStatusCommand(), proxyConfigCommand(), versionCommand(),
-		tokenCommand(), vmCommand(), caCommand(), storeCommand(), remoteSecretCommand())
+		tokenCommand(), vmCommand(), caCommand(), storeCommand(), remoteSecretCommand(), injectCommand(), checkInjectCommand(), webhookCommand())
 	return cmd
 }
 

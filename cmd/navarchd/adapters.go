@@ -98,7 +98,7 @@ func certificateHooks() caserve.Hooks {
 
 // gauges sets the metrics that are read off the CA, as of now.
 func (a *authority) gauges(now time.Time) {
-	k, q := a.ring.Stats(), a.server.Stats()
+	k := a.ring.Stats()
 	obs.Sealed.Set(flag(k.Sealed))
 	obs.Generation.Set(float64(k.Generation))
 	for status, n := range k.Epochs {
@@ -118,6 +118,11 @@ func (a *authority) gauges(now time.Time) {
 	obs.KeyringPeers.Set(float64(k.Peers))
 	obs.Allowance.Set(float64(k.Allowance))
 	obs.JournalLag.Set(k.Lag.Seconds())
+	queued(a.server.Stats())
+}
+
+// queued sets the metrics of the queue of requests.
+func queued(q caserve.Stats) {
 	for where, n := range map[string]int{"first": q.First, "renewal": q.Renewals, "delayed": q.Delayed, "signing": q.Signing, "writing": q.Writing} {
 		obs.SigningQueue.WithLabelValues(where).Set(float64(n))
 	}

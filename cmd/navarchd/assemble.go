@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/ca/attest/kube"
 	"navarch.io/navarch/ca/denials"
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
@@ -15,6 +16,7 @@ import (
 	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
 	"navarch.io/navarch/cmd/navarchd/health"
+	"navarch.io/navarch/cmd/navarchd/webhooks"
 	"navarch.io/navarch/push/identities"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/trust"
@@ -45,6 +47,8 @@ type assembly struct {
 	pages     *debug.Pages
 	callers   *callers.Callers
 	api       *apiserver.Client // of the config cluster; nil: there is none
+	clusters  *kube.Clusters    // API servers of other clusters; nil: there are none, or nobody calls this process
+	ca        *authority        // nil: this process does not follow the keyring
 
 	snapshot func() *mirror.Snapshot     // what is known of the configuration; nil: nothing, or nothing yet
 	reads    func() kv.Place             // how far the chain of heads was read
@@ -121,6 +125,11 @@ func (a *assembly) roles() error {
 		return err
 	}
 	a.api = api
+	var others []loop.Task
+	if a.clusters, others, err = otherClusters(c, a.log); err != nil {
+		return err
+	}
+	a.add(part{tasks: others})
 	sealer, err := newSealer(c, a.store)
 	if err != nil {
 		return err
@@ -138,26 +147,21 @@ func (a *assembly) roles() error {
 		a.snapshot, a.reads = records.Current, func() kv.Place { return records.Status().Place }
 		a.away = func() bool { return records.Status().Away != nil }
 	}
-	cluster := a.clusterFacts(records)
-	var ring *keyring.Keyring
-	if c.hasKeyring() {
-		ring, err = a.addKeyring(sealer, cluster)
-	} else {
-		a.pages.Rules.Revoked = a.denied.Has
-		a.callers, err = callers.New(c.callersConfig(a.snapshot, cluster, func(who attest.Caller) bool { return a.denied.Has(who.ID) }, a.log))
-	}
+	ring, err := a.addCallers(sealer, a.clusterFacts(records))
 	if err != nil {
 		return err
 	}
-	a.pages.Rules.Tokens = a.callers.Tokens()
-	a.add(part{tasks: a.callers.Tasks()})
 	if c.has(roleXDS) {
 		if err := a.addReplica(records, secrets); err != nil {
 			return err
 		}
 	}
+	hooks, err := a.addAdmit()
+	if err != nil {
+		return err
+	}
 	if c.has(roleIngest) {
-		if err := a.addIngester(secrets, ring); err != nil {
+		if err := a.addIngester(secrets, ring, hooks); err != nil {
 			return err
 		}
 	}
@@ -165,6 +169,26 @@ func (a *assembly) roles() error {
 		return a.callers.Expiry().Run(ctx, a.issuing(), func() { everybody{a}.Recheck() })
 	}}}})
 	return nil
+}
+
+// addCallers adds who the callers of this process are, and with role ca what signs for them; the keyring is nil where it is not followed.
+func (a *assembly) addCallers(sealer seal.Sealer, cluster clusterFacts) (ring *keyring.Keyring, err error) {
+	c := a.config
+	if c.hasKeyring() {
+		ring, err = a.addKeyring(sealer, cluster)
+	} else {
+		a.pages.Rules.Revoked = a.denied.Has
+		a.callers, err = callers.New(c.callersConfig(a.snapshot, cluster, func(who attest.Caller) bool { return a.denied.Has(who.ID) }, a.log))
+	}
+	if err == nil && c.env.signers && c.has(roleCA) {
+		err = a.addRegistrar()
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.pages.Rules.Tokens = a.callers.Tokens()
+	a.add(part{tasks: a.callers.Tasks()})
+	return ring, nil
 }
 
 // issuing says whether certificates can be had, as far as this process knows; nil: without a keyring it knows nothing of that.
@@ -181,7 +205,7 @@ func (a *assembly) addKeyring(sealer seal.Sealer, cluster clusterFacts) (*keyrin
 	if err != nil {
 		return nil, err
 	}
-	a.callers, a.signs = ca.callers, func() bool { return ca.ring.State().Active != nil }
+	a.ca, a.callers, a.signs = ca, ca.callers, func() bool { return ca.ring.State().Active != nil }
 	a.tls = func() (*tls.Config, error) { return ca.serving.Config(ca.ring.State), nil }
 	a.pages.Rules.Revoked = ca.revokedIdentity
 	a.add(ca.part(a.api))
@@ -191,7 +215,7 @@ func (a *assembly) addKeyring(sealer seal.Sealer, cluster clusterFacts) (*keyrin
 
 // addReplica is role xds.
 func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) error {
-	r, err := newReplica(replicaConfig{config: a.config, log: a.log, store: a.store, mirror: records, vault: secrets, callers: a.callers, api: a.api,
+	r, err := newReplica(replicaConfig{config: a.config, log: a.log, store: a.store, mirror: records, vault: secrets, callers: a.callers, api: a.api, clusters: a.clusters,
 		agents: a.trust.AgentTypes(), answers: a.pages.Answers(), telemetry: a.telemetry, crashes: a.crashes})
 	if err != nil {
 		return err
@@ -215,7 +239,8 @@ func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) erro
 }
 
 // addIngester is role ingest; ring says which identities are revoked, and has the roots of the mesh, nil: this process does not follow the keyring.
-func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) error {
+// hooks are the cluster's webhook configurations, nil: there are none, or they are not known.
+func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring, hooks *webhooks.Configurations) error {
 	t := a.telemetry
 	var statuses *objectStatus
 	committed := func(revision int64, event, began time.Time, batch kv.Batch) {
@@ -232,13 +257,16 @@ func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) erro
 	if i.vms, err = newRegistered(a.config, i, limit, a.log); err != nil {
 		return err
 	}
+	if i.automatic, err = newAutomatic(a.config, i, a.api, limit, a.log); err != nil {
+		return err
+	}
 	if i.kube != nil && a.config.env.status {
 		if statuses, err = newObjectStatus(a.config, i, limit, a.log); err != nil {
 			return err
 		}
 		i.status = statuses
 	}
-	if i.kube != nil && a.config.writeRootCerts && !a.config.env.otherCA { // whoever signs has the roots
+	if i.kube != nil && a.config.writeRootCerts && !a.config.env.foreign() { // whoever signs has the roots
 		for _, of := range []content{ofRoots, ofLists} {
 			one, err := newRootCerts(of, a.config, i.kube, i.lead, ring, limit, a.log)
 			if err != nil {
@@ -247,11 +275,14 @@ func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring) erro
 			i.roots = append(i.roots, one)
 		}
 	}
+	if i.kube != nil && hooks != nil && a.config.writeWebhooks {
+		i.hooks = webhooks.NewLeader(hooks, a.api, i.kube.Origin(), i.lead.Until, limit)
+	}
 	a.pages.Objects = i.shown(t.written.List)
 	a.add(i.part())
 	i.loop.Emit(denials.Unknown())
 	if ring == nil {
-		if !a.config.env.otherCA {
+		if !a.config.env.foreign() {
 			a.log.Warn("proxies are not told to refuse identities that the CA revokes while this process leads: it cannot read the keyring (--kek)")
 		}
 		return nil

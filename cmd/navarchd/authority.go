@@ -98,7 +98,7 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 
 // callersConfig is how callers are told apart; cluster: what is known of the cluster's tokens; revoked: what this process knows of revocations.
 func (c *config) callersConfig(snapshot func() *mirror.Snapshot, cluster clusterFacts, revoked func(attest.Caller) bool, log *slog.Logger) callers.Config {
-	return callers.Config{TrustDomain: c.trustDomain, Audiences: c.env.audiences, TokenIssuer: c.tokenIssuer, TokenKeys: c.tokenKeys, Cluster: c.cluster, Found: cluster.keys, Gone: cluster.gone, Reviewer: cluster.reviewer, DataDir: c.dataDir,
+	return callers.Config{TrustDomain: c.trustDomain, Audiences: c.env.audiences, TokenIssuer: c.tokenIssuer, TokenKeys: c.tokenKeys, Cluster: c.cluster, Found: cluster.keys, Remote: cluster.remote, Gone: cluster.gone, Reviewer: cluster.reviewer, DataDir: c.dataDir,
 		Required: c.env.xdsAuth, MaxMessage: c.env.maxRecvSize, Now: now, Log: log, Aliases: identities.Aliases(snapshot), Workloads: identities.Workloads(snapshot), Revoked: revoked}
 }
 
@@ -179,7 +179,7 @@ func (a *authority) part(api *apiserver.Client) part {
 		added.plain = append(added.plain, func(r grpc.ServiceRegistrar) { caserve.RegisterPlain(r, current{a.ring}) })
 		added.secure = append(added.secure, a.server.Register)
 	}
-	if !a.serving.OwnFiles() && a.config.secureGRPCAddr != "" && a.config.speaksGRPC() {
+	if !a.serving.OwnFiles() && (a.config.secureGRPCAddr != "" && a.config.speaksGRPC() || a.config.has(roleAdmit)) {
 		added.tasks = append(added.tasks, loop.Task{Name: "serving certificate", Run: a.peerIssued().Run})
 	}
 	return added

@@ -16,8 +16,10 @@ import (
 
 	"navarch.io/navarch/cmd/internal/etcdflags"
 	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/cmd/navarchd/injection"
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/quarantine"
+	"navarch.io/navarch/store/allocate"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/machines"
 )
@@ -29,13 +31,11 @@ const (
 	roleIngest role = "ingest"
 	roleXDS    role = "xds"
 	roleCA     role = "ca"
+	roleAdmit  role = "admit"
 )
 
-// existing are the roles of this version; planned ones are named so that asking for them is answered clearly.
-var (
-	existing = []role{roleIngest, roleXDS, roleCA}
-	planned  = []role{"admit"}
-)
+// existing are the roles of this version.
+var existing = []role{roleIngest, roleXDS, roleCA, roleAdmit}
 
 // config is what the command line and the environment say.
 type config struct {
@@ -89,6 +89,7 @@ type config struct {
 	tokenKeys                 string
 	tokenReview               bool
 	writeRootCerts            bool
+	writeWebhooks             bool
 
 	logLevel string
 	otlp     string
@@ -111,25 +112,33 @@ type environment struct {
 	maxRequests  float64       // PILOT_MAX_REQUESTS_PER_SECOND; 0: as fast as this process can
 	podIP        string        // POD_IP
 
-	podNamespace  string        // POD_NAMESPACE
-	account       string        // SERVICE_ACCOUNT; with the namespace it is the control plane's own identity
-	revision      string        // REVISION
-	watchOnly     string        // ISTIO_WATCH_NAMESPACE
-	ignore        []string      // PILOT_IGNORE_RESOURCES, comma-separated
-	include       []string      // PILOT_INCLUDE_RESOURCES, comma-separated
-	sharedMesh    string        // SHARED_MESH_CONFIG
-	fromFiles     []string      // PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS, comma-separated: what kubeconfigs of other clusters may have beside inline data
-	customHost    string        // ISTIOD_CUSTOM_HOST
-	audiences     []string      // TOKEN_AUDIENCES, comma-separated
-	certTTL       time.Duration // DEFAULT_WORKLOAD_CERT_TTL
-	maxCertTTL    time.Duration // MAX_WORKLOAD_CERT_TTL
-	xdsAuth       bool          // XDS_AUTH: the secure address wants a credential
-	identityCheck bool          // PILOT_ENABLE_XDS_IDENTITY_CHECK
-	autoRegister  bool          // PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION
-	machineGrace  time.Duration // PILOT_WORKLOAD_ENTRY_GRACE_PERIOD
-	status        bool          // PILOT_ENABLE_STATUS: the status of Istio's objects in the cluster is written
-	otherCA       bool          // ENABLE_CA_SERVER=false: certificates come from another CA, and no process signs any
-	certProvider  string        // PILOT_CERT_PROVIDER; empty or istiod: the serving certificate is one of our CA, or --tls-cert
+	podNamespace   string                   // POD_NAMESPACE
+	account        string                   // SERVICE_ACCOUNT; with the namespace it is the control plane's own identity
+	revision       string                   // REVISION
+	watchOnly      string                   // ISTIO_WATCH_NAMESPACE
+	ignore         []string                 // PILOT_IGNORE_RESOURCES, comma-separated
+	include        []string                 // PILOT_INCLUDE_RESOURCES, comma-separated
+	sharedMesh     string                   // SHARED_MESH_CONFIG
+	fromFiles      []string                 // PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS, comma-separated: what kubeconfigs of other clusters may have beside inline data
+	customHost     string                   // ISTIOD_CUSTOM_HOST
+	audiences      []string                 // TOKEN_AUDIENCES, comma-separated
+	certTTL        time.Duration            // DEFAULT_WORKLOAD_CERT_TTL
+	maxCertTTL     time.Duration            // MAX_WORKLOAD_CERT_TTL
+	xdsAuth        bool                     // XDS_AUTH: the secure address wants a credential
+	identityCheck  bool                     // PILOT_ENABLE_XDS_IDENTITY_CHECK
+	autoRegister   bool                     // PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION
+	machineGrace   time.Duration            // PILOT_WORKLOAD_ENTRY_GRACE_PERIOD
+	gatewayNames   bool                     // RESOLVE_HOSTNAME_GATEWAYS: names of networks' gateways are resolved
+	autoAllocate   bool                     // PILOT_ENABLE_IP_AUTOALLOCATE: hosts of ServiceEntries without an address are given some
+	ipv4Range      netip.Prefix             // PILOT_IP_AUTOALLOCATE_IPV4_PREFIX: of these
+	ipv6Range      netip.Prefix             // PILOT_IP_AUTOALLOCATE_IPV6_PREFIX
+	status         bool                     // PILOT_ENABLE_STATUS: the status of Istio's objects in the cluster is written
+	otherCA        bool                     // ENABLE_CA_SERVER=false: certificates come from another CA, and no process signs any
+	signers        bool                     // EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API: role ca has signers of Kubernetes sign
+	signer         string                   // K8S_SIGNER
+	signerDomain   string                   // CERT_SIGNER_DOMAIN
+	certProvider   string                   // PILOT_CERT_PROVIDER; empty or istiod: the serving certificate is one of our CA, or --tls-cert
+	nativeSidecars injection.NativeSidecars // ENABLE_NATIVE_SIDECARS: when injected proxies are sidecar containers
 }
 
 // aliases are istiod's five address flags, and its folder flag, under the names that charts and scripts use.
@@ -150,7 +159,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 		}
 		return pflag.NormalizedName(name)
 	})
-	f.StringSliceVar(&c.roles, "roles", nil, "What this process does: ingest, xds, ca (default: all of them; ca only where there is a key encryption key, --kek or --data-dir).")
+	f.StringSliceVar(&c.roles, "roles", nil, "What this process does: ingest, xds, ca, admit (default: all of them; ca only where there is a key encryption key, --kek or --data-dir; admit only where a Kubernetes cluster is served, and there is such a key, or --tls-cert).")
 	f.StringVar(&c.configDir, "config-dir", "", "Folder of Istio and Kubernetes YAML to serve; read again when it changes.")
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster to serve; beside --config-dir or instead of it.")
 	f.StringVar(&c.registries, "registries", "", "Kubernetes: serve the cluster of --kubeconfig, else the one whose service account this process has (default: Kubernetes with --kubeconfig, else none).")
@@ -179,7 +188,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.secureGRPCAddr, "secure-grpc-addr", ":15012", "Address of xDS and of the CA over TLS, with the certificate of --tls-cert and --tls-key, else one of the mesh's CA; off where there is neither these two nor a key encryption key (--kek).")
 	f.StringVar(&c.httpAddr, "http-addr", ":8080", "Address of /ready and /debug.")
 	f.StringSliceVar(&c.debugHosts, "debug-hosts", nil, "More names (Host of a request) by which /debug may be asked for, beside localhost, loopback addresses, and the names and addresses that this process is configured with.")
-	f.StringVar(&c.httpsAddr, "https-addr", ":15017", "Address of the webhooks (role admit, not in this version).")
+	f.StringVar(&c.httpsAddr, "https-addr", ":15017", "Address of the webhooks (role admit), over TLS with the certificate of the secure address; without role admit it is not opened.")
 	f.StringVar(&c.monitoringAddr, "monitoring-addr", ":15014", "Address of /metrics and /version.")
 	f.StringVar(&c.tlsCert, "tls-cert", "", "File of the certificate chain of the secure address.")
 	f.StringVar(&c.tlsKey, "tls-key", "", "File of the key of the secure address.")
@@ -196,6 +205,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.tokenIssuer, "token-issuer", "", "Issuer of service-account tokens that are accepted (default, with --kubeconfig or --registries: that of the API server, with its keys).")
 	f.StringVar(&c.tokenKeys, "token-keys", "", "Its public keys: a URL or a file of a JWKS, or a PEM file (default: OpenID discovery at the issuer).")
 	f.BoolVar(&c.writeRootCerts, "write-root-certs", true, "Keep the ConfigMap istio-ca-root-cert of each namespace of the cluster, while this process leads.")
+	f.BoolVar(&c.writeWebhooks, "write-webhook-configurations", true, "Keep the roots and the failure policy in the webhook configurations of this revision and its tags, while this process leads.")
 	f.BoolVar(&c.tokenReview, "token-review", false, "Ask the API server of --kubeconfig or --registries (TokenReview) about service-account tokens of other issuers, and while keys cannot be had.")
 	f.StringVar(&c.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error.")
 	f.StringVar(&c.otlp, "otlp-endpoint", "", "Address of an OTLP collector for spans from event to ACK; off unless given.")
@@ -212,11 +222,23 @@ func (c *config) fill() {
 	}
 	if len(c.roles) == 0 {
 		for _, r := range existing {
-			if r != roleCA || c.kek != "" && !c.env.otherCA {
+			if c.byDefault(r) {
 				c.roles = append(c.roles, string(r))
 			}
 		}
 	}
+}
+
+// byDefault: a process that is not told its roles has this one.
+func (c *config) byDefault(r role) bool {
+	switch r {
+	case roleCA:
+		return (c.kek != "" || c.env.signers) && !c.env.otherCA
+	case roleAdmit:
+		return c.kubernetes() && c.httpsAddr != "" && (c.kek != "" && !c.env.otherCA && !c.env.signers || c.tlsCert != "")
+	case roleIngest, roleXDS:
+	}
+	return true
 }
 
 // kubernetes: a Kubernetes cluster is read.
@@ -227,7 +249,7 @@ const registryKubernetes = "Kubernetes"
 
 // hasKeyring: the process follows the keyring, be it to sign or only to say what is trusted and what is revoked.
 func (c *config) hasKeyring() bool {
-	return c.has(roleCA) || c.kek != "" && c.clientCA == "" && !c.env.otherCA && (c.has(roleXDS) || c.has(roleIngest))
+	return !c.env.signers && (c.has(roleCA) || c.kek != "" && c.clientCA == "" && !c.env.otherCA && (c.has(roleXDS) || c.has(roleIngest) || c.has(roleAdmit)))
 }
 
 // speaksGRPC: the process serves one of the gRPC addresses.
@@ -241,6 +263,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 		debounce: 100 * time.Millisecond, debounceMax: 10 * time.Second, maxRecvSize: 4 << 20, debugOnHTTP: true, debugAuth: true,
 		podNamespace: "istio-system", account: "istiod", audiences: []string{"istio-ca"}, certTTL: 24 * time.Hour, maxCertTTL: 90 * 24 * time.Hour,
 		xdsAuth: true, identityCheck: true, autoRegister: true, machineGrace: machines.DefaultGrace,
+		gatewayNames: true, autoAllocate: true, ipv4Range: netip.MustParsePrefix(allocate.IPv4Range), ipv6Range: netip.MustParsePrefix(allocate.IPv6Range), nativeSidecars: injection.NativeAuto,
 	}
 	var problems []error
 	parse := func(name string, set func(string) error) {
@@ -279,6 +302,11 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", boolean(&e.autoRegister))
 	parse("PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", duration(&e.machineGrace))
 	parse("PILOT_ENABLE_STATUS", boolean(&e.status))
+	parse("RESOLVE_HOSTNAME_GATEWAYS", boolean(&e.gatewayNames))
+	parse("PILOT_ENABLE_IP_AUTOALLOCATE", boolean(&e.autoAllocate))
+	parse("PILOT_IP_AUTOALLOCATE_IPV4_PREFIX", addressRange(&e.ipv4Range, 32))
+	parse("PILOT_IP_AUTOALLOCATE_IPV6_PREFIX", addressRange(&e.ipv6Range, 128))
+	parse("ENABLE_NATIVE_SIDECARS", e.nativeSidecars.Set)
 	return errors.Join(problems...)
 }
 

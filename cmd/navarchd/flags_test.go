@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -124,6 +125,34 @@ func TestControlLoopsThatAreOff(t *testing.T) {
 		}
 		if (err != nil) != (off == "error") || err == nil && strings.Join(got, " ") != off {
 			t.Errorf("%q: off are %q, %v", value, got, err)
+		}
+	}
+}
+
+// Role admit is a default where a Kubernetes cluster is served with a certificate, and is refused where there is none.
+func TestRoleAdmit(t *testing.T) {
+	for name, c := range map[string]struct {
+		c        config
+		defaults bool
+		refused  bool
+	}{
+		"a cluster, our own CA":      {config{kubeconfig: "k", kek: "file:a", httpsAddr: ":1"}, true, false},
+		"a cluster, an operator's":   {config{kubeconfig: "k", tlsCert: "c", tlsKey: "k", httpsAddr: ":1"}, true, false},
+		"a cluster, no certificate":  {config{kubeconfig: "k", httpsAddr: ":1"}, false, false},
+		"files":                      {config{configDir: "d", kek: "file:a", httpsAddr: ":1"}, false, false},
+		"no address":                 {config{kubeconfig: "k", kek: "file:a"}, false, false},
+		"asked for":                  {config{roles: []string{"admit"}, kek: "file:a", httpsAddr: ":1"}, true, false},
+		"asked for, no certificate":  {config{roles: []string{"admit"}, httpsAddr: ":1"}, true, true},
+		"asked for, without address": {config{roles: []string{"admit"}, kek: "file:a"}, true, true},
+	} {
+		c.c.fill()
+		if c.c.has(roleAdmit) != c.defaults {
+			t.Errorf("%s: roles %v", name, c.c.roles)
+		}
+		var said []string
+		c.c.checkRoles(func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
+		if refused := slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, "role admit") }); refused != c.refused {
+			t.Errorf("%s: %q", name, said)
 		}
 	}
 }

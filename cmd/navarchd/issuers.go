@@ -1,8 +1,16 @@
 package main
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
 
-// Who signs certificates, by the variables that istiod has for it: our CA (role ca), or another one beside navarchd.
+// Who signs certificates, by the variables that istiod has for it: our CA (role ca), another one beside navarchd, or signers of Kubernetes, for which role ca is the
+// registration authority.
+
+// kubernetesSigners is the one EXTERNAL_CA that there is.
+const kubernetesSigners = "ISTIOD_RA_KUBERNETES_API"
 
 // readIssuers takes them; parse reads one where it is set.
 func (e *environment) readIssuers(parse func(name string, set func(string) error)) {
@@ -15,13 +23,30 @@ func (e *environment) readIssuers(parse func(name string, set func(string) error
 		return nil
 	})
 	parse("PILOT_CERT_PROVIDER", text(&e.certProvider))
-	for _, name := range []string{"EXTERNAL_CA", "K8S_SIGNER", "CERT_SIGNER_DOMAIN"} {
-		parse(name, func(string) error {
-			return errors.New("certificates of a signer of Kubernetes (ISTIOD_RA_KUBERNETES_API) are not in this version: " +
-				"leave it out, or have another CA sign for agents (ENABLE_CA_SERVER=false)")
-		})
-	}
+	parse("EXTERNAL_CA", func(v string) error {
+		if e.signers = v == kubernetesSigners; !e.signers {
+			return fmt.Errorf("want %s (signers of Kubernetes), or leave it out and have another CA sign for agents (ENABLE_CA_SERVER=false)", kubernetesSigners)
+		}
+		return nil
+	})
+	parse("K8S_SIGNER", func(v string) error {
+		if domain, name, is := strings.Cut(v, "/"); !is || domain == "" || name == "" {
+			return errors.New("want the name of a signer, DOMAIN/NAME")
+		}
+		e.signer = v
+		return nil
+	})
+	parse("CERT_SIGNER_DOMAIN", func(v string) error {
+		if strings.Contains(v, "/") {
+			return errors.New("want a domain, without a slash")
+		}
+		e.signerDomain = v
+		return nil
+	})
 }
+
+// foreign: no key of ours signs certificates.
+func (e *environment) foreign() bool { return e.otherCA || e.signers }
 
 // checkIssuers: where another CA signs, nothing here does, and the secure address has its certificate from there.
 func (c *config) checkIssuers(refuse func(format string, args ...any)) {
@@ -37,5 +62,32 @@ func (c *config) checkIssuers(refuse func(format string, args ...any)) {
 	}
 	if p := c.env.certProvider; p != "" && p != "istiod" && c.tlsCert == "" {
 		refuse("environment PILOT_CERT_PROVIDER=%q: the certificate of the secure address is one of the mesh's own CA (istiod), or that of --tls-cert and --tls-key", p)
+	}
+	c.checkSigners(refuse)
+}
+
+// checkSigners: role ca can ask signers of Kubernetes, and knows their roots by the mesh configuration.
+func (c *config) checkSigners(refuse func(format string, args ...any)) {
+	e := &c.env
+	if !e.signers {
+		for name, v := range map[string]string{"K8S_SIGNER": e.signer, "CERT_SIGNER_DOMAIN": e.signerDomain} {
+			if v != "" {
+				refuse("environment %s=%q: it is for EXTERNAL_CA=%s", name, v, kubernetesSigners)
+			}
+		}
+		return
+	}
+	const external = "EXTERNAL_CA=" + kubernetesSigners
+	for wrong, is := range map[string]bool{
+		"K8S_SIGNER, or CERT_SIGNER_DOMAIN, says which signer":                                     e.signer == "" && e.signerDomain == "",
+		"ENABLE_CA_SERVER=false contradicts it":                                                    e.otherCA,
+		"--cacerts contradicts it":                                                                 c.caCerts != "",
+		"it needs a Kubernetes API server (--kubeconfig, or --registries=Kubernetes)":              !c.kubernetes(),
+		"--roles: role ca goes with role xds, which knows the mesh configuration (caCertificates)": c.has(roleCA) && !c.has(roleXDS),
+		"--secure-grpc-addr needs --tls-cert and --tls-key of that CA, and --tls-client-ca with its roots to verify clients' certificates": c.speaksGRPC() && c.secureGRPCAddr != "" && c.tlsCert == "",
+	} {
+		if is {
+			refuse("environment %s: %s", external, wrong)
+		}
 	}
 }

@@ -2,13 +2,23 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// Where another CA signs no process has role ca, follows a keyring, or makes one; what contradicts that is refused by name, and so are signers that
-// this version has not.
+// signer is the environment of a registration authority, with additions.
+func signer(more map[string]string) map[string]string {
+	all := map[string]string{"EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API", "K8S_SIGNER": "a.b/c"}
+	maps.Copy(all, more)
+	return all
+}
+
+func inKubernetes(c *config) { c.kubeconfig, c.tlsCert = "k", "c" }
+
+// Where another CA signs no process has role ca, follows a keyring, or makes one; where signers of Kubernetes sign there is role ca, without a keyring. What
+// contradicts that is refused by name.
 func TestIssuers(t *testing.T) {
 	for name, one := range map[string]struct {
 		environment map[string]string
@@ -25,8 +35,19 @@ func TestIssuers(t *testing.T) {
 		"another, and role ca":    {map[string]string{"ENABLE_CA_SERVER": "false"}, func(c *config) { c.roles = []string{"ca"} }, []role{roleCA}, true, "--roles: role ca"},
 		"another, and cacerts":    {map[string]string{"ENABLE_CA_SERVER": "false"}, func(c *config) { c.caCerts, c.tlsCert = "d", "c" }, []role{roleIngest, roleXDS}, false, "--cacerts"},
 		"not a truth":             {map[string]string{"ENABLE_CA_SERVER": "perhaps"}, nil, []role{roleIngest, roleXDS, roleCA}, true, "ENABLE_CA_SERVER"},
-		"a signer of Kubernetes":  {map[string]string{"EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API"}, nil, []role{roleIngest, roleXDS, roleCA}, true, "EXTERNAL_CA"},
-		"its name":                {map[string]string{"K8S_SIGNER": "a/b"}, nil, []role{roleIngest, roleXDS, roleCA}, true, "K8S_SIGNER"},
+		"a signer":                {signer(nil), inKubernetes, []role{roleIngest, roleXDS, roleCA}, false, ""},
+		"a domain of signers":     {map[string]string{"EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API", "CERT_SIGNER_DOMAIN": "a.b"}, inKubernetes, []role{roleIngest, roleXDS, roleCA}, false, ""},
+		"a signer, without a key": {signer(nil), func(c *config) { inKubernetes(c); c.dataDir = "" }, []role{roleIngest, roleXDS, roleCA}, false, ""},
+		"no signer":               {map[string]string{"EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API"}, inKubernetes, []role{roleIngest, roleXDS, roleCA}, false, "K8S_SIGNER, or CERT_SIGNER_DOMAIN"},
+		"a signer of no domain":   {signer(map[string]string{"K8S_SIGNER": "b"}), inKubernetes, []role{roleIngest, roleXDS, roleCA}, false, "DOMAIN/NAME"},
+		"a domain with a name":    {signer(map[string]string{"CERT_SIGNER_DOMAIN": "a/b"}), inKubernetes, []role{roleIngest, roleXDS, roleCA}, false, "without a slash"},
+		"istiod's other one":      {map[string]string{"EXTERNAL_CA": "ISTIOD_RA_ISTIO_API"}, inKubernetes, []role{roleIngest, roleXDS, roleCA}, true, "want ISTIOD_RA_KUBERNETES_API"},
+		"a signer for nobody":     {map[string]string{"K8S_SIGNER": "a/b"}, nil, []role{roleIngest, roleXDS, roleCA}, true, "K8S_SIGNER"},
+		"signers, elsewhere":      {signer(nil), func(c *config) { c.tlsCert = "c" }, []role{roleIngest, roleXDS, roleCA}, false, "--kubeconfig"},
+		"signers and another":     {signer(map[string]string{"ENABLE_CA_SERVER": "false"}), inKubernetes, []role{roleIngest, roleXDS}, false, "ENABLE_CA_SERVER=false contradicts"},
+		"signers and cacerts":     {signer(nil), func(c *config) { inKubernetes(c); c.caCerts = "d" }, []role{roleIngest, roleXDS, roleCA}, false, "--cacerts"},
+		"signers, no certificate": {signer(nil), func(c *config) { c.kubeconfig = "k" }, []role{roleIngest, roleXDS, roleCA}, false, "--tls-client-ca"},
+		"signers, ca alone":       {signer(nil), func(c *config) { inKubernetes(c); c.roles = []string{"ca"} }, []role{roleCA}, false, "role ca goes with role xds"},
 		"for our own certificate": {map[string]string{"PILOT_CERT_PROVIDER": "k8s.io/a"}, nil, []role{roleIngest, roleXDS, roleCA}, true, "PILOT_CERT_PROVIDER"},
 		"which is a file":         {map[string]string{"PILOT_CERT_PROVIDER": "none"}, func(c *config) { c.tlsCert = "c" }, []role{roleIngest, roleXDS, roleCA}, true, ""},
 	} {

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"path/filepath"
+	"time"
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/attest/kube"
@@ -14,7 +16,10 @@ import (
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/asof"
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/source/remote"
 )
 
 // newAPIServer is the API server of the config cluster; nil: the configuration comes from files alone.
@@ -31,7 +36,8 @@ func newAPIServer(c *config) (*apiserver.Client, error) {
 
 // clusterFacts is what this process knows of the identities of the config cluster.
 type clusterFacts struct {
-	keys attest.KeysConfig // where their issuer comes from
+	keys   attest.KeysConfig                               // where their issuer comes from
+	remote func(cluster string) (attest.TokenIssuer, bool) // issuers of other clusters; nil: there are none
 	// reviewer is asked about tokens that cannot be verified here (--token-review); nil: nobody is.
 	reviewer attest.Reviewer
 	gone     func(attest.Caller) error // whose Pod or account is not there any more; nil: that is not known
@@ -42,8 +48,11 @@ type clusterFacts struct {
 // clusterFacts come from the API server, and from the records, nil where this process does not follow them.
 func (a *assembly) clusterFacts(records *mirror.Mirror) clusterFacts {
 	facts := clusterFacts{keys: a.config.foundKeys(a.api)}
-	if a.api != nil && a.config.has(roleCA) && a.config.caCerts == "" {
+	if a.api != nil && a.config.has(roleCA) && a.config.hasKeyring() && a.config.caCerts == "" {
 		facts.ca = istioca.New(a.api, a.config.env.podNamespace, a.log)
+	}
+	if a.clusters != nil {
+		facts.remote = a.clusters.Issuer
 	}
 	if a.config.tokenReview {
 		facts.reviewer = kube.NewReviews(a.api, a.config.cluster)
@@ -69,13 +78,17 @@ func (c *config) ownCA(cluster clusterFacts) keyring.CASource {
 	return nil
 }
 
-// toldOf is up to when the cluster has been read, by this process, which leads.
+// toldOf is up to when clusters have been read, by this process, which leads.
 func (i *ingester) toldOf() map[string]asof.Read {
 	until, everywhere := i.kube.Told()
 	if until.IsZero() {
 		return nil
 	}
-	return map[string]asof.Read{i.kube.Origin().Cluster(): {Until: until, Everywhere: everywhere, Namespaces: true}}
+	all := map[string]asof.Read{i.kube.Origin().Cluster(): {Until: until, Everywhere: everywhere, Namespaces: true}}
+	i.clusters.Told(func(of origin.Origin, until time.Time, everywhere, accounts bool) {
+		all[of.Cluster()] = asof.Read{Until: until, Everywhere: everywhere, Namespaces: true, NoAccounts: !accounts}
+	})
+	return all
 }
 
 // foundKeys is where the issuer and the keys of the config cluster's tokens come from, unless --token-issuer says it: its API server, and
@@ -91,27 +104,49 @@ func (c *config) foundKeys(api *apiserver.Client) attest.KeysConfig {
 	return found
 }
 
-// authoriserOf says who may have private keys: the API server where there is one, for the service accounts of its cluster; for others the
-// bindings of the snapshot.
-func authoriserOf(api *apiserver.Client, current func() *mirror.Snapshot) access.Authoriser {
+// otherClusters is what this process asks of other clusters about the identities of callers, and the tasks of that: nil where the config cluster is not in
+// Kubernetes, or nobody calls this process.
+func otherClusters(c *config, log *slog.Logger) (*kube.Clusters, []loop.Task, error) {
+	if !c.kubernetes() || !c.speaksGRPC() {
+		return nil, nil, nil
+	}
+	clusters := kube.NewClusters(c.stateDir, log)
+	servers, err := remote.NewServers(c.remotes(log), clusters.Take)
+	if err != nil {
+		return nil, nil, err
+	}
+	return clusters, []loop.Task{{Name: "API servers of other clusters", Run: servers.Run}, {Name: "token keys of other clusters", Run: clusters.Run}}, nil
+}
+
+// authoriserOf says who may have private keys: the API server of a service account's cluster; of clusters that have none (folders) the bindings of the
+// snapshot.
+func authoriserOf(api *apiserver.Client, clusters *kube.Clusters, current func() *mirror.Snapshot) access.Authoriser {
 	bindings := access.Snapshots{Current: current}
 	if api == nil {
 		return bindings
 	}
-	return reviewed{reviews: kube.NewAccess(api), others: bindings}
+	of := func(cluster string) *kube.Access { return nil }
+	if clusters != nil {
+		of = clusters.Access
+	}
+	return reviewed{own: kube.NewAccess(api), of: of, others: bindings}
 }
 
-// reviewed has the API server of the config cluster review the rights of service accounts.
+// reviewed has the API server of a service account's cluster review its rights.
 type reviewed struct {
-	reviews *kube.Access
-	others  access.Authoriser // for other clusters' service accounts
+	own    *kube.Access                      // of the config cluster
+	of     func(cluster string) *kube.Access // of other clusters that Secrets name; nil: no Secret does
+	others access.Authoriser                 // for service accounts of other clusters
 }
 
 // MayListSecrets implements access.Authoriser.
 func (r reviewed) MayListSecrets(ctx context.Context, who view.Identity) (access.Answer, error) {
+	reviews := r.own
 	if who.Cluster != "" {
-		return r.others.MayListSecrets(ctx, who)
+		if reviews = r.of(who.Cluster); reviews == nil {
+			return r.others.MayListSecrets(ctx, who)
+		}
 	}
-	allowed, why, err := r.reviews.MayListSecrets(ctx, who.Namespace, who.Account)
+	allowed, why, err := reviews.MayListSecrets(ctx, who.Namespace, who.Account)
 	return access.Answer{Allowed: allowed, Why: why}, err
 }

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"navarch.io/navarch/ca/attest/kube"
 	"navarch.io/navarch/ca/vault"
 	"navarch.io/navarch/cmd/navarchd/callers"
 	"navarch.io/navarch/cmd/navarchd/debug"
@@ -46,6 +47,7 @@ type replicaConfig struct {
 	vault     *vault.Vault // opens private keys; nil: there is no key encryption key
 	callers   *callers.Callers
 	api       *apiserver.Client // of the config cluster; nil: there is none
+	clusters  *kube.Clusters    // API servers of other clusters; nil: there are none
 	agents    []serve.AgentType // beside the owner and the name table
 	answers   []serve.Answer    // to tools
 	telemetry *telemetry
@@ -76,7 +78,7 @@ func newReplica(c replicaConfig) (*replica, error) {
 	var err error
 	r.planner, err = plan.NewLoop(plan.Config{
 		Source: c.mirror, Pool: r.pool, Opener: openerOf(c.vault), Logger: c.log, Crashes: c.crashes, CheckEvery: time.Minute,
-		Authoriser: authoriserOf(c.api, c.mirror.Current), Access: access.Settings{Away: c.config.rightsAway},
+		Authoriser: authoriserOf(c.api, c.clusters, c.mirror.Current), Access: access.Settings{Away: c.config.rightsAway},
 		DebounceAfter: c.config.env.debounce, DebounceMax: c.config.env.debounceMax, DebounceEndpoints: c.config.env.edsDebounce,
 		Planned: tracePlans(c.telemetry.tracer, c.telemetry.changes),
 	})
@@ -166,7 +168,7 @@ func (r *replica) part() part {
 		}, r.fleet.Tasks(r.mirror, r.planner)...),
 		ready:  []func() error{r.mirror.Ready, r.fleet.Ready},
 		notes:  []func() []string{r.alarm},
-		gauges: []func(time.Time){r.countBuilds(), r.quarantined, r.fleet.Gauges},
+		gauges: []func(time.Time){r.countBuilds(), r.quarantined, r.fleet.Gauges, func(time.Time) { obs.Machines.Set(float64(r.machines.Connected())) }},
 		leave:  []func(context.Context){r.fleet.Depart},
 	}
 }

@@ -73,7 +73,7 @@ type rootCerts struct {
 
 // newRootCerts asks nothing yet. The limit is that of all that is written to Kubernetes. Errors name flags.
 func newRootCerts(of content, c *config, cluster *kube.Source, elector *lead.Elector, ring *keyring.Keyring, limit *rate.Limiter, log *slog.Logger) (*rootCerts, error) {
-	api, err := status.NewConfigMaps(c.kubeconfig, of.name)
+	api, err := status.NewConfigMaps(c.kubeconfig, "", of.name)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 	}

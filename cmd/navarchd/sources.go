@@ -5,12 +5,16 @@ import (
 	"log/slog"
 
 	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/store/allocate"
+	"navarch.io/navarch/store/hostnames"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/machines"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/problem"
 	"navarch.io/navarch/store/source/files"
 	"navarch.io/navarch/store/source/guard"
 	"navarch.io/navarch/store/source/kube"
@@ -40,17 +44,35 @@ func newClusters(c *config, memory *guard.Memory, log *slog.Logger) (*remote.Clu
 	if !c.kubernetes() {
 		return nil, nil
 	}
-	clusters, err := remote.New(remote.Config{Kubeconfig: c.kubeconfig, Namespace: c.env.podNamespace, Own: c.cluster, Allowed: c.env.fromFiles, Log: log,
-		Source: kube.Config{Namespace: c.env.watchOnly, AllowEmpty: c.allowNone, Memory: memory}})
+	of := c.remotes(log)
+	of.Source = kube.Config{Namespace: c.env.watchOnly, AllowEmpty: c.allowNone, Memory: memory}
+	clusters, err := remote.New(of)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig, PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS: %w", err)
 	}
 	return clusters, nil
 }
 
+// remotes is how other clusters are found.
+func (c *config) remotes(log *slog.Logger) remote.Config {
+	return remote.Config{Kubeconfig: c.kubeconfig, Namespace: c.env.podNamespace, Own: c.cluster, Allowed: c.env.fromFiles, Log: log}
+}
+
+// newNames resolves names of networks' gateways; nil: they are not resolved.
+func newNames(c *config, i *ingester, log *slog.Logger) *hostnames.Leader {
+	if !c.env.gatewayNames {
+		return nil
+	}
+	servers, err := hostnames.System("/etc/resolv.conf")
+	if err != nil {
+		log.Warn("this process knows no DNS server: names of gateways between networks are not resolved while it leads", obs.KeyError, err)
+	}
+	return hostnames.New(hostnames.Config{Resolve: servers.Resolve, Emit: i.loop.Emit, Log: log})
+}
+
 // normal is what normal forms depend on. In Kubernetes the mesh configuration is that of this process's own namespace and revision.
 func (c *config) normal() normal.Options {
-	o := normal.Options{Domain: c.domain, Cluster: c.cluster}
+	o := normal.Options{Domain: c.domain, Cluster: c.cluster, Signers: c.env.signers, Automatic: c.env.autoAllocate, ResolveGateways: c.env.gatewayNames}
 	if c.kubernetes() {
 		o.SystemNamespace, o.Revision = c.env.podNamespace, c.env.revision
 	}
@@ -68,6 +90,12 @@ func sourcesOf(c *config, folder *files.Source, cluster *kube.Source) (all []ori
 	if c.env.autoRegister && cluster == nil {
 		all = append(all, machines.Origin())
 	}
+	if c.env.autoAllocate {
+		all = append(all, allocate.Origin())
+	}
+	if c.env.gatewayNames {
+		all = append(all, hostnames.Origin())
+	}
 	return all
 }
 
@@ -79,13 +107,19 @@ func secretUses(r model.Record, root string) (all []ingest.SecretUse) {
 	return all
 }
 
-// forgetKube drops what a term has read of the cluster, or of machines: only the leader does, and the next term begins again.
+// forgetKube drops what a term has read of the cluster, or said of machines, automatic addresses and names: only the leader does, and the next term begins again.
 func (i *ingester) forgetKube() {
+	if i.names != nil {
+		i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: hostnames.Origin()}}})
+	}
+	if i.automatic != nil {
+		i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: allocate.Origin()}}})
+	}
 	if i.vms != nil && i.kube == nil {
 		i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: machines.Origin()}}})
 	}
 	if i.kube != nil {
-		i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: i.kube.Origin()}}})
+		i.automatic.emit(i.loop.Emit)([]object.Event{{Op: object.Forget, ID: object.ID{Origin: i.kube.Origin()}}})
 	}
 }
 
@@ -106,6 +140,17 @@ func (i *ingester) allSourceProblems() (all []object.Problem) {
 	}
 	if i.vms != nil {
 		all = append(all, i.vms.problems()...)
+	}
+	if i.automatic != nil {
+		all = append(all, i.automatic.problems()...)
+	}
+	if i.names != nil {
+		for _, p := range i.names.Problems() {
+			all = append(all, object.Problem{ID: normal.ResolvedID(p.Name), Location: "DNS", Code: problem.Pending, Severity: problem.Warning, Message: p.Message})
+		}
+	}
+	if i.hooks != nil {
+		all = append(all, i.hooks.Problems()...)
 	}
 	if i.status != nil {
 		all = append(all, i.status.problems(i.kube.Origin())...)

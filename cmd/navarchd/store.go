@@ -12,11 +12,13 @@ import (
 
 	"navarch.io/navarch/cmd/navarchd/changes"
 	"navarch.io/navarch/cmd/navarchd/debug"
+	"navarch.io/navarch/cmd/navarchd/webhooks"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/problems"
 	"navarch.io/navarch/shard/place"
 	"navarch.io/navarch/shard/ring"
 	"navarch.io/navarch/store/asof"
+	"navarch.io/navarch/store/hostnames"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/lead"
@@ -50,21 +52,24 @@ func openStore(c *config, log *slog.Logger) (*kv.Store, error) {
 
 // ingester is the role ingest: the folder, the Kubernetes cluster, the leader's loop, the election.
 type ingester struct {
-	source   *files.Source    // nil: there is no folder
-	kube     *kube.Source     // nil: there is no cluster
-	clusters *remote.Clusters // beside kube; nil with it
-	loop     *ingest.Loop
-	lead     *lead.Elector
-	tenants  *tenants.Tenants
-	keeper   *removal.Keeper
-	losses   *removal.Losses
-	roots    []*rootCerts        // nil: there is no cluster, or they are not to be written
-	vms      *registered         // nil: machines do not register themselves
-	status   *objectStatus       // nil: there is no cluster, or PILOT_ENABLE_STATUS is false
-	found    *problems.Collector // what the replicas found, while this process leads
-	alone    string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
-	store    *kv.Store
-	log      *slog.Logger
+	source    *files.Source    // nil: there is no folder
+	kube      *kube.Source     // nil: there is no cluster
+	clusters  *remote.Clusters // beside kube; nil with it
+	loop      *ingest.Loop
+	lead      *lead.Elector
+	tenants   *tenants.Tenants
+	keeper    *removal.Keeper
+	losses    *removal.Losses
+	roots     []*rootCerts        // nil: there is no cluster, or they are not to be written
+	hooks     *webhooks.Leader    // nil: webhook configurations are not to be written
+	vms       *registered         // nil: machines do not register themselves
+	automatic *automatic          // nil: hosts are given no automatic addresses
+	names     *hostnames.Leader   // nil: names of gateways are not resolved
+	status    *objectStatus       // nil: there is no cluster, or PILOT_ENABLE_STATUS is false
+	found     *problems.Collector // what the replicas found, while this process leads
+	alone     string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
+	store     *kv.Store
+	log       *slog.Logger
 }
 
 // newIngester makes the role: seen is how far this process has read the chain of heads, committed is told of each batch. Errors name flags.
@@ -90,7 +95,10 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 	options := ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: c.normal(), Sources: sourcesOf(c, source, cluster), Remote: clusters != nil, Memory: memory}
 	var referred func([]object.Reference)
 	if cluster != nil {
-		options.SecretUses, referred = secretUses, cluster.Refer
+		options.SecretUses, referred = secretUses, func(all []object.Reference) {
+			cluster.Refer(all)
+			clusters.Refer(all)
+		}
 	}
 	i := &ingester{
 		losses:   losses,
@@ -107,8 +115,15 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 			Store: store, Sealer: sealer, Seen: seen, Remember: losses.Write, Log: log, Committed: committed, Options: options, Referred: referred,
 		}),
 	}
+	if i.names = newNames(c, i, log); i.names != nil {
+		i.loop.Named = i.names.Need
+	}
 	if cluster != nil {
-		cluster.Settle = i.loop.Settle
+		cluster.Settle = func(ctx context.Context) error {
+			defer clusters.Complete()
+			return i.loop.Settle(ctx)
+		}
+		clusters.Settle = i.loop.Settle
 		clusters.Expect = func(all []origin.Origin, known bool) { i.loop.Expect(ingest.Remotes{Known: known, Origins: all}) }
 	}
 	i.keeper = i.newKeeper(c.processName(), c.heldFor)
@@ -125,7 +140,7 @@ func (i *ingester) part() part {
 	}
 	if i.source != nil {
 		tasks = append(tasks, loop.Task{Name: "files", Run: func(ctx context.Context) error {
-			return i.source.Run(ctx, changes.CountFirst(i.log, i.source.Dir, i.loop.Emit))
+			return i.source.Run(ctx, changes.CountFirst(i.log, i.source.Dir, i.automatic.emit(i.loop.Emit)))
 		}})
 	}
 	p := part{tasks: tasks}
@@ -161,23 +176,20 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	if i.status == nil { // else it asks itself
 		others.Go(func() { i.withdraw(notifying, epoch) })
 	}
-	if i.kube != nil {
-		emit := i.loop.Emit
-		if i.status != nil {
-			i.status.begin()
-			emit = i.status.emit(emit)
-			others.Go(func() { i.status.lead(notifying, epoch) })
-		}
-		others.Go(func() { _ = i.kube.Run(notifying, emit) })            // its error is the context's
-		others.Go(func() { _ = i.clusters.Run(notifying, i.loop.Emit) }) // its error is the context's
-		others.Go(func() { asof.Lead(notifying, i.store, epoch, i.toldOf, i.loop.Settled, i.log) })
-	}
+	i.readClusters(notifying, epoch, &others)
 	for _, r := range i.roots {
 		others.Go(func() { r.lead(notifying, epoch) })
 	}
 	if i.vms != nil {
 		others.Go(func() { i.vms.lead(notifying, epoch) })
 	}
+	if i.names != nil {
+		others.Go(func() { i.names.Run(notifying, i.store, epoch) })
+	}
+	if i.automatic != nil {
+		others.Go(func() { i.automatic.lead(notifying, epoch) })
+	}
+	others.Go(func() { i.hooks.Lead(notifying, epoch.Revision) })
 	others.Go(func() { i.keepLevel(notifying, epoch, current) })
 	others.Go(func() {
 		if err := i.found.Run(notifying, i.store); err != nil {
@@ -199,6 +211,24 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 		i.log.Warn("no ring is made, trying again", obs.KeyError, err)
 		_ = loop.Pause(ctx, time.Second)
 	}
+}
+
+// readClusters begins to read the clusters in Kubernetes, where there are some, until ctx ends.
+func (i *ingester) readClusters(ctx context.Context, epoch kv.Epoch, others *sync.WaitGroup) {
+	if i.kube == nil {
+		return
+	}
+	i.clusters.Incomplete()
+	emit := i.loop.Emit
+	if i.status != nil {
+		i.status.begin()
+		emit = i.status.emit(emit)
+		others.Go(func() { i.status.lead(ctx, epoch) })
+	}
+	emit = i.automatic.emit(emit)
+	others.Go(func() { _ = i.kube.Run(ctx, emit) })            // its error is the context's
+	others.Go(func() { _ = i.clusters.Run(ctx, i.loop.Emit) }) // its error is the context's
+	others.Go(func() { asof.Lead(ctx, i.store, epoch, i.toldOf, i.loop.Settled, i.log) })
 }
 
 func newMirror(c *config, store *kv.Store, log *slog.Logger, t *telemetry) (*mirror.Mirror, error) {

@@ -28,14 +28,12 @@ func (c *config) validate() error {
 
 // checkRoles: the roles exist, and each has what it needs.
 func (c *config) checkRoles(refuse func(format string, args ...any)) {
-	if c.has(roleCA) && c.kek == "" {
+	if c.has(roleCA) && c.kek == "" && !c.env.signers {
 		refuse("--kek is needed for role ca with --etcd-endpoints: its keys are never stored unsealed")
 	}
 	for _, r := range c.roles {
 		switch {
 		case slices.Contains(existing, role(r)):
-		case slices.Contains(planned, role(r)):
-			refuse("--roles: %q does not exist in this version (there are: %v)", r, existing)
 		default:
 			refuse("--roles: unknown role %q (there are: %v)", r, existing)
 		}
@@ -43,10 +41,13 @@ func (c *config) checkRoles(refuse func(format string, args ...any)) {
 	if c.has(roleIngest) && c.configDir == "" && !c.kubernetes() {
 		refuse("--config-dir is needed for role ingest, or --kubeconfig, or --registries=Kubernetes in a Pod")
 	}
+	if c.has(roleAdmit) && (c.httpsAddr == "" || !c.hasKeyring() && c.tlsCert == "") {
+		refuse("--roles: role admit needs an address (--https-addr) and a certificate: --kek (the mesh's own CA), or --tls-cert and --tls-key")
+	}
 	if c.registries != "" && c.registries != registryKubernetes {
 		refuse("--registries: %q; want %s", c.registries, registryKubernetes)
 	}
-	if c.has(roleCA) && c.clientCA != "" {
+	if c.has(roleCA) && c.clientCA != "" && !c.env.signers {
 		refuse("--tls-client-ca goes without role ca, which verifies clients against its own roots")
 	}
 }

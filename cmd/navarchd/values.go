@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -45,6 +47,21 @@ func boolean(into *bool) func(string) error {
 			*into = b
 		}
 		return err
+	}
+}
+
+// addressRange is a range of IP addresses of so many bits, with room for some.
+func addressRange(into *netip.Prefix, bits int) func(string) error {
+	return func(v string) error {
+		p, err := netip.ParsePrefix(v)
+		switch {
+		case err != nil:
+			return err
+		case p.Addr().BitLen() != bits || p.Bits() > bits-4:
+			return fmt.Errorf("want a range of addresses of %d bits, with 16 of them at least", bits)
+		}
+		*into = p.Masked()
+		return nil
 	}
 }
 

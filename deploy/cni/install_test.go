@@ -49,45 +49,61 @@ func TestInsert(t *testing.T) {
 	}
 }
 
-// An installation is complete once it is there, comes back where another plugin's installation wrote the chain again, and goes without a trace.
-func TestInstall(t *testing.T) {
+// played is an installation on a node that the test plays.
+type played struct {
+	*installer
+	t *testing.T
+}
+
+func newPlayed(t *testing.T) played {
+	t.Helper()
 	dir := t.TempDir()
-	i := &installer{log: slog.New(slog.DiscardHandler), binDir: filepath.Join(dir, "bin"), confDir: filepath.Join(dir, "net.d"), hostConfDir: "/etc/cni/net.d", serviceAccount: filepath.Join(dir, "sa")}
-	for _, d := range []string{i.binDir, i.confDir, i.serviceAccount} {
+	p := played{&installer{log: slog.New(slog.DiscardHandler), binDir: filepath.Join(dir, "bin"), confDir: filepath.Join(dir, "net.d"), hostConfDir: "/etc/cni/net.d", serviceAccount: filepath.Join(dir, "sa")}, t}
+	for _, d := range []string{p.binDir, p.confDir, p.serviceAccount} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write := func(path, text string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(filepath.Join(i.serviceAccount, "token"), "secret-token")
-	write(filepath.Join(i.serviceAccount, "ca.crt"), "no certificate")
+	p.write(filepath.Join(p.serviceAccount, "token"), "secret-token")
+	p.write(filepath.Join(p.serviceAccount, "ca.crt"), "no certificate")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
+	return p
+}
+
+func (p played) write(path, text string) {
+	p.t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p played) install() {
+	p.t.Helper()
+	for _, step := range []func() error{p.copyProgram, p.writeKubeconfig, p.chain} {
+		if err := step(); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// has says whether a file is there and has a text.
+func has(path, what string) bool {
+	text, err := os.ReadFile(path)
+	return err == nil && strings.Contains(string(text), what)
+}
+
+// An installation is complete once it is there, comes back where another plugin's installation wrote the chain again, and goes without a trace.
+func TestInstall(t *testing.T) {
+	i := newPlayed(t)
 	if err := i.chain(); err == nil {
 		t.Error("there is a chain in an empty folder")
 	}
 	list := filepath.Join(i.confDir, "10-net.conflist")
 	original := `{"name":"n","plugins":[{"type":"bridge"}]}`
-	write(list, original)
-	write(filepath.Join(i.confDir, "20-other.conflist"), original)
-	install := func() {
-		t.Helper()
-		for _, step := range []func() error{i.copyProgram, i.writeKubeconfig, i.chain} {
-			if err := step(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	has := func(path, what string) bool {
-		text, err := os.ReadFile(path)
-		return err == nil && strings.Contains(string(text), what)
-	}
-	install()
+	i.write(list, original)
+	i.write(filepath.Join(i.confDir, "20-other.conflist"), original)
+	i.install()
 	if !has(list, pluginName) || has(filepath.Join(i.confDir, "20-other.conflist"), pluginName) {
 		t.Error("not the first configuration is the one with the plugin")
 	}
@@ -101,9 +117,9 @@ func TestInstall(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(i.binDir, pluginName)); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("program: %v %v", info, err)
 	}
-	write(list, original)
-	write(filepath.Join(i.serviceAccount, "token"), "next-token")
-	install()
+	i.write(list, original)
+	i.write(filepath.Join(i.serviceAccount, "token"), "next-token")
+	i.install()
 	if !has(list, pluginName) || !has(kubeconfig, "next-token") {
 		t.Error("what another installation wrote, or an old token, stands")
 	}
@@ -117,14 +133,13 @@ func TestInstall(t *testing.T) {
 	if _, err := os.Stat(kubeconfig); err == nil {
 		t.Error("the kubeconfig is left")
 	}
-	// A configuration of one plugin becomes a list of the same name.
-	for _, path := range []string{list, filepath.Join(i.confDir, "20-other.conflist")} {
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(filepath.Join(i.confDir, "05-one.conf"), `{"cniVersion":"0.3.1","name":"n","type":"bridge"}`)
-	install()
+}
+
+// A configuration of one plugin becomes a list of the same name.
+func TestInstallWithOnePlugin(t *testing.T) {
+	i := newPlayed(t)
+	i.write(filepath.Join(i.confDir, "05-one.conf"), `{"cniVersion":"0.3.1","name":"n","type":"bridge"}`)
+	i.install()
 	if _, err := os.Stat(filepath.Join(i.confDir, "05-one.conf")); err == nil || !has(filepath.Join(i.confDir, "05-one.conflist"), pluginName) {
 		t.Error("the configuration of one plugin is not a list now")
 	}

@@ -389,9 +389,11 @@ func TestSeers(t *testing.T) {
 	}
 }
 
-func (l lookup) Pod(id object.ID) *normal.Pod          { return l.pods[id.Namespace+"/"+id.Name] }
-func (l lookup) Node(object.ID) *normal.Node           { return nil }
-func (l lookup) Namespace(object.ID) *normal.Namespace { return nil }
-func (l lookup) Mesh() *meshv1.MeshConfig              { return &meshv1.MeshConfig{} }
-func (l lookup) Role(object.ID) *normal.Role           { return nil }
-func (l lookup) Networks() *meshv1.MeshNetworks        { return nil }
+func (l lookup) Pod(id object.ID) *normal.Pod            { return l.pods[id.Namespace+"/"+id.Name] }
+func (l lookup) Node(object.ID) *normal.Node             { return nil }
+func (l lookup) Namespace(object.ID) *normal.Namespace   { return nil }
+func (l lookup) Mesh() *meshv1.MeshConfig                { return &meshv1.MeshConfig{} }
+func (l lookup) Role(object.ID) *normal.Role             { return nil }
+func (l lookup) Networks() *meshv1.MeshNetworks          { return nil }
+func (l lookup) Resolved(object.ID) []string             { return nil }
+func (l lookup) Automatic(object.ID) map[string][]string { return nil }

@@ -154,7 +154,7 @@ func (s *starter) store() []string {
 // source says where the configuration is.
 func (s *starter) source() []string {
 	if s.kubeconfig != "" {
-		return []string{"--kubeconfig", s.kubeconfig}
+		return []string{"--kubeconfig", s.kubeconfig, "--https-addr="}
 	}
 	return []string{"--config-dir", s.config}
 }

@@ -28,14 +28,18 @@ type Living struct {
 // Refused says why a caller is served no longer; nil: they are, or nothing is known. An error matches attest.ErrIdentity.
 func (l *Living) Refused(who attest.Caller) error {
 	s := l.Snapshot()
-	if s == nil || who.Cluster == "" || who.Cluster != l.Cluster || who.Issued.IsZero() || !l.Sound() {
+	if s == nil || who.Cluster == "" || who.Issued.IsZero() || !l.Sound() {
 		return nil
 	}
-	read := l.Read("")
+	cluster := who.Cluster
+	if cluster == l.Cluster {
+		cluster = ""
+	}
+	read := l.Read(cluster)
 	if !who.Issued.Before(read.Until) { // be the records older than the credential
 		return nil
 	}
-	at := origin.New("", origin.Kube)
+	at := origin.New(cluster, origin.Kube)
 	account := func() (uid []byte, there bool) {
 		r, ok := s.Get(model.Key{Kind: model.KindServiceAccount, Origin: at, Namespace: who.Namespace, Name: who.ServiceAccount})
 		if !ok {
@@ -51,7 +55,7 @@ func (l *Living) Refused(who attest.Caller) error {
 		return r.(*model.Workload).Spec.GetUid(), true
 	}
 	missing := read.Until.Sub(who.Issued) > young && (read.Everywhere || hasAccounts(s, at, who.Namespace) || read.Namespaces && !hasNamespace(s, at, who.Namespace))
-	if wrong := compare(who.AccountUID, missing, account); wrong != "" {
+	if wrong := compare(who.AccountUID, missing, account); wrong != "" && !read.NoAccounts {
 		return fmt.Errorf("%w: service account %s/%s of the credential %s", attest.ErrIdentity, who.Namespace, who.ServiceAccount, wrong)
 	}
 	if who.Pod == "" {

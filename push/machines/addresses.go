@@ -3,6 +3,7 @@ package machines
 import (
 	"cmp"
 	"time"
+	"weak"
 
 	"navarch.io/navarch/store/machines"
 	"navarch.io/navarch/store/mirror"
@@ -15,7 +16,9 @@ const claimsFor = time.Second
 // claims is who has which address by the configuration. Owned by Registry.
 type claims struct {
 	at      time.Time
+	of      weak.Pointer[mirror.Snapshot] // weak: it may be out of date for days
 	holders map[place][]holder
+	looked  int // snapshots that were looked through
 }
 
 type place struct{ network, address string }
@@ -30,8 +33,9 @@ type holder struct {
 // free says why a machine may not have its address: a Pod has it, another WorkloadEntry, or an endpoint that is not of its service account. What
 // came within the last claimsFor may be missed: the leader looks again (machines.Registry).
 func (c *claims) free(s *mirror.Snapshot, m machines.Machine, now time.Time) error {
-	if c.holders == nil || now.Sub(c.at) >= claimsFor || now.Before(c.at) {
-		c.at, c.holders = now, holdersOf(s)
+	if of := weak.Make(s); c.holders == nil || c.of != of && (now.Sub(c.at) >= claimsFor || now.Before(c.at)) {
+		c.at, c.of, c.holders = now, of, holdersOf(s)
+		c.looked++
 	}
 	own := model.WorkloadEntryPrefix + m.Name
 	for _, h := range c.holders[place{m.Spec.Network, m.Spec.Address}] {

@@ -22,6 +22,7 @@ import (
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/machines"
 	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/obs"
 )
 
 // HealthEvery is the least time between two reports of one machine's health: what changes faster is reported once, as it is then.
@@ -42,14 +43,14 @@ type Registry struct {
 	wake    chan struct{} // one place: there is something to report
 
 	mu     sync.Mutex // guards what follows; nothing blocks under it
-	known  map[machines.Name]*machine
-	claims claims // who has which address
+	known  table
+	claims claims // who has which address by the configuration
 }
 
 // machine is one that is connected, or was until a grace ago.
 type machine struct {
 	claim    claim
-	report   machines.Machine // as it should be in etcd, but for the health
+	report   machines.Machine // as it should be in etcd, but for the health; its name, service account and address are table's
 	open     []*Connection    // the newest last
 	health   *machines.Health // that its agent said last
 	shown    *machines.Health // that is reported
@@ -65,7 +66,7 @@ func New(c Config) *Registry {
 		c.Log = slog.Default()
 	}
 	// What a process of the same name reported before it was killed stands until its lease ends.
-	return &Registry{Config: c, process: c.Replica + "-" + rand.Text()[:8], wake: make(chan struct{}, 1), known: map[machines.Name]*machine{}}
+	return &Registry{Config: c, process: c.Replica + "-" + rand.Text()[:8], wake: make(chan struct{}, 1), known: newTable()}
 }
 
 // Connection is one stream of a machine.
@@ -82,48 +83,70 @@ func (r *Registry) Register(node view.Node, raw []byte) (*Connection, error) {
 	if r == nil || node.Metadata[groupKey] == "" && node.Metadata[entryKey] == "" {
 		return nil, nil
 	}
+	connection, result, err := r.register(node, raw)
+	obs.Registrations.WithLabelValues(result).Inc()
+	return connection, err
+}
+
+// The results of registrations, as their metric has them.
+const (
+	registered  = "registered"
+	ofIdentity  = "identity" // the proof does not allow it
+	ofAddress   = "address"  // none that can be used, or one of somebody else
+	ofGroup     = "group"    // the WorkloadGroup, or WorkloadEntry, is not there, or no entry can be made of it
+	ofTheNumber = "number"   // the service account has too many
+)
+
+// refused is why a machine was refused, where it is not because of its identity or its number.
+func refused(err error, otherwise string) string {
+	switch status.Code(err) {
+	case codes.PermissionDenied:
+		return ofIdentity
+	case codes.ResourceExhausted:
+		return ofTheNumber
+	}
+	return otherwise
+}
+
+func (r *Registry) register(node view.Node, raw []byte) (*Connection, string, error) {
 	snapshot, now := r.Snapshot(), time.Now()
 	c, err := claimOf(node, raw)
 	if err != nil {
-		return nil, err
+		return nil, refused(err, ofAddress), err
 	}
 	report, err := c.draw(snapshot)
 	if err != nil {
-		return nil, err
+		return nil, refused(err, ofGroup), err
 	}
 	report.Replica, report.Connected = r.Replica, now
 	if _, err := report.Encode(); err != nil {
-		return nil, status.Errorf(codes.FailedPrecondition, "WorkloadGroup %s/%s: no WorkloadEntry is made of it: %v", c.namespace, c.group, err)
+		return nil, ofGroup, status.Errorf(codes.FailedPrecondition, "WorkloadGroup %s/%s: no WorkloadEntry is made of it: %v", c.namespace, c.group, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.free(snapshot, report, now); err != nil {
-		return nil, err
+		return nil, refused(err, ofAddress), err
 	}
-	m := r.known[report.ID()]
-	if m == nil {
-		m = &machine{}
-		r.known[report.ID()] = m
-	}
-	m.claim, m.report, m.withheld, m.health = c, report, false, nil
+	m := r.known.put(report)
+	m.claim, m.withheld, m.health = c, false, nil
 	connection := &Connection{registry: r, name: report.ID(), at: now}
 	m.open = append(m.open, connection)
 	r.changed()
-	return connection, nil
+	return connection, registered, nil
 }
 
 // free says why a machine may not be registered beside those that are. The lock is held.
 func (r *Registry) free(snapshot *mirror.Snapshot, report machines.Machine, now time.Time) error {
-	of := 0
-	for name, m := range r.known {
-		other := m.report
-		switch {
-		case name == report.ID() && other.Account != report.Account:
-			return status.Errorf(codes.PermissionDenied, "WorkloadEntry %s is of a machine of service account %q, not %q", name, other.Account, report.Account)
-		case name != report.ID() && report.Spec != nil && other.Spec != nil && other.Spec.Address == report.Spec.Address && other.Spec.Network == report.Spec.Network:
+	of := r.known.accounts[accountOf(report)]
+	if own := r.known.get(report.ID()); own != nil {
+		if own.report.Account != report.Account {
+			return status.Errorf(codes.PermissionDenied, "WorkloadEntry %s is of a machine of service account %q, not %q", report.ID(), own.report.Account, report.Account)
+		}
+		of--
+	}
+	if report.Spec != nil {
+		if name, held := r.known.holders[placeOf(report)]; held && name != report.ID() {
 			return taken(report, "WorkloadEntry "+name.String())
-		case name != report.ID() && name.Namespace == report.Namespace && other.Account == report.Account:
-			of++
 		}
 	}
 	if of >= machines.MostOfAccount {
@@ -148,7 +171,7 @@ func (c *Connection) Health(healthy bool, message string) {
 	r := c.registry
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := r.known[c.name]
+	m := r.known.get(c.name)
 	if m == nil || len(m.open) == 0 || m.open[len(m.open)-1] != c {
 		return
 	}
@@ -177,7 +200,7 @@ func (c *Connection) Leave() {
 	r := c.registry
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := r.known[c.name]
+	m := r.known.get(c.name)
 	if m == nil || !slices.Contains(m.open, c) {
 		return
 	}
@@ -194,9 +217,12 @@ func (c *Connection) Leave() {
 
 // Connected is how many machines are connected to this replica.
 func (r *Registry) Connected() (n int) {
+	if r == nil {
+		return 0
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, m := range r.known {
+	for _, m := range r.known.each() {
 		if len(m.open) > 0 {
 			n++
 		}

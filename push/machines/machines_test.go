@@ -77,9 +77,9 @@ func TestEntry(t *testing.T) {
 	if _, err := r.Register(n, encoded); err != nil {
 		t.Fatal(err)
 	}
-	m := r.known[machines.Name{Namespace: "shop", Name: "vms-10.0.0.1-west"}]
+	m := r.known.get(machines.Name{Namespace: "shop", Name: "vms-10.0.0.1-west"})
 	if m == nil {
-		t.Fatalf("known are %v", r.known)
+		t.Fatalf("known are %v", r.known.all)
 	}
 	want := &networkingv1.WorkloadEntry{Address: "10.0.0.1", ServiceAccount: "vm", Ports: map[string]uint32{"http": 8080}, Weight: 3, Network: "west", Locality: "region/zone",
 		Labels: map[string]string{"app": "web", "tier": "x", "topology.istio.io/network": "west"}}
@@ -145,13 +145,15 @@ func TestMostOfAccount(t *testing.T) {
 	r := registry(mesh(t))
 	for i := range machines.MostOfAccount {
 		name := machines.Name{Namespace: "shop", Name: string(rune('a'+i%26)) + strings.Repeat("x", i/26)}
-		r.known[name] = &machine{report: machines.Machine{Namespace: "shop", Name: name.Name, Account: "vm"}}
+		r.known.put(machines.Machine{Namespace: "shop", Name: name.Name, Account: "vm"})
 	}
 	if _, err := r.Register(node("10.0.0.1"), nil); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("one more: %v", err)
 	}
-	for _, m := range r.known {
-		m.report.Account = "other"
+	for _, m := range r.known.each() {
+		other := m.report
+		other.Account = "other"
+		r.known.put(other)
 	}
 	if _, err := r.Register(node("10.0.0.1"), nil); err != nil {
 		t.Errorf("of another account: %v", err)
@@ -212,7 +214,7 @@ func TestStreams(t *testing.T) {
 		t.Errorf("health after its time: %+v", m)
 	}
 	second.Leave()
-	left := r.known[second.name].report.Disconnected
+	left := r.known.get(second.name).report.Disconnected
 	if m := reported(left); m == nil || m.Disconnected.IsZero() {
 		t.Errorf("it left: %+v", m)
 	}
@@ -222,9 +224,9 @@ func TestStreams(t *testing.T) {
 	if changes, _ := r.pending(left.Add(r.Grace)); len(changes) != 1 || changes[0].raw != nil {
 		t.Errorf("after the grace: %+v", changes)
 	}
-	r.known[second.name].written = nil
-	if r.pending(left.Add(r.Grace)); len(r.known) != 0 {
-		t.Errorf("it is known: %v", r.known)
+	r.known.get(second.name).written = nil
+	if r.pending(left.Add(r.Grace)); len(r.known.all)+len(r.known.holders)+len(r.known.accounts) != 0 {
+		t.Errorf("it is known: %v %v %v", r.known.all, r.known.holders, r.known.accounts)
 	}
 	second.Leave() // once too often
 }

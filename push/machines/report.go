@@ -57,14 +57,14 @@ func (r *Registry) follow(c mirror.Change) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, m := range r.known {
+	for _, m := range r.known.each() {
 		if m.report.Group == "" {
 			continue
 		}
 		report, err := m.claim.draw(c.New)
 		if was := m.withheld; err == nil && was && report.ID() == m.report.ID() {
 			report.Replica, report.Connected, report.Disconnected = m.report.Replica, m.report.Connected, m.report.Disconnected
-			m.report = report
+			r.known.put(report)
 		}
 		m.withheld = err != nil
 	}
@@ -74,7 +74,7 @@ func (r *Registry) follow(c mirror.Change) {
 func (r *Registry) forgetWritten() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, m := range r.known {
+	for _, m := range r.known.each() {
 		m.written = nil
 	}
 }
@@ -139,7 +139,7 @@ func (r *Registry) pending(now time.Time) (changes []change, wait time.Duration)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	wait = time.Hour
-	for name, m := range r.known {
+	for name, m := range r.known.each() {
 		left := time.Duration(1)
 		if len(m.open) == 0 {
 			if left = r.Grace - now.Sub(m.report.Disconnected); left > 0 {
@@ -147,7 +147,7 @@ func (r *Registry) pending(now time.Time) (changes []change, wait time.Duration)
 			}
 		}
 		if left <= 0 && m.written == nil {
-			delete(r.known, name)
+			r.known.drop(name)
 			continue
 		}
 		if due := m.show(now); due > 0 {

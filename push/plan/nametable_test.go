@@ -63,3 +63,20 @@ func TestNameTableIsOneForEachScopeThatAsks(t *testing.T) {
 		t.Error("the service did not come to all")
 	}
 }
+
+// A host with automatic addresses is named with those of the proxy's family, where its agent answers the Pod's questions; for others it is left to the
+// servers of the Pod, as a host without addresses.
+func TestNameTableHasAutomaticAddresses(t *testing.T) {
+	entry := &model.Service{Head: model.Head{Key: model.Key{Kind: model.KindServiceEntry, Namespace: "a", Name: "db"}},
+		Spec: &model.ServiceSpec{Hosts: []string{"db.example.com"}, ExportTo: []string{"*"}, Ports: []*model.ServicePort{{Number: 5432, Name: "tcp"}},
+			Automatic: []*model.HostAddresses{{Host: "db.example.com", Addresses: []string{"240.240.0.1", "2001:2::1"}}}}}
+	p := New(Settings{Snapshot: mirror.Empty().Apply(1, []model.Record{entry}, nil).New})
+	silent := p.Join(node("a", "silent"))
+	want := [][]string{{"db.example.com [240.240.0.1] External  "}, {"db.example.com [240.240.0.1] External  "}, {"db.example.com [2001:2::1] External  "}, nil}
+	for i, h := range []*Handle{p.Join(resolvers()[0]), p.Join(resolvers()[1]), p.Join(resolvers()[2]), silent} {
+		p.AskNames(h)
+		if got := namesIn(h.Set().Names.Get("")); !slices.Equal(got, want[i]) {
+			t.Errorf("%s: %q, want %q", h.Node.Name, got, want[i])
+		}
+	}
+}

@@ -69,8 +69,12 @@ func (d *randomRun) step(i int) {
 	}
 }
 
-// withApps lets applications join: the first now, the others with the last of the proxies.
+// withApps lets applications join: the first now, the others with the last of the proxies; and proxies that use automatic addresses.
 func (d *randomRun) withApps() *randomRun {
+	d.mesh.auto = true
+	for _, n := range resolvers() {
+		d.handles = append(d.handles, d.planner.Join(n))
+	}
 	d.apps = append(d.apps, d.planner.Join(apps()[0]))
 	return d
 }

@@ -1,6 +1,9 @@
 package plan
 
 import (
+	"fmt"
+	"strings"
+
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 )
@@ -39,6 +42,16 @@ func nodes() []view.Node {
 	return all
 }
 
+// resolvers are proxies whose Pods are told of automatic addresses.
+func resolvers() (all []view.Node) {
+	for _, at := range [][2]string{{"a", "10.1.0.9"}, {"b", "10.1.0.8"}, {"b", "fd00::8"}} {
+		one := node(at[0], "dns-"+at[1], "app=s0")
+		one.Addresses, one.Metadata = []string{at[1]}, map[string]string{"DNS_CAPTURE": "true"}
+		all = append(all, one)
+	}
+	return all
+}
+
 // apps are applications with gRPC's own xDS client that differ in everything that a view may look at.
 func apps() []view.Node {
 	all := []view.Node{
@@ -52,4 +65,22 @@ func apps() []view.Node {
 	all[0].Caps, all[1].Caps = xds.CapIdentity, xds.CapIdentity
 	all[0].Locality = "r1/z1"
 	return all
+}
+
+// automatic is sometimes an automatic address of each host, which two ServiceEntries may claim.
+func (m *mesh) automatic(hosts []string) string {
+	if !m.auto || m.clock%3 > 0 {
+		return ""
+	}
+	var b strings.Builder
+	for i, h := range hosts {
+		if strings.HasPrefix(h, "*") {
+			continue
+		}
+		fmt.Fprintf(&b, "- {host: %s, addresses: [240.240.0.%d, '2001:2::%d']}\n", h, 1+(m.clock/3+int64(i))%3, 1+m.clock%2)
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "automatic:\n" + b.String()
 }

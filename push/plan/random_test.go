@@ -21,6 +21,7 @@ type mesh struct {
 	clock   int64
 	lives   *rand.Rand // of workload's companion, for the same reason
 	nets    *rand.Rand // of networks and their gateways, for the same reason; nil: there are none
+	auto    bool       // ServiceEntries have automatic addresses: not in the histories that strike cells, which stay what they are
 	records map[model.Key]model.Record
 }
 
@@ -222,7 +223,7 @@ func (m *mesh) text(kind model.Kind, name string) string {
 		if m.one(4) {
 			hosts = append(hosts, m.inside())
 		}
-		return m.service("hosts: "+quoted(hosts...)) + fmt.Sprintf("resolution: %s\n", m.pick("RESOLUTION_EDS", "RESOLUTION_DNS", "RESOLUTION_NONE", "RESOLUTION_DNS_ROUND_ROBIN"))
+		return m.service("hosts: "+quoted(hosts...)) + m.automatic(hosts) + fmt.Sprintf("resolution: %s\n", m.pick("RESOLUTION_EDS", "RESOLUTION_DNS", "RESOLUTION_NONE", "RESOLUTION_DNS_ROUND_ROBIN"))
 	case model.KindEndpoints:
 		return m.endpoints(name)
 	case model.KindVirtualService:

@@ -47,7 +47,7 @@ func selecting(s *mirror.Snapshot, r model.Record) *unit {
 		e := w.Spec.GetEndpoint()
 		switch {
 		case !read.has(w) || e.GetHealth() != model.Health_HEALTH_READY: // as istiod: others are not there
-		case resolution == model.Resolution_RESOLUTION_EDS && !isIP(e.GetAddress()):
+		case resolution == model.Resolution_RESOLUTION_EDS && !isIP(e.GetAddress()) && (e.GetAddress() != "" || e.GetNetwork() == ""):
 			u.note(model.Problem{Key: svc.Key, Field: selectorField(svc), Code: problem.Invalid, Severity: problem.Warning, Message: fmt.Sprintf(
 				"%s is left out: its address %q is no IP address, and what the host stands for is not resolved", objectName(w), e.GetAddress())})
 		default:

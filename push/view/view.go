@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
@@ -37,7 +38,42 @@ type Scope struct {
 	Caps      xds.Caps
 	Mode      Mode
 	Kind      Kind
+	// Automatic is the family of those automatic addresses of ServiceEntries that its Pod is told of: its agent answers questions of the Pod
+	// for names (DNS_CAPTURE).
+	Automatic Family
 	Filters   intern.List[Patch] // that reach the outbound side, in order of application
+}
+
+// Family is a family of IP addresses.
+type Family uint8
+
+// The families; NoFamily where there is none.
+const (
+	NoFamily Family = iota
+	IPv4
+	IPv6
+)
+
+// Has says whether an IP, as text, is of the family.
+func (f Family) Has(address string) bool {
+	a, err := netip.ParseAddr(address)
+	return err == nil && (f == IPv4 && a.Is4() || f == IPv6 && a.Is6())
+}
+
+// automaticOf is Scope.Automatic of a node: as istiod has it, IPv4 unless it has IPv6 addresses alone (pilot/pkg/model/service.go,
+// nodeUsesAutoallocatedIPs and GetAddressForProxy).
+func automaticOf(n Node) Family {
+	stated := n.Metadata["DNS_CAPTURE"]
+	if stated == "" || n.Kind != Sidecar {
+		return NoFamily
+	}
+	if captures, err := strconv.ParseBool(stated); err != nil || !captures {
+		return NoFamily
+	}
+	if len(n.Addresses) > 0 && !slices.ContainsFunc(n.Addresses, IPv4.Has) {
+		return IPv6
+	}
+	return IPv4
 }
 
 // String names the scope; equal scopes have equal names, on every replica.
@@ -51,6 +87,9 @@ func (s Scope) String() string {
 	case Sidecar:
 	}
 	out := fmt.Sprintf("%s.%s/%s/%s/%x/%s", s.Namespace, s.Domain, s.Sidecar.Path(), s.Cluster, uint64(s.Caps), mode)
+	if s.Automatic != NoFamily {
+		out += [...]string{IPv4: "/automatic IPv4", IPv6: "/automatic IPv6"}[s.Automatic]
+	}
 	for _, p := range s.Filters.All() {
 		out += fmt.Sprintf("/%s.%d", p.Filter.Path(), p.Index)
 	}
@@ -116,7 +155,7 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	}
 	v := View{
 		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Sidecar: c.sidecar, Cluster: n.Cluster,
-			Caps: n.Caps, Mode: n.Mode, Kind: n.Kind, Filters: c.out},
+			Caps: n.Caps, Mode: n.Mode, Kind: n.Kind, Automatic: automaticOf(n), Filters: c.out},
 		Inputs: x.inputs(c.labels, n),
 		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Closed: c.closed, Peers: c.peers,
 			Policies: c.policies, Caps: n.Caps, Mode: n.Mode, Kind: n.Kind, Filters: c.in},

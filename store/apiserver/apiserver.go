@@ -101,7 +101,7 @@ func (c *Client) Address() string { return c.base }
 
 // Get reads what is at a path (with a query, where it has one) of the API server, at most limit bytes: more are an error. *Status: it says no.
 func (c *Client) Get(ctx context.Context, path string, limit int) ([]byte, error) {
-	answer, err := c.send(ctx, http.MethodGet, path, nil)
+	answer, err := c.ask(ctx, path, plain)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 			return err
 		}
 	}
-	answer, err := c.send(ctx, method, path, body)
+	answer, err := c.send(ctx, method, path, plain, body)
 	if err != nil {
 		return err
 	}
@@ -133,13 +133,21 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 	return nil
 }
 
+// plain is the form of most answers; the latter is for keys alone.
+const plain = "application/json, application/jwk-set+json"
+
+// ask reads what is at a path, in a form.
+func (c *Client) ask(ctx context.Context, path, form string) (*http.Response, error) {
+	return c.send(ctx, http.MethodGet, path, form, nil)
+}
+
 // send gives an answer that says yes; whoever called closes its body.
-func (c *Client) send(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, method, path, form string, body []byte) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("Accept", "application/json, application/jwk-set+json") // the latter for keys alone
+	request.Header.Set("Accept", form)
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}

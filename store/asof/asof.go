@@ -36,6 +36,8 @@ type Read struct {
 	Everywhere bool `json:"everywhere"`
 	// Namespaces says that the records have a Namespace for each that there was, be it read or not: one that they have not is gone.
 	Namespaces bool `json:"namespaces,omitempty"`
+	// NoAccounts says that ServiceAccounts may not be read, so that nothing follows from what the records have of them.
+	NoAccounts bool `json:"no_accounts,omitempty"`
 }
 
 // Times are what etcd says. Safe for concurrent use.
@@ -120,7 +122,7 @@ func due(written, before map[string]Read, settled bool) (map[string]Read, bool) 
 		return nil, false
 	}
 	same := maps.EqualFunc(written, before, func(w, b Read) bool {
-		return w.Everywhere == b.Everywhere && w.Namespaces == b.Namespaces && b.Until.Sub(w.Until) < step
+		return w.Everywhere == b.Everywhere && w.Namespaces == b.Namespaces && w.NoAccounts == b.NoAccounts && b.Until.Sub(w.Until) < step
 	})
 	return before, !same
 }

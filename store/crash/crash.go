@@ -31,6 +31,7 @@ const (
 	RPC       Work = "rpc"       // one call or stream of a client
 	Plan      Work = "plan"      // a plan of configuration, or one proxy's view
 	Normalise Work = "normalise" // what the leader makes of one object, or its look at how objects fit together
+	Admission Work = "admission" // one review of an object that is to be written to Kubernetes
 )
 
 // ErrPanic is in the error that a panic became.

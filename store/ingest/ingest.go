@@ -43,9 +43,12 @@ type Config struct {
 	// Referred is told which Secrets records refer to (Options.SecretUses), by Secret, each time that this has changed; nil: nobody is. It
 	// must not block.
 	Referred func([]object.Reference)
-	Seen     func() kv.Place // the newest that this process's mirror has read, or remembers; nil: nothing is known
-	Pace     time.Duration   // endpoint-only batches are at least so far apart; default 25 ms
-	Retry    time.Duration   // pause after a load or write that failed; default 500 ms
+	// Named is told which names are to be resolved (normal.ResolvedID), sorted, each time that this has changed, and whether these are all that the
+	// sources refer to; nil: nobody is. It must not block.
+	Named func(names []string, whole bool)
+	Seen  func() kv.Place // the newest that this process's mirror has read, or remembers; nil: nothing is known
+	Pace  time.Duration   // endpoint-only batches are at least so far apart; default 25 ms
+	Retry time.Duration   // pause after a load or write that failed; default 500 ms
 }
 
 // Loop is the ingester. Emit, Gained and Lost may be called from any goroutine, also before Run.
@@ -62,6 +65,7 @@ type Loop struct {
 	releases chan release
 	tenants  tenantsOf
 	settled  atomic.Bool
+	whole    bool          // as Named was told
 	changes  *obs.Sampled  // lines about what others change in the store
 	count    atomic.Int64  // what ProblemCount is
 	version  atomic.Uint64 // of what EveryProblem is
@@ -204,10 +208,6 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 	}
 }
-
-// Settled says whether this process leads, has compared everything with what is stored, and has nothing that waits to be written, of what
-// the loop has taken.
-func (l *Loop) Settled() bool { return l.settled.Load() }
 
 // take takes everything that has gathered in the box, and says so to those who wait for that.
 func (l *Loop) take(in input) (effects []Effect) {

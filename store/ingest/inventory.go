@@ -41,6 +41,9 @@ type inventory struct {
 	nodes        map[object.ID]*normal.Node
 	namespaces   map[object.ID]*normal.Namespace
 	roles        map[object.ID]*normal.Role
+	automatic    map[object.ID]map[string][]string // automatic addresses of ServiceEntries, by host
+	resolved     map[object.ID][]string            // addresses of names
+	names        nameCounts                        // that records refer to
 	mesh         *meshv1.MeshConfig
 	meshID       object.ID // of the object that says it
 	networks     *meshv1.MeshNetworks
@@ -70,7 +73,7 @@ func newInventory(options normal.Options, crashes *crash.Log) *inventory {
 	}
 	return &inventory{crashes: crashes, normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]*set{},
 		pods: map[object.ID]*normal.Pod{}, nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{}, roles: map[object.ID]*normal.Role{},
-		mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faults: newFaults(),
+		automatic: map[object.ID]map[string][]string{}, resolved: map[object.ID][]string{}, names: nameCounts{of: map[string]int{}}, mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faults: newFaults(),
 		references: newReferences(nil)}
 }
 
@@ -115,6 +118,8 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 	e.object = o
 	w.touchOther(o.ID, touched)
 	switch {
+	case own(o.ID):
+		w.putOwn(e, touched)
 	case !normal.Served(o): // its problem says so, and what was good of it stands
 		touched[o.ID] = true
 	case o.ID.Group == "" && o.ID.Kind == "Pod":
@@ -185,7 +190,9 @@ func (w *inventory) remove(e object.Event, touched map[object.ID]bool) {
 	delete(w.nodes, e.ID)
 	delete(w.namespaces, e.ID)
 	delete(w.roles, e.ID)
-	w.touch(e.ID, touched)
+	delete(w.automatic, e.ID)
+	delete(w.resolved, e.ID)
+	w.touchName(e.ID, touched)
 	w.touchOther(e.ID, touched)
 	if w.normal.IsMesh(e.ID) && e.ID == w.meshID {
 		if _, other := w.other(e.ID); other != nil && other.object != nil {
@@ -294,12 +301,14 @@ func (w *inventory) setRefs(id object.ID, e *entry, refs []object.ID) {
 		if have := w.dependents[ref]; have != nil && have.remove(id) {
 			delete(w.dependents, ref)
 		}
+		w.names.count(ref, -1)
 	}
 	for _, ref := range refs {
 		if w.dependents[ref] == nil {
 			w.dependents[ref] = &set{}
 		}
 		w.dependents[ref].add(id)
+		w.names.count(ref, 1)
 	}
 	e.refs = slices.Clip(refs)
 }

@@ -32,7 +32,9 @@ func (w *inventory) putMesh(e *entry, touched map[object.ID]bool) {
 		return
 	}
 	records := []model.Record{mesh}
-	if gateways, err := normal.MeshGateways(w.networks); err != nil {
+	gateways, refs, err := w.normal.MeshGateways(w.networks, w.Resolved)
+	w.setRefs(e.object.ID, e, refs)
+	if err != nil {
 		w.unfitMesh(e, "data.meshNetworks", err)
 	} else if gateways != nil {
 		records = append(records, gateways)

@@ -10,6 +10,7 @@ import (
 
 // publish makes problems and counters readable.
 func (l *Loop) publish() {
+	l.name()
 	all := l.state.listed(l.between)
 	changed := !slices.Equal(all, l.Problems())
 	if changed {

@@ -10,6 +10,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
 )
 
 // SecretUse is a Secret that a record makes workloads use.
@@ -19,7 +20,8 @@ type SecretUse struct {
 	Selector  map[string]string // labels of these workloads; empty: all
 }
 
-// references knows which Secrets are used: those that a record names for workloads that there are. Owned by State.
+// references knows which Secrets are used: those that a record names for workloads that there are. Those of another cluster use Secrets of their own
+// cluster and of the config cluster, as with istiod (istio: pilot/pkg/credentials/kube/multicluster.go, ForCluster). Owned by State.
 type references struct {
 	usesOf func(r model.Record, root string) []SecretUse // nil: nobody asks
 	uses   map[model.Key]use
@@ -34,8 +36,14 @@ type use struct {
 	all    []SecretUse
 }
 
-// workloads are all of a namespace with the same labels.
-type workloads struct{ namespace, labels string }
+// workloads are all of a place with the same labels.
+type workloads struct {
+	place
+	labels string
+}
+
+// place is a namespace of a cluster.
+type place struct{ cluster, namespace string }
 
 type labelled struct {
 	labels map[string]string
@@ -72,7 +80,7 @@ func (f *references) replace(before, after []model.Record) {
 // count adds a workload, or takes one away.
 func (f *references) count(w *model.Workload, n int) {
 	labels := w.Spec.GetEndpoint().GetLabels()
-	id := workloads{w.Key.Namespace, textOf(labels)}
+	id := workloads{place{w.Key.Origin.Cluster(), w.Key.Namespace}, textOf(labels)}
 	set := f.sets[id]
 	if set == nil {
 		set = &labelled{labels: labels}
@@ -97,14 +105,22 @@ func (f *references) find(root string) bool {
 	}
 	f.dirty = false
 	by := map[object.ID]object.ID{} // Secret -> the first that refers to it
-	reach := map[string][]string{}  // selector -> namespaces of what it selects
+	reach := map[string][]place{}   // selector -> places of what it selects
+	refer := func(cluster, namespace, name string, from object.ID) {
+		to := object.ID{Kind: "Secret", Namespace: namespace, Name: name}
+		if cluster != "" {
+			to.Origin = origin.New(cluster, origin.Kube)
+		}
+		if have, known := by[to]; !known || from.Compare(have) < 0 {
+			by[to] = from
+		}
+	}
 	for key, u := range f.uses {
+		from := normal.SourceObject(key)
 		for _, one := range u.all {
-			for _, namespace := range f.reach(reach, one) {
-				to, from := object.ID{Kind: "Secret", Namespace: namespace, Name: one.Name}, normal.SourceObject(key)
-				if have, known := by[to]; !known || from.Compare(have) < 0 {
-					by[to] = from
-				}
+			for _, at := range f.reach(reach, one) {
+				refer(at.cluster, at.namespace, one.Name, from)
+				refer("", at.namespace, one.Name, from)
 			}
 		}
 	}
@@ -120,20 +136,20 @@ func (f *references) find(root string) bool {
 	return true
 }
 
-// reach is the namespaces that have workloads for which a Secret is used. known has what was found before, by selector.
-func (f *references) reach(known map[string][]string, one SecretUse) []string {
+// reach is the places that have workloads for which a Secret is used. known has what was found before, by selector.
+func (f *references) reach(known map[string][]place, one SecretUse) []place {
 	text := one.Namespace + "/" + textOf(one.Selector)
 	all, is := known[text]
 	if is {
 		return all
 	}
-	namespaces := map[string]bool{}
+	places := map[place]bool{}
 	for id, set := range f.sets {
-		if (one.Namespace == "" || one.Namespace == id.namespace) && !namespaces[id.namespace] && model.Matches(one.Selector, set.labels) {
-			namespaces[id.namespace] = true
+		if (one.Namespace == "" || one.Namespace == id.namespace) && !places[id.place] && model.Matches(one.Selector, set.labels) {
+			places[id.place] = true
 		}
 	}
-	all = slices.Sorted(maps.Keys(namespaces))
+	all = slices.Collect(maps.Keys(places))
 	known[text] = all
 	return all
 }
@@ -159,6 +175,10 @@ func (l *Loop) Settle(ctx context.Context) error {
 		return ctx.Err()
 	}
 }
+
+// Settled says whether this process leads, has compared everything with what is stored, and has nothing that waits to be written, of what
+// the loop has taken.
+func (l *Loop) Settled() bool { return l.settled.Load() }
 
 // refer says which Secrets are used now, where that has changed.
 func (l *Loop) refer() {

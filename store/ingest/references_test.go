@@ -6,6 +6,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
 )
 
 // gatewayUses is what a Gateway of these tests uses: the credentialNames of its servers, by what it selects.
@@ -58,6 +59,25 @@ func TestReferences(t *testing.T) {
 	check("of the root namespace", true, "[{Secret in/filtered EnvoyFilter apps/f} {Secret in/web Gateway apps/a} {Secret out/filtered EnvoyFilter apps/f} {Secret out/web Gateway apps/b}]")
 	s.Step(Objects{gone(filter), gone(gateway(t, "a", "", "")), gone(gateway(t, "g", "", "")), gone(podOf(t, "out", "p2", "", ""))})
 	check("all but one Gateway and its workloads go", true, "[]")
+}
+
+// Workloads of another cluster use the Secrets of their own cluster, and the config cluster's where that has none; no third one's, and what is only in the
+// config cluster refers to none elsewhere.
+func TestReferencesOfOtherClusters(t *testing.T) {
+	s := NewState(Options{SecretUses: gatewayUses, Remote: true})
+	west := podOf(t, "edge", "p1", "edge", "True")
+	west.ID.Origin = origin.New("west", origin.Kube)
+	west.Object.ID = west.ID
+	s.Step(Objects{gateway(t, "g", "edge", "web"), west, podOf(t, "home", "p2", "edge", "True")})
+	s.references.find(s.mesh.GetRootNamespace())
+	if got, want := fmt.Sprint(s.references.found), "[{Secret edge/web Gateway apps/g} {Secret edge/web in cluster west Gateway apps/g} {Secret home/web Gateway apps/g}]"; got != want {
+		t.Errorf("found %s, want %s", got, want)
+	}
+	s.Step(Objects{gone(west)})
+	s.references.find(s.mesh.GetRootNamespace())
+	if got, want := fmt.Sprint(s.references.found), "[{Secret home/web Gateway apps/g}]"; got != want {
+		t.Errorf("once its workloads are gone: found %s, want %s", got, want)
+	}
 }
 
 // Settle returns when everything before it is taken and Referred was called of it.

@@ -51,7 +51,7 @@ type Family struct {
 var Families = []Family{
 	{Path: "acknowledged/", Holds: "up to which revision the streams of each replica have acknowledged, and what they refused, leased", Writer: "push/acknowledged (each replica its own)",
 		Reader: "push/acknowledged (leader)", Write: []Role{RoleXDS}, Read: []Role{RoleIngest}},
-	{Path: "allocations/", Holds: "addresses and names given out once", Writer: "store/ingest (leader)", Reader: "store/ingest",
+	{Path: "allocations/", Holds: "automatic addresses of ServiceEntries, by namespace and name", Writer: "store/allocate (leader)", Reader: "store/allocate (leader)",
 		Write: []Role{RoleIngest}},
 	{Path: "allowances/", Holds: "what replicas may issue while etcd is away", Writer: "ca/keyring (each its own)", Reader: "ca/keyring",
 		Write: []Role{RoleCA}},
@@ -63,6 +63,8 @@ var Families = []Family{
 		Write: []Role{RoleCA}},
 	{Path: "clocks/", Holds: "the time of each process that signs, leased, and one that has passed for certain", Writer: "store/clock (each its own)", Reader: "store/clock",
 		Write: []Role{RoleCA}},
+	{Path: "dns/", Holds: "what names of gateways between networks were resolved to", Writer: "store/hostnames (leader)", Reader: "store/hostnames (leader)",
+		Write: []Role{RoleIngest}},
 	{Path: "head", Holds: "whether the records are complete, and what they are", Writer: "store/ingest (leader); navarchctl store adopt, where nobody leads", Reader: "store/mirror, store/ingest",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "keys/", Holds: "epochs of signing keys, sealed", Writer: "ca/keyring (any, by comparison)", Reader: "ca/keyring; cmd/navarchd, whether a key file may be made",

@@ -480,8 +480,11 @@ type ServiceSpec struct {
 	Headless        bool     `protobuf:"varint,8,opt,name=headless,proto3" json:"headless,omitempty"` // clusterIP None
 	PublishNotReady bool     `protobuf:"varint,9,opt,name=publish_not_ready,json=publishNotReady,proto3" json:"publish_not_ready,omitempty"`
 	SubjectAltNames []string `protobuf:"bytes,10,rep,name=subject_alt_names,json=subjectAltNames,proto3" json:"subject_alt_names,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Virtual addresses that were given to hosts of a ServiceEntry that states none, sorted by host. They are for proxies whose Pods resolve
+	// names by their agents (DNS_CAPTURE): to others nobody tells these addresses.
+	Automatic     []*HostAddresses `protobuf:"bytes,11,rep,name=automatic,proto3" json:"automatic,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServiceSpec) Reset() {
@@ -584,6 +587,66 @@ func (x *ServiceSpec) GetSubjectAltNames() []string {
 	return nil
 }
 
+func (x *ServiceSpec) GetAutomatic() []*HostAddresses {
+	if x != nil {
+		return x.Automatic
+	}
+	return nil
+}
+
+// HostAddresses is one host's.
+type HostAddresses struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	Addresses     []string               `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"` // IPs, IPv4 before IPv6
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostAddresses) Reset() {
+	*x = HostAddresses{}
+	mi := &file_store_model_record_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostAddresses) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostAddresses) ProtoMessage() {}
+
+func (x *HostAddresses) ProtoReflect() protoreflect.Message {
+	mi := &file_store_model_record_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostAddresses.ProtoReflect.Descriptor instead.
+func (*HostAddresses) Descriptor() ([]byte, []int) {
+	return file_store_model_record_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *HostAddresses) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *HostAddresses) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
 type ServicePort struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Number   uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
@@ -598,7 +661,7 @@ type ServicePort struct {
 
 func (x *ServicePort) Reset() {
 	*x = ServicePort{}
-	mi := &file_store_model_record_proto_msgTypes[2]
+	mi := &file_store_model_record_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -610,7 +673,7 @@ func (x *ServicePort) String() string {
 func (*ServicePort) ProtoMessage() {}
 
 func (x *ServicePort) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[2]
+	mi := &file_store_model_record_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -623,7 +686,7 @@ func (x *ServicePort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServicePort.ProtoReflect.Descriptor instead.
 func (*ServicePort) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{2}
+	return file_store_model_record_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ServicePort) GetNumber() uint32 {
@@ -673,7 +736,7 @@ type EndpointsSpec struct {
 
 func (x *EndpointsSpec) Reset() {
 	*x = EndpointsSpec{}
-	mi := &file_store_model_record_proto_msgTypes[3]
+	mi := &file_store_model_record_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -685,7 +748,7 @@ func (x *EndpointsSpec) String() string {
 func (*EndpointsSpec) ProtoMessage() {}
 
 func (x *EndpointsSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[3]
+	mi := &file_store_model_record_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -698,7 +761,7 @@ func (x *EndpointsSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndpointsSpec.ProtoReflect.Descriptor instead.
 func (*EndpointsSpec) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{3}
+	return file_store_model_record_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *EndpointsSpec) GetHosts() []string {
@@ -732,7 +795,7 @@ type EndpointPort struct {
 
 func (x *EndpointPort) Reset() {
 	*x = EndpointPort{}
-	mi := &file_store_model_record_proto_msgTypes[4]
+	mi := &file_store_model_record_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -744,7 +807,7 @@ func (x *EndpointPort) String() string {
 func (*EndpointPort) ProtoMessage() {}
 
 func (x *EndpointPort) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[4]
+	mi := &file_store_model_record_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -757,7 +820,7 @@ func (x *EndpointPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndpointPort.ProtoReflect.Descriptor instead.
 func (*EndpointPort) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{4}
+	return file_store_model_record_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *EndpointPort) GetName() string {
@@ -776,7 +839,7 @@ func (x *EndpointPort) GetNumber() uint32 {
 
 type Endpoint struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Address        string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"` // an IP, a DNS name, or unix:// and a path
+	Address        string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"` // an IP, a DNS name, or unix:// and a path; empty: it is reached by the gateways of its network alone
 	Labels         map[string]string      `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Health         Health                 `protobuf:"varint,3,opt,name=health,proto3,enum=navarch.store.v1.Health" json:"health,omitempty"`
 	Namespace      string                 `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -797,7 +860,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_store_model_record_proto_msgTypes[5]
+	mi := &file_store_model_record_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -809,7 +872,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[5]
+	mi := &file_store_model_record_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -822,7 +885,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{5}
+	return file_store_model_record_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Endpoint) GetAddress() string {
@@ -937,7 +1000,7 @@ type PolicySpec struct {
 
 func (x *PolicySpec) Reset() {
 	*x = PolicySpec{}
-	mi := &file_store_model_record_proto_msgTypes[6]
+	mi := &file_store_model_record_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -949,7 +1012,7 @@ func (x *PolicySpec) String() string {
 func (*PolicySpec) ProtoMessage() {}
 
 func (x *PolicySpec) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[6]
+	mi := &file_store_model_record_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -962,7 +1025,7 @@ func (x *PolicySpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicySpec.ProtoReflect.Descriptor instead.
 func (*PolicySpec) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{6}
+	return file_store_model_record_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PolicySpec) GetSelector() map[string]string {
@@ -1010,7 +1073,7 @@ type SecretSpec struct {
 
 func (x *SecretSpec) Reset() {
 	*x = SecretSpec{}
-	mi := &file_store_model_record_proto_msgTypes[7]
+	mi := &file_store_model_record_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1085,7 @@ func (x *SecretSpec) String() string {
 func (*SecretSpec) ProtoMessage() {}
 
 func (x *SecretSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[7]
+	mi := &file_store_model_record_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1098,7 @@ func (x *SecretSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretSpec.ProtoReflect.Descriptor instead.
 func (*SecretSpec) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{7}
+	return file_store_model_record_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SecretSpec) GetChain() []byte {
@@ -1092,7 +1155,7 @@ type SecretReaderSpec struct {
 
 func (x *SecretReaderSpec) Reset() {
 	*x = SecretReaderSpec{}
-	mi := &file_store_model_record_proto_msgTypes[8]
+	mi := &file_store_model_record_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1167,7 @@ func (x *SecretReaderSpec) String() string {
 func (*SecretReaderSpec) ProtoMessage() {}
 
 func (x *SecretReaderSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[8]
+	mi := &file_store_model_record_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1180,7 @@ func (x *SecretReaderSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretReaderSpec.ProtoReflect.Descriptor instead.
 func (*SecretReaderSpec) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{8}
+	return file_store_model_record_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SecretReaderSpec) GetAccounts() []string {
@@ -1142,7 +1205,7 @@ type WorkloadSpec struct {
 
 func (x *WorkloadSpec) Reset() {
 	*x = WorkloadSpec{}
-	mi := &file_store_model_record_proto_msgTypes[9]
+	mi := &file_store_model_record_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1217,7 @@ func (x *WorkloadSpec) String() string {
 func (*WorkloadSpec) ProtoMessage() {}
 
 func (x *WorkloadSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[9]
+	mi := &file_store_model_record_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1230,7 @@ func (x *WorkloadSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkloadSpec.ProtoReflect.Descriptor instead.
 func (*WorkloadSpec) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{9}
+	return file_store_model_record_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WorkloadSpec) GetSource() WorkloadSource {
@@ -1202,7 +1265,7 @@ type ServiceAccountSpec struct {
 
 func (x *ServiceAccountSpec) Reset() {
 	*x = ServiceAccountSpec{}
-	mi := &file_store_model_record_proto_msgTypes[10]
+	mi := &file_store_model_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1277,7 @@ func (x *ServiceAccountSpec) String() string {
 func (*ServiceAccountSpec) ProtoMessage() {}
 
 func (x *ServiceAccountSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[10]
+	mi := &file_store_model_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1290,7 @@ func (x *ServiceAccountSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceAccountSpec.ProtoReflect.Descriptor instead.
 func (*ServiceAccountSpec) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{10}
+	return file_store_model_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ServiceAccountSpec) GetUid() []byte {
@@ -1247,7 +1310,7 @@ type NetworkGatewaysSpec struct {
 
 func (x *NetworkGatewaysSpec) Reset() {
 	*x = NetworkGatewaysSpec{}
-	mi := &file_store_model_record_proto_msgTypes[11]
+	mi := &file_store_model_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1259,7 +1322,7 @@ func (x *NetworkGatewaysSpec) String() string {
 func (*NetworkGatewaysSpec) ProtoMessage() {}
 
 func (x *NetworkGatewaysSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[11]
+	mi := &file_store_model_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1272,7 +1335,7 @@ func (x *NetworkGatewaysSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkGatewaysSpec.ProtoReflect.Descriptor instead.
 func (*NetworkGatewaysSpec) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{11}
+	return file_store_model_record_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NetworkGatewaysSpec) GetGateways() []*NetworkGateway {
@@ -1295,7 +1358,7 @@ type NetworkGateway struct {
 
 func (x *NetworkGateway) Reset() {
 	*x = NetworkGateway{}
-	mi := &file_store_model_record_proto_msgTypes[12]
+	mi := &file_store_model_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1307,7 +1370,7 @@ func (x *NetworkGateway) String() string {
 func (*NetworkGateway) ProtoMessage() {}
 
 func (x *NetworkGateway) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[12]
+	mi := &file_store_model_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1320,7 +1383,7 @@ func (x *NetworkGateway) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkGateway.ProtoReflect.Descriptor instead.
 func (*NetworkGateway) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{12}
+	return file_store_model_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NetworkGateway) GetNetwork() string {
@@ -1368,7 +1431,7 @@ type HeadValue struct {
 
 func (x *HeadValue) Reset() {
 	*x = HeadValue{}
-	mi := &file_store_model_record_proto_msgTypes[13]
+	mi := &file_store_model_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1443,7 @@ func (x *HeadValue) String() string {
 func (*HeadValue) ProtoMessage() {}
 
 func (x *HeadValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[13]
+	mi := &file_store_model_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1456,7 @@ func (x *HeadValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeadValue.ProtoReflect.Descriptor instead.
 func (*HeadValue) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{13}
+	return file_store_model_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HeadValue) GetSchema() uint32 {
@@ -1464,7 +1527,7 @@ type PlaceValue struct {
 
 func (x *PlaceValue) Reset() {
 	*x = PlaceValue{}
-	mi := &file_store_model_record_proto_msgTypes[14]
+	mi := &file_store_model_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1539,7 @@ func (x *PlaceValue) String() string {
 func (*PlaceValue) ProtoMessage() {}
 
 func (x *PlaceValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[14]
+	mi := &file_store_model_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1552,7 @@ func (x *PlaceValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceValue.ProtoReflect.Descriptor instead.
 func (*PlaceValue) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{14}
+	return file_store_model_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PlaceValue) GetChain() uint64 {
@@ -1524,7 +1587,7 @@ type ContentsValue struct {
 
 func (x *ContentsValue) Reset() {
 	*x = ContentsValue{}
-	mi := &file_store_model_record_proto_msgTypes[15]
+	mi := &file_store_model_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1599,7 @@ func (x *ContentsValue) String() string {
 func (*ContentsValue) ProtoMessage() {}
 
 func (x *ContentsValue) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[15]
+	mi := &file_store_model_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1612,7 @@ func (x *ContentsValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContentsValue.ProtoReflect.Descriptor instead.
 func (*ContentsValue) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{15}
+	return file_store_model_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ContentsValue) GetAlgorithm() uint32 {
@@ -1577,7 +1640,7 @@ type KindContents struct {
 
 func (x *KindContents) Reset() {
 	*x = KindContents{}
-	mi := &file_store_model_record_proto_msgTypes[16]
+	mi := &file_store_model_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1652,7 @@ func (x *KindContents) String() string {
 func (*KindContents) ProtoMessage() {}
 
 func (x *KindContents) ProtoReflect() protoreflect.Message {
-	mi := &file_store_model_record_proto_msgTypes[16]
+	mi := &file_store_model_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1665,7 @@ func (x *KindContents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindContents.ProtoReflect.Descriptor instead.
 func (*KindContents) Descriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{16}
+	return file_store_model_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *KindContents) GetKind() []byte {
@@ -1645,7 +1708,7 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\x0fservice_account\x18\v \x01(\v2$.navarch.store.v1.ServiceAccountSpecH\x00R\x0eserviceAccount\x12R\n" +
 	"\x10network_gateways\x18\f \x01(\v2%.navarch.store.v1.NetworkGatewaysSpecH\x00R\x0fnetworkGateways\x12\x18\n" +
 	"\aclosing\x18\b \x01(\bR\aclosingB\x06\n" +
-	"\x04body\"\xe7\x03\n" +
+	"\x04body\"\xa6\x04\n" +
 	"\vServiceSpec\x12\x14\n" +
 	"\x05hosts\x18\x01 \x03(\tR\x05hosts\x123\n" +
 	"\x05ports\x18\x02 \x03(\v2\x1d.navarch.store.v1.ServicePortR\x05ports\x12<\n" +
@@ -1659,10 +1722,14 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\bheadless\x18\b \x01(\bR\bheadless\x12*\n" +
 	"\x11publish_not_ready\x18\t \x01(\bR\x0fpublishNotReady\x12*\n" +
 	"\x11subject_alt_names\x18\n" +
-	" \x03(\tR\x0fsubjectAltNames\x1a;\n" +
+	" \x03(\tR\x0fsubjectAltNames\x12=\n" +
+	"\tautomatic\x18\v \x03(\v2\x1f.navarch.store.v1.HostAddressesR\tautomatic\x1a;\n" +
 	"\rSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb7\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"A\n" +
+	"\rHostAddresses\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12\x1c\n" +
+	"\taddresses\x18\x02 \x03(\tR\taddresses\"\xb7\x01\n" +
 	"\vServicePort\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x126\n" +
@@ -1790,7 +1857,7 @@ func file_store_model_record_proto_rawDescGZIP() []byte {
 }
 
 var file_store_model_record_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_store_model_record_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_store_model_record_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_store_model_record_proto_goTypes = []any{
 	(Resolution)(0),             // 0: navarch.store.v1.Resolution
 	(Protocol)(0),               // 1: navarch.store.v1.Protocol
@@ -1798,56 +1865,58 @@ var file_store_model_record_proto_goTypes = []any{
 	(WorkloadSource)(0),         // 3: navarch.store.v1.WorkloadSource
 	(*RecordValue)(nil),         // 4: navarch.store.v1.RecordValue
 	(*ServiceSpec)(nil),         // 5: navarch.store.v1.ServiceSpec
-	(*ServicePort)(nil),         // 6: navarch.store.v1.ServicePort
-	(*EndpointsSpec)(nil),       // 7: navarch.store.v1.EndpointsSpec
-	(*EndpointPort)(nil),        // 8: navarch.store.v1.EndpointPort
-	(*Endpoint)(nil),            // 9: navarch.store.v1.Endpoint
-	(*PolicySpec)(nil),          // 10: navarch.store.v1.PolicySpec
-	(*SecretSpec)(nil),          // 11: navarch.store.v1.SecretSpec
-	(*SecretReaderSpec)(nil),    // 12: navarch.store.v1.SecretReaderSpec
-	(*WorkloadSpec)(nil),        // 13: navarch.store.v1.WorkloadSpec
-	(*ServiceAccountSpec)(nil),  // 14: navarch.store.v1.ServiceAccountSpec
-	(*NetworkGatewaysSpec)(nil), // 15: navarch.store.v1.NetworkGatewaysSpec
-	(*NetworkGateway)(nil),      // 16: navarch.store.v1.NetworkGateway
-	(*HeadValue)(nil),           // 17: navarch.store.v1.HeadValue
-	(*PlaceValue)(nil),          // 18: navarch.store.v1.PlaceValue
-	(*ContentsValue)(nil),       // 19: navarch.store.v1.ContentsValue
-	(*KindContents)(nil),        // 20: navarch.store.v1.KindContents
-	nil,                         // 21: navarch.store.v1.ServiceSpec.SelectorEntry
-	nil,                         // 22: navarch.store.v1.Endpoint.LabelsEntry
-	nil,                         // 23: navarch.store.v1.Endpoint.PortsEntry
-	nil,                         // 24: navarch.store.v1.PolicySpec.SelectorEntry
+	(*HostAddresses)(nil),       // 6: navarch.store.v1.HostAddresses
+	(*ServicePort)(nil),         // 7: navarch.store.v1.ServicePort
+	(*EndpointsSpec)(nil),       // 8: navarch.store.v1.EndpointsSpec
+	(*EndpointPort)(nil),        // 9: navarch.store.v1.EndpointPort
+	(*Endpoint)(nil),            // 10: navarch.store.v1.Endpoint
+	(*PolicySpec)(nil),          // 11: navarch.store.v1.PolicySpec
+	(*SecretSpec)(nil),          // 12: navarch.store.v1.SecretSpec
+	(*SecretReaderSpec)(nil),    // 13: navarch.store.v1.SecretReaderSpec
+	(*WorkloadSpec)(nil),        // 14: navarch.store.v1.WorkloadSpec
+	(*ServiceAccountSpec)(nil),  // 15: navarch.store.v1.ServiceAccountSpec
+	(*NetworkGatewaysSpec)(nil), // 16: navarch.store.v1.NetworkGatewaysSpec
+	(*NetworkGateway)(nil),      // 17: navarch.store.v1.NetworkGateway
+	(*HeadValue)(nil),           // 18: navarch.store.v1.HeadValue
+	(*PlaceValue)(nil),          // 19: navarch.store.v1.PlaceValue
+	(*ContentsValue)(nil),       // 20: navarch.store.v1.ContentsValue
+	(*KindContents)(nil),        // 21: navarch.store.v1.KindContents
+	nil,                         // 22: navarch.store.v1.ServiceSpec.SelectorEntry
+	nil,                         // 23: navarch.store.v1.Endpoint.LabelsEntry
+	nil,                         // 24: navarch.store.v1.Endpoint.PortsEntry
+	nil,                         // 25: navarch.store.v1.PolicySpec.SelectorEntry
 }
 var file_store_model_record_proto_depIdxs = []int32{
 	5,  // 0: navarch.store.v1.RecordValue.service:type_name -> navarch.store.v1.ServiceSpec
-	7,  // 1: navarch.store.v1.RecordValue.endpoints:type_name -> navarch.store.v1.EndpointsSpec
-	10, // 2: navarch.store.v1.RecordValue.policy:type_name -> navarch.store.v1.PolicySpec
-	11, // 3: navarch.store.v1.RecordValue.secret:type_name -> navarch.store.v1.SecretSpec
-	12, // 4: navarch.store.v1.RecordValue.secret_reader:type_name -> navarch.store.v1.SecretReaderSpec
-	13, // 5: navarch.store.v1.RecordValue.workload:type_name -> navarch.store.v1.WorkloadSpec
-	14, // 6: navarch.store.v1.RecordValue.service_account:type_name -> navarch.store.v1.ServiceAccountSpec
-	15, // 7: navarch.store.v1.RecordValue.network_gateways:type_name -> navarch.store.v1.NetworkGatewaysSpec
-	6,  // 8: navarch.store.v1.ServiceSpec.ports:type_name -> navarch.store.v1.ServicePort
+	8,  // 1: navarch.store.v1.RecordValue.endpoints:type_name -> navarch.store.v1.EndpointsSpec
+	11, // 2: navarch.store.v1.RecordValue.policy:type_name -> navarch.store.v1.PolicySpec
+	12, // 3: navarch.store.v1.RecordValue.secret:type_name -> navarch.store.v1.SecretSpec
+	13, // 4: navarch.store.v1.RecordValue.secret_reader:type_name -> navarch.store.v1.SecretReaderSpec
+	14, // 5: navarch.store.v1.RecordValue.workload:type_name -> navarch.store.v1.WorkloadSpec
+	15, // 6: navarch.store.v1.RecordValue.service_account:type_name -> navarch.store.v1.ServiceAccountSpec
+	16, // 7: navarch.store.v1.RecordValue.network_gateways:type_name -> navarch.store.v1.NetworkGatewaysSpec
+	7,  // 8: navarch.store.v1.ServiceSpec.ports:type_name -> navarch.store.v1.ServicePort
 	0,  // 9: navarch.store.v1.ServiceSpec.resolution:type_name -> navarch.store.v1.Resolution
-	21, // 10: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
-	1,  // 11: navarch.store.v1.ServicePort.protocol:type_name -> navarch.store.v1.Protocol
-	8,  // 12: navarch.store.v1.EndpointsSpec.ports:type_name -> navarch.store.v1.EndpointPort
-	9,  // 13: navarch.store.v1.EndpointsSpec.endpoints:type_name -> navarch.store.v1.Endpoint
-	22, // 14: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
-	2,  // 15: navarch.store.v1.Endpoint.health:type_name -> navarch.store.v1.Health
-	23, // 16: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
-	24, // 17: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
-	3,  // 18: navarch.store.v1.WorkloadSpec.source:type_name -> navarch.store.v1.WorkloadSource
-	9,  // 19: navarch.store.v1.WorkloadSpec.endpoint:type_name -> navarch.store.v1.Endpoint
-	16, // 20: navarch.store.v1.NetworkGatewaysSpec.gateways:type_name -> navarch.store.v1.NetworkGateway
-	19, // 21: navarch.store.v1.HeadValue.contents:type_name -> navarch.store.v1.ContentsValue
-	18, // 22: navarch.store.v1.HeadValue.place:type_name -> navarch.store.v1.PlaceValue
-	20, // 23: navarch.store.v1.ContentsValue.kinds:type_name -> navarch.store.v1.KindContents
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	22, // 10: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
+	6,  // 11: navarch.store.v1.ServiceSpec.automatic:type_name -> navarch.store.v1.HostAddresses
+	1,  // 12: navarch.store.v1.ServicePort.protocol:type_name -> navarch.store.v1.Protocol
+	9,  // 13: navarch.store.v1.EndpointsSpec.ports:type_name -> navarch.store.v1.EndpointPort
+	10, // 14: navarch.store.v1.EndpointsSpec.endpoints:type_name -> navarch.store.v1.Endpoint
+	23, // 15: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
+	2,  // 16: navarch.store.v1.Endpoint.health:type_name -> navarch.store.v1.Health
+	24, // 17: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
+	25, // 18: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
+	3,  // 19: navarch.store.v1.WorkloadSpec.source:type_name -> navarch.store.v1.WorkloadSource
+	10, // 20: navarch.store.v1.WorkloadSpec.endpoint:type_name -> navarch.store.v1.Endpoint
+	17, // 21: navarch.store.v1.NetworkGatewaysSpec.gateways:type_name -> navarch.store.v1.NetworkGateway
+	20, // 22: navarch.store.v1.HeadValue.contents:type_name -> navarch.store.v1.ContentsValue
+	19, // 23: navarch.store.v1.HeadValue.place:type_name -> navarch.store.v1.PlaceValue
+	21, // 24: navarch.store.v1.ContentsValue.kinds:type_name -> navarch.store.v1.KindContents
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_store_model_record_proto_init() }
@@ -1872,7 +1941,7 @@ func file_store_model_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_model_record_proto_rawDesc), len(file_store_model_record_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	securityv1 "istio.io/api/security/v1beta1"
+
+	"navarch.io/navarch/store/problem"
 )
 
 // whenKeys are the keys of `when` that this version enforces, beside request.headers[name]
@@ -15,8 +17,8 @@ import (
 var whenKeys = []string{"source.ip", "remote.ip", "source.namespace", "source.principal", "source.serviceAccount",
 	"destination.ip", "destination.port", "connection.sni"}
 
-// authorization checks the values of an AuthorizationPolicy's rules.
-func (r *report) authorization(p *securityv1.AuthorizationPolicy) {
+// authorization checks the values of an AuthorizationPolicy's rules; action is what it says itself, be it a dry run or not.
+func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securityv1.AuthorizationPolicy_Action) {
 	for i, rule := range p.Rules {
 		at := fmt.Sprintf("spec.rules[%d]", i)
 		for j, from := range rule.GetFrom() {
@@ -25,11 +27,17 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy) {
 			r.each(at+".notIpBlocks", s.GetNotIpBlocks(), ipBlock)
 			r.each(at+".remoteIpBlocks", s.GetRemoteIpBlocks(), ipBlock)
 			r.each(at+".notRemoteIpBlocks", s.GetNotRemoteIpBlocks(), ipBlock)
+			r.stated(at, []list{{"principals", s.GetPrincipals()}, {"notPrincipals", s.GetNotPrincipals()}, {"requestPrincipals", s.GetRequestPrincipals()},
+				{"notRequestPrincipals", s.GetNotRequestPrincipals()}, {"namespaces", s.GetNamespaces()}, {"notNamespaces", s.GetNotNamespaces()},
+				{"serviceAccounts", s.GetServiceAccounts()}, {"notServiceAccounts", s.GetNotServiceAccounts()}, {"ipBlocks", s.GetIpBlocks()}, {"notIpBlocks", s.GetNotIpBlocks()},
+				{"remoteIpBlocks", s.GetRemoteIpBlocks()}, {"notRemoteIpBlocks", s.GetNotRemoteIpBlocks()}})
 		}
 		for j, to := range rule.GetTo() {
 			o, at := to.GetOperation(), fmt.Sprintf("%s.to[%d].operation", at, j)
 			r.each(at+".ports", o.GetPorts(), portNumber)
 			r.each(at+".notPorts", o.GetNotPorts(), portNumber)
+			r.stated(at, []list{{"hosts", o.GetHosts()}, {"notHosts", o.GetNotHosts()}, {"ports", o.GetPorts()}, {"notPorts", o.GetNotPorts()}, {"methods", o.GetMethods()},
+				{"notMethods", o.GetNotMethods()}, {"paths", o.GetPaths()}, {"notPaths", o.GetNotPaths()}})
 		}
 		for j, c := range rule.GetWhen() {
 			at := fmt.Sprintf("%s.when[%d]", at, j)
@@ -41,7 +49,42 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy) {
 				r.each(at+".values", c.GetValues(), check)
 				r.each(at+".notValues", c.GetNotValues(), check)
 			}
+			if key := c.GetKey(); !slices.Contains(whenKeys, key) && !slices.Contains(otherWhenKeys, key) &&
+				!slices.ContainsFunc(whenPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
+				r.refusef(problem.Invalid, at+".key", "%q is no attribute of requests", key)
+			}
 		}
+	}
+	if action == securityv1.AuthorizationPolicy_DENY && len(p.Rules) == 0 {
+		r.refusef(problem.NoEffect, "spec.rules", "none: action DENY denies nothing")
+	}
+	if custom := action == securityv1.AuthorizationPolicy_CUSTOM; custom != (p.GetProvider().GetName() != "") {
+		r.refusef(problem.Invalid, "spec.provider", "goes with action CUSTOM, and only with that")
+	}
+}
+
+// What keys of `when` there are in Istio beside whenKeys.
+var (
+	otherWhenKeys = []string{"request.auth.principal", "request.auth.audiences", "request.auth.presenter"}
+	whenPrefixes  = []string{"request.headers", "request.auth.claims", "experimental."}
+)
+
+// list is a field with values.
+type list struct {
+	field  string
+	values []string
+}
+
+// stated refuses a source or an operation that says nothing, and values that are empty.
+func (r *report) stated(at string, all []list) {
+	count := 0
+	for _, of := range all {
+		if count += len(of.values); slices.Contains(of.values, "") {
+			r.refusef(problem.Invalid, at+"."+of.field, "must not have empty values")
+		}
+	}
+	if count == 0 {
+		r.refusef(problem.Required, at, "must have at least one field")
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	networkingv1 "istio.io/api/networking/v1alpha3"
-
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
@@ -21,12 +19,10 @@ func Check(records iter.Seq[model.Record]) []object.Problem {
 	w := newRecordIndex(records)
 	var out []object.Problem
 	for _, vs := range w.virtualServices {
-		out = append(out, w.destinations(vs)...)
+		out = append(out, unknownDestinations(vs, w)...)
 	}
 	for _, rule := range w.rules {
-		if !strings.HasPrefix(rule.Spec.Host, "*") && !w.known(rule.Spec.Host) {
-			out = append(out, between(rule, problem.NotFound, "spec.host", "no service has host %q", rule.Spec.Host))
-		}
+		out = append(out, unknownHost(rule, w)...)
 	}
 	out = append(out, w.conflicts()...)
 	slices.SortFunc(out, CompareProblems)
@@ -83,49 +79,15 @@ func newRecordIndex(records iter.Seq[model.Record]) *recordIndex {
 	return w
 }
 
-// known says whether a service has the host, itself or by a wildcard.
+// named implements index.
+func (w *recordIndex) named(host string) []*model.Service { return w.services[host] }
+
+// known implements index.
 func (w *recordIndex) known(host string) bool {
 	return len(w.services[host]) > 0 || coveredBy(host, w.wildcards)
 }
 
-func (w *recordIndex) destinations(vs *model.VirtualService) []object.Problem {
-	var out []object.Problem
-	destinations(vs.Spec, func(path string, d *networkingv1.Destination) {
-		if !w.known(d.Host) {
-			out = append(out, between(vs, problem.NotFound, path+".host", "no service has host %q: requests to it fail", d.Host))
-			return
-		}
-		if d.Port == nil && len(w.services[d.Host]) > 0 && len(w.services[d.Host][0].Spec.Ports) == 0 {
-			out = append(out, between(vs, problem.NotFound, path+".port", "service %q has no ports", d.Host))
-		} else if d.Port != nil && len(w.services[d.Host]) > 0 && !hasPort(w.services[d.Host], d.Port.Number) {
-			out = append(out, between(vs, problem.NotFound, path+".port.number", "service %q has no port %d", d.Host, d.Port.Number))
-		}
-		if d.Subset == "" {
-			return
-		}
-		subsets, found := w.subsetsOf(d.Host)
-		switch {
-		case !found:
-			out = append(out, between(vs, problem.NotFound, path+".subset", "subset %q: no DestinationRule for host %q", d.Subset, d.Host))
-		case !subsets[d.Subset]:
-			out = append(out, between(vs, problem.NotFound, path+".subset", "no DestinationRule for host %q has a subset %q", d.Host, d.Subset))
-		}
-	})
-	return out
-}
-
-func hasPort(services []*model.Service, number uint32) bool {
-	for _, s := range services {
-		for _, p := range s.Spec.Ports {
-			if p.Number == number {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// subsetsOf is the subsets of all rules for a host, wildcard rules among them.
+// subsetsOf implements index.
 func (w *recordIndex) subsetsOf(host string) (map[string]bool, bool) {
 	all, found := w.subsets[host]
 	for _, of := range w.wildRules {

@@ -12,6 +12,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
 )
 
 func destinationRuleRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
@@ -33,12 +34,14 @@ func destinationRuleRecords(n *Normalizer, r *report, obj *object.Object, ctx Lo
 			r.errorf(at+".name", "%q is no valid name", s.Name)
 		case seen[s.Name]:
 			r.duplicatef(at+".name", "%q is used twice", s.Name)
+		default:
+			r.name(at+".name", s.Name)
 		}
 		seen[s.Name] = true
 		r.labels(at+".labels", s.Labels)
 		checkTrafficPolicy(r, at+".trafficPolicy", s.TrafficPolicy)
 	}
-	r.labels("spec.workloadSelector.matchLabels", rule.WorkloadSelector.GetMatchLabels())
+	r.selector("spec.workloadSelector.matchLabels", rule.WorkloadSelector.GetMatchLabels())
 	rule.ExportTo = r.exportTo("spec.exportTo", rule.ExportTo, ctx.Mesh().GetDefaultDestinationRuleExportTo(), obj.ID.Namespace)
 	if r.spoiled {
 		return nil
@@ -52,6 +55,10 @@ func checkTrafficPolicy(r *report, at string, p *networkingv1.TrafficPolicy) {
 	if p == nil {
 		return
 	}
+	if p.LoadBalancer == nil && p.ConnectionPool == nil && p.OutlierDetection == nil && p.Tls == nil && len(p.PortLevelSettings) == 0 && p.Tunnel == nil &&
+		p.ProxyProtocol == nil && p.RetryBudget == nil {
+		r.refusef(problem.Required, at, "must have at least one field")
+	}
 	checkSettings(r, at, p.LoadBalancer, p.ConnectionPool, p.OutlierDetection, p.Tls)
 	ports := map[uint32]bool{}
 	for i, port := range p.PortLevelSettings {
@@ -62,9 +69,15 @@ func checkTrafficPolicy(r *report, at string, p *networkingv1.TrafficPolicy) {
 			r.duplicatef(path+".port.number", "port %d is used twice", number)
 		}
 		ports[number] = true
+		if port.LoadBalancer == nil && port.ConnectionPool == nil && port.OutlierDetection == nil && port.Tls == nil {
+			r.refusef(problem.Required, path, "must have at least one field beside port")
+		}
 		checkSettings(r, path, port.LoadBalancer, port.ConnectionPool, port.OutlierDetection, port.Tls)
 	}
 	if t := p.Tunnel; t != nil {
+		if t.Protocol != "" && t.Protocol != "CONNECT" && t.Protocol != "POST" {
+			r.refusef(problem.Invalid, at+".tunnel.protocol", "%q is neither CONNECT nor POST", t.Protocol)
+		}
 		if wrong := plainHost(t.TargetHost); wrong != "" {
 			r.errorf(at+".tunnel.targetHost", "%q %s", t.TargetHost, wrong)
 		}
@@ -87,7 +100,7 @@ func checkLoadBalancer(r *report, at string, lb *networkingv1.LoadBalancerSettin
 	if h := lb.GetConsistentHash(); h != nil {
 		at := at + ".consistentHash"
 		if h.HashKey == nil {
-			r.requiredf(at, "one of httpHeaderName, httpCookie, useSourceIp and httpQueryParameterName is needed")
+			r.warnf(problem.NoEffect, at, "has none of httpHeaderName, httpCookie, useSourceIp and httpQueryParameterName: requests are spread at random")
 		}
 		if c := h.GetHttpCookie(); c != nil {
 			if c.Name == "" {
@@ -161,6 +174,9 @@ func prime(n uint64) bool {
 }
 
 func checkPool(r *report, at string, p *networkingv1.ConnectionPoolSettings) {
+	if p != nil && p.Tcp == nil && p.Http == nil {
+		r.refusef(problem.Required, at, "must have at least one field")
+	}
 	if t := p.GetTcp(); t != nil {
 		r.notNegative(at+".tcp.maxConnections", t.MaxConnections)
 		r.duration1ms(at+".tcp.connectTimeout", t.ConnectTimeout, false)

@@ -3,6 +3,7 @@ package normal
 import (
 	"fmt"
 	"regexp"
+	"slices"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
@@ -18,7 +19,7 @@ func envoyFilterRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) 
 	if !r.spec(obj, filter) {
 		return nil
 	}
-	r.labels("spec.workloadSelector.labels", filter.WorkloadSelector.GetLabels())
+	r.selector("spec.workloadSelector.labels", filter.WorkloadSelector.GetLabels())
 	if filter.WorkloadSelector != nil && len(filter.TargetRefs) > 0 {
 		r.errorf("spec.targetRefs", "stands with workloadSelector: one of the two")
 	}
@@ -93,7 +94,29 @@ func checkPatchMatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConf
 			want = "cluster"
 		}
 	}
+	if m.GetListener() != nil && want == "" {
+		checkFilterMatch(r, at+".match.listener.filterChain.filter", p.ApplyTo, m.GetListener().GetFilterChain().GetFilter())
+	}
 	if want != "" {
 		r.requiredf(at+".match", "applyTo %v needs a match on %s", p.ApplyTo, want)
+	}
+}
+
+// connectionManagers are the names of the one filter that has filters below it.
+var connectionManagers = []string{"envoy.filters.network.http_connection_manager", "envoy.http_connection_manager"}
+
+// checkFilterMatch holds that a filter is matched by its name, and one below it only where there is one (Istio: validateEnvoyFilter).
+func checkFilterMatch(r *report, at string, applyTo networkingv1.EnvoyFilter_ApplyTo, f *networkingv1.EnvoyFilter_ListenerMatch_FilterMatch) {
+	switch sub := f.GetSubFilter(); {
+	case f == nil:
+	case f.Name == "":
+		r.refusef(problem.Required, at+".name", "must not be empty")
+	case sub == nil:
+	case applyTo != networkingv1.EnvoyFilter_HTTP_FILTER:
+		r.refusef(problem.Invalid, at+".subFilter", "is for applyTo HTTP_FILTER, not %v", applyTo)
+	case !slices.Contains(connectionManagers, f.Name):
+		r.refusef(problem.Invalid, at+".name", "%q has no subFilter: want %s", f.Name, connectionManagers[0])
+	case sub.Name == "":
+		r.refusef(problem.Required, at+".subFilter.name", "must not be empty")
 	}
 }

@@ -18,7 +18,7 @@ func gatewayRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []mo
 	if !r.spec(obj, gateway) {
 		return nil
 	}
-	r.labels("spec.selector", gateway.Selector)
+	r.selector("spec.selector", gateway.Selector)
 	for i, s := range gateway.Servers {
 		checkServerTLS(r, fmt.Sprintf("spec.servers[%d].tls", i), s.GetTls())
 	}

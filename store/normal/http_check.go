@@ -5,25 +5,28 @@ package normal
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/problem"
 )
 
-// checkString checks a StringMatch; nil is fine. required: it must say something.
-func checkString(r *report, at string, m *networkingv1.StringMatch, required bool) {
-	if m == nil {
-		return
+// checkString checks a StringMatch; nil is fine, and so is one that says nothing. The empty prefix is for paths: elsewhere Envoy has none.
+func checkString(r *report, at string, m *networkingv1.StringMatch) {
+	if p, is := m.GetMatchType().(*networkingv1.StringMatch_Prefix); is && p.Prefix == "" {
+		r.refusef(problem.Required, at+".prefix", "must not be empty")
 	}
-	switch t := m.MatchType.(type) {
-	case *networkingv1.StringMatch_Regex:
+	checkPath(r, at, m)
+}
+
+// checkPath checks a StringMatch whose prefix may be empty.
+func checkPath(r *report, at string, m *networkingv1.StringMatch) {
+	if t, is := m.GetMatchType().(*networkingv1.StringMatch_Regex); is {
 		checkRegex(r, at+".regex", t.Regex)
-	case nil:
-		if required {
-			r.requiredf(at, "one of exact, prefix and regex is needed")
-		}
 	}
 }
 
@@ -67,7 +70,14 @@ func checkHeaderName(r *report, at, name string) {
 	}
 }
 
-func checkHeaders(r *report, at string, h *networkingv1.Headers) {
+// internal says whether a header is one that Envoy keeps for itself.
+func internal(name string) bool {
+	return strings.HasPrefix(name, ":") || strings.EqualFold(name, "host")
+}
+
+// checkHeaders checks changes of headers. allowed are those of requests that may be set although they are internal: Istio's webhook refuses
+// others, and istiod draws what is there all the same.
+func checkHeaders(r *report, at string, h *networkingv1.Headers, allowed ...string) {
 	for _, of := range []struct {
 		field string
 		ops   *networkingv1.Headers_HeaderOperations
@@ -77,11 +87,19 @@ func checkHeaders(r *report, at string, h *networkingv1.Headers) {
 			m     map[string]string
 		}{{".set", of.ops.GetSet()}, {".add", of.ops.GetAdd()}} {
 			for _, name := range sortedKeys(by.m) {
-				checkHeaderName(r, fmt.Sprintf("%s%s%s[%s]", at, of.field, by.field, name), name)
+				path := fmt.Sprintf("%s%s%s[%s]", at, of.field, by.field, name)
+				checkHeaderName(r, path, name)
+				if internal(name) && !(of.field == ".request" && slices.Contains(allowed, strings.ToLower(name))) {
+					r.refusef(problem.Invalid, path, "%q is set by Envoy alone", name)
+				}
 			}
 		}
 		for i, name := range of.ops.GetRemove() {
-			checkHeaderName(r, fmt.Sprintf("%s%s.remove[%d]", at, of.field, i), name)
+			path := fmt.Sprintf("%s%s.remove[%d]", at, of.field, i)
+			checkHeaderName(r, path, name)
+			if internal(name) {
+				r.refusef(problem.Invalid, path, "%q cannot be removed", name)
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -59,7 +60,7 @@ func (n *Normalizer) ParseMesh(obj *object.Object) Mesh {
 	out := Mesh{}
 	if stated, ok := r.yaml("data.mesh", whole.Data["mesh"], user); ok {
 		out.Config = overlay(user, stated)
-		checkMesh(r, out.Config)
+		checkMesh(r, out.Config, n.Signers)
 		if r.spoiled {
 			out.Config = nil
 		}
@@ -67,7 +68,7 @@ func (n *Normalizer) ParseMesh(obj *object.Object) Mesh {
 	r.spoiled = false
 	networks := &meshv1.MeshNetworks{}
 	if _, ok := r.yaml("data.meshNetworks", whole.Data["meshNetworks"], networks); ok {
-		if networkProblems(r, networks); !r.spoiled {
+		if n.networkProblems(r, networks); !r.spoiled {
 			out.Networks = networks
 		}
 	}
@@ -142,13 +143,13 @@ func overlay(user *meshv1.MeshConfig, stated []protoreflect.FieldDescriptor) *me
 	return config
 }
 
-func checkMesh(r *report, config *meshv1.MeshConfig) {
+func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 	r.duration1ms("data.mesh.connectTimeout", config.ConnectTimeout, false)
 	r.port("data.mesh.proxyListenPort", uint32(config.ProxyListenPort))
 	r.port("data.mesh.proxyInboundListenPort", uint32(config.ProxyInboundListenPort))
 	checkRetries(r, "data.mesh.defaultHttpRetryPolicy", config.DefaultHttpRetryPolicy)
 	for i, ca := range config.GetCaCertificates() {
-		checkCACertificate(r, fmt.Sprintf("data.mesh.caCertificates[%d]", i), ca)
+		checkCACertificate(r, fmt.Sprintf("data.mesh.caCertificates[%d]", i), ca, signers)
 	}
 	checkServiceSettings(r, config)
 	for path, list := range map[string][]string{
@@ -163,14 +164,14 @@ func checkMesh(r *report, config *meshv1.MeshConfig) {
 }
 
 // checkCACertificate says what of a CA's certificates is not acted on, of those whose PEM stock agents are told (push/trust).
-func checkCACertificate(r *report, path string, ca *meshv1.MeshConfig_CertificateData) {
+func checkCACertificate(r *report, path string, ca *meshv1.MeshConfig_CertificateData, signers bool) {
 	if ca.GetSpiffeBundleUrl() != "" {
 		r.warnf(problem.NotSupported, path+".spiffeBundleUrl", "is not fetched by this version: give the certificates as pem")
 	} else if len(CACertificates(&meshv1.MeshConfig{CaCertificates: []*meshv1.MeshConfig_CertificateData{ca}})) == 0 {
 		r.warnf(problem.Invalid, path+".pem", "has no certificate, or not certificates alone: it is left out")
 	}
-	if len(ca.GetCertSigners()) > 0 {
-		r.warnf(problem.NotSupported, path+".certSigners", "certificates of signers of Kubernetes are not in this version: agents are told of the certificate all the same")
+	if len(ca.GetCertSigners()) > 0 && !signers {
+		r.warnf(problem.NoEffect, path+".certSigners", "no signers of Kubernetes sign for workloads here (EXTERNAL_CA): agents are told of the certificate all the same")
 	}
 	if len(ca.GetTrustDomains()) > 0 {
 		r.warnf(problem.NotSupported, path+".trustDomains", "is not acted on, as with istiod: what the CA signs is accepted for every trust domain")
@@ -183,6 +184,16 @@ func CACertificates(config *meshv1.MeshConfig) (texts []string) {
 	for _, ca := range config.GetCaCertificates() {
 		if text := ca.GetPem(); certificatesAlone([]byte(text)) {
 			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+// SignerCertificates are those of CACertificates that name a signer of Kubernetes (certSigners).
+func SignerCertificates(config *meshv1.MeshConfig, signer string) (texts []string) {
+	for _, ca := range config.GetCaCertificates() {
+		if slices.Contains(ca.GetCertSigners(), signer) && certificatesAlone([]byte(ca.GetPem())) {
+			texts = append(texts, ca.GetPem())
 		}
 	}
 	return texts

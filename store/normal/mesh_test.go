@@ -119,10 +119,32 @@ func TestCACertificates(t *testing.T) {
 		}
 		got := testNormal.ParseMesh(read(t, meshMap(string(text), "{}")))
 		wantProblems(t, got.Problems, c.want...)
+		if by, other := SignerCertificates(got.Config, "a/b"), SignerCertificates(got.Config, "a"); len(by) > 0 != (c.fields["certSigners"] != nil) || len(other) > 0 {
+			t.Errorf("%v: of the signer %q, of another %q", c.fields, by, other)
+		}
 		if taken := CACertificates(got.Config); (len(taken) == 1 && taken[0] == c.fields["pem"]) != c.taken {
 			t.Errorf("%v: taken %q", c.fields, taken)
 		}
 	}
+}
+
+// Where signers of Kubernetes sign, what names them is acted on.
+func TestCertSigners(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(map[string]any{"caCertificates": []any{map[string]any{"certSigners": []string{"a/b"}, "pem": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantProblems(t, New(Options{Signers: true}).ParseMesh(read(t, meshMap(string(text), "{}"))).Problems)
+	wantProblems(t, New(Options{}).ParseMesh(read(t, meshMap(string(text), "{}"))).Problems, "warning data.mesh.caCertificates[0].certSigners: no signers")
 }
 
 func TestCheck(t *testing.T) {

@@ -2,10 +2,13 @@ package normal
 
 import (
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"navarch.io/navarch/store/problem"
 )
 
 // fqdn resolves a host as written in an object of a namespace: a name without dots is a service of that namespace.
@@ -128,14 +131,48 @@ func (r *report) port(path string, number uint32) {
 	}
 }
 
-// labels reports labels that Kubernetes would not take.
+// labels reports labels that Kubernetes would not take; one that is only too long is no error in Istio.
 func (r *report) labels(path string, labels map[string]string) {
 	for _, key := range sortedKeys(labels) {
 		if wrong := validation.IsQualifiedName(key); len(wrong) > 0 {
 			r.errorf(path, "label key %q: %s", key, wrong[0])
 		}
-		if wrong := validation.IsValidLabelValue(labels[key]); len(wrong) > 0 {
-			r.errorf(path, "label %s=%q: %s", key, labels[key], wrong[0])
+		value := labels[key]
+		switch wrong := validation.IsValidLabelValue(value); {
+		case len(wrong) == 0:
+		case labelValue.MatchString(value):
+			r.warnf(problem.NoEffect, path, "label %s has a value of %d characters, which none in Kubernetes can have", key, len(value))
+		default:
+			r.errorf(path, "label %s=%q: %s", key, value, wrong[0])
+		}
+	}
+}
+
+var (
+	labelValue = regexp.MustCompile(`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`)
+	// nameLabel is what names of ports and subsets must be: a DNS label, of either case, as in Istio (pkg/config/labels).
+	nameLabel = regexp.MustCompile(`^[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`)
+)
+
+// name refuses a name that is no DNS label.
+func (r *report) name(path, name string) {
+	if len(name) > validation.DNS1123LabelMaxLength || !nameLabel.MatchString(name) {
+		r.refusef(problem.Invalid, path, "%q is no valid name: want letters, digits and dashes, at most 63", name)
+	}
+}
+
+// selector reports labels by which workloads are selected. Those that none can have select nothing, which is no error; a wildcard is one, since
+// whoever wrote it means something else (Istio: validateWorkloadSelector).
+func (r *report) selector(path string, labels map[string]string) {
+	for _, key := range sortedKeys(labels) {
+		value := labels[key]
+		switch {
+		case key == "":
+			r.requiredf(path, "a label without a name")
+		case strings.Contains(key+value, "*"):
+			r.errorf(path, "label %s=%q: wildcards are not supported", key, value)
+		case len(validation.IsQualifiedName(key))+len(validation.IsValidLabelValue(value)) > 0:
+			r.warnf(problem.NoEffect, path, "no workload can have the label %s=%q: nothing is selected", key, value)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func networkFromCIDR(networks *meshv1.MeshNetworks, address string) string {
 }
 
 // networkProblems checks the mesh's networks.
-func networkProblems(r *report, networks *meshv1.MeshNetworks) {
+func (n *Normalizer) networkProblems(r *report, networks *meshv1.MeshNetworks) {
 	for _, name := range sortedKeys(networks.GetNetworks()) {
 		network, at := networks.Networks[name], fmt.Sprintf("data.meshNetworks.networks[%s]", name)
 		cluster := false
@@ -85,13 +85,13 @@ func networkProblems(r *report, networks *meshv1.MeshNetworks) {
 			}
 		}
 		for i, g := range network.GetGateways() {
-			gatewayProblems(r, fmt.Sprintf("%s.gateways[%d]", at, i), g, cluster)
+			n.gatewayProblems(r, fmt.Sprintf("%s.gateways[%d]", at, i), g, cluster)
 		}
 	}
 }
 
 // gatewayProblems checks a gateway of a network; cluster: endpoints of some cluster are all of that network.
-func gatewayProblems(r *report, at string, g *meshv1.Network_IstioNetworkGateway, cluster bool) {
+func (n *Normalizer) gatewayProblems(r *report, at string, g *meshv1.Network_IstioNetworkGateway, cluster bool) {
 	r.port(at+".port", g.GetPort())
 	switch {
 	case g.GetAddress() == "" && g.GetRegistryServiceName() == "":
@@ -99,32 +99,36 @@ func gatewayProblems(r *report, at string, g *meshv1.Network_IstioNetworkGateway
 	case g.GetRegistryServiceName() != "" && !cluster:
 		r.warnf(problem.NoEffect, at+".registryServiceName", "no endpoints of the network are fromRegistry: the Service is looked for in no cluster")
 	case g.GetAddress() != "" && !isIP(g.GetAddress()):
-		r.hostname(at+".address", g.GetAddress())
+		n.checkGatewayName(r, at+".address", g.GetAddress())
 	}
 	if g.GetLocality() != "" {
 		r.warnf(problem.NoEffect, at+".locality", "is not read: a gateway has the locality of the endpoints that it leads to, as in Istio")
 	}
 }
 
-// hostname reports a gateway that has a name for an address.
-func (r *report) hostname(field, name string) {
-	r.warnf(problem.NotSupported, field, "%q is no IP address, and names of gateways are not resolved by this version: the gateway is not used at this address", name)
-}
-
-// MeshGateways is the record of the gateways that the mesh's networks have by address; nil: there are none.
-func MeshGateways(networks *meshv1.MeshNetworks) (model.Record, error) {
+// MeshGateways is the record of the gateways that the mesh's networks have by address, nil: there are none; and the names among these addresses,
+// which were looked up.
+func (n *Normalizer) MeshGateways(networks *meshv1.MeshNetworks, resolved func(object.ID) []string) (record model.Record, refs []object.ID, err error) {
 	spec := &model.NetworkGatewaysSpec{}
 	for name, network := range networks.GetNetworks() {
 		for _, g := range network.GetGateways() {
-			if isIP(g.GetAddress()) {
-				spec.Gateways = append(spec.Gateways, &model.NetworkGateway{Network: name, Address: g.GetAddress(), Port: g.GetPort()})
+			addresses := []string{g.GetAddress()}
+			if !isIP(g.GetAddress()) {
+				if addresses = nil; g.GetAddress() != "" && n.checkGatewayName(&report{}, "", g.GetAddress()) {
+					id := ResolvedID(absolute(g.GetAddress()))
+					refs, addresses = append(refs, id), resolved(id)
+				}
+			}
+			for _, address := range addresses {
+				spec.Gateways = append(spec.Gateways, &model.NetworkGateway{Network: name, Address: address, Port: g.GetPort()})
 			}
 		}
 	}
 	if spec.Gateways = sortGateways(spec.Gateways); len(spec.Gateways) == 0 {
-		return nil, nil
+		return nil, refs, nil
 	}
-	return model.New(model.MeshGatewaysKey, 0, spec)
+	record, err = model.New(model.MeshGatewaysKey, 0, spec)
+	return record, refs, err
 }
 
 // networkGateways is the record of a Service that is the gateway of networks, by its label or because meshNetworks names it: at the
@@ -134,7 +138,7 @@ func (n *Normalizer) networkGateways(r *report, obj *object.Object, svc *corev1.
 	if len(gateways) == 0 {
 		return nil
 	}
-	addresses := externalAddresses(r, svc)
+	addresses := n.externalAddresses(r, svc, ctx)
 	_, selects := svc.Annotations[nodeSelectorAnnotation]
 	byNode := selects && svc.Spec.Type == corev1.ServiceTypeNodePort
 	switch {
@@ -186,12 +190,12 @@ func (n *Normalizer) gatewaysOf(r *report, obj *object.Object, ctx Lookup) (out 
 }
 
 // externalAddresses are the IPs at which a Service is reached from outside of its cluster.
-func externalAddresses(r *report, svc *corev1.Service) (out []string) {
+func (n *Normalizer) externalAddresses(r *report, svc *corev1.Service, ctx Lookup) (out []string) {
 	for i, address := range svc.Spec.ExternalIPs {
 		if isIP(address) {
 			out = append(out, address)
 		} else {
-			r.hostname(fmt.Sprintf("spec.externalIPs[%d]", i), address)
+			out = append(out, n.gatewayName(r, fmt.Sprintf("spec.externalIPs[%d]", i), address, ctx)...)
 		}
 	}
 	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
@@ -202,7 +206,7 @@ func externalAddresses(r *report, svc *corev1.Service) (out []string) {
 		case isIP(ingress.IP):
 			out = append(out, ingress.IP)
 		case cmp.Or(ingress.IP, ingress.Hostname) != "":
-			r.hostname(at, cmp.Or(ingress.IP, ingress.Hostname))
+			out = append(out, n.gatewayName(r, at, cmp.Or(ingress.IP, ingress.Hostname), ctx)...)
 		}
 	}
 	return out

@@ -1,6 +1,7 @@
 package normal
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
 )
 
 // networksOf reads meshNetworks.
@@ -97,7 +99,7 @@ func TestMeshNetworksGateways(t *testing.T) {
 	} {
 		got := testNormal.ParseMesh(read(t, meshMap("{}", text)))
 		wantProblems(t, got.Problems, want.problems...)
-		record, err := MeshGateways(got.Networks)
+		record, _, err := testNormal.MeshGateways(got.Networks, nil)
 		var records []model.Record
 		if record != nil {
 			records = append(records, record)
@@ -114,5 +116,41 @@ func TestMeshNetworksGateways(t *testing.T) {
 		if wantProblems(t, got.Problems, want); got.Networks != nil {
 			t.Errorf("%s: usable", text)
 		}
+	}
+}
+
+// Names of gateways have the addresses that they were resolved to, and what refers to them is made again when these change.
+func TestNamesOfGateways(t *testing.T) {
+	with := New(Options{ResolveGateways: true})
+	ctx := &fake{resolved: map[object.ID][]string{ResolvedID("lb.example.com"): {"192.0.2.7", "2001:db8::7"}}}
+	svc := func(hostname string) *object.Object {
+		return read(t, "apiVersion: v1\nkind: Service\nmetadata: {name: gw, namespace: istio-system, labels: {topology.istio.io/network: net-b}}\n"+
+			"spec: {type: LoadBalancer, clusterIP: 10.96.0.9, ports: [{name: tls, port: 15443}]}\nstatus: {loadBalancer: {ingress: [{hostname: '"+hostname+"'}, {ip: 192.0.2.1}]}}")
+	}
+	r := with.Object(svc("LB.example.com."), ctx)
+	if got := gatewaysIn(r.Records); got != "net-b/Kubernetes/192.0.2.1:15443 net-b/Kubernetes/192.0.2.7:15443 net-b/Kubernetes/2001:db8::7:15443" || len(r.Problems) > 0 || !slices.Contains(r.Refs, ResolvedID("lb.example.com")) {
+		t.Errorf("%s, %v, refs %v", got, r.Problems, r.Refs)
+	}
+	r = with.Object(svc("new.example.com"), ctx)
+	wantProblems(t, r.Problems, "warning status.loadBalancer.ingress[0]: |new.example.com|not resolved")
+	if got := gatewaysIn(r.Records); got != "net-b/Kubernetes/192.0.2.1:15443" || !slices.Contains(r.Refs, ResolvedID("new.example.com")) {
+		t.Errorf("%s, refs %v", got, r.Refs)
+	}
+	r = with.Object(svc("no name"), ctx)
+	wantProblems(t, r.Problems, "warning status.loadBalancer.ingress[0]: |no name|not used")
+	if slices.ContainsFunc(r.Refs, func(id object.ID) bool { return id.Kind == "ResolvedName" }) {
+		t.Errorf("refs %v", r.Refs)
+	}
+	mesh := with.ParseMesh(read(t, meshMap("{}", "networks: {b: {gateways: [{address: lb.example.com, port: 15443}, {address: 192.0.2.1, port: 443}, {address: new.example.com, port: 1}]}}")))
+	wantProblems(t, mesh.Problems)
+	record, refs, err := with.MeshGateways(mesh.Networks, ctx.Resolved)
+	if err != nil || len(refs) != 2 {
+		t.Fatalf("%v, refs %v", err, refs)
+	}
+	if got := gatewaysIn([]model.Record{record}); got != "b//192.0.2.1:443 b//192.0.2.7:15443 b//2001:db8::7:15443" {
+		t.Errorf("meshNetworks: %s", got)
+	}
+	if made, err := NewResolved("x", []string{"192.0.2.1"}); err != nil || made.ID != ResolvedID("x") || len(ParseResolved(made)) != 1 {
+		t.Errorf("%v, %v", made, err)
 	}
 }

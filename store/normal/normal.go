@@ -25,6 +25,11 @@ type Options struct {
 	Network         string // of endpoints that nothing else gives a network; usually empty
 	Revision        string // mesh configuration is read from ConfigMap istio-<Revision>; empty: istio
 	SystemNamespace string // where that ConfigMap lives; default istio-system
+	Signers         bool   // signers of Kubernetes sign for workloads, and are known by the certificates that name them (caCertificates, certSigners)
+	// Automatic: hosts of ServiceEntries that state no address have automatic ones (PILOT_ENABLE_IP_AUTOALLOCATE).
+	Automatic bool
+	// ResolveGateways: names that gateways of networks have for addresses are resolved (RESOLVE_HOSTNAME_GATEWAYS).
+	ResolveGateways bool
 }
 
 // Normalizer holds Options with their defaults. It is immutable.
@@ -46,6 +51,9 @@ type Lookup interface {
 	Role(id object.ID) *Role        // a Role or a ClusterRole
 	Mesh() *meshv1.MeshConfig       // never nil
 	Networks() *meshv1.MeshNetworks // nil: none
+	// Automatic are the automatic addresses of a ServiceEntry (AutomaticID), by host.
+	Automatic(id object.ID) map[string][]string
+	Resolved(id object.ID) []string // the addresses of a name (ResolvedID)
 }
 
 // Result is one object, normalised.
@@ -54,10 +62,13 @@ type Result struct {
 	Problems []object.Problem
 	// Spoiled: the object has an error. Records is empty, and what was good before stands.
 	Spoiled bool
+	// Refused are those of the problems for which Istio's webhook refuses an object that applies all the same where it is there already, as in
+	// istiod, which does not look at it again: so does ours. They are warnings among Problems too.
+	Refused []object.Problem
 	// Closed is, for a spoiled policy, the record that holds while there is no earlier good version: what it selects is
 	// closed.
 	Closed model.Record
-	// Refs are the Pods, Nodes, Namespaces and Roles that were looked up, whether they are there or not: when one of
+	// Refs are the Pods, Nodes, Namespaces, Roles, automatic addresses and names that were looked up, whether they are there or not: when one of
 	// them changes, this object is normalised again.
 	Refs []object.ID
 	// Private is the private key of the one record, a Secret's, which is without it: it has to be sealed before the record
@@ -204,6 +215,7 @@ type report struct {
 	id       object.ID
 	location string
 	problems []object.Problem
+	refused  []object.Problem
 	spoiled  bool
 	refs     []object.ID
 	mesh     bool
@@ -240,11 +252,30 @@ func (r *report) warnf(code problem.Code, field, format string, args ...any) {
 	r.add(code, problem.Warning, field, format, args...)
 }
 
-func (r *report) add(code problem.Code, severity problem.Severity, field, format string, args ...any) {
-	if len(r.problems) < maxProblems {
-		r.problems = append(r.problems, object.Problem{ID: r.id, Location: r.location, Field: field, Code: code, Severity: severity,
-			Message: fmt.Sprintf(format, args...)})
+// refusef reports what an object is refused for by the webhook, and what spoils nothing where it is there all the same (Result.Refused).
+func (r *report) refusef(code problem.Code, field, format string, args ...any) {
+	r.add(code, problem.Warning, field, format, args...)
+	if len(r.refused) < maxProblems {
+		r.refused = append(r.refused, r.problem(code, problem.Warning, field, format, args...))
 	}
+}
+
+func (r *report) add(code problem.Code, severity problem.Severity, field, format string, args ...any) {
+	one := r.problem(code, severity, field, format, args...)
+	if len(r.problems) < maxProblems {
+		r.problems = append(r.problems, one)
+		return
+	}
+	for i := len(r.problems) - 1; i >= 0 && severity == problem.Error; i-- { // what spoils an object is not hidden by what does not
+		if r.problems[i].Severity == problem.Warning {
+			r.problems[i] = one
+			return
+		}
+	}
+}
+
+func (r *report) problem(code problem.Code, severity problem.Severity, field, format string, args ...any) object.Problem {
+	return object.Problem{ID: r.id, Location: r.location, Field: field, Code: code, Severity: severity, Message: fmt.Sprintf(format, args...)}
 }
 
 func (r *report) ref(id object.ID) {
@@ -257,7 +288,7 @@ func (r *report) result(records []model.Record) Result {
 	if r.spoiled {
 		records, r.private = nil, nil
 	}
-	return Result{Records: records, Problems: r.problems, Spoiled: r.spoiled, Refs: r.refs, UsesMesh: r.mesh, Private: r.private}
+	return Result{Records: records, Problems: r.problems, Spoiled: r.spoiled, Refused: r.refused, Refs: r.refs, UsesMesh: r.mesh, Private: r.private}
 }
 
 // record makes one record; a body that does not encode (invalid UTF-8 is the one way) spoils the object.

@@ -53,6 +53,8 @@ type fake struct {
 	mesh     *meshv1.MeshConfig
 	networks *meshv1.MeshNetworks
 	roles    map[object.ID]*Role
+	given    map[object.ID]map[string][]string
+	resolved map[object.ID][]string
 }
 
 func (f *fake) Pod(id object.ID) *Pod             { return f.pods[id.Namespace+"/"+id.Name+id.Origin.Suffix()] }
@@ -66,6 +68,10 @@ func (f *fake) Mesh() *meshv1.MeshConfig {
 }
 func (f *fake) Role(id object.ID) *Role        { return f.roles[id] }
 func (f *fake) Networks() *meshv1.MeshNetworks { return f.networks }
+
+func (f *fake) Resolved(id object.ID) []string { return f.resolved[id] }
+
+func (f *fake) Automatic(id object.ID) map[string][]string { return f.given[id] }
 
 var testNormal = New(Options{})
 

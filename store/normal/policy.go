@@ -79,7 +79,7 @@ func (r *report) policy(obj *object.Object, into proto.Message, selector func() 
 			r.problems[i].Severity, r.spoiled = problem.Error, true
 		}
 	}
-	r.labels("spec.selector.matchLabels", selector().GetMatchLabels())
+	r.selector("spec.selector.matchLabels", selector().GetMatchLabels())
 	return !r.spoiled
 }
 
@@ -96,11 +96,11 @@ func authorizationPolicyRecords(_ *Normalizer, r *report, obj *object.Object, ct
 	if p.TargetRef != nil {
 		targets = append(targets[:len(targets):len(targets)], p.TargetRef)
 	}
-	custom := p.Action == securityv1.AuthorizationPolicy_CUSTOM
+	action, custom := p.Action, p.Action == securityv1.AuthorizationPolicy_CUSTOM
 	if obj.Annotations["istio.io/dry-run"] == "true" && !custom {
 		p.Action = securityv1.AuthorizationPolicy_AUDIT
 	}
-	r.authorization(p)
+	r.authorization(p, action)
 	if r.spoiled {
 		return nil
 	}

@@ -46,9 +46,8 @@ func workloadEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 	}
 	switch path, isUnix := strings.CutPrefix(entry.Address, "unix://"); {
 	case entry.Address == "" && entry.Network == "":
-		r.errorf("spec.address", "must not be empty")
-	case entry.Address == "":
-		r.errorf("spec.address", "workloads that only a network's gateway reaches are not acted on yet")
+		r.errorf("spec.address", "must not be empty without a network")
+	case entry.Address == "": // as an endpoint of a ServiceEntry
 	case isUnix && len(entry.Ports) > 0:
 		r.errorf("spec.ports", "a Unix socket has no ports")
 	case isUnix && !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@"):

@@ -81,7 +81,6 @@ func TestWorkloadEntry(t *testing.T) {
 	}
 	for spec, want := range map[string]string{
 		"":                                    "spec.address: must not be empty",
-		"network: net1":                       "spec.address: workloads that only a network's gateway reaches",
 		"address: 'a b'":                      `spec.address: "a b" is no valid host name`,
 		"address: 'unix://x'":                 `spec.address: "unix://x" is no absolute path`,
 		"address: 'unix:///x', ports: {a: 1}": "spec.ports: a Unix socket has no ports",
@@ -93,5 +92,8 @@ func TestWorkloadEntry(t *testing.T) {
 		if !r.Spoiled {
 			t.Errorf("%s is taken", spec)
 		}
+	}
+	if r := testNormal.Object(entry("", "network: net1", ""), &fake{}); len(r.Records) != 1 || len(r.Problems) > 0 || r.Records[0].(*model.Workload).Spec.Endpoint.Network != "net1" {
+		t.Errorf("one that gateways of its network reach: %v %v", r.Records, r.Problems)
 	}
 }

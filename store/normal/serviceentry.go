@@ -46,6 +46,7 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 	if r.spoiled {
 		return nil
 	}
+	spec.Automatic = n.automatic(r, obj, entry, ctx)
 	records := r.record(model.KindServiceEntry, obj, obj.ID.Name, spec)
 	return append(records, n.inlineEndpoints(r, obj, entry, spec, ctx)...)
 }
@@ -102,6 +103,8 @@ func serviceEntryPorts(r *report, entry *networkingv1.ServiceEntry) []*model.Ser
 			r.requiredf(at+".name", "must not be empty")
 		} else if names[p.Name] {
 			r.duplicatef(at+".name", "%q is used twice", p.Name)
+		} else {
+			r.name(at+".name", p.Name)
 		}
 		r.port(at+".number", p.Number)
 		if numbers[p.Number] {
@@ -134,6 +137,8 @@ func serviceEntryHosts(r *report, entry *networkingv1.ServiceEntry) {
 			r.errorf(at, `"*" would be every host there is`)
 		case wrong != "":
 			r.errorf(at, "%q %s", h, wrong)
+		case entry.Resolution == networkingv1.ServiceEntry_DYNAMIC_DNS && !strings.HasPrefix(h, "*"):
+			r.refusef(problem.Invalid, at, "%q is no wildcard: resolution DYNAMIC_DNS is for these alone", h)
 		case dns && strings.HasPrefix(h, "*") && len(entry.Endpoints) == 0:
 			r.errorf(at, "%q has no address to resolve: with resolution %v and no endpoints a host must not be a wildcard", h, entry.Resolution)
 		}
@@ -149,7 +154,7 @@ func serviceEntryHosts(r *report, entry *networkingv1.ServiceEntry) {
 // https://istio.io/latest/docs/reference/config/networking/service-entry/#ServiceEntry-Resolution
 func serviceEntryShape(r *report, entry *networkingv1.ServiceEntry) {
 	if entry.WorkloadSelector != nil {
-		r.labels("spec.workloadSelector.labels", entry.WorkloadSelector.Labels)
+		r.selector("spec.workloadSelector.labels", entry.WorkloadSelector.Labels)
 		if len(entry.Endpoints) > 0 {
 			r.errorf("spec.workloadSelector", "stands with endpoints: one of the two")
 		}
@@ -193,9 +198,8 @@ func serviceEntryAddress(r *report, at string, resolution networkingv1.ServiceEn
 	path, isUnix := strings.CutPrefix(e.Address, "unix://")
 	switch {
 	case e.Address == "" && e.Network == "":
-		r.requiredf(at+".address", "must not be empty")
-	case e.Address == "":
-		r.unsupportedf(at+".address", "endpoints that only a network's gateway reaches are not acted on yet")
+		r.requiredf(at+".address", "must not be empty without a network")
+	case e.Address == "": // it is reached by the gateways of its network alone (istio: pilot/pkg/xds/endpoints/ep_filters.go)
 	case isUnix && (resolution != networkingv1.ServiceEntry_STATIC || len(e.Ports) > 0):
 		r.errorf(at+".address", "a Unix socket needs resolution STATIC and has no ports")
 	case isUnix && !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@"):

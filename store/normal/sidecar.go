@@ -20,7 +20,7 @@ func sidecarRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mo
 	if !r.spec(obj, sidecar) {
 		return nil
 	}
-	r.labels("spec.workloadSelector.labels", sidecar.WorkloadSelector.GetLabels())
+	r.selector("spec.workloadSelector.labels", sidecar.WorkloadSelector.GetLabels())
 	checkIngress(r, sidecar.Ingress)
 	checkPool(r, "spec.inboundConnectionPool", sidecar.InboundConnectionPool)
 	listeners, catchAll := map[string]bool{}, false
@@ -51,6 +51,9 @@ func sidecarRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mo
 	if p := sidecar.OutboundTrafficPolicy.GetEgressProxy(); p != nil {
 		if wrong := plainHost(p.Host); wrong != "" {
 			r.errorf("spec.outboundTrafficPolicy.egressProxy.host", "%q %s", p.Host, wrong)
+		}
+		if p.Port != nil && (p.Port.Number < 1 || p.Port.Number > 65535) {
+			r.refusef(problem.Invalid, "spec.outboundTrafficPolicy.egressProxy.port.number", "port %d is not in 1-65535", p.Port.Number)
 		}
 		p.Host = n.fqdn(p.Host, obj.ID.Namespace)
 	}
@@ -136,6 +139,9 @@ func checkSidecarPort(r *report, at string, p *networkingv1.SidecarPort, bind st
 		r.port(at+".port.number", p.Number)
 	} else if p.Number != 0 {
 		r.errorf(at+".port.number", "must be 0 where bind is a Unix socket")
+	}
+	if p.Name != "" {
+		r.name(at+".port.name", p.Name)
 	}
 	if _, known := protocolNames[strings.ToLower(p.Protocol)]; !known && p.Protocol != "" {
 		r.errorf(at+".port.protocol", "unknown protocol %q", p.Protocol)

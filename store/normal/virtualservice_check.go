@@ -2,6 +2,7 @@ package normal
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -23,6 +24,7 @@ func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 	if delegate && (len(vs.Gateways) > 0 || len(vs.Tls) > 0 || len(vs.Tcp) > 0) {
 		r.errorf("spec.hosts", "must not be empty (one without hosts is a delegate: http routes only, no gateways)")
 	}
+	checkHostsDiffer(r, vs)
 	checkGateways(r, "spec.gateways", vs.Gateways)
 	if len(vs.Http)+len(vs.Tls)+len(vs.Tcp) == 0 {
 		r.requiredf("spec", "at least one of http, tls and tcp is needed")
@@ -44,8 +46,10 @@ func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 		checkRoutes(r, at, t.Route)
 	}
 	destinations(vs, func(path string, d *networkingv1.Destination) {
-		switch wrong := plainHost(d.Host); {
-		case d.Host == "*" || wrong != "":
+		switch wrong := wildcardHost(d.Host); {
+		case d.Host == "*":
+			r.errorf(path+".host", "%q is every host, and so none", d.Host)
+		case wrong != "":
 			r.errorf(path+".host", "%q %s", d.Host, wrong)
 		}
 		if d.Port != nil {
@@ -55,6 +59,24 @@ func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 			r.errorf(path+".subset", "%q is no valid name", d.Subset)
 		}
 	})
+}
+
+// checkHostsDiffer: no host is another one, or covered by it; and the sidecars of a mesh have no catch-all host. Istio's webhook refuses that, and
+// istiod draws what is there all the same.
+func checkHostsDiffer(r *report, vs *networkingv1.VirtualService) {
+	mesh := len(vs.Gateways) == 0 || slices.Contains(vs.Gateways, "mesh")
+	for i, h := range vs.Hosts {
+		at := fmt.Sprintf("spec.hosts[%d]", i)
+		if h == "*" && mesh {
+			r.refusef(problem.Invalid, at, `"*" is for gateways: sidecars have no host for everything`)
+		}
+		for _, other := range vs.Hosts[:i] {
+			if coveredBy(h, []string{other}) || coveredBy(other, []string{h}) {
+				r.refusef(problem.Duplicate, at, "%q and %q stand for the same hosts", h, other)
+				break
+			}
+		}
+	}
 }
 
 func checkGateways(r *report, path string, names []string) {
@@ -89,7 +111,7 @@ func checkHTTPRoute(r *report, at string, h *networkingv1.HTTPRoute, delegate bo
 		r.errorf(at, "exactly one of route, redirect and directResponse is needed, not %s", strings.Join(actions, " and "))
 	}
 	if h.Delegate != nil && h.Delegate.Name == "" {
-		r.requiredf(at+".delegate.name", "must not be empty")
+		r.warnf(problem.NoEffect, at+".delegate.name", "is empty: no VirtualService is meant, and the rule is left out")
 	}
 	for i, m := range h.Match {
 		checkHTTPMatch(r, fmt.Sprintf("%s.match[%d]", at, i), m)
@@ -99,11 +121,14 @@ func checkHTTPRoute(r *report, at string, h *networkingv1.HTTPRoute, delegate bo
 	r.duration1ms(at+".timeout", h.Timeout, true)
 	checkRetries(r, at+".retries", h.Retries)
 	checkFault(r, at+".fault", h.Fault)
-	checkHeaders(r, at+".headers", h.Headers)
+	checkHeaders(r, at+".headers", h.Headers, ":authority", "host")
 	checkMirrors(r, at, h)
 	checkRewrite(r, at+".rewrite", h.Rewrite)
 	for i, m := range h.CorsPolicy.GetAllowOrigins() {
-		checkString(r, fmt.Sprintf("%s.corsPolicy.allowOrigins[%d]", at, i), m, false)
+		if m.GetExact()+m.GetPrefix()+m.GetRegex() == "" {
+			r.refusef(problem.Required, fmt.Sprintf("%s.corsPolicy.allowOrigins[%d]", at, i), "one of exact, prefix and regex is needed")
+		}
+		checkPath(r, fmt.Sprintf("%s.corsPolicy.allowOrigins[%d]", at, i), m)
 	}
 	r.duration1ms(at+".corsPolicy.maxAge", h.CorsPolicy.GetMaxAge(), true)
 }
@@ -116,7 +141,7 @@ func checkHTTPDestinations(r *report, at string, h *networkingv1.HTTPRoute) {
 			r.requiredf(path+".destination", "must not be empty")
 		}
 		total += checkWeight(r, path, d.Weight)
-		checkHeaders(r, path+".headers", d.Headers)
+		checkHeaders(r, path+".headers", d.Headers, ":authority", "host")
 	}
 	if len(h.Route) > 1 && total == 0 && !r.spoiled {
 		r.errorf(at+".route", "the sum of the weights is 0")
@@ -149,13 +174,10 @@ func checkRoutes(r *report, at string, routes []*networkingv1.RouteDestination) 
 }
 
 func checkHTTPMatch(r *report, at string, m *networkingv1.HTTPMatchRequest) {
-	checkString(r, at+".uri", m.Uri, true)
-	checkString(r, at+".scheme", m.Scheme, false)
-	checkString(r, at+".method", m.Method, false)
-	checkString(r, at+".authority", m.Authority, false)
-	if p, ok := m.Uri.GetMatchType().(*networkingv1.StringMatch_Prefix); ok && p.Prefix == "" {
-		r.requiredf(at+".uri.prefix", "must not be empty")
-	}
+	checkPath(r, at+".uri", m.Uri)
+	checkString(r, at+".scheme", m.Scheme)
+	checkString(r, at+".method", m.Method)
+	checkString(r, at+".authority", m.Authority)
 	for _, of := range []struct {
 		field string
 		by    map[string]*networkingv1.StringMatch
@@ -165,7 +187,7 @@ func checkHTTPMatch(r *report, at string, m *networkingv1.HTTPMatchRequest) {
 			if of.field != "queryParams" {
 				checkHeaderName(r, path, name)
 			}
-			checkString(r, path, of.by[name], false)
+			checkString(r, path, of.by[name])
 		}
 	}
 	if m.Port != 0 {

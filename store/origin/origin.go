@@ -22,6 +22,10 @@ const (
 	Kube  = "kube"  // a Kubernetes API server
 	// Machines is what the leader makes of machines that register themselves, where there is no API server to keep their WorkloadEntries.
 	Machines = "machines"
+	// Addresses is what the leader says of automatic addresses of ServiceEntries; no record has this origin.
+	Addresses = "addresses"
+	// DNS is what the leader has resolved; no record has this origin.
+	DNS = "dns"
 )
 
 // New is the origin of what a source tells of a cluster. The config cluster, which alone gives configuration kinds, is "", whatever

@@ -14,16 +14,17 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// ConfigMaps are those of one name, in all namespaces.
+// ConfigMaps are those of one name, in all namespaces or in one.
 type ConfigMaps struct {
-	name   string
-	client rest.Interface
+	namespace, name string
+	client          rest.Interface
 }
 
 var _ API[corev1.ConfigMap] = (*ConfigMaps)(nil)
 
-// NewConfigMaps reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Nothing is asked.
-func NewConfigMaps(kubeconfig, name string) (*ConfigMaps, error) {
+// NewConfigMaps reads a kubeconfig; of an empty path the service account of the Pod that this process is in. The empty namespace stands for all. Nothing
+// is asked.
+func NewConfigMaps(kubeconfig, namespace, name string) (*ConfigMaps, error) {
 	config, err := configOf(kubeconfig)
 	if err != nil {
 		return nil, err
@@ -36,13 +37,13 @@ func NewConfigMaps(kubeconfig, name string) (*ConfigMaps, error) {
 	config.GroupVersion, config.APIPath = &corev1.SchemeGroupVersion, "/api"
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	client, err := rest.RESTClientFor(config)
-	return &ConfigMaps{name: name, client: client}, err
+	return &ConfigMaps{namespace: namespace, name: name, client: client}, err
 }
 
 // Follow implements API.
 func (c *ConfigMaps) Follow(ctx context.Context, s Seen[corev1.ConfigMap], failed func(error)) error {
 	choose := func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=" + c.name }
-	lw := cache.NewFilteredListWatchFromClient(c.client, "configmaps", metav1.NamespaceAll, choose)
+	lw := cache.NewFilteredListWatchFromClient(c.client, "configmaps", c.namespace, choose)
 	r := receiver[corev1.ConfigMap]{"configmaps", s, failed, func(o any) (Key, Found[corev1.ConfigMap], bool) {
 		m, is := o.(*corev1.ConfigMap)
 		if !is {

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
 // place of one that somebody else made. One that may not be changed (immutable) is a problem that names it.
 func TestKubeRootCerts(t *testing.T) {
 	c := controlplane.Shared(t)
-	api, err := NewConfigMaps(c.Documented(t), RootCertName)
+	api, err := NewConfigMaps(c.Documented(t), metav1.NamespaceAll, RootCertName)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Package kube asks a Kubernetes API server about the identities of its cluster: who issues their tokens, with which keys, and whether a
-// service account may list Secrets.
+// service account may list Secrets; of the config cluster, and of each other cluster its own.
 //
-// Owns: the pace at which it asks.  Reads: the API server.  Never: decides for how long an answer stands; sends a token anywhere else.
+// Owns: the pace at which it asks, the keys of other clusters.  Reads: the API server.  Never: decides for how long an answer stands; sends a token anywhere else.
 package kube
 
 import (

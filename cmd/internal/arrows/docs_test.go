@@ -136,7 +136,7 @@ var (
 )
 
 // notThere are folders that ARCHITECTURE.md says are not there yet.
-var notThere = []string{"store/admit", "store/source/kube"}
+var notThere = []string{"store/source/kube"}
 
 // missingFiles are the files and folders that a paragraph (or a row of a table) names and that are not there. A name without a folder is of
 // one of the folders that the paragraph names.
@@ -212,7 +212,7 @@ func TestArchitectureNamesPackages(t *testing.T) {
 		}
 	}
 	_, house, ok := strings.Cut(page, "## Packages")
-	house, _, _ = strings.Cut(house, "belong to the\ndesign")
+	house, _, _ = strings.Cut(house, "### Arrows")
 	if !ok {
 		t.Fatal(`ARCHITECTURE.md has no chapter "Packages"`)
 	}

@@ -166,7 +166,7 @@ func TestFlagsAreExplained(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--roles=admit", "--data-dir", "x"}, `--roles: "admit" does not exist in this version`},
+		{[]string{"--roles=admit", "--etcd-endpoints", "x"}, "role admit needs an address (--https-addr) and a certificate"},
 		{[]string{"--roles=ca", "--etcd-endpoints", "x"}, "--kek is needed for role ca"},
 		{[]string{"--roles=cook", "--data-dir", "x"}, `--roles: unknown role "cook"`},
 		{[]string{"--roles=xds"}, "--data-dir (embedded etcd) or --etcd-endpoints"},

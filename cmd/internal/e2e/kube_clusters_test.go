@@ -23,7 +23,7 @@ import (
 )
 
 // reader is the account that Istio's charts make for other clusters' control planes, with what its role (istio-reader-clusterrole) lets it read of what
-// navarchd reads: neither ServiceAccounts nor Roles and bindings.
+// navarchd reads and asks: neither ServiceAccounts nor Roles and bindings.
 const reader = `
 {apiVersion: v1, kind: Namespace, metadata: {name: istio-system}}
 ---
@@ -37,6 +37,7 @@ metadata: {name: istio-reader}
 rules:
   - {apiGroups: [""], resources: [endpoints, pods, services, nodes, replicationcontrollers, namespaces, secrets], verbs: [get, list, watch]}
   - {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [get, list, watch]}
+  - {apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews], verbs: [create]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding

@@ -47,6 +47,7 @@ type daemon struct {
 	http, grpc string // addresses
 	monitoring string
 	secure     string
+	https      string   // of the webhooks, where it has role admit
 	more       []string // additions to its environment
 }
 
@@ -65,7 +66,7 @@ func startNamed(t testing.TB, name string, args ...string) *daemon {
 // startProgram is start of another build of navarchd, with additions to its environment.
 func startProgram(t testing.TB, program string, environment []string, args ...string) *daemon {
 	t.Helper()
-	d := &daemon{log: &envoytest.Output{}, exited: make(chan struct{}), http: loopback.For(t), grpc: loopback.For(t), monitoring: loopback.For(t), secure: loopback.For(t)}
+	d := &daemon{log: &envoytest.Output{}, exited: make(chan struct{}), http: loopback.For(t), grpc: loopback.For(t), monitoring: loopback.For(t), secure: loopback.For(t), https: loopback.For(t)}
 	return d.run(t, program, environment, args)
 }
 
@@ -73,13 +74,13 @@ func startProgram(t testing.TB, program string, environment []string, args ...st
 func (d *daemon) again(t testing.TB, program string, args ...string) *daemon {
 	t.Helper()
 	<-d.exited
-	next := &daemon{log: &envoytest.Output{}, exited: make(chan struct{}), http: d.http, grpc: d.grpc, monitoring: d.monitoring, secure: d.secure}
+	next := &daemon{log: &envoytest.Output{}, exited: make(chan struct{}), http: d.http, grpc: d.grpc, monitoring: d.monitoring, secure: d.secure, https: d.https}
 	return next.run(t, program, d.more, args)
 }
 
 func (d *daemon) run(t testing.TB, program string, environment, args []string) *daemon {
 	t.Helper()
-	args = append([]string{"--http-addr", d.http, "--grpc-addr", d.grpc, "--monitoring-addr", d.monitoring, "--secure-grpc-addr", d.secure}, args...)
+	args = append([]string{"--http-addr", d.http, "--grpc-addr", d.grpc, "--monitoring-addr", d.monitoring, "--secure-grpc-addr", d.secure, "--https-addr", d.https}, args...)
 	d.more = environment
 	d.cmd = exec.Command(program, args...)
 	d.cmd.Env = append(os.Environ(), environment...)

@@ -171,7 +171,7 @@ func TestPlaceOfWhoEndsEarly(t *testing.T) {
 				if time.Sleep(c.keeps - 1); l.Open() != 1 {
 					t.Errorf("%s: its place is free %v early", name, time.Nanosecond)
 				}
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				synctest.Wait()
 			}
 			if l.Open() != 0 {

@@ -105,7 +105,7 @@ func (w *pipeline) stop() error {
 
 // lead makes a new process the leader: it knows nothing but what is stored.
 func (w *pipeline) lead() {
-	w.ingest = ingest.NewState(ingest.Options{Normal: normal.Options{Domain: "cluster.local", Cluster: configCluster}})
+	w.ingest = ingest.NewState(ingest.Options{Normal: normal.Options{Domain: "cluster.local", Cluster: configCluster, Automatic: true, ResolveGateways: true}})
 	w.do(w.ingest.Step(ingest.Gained{}))
 }
 

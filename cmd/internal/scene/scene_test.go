@@ -26,6 +26,8 @@ var commands = map[string]step{
 	"apply":      (*stage).apply,      // FILE... [-FILE]...: into (or out of) the configuration folder, as one change; a folder: all of its files; shop/ is there. cluster=NAME/FILE keeps its folder
 	"edit":       (*stage).edit,       // FILE OLD NEW [OLD NEW]...: replaces text of a file of the folder
 	"remove":     (*stage).remove,     // FILE...
+	"automatic":  (*stage).automatic,  // NAMESPACE/NAME [HOST=IP,IP]...: the leader has given a ServiceEntry these automatic addresses
+	"resolved":   (*stage).resolved,   // NAME [IP]...: the leader has resolved a name to these addresses
 	"many":       (*stage).many,       // N FILE [DURATION]: N copies, {{i}} replaced; one change each where they come apart
 	"connect":    (*stage).connect,    // PROXY [NODE] [sotw] [prompt] [as=NAMESPACE/ACCOUNT]: a proxy joins and gets what there is; the latter: it answers before more is sent
 	"disconnect": (*stage).disconnect, // PROXY: its stream ends; it keeps what it holds

@@ -10,7 +10,6 @@ package dns
 import (
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"navarch.io/navarch/push/agentapi"
@@ -102,13 +101,4 @@ func (t *Table) wildcard(name string) (agentapi.Name, bool) {
 		}
 		rest = after
 	}
-}
-
-// Names are the names of the table, sorted, for debugging.
-func (t *Table) Names() (out []string) {
-	for host := range t.names {
-		out = append(out, host)
-	}
-	slices.Sort(out)
-	return out
 }

@@ -92,6 +92,11 @@ func TestLookup(t *testing.T) {
 			t.Errorf("%q: %s, want %s", name, got, want)
 		}
 	}
+}
+
+// A name of the mesh is one whatever family is asked for.
+func TestLookupByFamily(t *testing.T) {
+	table := NewTable(meshNames(), shop)
 	if _, addresses, found := table.Lookup("web", true); !found || !slices.Equal(addresses, addrs("fd00::1")) {
 		t.Errorf("web over IPv6: %v %t", addresses, found)
 	}

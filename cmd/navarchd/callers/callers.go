@@ -45,7 +45,9 @@ type Config struct {
 	Audiences   []string // of tokens
 	TokenIssuer string   // empty: the one that is found, see Found; where there is neither, no tokens of Kubernetes are verified
 	TokenKeys   string
-	Cluster     string // whose the tokens of TokenIssuer are
+	Cluster     string // whose the tokens of TokenIssuer are, and those of calls that name no cluster
+	// Remote is the issuer of another cluster's tokens (attest.TokensConfig); nil: there are none.
+	Remote func(cluster string) (attest.TokenIssuer, bool)
 	// Found is where issuer and keys of the cluster come from where TokenIssuer is empty (KeysConfig.Ask); its Ask is nil: nowhere.
 	Found attest.KeysConfig
 	// Reviewer is asked about tokens of other issuers, and while keys cannot be had; nil: nobody is.
@@ -254,7 +256,7 @@ func (k ofCalls) Authenticate(ctx context.Context) (attest.Caller, error) {
 // tokens verifies tokens of Kubernetes' issuer and of our own (embedded default); nil where there is
 // neither. Whoever asks runs the keys.
 func (c Config) tokens(domain spiffeid.TrustDomain) (attest.Authenticator, []*attest.Keys, error) {
-	conf := attest.TokensConfig{TrustDomain: domain, Audiences: c.Audiences, Reviewer: c.Reviewer, Now: c.Now}
+	conf := attest.TokensConfig{TrustDomain: domain, Audiences: c.Audiences, Cluster: c.Cluster, Remote: c.Remote, Reviewer: c.Reviewer, Now: c.Now}
 	var fresh []*attest.Keys
 	if c.TokenIssuer != "" || c.Found.Ask != nil {
 		from := attest.KeysConfig{Log: c.Log}

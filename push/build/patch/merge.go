@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -27,13 +26,8 @@ func Decode(p model.Patch, into proto.Message) error {
 	if value == nil {
 		return faultOf(p, problem.Required, "patch.value", errors.New("is missing"))
 	}
-	raw, err := protojson.Marshal(value)
-	if err == nil {
-		proto.Reset(into)
-		err = protojson.Unmarshal(raw, into)
-	}
-	if err != nil {
-		return fault(p, "patch.value", readable(err))
+	if err := unmarshal(value, into, false); err != nil {
+		return fault(p, "patch.value", err)
 	}
 	return nil
 }

@@ -251,3 +251,39 @@ func FuzzDecode(f *testing.F) {
 		Cluster(have, []model.Patch{p})
 	})
 }
+
+// Values are read as istiod reads them: durations in Go's notation, inside of an Any too. An unknown value of an enumeration, and an Any without
+// a type, cannot be read, where fields are passed over that Envoy does not have.
+func TestValuesAreReadAsIstiodReadsThem(t *testing.T) {
+	for name, c := range map[string]struct {
+		applyTo networkingv1.EnvoyFilter_ApplyTo
+		value   map[string]any
+		wrong   string // empty: it can be read
+	}{
+		"a duration":          {networkingv1.EnvoyFilter_CLUSTER, map[string]any{"connect_timeout": "250ms"}, ""},
+		"no duration":         {networkingv1.EnvoyFilter_CLUSTER, map[string]any{"connect_timeout": "soon"}, "soon"},
+		"an unknown field":    {networkingv1.EnvoyFilter_CLUSTER, map[string]any{"conect_timeout": "1s"}, ""},
+		"an enumeration":      {networkingv1.EnvoyFilter_CLUSTER, map[string]any{"lb_policy": "RANDOM"}, ""},
+		"an unknown value":    {networkingv1.EnvoyFilter_CLUSTER, map[string]any{"type": "a/b"}, `patch.value.type: "a/b" is no value of DiscoveryType`},
+		"in a list":           {networkingv1.EnvoyFilter_LISTENER, map[string]any{"filter_chains": []any{map[string]any{"transport_socket_connect_timeout": "1m"}}}, ""},
+		"inside an Any":       {networkingv1.EnvoyFilter_NETWORK_FILTER, map[string]any{"typed_config": map[string]any{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "connect_timeout": "5ms"}}, ""},
+		"an Any without type": {networkingv1.EnvoyFilter_NETWORK_FILTER, map[string]any{"typed_config": map[string]any{"stat_prefix": "a"}}, "patch.value.typed_config: has no @type"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			value, err := structpb.NewStruct(c.value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec := &networkingv1.EnvoyFilter{ConfigPatches: []*networkingv1.EnvoyFilter_EnvoyConfigObjectPatch{{ApplyTo: c.applyTo,
+				Patch: &networkingv1.EnvoyFilter_Patch{Operation: networkingv1.EnvoyFilter_Patch_MERGE, Value: value}}}}
+			record, err := model.New(model.Key{Kind: model.KindEnvoyFilter, Namespace: "a", Name: "b"}, 0, spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused, _ := Judge(record.(*model.EnvoyFilter))
+			if c.wrong == "" && len(refused) > 0 || c.wrong != "" && (len(refused) != 1 || !strings.Contains(refused[0].Error(), c.wrong)) {
+				t.Errorf("refused for %v, want %q", refused, c.wrong)
+			}
+		})
+	}
+}

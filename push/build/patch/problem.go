@@ -57,6 +57,32 @@ func Problem(p model.Patch) error {
 	}
 }
 
+// Unreadable says why the value of a patch is no message of Envoy's: a field has another type there, or an Any is of a type that is not known.
+// What Envoy has no field for, and what its API does not allow, is passed over: Problem says that. nil: it can be read, or there is none.
+func Unreadable(p model.Patch) error {
+	message, value := messages[p.Config().GetApplyTo()], p.Config().GetPatch().GetValue()
+	if message == nil || value == nil {
+		return nil
+	}
+	if err := unmarshal(value, message(), true); err != nil {
+		return fault(p, "patch.value", err)
+	}
+	return nil
+}
+
+// Judge looks at every patch of an EnvoyFilter: refused are those whose value is Unreadable, warned the other Problems.
+func Judge(f *model.EnvoyFilter) (refused, warned []error) {
+	for i := range f.Spec.GetConfigPatches() {
+		p := model.Patch{Filter: f, Index: i}
+		if err := Unreadable(p); err != nil {
+			refused = append(refused, err)
+		} else if err := Problem(p); err != nil {
+			warned = append(warned, err)
+		}
+	}
+	return refused, warned
+}
+
 // fault says which field of which patch is wrong.
 func fault(p model.Patch, field string, err error) error {
 	return faultOf(p, problem.Invalid, field, err)

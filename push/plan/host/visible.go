@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
@@ -53,8 +54,12 @@ func (t *Table) serviceFor(host string) *model.Service {
 	return best
 }
 
-// Addresses are the virtual addresses of a service: those that the proxy's own cluster gives it, where it has any.
-func (t *Table) Addresses(svc *model.Service) []string {
+// Addresses are the virtual addresses of a host of a service: those that the proxy's own cluster gives it, where it has any; of a ServiceEntry
+// that states none the automatic ones of the proxy's family, where its Pod is told of these.
+func (t *Table) Addresses(svc *model.Service, host string) []string {
+	if len(svc.Spec.GetAddresses()) == 0 && t.key.Automatic != view.NoFamily {
+		return t.automatic(svc, host)
+	}
 	if svc.Key.Kind == model.KindService && svc.Key.Origin.Cluster() != t.key.Cluster {
 		for r := range t.in.Named(model.KindService, svc.Key.Namespace, svc.Key.Name) {
 			if local := r.(*model.Service).Spec.GetAddresses(); r.Meta().Key.Origin.Cluster() == t.key.Cluster && len(local) > 0 {
@@ -63,6 +68,20 @@ func (t *Table) Addresses(svc *model.Service) []string {
 		}
 	}
 	return svc.Spec.GetAddresses()
+}
+
+func (t *Table) automatic(svc *model.Service, host string) (all []string) {
+	for _, h := range svc.Spec.GetAutomatic() {
+		if h.GetHost() != host {
+			continue
+		}
+		for _, a := range h.GetAddresses() {
+			if t.key.Automatic.Has(a) {
+				all = append(all, a)
+			}
+		}
+	}
+	return all
 }
 
 // OwnEndpoints are the endpoints of a host in the proxy's own cluster, as its first port has them: those that DNS names for a headless service.

@@ -63,6 +63,11 @@ func (x *Index) put(r model.Record, there bool) {
 				x.addresses.put(a, h+"\x00"+key.Path(), h, there)
 			}
 		}
+		for _, h := range t.Spec.GetAutomatic() {
+			for _, a := range h.GetAddresses() {
+				x.addresses.put(a, h.GetHost()+"\x00"+key.Path(), h.GetHost(), there)
+			}
+		}
 	case *model.VirtualService:
 		for _, h := range t.Spec.GetHosts() {
 			x.wildcard(key, h, there)

@@ -23,7 +23,7 @@ type Selection struct {
 
 // Members lists the endpoints that a cluster selects: of the service's own namespace, ready (or of a service that
 // publishes those that are not), at the port of the service port's name, with the subset's labels. Sorted by address,
-// port and network, each once: two networks may have the same addresses. The labels are those of the selection's subset.
+// port and network, each once: two networks may have the same addresses, and those without an address are all reached by gateways. The labels are those of the selection's subset.
 func (in *Input) Members(q Selection, labels map[string]string) intern.List[model.Member] {
 	if found, ok := in.members[q]; ok {
 		return found
@@ -49,7 +49,7 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 			cmp.Compare(a.Endpoint.GetNetwork(), b.Endpoint.GetNetwork()))
 	})
 	out = slices.CompactFunc(out, func(a, b model.Member) bool {
-		return a.Endpoint.GetAddress() == b.Endpoint.GetAddress() && a.Port == b.Port && a.Endpoint.GetNetwork() == b.Endpoint.GetNetwork()
+		return a.Endpoint.GetAddress() != "" && a.Endpoint.GetAddress() == b.Endpoint.GetAddress() && a.Port == b.Port && a.Endpoint.GetNetwork() == b.Endpoint.GetNetwork()
 	})
 	list := members.List(out...)
 	in.members[q] = list

@@ -112,7 +112,7 @@ func rowOf(hosts *host.Table, h *host.Host) *xds.Fragment {
 		n.Registry, n.Shortname, n.Namespace = agentapi.RegistryKubernetes, svc.Key.Name, svc.Key.Namespace
 	}
 	var encoded []byte
-	for _, a := range hosts.Addresses(svc) {
+	for _, a := range hosts.Addresses(svc, h.Name) {
 		if ip, ok := single(a); ok {
 			n.Addresses = append(n.Addresses, ip)
 		}

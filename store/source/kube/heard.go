@@ -25,10 +25,7 @@ func (h *heard) note(kind kindID, at time.Time) {
 // not been told yet. A ServiceAccount that another cluster does not let us read does not count. everywhere: those of all namespaces.
 func (s *Source) Told() (until time.Time, everywhere bool) {
 	s.mu.Lock()
-	refused := map[string]bool{}
-	for f := range s.followers() {
-		refused[f.kind.kind] = f.refused >= refusals
-	}
+	refused := s.refusedKinds()
 	told, only := s.told, s.selection.only != "" || len(s.selection.selectors) > 0
 	s.mu.Unlock()
 	if !told {
@@ -49,4 +46,20 @@ func (s *Source) Told() (until time.Time, everywhere bool) {
 		}
 	}
 	return until, !only
+}
+
+// Accounts says whether ServiceAccounts may be read, so that Told is about them too.
+func (s *Source) Accounts() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.refusedKinds()["ServiceAccount"]
+}
+
+// refusedKinds are the optional kinds that may not be read. With the lock.
+func (s *Source) refusedKinds() map[string]bool {
+	refused := map[string]bool{}
+	for f := range s.followers() {
+		refused[f.kind.kind] = f.refused >= refusals
+	}
+	return refused
 }

@@ -87,7 +87,7 @@ func (s *Source) builtIn() []kind {
 
 // optional says whether a cluster is read whole without a kind. The account whose token a remote cluster's Secret has is Istio's reader as a rule, which may
 // read Services, EndpointSlices, Pods, Nodes and Namespaces, and neither ServiceAccounts nor bindings (its chart istiod-remote,
-// istio-reader-clusterrole). Without these there are all endpoints, and nobody has the right to private keys by what was not read.
+// istio-reader-clusterrole). Without these there are all endpoints, and who may have private keys the API server is asked.
 func (s *Source) optional(k kind) bool {
 	return s.Cluster != "" && (k.kind == "ServiceAccount" || k.group == rbacv1.GroupName)
 }

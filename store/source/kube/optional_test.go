@@ -72,12 +72,18 @@ func TestOptionalKinds(t *testing.T) {
 		if until, _ := s.Told(); !until.Equal(at) {
 			t.Errorf("told up to %v, want %v", until, at)
 		}
+		if s.Accounts() {
+			t.Error("it is about ServiceAccounts too")
+		}
 		for _, kind := range optional {
 			d.store(kind).f.works()
 			d.list(kind)
 		}
 		if problems := s.Problems(); len(problems) != 0 {
 			t.Errorf("problems %v", problems)
+		}
+		if !s.Accounts() {
+			t.Error("ServiceAccounts may be read, and it is not about them")
 		}
 	}
 }

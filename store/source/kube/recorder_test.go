@@ -2,9 +2,7 @@ package kube
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -94,40 +92,6 @@ func (e *recorder) untilSynced() {
 		}
 		return ""
 	})
-}
-
-// names is what there is in a namespace, as "Kind name", sorted. With the lock.
-func (e *recorder) names(namespace string) string {
-	var all []string
-	for id := range e.objects {
-		if id.Namespace == namespace {
-			all = append(all, id.Kind+" "+id.Name)
-		}
-	}
-	slices.Sort(all)
-	return strings.Join(all, ", ")
-}
-
-func (e *recorder) untilNames(namespace, want string) {
-	e.t.Helper()
-	e.until(func() string {
-		if got := e.names(namespace); got != want {
-			return fmt.Sprintf("in %s there is %q, want %q", namespace, got, want)
-		}
-		return ""
-	})
-}
-
-func (e *recorder) find(kind, namespace, name string) *object.Object {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for id, o := range e.objects {
-		if id.Kind == kind && id.Namespace == namespace && id.Name == name {
-			return o
-		}
-	}
-	e.t.Fatalf("no %s %s/%s", kind, namespace, name)
-	return nil
 }
 
 // untilProblem waits until there is a problem of a code, or none at all.

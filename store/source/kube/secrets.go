@@ -14,11 +14,16 @@ import (
 // and the right to list them is the right to read all of a namespace.
 const maxSecrets = 1000
 
-// Refer says which Secrets objects refer to: these are read, others are not (any more). Safe for concurrent use, also while nothing runs.
+// Refer says which Secrets objects refer to, in whatever cluster: those of this one are read, others are not (any more). Safe for concurrent use, also
+// while nothing runs.
 func (s *Source) Refer(references []object.Reference) {
+	own := slices.DeleteFunc(slices.Clone(references), func(r object.Reference) bool { return r.To.Origin.Cluster() != s.Cluster })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.references = references
+	if s.references != nil && slices.Equal(own, s.references) {
+		return
+	}
+	s.references = own
 	select {
 	case s.referred <- struct{}{}:
 	default:

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -107,6 +108,26 @@ func TestSecretsAreFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	tells("again listed", "put Secret edge/a")
+}
+
+// Of the Secrets that are referred to each cluster's source reads its own.
+func TestSecretsOfTheCluster(t *testing.T) {
+	west, east := reference("edge", "of-west", "apps"), reference("edge", "of-east", "apps")
+	west.To.Origin, east.To.Origin = origin.New("west", origin.Kube), origin.New("east", origin.Kube)
+	for cluster, want := range map[string]string{"": "edge/home", "west": "edge/of-west", "north": ""} {
+		d := newDesk(t)
+		d.s.Cluster, d.s.origin = cluster, origin.New(cluster, origin.Kube)
+		d.refer(reference("edge", "home", "apps"), west, east)
+		var followed []string
+		for id := range d.s.kinds {
+			if id.kind == "Secret" {
+				followed = append(followed, id.only)
+			}
+		}
+		if got := strings.Join(followed, " "); got != want {
+			t.Errorf("cluster %q reads %q, want %q", cluster, got, want)
+		}
+	}
 }
 
 // Of more Secrets than may be watched each referring namespace has its turn, and problems name what refers to the others.

@@ -78,7 +78,7 @@ func stripPod(p *corev1.Pod) {
 	p.Status, p.Annotations = status, nil
 }
 
-// stripCustom drops the status, but for the one that says whether a machine is healthy; of kinds that no record is made of everything but
+// stripCustom drops the status, but for the one that says whether a machine is healthy, and the addresses that a ServiceEntry was given; of kinds that no record is made of everything but
 // the name.
 func (k kind) stripCustom(u *unstructured.Unstructured) {
 	status, _ := u.Object["status"].(map[string]any)
@@ -90,6 +90,9 @@ func (k kind) stripCustom(u *unstructured.Unstructured) {
 				u.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Healthy", "status": c["status"]}}}
 			}
 		}
+	}
+	if addresses, is := status["addresses"].([]any); is && k.kind == "ServiceEntry" && len(addresses) > 0 {
+		u.Object["status"] = map[string]any{"addresses": addresses}
 	}
 	if k.nameOnly {
 		maps.DeleteFunc(u.Object, func(key string, _ any) bool { return key != "apiVersion" && key != "kind" && key != "metadata" })

@@ -243,7 +243,7 @@ func (s *Source) Problems() []object.Problem {
 	if slices.Sort(refused); len(refused) > 0 {
 		all = append(all, object.Problem{ID: object.ID{Origin: s.origin}, Location: location, Code: problem.NotAllowed, Severity: problem.Warning,
 			Message: "may not be listed and watched with the credentials of this cluster: " + strings.Join(refused, ", ") +
-				"; its endpoints are read all the same, and its gateways have no right to private keys"})
+				"; its endpoints are read all the same"})
 	}
 	for f := range s.followers() {
 		f.leftOut(say)

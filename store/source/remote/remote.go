@@ -44,6 +44,9 @@ type Config struct {
 	Log        *slog.Logger
 	// Expect is told which clusters there are; known: the Secrets were listed in full. A cluster that is gone was forgotten before.
 	Expect func(all []origin.Origin, known bool)
+	// Settle returns once what the sources told before is taken, and Refer was called of the Secrets that it refers to; nil: no Secret of another cluster is
+	// read but those that name clusters. Its error is the context's.
+	Settle func(context.Context) error
 }
 
 // Clusters follows other clusters. Its methods are safe for concurrent use.
@@ -64,15 +67,19 @@ type Clusters struct {
 	forbidden bool             // that is for want of a right
 	running   map[string]*cluster
 	checks    map[string]*check // of those that are running
+	refers    []object.Reference
+	complete  chan struct{} // closed once the config cluster was told, so that its objects refer to what they refer to
 }
 
 // source is what is needed of kube.Source.
 type source interface {
 	Origin() origin.Origin
 	Check(context.Context) error
+	Refer([]object.Reference)
 	Run(ctx context.Context, emit func([]object.Event)) error
 	Problems() []object.Problem
 	Told() (until time.Time, everywhere bool)
+	Accounts() bool
 	Held() []object.Loss
 	Everything() bool
 	Release(context.Context, []object.Loss) bool
@@ -102,7 +109,50 @@ func newClusters(c Config) *Clusters {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Clusters{Config: c, changed: make(chan struct{}, 1), logged: obs.NewSampled(c.Log), running: map[string]*cluster{}, checks: map[string]*check{}}
+	return &Clusters{Config: c, changed: make(chan struct{}, 1), logged: obs.NewSampled(c.Log), running: map[string]*cluster{}, checks: map[string]*check{},
+		complete: make(chan struct{})}
+}
+
+// Refer says which Secrets objects refer to, in whatever cluster: each source reads those of its own.
+func (k *Clusters) Refer(references []object.Reference) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.refers = references
+	for _, c := range k.running {
+		c.source.Refer(references)
+	}
+}
+
+// Complete says that all but the Secrets of the config cluster was told: what refers to Secrets of other clusters is known then. Until it is called these
+// clusters wait, as everything does that the leader writes; it counts until Incomplete.
+func (k *Clusters) Complete() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	select {
+	case <-k.complete:
+	default:
+		close(k.complete)
+	}
+}
+
+// Incomplete says, before Run is called again, that the config cluster is to be told again.
+func (k *Clusters) Incomplete() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.complete = make(chan struct{})
+}
+
+// settle is what a source asks before it reads Secrets.
+func (k *Clusters) settle(ctx context.Context) error {
+	k.mu.Lock()
+	complete := k.complete
+	k.mu.Unlock()
+	select {
+	case <-complete:
+		return k.Settle(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // take takes all Secrets.
@@ -248,16 +298,20 @@ func (k *Clusters) sourceOf(w candidate) (source, error) {
 	}
 	c := k.Source
 	c.API, c.Cluster, c.Log = api, w.cluster, k.Log.With(keyCluster, w.cluster)
+	if k.Settle != nil {
+		c.Settle = k.settle
+	}
 	return k.start(c)
 }
 
 // begin runs a source.
 func (k *Clusters) begin(ctx context.Context, w candidate, next source, emit func([]object.Event)) {
 	ctx, cancel := context.WithCancel(ctx)
-	var runs sync.WaitGroup
-	runs.Go(func() { _ = next.Run(ctx, emit) }) // its error is the context's
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	next.Refer(k.refers)
+	var runs sync.WaitGroup
+	runs.Go(func() { _ = next.Run(ctx, emit) }) // its error is the context's
 	k.running[w.cluster] = &cluster{source: next, digest: w.digest, since: time.Now(), stop: func() {
 		cancel()
 		runs.Wait()

@@ -106,6 +106,11 @@ func (p played) Check(context.Context) error {
 	}
 	return nil
 }
+func (p played) Refer(all []object.Reference) {
+	if len(all) > 0 {
+		p.say(fmt.Sprintf("%s reads %v", p.of.Cluster(), all[0].To))
+	}
+}
 func (p played) Run(ctx context.Context, emit func([]object.Event)) error {
 	time.Sleep(time.Millisecond) // until whoever began it has gone on
 	p.say("begin " + p.token)
@@ -118,6 +123,7 @@ func (p played) Problems() []object.Problem {
 	return []object.Problem{{ID: object.ID{Origin: p.of, Kind: "Pod"}, Code: problem.Unreadable}}
 }
 func (p played) Told() (time.Time, bool)                     { return time.Time{}, false }
+func (p played) Accounts() bool                              { return false }
 func (p played) Held() []object.Loss                         { return nil }
 func (p played) Everything() bool                            { return false }
 func (p played) Release(context.Context, []object.Loss) bool { return false }
@@ -196,5 +202,66 @@ func TestClustersComeAndGo(t *testing.T) {
 		if got := x.since(); got != "end east/one, forget east true, expect [] false" {
 			t.Errorf("at the end: %s", got)
 		}
+	})
+}
+
+// A source reads Secrets once the config cluster was told and what it told itself is taken, and in the next term not before that is so again. What is
+// referred to is said to sources that run, and to those that begin later.
+func TestSecretsOfOtherClusters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := &test{}
+		x.Clusters = newClusters(Config{Namespace: "istio-system", Own: "home", Expect: func([]origin.Origin, bool) {}, Settle: func(context.Context) error { x.say("taken"); return nil }})
+		x.start = func(c kube.Config) (source, error) {
+			go func() {
+				if c.Settle(t.Context()) == nil {
+					x.say(c.Cluster + " settled")
+				}
+			}()
+			return played{of: origin.New(c.Cluster, origin.Kube), token: c.Cluster, say: x.say}, nil
+		}
+		term := func(during func()) {
+			t.Helper()
+			x.Incomplete()
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_ = x.run(ctx, func([]object.Event) {}, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+			}()
+			during()
+			cancel()
+			<-ended
+			x.since()
+		}
+		is := func(want ...string) { // in whatever order
+			t.Helper()
+			time.Sleep(time.Second)
+			if got := slices.Sorted(slices.Values(strings.Split(x.since(), ", "))); !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		secrets := func(names ...string) {
+			data := map[string]string{}
+			for _, name := range names {
+				data[name] = kubeconfig("x")
+			}
+			x.take([]*corev1.Secret{secret("a", 1, data)})
+		}
+		term(func() {
+			secrets("west")
+			is("begin west")
+			x.Complete()
+			is("taken", "west settled")
+			x.Refer([]object.Reference{{To: object.ID{Kind: "Secret", Namespace: "edge", Name: "web"}}})
+			is("west reads Secret edge/web")
+			secrets("west", "east")
+			is("begin east", "east reads Secret edge/web", "east settled", "taken")
+		})
+		term(func() {
+			secrets("west")
+			is("begin west", "west reads Secret edge/web")
+			x.Complete()
+			is("taken", "west settled")
+		})
 	})
 }

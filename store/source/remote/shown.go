@@ -50,6 +50,16 @@ func (k *Clusters) Problems() []object.Problem {
 	return all
 }
 
+// Told is for each cluster up to when its Pods and Namespaces have been told (kube.Source.Told), and its ServiceAccounts, unless these may not be read. Clusters of
+// which not everything was told are left out.
+func (k *Clusters) Told(take func(of origin.Origin, until time.Time, everywhere, accounts bool)) {
+	for _, c := range k.clusters() {
+		if until, everywhere := c.source.Told(); !until.IsZero() {
+			take(c.source.Origin(), until, everywhere, c.source.Accounts())
+		}
+	}
+}
+
 // Gauges sets the metric of clusters, as of now: how long ago each said something last.
 func (k *Clusters) Gauges(now time.Time) {
 	obs.RemoteAge.Reset()

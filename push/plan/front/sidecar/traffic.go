@@ -135,7 +135,7 @@ func (s *scope) opaque(h *host.Host, hosts host.Hosts, e *egress, p *model.Servi
 		return out
 	}
 	var ranges []string
-	for _, a := range s.hosts.Addresses(h.Service) {
+	for _, a := range s.hosts.Addresses(h.Service, h.Name) {
 		if ip, ok := single(a); ok {
 			one(ip)
 		} else {

@@ -108,7 +108,7 @@ func (s *scope) domainsOf(name string, svc *model.Service) []string {
 			out = append(out, "*."+d)
 		}
 	}
-	for _, a := range s.hosts.Addresses(svc) {
+	for _, a := range s.hosts.Addresses(svc, name) {
 		if ip, ok := single(a); ok {
 			if strings.Contains(ip, ":") {
 				ip = "[" + ip + "]"

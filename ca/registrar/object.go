@@ -1,0 +1,163 @@
+package registrar
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"navarch.io/navarch/ca/serve"
+	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/obs"
+)
+
+// path is where CertificateSigningRequests are, which have no namespace.
+const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+
+// What objects of ours have. cert-manager takes the duration from its annotation, others from expirationSeconds.
+const (
+	managedBy    = "app.kubernetes.io/managed-by"
+	manager      = "navarchd"
+	forIdentity  = "navarch.io/identity"
+	certManagers = "experimental.cert-manager.io/request-duration"
+)
+
+// request is a CertificateSigningRequest (k8s.io/api/certificates/v1), as far as it is used.
+type request struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Metadata   metadata `json:"metadata"`
+	Spec       spec     `json:"spec"`
+	Status     state    `json:"status"`
+}
+
+type metadata struct {
+	Name            string            `json:"name"`
+	UID             string            `json:"uid,omitempty"`
+	ResourceVersion string            `json:"resourceVersion,omitempty"`
+	Labels          map[string]string `json:"labels,omitempty"`
+	Annotations     map[string]string `json:"annotations,omitempty"`
+}
+
+type spec struct {
+	Request           []byte   `json:"request"`
+	SignerName        string   `json:"signerName"`
+	ExpirationSeconds int64    `json:"expirationSeconds,omitempty"`
+	Usages            []string `json:"usages"`
+}
+
+type state struct {
+	Conditions  []condition `json:"conditions,omitempty"`
+	Certificate []byte      `json:"certificate,omitempty"`
+}
+
+type condition struct {
+	Type    string `json:"type"`
+	Status  string `json:"status"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// have has a signer sign: the text of what it has signed, unchecked. Whatever becomes of it, the object is deleted.
+func (r *Registrar) have(ctx context.Context, signer string, q serve.Registration) ([]byte, error) {
+	made, err := r.create(ctx, signer, q)
+	if made.Metadata.Name != "" {
+		defer r.remove(made.Metadata.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := r.approve(ctx, made, q); err != nil {
+		return nil, err
+	}
+	return r.await(ctx, made)
+}
+
+// create makes the object. With an error its name is there where it may have been made.
+func (r *Registrar) create(ctx context.Context, signer string, q serve.Registration) (made request, err error) {
+	var random [12]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return made, err
+	}
+	asked := request{APIVersion: "certificates.k8s.io/v1", Kind: "CertificateSigningRequest",
+		Metadata: metadata{Name: "navarch-" + hex.EncodeToString(random[:]), Labels: map[string]string{managedBy: manager},
+			Annotations: map[string]string{forIdentity: q.Identity.String(), certManagers: q.TTL.String()}},
+		Spec: spec{Request: q.CSR, SignerName: signer, ExpirationSeconds: int64(max(q.TTL, shortest) / time.Second),
+			Usages: []string{"digital signature", "key encipherment", "server auth", "client auth"}}} // as istiod has them
+	if err := r.do(ctx, http.MethodPost, path, asked, &made); err != nil {
+		var said *apiserver.Status
+		if !errors.As(err, &said) { // it may be there
+			made.Metadata.Name = asked.Metadata.Name
+		}
+		return made, fmt.Errorf("make a CertificateSigningRequest for %s: %w", signer, err)
+	}
+	if !bytes.Equal(made.Spec.Request, q.CSR) || made.Spec.SignerName != signer {
+		return made, fmt.Errorf("CertificateSigningRequest %s is another than was asked for: it is not approved", made.Metadata.Name) // an admission webhook
+	}
+	return made, nil
+}
+
+// approve says that the request is the identity's: who is that the caller has proved, and the CSR names nothing else.
+func (r *Registrar) approve(ctx context.Context, made request, q serve.Registration) error {
+	made.APIVersion, made.Kind = "certificates.k8s.io/v1", "CertificateSigningRequest"
+	made.Metadata.ResourceVersion = "" // others may have written annotations meanwhile; a denial the API server does not let us take away
+	made.Status.Conditions = append(made.Status.Conditions, condition{Type: "Approved", Status: "True", Reason: "Authenticated",
+		Message: fmt.Sprintf("navarchd has authenticated %s, and the request names nothing else", q.Identity)})
+	if err := r.do(ctx, http.MethodPut, path+"/"+made.Metadata.Name+"/approval", made, nil); err != nil {
+		return fmt.Errorf("approve CertificateSigningRequest %s of %s: %w", made.Metadata.Name, made.Spec.SignerName, err)
+	}
+	return nil
+}
+
+// How often an object is looked at: signers within the cluster take a part of a second, others seconds.
+const (
+	firstLook = 50 * time.Millisecond
+	longLook  = time.Second
+)
+
+// await reads the object until it has a certificate, or was denied.
+func (r *Registrar) await(ctx context.Context, made request) ([]byte, error) {
+	for pause := firstLook; ; pause = min(2*pause, longLook) {
+		if err := loop.Pause(ctx, pause); err != nil {
+			return nil, fmt.Errorf("%s has not signed CertificateSigningRequest %s in time: %w", made.Spec.SignerName, made.Metadata.Name, err)
+		}
+		var now request
+		if err := r.do(ctx, http.MethodGet, path+"/"+made.Metadata.Name, nil, &now); err != nil {
+			return nil, fmt.Errorf("read CertificateSigningRequest %s: %w", made.Metadata.Name, err)
+		}
+		if now.Metadata.UID != made.Metadata.UID {
+			return nil, fmt.Errorf("CertificateSigningRequest %s is another one meanwhile", made.Metadata.Name)
+		}
+		for _, c := range now.Status.Conditions {
+			if (c.Type == "Denied" || c.Type == "Failed") && c.Status != "False" {
+				return nil, fmt.Errorf("%w: %s says %s: %.60s: %.300s", serve.ErrRefused, made.Spec.SignerName, c.Type, c.Reason, c.Message)
+			}
+		}
+		if len(now.Status.Certificate) > 0 {
+			return now.Status.Certificate, nil
+		}
+	}
+}
+
+// remove deletes an object, in its own time. One that stays is deleted by Kubernetes within hours (its csrcleaner).
+func (r *Registrar) remove(name string) {
+	ctx, cancel := context.WithTimeout(context.Background(), cleaning)
+	defer cancel()
+	if err := r.do(ctx, http.MethodDelete, path+"/"+name, nil, nil); err != nil && !apiserver.IsStatus(err, http.StatusNotFound) {
+		obs.SignerRequests.WithLabelValues("left").Inc()
+		r.logged.Warn("a CertificateSigningRequest could not be deleted; Kubernetes does that within hours", "", obs.KeyName, name, obs.KeyError, err)
+	}
+}
+
+// do asks the API server, in turn.
+func (r *Registrar) do(ctx context.Context, method, path string, in, out any) error {
+	if err := r.pace.Wait(ctx); err != nil {
+		return fmt.Errorf("too many requests to the API server: %w", err)
+	}
+	return r.cfg.API.Do(ctx, method, path, in, out)
+}

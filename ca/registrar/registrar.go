@@ -1,0 +1,151 @@
+// Package registrar has signers of Kubernetes sign for workloads, by CertificateSigningRequests (EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API of istiod): it makes one
+// for a caller that was authenticated, approves it, waits for the certificate, checks it, and deletes the object.
+//
+// Owns: the objects that it makes, and how many there are at once for one identity.  Reads: the API server, the roots that the mesh configuration names.
+// Never: approves what somebody else made; gives out a certificate that is not the caller's; keeps a CSR or a certificate.
+package registrar
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/ca/serve"
+	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/obs"
+)
+
+// Bounds of the work. With a signer that takes a second a process has 64 certificates a second.
+const (
+	Signing      = 64                // requests that are under way at once: serve.Limits
+	ofIdentity   = 16                // of one identity
+	requestRate  = 80                // requests to the API server, a second, as istiod has them
+	requestBurst = 160               //
+	shortest     = 600 * time.Second // that an API server takes (k8s.io/api/certificates/v1, expirationSeconds)
+	cleaning     = 5 * time.Second   // for deleting an object, whatever became of its request
+)
+
+// Config is what New needs.
+type Config struct {
+	API    *apiserver.Client
+	Signer string // of callers that name none (K8S_SIGNER); empty: they are refused
+	Domain string // before the name of a signer that callers say (CERT_SIGNER_DOMAIN); empty: callers may name none
+	// Roots are the certificates that a signer is known by, and those of all signers, which peers have to trust; asked for each request. A signer without any
+	// is not asked: so callers choose among those that the mesh configuration names.
+	Roots  func(signer string) (own, all []*x509.Certificate)
+	MaxTTL time.Duration    // of certificates
+	Now    func() time.Time // by which certificates are checked; nil: time.Now
+	Log    *slog.Logger
+}
+
+// Registrar implements serve.Registrar. Safe for concurrent use.
+type Registrar struct {
+	cfg    Config
+	pace   *rate.Limiter
+	logged *obs.Sampled // lines that callers bring about
+
+	mu    sync.Mutex // a leaf
+	under map[string]int
+}
+
+// New asks nothing yet.
+func New(c Config) *Registrar {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	return &Registrar{cfg: c, pace: rate.NewLimiter(requestRate, requestBurst), logged: obs.NewSampled(c.Log), under: map[string]int{}}
+}
+
+// Register implements serve.Registrar.
+func (r *Registrar) Register(ctx context.Context, q serve.Registration) (got serve.Registered, err error) {
+	defer func() { obs.SignerRequests.WithLabelValues(outcome(ctx, err)).Inc() }()
+	key, err := issue.ParseExact(q.CSR, q.Identity)
+	if err != nil {
+		return got, err
+	}
+	signer, err := r.signer(q.Signer)
+	if err != nil {
+		return got, err
+	}
+	own, all := r.cfg.Roots(signer)
+	if len(own) == 0 {
+		return got, fmt.Errorf("%w: the mesh configuration has no root of signer %.200q (caCertificates, certSigners)", issue.ErrInvalid, signer)
+	}
+	if !r.begin(q.Identity.String()) {
+		return got, fmt.Errorf("%w: %d of %s", serve.ErrBusy, ofIdentity, q.Identity)
+	}
+	defer r.end(q.Identity.String())
+	text, err := r.have(ctx, signer, q)
+	if err != nil {
+		return got, err
+	}
+	issued, err := issue.Foreign{Identity: q.Identity, Key: key, Roots: own, MaxTTL: r.cfg.MaxTTL}.Check(text, r.cfg.Now())
+	if err != nil {
+		r.logged.Warn("a signer of Kubernetes has signed what was not asked for: it is not given out", "", "signer", signer, obs.KeyIdentity, q.Identity.String(), obs.KeyError, err)
+		return got, err
+	}
+	return serve.Registered{Issued: issued, Bundle: all, Signer: signer}, nil
+}
+
+// outcome is what a request came to, for the metric.
+func outcome(ctx context.Context, err error) string {
+	switch {
+	case err == nil:
+		return "signed"
+	case errors.Is(err, issue.ErrInvalid):
+		return "invalid"
+	case errors.Is(err, serve.ErrBusy):
+		return "busy"
+	case errors.Is(err, serve.ErrRefused):
+		return "refused"
+	case errors.Is(err, issue.ErrForeign):
+		return "unfit"
+	case ctx.Err() != nil:
+		return "late"
+	}
+	return "unavailable"
+}
+
+// signer is the name of the signer that a caller is for, who says a part of it, or nothing.
+func (r *Registrar) signer(said string) (string, error) {
+	switch {
+	case said == "" && r.cfg.Signer != "":
+		return r.cfg.Signer, nil
+	case said == "":
+		return "", fmt.Errorf("%w: it names no signer (metadata.CertSigner), and this mesh has none that is everybody's (K8S_SIGNER)", issue.ErrInvalid)
+	case r.cfg.Domain == "":
+		return "", fmt.Errorf("%w: it names a signer (metadata.CertSigner), and this mesh has no domain of signers (CERT_SIGNER_DOMAIN)", issue.ErrInvalid)
+	case strings.ContainsAny(said, "/ \t\r\n"):
+		return "", fmt.Errorf("%w: %.100q is no name of a signer in %s", issue.ErrInvalid, said, r.cfg.Domain)
+	}
+	return r.cfg.Domain + "/" + said, nil
+}
+
+// begin counts a request of an identity; false: it has too many.
+func (r *Registrar) begin(identity string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.under[identity] >= ofIdentity {
+		return false
+	}
+	r.under[identity]++
+	return true
+}
+
+func (r *Registrar) end(identity string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.under[identity]--; r.under[identity] == 0 {
+		delete(r.under, identity)
+	}
+}

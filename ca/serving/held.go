@@ -1,0 +1,79 @@
+package serving
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"navarch.io/navarch/ca/keyring"
+)
+
+// Held presents the serving certificate to callers whose trust somebody has to write first: API servers verify webhooks by the roots that are in
+// webhook configurations. A certificate of another signer is not presented before they are there; the one before is, as long as it is valid.
+// Its methods may be called from any goroutine.
+type Held struct {
+	tls   *TLS
+	state func() *keyring.State
+	// trusted says why callers would not believe a certificate; nil: they do.
+	trusted func(*tls.Certificate) error
+
+	mu        sync.Mutex // guards what follows
+	presented *tls.Certificate
+	believed  bool  // it was when it came to be presented
+	waiting   error // why the newest certificate is not believed; nil: it is
+}
+
+// NewHeld has a certificate of s presented once trusted says that it is believed. state is the keyring's.
+func NewHeld(s *TLS, state func() *keyring.State, trusted func(*tls.Certificate) error) *Held {
+	return &Held{tls: s, state: state, trusted: trusted}
+}
+
+// Config is the TLS of a server of HTTP/1.1. It asks nobody for a certificate: API servers show none to webhooks unless they are told to.
+func (h *Held) Config() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		pair, _, err := h.choose(time.Now())
+		return pair, err
+	}}
+}
+
+// Missing is why callers would not believe what is presented now, nil: they do; and why nothing is.
+func (h *Held) Missing() (unbelieved, err error) {
+	_, unbelieved, err = h.choose(time.Now())
+	return unbelieved, err
+}
+
+// Waiting is why the newest certificate is not presented yet; nil: it is.
+func (h *Held) Waiting() error {
+	_, _, err := h.choose(time.Now())
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return errors.Join(err, h.waiting)
+}
+
+// choose is the certificate to present, and why it is not believed: it is presented all the same where there is no other.
+func (h *Held) choose(now time.Time) (pair *tls.Certificate, unbelieved, err error) {
+	newest, err := h.tls.Certificate(h.state(), now)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	was := h.presented
+	valid := was != nil && h.believed && now.Before(was.Leaf.NotAfter)
+	switch {
+	case err != nil && valid:
+		return was, nil, nil
+	case err != nil:
+		return nil, nil, err
+	case was == newest && h.believed:
+		return was, nil, nil
+	}
+	no := h.trusted(newest)
+	if no != nil {
+		no = fmt.Errorf("webhooks: %w", no)
+	}
+	if h.waiting = no; no != nil && valid {
+		return was, nil, nil
+	}
+	h.presented, h.believed = newest, no == nil
+	return newest, no, nil
+}

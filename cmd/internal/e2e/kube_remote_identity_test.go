@@ -1,0 +1,166 @@
+//go:build kube
+
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"navarch.io/navarch/deploy/testcluster/controlplane"
+)
+
+// webPod is the one workload of each cluster in these tests.
+const webPod = `{apiVersion: v1, kind: ServiceAccount, metadata: {name: web, namespace: shop}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web-1, namespace: shop}, spec: {serviceAccountName: web, containers: [{name: app, image: app}]}}
+`
+
+// webToken makes the Pod, and gives a token that is bound to it.
+func webToken(t *testing.T, c *controlplane.ControlPlane) string {
+	t.Helper()
+	c.Kubectl(t, webPod, "apply", "-f", "-")
+	c.Kubectl(t, "", "-n", "shop", "patch", "pod", "web-1", "--subresource=status", "-p",
+		`{"status": {"phase": "Running", "podIP": "10.244.0.1", "podIPs": [{"ip": "10.244.0.1"}], "conditions": [{"type": "Ready", "status": "True"}]}}`)
+	return strings.TrimSpace(c.Kubectl(t, "", "create", "token", "web", "-n", "shop", "--audience=istio-ca", "--bound-object-kind=Pod", "--bound-object-name=web-1"))
+}
+
+// ofCluster is a call that says of which cluster it is.
+func ofCluster(ctx context.Context, cluster string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "clusterid", cluster)
+}
+
+// inCluster is a node that says of which cluster it is.
+func inCluster(n *corev3.Node, cluster string) *corev3.Node {
+	n.Metadata.Fields["CLUSTER_ID"] = structpb.NewStringValue(cluster)
+	return n
+}
+
+// swapped has each cluster's credentials shown by calls of the other one: they are refused, by the CA and by xDS. To a cluster that is away, whose newest key may
+// not be known, tokens of a key that is not known are to come again.
+func swapped(t *testing.T, d *daemon, conf *tls.Config, tokens map[string]string, own map[string]credentials.TransportCredentials, away string) {
+	t.Helper()
+	for of, to := range map[string]string{"west": "Kubernetes", "Kubernetes": "west"} {
+		want := codes.Unauthenticated
+		if to == away {
+			want = codes.Unavailable
+		}
+		as, ctx := inCluster(node("shop", "web", "10.244.0.1"), to), ofCluster(bearer(t.Context(), tokens[of]), to)
+		if _, _, err := signed(ctx, t, d.secure, conf); status.Code(err) != want || !strings.Contains(err.Error(), "by the keys of cluster "+to) {
+			t.Errorf("a token of %s, by a call of %s: %v", of, to, err)
+		}
+		if _, err := everythingAs(ctx, credentials.NewTLS(conf), d.secure, as); status.Code(err) != want {
+			t.Errorf("a stream of %s with a token of %s: %v", to, of, err)
+		}
+		if _, err := everythingAs(t.Context(), own[of], d.secure, as); status.Code(err) != codes.PermissionDenied {
+			t.Errorf("a stream of %s with a certificate that follows from a token of %s: %v", to, of, err)
+		}
+	}
+}
+
+// Two real clusters have issuers of one name. A token counts for the cluster whose API server issued it, and for calls of that cluster alone: swapped ones are
+// refused, by the CA and by xDS. A gateway of the second cluster has the Secret of its own cluster, with the right that its own API server gives; one of the
+// config cluster has it not. A Pod of the second cluster that was deleted has no credential any more. While the second cluster's API server is away its tokens count on; when no Secret names it any more they do not.
+func TestKubeIdentitiesOfTwoClusters(t *testing.T) {
+	home, west := twoClusters(t)
+	clusters := map[string]*controlplane.ControlPlane{"Kubernetes": home, "west": west}
+	data, dir, kubeconfig := t.TempDir(), t.TempDir(), home.Documented(t)
+	write(t, dir, "gateway.yaml", siteGateway)
+	home.Kubectl(t, "", "create", "namespace", "shop")
+	tokens := map[string]string{}
+	for name, c := range clusters {
+		c.Kubectl(t, ratings+"---\n"+readers("web"), "apply", "-f", "-")
+		tokens[name] = webToken(t, c)
+	}
+	west.Kubectl(t, newSite(t, 201).secret(""), "apply", "-f", "-")
+	home.Kubectl(t, remoteSecretOf(t, west, "first"), "apply", "-f", "-")
+
+	d := start(t, "--kubeconfig", kubeconfig, "--config-dir", dir, "--data-dir", data)
+	conf := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "istiod.istio-system.svc"}
+	eventually(t, patience, func() error {
+		text, err := os.ReadFile(filepath.Join(data, "root-cert.pem"))
+		conf.RootCAs.AppendCertsFromPEM(text)
+		return err
+	})
+	with := func(cluster, token string) (tls.Certificate, error) {
+		pair, _, err := signed(ofCluster(bearer(t.Context(), token), cluster), t, d.secure, conf)
+		return pair, err
+	}
+	own := map[string]credentials.TransportCredentials{}
+	for name, token := range tokens {
+		eventually(t, patience, func() error {
+			pair, err := with(name, token)
+			shown := conf.Clone()
+			shown.Certificates = []tls.Certificate{pair}
+			own[name] = credentials.NewTLS(shown)
+			return err
+		})
+	}
+	swapped(t, d, conf, tokens, own, "")
+	if _, _, err := signed(bearer(t.Context(), tokens["west"]), t, d.secure, conf); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a token of west, by a call that names no cluster: %v", err)
+	}
+
+	has := func(cluster string) (sent, removed []string, err error) {
+		return secretsOf(t, own[cluster], t.Context(), d.secure, inCluster(node("shop", "web", "10.244.0.1"), cluster), "kubernetes://site")
+	}
+	eventually(t, patience, func() error {
+		if sent, removed, err := has("west"); err != nil || !slices.Equal(sent, []string{"kubernetes://site"}) {
+			return fmt.Errorf("the gateway of west: sent %v, removed %v, %v", sent, removed, err)
+		}
+		return nil
+	})
+	if sent, removed, err := has("Kubernetes"); err != nil || len(sent) != 0 || len(removed) != 1 {
+		t.Errorf("the gateway of the config cluster: sent %v, removed %v, %v", sent, removed, err)
+	}
+
+	west.Kubectl(t, "", "-n", "shop", "delete", "pod", "web-1", "--grace-period=0", "--force")
+	first := tokens["west"]
+	tokens["west"] = webToken(t, west)
+	labels := 0
+	eventually(t, 2*patience, func() error {
+		for _, c := range clusters { // watches say something, so that the leader knows up to when it has read: else that is once a minute
+			labels++
+			for _, what := range []string{"pod/web-1", "serviceaccount/web", "namespace/shop"} {
+				c.Kubectl(t, "", "-n", "shop", "label", "--overwrite", what, fmt.Sprintf("seen=t%d", labels))
+			}
+		}
+		if _, err := with("west", first); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "another one has its name") {
+			return fmt.Errorf("the token of a Pod of west that was deleted and made again: %v", err)
+		}
+		return nil
+	})
+	pair, err := with("west", tokens["west"])
+	if err != nil {
+		t.Errorf("the token of its successor: %v", err)
+	}
+	shown := conf.Clone()
+	shown.Certificates = []tls.Certificate{pair}
+	own["west"] = credentials.NewTLS(shown)
+
+	west.KillAPIServer()
+	if _, err := with("west", tokens["west"]); err != nil {
+		t.Errorf("while the API server of west is away: %v", err)
+	}
+	swapped(t, d, conf, tokens, own, "west")
+	home.Kubectl(t, "", "-n", "istio-system", "delete", "secret", "istio-remote-secret-west")
+	eventually(t, patience, func() error {
+		if _, err := with("west", tokens["west"]); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "not known here") {
+			return fmt.Errorf("when no Secret names west: %v", err)
+		}
+		return nil
+	})
+}

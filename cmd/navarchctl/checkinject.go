@@ -1,0 +1,174 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"istio.io/api/annotation"
+	"istio.io/api/label"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"navarch.io/navarch/store/admit/inject"
+	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/model"
+)
+
+// injectionCheck is what `navarchctl check-inject` is asked for.
+type injectionCheck struct {
+	api       *apiserver.Client
+	namespace string
+}
+
+func checkInjectCommand() *cobra.Command {
+	kubeconfig, c := "", &injectionCheck{}
+	cmd := &cobra.Command{
+		Use:   "check-inject POD|deploy/NAME",
+		Short: "Say whether a Pod is given a proxy, by which webhook, and why",
+		Long: `check-inject reads a Pod, or the template of a Deployment, its namespace, and the injection webhooks of the cluster. It says of each
+webhook whether the labels of namespace and Pod select the Pod, and what the injector that is asked then decides, as the labels and the
+ConfigMap are now: a Pod that runs may have been created when they were others.`,
+		Example: `  navarchctl check-inject --kubeconfig ~/.kube/config -n shop deploy/web`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if c.api, err = apiserver.New(kubeconfig); err != nil {
+				return fmt.Errorf("--kubeconfig: %w", err)
+			}
+			return c.run(cmd.Context(), args[0], cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster (default: that of the Pod that this process is in).")
+	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", corev1.NamespaceDefault, "Namespace of the Pod.")
+	return cmd
+}
+
+func (c *injectionCheck) run(ctx context.Context, name string, out io.Writer) error {
+	pod, err := c.pod(ctx, name)
+	if err != nil {
+		return err
+	}
+	var namespace corev1.Namespace
+	if err := c.get(ctx, "/api/v1/namespaces/"+url.PathEscape(c.namespace), &namespace); err != nil {
+		return fmt.Errorf("Namespace %s: %w", c.namespace, err)
+	}
+	var all admissionregistrationv1.MutatingWebhookConfigurationList
+	if err := c.get(ctx, "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", &all); err != nil {
+		return fmt.Errorf("MutatingWebhookConfigurations: %w", err)
+	}
+	table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(table, "WEBHOOK\tREVISION\tASKED\tREASON")
+	var asked []injectingWebhook
+	for _, w := range injectingWebhooks(all.Items) {
+		yes, why := inject.Selects(w.hook, namespace.Labels, pod.Labels)
+		if yes {
+			asked = append(asked, w)
+		}
+		fmt.Fprintf(table, "%s/%s\t%s\t%v\t%s\n", w.of, w.hook.Name, w.revision, yes, why)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if len(asked) == 0 {
+		fmt.Fprintln(out, "\nNo webhook is asked: the Pod gets no proxy.")
+	}
+	for _, w := range asked {
+		fmt.Fprintf(out, "\n%s\n", c.decision(ctx, w, pod))
+	}
+	if was := pod.Annotations[annotation.SidecarStatus.Name]; was != "" {
+		fmt.Fprintf(out, "It was given a proxy when it was created: %s\n", was)
+	}
+	return nil
+}
+
+// pod is the Pod, or the template of a Deployment.
+func (c *injectionCheck) pod(ctx context.Context, name string) (*corev1.Pod, error) {
+	kind, after, there := strings.Cut(name, "/")
+	if there && slices.Contains([]string{"deploy", "deployment", "deployments"}, kind) {
+		var d struct {
+			Spec struct{ Template corev1.PodTemplateSpec }
+		}
+		if err := c.get(ctx, "/apis/apps/v1/namespaces/"+url.PathEscape(c.namespace)+"/deployments/"+url.PathEscape(after), &d); err != nil {
+			return nil, fmt.Errorf("Deployment %s/%s: %w", c.namespace, after, err)
+		}
+		return &corev1.Pod{ObjectMeta: d.Spec.Template.ObjectMeta, Spec: d.Spec.Template.Spec}, nil
+	}
+	if there && !slices.Contains([]string{"po", "pod", "pods"}, kind) {
+		return nil, fmt.Errorf("%s: want a Pod, or deploy/NAME", name)
+	}
+	if !there {
+		after = name
+	}
+	pod := &corev1.Pod{}
+	if err := c.get(ctx, "/api/v1/namespaces/"+url.PathEscape(c.namespace)+"/pods/"+url.PathEscape(after), pod); err != nil {
+		return nil, fmt.Errorf("Pod %s/%s: %w", c.namespace, after, err)
+	}
+	return pod, nil
+}
+
+// decision is what the injector of a webhook says of a Pod.
+func (c *injectionCheck) decision(ctx context.Context, w injectingWebhook, pod *corev1.Pod) string {
+	who := "The injector that " + w.of + " names"
+	service := w.hook.ClientConfig.Service
+	if service == nil {
+		return who + " is not in this cluster: what it decides is not known here."
+	}
+	name := withRevision("istio-sidecar-injector", w.revision)
+	data, err := configMap(ctx, c.api, service.Namespace, name)
+	if err != nil {
+		return fmt.Sprintf("%s decides by %v: what it decides is not known.", who, err)
+	}
+	config, err := inject.ParseConfig("ConfigMap "+service.Namespace+"/"+name, data["config"], data["values"], os.Getenv)
+	if err != nil {
+		return fmt.Sprintf("%s cannot use its configuration: %v", who, err)
+	}
+	s := inject.Settings{Config: config, Mesh: model.MeshDefaults(), Namespace: service.Namespace, Revision: w.revision}
+	d := s.Decide(pod, c.namespace)
+	if !d.Inject {
+		return who + " gives it no proxy. " + d.Reason
+	}
+	return who + " gives it a proxy. " + d.Reason
+}
+
+func (c *injectionCheck) get(ctx context.Context, path string, into any) error {
+	err := c.api.Do(ctx, http.MethodGet, path, nil, into)
+	if apiserver.IsStatus(err, http.StatusNotFound) {
+		return errors.New("it is not there")
+	}
+	return err
+}
+
+// injectingWebhook is a webhook that is asked about the creation of Pods, at a path /inject.
+type injectingWebhook struct {
+	of, revision string
+	hook         *admissionregistrationv1.MutatingWebhook
+}
+
+func injectingWebhooks(all []admissionregistrationv1.MutatingWebhookConfiguration) (some []injectingWebhook) {
+	for i := range all {
+		for j := range all[i].Webhooks {
+			w := &all[i].Webhooks[j]
+			path := ""
+			if s := w.ClientConfig.Service; s != nil && s.Path != nil {
+				path = *s.Path
+			} else if u := w.ClientConfig.URL; u != nil {
+				if parsed, err := url.Parse(*u); err == nil {
+					path = parsed.Path
+				}
+			}
+			if _, err := inject.ParsePath(path); err == nil && strings.HasSuffix(w.Name, "sidecar-injector.istio.io") {
+				some = append(some, injectingWebhook{all[i].Name, cmp.Or(all[i].Labels[label.IoIstioRev.Name], "default"), w})
+			}
+		}
+	}
+	return some
+}

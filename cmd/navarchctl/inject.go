@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+
+	"github.com/spf13/cobra"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	k8syaml "k8s.io/apimachinery/pkg/util/yaml"
+
+	"navarch.io/navarch/deploy/chart/files/injection"
+	"navarch.io/navarch/store/admit/inject"
+	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+)
+
+// injector is what `navarchctl inject` is asked for. Where Pods are injected by comes from files, from a cluster, or, by default, from the chart.
+type injector struct {
+	file, out                 string
+	config, values, mesh      string // files
+	kubeconfig                string
+	fromCluster               bool
+	systemNamespace, revision string
+	native                    bool
+	warnings                  io.Writer
+}
+
+func injectCommand() *cobra.Command {
+	i := &injector{}
+	cmd := &cobra.Command{
+		Use:   "inject -f FILE",
+		Short: "Put proxies into the Pods of manifests, as the webhook would, without asking it",
+		Long: `inject reads manifests: Pods, Deployments, StatefulSets, DaemonSets, ReplicaSets, ReplicationControllers, Jobs, CronJobs, Lists of
+these, in any number of documents. It prints them with their proxies; whatever else is in the file is printed as it is. What the Pods of a
+manifest are left out for is said on standard error.
+
+By default it takes the templates and values of Navarch's own chart. A cluster's are taken with --from-cluster, those of files with
+--inject-config-file and --values-file: the keys config and values of the ConfigMap istio-sidecar-injector.`,
+		Example: `  # What the webhook of this cluster would make of a manifest.
+  navarchctl inject --from-cluster --kubeconfig ~/.kube/config -f shop.yaml | kubectl apply -f -`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			i.warnings = cmd.ErrOrStderr()
+			return i.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&i.file, "filename", "f", "", "File of manifests; - is standard input.")
+	f.StringVarP(&i.out, "output", "o", "", "File that is written (default standard output).")
+	f.StringVar(&i.config, "inject-config-file", "", "File of the templates: the key config of the ConfigMap istio-sidecar-injector.")
+	f.StringVar(&i.values, "values-file", "", "File of the values: its key values.")
+	f.StringVar(&i.mesh, "mesh-config-file", "", "File of the mesh configuration: the key mesh of the ConfigMap istio.")
+	f.BoolVar(&i.fromCluster, "from-cluster", false, "Take the ConfigMaps of a cluster.")
+	f.StringVar(&i.kubeconfig, "kubeconfig", "", "Kubeconfig of that cluster (default: that of the Pod that this process is in).")
+	f.StringVarP(&i.systemNamespace, "istio-namespace", "i", "istio-system", "Namespace of the control plane.")
+	f.StringVarP(&i.revision, "revision", "r", "", "Revision of the control plane.")
+	f.BoolVar(&i.native, "native-sidecars", false, "The kubelets know sidecar containers (Kubernetes 1.33), so the proxy is one; the Pod's annotation sidecar.istio.io/nativeSidecar counts before that.")
+	_ = cmd.MarkFlagRequired("filename")
+	cmd.MarkFlagsMutuallyExclusive("from-cluster", "inject-config-file")
+	cmd.MarkFlagsMutuallyExclusive("from-cluster", "values-file")
+	cmd.MarkFlagsMutuallyExclusive("from-cluster", "mesh-config-file")
+	return cmd
+}
+
+func (i *injector) run(ctx context.Context, in io.Reader, out io.Writer) error {
+	settings, err := i.settings(ctx)
+	if err != nil {
+		return err
+	}
+	for _, problem := range settings.Config.Problems() {
+		fmt.Fprintln(i.warnings, problem)
+	}
+	if i.file != "-" {
+		file, err := os.Open(i.file)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		in = file
+	}
+	var text bytes.Buffer // written at the end: a manifest that cannot be injected must not be half applied
+	if err := i.documents(settings, in, &text); err != nil {
+		return fmt.Errorf("%s: %w", i.file, err)
+	}
+	if i.out != "" {
+		return os.WriteFile(i.out, text.Bytes(), 0o644)
+	}
+	_, err = out.Write(text.Bytes())
+	return err
+}
+
+func (i *injector) documents(settings *inject.Settings, in io.Reader, out *bytes.Buffer) error {
+	reader := k8syaml.NewYAMLReader(bufio.NewReader(in))
+	for n := 1; ; n++ {
+		text, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("document %d: %w", n, err)
+		}
+		injected, notes, err := settings.Document(text, i.native)
+		if err != nil {
+			return fmt.Errorf("document %d: %w", n, err)
+		}
+		for _, note := range notes {
+			fmt.Fprintln(i.warnings, note)
+		}
+		if n > 1 {
+			out.WriteString("---\n")
+		}
+		out.Write(bytes.TrimSuffix(injected, []byte("\n")))
+		out.WriteString("\n")
+	}
+}
+
+// settings are read from where the flags say.
+func (i *injector) settings(ctx context.Context) (*inject.Settings, error) {
+	source, config, values, mesh := "Navarch's chart", injection.Config(), injection.Values(), ""
+	if i.fromCluster {
+		api, err := apiserver.New(i.kubeconfig)
+		if err != nil {
+			return nil, fmt.Errorf("--kubeconfig: %w", err)
+		}
+		data, err := configMap(ctx, api, i.systemNamespace, withRevision("istio-sidecar-injector", i.revision))
+		if err != nil {
+			return nil, err
+		}
+		source = "ConfigMap " + i.systemNamespace + "/" + withRevision("istio-sidecar-injector", i.revision)
+		config, values = data["config"], data["values"]
+		if data, err = configMap(ctx, api, i.systemNamespace, withRevision("istio", i.revision)); err != nil {
+			return nil, err
+		}
+		mesh = data["mesh"]
+	}
+	for _, of := range []struct {
+		file string
+		into *string
+	}{{i.config, &config}, {i.values, &values}, {i.mesh, &mesh}} {
+		if of.file == "" {
+			continue
+		}
+		text, err := os.ReadFile(of.file)
+		if err != nil {
+			return nil, err
+		}
+		*of.into = string(text)
+	}
+	if i.config != "" {
+		source = i.config
+	}
+	parsed, err := inject.ParseConfig(source, config, values, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	meshConfig, err := i.meshConfig(mesh)
+	if err != nil {
+		return nil, err
+	}
+	return &inject.Settings{Config: parsed, Mesh: meshConfig, Revision: i.revision, Namespace: i.systemNamespace}, nil
+}
+
+// meshConfig is a mesh configuration over the defaults; what is wrong with it, but does not spoil it, is said.
+func (i *injector) meshConfig(text string) (*meshv1alpha1.MeshConfig, error) {
+	if text == "" {
+		return model.MeshDefaults(), nil
+	}
+	js, err := json.Marshal(map[string]any{"data": map[string]string{"mesh": text}})
+	if err != nil {
+		return nil, err
+	}
+	n := normal.New(normal.Options{SystemNamespace: i.systemNamespace, Revision: i.revision})
+	mesh := n.ParseMesh(&object.Object{ID: n.MeshID(), JSON: js})
+	report(i.warnings, mesh.Problems)
+	if mesh.Config == nil {
+		return nil, errors.New("the mesh configuration cannot be read")
+	}
+	return mesh.Config, nil
+}
+
+// configMap is the data of a ConfigMap.
+func configMap(ctx context.Context, api *apiserver.Client, namespace, name string) (map[string]string, error) {
+	var found struct{ Data map[string]string }
+	err := api.Do(ctx, http.MethodGet, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/configmaps/"+url.PathEscape(name), nil, &found)
+	if err != nil {
+		return nil, fmt.Errorf("ConfigMap %s/%s: %w", namespace, name, err)
+	}
+	return found.Data, nil
+}
+
+func withRevision(name, revision string) string {
+	if r := cmp.Or(revision, "default"); r != "default" {
+		return name + "-" + r
+	}
+	return name
+}

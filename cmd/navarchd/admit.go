@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"navarch.io/navarch/ca/serving"
+	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/cmd/navarchd/webhooks"
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/store/admit"
+	"navarch.io/navarch/store/admit/schema"
+	"navarch.io/navarch/store/admit/validate"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/obs"
+)
+
+// webhookLimits are those of the webhooks' address. API servers keep connections, and open one for each review that they make at once.
+var webhookLimits = web.Limits{Body: 9 << 20, Connections: 1024, PerSource: 512}
+
+// configurations makes the process follow the webhook configurations of the cluster; nil: there is none, or no role needs them.
+func (a *assembly) configurations() (*webhooks.Configurations, error) {
+	if a.api == nil || a.ca == nil || !a.config.has(roleAdmit) && !a.config.has(roleIngest) {
+		return nil, nil
+	}
+	all, err := webhooks.New(webhooks.Config{Kubeconfig: a.config.kubeconfig, Namespace: a.config.env.podNamespace, Revision: a.config.env.revision, Log: a.log,
+		Roots: func() []*x509.Certificate { return a.ca.ring.State().Bundle }})
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
+	}
+	a.add(part{tasks: []loop.Task{{Name: "webhook configurations", Run: all.Run}}, gauges: []func(time.Time){all.Gauges}})
+	return all, nil
+}
+
+// addAdmit is role admit, and what role ingest needs of it: the webhook configurations of the cluster, nil: there are none.
+func (a *assembly) addAdmit() (*webhooks.Configurations, error) {
+	all, err := a.configurations()
+	if err != nil || !a.config.has(roleAdmit) {
+		return all, err
+	}
+	return all, a.answerReviews(all)
+}
+
+// answerReviews answers the reviews of the cluster's API servers, on every replica, whoever leads.
+func (a *assembly) answerReviews(all *webhooks.Configurations) error {
+	conf, err := a.webhookTLS(all)
+	if err != nil {
+		return err
+	}
+	server := admit.New(admit.Config{Crashes: a.crashes, Log: a.log})
+	validate.New(normal.New(a.config.normal()), func() *mirror.Snapshot { return a.snapshot() }, judge).Register(server)
+	if err := a.addInjection(server); err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", a.config.httpsAddr)
+	if err != nil {
+		return fmt.Errorf("--https-addr: %w", err)
+	}
+	a.log.Info("listening", obs.KeyListener, "webhooks, TLS", obs.KeyAddress, l.Addr().String())
+	a.add(part{tasks: []loop.Task{
+		{Name: "webhooks", Run: func(ctx context.Context) error {
+			return web.Serve(ctx, tls.NewListener(l, conf), server, webhookLimits, obs.NewSampled(a.log))
+		}},
+		{Name: "definitions of Istio's kinds", Run: func(ctx context.Context) error {
+			if err := schema.Compile(ctx); err != nil && ctx.Err() == nil {
+				return err
+			}
+			<-ctx.Done()
+			return nil
+		}},
+	}})
+	return nil
+}
+
+// judge has the values of EnvoyFilters read as builders read them.
+func judge(r model.Record) (refused, warned []error) {
+	if f, is := r.(*model.EnvoyFilter); is {
+		return patch.Judge(f)
+	}
+	return nil, nil
+}
+
+// webhookTLS is what the webhooks' address presents: an operator's certificate, whose roots the operator writes into the configurations; or one
+// of the mesh's CA, as soon as the configurations have its root.
+func (a *assembly) webhookTLS(all *webhooks.Configurations) (*tls.Config, error) {
+	switch {
+	case a.ca == nil && a.config.tlsCert == "":
+		return nil, errors.New("--roles: role admit needs a certificate: --kek (the mesh's own CA), or --tls-cert and --tls-key")
+	case a.ca == nil:
+		conf, err := serving.ByFiles(a.config.tlsCert, a.config.tlsKey, nil)
+		if conf != nil {
+			conf.NextProtos = []string{"http/1.1"}
+		}
+		return conf, err
+	}
+	trusted := func(*tls.Certificate) error { return nil }
+	if all != nil && !a.ca.serving.OwnFiles() {
+		trusted = all.Trusts
+	}
+	held := serving.NewHeld(a.ca.serving, a.ca.ring.State, trusted)
+	a.add(part{
+		ready: []func() error{func() error {
+			switch unbelieved, err := held.Missing(); {
+			case err != nil && a.config.speaksGRPC() && a.config.grpcAddr != "", errors.Is(unbelieved, webhooks.ErrUnread):
+				return nil // notes say it, and proxies are served
+			default:
+				return errors.Join(err, unbelieved)
+			}
+		}},
+		notes: []func() []string{func() []string {
+			if err := held.Waiting(); err != nil {
+				return []string{err.Error()}
+			}
+			return nil
+		}},
+	})
+	return held.Config(), nil
+}

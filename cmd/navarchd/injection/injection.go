@@ -1,0 +1,232 @@
+// Package injection keeps the injection webhook's settings as they are in the cluster: the ConfigMap istio-sidecar-injector[-rev], followed as it changes, and
+// which versions the kubelets have.
+//
+// Owns: the settings in use, and why newer ones cannot be used.  Reads: one ConfigMap, the list of Nodes.  Never: decides about a Pod; gives up settings that
+// worked for such as do not.
+package injection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+
+	"navarch.io/navarch/store/admit/inject"
+	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/status"
+)
+
+// NativeSidecars says when a proxy becomes a sidecar container, where its Pod does not: ENABLE_NATIVE_SIDECARS.
+type NativeSidecars string
+
+// The values of ENABLE_NATIVE_SIDECARS. Auto goes by the kubelets.
+const (
+	NativeAuto NativeSidecars = "auto"
+	NativeOn   NativeSidecars = "true"
+	NativeOff  NativeSidecars = "false"
+)
+
+// Set takes one of the values.
+func (n *NativeSidecars) Set(v string) error {
+	switch one := NativeSidecars(v); one {
+	case NativeAuto, NativeOn, NativeOff:
+		*n = one
+		return nil
+	default:
+		return errors.New("want auto, true or false")
+	}
+}
+
+// Config of an Injection.
+type Config struct {
+	Namespace, Revision, Cluster string // of this control plane, and the cluster that it is in
+	Native                       NativeSidecars
+	Mesh                         func() *meshv1alpha1.MeshConfig // as it is now; nil: not known yet
+	// Follow tells of the ConfigMap until its context ends (status.ConfigMaps); failed is told why that does not work, nil: it does again.
+	Follow func(ctx context.Context, s status.Seen[corev1.ConfigMap], failed func(error)) error
+	// Kubelets are the versions of the kubelets, by node.
+	Kubelets func(context.Context) (map[string]string, error)
+	Pause    time.Duration // between two looks at the kubelets; 0: 30 s
+	Log      *slog.Logger
+}
+
+// Name is that of the ConfigMap.
+func (c Config) Name() string {
+	if c.Revision == "" || c.Revision == "default" {
+		return "istio-sidecar-injector"
+	}
+	return "istio-sidecar-injector-" + c.Revision
+}
+
+// Injection is the webhook's handler with what keeps it up to date.
+type Injection struct {
+	Config
+	Handler *inject.Handler
+
+	mu       sync.Mutex // guards what follows; a leaf
+	version  status.Version
+	unusable string            // why the newest ConfigMap is not in use
+	unread   string            // why it cannot be read
+	problems []string          // templates that cannot be used
+	kubelets map[string]string // nil: not known yet
+	unknown  string            // why the newest versions are not known
+}
+
+// New asks nothing of anybody.
+func New(c Config) *Injection {
+	if c.Pause == 0 {
+		c.Pause = 30 * time.Second
+	}
+	i := &Injection{Config: c}
+	i.Handler = inject.NewHandler(c.Mesh, i.native)
+	return i
+}
+
+// Tasks keep it up to date.
+func (i *Injection) Tasks() []loop.Task {
+	all := []loop.Task{{Name: "injection configuration", Run: func(ctx context.Context) error { return i.Follow(ctx, seen{i}, i.failed) }}}
+	if i.Native == NativeAuto {
+		all = append(all, loop.Task{Name: "versions of kubelets", Run: i.followKubelets})
+	}
+	return all
+}
+
+// Notes say what an operator should know while Pods are injected all the same.
+func (i *Injection) Notes() (all []string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, note := range append([]string{i.unread, i.unusable, i.unknown}, i.problems...) {
+		if note != "" {
+			all = append(all, note)
+		}
+	}
+	return all
+}
+
+// seen is told of the ConfigMap.
+type seen struct{ *Injection }
+
+func (s seen) key() status.Key { return status.Key{Namespace: s.Namespace, Name: s.Name()} }
+
+// Replace implements status.Seen.
+func (s seen) Replace(all map[status.Key]status.Found[corev1.ConfigMap]) { s.use(all[s.key()]) }
+
+// Observe implements status.Seen.
+func (s seen) Observe(k status.Key, f status.Found[corev1.ConfigMap]) {
+	if k == s.key() {
+		s.use(f)
+	}
+}
+
+// use takes a ConfigMap as it is there. One that is gone, or cannot be used, changes nothing but the notes.
+func (i *Injection) use(f status.Found[corev1.ConfigMap]) {
+	source := "ConfigMap " + i.Namespace + "/" + i.Name()
+	if f.Object == nil {
+		i.refuse(source + " is not there: Pods are injected by the last one that was, if there was one")
+		return
+	}
+	i.mu.Lock()
+	same := f.Version == i.version && f.Version != 0
+	i.mu.Unlock()
+	if same {
+		return
+	}
+	config, err := inject.ParseConfig(source, f.Object.Data["config"], f.Object.Data["values"], os.Getenv)
+	if err != nil {
+		i.refuse(fmt.Sprintf("Pods are injected by the configuration before, if there was one: %v", err))
+		return
+	}
+	i.Handler.Use(&inject.Settings{Config: config, Revision: i.Revision, Namespace: i.Namespace})
+	var problems []string
+	for _, err := range config.Problems() {
+		problems = append(problems, err.Error())
+		i.Log.Warn("a template for injection cannot be used", obs.KeyError, err)
+	}
+	i.Log.Info("injection configuration taken", obs.KeyObject, source)
+	i.mu.Lock()
+	i.version, i.unusable, i.problems = f.Version, "", problems
+	i.mu.Unlock()
+}
+
+func (i *Injection) refuse(why string) {
+	i.mu.Lock()
+	again := i.unusable == why
+	i.unusable, i.version = why, 0
+	i.mu.Unlock()
+	if !again {
+		i.Log.Error("injection configuration cannot be used", obs.KeyError, why)
+	}
+}
+
+// failed is told why the ConfigMap cannot be followed.
+func (i *Injection) failed(err error) {
+	why := ""
+	if err != nil {
+		why = fmt.Sprintf("ConfigMap %s/%s cannot be read: %v", i.Namespace, i.Name(), err)
+	}
+	i.mu.Lock()
+	was := i.unread
+	i.unread = why
+	i.mu.Unlock()
+	if was == "" && why != "" {
+		i.Log.Warn("injection configuration cannot be read", obs.KeyError, err)
+	}
+}
+
+func (i *Injection) followKubelets(ctx context.Context) error {
+	for {
+		i.lookAtKubelets(ctx)
+		if err := loop.Pause(ctx, i.Pause); err != nil {
+			return nil
+		}
+	}
+}
+
+// lookAtKubelets keeps what was known where nothing newer is.
+func (i *Injection) lookAtKubelets(ctx context.Context) {
+	kubelets, err := i.Kubelets(ctx)
+	i.mu.Lock()
+	was := i.unknown
+	if err == nil {
+		i.kubelets, i.unknown = kubelets, ""
+	} else {
+		i.unknown = fmt.Sprintf("the versions of the kubelets cannot be read, which decide whether proxies are sidecar containers: %v", err)
+	}
+	i.mu.Unlock()
+	if err != nil && was == "" && ctx.Err() == nil {
+		i.Log.Warn("the versions of the kubelets cannot be read", obs.KeyError, err)
+	}
+}
+
+// native says whether a Pod's proxy becomes a sidecar container. Nothing is known here of the kubelets of other clusters.
+func (i *Injection) native(cluster, node string) bool {
+	if i.Native != NativeAuto {
+		return i.Native == NativeOn
+	}
+	if cluster != "" && cluster != i.Cluster {
+		return false
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return inject.KnowsSidecars(i.kubelets, node)
+}
+
+// Kubelets reads the versions of the kubelets of a cluster.
+func Kubelets(api *apiserver.Client) func(context.Context) (map[string]string, error) {
+	return func(ctx context.Context) (map[string]string, error) {
+		rows, err := api.Columns(ctx, "/api/v1/nodes", "Name", "Version")
+		all := map[string]string{}
+		for _, row := range rows {
+			all[row[0]] = row[1]
+		}
+		return all, err
+	}
+}

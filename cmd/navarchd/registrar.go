@@ -1,0 +1,84 @@
+package main
+
+import (
+	"crypto/x509"
+	"fmt"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"google.golang.org/grpc"
+
+	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/ca/registrar"
+	caserve "navarch.io/navarch/ca/serve"
+	"navarch.io/navarch/push/identities"
+	"navarch.io/navarch/store/normal"
+)
+
+// The bounds of one identity at a registration authority: signers are slower than our own key.
+const (
+	registrations      = 20 // a second, in the long run
+	registrationsBurst = 500
+)
+
+// addRegistrar is role ca where signers of Kubernetes sign.
+func (a *assembly) addRegistrar() error {
+	c := a.config
+	server, err := caserve.New(caserve.Config{
+		Registrar: registrar.New(registrar.Config{API: a.api, Signer: c.env.signer, Domain: c.env.signerDomain, Roots: a.signerRoots, MaxTTL: c.env.maxCertTTL, Now: now, Log: a.log}),
+		Now:       now, Authenticator: a.callers.OfCalls(), Revocations: deniedAlone{a.denied}, Policy: issue.Policy{DefaultTTL: c.env.certTTL, MaxTTL: c.env.maxCertTTL},
+		Renewals: caserve.Renewals{Alone: c.renewAlone, Machines: c.renewMachines, Machine: identities.Machines(a.snapshot), Tokens: a.callers.Tokens()},
+		Limits:   caserve.Limits{Signing: registrar.Signing, Rate: registrations, Burst: registrationsBurst},
+		Hooks:    certificateHooks(), Audit: a.log,
+	})
+	if err != nil {
+		return err
+	}
+	a.add(part{
+		plain:  []func(grpc.ServiceRegistrar){func(r grpc.ServiceRegistrar) { caserve.RegisterPlain(r, elsewhere{}) }},
+		secure: []func(grpc.ServiceRegistrar){server.Register},
+		notes:  []func() []string{a.signerKnown},
+		gauges: []func(time.Time){func(time.Time) { queued(server.Stats()) }},
+	})
+	return nil
+}
+
+// signerRoots are the certificates that a signer is known by (caCertificates of the mesh configuration that name it in certSigners), and all that are there.
+func (a *assembly) signerRoots(signer string) (own, all []*x509.Certificate) {
+	s := a.snapshot()
+	if s == nil {
+		return nil, nil
+	}
+	read := func(texts []string) (out []*x509.Certificate) {
+		for _, text := range texts {
+			if certs, err := issue.Certificates([]byte(text)); err == nil { // normal has left out what is none
+				out = append(out, certs...)
+			}
+		}
+		return out
+	}
+	return read(normal.SignerCertificates(s.Mesh().Spec, signer)), read(normal.CACertificates(s.Mesh().Spec))
+}
+
+// signerKnown is what notes say of a mesh whose signer has no root.
+func (a *assembly) signerKnown() []string {
+	signer := a.config.env.signer
+	if signer == "" {
+		return nil
+	}
+	if own, _ := a.signerRoots(signer); len(own) > 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("nobody is given a certificate: the mesh configuration has no root of signer %s (caCertificates, certSigners)", signer)}
+}
+
+// deniedAlone is what is revoked where another CA signs: what the configuration denies.
+type deniedAlone struct{ denied *identities.Denied }
+
+func (d deniedAlone) RevokedIdentity(id spiffeid.ID) bool { return d.denied.Has(id) }
+func (d deniedAlone) RevokedSerial(string) bool           { return false }
+
+// elsewhere says to callers in plain text that certificates are had over TLS.
+type elsewhere struct{}
+
+func (elsewhere) Current() (*caserve.Current, error) { return &caserve.Current{}, nil }

@@ -1,0 +1,185 @@
+package webhooks
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/store/admit/configure"
+	"navarch.io/navarch/store/admit/validate"
+	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/status"
+)
+
+// Leader writes what the mesh's configurations should be, while this process leads: the roots into all of them, and into those of validation
+// that a webhook which does not answer refuses, once it has refused what it must.
+type Leader struct {
+	*Configurations
+	api     *apiserver.Client
+	origin  origin.Origin
+	writers map[status.WebhookKind]*status.Writer[unstructured.Unstructured]
+
+	mu     sync.Mutex           // a leaf; guards what follows
+	passed map[status.Key]bool  // configurations whose dry run was refused as it must be, in this term
+	open   map[status.Key]error // why others' was not
+}
+
+// NewLeader asks nothing. until says up to when this process leads; the limit is that of all that is written to Kubernetes.
+func NewLeader(c *Configurations, api *apiserver.Client, from origin.Origin, until func(context.Context) (time.Time, error), limit *rate.Limiter) *Leader {
+	l := &Leader{Configurations: c, api: api, origin: from, writers: map[status.WebhookKind]*status.Writer[unstructured.Unstructured]{}}
+	for _, k := range kinds {
+		l.writers[k] = status.New(status.Config[unstructured.Unstructured]{API: c.apis[k], Kind: string(k), Until: until, Limit: limit, Log: c.Log})
+	}
+	return l
+}
+
+// tryAgain is how often a dry run that did not pass is made again.
+const tryAgain = 2 * time.Second
+
+// Lead is one term; a nil Leader writes nothing.
+func (l *Leader) Lead(ctx context.Context, epoch int64) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	l.passed, l.open = map[status.Key]bool{}, map[status.Key]error{}
+	l.mu.Unlock()
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	for _, w := range l.writers {
+		defer w.Want(nil)
+		parts.Go(func() { _ = w.Run(ctx, epoch) }) // its error is the context's
+	}
+	tick := time.NewTicker(tryAgain) // roots change without a change of configurations
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		_, _, changed := l.managed(status.Validating)
+		l.want()
+		if l.dryRuns(ctx) {
+			continue
+		}
+		select {
+		case <-changed:
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// want says what the configurations should be. Without roots nothing is known of that.
+func (l *Leader) want() {
+	for _, k := range kinds {
+		mesh, all, _ := l.managed(k)
+		want := map[status.Key]status.Desired[unstructured.Unstructured]{}
+		if len(mesh.Roots) > 0 {
+			roots := issue.EncodeCertificates(mesh.Roots...)
+			for key := range all {
+				l.mu.Lock()
+				fail := k == status.Validating && l.passed[key]
+				l.mu.Unlock()
+				want[key] = mesh.Wanted(roots, fail)
+			}
+		}
+		l.writers[k].Want(want)
+	}
+}
+
+// dryRuns asks the API server to make an object that every validation webhook of ours refuses, for each configuration that lets pass what its
+// webhook does not answer. It says whether one has passed that did not before.
+func (l *Leader) dryRuns(ctx context.Context) (another bool) {
+	mesh, all, _ := l.managed(status.Validating)
+	if len(mesh.Roots) == 0 {
+		return false
+	}
+	l.mu.Lock()
+	maps.DeleteFunc(l.open, func(key status.Key, _ error) bool { return all[key] == nil })
+	l.mu.Unlock()
+	for key, u := range all {
+		l.mu.Lock()
+		done := l.passed[key] || !configure.FailsOpen(u)
+		l.mu.Unlock()
+		if done || !mesh.Has(u, base64.StdEncoding.EncodeToString(issue.EncodeCertificates(mesh.Roots...))) {
+			continue
+		}
+		err := l.dryRun(ctx, u)
+		l.mu.Lock()
+		if delete(l.open, key); err != nil {
+			l.open[key] = err
+		}
+		l.passed[key] = err == nil
+		l.mu.Unlock()
+		if err == nil {
+			l.Log.Info("a validation webhook has refused a dry run: from now on nothing passes while it does not answer", obs.KeyName, key.Name)
+			another = true
+		}
+	}
+	return another
+}
+
+// dryRun is nil where the API server asked a webhook of the configuration, and that refused.
+func (l *Leader) dryRun(ctx context.Context, u *unstructured.Unstructured) error {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	err := l.api.Do(ctx, http.MethodPost, "/apis/networking.istio.io/v1beta1/namespaces/"+l.Namespace+"/gateways?dryRun=All", Refused(l.Namespace, u), nil)
+	var no *apiserver.Status
+	switch {
+	case err == nil:
+		return errors.New("the API server takes what the webhook must refuse")
+	case !errors.As(err, &no):
+		return err
+	}
+	for _, name := range configure.Names(u) {
+		if strings.Contains(no.Message, fmt.Sprintf("admission webhook %q denied the request", name)) {
+			return nil
+		}
+	}
+	return err
+}
+
+// Refused is a Gateway that a validation webhook refuses because of its annotation alone, with the labels that a configuration selects.
+func Refused(namespace string, configuration *unstructured.Unstructured) map[string]any {
+	labels := map[string]any{}
+	for name, value := range configure.Selected(configuration) {
+		labels[name] = value
+	}
+	return map[string]any{"apiVersion": "networking.istio.io/v1beta1", "kind": "Gateway",
+		"metadata": map[string]any{"name": "navarch-webhook-dry-run", "namespace": namespace, "labels": labels, "annotations": map[string]any{validate.AlwaysReject: "true"}},
+		"spec": map[string]any{"selector": map[string]any{"navarch.io/none": "none"}, "servers": []any{map[string]any{"hosts": []any{"*"},
+			"port": map[string]any{"number": 80, "name": "http", "protocol": "HTTP"}}}}}
+}
+
+// Problems are those of this process's term.
+func (l *Leader) Problems() (all []object.Problem) {
+	say := func(k status.WebhookKind, key status.Key, severity problem.Severity, message string) {
+		all = append(all, object.Problem{ID: object.ID{Origin: l.origin, Group: "admissionregistration.k8s.io", Kind: string(k), Name: key.Name}, Location: "Kubernetes",
+			Code: problem.Pending, Severity: severity, Message: message})
+	}
+	for _, k := range kinds {
+		for _, p := range l.writers[k].Problems() {
+			say(k, p.Key, problem.Error, p.Message)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, err := range l.open {
+		say(status.Validating, key, problem.Warning, "objects that are not valid pass while the webhook does not answer (failurePolicy Ignore): its dry run was not refused: "+err.Error())
+	}
+	return all
+}
+
+func cmpName(a, b status.Key) int { return cmp.Compare(a.Name, b.Name) }

@@ -1,0 +1,173 @@
+// Package webhooks follows the webhook configurations of a cluster, for two questions: whether the API server would believe a certificate that
+// this process presents, and, while this process leads, what is to be written into them.
+//
+// Owns: what is known of the configurations; which webhooks have refused a dry run.  Reads: both kinds of configurations, the mesh's roots.
+// Never: writes while this process does not lead; makes a configuration.
+package webhooks
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"navarch.io/navarch/store/admit/configure"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/status"
+)
+
+// Config is what New needs.
+type Config struct {
+	Kubeconfig          string // empty: the service account of the Pod
+	Namespace, Revision string // of this control plane
+	// Roots are those that the mesh trusts; nil: they are not known.
+	Roots func() []*x509.Certificate
+	Log   *slog.Logger
+}
+
+// Configurations are those of a cluster, as last seen. Its methods may be called from any goroutine.
+type Configurations struct {
+	Config
+	apis map[status.WebhookKind]*status.Webhooks
+
+	mu      sync.Mutex // a leaf; guards what follows
+	kinds   map[status.WebhookKind]*kind
+	changed chan struct{}
+}
+
+// kind is what is known of one kind.
+type kind struct {
+	there  map[status.Key]status.Found[unstructured.Unstructured] // nil: it was never listed
+	failed error                                                  // why it cannot be read now
+}
+
+var kinds = []status.WebhookKind{status.Validating, status.Mutating}
+
+// New asks nothing.
+func New(c Config) (*Configurations, error) {
+	all := &Configurations{Config: c, apis: map[status.WebhookKind]*status.Webhooks{}, kinds: map[status.WebhookKind]*kind{}, changed: make(chan struct{})}
+	for _, k := range kinds {
+		api, err := status.NewWebhooks(c.Kubeconfig, k)
+		if err != nil {
+			return nil, err
+		}
+		all.apis[k], all.kinds[k] = api, &kind{}
+	}
+	return all, nil
+}
+
+// Run follows both kinds until ctx ends, which is its only error.
+func (c *Configurations) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	for _, k := range kinds {
+		all.Go(func() { _ = c.apis[k].Follow(ctx, seen{c, k}, func(err error) { c.fails(k, err) }) }) // its error is the context's
+	}
+	all.Wait()
+	return ctx.Err()
+}
+
+// seen is told what there is of one kind.
+type seen struct {
+	*Configurations
+	kind status.WebhookKind
+}
+
+// Replace implements status.Seen.
+func (s seen) Replace(all map[status.Key]status.Found[unstructured.Unstructured]) {
+	there := make(map[status.Key]status.Found[unstructured.Unstructured], len(all)) // not nil: it was listed
+	maps.Copy(there, all)
+	s.change(func() { s.kinds[s.kind].there = there })
+}
+
+// Observe implements status.Seen.
+func (s seen) Observe(k status.Key, f status.Found[unstructured.Unstructured]) {
+	s.change(func() {
+		if of := s.kinds[s.kind]; f.Object == nil {
+			delete(of.there, k)
+		} else if of.there != nil {
+			of.there[k] = f
+		}
+	})
+}
+
+func (c *Configurations) fails(k status.WebhookKind, err error) {
+	c.change(func() {
+		if was := c.kinds[k].failed; err != nil && was == nil {
+			c.Log.Warn("webhook configurations cannot be read from the API server", obs.KeyKind, string(k), obs.KeyError, err)
+		}
+		c.kinds[k].failed = err
+	})
+}
+
+func (c *Configurations) change(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// mesh is whose configurations count.
+func (c *Configurations) mesh() configure.Mesh {
+	return configure.Mesh{Namespace: c.Namespace, Revision: c.Revision, Roots: c.Roots()}
+}
+
+// managed are the mesh's configurations of one kind; changed is closed when there may be others.
+func (c *Configurations) managed(k status.WebhookKind) (mesh configure.Mesh, all map[status.Key]*unstructured.Unstructured, changed <-chan struct{}) {
+	mesh = c.mesh()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all = map[status.Key]*unstructured.Unstructured{}
+	for key, f := range c.kinds[k].there {
+		if mesh.Managed(f.Object) {
+			all[key] = f.Object
+		}
+	}
+	return mesh, all, c.changed
+}
+
+// ErrUnread is why it is not known whom API servers believe.
+var ErrUnread = errors.New("the webhook configurations cannot be read")
+
+// Trusts says why an API server would not believe a webhook that presents this certificate; nil: it would. ErrUnread: that cannot be known.
+func (c *Configurations) Trusts(presented *tls.Certificate) error {
+	for _, k := range kinds {
+		c.mu.Lock()
+		of := *c.kinds[k]
+		c.mu.Unlock()
+		switch {
+		case of.there == nil && of.failed != nil:
+			return fmt.Errorf("%w: %w", ErrUnread, of.failed)
+		case of.there == nil:
+			return errors.New("the webhook configurations are not read yet")
+		}
+		mesh, all, _ := c.managed(k)
+		for _, key := range slices.SortedFunc(maps.Keys(all), cmpName) {
+			if err := mesh.Trusts(all[key], presented, time.Now()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Gauges shows which webhooks let everything pass while they do not answer.
+func (c *Configurations) Gauges(time.Time) {
+	obs.WebhookFailsOpen.Reset()
+	_, all, _ := c.managed(status.Validating)
+	for key, u := range all {
+		open := 0.0
+		if configure.FailsOpen(u) {
+			open = 1
+		}
+		obs.WebhookFailsOpen.WithLabelValues(key.Name).Set(open)
+	}
+}

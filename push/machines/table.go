@@ -1,0 +1,79 @@
+package machines
+
+import (
+	"iter"
+
+	"navarch.io/navarch/store/machines"
+)
+
+// table is the machines of one replica by name, with who has which address, and how many each service account has: a registration looks at no other
+// machine.
+type table struct {
+	all      map[machines.Name]*machine
+	holders  map[place]machines.Name // of those whose entries have addresses
+	accounts map[account]int
+	visited  int // machines that were looked at one by one
+}
+
+// account is a service account.
+type account struct{ namespace, name string }
+
+func newTable() table {
+	return table{all: map[machines.Name]*machine{}, holders: map[place]machines.Name{}, accounts: map[account]int{}}
+}
+
+func accountOf(m machines.Machine) account { return account{m.Namespace, m.Account} }
+
+// placeOf is for machines that have a Spec.
+func placeOf(m machines.Machine) place { return place{m.Spec.GetNetwork(), m.Spec.GetAddress()} }
+
+// get is nil where the machine is not known.
+func (t *table) get(name machines.Name) *machine { return t.all[name] }
+
+// put makes a report that of its machine.
+func (t *table) put(report machines.Machine) *machine {
+	m := t.all[report.ID()]
+	if m == nil {
+		m = &machine{}
+		t.all[report.ID()] = m
+	} else {
+		t.count(m.report, -1)
+	}
+	m.report = report
+	t.count(report, 1)
+	return m
+}
+
+// drop forgets a machine.
+func (t *table) drop(name machines.Name) {
+	if m := t.all[name]; m != nil {
+		t.count(m.report, -1)
+		delete(t.all, name)
+	}
+}
+
+func (t *table) count(report machines.Machine, by int) {
+	of := accountOf(report)
+	if t.accounts[of] += by; t.accounts[of] == 0 {
+		delete(t.accounts, of)
+	}
+	switch {
+	case report.Spec == nil:
+	case by > 0:
+		t.holders[placeOf(report)] = report.ID()
+	case t.holders[placeOf(report)] == report.ID():
+		delete(t.holders, placeOf(report))
+	}
+}
+
+// each looks at all of them.
+func (t *table) each() iter.Seq2[machines.Name, *machine] {
+	return func(yield func(machines.Name, *machine) bool) {
+		for name, m := range t.all {
+			t.visited++
+			if !yield(name, m) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,232 @@
+// Package admit is the server of admission webhooks: it decodes the AdmissionReviews that Kubernetes API servers send, bounded in size,
+// number and time, hands each request to the Handler of its path, and encodes the answer. It is an http.Handler; who serves it brings TLS
+// and the limits of connections.
+//
+// Owns: how many bytes of reviews are in hand, of each host and in all.  Reads: bodies of requests.  Never: decides what is admitted; goes by
+// who a request says that it is of: nobody who calls a webhook has shown a credential.
+package admit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+
+	"navarch.io/navarch/store/crash"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/remote"
+)
+
+// Handler answers the reviews of one webhook. It is called from many goroutines at once.
+type Handler interface {
+	// Admit answers a review that came to a path, that of the URL. The context ends when nobody waits for the answer any more. The
+	// request is the handler's; its UID is copied into the answer by the server. nil is answered as a fault of the server (500), by
+	// which the API server goes by the webhook's failurePolicy.
+	Admit(ctx context.Context, path string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
+}
+
+// Config of a Server. A field that is zero stands for its default.
+type Config struct {
+	// MaxBody bounds a review, in bytes: 8 MiB. It has an object and the one before it, of 1.5 MiB at most each as etcd stores them,
+	// which may be a third of what they are in JSON.
+	MaxBody int64
+	// MaxHost and MaxAll bound the bytes of all reviews that are in hand, of one host (an IPv4 address, the /64 of an IPv6 address)
+	// and of all: 32 MiB and 128 MiB. Reviews beyond that wait.
+	MaxHost, MaxAll int64
+	// Timeout bounds a review from its head to its answer: 10 s, which is what API servers wait unless a webhook's configuration says
+	// otherwise. A shorter one that the API server names in its URL (?timeout=) counts.
+	Timeout time.Duration
+	Crashes *crash.Log   // nil: one of its own
+	Log     *slog.Logger // nil: slog's default
+}
+
+// Server is an http.Handler. Handlers are registered before it serves.
+type Server struct {
+	Config
+	mux     *http.ServeMux
+	room    *room
+	work    *semaphore.Weighted // reviews that are decoded and answered at once; the others wait with nothing but their bytes
+	clients *obs.Sampled
+}
+
+// New makes a Server without a handler.
+func New(c Config) *Server {
+	c.MaxBody, c.MaxHost, c.MaxAll = cmp.Or(c.MaxBody, 8<<20), cmp.Or(c.MaxHost, 32<<20), cmp.Or(c.MaxAll, 128<<20)
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.Crashes == nil {
+		c.Crashes = crash.New(c.Log)
+	}
+	return &Server{Config: c, mux: http.NewServeMux(), room: newRoom(c.MaxHost, c.MaxAll),
+		work: semaphore.NewWeighted(int64(2 * runtime.GOMAXPROCS(0))), clients: obs.NewSampled(c.Log)}
+}
+
+// Register has reviews to a path prefix, such as /validate, and to all paths below it answered by a handler. name is the webhook's label in
+// metrics. failed is told the HTTP status of each review that is no AdmissionReview or was not answered; it may be nil.
+func (s *Server) Register(name, prefix string, h Handler, failed func(status int)) {
+	serve := func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, name, h, failed) }
+	s.mux.HandleFunc(prefix, serve)
+	s.mux.HandleFunc(strings.TrimSuffix(prefix, "/")+"/", serve)
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// refusal is why a request gets no AdmissionReview as its answer.
+type refusal struct {
+	status int
+	cause  string // one of a few, for the log
+	err    error
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, name string, h Handler, failed func(status int)) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(r.Context(), s.timeout(r))
+	defer cancel()
+	review, no := s.review(ctx, w, r, h)
+	result := "refused"
+	switch {
+	case no != nil:
+		result = "error"
+		s.clients.Warn("an admission review was not answered", no.cause, obs.KeyName, name, obs.KeyPeer, r.RemoteAddr, obs.KeyError, no.err)
+		if failed != nil {
+			failed(no.status)
+		}
+		http.Error(w, no.err.Error(), no.status)
+	default:
+		if review.Response.Allowed {
+			result = "allowed"
+		}
+		s.answer(w, review)
+	}
+	obs.AdmissionReviews.WithLabelValues(name, result).Inc()
+	obs.AdmissionTime.WithLabelValues(name).Observe(time.Since(began).Seconds())
+}
+
+// timeout is how long a request may take.
+func (s *Server) timeout(r *http.Request) time.Duration {
+	if asked, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && asked > 0 {
+		return min(asked, s.Timeout)
+	}
+	return s.Timeout
+}
+
+// review reads a request and has it answered.
+func (s *Server) review(ctx context.Context, w http.ResponseWriter, r *http.Request, h Handler) (*admissionv1.AdmissionReview, *refusal) {
+	if r.Method != http.MethodPost {
+		return nil, &refusal{http.StatusMethodNotAllowed, "method", fmt.Errorf("method %.20q: an AdmissionReview is POSTed", r.Method)}
+	}
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
+		return nil, &refusal{http.StatusUnsupportedMediaType, "media type", errors.New("want Content-Type application/json")}
+	}
+	size := r.ContentLength
+	if size > s.MaxBody {
+		return nil, tooLarge(s.MaxBody)
+	}
+	if size < 0 { // it does not say
+		size = s.MaxBody
+	}
+	leave, err := s.room.enter(ctx, hostOf(r), size)
+	if err != nil {
+		return nil, &refusal{http.StatusServiceUnavailable, "no room", errors.New("too many reviews are in hand")}
+	}
+	defer leave()
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.MaxBody))
+	if err != nil {
+		if large := new(http.MaxBytesError); errors.As(err, &large) {
+			return nil, tooLarge(s.MaxBody)
+		}
+		return nil, &refusal{http.StatusBadRequest, "body", fmt.Errorf("the body cannot be read: %w", err)}
+	}
+	if err := s.work.Acquire(ctx, 1); err != nil {
+		return nil, &refusal{http.StatusServiceUnavailable, "no room", errors.New("too many reviews are in hand")}
+	}
+	defer s.work.Release(1)
+	return s.admit(ctx, r.URL.Path, body, h)
+}
+
+func tooLarge(limit int64) *refusal {
+	return &refusal{http.StatusRequestEntityTooLarge, "size", fmt.Errorf("the AdmissionReview has more than %d bytes", limit)}
+}
+
+func hostOf(r *http.Request) string {
+	from, err := net.ResolveTCPAddr("tcp", r.RemoteAddr) // an address and a port: nothing is looked up
+	if err != nil {
+		return ""
+	}
+	return remote.Host(from).String()
+}
+
+// admit decodes a review and hands it to its handler, whose panics end this review alone.
+func (s *Server) admit(ctx context.Context, path string, body []byte, h Handler) (review *admissionv1.AdmissionReview, no *refusal) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			_ = s.Crashes.Caught(crash.Admission, fault, obs.KeyName, path) // counted and logged; the client is not told
+			review, no = nil, &refusal{http.StatusInternalServerError, "panic", errors.New("internal error: this review was ended; the server's log says why")}
+		}
+	}()
+	request, version, err := Decode(body)
+	if err != nil {
+		return nil, &refusal{http.StatusBadRequest, "decode", err}
+	}
+	response := h.Admit(ctx, path, request)
+	switch {
+	case ctx.Err() != nil:
+		return nil, &refusal{http.StatusServiceUnavailable, "time", errors.New("the review took too long")}
+	case response == nil:
+		return nil, &refusal{http.StatusInternalServerError, "no answer", errors.New("internal error: there is no answer to this review; the server's log says why")}
+	}
+	response.UID = request.UID
+	return &admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "AdmissionReview"}, Response: response}, nil
+}
+
+// The versions of admission.k8s.io, whose AdmissionReviews have the same fields. API servers before 1.22 may send v1beta1, and any may to a
+// webhook whose configuration names that alone (https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/).
+const (
+	versionV1      = "admission.k8s.io/v1"
+	versionV1beta1 = "admission.k8s.io/v1beta1"
+)
+
+// Decode reads an AdmissionReview: its request, and its version, which the answer has to have as well.
+func Decode(body []byte) (*admissionv1.AdmissionRequest, string, error) {
+	var review admissionv1.AdmissionReview
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {
+		return nil, "", fmt.Errorf("the body is no AdmissionReview: %w", err)
+	}
+	switch {
+	case review.APIVersion != versionV1 && review.APIVersion != versionV1beta1, review.Kind != "AdmissionReview":
+		return nil, "", fmt.Errorf("apiVersion %.60q, kind %.60q: want %s or %s, AdmissionReview", review.APIVersion, review.Kind, versionV1, versionV1beta1)
+	case review.Request == nil:
+		return nil, "", errors.New("the AdmissionReview has no request")
+	case review.Request.UID == "":
+		return nil, "", errors.New("the request has no uid")
+	}
+	return review.Request, review.APIVersion, nil
+}
+
+func (s *Server) answer(w http.ResponseWriter, review *admissionv1.AdmissionReview) {
+	body, err := encode(review)
+	if err != nil {
+		http.Error(w, "internal error: the answer cannot be encoded", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // whoever asked is gone
+}

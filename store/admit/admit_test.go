@@ -1,0 +1,222 @@
+package admit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"unicode/utf8"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// handler is a function as a Handler.
+type handler func(ctx context.Context, path string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
+
+// Admit implements Handler.
+func (h handler) Admit(ctx context.Context, path string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	return h(ctx, path, r)
+}
+
+func newServer(c Config, h handler) *Server {
+	c.Log = slog.New(slog.DiscardHandler)
+	s := New(c)
+	s.Register("test", "/test", h, nil)
+	return s
+}
+
+func post(s http.Handler, path, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}
+
+const good = `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u", "name": "a", "object": {"a": 1}}}`
+
+// A review of either version is answered in that version, with its UID, by the handler of its path.
+func TestAnswers(t *testing.T) {
+	for _, version := range []string{"v1", "v1beta1"} {
+		var asked string
+		s := newServer(Config{}, func(_ context.Context, path string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			asked = path + " " + r.Name + " " + string(r.Object.Raw)
+			return Refuse(metav1.StatusReasonInvalid, "not so", "a warning")
+		})
+		w := post(s, "/test/cluster/x?timeout=5s", strings.Replace(good, "io/v1", "io/"+version, 1))
+		var review admissionv1.AdmissionReview
+		if err := json.Unmarshal(w.Body.Bytes(), &review); w.Code != http.StatusOK || err != nil {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		got := review.Response
+		if review.APIVersion != "admission.k8s.io/"+version || review.Kind != "AdmissionReview" || got.UID != "u" || got.Allowed || got.Result.Message != "not so" ||
+			len(got.Warnings) != 1 || asked != `/test/cluster/x a {"a": 1}` {
+			t.Errorf("%s: %s, asked %q", version, w.Body, asked)
+		}
+	}
+}
+
+// What is no review, or is not answered, is an HTTP error: never a panic, and never a yes.
+func TestRefusals(t *testing.T) {
+	admits := func(context.Context, string, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		return Allow()
+	}
+	for name, c := range map[string]struct {
+		body string
+		h    handler
+		edit func(*http.Request)
+		want int
+	}{
+		"no review":       {"x", admits, nil, http.StatusBadRequest},
+		"empty":           {"", admits, nil, http.StatusBadRequest},
+		"null":            {"null", admits, nil, http.StatusBadRequest},
+		"another version": {strings.Replace(good, "v1", "v2", 1), admits, nil, http.StatusBadRequest},
+		"another kind":    {strings.Replace(good, "AdmissionReview", "Pod", 1), admits, nil, http.StatusBadRequest},
+		"no request":      {`{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}`, admits, nil, http.StatusBadRequest},
+		"no uid":          {strings.Replace(good, `"u"`, `""`, 1), admits, nil, http.StatusBadRequest},
+		"a type":          {strings.Replace(good, `"u"`, `7`, 1), admits, nil, http.StatusBadRequest},
+		"deep":            {strings.Repeat(`{"a":`, 1<<16), admits, nil, http.StatusBadRequest},
+		"too large":       {good + strings.Repeat(" ", 1<<10), admits, nil, http.StatusRequestEntityTooLarge},
+		"too large, no length": {good + strings.Repeat(" ", 1<<10), admits, func(r *http.Request) { r.ContentLength = -1 },
+			http.StatusRequestEntityTooLarge},
+		"media type": {good, admits, func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, http.StatusUnsupportedMediaType},
+		"method":     {good, admits, func(r *http.Request) { r.Method = http.MethodGet }, http.StatusMethodNotAllowed},
+		"path":       {good, admits, func(r *http.Request) { r.URL.Path = "/tests" }, http.StatusNotFound},
+		"panic": {good, func(context.Context, string, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			panic("key material")
+		}, nil,
+			http.StatusInternalServerError},
+		"no answer": {good, func(context.Context, string, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			return nil
+		}, nil,
+			http.StatusInternalServerError},
+		"too late": {good, func(ctx context.Context, _ string, _ *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			<-ctx.Done()
+			return Allow()
+		}, func(r *http.Request) { r.URL.RawQuery = "timeout=1ms" }, http.StatusServiceUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			failed := 0
+			s := New(Config{MaxBody: 1 << 10, Log: slog.New(slog.DiscardHandler)})
+			s.Register("test", "/test", c.h, func(status int) { failed = status })
+			if name == "deep" {
+				s.MaxBody = 1 << 20
+			}
+			r := httptest.NewRequest(http.MethodPost, "/test", strings.NewReader(c.body))
+			r.Header.Set("Content-Type", "application/json")
+			if c.edit != nil {
+				c.edit(r)
+			}
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r)
+			if w.Code != c.want || strings.Contains(w.Body.String(), "allowed") || strings.Contains(w.Body.String(), "key material") {
+				t.Errorf("%d %s, want %d", w.Code, w.Body, c.want)
+			}
+			if failed != c.want && c.want != http.StatusNotFound {
+				t.Errorf("told of status %d", failed)
+			}
+		})
+	}
+}
+
+// One host holds no more bytes than its share, whatever it sends: the next review of it waits, and one of another host does not.
+func TestRoom(t *testing.T) {
+	size := int64(len(good))
+	entered, leave := make(chan string, 10), make(chan struct{})
+	s := newServer(Config{MaxHost: 2 * size, MaxAll: 4 * size}, func(ctx context.Context, _ string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		entered <- r.Name
+		select {
+		case <-leave:
+		case <-ctx.Done():
+		}
+		return Allow()
+	})
+	s.work = newRoom(1, 100).all // as many at once as there are in this test
+	var all sync.WaitGroup
+	send := func(from, query string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodPost, "/test?"+query, strings.NewReader(good))
+		r.Header.Set("Content-Type", "application/json")
+		r.RemoteAddr = from
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		return w
+	}
+	for range 2 {
+		all.Go(func() { send("10.0.0.1:1", "") })
+		<-entered
+	}
+	if w := send("10.0.0.1:2", "timeout=1ms"); w.Code != http.StatusServiceUnavailable || len(entered) > 0 {
+		t.Errorf("a third review of a host that has its share: %d, handled: %d", w.Code, len(entered))
+	}
+	all.Go(func() { send("10.0.0.2:1", "") })
+	<-entered
+	close(leave)
+	all.Wait()
+	if w := send("10.0.0.1:3", ""); w.Code != http.StatusOK {
+		t.Errorf("after all have left: %d %s", w.Code, w.Body)
+	}
+	if len(s.room.hosts) != 0 {
+		t.Errorf("%d hosts are still in the room", len(s.room.hosts))
+	}
+}
+
+// Warnings are what an API server lets through: it cuts what is longer, and drops what is more.
+func TestWarnings(t *testing.T) {
+	var many []string
+	for i := range 100 {
+		many = append(many, fmt.Sprintf("%02d %s\n", i, strings.Repeat("ü", 300)))
+	}
+	got, total := Warnings(append(many, many...)), 0
+	for _, w := range got {
+		n := utf8.RuneCountInString(w)
+		if total += n; n > maxWarning || strings.Contains(w, "\n") {
+			t.Errorf("%d characters: %q", n, w)
+		}
+	}
+	if total > maxWarnings || len(got) < 10 || !strings.Contains(got[len(got)-1], "more warnings are left out") {
+		t.Errorf("%d characters in %d warnings, the last is %q", total, len(got), got[len(got)-1])
+	}
+	if got := Warnings([]string{"a", "a", "", "b"}); strings.Join(got, " ") != "a b" {
+		t.Errorf("%q", got)
+	}
+	if got := Warnings(nil); got != nil {
+		t.Errorf("%q of none", got)
+	}
+}
+
+// Whatever comes is answered: with an AdmissionReview, or with an HTTP error.
+func FuzzReview(f *testing.F) {
+	for _, seed := range []string{good, "", "null", "[]", `{"request":{"uid":"a"}}`, strings.Replace(good, `{"a": 1}`, "null", 1)} {
+		f.Add([]byte(seed))
+	}
+	s := newServer(Config{}, func(_ context.Context, _ string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		return Allow(string(r.Object.Raw))
+	})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r := httptest.NewRequest(http.MethodPost, "/test", bytes.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		text, err := io.ReadAll(w.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch w.Code {
+		case http.StatusOK:
+			if review := new(admissionv1.AdmissionReview); json.Unmarshal(text, review) != nil || review.Response == nil || review.Response.UID == "" {
+				t.Errorf("the answer is %q", text)
+			}
+		case http.StatusBadRequest:
+		default:
+			t.Errorf("%d %s", w.Code, text)
+		}
+	})
+}

@@ -1,0 +1,156 @@
+package inject
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"text/template"
+	"text/template/parse"
+)
+
+// Bounds of one template, in amounts of work, which are the same on every machine.
+const (
+	maxOutput    = 1 << 20 // bytes: etcd takes no object of 1.5 MiB
+	maxSteps     = 200_000 // rounds of loops and calls of other templates
+	maxText      = 1 << 20 // bytes that one function gives
+	maxElements  = 100_000 // of a list or map that one function gives
+	maxTemplates = 16      // of one Pod
+)
+
+var (
+	errOutput = fmt.Errorf("the template gives more than %d bytes", maxOutput)
+	errSteps  = fmt.Errorf("the template takes more than %d rounds of its loops and calls of other templates", maxSteps)
+)
+
+// parseTemplate makes a template whose every round of a loop and every call of another template writes something, be it an
+// empty text (mark): so bounded, which is written to, counts them.
+func parseTemplate(name, text string, funcs template.FuncMap) (*template.Template, error) {
+	t, err := template.New(name).Funcs(funcs).Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, each := range t.Templates() {
+		if each.Tree != nil && each.Root != nil {
+			markLoops(each.Root)
+			mark(each.Root)
+		}
+	}
+	return t, nil
+}
+
+func mark(list *parse.ListNode) {
+	list.Nodes = append([]parse.Node{&parse.TextNode{NodeType: parse.NodeText, Pos: list.Pos}}, list.Nodes...)
+}
+
+// markLoops marks what loops repeat, below a list.
+func markLoops(list *parse.ListNode) {
+	if list == nil {
+		return
+	}
+	for _, n := range list.Nodes {
+		switch n := n.(type) {
+		case *parse.RangeNode:
+			markLoops(n.List)
+			markLoops(n.ElseList)
+			mark(n.List)
+		case *parse.IfNode:
+			markLoops(n.List)
+			markLoops(n.ElseList)
+		case *parse.WithNode:
+			markLoops(n.List)
+			markLoops(n.ElseList)
+		}
+	}
+}
+
+// bounded takes what a template writes, up to the bounds.
+type bounded struct {
+	bytes.Buffer
+	steps int
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.steps++; b.steps > maxSteps {
+		return 0, errSteps
+	}
+	if b.Len()+len(p) > maxOutput {
+		return 0, errOutput
+	}
+	return b.Buffer.Write(p)
+}
+
+var (
+	errorType = reflect.TypeFor[error]()
+	errLarge  = errors.New("its result is too large")
+)
+
+// limited makes functions fail whose result is so large that repeating them would need memory without end.
+func limited(all template.FuncMap) template.FuncMap {
+	out := template.FuncMap{}
+	for name, f := range all {
+		out[name] = limit(f)
+	}
+	return out
+}
+
+func limit(f any) any {
+	v := reflect.ValueOf(f)
+	t := v.Type()
+	var in []reflect.Type
+	for p := range t.Ins() {
+		in = append(in, p)
+	}
+	limited := func(args []reflect.Value) []reflect.Value {
+		var results []reflect.Value
+		if t.IsVariadic() {
+			results = v.CallSlice(args)
+		} else {
+			results = v.Call(args)
+		}
+		failed := reflect.Zero(errorType)
+		if len(results) == 2 {
+			failed = results[1]
+		}
+		if tooLarge(results[0]) {
+			return []reflect.Value{reflect.Zero(t.Out(0)), reflect.ValueOf(&errLarge).Elem()}
+		}
+		return []reflect.Value{results[0], failed}
+	}
+	return reflect.MakeFunc(reflect.FuncOf(in, []reflect.Type{t.Out(0), errorType}, t.IsVariadic()), limited).Interface()
+}
+
+func tooLarge(v reflect.Value) bool {
+	if v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return v.Len() > maxText
+	case reflect.Slice, reflect.Map, reflect.Array:
+		return v.Len() > maxElements
+	default:
+		return false
+	}
+}
+
+// atMost makes a function of sprig fail before it makes something too large: count says of its arguments how large that will be.
+func atMost(f any, count func(args []reflect.Value) int) any {
+	v := reflect.ValueOf(f)
+	t := v.Type()
+	var in []reflect.Type
+	for p := range t.Ins() {
+		in = append(in, p)
+	}
+	checked := func(args []reflect.Value) []reflect.Value {
+		if n := count(args); n > maxElements {
+			return []reflect.Value{reflect.Zero(t.Out(0)), reflect.ValueOf(&errLarge).Elem()}
+		}
+		results := v.Call(args)
+		if len(results) == 1 {
+			results = append(results, reflect.Zero(errorType))
+		}
+		return results
+	}
+	return reflect.MakeFunc(reflect.FuncOf(in, []reflect.Type{t.Out(0), errorType}, false), checked).Interface()
+}

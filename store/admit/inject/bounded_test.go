@@ -1,0 +1,104 @@
+package inject
+
+import (
+	"strings"
+	"testing"
+)
+
+// templated has one template, the default one.
+func templated(t *testing.T, text string) *Settings {
+	t.Helper()
+	return settingsOf(t, "policy: enabled\ntemplates:\n  sidecar: |\n    "+strings.ReplaceAll(text, "\n", "\n    ")+"\n", "global: {hub: h, tag: 1.5}")
+}
+
+// A template that fails, or would not end, refuses the Pod, and says whose it is and, where there is one, the line.
+func TestTemplatesAreBounded(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"fails", "metadata:\n  labels:\n    a: {{ fail \"because\" }}", "templates.sidecar: template: sidecar:3:10: executing \"sidecar\" at <fail \"because\">: error calling fail: because"},
+		{"field", "a: {{ .Nothing }}", "sidecar:1:6: executing"},
+		{"range", "{{ range 100000000 }}{{ end }}", errSteps.Error()},
+		{"nested", "{{ range until 1000 }}{{ range until 1000 }}{{ with . }}{{ end }}{{ end }}{{ end }}", errSteps.Error()},
+		{"else", "{{ range list }}{{ else }}{{ range 100000000 }}{{ end }}{{ end }}", errSteps.Error()},
+		{"in if", "{{ if true }}{{ range 100000000 }}{{ end }}{{ end }}", errSteps.Error()},
+		{"recursion", "{{ define \"a\" }}{{ template \"a\" . }}{{ template \"a\" . }}{{ end }}{{ template \"a\" . }}", "exceeded maximum template depth"},
+		{"fork", "{{ define \"a\" }}{{ if gt . 0 }}{{ template \"a\" (sub . 1) }}{{ template \"a\" (sub . 1) }}{{ end }}{{ end }}{{ template \"a\" 40 }}", errSteps.Error()},
+		{"output", "{{ $x := repeat 1000 \"0123456789\" }}{{ range 1000 }}{{ $x }}{{ end }}", errOutput.Error()},
+		{"doubling", "{{ $x := \"xx\" }}{{ range 60 }}{{ $x = printf \"%s%s\" $x $x }}{{ end }}", "its result is too large"},
+		{"doubling print", "{{ $x := \"xx\" }}{{ range 60 }}{{ $x = print $x $x }}{{ end }}", "its result is too large"},
+		{"doubling lists", "{{ $x := list 1 2 }}{{ range 60 }}{{ $x = concat $x $x }}{{ end }}", "its result is too large"},
+		{"doubling join", "{{ $x := \"xx\" }}{{ range 60 }}{{ $x = list $x $x | join \"-\" }}{{ end }}", "its result is too large"},
+		{"until", "{{ until 1000000000 }}", "its result is too large"},
+		{"until below", "{{ until -1000000000 }}", "its result is too large"},
+		{"untilStep", "{{ untilStep 0 1000000000 1 }}", "its result is too large"},
+		{"seq", "{{ seq 1 1000000000 }}", "its result is too large"},
+		{"repeat", "{{ repeat 1000000000 \"x\" }}", "its result is too large"},
+		{"repeat much", "{{ $x := repeat 1000 \"0123456789\" }}{{ repeat 1000 $x }}", "its result is too large"},
+		{"indent", "{{ indent 1000000000 \"a\\nb\" }}", "its result is too large"},
+		{"nindent", "{{ nindent 1000000000 \"a\" }}", "its result is too large"},
+		{"panic", "{{ repeat -1 \"x\" }}", "templates.sidecar"},
+		{"JSON", "{{ fromJSON \"{\" }}", "\"{\" is not JSON"},
+		{"no YAML", "metadata:\n  labels: {a: b}\n bad: [", "what it gives is not YAML: error converting YAML to JSON: yaml: line"},
+		{"quotes the line", "metadata:\n  labels: {a: b}\n  - c", "(\"labels: {a: b}\", \"- c\")"},
+		{"no Pod", "spec: {containers: 5}", "what it gives is no part of a Pod"},
+		{"not mergeable", "spec: {containers: [{name: a, $patch: unheardOf}]}", "templates.sidecar: what it gives cannot be merged onto the Pod"},
+		{"wrong type", "spec: {hostPID: \"text\"}", "templates and Pod together are no Pod"},
+		{"nameless", "spec: {containers: [{image: x}]}", "without a name"},
+		{"scalar", "just text", "what it gives is not YAML"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := templated(t, c.text).Inject(Request{Pod: podOf(t, simplePod), Namespace: "shop"})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("error %v, want %q", err, c.want)
+			}
+			if !strings.Contains(err.Error(), source) && c.name != "wrong type" {
+				t.Errorf("%v does not name the ConfigMap", err)
+			}
+		})
+	}
+}
+
+// A template that cannot be read spoils those alone that ask for it; a default one, the whole ConfigMap: the last good one stands.
+func TestUnreadableTemplates(t *testing.T) {
+	text := "policy: enabled\ntemplates:\n  sidecar: 'metadata: {labels: {a: b}}'\n  other: '{{ unheardOf }}'\n  secret: '{{ genPrivateKey \"rsa\" }}'\n  time: '{{ now }}'\n"
+	c, err := ParseConfig(source, text, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Problems(); len(got) != 3 || !strings.Contains(got[0].Error(), source+", key config, templates.other: template: other:1: function \"unheardOf\" not defined") {
+		t.Errorf("problems: %v", got)
+	}
+	s := &Settings{Config: c}
+	if _, err := s.Inject(Request{Pod: podOf(t, simplePod)}); err != nil {
+		t.Error(err)
+	}
+	pod := podOf(t, simplePod)
+	for asked, want := range map[string]string{"other": "unheardOf", "absent": "there is no template \"absent\", only other, secret, sidecar, time", strings.Repeat("sidecar,", 17): "at most 16"} {
+		pod.Annotations = map[string]string{"inject.istio.io/templates": asked}
+		if _, err := s.Inject(Request{Pod: pod}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20s: %v, want %s", asked, err, want)
+		}
+	}
+	for _, bad := range []struct{ config, values, want string }{
+		{"policy: enabled\ndefaultTemplates: [other]\n" + text[len("policy: enabled\n"):], "", "unheardOf"},
+		{"policy: perhaps\n" + text[len("policy: enabled\n"):], "", `policy "perhaps": want enabled or disabled`},
+		{"policy: enabled", "", "there is no template"},
+		{"policy: [", "", "key config"},
+		{text, "[", "key values"},
+		{text + "neverInjectSelector: [{}, {matchExpressions: [{key: a, operator: Like}]}]", "", "neverInjectSelector[1]"},
+	} {
+		if _, err := ParseConfig(source, bad.config, bad.values, nil); err == nil || !strings.Contains(err.Error(), bad.want) || !strings.HasPrefix(err.Error(), source) {
+			t.Errorf("%v, want %s", err, bad.want)
+		}
+	}
+}
+
+// A template may change its values: the next Pod's are those of the ConfigMap again.
+func TestTemplatesShareNothing(t *testing.T) {
+	s := templated(t, "metadata: {labels: {hub: \"{{ .Values.global.hub }}\"}}\n{{ $_ := set .Values.global \"hub\" \"changed\" }}")
+	for range 2 {
+		pod, err := s.Inject(Request{Pod: podOf(t, simplePod)})
+		if err != nil || pod.Labels["hub"] != "h" {
+			t.Fatalf("%v, %v", pod, err)
+		}
+	}
+}

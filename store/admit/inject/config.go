@@ -1,0 +1,180 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"istio.io/api/annotation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+)
+
+// Config is one ConfigMap istio-sidecar-injector[-rev] (keys config and values), parsed.
+type Config struct {
+	Source string `json:"-"` // for messages: "ConfigMap istio-system/istio-sidecar-injector"
+
+	Policy               string                 `json:"policy"`
+	DefaultTemplates     []string               `json:"defaultTemplates"`
+	Templates            map[string]string      `json:"templates"`
+	Aliases              map[string][]string    `json:"aliases"`
+	NeverInjectSelector  []metav1.LabelSelector `json:"neverInjectSelector"`
+	AlwaysInjectSelector []metav1.LabelSelector `json:"alwaysInjectSelector"`
+	InjectedAnnotations  map[string]string      `json:"injectedAnnotations"`
+
+	parsed        map[string]parsed
+	never, always []labels.Selector
+	values        values
+	allValues     map[string]any
+}
+
+// parsed is a template, or why it cannot be used: others of the same ConfigMap can.
+type parsed struct {
+	template *template.Template
+	err      error
+}
+
+// values are those of the key values that this package itself reads.
+type values struct {
+	Global struct {
+		Hub     string `json:"hub"`
+		Tag     any    `json:"tag"` // a number where nobody quotes it
+		Variant string `json:"variant"`
+		Network string `json:"network"`
+		Proxy   struct {
+			Image string `json:"image"`
+			Hold  bool   `json:"holdApplicationUntilProxyStarts"`
+		} `json:"proxy"`
+		MultiCluster struct {
+			ClusterName string `json:"clusterName"`
+		} `json:"multiCluster"`
+	} `json:"global"`
+	SidecarInjectorWebhook struct {
+		RewriteAppHTTPProbe bool `json:"rewriteAppHTTPProbe"`
+	} `json:"sidecarInjectorWebhook"`
+}
+
+func (v values) holds() bool { return v.Global.Proxy.Hold }
+
+// ParseConfig reads the keys config and values of a ConfigMap. source names it in messages; env is what templates may read of the
+// environment, nil: nothing. A template that cannot be used is no error before a Pod asks for it: Problems has it.
+func ParseConfig(source, config, valuesText string, env func(string) string) (*Config, error) {
+	c := &Config{Source: source, parsed: map[string]parsed{}}
+	if err := yaml.Unmarshal([]byte(config), c); err != nil {
+		return nil, fmt.Errorf("%s, key config: %w", source, err)
+	}
+	if err := yaml.Unmarshal([]byte(valuesText), &c.values); err != nil {
+		return nil, fmt.Errorf("%s, key values: %w", source, err)
+	}
+	if err := yaml.Unmarshal([]byte(valuesText), &c.allValues); err != nil {
+		return nil, fmt.Errorf("%s, key values: %w", source, err)
+	}
+	if c.Policy != policyEnabled && c.Policy != policyDisabled {
+		return nil, fmt.Errorf("%s, key config: policy %.100q: want %s or %s", source, c.Policy, policyEnabled, policyDisabled)
+	}
+	if len(c.Templates) == 0 {
+		return nil, fmt.Errorf("%s, key config: there is no template", source)
+	}
+	if len(c.DefaultTemplates) == 0 {
+		c.DefaultTemplates = []string{"sidecar"}
+	}
+	var err error
+	if c.never, err = selectors(c.NeverInjectSelector); err != nil {
+		return nil, fmt.Errorf("%s, key config: neverInjectSelector%w", source, err)
+	}
+	if c.always, err = selectors(c.AlwaysInjectSelector); err != nil {
+		return nil, fmt.Errorf("%s, key config: alwaysInjectSelector%w", source, err)
+	}
+	funcs := functions(env)
+	for name, text := range c.Templates {
+		t, err := parseTemplate(name, text, funcs)
+		if err != nil {
+			err = c.blame(name, err)
+		}
+		c.parsed[name] = parsed{t, err}
+	}
+	return c, c.defaultsUsable()
+}
+
+// defaultsUsable says why Pods that name no template could not be injected.
+func (c *Config) defaultsUsable() error {
+	var bad []error
+	for _, name := range c.resolve(c.DefaultTemplates) {
+		if _, err := c.template(name); err != nil {
+			bad = append(bad, err)
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// Problems says which templates cannot be used, in the order of their names.
+func (c *Config) Problems() (all []error) {
+	for _, name := range sorted(c.parsed) {
+		if err := c.parsed[name].err; err != nil {
+			all = append(all, err)
+		}
+	}
+	return all
+}
+
+// blame says whose a template's error is. Lines in it are lines of the template's own text.
+func (c *Config) blame(name string, err error) error {
+	return fmt.Errorf("%s, key config, templates.%s: %w", c.Source, name, err)
+}
+
+func (c *Config) template(name string) (*template.Template, error) {
+	p, there := c.parsed[name]
+	if !there {
+		return nil, fmt.Errorf("%s, key config: there is no template %.100q, only %s", c.Source, name, strings.Join(sorted(c.parsed), ", "))
+	}
+	return p.template, p.err
+}
+
+// templatesOf names the templates of a Pod: those of its annotation inject.istio.io/templates, else the default ones; aliases are resolved once.
+func (c *Config) templatesOf(annotations map[string]string) []string {
+	asked, there := annotations[annotation.InjectTemplates.Name]
+	if !there {
+		return c.resolve(c.DefaultTemplates)
+	}
+	list := strings.Split(asked, ",")
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	return c.resolve(list)
+}
+
+func (c *Config) resolve(list []string) (all []string) {
+	for _, name := range list {
+		if others, is := c.Aliases[name]; is {
+			all = append(all, others...)
+		} else {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+func (c *Config) rewritesProbes(annotations map[string]string) bool {
+	if b, err := strconv.ParseBool(annotations[annotation.SidecarRewriteAppHTTPProbers.Name]); err == nil {
+		return b
+	}
+	return c.values.SidecarInjectorWebhook.RewriteAppHTTPProbe
+}
+
+func selectors(list []metav1.LabelSelector) (all []labels.Selector, err error) {
+	for i := range list {
+		s, err := metav1.LabelSelectorAsSelector(&list[i])
+		if err != nil {
+			return nil, fmt.Errorf("[%d]: %w", i, err)
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

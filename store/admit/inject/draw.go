@@ -1,0 +1,244 @@
+package inject
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"istio.io/api/annotation"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"sigs.k8s.io/yaml"
+)
+
+// templateData is what templates read. Names and types are those of Istio's (pkg/kube/inject.SidecarTemplateData), of the present version and of
+// those before that templates still rely on.
+type templateData struct {
+	TypeMeta                 metav1.TypeMeta      // of the workload
+	DeploymentMeta           types.NamespacedName // of the workload
+	ObjectMeta               metav1.ObjectMeta
+	Spec                     corev1.PodSpec
+	ProxyConfig              *meshv1alpha1.ProxyConfig
+	MeshConfig               *meshv1alpha1.MeshConfig
+	Values                   map[string]any
+	Revision                 string
+	NativeSidecars           bool
+	ProxyImage               string
+	ProxyUID                 int64
+	ProxyGID                 int64
+	InboundTrafficPolicyMode string
+	CompliancePolicy         string
+	EstimatedConcurrency     int
+}
+
+// proxyUser is the user and group that a proxy runs as.
+const proxyUser = 1337
+
+var podSchema = func() strategicpatch.PatchMetaFromStruct {
+	schema, err := strategicpatch.NewPatchMetaFromStruct(corev1.Pod{})
+	if err != nil {
+		panic(fmt.Sprintf("the type of Pods has no patch strategies: %v", err))
+	}
+	return schema
+}()
+
+func (w *task) data(pod *corev1.Pod) *templateData {
+	s := w.settings
+	written := w.before.written(pod)
+	owner := ownerOf(pod, w.request.Owner)
+	values := s.Config.allValues
+	if values != nil {
+		values = runtime.DeepCopyJSON(values) // templates may change it
+	}
+	mode := "passthrough"
+	if s.Mesh.GetInboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_InboundTrafficPolicy_LOCALHOST {
+		mode = "localhost"
+	}
+	return &templateData{
+		TypeMeta:       metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind},
+		DeploymentMeta: types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name},
+		ObjectMeta:     written.ObjectMeta, Spec: written.Spec,
+		ProxyConfig: w.proxy, MeshConfig: s.Mesh, Values: values, Revision: s.Revision, NativeSidecars: w.request.Native,
+		ProxyImage: s.Config.values.image(w.proxy, pod.Annotations), ProxyUID: proxyUser, ProxyGID: proxyUser, InboundTrafficPolicyMode: mode,
+	}
+}
+
+// draw merges the templates onto a Pod, one after the other.
+func (w *task) draw(pod *corev1.Pod) (*corev1.Pod, error) {
+	config := w.settings.Config
+	chosen := config.templatesOf(pod.Annotations)
+	if len(chosen) > maxTemplates {
+		return nil, fmt.Errorf("annotation %s: %d templates, at most %d are taken", annotation.InjectTemplates.Name, len(chosen), maxTemplates)
+	}
+	merged, err := toMap(pod)
+	if err != nil {
+		return nil, err
+	}
+	data := w.data(pod)
+	for _, name := range chosen {
+		overlay, err := config.overlay(name, data)
+		if err != nil {
+			return nil, err
+		}
+		if err := w.drawn.add(overlay); err != nil {
+			return nil, config.blame(name, err)
+		}
+		if w.drawn.native() {
+			moveToInit(merged)
+		}
+		if merged, err = strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(merged, overlay, podSchema); err != nil {
+			return nil, config.blame(name, fmt.Errorf("what it gives cannot be merged onto the Pod: %w", err))
+		}
+	}
+	return toPod(merged)
+}
+
+// overlay runs a template; what it gives is a part of a Pod.
+func (c *Config) overlay(name string, data *templateData) (map[string]any, error) {
+	t, err := c.template(name)
+	if err != nil {
+		return nil, err
+	}
+	var text bounded
+	if err := t.Execute(&text, data); err != nil {
+		return nil, c.blame(name, err)
+	}
+	var out map[string]any
+	if err := yaml.Unmarshal(text.Bytes(), &out); err != nil {
+		return nil, c.blame(name, fmt.Errorf("what it gives is not YAML: %w%s", err, lineOf(text.String(), err)))
+	}
+	if out == nil {
+		out = map[string]any{}
+	}
+	return out, nil
+}
+
+// lineOf quotes the line of a text that an error of YAML names, and the one after: it is one of both.
+func lineOf(text string, err error) string {
+	_, after, found := strings.Cut(err.Error(), "line ")
+	var n int
+	if _, scan := fmt.Sscanf(after, "%d", &n); !found || scan != nil {
+		return ""
+	}
+	lines := strings.Split(text, "\n")
+	if n < 1 || n > len(lines) {
+		return ""
+	}
+	all := quoted(lines[n-1 : min(n+1, len(lines))])
+	return " (" + strings.Join(all, ", ") + ")"
+}
+
+func quoted(lines []string) (all []string) {
+	for _, line := range lines {
+		all = append(all, fmt.Sprintf("%.200q", strings.TrimSpace(line)))
+	}
+	return all
+}
+
+// moveToInit moves the proxy's container, which is its author's overlay, to where the template has it.
+func moveToInit(pod map[string]any) {
+	spec, _ := pod["spec"].(map[string]any)
+	list, _ := spec["containers"].([]any)
+	for i, c := range list {
+		if c, is := c.(map[string]any); is && c["name"] == ProxyContainer {
+			init, _ := spec["initContainers"].([]any)
+			spec["initContainers"] = append(init, c)
+			spec["containers"] = append(list[:i:i], list[i+1:]...)
+			return
+		}
+	}
+}
+
+func toMap(pod *corev1.Pod) (out map[string]any, err error) {
+	js, err := json.Marshal(pod)
+	if err != nil {
+		return nil, err
+	}
+	return out, json.Unmarshal(js, &out)
+}
+
+func toPod(m map[string]any) (*corev1.Pod, error) {
+	js, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	out := &corev1.Pod{}
+	if err := json.Unmarshal(js, out); err != nil {
+		return nil, fmt.Errorf("templates and Pod together are no Pod: %w", err)
+	}
+	return out, nil
+}
+
+// names are what templates have drawn; as JSON, with a revision, the annotation sidecar.istio.io/status. Labels and annotations that the Pod did not have
+// before are Navarch's addition to what Istio's injector writes: templates may read labels, and are to see the author's alone.
+type names struct {
+	InitContainers   []string `json:"initContainers"`
+	Containers       []string `json:"containers"`
+	Volumes          []string `json:"volumes"`
+	ImagePullSecrets []string `json:"imagePullSecrets"`
+	Revision         string   `json:"revision"`
+	Labels           []string `json:"labels,omitempty"`
+	Annotations      []string `json:"annotations,omitempty"`
+}
+
+// statusAnnotation is what tells injectors that a Pod was injected.
+var statusAnnotation = annotation.SidecarStatus.Name
+
+func (n *names) add(overlay map[string]any) error {
+	js, err := json.Marshal(overlay["spec"])
+	if err != nil {
+		return err
+	}
+	var spec struct{ InitContainers, Containers, Volumes, ImagePullSecrets []struct{ Name string } }
+	if err := json.Unmarshal(js, &spec); err != nil {
+		return fmt.Errorf("what it gives is no part of a Pod: %w", err)
+	}
+	for _, of := range []struct {
+		to   *[]string
+		from []struct{ Name string }
+	}{{&n.InitContainers, spec.InitContainers}, {&n.Containers, spec.Containers}, {&n.Volumes, spec.Volumes}, {&n.ImagePullSecrets, spec.ImagePullSecrets}} {
+		for _, one := range of.from {
+			if one.Name == "" {
+				return errors.New("what it gives has a container, volume or imagePullSecret without a name")
+			}
+			if !has(*of.to, one.Name) {
+				*of.to = append(*of.to, one.Name)
+			}
+		}
+	}
+	return nil
+}
+
+func has(list []string, name string) bool {
+	for _, n := range list {
+		if n == name {
+			return true
+		}
+	}
+	return false
+}
+
+// native says whether the proxy is drawn as a sidecar container, which is an init container that goes on.
+func (n *names) native() bool { return has(n.InitContainers, ProxyContainer) }
+
+// added are the keys that a map has and had not before, with those that an injection before has added.
+func added(before, now map[string]string, earlier []string) (all []string) {
+	for _, key := range sorted(now) {
+		if _, there := before[key]; !there || has(earlier, key) {
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
+func (n names) status(revision string) (string, error) {
+	n.Revision = cmp.Or(revision, "default")
+	js, err := json.Marshal(n)
+	return string(js), err
+}

@@ -1,0 +1,199 @@
+package inject
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"github.com/Masterminds/sprig/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// refused are functions of sprig whose result is another one each time, or which take a processor for long, beside those that sprig itself calls not
+// repeatable (HermeticTxtFuncMap): a template that names one cannot be used.
+var refused = []string{"bcrypt", "htpasswd", "derivePassword", "buildCustomCert", "encryptAES", "decryptAES", "randInt", "shuffle",
+	"genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey", "ago"}
+
+// functions are what templates may call: those of sprig, under them those that Istio's own templates use, by the same names and with the same
+// results (istio: pkg/kube/inject/template.go). env is what env reads; nil: nothing.
+func functions(env func(string) string) template.FuncMap {
+	all := sprig.HermeticTxtFuncMap()
+	for _, name := range refused {
+		delete(all, name)
+	}
+	all["print"], all["printf"], all["println"] = fmt.Sprint, fmt.Sprintf, fmt.Sprintln
+	boundCounts(all)
+	for name, f := range (template.FuncMap{
+		"annotation":          annotationOf,
+		"appendMultusNetwork": appendMultusNetwork,
+		"applicationPorts":    applicationPorts,
+		"contains":            func(part, text string) bool { return strings.Contains(text, part) },
+		"env":                 variableOf(env),
+		"directory":           func(name string) string { dir, _ := path.Split(name); return dir },
+		"excludeInboundPort":  excludeInboundPort,
+		"formatDuration":      func(d *durationpb.Duration) string { return d.AsDuration().String() },
+		"fromJSON":            fromJSON,
+		"includeInboundPorts": includeInboundPorts,
+		"indent":              indent,
+		"isset":               func(m map[string]string, key string) bool { _, there := m[key]; return there },
+		"kubevirtInterfaces":  func(s string) string { return s },
+		"protoToJSON":         protoToJSON,
+		"structToJSON":        toJSON,
+		"toJSON":              toJSON,
+		"toJson":              toJSON,
+		"toLower":             strings.ToLower,
+		"toYaml":              toYAML,
+		"valueOrDefault":      valueOrDefault,
+	}) {
+		all[name] = f
+	}
+	return limited(all)
+}
+
+// readable are the beginnings of variables that templates may read: Istio's own read such of istiod's environment. Others may be secrets.
+var readable = []string{"ENABLE_", "ISTIO_", "PILOT_"}
+
+// variableOf is a variable of the environment, or else what the template says.
+func variableOf(env func(string) string) func(name, otherwise string) (string, error) {
+	return func(name, otherwise string) (string, error) {
+		if !slices.ContainsFunc(readable, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+			return "", fmt.Errorf("variable %.100q: templates may read those alone that begin with %s", name, strings.Join(readable, ", "))
+		}
+		if env == nil {
+			return otherwise, nil
+		}
+		return cmp.Or(env(name), otherwise), nil
+	}
+}
+
+func annotationOf(meta metav1.ObjectMeta, name string, otherwise any) string {
+	if value, there := meta.Annotations[name]; there {
+		return value
+	}
+	return fmt.Sprint(otherwise)
+}
+
+func valueOrDefault(value, otherwise any) any {
+	if value == nil || value == "" {
+		return otherwise
+	}
+	return value
+}
+
+// excludeInboundPort adds a port to a list; none and 0 add nothing.
+func excludeInboundPort(port any, list string) string {
+	added := strings.TrimSpace(fmt.Sprint(port))
+	if added == "" || added == "0" {
+		return list
+	}
+	var all []string
+	for p := range strings.SplitSeq(list, ",") {
+		if p = strings.TrimSpace(p); p == added {
+			return list
+		} else if p != "" {
+			all = append(all, p)
+		}
+	}
+	return strings.Join(append(all, added), ",")
+}
+
+// indent indents all lines but the first.
+func indent(spaces int, text string) (string, error) {
+	if spaces < 0 || spaces*strings.Count(text, "\n") > maxText {
+		return "", errLarge
+	}
+	return strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", spaces)), nil
+}
+
+func applicationPorts(list []corev1.Container) string {
+	return includeInboundPorts(slices.DeleteFunc(slices.Clone(list), func(c corev1.Container) bool { return c.Name == ProxyContainer }))
+}
+
+func includeInboundPorts(list []corev1.Container) string {
+	var all []string
+	for _, c := range list {
+		for _, p := range c.Ports {
+			if p.Protocol != corev1.ProtocolUDP && p.Protocol != corev1.ProtocolSCTP {
+				all = append(all, strconv.Itoa(int(p.ContainerPort)))
+			}
+		}
+	}
+	return strings.Join(all, ",")
+}
+
+// appendMultusNetwork adds a network to Multus's annotation, which is a list in one of two forms.
+func appendMultusNetwork(list, network string) (string, error) {
+	if list == "" {
+		return network, nil
+	}
+	end := strings.LastIndex(list, "]")
+	if end < 0 {
+		for n := range strings.SplitSeq(list, ",") {
+			if strings.TrimSpace(n) == network {
+				return list, nil
+			}
+		}
+		return list + ", " + network, nil
+	}
+	var there []struct{ Name string }
+	if err := json.Unmarshal([]byte(list), &there); err != nil {
+		return "", fmt.Errorf("annotation of networks: %w", err)
+	}
+	for _, n := range there {
+		if n.Name == network {
+			return list, nil
+		}
+	}
+	added, err := json.Marshal(map[string]string{"name": network})
+	return list[:end] + ", " + string(added) + list[end:], err
+}
+
+// toJSON gives {} for nothing, as lists of variables expect it.
+func toJSON(value any) (string, error) {
+	out, err := json.Marshal(value)
+	if err == nil && string(out) == "null" {
+		return "{}", nil
+	}
+	return string(out), err
+}
+
+func fromJSON(text string) (out any, err error) {
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		return nil, fmt.Errorf("%.100q is not JSON: %w", text, err)
+	}
+	return out, nil
+}
+
+func toYAML(value any) (string, error) {
+	out, err := yaml.Marshal(value)
+	return string(out), err
+}
+
+// protoToJSON leaves out what a proxy's configuration has by default, so that Pods stay small.
+func protoToJSON(m proto.Message) (string, error) {
+	if c, is := m.(*meshv1alpha1.ProxyConfig); is {
+		if c == nil {
+			return "{}", nil
+		}
+		m = withoutDefaults(c)
+	}
+	out, err := protojson.Marshal(m)
+	if err != nil {
+		return "", err
+	}
+	var compact bytes.Buffer // protojson writes blanks at random
+	err = json.Compact(&compact, out)
+	return compact.String(), err
+}

@@ -1,0 +1,108 @@
+package inject
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"navarch.io/navarch/store/admit"
+	"navarch.io/navarch/store/obs"
+)
+
+// Handler answers what an API server asks at /inject and below. Safe for concurrent use.
+type Handler struct {
+	settings atomic.Pointer[Settings]
+	mesh     func() *meshv1alpha1.MeshConfig
+	native   func(cluster, node string) bool
+}
+
+var _ admit.Handler = (*Handler)(nil)
+
+// NewHandler makes one that refuses Pods until Use is called. mesh is the mesh's configuration as it is now, with its defaults; nil: it is not known
+// yet. native says whether all kubelets that may run a Pod know sidecar containers, of a cluster
+// (empty: the config cluster) and, where it is known already, of its node.
+func NewHandler(mesh func() *meshv1alpha1.MeshConfig, native func(cluster, node string) bool) *Handler {
+	return &Handler{mesh: mesh, native: native}
+}
+
+// Use is what Pods are injected by from now on; its Mesh does not count.
+func (h *Handler) Use(s *Settings) { h.settings.Store(s) }
+
+// Ready says why Pods cannot be injected; nil: they can.
+func (h *Handler) Ready() error {
+	switch {
+	case h.settings.Load() == nil:
+		return errors.New("no injection configuration has been read yet")
+	case h.mesh() == nil:
+		return errors.New("the mesh configuration has not been read yet")
+	}
+	return nil
+}
+
+// Admit answers one request. Pods that cannot be injected are refused, with the reason: a Pod of the mesh without its proxy would be worse.
+// It implements admit.Handler.
+func (h *Handler) Admit(_ context.Context, path string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	began := time.Now()
+	defer func() { obs.InjectionTime.Observe(time.Since(began).Seconds()) }()
+	obs.InjectionRequests.Inc()
+	patch, skipped, err := h.inject(path, r)
+	if err != nil {
+		obs.InjectionFailures.Inc()
+		out := admit.Refuse(metav1.StatusReasonInvalid, "injection of the proxy: "+err.Error())
+		if h.Ready() != nil {
+			out.Result.Code, out.Result.Reason = http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable
+		}
+		return out
+	}
+	out := admit.Allow()
+	if skipped {
+		obs.InjectionsSkipped.Inc()
+		return out
+	}
+	obs.Injections.Inc()
+	if patch != nil {
+		kind := admissionv1.PatchTypeJSONPatch
+		out.Patch, out.PatchType = patch, &kind
+	}
+	return out
+}
+
+// inject gives the patch; nil: nothing is to be changed. skipped: the Pod gets no proxy.
+func (h *Handler) inject(path string, r *admissionv1.AdmissionRequest) (patch []byte, skipped bool, err error) {
+	if r.Kind.Group != "" || r.Kind.Kind != "Pod" || r.SubResource != "" || r.Operation != admissionv1.Create {
+		return nil, true, nil // a webhook that was configured for more than the creation of Pods
+	}
+	if err := h.Ready(); err != nil {
+		return nil, false, err
+	}
+	s := *h.settings.Load()
+	s.Mesh = h.mesh()
+	where, err := ParsePath(path)
+	if err != nil {
+		return nil, false, err
+	}
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(r.Object.Raw, pod); err != nil {
+		return nil, false, fmt.Errorf("the object is no Pod: %w", err)
+	}
+	pod.ManagedFields = nil // the patch does not touch them
+	if d := s.Decide(pod, r.Namespace); !d.Inject {
+		return nil, true, nil
+	}
+	native := h.native(where[clusterVariable], pod.Spec.NodeName)
+	out, err := s.Inject(Request{Pod: pod, Namespace: r.Namespace, Path: where, Native: native})
+	if err != nil {
+		return nil, false, err
+	}
+	patch, err = Patch(pod, out)
+	return patch, false, err
+}

@@ -1,0 +1,78 @@
+package inject
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"istio.io/api/annotation"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// image is HUB/IMAGE:TAG of the values. A type of image (distroless, debug) is the tag's ending: that of the Pod's annotation, else that of the
+// proxy's configuration, else the values' variant; the type default is none.
+func (v values) image(proxy *meshv1alpha1.ProxyConfig, annotations map[string]string) string {
+	kind := v.Global.Variant
+	if proxy.GetImage() != nil {
+		kind = proxy.GetImage().GetImageType()
+	}
+	if asked, there := annotations[annotation.SidecarProxyImageType.Name]; there {
+		kind = asked
+	}
+	tag := ""
+	if v.Global.Tag != nil {
+		tag = fmt.Sprint(v.Global.Tag)
+	}
+	if kind != "" {
+		if without, ok := strings.CutSuffix(tag, "-distroless"); ok {
+			tag = without
+		} else {
+			tag = strings.TrimSuffix(tag, "-debug")
+		}
+		if kind != "default" {
+			tag += "-" + kind
+		}
+	}
+	name := v.Global.Proxy.Image
+	if name == "" {
+		name = "proxyv2"
+	}
+	return v.Global.Hub + "/" + name + ":" + tag
+}
+
+// Owner is the workload that a Pod belongs to.
+type Owner struct{ APIVersion, Kind, Name string }
+
+var (
+	podOwner = Owner{APIVersion: "v1", Kind: "Pod"}
+	cronJob  = regexp.MustCompile(`^(.+)-\d{8,10}$`)
+)
+
+// ownerOf follows the controlling owner one step further than Kubernetes does: a ReplicaSet stands for its Deployment (its name ends in the
+// pod-template-hash), a Job of a CronJob for that. A Pod that nobody controls is its own workload.
+func ownerOf(pod *corev1.Pod, known *Owner) Owner {
+	if known != nil {
+		return *known
+	}
+	for _, ref := range pod.OwnerReferences {
+		if ref.Controller == nil || !*ref.Controller {
+			continue
+		}
+		o := Owner{ref.APIVersion, ref.Kind, ref.Name}
+		switch hash := pod.Labels["pod-template-hash"]; {
+		case o.Kind == "ReplicaSet" && hash != "" && strings.HasSuffix(o.Name, "-"+hash):
+			o.Kind, o.Name = "Deployment", strings.TrimSuffix(o.Name, "-"+hash)
+		case o.Kind == "ReplicationController" && pod.Labels["deploymentconfig"] != "":
+			o.Kind, o.Name = "DeploymentConfig", pod.Labels["deploymentconfig"]
+		case o.Kind == "Job":
+			if m := cronJob.FindStringSubmatch(o.Name); m != nil {
+				o.Kind, o.Name = "CronJob", m[1]
+			}
+		}
+		return o
+	}
+	o := podOwner
+	o.Name = pod.Name
+	return o
+}

@@ -1,0 +1,146 @@
+// Package inject puts a proxy into Pods, as Istio's injector does: it decides whether a Pod gets one, draws the templates of the ConfigMap
+// istio-sidecar-injector[-rev], merges what they say onto the Pod, and makes of the difference a JSON patch.
+//
+// A Pod that was injected before is first brought back to what its author wrote (again.go), so that injecting it again changes nothing.
+//
+// Owns: nothing; Settings are replaced as a whole.  Reads: the Settings and the Pod that it is given.  Never: asks an API server, reads the
+// environment or a clock, changes what it is given.
+package inject
+
+import (
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Names of containers that users, dashboards and other injectors rely on (istio: pkg/kube/inject).
+const (
+	ProxyContainer      = "istio-proxy"
+	initContainer       = "istio-init"
+	validationContainer = "istio-validation"
+	coreDumpContainer   = "enable-core-dump"
+)
+
+// Settings are what Pods are injected by. They are not changed once they are in use.
+type Settings struct {
+	Config    *Config
+	Mesh      *meshv1alpha1.MeshConfig // with its defaults
+	Revision  string                   // of this control plane; empty: the default one
+	Namespace string                   // of this control plane
+}
+
+// Request is one Pod that is to be injected.
+type Request struct {
+	Pod       *corev1.Pod
+	Namespace string // where the Pod is created; what the Pod says of it, if anything, is the same
+	Path      Path   // what the webhook's URL says
+	Owner     *Owner // nil: the Pod says who its owner is
+	Native    bool   // the kubelets that may run it know sidecar containers (Kubernetes 1.33)
+}
+
+// Inject gives the Pod with its proxy. Errors are for whoever created the Pod, or the author of the template that they name.
+func (s *Settings) Inject(r Request) (*corev1.Pod, error) {
+	namespace := r.Pod.Namespace
+	pod := r.Pod.DeepCopy()
+	if pod.Namespace == "" {
+		pod.Namespace = r.Namespace
+	}
+	if err := checkAnnotations(pod.Annotations); err != nil {
+		return nil, err
+	}
+	proxy, err := proxyConfig(s.Mesh.GetDefaultConfig(), pod.Annotations)
+	if err != nil {
+		return nil, err
+	}
+	before, err := injectedBefore(pod)
+	if err != nil {
+		return nil, err
+	}
+	before.undo(pod)
+	work := &task{settings: s, request: r, proxy: proxy, before: before, place: s.place(pod, r.Path, before)}
+	out, err := work.draw(pod)
+	if err != nil {
+		return nil, err
+	}
+	if out, err = work.own(pod, out); err != nil {
+		return nil, err
+	}
+	if err := work.finish(pod, out); err != nil {
+		return nil, err
+	}
+	out.Namespace = namespace
+	return out, nil
+}
+
+// task is the work on one Pod.
+type task struct {
+	settings *Settings
+	request  Request
+	proxy    *meshv1alpha1.ProxyConfig
+	before   injected
+	place    place
+	drawn    names // what the templates have drawn
+}
+
+// finish does what templates cannot, to the Pod that they made of another.
+func (w *task) finish(from, pod *corev1.Pod) error {
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	port := statusPort(pod.Annotations, w.proxy)
+	sidecar := container(ProxyContainer, pod)
+	w.place.onto(pod, sidecar)
+	if err := mergeMetrics(pod, sidecar, w.settings.Mesh, port); err != nil {
+		return err
+	}
+	if sidecar != nil && w.settings.Config.rewritesProbes(pod.Annotations) {
+		if err := rewriteProbes(pod, sidecar, port); err != nil {
+			return err
+		}
+	}
+	for name, value := range w.settings.Config.InjectedAnnotations {
+		pod.Annotations[name] = value
+	}
+	delete(pod.Annotations, statusAnnotation)
+	w.drawn.Labels = added(from.Labels, pod.Labels, w.before.names.Labels)
+	w.drawn.Annotations = added(from.Annotations, pod.Annotations, w.before.names.Annotations)
+	status, err := w.drawn.status(w.settings.Revision)
+	if err != nil {
+		return err
+	}
+	pod.Annotations[statusAnnotation] = status
+	order(pod, w.proxy.GetHoldApplicationUntilProxyStarts().GetValue() || w.settings.Config.values.holds())
+	return nil
+}
+
+// container is that of a name, among containers and init containers; nil: there is none.
+func container(name string, pod *corev1.Pod) *corev1.Container {
+	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		if i := index(list, name); i >= 0 {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+func index(list []corev1.Container, name string) int {
+	for i := range list {
+		if list[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// setEnv gives a container a variable, in the place of one of the same name.
+func setEnv(c *corev1.Container, name, value string) {
+	for i := range c.Env {
+		if c.Env[i].Name == name {
+			c.Env[i] = corev1.EnvVar{Name: name, Value: value}
+			return
+		}
+	}
+	c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: value})
+}

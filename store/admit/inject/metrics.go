@@ -1,0 +1,96 @@
+package inject
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"istio.io/api/annotation"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// scrapeVariable tells the agent where the application's own metrics are.
+const scrapeVariable = "ISTIO_PROMETHEUS_ANNOTATIONS"
+
+// scrape is what a Pod's annotations say to Prometheus.
+type scrape struct {
+	Scrape string `json:"scrape"`
+	Path   string `json:"path"`
+	Port   string `json:"port"`
+}
+
+const agentMetrics = "/stats/prometheus"
+
+// scrapeAnnotations are the annotations of a Pod that Prometheus's usual rules read: prometheus.io/scrape, port and path, in any spelling that
+// is the same as a label of Prometheus, where all that is no letter and no digit is an underscore. It gives the names that are there.
+func scrapeAnnotations(pod *corev1.Pod) (s scrape, there []string) {
+	into := map[string]*string{"prometheus_io_scrape": &s.Scrape, "prometheus_io_port": &s.Port, "prometheus_io_path": &s.Path}
+	for _, name := range sorted(pod.Annotations) {
+		if value := into[sanitized(name)]; value != nil {
+			*value = pod.Annotations[name]
+			there = append(there, name)
+		}
+	}
+	return s, there
+}
+
+func sanitized(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '_'
+	}, name)
+}
+
+// mergeMetrics has Prometheus ask the agent, which gives the metrics of application, Envoy and itself as one page, unless the Pod says that it is not
+// to be scraped, or that metrics are not to be merged.
+func mergeMetrics(pod *corev1.Pod, sidecar *corev1.Container, mesh *meshv1alpha1.MeshConfig, port int32) error {
+	was, there := scrapeAnnotations(pod)
+	if no, err := strconv.ParseBool(was.Scrape); err == nil && !no {
+		return nil
+	}
+	merges := mesh.GetEnablePrometheusMerge() == nil || mesh.GetEnablePrometheusMerge().GetValue()
+	if b, err := strconv.ParseBool(pod.Annotations[annotation.PrometheusMergeMetrics.Name]); err == nil {
+		merges = b
+	}
+	agent := strconv.Itoa(int(port))
+	if !merges || port == 0 || was.Port == agent {
+		return nil
+	}
+	if sidecar != nil && len(there) > 0 {
+		text, err := json.Marshal(was)
+		if err != nil {
+			return err
+		}
+		setEnv(sidecar, scrapeVariable, string(text))
+	}
+	for _, name := range there {
+		delete(pod.Annotations, name)
+	}
+	pod.Annotations["prometheus.io/port"] = agent
+	pod.Annotations["prometheus.io/path"] = agentMetrics
+	pod.Annotations["prometheus.io/scrape"] = "true"
+	return nil
+}
+
+// restoreMetrics is mergeMetrics backwards; text is the agent's variable.
+func restoreMetrics(pod *corev1.Pod, text string) {
+	now, there := scrapeAnnotations(pod)
+	if now.Path != agentMetrics {
+		return // somebody has changed them since
+	}
+	for _, name := range there {
+		delete(pod.Annotations, name)
+	}
+	var was scrape
+	if text == "" || json.Unmarshal([]byte(text), &was) != nil {
+		return
+	}
+	for name, value := range map[string]string{"prometheus.io/scrape": was.Scrape, "prometheus.io/port": was.Port, "prometheus.io/path": was.Path} {
+		if value != "" {
+			pod.Annotations[name] = value
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package inject
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"istio.io/api/annotation"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+)
+
+// autoImage stands in the overlay of a container for the image of the template: Kubernetes wants an image in every container.
+const autoImage = "auto"
+
+// own merges onto the containers that templates have drawn what the Pod's author wrote of containers of the same names: the author wins. That is
+// kept in an annotation, so that it can be told from the templates' part when the Pod is injected again.
+func (w *task) own(pod, out *corev1.Pod) (*corev1.Pod, error) {
+	find := w.before.own.find
+	if !w.before.there {
+		find = func(name string) *corev1.Container { return container(name, pod) }
+	}
+	var own overrides
+	overlay := func(name string) (all []corev1.Container) {
+		if found := find(name); found != nil {
+			c := *found.DeepCopy()
+			if c.Image == autoImage {
+				c.Image = ""
+			}
+			all = append(all, c)
+		}
+		return all
+	}
+	for _, name := range w.drawn.Containers {
+		own.Containers = append(own.Containers, overlay(name)...)
+	}
+	for _, name := range w.drawn.InitContainers {
+		own.InitContainers = append(own.InitContainers, overlay(name)...)
+	}
+	if len(own.Containers)+len(own.InitContainers) == 0 {
+		return out, nil
+	}
+	out, err := merge(out, own)
+	if err != nil {
+		return nil, err
+	}
+	if !w.before.there {
+		text, err := json.Marshal(own)
+		if err != nil {
+			return nil, err
+		}
+		if out.Annotations == nil {
+			out.Annotations = map[string]string{}
+		}
+		out.Annotations[annotation.ProxyOverrides.Name] = string(text)
+	}
+	w.matchUser(own.find(ProxyContainer), out)
+	return out, nil
+}
+
+// merge merges containers onto those of the same names.
+func merge(pod *corev1.Pod, own overrides) (*corev1.Pod, error) {
+	onto, err := toMap(pod)
+	if err != nil {
+		return nil, err
+	}
+	over, err := toMap(&corev1.Pod{Spec: corev1.PodSpec{Containers: own.Containers, InitContainers: own.InitContainers}})
+	if err != nil {
+		return nil, err
+	}
+	spec := over["spec"].(map[string]any)
+	if own.Containers == nil {
+		delete(spec, "containers") // null would remove all
+	}
+	merged, err := strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(onto, map[string]any{"spec": spec}, podSchema)
+	if err != nil {
+		return nil, fmt.Errorf("the Pod's own part of containers that templates draw cannot be merged onto them: %w", err)
+	}
+	return toPod(merged)
+}
+
+// matchUser has redirection leave alone the traffic of the user that the Pod's author has the proxy run as: the argument -u of the init container. With
+// TPROXY the proxy stays root. The container that checks redirection must be that user itself.
+func (w *task) matchUser(proxy *corev1.Container, out *corev1.Pod) {
+	if proxy == nil || proxy.SecurityContext == nil {
+		return
+	}
+	user, group := proxy.SecurityContext.RunAsUser, proxy.SecurityContext.RunAsGroup
+	tproxy := w.proxy.GetInterceptionMode().String() == "TPROXY" || out.Annotations[annotation.SidecarInterceptionMode.Name] == "TPROXY"
+	if tproxy && user != nil {
+		if c := container(ProxyContainer, out); c != nil && c.SecurityContext != nil {
+			c.SecurityContext.RunAsUser = new(int64)
+		}
+	}
+	for i := range out.Spec.InitContainers {
+		c := &out.Spec.InitContainers[i]
+		if c.Name != initContainer && c.Name != validationContainer {
+			continue
+		}
+		if c.Name == validationContainer && !tproxy {
+			if c.SecurityContext == nil {
+				c.SecurityContext = &corev1.SecurityContext{}
+			}
+			if user != nil {
+				c.SecurityContext.RunAsUser = user
+			}
+			if group != nil {
+				c.SecurityContext.RunAsGroup = group
+			}
+		}
+		if at := slices.Index(c.Args, "-u"); user != nil && *user != 0 && at >= 0 && at+1 < len(c.Args) {
+			c.Args[at+1] = strconv.FormatInt(*user, 10)
+		}
+	}
+}

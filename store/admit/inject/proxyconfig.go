@@ -1,0 +1,102 @@
+package inject
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"istio.io/api/annotation"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	"sigs.k8s.io/yaml"
+)
+
+// defaultProxy is a proxy's configuration where nobody says anything (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#ProxyConfig):
+// the agent has the same defaults.
+func defaultProxy() *meshv1alpha1.ProxyConfig {
+	return &meshv1alpha1.ProxyConfig{
+		ConfigPath:               "./etc/istio/proxy",
+		BinaryPath:               "/usr/local/bin/envoy",
+		ClusterName:              &meshv1alpha1.ProxyConfig_ServiceCluster{ServiceCluster: "istio-proxy"},
+		DrainDuration:            durationpb.New(45 * time.Second),
+		TerminationDrainDuration: durationpb.New(5 * time.Second),
+		DiscoveryAddress:         "istiod.istio-system.svc:15012",
+		ProxyAdminPort:           15000,
+		ControlPlaneAuthPolicy:   meshv1alpha1.AuthenticationPolicy_MUTUAL_TLS,
+		StatNameLength:           189,
+		StatusPort:               15020,
+	}
+}
+
+// proxyConfig is that of one Pod: the defaults, over them the mesh's defaultConfig, over it the annotation proxy.istio.io/config, field by field as a
+// whole; variables (proxyMetadata) and runtime values are joined.
+func proxyConfig(mesh *meshv1alpha1.ProxyConfig, annotations map[string]string) (*meshv1alpha1.ProxyConfig, error) {
+	out := defaultProxy()
+	if mesh != nil {
+		mesh.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+			out.ProtoReflect().Set(fd, v)
+			return true
+		})
+	}
+	out = proto.CloneOf(out)
+	text := annotations[annotation.ProxyConfig.Name]
+	if text == "" {
+		return out, nil
+	}
+	js, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", annotation.ProxyConfig.Name, err)
+	}
+	pod, stated := &meshv1alpha1.ProxyConfig{}, map[string]json.RawMessage{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(js, pod); err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", annotation.ProxyConfig.Name, err)
+	}
+	if err := json.Unmarshal(js, &stated); err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", annotation.ProxyConfig.Name, err)
+	}
+	to, from := out.ProtoReflect(), pod.ProtoReflect()
+	for name := range stated {
+		fd := to.Descriptor().Fields().ByJSONName(name)
+		if fd == nil {
+			fd = to.Descriptor().Fields().ByName(protoreflect.Name(name))
+		}
+		switch {
+		case fd == nil:
+		case fd.IsMap():
+			from.Get(fd).Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+				to.Mutable(fd).Map().Set(k, v)
+				return true
+			})
+		case from.Has(fd):
+			to.Set(fd, from.Get(fd))
+		default:
+			to.Clear(fd)
+		}
+	}
+	return out, nil
+}
+
+// withoutDefaults leaves out the fields that are as by default.
+func withoutDefaults(c *meshv1alpha1.ProxyConfig) *meshv1alpha1.ProxyConfig {
+	out := proto.CloneOf(c)
+	to := out.ProtoReflect()
+	defaultProxy().ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if to.Has(fd) && to.Get(fd).Equal(v) {
+			to.Clear(fd)
+		}
+		return true
+	})
+	return out
+}
+
+// statusPort is where the agent answers for the Pod: probes and metrics of the application; 0: nowhere.
+func statusPort(annotations map[string]string, proxy *meshv1alpha1.ProxyConfig) int32 {
+	if n, err := strconv.ParseUint(annotations[annotation.SidecarStatusPort.Name], 10, 16); err == nil {
+		return int32(n)
+	}
+	return proxy.GetStatusPort()
+}

@@ -1,0 +1,142 @@
+package inject
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"istio.io/api/label"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+)
+
+const (
+	namespaceLabel = "istio-injection"
+	webhookApp     = "sidecar-injector" // label app of the configurations
+)
+
+// Webhooks are the choices of one MutatingWebhookConfiguration.
+type Webhooks struct {
+	Namespace  string // of the control plane
+	Revision   string // that answers; empty: the default one
+	Tag        string // a name for it: revision tag; empty: the configuration is the revision's own
+	Path       string // /inject, and below; empty: /inject
+	Everywhere bool   // namespaces and Pods that say nothing are injected, too
+	CABundle   []byte
+}
+
+// Name is that of the configuration, as Istio's tools look for it.
+func (w Webhooks) Name() string {
+	name := "istio-sidecar-injector"
+	switch {
+	case w.Tag != "":
+		name = "istio-revision-tag-" + w.Tag
+	case w.Revision != "":
+		name += "-" + w.Revision
+	}
+	if w.Namespace != "istio-system" {
+		name += "-" + w.Namespace
+	}
+	return name
+}
+
+// Configuration has the names, labels and selectors of Istio's chart. Where a namespace says a revision (istio.io/rev) its Pods' labels do not
+// count but for sidecar.istio.io/inject: "false"; where it says istio-injection, no revision label counts. At most one webhook selects a Pod.
+func (w Webhooks) Configuration() *admissionregistrationv1.MutatingWebhookConfiguration {
+	revision := cmp.Or(w.Tag, w.Revision, "default")
+	said, rev, own := namespaceLabel, label.IoIstioRev.Name, label.SidecarInject.Name
+	all := []admissionregistrationv1.MutatingWebhook{
+		w.webhook("rev.namespace.", []req{in(rev, revision), absent(said)}, []req{notIn(own, "false")}),
+		w.webhook("rev.object.", []req{absent(rev), absent(said)}, []req{notIn(own, "false"), in(rev, revision)}),
+	}
+	if revision == "default" {
+		all = append(all,
+			w.webhook("namespace.", []req{in(said, "enabled")}, []req{notIn(own, "false")}),
+			w.webhook("object.", []req{absent(said), absent(rev)}, []req{in(own, "true"), absent(rev)}))
+		if w.Everywhere {
+			all = append(all, w.webhook("auto.", []req{absent(said), absent(rev), notIn(corev1.LabelMetadataName, leftOut...)}, []req{absent(own), absent(rev)}))
+		}
+	}
+	out := &admissionregistrationv1.MutatingWebhookConfiguration{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingWebhookConfiguration"},
+		ObjectMeta: metav1.ObjectMeta{Name: w.Name(), Labels: map[string]string{"app": webhookApp, rev: cmp.Or(w.Revision, "default")}},
+		Webhooks:   all,
+	}
+	if w.Tag != "" {
+		out.Labels[label.IoIstioTag.Name] = w.Tag
+	}
+	return out
+}
+
+func (w Webhooks) webhook(prefix string, namespaces, pods []req) admissionregistrationv1.MutatingWebhook {
+	service := "istiod"
+	if w.Revision != "" {
+		service += "-" + w.Revision
+	}
+	path, port := cmp.Or(w.Path, "/inject"), int32(443)
+	scope, none, fail, never := admissionregistrationv1.NamespacedScope, admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Fail, admissionregistrationv1.NeverReinvocationPolicy
+	return admissionregistrationv1.MutatingWebhook{
+		Name: prefix + "sidecar-injector.istio.io",
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: w.CABundle,
+			Service: &admissionregistrationv1.ServiceReference{Namespace: w.Namespace, Name: service, Path: &path, Port: &port}},
+		Rules: []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+			Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}, Scope: &scope}}},
+		FailurePolicy: &fail, SideEffects: &none, ReinvocationPolicy: &never, AdmissionReviewVersions: []string{"v1"},
+		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: namespaces}, ObjectSelector: &metav1.LabelSelector{MatchExpressions: pods},
+	}
+}
+
+type req = metav1.LabelSelectorRequirement
+
+func in(key string, values ...string) req {
+	return req{Key: key, Operator: metav1.LabelSelectorOpIn, Values: values}
+}
+
+func notIn(key string, values ...string) req {
+	return req{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: values}
+}
+func absent(key string) req { return req{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist} }
+
+// Selects says whether a webhook is asked about a Pod with these labels, in a namespace with those; if not, a sentence says why.
+func Selects(w *admissionregistrationv1.MutatingWebhook, namespace, pod map[string]string) (bool, string) {
+	for _, of := range []struct {
+		what     string
+		selector *metav1.LabelSelector
+		set      map[string]string
+	}{{"namespace", w.NamespaceSelector, namespace}, {"Pod", w.ObjectSelector, pod}} {
+		if of.selector == nil {
+			continue
+		}
+		s, err := metav1.LabelSelectorAsSelector(of.selector)
+		if err != nil {
+			return false, fmt.Sprintf("The selector of the %s is not valid: %v.", of.what, err)
+		}
+		requirements, _ := s.Requirements()
+		for _, r := range requirements {
+			if !r.Matches(labels.Set(of.set)) {
+				return false, fmt.Sprintf("It takes %ss %s.", of.what, wanted(r))
+			}
+		}
+	}
+	return true, "The labels of namespace and Pod select it."
+}
+
+// wanted says what a requirement wants of labels.
+func wanted(r labels.Requirement) string {
+	values := strings.Join(r.Values().List(), " or ")
+	switch r.Operator() {
+	case selection.DoesNotExist:
+		return "without the label " + r.Key()
+	case selection.NotIn:
+		return "without the label " + r.Key() + ": " + values
+	case selection.Exists:
+		return "with the label " + r.Key()
+	case selection.In:
+		return "with the label " + r.Key() + ": " + values
+	default:
+		return "with " + r.String()
+	}
+}

@@ -1,0 +1,193 @@
+// Package schema holds objects of Istio's kinds to their CustomResourceDefinitions, with the API server's own code: structure, list types, CEL
+// rules, unknown fields. The definitions are those of the module istio.io/api; istio.json.gz has them without their descriptions.
+//
+// An API server whose CustomResourceDefinitions are the same has checked all of this before it asks a webhook. Those of a cluster may be
+// older, and objects in files were never checked.
+//
+// Owns: the compiled definitions.  Reads: nothing of ours but store/problem.  Never: changes an object that it is given.
+package schema
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	_ "embed" // istio.json.gz
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"navarch.io/navarch/store/problem"
+)
+
+//go:embed istio.json.gz
+var packed []byte
+
+// Violation is one thing that a definition does not allow.
+type Violation struct {
+	Field   string // path as users write it: spec.http[0].route[1].weight
+	Code    problem.Code
+	Message string
+}
+
+// String is "field: message".
+func (v Violation) String() string { return v.Field + ": " + v.Message }
+
+// Definition is one kind, of all its versions that have one schema. Its methods may be called from any goroutine.
+type Definition struct {
+	Group, Kind, Plural string
+	Versions            []string
+
+	compile func() compiled
+}
+
+// compiled is what a schema comes to.
+type compiled struct {
+	structural *schema.Structural
+	structure  validation.SchemaValidator
+	rules      *cel.Validator // nil: there are none
+	err        error
+}
+
+// Istio are the definitions of Istio's kinds. What they say is compiled when it is first asked for.
+var Istio = sync.OnceValue(func() []*Definition {
+	all, err := read(packed)
+	if err != nil {
+		panic(fmt.Sprintf("istio.json.gz: %v", err)) // a test reads it
+	}
+	return all
+})
+
+// Of is the definition of a kind that has a version; nil: there is none.
+func Of(group, version, kind string) *Definition {
+	for _, d := range Istio() {
+		if d.Group == group && d.Kind == kind && slices.Contains(d.Versions, version) {
+			return d
+		}
+	}
+	return nil
+}
+
+// Compile compiles all definitions, so that no request has to wait for that. The error says which does not.
+func Compile(ctx context.Context) error {
+	for _, d := range Istio() {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if c := d.compile(); c.err != nil {
+			return fmt.Errorf("%s of %s: %w", d.Kind, d.Group, c.err)
+		}
+	}
+	return nil
+}
+
+func read(packed []byte) ([]*Definition, error) {
+	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(unpacked)
+	if err != nil {
+		return nil, err
+	}
+	var crds []apiextensionsv1.CustomResourceDefinition
+	if err := json.Unmarshal(text, &crds); err != nil {
+		return nil, err
+	}
+	var all []*Definition
+	for _, crd := range crds {
+		bySchema := map[string]*Definition{}
+		for _, v := range crd.Spec.Versions {
+			key, err := json.Marshal(v.Schema)
+			if err != nil {
+				return nil, err
+			}
+			d := bySchema[string(key)]
+			if d == nil {
+				open := v.Schema.OpenAPIV3Schema
+				d = &Definition{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind, Plural: crd.Spec.Names.Plural,
+					compile: sync.OnceValue(func() compiled { return compile(open) })}
+				bySchema[string(key)] = d
+				all = append(all, d)
+			}
+			d.Versions = append(d.Versions, v.Name)
+		}
+	}
+	return all, nil
+}
+
+func compile(open *apiextensionsv1.JSONSchemaProps) compiled {
+	var c compiled
+	internal := &apiextensions.JSONSchemaProps{}
+	if c.err = apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(open, internal, nil); c.err != nil {
+		return c
+	}
+	if c.structural, c.err = schema.NewStructural(internal); c.err != nil {
+		return c
+	}
+	if c.structure, _, c.err = validation.NewSchemaValidator(internal); c.err != nil {
+		return c
+	}
+	c.rules = cel.NewValidator(c.structural, true, celconfig.PerCallLimit)
+	return c
+}
+
+// Check is what the definition does not allow in an object, decoded from JSON as apimachinery does it (whole numbers as int64), and the paths of
+// fields that it does not know. Where a rule takes too much work to judge, that is a violation, as in the API server.
+func (d *Definition) Check(ctx context.Context, object map[string]any) (wrong []Violation, unknown []string) {
+	c := d.compile()
+	if c.err != nil {
+		return []Violation{{Code: problem.Internal, Message: "the definition of the kind does not compile: " + c.err.Error()}}, nil
+	}
+	// In the order of k8s.io/apiextensions-apiserver/pkg/registry/customresource/strategy.go.
+	object = runtime.DeepCopyJSON(object)
+	delete(object, "status") // as on creation
+	unknown = pruning.PruneWithOptions(object, c.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	defaulting.PruneNonNullableNullsWithoutDefaults(object, c.structural)
+	defaulting.Default(object, c.structural)
+	all := validation.ValidateCustomResource(nil, object, c.structure)
+	all = append(all, listtype.ValidateListSetsAndMaps(nil, c.structural, object)...)
+	if c.rules != nil && !blocks(all) {
+		of, _ := c.rules.Validate(ctx, nil, c.structural, object, nil, celconfig.RuntimeCELCostBudget)
+		all = append(all, of...)
+	}
+	for _, e := range all {
+		wrong = append(wrong, Violation{Field: path(e.Field), Code: code(e.Type), Message: strings.TrimPrefix(e.ErrorBody(), string(e.Type)+": ")})
+	}
+	return wrong, unknown
+}
+
+// blocks says whether rules cannot be judged because of what is wrong already: they expect types to be right, and lists not to be too long.
+func blocks(all field.ErrorList) bool {
+	return slices.ContainsFunc(all, func(e *field.Error) bool {
+		return slices.Contains([]field.ErrorType{field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid}, e.Type)
+	})
+}
+
+// path is a field without what the API server writes for none.
+func path(of string) string {
+	if of == "<nil>" {
+		return ""
+	}
+	return of
+}
+
+// codes are those of ours that say the same; of all others Invalid does.
+var codes = map[field.ErrorType]problem.Code{field.ErrorTypeRequired: problem.Required, field.ErrorTypeDuplicate: problem.Duplicate, field.ErrorTypeInternal: problem.Internal}
+
+func code(of field.ErrorType) problem.Code { return cmp.Or(codes[of], problem.Invalid) }

@@ -1,0 +1,39 @@
+package validate
+
+import (
+	meshv1 "istio.io/api/mesh/v1alpha1"
+
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+)
+
+// lookup is what objects of Istio's kinds are joined with: the mesh configuration. Pods, nodes, namespaces and roles are for Kubernetes'
+// own kinds, which no rule of the webhook names.
+type lookup struct{ snapshot *mirror.Snapshot }
+
+var _ normal.Lookup = lookup{}
+
+// Mesh implements normal.Lookup.
+func (l lookup) Mesh() *meshv1.MeshConfig { return l.snapshot.Mesh().Spec }
+
+// Pod implements normal.Lookup.
+func (lookup) Pod(object.ID) *normal.Pod { return nil }
+
+// Node implements normal.Lookup.
+func (lookup) Node(object.ID) *normal.Node { return nil }
+
+// Namespace implements normal.Lookup.
+func (lookup) Namespace(object.ID) *normal.Namespace { return nil }
+
+// Role implements normal.Lookup.
+func (lookup) Role(object.ID) *normal.Role { return nil }
+
+// Networks implements normal.Lookup.
+func (lookup) Networks() *meshv1.MeshNetworks { return nil }
+
+// Automatic implements normal.Lookup: nothing is refused for the addresses that a ServiceEntry is given.
+func (lookup) Automatic(object.ID) map[string][]string { return nil }
+
+// Resolved implements normal.Lookup: names are resolved for what is there already.
+func (lookup) Resolved(object.ID) []string { return nil }

@@ -1,0 +1,263 @@
+// Package validate answers the validation webhook: an object of Istio's is held to the CustomResourceDefinition of its kind, then to what
+// store/normal makes of it, by the code that the leader runs. What would not apply is refused with the paths of the fields; what applies and is
+// not as it should be is admitted with warnings.
+//
+// Owns: nothing.  Reads: the replica's snapshot, where it has one, for the mesh configuration and for what objects refer to.  Never: asks
+// anybody; changes an object; refuses what is valid and this version does not act on; goes by who writes an object.
+package validate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+
+	"navarch.io/navarch/store/admit"
+	"navarch.io/navarch/store/admit/schema"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/problem"
+)
+
+// Path is where API servers send the objects, as in istiod's webhook configurations.
+const Path = "/validate"
+
+// Webhook implements admit.Handler. It is immutable.
+type Webhook struct {
+	normal   *normal.Normalizer
+	snapshot func() *mirror.Snapshot
+	judge    Judge
+}
+
+// Judge says more of a record than the normaliser can, which knows no types of Envoy: errors for which its object is refused, and others. They are
+// problems of the record (model.Fault).
+type Judge func(model.Record) (refused, warned []error)
+
+var _ admit.Handler = (*Webhook)(nil)
+
+// New makes a Webhook for a mesh. snapshot is what this process knows of the mesh, of which nil is asked for nothing: then the mesh
+// configuration counts as empty, and what objects refer to is not looked for.
+func New(n *normal.Normalizer, snapshot func() *mirror.Snapshot, judge Judge) *Webhook {
+	return &Webhook{normal: n, snapshot: snapshot, judge: judge}
+}
+
+// Register has a server answer reviews to Path, and to all paths below it.
+func (w *Webhook) Register(s *admit.Server) {
+	s.Register("validation", Path, w, func(status int) { obs.ValidationHTTPErrors.WithLabelValues(fmt.Sprint(status)).Inc() })
+}
+
+// AlwaysReject is an annotation by which every object is refused, whatever else it says, as by istiod: so whether the webhook is asked can be
+// tried without an object that is not valid.
+const AlwaysReject = "internal.istio.io/webhook-always-reject"
+
+// Why an object is refused, as istiod's metric has it.
+const (
+	reasonDecode  = "crd_decode_error"
+	reasonInvalid = "invalid_resource"
+)
+
+// Admit implements admit.Handler.
+func (w *Webhook) Admit(ctx context.Context, _ string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	if r.Operation != admissionv1.Create && r.Operation != admissionv1.Update || r.SubResource != "" {
+		return admit.Allow() // nothing of an object's spec is written
+	}
+	group, version, resource := labels(r)
+	tree, obj, err := read(r)
+	if err != nil {
+		obs.ValidationFailed.WithLabelValues(group, version, resource, reasonDecode).Inc()
+		no := admit.Refuse(metav1.StatusReasonBadRequest, "the object cannot be read: "+err.Error())
+		no.Result.Code = http.StatusBadRequest
+		return no
+	}
+	if _, is := obj.Annotations[AlwaysReject]; is {
+		return admit.Refuse(metav1.StatusReasonInvalid, "the annotation "+AlwaysReject+" asks for it")
+	}
+	found := w.check(ctx, tree, obj)
+	if len(found.Errors) > 0 && !unchanged(r, tree) {
+		obs.ValidationFailed.WithLabelValues(group, version, resource, reasonInvalid).Inc()
+		return refuse(obj, found)
+	}
+	obs.ValidationPassed.WithLabelValues(group, version, resource).Inc()
+	warnings := found.Warnings
+	for _, e := range found.Errors {
+		warnings = append(warnings, "it was not valid before, and does not apply: "+e.text())
+	}
+	return admit.Allow(warnings...)
+}
+
+// labels are those of metrics: whoever calls could write others without end.
+func labels(r *admissionv1.AdmissionRequest) (group, version, resource string) {
+	if d := schema.Of(r.Kind.Group, r.Kind.Version, r.Kind.Kind); d != nil {
+		return d.Group, r.Kind.Version, d.Plural
+	}
+	return "other", "other", "other"
+}
+
+// read decodes the object of a request; the tree has whole numbers as int64.
+func read(r *admissionv1.AdmissionRequest) (map[string]any, *object.Object, error) {
+	tree := map[string]any{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(r.Object.Raw, &tree); err != nil {
+		return nil, nil, err
+	}
+	var head struct {
+		metav1.TypeMeta   `json:",inline"`
+		metav1.ObjectMeta `json:"metadata"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(r.Object.Raw, &head); err != nil {
+		return nil, nil, err
+	}
+	of := head.GroupVersionKind()
+	if asked := r.Kind; asked.Group != of.Group || asked.Version != of.Version || asked.Kind != of.Kind {
+		return nil, nil, fmt.Errorf("it is %.100q %.100q, and the request is about %.100q %.100q", head.APIVersion, head.Kind, asked.Group+"/"+asked.Version, asked.Kind)
+	}
+	id := object.ID{Group: of.Group, Kind: of.Kind, Namespace: r.Namespace, Name: head.Name}
+	if id.Name == "" { // the API server makes one of it
+		id.Name = head.GenerateName
+	}
+	if id.Name == "" {
+		return nil, nil, errors.New("it has no name")
+	}
+	return tree, &object.Object{ID: id, Version: of.Version, Created: head.CreationTimestamp.Time, Labels: head.Labels, Annotations: head.Annotations,
+		UID: string(head.UID), Generation: head.Generation, JSON: r.Object.Raw}, nil
+}
+
+// Found is what is to be said of an object.
+type Found struct {
+	Errors   []Error // it would not apply
+	Warnings []string
+}
+
+// Error is one thing for which an object is refused.
+type Error struct {
+	Field   string // path as users write it
+	Code    problem.Code
+	Message string
+}
+
+func (e Error) text() string {
+	if e.Field == "" {
+		return e.Message
+	}
+	return e.Field + ": " + e.Message
+}
+
+// nothing is what counts as known where this process knows nothing.
+var nothing = mirror.Empty()
+
+// check holds an object to the definition of its kind, and then to what the normaliser makes of it.
+func (w *Webhook) check(ctx context.Context, tree map[string]any, obj *object.Object) Found {
+	var found Found
+	if d := schema.Of(obj.ID.Group, obj.Version, obj.ID.Kind); d != nil {
+		wrong, _ := d.Check(ctx, tree) // fields that it does not know are the normaliser's business: the cluster's definition may be newer
+		for _, v := range wrong {
+			found.Errors = append(found.Errors, Error(v))
+		}
+		if len(wrong) > 0 {
+			return found
+		}
+	}
+	snapshot := w.snapshot()
+	known := snapshot
+	if snapshot == nil {
+		snapshot = nothing
+	}
+	result := w.normal.Object(obj, lookup{snapshot})
+	for _, p := range result.Refused {
+		found.Errors = append(found.Errors, Error{p.Field, p.Code, p.Message})
+	}
+	for _, p := range result.Problems {
+		if slices.Contains(result.Refused, p) {
+			continue
+		}
+		// What is valid and not acted on is not the user's mistake: Istio takes it, and so do we, and say so.
+		if p.Severity == problem.Error && p.Code != problem.NotSupported && p.Code != problem.Internal {
+			found.Errors = append(found.Errors, Error{p.Field, p.Code, p.Message})
+			continue
+		}
+		found.Warnings = append(found.Warnings, warning(p, ""))
+	}
+	for _, record := range result.Records {
+		refused, warned := w.judge(record)
+		for _, err := range refused {
+			p := model.ProblemOf(err, record.Meta().Key)
+			found.Errors = append(found.Errors, Error{p.Field, p.Code, p.Message})
+		}
+		for _, err := range warned {
+			p := model.ProblemOf(err, record.Meta().Key)
+			found.Warnings = append(found.Warnings, warning(object.Problem{Field: p.Field, Message: p.Message}, ""))
+		}
+		if known == nil {
+			continue
+		}
+		for _, p := range normal.References(record, known) {
+			found.Warnings = append(found.Warnings, warning(p, " (not known yet, where it is applied together with this object)"))
+		}
+	}
+	return found
+}
+
+func warning(p object.Problem, more string) string {
+	if p.Field == "" {
+		return p.Message + more
+	}
+	return p.Field + ": " + p.Message + more
+}
+
+// unchanged says whether an update leaves the spec as it was: then metadata alone changes, such as a finalizer that is taken away. What is
+// there already, and was not valid before, must not be held up by that.
+func unchanged(r *admissionv1.AdmissionRequest, tree map[string]any) bool {
+	if r.Operation != admissionv1.Update {
+		return false
+	}
+	before := map[string]any{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(r.OldObject.Raw, &before); err != nil {
+		return false
+	}
+	return reflect.DeepEqual(before["spec"], tree["spec"]) && before["apiVersion"] == tree["apiVersion"]
+}
+
+// What is said of one object: kubectl shows the message on one line.
+const (
+	maxSaid    = 10   // errors in the message
+	maxMessage = 4096 // bytes
+)
+
+// refuse is the answer to an object that would not apply.
+func refuse(obj *object.Object, found Found) *admissionv1.AdmissionResponse {
+	details := &metav1.StatusDetails{Name: obj.ID.Name, Group: obj.ID.Group, Kind: obj.ID.Kind}
+	var said []string
+	for _, e := range found.Errors {
+		if len(said) == maxSaid {
+			said = append(said, fmt.Sprintf("and %d more", len(found.Errors)-maxSaid))
+			break
+		}
+		said = append(said, e.text())
+		details.Causes = append(details.Causes, metav1.StatusCause{Type: cause(e.Code), Field: e.Field, Message: cut(e.Message)})
+	}
+	no := admit.Refuse(metav1.StatusReasonInvalid, cut("configuration is invalid: "+strings.Join(said, "; ")), found.Warnings...)
+	no.Result.Details = details
+	return no
+}
+
+func cut(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxMessage)], "")
+}
+
+// causes are the types of causes that say the same as a code; of all others CauseTypeFieldValueInvalid does.
+var causes = map[problem.Code]metav1.CauseType{problem.Required: metav1.CauseTypeFieldValueRequired, problem.Duplicate: metav1.CauseTypeFieldValueDuplicate,
+	problem.NotFound: metav1.CauseTypeFieldValueNotFound}
+
+func cause(code problem.Code) metav1.CauseType {
+	return cmp.Or(causes[code], metav1.CauseTypeFieldValueInvalid)
+}

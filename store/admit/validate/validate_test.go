@@ -1,0 +1,203 @@
+package validate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	meshv1 "istio.io/api/mesh/v1alpha1"
+
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+)
+
+// of is an object as JSON.
+func of(kind, spec string) string {
+	group := "networking.istio.io/v1"
+	switch kind {
+	case "AuthorizationPolicy", "PeerAuthentication":
+		group = "security.istio.io/v1"
+	case "EnvoyFilter":
+		group = "networking.istio.io/v1alpha3"
+	}
+	return fmt.Sprintf(`{"apiVersion": %q, "kind": %q, "metadata": {"name": "a", "namespace": "shop"}, "spec": %s}`, group, kind, spec)
+}
+
+const wrongRoute = `{"hosts": ["a"], "http": [{"route": [{"destination": {"host": "b"}, "weight": -1}]}]}`
+
+// A refusal names the fields, for people and for programs.
+func TestRefusalNamesFields(t *testing.T) {
+	for name, c := range map[string]struct{ kind, spec, field, cause string }{
+		"by the definition":  {"DestinationRule", `{"host": "a", "subsets": [{}]}`, "spec.subsets[0].name", string(metav1.CauseTypeFieldValueRequired)},
+		"by the normaliser":  {"VirtualService", `{"hosts": ["a"], "gateways": ["b/c/d"], "http": [{"route": [{"destination": {"host": "b"}}]}]}`, "spec.gateways[0]", string(metav1.CauseTypeFieldValueInvalid)},
+		"a weight":           {"VirtualService", wrongRoute, "spec.http[0].route[0].weight", string(metav1.CauseTypeFieldValueInvalid)},
+		"a policy's unknown": {"AuthorizationPolicy", `{"selektor": {}}`, "spec.selektor", string(metav1.CauseTypeFieldValueInvalid)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := webhook().Admit(t.Context(), Path, creation(t, []byte(of(c.kind, c.spec))))
+			if got.Allowed {
+				t.Fatal("it was admitted")
+			}
+			if !strings.Contains(got.Result.Message, c.field) || len(got.Result.Details.Causes) == 0 || got.Result.Details.Causes[0].Field != c.field ||
+				string(got.Result.Details.Causes[0].Type) != c.cause {
+				t.Errorf("%s, %+v", got.Result.Message, got.Result.Details)
+			}
+		})
+	}
+}
+
+// What is valid and not acted on, has no effect, or is of a kind that is not Istio's, is admitted, and warnings say so.
+func TestWarns(t *testing.T) {
+	gatewayAPI := `{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": {"name": "a"}, "spec": {}}`
+	for name, c := range map[string]struct{ raw, want string }{
+		"good":            {of("DestinationRule", `{"host": "a"}`), ""},
+		"no effect":       {of("EnvoyFilter", `{}`), "spec.configPatches: none: the EnvoyFilter does nothing"},
+		"not acted on":    {of("Gateway", `{"selector": {"a": "b"}, "servers": [{"hosts": ["*"], "port": {"number": 80, "name": "http", "protocol": "HTTP"}}]}`), "no listeners are made of a Gateway yet"},
+		"the Gateway API": {gatewayAPI, "not acted on"},
+		"another kind of Istio's": {`{"apiVersion": "telemetry.istio.io/v1", "kind": "Telemetry", "metadata": {"name": "a"}, "spec": {}}`,
+			"kind Telemetry of telemetry.istio.io is not acted on yet"},
+		"a policy that closes": {of("AuthorizationPolicy", `{"action": "CUSTOM", "provider": {"name": "a"}, "rules": [{}]}`), "CUSTOM is not supported: what the policy selects is closed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := webhook().Admit(t.Context(), Path, creation(t, []byte(c.raw)))
+			if said := strings.Join(got.Warnings, "\n"); !got.Allowed || c.want == "" && said != "" || !strings.Contains(said, c.want) {
+				t.Errorf("allowed %v, %+v, warnings %q; want %q", got.Allowed, got.Result, said, c.want)
+			}
+		})
+	}
+}
+
+// What stands is not held up by what is wrong with it: an update that leaves the spec is admitted, one that changes it is not.
+func TestUnchangedSpecIsAdmitted(t *testing.T) {
+	before := of("VirtualService", wrongRoute)
+	r := creation(t, []byte(strings.Replace(before, `"shop"}`, `"shop", "finalizers": []}`, 1)))
+	r.Operation, r.OldObject = admissionv1.Update, runtime.RawExtension{Raw: []byte(before)}
+	if got := webhook().Admit(t.Context(), Path, r); !got.Allowed || !strings.Contains(strings.Join(got.Warnings, " "), "spec.http[0].route[0].weight") {
+		t.Errorf("an update of metadata: %+v", got)
+	}
+	r.Object.Raw = []byte(strings.Replace(before, "-1", "-2", 1))
+	if got := webhook().Admit(t.Context(), Path, r); got.Allowed {
+		t.Error("a change of the spec was admitted")
+	}
+	r.Operation, r.SubResource = admissionv1.Update, "status"
+	if got := webhook().Admit(t.Context(), Path, r); !got.Allowed {
+		t.Error("a status was refused")
+	}
+	r.Operation, r.SubResource = admissionv1.Delete, ""
+	if got := webhook().Admit(t.Context(), Path, r); !got.Allowed {
+		t.Error("a deletion was refused")
+	}
+}
+
+// known is a snapshot with one service, reviews.shop of port 80, a rule with subset v1 for it, and a wildcard host.
+func known(t *testing.T, mesh *meshv1.MeshConfig) *mirror.Snapshot {
+	t.Helper()
+	n := normal.New(normal.Options{})
+	var records []model.Record
+	for _, o := range []*object.Object{
+		{ID: object.ID{Kind: "Service", Namespace: "shop", Name: "reviews"}, Version: "v1", JSON: []byte(`{"spec": {"clusterIP": "10.0.0.1", "ports": [{"port": 80}]}}`)},
+		{ID: object.ID{Group: "networking.istio.io", Kind: "DestinationRule", Namespace: "shop", Name: "reviews"}, Version: "v1", JSON: []byte(`{"spec": {"host": "reviews", "subsets": [{"name": "v1"}]}}`)},
+		{ID: object.ID{Group: "networking.istio.io", Kind: "ServiceEntry", Namespace: "shop", Name: "all"}, Version: "v1", JSON: []byte(`{"spec": {"hosts": ["*.example.com"], "ports": [{"number": 443, "name": "tls", "protocol": "TLS"}]}}`)},
+	} {
+		result := n.Object(o, lookup{nothing})
+		if result.Spoiled {
+			t.Fatal(result.Problems)
+		}
+		records = append(records, result.Records...)
+	}
+	if mesh != nil {
+		record, err := model.New(model.MeshKey, 0, proto.Message(mesh))
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, record)
+	}
+	return nothing.Apply(1, records, nil).New
+}
+
+// What an object refers to and is not known is a warning: it may come with the same apply.
+func TestReferences(t *testing.T) {
+	snapshot := known(t, nil)
+	w := over(snapshot)
+	for name, c := range map[string]struct{ destination, want string }{
+		"all known":        {`{"host": "reviews", "port": {"number": 80}, "subset": "v1"}`, ""},
+		"a wildcard's":     {`{"host": "www.example.com"}`, ""},
+		"no service":       {`{"host": "ratings"}`, `spec.http[0].route[0].destination.host: no service has host "ratings.shop.svc.cluster.local"`},
+		"no such port":     {`{"host": "reviews", "port": {"number": 81}}`, "spec.http[0].route[0].destination.port.number: "},
+		"no such subset":   {`{"host": "reviews", "subset": "v2"}`, "spec.http[0].route[0].destination.subset: "},
+		"not below a name": {`{"host": "example.com"}`, "no service has host"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw := of("VirtualService", `{"hosts": ["a"], "http": [{"route": [{"destination": `+c.destination+`}]}]}`)
+			got := w.Admit(t.Context(), Path, creation(t, []byte(raw)))
+			said := strings.Join(got.Warnings, "\n")
+			if !got.Allowed || c.want == "" && said != "" || !strings.Contains(said, c.want) || c.want != "" && !strings.Contains(said, "not known yet") {
+				t.Errorf("allowed %v, warnings %q; want %q", got.Allowed, said, c.want)
+			}
+		})
+	}
+}
+
+// Checks that depend on the mesh configuration go by that of the snapshot.
+func TestMeshConfiguration(t *testing.T) {
+	snapshot := known(t, &meshv1.MeshConfig{DefaultDestinationRuleExportTo: []string{"~", "a"}})
+	w := over(snapshot)
+	if got := w.Admit(t.Context(), Path, creation(t, []byte(of("DestinationRule", `{"host": "reviews"}`)))); got.Allowed {
+		t.Error(`admitted with a default of ["~", "a"]`)
+	}
+}
+
+// An object of 1 MB, and as many errors as fit: an answer of a few KB.
+func TestLarge(t *testing.T) {
+	for name, part := range map[string]string{"good": `{"route": [{"destination": {"host": "b"}}]},`, "wrong": `{"route": [{"destination": {"host": "$"}}]},`} {
+		t.Run(name, func(t *testing.T) {
+			spec := `{"hosts": ["a"], "http": [` + strings.TrimSuffix(strings.Repeat(part, 1<<20/len(part)), ",") + `]}`
+			got := webhook().Admit(t.Context(), Path, creation(t, []byte(of("VirtualService", spec))))
+			text, err := json.Marshal(got)
+			if err != nil || got.Allowed != (name == "good") || len(text) > 64<<10 {
+				t.Errorf("allowed %v, %d bytes: %.300s", got.Allowed, len(text), text)
+			}
+		})
+	}
+}
+
+// Whatever object a request has, there is an answer.
+func FuzzAdmit(f *testing.F) {
+	all := corpus(f)
+	for i := 0; i < len(all); i += 40 {
+		f.Add([]byte(all[i].Object), []byte(nil))
+	}
+	f.Add([]byte(`{"apiVersion": "networking.istio.io/v1", "kind": "Sidecar", "metadata": 7}`), []byte("{"))
+	w := webhook()
+	f.Fuzz(func(t *testing.T, raw, before []byte) {
+		var head metav1.TypeMeta
+		_ = json.Unmarshal(raw, &head) // garbage has none
+		gvk := head.GroupVersionKind()
+		r := &admissionv1.AdmissionRequest{UID: "1", Kind: metav1.GroupVersionKind(gvk), Operation: admissionv1.Update, Object: runtime.RawExtension{Raw: raw},
+			OldObject: runtime.RawExtension{Raw: before}}
+		got := w.Admit(context.Background(), Path, r)
+		if got == nil || !got.Allowed && got.Result.Message == "" {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// BenchmarkAdmit is one review of a middle-sized VirtualService.
+func BenchmarkAdmit(b *testing.B) {
+	spec := `{"hosts": ["a"], "http": [` + strings.TrimSuffix(strings.Repeat(`{"match": [{"uri": {"prefix": "/a"}, "headers": {"x": {"exact": "y"}}}], "timeout": "5s", "route": [{"destination": {"host": "b", "port": {"number": 80}}}]},`, 20), ",") + `]}`
+	r, w := creation(b, []byte(of("VirtualService", spec))), webhook()
+	for b.Loop() {
+		if got := w.Admit(context.Background(), Path, r); !got.Allowed {
+			b.Fatal(got.Result)
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package allocate
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/store/normal"
+)
+
+var (
+	start  = time.Unix(1_700_000_000, 0)
+	ranges = []netip.Prefix{netip.MustParsePrefix(IPv4Range), netip.MustParsePrefix(IPv6Range)}
+)
+
+func ips(all ...string) (out []netip.Addr) {
+	for _, a := range all {
+		out = append(out, netip.MustParseAddr(a))
+	}
+	return out
+}
+
+// entryOf is a ServiceEntry that was created so many seconds after start. hosts: a name, and = and addresses with commas where its status has some.
+func entryOf(name string, created int, hosts ...string) Entry {
+	e := Entry{Name: Name{"shop", name}, Created: start.Add(time.Duration(created) * time.Second), Claims: normal.Claims{Given: map[string][]netip.Addr{}}}
+	for _, h := range hosts {
+		host, status, given := strings.Cut(h, "=")
+		if e.Hosts = append(e.Hosts, host); given {
+			e.Given[host] = ips(strings.Split(status, ",")...)
+		}
+	}
+	slices.Sort(e.Hosts)
+	return e
+}
+
+func (b *Book) say(names ...string) string {
+	var out []string
+	for _, name := range names {
+		all := b.Addresses(Name{"shop", name})
+		for _, host := range slices.Sorted(maps.Keys(all)) {
+			out = append(out, fmt.Sprint(name, " ", host, " ", all[host]))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+func messages(b *Book) (text string) {
+	for _, p := range b.Problems(9) {
+		text += p.Name.String() + ": " + p.Message + "; "
+	}
+	return text
+}
+
+// One book from the first ServiceEntry on: every host has an address of each range, its own, the same whoever gives it; it keeps it while others come
+// and go, and when it is away for less than the grace.
+func TestGive(t *testing.T) {
+	b := NewBook(time.Minute, ranges...)
+	b.Put(entryOf("a", 0, "a.example.com", "b.example.com"))
+	b.Put(entryOf("c", 1, "a.example.com"))
+	altered, wait := b.Step(start, true)
+	if fmt.Sprint(altered) != "[shop/a shop/c]" || wait != 0 {
+		t.Errorf("altered %v, wait %v", altered, wait)
+	}
+	first := b.say("a", "c")
+	if n := strings.Count(first, "240.240."); n != 3 || strings.Count(first, "2001:2::") != 3 || len(b.owners) != 6 {
+		t.Fatalf("%s", first)
+	}
+	other := NewBook(time.Minute, ranges...) // another leader, which hears them in another order
+	other.Put(entryOf("c", 1, "a.example.com"))
+	other.Step(start, true)
+	other.Put(entryOf("a", 0, "a.example.com", "b.example.com"))
+	other.Step(start, true)
+	if got := other.say("a", "c"); got != first {
+		t.Errorf("another leader: %s\nthis one %s", got, first)
+	}
+	b.Put(entryOf("a", 0, "b.example.com"))
+	b.Remove(Name{"shop", "c"})
+	if altered, wait := b.Step(start, true); fmt.Sprint(altered) != "[shop/a shop/c]" || wait != time.Minute {
+		t.Errorf("two hosts go: altered %v, wait %v", altered, wait)
+	}
+	if b.say("c") != "" || len(b.Kept(Name{"shop", "c"})) != 1 || len(b.Kept(Name{"shop", "a"})) != 2 {
+		t.Errorf("they have %s, kept %v %v", b.say("c"), b.Kept(Name{"shop", "a"}), b.Kept(Name{"shop", "c"}))
+	}
+	b.Put(entryOf("a", 0, "a.example.com", "b.example.com"))
+	b.Put(entryOf("c", 50, "a.example.com"))
+	if b.Step(start.Add(59*time.Second), true); b.say("a", "c") != first {
+		t.Errorf("back within the grace: %s", b.say("a", "c"))
+	}
+	b.Remove(Name{"shop", "c"})
+	b.Step(start.Add(time.Hour), true)
+	if altered, wait := b.Step(start.Add(time.Hour+time.Minute), true); fmt.Sprint(altered) != "[shop/c]" || wait != 0 || len(b.owners) != 4 || len(b.entries) != 1 || len(b.leaving) != 0 {
+		t.Errorf("after the grace: altered %v, wait %v, %d addresses of %d ServiceEntries", altered, wait, len(b.owners), len(b.entries))
+	}
+}
+
+// What counts more: an address that a ServiceEntry states, one in a status, of two the older object's, one that is stored, a new one.
+func TestRights(t *testing.T) {
+	const v4, v6 = "240.240.7.7", "2001:2::7"
+	stating := Entry{Name: Name{"shop", "s"}, Claims: normal.Claims{Stated: ips(v4)}}
+	for name, c := range map[string]struct {
+		stored   map[string]Hosts
+		entries  []Entry
+		allocate bool
+		want     string
+	}{
+		"a status":                     {nil, []Entry{entryOf("a", 0, "h="+v4+","+v6)}, false, "a h [240.240.7.7 2001:2::7]"},
+		"a status of one family":       {nil, []Entry{entryOf("a", 0, "h="+v6)}, true, "a h [2001:2::7]"},
+		"a status outside the ranges":  {nil, []Entry{entryOf("a", 0, "h=192.0.2.1")}, true, "a h [192.0.2.1]"},
+		"a status, and what is stored": {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []Entry{entryOf("a", 0, "h="+v4)}, true, "a h [240.240.7.7]"},
+		"what is stored":               {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []Entry{entryOf("a", 0, "h")}, false, "a h [240.240.1.1]"},
+		"nothing":                      {nil, []Entry{entryOf("a", 0, "h")}, false, ""},
+		"two of one status":            {nil, []Entry{entryOf("b", 0, "h="+v4), entryOf("a", 1, "h="+v4)}, false, "b h [240.240.7.7]"},
+		"two hosts of one status":      {nil, []Entry{entryOf("a", 0, "g="+v4, "h="+v4)}, false, "a g [240.240.7.7]"},
+		"stored by one, in the status of a younger one": {map[string]Hosts{"b": {"h": ips(v4)}}, []Entry{entryOf("b", 0, "h"), entryOf("a", 1, "h="+v4)}, false, "a h [240.240.7.7]"},
+		"stated by one, in the status of another":       {nil, []Entry{entryOf("a", 0, "h="+v4), stating}, false, ""},
+		"stated by one, stored of another":              {map[string]Hosts{"a": {"h": ips(v4)}}, []Entry{entryOf("a", 0, "h"), stating}, false, ""},
+	} {
+		for _, backwards := range []bool{false, true} {
+			b := NewBook(time.Minute, ranges...)
+			for name, hosts := range c.stored {
+				b.Load(Name{"shop", name}, hosts)
+			}
+			entries := slices.Clone(c.entries)
+			if backwards {
+				slices.Reverse(entries)
+			}
+			for _, e := range entries {
+				b.Put(e)
+				if backwards { // one after the other comes to the same as all at once
+					b.Step(start, c.allocate)
+				}
+			}
+			b.Step(start, c.allocate)
+			if got := b.say("b", "a"); got != c.want {
+				t.Errorf("%s, backwards %v: %q, want %q", name, backwards, got, c.want)
+			}
+			if b.Step(start, true); strings.Count(b.say("b", "a"), "[") < strings.Count(c.want, "[") {
+				t.Errorf("%s: with new ones %s", name, b.say("b", "a"))
+			}
+			if b.Problems(9) != nil {
+				t.Errorf("%s: %v", name, b.Problems(9))
+			}
+		}
+	}
+}
+
+// A range that is given away refuses by name, whoever has an address keeps it, and what one host gives back another gets. So do the bounds of one
+// ServiceEntry and one namespace.
+func TestExhausted(t *testing.T) {
+	b := NewBook(time.Minute, netip.MustParsePrefix("240.240.0.0/28"), netip.MustParsePrefix("2001:2::/120"))
+	for i := range 20 {
+		b.Put(entryOf(fmt.Sprintf("e%02d", i), i, "h"))
+	}
+	b.Step(start, true)
+	problems := b.Problems(3)
+	if len(b.owners) != 28 || len(problems) != 4 || problems[0].Name != (Name{"shop", "e14"}) || !strings.Contains(problems[0].Message, "240.240.0.0/28 are given away") || !strings.Contains(problems[3].Message, "3 more") {
+		t.Fatalf("%d addresses, %v", len(b.owners), problems)
+	}
+	before := b.say("e00", "e13")
+	b.Remove(Name{"shop", "e05"})
+	b.Step(start, true)
+	if b.Step(start.Add(time.Minute-1), true); b.say("e14") != "" {
+		t.Errorf("within the grace another has its address: %s", b.say("e14"))
+	}
+	if b.Step(start.Add(time.Minute), true); b.say("e14") == "" || b.say("e15") != "" || b.say("e00", "e13") != before || len(b.Problems(9)) != 5 {
+		t.Errorf("after the grace: %q %q, problems %v", b.say("e14"), b.say("e15"), b.Problems(9))
+	}
+	b = NewBook(time.Minute, ranges...)
+	var many []string
+	for i := range MostOfEntry + 1 {
+		many = append(many, fmt.Sprintf("h%04d", i))
+	}
+	b.Put(entryOf("many", 0, many...))
+	if b.Step(start, true); len(b.Addresses(Name{"shop", "many"})) != MostOfEntry || !strings.Contains(messages(b), "h0256") {
+		t.Errorf("%d hosts, %v", len(b.Addresses(Name{"shop", "many"})), b.Problems(9))
+	}
+	b.of["shop"] = MostOfNamespace
+	b.Put(entryOf("more", 1, "h"))
+	more := entryOf("more", 1, "h")
+	more.Namespace = "other"
+	b.Put(more)
+	if b.Step(start, true); b.say("more") != "" || len(b.Addresses(more.Name)) != 1 || !strings.Contains(messages(b), "namespace shop") {
+		t.Errorf("%q, %v, %v", b.say("more"), b.Addresses(more.Name), b.Problems(9))
+	}
+}
+
+// Whatever is told, in whatever order: nobody has the address of another, one that somebody states, or none while there are some; the books agree
+// with themselves.
+func TestRandomBook(t *testing.T) {
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		small := []netip.Prefix{netip.MustParsePrefix("240.240.0.0/27"), netip.MustParsePrefix("2001:2::/48")}
+		b, now := NewBook(time.Minute, small...), start
+		for range 100 {
+			name := string(rune('a' + rnd.IntN(8)))
+			if rnd.IntN(4) == 0 {
+				b.Remove(Name{"shop", name})
+			} else {
+				e := entryOf(name, rnd.IntN(20))
+				for _, host := range []string{"g", "h", "i"} {
+					switch rnd.IntN(4) {
+					case 0:
+						e.Hosts = append(e.Hosts, host)
+					case 1:
+						e.Hosts = append(e.Hosts, host)
+						e.Given[host] = ips(fmt.Sprintf("240.240.0.%d", 1+rnd.IntN(30)))
+					}
+				}
+				if len(e.Hosts) == 0 {
+					e.Stated = ips(fmt.Sprintf("240.240.0.%d", 1+rnd.IntN(30)))
+				}
+				b.Put(e)
+			}
+			now = now.Add(time.Duration(rnd.IntN(30)) * time.Second)
+			allocate := rnd.IntN(5) > 0
+			b.Step(now, allocate)
+			check(t, b, allocate)
+			if t.Failed() {
+				t.Fatalf("seed %d", seed)
+			}
+		}
+	}
+}
+
+func check(t *testing.T, b *Book, allocate bool) {
+	t.Helper()
+	seen, hosts, used := map[netip.Addr]bool{}, 0, make([]int, len(b.ranges))
+	for name, e := range b.entries {
+		for host, g := range e.has {
+			hosts++
+			for _, a := range g.addresses {
+				if seen[a] || b.owners[a] != (slot{name, host}) || b.stated[a] > 0 {
+					t.Errorf("%s of %s %s: twice %v, of %v, stated %d times", a, name, host, seen[a], b.owners[a], b.stated[a])
+				}
+				seen[a] = true
+			}
+		}
+		for _, host := range e.Hosts {
+			if lacks := e.has[host] == nil; lacks && !b.short[name] || lacks && allocate && e.problem == "" {
+				t.Errorf("%s %s lacks an address, and nobody knows", name, host)
+			}
+		}
+	}
+	for i, p := range b.ranges {
+		for a := range b.owners {
+			if p.Contains(a) {
+				used[i]++
+			}
+		}
+		for a := range b.stated {
+			if p.Contains(a) {
+				used[i]++
+			}
+		}
+	}
+	if len(seen) != len(b.owners) || b.of["shop"] != hosts || !slices.Equal(used, b.used) {
+		t.Errorf("%d addresses given, %d known; %d hosts, %d counted; used %v, counted %v", len(seen), len(b.owners), hosts, b.of["shop"], used, b.used)
+	}
+}

@@ -1,0 +1,53 @@
+package allocate
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+)
+
+// choose finds a free address in each range, the same ones whoever looks: where the hash of the host points to, or the next one that is free.
+// wrong: there is none.
+func (b *Book) choose(at slot) (fresh []netip.Addr, wrong string) {
+	sum := sha256.Sum256([]byte(at.name.Namespace + "/" + at.name.Name + "\x00" + at.host))
+	hash := binary.BigEndian.Uint64(sum[:])
+	for i, p := range b.ranges {
+		a, found := b.probe(p, b.used[i], hash)
+		if !found {
+			return nil, fmt.Sprintf("all addresses of %s are given away", p)
+		}
+		fresh = append(fresh, a)
+	}
+	return fresh, ""
+}
+
+// probe looks for a free address of a range of which so many are used. The first and the last address of a range are nobody's.
+func (b *Book) probe(p netip.Prefix, used int, hash uint64) (netip.Addr, bool) {
+	size := sizeOf(p)
+	if uint64(used) >= size {
+		return netip.Addr{}, false
+	}
+	for i := range size {
+		a := at(p, 1+(hash%size+i)%size)
+		if _, taken := b.owners[a]; !taken && b.stated[a] == 0 {
+			return a, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// sizeOf is how many addresses of a range can be given.
+func sizeOf(p netip.Prefix) uint64 { return uint64(1)<<min(p.Addr().BitLen()-p.Bits(), 63) - 2 }
+
+// at is the address of a range with a number.
+func at(p netip.Prefix, number uint64) netip.Addr {
+	raw := p.Masked().Addr().As16()
+	low := binary.BigEndian.Uint64(raw[8:]) | number
+	binary.BigEndian.PutUint64(raw[8:], low)
+	a := netip.AddrFrom16(raw)
+	if p.Addr().Is4() {
+		return a.Unmap()
+	}
+	return a
+}

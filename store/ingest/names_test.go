@@ -1,0 +1,65 @@
+package ingest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
+)
+
+// leaders are the origins of what the leader says itself.
+var leaders = []origin.Origin{{}, origin.New("", origin.Addresses), origin.New("", origin.DNS)}
+
+// What the leader resolves and gives itself becomes a part of the records that refer to it, and of no others. Nothing is written before it has said
+// everything that it knew; which names are needed is known before that. What it says no more is taken away.
+func TestWhatTheLeaderSays(t *testing.T) {
+	d := newDesk(t)
+	d.s = NewState(Options{Normal: normal.Options{Automatic: true, ResolveGateways: true}, Sources: leaders})
+	d.lead()
+	names := func(whole bool, want string) {
+		t.Helper()
+		if got := fmt.Sprint(slices.Sorted(maps.Keys(d.s.names.of))); got != want || d.s.whole() != whole {
+			t.Errorf("names are %s, whole %v", got, d.s.whole())
+		}
+	}
+	said := func(o *object.Object, err error) object.Event {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return object.Event{Op: object.Put, ID: o.ID, Object: o}
+	}
+	const entry = "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: e, namespace: shop}\n" +
+		"spec: {hosts: [db.example.com], resolution: DNS, ports: [{number: 5432, name: tcp, protocol: TCP}]}"
+	const gateway = "apiVersion: v1\nkind: Service\nmetadata: {name: gw, namespace: istio-system, labels: {topology.istio.io/network: b}}\n" +
+		"spec: {type: LoadBalancer, clusterIP: 10.96.0.9, ports: [{name: tls, port: 15443}]}\nstatus: {loadBalancer: {ingress: [{hostname: lb.example.com}]}}"
+	mesh := put(t, gatewaysMap("{}", "networks: {c: {gateways: [{address: mesh.example.com, port: 443}]}}"))
+	names(false, "[]")
+	d.want(Objects{mesh, put(t, gateway), put(t, svc), put(t, entry), synced})
+	names(true, "[lb.example.com mesh.example.com]")
+	d.want(Objects{said(normal.NewResolved("lb.example.com", []string{"192.0.2.1"})), {Op: object.Synced, ID: object.ID{Origin: leaders[2]}}})
+	d.want(Objects{said(normal.NewAutomatic("shop", "e", map[string][]string{"db.example.com": {"240.240.0.1"}})), {Op: object.Synced, ID: object.ID{Origin: leaders[1]}}},
+		"load", "write +Mesh mesh +Service gw +Service web +ServiceEntry e +Endpoints serviceentry:e +NetworkGateways gw")
+	d.want(Objects{said(normal.NewResolved("mesh.example.com", []string{"192.0.2.2"}))}, "write +NetworkGateways meshNetworks")
+	d.want(Objects{said(normal.NewResolved("mesh.example.com", []string{"192.0.2.2"}))})
+	d.want(Objects{said(normal.NewResolved("mesh.example.com", []string{"192.0.2.3"}))}, "write +NetworkGateways meshNetworks")
+	d.want(Objects{said(normal.NewResolved("lb.example.com", []string{"192.0.2.1", "192.0.2.4"}))}, "write +NetworkGateways gw")
+	d.want(Objects{said(normal.NewResolved("other.example.com", []string{"192.0.2.9"}))})
+	d.want(Objects{said(normal.NewAutomatic("shop", "e", map[string][]string{"db.example.com": {"240.240.0.2"}}))}, "write +ServiceEntry e")
+	d.want(Objects{said(normal.NewAutomatic("shop", "other", map[string][]string{"db.example.com": {"240.240.0.3"}}))})
+	d.want(Objects{{Op: object.Delete, ID: normal.AutomaticID("shop", "e")}}, "write +ServiceEntry e")
+	d.want(Objects{{Op: object.Delete, ID: normal.ResolvedID("mesh.example.com")}}, "write -NetworkGateways meshNetworks")
+	d.want(Objects{gone(put(t, gateway))}, "write -Service gw -NetworkGateways gw")
+	names(true, "[mesh.example.com]")
+	d.want(Objects{put(t, gatewaysMap("{}", "networks: {}"))})
+	names(true, "[]")
+	// At the end of a term what the leader said is forgotten, which changes nothing that is stored.
+	d.want(Lost{})
+	d.want(Objects{{Op: object.Forget, ID: object.ID{Origin: leaders[1]}}, {Op: object.Forget, ID: object.ID{Origin: leaders[2]}}})
+	if len(d.s.automatic)+len(d.s.resolved) != 0 || !d.s.whole() {
+		t.Errorf("known are %v, %v", d.s.automatic, d.s.resolved)
+	}
+}

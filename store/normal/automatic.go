@@ -1,0 +1,140 @@
+package normal
+
+import (
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
+)
+
+// Automatic addresses: a ServiceEntry that states no address is given one for each of its hosts, in the status of the object
+// (https://istio.io/latest/docs/ops/configuration/traffic-management/dns-proxy/#address-auto-allocation). Which ServiceEntries and hosts have
+// some are istiod's rules (pilot/pkg/networking/serviceentry, pilot/pkg/controllers/ipallocate); who has which is store/allocate'.
+
+const automaticLabel = "networking.istio.io/enable-autoallocate-ip"
+
+// AutomaticID names the object that says which automatic addresses a ServiceEntry has. Its origin is no source of configuration: it comes
+// from the leader alone.
+func AutomaticID(namespace, name string) object.ID {
+	return object.ID{Origin: origin.New("", origin.Addresses), Group: "navarch.io", Kind: "AutomaticAddresses", Namespace: namespace, Name: name}
+}
+
+// automaticObject is its content: IPs by host.
+type automaticObject struct {
+	Hosts map[string][]string `json:"hosts"`
+}
+
+// NewAutomatic makes the object. Lists of addresses are IPs, IPv4 before IPv6.
+func NewAutomatic(namespace, name string, hosts map[string][]string) (*object.Object, error) {
+	raw, err := json.Marshal(automaticObject{hosts})
+	if err != nil {
+		return nil, err
+	}
+	return &object.Object{ID: AutomaticID(namespace, name), Version: "v1", JSON: raw, Location: "automatic addresses"}, nil
+}
+
+// ParseAutomatic reads what NewAutomatic made; nil: it did not make it.
+func ParseAutomatic(obj *object.Object) map[string][]string {
+	var content automaticObject
+	if json.Unmarshal(obj.JSON, &content) != nil {
+		return nil
+	}
+	return content.Hosts
+}
+
+// Claims is what a ServiceEntry says that matters for automatic addresses.
+type Claims struct {
+	Hosts  []string                // those that are to have some, sorted
+	Given  map[string][]netip.Addr // what the status of an object in Kubernetes says that they have, by host
+	Stated []netip.Addr            // IPs that it states itself: nobody is given them
+}
+
+// AutomaticClaims reads a ServiceEntry; false: it cannot be understood, and what was known of it stands.
+func AutomaticClaims(obj *object.Object) (Claims, bool) {
+	r, entry := &report{id: obj.ID}, &networkingv1.ServiceEntry{}
+	if !r.spec(obj, entry) {
+		return Claims{}, false
+	}
+	if serviceEntryHosts(r, entry); r.spoiled {
+		return Claims{}, false
+	}
+	var c Claims
+	for _, text := range entry.Addresses {
+		if a, err := netip.ParseAddr(text); err == nil {
+			c.Stated = append(c.Stated, a.Unmap())
+		}
+	}
+	if c.Hosts = automaticHosts(obj, entry); len(c.Hosts) > 0 && obj.ID.Origin.Source() == origin.Kube {
+		c.Given = givenAddresses(obj, c.Hosts)
+	}
+	return c, true
+}
+
+// automaticHosts are the hosts that are to have automatic addresses, sorted.
+func automaticHosts(obj *object.Object, entry *networkingv1.ServiceEntry) (hosts []string) {
+	if len(entry.Addresses) > 0 || entry.Resolution == networkingv1.ServiceEntry_NONE || strings.EqualFold(obj.Labels[automaticLabel], "false") {
+		return nil
+	}
+	for _, h := range entry.Hosts {
+		if !strings.HasPrefix(h, "*") {
+			hosts = append(hosts, strings.ToLower(h))
+		}
+	}
+	return sortedSet(hosts)
+}
+
+// givenAddresses is status.addresses of an object, for these hosts. What is no IP is left out, as istiod does.
+func givenAddresses(obj *object.Object, hosts []string) map[string][]netip.Addr {
+	var whole struct {
+		Status struct {
+			Addresses []struct{ Value, Host string } `json:"addresses"`
+		} `json:"status"`
+	}
+	if json.Unmarshal(obj.JSON, &whole) != nil {
+		return nil
+	}
+	given := map[string][]netip.Addr{}
+	for _, one := range whole.Status.Addresses {
+		host := strings.ToLower(one.Host)
+		a, err := netip.ParseAddr(one.Value)
+		if _, is := slices.BinarySearch(hosts, host); !is || err != nil || a.Zone() != "" || a.IsUnspecified() || len(given[host]) >= mostGiven {
+			continue
+		}
+		if a = a.Unmap(); !slices.Contains(given[host], a) {
+			given[host] = append(given[host], a)
+		}
+	}
+	for _, all := range given {
+		slices.SortFunc(all, netip.Addr.Compare)
+	}
+	return given
+}
+
+// mostGiven is how many addresses of one host are read of a status: istiod gives two.
+const mostGiven = 8
+
+// automatic is what a record says of them.
+func (n *Normalizer) automatic(r *report, obj *object.Object, entry *networkingv1.ServiceEntry, ctx Lookup) (all []*model.HostAddresses) {
+	if !n.Automatic {
+		return nil
+	}
+	hosts := automaticHosts(obj, entry)
+	if len(hosts) == 0 {
+		return nil
+	}
+	id := AutomaticID(obj.ID.Namespace, obj.ID.Name)
+	r.ref(id)
+	have := ctx.Automatic(id)
+	for _, host := range hosts {
+		if addresses := have[host]; len(addresses) > 0 {
+			all = append(all, &model.HostAddresses{Host: host, Addresses: addresses})
+		}
+	}
+	return all
+}
