@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -263,7 +264,10 @@ func TestBounds(t *testing.T) {
 		}
 		highest, asked[name] = max(highest, asking), true
 		mu.Unlock()
-		<-full // the first wait until as many are asked for at once as may be
+		<-full          // the first wait until as many are asked for at once as may be
+		for range 100 { // more than may be would meet here
+			runtime.Gosched()
+		}
 		mu.Lock()
 		asking--
 		return Answer{Addresses: []string{"192.0.2.1"}, Again: time.Hour}
