@@ -281,6 +281,8 @@ func TestQueriesAreBounded(t *testing.T) {
 	if got := <-answered; got != "NOERROR unknown.org. 198.51.100.1" {
 		t.Errorf("the one that waited: %s", got)
 	}
+	s.slots <- struct{}{} // it gives its place back after its answer
+	<-s.slots
 	if got := said(query(t, "udp", at, "web.", dns.TypeA)); got != "NOERROR web. 10.0.0.1" {
 		t.Errorf("afterwards: %s", got)
 	}
