@@ -14,6 +14,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"navarch.io/navarch/store/loopback"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -40,15 +41,15 @@ func newUpstream(t *testing.T, answer func(q dns.Question, reply *dns.Msg)) *ups
 		}
 		_ = w.WriteMsg(reply)
 	})
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	u.address = loopback.For(t) // what the kernel chose for UDP may be a connection's with TCP
+	packets, err := net.ListenPacket("udp", u.address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", packets.LocalAddr().String())
+	l, err := net.Listen("tcp", u.address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.address = packets.LocalAddr().String()
 	for _, s := range []*dns.Server{{PacketConn: packets, Handler: handler}, {Listener: l, Handler: handler}} {
 		go func() { _ = s.ActivateAndServe() }()
 	}
@@ -89,7 +90,7 @@ func rr(text string) dns.RR {
 // serving is a server of the Pod of shop that runs.
 func serving(t *testing.T, upstreams ...string) (*Server, string) {
 	t.Helper()
-	s := New(Config{Listen: []string{"127.0.0.1:0"}, Servers: upstreams, Place: shop, Log: obs.NewSampled(slog.New(slog.DiscardHandler))})
+	s := New(Config{Listen: []string{loopback.For(t)}, Servers: upstreams, Place: shop, Log: obs.NewSampled(slog.New(slog.DiscardHandler))})
 	if err := s.Listen(); err != nil {
 		t.Fatal(err)
 	}
@@ -191,12 +192,8 @@ func TestForward(t *testing.T) {
 	up := newUpstream(t, zone)
 	broken := newUpstream(t, func(_ dns.Question, reply *dns.Msg) { reply.Rcode = dns.RcodeRefused })
 	liar := newUpstream(t, func(_ dns.Question, reply *dns.Msg) { reply.Question[0].Name = "other.org." })
-	closed, err := net.ListenPacket("udp", "127.0.0.1:0") // refuses once it is closed
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
-	s, at := serving(t, broken.address, liar.address, closed.LocalAddr().String(), up.address)
+	refuses := loopback.For(t) // nobody listens
+	s, at := serving(t, broken.address, liar.address, refuses, up.address)
 	s.Take(nil)
 	for range 3 {
 		if got := said(query(t, "udp", at, "unknown.org.", dns.TypeA)); got != "NOERROR unknown.org. 198.51.100.1" {
@@ -222,7 +219,7 @@ func TestForward(t *testing.T) {
 // What the agent forwards and gets back, because redirection does not leave it out, is answered at once, and asked of nobody.
 func TestNoLoop(t *testing.T) {
 	var log bytes.Buffer
-	s := New(Config{Listen: []string{"127.0.0.1:0"}, Servers: []string{"set below"}, Place: shop, Log: obs.NewSampled(slog.New(slog.NewTextHandler(&log, nil)))})
+	s := New(Config{Listen: []string{loopback.For(t)}, Servers: []string{"set below"}, Place: shop, Log: obs.NewSampled(slog.New(slog.NewTextHandler(&log, nil)))})
 	if err := s.Listen(); err != nil {
 		t.Fatal(err)
 	}
