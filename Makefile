@@ -47,10 +47,15 @@ check: ## formatting, vet, staticcheck, errorlint, exhaustive switches, import a
 # Packages in which no goroutines meet, only those of loops whose own packages have tests with the race detector, or only
 # those that drive programs (cmd/internal/e2e builds navarchd with the detector for some of its tests): it would find nothing
 # there, and take four times as long.
-UNRACED := ca/seal cmd/internal/arrows cmd/internal/bench cmd/internal/e2e cmd/internal/scene cmd/navarch-load cmd/navarchctl \
-	cmd/navarchctl/dump cmd/navarchctl/show deploy/demo/quickstart deploy/demo/run deploy/testcluster/cluster deploy/tools/benchtable deploy/tools/totals \
-	loadtest/mesh loadtest/report push/build/authz push/build/cluster push/build/endpoint push/build/patch push/build/route \
-	push/delta push/manifest push/plan/front/sidecar push/plan/layer push/view shard/ring store/admit/inject store/model store/normal
+UNRACED := ca/istioca ca/seal cmd/internal/arrows cmd/internal/bench cmd/internal/e2e cmd/internal/partial cmd/internal/scene \
+	cmd/internal/sources cmd/navarch-load cmd/navarchctl cmd/navarchctl/dump cmd/navarchctl/show cmd/navarchd/delivered \
+	cmd/navarchd/memory deploy/demo/kube deploy/demo/quickstart deploy/demo/run deploy/demo/show deploy/demo/traffic/count \
+	deploy/redirect deploy/testcluster/cluster deploy/testcluster/image deploy/testcluster/lifecycle deploy/testcluster/podenv \
+	deploy/testcluster/volume deploy/tools/benchtable deploy/tools/totals loadtest/mesh loadtest/report push/access push/agentapi \
+	push/build/authz push/build/cluster push/build/endpoint push/build/patch push/build/route push/delta push/manifest \
+	push/plan/front/sidecar push/plan/host push/plan/layer push/resolve push/traffic push/view \
+	push/virtualservice shard/ring store/admit/configure store/admit/inject store/admit/schema store/admit/validate \
+	store/model store/normal store/origin store/problem store/protowalk store/remote
 # Packages with tests of both sorts: files in which no goroutines meet have the build tag !race, and of these packages their tests alone are run
 # without the race detector.
 BOTH := ca/keyring loadtest/proxy push/plan shard/place store/ingest store/kv store/source/files
