@@ -246,21 +246,21 @@ func (d *randomRun) differs(i int) string {
 	return ""
 }
 
-// matchesFreshIn compares in so many random histories.
-func matchesFreshIn(t *testing.T, seeds int) {
+// matchesFreshIn goes through as many random histories, and compares at each step, or each that `every` divides.
+func matchesFreshIn(t *testing.T, seeds, every int) {
 	const runs = 4
 	for run := range runs {
 		t.Run(fmt.Sprint(run), func(t *testing.T) {
 			t.Parallel()
 			for seed := run; seed < seeds; seed += runs {
-				matchesFresh(t, uint64(seed), 60)
+				matchesFresh(t, uint64(seed), 60, every)
 			}
 		})
 	}
 }
 
-// matchesFresh compares a planner that goes through a random history with one that starts at each of its steps.
-func matchesFresh(t *testing.T, seed uint64, steps int) {
+// matchesFresh compares a planner that goes through a random history with one that starts at its steps, those that `every` divides.
+func matchesFresh(t *testing.T, seed uint64, steps, every int) {
 	t.Helper()
 	d := newRandomRun(t, seed, &affects).withApps()
 	for i := range steps {
@@ -269,6 +269,9 @@ func matchesFresh(t *testing.T, seed uint64, steps int) {
 			continue // the configuration path waits for more
 		}
 		d.drain()
+		if i%every != 0 {
+			continue
+		}
 		if diff := d.differs(i); diff != "" {
 			t.Fatalf("seed %d step %d: %s\nafter\n%s", seed, i, diff, d.last)
 		}

@@ -100,6 +100,8 @@ type term struct {
 	store   *kv.Store
 	epoch   kv.Epoch
 	known   map[string]*known
+	all     map[string][]string // what is known: addresses by name, without names that have none
+	changed map[string]bool     // names whose place in all was not looked at since they changed
 	stored  map[string][]string // what etcd has
 	before  map[string][]string // what it had when the term began: for names that are not known yet
 	told    map[string]string   // JSON
@@ -128,7 +130,8 @@ type answered struct {
 func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer l.problems.Store(nil)
 	ctx, cancel := context.WithCancel(ctx)
-	t := &term{Leader: l, store: store, epoch: epoch, known: map[string]*known{}, told: map[string]string{}, answers: make(chan answered)}
+	t := &term{Leader: l, store: store, epoch: epoch, known: map[string]*known{}, all: map[string][]string{}, changed: map[string]bool{},
+		told: map[string]string{}, answers: make(chan answered, parallel)}
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	defer cancel()
@@ -151,6 +154,9 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 		case <-l.wake:
 		case a := <-t.answers:
 			t.take(a, time.Now())
+			for range len(t.answers) { // what was answered meanwhile is stored together
+				t.take(<-t.answers, time.Now())
+			}
 		case <-timer.C:
 		case <-ctx.Done():
 			return
@@ -190,6 +196,7 @@ func (t *term) needed() {
 	for _, name := range names {
 		if t.known[name] == nil {
 			t.known[name] = &known{addresses: t.before[name]}
+			t.changed[name] = true
 		}
 	}
 	if !whole {
@@ -198,6 +205,7 @@ func (t *term) needed() {
 	for name, k := range t.known {
 		if _, needed := slices.BinarySearch(names, name); !needed && !k.asking {
 			delete(t.known, name)
+			t.changed[name] = true
 		}
 	}
 }
@@ -236,6 +244,7 @@ func (t *term) take(a answered, now time.Time) {
 	if k.wrong == "" && a.Wrong != "" {
 		t.Log.Warn("the name of a network's gateway cannot be resolved; what is known of it stands", obs.KeyName, a.name, obs.KeyReason, a.Wrong)
 	}
+	t.changed[a.name] = t.changed[a.name] || !slices.Equal(k.addresses, a.Addresses)
 	k.asking, k.asked, k.due, k.addresses, k.wrong = false, true, now.Add(a.Again), a.Addresses, a.Wrong
 }
 
@@ -245,40 +254,29 @@ func (t *term) tell(ctx context.Context) error {
 	if !t.whole {
 		return nil // what is not needed yet may be needed still
 	}
-	all := map[string][]string{}
 	ready := true
-	for name, k := range t.known {
-		if len(k.addresses) > 0 {
-			all[name] = k.addresses
-		}
+	for _, k := range t.known {
 		ready = ready && (k.asked || len(k.addresses) > 0)
 	}
-	if !maps.EqualFunc(all, t.stored, slices.Equal) {
-		raw, err := json.Marshal(all)
+	for name := range t.changed {
+		if k := t.known[name]; k != nil && len(k.addresses) > 0 {
+			t.all[name] = k.addresses
+		} else {
+			delete(t.all, name)
+		}
+	}
+	if !maps.EqualFunc(t.all, t.stored, slices.Equal) {
+		raw, err := json.Marshal(t.all)
 		if err != nil {
 			return err
 		}
 		if _, err := t.store.ChangeFenced(ctx, t.epoch, kv.BlobChange{Put: []kv.Blob{{Path: path, Raw: raw}}}); err != nil {
 			return err
 		}
-		t.stored = all
+		t.stored = maps.Clone(t.all)
 	}
 	t.report()
-	var events []object.Event
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		made, err := normal.NewResolved(name, all[name])
-		if err != nil || t.told[name] == string(made.JSON) { // texts have no error
-			continue
-		}
-		t.told[name] = string(made.JSON)
-		events = append(events, object.Event{Op: object.Put, ID: made.ID, Object: made, Location: made.Location})
-	}
-	for _, name := range slices.Sorted(maps.Keys(t.told)) {
-		if all[name] == nil {
-			delete(t.told, name)
-			events = append(events, object.Event{Op: object.Delete, ID: normal.ResolvedID(name)})
-		}
-	}
+	events := t.events()
 	if ready && !t.synced {
 		t.synced = true
 		events = append(events, object.Event{Op: object.Synced, ID: object.ID{Origin: Origin()}})
@@ -287,6 +285,26 @@ func (t *term) tell(ctx context.Context) error {
 		t.Emit(events)
 	}
 	return nil
+}
+
+// events are what the ingester is to be told of the names that changed.
+func (t *term) events() (events []object.Event) {
+	for _, name := range slices.Sorted(maps.Keys(t.changed)) {
+		addresses := t.all[name]
+		was, told := t.told[name]
+		made, err := normal.NewResolved(name, addresses)
+		switch {
+		case err != nil || addresses == nil && !told || addresses != nil && was == string(made.JSON): // texts have no error
+		case addresses == nil:
+			delete(t.told, name)
+			events = append(events, object.Event{Op: object.Delete, ID: normal.ResolvedID(name)})
+		default:
+			t.told[name] = string(made.JSON)
+			events = append(events, object.Event{Op: object.Put, ID: made.ID, Object: made, Location: made.Location})
+		}
+	}
+	clear(t.changed)
+	return events
 }
 
 // maxProblems is how many names are named that cannot be resolved.
