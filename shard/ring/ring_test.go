@@ -89,7 +89,7 @@ func TestMovesOfOneReplica(t *testing.T) {
 				sum[what], sum[what+", streams"] = sum[what]+shards, sum[what+", streams"]+streams
 				count[what], count[what+", streams"] = count[what]+1, count[what+", streams"]+1
 			}
-			for seed := range max(60/n, 6) {
+			for seed := range max(24/n, 4) {
 				w := newRandomFleet(seed)
 				load, members := loadOf(w), w.members(n+1)
 				base := ring.Assign(nil, members[:n], load)
@@ -116,7 +116,7 @@ func TestMovesOfOneReplica(t *testing.T) {
 
 // No member has more than 1.25 of its share, unless one shard alone is too large; by weights.
 func TestBoundedLoad(t *testing.T) {
-	for seed := range 60 {
+	for seed := range 20 {
 		w := newRandomFleet(seed)
 		members := w.members(2 + w.IntN(12))
 		for i := range members {

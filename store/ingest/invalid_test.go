@@ -1,3 +1,5 @@
+//go:build !race
+
 package ingest
 
 import (
@@ -101,7 +103,7 @@ func TestListedFaults(t *testing.T) {
 			problems = []object.Problem{{ID: id, Severity: problem.Error, Message: fmt.Sprint(r.IntN(3))}}
 		}
 		f.set(id, entries[id], problems)
-		if step%97 > 0 {
+		if step%499 > 0 {
 			continue
 		}
 		listed, waiting, faulty, left := 0, 0, 0, 0
