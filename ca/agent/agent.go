@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"golang.org/x/sync/errgroup"
 
 	"navarch.io/navarch/store/socket"
@@ -33,8 +34,11 @@ type Config struct {
 	RootPoll time.Duration // 10 s
 	// TokenFile is read for each request by token. Empty: only renewals work, so a first certificate never comes.
 	TokenFile string
-	TTL       time.Duration     // asked for; 0: what the CA gives
-	Metadata  map[string]string // of requests: ClusterID and the like
+	// Name is the identity that CSRs name, for signers that take it from there; the zero ID: none is named. A CA that takes the identity
+	// from the credential refuses a CSR that names another one.
+	Name     spiffeid.ID
+	TTL      time.Duration     // asked for; 0: what the CA gives
+	Metadata map[string]string // of requests: ClusterID and the like
 
 	// Socket is where SDS is served; empty: it is not. Whoever may connect gets the key: that is the user of this process, as
 	// which Envoy runs, and nobody else. Refused is told of others; nil: nobody is.

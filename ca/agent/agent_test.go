@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -142,6 +144,35 @@ func TestLifeOfACertificate(t *testing.T) {
 			t.Errorf("last failure after the return: %v", err)
 		}
 	})
+}
+
+// A CSR names the identity that is configured, and nothing else; without one nothing.
+func TestNameOfCSRs(t *testing.T) {
+	for _, name := range []string{"", "spiffe://cluster.local/ns/shop/sa/cart"} {
+		ca := &fakeCA{signer: authority(t, 1), began: time.Now()}
+		named := make(chan string, 1)
+		a := startFake(t, ca, func(c *Config) {
+			if name != "" {
+				c.Name = spiffeid.RequireFromString(name)
+			}
+			c.sign = func(ctx context.Context, text []byte, with credential) ([]string, error) {
+				block, _ := pem.Decode(text)
+				csr, err := x509.ParseCertificateRequest(block.Bytes)
+				if err != nil {
+					return nil, err
+				}
+				if len(csr.DNSNames)+len(csr.Subject.Names) > 0 {
+					t.Errorf("the CSR has other names: %v, %v", csr.DNSNames, csr.Subject)
+				}
+				named <- strings.Trim(fmt.Sprint(csr.URIs), "[]")
+				return ca.sign(ctx, text, with)
+			}
+		})
+		if got := <-named; got != name {
+			t.Errorf("the CSR names %q, want %q", got, name)
+		}
+		<-a.Ready()
+	}
 }
 
 // TestAnswersThatAreNotTaken leave the certificate in use alone.

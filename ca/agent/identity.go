@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 )
 
@@ -45,8 +46,7 @@ func (a *Agent) certify(ctx context.Context, with credential) (*Identity, keyPEM
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("make a key: %w", err)
 	}
-	// No name is in it: the CA takes the identity from the credential.
-	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	csr, err := x509.CreateCertificateRequest(rand.Reader, a.request(), key)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("make a CSR: %w", err)
 	}
@@ -63,6 +63,14 @@ func (a *Agent) certify(ctx context.Context, with credential) (*Identity, keyPEM
 		return nil, nil, nil, fmt.Errorf("encode the key: %w", err)
 	}
 	return id, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), roots, nil
+}
+
+// request is what a CSR says beside the key. The mesh's CA takes the identity from the credential; signers of Kubernetes take it from the CSR.
+func (a *Agent) request() *x509.CertificateRequest {
+	if a.cfg.Name.IsZero() {
+		return &x509.CertificateRequest{}
+	}
+	return &x509.CertificateRequest{URIs: []*url.URL{a.cfg.Name.URL()}}
 }
 
 // read takes an answer apart: a chain, and as the last element the root bundle.

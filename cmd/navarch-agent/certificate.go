@@ -31,10 +31,14 @@ func (o *options) sdsSocket() string {
 
 // newIdentity is the agent's identity half: its key never leaves this process but to Envoy.
 func newIdentity(o *options, id *identity, refused func(socket.Peer), log *slog.Logger) (*caagent.Agent, error) {
+	name, err := id.spiffeID()
+	if err != nil {
+		return nil, err
+	}
 	a, err := caagent.New(caagent.Config{
 		Address: cmp.Or(o.caAddress, o.discovery), ServerName: o.san, RootFile: o.rootCert, RootPoll: time.Second,
 		TokenFile: o.tokenFile, Metadata: id.headers, Socket: o.sds(), Refused: refused, OutputDir: o.outputCerts, Log: log,
-		TTL: o.certTTL, RenewAt: o.renewAt,
+		Name: name, TTL: o.certTTL, RenewAt: o.renewAt,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("identity: %w", err)

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -112,6 +113,25 @@ func identify(nodeType string, from sources, env []string) (*identity, error) {
 		headers: headersOf(vars),
 		vars:    vars, addresses: ips,
 	}, nil
+}
+
+// spiffeID is the identity that the environment names (TRUST_DOMAIN, SERVICE_ACCOUNT and the namespace, as the injection template sets them); the zero ID:
+// one of them is not set. The error says that they make no SPIFFE ID.
+func (i *identity) spiffeID() (spiffeid.ID, error) {
+	domain, account := i.vars["TRUST_DOMAIN"], i.vars["SERVICE_ACCOUNT"]
+	_, namespace, err := nameOf(i.vars)
+	if err != nil || domain == "" || account == "" {
+		return spiffeid.ID{}, err
+	}
+	td, err := spiffeid.TrustDomainFromString(domain)
+	if err != nil {
+		return spiffeid.ID{}, fmt.Errorf("TRUST_DOMAIN: %w", err)
+	}
+	id, err := spiffeid.FromSegments(td, "ns", namespace, "sa", account)
+	if err != nil {
+		return spiffeid.ID{}, fmt.Errorf("SERVICE_ACCOUNT and the namespace: %w", err)
+	}
+	return id, nil
 }
 
 // complement adds what the variables of metadata do not hold.

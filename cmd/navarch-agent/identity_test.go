@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +90,30 @@ func TestIdentifyNamesTheFault(t *testing.T) {
 	}
 	if _, err := identify("ztunnel", sources{podInfo: ""}, base); err == nil {
 		t.Error("a node type that the agent cannot run was taken")
+	}
+}
+
+// A CSR names the identity that the environment has, where it has all of it.
+func TestSPIFFEID(t *testing.T) {
+	base := []string{"POD_NAME=a", "POD_NAMESPACE=shop", "INSTANCE_IP=10.0.0.1"}
+	for name, c := range map[string]struct {
+		env         []string
+		want, wrong string
+	}{
+		"all of it":          {env: []string{"TRUST_DOMAIN=td.example", "SERVICE_ACCOUNT=web"}, want: "spiffe://td.example/ns/shop/sa/web"},
+		"no account":         {env: []string{"TRUST_DOMAIN=td.example"}},
+		"no trust domain":    {env: []string{"SERVICE_ACCOUNT=web"}},
+		"not a trust domain": {env: []string{"TRUST_DOMAIN=TD example", "SERVICE_ACCOUNT=web"}, wrong: "TRUST_DOMAIN"},
+		"no segment":         {env: []string{"TRUST_DOMAIN=td.example", "SERVICE_ACCOUNT=a/b"}, wrong: "SERVICE_ACCOUNT"},
+	} {
+		id, err := identify("sidecar", sources{}, append(slices.Clone(base), c.env...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := id.spiffeID()
+		if got.String() != c.want || (err != nil) != (c.wrong != "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
+			t.Errorf("%s: %s, %v; want %s, %s", name, got, err, c.want, c.wrong)
+		}
 	}
 }
 
