@@ -90,12 +90,15 @@ func (c *conn) RemoteAddr() net.Addr { return c.address }
 // Busy implements sources.Holder: its handshake is being worked on, or its client came to the end of a step of it of late. One of a
 // shared source is busy from its beginning for a while, because others wait for its place instead of being refused. That while does not begin
 // again with each step: whoever waits there waits until as many connections have had theirs as came before. Bytes alone are no progress: they may
-// come one by one.
-func (c *conn) Busy() bool {
+// come one by one. Those that came later have begun later, so they are busy for the same reason.
+func (c *conn) Busy(now time.Time) (busy, younger bool) {
 	within := func(since int64, patience time.Duration) bool {
-		return since != 0 && time.Since(time.Unix(0, since)) < patience
+		return since != 0 && now.Sub(time.Unix(0, since)) < patience
 	}
-	return c.working.Load() || within(c.step.Load(), c.of.limits.Progress) || c.shared && within(c.began, c.of.place())
+	if c.shared && within(c.began, c.of.place()) {
+		return true, true
+	}
+	return c.working.Load() || within(c.step.Load(), c.of.limits.Progress), false
 }
 
 // enter finds a place for it; false: there is none.

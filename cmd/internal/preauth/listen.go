@@ -3,6 +3,7 @@ package preauth
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -84,6 +85,7 @@ func (l *listener) give(a accepted) bool {
 // admit gives connections their places. Those of shared sources that find none wait for one, in the order in which they came.
 func (l *listener) admit() {
 	var wait []*conn
+	of := map[netip.Prefix]int{} // how many wait, by source
 	again := time.NewTicker(max(l.limiter.await()/10, time.Millisecond)) // who makes no progress may lose its place meanwhile
 	defer again.Stop()
 	for {
@@ -94,10 +96,11 @@ func (l *listener) admit() {
 		select {
 		case c := <-l.come:
 			switch {
-			case c.enter():
+			case of[c.entry.Source()] == 0 && c.enter(): // behind those of its source that wait
 				l.serve(c)
 			case c.shared && len(wait) < maxWaiting:
 				wait = append(wait, c)
+				of[c.entry.Source()]++
 			default:
 				l.limiter.refuse(noRoom, c)
 				c.Conn.Close() // its client sees that it ended
@@ -112,6 +115,11 @@ func (l *listener) admit() {
 		}
 		for len(wait) > 0 && wait[0].enter() {
 			l.serve(wait[0])
+			if source := wait[0].entry.Source(); of[source] == 1 {
+				delete(of, source)
+			} else {
+				of[source]--
+			}
 			wait[0] = nil
 			wait = wait[1:]
 		}

@@ -24,7 +24,7 @@ import (
 
 // Limits of the unauthenticated connections of one address. A field that is zero stands for its default.
 type Limits struct {
-	Total     int // connections: 640
+	Total     int // connections: 512
 	PerSource int // of one IPv4 address or one IPv6 /64: 128
 	Known     int // that a source keeps which has authenticated connections, whatever others do: 32
 	// Shared are ranges of gateways and NAT: each address in them may have Total. Where that is used up, new connections wait for
@@ -32,7 +32,7 @@ type Limits struct {
 	Shared     []netip.Prefix
 	Credential time.Duration // from when a connection is served until a credential was shown: 10 s
 	// Progress is for how long one is not closed for another one of its source after each of the two steps of its handshake: 250 ms. One
-	// of a shared source is not within the first third of Credential either.
+	// of a shared source is not within the first fifth of Credential either.
 	Progress time.Duration
 	Bytes    int // that one may send, handshake and all: 32 KiB. A certificate and a token have some 20 KiB at most
 	Frames   int // of HTTP/2 that one may send: 64. Each costs a turn of its reader, however little it has; the call with the credential comes in the first ten
@@ -52,7 +52,7 @@ const (
 )
 
 func (l *Limits) fill() {
-	l.Total = cmp.Or(l.Total, 640)
+	l.Total = cmp.Or(l.Total, 512)
 	l.PerSource = cmp.Or(l.PerSource, 128)
 	l.Known = cmp.Or(l.Known, 32)
 	l.Credential = cmp.Or(l.Credential, 10*time.Second)
@@ -102,10 +102,8 @@ func (l *Limiter) Options() []grpc.ServerOption {
 		grpc.ReadBufferSize(0)} // partial.Messages
 }
 
-// place is for how long a connection of a shared source has its place for certain. It bounds how many handshakes are computed for the source in a
-// second (Total / place, 192: a handshake takes a millisecond of a processor), and how long a client waits there: 1,500 that show no credential
-// are through in 4.5 seconds.
-func (l *Limiter) place() time.Duration { return l.limits.Credential / 3 }
+// place is for how long a connection of a shared source has its place for certain.
+func (l *Limiter) place() time.Duration { return l.limits.Credential / 5 }
 
 // await is for how long it is worth waiting for a client whose connection stands.
 func (l *Limiter) await() time.Duration { return l.limits.Credential / 4 }

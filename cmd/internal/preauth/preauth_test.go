@@ -286,7 +286,7 @@ func TestKnownSourcesHaveRoom(t *testing.T) {
 // Clients of a shared address wait for room, and do not lose it while they are worked for; those of others are told at once.
 func TestSharedSourcesWait(t *testing.T) {
 	const place = 4 * time.Second // more than it takes to see who waits
-	w := start(t, Limits{Total: 8, PerSource: 2, Progress: place, Credential: 3 * place, Shared: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
+	w := start(t, Limits{Total: 8, PerSource: 2, Progress: place, Credential: 5 * place, Shared: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
 	hello := w.hello()
 	begin := func(from string) net.Conn {
 		c := w.raw(from)

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"navarch.io/navarch/store/remote"
 )
@@ -26,9 +27,9 @@ type Limits struct {
 
 // Holder is what has a place, a connection for instance.
 type Holder interface {
-	// Busy says that it is being worked for: it loses its place to sources that have fewer, and to nobody of its own source. It
-	// is called with the ledger's lock held.
-	Busy() bool
+	// Busy says that it is being worked for: it loses its place to sources that have fewer, and to nobody of its own source. younger: so are all
+	// of its source that came later. It is called with the ledger's lock held.
+	Busy(now time.Time) (busy, younger bool)
 }
 
 // Entry is a holder's in a ledger.
@@ -196,9 +197,15 @@ func (l *Ledger) most() (most *source, protected bool) {
 
 // oldest is the entry that came first; busy ones count where busy is true.
 func (s *source) oldest(busy bool) *Entry {
+	now := time.Now()
 	for at := s.Front(); at != nil; at = at.Next() {
-		if e := at.Value.(*Entry); busy || !e.holder.Busy() {
+		e := at.Value.(*Entry)
+		works, younger := e.holder.Busy(now)
+		switch {
+		case busy || !works:
 			return e
+		case younger:
+			return nil
 		}
 	}
 	return nil

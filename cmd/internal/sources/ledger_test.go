@@ -5,15 +5,20 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 )
 
 // holder is one of a test.
 type holder struct {
-	name string
-	busy bool
+	name          string
+	busy, younger bool
+	asked         int
 }
 
-func (h *holder) Busy() bool { return h.busy }
+func (h *holder) Busy(time.Time) (busy, younger bool) {
+	h.asked++
+	return h.busy, h.younger
+}
 
 // ledgerTest is a ledger and its entries by name.
 type ledgerTest struct {
@@ -94,6 +99,24 @@ func TestBusy(t *testing.T) {
 	w.enter("10.0.0.3", "c1", "a2")
 	w.enter("10.0.0.4", "d1", "a1")
 	w.all(4, 4)
+}
+
+// Where the oldest is busy because it came of late, none of those that came later is asked: a full source costs the same however many it has.
+func TestYounger(t *testing.T) {
+	w := newLedgerTest(t, Limits{Total: 3, PerSource: 3})
+	for _, name := range []string{"a1", "a2", "a3"} {
+		w.enter("10.0.0.1", name, "")
+		h := w.entries[name].holder.(*holder)
+		h.busy, h.younger = true, name != "a1"
+	}
+	w.enter("10.0.0.1", "a4", "none")
+	for name, want := range map[string]int{"a1": 1, "a2": 1, "a3": 0} {
+		if got := w.entries[name].holder.(*holder).asked; got != want {
+			t.Errorf("%s was asked %d times, want %d", name, got, want)
+		}
+	}
+	w.busy(false, "a1")
+	w.enter("10.0.0.1", "a4", "a1")
 }
 
 // A source that is known keeps a little, whatever others do.

@@ -3,6 +3,7 @@ package web
 import (
 	"net"
 	"sync"
+	"time"
 
 	"navarch.io/navarch/cmd/internal/sources"
 	"navarch.io/navarch/store/obs"
@@ -30,7 +31,7 @@ type conn struct {
 }
 
 // Busy implements sources.Holder: the oldest goes, whatever it does.
-func (c *conn) Busy() bool { return false }
+func (c *conn) Busy(time.Time) (busy, younger bool) { return false, false }
 
 // Accept implements net.Listener.
 func (b *bounded) Accept() (net.Conn, error) {

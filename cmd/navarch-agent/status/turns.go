@@ -25,7 +25,7 @@ type turn struct {
 }
 
 // Busy implements sources.Holder: it loses its place to other sources alone.
-func (turn) Busy() bool { return true }
+func (turn) Busy(time.Time) (busy, younger bool) { return true, false }
 
 // take gives a request its turn: until done is called, or ctx ends because another source has the turn now. false: there is none.
 func (t *turns) take(w http.ResponseWriter, r *http.Request) (ctx context.Context, done func(), ok bool) {
