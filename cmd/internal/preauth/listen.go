@@ -85,7 +85,7 @@ func (l *listener) give(a accepted) bool {
 // admit gives connections their places. Those of shared sources that find none wait for one, in the order in which they came.
 func (l *listener) admit() {
 	var wait []*conn
-	of := map[netip.Prefix]int{} // how many wait, by source
+	of := map[netip.Prefix]int{}                                         // how many wait, by source
 	again := time.NewTicker(max(l.limiter.await()/10, time.Millisecond)) // who makes no progress may lose its place meanwhile
 	defer again.Stop()
 	for {
