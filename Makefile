@@ -36,6 +36,7 @@ check: ## formatting, vet, staticcheck, errorlint, exhaustive switches, import a
 	@bad=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); [ -z "$$bad" ] || { echo "not gofmt-clean:"; echo "$$bad"; exit 1; }
 	go vet ./...
 	go vet -tags kube $$(git grep -l --untracked '^//go:build kube$$' -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's#^#./#')
+	go vet -tags upgrade ./cmd/internal/e2e
 	go vet -vettool=$(CURDIR)/$(TOOLS)/lint ./...
 	@# ST1005 off: our errors begin with the kind of an object, or with Envoy.
 	$(TOOLS)/staticcheck -checks inherit,-ST1005 ./...
@@ -65,7 +66,8 @@ test: envoy intercept-tools ## all tests, with the race detector where goroutine
 	without=$$(mktemp); trap 'rm -f "$$without"' EXIT; \
 	{ failed=0; \
 	{ plainly=0; [ -z "$$plain" ] || go test -vet=off -timeout 30m -json $$plain || plainly=1; \
-	[ -z "$$both" ] || go test -vet=off -timeout 30m -json -run "$$theirs" $$both || plainly=1; exit $$plainly; } >"$$without" & \
+	[ -z "$$both" ] || go test -vet=off -timeout 30m -json -run "$$theirs" $$both || plainly=1; \
+	[ "$(PKG)" != ./... ] || (cd deploy/tools/image && go test -json ./...) || plainly=1; exit $$plainly; } >"$$without" & \
 	[ -z "$$raced" ] || GOGC=400 go test -race -vet=off -timeout 30m -json $$raced || failed=1; \
 	wait $$! || failed=1; cat "$$without"; \
 	exit $$failed; } | go run ./deploy/tools/totals
@@ -75,6 +77,10 @@ test-kube: kube-tools envoy ## the tests against a real Kubernetes control plane
 	@with=$$(git grep -l --untracked '^//go:build kube$$' -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's#^#./#'); \
 	some=$$(comm -12 <(echo "$$with") <(go list -tags kube -f '{{.Dir}}' $(PKG) | sed 's#^$(CURDIR)#.#' | sort)); \
 	go test -tags kube -run '^TestKube' -count=1 -vet=off -timeout 10m -json $$some | go run ./deploy/tools/totals
+
+# Builds the version in deploy/upgrade-from from the history of the repository, once, into out/programs.
+test-upgrade: envoy ## the test of an upgrade from the version before, and of the way back (build tag upgrade)
+	go test -tags upgrade -run '^TestUpgrade' -count=1 -vet=off -timeout 20m -json ./cmd/internal/e2e | go run ./deploy/tools/totals
 
 # The tests of real redirection need root and ip, kube-proxy of the cluster of processes iptables; elsewhere they are skipped, which the totals say.
 intercept-tools:
@@ -162,4 +168,4 @@ clean: ## remove bin/ and out/, which hold what was built and what runs left (no
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: build tools kube-tools envoy generate check test test-kube intercept-tools bench fuzz load load-suite load-faults experiment demo demo-intercept demo-kube cluster image clean help
+.PHONY: build tools kube-tools envoy generate check test test-kube test-upgrade intercept-tools bench fuzz load load-suite load-faults experiment demo demo-intercept demo-kube cluster image clean help

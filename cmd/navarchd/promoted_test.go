@@ -24,8 +24,8 @@ func TestPromotedRevisionWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = store.Close() })
-		c := &config{env: environment{podName: revision}, lease: time.Second}
-		elector, err := lead.New(lead.Config{Store: store, Name: revision, Lease: time.Second})
+		c := &config{env: environment{podName: revision}, lease: 3 * time.Second}
+		elector, err := lead.New(lead.Config{Store: store, Name: revision, Lease: 3 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
