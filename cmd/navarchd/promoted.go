@@ -9,7 +9,9 @@ import (
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/lead"
 	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/problem"
 )
 
 // kubernetesWriter says whether this process may write to Kubernetes: while it leads the ingesters of its revision, that revision is the promoted one, and no other
@@ -22,6 +24,7 @@ type kubernetesWriter struct {
 	log      *slog.Logger
 
 	promoted atomic.Bool
+	nobody   atomic.Bool // no revision is promoted
 }
 
 // newKubernetesWriter asks nothing yet. changed is called, from any goroutine, when Promoted says something else.
@@ -38,6 +41,9 @@ func (w *kubernetesWriter) Promoted() bool { return w.promoted.Load() }
 
 // Until is up to when this process may write for certain (status.Config). The errors are lead.ErrNotLeading, and etcd's.
 func (w *kubernetesWriter) Until(ctx context.Context) (time.Time, error) {
+	if !w.Promoted() {
+		return time.Time{}, lead.ErrNotLeading
+	}
 	leads, err := w.ingester.Until(ctx)
 	if err != nil {
 		return time.Time{}, err
@@ -52,6 +58,7 @@ func (w *kubernetesWriter) Until(ctx context.Context) (time.Time, error) {
 // lead is one term of this revision's leader: it stands for the election for as long as the revision is promoted.
 func (w *kubernetesWriter) lead(ctx context.Context, epoch kv.Epoch) {
 	defer w.set(false)
+	defer w.nobody.Store(false)
 	for ctx.Err() == nil {
 		if err := w.store.PromoteFirst(ctx, epoch); err != nil {
 			w.log.Warn("nothing is written to Kubernetes: it is not known which revision is promoted; trying again", obs.KeyError, err)
@@ -73,6 +80,7 @@ func (w *kubernetesWriter) lead(ctx context.Context, epoch kv.Epoch) {
 		if len(state.Blobs) > 0 {
 			promoted = string(state.Blobs[0].Raw)
 		}
+		w.nobody.Store(promoted == "")
 		if mine := promoted == w.store.RevisionName(); mine != w.Promoted() {
 			stop()
 			if stop = func() {}; mine {
@@ -85,6 +93,17 @@ func (w *kubernetesWriter) lead(ctx context.Context, epoch kv.Epoch) {
 		}
 		said = promoted
 	}
+}
+
+// problems are those of this process's term.
+func (w *kubernetesWriter) problems() []object.Problem {
+	if !w.nobody.Load() {
+		return nil
+	}
+	name := w.store.RevisionName()
+	return []object.Problem{{ID: object.ID{Kind: "Revision", Name: name}, Location: "etcd", Code: problem.Pending, Severity: problem.Warning,
+		Message: "nothing is written to Kubernetes by this revision, and none is promoted: the default one has records, so its build may be one that writes without asking. " +
+			"If none of its processes is left: etcdctl put " + w.store.PromotedKey() + " " + name}}
 }
 
 func (w *kubernetesWriter) set(promoted bool) {

@@ -41,13 +41,13 @@ import (
 // openStore connects to etcd, or starts the embedded one.
 func openStore(c *config, log *slog.Logger) (*kv.Store, error) {
 	if c.dataDir != "" {
-		return kv.Embed(kv.EmbedConfig{Mesh: c.mesh, Dir: c.dataDir, Logger: log})
+		return kv.Embed(kv.EmbedConfig{Mesh: c.mesh, Revision: c.env.revision, Dir: c.dataDir, Logger: log})
 	}
 	cfg, err := c.etcd.Config()
 	if err != nil {
 		return nil, err
 	}
-	cfg.Mesh, cfg.Revision, cfg.Logger = c.mesh, c.ownRevision(), log
+	cfg.Mesh, cfg.Revision, cfg.Logger = c.mesh, c.env.revision, log
 	return kv.Open(cfg)
 }
 
@@ -286,15 +286,11 @@ func (c *config) snapshot() (*mirror.Disk, error) {
 	if err := os.MkdirAll(c.stateDir, 0o700); err != nil {
 		return nil, err
 	}
-	return &mirror.Disk{Path: filepath.Join(c.stateDir, "snapshot"), Mesh: path.Join(c.mesh, c.ownRevision()), MaxAge: c.snapshotAge}, nil
-}
-
-// ownRevision is the revision of this control plane where others have configuration of their own; empty: the default one.
-func (c *config) ownRevision() string {
-	if c.dataDir != "" || c.env.revision == kv.DefaultRevision {
-		return ""
+	mesh := c.mesh
+	if own := c.env.revision; own != kv.DefaultRevision {
+		mesh = path.Join(mesh, own) // another revision's records are of no use
 	}
-	return c.env.revision
+	return &mirror.Disk{Path: filepath.Join(c.stateDir, "snapshot"), Mesh: mesh, MaxAge: c.snapshotAge}, nil
 }
 
 func flag(on bool) float64 {

@@ -67,6 +67,9 @@ func (s *Store) path(key string) string {
 	return strings.TrimPrefix(key, s.mesh)
 }
 
+// PromotedKey is the etcd key that names the promoted revision.
+func (s *Store) PromotedKey() string { return s.key(promotedPath) }
+
 // Promoted is the revision that writes to Kubernetes, read linearizably; empty: none is promoted yet.
 func (s *Store) Promoted(ctx context.Context) (revision string, err error) {
 	resp, err := s.client.Get(ctx, s.key(promotedPath))
