@@ -25,13 +25,15 @@ metadata:
 spec: {containers: [{name: app, image: web}]}`, name, more)
 }
 
-// asked is the control plane that an injected Pod's proxy asks, and the revision that it says it is of.
+// asked is the revision that an injected Pod says it is of, and the control plane that its proxy asks.
 func asked(pod *corev1.Pod) string {
 	sidecar := container(ProxyContainer, pod)
 	config, _, _ := strings.Cut(envOf(sidecar, "PROXY_CONFIG"), ".istio-system")
 	_, discovery, _ := strings.Cut(config, `"discoveryAddress":"`)
 	host, _, _ := strings.Cut(envOf(sidecar, "CA_ADDR"), ".")
-	return words(pod.Labels["istio.io/rev"], host, discovery)
+	_, status, _ := strings.Cut(pod.Annotations[statusAnnotation], `"revision":"`)
+	revision, _, _ := strings.Cut(status, `"`)
+	return words(revision, host, discovery)
 }
 
 // A percentage of the workloads asks the canary: the same ones at each injection, and at a larger percentage these and others.
