@@ -36,6 +36,7 @@ check: ## formatting, vet, staticcheck, errorlint, exhaustive switches, import a
 	@bad=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); [ -z "$$bad" ] || { echo "not gofmt-clean:"; echo "$$bad"; exit 1; }
 	go vet ./...
 	go vet -tags kube $$(git grep -l --untracked '^//go:build kube$$' -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's#^#./#')
+	go vet -tags upgrade ./cmd/internal/e2e
 	go vet -vettool=$(CURDIR)/$(TOOLS)/lint ./...
 	@# ST1005 off: our errors begin with the kind of an object, or with Envoy.
 	$(TOOLS)/staticcheck -checks inherit,-ST1005 ./...
@@ -70,7 +71,8 @@ test: envoy intercept-tools ## all tests, with the race detector where goroutine
 	without=$$(mktemp); trap 'rm -f "$$without"' EXIT; \
 	{ failed=0; \
 	{ plainly=0; [ -z "$$plain" ] || go test -vet=off -timeout 30m -json $$plain || plainly=1; \
-	[ -z "$$both" ] || go test -vet=off -timeout 30m -json -run "$$theirs" $$both || plainly=1; exit $$plainly; } >"$$without" & \
+	[ -z "$$both" ] || go test -vet=off -timeout 30m -json -run "$$theirs" $$both || plainly=1; \
+	[ "$(PKG)" != ./... ] || (cd deploy/tools/image && go test -json ./...) || plainly=1; exit $$plainly; } >"$$without" & \
 	[ -z "$$raced" ] || GOGC=400 go test -race -vet=off -timeout 30m -json $$raced || failed=1; \
 	wait $$! || failed=1; cat "$$without"; \
 	exit $$failed; } | go run ./deploy/tools/totals
@@ -80,6 +82,10 @@ test-kube: kube-tools envoy ## the tests against a real Kubernetes control plane
 	@with=$$(git grep -l --untracked '^//go:build kube$$' -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's#^#./#'); \
 	some=$$(comm -12 <(echo "$$with") <(go list -tags kube -f '{{.Dir}}' $(PKG) | sed 's#^$(CURDIR)#.#' | sort)); \
 	go test -tags kube -run '^TestKube' -count=1 -vet=off -timeout 10m -json $$some | go run ./deploy/tools/totals
+
+# Builds the version in deploy/upgrade-from from the history of the repository, once, into out/programs.
+test-upgrade: envoy ## the test of an upgrade from the version before, and of the way back (build tag upgrade)
+	go test -tags upgrade -run '^TestUpgrade' -count=1 -vet=off -timeout 20m -json ./cmd/internal/e2e | go run ./deploy/tools/totals
 
 # The tests of real redirection need root and ip, kube-proxy of the cluster of processes iptables; elsewhere they are skipped, which the totals say.
 intercept-tools:
@@ -141,10 +147,30 @@ demo-kube: build kube-tools envoy intercept-tools ## the control plane and a sho
 cluster: build kube-tools intercept-tools ## a Kubernetes cluster of processes on this machine (deploy/testcluster/README.md), until Ctrl-C
 	@go build -o bin/testcluster ./deploy/testcluster && exec bin/testcluster $(ARGS)
 
+# Of programs of one commit every machine makes the same bytes: no paths, no build id, no C, the plainest processor of each architecture, and the
+# time of the commit as that of all files. Envoy brings the C library of the machine with it (deploy/docs/images.md).
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+image: ## container images of navarchd, navarch-agent (with Envoy) and the CNI plugin, as one OCI layout in out/image; VERSION=... is their tag
+	@deploy/tools/install.sh envoy cyclonedx-gomod image
+	@rm -rf out/image out/image-programs
+	@for arch in amd64 arm64; do \
+		mkdir -p out/image-programs/$$arch; echo "building for linux/$$arch"; \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch GOAMD64=v1 GOARM64=v8.0 go build -trimpath -tags grpcnotrace -ldflags '-s -w -buildid= -X navarch.io/navarch/store/obs.Version=$(VERSION)' \
+			-o out/image-programs/$$arch/ ./cmd/navarchd ./cmd/navarchctl ./cmd/navarch-agent; \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch GOAMD64=v1 GOARM64=v8.0 go build -trimpath -ldflags '-s -w -buildid=' -o out/image-programs/$$arch/navarch-cni ./deploy/cni; \
+		for program in navarchd navarchctl navarch-agent navarch-cni; do \
+			$(TOOLS)/cyclonedx-gomod bin -json -std -noserial -notimestamp -version '$(VERSION)' -output out/image-programs/$$arch/$$program.cdx.json out/image-programs/$$arch/$$program; \
+		done; \
+	done
+	@$(TOOLS)/image -programs out/image-programs -envoy $(TOOLS)/envoy -version '$(VERSION)' -revision "$$(git rev-parse HEAD 2>/dev/null || echo unknown)" \
+		-created $(SOURCE_DATE_EPOCH) -out out/image
+	@echo "out/image: navarch/navarchd, navarch/navarch-agent and navarch/navarch-cni, all :$(VERSION)"
+
 clean: ## remove bin/ and out/, which hold what was built and what runs left (not the tools)
 	rm -rf bin out
 
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: build tools kube-tools envoy generate check test test-kube intercept-tools bench fuzz load load-suite load-faults experiment demo demo-intercept demo-kube cluster clean help
+.PHONY: build tools kube-tools envoy generate check test test-kube test-upgrade intercept-tools bench fuzz load load-suite load-faults experiment demo demo-intercept demo-kube cluster image clean help

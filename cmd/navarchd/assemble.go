@@ -268,7 +268,7 @@ func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring, hook
 	}
 	if i.kube != nil && a.config.writeRootCerts && !a.config.env.foreign() { // whoever signs has the roots
 		for _, of := range []content{ofRoots, ofLists} {
-			one, err := newRootCerts(of, a.config, i.kube, i.lead, ring, limit, a.log)
+			one, err := newRootCerts(of, a.config, i.kube, i.writer, ring, limit, a.log)
 			if err != nil {
 				return err
 			}

@@ -44,8 +44,8 @@ func newAutomatic(c *config, i *ingester, api *apiserver.Client, limit *rate.Lim
 			return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 		}
 		a.origin, a.lock = i.kube.Origin(), allocate.NewLock(api, c.env.podNamespace, log)
-		a.writer = status.New(status.Config[unstructured.Unstructured]{API: entries, Kind: "ServiceEntry", Until: i.lead.Until, Limit: limit, Log: log})
-		conf.Sources, conf.Lock, conf.Want = append(conf.Sources, a.origin), a.lock, a.want
+		a.writer = status.New(status.Config[unstructured.Unstructured]{API: entries, Kind: "ServiceEntry", Until: i.writer.Until, Limit: limit, Log: log})
+		conf.Sources, conf.Lock, conf.Want, conf.Promoted = append(conf.Sources, a.origin), a.lock, a.want, i.writer.Promoted
 	}
 	a.leader = allocate.New(conf)
 	return a, nil
@@ -74,6 +74,13 @@ func (a *automatic) emit(next func([]object.Event)) func([]object.Event) {
 	return func(events []object.Event) {
 		a.leader.Hear(events)
 		next(events)
+	}
+}
+
+// wake has the leader look again at whether it may give addresses.
+func (a *automatic) wake() {
+	if a != nil {
+		a.leader.Hear(nil)
 	}
 }
 

@@ -43,7 +43,7 @@ func newRegistered(c *config, i *ingester, limit *rate.Limiter, log *slog.Logger
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 	}
 	r.origin = i.kube.Origin()
-	r.writer = status.New(status.Config[status.WorkloadEntry]{API: r.api, Kind: "WorkloadEntry", Until: i.lead.Until, Limit: limit, Log: log})
+	r.writer = status.New(status.Config[status.WorkloadEntry]{API: r.api, Kind: "WorkloadEntry", Until: i.writer.Until, Limit: limit, Log: log})
 	return r, nil
 }
 

@@ -58,7 +58,7 @@ func newObjectStatus(c *config, i *ingester, limit *rate.Limiter, log *slog.Logg
 		if err != nil {
 			return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 		}
-		s.writers[kind] = status.New(status.Config[unstructured.Unstructured]{API: api, Kind: kind.Kind, Until: i.lead.Until, Limit: limit, Log: log})
+		s.writers[kind] = status.New(status.Config[unstructured.Unstructured]{API: api, Kind: kind.Kind, Until: i.writer.Until, Limit: limit, Log: log})
 	}
 	return s, nil
 }

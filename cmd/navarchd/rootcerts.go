@@ -17,7 +17,6 @@ import (
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/push/trust"
 	"navarch.io/navarch/store/kv"
-	"navarch.io/navarch/store/lead"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/origin"
@@ -72,12 +71,12 @@ type rootCerts struct {
 }
 
 // newRootCerts asks nothing yet. The limit is that of all that is written to Kubernetes. Errors name flags.
-func newRootCerts(of content, c *config, cluster *kube.Source, elector *lead.Elector, ring *keyring.Keyring, limit *rate.Limiter, log *slog.Logger) (*rootCerts, error) {
+func newRootCerts(of content, c *config, cluster *kube.Source, writes *kubernetesWriter, ring *keyring.Keyring, limit *rate.Limiter, log *slog.Logger) (*rootCerts, error) {
 	api, err := status.NewConfigMaps(c.kubeconfig, "", of.name)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 	}
-	writer := status.New(status.Config[corev1.ConfigMap]{API: api, Kind: "ConfigMap", Until: elector.Until, Limit: limit, Log: log})
+	writer := status.New(status.Config[corev1.ConfigMap]{API: api, Kind: "ConfigMap", Until: writes.Until, Limit: limit, Log: log})
 	r := &rootCerts{content: of, writer: writer, namespaces: cluster.Namespaces, origin: cluster.Origin(), log: log}
 	if ring != nil {
 		r.ring = ring

@@ -135,6 +135,9 @@ func (i *ingester) allSourceProblems() (all []object.Problem) {
 	if i.kube != nil {
 		all = append(all[:len(all):len(all)], i.kube.Problems()...)
 	}
+	if i.writer != nil {
+		all = append(all, i.writer.problems()...)
+	}
 	for _, r := range i.roots {
 		all = append(all, r.problems()...)
 	}

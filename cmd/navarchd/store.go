@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path"
 	"path/filepath"
 	"sync"
 	"time"
@@ -40,13 +41,13 @@ import (
 // openStore connects to etcd, or starts the embedded one.
 func openStore(c *config, log *slog.Logger) (*kv.Store, error) {
 	if c.dataDir != "" {
-		return kv.Embed(kv.EmbedConfig{Mesh: c.mesh, Dir: c.dataDir, Logger: log})
+		return kv.Embed(kv.EmbedConfig{Mesh: c.mesh, Revision: c.env.revision, Dir: c.dataDir, Logger: log})
 	}
 	cfg, err := c.etcd.Config()
 	if err != nil {
 		return nil, err
 	}
-	cfg.Mesh, cfg.Logger = c.mesh, log
+	cfg.Mesh, cfg.Revision, cfg.Logger = c.mesh, c.env.revision, log
 	return kv.Open(cfg)
 }
 
@@ -58,6 +59,7 @@ type ingester struct {
 	loop      *ingest.Loop
 	lead      *lead.Elector
 	tenants   *tenants.Tenants
+	writer    *kubernetesWriter // nil: there is no cluster
 	keeper    *removal.Keeper
 	losses    *removal.Losses
 	roots     []*rootCerts        // nil: there is no cluster, or they are not to be written
@@ -119,6 +121,9 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 		i.loop.Named = i.names.Need
 	}
 	if cluster != nil {
+		if i.writer, err = newKubernetesWriter(c, store, elector, func() { i.automatic.wake() }, log); err != nil {
+			return nil, err
+		}
 		cluster.Settle = func(ctx context.Context) error {
 			defer clusters.Complete()
 			return i.loop.Settle(ctx)
@@ -175,6 +180,9 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	others.Go(func() { i.keep(notifying, epoch) })
 	if i.status == nil { // else it asks itself
 		others.Go(func() { i.withdraw(notifying, epoch) })
+	}
+	if i.writer != nil {
+		others.Go(func() { i.writer.lead(notifying, epoch) })
 	}
 	i.readClusters(notifying, epoch, &others)
 	for _, r := range i.roots {
@@ -278,7 +286,11 @@ func (c *config) snapshot() (*mirror.Disk, error) {
 	if err := os.MkdirAll(c.stateDir, 0o700); err != nil {
 		return nil, err
 	}
-	return &mirror.Disk{Path: filepath.Join(c.stateDir, "snapshot"), Mesh: c.mesh, MaxAge: c.snapshotAge}, nil
+	mesh := c.mesh
+	if own := c.env.revision; own != kv.DefaultRevision {
+		mesh = path.Join(mesh, own) // another revision's records are of no use
+	}
+	return &mirror.Disk{Path: filepath.Join(c.stateDir, "snapshot"), Mesh: mesh, MaxAge: c.snapshotAge}, nil
 }
 
 func flag(on bool) float64 {

@@ -90,6 +90,9 @@ func (c *config) checkNames(refuse func(format string, args ...any)) {
 	if c.mesh == "" || strings.Contains(c.mesh, "/") {
 		refuse("--mesh: %q is no name (not empty, no slash)", c.mesh)
 	}
+	if strings.Contains(c.env.revision, "/") {
+		refuse("REVISION: %q is no name (no slash)", c.env.revision)
+	}
 }
 
 // checkNumbers: durations and limits are in range.

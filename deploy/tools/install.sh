@@ -5,6 +5,8 @@
 #   protoc-gen-go .tools/bin/protoc-gen-go                    (Go module)
 #   staticcheck   .tools/bin/staticcheck                      (Go module)
 #   lint          .tools/bin/lint                             (built from deploy/tools/lint, whose go.sum has the hashes)
+#   cyclonedx-gomod .tools/bin/cyclonedx-gomod                (Go module)
+#   image         .tools/bin/image                            (built from deploy/tools/image, whose go.sum has the hashes)
 #   kube          .tools/bin/{kube-apiserver,kube-controller-manager,kube-scheduler,kube-proxy,kubectl}  (built from deploy/tools/kube, whose go.sum has the hashes)
 #                 .tools/bin/coredns                        (built from deploy/tools/coredns, with the plugins that a cluster needs)
 #                 .tools/crds/{istio,gateway-api}.yaml        (Go modules: the project's istio.io/api; the Gateway API by hash)
@@ -13,7 +15,7 @@ set -euo pipefail
 shopt -s inherit_errexit
 top=$(cd "$(dirname "$0")/../.." && pwd)
 tools=$top/.tools
-envoy_version=1.40.0 protoc_version=30.2 protoc_gen_go_version=v1.36.12 staticcheck_version=v0.8.2
+envoy_version=1.40.0 protoc_version=30.2 protoc_gen_go_version=v1.36.12 staticcheck_version=v0.8.2 cyclonedx_version=v1.10.0
 gateway_api=sigs.k8s.io/gateway-api@v1.6.0 gateway_api_sum=h1:735YBRj5NXFrOGX0GoSjwzUIzbz8kiEOfADsqHFmHgE=
 
 has() { # has PROGRAM ARGS... TEXT: the program is there and its answer holds TEXT
@@ -109,6 +111,12 @@ for tool in "$@"; do
     has "$tools/bin/staticcheck" -version "${staticcheck_version#v}" && continue
     echo "installing staticcheck $staticcheck_version"
     gotool honnef.co/go/tools/cmd/staticcheck "$staticcheck_version" ;;
+  cyclonedx-gomod)
+    has "$tools/bin/cyclonedx-gomod" version "${cyclonedx_version}" && continue
+    echo "installing cyclonedx-gomod $cyclonedx_version"
+    gotool github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod "$cyclonedx_version" ;;
+  image)
+    (cd "$top/deploy/tools/image" && go build -o "$tools/bin/image" .) ;;
   lint)
     (cd "$top/deploy/tools/lint" && go build -o "$tools/bin/lint" .) ;;
   kube) kube ;;

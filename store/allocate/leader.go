@@ -54,7 +54,9 @@ type Config struct {
 	Grace   time.Duration
 	Sources []origin.Origin // those of ServiceEntries, of the config cluster: nothing is decided before each has told everything
 	Lock    *Lock           // istiod's; nil: there is no cluster, so nobody else gives addresses
-	Emit    func([]object.Event)
+	// Promoted says whether this revision of the control plane gives addresses; the others use those that it gives. Hear(nil) where that changes. nil: it does.
+	Promoted func() bool
+	Emit     func([]object.Event)
 	// Want is told which addresses the ServiceEntries of the cluster have, all of them, where new ones may be given; nil: nobody is. It does not block.
 	Want func(map[Name]Hosts)
 	Log  *slog.Logger
@@ -262,7 +264,7 @@ func (t *term) step(ctx context.Context) (time.Duration, error) {
 	if !t.heard() {
 		return longest, nil
 	}
-	allocate := !t.Lock.Held()
+	allocate := !t.Lock.Held() && (t.Promoted == nil || t.Promoted())
 	altered, wait := t.book.Step(time.Now(), allocate)
 	for _, name := range altered {
 		t.pending[name] = true

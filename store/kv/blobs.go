@@ -15,7 +15,7 @@ var ErrConflict = errors.New("another wrote first")
 
 // Blob is one value of a family that this package does not look into.
 type Blob struct {
-	Path     string // below /navarch/<mesh>/v1/
+	Path     string // of one of the Families, below where its keys are
 	Raw      []byte
 	Revision int64 // of the modification
 }
@@ -35,7 +35,7 @@ var blobFamilies = []string{"allowances/", "certificates/", "clocks/", "keys/", 
 func (s *Store) blobKey(path string) (string, error) {
 	for _, family := range blobFamilies {
 		if strings.HasPrefix(path, family) {
-			return s.prefix + path, nil
+			return s.key(path), nil
 		}
 	}
 	return "", fmt.Errorf("blob %q: want a path below one of %v", path, blobFamilies)
@@ -66,7 +66,7 @@ func (s *Store) Blobs(ctx context.Context, folder string, since int64) ([]Blob, 
 			at = page.Header.Revision
 		}
 		for _, kv := range page.Kvs {
-			blobs = append(blobs, Blob{Path: strings.TrimPrefix(string(kv.Key), s.prefix), Raw: orEmpty(kv.Value), Revision: kv.ModRevision})
+			blobs = append(blobs, Blob{Path: s.path(string(kv.Key)), Raw: orEmpty(kv.Value), Revision: kv.ModRevision})
 		}
 		if !page.More || len(page.Kvs) == 0 {
 			return blobs, at, nil
@@ -94,7 +94,7 @@ func (s *Store) EachBlob(ctx context.Context, folder string, f func(Blob) error)
 			at = page.Header.Revision
 		}
 		for _, kv := range page.Kvs {
-			if err := f(Blob{Path: strings.TrimPrefix(string(kv.Key), s.prefix), Raw: orEmpty(kv.Value), Revision: kv.ModRevision}); err != nil {
+			if err := f(Blob{Path: s.path(string(kv.Key)), Raw: orEmpty(kv.Value), Revision: kv.ModRevision}); err != nil {
 				return err
 			}
 		}

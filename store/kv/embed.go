@@ -21,11 +21,12 @@ import (
 
 // EmbedConfig says how to serve an etcd of one member from this process.
 type EmbedConfig struct {
-	Mesh   string
-	Dir    string        // data directory; made where it is missing, closed to other users, locked while it is served
-	Logger *slog.Logger  // nil: slog's default
-	Keep   time.Duration // how much history compaction leaves: the longest pause that a mirror resumes from; 0: 5 minutes
-	Quota  int64         // bytes of database at which etcd stops writing; 0: 2 GiB
+	Mesh     string
+	Revision string        // of the control plane, as in Config
+	Dir      string        // data directory; made where it is missing, closed to other users, locked while it is served
+	Logger   *slog.Logger  // nil: slog's default
+	Keep     time.Duration // how much history compaction leaves: the longest pause that a mirror resumes from; 0: 5 minutes
+	Quota    int64         // bytes of database at which etcd stops writing; 0: 2 GiB
 
 	Tune func(*embed.Config) // for tests: the last word on etcd's own configuration
 }
@@ -65,7 +66,7 @@ func Embed(cfg EmbedConfig) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("start etcd in %s: %w", dir, err), srv.close())
 	}
 	endpoint := srv.etcd.Config().AdvertiseClientUrls[0]
-	store, err := Open(Config{Mesh: cfg.Mesh, Endpoints: []string{endpoint.String()}, Logger: cfg.Logger})
+	store, err := Open(Config{Mesh: cfg.Mesh, Revision: cfg.Revision, Endpoints: []string{endpoint.String()}, Logger: cfg.Logger})
 	if err != nil {
 		return nil, errors.Join(err, srv.close())
 	}

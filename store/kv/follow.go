@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -86,7 +85,7 @@ func (s *Store) follow(ctx context.Context, from string, states chan Folder) err
 }
 
 func (s *Store) blob(kv *mvccpb.KeyValue) Blob {
-	return Blob{Path: strings.TrimPrefix(string(kv.Key), s.prefix), Raw: orEmpty(kv.Value), Revision: kv.ModRevision}
+	return Blob{Path: s.path(string(kv.Key)), Raw: orEmpty(kv.Value), Revision: kv.ModRevision}
 }
 
 // publish replaces what the reader has not fetched; there is one writer, so there is room then.

@@ -18,7 +18,6 @@ package kv
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"navarch.io/navarch/store/model"
@@ -44,43 +43,47 @@ type Family struct {
 	Reader string // the loops that read
 	Write  []Role // may write and read
 	Read   []Role // may read
+	Mesh   bool   // all revisions of the control plane have it in common; else each has its own
 }
 
 // Families is all that Navarch keeps in etcd. Mirrors watch the range from head to records/, and so see everything that
-// sorts between them (keys/ is sealed; the others are no secrets): a family that is written often must sort outside it.
+// sorts between them (keys/ is sealed; the others are no secrets): a family that is written often must sort outside it. Those of the
+// default revision are below /navarch/<mesh>/v1/, those of another below /navarch/<mesh>/v1/revisions/<revision>/ (revision.go).
 var Families = []Family{
 	{Path: "acknowledged/", Holds: "up to which revision the streams of each replica have acknowledged, and what they refused, leased", Writer: "push/acknowledged (each replica its own)",
 		Reader: "push/acknowledged (leader)", Write: []Role{RoleXDS}, Read: []Role{RoleIngest}},
 	{Path: "allocations/", Holds: "automatic addresses of ServiceEntries, by namespace and name", Writer: "store/allocate (leader)", Reader: "store/allocate (leader)",
 		Write: []Role{RoleIngest}},
 	{Path: "allowances/", Holds: "what replicas may issue while etcd is away", Writer: "ca/keyring (each its own)", Reader: "ca/keyring",
-		Write: []Role{RoleCA}},
+		Write: []Role{RoleCA}, Mesh: true},
 	{Path: "approvals/", Holds: "operators' approvals of held removals, leased", Writer: "navarchctl store accept-removal; store/removal (leader) deletes", Reader: "store/removal (leader)",
 		Write: []Role{RoleIngest, RoleOperator}},
 	{Path: "awaited/", Holds: "up to which revision the leader asks replicas whether all is acknowledged", Writer: "push/acknowledged (leader)", Reader: "push/acknowledged (every replica)",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "certificates/", Holds: "the journal of issued certificates, pruned by their end", Writer: "ca/keyring (each its own)", Reader: "ca/keyring",
-		Write: []Role{RoleCA}},
+		Write: []Role{RoleCA}, Mesh: true},
 	{Path: "clocks/", Holds: "the time of each process that signs, leased, and one that has passed for certain", Writer: "store/clock (each its own)", Reader: "store/clock",
-		Write: []Role{RoleCA}},
+		Write: []Role{RoleCA}, Mesh: true},
 	{Path: "dns/", Holds: "what names of gateways between networks were resolved to", Writer: "store/hostnames (leader)", Reader: "store/hostnames (leader)",
 		Write: []Role{RoleIngest}},
 	{Path: "head", Holds: "whether the records are complete, and what they are", Writer: "store/ingest (leader); navarchctl store adopt, where nobody leads", Reader: "store/mirror, store/ingest",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "keys/", Holds: "epochs of signing keys, sealed", Writer: "ca/keyring (any, by comparison)", Reader: "ca/keyring; cmd/navarchd, whether a key file may be made",
-		Write: []Role{RoleCA}, Read: []Role{RoleXDS, RoleIngest}},
+		Write: []Role{RoleCA}, Read: []Role{RoleXDS, RoleIngest}, Mesh: true},
 	{Path: "leader/", Holds: "the election, one leased key per candidate", Writer: "store/lead", Reader: "store/lead, store/kv (fences)",
 		Write: []Role{RoleIngest, RoleCA}, Read: []Role{RoleXDS}},
 	{Path: "level/", Holds: "the level that every replica reads", Writer: "shard/level (leader)", Reader: "shard/level (leader), shard/member (compares)",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "members/", Holds: "replicas and their load, leased", Writer: "shard/member (each its own)", Reader: "shard/member (leader)",
 		Write: []Role{RoleXDS}, Read: []Role{RoleIngest}},
+	{Path: "promoted/", Holds: "which revision writes to Kubernetes", Writer: "cmd/navarchd (leader, once), operators", Reader: "cmd/navarchd (leaders of all revisions)",
+		Write: []Role{RoleIngest, RoleOperator}, Mesh: true},
 	{Path: "records/", Holds: "the normalised configuration", Writer: "store/ingest (leader)", Reader: "store/mirror, store/ingest",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "refusals/", Holds: "what proxies refused, and acknowledged when it was withheld, leased", Writer: "push/quarantine/share (each replica its own)", Reader: "push/quarantine/share",
 		Write: []Role{RoleXDS}},
 	{Path: "registrations/", Holds: "machines that are connected to replicas, leased", Writer: "push/machines (each replica its own)", Reader: "store/machines (leader)",
-		Write: []Role{RoleXDS}, Read: []Role{RoleIngest}},
+		Write: []Role{RoleXDS}, Read: []Role{RoleIngest}, Mesh: true},
 	{Path: "removals/", Holds: "which mass removal is held, and the decisions on approvals", Writer: "store/removal (leader; navarchctl store adopt, where nobody leads)", Reader: "store/removal (every ingester), navarchctl store",
 		Write: []Role{RoleIngest}, Read: []Role{RoleOperator}},
 	{Path: "replica-problems/", Holds: "what replicas find wrong with objects as they plan and build, leased", Writer: "push/problems (each replica its own)", Reader: "push/problems (leader)",
@@ -88,39 +91,13 @@ var Families = []Family{
 	{Path: "ring/", Holds: "which replica owns which shard", Writer: "shard/place (leader)", Reader: "shard/place, shard/relay through a replica",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "sealing/", Holds: "the key of the MACs of sealed configuration, sealed itself", Writer: "ca/vault (leader, once)", Reader: "ca/vault (leader); cmd/navarchd, whether a key file may be made",
-		Write: []Role{RoleIngest}, Read: []Role{RoleCA}},
+		Write: []Role{RoleIngest}, Read: []Role{RoleCA}, Mesh: true},
 	{Path: "sources/", Holds: "up to when Kubernetes clusters have been read", Writer: "store/asof (leader)", Reader: "store/asof (every process that knows tokens)",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS, RoleCA}},
 	{Path: "tenants/", Holds: "which namespaces are one tenant's", Writer: "cmd/navarchd (leader)", Reader: "cmd/navarchd, for /debug",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS, RoleCA}},
-}
-
-// Grant is one permission of a role: the keys from Key up to End, End left out; End "" is Key alone.
-type Grant struct {
-	Key, End string
-	Write    bool // else read only
-}
-
-// Grants lists what a role needs for one mesh, as `etcdctl role grant-permission` takes it.
-func Grants(mesh string, role Role) []Grant {
-	prefix := Prefix(mesh)
-	var grants []Grant
-	for _, f := range Families {
-		write, read := slices.Contains(f.Write, role), slices.Contains(f.Read, role)
-		if !write && !read {
-			continue
-		}
-		g := Grant{Key: prefix + f.Path, Write: write}
-		if strings.HasSuffix(f.Path, "/") {
-			g.End = after(g.Key)
-		}
-		grants = append(grants, g)
-	}
-	if role == RoleXDS || role == RoleIngest {
-		from, end := watched(prefix)
-		grants = append(grants, Grant{Key: from, End: end})
-	}
-	return grants
+	{Path: "writer/", Holds: "the election of the one process that writes to Kubernetes, one leased key per candidate", Writer: "store/lead", Reader: "store/lead",
+		Write: []Role{RoleIngest}, Mesh: true},
 }
 
 // Prefix is where the keys of one mesh are.
@@ -138,13 +115,17 @@ const (
 	headPath    = "head"
 	recordsPath = "records/"
 	leaderPath  = "leader"
+	writerPath  = "writer"
 )
 
 // RecordKey is the etcd key of a record.
 func (s *Store) RecordKey(key model.Key) string { return s.prefix + recordsPath + key.Path() }
 
-// LeaderPath is the folder of the election, without the slash at the end.
+// LeaderPath is the folder of the election of this revision's ingester, without the slash at the end.
 func (s *Store) LeaderPath() string { return s.prefix + leaderPath }
+
+// WriterPath is the folder of the election of who writes to Kubernetes, without the slash at the end.
+func (s *Store) WriterPath() string { return s.mesh + writerPath }
 
 // watched is the range that holds the head and the records.
 func watched(prefix string) (from, end string) { return prefix + headPath, after(prefix + recordsPath) }

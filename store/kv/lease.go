@@ -15,12 +15,12 @@ import (
 var ErrLeaseLost = errors.New("the lease has ended")
 
 // fleetFamilies are the folders that leases, fenced changes and Follow touch.
-var fleetFamilies = []string{"acknowledged/", "allocations/", "approvals/", "awaited/", "clocks/", "dns/", "level/", "members/", "refusals/", "registrations/", "removals/", "replica-problems/", "ring/", "sources/", "tenants/"}
+var fleetFamilies = []string{"acknowledged/", "allocations/", "approvals/", "awaited/", "clocks/", "dns/", "level/", "members/", "promoted/", "refusals/", "registrations/", "removals/", "replica-problems/", "ring/", "sources/", "tenants/"}
 
 func (s *Store) fleetKey(path string) (string, error) {
 	for _, family := range fleetFamilies {
 		if strings.HasPrefix(path, family) {
-			return s.prefix + path, nil
+			return s.key(path), nil
 		}
 	}
 	return "", fmt.Errorf("%q: want a path below one of %v", path, fleetFamilies)

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -20,6 +21,7 @@ import (
 // Config says where an external etcd is.
 type Config struct {
 	Mesh      string   // name of the mesh: no slashes
+	Revision  string   // of the control plane (RevisionPrefix): no slashes
 	Endpoints []string // host:port, or URLs: http, https, unix
 	TLS       *tls.Config
 	Username  string // empty: etcd has no authentication
@@ -27,14 +29,16 @@ type Config struct {
 	Logger    *slog.Logger // nil: slog's default
 }
 
-// Store is a connection to the etcd that holds one mesh. Safe for concurrent use.
+// Store is a connection to the etcd that holds one mesh, for one revision of its control plane. Safe for concurrent use.
 type Store struct {
-	client *clientv3.Client
-	prefix string
-	log    *slog.Logger
-	server *server // nil: etcd is not in this process
-	now    func() time.Time
-	last   *atomic.Pointer[wrote] // the newest head that this process completed
+	client   *clientv3.Client
+	prefix   string // of what the revision has for itself
+	mesh     string // of what all revisions have in common
+	revision string
+	log      *slog.Logger
+	server   *server // nil: etcd is not in this process
+	now      func() time.Time
+	last     *atomic.Pointer[wrote] // the newest head that this process completed
 
 	between func() // for tests: between two transactions of a batch
 }
@@ -43,6 +47,9 @@ type Store struct {
 // within 5 s: a wrong password is an error here.
 func Open(cfg Config) (*Store, error) {
 	if err := checkMesh(cfg.Mesh); err != nil {
+		return nil, err
+	}
+	if err := checkRevision(cfg.Revision); err != nil {
 		return nil, err
 	}
 	if len(cfg.Endpoints) == 0 {
@@ -69,7 +76,7 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd at %v: %w", cfg.Endpoints, err)
 	}
-	return &Store{client: client, prefix: Prefix(cfg.Mesh), log: cfg.Logger, now: time.Now,
+	return &Store{client: client, prefix: RevisionPrefix(cfg.Mesh, cfg.Revision), mesh: Prefix(cfg.Mesh), revision: cmp.Or(cfg.Revision, DefaultRevision), log: cfg.Logger, now: time.Now,
 		last: &atomic.Pointer[wrote]{}}, nil
 }
 
@@ -98,7 +105,7 @@ func isAway(err error) bool {
 // Client is the etcd client, for the packages that may import it.
 func (s *Store) Client() *clientv3.Client { return s.client }
 
-// Prefix is where the mesh's keys are: /navarch/<mesh>/v1/.
+// Prefix is where the keys are that the revision has for itself: RevisionPrefix.
 func (s *Store) Prefix() string { return s.prefix }
 
 // Endpoints is where etcd answers.

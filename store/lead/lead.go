@@ -23,6 +23,7 @@ import (
 // Config of a candidate.
 type Config struct {
 	Store  *kv.Store
+	Path   string        // etcd's folder of the election, without a slash at the end; empty: that of the revision's ingester (kv.Store.LeaderPath)
 	Name   string        // of this process, shown as the leader's name
 	Lease  time.Duration // how long a leader may be silent, whole seconds; 0: 10 s
 	Retry  time.Duration // longest pause between two candidacies after a failure; 0: 2 s
@@ -43,6 +44,9 @@ type Elector struct {
 func New(cfg Config) (*Elector, error) {
 	if cfg.Store == nil || cfg.Name == "" {
 		return nil, errors.New("election: a store and a name are needed")
+	}
+	if cfg.Path == "" {
+		cfg.Path = cfg.Store.LeaderPath()
 	}
 	if cfg.Lease == 0 {
 		cfg.Lease = 10 * time.Second
@@ -90,7 +94,7 @@ func (e *Elector) Until(ctx context.Context) (time.Time, error) {
 
 // Leader asks etcd who leads: the name and epoch; an empty name where nobody does.
 func (e *Elector) Leader(ctx context.Context) (string, kv.Epoch, error) {
-	resp, err := e.cfg.Store.Client().Get(ctx, e.cfg.Store.LeaderPath()+"/", clientv3.WithFirstCreate()...)
+	resp, err := e.cfg.Store.Client().Get(ctx, e.cfg.Path+"/", clientv3.WithFirstCreate()...)
 	if err != nil {
 		return "", kv.Epoch{}, fmt.Errorf("read who leads: %w", err)
 	}
@@ -130,7 +134,7 @@ func (e *Elector) clear(ctx context.Context, done *bool) error {
 	if *done {
 		return nil
 	}
-	_, err := e.cfg.Store.Client().Delete(ctx, e.cfg.Store.LeaderPath()+"/", clientv3.WithPrefix())
+	_, err := e.cfg.Store.Client().Delete(ctx, e.cfg.Path+"/", clientv3.WithPrefix())
 	if err != nil {
 		return fmt.Errorf("clear the election: %w", err)
 	}
@@ -154,7 +158,7 @@ func (e *Elector) term(ctx context.Context, fn func(context.Context, kv.Epoch) e
 		<-session.Done()
 		cancel(errLost)
 	}()
-	election := concurrency.NewElection(session, e.cfg.Store.LeaderPath())
+	election := concurrency.NewElection(session, e.cfg.Path)
 	if err := election.Campaign(ctx, e.cfg.Name); err != nil {
 		return fmt.Errorf("campaign: %w", err)
 	}

@@ -174,6 +174,7 @@ var (
 	Propagation    = histogram("navarch_propagation_seconds", "Seconds from the commit of a revision to its acknowledgement by a proxy.")
 	Acks           = histogram("navarch_ack_seconds", "Seconds from sending a response to its acknowledgement.")
 	Leading        = gauge("navarch_leader", "1 while this process is the elected ingester.")
+	Promoted       = gauge("navarch_promoted", "1 while this process is the elected ingester of the promoted revision, whose leader alone writes to Kubernetes.")
 	Writes         = counterVec("navarch_store_writes_total", "Records written to the store, by operation.", "op")
 	KubeWrites     = counterVec("navarch_kubernetes_writes_total", "Objects that the leader wrote to the API server of Kubernetes, by result: written, conflict (somebody else has written it meanwhile; it is read again), failed (it is tried again).", "result")
 	RemoteAge      = gaugeVec("navarch_remote_cluster_age_seconds", "How long ago each other cluster's API server said something last, on the leader; before it has said anything: since it is asked. While it is away what is stored of it stands.", "cluster")

@@ -53,9 +53,15 @@ func runAgent(t testing.TB, d *daemon, data, roots, workload, ip string, more ..
 // runAgentWith is runAgent with more in its environment.
 func runAgentWith(t testing.TB, d *daemon, data, roots, workload, ip string, env []string, more ...string) proxy {
 	t.Helper()
+	return runAgentProgram(t, d, binary(t, "navarch-agent"), token(t, data, "shop", workload), roots, workload, ip, env, more...)
+}
+
+// runAgentProgram is runAgentWith of another build, with a token that is given.
+func runAgentProgram(t testing.TB, d *daemon, program, token, roots, workload, ip string, env []string, more ...string) proxy {
+	t.Helper()
 	dir := t.TempDir()
 	tokenFile := filepath.Join(dir, "token")
-	if err := os.WriteFile(tokenFile, []byte(token(t, data, "shop", workload)), 0o600); err != nil {
+	if err := os.WriteFile(tokenFile, []byte(token), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	debug, admin := loopback.For(t), loopback.For(t)
@@ -63,7 +69,7 @@ func runAgentWith(t testing.TB, d *daemon, data, roots, workload, ip string, env
 		"--xds-root-cert", roots, "--token-file", tokenFile, "--config-path", filepath.Join(dir, "proxy"),
 		"--envoy-path", envoytest.Binary(t), "--admin-address", admin, "--status-addr", loopback.For(t), "--debug-addr", debug, "--concurrency", "1",
 		"--stats-addr", loopback.For(t), "--envoy-metrics-addr", loopback.For(t), "--output-certs", filepath.Join(dir, "certs"))
-	cmd := exec.Command(binary(t, "navarch-agent"), args...)
+	cmd := exec.Command(program, args...)
 	cmd.Env = append(os.Environ(), "POD_NAME="+workload+"-0", "POD_NAMESPACE=shop", "SERVICE_ACCOUNT="+workload, "INSTANCE_IP="+ip,
 		"ISTIO_META_INTERCEPTION_MODE=NONE", fmt.Sprintf(`ISTIO_METAJSON_LABELS={"app":%q}`, workload))
 	cmd.Env = append(cmd.Env, env...)

@@ -55,7 +55,8 @@ type values struct {
 		} `json:"multiCluster"`
 	} `json:"global"`
 	SidecarInjectorWebhook struct {
-		RewriteAppHTTPProbe bool `json:"rewriteAppHTTPProbe"`
+		RewriteAppHTTPProbe bool   `json:"rewriteAppHTTPProbe"`
+		Canary              canary `json:"canary"`
 	} `json:"sidecarInjectorWebhook"`
 }
 
@@ -72,6 +73,9 @@ func ParseConfig(source, config, valuesText string, env func(string) string) (*C
 		return nil, fmt.Errorf("%s, key values: %w", source, err)
 	}
 	if err := yaml.Unmarshal([]byte(valuesText), &c.allValues); err != nil {
+		return nil, fmt.Errorf("%s, key values: %w", source, err)
+	}
+	if err := c.values.SidecarInjectorWebhook.Canary.check(); err != nil {
 		return nil, fmt.Errorf("%s, key values: %w", source, err)
 	}
 	if c.Policy != policyEnabled && c.Policy != policyDisabled {

@@ -51,10 +51,13 @@ var podSchema = func() strategicpatch.PatchMetaFromStruct {
 func (w *task) data(pod *corev1.Pod) *templateData {
 	s := w.settings
 	written := w.before.written(pod)
-	owner := ownerOf(pod, w.request.Owner)
+	owner := w.owner
 	values := s.Config.allValues
 	if values != nil {
 		values = runtime.DeepCopyJSON(values) // templates may change it
+		if w.revision != s.Revision {
+			values["revision"] = w.revision
+		}
 	}
 	mode := "passthrough"
 	if s.Mesh.GetInboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_InboundTrafficPolicy_LOCALHOST {
@@ -64,7 +67,7 @@ func (w *task) data(pod *corev1.Pod) *templateData {
 		TypeMeta:       metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind},
 		DeploymentMeta: types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name},
 		ObjectMeta:     written.ObjectMeta, Spec: written.Spec,
-		ProxyConfig: w.proxy, MeshConfig: s.Mesh, Values: values, Revision: s.Revision, NativeSidecars: w.request.Native,
+		ProxyConfig: w.proxy, MeshConfig: s.Mesh, Values: values, Revision: w.revision, NativeSidecars: w.request.Native,
 		ProxyImage: s.Config.values.image(w.proxy, pod.Annotations), ProxyUID: proxyUser, ProxyGID: proxyUser, InboundTrafficPolicyMode: mode,
 	}
 }

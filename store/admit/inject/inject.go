@@ -56,7 +56,8 @@ func (s *Settings) Inject(r Request) (*corev1.Pod, error) {
 		return nil, err
 	}
 	before.undo(pod)
-	work := &task{settings: s, request: r, proxy: proxy, before: before, place: s.place(pod, r.Path, before)}
+	work := &task{settings: s, request: r, proxy: proxy, before: before, place: s.place(pod, r.Path, before), owner: ownerOf(pod, r.Owner)}
+	work.revision = s.revisionOf(pod, work.owner, proxy)
 	out, err := work.draw(pod)
 	if err != nil {
 		return nil, err
@@ -78,7 +79,9 @@ type task struct {
 	proxy    *meshv1alpha1.ProxyConfig
 	before   injected
 	place    place
-	drawn    names // what the templates have drawn
+	owner    Owner
+	revision string // whose control plane the proxy asks
+	drawn    names  // what the templates have drawn
 }
 
 // finish does what templates cannot, to the Pod that they made of another.
@@ -106,7 +109,7 @@ func (w *task) finish(from, pod *corev1.Pod) error {
 	delete(pod.Annotations, statusAnnotation)
 	w.drawn.Labels = added(from.Labels, pod.Labels, w.before.names.Labels)
 	w.drawn.Annotations = added(from.Annotations, pod.Annotations, w.before.names.Annotations)
-	status, err := w.drawn.status(w.settings.Revision)
+	status, err := w.drawn.status(w.revision)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/lead"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/problem"
+)
+
+// kubernetesWriter says whether this process may write to Kubernetes: while it leads the ingesters of its revision, that revision is the promoted one, and no other
+// process writes (the election writer/ in etcd, which all revisions have in common).
+type kubernetesWriter struct {
+	store    *kv.Store
+	ingester *lead.Elector // of this revision
+	elector  *lead.Elector
+	changed  func() // Promoted may say something else
+	log      *slog.Logger
+
+	promoted atomic.Bool
+	nobody   atomic.Bool // no revision is promoted
+}
+
+// newKubernetesWriter asks nothing yet. changed is called, from any goroutine, when Promoted says something else.
+func newKubernetesWriter(c *config, store *kv.Store, ingester *lead.Elector, changed func(), log *slog.Logger) (*kubernetesWriter, error) {
+	elector, err := lead.New(lead.Config{Store: store, Path: store.WriterPath(), Name: c.processName(), Lease: c.lease, Logger: log.With("election", "writer"), Alone: c.dataDir != ""})
+	if err != nil {
+		return nil, err
+	}
+	return &kubernetesWriter{store: store, ingester: ingester, elector: elector, changed: changed, log: log}, nil
+}
+
+// Promoted says whether this process leads the ingesters of the promoted revision, as far as it knows.
+func (w *kubernetesWriter) Promoted() bool { return w.promoted.Load() }
+
+// Until is up to when this process may write for certain (status.Config). The errors are lead.ErrNotLeading, and etcd's.
+func (w *kubernetesWriter) Until(ctx context.Context) (time.Time, error) {
+	if !w.Promoted() {
+		return time.Time{}, lead.ErrNotLeading
+	}
+	leads, err := w.ingester.Until(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	writes, err := w.elector.Until(ctx)
+	if err != nil || writes.Before(leads) {
+		return writes, err
+	}
+	return leads, nil
+}
+
+// lead is one term of this revision's leader: it stands for the election for as long as the revision is promoted.
+func (w *kubernetesWriter) lead(ctx context.Context, epoch kv.Epoch) {
+	defer w.set(false)
+	defer w.nobody.Store(false)
+	for ctx.Err() == nil {
+		if err := w.store.PromoteFirst(ctx, epoch); err != nil {
+			w.log.Warn("nothing is written to Kubernetes: it is not known which revision is promoted; trying again", obs.KeyError, err)
+			_ = loop.Pause(ctx, time.Second)
+			continue
+		}
+		break
+	}
+	states, err := w.store.Follow(ctx, "promoted/")
+	if err != nil {
+		w.log.Error("nothing is written to Kubernetes: it is not known which revision is promoted", obs.KeyError, err)
+		return
+	}
+	stop := func() {}
+	defer func() { stop() }()
+	said := ""
+	for state := range states {
+		promoted := ""
+		if len(state.Blobs) > 0 {
+			promoted = string(state.Blobs[0].Raw)
+		}
+		w.nobody.Store(promoted == "")
+		if mine := promoted == w.store.RevisionName(); mine != w.Promoted() {
+			stop()
+			if stop = func() {}; mine {
+				stop = w.stand(ctx)
+			}
+			w.set(mine)
+		}
+		if !w.Promoted() && promoted != said {
+			w.log.Info("the leader of another revision writes to Kubernetes, this one does not", "promoted", promoted, "own", w.store.RevisionName())
+		}
+		said = promoted
+	}
+}
+
+// problems are those of this process's term.
+func (w *kubernetesWriter) problems() []object.Problem {
+	if !w.nobody.Load() {
+		return nil
+	}
+	name := w.store.RevisionName()
+	return []object.Problem{{ID: object.ID{Kind: "Revision", Name: name}, Location: "etcd", Code: problem.Pending, Severity: problem.Warning,
+		Message: "nothing is written to Kubernetes by this revision, and none is promoted: the default one has records, so its build may be one that writes without asking. " +
+			"If none of its processes is left: etcdctl put " + w.store.PromotedKey() + " " + name}}
+}
+
+func (w *kubernetesWriter) set(promoted bool) {
+	if w.promoted.Swap(promoted) != promoted {
+		obs.Promoted.Set(flag(promoted))
+		w.changed()
+	}
+}
+
+// stand is a candidate until the function that it returns is called, which waits until the candidacy, or the term, is given back.
+func (w *kubernetesWriter) stand(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = w.elector.Run(ctx, func(ctx context.Context, _ kv.Epoch) error { // its error is the context's
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	return func() { cancel(); <-over }
+}

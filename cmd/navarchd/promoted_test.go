@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/lead"
+)
+
+// writerOf is the writer of a process of one revision, which stands for election until the test ends.
+func writerOf(t *testing.T, s *kvtest.Server, revision string, changed func()) *kubernetesWriter {
+	t.Helper()
+	store, err := kv.Open(kv.Config{Mesh: kvtest.Mesh, Revision: revision, Endpoints: s.Endpoints()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	elector, err := lead.New(lead.Config{Store: store, Name: revision, Lease: 3 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := newKubernetesWriter(&config{env: environment{podName: revision}, lease: 3 * time.Second}, store, elector, changed, slog.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kvtest.Run(t, func(ctx context.Context) error {
+		_ = elector.Run(ctx, func(ctx context.Context, epoch kv.Epoch) error { // its error is the context's
+			w.lead(ctx, epoch)
+			return nil
+		})
+		return nil
+	})
+	return w
+}
+
+// until polls, at most for a minute.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) { // a poll, not a guess of when
+		if time.Now().After(limit) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// Of two revisions that share an etcd only the leader of the promoted one may write to Kubernetes, at no moment both, and each when it is its turn.
+func TestPromotedRevisionWrites(t *testing.T) {
+	s := kvtest.Start(t)
+	var mu sync.Mutex
+	told := map[string]int{}
+	writer := func(revision string) *kubernetesWriter {
+		return writerOf(t, s, revision, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			told[revision]++
+		})
+	}
+	// only waits until the one may write, and fails where both may.
+	only := func(one, other *kubernetesWriter) {
+		t.Helper()
+		until(t, one.store.RevisionName()+" writes", func() bool {
+			if _, err := one.Until(t.Context()); err != nil {
+				return false
+			}
+			if _, also := other.Until(t.Context()); also == nil {
+				t.Fatal("both may write")
+			}
+			return true
+		})
+	}
+	first := writer("default")
+	only(first, &kubernetesWriter{}) // nobody else
+	second := writer("canary")
+	only(first, second)
+	for _, turn := range []struct {
+		revision   string
+		one, other *kubernetesWriter
+	}{{"canary", second, first}, {"default", first, second}} {
+		if err := s.Promote(t.Context(), turn.revision); err != nil {
+			t.Fatal(err)
+		}
+		only(turn.one, turn.other)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if got := fmt.Sprint(told); got != "map[canary:2 default:3]" {
+		t.Errorf("changes were told %s times", got)
+	}
+	if p := append(first.problems(), second.problems()...); len(p) > 0 {
+		t.Errorf("problems: %v", p)
+	}
+}
+
+// Beside an older build, which writes without asking, a canary writes nothing until an operator says so, and says why.
+func TestCanaryBesideOlderBuildWritesNothing(t *testing.T) {
+	s := kvtest.Start(t)
+	s.MustCommit(kv.Batch{Epoch: s.Elect("older")})
+	canary := writerOf(t, s, "canary", func() {})
+	until(t, "it says why it writes nothing", func() bool {
+		p := canary.problems()
+		return len(p) == 1 && strings.Contains(p[0].Message, "/v1/promoted/revision canary")
+	})
+	if _, err := canary.Until(t.Context()); err == nil {
+		t.Error("it may write")
+	}
+	if err := s.Promote(t.Context(), "canary"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it writes once it is promoted", func() bool {
+		_, err := canary.Until(t.Context())
+		return err == nil && canary.problems() == nil
+	})
+}

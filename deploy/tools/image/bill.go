@@ -1,0 +1,51 @@
+package main
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"os"
+	"slices"
+)
+
+// component is one of a CycloneDX list (https://cyclonedx.org/docs/1.6/json): a file that no Go program holds. cyclonedx-gomod lists what
+// Go programs were made of.
+type component struct {
+	Type    string `json:"type"`
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"`
+	Hashes  []hash `json:"hashes"`
+
+	from string
+}
+
+type hash struct {
+	Algorithm string `json:"alg"`
+	Content   string `json:"content"`
+}
+
+// bill is the list of components, with the hashes of their files.
+func bill(components []component) ([]byte, error) {
+	slices.SortFunc(components, func(a, b component) int { return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name)) })
+	for i := range components {
+		file, err := os.Open(components[i].from)
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.New()
+		_, err = io.Copy(sum, file)
+		_ = file.Close()
+		if err != nil {
+			return nil, err
+		}
+		components[i].Hashes = []hash{{"SHA-256", hex.EncodeToString(sum.Sum(nil))}}
+	}
+	return json.MarshalIndent(struct {
+		Format     string      `json:"bomFormat"`
+		Spec       string      `json:"specVersion"`
+		Version    int         `json:"version"`
+		Components []component `json:"components"`
+	}{"CycloneDX", "1.6", 1, components}, "", "  ")
+}

@@ -1,0 +1,102 @@
+// Command image writes Navarch's container images as one OCI image layout, from programs that are built already: no container runtime, no
+// registry and no base image. The same inputs give the same bytes.
+//
+// It is a module of its own, so that what it needs is no dependency of Navarch.
+//
+// Owns: the folder of the layout.  Reads: programs, lists of what they were made of, this machine's C library.  Never: the network.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+func main() {
+	var o options
+	flag.StringVar(&o.out, "out", "", "Folder of the layout, which must not exist.")
+	flag.StringVar(&o.programs, "programs", "", "Folder of the programs: ARCHITECTURE/NAME, and what NAME was made of: ARCHITECTURE/NAME.cdx.json.")
+	flag.StringVar(&o.envoy, "envoy", "", "Envoy of this machine's architecture.")
+	flag.StringVar(&o.repository, "repository", "navarch", "What stands before the names of the images.")
+	flag.StringVar(&o.version, "version", "", "Version of the images: their tag.")
+	flag.StringVar(&o.revision, "revision", "", "Commit that they were built from.")
+	created := flag.Int64("created", 0, "When they were made, as seconds since 1970: the time of the commit, so that two builds are equal.")
+	flag.Parse()
+	o.created = v1.Time{Time: time.Unix(*created, 0).UTC()}
+	if err := run(o); err != nil {
+		fmt.Fprintln(os.Stderr, "image:", err)
+		os.Exit(1)
+	}
+}
+
+// options are what the images are made of.
+type options struct {
+	out, programs, envoy          string
+	repository, version, revision string
+	created                       v1.Time
+	trees                         map[string]tree // Envoy with its libraries, by architecture; for one architecture or none
+}
+
+var tag = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+
+// run writes the layout into a folder beside its place, and moves it there when all of it is written.
+func run(o options) error {
+	if !tag.MatchString(o.version) {
+		return fmt.Errorf("--version %q is no tag of an image", o.version)
+	}
+	if _, err := os.Stat(o.out); err == nil {
+		return fmt.Errorf("--out %s exists", o.out)
+	}
+	if o.envoy != "" {
+		arch, files, err := envoy(o.envoy)
+		if err != nil {
+			return fmt.Errorf("--envoy %s: %w", o.envoy, err)
+		}
+		o.trees = map[string]tree{arch: files}
+	}
+	made, err := os.MkdirTemp(filepath.Dir(o.out), ".image-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(made) }()
+	if err := os.Chmod(made, 0o755); err != nil {
+		return err
+	}
+	if err := write(o, made); err != nil {
+		return err
+	}
+	return os.Rename(made, o.out)
+}
+
+var envoyVersion = regexp.MustCompile(`version: [0-9a-f]+/([^/]+)/`)
+
+// envoy is the architecture of an Envoy, and the files that it needs: itself, the C library, and what both are.
+func envoy(path string) (arch string, files tree, err error) {
+	said, err := exec.Command(path, "--version").Output()
+	if err != nil {
+		return "", nil, err
+	}
+	version := envoyVersion.FindSubmatch(said)
+	if version == nil {
+		return "", nil, fmt.Errorf("no version in %q", said)
+	}
+	libraries, arch, err := libraries(path)
+	if err != nil {
+		return "", nil, err
+	}
+	components := []component{{Type: "application", Name: "envoy", Version: string(version[1]), from: path}}
+	files = tree{"/usr/local/bin/envoy": {from: path, mode: 0o755}}
+	for at, file := range libraries {
+		files[at] = file
+		components = append(components, component{Type: "library", Name: filepath.Base(at), Version: libcVersion(file.from), from: file.from})
+	}
+	list, err := bill(components)
+	files[sbomFolder+"envoy.cdx.json"] = file{body: list, mode: 0o644}
+	return arch, files, err
+}

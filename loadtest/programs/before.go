@@ -1,0 +1,74 @@
+package programs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// ErrNoHistory: the tree has no git history that reaches back to the version before this one.
+var ErrNoHistory = errors.New("no history")
+
+// Before is the folder with navarchd and navarch-agent of the version before this one (the commit in deploy/upgrade-from), built from the history of the repository,
+// once: the commit names the build. The version that they say they are is that commit. ErrNoHistory: the history is not there, as in a shallow clone.
+func Before() (dir string, err error) {
+	top, err := root()
+	if err != nil {
+		return "", err
+	}
+	commit, err := before(filepath.Join(top, "deploy", "upgrade-from"))
+	if err != nil {
+		return "", err
+	}
+	dir, unlock, err := folder(commit)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if _, err := os.Stat(filepath.Join(dir, "done")); err == nil {
+		return dir, nil
+	}
+	source := filepath.Join(dir, "source")
+	if err := errors.Join(os.RemoveAll(source), os.MkdirAll(source, 0o755)); err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(source)
+	archive := filepath.Join(dir, "source.tar")
+	defer os.Remove(archive)
+	if out, err := run(top, "git", "archive", "--output", archive, commit); err != nil {
+		return "", fmt.Errorf("%w: %s", ErrNoHistory, out)
+	}
+	if out, err := run(source, "tar", "-xf", archive); err != nil {
+		return "", fmt.Errorf("programs for tests: %w: %s", err, out)
+	}
+	// -trimpath: what is built does not hang on where the tree is, so the go command keeps what both versions have in common.
+	out, err := run(source, "go", "build", "-trimpath", "-tags=grpcnotrace", "-ldflags=-s -w -X navarch.io/navarch/store/obs.Version="+commit, "-o", dir+"/", "./cmd/navarchd", "./cmd/navarch-agent")
+	if err != nil {
+		return "", fmt.Errorf("programs for tests: version %s: %w\n%s", commit, err, out)
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "done"), nil, 0o644)
+}
+
+// before reads the commit: the one line that is no comment.
+func before(file string) (commit string, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("programs for tests: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			return line, nil
+		}
+	}
+	return "", fmt.Errorf("programs for tests: %s names no commit", file)
+}
+
+func run(dir, program string, args ...string) (string, error) {
+	cmd := exec.Command(program, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), asMade...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
