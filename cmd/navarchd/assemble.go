@@ -125,11 +125,9 @@ func (a *assembly) roles() error {
 		return err
 	}
 	a.api = api
-	var others []loop.Task
-	if a.clusters, others, err = otherClusters(c, a.log); err != nil {
+	if err := a.addOtherClusters(); err != nil {
 		return err
 	}
-	a.add(part{tasks: others})
 	sealer, err := newSealer(c, a.store)
 	if err != nil {
 		return err
