@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -84,19 +85,23 @@ func registryz(c Config, _ *http.Request) (any, error) {
 	if s == nil {
 		return nil, errNoSnapshot
 	}
+	own := "" // what the config cluster is called
+	if c.Clusters != nil {
+		own = c.Clusters()[0].Name
+	}
 	all := []registered{}
 	for _, of := range []struct {
 		kind     model.Kind
 		registry string
 	}{{model.KindService, "Kubernetes"}, {model.KindServiceEntry, "External"}} {
 		for r := range s.All(of.kind) {
-			all = append(all, registeredHosts(r.(*model.Service), of.registry)...)
+			all = append(all, registeredHosts(r.(*model.Service), of.registry, own)...)
 		}
 	}
 	return all, nil
 }
 
-func registeredHosts(s *model.Service, registry string) (all []registered) {
+func registeredHosts(s *model.Service, registry, own string) (all []registered) {
 	spec := s.Spec
 	one := registered{Attributes: attributes{Registry: registry, Name: s.Key.Name, Namespace: s.Key.Namespace, Selector: spec.GetSelector()},
 		Resolution: resolutions[spec.GetResolution()], MeshExternal: spec.GetExternal(), Ports: []registeredPort{}}
@@ -113,7 +118,7 @@ func registeredHosts(s *model.Service, registry string) (all []registered) {
 		one.Ports = append(one.Ports, registeredPort{p.GetName(), p.GetNumber(), protocolName(p.GetProtocol())})
 	}
 	if list := spec.GetAddresses(); len(list) > 0 {
-		one.VIPs.Addresses = map[string][]string{s.Key.Origin.Cluster(): list}
+		one.VIPs.Addresses = map[string][]string{cmp.Or(s.Key.Origin.Cluster(), own): list}
 	}
 	for _, host := range spec.GetHosts() {
 		one.Host = host
