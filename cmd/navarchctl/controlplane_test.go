@@ -136,6 +136,16 @@ func TestCommandsFindTheCluster(t *testing.T) {
 	}
 }
 
+// Names of contexts and of proxies are completed.
+func TestCompletionInACluster(t *testing.T) {
+	t.Setenv("KUBECONFIG", replicas(t))
+	for _, one := range [][]string{{"x", "__complete", "ps", "--context", ""}, {"x", "__complete", "tag", "list", "--context", ""}, {"db-0.shop", "__complete", "pc", "c", "d"}} {
+		if out, _, err := ran(one[1:]...); err != nil || !strings.HasPrefix(out, one[0]+"\n") {
+			t.Errorf("%v: %v\n%s", one[1:], err, out)
+		}
+	}
+}
+
 // A proxy that nobody has: all say so, and the one sentence names where it was looked for.
 func TestNobodyHasTheProxy(t *testing.T) {
 	t.Setenv("KUBECONFIG", replicas(t))

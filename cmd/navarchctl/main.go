@@ -43,6 +43,7 @@ is the address of one instead; without a kubeconfig it is 127.0.0.1:8080.`,
 	cmd.AddCommand(renderCommand(), explainCommand(), proxyStatusCommand(), proxyConfigCommand(), versionCommand(),
 		tokenCommand(), vmCommand(), caCommand(), storeCommand(), remoteSecretCommand(), injectCommand(), checkInjectCommand(), webhookCommand(),
 		checkCommand(), tagCommand(), uninstallCommand(), migrateCommand())
+	completeContexts(cmd)
 	return cmd
 }
 

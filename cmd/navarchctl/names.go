@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/cluster"
 )
 
 // target is the proxy that is asked about, and whom is asked.
@@ -105,5 +107,20 @@ func (t *target) complete(cmd *cobra.Command, args []string, begun string) ([]st
 func completes(cmd *cobra.Command, flag string, words ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // a flag that was not bound
+	}
+}
+
+// completeContexts has --context offer the contexts of the kubeconfig, in all commands that have the flag.
+func completeContexts(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		completeContexts(sub)
+		if sub.Flags().Lookup("context") == nil && sub.PersistentFlags().Lookup("context") == nil {
+			continue
+		}
+		if err := sub.RegisterFlagCompletionFunc("context", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return cluster.Contexts(cmd.Flag("kubeconfig").Value.String()), cobra.ShellCompDirectiveNoFileComp
+		}); err != nil {
+			panic(err) // a flag that was not bound
+		}
 	}
 }

@@ -8,8 +8,8 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -52,6 +52,17 @@ func (f *Flags) Given() bool {
 	}
 	_, err := os.Stat(clientcmd.RecommendedHomeFile)
 	return err == nil
+}
+
+// Contexts are those of a kubeconfig, sorted; of an empty path those of its usual places. None where it cannot be read.
+func Contexts(kubeconfig string) []string {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	raw, err := rules.Load()
+	if err != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(raw.Contexts))
 }
 
 // Cluster is one that a kubeconfig leads to, and the control plane that is looked for in it.
@@ -143,6 +154,3 @@ func unready(pod *corev1.Pod) string {
 	}
 	return strings.ToLower(cmp.Or(string(pod.Status.Phase), "unknown")) + ", not ready"
 }
-
-// ErrNone is what is said where a command needs a cluster and there is no kubeconfig.
-var ErrNone = errors.New("which cluster? --kubeconfig, $KUBECONFIG and ~/.kube/config name none")

@@ -38,6 +38,7 @@ type row struct {
 	key    string
 	effect Effect
 	here   string // the value of our chart, flag or variable, in the words of their pages; of what is not acted on: why, or what to do
+	same   string // of what is reported: the value with which nothing is missing, as a rule istiod's default; empty: there is none
 }
 
 // Setting is one that was found.
@@ -62,6 +63,9 @@ func judge(s Setting) Setting {
 	for _, r := range tables[s.Sort] {
 		if below(r.key, s.Key) && len(r.key) > best {
 			best, s.Effect, s.Here = len(r.key), r.effect, r.here
+			if r.same != "" && r.same == s.Value {
+				s.Effect, s.Here = NoEffect, "with this value nothing is missing"
+			}
 		}
 	}
 	return s
@@ -186,7 +190,11 @@ func Page() string {
 	}{{Value, "Helm values"}, {Environment, "Environment"}, {Flag, "Flags"}} {
 		fmt.Fprintf(&b, "### %s\n\n| istiod's | effect | here |\n|---|---|---|\n", of.heading)
 		for _, r := range tables[of.sort] {
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.key, r.effect, r.here)
+			here := r.here
+			if r.same != "" {
+				here += "; with `" + r.same + "` nothing is missing"
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.key, r.effect, here)
 		}
 		b.WriteString("\n")
 	}

@@ -96,7 +96,7 @@ func TestTable(t *testing.T) {
 	for sort, rows := range tables {
 		seen := map[string]bool{}
 		for _, r := range rows {
-			if seen[r.key] || r.here == "" || strings.Contains(r.key+r.here, "|") || !slices.Contains([]Effect{ActedOn, Reported, NoEffect}, r.effect) {
+			if seen[r.key] || r.here == "" || r.same != "" && r.effect != Reported || strings.Contains(r.key+r.here, "|") || !slices.Contains([]Effect{ActedOn, Reported, NoEffect}, r.effect) {
 				t.Errorf("%s: %+v", sort, r)
 			}
 			seen[r.key] = true
@@ -124,7 +124,7 @@ pilot:
   autoscaleMin: 2
   env: {PILOT_PUSH_THROTTLE: "50", PILOT_NOBODY_KNOWS: x, NO_SUCH_VARIABLE: z}
   extraContainerArgs: ["--httpAddr=:9", --keepaliveInterval, 30s]
-_internal_defaults_do_not_set: {traceSampling: 1}
+_internal_defaults_do_not_set: {traceSampling: 5, configMap: true}
 meshConfig: {accessLogFile: /dev/stdout}
 global: {proxy: {autoInject: disabled, logLevel: info, tracer: zipkin}, sds: {token: {aud: other}}, hub: "", imagePullSecrets: [a]}
 nobodyKnows: 1
@@ -144,7 +144,8 @@ spec: {profile: minimal, meshConfig: {rootNamespace: x}, values: {global: {meshI
 		"environment PILOT_NOBODY_KNOWS=x":           Reported,
 		"environment NO_SUCH_VARIABLE=z":             Reported,
 		"flag httpAddr=:9":                           ActedOn,
-		"value traceSampling=1":                      Reported,
+		"value configMap=true":                       NoEffect,
+		"value traceSampling=5":                      Reported,
 		"value meshConfig.accessLogFile=/dev/stdout": ActedOn,
 		"value global.proxy.autoInject=disabled":     ActedOn,
 		"value global.proxy.logLevel=info":           ActedOn,

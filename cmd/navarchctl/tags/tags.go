@@ -163,7 +163,7 @@ func (t Tags) Set(ctx context.Context, tag, revision string, overwrite bool) (*C
 		case is == tag && c.Name != made.Name:
 			change.Delete = append(change.Delete, c.Name) // made under another name
 		case is == tag:
-			made.ResourceVersion = c.ResourceVersion
+			keep(made, c)
 		case is == "" && of == tag && tag != defaultTag:
 			return nil, fmt.Errorf("%s is a revision: both would inject the same Pods", tag)
 		case is == "" && of == tag && revision != defaultTag: // the default revision's own
@@ -181,6 +181,16 @@ func (t Tags) Set(ctx context.Context, tag, revision string, overwrite bool) (*C
 		}
 	}
 	return change, nil
+}
+
+// keep has a configuration replace another one, whose labels and annotations of others stay, such as Helm's.
+func keep(made, there *admissionregistrationv1.MutatingWebhookConfiguration) {
+	made.ResourceVersion, made.Annotations = there.ResourceVersion, there.Annotations
+	for name, value := range there.Labels {
+		if _, own := made.Labels[name]; !own {
+			made.Labels[name] = value
+		}
+	}
 }
 
 // off has a configuration select nothing.

@@ -138,12 +138,12 @@ func TestSet(t *testing.T) {
 		t.Errorf("another revision: %v", err)
 	}
 	stored := s.configuration(t, "istio-revision-tag-prod")
-	stored.ResourceVersion = "7"
+	stored.ResourceVersion, stored.Labels["app.kubernetes.io/managed-by"] = "7", "Helm"
 	s.put(t, mutating+"/istio-revision-tag-prod", stored)
 	if err := set("prod", "next", true); err != nil {
 		t.Fatal(err)
 	}
-	if c := s.configuration(t, "istio-revision-tag-prod"); c.Labels["istio.io/rev"] != "next" || string(c.Webhooks[0].ClientConfig.CABundle) != "roots of next" {
+	if c := s.configuration(t, "istio-revision-tag-prod"); c.Labels["istio.io/rev"] != "next" || c.Labels["app.kubernetes.io/managed-by"] != "Helm" || string(c.Webhooks[0].ClientConfig.CABundle) != "roots of next" {
 		t.Errorf("after: %v", c.Labels)
 	}
 	for what, err := range map[string]error{
