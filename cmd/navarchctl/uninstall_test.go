@@ -14,15 +14,13 @@ import (
 // plane's Deployment is there, too. It returns what was deleted, in order.
 func uninstalled(t *testing.T, running bool, stdin string, args ...string) (deleted, out string, err error) {
 	t.Helper()
-	const group = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	definition := func(plural string) string {
-		return fmt.Sprintf(`{"metadata": {"name": "%[1]s.networking.istio.io", "uid": %[1]q}, "spec": {"group": "networking.istio.io", "names": {"plural": %[1]q}}, "status": {"storedVersions": ["v1"]}}`, plural)
-	}
+	const crds, served = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/", `{"metadata": {"uid": "3"}, "spec": {"versions": [{"name": "v1", "served": true}]}}`
 	lists := map[string]string{
 		"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations": `{"items": [{"metadata": {"name": "istio-sidecar-injector", "uid": "1", "labels": {"istio.io/rev": "default"}},
 			"webhooks": [{"clientConfig": {"service": {"namespace": "istio-system", "name": "istiod"}}}]}]}`,
-		"/api/v1/namespaces/istio-system/secrets": `{"items": [{"metadata": {"namespace": "istio-system", "name": "cacerts", "uid": "2"}}]}`,
-		group: `{"items": [` + definition("sidecars") + "," + definition("virtualservices") + `]}`,
+		"/api/v1/namespaces/istio-system/secrets":      `{"items": [{"metadata": {"namespace": "istio-system", "name": "cacerts", "uid": "2"}}]}`,
+		crds + "sidecars.networking.istio.io":          served,
+		crds + "virtualservices.networking.istio.io":   served,
 		"/apis/networking.istio.io/v1/virtualservices": `{"items": [{"metadata": {"name": "a"}}]}`,
 	}
 	if running {
@@ -36,6 +34,9 @@ func uninstalled(t *testing.T, running bool, stdin string, args ...string) (dele
 		if list := lists[r.URL.Path]; list != "" {
 			fmt.Fprint(w, list)
 			return
+		}
+		if strings.HasPrefix(r.URL.Path, crds) && r.Method == http.MethodGet {
+			w.WriteHeader(http.StatusNotFound)
 		}
 		fmt.Fprint(w, `{"items": []}`)
 	})

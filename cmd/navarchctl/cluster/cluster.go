@@ -40,9 +40,14 @@ func (f *Flags) Bind(s *pflag.FlagSet) {
 
 // BindCluster adds those that say which cluster and namespace, for commands to which --revision means something else.
 func (f *Flags) BindCluster(s *pflag.FlagSet) {
-	s.StringVar(&f.Kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster (default: $KUBECONFIG, else ~/.kube/config).")
-	s.StringVar(&f.Context, "context", "", "Context of the kubeconfig (default: its current one).")
+	f.BindKubeconfig(s)
 	s.StringVarP(&f.Namespace, "istio-namespace", "i", "istio-system", "Namespace of the control plane.")
+}
+
+// BindKubeconfig adds those that say which cluster alone.
+func (f *Flags) BindKubeconfig(s *pflag.FlagSet) {
+	s.StringVar(&f.Kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster (default: $KUBECONFIG, else ~/.kube/config, else the service account of the Pod that this process is in).")
+	s.StringVar(&f.Context, "context", "", "Context of the kubeconfig (default: its current one).")
 }
 
 // Given says whether a kubeconfig is there: by a flag, by $KUBECONFIG, or at its usual place.

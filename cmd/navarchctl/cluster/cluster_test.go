@@ -58,8 +58,9 @@ func pods(t *testing.T, forward portforward.PortForwarder, all ...corev1.Pod) st
 func replica(name, revision string, ready bool) corev1.Pod {
 	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "istio-system", Name: name, Labels: map[string]string{"app": "istiod", "istio.io/rev": revision}}}
 	p.Status.Phase = corev1.PodRunning
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionFalse}}
 	if ready {
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		p.Status.Conditions[1].Status = corev1.ConditionTrue
 	}
 	return p
 }

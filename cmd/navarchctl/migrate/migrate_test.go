@@ -185,6 +185,13 @@ func TestOrder(t *testing.T) {
 	if got := strings.Join(order, " "); got != "ctrlz_port httpAddr resync" {
 		t.Errorf("order %s", got)
 	}
+	tables["test"] = []row{{"a", Reported, "short", ""}, {"a.b", ActedOn, "long", ""}, {"a.*", NoEffect, "any", ""}}
+	defer delete(tables, "test")
+	for key, want := range map[string]string{"a": "short", "a.b": "long", "a.b.c": "long", "a.x": "any", "ab": unknown} {
+		if s := judge(Setting{Sort: "test", Key: key}); s.Here != want {
+			t.Errorf("%s: %q, want %q", key, s.Here, want)
+		}
+	}
 	if s := judge(Setting{Sort: Environment, Key: "PILOT_JWT_PUB_KEY_REFRESH_INTERVAL"}); !strings.Contains(s.Here, "RequestAuthentication") {
 		t.Errorf("%+v", s)
 	}

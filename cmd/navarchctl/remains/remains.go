@@ -8,6 +8,7 @@ package remains
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -55,15 +56,15 @@ type meta struct {
 
 // list reads objects of a kind below a path, those that say something.
 func (c Cluster) list(ctx context.Context, kind, path string, about func(meta) string) (found []Object, err error) {
-	var all struct{ Items []meta }
-	if err := c.API.Do(ctx, http.MethodGet, path, nil, &all); err != nil {
-		return nil, fmt.Errorf("%s: %w", kind, err)
-	}
 	base, _, _ := strings.Cut(path, "?")
-	for _, m := range all.Items {
+	err = c.API.Each(ctx, path, func(raw json.RawMessage) error {
+		var m meta
+		if err := json.Unmarshal(raw, &m); err != nil {
+			return err
+		}
 		holds := about(m)
 		if holds == "" {
-			continue
+			return nil
 		}
 		at := base + "/" + url.PathEscape(m.Metadata.Name)
 		if !strings.Contains(base, "/namespaces/") && m.Metadata.Namespace != "" {
@@ -71,6 +72,10 @@ func (c Cluster) list(ctx context.Context, kind, path string, about func(meta) s
 			at = root + "/v1/namespaces/" + url.PathEscape(m.Metadata.Namespace) + "/" + plural + "/" + url.PathEscape(m.Metadata.Name)
 		}
 		found = append(found, Object{Kind: kind, Namespace: m.Metadata.Namespace, Name: m.Metadata.Name, Holds: holds, path: at, uid: m.Metadata.UID})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", kind, err)
 	}
 	slices.SortFunc(found, func(a, b Object) int { return cmp.Compare(a.String(), b.String()) })
 	return found, nil
@@ -159,7 +164,8 @@ var secrets = map[string]string{
 // wrote into namespaces.
 func (c Cluster) Kept(ctx context.Context) ([]Object, error) {
 	in := "/api/v1/namespaces/" + url.PathEscape(c.Namespace)
-	kept, err := c.list(ctx, "Secret", in+"/secrets", func(m meta) string {
+	kept, err := c.list(ctx, "Secret", in+"/secrets?fieldSelector=type!%3Dhelm.sh/release.v1", func(m meta) string { // a release of Helm may have a megabyte
+
 		if strings.HasPrefix(m.Metadata.Name, etcdName) {
 			return "etcd's certificates"
 		}
@@ -183,49 +189,80 @@ func (c Cluster) Kept(ctx context.Context) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	written, err := c.list(ctx, "ConfigMap", "/api/v1/configmaps", func(m meta) string {
-		switch m.Metadata.Name {
-		case "istio-ca-root-cert":
-			return "the mesh's roots, for agents of the namespace"
-		case "istio-ca-crl":
-			return "revocation lists, for agents of the namespace"
+	kept = append(kept, volumes...)
+	for _, of := range []struct{ name, holds string }{{"istio-ca-root-cert", "the mesh's roots, for agents of the namespace"}, {"istio-ca-crl", "revocation lists, for agents of the namespace"}} {
+		written, err := c.list(ctx, "ConfigMap", "/api/v1/configmaps?fieldSelector=metadata.name%3D"+of.name, func(m meta) string {
+			if m.Metadata.Name != of.name {
+				return ""
+			}
+			return of.holds
+		})
+		if err != nil {
+			return nil, err
 		}
-		return ""
-	})
-	return slices.Concat(kept, volumes, written), err
+		kept = append(kept, written...)
+	}
+	return kept, nil
 }
 
-// groups are Istio's.
-var groups = []string{"networking.istio.io", "security.istio.io", "telemetry.istio.io", "extensions.istio.io"}
+// plurals are Istio's kinds, by group.
+var plurals = map[string][]string{
+	"networking.istio.io": {"destinationrules", "envoyfilters", "gateways", "proxyconfigs", "serviceentries", "sidecars", "virtualservices", "workloadentries", "workloadgroups"},
+	"security.istio.io":   {"authorizationpolicies", "peerauthentications", "requestauthentications"},
+	"telemetry.istio.io":  {"telemetries"},
+	"extensions.istio.io": {"wasmplugins"},
+}
 
-// Definitions are the CustomResourceDefinitions of Istio's kinds, with how many objects go with each.
-func (c Cluster) Definitions(ctx context.Context) ([]Object, error) {
-	type definition struct {
-		meta
-		Spec struct {
-			Group string
-			Names struct{ Plural string }
+// Definitions are the CustomResourceDefinitions of Istio's kinds, with how many objects go with each. They are read one by one: all of a cluster
+// have many megabytes.
+func (c Cluster) Definitions(ctx context.Context) (found []Object, err error) {
+	for group, all := range plurals {
+		for _, plural := range all {
+			o, err := c.definition(ctx, plural+"."+group, group, plural)
+			if err != nil {
+				return nil, err
+			}
+			if o != nil {
+				found = append(found, *o)
+			}
 		}
-		Status struct{ StoredVersions []string }
-	}
-	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	var all struct{ Items []definition }
-	if err := c.API.Do(ctx, http.MethodGet, path, nil, &all); err != nil {
-		return nil, fmt.Errorf("CustomResourceDefinitions: %w", err)
-	}
-	var found []Object
-	for _, d := range all.Items {
-		if !slices.Contains(groups, d.Spec.Group) || len(d.Status.StoredVersions) == 0 {
-			continue
-		}
-		n, err := c.count(ctx, "/apis/"+d.Spec.Group+"/"+d.Status.StoredVersions[len(d.Status.StoredVersions)-1]+"/"+d.Spec.Names.Plural)
-		if err != nil {
-			return nil, fmt.Errorf("objects of %s: %w", d.Metadata.Name, err)
-		}
-		found = append(found, Object{Kind: "CustomResourceDefinition", Name: d.Metadata.Name, Holds: strconv.Itoa(n) + " objects", path: path + "/" + url.PathEscape(d.Metadata.Name), uid: d.Metadata.UID})
 	}
 	slices.SortFunc(found, func(a, b Object) int { return cmp.Compare(a.Name, b.Name) })
 	return found, nil
+}
+
+// definition is one; nil: it is not there.
+func (c Cluster) definition(ctx context.Context, name, group, plural string) (*Object, error) {
+	path := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + url.PathEscape(name)
+	var d struct {
+		meta
+		Spec struct {
+			Versions []struct {
+				Name   string
+				Served bool
+			}
+		}
+	}
+	err := c.API.Do(ctx, http.MethodGet, path, nil, &d)
+	if apiserver.IsStatus(err, http.StatusNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("CustomResourceDefinition %s: %w", name, err)
+	}
+	o := &Object{Kind: "CustomResourceDefinition", Name: name, Holds: "objects that are not known, since no version is served", path: path, uid: d.Metadata.UID}
+	for _, v := range d.Spec.Versions {
+		if !v.Served {
+			continue
+		}
+		n, err := c.count(ctx, "/apis/"+group+"/"+v.Name+"/"+plural)
+		if err != nil {
+			return nil, fmt.Errorf("objects of %s: %w", name, err)
+		}
+		o.Holds = strconv.Itoa(n) + " objects"
+		break
+	}
+	return o, nil
 }
 
 // count is how many objects there are, of which one alone is read.

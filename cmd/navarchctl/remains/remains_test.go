@@ -12,6 +12,8 @@ import (
 	"navarch.io/navarch/store/apiserver/apiservertest"
 )
 
+const crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
+
 // lists are what an API server has, by path.
 var lists = map[string]string{
 	admission + "mutatingwebhookconfigurations": `{"items": [
@@ -29,12 +31,11 @@ var lists = map[string]string{
 	"/apis/apps/v1/namespaces/istio-system/deployments": `{"items": [{"metadata": {"name": "istiod", "labels": {"app.kubernetes.io/instance": "mesh"}}, "spec": {"template": {"metadata": {"labels": {"app": "istiod"}}}}},
 		{"metadata": {"name": "grafana"}, "spec": {"template": {"metadata": {"labels": {"app": "grafana"}}}}}]}`,
 	"/apis/apps/v1/namespaces/istio-system/statefulsets": `{"items": [{"metadata": {"name": "navarch-etcd"}}]}`,
-	"/apis/apiextensions.k8s.io/v1/customresourcedefinitions": `{"items": [
-		{"metadata": {"name": "virtualservices.networking.istio.io", "uid": "15"}, "spec": {"group": "networking.istio.io", "names": {"plural": "virtualservices"}}, "status": {"storedVersions": ["v1"]}},
-		{"metadata": {"name": "sidecars.networking.istio.io", "uid": "16"}, "spec": {"group": "networking.istio.io", "names": {"plural": "sidecars"}}, "status": {"storedVersions": ["v1"]}},
-		{"metadata": {"name": "things.example.com", "uid": "17"}, "spec": {"group": "example.com", "names": {"plural": "things"}}, "status": {"storedVersions": ["v1"]}}]}`,
-	"/apis/networking.istio.io/v1/virtualservices": `{"metadata": {"remainingItemCount": 41}, "items": [{"metadata": {"name": "a"}}]}`,
-	"/apis/networking.istio.io/v1/sidecars":        `{"items": []}`,
+	crds + "virtualservices.networking.istio.io":         `{"metadata": {"name": "virtualservices.networking.istio.io", "uid": "15"}, "spec": {"versions": [{"name": "v1alpha2", "served": false}, {"name": "v1", "served": true}]}}`,
+	crds + "sidecars.networking.istio.io":                `{"metadata": {"name": "sidecars.networking.istio.io", "uid": "16"}, "spec": {"versions": [{"name": "v1", "served": true}]}}`,
+	crds + "telemetries.telemetry.istio.io":              `{"metadata": {"name": "telemetries.telemetry.istio.io", "uid": "17"}, "spec": {"versions": [{"name": "v1", "served": false}]}}`,
+	"/apis/networking.istio.io/v1/virtualservices":       `{"metadata": {"remainingItemCount": 41}, "items": [{"metadata": {"name": "a"}}]}`,
+	"/apis/networking.istio.io/v1/sidecars":              `{"items": []}`,
 }
 
 func names(all []Object) string {
@@ -64,6 +65,9 @@ func TestRemains(t *testing.T) {
 			fmt.Fprint(w, "{}")
 			return
 		}
+		if lists[r.URL.Path] == "" {
+			w.WriteHeader(http.StatusNotFound)
+		}
 		fmt.Fprint(w, lists[r.URL.Path])
 	})}
 	hooks, err := c.Webhooks(t.Context())
@@ -88,10 +92,10 @@ func TestRemains(t *testing.T) {
 		t.Errorf("running: %s %v", got, err)
 	}
 	definitions, err := c.Definitions(t.Context())
-	if got := names(definitions); err != nil || got != "CustomResourceDefinition sidecars.networking.istio.io 16, CustomResourceDefinition virtualservices.networking.istio.io 15" {
+	if got := names(definitions); err != nil || got != "CustomResourceDefinition sidecars.networking.istio.io 16, CustomResourceDefinition telemetries.telemetry.istio.io 17, CustomResourceDefinition virtualservices.networking.istio.io 15" {
 		t.Fatalf("definitions: %s %v", got, err)
 	}
-	if !definitions[0].Empty() || definitions[1].Empty() || definitions[1].Holds != "42 objects" {
+	if !definitions[0].Empty() || definitions[1].Empty() || definitions[2].Empty() || definitions[2].Holds != "42 objects" {
 		t.Errorf("%+v", definitions)
 	}
 	var gone []string

@@ -8,6 +8,7 @@ package tags
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -15,7 +16,6 @@ import (
 
 	"istio.io/api/label"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -64,8 +64,13 @@ func (t Tags) List(ctx context.Context) ([]Tag, error) {
 	if err != nil {
 		return nil, err
 	}
-	var namespaces corev1.NamespaceList
-	if err := t.API.Do(ctx, http.MethodGet, "/api/v1/namespaces", nil, &namespaces); err != nil {
+	var namespaces []metav1.PartialObjectMetadata
+	if err := t.API.Each(ctx, "/api/v1/namespaces", func(raw json.RawMessage) error {
+		var n metav1.PartialObjectMetadata
+		err := json.Unmarshal(raw, &n)
+		namespaces = append(namespaces, n)
+		return err
+	}); err != nil {
 		return nil, fmt.Errorf("namespaces: %w", err)
 	}
 	tags := []Tag{}
@@ -75,7 +80,7 @@ func (t Tags) List(ctx context.Context) ([]Tag, error) {
 			continue
 		}
 		tag := Tag{Name: name, Revision: c.Labels[label.IoIstioRev.Name], Of: c.Name, Namespaces: []string{}}
-		for _, n := range namespaces.Items {
+		for _, n := range namespaces {
 			if chooses(n.Labels, name) {
 				tag.Namespaces = append(tag.Namespaces, n.Name)
 			}
