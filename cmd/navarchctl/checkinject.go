@@ -19,6 +19,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"navarch.io/navarch/cmd/navarchctl/cluster"
 	"navarch.io/navarch/store/admit/inject"
 	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/model"
@@ -31,23 +32,25 @@ type injectionCheck struct {
 }
 
 func checkInjectCommand() *cobra.Command {
-	kubeconfig, c := "", &injectionCheck{}
+	in, c := &cluster.Flags{}, &injectionCheck{}
 	cmd := &cobra.Command{
 		Use:   "check-inject POD|deploy/NAME",
 		Short: "Say whether a Pod is given a proxy, by which webhook, and why",
 		Long: `check-inject reads a Pod, or the template of a Deployment, its namespace, and the injection webhooks of the cluster. It says of each
 webhook whether the labels of namespace and Pod select the Pod, and what the injector that is asked then decides, as the labels and the
 ConfigMap are now: a Pod that runs may have been created when they were others.`,
-		Example: `  navarchctl check-inject --kubeconfig ~/.kube/config -n shop deploy/web`,
+		Example: `  navarchctl check-inject -n shop deploy/web`,
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if c.api, err = apiserver.New(kubeconfig); err != nil {
-				return fmt.Errorf("--kubeconfig: %w", err)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			of, err := in.Open()
+			if err != nil {
+				return err
 			}
+			c.api = of.API
 			return c.run(cmd.Context(), args[0], cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster (default: that of the Pod that this process is in).")
+	in.BindKubeconfig(cmd.Flags())
 	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", corev1.NamespaceDefault, "Namespace of the Pod.")
 	return cmd
 }

@@ -28,8 +28,8 @@ func proxyConfigCommand() *cobra.Command {
 		Use:     "proxy-config",
 		Aliases: []string{"pc"},
 		Short:   "Print what a proxy was sent, or (--envoy) what the proxy says it has",
-		Long: `Prints clusters, listeners, routes, endpoints or secrets of one proxy, as navarchd sent them (--server), as the proxy has
-them (--envoy: ADDR of its admin interface), or of a saved dump (--file).
+		Long: `Prints clusters, listeners, routes, endpoints or secrets of one proxy, as navarchd sent them, as the proxy has them (--envoy: ADDR
+of its admin interface), or of a saved dump (--file). The replica that the proxy is connected to is found by the kubeconfig, or is at --server.
 
 What the proxy refused, and what is withheld from it because several proxies refused it, is marked in a column STATUS, and the
 lines below the table say why. The resource that is shown is the one that the proxy has.

@@ -21,17 +21,18 @@ func explainCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "explain --proxy NAME[.NAMESPACE]|NODE.json RESOURCE",
-		Short: "Say which objects made a resource, or (--server) where a Secret of a gateway stands",
+		Short: "Say which objects made a resource, or where a Secret of a gateway stands",
 		Long: `Names the objects that made a resource of a proxy, with the field in them where it is known, what was read of the proxy, and
 what was decided from these. RESOURCE is the name that Envoy has: a cluster, a listener, a route configuration, or
 kubernetes://NAME, the Secret of a gateway, of which it says where it stands.
 
-The proxy is NAME.NAMESPACE at a server (--server), or a file with an Envoy core.v3 Node beside a folder of configuration
-(--config-dir), without a server.
+The proxy is NAME.NAMESPACE of the control plane that the kubeconfig leads to, or at an address (--server), or a file with an Envoy core.v3 Node
+beside a folder of configuration (--config-dir), without a server.
 
 With -o json, an answer is a list of {type, message, name, version, specs, secret}: specs are the parts of the resource, each
 {builder: what it is, inputs: [{field: what it is, from: object|proxy|plan, values}]}.`,
-		Example: `  navarchctl explain --server 127.0.0.1:8080 --proxy web-0.shop 'outbound|80||catalog.shop.svc.cluster.local'
+		Example: `  navarchctl explain --proxy web-0.shop 'outbound|80||catalog.shop.svc.cluster.local'
+  navarchctl explain --server 127.0.0.1:8080 --proxy web-0.shop 'outbound|80||catalog.shop.svc.cluster.local'
 
   # Which VirtualServices made a route configuration.
   navarchctl explain --server 127.0.0.1:8080 --proxy web-0 -n shop 80
@@ -51,10 +52,10 @@ With -o json, an answer is a list of {type, message, name, version, specs, secre
 		},
 	}
 	from.bind(cmd)
-	cmd.Flags().StringVar(&at.server, "server", "", "Address of navarchd's debug pages, for example "+defaultServer+".")
+	at.controlPlane.bind(cmd.Flags())
 	cmd.Flags().StringVarP(&at.namespace, "namespace", "n", "", "Namespace of a --proxy NAME that has none.")
 	if err := cmd.RegisterFlagCompletionFunc("proxy", func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if at.server == "" {
+		if from.configDir != "" || at.server == "" && !at.cluster.Given() {
 			return nil, cobra.ShellCompDirectiveDefault // a file
 		}
 		return at.complete(cmd, nil, begun)
@@ -65,21 +66,22 @@ With -o json, an answer is a list of {type, message, name, version, specs, secre
 	return cmd
 }
 
-// explained asks the server, or plans offline.
+// explained asks the replica that has the proxy, or plans offline.
 func explained(cmd *cobra.Command, from *offline, at *target, name string) (found []inspect.Explanation, err error) {
 	switch {
-	case at.server != "" && from.configDir != "":
-		return nil, errors.New("--server and --config-dir exclude each other")
-	case at.server != "":
+	case at.stated() && from.configDir != "":
+		return nil, errors.New("--config-dir excludes --server, --kubeconfig and --context")
+	case from.configDir == "" && (at.server != "" || at.cluster.Given()):
+		defer at.close()
 		proxy, err := at.resolve(cmd.Context(), from.proxy)
 		if err != nil {
 			return nil, err
 		}
 		query := url.Values{"proxyID": {proxy}, "resource": {name}}
-		err = server(at.server).read(cmd.Context(), "/debug/explain?"+query.Encode(), &found)
+		err = at.readFirst(cmd.Context(), "/debug/explain?"+query.Encode(), &found)
 		return found, err
 	case from.configDir == "":
-		return nil, errors.New("--server ADDR or --config-dir DIR is needed")
+		return nil, errors.New("--server ADDR, a kubeconfig, or --config-dir DIR is needed")
 	}
 	planner, proxy, _, err := from.plan()
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,24 +20,28 @@ const patience = 30 * time.Second
 
 // page is an address that is asked over HTTP.
 type page struct {
-	address string
-	what    string // for messages: "navarchd's debug pages"
-	flag    string // that states the address
-	help    string // what to do where nobody answers
+	address string       // for messages
+	by      string       // how the address came, for messages: a flag, a context
+	what    string       // for messages: "navarchd's debug pages"
+	help    string       // what to do where nobody answers
+	url     string       // without a path; empty: the address
+	client  *http.Client // nil: the usual one
 }
 
 func server(address string) page {
-	return page{address, "navarchd's debug pages", "--server", "is navarchd running there with role xds, or is the port forwarded?"}
+	return page{address: address, what: debugPages, by: "--server", help: "is navarchd running there with role xds, or is the port forwarded?"}
 }
 
 func admin(address string) page {
-	return page{address, "Envoy's admin interface", "--envoy", "it listens on the loopback address of its own network namespace, as a rule on port 15000"}
+	return page{address: address, what: "Envoy's admin interface", by: "--envoy",
+		help: "it listens on the loopback address of its own network namespace, as a rule on port 15000"}
 }
 
 // statusError is an answer that is none.
 type statusError struct {
 	status int
-	text   string
+	text   string // with the address
+	said   string // by the other side
 }
 
 func (e statusError) Error() string { return e.text }
@@ -44,7 +49,7 @@ func (e statusError) Error() string { return e.text }
 // get reads a path. Errors say which address was asked, by which flag, and what the other side said; statusError: it answered
 // with another status than 200.
 func (p page) get(ctx context.Context, path string) ([]byte, error) {
-	address := p.address
+	address := cmp.Or(p.url, p.address)
 	if !strings.Contains(address, "://") {
 		address = "http://" + address
 	}
@@ -52,9 +57,9 @@ func (p page) get(ctx context.Context, path string) ([]byte, error) {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+path, nil)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", p.flag, p.address, err)
+		return nil, fmt.Errorf("%s %s: %w", p.by, p.address, err)
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := cmp.Or(p.client, http.DefaultClient).Do(req)
 	if err != nil {
 		return nil, p.unreachable(err)
 	}
@@ -65,6 +70,7 @@ func (p page) get(ctx context.Context, path string) ([]byte, error) {
 	}
 	if res.StatusCode != http.StatusOK {
 		text := strings.TrimSpace(string(body))
+		said := text
 		switch res.StatusCode {
 		case http.StatusNotFound, http.StatusBadRequest:
 		case http.StatusUnauthorized:
@@ -72,7 +78,7 @@ func (p page) get(ctx context.Context, path string) ([]byte, error) {
 		default:
 			text = res.Status + ": " + text
 		}
-		return nil, statusError{res.StatusCode, fmt.Sprintf("%s at %s: %s", p.what, p.address, text)}
+		return nil, statusError{res.StatusCode, fmt.Sprintf("%s at %s: %s", p.what, p.address, text), said}
 	}
 	return body, nil
 }
@@ -86,7 +92,7 @@ func (p page) unreachable(err error) error {
 	if errors.As(err, &op) {
 		err = op.Err
 	}
-	return fmt.Errorf("cannot reach %s at %s (%s): %w; %s", p.what, p.address, p.flag, err, p.help)
+	return fmt.Errorf("cannot reach %s at %s (%s): %w; %s", p.what, p.address, p.by, err, p.help)
 }
 
 // read reads a JSON page.
@@ -98,7 +104,7 @@ func (p page) read(ctx context.Context, path string, into any) error {
 	answer := json.NewDecoder(bytes.NewReader(body))
 	answer.UseNumber() // a revision is no floating point number
 	if err := answer.Decode(into); err != nil {
-		return fmt.Errorf("%s at %s (%s): %s is not what was expected: %w", p.what, p.address, p.flag, path, err)
+		return fmt.Errorf("%s at %s (%s): %s is not what was expected: %w", p.what, p.address, p.by, path, err)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	k8syaml "k8s.io/apimachinery/pkg/util/yaml"
 
+	"navarch.io/navarch/cmd/navarchctl/cluster"
 	"navarch.io/navarch/deploy/chart/files/injection"
 	"navarch.io/navarch/store/admit/inject"
 	"navarch.io/navarch/store/apiserver"
@@ -29,7 +30,7 @@ import (
 type injector struct {
 	file, out                 string
 	config, values, mesh      string // files
-	kubeconfig                string
+	cluster                   cluster.Flags
 	fromCluster               bool
 	systemNamespace, revision string
 	native                    bool
@@ -48,7 +49,7 @@ manifest are left out for is said on standard error.
 By default it takes the templates and values of Navarch's own chart. A cluster's are taken with --from-cluster, those of files with
 --inject-config-file and --values-file: the keys config and values of the ConfigMap istio-sidecar-injector.`,
 		Example: `  # What the webhook of this cluster would make of a manifest.
-  navarchctl inject --from-cluster --kubeconfig ~/.kube/config -f shop.yaml | kubectl apply -f -`,
+  navarchctl inject --from-cluster -f shop.yaml | kubectl apply -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			i.warnings = cmd.ErrOrStderr()
@@ -62,7 +63,7 @@ By default it takes the templates and values of Navarch's own chart. A cluster's
 	f.StringVar(&i.values, "values-file", "", "File of the values: its key values.")
 	f.StringVar(&i.mesh, "mesh-config-file", "", "File of the mesh configuration: the key mesh of the ConfigMap istio.")
 	f.BoolVar(&i.fromCluster, "from-cluster", false, "Take the ConfigMaps of a cluster.")
-	f.StringVar(&i.kubeconfig, "kubeconfig", "", "Kubeconfig of that cluster (default: that of the Pod that this process is in).")
+	i.cluster.BindKubeconfig(f)
 	f.StringVarP(&i.systemNamespace, "istio-namespace", "i", "istio-system", "Namespace of the control plane.")
 	f.StringVarP(&i.revision, "revision", "r", "", "Revision of the control plane.")
 	f.BoolVar(&i.native, "native-sidecars", false, "The kubelets know sidecar containers (Kubernetes 1.33), so the proxy is one; the Pod's annotation sidecar.istio.io/nativeSidecar counts before that.")
@@ -129,17 +130,17 @@ func (i *injector) documents(settings *inject.Settings, in io.Reader, out *bytes
 func (i *injector) settings(ctx context.Context) (*inject.Settings, error) {
 	source, config, values, mesh := "Navarch's chart", injection.Config(), injection.Values(), ""
 	if i.fromCluster {
-		api, err := apiserver.New(i.kubeconfig)
+		in, err := i.cluster.Open()
 		if err != nil {
-			return nil, fmt.Errorf("--kubeconfig: %w", err)
+			return nil, err
 		}
-		data, err := configMap(ctx, api, i.systemNamespace, withRevision("istio-sidecar-injector", i.revision))
+		data, err := configMap(ctx, in.API, i.systemNamespace, withRevision("istio-sidecar-injector", i.revision))
 		if err != nil {
 			return nil, err
 		}
 		source = "ConfigMap " + i.systemNamespace + "/" + withRevision("istio-sidecar-injector", i.revision)
 		config, values = data["config"], data["values"]
-		if data, err = configMap(ctx, api, i.systemNamespace, withRevision("istio", i.revision)); err != nil {
+		if data, err = configMap(ctx, in.API, i.systemNamespace, withRevision("istio", i.revision)); err != nil {
 			return nil, err
 		}
 		mesh = data["mesh"]

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/cmd/internal/wire"
@@ -25,10 +26,10 @@ func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "navarchctl",
 		Short: "See what a proxy gets from Navarch, and why",
-		Long: `navarchctl asks navarchd's debug pages (--server), the admin interface of an Envoy (--envoy), a saved dump (--file), or no
-server at all (--config-dir). From elsewhere than the machine of navarchd, forward the port of its debug pages:
-
-  kubectl -n istio-system port-forward deploy/navarchd 8080`,
+		Long: `navarchctl asks navarchd's debug pages, the admin interface of an Envoy (--envoy), a saved dump (--file), or no server at all
+(--config-dir). The replicas of a control plane in Kubernetes are found by the kubeconfig (--kubeconfig, --context), in the namespace
+--istio-namespace, by the labels app=istiod and istio.io/rev (--revision), and asked through the API server, as by kubectl port-forward. --server
+is the address of one instead; without a kubeconfig it is 127.0.0.1:8080.`,
 		Example: `  # Who is in sync, who refused what, what is withheld.
   navarchctl ps
 
@@ -38,9 +39,20 @@ server at all (--config-dir). From elsewhere than the machine of navarchd, forwa
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	cmd.SetGlobalNormalizationFunc(istioNames)
 	cmd.AddCommand(renderCommand(), explainCommand(), proxyStatusCommand(), proxyConfigCommand(), versionCommand(),
-		tokenCommand(), vmCommand(), caCommand(), storeCommand(), remoteSecretCommand(), injectCommand(), checkInjectCommand(), webhookCommand())
+		tokenCommand(), vmCommand(), caCommand(), storeCommand(), remoteSecretCommand(), injectCommand(), checkInjectCommand(), webhookCommand(),
+		checkCommand(), tagCommand(), uninstallCommand(), migrateCommand())
+	completeContexts(cmd)
 	return cmd
+}
+
+// istioNames has flags be known by istioctl's names, too.
+func istioNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	if name == "istioNamespace" {
+		name = "istio-namespace"
+	}
+	return pflag.NormalizedName(name)
 }
 
 // output is the -o flag. "table" is another word for "short".

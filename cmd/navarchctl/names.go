@@ -3,28 +3,29 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/cluster"
 )
 
-const defaultServer = "127.0.0.1:8080"
-
-// target is the proxy that is asked about, and the server that is asked.
+// target is the proxy that is asked about, and whom is asked.
 type target struct {
-	server    string
+	controlPlane
 	namespace string
 }
 
 func (t *target) bind(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
-	f.StringVar(&t.server, "server", defaultServer, "Address of navarchd's debug pages.")
+	t.controlPlane.bind(f)
 	f.StringVarP(&t.namespace, "namespace", "n", "", "Namespace of a NAME that has none.")
 }
 
-// resolve is what the server is asked for: NAME.NAMESPACE and a node's id as they are; a NAME alone in the namespace that is
+// resolve is what replicas are asked for: NAME.NAMESPACE and a node's id as they are; a NAME alone in the namespace that is
 // stated, or else that of the one proxy with this name. The beginning of a name is not guessed.
 func (t *target) resolve(ctx context.Context, name string) (string, error) {
 	switch {
@@ -40,35 +41,40 @@ func (t *target) resolve(ctx context.Context, name string) (string, error) {
 	found := slices.DeleteFunc(all, func(proxy string) bool { return proxy[:max(strings.LastIndexByte(proxy, '.'), 0)] != name })
 	switch len(found) {
 	case 0:
-		return "", fmt.Errorf("no proxy %q is connected to %s: NAME.NAMESPACE, or NAME with --namespace, in full (navarchctl proxy-status lists them)", name, t.server)
+		return "", fmt.Errorf("no proxy %q is connected to %s: NAME.NAMESPACE, or NAME with --namespace, in full (navarchctl proxy-status lists them)", name, t.where)
 	case 1:
 		return found[0], nil
 	}
 	return "", fmt.Errorf("%d proxies have the name %q: %s; state the namespace", len(found), name, strings.Join(found, ", "))
 }
 
-// connected are the proxies of the server, each once, sorted.
+// connections is what is read of /debug/connections.
+type connections struct {
+	Clients []struct {
+		Proxy string `json:"proxy"`
+	} `json:"clients"`
+}
+
+// connected are the proxies of all replicas that answer, each once, sorted.
 func (t *target) connected(ctx context.Context) ([]string, error) {
-	var answer struct {
-		Clients []struct {
-			Proxy string `json:"proxy"`
-		} `json:"clients"`
-	}
-	if err := server(t.server).read(ctx, "/debug/connections", &answer); err != nil {
+	answers, err := gather[connections](ctx, &t.controlPlane, "/debug/connections", io.Discard)
+	if err != nil {
 		return nil, err
 	}
 	var all []string
-	for _, c := range answer.Clients {
-		all = append(all, c.Proxy)
+	for _, a := range answers {
+		for _, c := range a.value.Clients {
+			all = append(all, c.Proxy)
+		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all), nil
 }
 
 // completionPatience is how long a shell waits for names.
-const completionPatience = time.Second
+const completionPatience = 2 * time.Second
 
-// complete offers the proxies that are connected; nothing where no server answers.
+// complete offers the proxies that are connected; nothing where no replica answers.
 func (t *target) complete(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -101,5 +107,20 @@ func (t *target) complete(cmd *cobra.Command, args []string, begun string) ([]st
 func completes(cmd *cobra.Command, flag string, words ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // a flag that was not bound
+	}
+}
+
+// completeContexts has --context offer the contexts of the kubeconfig, in all commands that have the flag.
+func completeContexts(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		completeContexts(sub)
+		if sub.Flags().Lookup("context") == nil && sub.PersistentFlags().Lookup("context") == nil {
+			continue
+		}
+		if err := sub.RegisterFlagCompletionFunc("context", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return cluster.Contexts(cmd.Flag("kubeconfig").Value.String()), cobra.ShellCompDirectiveNoFileComp
+		}); err != nil {
+			panic(err) // a flag that was not bound
+		}
 	}
 }

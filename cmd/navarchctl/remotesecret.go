@@ -13,15 +13,17 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"navarch.io/navarch/cmd/navarchctl/cluster"
 	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/origin"
 )
 
 // remoteSecret is what create-remote-secret is asked for. Names of flags, and what is printed, are those of istioctl create-remote-secret.
 type remoteSecret struct {
-	kubeconfig, name, namespace, account, server, secretName string
-	kind                                                     string // remote, config
-	auth                                                     string // bearer-token
+	cluster                                      cluster.Flags
+	name, namespace, account, server, secretName string
+	kind                                         string // remote, config
+	auth                                         string // bearer-token
 }
 
 func remoteSecretCommand() *cobra.Command {
@@ -41,11 +43,11 @@ system namespace of the config cluster. It writes to no cluster: a token Secret 
   navarchctl create-remote-secret --kubeconfig west.yaml --name west | kubectl --kubeconfig home.yaml apply -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			api, err := apiserver.New(r.kubeconfig)
+			in, err := r.cluster.Open()
 			if err != nil {
-				return fmt.Errorf("--kubeconfig: %w", err)
+				return err
 			}
-			text, err := r.read(cmd.Context(), api)
+			text, err := r.read(cmd.Context(), in.API)
 			if err != nil {
 				return err
 			}
@@ -54,7 +56,7 @@ system namespace of the config cluster. It writes to no cluster: a token Secret 
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&r.kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster that is to be added (default: that of the Pod that this process is in).")
+	r.cluster.BindKubeconfig(f)
 	f.StringVar(&r.name, "name", "", "Name of that cluster, the CLUSTER_ID of its proxies (default: the uid of its namespace kube-system).")
 	f.StringVarP(&r.namespace, "namespace", "n", "istio-system", "Namespace of the service account, and of the Secret that is printed.")
 	f.StringVar(&r.account, "service-account", "istio-reader-service-account", "Service account of that cluster whose token is used.")

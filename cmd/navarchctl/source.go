@@ -14,7 +14,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// source is where a dump comes from: a server, an Envoy, or a file.
+// source is where a dump comes from: a control plane, an Envoy, or a file.
 type source struct {
 	target
 	envoy, file string
@@ -26,8 +26,10 @@ func (s *source) bind(cmd *cobra.Command) {
 	f.StringVar(&s.envoy, "envoy", "", "Address of an Envoy's admin interface, for example 127.0.0.1:15000: what the proxy itself has.")
 	f.StringVarP(&s.file, "file", "f", "", "A saved config_dump of Envoy or of navarchd, or for endpoints Envoy's /clusters?format=json; - is standard input.")
 	cmd.MarkFlagsMutuallyExclusive("envoy", "file")
-	cmd.MarkFlagsMutuallyExclusive("server", "envoy")
-	cmd.MarkFlagsMutuallyExclusive("server", "file")
+	for _, flag := range []string{"server", "kubeconfig", "context"} {
+		cmd.MarkFlagsMutuallyExclusive(flag, "envoy")
+		cmd.MarkFlagsMutuallyExclusive(flag, "file")
+	}
 }
 
 // read gets the dump. args may name the proxy, where a server is asked.
@@ -39,6 +41,7 @@ func (s *source) read(ctx context.Context, stdin io.Reader, args []string, types
 	case !local && len(args) == 0:
 		return nil, errors.New("which proxy? NAME.NAMESPACE of a server, --envoy ADDR, or --file FILE")
 	}
+	defer s.close()
 	switch {
 	case s.file != "":
 		return s.fromFile(stdin, types)
@@ -57,13 +60,13 @@ func (s *source) fromServer(ctx context.Context, name string, types []xds.Type) 
 	for _, t := range types {
 		wanted += t.Noun() + ","
 	}
-	raw, err := server(s.server).get(ctx, "/debug/config_dump?"+url.Values{"proxyID": {proxy}, "types": {wanted}}.Encode())
+	raw, err := s.first(ctx, "/debug/config_dump?"+url.Values{"proxyID": {proxy}, "types": {wanted}}.Encode())
 	if err != nil {
 		return nil, err
 	}
 	d, err := dump.Read(raw)
 	if err != nil {
-		return nil, fmt.Errorf("navarchd at %s (--server): %w", s.server, err)
+		return nil, fmt.Errorf("navarchd at %s: %w", s.where, err)
 	}
 	return d, nil
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +26,7 @@ func proxyStatusCommand() *cobra.Command {
 		Use:     "proxy-status [NAME[.NAMESPACE]]",
 		Aliases: []string{"ps"},
 		Short:   "Say which proxies are in sync, what they refused, and what is withheld from them",
-		Long: `One line for each proxy that is connected to the replica, and for each type of resources one of
+		Long: `One line for each proxy that is connected to the control plane, and for each type of resources one of
 
   NOT SENT  the proxy does not ask for the type, or has got nothing yet
   SYNCED    the proxy has acknowledged the newest version of everything
@@ -33,8 +35,9 @@ func proxyStatusCommand() *cobra.Command {
   WITHHELD  several proxies refused a version, so it is sent to no proxy of the same view
 
 With a name the lines below the table say which resources these are, which objects made them, and what the proxy said.`,
-		Example: `  # All proxies.
+		Example: `  # All proxies, of all replicas that the kubeconfig leads to.
   navarchctl proxy-status
+  navarchctl ps --context west --revision canary
 
   # One, with what it refused.
   navarchctl ps web-0.shop
@@ -45,6 +48,7 @@ With a name the lines below the table say which resources these are, which objec
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: at.complete,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			defer at.close()
 			all, err := at.status(cmd, args)
 			if err != nil {
 				return err
@@ -68,13 +72,22 @@ With a name the lines below the table say which resources these are, which objec
 
 // status is what /debug/syncz says of the proxies that are asked about.
 func (t *target) status(cmd *cobra.Command, args []string) ([]proxyStatus, error) {
-	all := []proxyStatus{}
-	if err := server(t.server).read(cmd.Context(), "/debug/syncz", &all); err != nil {
+	answers, err := gather[[]proxyStatus](cmd.Context(), &t.controlPlane, "/debug/syncz", cmd.ErrOrStderr())
+	if err != nil {
 		return nil, err
 	}
+	var all []proxyStatus
+	for _, a := range answers {
+		for _, p := range a.value {
+			if len(t.pods) > 0 {
+				p.replica = a.from.address
+			}
+			all = append(all, p)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b proxyStatus) int { return cmp.Compare(a.Proxy, b.Proxy) })
 	name := ""
 	if len(args) == 1 {
-		var err error
 		if name, err = t.resolve(cmd.Context(), args[0]); err != nil {
 			return nil, err
 		}
@@ -86,7 +99,7 @@ func (t *target) status(cmd *cobra.Command, args []string) ([]proxyStatus, error
 		}
 	}
 	if name != "" && len(kept) == 0 {
-		return nil, fmt.Errorf("proxy %q is not connected to %s", name, t.server)
+		return nil, fmt.Errorf("proxy %q is not connected to %s", name, t.where)
 	}
 	return kept, nil
 }
@@ -94,6 +107,7 @@ func (t *target) status(cmd *cobra.Command, args []string) ([]proxyStatus, error
 // proxyStatus is one proxy of /debug/syncz.
 type proxyStatus struct {
 	raw      json.RawMessage
+	replica  string      // that says so; empty: it was asked by its address
 	Proxy    string      `json:"proxy"`
 	Cluster  string      `json:"cluster_id"`
 	Version  string      `json:"istio_version"`
@@ -126,8 +140,18 @@ func (p *proxyStatus) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// MarshalJSON is what the server said.
-func (p proxyStatus) MarshalJSON() ([]byte, error) { return p.raw, nil }
+// MarshalJSON is what the replica said, and its name.
+func (p proxyStatus) MarshalJSON() ([]byte, error) {
+	if p.replica == "" {
+		return p.raw, nil
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(p.raw, &fields); err != nil {
+		return nil, err
+	}
+	fields["replica"] = p.replica
+	return json.Marshal(fields)
+}
 
 // word is the column of one type.
 func word(s inspect.TypeStatus) string {
@@ -159,6 +183,10 @@ func faulty(all []proxyStatus) (n int) {
 
 func statusTable(w io.Writer, all []proxyStatus, details bool) error {
 	rows := [][]string{{"NAME", "CLUSTER", "CDS", "LDS", "EDS", "RDS", "REVISION", "REFUSED", "WITHHELD"}}
+	inCluster := slices.ContainsFunc(all, func(p proxyStatus) bool { return p.replica != "" })
+	if inCluster {
+		rows[0] = append(rows[0], "REPLICA")
+	}
 	for _, p := range all {
 		row := []string{p.Proxy, p.Cluster}
 		for _, t := range []xds.Type{xds.Cluster, xds.Listener, xds.Endpoint, xds.Route} {
@@ -168,7 +196,11 @@ func statusTable(w io.Writer, all []proxyStatus, details bool) error {
 		for _, s := range p.types { // Secrets too
 			refused, withheld = refused+len(s.Refused), withheld+len(s.Withheld)
 		}
-		rows = append(rows, append(row, p.Revision.String(), fmt.Sprint(refused), fmt.Sprint(withheld)))
+		row = append(row, p.Revision.String(), fmt.Sprint(refused), fmt.Sprint(withheld))
+		if inCluster {
+			row = append(row, strings.TrimPrefix(p.replica, "Pod "))
+		}
+		rows = append(rows, row)
 	}
 	if err := show.Table(w, rows); err != nil {
 		return err

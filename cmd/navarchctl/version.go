@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -18,51 +20,81 @@ type build struct {
 
 // versions are those of both sides.
 type versions struct {
-	Client build  `json:"client"`
-	Server *build `json:"server,omitempty"` // nil: none answered
-	Error  string `json:"server_error,omitempty"`
+	Client  build          `json:"client"`
+	Server  *build         `json:"server,omitempty"`   // at an address; nil: none answered
+	Servers []replicaBuild `json:"replicas,omitempty"` // in a cluster
+	Error   string         `json:"server_error,omitempty"`
+}
+
+// replicaBuild is that of one replica.
+type replicaBuild struct {
+	Replica string `json:"replica"`
+	build
 }
 
 func versionCommand() *cobra.Command {
 	var (
-		address string
-		brief   bool
-		format  output
+		at     controlPlane
+		brief  bool
+		format output
 	)
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of navarchctl and of navarchd",
-		Long:  "Prints the version of this program and that of the navarchd at --server. Where none answers, it prints its own and says so.",
+		Long: `Prints the version of this program and those of all replicas that the kubeconfig leads to, or of the navarchd at --server. Where none
+answers, it prints its own and says so.`,
 		Example: `  navarchctl version
   navarchctl version --short
   navarchctl version -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all := versions{Client: build{obs.Version, runtime.Version(), obs.Platform()}, Server: &build{}}
-			if err := server(address).read(cmd.Context(), "/version", all.Server); err != nil {
-				all.Server, all.Error = nil, err.Error()
-			}
+			defer at.close()
+			all := versionsOf(cmd.Context(), &at, cmd.ErrOrStderr())
 			if format != short {
 				return format.print(cmd.OutOrStdout(), all)
 			}
-			line := func(who string, b build) {
-				if brief {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", who, b.Version)
-					return
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s (%s, %s)\n", who, b.Version, b.Go, b.Platform)
-			}
-			line("client", all.Client)
-			if all.Server == nil {
-				fmt.Fprintf(cmd.OutOrStdout(), "server: not known: %s\n", all.Error)
-				return nil
-			}
-			line("server", *all.Server)
+			all.write(cmd.OutOrStdout(), brief)
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&address, "server", defaultServer, "Address of navarchd's debug pages.")
+	at.bind(cmd.Flags())
 	cmd.Flags().BoolVar(&brief, "short", false, "Only the versions.")
 	format.bind(cmd, short, "json", "yaml")
 	return cmd
+}
+
+func versionsOf(ctx context.Context, at *controlPlane, warnings io.Writer) versions {
+	all := versions{Client: build{obs.Version, runtime.Version(), obs.Platform()}}
+	answers, err := gather[build](ctx, at, "/version?output=json", warnings)
+	if err != nil {
+		all.Error = err.Error()
+	}
+	for _, a := range answers {
+		if len(at.pods) == 0 {
+			all.Server = &a.value
+		} else {
+			all.Servers = append(all.Servers, replicaBuild{a.from.address, a.value})
+		}
+	}
+	return all
+}
+
+func (v versions) write(w io.Writer, brief bool) {
+	line := func(who string, b build) {
+		if brief {
+			fmt.Fprintf(w, "%s: %s\n", who, b.Version)
+			return
+		}
+		fmt.Fprintf(w, "%s: %s (%s, %s)\n", who, b.Version, b.Go, b.Platform)
+	}
+	line("client", v.Client)
+	if v.Error != "" {
+		fmt.Fprintf(w, "server: not known: %s\n", v.Error)
+	}
+	if v.Server != nil {
+		line("server", *v.Server)
+	}
+	for _, r := range v.Servers {
+		line(r.Replica, r.build)
+	}
 }

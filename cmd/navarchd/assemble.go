@@ -53,6 +53,7 @@ type assembly struct {
 	snapshot func() *mirror.Snapshot     // what is known of the configuration; nil: nothing, or nothing yet
 	reads    func() kv.Place             // how far the chain of heads was read
 	away     func() bool                 // etcd does not answer, as far as is known
+	silent   func() error                // why the mirror gets no answer of etcd; nil: it does, or there is none
 	signs    func() bool                 // the keyring signs
 	tls      func() (*tls.Config, error) // of the secure address; nil: there is none
 	streams  trust.Server                // those of proxies
@@ -81,10 +82,10 @@ func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger
 		full.Keeps = store.Keeps
 	}
 	a := &assembly{config: c, log: log, store: store, telemetry: telemetry, tenants: tenants.New(), read: asof.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
-		snapshot: func() *mirror.Snapshot { return nil }, reads: func() kv.Place { return kv.Place{} }, away: func() bool { return true },
+		snapshot: func() *mirror.Snapshot { return nil }, reads: func() kv.Place { return kv.Place{} }, away: func() bool { return true }, silent: func() error { return nil },
 		signs: func() bool { return false }, streams: noStreams{}, tls: func() (*tls.Config, error) { return c.tlsOfFiles(log) }}
 	a.pages = debug.New(debug.Pages{ID: c.processName(), Rules: &authz.Authorizer{Open: !c.env.debugAuth, Hosts: c.debugNames(), System: c.env.podNamespace,
-		Domain: c.trustDomain, Tenant: a.tenants.Of}, Store: func() []inspect.Problem { return spaceProblems(full) }})
+		Domain: c.trustDomain, Tenant: a.tenants.Of}, Store: func() []inspect.Problem { return append(spaceProblems(full), awayProblems(a.silent())...) }})
 	a.add(part{tasks: []loop.Task{{Name: "etcd", Run: store.Run},
 		{Name: "tenants", Run: func(ctx context.Context) error { return a.tenants.Follow(ctx, store, log) }},
 		{Name: "read clusters", Run: func(ctx context.Context) error { return a.read.Follow(ctx, store, log) }}}})
@@ -125,11 +126,9 @@ func (a *assembly) roles() error {
 		return err
 	}
 	a.api = api
-	var others []loop.Task
-	if a.clusters, others, err = otherClusters(c, a.log); err != nil {
+	if err := a.addOtherClusters(); err != nil {
 		return err
 	}
-	a.add(part{tasks: others})
 	sealer, err := newSealer(c, a.store)
 	if err != nil {
 		return err
@@ -145,7 +144,8 @@ func (a *assembly) roles() error {
 			return err
 		}
 		a.snapshot, a.reads = records.Current, func() kv.Place { return records.Status().Place }
-		a.away = func() bool { return records.Status().Away != nil }
+		a.silent = func() error { return records.Status().Away }
+		a.away = func() bool { return a.silent() != nil }
 	}
 	ring, err := a.addCallers(sealer, a.clusterFacts(records))
 	if err != nil {

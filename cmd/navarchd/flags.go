@@ -189,7 +189,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.httpAddr, "http-addr", ":8080", "Address of /ready and /debug.")
 	f.StringSliceVar(&c.debugHosts, "debug-hosts", nil, "More names (Host of a request) by which /debug may be asked for, beside localhost, loopback addresses, and the names and addresses that this process is configured with.")
 	f.StringVar(&c.httpsAddr, "https-addr", ":15017", "Address of the webhooks (role admit), over TLS with the certificate of the secure address; without role admit it is not opened.")
-	f.StringVar(&c.monitoringAddr, "monitoring-addr", ":15014", "Address of /metrics and /version.")
+	f.StringVar(&c.monitoringAddr, "monitoring-addr", ":15014", "Address of /metrics, /version and /debug.")
 	f.StringVar(&c.tlsCert, "tls-cert", "", "File of the certificate chain of the secure address.")
 	f.StringVar(&c.tlsKey, "tls-key", "", "File of the key of the secure address.")
 	f.StringVar(&c.clientCA, "tls-client-ca", "", "File of certificates that clients' certificates are verified against.")
@@ -331,7 +331,7 @@ func loopsOff(into *[]string) func(string) error {
 
 // debugNames are the names by which /debug may be asked for, beside localhost and loopback addresses.
 func (c *config) debugNames() web.Hosts {
-	return web.NewHosts(slices.Concat(c.debugHosts, c.servingNames(), []string{c.env.podIP, c.advertise, c.httpAddr})...)
+	return web.NewHosts(slices.Concat(c.debugHosts, c.servingNames(), []string{c.env.podIP, c.advertise, c.httpAddr, c.monitoringAddr})...)
 }
 
 // advertised is the address that agents are told of this replica, and whether it speaks TLS; empty: none is known.

@@ -3,17 +3,28 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"runtime"
 
 	"navarch.io/navarch/store/obs"
 )
 
-// monitoring is /metrics and /version.
-func monitoring() http.Handler {
+// monitoring is /metrics, /version and /debug, where istioctl and Kiali look for them; debug may be nil (ENABLE_DEBUG_ON_HTTP=false).
+func monitoring(debug http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", obs.Handler())
-	mux.HandleFunc("/version", version)
+	mux.HandleFunc("/version", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("output") == "json" { // not by Accept: the API server's proxy, by which istioctl asks, has JSON in it
+			version(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = io.WriteString(w, obs.Version) // as istioctl version and Kiali read it (istio pkg/kube/client.go, setServerInfoWithIstiodVersionInfo)
+	})
+	if debug != nil {
+		mux.Handle("/debug/", debug)
+	}
 	return mux
 }
 

@@ -3,8 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"navarch.io/navarch/ca/attest"
@@ -13,6 +14,7 @@ import (
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/identities"
+	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/asof"
@@ -104,18 +106,30 @@ func (c *config) foundKeys(api *apiserver.Client) attest.KeysConfig {
 	return found
 }
 
-// otherClusters is what this process asks of other clusters about the identities of callers, and the tasks of that: nil where the config cluster is not in
-// Kubernetes, or nobody calls this process.
-func otherClusters(c *config, log *slog.Logger) (*kube.Clusters, []loop.Task, error) {
+// addOtherClusters has other clusters asked about the identities of callers, unless the config cluster is not in Kubernetes, or nobody calls this
+// process.
+func (a *assembly) addOtherClusters() error {
+	c := a.config
 	if !c.kubernetes() || !c.speaksGRPC() {
-		return nil, nil, nil
+		return nil
 	}
-	clusters := kube.NewClusters(c.stateDir, log)
-	servers, err := remote.NewServers(c.remotes(log), clusters.Take)
+	a.clusters = kube.NewClusters(c.stateDir, a.log)
+	servers, err := remote.NewServers(c.remotes(a.log), a.clusters.Take)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	return clusters, []loop.Task{{Name: "API servers of other clusters", Run: servers.Run}, {Name: "token keys of other clusters", Run: clusters.Run}}, nil
+	a.pages.Clusters = func() []inspect.Cluster { return shownClusters(c.cluster, servers.Named(), a.read.Of) }
+	a.add(part{tasks: []loop.Task{{Name: "API servers of other clusters", Run: servers.Run}, {Name: "token keys of other clusters", Run: a.clusters.Run}}})
+	return nil
+}
+
+// shownClusters are the config cluster, and those that Secrets name: one is read once the leader has said up to when.
+func shownClusters(own string, named map[string]string, read func(cluster string) asof.Read) []inspect.Cluster {
+	all := []inspect.Cluster{{Name: own, Read: !read("").Until.IsZero()}}
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		all = append(all, inspect.Cluster{Name: name, Secret: named[name], Read: !read(name).Until.IsZero()})
+	}
+	return all
 }
 
 // authoriserOf says who may have private keys: the API server of a service account's cluster; of clusters that have none (folders) the bindings of the

@@ -98,7 +98,9 @@ func listenHTTP(c *config, debugPages *debug.Pages, ready func() error, notes fu
 		{Name: "http", Run: func(ctx context.Context) error {
 			return web.Serve(ctx, pages, public(ready, notes, handler), web.Limits{}, clients)
 		}},
-		{Name: "monitoring", Run: func(ctx context.Context) error { return web.Serve(ctx, metrics, monitoring(), web.Limits{}, clients) }},
+		{Name: "monitoring", Run: func(ctx context.Context) error {
+			return web.Serve(ctx, metrics, monitoring(handler), web.Limits{}, clients)
+		}},
 	}, nil
 }
 

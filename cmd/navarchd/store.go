@@ -310,6 +310,14 @@ func spacePart(s *kv.Space) part {
 	}}}
 }
 
+// awayProblems is what /debug/problems says while etcd does not answer.
+func awayProblems(why error) []inspect.Problem {
+	if why == nil {
+		return nil
+	}
+	return []inspect.Problem{{Object: "etcd", Location: "etcd", Code: problem.Unreadable, Severity: problem.Error, Message: "it does not answer, and what was read of it stands: " + why.Error()}}
+}
+
 // spaceProblems is what /debug/problems says of the size of etcd.
 func spaceProblems(s *kv.Space) []inspect.Problem {
 	text, full := s.Warning()

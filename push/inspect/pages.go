@@ -95,6 +95,8 @@ type Config struct {
 	Commits  func() []Commit // oldest first; nil: this process does not write
 	// Fleet is how this replica sees the fleet, with the owner of each shard if asked; nil: it serves no proxies.
 	Fleet func(owners bool) any
+	// Clusters are those that are read, the config cluster first; nil: none is.
+	Clusters func() []Cluster
 	// Costly is called before a page is made that costs, made when it is there to be written, and read when the client has it or
 	// has gone; an error refuses it (429). ctx is the request's. nil: such pages have no bound.
 	Costly  func(ctx context.Context) (made, read func(), err error)
@@ -117,6 +119,10 @@ var pages = []page{
 	{"/debug/problems", "What is wrong with objects, files and their combination.", problems, false},
 	{"/debug/snapshot", "Revision and number of records by kind.", snapshot, false},
 	{"/debug/commits", "The newest commits of this process, oldest first: ?record=Kind/namespace/name.", commits, false},
+	{"/debug/clusterz", "The clusters that are read, with their Secrets.", clusterz, false},
+	{"/debug/registryz", "Services of the mesh, as istiod lists them.", registryz, true},
+	{"/debug/configz", "Istio's objects that are acted on, in their normal form.", configz, true},
+	{"/debug/mesh", "The mesh configuration, with its defaults.", mesh, false},
 	{"/debug/fleet", "The replicas, what each owns, and what this one serves; with ?owners=1 the owner of each shard.", fleet, false},
 }
 
@@ -312,7 +318,7 @@ func problems(c Config, _ *http.Request) (any, error) {
 func snapshot(c Config, _ *http.Request) (any, error) {
 	s := c.Snapshot()
 	if s == nil {
-		return nil, httpError{http.StatusServiceUnavailable, "there is no complete snapshot yet"}
+		return nil, errNoSnapshot
 	}
 	counts := map[string]int{}
 	for _, kind := range model.Kinds() {

@@ -1,5 +1,5 @@
-// Package apiserver is a client of one Kubernetes API server, for single requests in JSON: reviews, public keys, and objects that are read or
-// written by their name. What is listed and followed as a whole is store/source/kube's.
+// Package apiserver is a client of one Kubernetes API server, for single requests in JSON: reviews, public keys, objects that are read or written by
+// their name, and lists that are read once. What is followed is store/source/kube's.
 //
 // Owns: its connections.  Reads: a kubeconfig, or the service account of the Pod.  Never: sends anything to another host than the API
 // server's; follows a redirection; reads an answer without a bound; logs what it sends.
@@ -131,6 +131,35 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 		return fmt.Errorf("the API server's answer is not the JSON that was asked for: %w", err)
 	}
 	return nil
+}
+
+// pageSize is how many objects a page of a list has.
+const pageSize = 200
+
+// Each reads a list page by page, and gives each object as it is, in the API server's order. path may have a query. The error is each's, which ends it, or
+// one of Do: *Status also where the list changed so much meanwhile that it cannot be read on (410).
+func (c *Client) Each(ctx context.Context, path string, each func(json.RawMessage) error) error {
+	first := "?"
+	if strings.Contains(path, "?") {
+		first = "&"
+	}
+	for at := ""; ; {
+		var page struct {
+			Metadata struct{ Continue string }
+			Items    []json.RawMessage
+		}
+		if err := c.Do(ctx, http.MethodGet, fmt.Sprintf("%s%slimit=%d&continue=%s", path, first, pageSize, url.QueryEscape(at)), nil, &page); err != nil {
+			return err
+		}
+		for _, object := range page.Items {
+			if err := each(object); err != nil {
+				return err
+			}
+		}
+		if at = page.Metadata.Continue; at == "" {
+			return nil
+		}
+	}
 }
 
 // plain is the form of most answers; the latter is for keys alone.

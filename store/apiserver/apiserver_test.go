@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -89,5 +90,36 @@ func TestAnswersAreBounded(t *testing.T) {
 	var status *Status
 	if !errors.As(err, &status) || status.Reason != "Forbidden" || len(status.Message) > 300 || !IsStatus(err, http.StatusForbidden) || IsStatus(err, http.StatusNotFound) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A list is read page by page, to its end; a page that is refused, and an object that is, end it.
+func TestEach(t *testing.T) {
+	var asked []string
+	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.RawQuery)
+		switch r.URL.Query().Get("continue") {
+		case "":
+			fmt.Fprint(w, `{"metadata": {"continue": "a&b"}, "items": [{"n": 1}, {"n": 2}]}`)
+		case "a&b":
+			fmt.Fprint(w, `{"metadata": {}, "items": [{"n": 3}]}`)
+		}
+	}))
+	defer api.Close()
+	c, err := New(kubeconfig(t, api))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	take := func(raw json.RawMessage) error { got = append(got, string(raw)); return nil }
+	if err := c.Each(t.Context(), "/api/v1/things?labelSelector=a", take); err != nil || strings.Join(got, "") != `{"n": 1}{"n": 2}{"n": 3}` {
+		t.Errorf("%v %v", got, err)
+	}
+	if want := "labelSelector=a&limit=200&continue= labelSelector=a&limit=200&continue=a%26b"; strings.Join(asked, " ") != want {
+		t.Errorf("asked %q", asked)
+	}
+	wrong := errors.New("no")
+	if err := c.Each(t.Context(), "/api/v1/things", func(json.RawMessage) error { return wrong }); !errors.Is(err, wrong) || len(asked) != 3 {
+		t.Errorf("%v, %d questions", err, len(asked))
 	}
 }

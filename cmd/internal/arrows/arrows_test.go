@@ -182,7 +182,7 @@ var testsMay = map[string][]string{
 var only = map[string][]string{
 	"go.etcd.io/etcd":              {"store/kv*", "store/lead"},
 	"github.com/fsnotify/fsnotify": {"store/source/files"},
-	"k8s.io/client-go":             {"store/apiserver", "store/apiserver/listwatch", "store/source/kube", "store/status", "deploy/testcluster*", "loadtest/cluster"},
+	"k8s.io/client-go":             {"store/apiserver", "store/apiserver/listwatch", "store/source/kube", "store/status", "cmd/navarchctl/cluster", "deploy/testcluster*", "loadtest/cluster"},
 	"github.com/spf13/cobra":       {"cmd/*"},
 	"github.com/vishvananda":       {"deploy/testcluster*", "deploy/redirect*"},
 	"github.com/google/nftables":   {"deploy/redirect/kernel"},

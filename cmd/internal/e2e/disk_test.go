@@ -48,10 +48,18 @@ func TestStartWhileEtcdIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, before, after)
+	second.hasProblem(t, "etcd", "it does not answer, and what was read of it stands")
 
 	etcd.Restart(etcd.Dir())
 	write(t, dir, "routes.yaml", routes(2))
 	eventually(t, patience, serves(t, second, 2))
+	eventually(t, patience, func() error {
+		all, err := second.problems()
+		if strings.Contains(fmt.Sprint(all), "it does not answer") {
+			return fmt.Errorf("%v", all)
+		}
+		return err
+	})
 }
 
 // A replica that is started while etcd is away serves mTLS too: it has the keyring on its disk, sealed, and so a certificate of its own,

@@ -48,6 +48,8 @@ type Pages struct {
 	Proxies *Proxies
 	// Objects are those that this process reads; nil: it does not have role ingest.
 	Objects *Objects
+	// Clusters are those that are read; nil: no Kubernetes cluster is.
+	Clusters func() []inspect.Cluster
 	// Store is what is wrong with the store itself, for those who see everything.
 	Store func() []inspect.Problem
 
@@ -98,6 +100,7 @@ func (p *Pages) shown(who authz.Caller) inspect.Config {
 		Streams:  func() []inspect.Stream { return nil },
 		Snapshot: func() *mirror.Snapshot { return nil },
 		Problems: func() []inspect.Problem { return p.problems(sees) },
+		Clusters: p.Clusters,
 	}
 	if p.Objects != nil {
 		c.Commits = p.Objects.Commits

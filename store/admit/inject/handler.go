@@ -76,9 +76,20 @@ func (h *Handler) Admit(_ context.Context, path string, r *admissionv1.Admission
 	return out
 }
 
+// creation says whether a request is an API server's about a Pod that is created.
+func creation(r *admissionv1.AdmissionRequest) bool {
+	return r.Kind.Group == "" && r.Kind.Kind == "Pod" && r.SubResource == "" && r.Operation == admissionv1.Create
+}
+
+// byHand says whether a request is one of istioctl kube-inject, which has a Pod's template injected: it says nothing of the object's kind, nor of what
+// is done with it (istio istioctl/pkg/kubeinject/kubeinject.go, ExternalInjector.Inject).
+func byHand(r *admissionv1.AdmissionRequest) bool {
+	return r.UID == "" && r.Operation == "" && r.Kind == metav1.GroupVersionKind{Group: admissionv1.GroupName, Version: "v1", Kind: "AdmissionRequest"}
+}
+
 // inject gives the patch; nil: nothing is to be changed. skipped: the Pod gets no proxy.
 func (h *Handler) inject(path string, r *admissionv1.AdmissionRequest) (patch []byte, skipped bool, err error) {
-	if r.Kind.Group != "" || r.Kind.Kind != "Pod" || r.SubResource != "" || r.Operation != admissionv1.Create {
+	if !creation(r) && !byHand(r) {
 		return nil, true, nil // a webhook that was configured for more than the creation of Pods
 	}
 	if err := h.Ready(); err != nil {

@@ -2,6 +2,8 @@ package inject
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"navarch.io/navarch/store/admit"
 	"navarch.io/navarch/store/model"
 )
 
@@ -53,6 +56,27 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// What istioctl kube-inject sends to the webhook, byte for byte but for the Pod (istio istioctl/pkg/kubeinject/kubeinject.go): a review without a uid,
+// of no operation, whose kind is the review's own.
+func TestAdmitKubeInject(t *testing.T) {
+	server := admit.New(admit.Config{})
+	server.Register("injection", "/inject", ready(t), nil)
+	pod := `{"metadata":{"creationTimestamp":null,"labels":{"app":"web"}},"spec":{"containers":[{"name":"app","image":"web","resources":{}}]},"status":{}}`
+	body := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"","kind":{"group":"admission.k8s.io","version":"v1","kind":"AdmissionRequest"},` +
+		`"resource":{"group":"","version":"","resource":""},"namespace":"shop","operation":"","userInfo":{},"object":` + pod + `,"oldObject":null,"options":null}}`
+	r := httptest.NewRequest(http.MethodPost, "https://127.0.0.1:41234/inject", strings.NewReader(body))
+	r.Header = http.Header{"User-Agent": {"Go-http-client/1.1"}, "Content-Type": {"application/json"}, "Accept-Encoding": {"gzip"}}
+	w := httptest.NewRecorder()
+	server.ServeHTTP(w, r)
+	var answer admissionv1.AdmissionReview
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != http.StatusOK {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	if answer.Kind != "AdmissionReview" || answer.APIVersion != "admission.k8s.io/v1" || answer.Response == nil || !strings.Contains(string(answer.Response.Patch), "istio-proxy") {
+		t.Errorf("%s", w.Body)
+	}
+}
+
 // Whatever an object is, there is an answer: no panic; it is not admitted without its proxy.
 func TestAdmitGarbage(t *testing.T) {
 	h := ready(t)
@@ -85,6 +109,9 @@ func TestAdmitGarbage(t *testing.T) {
 		func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update },
 		func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = "Secret" },
 		func(r *admissionv1.AdmissionRequest) { r.SubResource = "ephemeralcontainers" },
+		func(r *admissionv1.AdmissionRequest) {
+			r.Operation, r.Kind = "", metav1.GroupVersionKind{Group: "admission.k8s.io", Version: "v1", Kind: "AdmissionRequest"} // an API server's, which has a uid
+		},
 	} {
 		r := review(encoded(t, podOf(t, simplePod)))
 		change(r)

@@ -26,6 +26,7 @@ type Servers struct {
 	mu      sync.Mutex // guards what follows
 	clients map[string]*apiserver.Client
 	digests map[string][sha256.Size]byte // of the kubeconfigs that clients are made of
+	named   map[string]string            // the Secret of each cluster, also of one whose kubeconfig is refused
 	lacking bool                         // the right to read the Secrets is missing, and the log says so
 }
 
@@ -50,6 +51,13 @@ func newServers(c Config, told func(map[string]*apiserver.Client)) *Servers {
 // Run follows the Secrets until ctx ends, whose error it returns. What is known stays while they cannot be read.
 func (s *Servers) Run(ctx context.Context) error { return s.secrets.Run(ctx) }
 
+// Named is the Secret (namespace/name) of each other cluster that Secrets name, by the cluster's name, as last read.
+func (s *Servers) Named() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.named)
+}
+
 // cannot logs why the Secrets cannot be read: that the right is missing once, for where there is one cluster that is how it is to be.
 func (s *Servers) cannot(wrong string, forbidden bool) {
 	s.mu.Lock()
@@ -71,8 +79,10 @@ func (s *Servers) take(all []*corev1.Secret) {
 	wanted, _ := choose(all, s.Own)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.named = map[string]string{}
 	clients, digests := map[string]*apiserver.Client{}, map[string][sha256.Size]byte{}
 	for _, w := range wanted {
+		s.named[w.cluster] = s.Namespace + "/" + w.secret
 		client, digest := s.clients[w.cluster], s.digests[w.cluster]
 		if client == nil || digest != w.digest {
 			next, err := s.clientOf(w)

@@ -1,0 +1,67 @@
+package check
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// atOnce is how many rights are asked about at the same time; listed is how many missing ones a line names.
+const (
+	atOnce = 8
+	listed = 6
+)
+
+// ask asks about all rights, and makes one line for those that are needed, and one for those that some configuration does without.
+func (k *checker) ask(ctx context.Context, check string, all []question, do string, about func(context.Context, question) (bool, error)) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	allowed := make([]bool, len(all))
+	asking, ctx := errgroup.WithContext(ctx)
+	asking.SetLimit(atOnce)
+	for i, q := range all {
+		asking.Go(func() (err error) {
+			allowed[i], err = about(ctx, q)
+			return err
+		})
+	}
+	if err := asking.Wait(); err != nil {
+		k.cannot(check, err)
+		return
+	}
+	var missing []string
+	without := map[string][]string{}
+	for i, q := range all {
+		switch {
+		case allowed[i]:
+		case q.optional != "":
+			without[q.optional] = append(without[q.optional], q.String())
+		default:
+			missing = append(missing, q.String())
+		}
+	}
+	if len(missing) > 0 {
+		k.say(check, Failure, "missing: "+some(missing), do)
+	} else {
+		k.say(check, OK, fmt.Sprintf("%d rights, none that is needed is missing", len(all)), "")
+	}
+	for _, what := range sorted(without) {
+		k.say(check+", for "+what, Warning, "missing: "+some(without[what]), do+", or do without")
+	}
+}
+
+// some names the first of a list.
+func some(all []string) string {
+	text := strings.Join(all[:min(len(all), listed)], "; ")
+	if more := len(all) - listed; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
+
+func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

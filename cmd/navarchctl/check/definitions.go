@@ -1,0 +1,73 @@
+package check
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/store/apiserver"
+)
+
+// kinds are Istio's that are acted on, by group, and the versions that are read, the newest first (store/source/kube).
+var kinds = []struct {
+	group     string
+	versions  []string
+	resources []string
+}{
+	{"networking.istio.io", []string{"v1", "v1beta1", "v1alpha3"},
+		[]string{"destinationrules", "envoyfilters", "gateways", "serviceentries", "sidecars", "virtualservices", "workloadentries", "workloadgroups"}},
+	{"security.istio.io", []string{"v1", "v1beta1"}, []string{"authorizationpolicies", "peerauthentications"}},
+}
+
+// definitions says which of Istio's kinds the API server serves, in a version that is read.
+func (k *checker) definitions(ctx context.Context) {
+	for _, of := range kinds {
+		check := "definitions of " + of.group
+		served, err := k.served(ctx, of.group, of.versions)
+		if err != nil {
+			k.cannot(check, err)
+			continue
+		}
+		var missing, found []string
+		for _, resource := range of.resources {
+			if version := served[resource]; version == "" {
+				missing = append(missing, resource)
+			} else if !slices.Contains(found, version) {
+				found = append(found, version)
+			}
+		}
+		switch {
+		case len(missing) == 0:
+			k.say(check, OK, "all kinds are served, as "+strings.Join(found, ", "), "")
+		case len(missing) == len(of.resources) && k.Pre:
+			k.say(check, OK, "none is there yet", "let the chart install them (crds.install=true)")
+		default:
+			k.say(check, Warning, "not served in "+strings.Join(of.versions, ", ")+": "+strings.Join(missing, ", "),
+				"install Istio's CustomResourceDefinitions (the chart's crds.install): objects of these kinds are read as soon as they are served")
+		}
+	}
+}
+
+// served is the newest version of each resource of a group that the API server serves.
+func (k *checker) served(ctx context.Context, group string, versions []string) (map[string]string, error) {
+	served := map[string]string{}
+	for _, version := range versions {
+		var list struct {
+			Resources []struct{ Name string }
+		}
+		err := k.get(ctx, "/apis/"+group+"/"+version, &list)
+		if apiserver.IsStatus(err, http.StatusNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range list.Resources {
+			if served[r.Name] == "" {
+				served[r.Name] = version
+			}
+		}
+	}
+	return served, nil
+}

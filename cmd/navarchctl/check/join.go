@@ -1,0 +1,148 @@
+package check
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/structpb"
+	securityv1 "istio.io/api/security/v1alpha1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"navarch.io/navarch/push/xds"
+)
+
+const (
+	securePort = 15012
+	account    = "default" // in whose name the check asks
+	audience   = "istio-ca"
+	lifetime   = 15 * time.Minute // of the token and of the certificate
+)
+
+// join has a certificate signed, and asks for clusters, as a workload of the control plane's namespace would: of each replica.
+func (k *checker) join(ctx context.Context) {
+	const check = "certificate and configuration of a workload"
+	if len(k.replicas) == 0 {
+		k.say(check, Unknown, errNoReplica.Error(), "")
+		return
+	}
+	roots, err := k.roots(ctx)
+	if err != nil {
+		k.say(check, Failure, err.Error(), "the leader writes it: see its log, and --write-root-certs")
+		return
+	}
+	token, err := k.token(ctx)
+	if err != nil {
+		k.cannot(check, fmt.Errorf("a token of service account %s/%s: %w", k.Namespace, account, err))
+		return
+	}
+	for _, r := range k.replicas {
+		check := check + ", by " + r.Name
+		if err := k.joins(ctx, r, roots, token); err != nil {
+			k.say(check, Failure, err.Error(), "see the replica's log: it says whom it refuses, and why")
+			continue
+		}
+		k.say(check, OK, "a CSR was signed, and clusters were sent", "")
+	}
+}
+
+// roots are those that workloads of the namespace are given.
+func (k *checker) roots(ctx context.Context) (*x509.CertPool, error) {
+	path := "/api/v1/namespaces/" + url.PathEscape(k.Namespace) + "/configmaps/istio-ca-root-cert"
+	var found corev1.ConfigMap
+	if err := k.get(ctx, path, &found); err != nil {
+		return nil, fmt.Errorf("ConfigMap %s/istio-ca-root-cert: %w", k.Namespace, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(found.Data["root-cert.pem"])) {
+		return nil, fmt.Errorf("ConfigMap %s/istio-ca-root-cert has no certificate in root-cert.pem", k.Namespace)
+	}
+	return pool, nil
+}
+
+// token is one of the namespace's default service account, as agents have them.
+func (k *checker) token(ctx context.Context) (string, error) {
+	seconds := int64(lifetime.Seconds())
+	request := authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}, ExpirationSeconds: &seconds}}
+	path := "/api/v1/namespaces/" + url.PathEscape(k.Namespace) + "/serviceaccounts/" + account + "/token"
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := k.API.Do(ctx, http.MethodPost, path, request, &request)
+	return request.Status.Token, err
+}
+
+// joins is one replica's.
+func (k *checker) joins(ctx context.Context, r Replica, roots *x509.CertPool, token string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	conf := &tls.Config{RootCAs: roots, ServerName: "istiod" + k.suffix() + "." + k.Namespace + ".svc", MinVersion: tls.VersionTLS12}
+	conn, err := grpc.NewClient("passthrough:///replica", grpc.WithTransportCredentials(credentials.NewTLS(conf)), grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		return r.Dial(ctx, securePort)
+	}))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+	csr, err := request()
+	if err != nil {
+		return err
+	}
+	signed, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1.IstioCertificateRequest{Csr: csr, ValidityDuration: int64(lifetime.Seconds())})
+	switch {
+	case err != nil:
+		return fmt.Errorf("a CSR: %w", err)
+	case len(signed.GetCertChain()) < 2:
+		return errors.New("a CSR: the answer is no chain")
+	}
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err == nil {
+		node, failed := node(k.Namespace)
+		if failed != nil {
+			return failed
+		}
+		err = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: xds.Cluster.URL()})
+	}
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if err != nil {
+		return fmt.Errorf("clusters by ADS: %w", err)
+	}
+	return nil
+}
+
+// request is a CSR of a key that is dropped at once.
+func request() (string, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", err
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})), err
+}
+
+// checkAddress is one of a documentation range (RFC 5737): no endpoint is at it.
+const checkAddress = "192.0.2.1"
+
+// node is that of a sidecar without a workload.
+func node(namespace string) (*corev3.Node, error) {
+	meta, err := structpb.NewStruct(map[string]any{"NAME": "navarchctl-check", "NAMESPACE": namespace, "SERVICE_ACCOUNT": account, "INSTANCE_IPS": checkAddress})
+	return &corev3.Node{Id: fmt.Sprintf("sidecar~%s~navarchctl-check.%s~%s.svc.cluster.local", checkAddress, namespace, namespace), Metadata: meta}, err
+}

@@ -1,0 +1,223 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// rule is a rule of deploy/docs/kubernetes.md, Rights, and the roles of navarchd that need it; optional: some configuration does without.
+type rule struct {
+	rbacv1.PolicyRule
+	roles    []string
+	optional string // what does not work without
+}
+
+func allow(group string, resources []string, verbs []string, names ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs, ResourceNames: names}
+}
+
+var (
+	ingest     = []string{"ingest"}
+	listWatch  = []string{"list", "watch"}
+	everyRole  = []string{"ingest", "xds", "ca", "admit"}
+	tokens     = []string{"/.well-known/openid-configuration", "/openid/v1/jwks"}
+	automatic  = "automatic addresses of ServiceEntries"
+	machines   = "machines that register themselves"
+	objectsAre = "the status of Istio's objects (PILOT_ENABLE_STATUS)"
+)
+
+// clusterRules are needed in the whole cluster, namespaceRules in the namespace of the control plane. A test compares them with those that
+// deploy/demo/kube/manifests/rights.yaml has, which the page has word for word.
+var clusterRules = []rule{
+	{allow("", []string{"services", "pods", "nodes", "namespaces", "serviceaccounts"}, listWatch), ingest, ""},
+	{allow("", []string{"configmaps"}, []string{"get", "list", "watch", "update"}, "istio-ca-root-cert", "istio-ca-crl"), ingest, ""},
+	{allow("", []string{"configmaps"}, []string{"create"}), ingest, ""},
+	{allow("discovery.k8s.io", []string{"endpointslices"}, listWatch), ingest, ""},
+	{allow("rbac.authorization.k8s.io", []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"}, listWatch), ingest, ""},
+	{rbacv1.PolicyRule{APIGroups: []string{"networking.istio.io", "security.istio.io", "telemetry.istio.io", "extensions.istio.io", "gateway.networking.k8s.io"},
+		Resources: []string{"*"}, Verbs: listWatch}, ingest, ""},
+	{allow("networking.istio.io", []string{"workloadentries"}, []string{"get", "create", "update", "delete"}), ingest, machines},
+	{allow("networking.istio.io", []string{"workloadentries/status"}, []string{"update"}), ingest, machines},
+	{allow("networking.istio.io", []string{"workloadgroups"}, []string{"get"}), ingest, machines},
+	{rbacv1.PolicyRule{APIGroups: []string{"networking.istio.io", "security.istio.io"}, Resources: []string{"*"}, Verbs: []string{"get"}}, ingest, objectsAre},
+	{allow("networking.istio.io", []string{"destinationrules/status", "envoyfilters/status", "gateways/status", "serviceentries/status", "sidecars/status",
+		"virtualservices/status", "workloadentries/status", "workloadgroups/status"}, []string{"update"}), ingest, objectsAre},
+	{allow("security.istio.io", []string{"authorizationpolicies/status", "peerauthentications/status"}, []string{"update"}), ingest, objectsAre},
+	{allow("networking.istio.io", []string{"serviceentries"}, []string{"get"}), ingest, automatic},
+	{allow("networking.istio.io", []string{"serviceentries/status"}, []string{"update"}), ingest, automatic},
+	{allow("admissionregistration.k8s.io", []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"}, []string{"get", "list", "watch", "update"}), ingest, ""},
+	{allow("authorization.k8s.io", []string{"subjectaccessreviews"}, []string{"create"}), []string{"xds"}, ""},
+	{allow("authentication.k8s.io", []string{"tokenreviews"}, []string{"create"}), everyRole, "--token-review"},
+	{rbacv1.PolicyRule{NonResourceURLs: tokens, Verbs: []string{"get"}}, everyRole, ""},
+}
+
+var namespaceRules = []rule{
+	{allow("", []string{"configmaps"}, listWatch, "istio", "istio-sidecar-injector"), []string{"ingest", "admit"}, ""},
+	{allow("", []string{"secrets"}, []string{"get"}, "cacerts", "istio-ca-secret"), []string{"ca"}, "the CA that istiod had (it is not needed with --cacerts)"},
+	{allow("networking.istio.io", []string{"gateways"}, []string{"create"}), ingest, ""},
+	{allow("", []string{"secrets"}, listWatch), []string{"ingest", "xds", "ca"}, "other clusters"},
+	{allow("", []string{"configmaps"}, []string{"get"}, "istio-ip-autoallocate"), ingest, automatic},
+	{allow("coordination.k8s.io", []string{"leases"}, []string{"get"}, "istio-ip-autoallocate"), ingest, automatic},
+}
+
+// installs are the kinds of the chart's objects, which whoever installs it makes.
+var installs = []struct {
+	group      string
+	resource   string
+	namespaced bool
+}{
+	{"", "serviceaccounts", true}, {"", "services", true}, {"", "configmaps", true}, {"", "secrets", true}, {"apps", "deployments", true}, {"apps", "statefulsets", true},
+	{"policy", "poddisruptionbudgets", true}, {"networking.k8s.io", "networkpolicies", true}, {"rbac.authorization.k8s.io", "roles", true},
+	{"rbac.authorization.k8s.io", "rolebindings", true}, {"rbac.authorization.k8s.io", "clusterroles", false}, {"rbac.authorization.k8s.io", "clusterrolebindings", false},
+	{"admissionregistration.k8s.io", "mutatingwebhookconfigurations", false}, {"admissionregistration.k8s.io", "validatingwebhookconfigurations", false},
+	{"apiextensions.k8s.io", "customresourcedefinitions", false},
+}
+
+// question is one right that somebody is asked about.
+type question struct {
+	resource *authorizationv1.ResourceAttributes
+	path     *authorizationv1.NonResourceAttributes
+	optional string
+}
+
+func (q question) String() string {
+	if q.path != nil {
+		return q.path.Verb + " " + q.path.Path
+	}
+	r := q.resource
+	text := r.Verb + " " + strings.TrimSuffix(r.Resource+"."+r.Group, ".")
+	if r.Subresource != "" {
+		text = r.Verb + " " + strings.TrimSuffix(r.Resource+"."+r.Group, ".") + "/" + r.Subresource
+	}
+	if r.Name != "" {
+		text += " " + r.Name
+	}
+	if r.Namespace != "" {
+		text += " in " + r.Namespace
+	}
+	return text
+}
+
+// questions are the rights of rules, in a namespace; empty: in all.
+func questions(rules []rule, namespace string, roles []string) (all []question) {
+	for _, of := range rules {
+		if !slices.ContainsFunc(of.roles, func(role string) bool { return slices.Contains(roles, role) }) {
+			continue
+		}
+		names := of.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, verb := range of.Verbs {
+			for _, path := range of.NonResourceURLs {
+				all = append(all, question{path: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb}, optional: of.optional})
+			}
+			for _, group := range of.APIGroups {
+				for _, resource := range of.Resources {
+					kind, sub, _ := strings.Cut(resource, "/")
+					for _, name := range names {
+						all = append(all, question{resource: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group, Resource: kind, Subresource: sub, Name: name},
+							optional: of.optional})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// ofRevision has questions be about the revision's ConfigMaps, whose names end with it.
+func (k *checker) ofRevision(all []question) []question {
+	for _, q := range all {
+		if q.resource.Resource == "configmaps" && slices.Contains([]string{"istio", "istio-sidecar-injector"}, q.resource.Name) {
+			q.resource.Name += k.suffix()
+		}
+	}
+	return all
+}
+
+// installer says whether whoever asks may install the chart: make its objects, and grant the rights of navarchd, which Kubernetes lets nobody
+// grant who does not have them.
+func (k *checker) installer(ctx context.Context) {
+	var all []question
+	for _, of := range installs {
+		for _, verb := range []string{"create", "patch"} {
+			q := question{resource: &authorizationv1.ResourceAttributes{Verb: verb, Group: of.group, Resource: of.resource}}
+			if of.namespaced {
+				q.resource.Namespace = k.Namespace
+			}
+			all = append(all, q)
+		}
+	}
+	all = append(append(all, questions(clusterRules, "", everyRole)...), k.ofRevision(questions(namespaceRules, k.Namespace, everyRole))...)
+	k.ask(ctx, "your rights to install", all, "have a cluster administrator install it", func(ctx context.Context, q question) (bool, error) {
+		review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: q.resource, NonResourceAttributes: q.path}}
+		err := k.API.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review, &review)
+		return review.Status.Allowed, err
+	})
+}
+
+// rights says whether the service accounts of the control plane's Pods have the rights of their roles.
+func (k *checker) rights(ctx context.Context) {
+	accounts, err := k.accounts(ctx)
+	if err != nil {
+		k.cannot("rights", err)
+		return
+	}
+	for _, name := range sorted(accounts) {
+		roles := accounts[name]
+		all := append(questions(clusterRules, "", roles), k.ofRevision(questions(namespaceRules, k.Namespace, roles))...)
+		check := fmt.Sprintf("rights of service account %s (%s)", name, strings.Join(roles, ", "))
+		k.ask(ctx, check, all, "give it the rights of deploy/docs/kubernetes.md, Rights, as the chart does", func(ctx context.Context, q question) (bool, error) {
+			review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: q.resource, NonResourceAttributes: q.path,
+				User: "system:serviceaccount:" + k.Namespace + ":" + name, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + k.Namespace, "system:authenticated"}}}
+			err := k.API.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", review, &review)
+			return review.Status.Allowed, err
+		})
+	}
+}
+
+// accounts are the service accounts of the control plane's Pods, with the roles of these.
+func (k *checker) accounts(ctx context.Context) (map[string][]string, error) {
+	accounts := map[string][]string{}
+	for _, selector := range []string{"app=istiod", "app.kubernetes.io/name=navarchd"} {
+		if k.Revision != "" {
+			selector += ",istio.io/rev=" + k.Revision
+		}
+		var all corev1.PodList
+		if err := k.get(ctx, "/api/v1/namespaces/"+url.PathEscape(k.Namespace)+"/pods?labelSelector="+url.QueryEscape(selector), &all); err != nil {
+			return nil, err
+		}
+		for _, pod := range all.Items {
+			for _, role := range rolesOf(&pod) {
+				if name := pod.Spec.ServiceAccountName; !slices.Contains(accounts[name], role) {
+					accounts[name] = append(accounts[name], role)
+				}
+			}
+		}
+	}
+	return accounts, nil
+}
+
+// rolesOf are those that a Pod's arguments say, else all.
+func rolesOf(pod *corev1.Pod) []string {
+	for _, c := range pod.Spec.Containers {
+		for i, arg := range c.Args {
+			if list, is := strings.CutPrefix(arg, "--roles="); is {
+				return strings.Split(list, ",")
+			}
+			if arg == "--roles" && i+1 < len(c.Args) {
+				return strings.Split(c.Args[i+1], ",")
+			}
+		}
+	}
+	return everyRole
+}

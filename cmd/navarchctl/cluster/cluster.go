@@ -1,0 +1,161 @@
+// Package cluster finds the replicas of a control plane in a Kubernetes cluster, by the labels that istioctl goes by, and connects to ports of
+// their Pods through the API server, as kubectl port-forward does.
+//
+// Owns: the flags that say which cluster; connections to Pods, until they are closed.  Reads: kubeconfigs, Pods of the control plane's
+// namespace.  Never: writes to a cluster; listens on a port of this machine, which others could use.
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"istio.io/api/label"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"navarch.io/navarch/store/apiserver"
+)
+
+// Flags say which cluster, and which control plane in it.
+type Flags struct {
+	Kubeconfig, Context string
+	Namespace           string // of the control plane
+	Revision            string // empty: all revisions
+}
+
+// Bind adds the flags, by istioctl's names.
+func (f *Flags) Bind(s *pflag.FlagSet) {
+	f.BindCluster(s)
+	s.StringVarP(&f.Revision, "revision", "r", "", "Revision of the control plane: the label istio.io/rev of its Pods (default: all).")
+}
+
+// BindCluster adds those that say which cluster and namespace, for commands to which --revision means something else.
+func (f *Flags) BindCluster(s *pflag.FlagSet) {
+	f.BindKubeconfig(s)
+	s.StringVarP(&f.Namespace, "istio-namespace", "i", "istio-system", "Namespace of the control plane.")
+}
+
+// BindKubeconfig adds those that say which cluster alone.
+func (f *Flags) BindKubeconfig(s *pflag.FlagSet) {
+	s.StringVar(&f.Kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster (default: $KUBECONFIG, else ~/.kube/config, else the service account of the Pod that this process is in).")
+	s.StringVar(&f.Context, "context", "", "Context of the kubeconfig (default: its current one).")
+}
+
+// Given says whether a kubeconfig is there: by a flag, by $KUBECONFIG, or at its usual place.
+func (f *Flags) Given() bool {
+	if f.Kubeconfig != "" || f.Context != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
+		return true
+	}
+	_, err := os.Stat(clientcmd.RecommendedHomeFile)
+	return err == nil
+}
+
+// Contexts are those of a kubeconfig, sorted; of an empty path those of its usual places. None where it cannot be read.
+func Contexts(kubeconfig string) []string {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	raw, err := rules.Load()
+	if err != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(raw.Contexts))
+}
+
+// Cluster is one that a kubeconfig leads to, and the control plane that is looked for in it.
+type Cluster struct {
+	Flags
+	API    *apiserver.Client
+	config *rest.Config
+}
+
+// Open reads the kubeconfig; without one it is the cluster whose service account this process has. Nothing is asked. Errors name the flag, and
+// the context.
+func (f *Flags) Open() (*Cluster, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.Kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.Context})
+	raw, err := loader.RawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	c := &Cluster{Flags: *f}
+	c.Context = cmp.Or(f.Context, raw.CurrentContext)
+	if c.config, err = loader.ClientConfig(); err != nil {
+		return nil, fmt.Errorf("--kubeconfig, context %q: %w", c.Context, err)
+	}
+	if c.API, err = apiserver.Of(c.config); err != nil {
+		return nil, fmt.Errorf("--kubeconfig, context %q: %w", c.Context, err)
+	}
+	return c, nil
+}
+
+// String is how the cluster is called in messages.
+func (c *Cluster) String() string {
+	if c.Context == "" {
+		return "the API server " + c.API.Address()
+	}
+	return "context " + c.Context
+}
+
+// replicaApp is the label app of replicas, by which istioctl and Kiali find them.
+const replicaApp = "istiod"
+
+// Selector is the labels that replicas have.
+func (c *Cluster) Selector() string {
+	s := "app=" + replicaApp
+	if c.Revision != "" {
+		s += "," + label.IoIstioRev.Name + "=" + c.Revision
+	}
+	return s
+}
+
+// Replicas are the ready Pods of the control plane, by name. Errors name the context, the namespace and the labels that were looked for; it is
+// one, too, where no Pod is ready.
+func (c *Cluster) Replicas(ctx context.Context) ([]*Pod, error) {
+	where := fmt.Sprintf("%s, namespace %s: Pods with the labels %s", c, c.Namespace, c.Selector())
+	var all corev1.PodList
+	path := "/api/v1/namespaces/" + url.PathEscape(c.Namespace) + "/pods?labelSelector=" + url.QueryEscape(c.Selector())
+	if err := c.API.Do(ctx, http.MethodGet, path, nil, &all); err != nil {
+		return nil, fmt.Errorf("%s: %w", where, err)
+	}
+	var ready []*Pod
+	var others []string
+	for i := range all.Items {
+		pod := &all.Items[i]
+		if why := unready(pod); why != "" {
+			others = append(others, pod.Name+" ("+why+")")
+			continue
+		}
+		ready = append(ready, c.Pod(pod))
+	}
+	if len(ready) == 0 {
+		if len(others) == 0 {
+			return nil, fmt.Errorf("%s: there is none: --context, --istio-namespace and --revision say where the control plane is, --server its address", where)
+		}
+		return nil, fmt.Errorf("%s: none is ready: %s", where, strings.Join(others, ", "))
+	}
+	slices.SortFunc(ready, func(a, b *Pod) int { return cmp.Compare(a.Name, b.Name) })
+	return ready, nil
+}
+
+// unready says why a Pod is not asked; empty: it is.
+func unready(pod *corev1.Pod) string {
+	if pod.DeletionTimestamp != nil {
+		return "it is being deleted"
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return ""
+		}
+	}
+	return strings.ToLower(cmp.Or(string(pod.Status.Phase), "unknown")) + ", not ready"
+}

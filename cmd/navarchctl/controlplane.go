@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+
+	"navarch.io/navarch/cmd/navarchctl/cluster"
+)
+
+const (
+	defaultServer = "127.0.0.1:8080"
+	debugPages    = "navarchd's debug pages"
+)
+
+// controlPlane is whose debug pages a command asks: those at an address, or those of all ready replicas that a kubeconfig leads to.
+type controlPlane struct {
+	server  string // an address; empty: see pages
+	cluster cluster.Flags
+
+	found []page         // once they were looked for
+	pods  []*cluster.Pod // of the same, where they are in a cluster
+	where string         // for messages
+}
+
+func (c *controlPlane) bind(f *pflag.FlagSet) {
+	f.StringVar(&c.server, "server", "", "Address of navarchd's debug pages (default: the ready replicas that the kubeconfig leads to; without a kubeconfig "+defaultServer+").")
+	c.cluster.Bind(f)
+}
+
+// stated says whether a flag says which control plane is asked.
+func (c *controlPlane) stated() bool {
+	return c.server != "" || c.cluster.Kubeconfig != "" || c.cluster.Context != ""
+}
+
+// pages are those that are asked: of --server, or of all ready replicas of the cluster; without a kubeconfig of the default address.
+func (c *controlPlane) pages(ctx context.Context) ([]page, error) {
+	if c.found != nil {
+		return c.found, nil
+	}
+	if c.server != "" || !c.cluster.Given() {
+		c.where = cmp.Or(c.server, defaultServer)
+		c.found = []page{server(c.where)}
+		return c.found, nil
+	}
+	in, err := c.cluster.Open()
+	if err != nil {
+		return nil, err
+	}
+	if c.pods, err = in.Replicas(ctx); err != nil {
+		return nil, err
+	}
+	c.where = fmt.Sprintf("any of the %d replicas (%s, namespace %s, labels %s)", len(c.pods), in, in.Namespace, in.Selector())
+	for _, pod := range c.pods {
+		c.found = append(c.found, page{address: pod.String(), by: in.String(), what: debugPages, help: "its log may say why",
+			url: "http://localhost:" + strconv.Itoa(pod.Monitoring), client: pod.Client()})
+	}
+	return c.found, nil
+}
+
+// close ends connections to Pods.
+func (c *controlPlane) close() {
+	for _, pod := range c.pods {
+		pod.Close()
+	}
+}
+
+// atOnce is how many replicas are asked at the same time.
+const atOnce = 16
+
+// answer is what one replica said.
+type answer[T any] struct {
+	from  page
+	value T
+}
+
+// gather asks all pages for the same JSON. One that does not answer is a line to warnings; it is an error where none does.
+func gather[T any](ctx context.Context, c *controlPlane, path string, warnings io.Writer) ([]answer[T], error) {
+	pages, err := c.pages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, failed := make([]answer[T], len(pages)), make([]error, len(pages))
+	var asking errgroup.Group
+	asking.SetLimit(atOnce)
+	for i, p := range pages {
+		all[i].from = p
+		asking.Go(func() error {
+			failed[i] = p.read(ctx, path, &all[i].value)
+			return nil
+		})
+	}
+	_ = asking.Wait()
+	var said []answer[T]
+	for i, err := range failed {
+		if err == nil {
+			said = append(said, all[i])
+		}
+	}
+	if len(said) == 0 {
+		return nil, errors.Join(failed...)
+	}
+	for _, err := range failed {
+		if err != nil {
+			fmt.Fprintln(warnings, "warning:", err)
+		}
+	}
+	return said, nil
+}
+
+// first asks all pages, and gives the answer of the one that has what is asked for, such as a proxy. Where none has it the error is that of one that
+// knows why, else of all.
+func (c *controlPlane) first(ctx context.Context, path string) ([]byte, error) {
+	pages, err := c.pages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bodies, failed := make([][]byte, len(pages)), make([]error, len(pages))
+	var asking errgroup.Group
+	asking.SetLimit(atOnce)
+	for i, p := range pages {
+		asking.Go(func() error {
+			bodies[i], failed[i] = p.get(ctx, path)
+			return nil
+		})
+	}
+	_ = asking.Wait()
+	var elsewhere, others []error
+	for i, err := range failed {
+		var no statusError
+		switch {
+		case err == nil:
+			return bodies[i], nil
+		case errors.As(err, &no) && no.status == http.StatusNotFound && strings.Contains(no.said, "is not connected to this replica"):
+			elsewhere = append(elsewhere, err)
+		default:
+			others = append(others, err)
+		}
+	}
+	if len(others) > 0 {
+		return nil, errors.Join(others...)
+	}
+	if len(elsewhere) > 1 {
+		var no statusError
+		errors.As(elsewhere[0], &no)
+		return nil, fmt.Errorf("%s: %s", strings.Replace(no.said, "this replica", c.where, 1), "navarchctl proxy-status lists those that are")
+	}
+	return nil, errors.Join(elsewhere...)
+}
+
+// readFirst is first, of a JSON page.
+func (c *controlPlane) readFirst(ctx context.Context, path string, into any) error {
+	body, err := c.first(ctx, path)
+	if err != nil {
+		return err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	if err := decoder.Decode(into); err != nil {
+		return fmt.Errorf("%s: %s is not what was expected: %w", debugPages, path, err)
+	}
+	return nil
+}

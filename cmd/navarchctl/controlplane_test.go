@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/cri-streaming/pkg/streaming/portforward"
+
+	"navarch.io/navarch/store/apiserver/apiservertest"
+)
+
+// forwarded connects to the replica's server, by the Pod's name.
+type forwarded map[string]http.HandlerFunc
+
+// PortForward implements portforward.PortForwarder: one connection to a port of a Pod.
+func (f forwarded) PortForward(_ context.Context, name, _ string, port int32, stream io.ReadWriteCloser) error {
+	if f[name] == nil || port != 15014 {
+		return fmt.Errorf("nobody listens on %d of %s", port, name)
+	}
+	web := httptest.NewServer(f[name])
+	defer web.Close()
+	conn, err := net.Dial("tcp", web.Listener.Addr().String())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	go func() { _, _ = io.Copy(conn, stream) }()
+	_, err = io.Copy(stream, conn)
+	return err
+}
+
+// replicas are Pods of an API server that is played, which have one proxy each; gone is ready there, and answers nobody.
+func replicas(t *testing.T) (kubeconfig string) {
+	t.Helper()
+	pages := func(proxy string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			has := r.URL.Query().Get("proxyID") == proxy
+			switch {
+			case r.URL.Path == "/debug/syncz":
+				fmt.Fprintf(w, `[{"proxy": %q, "revision": 9007199254740993, "cluster_id": "Kubernetes", "cluster_sent": "1", "cluster_acked": "1"}]`, proxy)
+			case r.URL.Path == "/debug/connections":
+				fmt.Fprintf(w, `{"clients": [{"proxy": %q}]}`, proxy)
+			case r.URL.Path == "/version":
+				fmt.Fprintf(w, `{"version": "of %s", "golang_version": "go1"}`, proxy)
+			case !has:
+				http.Error(w, fmt.Sprintf("proxy %q is not connected to this replica", r.URL.Query().Get("proxyID")), http.StatusNotFound)
+			case r.URL.Path == "/debug/config_dump":
+				fmt.Fprint(w, `{"configs": [{"@type": "type.googleapis.com/envoy.admin.v3.ClustersConfigDump", "dynamic_active_clusters": [{"cluster": {"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "outbound|80||`+proxy+`"}}]}]}`)
+			default:
+				http.Error(w, "the proxy has no resource", http.StatusNotFound)
+			}
+		}
+	}
+	f := forwarded{"istiod-0": pages("web-0.shop"), "istiod-1": pages("db-0.shop")}
+	pod := func(name string) string {
+		return fmt.Sprintf(`{"metadata": {"namespace": "istio-system", "name": %q, "labels": {"app": "istiod"}}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}`, name)
+	}
+	return apiservertest.Kubeconfig(t, func(w http.ResponseWriter, r *http.Request) {
+		switch name, is := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/istio-system/pods/"), "/portforward"); {
+		case is && r.Method == http.MethodPost:
+			portforward.ServePortForward(w, r, f, name, "", nil, time.Minute, time.Minute, portforward.SupportedProtocols)
+		case is:
+			http.Error(w, "no websockets", http.StatusBadRequest)
+		default:
+			fmt.Fprintf(w, `{"items": [%s, %s, %s]}`, pod("istiod-0"), pod("istiod-1"), pod("gone"))
+		}
+	})
+}
+
+// ran is what a command prints, and why it ended.
+func ran(args ...string) (out, warnings string, err error) {
+	var stdout, stderr bytes.Buffer
+	cmd := root()
+	cmd.SetArgs(args)
+	cmd.SetOut(&stdout)
+	cmd.SetErr(&stderr)
+	err = cmd.Execute()
+	return stdout.String(), stderr.String(), err
+}
+
+// Commands find the replicas by the kubeconfig: what all know is put together, a proxy's configuration is asked of the one that has it, and one that
+// does not answer is said so. An address that is stated goes before.
+func TestCommandsFindTheCluster(t *testing.T) {
+	kubeconfig := replicas(t)
+	t.Setenv("KUBECONFIG", kubeconfig)
+	out, warnings, err := ran("proxy-status")
+	if err != nil || !strings.Contains(out, "REPLICA") || strings.Index(out, "db-0.shop") > strings.Index(out, "web-0.shop") || !strings.Contains(out, "9007199254740993") {
+		t.Errorf("proxy-status: %v\n%s", err, out)
+	}
+	for _, line := range []string{"db-0.shop", "web-0.shop"} {
+		if !strings.Contains(out, line) {
+			t.Errorf("no %s in\n%s", line, out)
+		}
+	}
+	if !strings.Contains(warnings, "warning: cannot reach navarchd's debug pages at Pod istio-system/gone (context x): ") || !strings.Contains(warnings, "nobody listens on 15014 of gone") {
+		t.Errorf("warnings %q", warnings)
+	}
+	out, _, err = ran("ps", "web-0", "-n", "shop", "-o", "json", "--istioNamespace", "istio-system")
+	var all []map[string]any
+	if err != nil || json.Unmarshal([]byte(out), &all) != nil || len(all) != 1 || all[0]["replica"] != "Pod istio-system/istiod-0" {
+		t.Errorf("one proxy: %v\n%s", err, out)
+	}
+	if out, _, err = ran("pc", "c", "db-0"); err != nil || !strings.Contains(out, "db-0.shop") {
+		t.Errorf("proxy-config: %v\n%s", err, out)
+	}
+	if out, _, err = ran("version", "--short"); err != nil || !strings.Contains(out, "Pod istio-system/istiod-0: of web-0.shop\n") || !strings.Contains(out, "Pod istio-system/istiod-1: of db-0.shop\n") {
+		t.Errorf("version: %v\n%s", err, out)
+	}
+	for _, one := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"explain", "--proxy", "web-0.shop", "x"}, "the proxy has no resource"},
+		{[]string{"ps", "nobody.shop"}, `proxy "nobody.shop" is not connected to any of the 3 replicas (context x, namespace istio-system, labels app=istiod)`},
+		{[]string{"ps", "web-0"}, ""},
+		{[]string{"pc", "c", "nobody"}, `no proxy "nobody" is connected to any of the 3 replicas (context x`},
+		{[]string{"ps", "--context", "y"}, `context "y" does not exist`},
+		{[]string{"ps", "--kubeconfig", "/nowhere"}, "--kubeconfig: stat /nowhere"},
+		{[]string{"ps", "--server", "127.0.0.1:1"}, "cannot reach navarchd's debug pages at 127.0.0.1:1 (--server)"},
+		{[]string{"explain", "--config-dir", "x", "--context", "x", "--proxy", "x", "x"}, "--config-dir excludes --server, --kubeconfig and --context"},
+		{[]string{"pc", "c", "--context", "x", "--envoy", "x"}, "if any flags in the group [context envoy] are set none of the others can be"},
+	} {
+		_, _, err := ran(one.args...)
+		if (err == nil) != (one.want == "") || err != nil && !strings.Contains(err.Error(), one.want) {
+			t.Errorf("%v: %v, want %q", one.args, err, one.want)
+		}
+	}
+}
+
+// Names of contexts and of proxies are completed.
+func TestCompletionInACluster(t *testing.T) {
+	t.Setenv("KUBECONFIG", replicas(t))
+	for _, one := range [][]string{{"x", "__complete", "ps", "--context", ""}, {"x", "__complete", "tag", "list", "--context", ""}, {"db-0.shop", "__complete", "pc", "c", "d"}} {
+		if out, _, err := ran(one[1:]...); err != nil || !strings.HasPrefix(out, one[0]+"\n") {
+			t.Errorf("%v: %v\n%s", one[1:], err, out)
+		}
+	}
+}
+
+// A proxy that nobody has: all say so, and the one sentence names where it was looked for.
+func TestNobodyHasTheProxy(t *testing.T) {
+	t.Setenv("KUBECONFIG", replicas(t))
+	_, _, err := ran("pc", "c", "nobody.shop")
+	if err == nil || !strings.Contains(err.Error(), "nobody listens on 15014 of gone") { // it may be there
+		t.Errorf("one replica does not answer, and may have it: %v", err)
+	}
+}

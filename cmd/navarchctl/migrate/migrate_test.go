@@ -1,0 +1,221 @@
+package migrate
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"flag"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the table into the page")
+
+const (
+	page       = "../../../deploy/docs/migration.md"
+	begin, end = "<!-- begin: navarchctl migrate values -->\n", "<!-- end: navarchctl migrate values -->"
+)
+
+// The page has the table as the command has it: `go test ./cmd/navarchctl/migrate -update` writes it.
+func TestPageHasTheTable(t *testing.T) {
+	raw, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(raw), begin)
+	_, after, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		t.Fatalf("%s has no place for the table", page)
+	}
+	want := before + begin + "\n" + Page() + end + after
+	if *update {
+		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if string(raw) != want {
+		t.Errorf("%s does not have the table of this package: write it with -update", page)
+	}
+}
+
+// What the table says is acted on under its own name navarchd reads, and what navarchd reads the table knows.
+func TestEnvironmentIsNavarchds(t *testing.T) {
+	var source strings.Builder
+	for _, name := range []string{"flags.go", "issuers.go"} {
+		text, err := os.ReadFile("../../navarchd/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source.Write(text)
+	}
+	reads := map[string]bool{}
+	for _, found := range regexp.MustCompile(`(?:parse|envOr)\("([A-Z0-9_]+)"`).FindAllStringSubmatch(source.String(), -1) {
+		reads[found[1]] = true
+	}
+	if len(reads) < 30 {
+		t.Fatalf("%d variables are found", len(reads))
+	}
+	acted := map[string]bool{"GOMEMLIMIT": true, "GOGC": true, "GOMAXPROCS": true} // Go's
+	for _, r := range environment {
+		if r.effect == ActedOn && !reads[r.key] && !acted[r.key] {
+			t.Errorf("the table says that %s is acted on, and navarchd does not read it", r.key)
+		}
+		acted[r.key] = acted[r.key] || r.effect == ActedOn
+	}
+	for name := range reads {
+		if !acted[name] && !strings.HasPrefix(name, "NAVARCH_") {
+			t.Errorf("navarchd reads %s, and the table does not say that it is acted on", name)
+		}
+	}
+}
+
+// Flags that are acted on are navarchd's: what the table calls them is there.
+func TestFlagsAreNavarchds(t *testing.T) {
+	text, err := os.ReadFile("../../../deploy/docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`(--[a-z-]+)")
+	for _, of := range [][]row{flags, environment, values} {
+		for _, r := range of {
+			for _, flag := range named.FindAllStringSubmatch(r.here, -1) {
+				if !strings.Contains(string(text), "`"+flag[1]) {
+					t.Errorf("%s: navarchd has no flag %s", r.key, flag[1])
+				}
+			}
+		}
+	}
+}
+
+// No line is there twice, each says something, and none has a bar, which would end a cell of the page.
+func TestTable(t *testing.T) {
+	for sort, rows := range tables {
+		seen := map[string]bool{}
+		for _, r := range rows {
+			if seen[r.key] || r.here == "" || r.same != "" && r.effect != Reported || strings.Contains(r.key+r.here, "|") || !slices.Contains([]Effect{ActedOn, Reported, NoEffect}, r.effect) {
+				t.Errorf("%s: %+v", sort, r)
+			}
+			seen[r.key] = true
+		}
+	}
+}
+
+func found(t *testing.T, text string) map[string]Effect {
+	t.Helper()
+	all, err := FromYAML([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	effects := map[string]Effect{}
+	for _, s := range all {
+		effects[string(s.Sort)+" "+s.Key+"="+s.Value] = s.Effect
+	}
+	return effects
+}
+
+// Values, in each of the places where Istio's chart has them; flags and variables in them; a Deployment; an IstioOperator.
+func TestFromYAML(t *testing.T) {
+	got := found(t, `
+pilot:
+  autoscaleMin: 2
+  env: {PILOT_PUSH_THROTTLE: "50", PILOT_NOBODY_KNOWS: x, NO_SUCH_VARIABLE: z}
+  extraContainerArgs: ["--httpAddr=:9", --keepaliveInterval, 30s]
+_internal_defaults_do_not_set: {traceSampling: 5, configMap: true}
+meshConfig: {accessLogFile: /dev/stdout}
+global: {proxy: {autoInject: disabled, logLevel: info, tracer: zipkin}, sds: {token: {aud: other}}, hub: "", imagePullSecrets: [a]}
+nobodyKnows: 1
+---
+kind: Deployment
+spec: {template: {spec: {containers: [{name: discovery, args: [discovery, "--monitoringAddr=:15014", --domain, cluster.local, --profile], env: [{name: REVISION, value: canary}, {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}, {name: other, args: ["--x"]}]}}}
+---
+kind: ConfigMap
+data: {revision: x}
+---
+kind: IstioOperator
+spec: {profile: minimal, meshConfig: {rootNamespace: x}, values: {global: {meshID: m}}}
+`)
+	for setting, want := range map[string]Effect{
+		"value autoscaleMin=2":                       ActedOn,
+		"environment PILOT_PUSH_THROTTLE=50":         ActedOn,
+		"environment PILOT_NOBODY_KNOWS=x":           Reported,
+		"environment NO_SUCH_VARIABLE=z":             Reported,
+		"flag httpAddr=:9":                           ActedOn,
+		"value configMap=true":                       NoEffect,
+		"value traceSampling=5":                      Reported,
+		"value meshConfig.accessLogFile=/dev/stdout": ActedOn,
+		"value global.proxy.autoInject=disabled":     ActedOn,
+		"value global.proxy.logLevel=info":           ActedOn,
+		"value global.proxy.tracer=zipkin":           Reported,
+		"value global.sds.token.aud=other":           ActedOn,
+		"value global.imagePullSecrets=1 entries":    ActedOn,
+		"value nobodyKnows=1":                        Reported,
+		"flag monitoringAddr=:15014":                 ActedOn,
+		"flag domain=cluster.local":                  ActedOn,
+		"flag profile=true":                          NoEffect,
+		"environment REVISION=canary":                ActedOn,
+		"environment POD_NAME=(from elsewhere)":      ActedOn,
+		"value meshConfig.rootNamespace=x":           ActedOn,
+		"value global.meshID=m":                      ActedOn,
+		"flag keepaliveInterval=30s":                 NoEffect,
+	} {
+		if got[setting] != want {
+			t.Errorf("%s: %q, want %q", setting, got[setting], want)
+		}
+		delete(got, setting)
+	}
+	for setting, effect := range got {
+		t.Errorf("also %s: %s", setting, effect)
+	}
+	if _, err := FromYAML([]byte("a: 1\n---\n[1, 2]")); err == nil || !strings.Contains(err.Error(), "document 2") {
+		t.Errorf("a list: %v", err)
+	}
+}
+
+// What is to be known comes first, and of two lines the longer one counts.
+func TestOrder(t *testing.T) {
+	all := FromArgs([]string{"--resync=1s", "--httpAddr=:1", "--ctrlz_port=1", "discovery"})
+	var order []string
+	for _, s := range all {
+		order = append(order, s.Key)
+	}
+	if got := strings.Join(order, " "); got != "ctrlz_port httpAddr resync" {
+		t.Errorf("order %s", got)
+	}
+	tables["test"] = []row{{"a", Reported, "short", ""}, {"a.b", ActedOn, "long", ""}, {"a.*", NoEffect, "any", ""}}
+	defer delete(tables, "test")
+	for key, want := range map[string]string{"a": "short", "a.b": "long", "a.b.c": "long", "a.x": "any", "ab": unknown} {
+		if s := judge(Setting{Sort: "test", Key: key}); s.Here != want {
+			t.Errorf("%s: %q, want %q", key, s.Here, want)
+		}
+	}
+	if s := judge(Setting{Sort: Environment, Key: "PILOT_JWT_PUB_KEY_REFRESH_INTERVAL"}); !strings.Contains(s.Here, "RequestAuthentication") {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A release of Helm's, as its Secret has it (helm.sh/helm/v3/pkg/storage/driver/util.go): gzip in base64.
+func TestFromRelease(t *testing.T) {
+	pack := func(text string) []byte {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		_, _ = w.Write([]byte(text))
+		_ = w.Close()
+		return []byte(base64.StdEncoding.EncodeToString(b.Bytes()))
+	}
+	all, is, err := FromRelease(pack(`{"name": "istiod", "chart": {"metadata": {"name": "istiod"}}, "config": {"revision": "canary"}}`))
+	if err != nil || !is || len(all) != 1 || all[0].Key != "revision" || all[0].Effect != ActedOn {
+		t.Errorf("%+v %v %v", all, is, err)
+	}
+	if _, is, err := FromRelease(pack(`{"chart": {"metadata": {"name": "kiali"}}}`)); err != nil || is {
+		t.Errorf("another chart: %v %v", is, err)
+	}
+	for _, wrong := range []string{"?", "aGVsbG8=", string(pack("no JSON"))} {
+		if _, _, err := FromRelease([]byte(wrong)); err == nil {
+			t.Errorf("%.20q was taken", wrong)
+		}
+	}
+}

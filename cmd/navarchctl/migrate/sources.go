@@ -1,0 +1,110 @@
+package migrate
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	appsv1 "k8s.io/api/apps/v1"
+	k8syaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// discovery is the name of istiod's container.
+const discovery = "discovery"
+
+// FromYAML judges a file: Helm values, or manifests, of which Deployments of istiod count. Errors say which document cannot be read.
+func FromYAML(text []byte) ([]Setting, error) {
+	reader := k8syaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	var lists [][]Setting
+	for n := 1; ; n++ {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return Merge(lists...), nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %w", n, err)
+		}
+		var tree map[string]any
+		if err := yaml.Unmarshal(document, &tree); err != nil {
+			return nil, fmt.Errorf("document %d is no YAML of values or of an object: %w", n, err)
+		}
+		kind, isObject := tree["kind"].(string)
+		switch {
+		case !isObject:
+			lists = append(lists, FromValues(tree))
+		case kind == "Deployment":
+			var d appsv1.Deployment
+			if err := yaml.Unmarshal(document, &d); err != nil {
+				return nil, fmt.Errorf("document %d: %w", n, err)
+			}
+			lists = append(lists, FromDeployment(&d))
+		case kind == "IstioOperator":
+			lists = append(lists, fromOperator(tree))
+		}
+	}
+}
+
+// fromOperator judges the values of an IstioOperator, as istioctl install takes it.
+func fromOperator(tree map[string]any) []Setting {
+	spec, _ := tree["spec"].(map[string]any)
+	values, _ := spec["values"].(map[string]any)
+	if values == nil {
+		values = map[string]any{}
+	}
+	if mesh, is := spec["meshConfig"]; is {
+		values["meshConfig"] = mesh
+	}
+	return FromValues(values)
+}
+
+// FromDeployment judges the arguments and the variables of istiod's container. Variables that Kubernetes fills in have no value.
+func FromDeployment(d *appsv1.Deployment) []Setting {
+	for _, c := range d.Spec.Template.Spec.Containers {
+		if c.Name != discovery {
+			continue
+		}
+		env := map[string]string{}
+		for _, e := range c.Env {
+			if env[e.Name] = e.Value; e.ValueFrom != nil {
+				env[e.Name] = "(from elsewhere)"
+			}
+		}
+		return Merge(FromArgs(c.Args), FromEnvironment(env))
+	}
+	return nil
+}
+
+// mostOfRelease bounds what a record of Helm's may unpack to.
+const mostOfRelease = 32 << 20
+
+// charts are the names that Istio's chart of istiod has had.
+var charts = map[string]bool{"istiod": true, "istio-discovery": true}
+
+// FromRelease judges the values that a release of Helm was given, by the key release of its Secret; false: it is of another chart.
+func FromRelease(record []byte) ([]Setting, bool, error) {
+	packed, err := base64.StdEncoding.DecodeString(string(record))
+	if err != nil {
+		return nil, false, fmt.Errorf("a release of Helm: %w", err)
+	}
+	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, false, fmt.Errorf("a release of Helm: %w", err)
+	}
+	var release struct {
+		Config map[string]any
+		Chart  struct{ Metadata struct{ Name string } }
+	}
+	if err := json.NewDecoder(io.LimitReader(unpacked, mostOfRelease)).Decode(&release); err != nil {
+		return nil, false, fmt.Errorf("a release of Helm: %w", err)
+	}
+	if !charts[release.Chart.Metadata.Name] {
+		return nil, false, nil
+	}
+	return FromValues(release.Config), true, nil
+}

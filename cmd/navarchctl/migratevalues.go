@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/cmd/navarchctl/cluster"
+	"navarch.io/navarch/cmd/navarchctl/migrate"
+	"navarch.io/navarch/cmd/navarchctl/show"
+)
+
+func migrateCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "migrate", Short: "What becomes of an istiod's settings with Navarch", Example: "  navarchctl migrate values istiod-values.yaml"}
+	cmd.AddCommand(migrateValuesCommand())
+	return cmd
+}
+
+func migrateValuesCommand() *cobra.Command {
+	var (
+		in          cluster.Flags
+		fromCluster bool
+		format      output
+	)
+	cmd := &cobra.Command{
+		Use:   "values FILE|--cluster",
+		Short: "Say of each Helm value, flag and environment variable of an istiod what acts on it here",
+		Long: `values reads the Helm values of an istiod from a file, or its Deployment, or both in several documents (- is standard input); with --cluster the Deployment that
+runs, and the values that Helm keeps of its release, else those of the ConfigMap istio-sidecar-injector. Each setting is
+
+  reported   not acted on, and what it brought about is missing: look at these
+  acted on   by a value of Navarch's chart, a flag or a variable
+  no effect  nobody would miss it
+
+deploy/docs/migration.md has the whole table.`,
+		Example: `  navarchctl migrate values istiod-values.yaml
+  navarchctl migrate values --cluster --context west --revision 1-30
+  helm get values istiod -n istio-system -o yaml | navarchctl migrate values -`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if fromCluster == (len(args) == 1) {
+				return errors.New("either a FILE or --cluster is needed")
+			}
+			all, err := settingsOf(cmd, &in, args)
+			if err != nil {
+				return err
+			}
+			if format != short {
+				return format.print(cmd.OutOrStdout(), all)
+			}
+			rows := [][]string{{"SORT", "KEY", "VALUE", "EFFECT", "HERE"}}
+			for _, s := range all {
+				rows = append(rows, []string{string(s.Sort), s.Key, brief(s.Value), string(s.Effect), s.Here})
+			}
+			return show.Table(cmd.OutOrStdout(), rows)
+		},
+	}
+	in.Bind(cmd.Flags())
+	cmd.Flags().BoolVar(&fromCluster, "cluster", false, "Read the istiod that runs.")
+	format.bind(cmd, short, "json", "yaml")
+	return cmd
+}
+
+// brief is a value that fits into a column.
+func brief(value string) string {
+	const most = 40
+	if runes := []rune(value); len(runes) > most {
+		return string(runes[:most-3]) + "..."
+	}
+	return value
+}
+
+func settingsOf(cmd *cobra.Command, in *cluster.Flags, args []string) ([]migrate.Setting, error) {
+	if len(args) == 0 {
+		c, err := in.Open()
+		if err != nil {
+			return nil, err
+		}
+		return settingsOfCluster(cmd.Context(), c, cmd.ErrOrStderr())
+	}
+	read := func() ([]byte, error) { return os.ReadFile(args[0]) }
+	if args[0] == "-" {
+		read = func() ([]byte, error) { return io.ReadAll(cmd.InOrStdin()) }
+	}
+	text, err := read()
+	if err != nil {
+		return nil, err
+	}
+	all, err := migrate.FromYAML(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", args[0], err)
+	}
+	return all, nil
+}
+
+// settingsOfCluster reads the Deployment that runs, and the values that made it. What of these cannot be read is a line to warnings.
+func settingsOfCluster(ctx context.Context, c *cluster.Cluster, warnings io.Writer) ([]migrate.Setting, error) {
+	name := withRevision("istiod", c.Revision)
+	var d appsv1.Deployment
+	if err := c.API.Do(ctx, http.MethodGet, "/apis/apps/v1/namespaces/"+url.PathEscape(c.Namespace)+"/deployments/"+url.PathEscape(name), nil, &d); err != nil {
+		return nil, fmt.Errorf("%s, Deployment %s/%s: %w", c, c.Namespace, name, err)
+	}
+	values, err := releaseValues(ctx, c, d.Annotations["meta.helm.sh/release-name"])
+	if err != nil {
+		fmt.Fprintln(warnings, "warning: values of Helm's release:", err)
+	}
+	if values == nil {
+		data, err := configMap(ctx, c.API, c.Namespace, withRevision("istio-sidecar-injector", c.Revision))
+		if err != nil {
+			fmt.Fprintln(warnings, "warning:", err)
+		}
+		var tree map[string]any
+		if err := yaml.Unmarshal([]byte(data["values"]), &tree); err != nil {
+			fmt.Fprintln(warnings, "warning: ConfigMap istio-sidecar-injector, values:", err)
+		}
+		values = migrate.FromValues(tree)
+	}
+	return migrate.Merge(values, migrate.FromDeployment(&d)), nil
+}
+
+// releaseValues are the values of the newest deployed revision of a release of Helm; nil: Helm has none, or the release is of another chart.
+func releaseValues(ctx context.Context, c *cluster.Cluster, release string) ([]migrate.Setting, error) {
+	if release == "" {
+		return nil, nil
+	}
+	var all corev1.SecretList
+	selector := "owner=helm,status=deployed,name=" + release
+	if err := c.API.Do(ctx, http.MethodGet, "/api/v1/namespaces/"+url.PathEscape(c.Namespace)+"/secrets?labelSelector="+url.QueryEscape(selector), nil, &all); err != nil {
+		return nil, err
+	}
+	for _, s := range all.Items {
+		values, is, err := migrate.FromRelease(s.Data["release"])
+		if err != nil || is {
+			return values, err
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,294 @@
+// Package remains is what is left of a control plane when its chart is uninstalled, and what has to go before that: the webhooks, without which the
+// API server would refuse Pods and objects that nobody answers for any more.
+//
+// Owns: the list of these objects, and the order in which they go.  Reads: the API server.  Never: deletes what was not listed before; a definition
+// of a kind that has objects, unless it was named.
+package remains
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"istio.io/api/label"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+
+	"navarch.io/navarch/store/apiserver"
+)
+
+// Object is one that is there.
+type Object struct {
+	Kind, Namespace, Name string
+	Holds                 string // what goes with it
+	path                  string
+	uid                   string // an object that is made again under the name is another one
+}
+
+func (o Object) String() string {
+	if o.Namespace == "" {
+		return o.Kind + " " + o.Name
+	}
+	return o.Kind + " " + o.Namespace + "/" + o.Name
+}
+
+// Cluster is where it is looked for.
+type Cluster struct {
+	API       *apiserver.Client
+	Namespace string // of the control plane
+	Revision  string // of webhooks; empty: all
+}
+
+// meta is what is read of any object.
+type meta struct {
+	Metadata struct {
+		Name, Namespace, UID string
+		Labels               map[string]string
+	}
+}
+
+// list reads objects of a kind below a path, those that say something.
+func (c Cluster) list(ctx context.Context, kind, path string, about func(meta) string) (found []Object, err error) {
+	base, _, _ := strings.Cut(path, "?")
+	err = c.API.Each(ctx, path, func(raw json.RawMessage) error {
+		var m meta
+		if err := json.Unmarshal(raw, &m); err != nil {
+			return err
+		}
+		holds := about(m)
+		if holds == "" {
+			return nil
+		}
+		at := base + "/" + url.PathEscape(m.Metadata.Name)
+		if !strings.Contains(base, "/namespaces/") && m.Metadata.Namespace != "" {
+			root, plural, _ := strings.Cut(base, "/v1/")
+			at = root + "/v1/namespaces/" + url.PathEscape(m.Metadata.Namespace) + "/" + plural + "/" + url.PathEscape(m.Metadata.Name)
+		}
+		found = append(found, Object{Kind: kind, Namespace: m.Metadata.Namespace, Name: m.Metadata.Name, Holds: holds, path: at, uid: m.Metadata.UID})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", kind, err)
+	}
+	slices.SortFunc(found, func(a, b Object) int { return cmp.Compare(a.String(), b.String()) })
+	return found, nil
+}
+
+const admission = "/apis/admissionregistration.k8s.io/v1/"
+
+// Webhooks are the configurations that lead to the control plane's namespace.
+func (c Cluster) Webhooks(ctx context.Context) (all []Object, err error) {
+	var mutating admissionregistrationv1.MutatingWebhookConfigurationList
+	if err := c.API.Do(ctx, http.MethodGet, admission+"mutatingwebhookconfigurations", nil, &mutating); err != nil {
+		return nil, fmt.Errorf("MutatingWebhookConfigurations: %w", err)
+	}
+	for _, m := range mutating.Items {
+		for _, w := range m.Webhooks {
+			if c.leads(w.ClientConfig, m.Labels) {
+				all = append(all, Object{Kind: "MutatingWebhookConfiguration", Name: m.Name, Holds: "Pods get proxies", path: admission + "mutatingwebhookconfigurations/" + url.PathEscape(m.Name), uid: string(m.UID)})
+				break
+			}
+		}
+	}
+	var validating admissionregistrationv1.ValidatingWebhookConfigurationList
+	if err := c.API.Do(ctx, http.MethodGet, admission+"validatingwebhookconfigurations", nil, &validating); err != nil {
+		return nil, fmt.Errorf("ValidatingWebhookConfigurations: %w", err)
+	}
+	for _, v := range validating.Items {
+		for _, w := range v.Webhooks {
+			if c.leads(w.ClientConfig, v.Labels) {
+				all = append(all, Object{Kind: "ValidatingWebhookConfiguration", Name: v.Name, Holds: "wrong objects are refused", path: admission + "validatingwebhookconfigurations/" + url.PathEscape(v.Name), uid: string(v.UID)})
+				break
+			}
+		}
+	}
+	return all, nil
+}
+
+// leads says whether a webhook is the control plane's: of its namespace, and of a revision.
+func (c Cluster) leads(client admissionregistrationv1.WebhookClientConfig, labels map[string]string) bool {
+	revision := labels[label.IoIstioRev.Name]
+	return client.Service != nil && client.Service.Namespace == c.Namespace && revision != "" && (c.Revision == "" || c.Revision == revision)
+}
+
+// Running are the workloads of the control plane that are there still: what is kept must not be taken from under them.
+func (c Cluster) Running(ctx context.Context) (all []string, err error) {
+	in := "/apis/apps/v1/namespaces/" + url.PathEscape(c.Namespace)
+	var deployments appsv1.DeploymentList
+	var sets appsv1.StatefulSetList
+	if err := c.API.Do(ctx, http.MethodGet, in+"/deployments", nil, &deployments); err != nil {
+		return nil, fmt.Errorf("Deployments of %s: %w", c.Namespace, err)
+	}
+	if err := c.API.Do(ctx, http.MethodGet, in+"/statefulsets", nil, &sets); err != nil {
+		return nil, fmt.Errorf("StatefulSets of %s: %w", c.Namespace, err)
+	}
+	for _, d := range deployments.Items {
+		if labels := d.Spec.Template.Labels; labels["app"] == "istiod" || labels["app.kubernetes.io/name"] == "navarchd" {
+			all = append(all, "Deployment "+d.Name+release(d.Labels))
+		}
+	}
+	for _, s := range sets.Items {
+		if strings.HasPrefix(s.Name, etcdName) {
+			all = append(all, "StatefulSet "+s.Name+release(s.Labels))
+		}
+	}
+	return all, nil
+}
+
+// release names the release of Helm that has an object.
+func release(labels map[string]string) string {
+	if name := labels["app.kubernetes.io/instance"]; name != "" {
+		return " (release " + name + ")"
+	}
+	return ""
+}
+
+// etcdName is what names of the chart's own etcd begin with.
+const etcdName = "navarch-etcd"
+
+// secrets are those that uninstalling keeps, by name, and what goes with them.
+var secrets = map[string]string{
+	"cacerts":         "your own CA: certificates that it signed stay good, and no new ones are signed",
+	"istio-ca-secret": "the root that istiod made",
+	"navarch-kek":     "the key encryption key: without it nobody opens the mesh's CA keys and the Secrets in etcd, nor in its backups",
+}
+
+// Kept are the objects that uninstalling the chart leaves, but for definitions: keys of the CA, etcd's certificates and volumes, and what the leader
+// wrote into namespaces.
+func (c Cluster) Kept(ctx context.Context) ([]Object, error) {
+	in := "/api/v1/namespaces/" + url.PathEscape(c.Namespace)
+	kept, err := c.list(ctx, "Secret", in+"/secrets?fieldSelector=type!%3Dhelm.sh/release.v1", func(m meta) string { // a release of Helm may have a megabyte
+
+		if strings.HasPrefix(m.Metadata.Name, etcdName) {
+			return "etcd's certificates"
+		}
+		if m.Metadata.Labels["app.kubernetes.io/name"] == "navarch" {
+			return cmp.Or(secrets[m.Metadata.Name], secrets["navarch-kek"]) // under the name that the values gave it
+		}
+		return secrets[m.Metadata.Name]
+	})
+	if err != nil {
+		return nil, err
+	}
+	volumes, err := c.list(ctx, "PersistentVolumeClaim", in+"/persistentvolumeclaims", func(m meta) string {
+		switch name := m.Metadata.Name; {
+		case strings.HasPrefix(name, "data-"+etcdName):
+			return "etcd's data: the configuration, the CA's keys, its journal"
+		case strings.HasPrefix(name, etcdName) && strings.HasSuffix(name, "-snapshots"):
+			return "etcd's snapshots"
+		}
+		return ""
+	})
+	if err != nil {
+		return nil, err
+	}
+	kept = append(kept, volumes...)
+	for _, of := range []struct{ name, holds string }{{"istio-ca-root-cert", "the mesh's roots, for agents of the namespace"}, {"istio-ca-crl", "revocation lists, for agents of the namespace"}} {
+		written, err := c.list(ctx, "ConfigMap", "/api/v1/configmaps?fieldSelector=metadata.name%3D"+of.name, func(m meta) string {
+			if m.Metadata.Name != of.name {
+				return ""
+			}
+			return of.holds
+		})
+		if err != nil {
+			return nil, err
+		}
+		kept = append(kept, written...)
+	}
+	return kept, nil
+}
+
+// plurals are Istio's kinds, by group.
+var plurals = map[string][]string{
+	"networking.istio.io": {"destinationrules", "envoyfilters", "gateways", "proxyconfigs", "serviceentries", "sidecars", "virtualservices", "workloadentries", "workloadgroups"},
+	"security.istio.io":   {"authorizationpolicies", "peerauthentications", "requestauthentications"},
+	"telemetry.istio.io":  {"telemetries"},
+	"extensions.istio.io": {"wasmplugins"},
+}
+
+// Definitions are the CustomResourceDefinitions of Istio's kinds, with how many objects go with each. They are read one by one: all of a cluster
+// have many megabytes.
+func (c Cluster) Definitions(ctx context.Context) (found []Object, err error) {
+	for group, all := range plurals {
+		for _, plural := range all {
+			o, err := c.definition(ctx, plural+"."+group, group, plural)
+			if err != nil {
+				return nil, err
+			}
+			if o != nil {
+				found = append(found, *o)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b Object) int { return cmp.Compare(a.Name, b.Name) })
+	return found, nil
+}
+
+// definition is one; nil: it is not there.
+func (c Cluster) definition(ctx context.Context, name, group, plural string) (*Object, error) {
+	path := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + url.PathEscape(name)
+	var d struct {
+		meta
+		Spec struct {
+			Versions []struct {
+				Name   string
+				Served bool
+			}
+		}
+	}
+	err := c.API.Do(ctx, http.MethodGet, path, nil, &d)
+	if apiserver.IsStatus(err, http.StatusNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("CustomResourceDefinition %s: %w", name, err)
+	}
+	o := &Object{Kind: "CustomResourceDefinition", Name: name, Holds: "objects that are not known, since no version is served", path: path, uid: d.Metadata.UID}
+	for _, v := range d.Spec.Versions {
+		if !v.Served {
+			continue
+		}
+		n, err := c.count(ctx, "/apis/"+group+"/"+v.Name+"/"+plural)
+		if err != nil {
+			return nil, fmt.Errorf("objects of %s: %w", name, err)
+		}
+		o.Holds = strconv.Itoa(n) + " objects"
+		break
+	}
+	return o, nil
+}
+
+// count is how many objects there are, of which one alone is read.
+func (c Cluster) count(ctx context.Context, path string) (int, error) {
+	var some struct {
+		Metadata struct{ RemainingItemCount int }
+		Items    []meta
+	}
+	err := c.API.Do(ctx, http.MethodGet, path+"?limit=1", nil, &some)
+	return len(some.Items) + some.Metadata.RemainingItemCount, err
+}
+
+// Empty says whether a definition has no object.
+func (o Object) Empty() bool { return o.Holds == "0 objects" }
+
+// Delete deletes objects, one after the other, if they are those that were listed; one that has gone is none. Errors name the object, and end it.
+func (c Cluster) Delete(ctx context.Context, all []Object, gone func(Object)) error {
+	for _, o := range all {
+		if o.uid == "" {
+			return errors.New(o.String() + ": it has no uid")
+		}
+		only := map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": map[string]string{"uid": o.uid}}
+		if err := c.API.Do(ctx, http.MethodDelete, o.path, only, nil); err != nil && !apiserver.IsStatus(err, http.StatusNotFound) {
+			return fmt.Errorf("%s: %w", o, err)
+		}
+		gone(o)
+	}
+	return nil
+}

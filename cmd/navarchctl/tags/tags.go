@@ -1,0 +1,288 @@
+// Package tags keeps revision tags: more names for a revision, by which namespaces and Pods choose it. A tag is a MutatingWebhookConfiguration of its
+// own, with the names, labels and selectors of Istio's, so that istioctl tag sees ours and navarchctl tag istiod's.
+//
+// Owns: what a tag's configuration is, and what changes when one is set or removed.  Reads: the cluster's webhook configurations and namespaces.
+// Never: writes a caBundle that it did not find (the leader does); changes the configuration of a revision, but to end what another default was.
+package tags
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"istio.io/api/label"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"navarch.io/navarch/store/admit/inject"
+	"navarch.io/navarch/store/apiserver"
+)
+
+const (
+	mutating   = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+	validating = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+
+	// defaultTag is the tag whose revision has the namespaces that say istio-injection=enabled, and objects without a revision.
+	defaultTag = "default"
+	// defaultValidator is the configuration of the webhook that judges objects without a revision.
+	defaultValidator = "istiod-default-validator"
+	// deactivated is a label that nothing has: by it istioctl has a configuration select nothing (istio istioctl/pkg/tag/generate.go).
+	deactivated      = "istio.io/deactivated"
+	deactivatedValue = "never-match"
+)
+
+// Tag is one that is there.
+type Tag struct {
+	Name       string   `json:"tag"`
+	Revision   string   `json:"revision"`
+	Namespaces []string `json:"namespaces"` // that choose it
+	Of         string   `json:"configuration"`
+}
+
+// Tags are those of a cluster.
+type Tags struct {
+	API       *apiserver.Client
+	Namespace string // of the control plane
+}
+
+// Check says whether a name can be a tag's: it is the value of a label.
+func Check(name string) error {
+	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+		return fmt.Errorf("tag %q: %s", name, problems[0])
+	}
+	return nil
+}
+
+// List is all tags, by name.
+func (t Tags) List(ctx context.Context) ([]Tag, error) {
+	all, err := t.configurations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var namespaces []metav1.PartialObjectMetadata
+	if err := t.API.Each(ctx, "/api/v1/namespaces", func(raw json.RawMessage) error {
+		var n metav1.PartialObjectMetadata
+		err := json.Unmarshal(raw, &n)
+		namespaces = append(namespaces, n)
+		return err
+	}); err != nil {
+		return nil, fmt.Errorf("namespaces: %w", err)
+	}
+	tags := []Tag{}
+	for _, c := range all {
+		name := c.Labels[label.IoIstioTag.Name]
+		if name == "" {
+			continue
+		}
+		tag := Tag{Name: name, Revision: c.Labels[label.IoIstioRev.Name], Of: c.Name, Namespaces: []string{}}
+		for _, n := range namespaces {
+			if chooses(n.Labels, name) {
+				tag.Namespaces = append(tag.Namespaces, n.Name)
+			}
+		}
+		tags = append(tags, tag)
+	}
+	slices.SortFunc(tags, func(a, b Tag) int { return cmp.Compare(a.Name, b.Name) })
+	return tags, nil
+}
+
+// chooses says whether a namespace with these labels has its Pods injected by a tag.
+func chooses(labels map[string]string, tag string) bool {
+	if said, is := labels["istio-injection"]; is {
+		return said == "enabled" && tag == defaultTag
+	}
+	return labels[label.IoIstioRev.Name] == tag
+}
+
+// configurations are all that inject.
+func (t Tags) configurations(ctx context.Context) ([]admissionregistrationv1.MutatingWebhookConfiguration, error) {
+	var all admissionregistrationv1.MutatingWebhookConfigurationList
+	if err := t.API.Do(ctx, http.MethodGet, mutating+"?labelSelector="+url.QueryEscape(label.IoIstioRev.Name), nil, &all); err != nil {
+		return nil, fmt.Errorf("MutatingWebhookConfigurations: %w", err)
+	}
+	return all.Items, nil
+}
+
+// Change is what setting or removing a tag comes to, in order.
+type Change struct {
+	Make   []any    // configurations, whole
+	Edit   []any    // others, as they are to be
+	Delete []string // MutatingWebhookConfigurations, by name
+}
+
+// Generate is the configuration of a tag for a revision: the webhook of the revision, with its roots, under the tag's selectors. The error says that
+// the revision has no configuration.
+func (t Tags) Generate(ctx context.Context, tag, revision string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+	all, err := t.configurations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return t.generate(all, tag, revision)
+}
+
+func (t Tags) generate(all []admissionregistrationv1.MutatingWebhookConfiguration, tag, revision string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+	if err := Check(tag); err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(c admissionregistrationv1.MutatingWebhookConfiguration) bool {
+		return c.Labels[label.IoIstioRev.Name] == revision && c.Labels[label.IoIstioTag.Name] == "" && len(c.Webhooks) > 0
+	})
+	if i < 0 {
+		return nil, fmt.Errorf("revision %q has no MutatingWebhookConfiguration (label %s): install its control plane first", revision, label.IoIstioRev.Name)
+	}
+	of := all[i].Webhooks[0].ClientConfig
+	w := inject.Webhooks{Namespace: t.Namespace, Revision: revision, Tag: tag, CABundle: of.CABundle}
+	if revision == defaultTag {
+		w.Revision = ""
+	}
+	made := w.Configuration()
+	for j := range made.Webhooks { // where the revision answers, whatever its Service is called
+		made.Webhooks[j].ClientConfig = of
+	}
+	return made, nil
+}
+
+// Set is what makes a name stand for a revision. Errors: the tag stands for another revision, and overwrite is false; there is a revision of that
+// name; the revision has no configuration.
+func (t Tags) Set(ctx context.Context, tag, revision string, overwrite bool) (*Change, error) {
+	all, err := t.configurations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	made, err := t.generate(all, tag, revision)
+	if err != nil {
+		return nil, err
+	}
+	change := &Change{}
+	for i := range all {
+		c := &all[i]
+		of, is := c.Labels[label.IoIstioRev.Name], c.Labels[label.IoIstioTag.Name]
+		switch {
+		case is == tag && of != revision && !overwrite:
+			return nil, fmt.Errorf("tag %s stands for revision %s (--overwrite changes that)", tag, of)
+		case is == tag && c.Name != made.Name:
+			change.Delete = append(change.Delete, c.Name) // made under another name
+		case is == tag:
+			keep(made, c)
+		case is == "" && of == tag && tag != defaultTag:
+			return nil, fmt.Errorf("%s is a revision: both would inject the same Pods", tag)
+		case is == "" && of == tag && revision != defaultTag: // the default revision's own
+			change.Edit = append(change.Edit, off(c))
+		}
+	}
+	change.Make = append(change.Make, made)
+	if tag == defaultTag {
+		validator, err := t.validator(ctx, made)
+		if err != nil {
+			return nil, err
+		}
+		if validator != nil {
+			change.Edit = append(change.Edit, validator)
+		}
+	}
+	return change, nil
+}
+
+// keep has a configuration replace another one, whose labels and annotations of others stay, such as Helm's.
+func keep(made, there *admissionregistrationv1.MutatingWebhookConfiguration) {
+	made.ResourceVersion, made.Annotations = there.ResourceVersion, there.Annotations
+	for name, value := range there.Labels {
+		if _, own := made.Labels[name]; !own {
+			made.Labels[name] = value
+		}
+	}
+}
+
+// off has a configuration select nothing.
+func off(c *admissionregistrationv1.MutatingWebhookConfiguration) *admissionregistrationv1.MutatingWebhookConfiguration {
+	c = c.DeepCopy()
+	c.TypeMeta = metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingWebhookConfiguration"}
+	for i := range c.Webhooks {
+		never := &metav1.LabelSelector{MatchLabels: map[string]string{deactivated: deactivatedValue}}
+		c.Webhooks[i].NamespaceSelector, c.Webhooks[i].ObjectSelector = never, never.DeepCopy()
+	}
+	return c
+}
+
+// validator is the default validator with the Service of a configuration; nil: there is none, or it has it already.
+func (t Tags) validator(ctx context.Context, made *admissionregistrationv1.MutatingWebhookConfiguration) (any, error) {
+	var c admissionregistrationv1.ValidatingWebhookConfiguration
+	err := t.API.Do(ctx, http.MethodGet, validating+"/"+defaultValidator, nil, &c)
+	if apiserver.IsStatus(err, http.StatusNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ValidatingWebhookConfiguration %s: %w", defaultValidator, err)
+	}
+	to := made.Webhooks[0].ClientConfig
+	if to.Service == nil {
+		return nil, nil // at an address: the validator's own is not known
+	}
+	changed := false
+	for i := range c.Webhooks {
+		if s := c.Webhooks[i].ClientConfig.Service; s != nil && (s.Name != to.Service.Name || s.Namespace != to.Service.Namespace) {
+			s.Name, s.Namespace, changed = to.Service.Name, to.Service.Namespace, true
+			c.Webhooks[i].ClientConfig.CABundle = to.CABundle
+		}
+	}
+	if !changed {
+		return nil, nil
+	}
+	c.TypeMeta = metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingWebhookConfiguration"}
+	c.Labels[label.IoIstioRev.Name] = made.Labels[label.IoIstioRev.Name]
+	return &c, nil
+}
+
+// Remove is what ends a tag. The error says that there is none.
+func (t Tags) Remove(ctx context.Context, tag string) (*Change, error) {
+	all, err := t.configurations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	change := &Change{}
+	for _, c := range all {
+		if c.Labels[label.IoIstioTag.Name] == tag {
+			change.Delete = append(change.Delete, c.Name)
+		}
+	}
+	if len(change.Delete) == 0 {
+		return nil, fmt.Errorf("there is no tag %s", tag)
+	}
+	return change, nil
+}
+
+// Apply makes a change: what is to be made comes before what is to end, so that no Pod goes without its proxy in between.
+func (t Tags) Apply(ctx context.Context, c *Change) error {
+	for _, one := range slices.Concat(c.Make, c.Edit) {
+		if err := t.put(ctx, one); err != nil {
+			return err
+		}
+	}
+	for _, name := range c.Delete {
+		if err := t.API.Do(ctx, http.MethodDelete, mutating+"/"+url.PathEscape(name), nil, nil); err != nil && !apiserver.IsStatus(err, http.StatusNotFound) {
+			return fmt.Errorf("MutatingWebhookConfiguration %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// put makes a configuration, or, where it has a resourceVersion, replaces the one that had it.
+func (t Tags) put(ctx context.Context, one any) error {
+	object, path := one.(metav1.Object), mutating
+	if _, is := one.(*admissionregistrationv1.ValidatingWebhookConfiguration); is {
+		path = validating
+	}
+	method := http.MethodPost
+	if object.GetResourceVersion() != "" {
+		method, path = http.MethodPut, path+"/"+url.PathEscape(object.GetName())
+	}
+	if err := t.API.Do(ctx, method, path, one, nil); err != nil {
+		return fmt.Errorf("webhook configuration %s: %w", object.GetName(), err)
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package inspect
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// What follows are pages with the fields of istiod's, as far as istioctl and Kiali read them (istio pilot/pkg/xds/debug.go).
+
+// Cluster is one that is read.
+type Cluster struct {
+	Name   string
+	Secret string // namespace/name; empty: the config cluster
+	Read   bool   // the records have all that it told
+}
+
+// clusterz is what istioctl remote-clusters prints (istio pkg/cluster/debug.go, DebugInfo).
+func clusterz(c Config, _ *http.Request) (any, error) {
+	type cluster struct {
+		ID     string `json:"id"`
+		Secret string `json:"secretName"`
+		Status string `json:"syncStatus"`
+	}
+	all := []cluster{}
+	if c.Clusters == nil {
+		return all, nil
+	}
+	for _, one := range c.Clusters() {
+		status := "syncing"
+		if one.Read {
+			status = "synced"
+		}
+		all = append(all, cluster{one.Name, one.Secret, status})
+	}
+	return all, nil
+}
+
+// errNoSnapshot is the answer of a page of a replica that has read nothing yet, or of a process without role xds.
+var errNoSnapshot = httpError{http.StatusServiceUnavailable, "there is no complete snapshot yet"}
+
+// registered is one host of the mesh, with the fields of istiod's model.Service.
+type registered struct {
+	Attributes   attributes       `json:"Attributes"`
+	Ports        []registeredPort `json:"ports"`
+	Created      time.Time        `json:"creationTime,omitzero"`
+	Host         string           `json:"hostname"`
+	VIPs         addresses        `json:"clusterVIPs"`
+	Resolution   int              `json:"Resolution"`
+	MeshExternal bool             `json:"MeshExternal"`
+}
+
+type attributes struct {
+	Registry  string            `json:"ServiceRegistry"`
+	Name      string            `json:"Name"`
+	Namespace string            `json:"Namespace"`
+	ExportTo  map[string]bool   `json:"ExportTo,omitempty"`
+	Selector  map[string]string `json:"LabelSelectors,omitempty"`
+}
+
+type registeredPort struct {
+	Name     string `json:"name,omitempty"`
+	Port     uint32 `json:"port"`
+	Protocol string `json:"protocol,omitempty"`
+}
+
+type addresses struct {
+	Addresses map[string][]string `json:"Addresses,omitempty"` // by cluster
+}
+
+// resolutions are istiod's numbers (istio pilot/pkg/model/service.go, Resolution).
+var resolutions = map[model.Resolution]int{model.Resolution_RESOLUTION_EDS: 0, model.Resolution_RESOLUTION_DNS: 1, model.Resolution_RESOLUTION_NONE: 2, model.Resolution_RESOLUTION_DNS_ROUND_ROBIN: 3}
+
+// registryz lists the hosts of Services and ServiceEntries, sorted as the records are.
+func registryz(c Config, _ *http.Request) (any, error) {
+	s := c.Snapshot()
+	if s == nil {
+		return nil, errNoSnapshot
+	}
+	own := "" // what the config cluster is called
+	if c.Clusters != nil {
+		own = c.Clusters()[0].Name
+	}
+	all := []registered{}
+	for _, of := range []struct {
+		kind     model.Kind
+		registry string
+	}{{model.KindService, "Kubernetes"}, {model.KindServiceEntry, "External"}} {
+		for r := range s.All(of.kind) {
+			all = append(all, registeredHosts(r.(*model.Service), of.registry, own)...)
+		}
+	}
+	return all, nil
+}
+
+func registeredHosts(s *model.Service, registry, own string) (all []registered) {
+	spec := s.Spec
+	one := registered{Attributes: attributes{Registry: registry, Name: s.Key.Name, Namespace: s.Key.Namespace, Selector: spec.GetSelector()},
+		Resolution: resolutions[spec.GetResolution()], MeshExternal: spec.GetExternal(), Ports: []registeredPort{}}
+	if s.Created != 0 {
+		one.Created = time.Unix(s.Created, 0).UTC()
+	}
+	for _, namespace := range spec.GetExportTo() {
+		if one.Attributes.ExportTo == nil {
+			one.Attributes.ExportTo = map[string]bool{}
+		}
+		one.Attributes.ExportTo[namespace] = true
+	}
+	for _, p := range spec.GetPorts() {
+		one.Ports = append(one.Ports, registeredPort{p.GetName(), p.GetNumber(), protocolName(p.GetProtocol())})
+	}
+	if list := spec.GetAddresses(); len(list) > 0 {
+		one.VIPs.Addresses = map[string][]string{cmp.Or(s.Key.Origin.Cluster(), own): list}
+	}
+	for _, host := range spec.GetHosts() {
+		one.Host = host
+		all = append(all, one)
+	}
+	return all
+}
+
+// protocolName is istiod's name of a protocol.
+func protocolName(p model.Protocol) string {
+	switch p {
+	case model.Protocol_PROTOCOL_AUTO:
+		return "UnsupportedProtocol" // detected by the proxy
+	case model.Protocol_PROTOCOL_GRPC_WEB:
+		return "GRPC-Web"
+	case model.Protocol_PROTOCOL_HTTP, model.Protocol_PROTOCOL_HTTP2, model.Protocol_PROTOCOL_GRPC, model.Protocol_PROTOCOL_HTTPS, model.Protocol_PROTOCOL_TLS,
+		model.Protocol_PROTOCOL_TCP, model.Protocol_PROTOCOL_UDP:
+	}
+	return strings.TrimPrefix(p.String(), "PROTOCOL_")
+}
+
+// istioKinds are the kinds of configz, whose records have Istio's messages.
+var istioKinds = map[model.Kind]string{
+	model.KindVirtualService: "networking.istio.io/v1", model.KindDestinationRule: "networking.istio.io/v1", model.KindSidecar: "networking.istio.io/v1",
+	model.KindGateway: "networking.istio.io/v1", model.KindWorkloadGroup: "networking.istio.io/v1", model.KindEnvoyFilter: "networking.istio.io/v1alpha3",
+}
+
+// configz lists Istio's objects as they are acted on. Those of other kinds are no messages of Istio any more in their records: ServiceEntries are
+// in registryz, policies are left out.
+func configz(c Config, _ *http.Request) (any, error) {
+	s := c.Snapshot()
+	if s == nil {
+		return nil, errNoSnapshot
+	}
+	all := []any{}
+	for _, kind := range model.Kinds() {
+		version := istioKinds[kind]
+		if version == "" {
+			continue
+		}
+		objects, err := configs(s, kind, version)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, objects...)
+	}
+	return all, nil
+}
+
+func configs(s *mirror.Snapshot, kind model.Kind, version string) (all []any, err error) {
+	for r := range s.All(kind) {
+		spec, err := protojson.Marshal(r.Body())
+		if err != nil {
+			return nil, err
+		}
+		meta := map[string]any{"name": r.Meta().Key.Name, "namespace": r.Meta().Key.Namespace}
+		if at := r.Meta().Created; at != 0 {
+			meta["creationTimestamp"] = time.Unix(at, 0).UTC()
+		}
+		all = append(all, map[string]any{"apiVersion": version, "kind": kind.String(), "metadata": meta, "spec": json.RawMessage(spec)})
+	}
+	return slices.Clip(all), nil
+}
+
+// mesh is the mesh configuration.
+func mesh(c Config, _ *http.Request) (any, error) {
+	s := c.Snapshot()
+	if s == nil {
+		return nil, errNoSnapshot
+	}
+	raw, err := protojson.Marshal(s.Mesh().Spec)
+	return json.RawMessage(raw), err
+}
