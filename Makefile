@@ -54,7 +54,7 @@ check: ## formatting, vet, staticcheck, errorlint, exhaustive switches, import a
 # those that drive programs (cmd/internal/e2e builds navarchd with the detector for some of its tests): it would find nothing
 # there, and take four times as long.
 UNRACED := ca/seal cmd/internal/arrows cmd/internal/bench cmd/internal/e2e cmd/internal/scene cmd/navarch-load cmd/navarchctl \
-	cmd/navarchctl/dump cmd/navarchctl/show deploy/demo/quickstart deploy/demo/run deploy/testcluster/cluster deploy/tools/benchtable deploy/tools/totals \
+	cmd/navarchctl/dump cmd/navarchctl/show deploy/chart deploy/demo/quickstart deploy/demo/run deploy/testcluster/cluster deploy/tools/benchtable deploy/tools/totals \
 	loadtest/mesh loadtest/report push/build/authz push/build/cluster push/build/endpoint push/build/patch push/build/route \
 	push/delta push/manifest push/plan/front/sidecar push/plan/layer push/view shard/ring store/admit/inject store/model store/normal
 # Packages with tests of both sorts: files in which no goroutines meet have the build tag !race, and of these packages their tests alone are run

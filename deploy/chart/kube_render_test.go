@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,18 +48,27 @@ func template(t *testing.T, args ...string) string {
 	return text
 }
 
+var (
+	rendered     = map[string]string{}
+	renderedOnce sync.Once
+)
+
 // scenes are the files of values of ci, and what each comes to.
 func scenes(t *testing.T) map[string]string {
 	t.Helper()
-	files, err := filepath.Glob("ci/*.yaml")
-	if err != nil || len(files) < 4 {
-		t.Fatalf("%v, %v", files, err)
+	renderedOnce.Do(func() {
+		files, err := filepath.Glob("ci/*.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			rendered[strings.TrimSuffix(filepath.Base(file), ".yaml")] = template(t, "-f", file)
+		}
+	})
+	if len(rendered) < 5 {
+		t.Fatalf("%d files of values", len(rendered))
 	}
-	all := map[string]string{}
-	for _, file := range files {
-		all[strings.TrimSuffix(filepath.Base(file), ".yaml")] = template(t, "-f", file)
-	}
-	return all
+	return rendered
 }
 
 // objects are those of a text.
