@@ -20,8 +20,14 @@ build: ## build the programs into bin/, and the application of the demo (bin/app
 tools: ## put the pinned tools into .tools/ (Envoy, protoc, protoc-gen-go, staticcheck)
 	@deploy/tools/install.sh envoy protoc protoc-gen-go staticcheck
 
-kube-tools: ## build kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubectl and CoreDNS into .tools/bin/ (at first some five minutes)
-	@deploy/tools/install.sh kube
+kube-tools: ## build kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubectl, CoreDNS, Helm and etcdctl into .tools/bin/ (at first some seven minutes)
+	@deploy/tools/install.sh kube helm etcdctl promql
+
+chart: ## package the Helm chart, with Istio's CustomResourceDefinitions, into out/
+	@deploy/tools/install.sh helm
+	@rm -rf out/chart && mkdir -p out/chart && cp -r deploy/chart out/chart/navarch && mkdir -p out/chart/navarch/files/crds
+	@cp "$$(go list -m -f '{{.Dir}}' istio.io/api)/kubernetes/customresourcedefinitions.gen.yaml" out/chart/navarch/files/crds/istio.yaml
+	@$(TOOLS)/helm package out/chart/navarch --destination out
 
 envoy: ## put the pinned Envoy alone into .tools/bin/
 	@deploy/tools/install.sh envoy
@@ -50,7 +56,7 @@ check: ## formatting, vet, staticcheck, errorlint, exhaustive switches, import a
 # there, and take four times as long.
 UNRACED := ca/istioca ca/seal cmd/internal/arrows cmd/internal/bench cmd/internal/e2e cmd/internal/partial cmd/internal/scene \
 	cmd/internal/sources cmd/navarch-load cmd/navarchctl cmd/navarchctl/dump cmd/navarchctl/show cmd/navarchd/delivered \
-	cmd/navarchd/memory deploy/demo/kube deploy/demo/quickstart deploy/demo/run deploy/demo/show deploy/demo/traffic/count \
+	cmd/navarchd/memory deploy/chart deploy/demo/kube deploy/demo/quickstart deploy/demo/run deploy/demo/show deploy/demo/traffic/count \
 	deploy/redirect deploy/testcluster/cluster deploy/testcluster/image deploy/testcluster/lifecycle deploy/testcluster/podenv \
 	deploy/testcluster/volume deploy/tools/benchtable deploy/tools/totals loadtest/mesh loadtest/report push/access push/agentapi \
 	push/build/authz push/build/cluster push/build/endpoint push/build/patch push/build/route push/delta push/manifest \
@@ -173,4 +179,4 @@ clean: ## remove bin/ and out/, which hold what was built and what runs left (no
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: build tools kube-tools envoy generate check test test-kube test-upgrade intercept-tools bench fuzz load load-suite load-faults experiment demo demo-intercept demo-kube cluster image clean help
+.PHONY: build tools kube-tools chart envoy generate check test test-kube test-upgrade intercept-tools bench fuzz load load-suite load-faults experiment demo demo-intercept demo-kube cluster image clean help

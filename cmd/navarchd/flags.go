@@ -336,7 +336,7 @@ func (c *config) debugNames() web.Hosts {
 
 // advertised is the address that agents are told of this replica, and whether it speaks TLS; empty: none is known.
 func (c *config) advertised() (address string, secure bool) {
-	secure = c.secureGRPCAddr != "" && (c.has(roleCA) || c.tlsCert != "")
+	secure = c.secureGRPCAddr != "" && (c.has(roleCA) || c.tlsCert != "" || c.hasKeyring())
 	listen := c.grpcAddr
 	if secure {
 		listen = c.secureGRPCAddr

@@ -10,6 +10,9 @@
 #   kube          .tools/bin/{kube-apiserver,kube-controller-manager,kube-scheduler,kube-proxy,kubectl}  (built from deploy/tools/kube, whose go.sum has the hashes)
 #                 .tools/bin/coredns                        (built from deploy/tools/coredns, with the plugins that a cluster needs)
 #                 .tools/crds/{istio,gateway-api}.yaml        (Go modules: the project's istio.io/api; the Gateway API by hash)
+#   helm          .tools/bin/helm                           (built from deploy/tools/helm, whose go.sum has the hashes)
+#   etcdctl       .tools/bin/{etcdctl,etcdutl}              (built from deploy/tools/etcdctl, whose go.sum has the hashes)
+#   promql        .tools/bin/promql                         (built from deploy/tools/promql, whose go.sum has the hashes)
 # Linux on x86_64 or aarch64, with python3 and its pip, whose own configuration names the index.
 set -euo pipefail
 shopt -s inherit_errexit
@@ -83,6 +86,16 @@ kube() {
   replace "$tools/crds/gateway-api.yaml" "$dir"/config/crd/standard/gateway*.yaml
 }
 
+# helm: built where its version is not there yet.
+helm() {
+  local version
+  version=$(cd "$top/deploy/tools/helm" && go list -m -f '{{.Version}}' helm.sh/helm/v4)
+  [ "$(cat "$tools/bin/helm.version" 2>/dev/null)" = "$version" ] && [ -x "$tools/bin/helm" ] && return
+  echo "building Helm $version (two minutes)"
+  (cd "$top/deploy/tools/helm" && CGO_ENABLED=0 go build -ldflags '-s -w' -o "$tools/bin/helm.new" helm.sh/helm/v4/cmd/helm)
+  mv "$tools/bin/helm.new" "$tools/bin/helm" && echo "$version" >"$tools/bin/helm.version"
+}
+
 # replace FILE PARTS...: FILE is the parts, one YAML document after the other.
 replace() {
   awk 'FNR == 1 {print "---"} {print}' "${@:2}" >"$1.$$" && mv "$1.$$" "$1"
@@ -120,6 +133,14 @@ for tool in "$@"; do
   lint)
     (cd "$top/deploy/tools/lint" && go build -o "$tools/bin/lint" .) ;;
   kube) kube ;;
+  helm) helm ;;
+  etcdctl)
+    for program in etcdctl etcdutl; do
+      has "$tools/bin/$program" version "version: $(cd "$top/deploy/tools/etcdctl" && go list -m -f '{{.Version}}' "go.etcd.io/etcd/$program/v3" | tr -d v)" && continue
+      (cd "$top/deploy/tools/etcdctl" && CGO_ENABLED=0 go build -ldflags '-s -w' -o "$tools/bin/$program" "go.etcd.io/etcd/$program/v3")
+    done ;;
+  promql)
+    (cd "$top/deploy/tools/promql" && CGO_ENABLED=0 go build -ldflags '-s -w' -o "$tools/bin/promql" .) ;;
   *) echo "no tool $tool" >&2; exit 2 ;;
   esac
 done

@@ -1,0 +1,63 @@
+// Package chart runs Helm, at the version that the repository pins, with the chart of this folder.
+//
+// Owns: nothing.  Reads: the chart, .tools.  Never: used outside tests and demos; a kubeconfig that it was not given.
+package chart
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"navarch.io/navarch/deploy/testcluster/controlplane"
+)
+
+// Helm runs commands of Helm against one cluster.
+type Helm struct {
+	// Dir is the folder of the chart.
+	Dir string
+
+	program, home, kubeconfig string
+}
+
+// NewHelm is Helm for the cluster of a kubeconfig; empty: for commands that need none. What Helm keeps for itself is below the folder home. The
+// error says that it is not built. The working directory is one of the repository.
+func NewHelm(home, kubeconfig string) (*Helm, error) {
+	tools, err := controlplane.Tools()
+	if err != nil {
+		return nil, err
+	}
+	h := &Helm{Dir: filepath.Join(filepath.Dir(tools), "deploy", "chart"), program: filepath.Join(tools, "bin", "helm"), home: home, kubeconfig: kubeconfig}
+	if _, err := os.Stat(h.program); err != nil {
+		return nil, fmt.Errorf("run `make kube-tools`: %w", err)
+	}
+	return h, nil
+}
+
+// Run is what a command prints. The error has what it complained of.
+func (h *Helm) Run(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, h.program, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+h.kubeconfig, "HELM_CACHE_HOME="+h.home, "HELM_CONFIG_HOME="+h.home, "HELM_DATA_HOME="+h.home)
+	var out, wrong bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &wrong
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("helm %s: %w\n%s", strings.Join(args, " "), err, wrong.String())
+	}
+	return out.String(), nil
+}
+
+// Documents are the objects of a text of YAML, one after the other, as `helm template` prints them.
+func Documents(text string) (all []string) {
+	for document := range strings.SplitSeq("\n"+text, "\n---\n") {
+		for line := range strings.Lines(document) {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") && line != "---" {
+				all = append(all, document)
+				break
+			}
+		}
+	}
+	return all
+}

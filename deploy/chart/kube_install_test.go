@@ -1,0 +1,295 @@
+//go:build kube
+
+package chart
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/deploy/testcluster/cluster"
+	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/deploy/testcluster/image"
+	"navarch.io/navarch/loadtest/programs"
+)
+
+// installation is a cluster in which the chart is installed.
+type installation struct {
+	*cluster.Cluster
+	t      *testing.T
+	helm   *Helm
+	client *kubernetes.Clientset
+	began  time.Time
+}
+
+// newInstallation is a cluster with Istio's definitions and an etcd of its own, and nothing of the chart's.
+func newInstallation(t *testing.T) *installation {
+	t.Helper()
+	etcd := filepath.Join(t.TempDir(), "etcd")
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", etcd, "go.etcd.io/etcd/server/v3")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	tools, err := controlplane.Tools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	images := image.Table{
+		"navarchd": {Programs: map[string]string{"/usr/local/bin/navarchd": programs.For(t, "navarchd")}, Entrypoint: []string{"/usr/local/bin/navarchd"}},
+		"etcd":     {Programs: map[string]string{"/usr/local/bin/etcd": etcd, "/usr/local/bin/etcdctl": filepath.Join(tools, "bin", "etcdctl")}},
+	}
+	i := &installation{t: t, began: time.Now(), Cluster: cluster.ForTest(t, cluster.Options{Nodes: 2, Images: images, Istio: true})}
+	if i.helm, err = NewHelm(t.TempDir(), i.Kubeconfig()); err != nil {
+		t.Fatal(err)
+	}
+	if i.client, err = kubernetes.NewForConfig(i.Config()); err != nil {
+		t.Fatal(err)
+	}
+	i.MustKubectl(t, "", "apply", "-f", "testdata/etcd.yaml")
+	i.at("the cluster is there")
+	return i
+}
+
+func (i *installation) at(what string) {
+	i.t.Logf("%s after %s", what, time.Since(i.began).Round(100*time.Millisecond))
+}
+
+// run is a command of Helm for the release in istio-system, which must succeed.
+func (i *installation) run(args ...string) string { return i.runIn("istio-system", args...) }
+
+func (i *installation) runIn(namespace string, args ...string) string {
+	i.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	out, err := i.helm.Run(ctx, append(args, "-n", namespace)...)
+	if err != nil {
+		pods, _ := i.Kubectl(ctx, "", "get", "pods", "-A", "-o", "wide")
+		events, _ := i.Kubectl(ctx, "", "describe", "replicasets", "-n", namespace)
+		i.t.Fatalf("%v\n%s\n%s\n%s", err, pods, events, i.logs())
+	}
+	i.at("helm " + args[0])
+	return out
+}
+
+// logs are the last lines of navarchd's Pods.
+func (i *installation) logs() string {
+	out, _ := i.Kubectl(context.Background(), "", "logs", "-A", "-l", "app.kubernetes.io/name=navarchd", "--tail=15", "--prefix", "--max-log-requests=20")
+	return out
+}
+
+// get is a field of an object, by a template of kubectl.
+func (i *installation) get(path string, of ...string) string {
+	out, err := i.Kubectl(context.Background(), "", append([]string{"get", "-o", "jsonpath=" + path}, of...)...)
+	if err != nil {
+		return err.Error()
+	}
+	return out
+}
+
+// Every file of ci is taken by a real API server, and its Pods by the profile restricted of Pod security.
+func (i *installation) dryRuns(t *testing.T) {
+	for name, text := range scenes(t) {
+		var all []string
+		for _, u := range objects(t, text) {
+			if strings.HasPrefix(u.GetAPIVersion(), "monitoring.coreos.com/") || u.GetNamespace() == "istio-ingress" {
+				continue // of definitions, and in a namespace, that are not there
+			}
+			all = append(all, manifest(t, u.Object))
+		}
+		if out, err := i.Kubectl(t.Context(), strings.Join(all, "\n---\n"), "apply", "--dry-run=server", "-f", "-"); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+		for of, template := range podsOf(t, text) {
+			pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+			pod.GenerateName, pod.Spec.ServiceAccountName = "dry-run-", "default"
+			if strings.HasPrefix(of, "StatefulSet ") { // its volume comes of a claim
+				pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "data"})
+			}
+			if _, err := i.client.CoreV1().Pods("istio-system").Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+				t.Errorf("%s: %s: %v", name, of, err)
+			}
+		}
+	}
+}
+
+func manifest(t *testing.T, object any) string {
+	t.Helper()
+	text, err := yaml.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// root is the certificate that the mesh's namespaces trust; empty: there is none yet.
+func (i *installation) root() string {
+	return i.get("{.data.root-cert\\.pem}", "configmap", "-n", "shop", "istio-ca-root-cert")
+}
+
+// injected makes a Pod by dry run, and says why it got no proxy; nil: it got one.
+func (i *installation) injected(ctx context.Context) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "app-"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}}}
+	made, err := i.client.CoreV1().Pods("shop").Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		return err
+	}
+	for _, c := range slices.Concat(made.Spec.InitContainers, made.Spec.Containers) {
+		if c.Name == "istio-proxy" {
+			return nil
+		}
+	}
+	return errors.New("a Pod was made without a proxy")
+}
+
+// works waits until Pods get proxies, wrong objects are refused even while nobody answers, and the mesh's roots are in its namespaces.
+func (i *installation) works() {
+	i.t.Helper()
+	cluster.Await(i.t, "the control plane", func() string {
+		if err := i.injected(i.t.Context()); err != nil {
+			return err.Error()
+		}
+		if policies := i.policies(); policies != "Fail Fail" {
+			return "failure policies " + policies
+		}
+		if root := i.root(); !strings.Contains(root, "BEGIN CERTIFICATE") {
+			return "no root: " + root
+		}
+		return ""
+	})
+	const wrong = `{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: wrong, namespace: shop}, spec: {hosts: [web], gateways: [a/b/c], http: [{route: [{destination: {host: web}}]}]}}`
+	if _, err := i.Kubectl(i.t.Context(), wrong, "apply", "-f", "-"); err == nil || !strings.Contains(err.Error(), "spec.gateways[0]") {
+		i.t.Errorf("a wrong VirtualService: %v", err)
+	}
+	i.at("it works")
+}
+
+// policies are the failure policies of both validation webhooks.
+func (i *installation) policies() string {
+	return i.get("{.items[*].webhooks[*].failurePolicy}", "validatingwebhookconfigurations", "-l", "app=istiod")
+}
+
+// bundles are the different caBundles of all webhooks.
+func (i *installation) bundles() []string {
+	all := strings.Fields(i.get("{.items[*].webhooks[*].clientConfig.caBundle}", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "-l", "istio.io/rev=default"))
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// whilePodsAreMade does something while ten Pods a second are made: each must be injected.
+func (i *installation) whilePodsAreMade(do func()) {
+	i.t.Helper()
+	ctx, stop := context.WithCancel(i.t.Context())
+	var made sync.WaitGroup
+	count := 0
+	made.Go(func() {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			count++
+			if err := i.injected(context.Background()); err != nil {
+				i.t.Errorf("Pod %d: %v", count, err)
+			}
+		}
+	})
+	do()
+	stop()
+	made.Wait()
+	i.t.Logf("%d Pods were made meanwhile", count)
+	if count == 0 {
+		i.t.Error("no Pod was made meanwhile")
+	}
+}
+
+// The chart in a cluster, whose API server enforces the rights of each role and the profile restricted: installed, upgraded, rolled back,
+// uninstalled and installed again. Pods that are made while it changes all get proxies; what is navarchd's in webhook configurations stays; the
+// second installation has the keys of the first, so the root is the same.
+func TestKubeChartLifecycle(t *testing.T) {
+	t.Parallel()
+	i := newInstallation(t)
+	i.dryRuns(t)
+	i.at("dry runs")
+	i.MustKubectl(t, "", "rollout", "status", "-n", "store", "deployment/etcd", "--timeout=60s")
+	i.run("install", "navarch", i.helm.Dir, "-f", "testdata/cluster.yaml", "--wait", "--timeout=120s")
+	i.works()
+	root, key, bundles := i.root(), i.get("{.data.kek\\.key}", "secret", "-n", "istio-system", "navarch-kek"), i.bundles()
+	if key == "" || len(bundles) != 1 {
+		t.Fatalf("key %q, bundles %q", key, bundles)
+	}
+	i.noneForbidden()
+	unchanged := func(after string) {
+		t.Helper()
+		if got := i.bundles(); !slices.Equal(got, bundles) {
+			t.Errorf("after %s the bundles are %q, were %q", after, got, bundles)
+		}
+		if got := i.policies(); got != "Fail Fail" {
+			t.Errorf("after %s the failure policies are %s", after, got)
+		}
+		if got := i.get("{.data.kek\\.key}", "secret", "-n", "istio-system", "navarch-kek"); got != key {
+			t.Errorf("after %s there is another key", after)
+		}
+	}
+	const values, wait = "testdata/cluster.yaml", "--timeout=120s"
+	i.whilePodsAreMade(func() {
+		i.run("upgrade", "navarch", i.helm.Dir, "-f", values, "--set", "podLabels.edition=second", "--wait", wait)
+		unchanged("the upgrade")
+		i.run("upgrade", "navarch", i.helm.Dir, "-f", values, "--set", "podLabels.edition=second,revisionTags={prod}", "--wait", wait)
+		i.run("rollback", "navarch", "2", "--wait", wait)
+		unchanged("the rollback to an upgrade")
+		// What was installed at first has the policy Ignore, which Helm puts back where it is told to; navarchd then finds it again.
+		i.run("rollback", "navarch", "1", "--force-conflicts", "--wait", wait)
+		i.works()
+		unchanged("the rollback to the first")
+	})
+	if tags := i.get("{.items[*].metadata.name}", "mutatingwebhookconfigurations"); tags != "istio-sidecar-injector" {
+		t.Errorf("after the rollbacks there are %s", tags)
+	}
+	if out := i.run("uninstall", "navarch", "--wait", "--timeout=60s"); !strings.Contains(out, "navarch-kek") {
+		t.Errorf("what is kept is not said: %s", out)
+	}
+	left := i.get("{range .items[*]}{.kind} {.metadata.name}; {end}", "deployments,services,secrets,serviceaccounts,roles,rolebindings,poddisruptionbudgets,mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterroles,clusterrolebindings,networkpolicies,configmaps",
+		"-n", "istio-system", "-l", "app.kubernetes.io/instance=navarch")
+	if left != "Secret navarch-kek; " {
+		t.Errorf("left: %s", left)
+	}
+	if crds := i.get("{.items[*].metadata.name}", "crds"); !strings.Contains(crds, "virtualservices.networking.istio.io") {
+		t.Errorf("definitions: %s", crds)
+	}
+	i.MustKubectl(t, "", "delete", "configmap", "-n", "shop", "istio-ca-root-cert") // the second installation writes it
+	i.run("install", "navarch", i.helm.Dir, "-f", "testdata/cluster.yaml", "--wait", "--timeout=120s")
+	i.works()
+	if again := i.root(); again != root {
+		t.Errorf("another root:\n%s\nwas\n%s", again, root)
+	}
+	i.ownEtcd(t)
+}
+
+// noneForbidden: no process was refused a right.
+func (i *installation) noneForbidden() {
+	i.t.Helper()
+	for _, u := range []string{"istiod", "istiod-ingest", "istiod-ca", "istiod-admit"} {
+		logs := i.MustKubectl(i.t, "", "logs", "-n", "istio-system", "deployment/"+u, "--all-pods")
+		for line := range strings.Lines(logs) {
+			if strings.Contains(line, "forbidden") {
+				i.t.Errorf("%s", line)
+			}
+		}
+	}
+}

@@ -1,0 +1,216 @@
+//go:build kube
+
+package chart
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/deploy/chart/files/injection"
+	"navarch.io/navarch/store/admit/inject"
+)
+
+// The webhooks of injection are those that `navarchctl injection-webhook` prints for the revision and for each tag.
+func TestKubeChartInjectionWebhooks(t *testing.T) {
+	for scene, all := range map[string][]inject.Webhooks{
+		"default": {{Namespace: "istio-system"}},
+		"apart": {{Namespace: "istio-system", Revision: "canary", Everywhere: true, Path: "/inject/cluster/west/net/network-2"},
+			{Namespace: "istio-system", Revision: "canary", Tag: "prod", Everywhere: true, Path: "/inject/cluster/west/net/network-2"},
+			{Namespace: "istio-system", Revision: "canary", Tag: "default", Everywhere: true, Path: "/inject/cluster/west/net/network-2"}},
+	} {
+		text := scenes(t)[scene]
+		for _, w := range all {
+			want, got := w.Configuration(), &admissionregistrationv1.MutatingWebhookConfiguration{}
+			object(t, text, want.Kind, want.Name, got)
+			if !reflect.DeepEqual(got.Webhooks, want.Webhooks) {
+				g, _ := yaml.Marshal(got.Webhooks) // both are for who reads the failure
+				w, _ := yaml.Marshal(want.Webhooks)
+				t.Errorf("%s: %s:\n%s\nwant\n%s", scene, want.Name, g, w)
+			}
+			for label, value := range want.Labels {
+				if got.Labels[label] != value {
+					t.Errorf("%s: %s: label %s is %q, want %q", scene, want.Name, label, got.Labels[label], value)
+				}
+			}
+		}
+		if n := strings.Count(text, "kind: MutatingWebhookConfiguration"); n != len(all) {
+			t.Errorf("%s: %d configurations, want %d", scene, n, len(all))
+		}
+	}
+}
+
+// The webhooks of validation are the documented ones, which navarchd is tested with (cmd/internal/e2e). None has a caBundle.
+func TestKubeChartValidationWebhooks(t *testing.T) {
+	page, err := os.ReadFile("../docs/validation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, documented, _ := strings.Cut(string(page), "```yaml\n")
+	documented, _, _ = strings.Cut(documented, "```")
+	text := scenes(t)["default"]
+	port := int32(443)
+	for _, u := range objects(t, documented) {
+		want, got := &admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		object(t, documented, u.GetKind(), u.GetName(), want)
+		object(t, text, u.GetKind(), u.GetName(), got)
+		want.Webhooks[0].ClientConfig.Service.Port = &port // as it is where none is said
+		if !reflect.DeepEqual(got.Webhooks, want.Webhooks) {
+			t.Errorf("%s:\n%+v\nwant\n%+v", u.GetName(), got.Webhooks, want.Webhooks)
+		}
+		for label, value := range want.Labels {
+			if got.Labels[label] != value {
+				t.Errorf("%s: label %s is %q, want %q", u.GetName(), label, got.Labels[label], value)
+			}
+		}
+	}
+	for name, text := range scenes(t) {
+		if strings.Contains(text, "caBundle:") {
+			t.Errorf("%s: the chart sets caBundle, which is navarchd's", name)
+		}
+	}
+}
+
+// The injector's ConfigMap has the files of the repository, with what follows from the values.
+func TestKubeChartInjector(t *testing.T) {
+	all := scenes(t)
+	read := func(scene, name string) (config, values map[string]any) {
+		t.Helper()
+		m := &corev1.ConfigMap{}
+		object(t, all[scene], "ConfigMap", name, m)
+		for key, into := range map[string]*map[string]any{"config": &config, "values": &values} {
+			if err := yaml.Unmarshal([]byte(m.Data[key]), into); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return config, values
+	}
+	config, values := read("default", "istio-sidecar-injector")
+	var wantConfig, wantValues map[string]any
+	for text, into := range map[string]*map[string]any{injection.Config(): &wantConfig, injection.Values(): &wantValues} {
+		if err := yaml.Unmarshal([]byte(text), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trimmed := func(of map[string]any) map[string]string {
+		out := map[string]string{}
+		for name, text := range of["templates"].(map[string]any) {
+			out[name] = strings.TrimSpace(text.(string))
+		}
+		return out
+	}
+	if !maps.Equal(trimmed(config), trimmed(wantConfig)) {
+		t.Error("the templates are not those of files/injection")
+	}
+	delete(config, "templates")
+	delete(wantConfig, "templates")
+	if !reflect.DeepEqual(config, wantConfig) {
+		t.Errorf("config %v, want %v", config, wantConfig)
+	}
+	wantValues["global"].(map[string]any)["trustDomain"] = "cluster.local"
+	if !reflect.DeepEqual(values, wantValues) {
+		t.Errorf("values %v\nwant %v", values, wantValues)
+	}
+	config, values = read("apart", "istio-sidecar-injector-canary")
+	global := values["global"].(map[string]any)
+	proxy := global["proxy"].(map[string]any)
+	if global["caAddress"] != "istiod-canary-ca.istio-system.svc:15012" || values["revision"] != "canary" || proxy["logLevel"] != "info" || proxy["statusPort"] == nil {
+		t.Errorf("values %v", values)
+	}
+	if trimmed(config)["mine"] == "" || trimmed(config)["sidecar"] == "" {
+		t.Error("a template of the values is not there beside the others")
+	}
+}
+
+// Proxies find each port at a Service that istiod has it at, whichever Deployment serves it; a port is served by one Deployment alone, but for
+// those that all have.
+func TestKubeChartServices(t *testing.T) {
+	for scene, want := range map[string]map[string]string{
+		"default":  {"istiod:443": "istiod", "istiod:15012": "istiod", "istiod:15014": "istiod"},
+		"external": {"istiod:443": "istiod", "istiod:15012": "istiod", "istiod:15014": "istiod istiod-ingest"},
+		"apart": {"istiod-canary:443": "istiod-canary-admit", "istiod-canary:15010": "istiod-canary", "istiod-canary:15012": "istiod-canary", "istiod-canary-ca:15012": "istiod-canary-ca",
+			"istiod-canary:15014": "istiod-canary istiod-canary-admit istiod-canary-ca istiod-canary-ingest"},
+	} {
+		text := scenes(t)[scene]
+		got := map[string]string{}
+		for _, u := range objects(t, text) {
+			if u.GetKind() != "Service" || strings.HasPrefix(u.GetName(), "navarch-etcd") {
+				continue
+			}
+			service := &corev1.Service{}
+			object(t, text, "Service", u.GetName(), service)
+			for _, port := range service.Spec.Ports {
+				var by []string
+				for name, pod := range podsOf(t, text) {
+					if contains(pod.Labels, service.Spec.Selector) &&
+						slices.ContainsFunc(pod.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == port.TargetPort.StrVal }) {
+						by = append(by, strings.TrimPrefix(name, "Deployment "))
+					}
+				}
+				slices.Sort(by)
+				got[fmt.Sprintf("%s:%d", service.Name, port.Port)] = strings.Join(by, " ")
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: %v,\nwant %v", scene, got, want)
+		}
+	}
+}
+
+// An autoscaler owns the number of replicas: the Deployment says none then, so that an upgrade does not set it back. It goes by CPU unless
+// another metric is asked for.
+func TestKubeChartAutoscaling(t *testing.T) {
+	for scene, want := range map[string]string{"large": "cpu", "apart": "navarch_proxies"} {
+		text := scenes(t)[scene]
+		name := map[string]string{"large": "istiod", "apart": "istiod-canary"}[scene]
+		scaler, deployment := &autoscalingv2.HorizontalPodAutoscaler{}, &appsv1.Deployment{}
+		object(t, text, "HorizontalPodAutoscaler", name, scaler)
+		object(t, text, "Deployment", name, deployment)
+		got := ""
+		if m := scaler.Spec.Metrics[0]; m.Resource != nil {
+			got = string(m.Resource.Name)
+		} else {
+			got = m.Pods.Metric.Name
+		}
+		if got != want || deployment.Spec.Replicas != nil {
+			t.Errorf("%s: by %s, want %s; the Deployment says %v replicas", scene, got, want, deployment.Spec.Replicas)
+		}
+	}
+}
+
+// What must outlive the release says that Helm is to keep it.
+func TestKubeChartKeeps(t *testing.T) {
+	kept := 0
+	for scene, text := range scenes(t) {
+		for _, u := range objects(t, text) {
+			kind := u.GetKind()
+			if keep := u.GetAnnotations()["helm.sh/resource-policy"] == "keep"; keep != (kind == "Secret" || kind == "PersistentVolumeClaim") {
+				t.Errorf("%s: %s %s: kept: %v", scene, kind, u.GetName(), keep)
+			} else if keep {
+				kept++
+			}
+		}
+	}
+	if kept < 5 {
+		t.Errorf("%d objects are kept", kept)
+	}
+}
+
+func contains(all, some map[string]string) bool {
+	for key, value := range some {
+		if all[key] != value {
+			return false
+		}
+	}
+	return len(some) > 0
+}

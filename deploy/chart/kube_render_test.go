@@ -1,0 +1,241 @@
+//go:build kube
+
+package chart
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/deploy/testcluster/cluster"
+	"navarch.io/navarch/loadtest/programs"
+)
+
+func TestMain(m *testing.M) {
+	cluster.Init()
+	os.Exit(m.Run())
+}
+
+// helm is Helm without a cluster.
+func helm(t *testing.T) *Helm {
+	t.Helper()
+	h, err := NewHelm(t.TempDir(), filepath.Join(t.TempDir(), "none"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// template is what the chart comes to, in namespace istio-system.
+func template(t *testing.T, args ...string) string {
+	t.Helper()
+	h := helm(t)
+	text, err := h.Run(t.Context(), append([]string{"template", "navarch", h.Dir, "-n", "istio-system"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+var (
+	rendered     = map[string]string{}
+	renderedOnce sync.Once
+)
+
+// scenes are the files of values of ci, and what each comes to.
+func scenes(t *testing.T) map[string]string {
+	t.Helper()
+	renderedOnce.Do(func() {
+		files, err := filepath.Glob("ci/*.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			rendered[strings.TrimSuffix(filepath.Base(file), ".yaml")] = template(t, "-f", file)
+		}
+	})
+	if len(rendered) < 5 {
+		t.Fatalf("%d files of values", len(rendered))
+	}
+	return rendered
+}
+
+// objects are those of a text.
+func objects(t *testing.T, text string) (all []*unstructured.Unstructured) {
+	t.Helper()
+	for _, document := range Documents(text) {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
+			t.Fatalf("%v in\n%s", err, document)
+		}
+		all = append(all, u)
+	}
+	return all
+}
+
+// object is the one of a kind and a name.
+func object(t *testing.T, text, kind, name string, into any) {
+	t.Helper()
+	for _, u := range objects(t, text) {
+		if u.GetKind() == kind && u.GetName() == name {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatalf("there is no %s %s", kind, name)
+}
+
+// podsOf are the templates of Pods of what the chart comes to, by kind and name.
+func podsOf(t *testing.T, text string) map[string]*corev1.PodTemplateSpec {
+	t.Helper()
+	all := map[string]*corev1.PodTemplateSpec{}
+	for _, u := range objects(t, text) {
+		path := []string{"spec", "template"}
+		if u.GetKind() == "CronJob" {
+			path = []string{"spec", "jobTemplate", "spec", "template"}
+		}
+		tree, found, _ := unstructured.NestedMap(u.Object, path...)
+		if !found {
+			continue
+		}
+		pod := &corev1.PodTemplateSpec{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree, pod); err != nil {
+			t.Fatal(err)
+		}
+		all[u.GetKind()+" "+u.GetName()] = pod
+	}
+	return all
+}
+
+// Every file of ci comes to objects that Kubernetes' own types take, with no field that they do not have, each in a namespace of its own or
+// none, and none twice; and `helm lint` finds nothing.
+func TestKubeChartRenders(t *testing.T) {
+	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	h := helm(t)
+	for name, text := range scenes(t) {
+		if out, err := h.Run(t.Context(), "lint", "--strict", h.Dir, "-f", filepath.Join("ci", name+".yaml")); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+		seen := map[string]bool{}
+		for _, document := range Documents(text) {
+			u := objects(t, document)[0]
+			id := u.GetKind() + " " + u.GetNamespace() + "/" + u.GetName()
+			if seen[id] {
+				t.Errorf("%s: %s is there twice", name, id)
+			}
+			seen[id] = true
+			if strings.HasPrefix(u.GetAPIVersion(), "monitoring.coreos.com/") {
+				continue // the operator's, which has no types here: TestAlerts reads them
+			}
+			if _, _, err := strict.Decode([]byte(document), nil, nil); err != nil {
+				t.Errorf("%s: %s: %v", name, id, err)
+			}
+		}
+	}
+}
+
+// What nobody knows is refused, and named: a typo, a value of Istio's chart at its old place, a flag and a variable that navarchd does not
+// have, or that the chart sets itself; roles that no process has, or two.
+func TestKubeChartRefuses(t *testing.T) {
+	h := helm(t)
+	for set, want := range map[string]string{
+		"kek.creat=true":                 "creat",
+		"global.proxy.logLevel=info":     "global",
+		"flags.loglevel=debug":           "loglevel",
+		"flags.kek=none":                 "kek",
+		"env.PILOT_ENABLE_ANALYSIS=true": "PILOT_ENABLE_ANALYSIS",
+		"env.REVISION=x":                 "REVISION",
+		"size=huge":                      "size",
+		"kek.kms.enabled=true":           "image",
+		"crds.install=true":              "make chart",
+		"etcd.tls.secretName=mine":       "serverSecretName",
+		"sharedMeshConfig=shared,deployments[0].roles={ingest,xds,ca},deployments[0].replicas=1,deployments[1].roles={admit},deployments[1].name=admit,deployments[1].replicas=1": "sharedMeshConfig",
+		"deployments[0].roles={xds}":      "replicas",
+		"monitoring.alerts.enable=true":   "enable",
+		"etcd.own.snapshots.schedules.x=": "", // a name without a schedule is none
+	} {
+		_, err := h.Run(t.Context(), "template", h.Dir, "--set", set)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", set, err, want)
+		}
+	}
+	for values, want := range map[string]string{
+		`[{"roles": ["ingest", "xds", "admit"], "replicas": 1}]`:                                                                                               "none has the role ca",
+		`[{"roles": ["ingest", "xds", "ca"], "replicas": 1}]`:                                                                                                  "none has the role admit",
+		`[{"roles": ["ingest", "xds", "ca", "admit"], "replicas": 1}, {"name": "more", "roles": ["xds"], "replicas": 1}]`:                                      "role xds",
+		`[{"roles": ["ingest", "xds"], "replicas": 1}, {"roles": ["ca", "admit"], "replicas": 1}]`:                                                             "is there twice",
+		`[{"roles": ["ingest", "xds", "ca", "admit"], "autoscaling": {"minReplicas": 1, "maxReplicas": 2, "targetCPU": 50, "targetProxies": 100}}]`:            "targetCPU",
+		`[{"roles": ["ingest", "xds", "ca", "admit"], "replicas": 1, "autoscaling": {"minReplicas": 1, "maxReplicas": 2}}]`:                                    "deployments",
+		`[{"roles": ["ingest", "xds", "ca"], "replicas": 1}, {"name": "admit", "roles": ["admit"], "replicas": 1, "resources": {"limit": {"memory": "1Gi"}}}]`: "limit",
+	} {
+		if _, err := h.Run(t.Context(), "template", h.Dir, "--set-json", "deployments="+values); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", values, err, want)
+		}
+	}
+}
+
+// Every flag, and every variable of the environment, that the chart gives navarchd, or lets users give it, is one that navarchd knows.
+func TestKubeChartFlags(t *testing.T) {
+	help, err := execute(t, programs.For(t, "navarchd"), "--help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known []string
+	for _, match := range regexp.MustCompile(`(?m)^\s+--([a-z-]+)`).FindAllStringSubmatch(help, -1) {
+		known = append(known, match[1])
+	}
+	variables := []string{"GOGC", "GOMEMLIMIT"} // Go's own
+	sources, _ := filepath.Glob("../../cmd/navarchd/*.go")
+	for _, name := range sources {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range regexp.MustCompile(`(?:parse|envOr|Getenv)\("([A-Z0-9_]+)"`).FindAllStringSubmatch(string(source), -1) {
+			variables = append(variables, match[1])
+		}
+	}
+	for name, text := range scenes(t) {
+		for pod, spec := range podsOf(t, text) {
+			c := spec.Spec.Containers[0]
+			if c.Name != "navarchd" {
+				continue
+			}
+			for _, arg := range c.Args {
+				flag, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+				if !slices.Contains(known, flag) {
+					t.Errorf("%s: %s: navarchd knows no flag %s", name, pod, arg)
+				}
+			}
+			for _, e := range c.Env {
+				if !slices.Contains(variables, e.Name) {
+					t.Errorf("%s: %s: navarchd reads no variable %s", name, pod, e.Name)
+				}
+			}
+		}
+	}
+	allowed := schema(t)
+	for _, one := range []struct {
+		value string
+		known []string
+	}{{"flags", known}, {"env", variables}} {
+		for _, name := range allowed[one.value].PropertyNames.Enum {
+			if !slices.Contains(one.known, name) {
+				t.Errorf("%s.%s is none that navarchd knows", one.value, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,158 @@
+//go:build kube
+
+package chart
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+func execute(t *testing.T, program string, args ...string) (string, error) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput()
+	return string(out), err
+}
+
+// rights are those of the roles in a text, each right as one line, by whom: the names of roles that the chart has for one of navarchd's end
+// with that, which is the key; else the key is the whole name.
+func rights(t *testing.T, text string) map[string]map[string]bool {
+	t.Helper()
+	all := map[string]map[string]bool{}
+	for _, u := range objects(t, text) {
+		if kind := u.GetKind(); kind != "ClusterRole" && kind != "Role" {
+			continue
+		}
+		role := &rbacv1.ClusterRole{} // its fields are a Role's, too
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, role); err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(strings.TrimPrefix(u.GetName(), "navarchd-"), "-istio-system")
+		if all[name] == nil {
+			all[name] = map[string]bool{}
+		}
+		for _, rule := range role.Rules {
+			for _, right := range expanded(rule) {
+				all[name][u.GetNamespace()+": "+right] = true
+			}
+		}
+	}
+	return all
+}
+
+// expanded are the rights of a rule, one by one.
+func expanded(rule rbacv1.PolicyRule) (all []string) {
+	names := rule.ResourceNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for _, verb := range rule.Verbs {
+		for _, url := range rule.NonResourceURLs {
+			all = append(all, verb+" "+url)
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, name := range names {
+					all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s.%s %s", verb, resource, group, name)))
+				}
+			}
+		}
+	}
+	return all
+}
+
+func union(of map[string]map[string]bool) map[string]bool {
+	all := map[string]bool{}
+	for _, one := range of {
+		maps.Copy(all, one)
+	}
+	return all
+}
+
+// All roles together have the documented rights, which navarchd is tested with (cmd/internal/e2e), and no other.
+func TestKubeChartRights(t *testing.T) {
+	documented, err := os.ReadFile("../demo/kube/manifests/rights.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := union(rights(t, string(documented)))
+	got := union(rights(t, template(t, "-f", "ci/roles.yaml")))
+	for _, right := range slices.Sorted(maps.Keys(want)) {
+		if !got[right] {
+			t.Errorf("the chart does not give %s", right)
+		}
+	}
+	for _, right := range slices.Sorted(maps.Keys(got)) {
+		if !want[right] {
+			t.Errorf("the chart gives %s, which is not documented", right)
+		}
+	}
+	if len(want) < 50 {
+		t.Errorf("%d rights are documented", len(want))
+	}
+}
+
+// The leader alone writes; the CA's Secrets are read by role ca alone, and the webhooks' role reads none. Options that are off give nothing.
+func TestKubeChartRightsOfRoles(t *testing.T) {
+	of := rights(t, template(t, "-f", "ci/roles.yaml"))
+	for role, all := range of {
+		for right := range all {
+			switch {
+			case role != "ingest" && !strings.Contains(right, ": get ") && !strings.Contains(right, ": list ") && !strings.Contains(right, ": watch ") &&
+				!strings.Contains(right, "create subjectaccessreviews.") && !strings.Contains(right, "create tokenreviews."):
+				t.Errorf("role %s may %s", role, right)
+			case role != "ca" && strings.Contains(right, "get secrets."), role == "admit" && strings.Contains(right, "secrets."):
+				t.Errorf("role %s may %s", role, right)
+			case strings.HasPrefix(right, ": ") && strings.Contains(right, " secrets."):
+				t.Errorf("role %s may %s in all namespaces", role, right)
+			}
+		}
+	}
+	if roles := slices.Sorted(maps.Keys(of)); !slices.Equal(roles, []string{"admit", "ca", "ingest", "xds"}) {
+		t.Errorf("rights of %v", roles)
+	}
+	off := rights(t, template(t, "--set", "remoteClusters=false,machines=false,automaticAddresses=false"))
+	for right := range union(off) {
+		for _, word := range []string{"list secrets.", "workloadentries", "serviceentries", "istio-ip-autoallocate", "/status", "tokenreviews"} {
+			if strings.Contains(right, word) {
+				t.Errorf("with all options off: %s", right)
+			}
+		}
+	}
+}
+
+// Each service account is bound to the rights of the roles of its own Deployment; rights to Secrets of gateways are the leader's.
+func TestKubeChartBindings(t *testing.T) {
+	got := map[string][]string{}
+	for _, u := range objects(t, template(t, "-f", "ci/apart.yaml")) {
+		binding := &rbacv1.ClusterRoleBinding{}
+		if kind := u.GetKind(); kind != "ClusterRoleBinding" && kind != "RoleBinding" {
+			continue
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, binding); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range binding.Subjects {
+			got[s.Name] = append(got[s.Name], strings.TrimSpace(binding.RoleRef.Kind+" "+binding.Namespace)+" "+binding.RoleRef.Name)
+		}
+	}
+	want := map[string][]string{
+		"istiod-canary":        {"ClusterRole navarchd-xds-canary-istio-system", "Role istio-system navarchd-xds-canary"},
+		"istiod-canary-ca":     {"ClusterRole navarchd-ca-canary-istio-system", "Role istio-system navarchd-ca-canary"},
+		"istiod-canary-admit":  {"ClusterRole navarchd-admit-canary-istio-system", "Role istio-system navarchd-admit-canary"},
+		"istiod-canary-ingest": {"ClusterRole navarchd-ingest-canary-istio-system", "Role istio-ingress navarchd-secrets-canary", "Role istio-system navarchd-ingest-canary"},
+	}
+	for account := range got {
+		slices.Sort(got[account])
+	}
+	if !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("%v,\nwant %v", got, want)
+	}
+}

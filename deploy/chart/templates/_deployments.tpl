@@ -1,0 +1,44 @@
+{{- /* Which Deployments there are, as a YAML list: those of the values, else those of the size. Wrong ones are refused here, by name. */}}
+{{- define "navarch.deployments" -}}
+{{- $all := .Values.deployments }}
+{{- if not $all }}
+  {{- $all = (index (.Files.Get "files/sizes.yaml" | fromYaml) .Values.size).deployments }}
+{{- end }}
+{{- $names := dict }}
+{{- $roles := dict }}
+{{- range $all }}
+  {{- $name := .name | default "" }}
+  {{- if hasKey $names $name }}{{ fail (printf "deployments: the name %q is there twice" $name) }}{{ end }}
+  {{- $_ := set $names $name true }}
+  {{- if and $.Values.sharedMeshConfig (has "admit" .roles) (not (has "xds" .roles)) }}
+    {{- fail "sharedMeshConfig: a process with role admit reads it only with role xds, too" }}
+  {{- end }}
+  {{- range .roles }}
+    {{- if hasKey $roles . }}{{ fail (printf "deployments: two of them have the role %s: list it once, and give that Deployment more replicas" .) }}{{ end }}
+    {{- $_ := set $roles . true }}
+  {{- end }}
+{{- end }}
+{{- range list "ingest" "xds" "ca" }}
+  {{- if not (hasKey $roles .) }}{{ fail (printf "deployments: none has the role %s" .) }}{{ end }}
+{{- end }}
+{{- if and (or .Values.injection.enabled .Values.validation.enabled) (not (hasKey $roles "admit")) }}
+  {{- fail "deployments: none has the role admit, which answers the webhooks (injection.enabled, validation.enabled)" }}
+{{- end }}
+{{- toYaml $all }}
+{{- end }}
+
+{{- /* "true" where proxies find the CA at another address than their configuration: role ca is in a Deployment without role xds. */}}
+{{- define "navarch.caApart" -}}
+{{- range include "navarch.deployments" . | fromYamlArray }}
+  {{- if and (has "ca" .roles) (not (has "xds" .roles)) }}true{{ end }}
+{{- end }}
+{{- end }}
+
+{{- define "navarch.caService" -}}
+{{ include "navarch.service" . }}-ca
+{{- end }}
+
+{{- /* The greatest and the least number of Pods of an entry of navarch.deployments. */}}
+{{- define "navarch.atLeast" -}}
+{{ if .autoscaling }}{{ .autoscaling.minReplicas }}{{ else }}{{ .replicas }}{{ end }}
+{{- end }}

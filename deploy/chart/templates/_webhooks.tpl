@@ -1,0 +1,98 @@
+{{- /* The failure policy of a validation webhook. navarchd sets it to Fail once it has seen that wrong objects are refused (deploy/docs/validation.md): a
+new configuration begins with Ignore, and one that is there keeps what it has. Takes a dict of configuration and webhook, by name. */}}
+{{- define "navarch.failurePolicy" -}}
+{{- $policy := "Ignore" }}
+{{- range (lookup "admissionregistration.k8s.io/v1" "ValidatingWebhookConfiguration" "" .configuration).webhooks }}
+  {{- if eq .name $.webhook }}{{ $policy = .failurePolicy }}{{ end }}
+{{- end }}
+{{- $policy }}
+{{- end }}
+
+{{- define "navarch.webhookClient" -}}
+clientConfig: # navarchd writes caBundle
+  service: {name: {{ include "navarch.service" .root }}, namespace: {{ .root.Release.Namespace }}, path: {{ .path | quote }}, port: 443}
+{{- end }}
+
+{{- /* One ValidatingWebhookConfiguration: a dict of root, configuration, webhook, labels and selector. */}}
+{{- define "navarch.validation" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata:
+  name: {{ .configuration }}
+  labels:
+    app: istiod
+    istio: istiod
+    {{- with .tag }}
+    istio.io/tag: {{ . }}
+    {{- end }}
+    {{- include "navarch.labels" .root | nindent 4 }}
+webhooks:
+- name: {{ .webhook }}
+  {{- include "navarch.webhookClient" (dict "root" .root "path" "/validate") | nindent 2 }}
+  rules:
+  - operations: [CREATE, UPDATE]
+    apiGroups: [security.istio.io, networking.istio.io, telemetry.istio.io, extensions.istio.io]
+    apiVersions: ["*"]
+    resources: ["*"]
+  failurePolicy: {{ include "navarch.failurePolicy" (dict "configuration" .configuration "webhook" .webhook) }}
+  sideEffects: None
+  admissionReviewVersions: [v1]
+  objectSelector:
+    matchExpressions: {{ toJson .selector }}
+{{- end }}
+
+{{- /* One webhook of injection: a dict of root, name, namespaces and pods (requirements of labels). */}}
+{{- define "navarch.injection" -}}
+- name: {{ .name }}sidecar-injector.istio.io
+  {{- include "navarch.webhookClient" (dict "root" .root "path" .root.Values.injection.path) | nindent 2 }}
+  rules:
+  - operations: [CREATE]
+    apiGroups: [""]
+    apiVersions: [v1]
+    resources: [pods]
+    scope: Namespaced
+  failurePolicy: Fail
+  sideEffects: None
+  reinvocationPolicy: Never
+  admissionReviewVersions: [v1]
+  namespaceSelector:
+    matchExpressions: {{ toJson .namespaces }}
+  objectSelector:
+    matchExpressions: {{ toJson .pods }}
+{{- end }}
+
+{{- /* One MutatingWebhookConfiguration, that of a revision or of a tag for it, as navarchctl injection-webhook prints it: a dict of root and tag. */}}
+{{- define "navarch.injectionOf" -}}
+{{- $rev := .tag | default (include "navarch.revision" .root) }}
+{{- $name := printf "istio-sidecar-injector%s" (include "navarch.suffix" .root) }}
+{{- if .tag }}{{ $name = printf "istio-revision-tag-%s" .tag }}{{ end }}
+{{- if ne .root.Release.Namespace "istio-system" }}{{ $name = printf "%s-%s" $name .root.Release.Namespace }}{{ end }}
+{{- $inRev := dict "key" "istio.io/rev" "operator" "In" "values" (list $rev) }}
+{{- $noRev := dict "key" "istio.io/rev" "operator" "DoesNotExist" }}
+{{- $unsaid := dict "key" "istio-injection" "operator" "DoesNotExist" }}
+{{- $said := dict "key" "istio-injection" "operator" "In" "values" (list "enabled") }}
+{{- $notFalse := dict "key" "sidecar.istio.io/inject" "operator" "NotIn" "values" (list "false") }}
+{{- $true := dict "key" "sidecar.istio.io/inject" "operator" "In" "values" (list "true") }}
+{{- $none := dict "key" "sidecar.istio.io/inject" "operator" "DoesNotExist" }}
+{{- $notTheirs := dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" (list "kube-system" "kube-public" "kube-node-lease" "local-path-storage") }}
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata:
+  name: {{ $name }}
+  labels:
+    app: sidecar-injector
+    {{- with .tag }}
+    istio.io/tag: {{ . }}
+    {{- end }}
+    {{- include "navarch.labels" .root | nindent 4 }}
+webhooks:
+{{ include "navarch.injection" (dict "root" .root "name" "rev.namespace." "namespaces" (list $inRev $unsaid) "pods" (list $notFalse)) }}
+{{ include "navarch.injection" (dict "root" .root "name" "rev.object." "namespaces" (list $noRev $unsaid) "pods" (list $notFalse $inRev)) }}
+{{- if eq $rev "default" }}
+{{ include "navarch.injection" (dict "root" .root "name" "namespace." "namespaces" (list $said) "pods" (list $notFalse)) }}
+{{ include "navarch.injection" (dict "root" .root "name" "object." "namespaces" (list $unsaid $noRev) "pods" (list $true $noRev)) }}
+{{- if .root.Values.injection.everywhere }}
+{{ include "navarch.injection" (dict "root" .root "name" "auto." "namespaces" (list $unsaid $noRev $notTheirs) "pods" (list $none $noRev)) }}
+{{- end }}
+{{- end }}
+{{- end }}
