@@ -35,7 +35,7 @@ func TestStoreRoles(t *testing.T) {
 	if got := quoted("a'; rm b"); got != `'a'\''; rm b'` {
 		t.Errorf("a name of a mesh is a command: %s", got)
 	}
-	if strings.Count(out.String(), "navarch-operator readwrite") != 1 {
-		t.Error("operators may write more than approvals")
+	if strings.Count(out.String(), "navarch-operator readwrite") != 2 || !strings.Contains(out.String(), "navarch-operator readwrite '/navarch/shop/v1/promoted/'") {
+		t.Error("operators may write something else than approvals, and which revision is promoted")
 	}
 }
