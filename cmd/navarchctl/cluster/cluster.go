@@ -46,7 +46,7 @@ func (f *Flags) BindCluster(s *pflag.FlagSet) {
 
 // BindKubeconfig adds those that say which cluster alone.
 func (f *Flags) BindKubeconfig(s *pflag.FlagSet) {
-	s.StringVar(&f.Kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster (default: $KUBECONFIG, else ~/.kube/config, else the service account of the Pod that this process is in).")
+	s.StringVar(&f.Kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster (default: $KUBECONFIG, else ~/.kube/config).")
 	s.StringVar(&f.Context, "context", "", "Context of the kubeconfig (default: its current one).")
 }
 
