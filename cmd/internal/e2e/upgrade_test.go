@@ -64,7 +64,6 @@ type upgrade struct {
 	args     []string
 	replicas []*daemon
 	fleets   []*sim.Fleet
-	proxies  int
 	first    map[string]uint64 // resources that the fleets were sent as they joined, by type
 	edition  int               // of the routes of the traffic
 }
@@ -168,9 +167,10 @@ func TestUpgradeAndRollback(t *testing.T) {
 	envoytest.Start(t, frontEnvoy(t, u.replicas[0].grpc, frontPort))
 	plain := calling(t, front)
 	drawn := pastOf(xds.Cluster, "outbound|80||s000.town.svc.cluster.local")
-	u.fleets = []*sim.Fleet{
-		fleetFor(t, teams(12, 4), e.overTLS(sim.Config{Follow: true, MoveWithin: 500 * time.Millisecond, OnVersion: drawn.note}, u.replicas...)),
-		e.fleet(8, sim.Config{OnVersion: drawn.note}, u.replicas...)}
+	everybody := citizens(20)
+	for i, all := range [][]sim.Identity{everybody[:12], everybody[12:]} { // with agents that follow the ring, and stock ones
+		u.fleets = append(u.fleets, fleetFor(t, all, e.overTLS(sim.Config{Follow: i == 0, MoveWithin: 500 * time.Millisecond, OnVersion: drawn.note}, u.replicas...)))
+	}
 	u.first = map[string]uint64{}
 	for kind, sent := range u.stats() {
 		u.first[kind] = sent.Resources
