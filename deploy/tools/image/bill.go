@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -24,6 +25,26 @@ type component struct {
 type hash struct {
 	Algorithm string `json:"alg"`
 	Content   string `json:"content"`
+}
+
+// listed is what cyclonedx-gomod has written, without the hashes of that program itself: it is built on each machine.
+func listed(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var list map[string]any
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	metadata, _ := list["metadata"].(map[string]any)
+	tools, _ := metadata["tools"].([]any)
+	for _, tool := range tools {
+		if of, is := tool.(map[string]any); is {
+			delete(of, "hashes")
+		}
+	}
+	return json.MarshalIndent(list, "", "  ")
 }
 
 // bill is the list of components, with the hashes of their files.

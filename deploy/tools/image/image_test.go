@@ -126,7 +126,7 @@ func inputs(t *testing.T, modified time.Time, mode fs.FileMode) options {
 			for _, program := range i.programs {
 				at := filepath.Join(o.programs, arch, program)
 				header(t, at, machine, false, mode)
-				must(t, os.WriteFile(at+".cdx.json", []byte("{}"), mode))
+				must(t, os.WriteFile(at+".cdx.json", fmt.Appendf(nil, `{"metadata": {"tools": [{"name": "cyclonedx-gomod", "hashes": ["%d"]}]}}`, modified.Unix()), mode))
 				must(t, os.Chtimes(at, modified, modified))
 			}
 		}

@@ -81,7 +81,11 @@ func (i image) assemble(o options, arch string, base v1.Layer, envoy tree) (v1.I
 			return nil, err
 		}
 		own["/usr/local/bin/"+program] = file{from: from, mode: 0o755}
-		own[sbomFolder+program+".cdx.json"] = file{from: from + ".cdx.json", mode: 0o644}
+		list, err := listed(from + ".cdx.json")
+		if err != nil {
+			return nil, err
+		}
+		own[sbomFolder+program+".cdx.json"] = file{body: list, mode: 0o644}
 	}
 	layers := []v1.Layer{base}
 	trees := []tree{own}
