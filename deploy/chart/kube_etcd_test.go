@@ -5,7 +5,6 @@ package chart
 import (
 	"context"
 	"strings"
-	"testing"
 	"time"
 
 	"navarch.io/navarch/deploy/testcluster/cluster"
@@ -22,11 +21,14 @@ var asMember = []string{"--cert=/etc/etcd/tls/tls.crt", "--key=/etc/etcd/tls/tls
 
 // An etcd of the chart's: three members over TLS, which let nobody in without a certificate; its maintenance runs; and a member whose disk was
 // lost does not come back by itself, but does by the steps of deploy/docs/installation.md, A member of etcd is lost.
-func (i *installation) ownEtcd(t *testing.T) {
+func (i *installation) ownEtcd() {
+	t := i.t
 	i.MustKubectl(t, `{apiVersion: v1, kind: Namespace, metadata: {name: other, labels: {pod-security.kubernetes.io/enforce: restricted}}}`, "apply", "-f", "-")
 	i.runIn("other", "install", "other", i.helm.Dir, "-f", "testdata/own-etcd.yaml", "--wait", "--timeout=120s")
-	if out, err := i.etcdctl("member", "list"); err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("without a certificate: %s, %v", out, err)
+	for want, as := range map[bool][]string{false: nil, true: asMember} {
+		if out, err := i.etcdctl(append(as, "member", "list", "--command-timeout=2s")...); (err == nil) != want {
+			t.Errorf("with the certificate %q: %s, %v", as, out, err)
+		}
 	}
 	i.MustKubectl(t, "", "create", "job", "-n", "other", "--from=cronjob/navarch-etcd-other-defragment", "now")
 	i.MustKubectl(t, "", "wait", "-n", "other", "--for=condition=Complete", "job/now", "--timeout=60s")

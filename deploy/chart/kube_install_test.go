@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -178,14 +179,7 @@ func (i *installation) works() {
 
 // policies are the failure policies of both validation webhooks.
 func (i *installation) policies() string {
-	return i.get("{.items[*].webhooks[*].failurePolicy}", "validatingwebhookconfigurations", "-l", "app=istiod")
-}
-
-// bundles are the different caBundles of all webhooks.
-func (i *installation) bundles() []string {
-	all := strings.Fields(i.get("{.items[*].webhooks[*].clientConfig.caBundle}", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "-l", "istio.io/rev=default"))
-	slices.Sort(all)
-	return slices.Compact(all)
+	return i.get("{.items[*].webhooks[*].failurePolicy}", "validatingwebhookconfigurations", "-l", "app=istiod,istio.io/rev=default")
 }
 
 // whilePodsAreMade does something while ten Pods a second are made: each must be injected.
@@ -218,40 +212,54 @@ func (i *installation) whilePodsAreMade(do func()) {
 	}
 }
 
-// The chart in a cluster, whose API server enforces the rights of each role and the profile restricted: installed, upgraded, rolled back,
-// uninstalled and installed again. Pods that are made while it changes all get proxies; what is navarchd's in webhook configurations stays; the
-// second installation has the keys of the first, so the root is the same.
+// as is the same installation for a test within it.
+func (i *installation) as(t *testing.T) *installation {
+	other := *i
+	other.t = t
+	return &other
+}
+
+// The chart in a cluster, whose API server enforces the rights of each role and the profile restricted.
 func TestKubeChartLifecycle(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)
 	i.dryRuns(t)
 	i.at("dry runs")
 	i.MustKubectl(t, "", "rollout", "status", "-n", "store", "deployment/etcd", "--timeout=60s")
-	i.run("install", "navarch", i.helm.Dir, "-f", "testdata/cluster.yaml", "--wait", "--timeout=120s")
+	t.Run("at once", func(t *testing.T) {
+		t.Run("release", func(t *testing.T) {
+			t.Parallel()
+			i.as(t).release()
+		})
+		t.Run("etcd", func(t *testing.T) {
+			t.Parallel()
+			i.as(t).ownEtcd()
+		})
+	})
+}
+
+// release is installed, upgraded, rolled back, uninstalled and installed again. Pods that are made while it changes all get proxies; what is
+// navarchd's in webhook configurations stays; the second installation has the keys of the first, so the root is the same.
+func (i *installation) release() {
+	const values, wait = "testdata/cluster.yaml", "--timeout=120s"
+	i.run("install", "navarch", i.helm.Dir, "-f", values, "--wait", wait)
 	i.works()
-	root, key, bundles := i.root(), i.get("{.data.kek\\.key}", "secret", "-n", "istio-system", "navarch-kek"), i.bundles()
-	if key == "" || len(bundles) != 1 {
-		t.Fatalf("key %q, bundles %q", key, bundles)
+	root, was := i.root(), i.kept()
+	if len(was.bundles) != 1 || was.policies != "Fail Fail" || was.key == "" {
+		i.t.Fatalf("%+v", was)
 	}
 	i.noneForbidden()
 	unchanged := func(after string) {
-		t.Helper()
-		if got := i.bundles(); !slices.Equal(got, bundles) {
-			t.Errorf("after %s the bundles are %q, were %q", after, got, bundles)
-		}
-		if got := i.policies(); got != "Fail Fail" {
-			t.Errorf("after %s the failure policies are %s", after, got)
-		}
-		if got := i.get("{.data.kek\\.key}", "secret", "-n", "istio-system", "navarch-kek"); got != key {
-			t.Errorf("after %s there is another key", after)
+		i.t.Helper()
+		if got := i.kept(); !reflect.DeepEqual(got, was) {
+			i.t.Errorf("after %s: %+v, was %+v", after, got, was)
 		}
 	}
-	const values, wait = "testdata/cluster.yaml", "--timeout=120s"
 	i.whilePodsAreMade(func() {
 		i.run("upgrade", "navarch", i.helm.Dir, "-f", values, "--set", "podLabels.edition=second", "--wait", wait)
 		unchanged("the upgrade")
-		i.run("upgrade", "navarch", i.helm.Dir, "-f", values, "--set", "podLabels.edition=second,revisionTags={prod}", "--wait", wait)
-		i.run("rollback", "navarch", "2", "--wait", wait)
+		i.run("upgrade", "navarch", i.helm.Dir, "-f", values, "--set", "podLabels.edition=second,revisionTags={prod}")
+		i.run("rollback", "navarch", "2")
 		unchanged("the rollback to an upgrade")
 		// What was installed at first has the policy Ignore, which Helm puts back where it is told to; navarchd then finds it again.
 		i.run("rollback", "navarch", "1", "--force-conflicts", "--wait", wait)
@@ -259,26 +267,43 @@ func TestKubeChartLifecycle(t *testing.T) {
 		unchanged("the rollback to the first")
 	})
 	if tags := i.get("{.items[*].metadata.name}", "mutatingwebhookconfigurations"); tags != "istio-sidecar-injector" {
-		t.Errorf("after the rollbacks there are %s", tags)
+		i.t.Errorf("after the rollbacks there are %s", tags)
 	}
-	if out := i.run("uninstall", "navarch", "--wait", "--timeout=60s"); !strings.Contains(out, "navarch-kek") {
-		t.Errorf("what is kept is not said: %s", out)
-	}
-	left := i.get("{range .items[*]}{.kind} {.metadata.name}; {end}", "deployments,services,secrets,serviceaccounts,roles,rolebindings,poddisruptionbudgets,mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterroles,clusterrolebindings,networkpolicies,configmaps",
-		"-n", "istio-system", "-l", "app.kubernetes.io/instance=navarch")
-	if left != "Secret navarch-kek; " {
-		t.Errorf("left: %s", left)
-	}
-	if crds := i.get("{.items[*].metadata.name}", "crds"); !strings.Contains(crds, "virtualservices.networking.istio.io") {
-		t.Errorf("definitions: %s", crds)
-	}
-	i.MustKubectl(t, "", "delete", "configmap", "-n", "shop", "istio-ca-root-cert") // the second installation writes it
-	i.run("install", "navarch", i.helm.Dir, "-f", "testdata/cluster.yaml", "--wait", "--timeout=120s")
+	i.uninstall()
+	i.MustKubectl(i.t, "", "delete", "configmap", "-n", "shop", "istio-ca-root-cert") // the second installation writes it
+	i.run("install", "navarch", i.helm.Dir, "-f", values, "--wait", wait)
 	i.works()
 	if again := i.root(); again != root {
-		t.Errorf("another root:\n%s\nwas\n%s", again, root)
+		i.t.Errorf("another root:\n%s\nwas\n%s", again, root)
 	}
-	i.ownEtcd(t)
+}
+
+// kept is what no command of Helm may change while the release is there.
+type kept struct {
+	bundles  []string // the different caBundles of its webhooks
+	policies string   // of both validation webhooks
+	key      string
+}
+
+func (i *installation) kept() kept {
+	bundles := strings.Fields(i.get("{.items[*].webhooks[*].clientConfig.caBundle}", "validatingwebhookconfigurations,mutatingwebhookconfigurations", "-l", "istio.io/rev=default"))
+	slices.Sort(bundles)
+	return kept{slices.Compact(bundles), i.policies(), i.get("{.data.kek\\.key}", "secret", "-n", "istio-system", "navarch-kek")}
+}
+
+// uninstall takes everything but the key, and Istio's definitions, and says what it leaves.
+func (i *installation) uninstall() {
+	if out := i.run("uninstall", "navarch", "--wait", "--timeout=60s"); !strings.Contains(out, "navarch-kek") {
+		i.t.Errorf("what is kept is not said: %s", out)
+	}
+	left := i.get("{range .items[*]}{.kind} {.metadata.name}; {end}", "deployments,services,secrets,serviceaccounts,roles,rolebindings,poddisruptionbudgets,mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterroles,clusterrolebindings,networkpolicies,configmaps",
+		"-A", "-l", "app.kubernetes.io/instance=navarch")
+	if left != "Secret navarch-kek; " {
+		i.t.Errorf("left: %s", left)
+	}
+	if crds := i.get("{.items[*].metadata.name}", "crds"); !strings.Contains(crds, "virtualservices.networking.istio.io") {
+		i.t.Errorf("definitions: %s", crds)
+	}
 }
 
 // noneForbidden: no process was refused a right.

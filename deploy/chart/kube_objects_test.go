@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/deploy/chart/files/injection"
+	"navarch.io/navarch/deploy/testcluster/controlplane"
 	"navarch.io/navarch/store/admit/inject"
 )
 
@@ -203,6 +205,45 @@ func TestKubeChartKeeps(t *testing.T) {
 	}
 	if kept < 5 {
 		t.Errorf("%d objects are kept", kept)
+	}
+}
+
+// Istio's definitions are in the copy of the chart that `make chart` makes, all of them, and Helm is told to keep each.
+func TestKubeChartDefinitions(t *testing.T) {
+	h := helm(t)
+	tools, err := controlplane.Tools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	definitions, err := os.ReadFile(filepath.Join(tools, "crds", "istio.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	packaged := filepath.Join(t.TempDir(), "navarch")
+	if err := os.CopyFS(packaged, os.DirFS(h.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(packaged, "files", "crds"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(packaged, "files", "crds", "istio.yaml"), definitions, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text, err := h.Run(t.Context(), "template", "navarch", packaged, "--set", "crds.install=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, u := range objects(t, text) {
+		if u.GetKind() != "CustomResourceDefinition" {
+			continue
+		}
+		if found++; u.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
+			t.Errorf("uninstalling deletes %s", u.GetName())
+		}
+	}
+	if want := strings.Count(string(definitions), "\nkind: CustomResourceDefinition\n"); found != want || want == 0 {
+		t.Errorf("%d definitions, want %d", found, want)
 	}
 }
 

@@ -53,16 +53,19 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, limits Limits, c
 		Handler: http.MaxBytesHandler(h, limits.Body), MaxHeaderBytes: limits.HeaderBytes, ReadHeaderTimeout: limits.Header,
 		ReadTimeout: limits.Request, WriteTimeout: limits.Answer, IdleTimeout: limits.Idle,
 	}
-	stopped := context.AfterFunc(ctx, func() {
+	answered := make(chan struct{}) // what was under way when the context ended
+	stop := context.AfterFunc(ctx, func() {
+		defer close(answered)
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if server.Shutdown(grace) != nil {
 			server.Close()
 		}
 	})
-	defer stopped()
+	defer stop()
 	if err := server.Serve(bound(l, limits.Connections, limits.PerSource, clients)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("http server on %s: %w", l.Addr(), err)
 	}
+	<-answered
 	return nil
 }
