@@ -82,20 +82,37 @@ func sceneNames(t *testing.T) (names []string) {
 	return names
 }
 
-// strike takes a field out of all objects, or nodes, that have it, and says whether the output is another.
+// strike takes a field out of all objects, or nodes, that have it, and says whether the output is another. Where an object is refused without it, which
+// shows nothing, the field is given another value instead; of one that holds messages the fields of these are struck.
 func (s *struckScene) strike(t *testing.T, row *fields.Row) bool {
 	t.Helper()
-	with, nodes := s.without(t, row)
-	out, problems, err := s.output(with, nodes)
+	by := &striker{struck: func(of *fields.Row) bool { return of == row }}
+	changed, refused := s.compare(t, by)
+	if refused == "" {
+		return changed
+	}
+	by.other = true
+	changed, again := s.compare(t, by)
+	if by.given && again != "" {
+		t.Logf("%v: refused without it (%s), and with another value (%s)", row, refused, again)
+		return false
+	}
+	return changed
+}
+
+// compare says whether the output is another after a strike, and why an object is refused then that was not before.
+func (s *struckScene) compare(t *testing.T, by *striker) (changed bool, refused string) {
+	t.Helper()
+	out, problems, err := s.output(s.each(t, by))
 	if err != nil {
-		return true // a node that nobody takes
+		return true, "" // a node that nobody takes
 	}
 	for _, p := range problems {
-		if *update && p.Severity == problem.Error && !slices.Contains(s.problems, p) {
-			t.Logf("REFUSED without %v: %v", row, p)
+		if p.Severity == problem.Error && !slices.Contains(s.problems, p) {
+			refused = p.String()
 		}
 	}
-	return !bytes.Equal(out, s.baseline)
+	return !bytes.Equal(out, s.baseline), refused
 }
 
 // actedLine is a line of a table that names a scene, or none.

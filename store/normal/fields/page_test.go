@@ -46,16 +46,16 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// line is one row of the page.
+// line is one row of the page: one field, or all of a message that are as another.
 type line struct {
-	field string
-	mark  Mark
-	text  string
+	fields []string
+	mark   Mark
+	text   string
 }
 
 func (l line) String() string {
 	marks := map[Mark]string{Acted: "acted on", Reported: "reported", Whole: "reported, with its object", Closed: "reported: refused or closed", None: "no effect for sidecars"}
-	return fmt.Sprintf("| `%s` | %s | %s |\n", l.field, marks[l.mark], l.text)
+	return fmt.Sprintf("| `%s` | %s | %s |\n", strings.Join(l.fields, "`, `"), marks[l.mark], l.text)
 }
 
 func drawPage() string {
@@ -70,14 +70,14 @@ func drawPage() string {
 		for _, l := range lines {
 			switch l.mark {
 			case Acted:
-				acted++
+				acted += len(l.fields)
 				if l.text == "" {
 					unshown++
 				}
 			case None:
-				none++
+				none += len(l.fields)
 			case Reported, Whole, Closed:
-				reported++
+				reported += len(l.fields)
 			}
 		}
 		fmt.Fprintf(&counts, "| %s | %d | %d | %d |\n", name, acted, reported, none)
@@ -110,7 +110,7 @@ func drawPage() string {
 	} {
 		var lines []line
 		for row := range In(of.section) {
-			lines = append(lines, line{row.Field, row.Mark, cmp.Or(row.Scene, row.Text)})
+			lines = append(lines, line{[]string{row.Field}, row.Mark, cmp.Or(row.Scene, row.Text)})
 		}
 		fmt.Fprintf(&body, "\n## %s\n\n%s\n\n| name | mark | scene, or what acts on it, or what happens instead |\n|---|---|---|\n", of.title, of.about)
 		for _, l := range lines {
@@ -146,17 +146,18 @@ func linesOf(md protoreflect.MessageDescriptor) (lines []line) {
 	for i := range md.Fields().Len() {
 		fd := md.Fields().Get(i)
 		for _, row := range table.rows[fd.FullName()] {
-			lines = append(lines, line{row.key(), row.Mark, cmp.Or(row.Scene, row.Text)})
+			lines = append(lines, line{[]string{row.key()}, row.Mark, cmp.Or(row.Scene, row.Text)})
 		}
 	}
 	if len(lines) > 0 {
 		return lines
 	}
 	mark, holder := markAbove(md, nil)
+	all := line{mark: mark, text: "as " + holder}
 	for i := range md.Fields().Len() {
-		lines = append(lines, line{md.Fields().Get(i).JSONName(), mark, "as " + holder})
+		all.fields = append(all.fields, md.Fields().Get(i).JSONName())
 	}
-	return lines
+	return []line{all}
 }
 
 // markAbove is the mark of the fields that lead to a message without rows of its own: the first of them that is not acted on.
