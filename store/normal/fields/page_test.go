@@ -85,6 +85,9 @@ func drawPage() string {
 	drawn := map[protoreflect.FullName]bool{}
 	for _, root := range Roots() {
 		fmt.Fprintf(&body, "\n## %s\n", root.Name)
+		if drawn[root.Message.FullName()] {
+			fmt.Fprintf(&body, "\nIts fields stand above: other kinds have them too.\n")
+		}
 		var all []line
 		for _, md := range below(root.Message) {
 			if drawn[md.FullName()] {
