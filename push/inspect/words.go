@@ -59,6 +59,7 @@ var words = map[string]string{
 	"Discovery":      "how endpoints are found",
 	"Domains":        "domains",
 	"Egress":         "number of the egress listener in the Sidecar",
+	"EgressProxy":    "cluster of unknown destinations (egressProxy of the Sidecar)",
 	"Fallback":       "cluster of what matches nothing else",
 	"Hash":           "consistent hash",
 	"Excluded":       ofProxy + "matches that are not for it, or not for the port",

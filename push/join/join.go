@@ -23,6 +23,7 @@ import (
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/normal/fields"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -122,6 +123,11 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	}
 	if node.Verified, err = Verified(c.Identity, p.TrustDomain); err != nil {
 		p.Clients.Warn("a proxy may have no Secrets", "identity", obs.KeyNode, node.ID, obs.KeyPeer, c.Addr, obs.KeyIdentity, c.Identity, obs.KeyError, err)
+	}
+	for row := range fields.In(fields.Metadata) {
+		if _, says := node.Metadata[row.Field]; says && row.Mark == fields.Reported {
+			p.Clients.Warn("node metadata that is not acted on: "+row.Text, row.Field, obs.KeyNode, node.ID, obs.KeyPeer, c.Addr, obs.KeyIdentity, c.Identity)
+		}
 	}
 	node.Pod, node.Peer = c.Pod, c.Addr
 	if err := errors.Join(p.Mirror.Ready(), p.Fleet.Above()); err != nil {

@@ -140,6 +140,19 @@ func TestJoinInOrder(t *testing.T) {
 	}
 }
 
+// What a proxy says of itself that Istio's control plane acts on and we do not is a line of the log that names it.
+func TestJoinNamesMetadataThatIsNotActedOn(t *testing.T) {
+	var log strings.Builder
+	p := (&parts{}).planner()
+	p.Clients = obs.NewSampled(slog.New(slog.NewTextHandler(&log, nil)))
+	if _, err := p.Join(t.Context(), serve.Client{Node: encoded(t, map[string]any{"HTTP10": "1", "MESH_ID": "shop"})}, func(fanout.Lane) {}); err != nil {
+		t.Fatal(err)
+	}
+	if lines := log.String(); strings.Count(lines, "node metadata that is not acted on") != 1 || !strings.Contains(lines, "cause=HTTP10") {
+		t.Error(lines)
+	}
+}
+
 // Errors that the server knows by their type: a replica that is behind what the client has seen says how far it is, and a plan that is
 // not ready is that.
 func TestJoinErrorsOfTheServer(t *testing.T) {

@@ -60,8 +60,11 @@ func delegating(s *mirror.Snapshot, r model.Record) *unit {
 	return m.unit
 }
 
-// delegate finds the VirtualService that a route delegates to; nil: there is none that it may delegate to, and the route is left out.
+// delegate finds the VirtualService that a route delegates to; nil: there is none that it may delegate to, or none is meant, and the route is left out.
 func (m *merging) delegate(s *mirror.Snapshot, at string, to *networkingv1.Delegate) *model.VirtualService {
+	if to.GetName() == "" { // the normaliser says so
+		return nil
+	}
 	key := model.Key{Kind: model.KindVirtualService, Namespace: to.GetNamespace(), Name: to.GetName(), Origin: m.root.Key.Origin}
 	if key.Namespace == "" {
 		key.Namespace = m.root.Key.Namespace

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
@@ -167,4 +169,18 @@ func finds(t *testing.T, table *[model.NumKinds][]dependency) bool {
 		}
 	}
 	return false
+}
+
+// A route that delegates to nothing that has a name, which the normaliser admits with a warning, is left out, and takes nothing else with it.
+func TestDelegateWithoutAName(t *testing.T) {
+	root := &networkingv1.VirtualService{Hosts: []string{"a"}, Http: []*networkingv1.HTTPRoute{{Delegate: &networkingv1.Delegate{Namespace: "shop"}}, {Name: "stays"}}}
+	r, err := model.New(model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "a"}, 0, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, problems := Snapshot(mirror.Empty().Apply(1, []model.Record{r}, nil).New)
+	got, _ := s.Get(r.Meta().Key)
+	if routes := got.(*model.VirtualService).Spec.GetHttp(); len(routes) != 1 || routes[0].GetName() != "stays" || len(problems) > 0 {
+		t.Errorf("%v, %v", routes, problems)
+	}
 }

@@ -139,6 +139,20 @@ func (p Policy) under(over Policy) Policy {
 	return p
 }
 
+// Over is p with the mesh's default (defaultTrafficPolicy) for connection pool and outlier detection, where no rule says them: each as a whole
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-DefaultTrafficPolicy).
+func (p Policy) Over(mesh *model.Mesh) Policy {
+	base := mesh.Spec.GetDefaultTrafficPolicy()
+	at := model.Place{Key: model.MeshKey, Field: "data.mesh.defaultTrafficPolicy"}
+	if p.Pool == nil && base.GetConnectionPool() != nil {
+		p.Pool, p.PoolAt = base.GetConnectionPool(), Within(at, "connectionPool")
+	}
+	if p.Outlier == nil && base.GetOutlierDetection() != nil {
+		p.Outlier, p.OutlierAt = base.GetOutlierDetection(), Within(at, "outlierDetection")
+	}
+	return p
+}
+
 // Within is a field of what stands at a place.
 func Within(at model.Place, field string) model.Place {
 	return model.Place{Key: at.Key, Field: at.Field + "." + field}

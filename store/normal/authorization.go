@@ -15,7 +15,7 @@ import (
 // whenKeys are the keys of `when` that this version enforces, beside request.headers[name]
 // (https://istio.io/latest/docs/reference/config/security/conditions/).
 var whenKeys = []string{"source.ip", "remote.ip", "source.namespace", "source.principal", "source.serviceAccount",
-	"destination.ip", "destination.port", "connection.sni"}
+	"source.trustDomain", "destination.ip", "destination.port", "connection.sni"}
 
 // authorization checks the values of an AuthorizationPolicy's rules; action is what it says itself, be it a dry run or not.
 func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securityv1.AuthorizationPolicy_Action) {
@@ -30,7 +30,8 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securit
 			r.stated(at, []list{{"principals", s.GetPrincipals()}, {"notPrincipals", s.GetNotPrincipals()}, {"requestPrincipals", s.GetRequestPrincipals()},
 				{"notRequestPrincipals", s.GetNotRequestPrincipals()}, {"namespaces", s.GetNamespaces()}, {"notNamespaces", s.GetNotNamespaces()},
 				{"serviceAccounts", s.GetServiceAccounts()}, {"notServiceAccounts", s.GetNotServiceAccounts()}, {"ipBlocks", s.GetIpBlocks()}, {"notIpBlocks", s.GetNotIpBlocks()},
-				{"remoteIpBlocks", s.GetRemoteIpBlocks()}, {"notRemoteIpBlocks", s.GetNotRemoteIpBlocks()}})
+				{"remoteIpBlocks", s.GetRemoteIpBlocks()}, {"notRemoteIpBlocks", s.GetNotRemoteIpBlocks()},
+				{"trustDomains", s.GetTrustDomains()}, {"notTrustDomains", s.GetNotTrustDomains()}})
 		}
 		for j, to := range rule.GetTo() {
 			o, at := to.GetOperation(), fmt.Sprintf("%s.to[%d].operation", at, j)
@@ -128,7 +129,8 @@ func unenforced(p *securityv1.AuthorizationPolicy, targets bool) (field, why str
 				return at + ".requestPrincipals", "identities of requests (JWT) are not supported"
 			}
 			if s == nil || len(s.GetPrincipals())+len(s.GetNotPrincipals())+len(s.GetNamespaces())+len(s.GetNotNamespaces())+len(s.GetServiceAccounts())+
-				len(s.GetNotServiceAccounts())+len(s.GetIpBlocks())+len(s.GetNotIpBlocks())+len(s.GetRemoteIpBlocks())+len(s.GetNotRemoteIpBlocks()) == 0 {
+				len(s.GetNotServiceAccounts())+len(s.GetIpBlocks())+len(s.GetNotIpBlocks())+len(s.GetRemoteIpBlocks())+len(s.GetNotRemoteIpBlocks())+
+				len(s.GetTrustDomains())+len(s.GetNotTrustDomains()) == 0 {
 				return at, "a source without a field says nothing"
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	kjson "sigs.k8s.io/json"
 
+	"navarch.io/navarch/store/normal/fields"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
 )
@@ -36,7 +37,7 @@ func (r *report) spec(obj *object.Object, into proto.Message) bool {
 	return r.message(whole.Spec, "spec", into)
 }
 
-// message decodes JSON into a protobuf message, with problems at paths below path.
+// message decodes JSON into a protobuf message, with problems at paths below path. What is set and not acted on is a warning (store/normal/fields).
 func (r *report) message(raw []byte, path string, into proto.Message) bool {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
@@ -61,6 +62,7 @@ func (r *report) message(raw []byte, path string, into proto.Message) bool {
 		r.errorf(path, "%s", decodeMessage(err))
 		return false
 	}
+	fields.Unacted(into, path, r.unacted)
 	return true
 }
 
@@ -84,13 +86,13 @@ func (r *report) walkMessage(v any, path string, md protoreflect.MessageDescript
 	if strings.HasPrefix(string(md.FullName()), "google.protobuf.") {
 		return v // wrappers, Timestamp, Any, Value: protojson judges them
 	}
-	fields, ok := v.(map[string]any)
+	stated, ok := v.(map[string]any)
 	if !ok {
 		r.errorf(path, "must be an object, not %s", describe(v))
 		return v
 	}
-	names := make([]string, 0, len(fields))
-	for name := range fields {
+	names := make([]string, 0, len(stated))
+	for name := range stated {
 		names = append(names, name)
 	}
 	sort.Strings(names)
@@ -102,14 +104,14 @@ func (r *report) walkMessage(v any, path string, md protoreflect.MessageDescript
 		}
 		if fd == nil {
 			r.warnf(problem.Invalid, at, "unknown field")
-			delete(fields, name)
+			delete(stated, name)
 			continue
 		}
-		if fields[name] != nil {
-			fields[name] = r.walkField(fields[name], at, fd)
+		if stated[name] != nil {
+			stated[name] = r.walkField(stated[name], at, fd)
 		}
 	}
-	return fields
+	return stated
 }
 
 func (r *report) walkField(v any, path string, fd protoreflect.FieldDescriptor) any {

@@ -215,6 +215,11 @@ func checkOutlier(r *report, at string, o *networkingv1.OutlierDetection) {
 			r.errorf(at+field, "%d is not in 0-100", v)
 		}
 	}
+	for i, code := range o.OutlierDetectionHttpErrorCodes {
+		if code < 100 || code > 599 {
+			r.errorf(fmt.Sprintf("%s.outlierDetectionHttpErrorCodes[%d]", at, i), "%d is not in 100-599", code)
+		}
+	}
 	r.notNegative(at+".consecutiveErrors", o.ConsecutiveErrors) //nolint:staticcheck // users still have it
 	if o.ConsecutiveLocalOriginFailures.GetValue() > 0 && !o.SplitExternalLocalOriginErrors {
 		r.errorf(at+".consecutiveLocalOriginFailures", "needs splitExternalLocalOriginErrors")

@@ -152,6 +152,8 @@ func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 		checkCACertificate(r, fmt.Sprintf("data.mesh.caCertificates[%d]", i), ca, signers)
 	}
 	checkServiceSettings(r, config)
+	checkPool(r, "data.mesh.defaultTrafficPolicy.connectionPool", config.GetDefaultTrafficPolicy().GetConnectionPool())
+	checkOutlier(r, "data.mesh.defaultTrafficPolicy.outlierDetection", config.GetDefaultTrafficPolicy().GetOutlierDetection())
 	for path, list := range map[string][]string{
 		"data.mesh.defaultServiceExportTo":         config.DefaultServiceExportTo,
 		"data.mesh.defaultVirtualServiceExportTo":  config.DefaultVirtualServiceExportTo,
@@ -165,16 +167,11 @@ func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 
 // checkCACertificate says what of a CA's certificates is not acted on, of those whose PEM stock agents are told (push/trust).
 func checkCACertificate(r *report, path string, ca *meshv1.MeshConfig_CertificateData, signers bool) {
-	if ca.GetSpiffeBundleUrl() != "" {
-		r.warnf(problem.NotSupported, path+".spiffeBundleUrl", "is not fetched by this version: give the certificates as pem")
-	} else if len(CACertificates(&meshv1.MeshConfig{CaCertificates: []*meshv1.MeshConfig_CertificateData{ca}})) == 0 {
+	if ca.GetSpiffeBundleUrl() == "" && len(CACertificates(&meshv1.MeshConfig{CaCertificates: []*meshv1.MeshConfig_CertificateData{ca}})) == 0 {
 		r.warnf(problem.Invalid, path+".pem", "has no certificate, or not certificates alone: it is left out")
 	}
 	if len(ca.GetCertSigners()) > 0 && !signers {
 		r.warnf(problem.NoEffect, path+".certSigners", "no signers of Kubernetes sign for workloads here (EXTERNAL_CA): agents are told of the certificate all the same")
-	}
-	if len(ca.GetTrustDomains()) > 0 {
-		r.warnf(problem.NotSupported, path+".trustDomains", "is not acted on, as with istiod: what the CA signs is accepted for every trust domain")
 	}
 }
 

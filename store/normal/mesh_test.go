@@ -109,9 +109,9 @@ func TestCACertificates(t *testing.T) {
 		{map[string]any{"pem": "x"}, false, []string{"warning data.mesh.caCertificates[0].pem: has no certificate"}},
 		{map[string]any{"pem": good + secret}, false, []string{"warning data.mesh.caCertificates[0].pem: has no certificate"}},
 		{map[string]any{"pem": good + "x"}, false, []string{"warning data.mesh.caCertificates[0].pem: has no certificate"}},
-		{map[string]any{"spiffeBundleUrl": "https://a"}, false, []string{"warning data.mesh.caCertificates[0].spiffeBundleUrl: is not fetched"}},
+		{map[string]any{"spiffeBundleUrl": "https://a"}, false, []string{"warning data.mesh.caCertificates[0].spiffeBundleUrl: is not acted on by this version: nothing is fetched"}},
 		{map[string]any{"pem": good, "certSigners": []string{"a/b"}, "trustDomains": []string{"t"}}, true,
-			[]string{"warning data.mesh.caCertificates[0].certSigners: ", "warning data.mesh.caCertificates[0].trustDomains: is not acted on"}},
+			[]string{"warning data.mesh.caCertificates[0].trustDomains: is not acted on", "warning data.mesh.caCertificates[0].certSigners: "}},
 	} {
 		text, err := json.Marshal(map[string]any{"caCertificates": []any{c.fields}})
 		if err != nil {

@@ -142,9 +142,7 @@ func (n *Normalizer) networkGateways(r *report, obj *object.Object, svc *corev1.
 	_, selects := svc.Annotations[nodeSelectorAnnotation]
 	byNode := selects && svc.Spec.Type == corev1.ServiceTypeNodePort
 	switch {
-	case byNode && len(addresses) == 0:
-		r.warnf(problem.NotSupported, fmt.Sprintf("metadata.annotations[%s]", nodeSelectorAnnotation),
-			"addresses of Nodes are not read by this version: the Service is no gateway of its network without spec.externalIPs")
+	case byNode && len(addresses) == 0: // the annotation is reported (store/normal/fields)
 	case len(addresses) == 0:
 		r.warnf(problem.NoEffect, "status.loadBalancer", "the Service has no address outside of its cluster yet: it is no gateway of its network")
 	}

@@ -10,10 +10,13 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	meshv1 "istio.io/api/mesh/v1alpha1"
+	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal/fields"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
 )
@@ -149,6 +152,7 @@ func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 	if kind.fn == nil && !r.spoiled {
 		return Result{}
 	}
+	r.names(obj)
 	var records []model.Record
 	if !r.spoiled {
 		records = kind.fn(n, r, obj, ctx)
@@ -289,6 +293,38 @@ func (r *report) result(records []model.Record) Result {
 		records, r.private = nil, nil
 	}
 	return Result{Records: records, Problems: r.problems, Spoiled: r.spoiled, Refused: r.refused, Refs: r.refs, UsesMesh: r.mesh, Private: r.private}
+}
+
+// names reports annotations and labels that are not acted on (store/normal/fields).
+func (r *report) names(obj *object.Object) {
+	if len(obj.Annotations)+len(obj.Labels) == 0 {
+		return
+	}
+	for _, of := range []struct {
+		section, field string
+		has            map[string]string
+	}{{fields.Annotations, "annotations", obj.Annotations}, {fields.Labels, "labels", obj.Labels}} {
+		for _, name := range sortedKeys(of.has) {
+			if row := fields.Named(of.section, name); row != nil && row.Mark == fields.Reported {
+				r.unacted(fmt.Sprintf("metadata.%s[%s]", of.field, name), row)
+			}
+		}
+	}
+	const proxyConfig = "proxy.istio.io/config"
+	if obj.Annotations[proxyConfig] == "" {
+		return
+	}
+	config := &meshv1.ProxyConfig{}
+	raw, err := yaml.YAMLToJSON([]byte(obj.Annotations[proxyConfig]))
+	if err != nil || (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(raw, config) != nil {
+		return // injection refuses it
+	}
+	fields.Unacted(config, fmt.Sprintf("metadata.annotations[%s]", proxyConfig), r.unacted)
+}
+
+// unacted reports a field that is set and not acted on.
+func (r *report) unacted(at string, row *fields.Row) {
+	r.warnf(problem.NotSupported, at, "is not acted on by this version: %s", row.Text)
 }
 
 // record makes one record; a body that does not encode (invalid UTF-8 is the one way) spoils the object.

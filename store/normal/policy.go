@@ -75,7 +75,7 @@ func (r *report) policy(obj *object.Object, into proto.Message, selector func() 
 		return false
 	}
 	for i, p := range r.problems {
-		if p.Severity == problem.Warning {
+		if p.Severity == problem.Warning && p.Code == problem.Invalid {
 			r.problems[i].Severity, r.spoiled = problem.Error, true
 		}
 	}

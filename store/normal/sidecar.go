@@ -55,6 +55,9 @@ func sidecarRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mo
 		if p.Port != nil && (p.Port.Number < 1 || p.Port.Number > 65535) {
 			r.refusef(problem.Invalid, "spec.outboundTrafficPolicy.egressProxy.port.number", "port %d is not in 1-65535", p.Port.Number)
 		}
+		if p.Port == nil {
+			r.warnf(problem.Required, "spec.outboundTrafficPolicy.egressProxy.port", "must be stated: without it connections to unknown destinations are closed")
+		}
 		p.Host = n.fqdn(p.Host, obj.ID.Namespace)
 	}
 	if r.spoiled {

@@ -105,6 +105,7 @@ func (d *drawing) source(s *securityv1.Source) *rbacv3.Principal {
 	field(s.GetPrincipals(), s.GetNotPrincipals(), d.principal)
 	field(s.GetNamespaces(), s.GetNotNamespaces(), d.fromNamespace)
 	field(s.GetServiceAccounts(), s.GetNotServiceAccounts(), d.account)
+	field(s.GetTrustDomains(), s.GetNotTrustDomains(), fromTrustDomain)
 	field(s.GetIpBlocks(), s.GetNotIpBlocks(), directIP)
 	field(s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(), remoteIP)
 	return andPrincipals(all)
@@ -167,6 +168,8 @@ func (d *drawing) principalKey(key string) func(string) *rbacv3.Principal {
 		return d.principal
 	case "source.serviceAccount":
 		return d.account
+	case "source.trustDomain":
+		return fromTrustDomain
 	}
 	return nil
 }

@@ -61,6 +61,9 @@ func TestRules(t *testing.T) {
 			"{or_ids: {ids: [" + regex(`.*/ns/a\.b/.*`) + ", " + regex(`.*/ns/c.*/.*`) + "]}}", anything},
 		{"service accounts", "{from: [{source: {serviceAccounts: [b, a/c]}}]}",
 			"{or_ids: {ids: [" + regex(`spiffe://.+/ns/shop/(.+/|)sa/b(/.+)?`) + ", " + regex(`spiffe://.+/ns/a/(.+/|)sa/c(/.+)?`) + "]}}", anything},
+		{"trust domains", "{from: [{source: {trustDomains: [a.b, 'c*', '*d', '*'], notTrustDomains: [e]}}]}",
+			"{and_ids: {ids: [{or_ids: {ids: [" + regex(`spiffe://a\.b/.*`) + ", " + regex(`spiffe://c[^/]*/.*`) + ", " + regex(`spiffe://[^/]*d/.*`) + ", " + regex(`spiffe://[^/]+/.*`) +
+				"]}}, {not_id: " + regex(`spiffe://e/.*`) + "}]}}", anything},
 		{"addresses", "{from: [{source: {ipBlocks: [10.1.2.3/8], notIpBlocks: [10.0.0.1]}}, {source: {remoteIpBlocks: ['fd00::/64']}}]}",
 			"{or_ids: {ids: [{and_ids: {ids: [{direct_remote_ip: {address_prefix: 10.0.0.0, prefix_len: 8}}, {not_id: {direct_remote_ip: {address_prefix: 10.0.0.1, prefix_len: 32}}}]}}, {remote_ip: {address_prefix: 'fd00::', prefix_len: 64}}]}}", anything},
 		{"an operation", "{to: [{operation: {methods: [GET], paths: [/a, '/b*'], notPaths: ['*.c'], hosts: ['*.d'], ports: ['80']}}]}", anyone,

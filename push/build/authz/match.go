@@ -87,6 +87,21 @@ func (d *drawing) account(v string) *rbacv3.Principal {
 	return authenticated(pattern("spiffe://.+/ns/" + regexp.QuoteMeta(namespace) + "/(.+/|)sa/" + regexp.QuoteMeta(name) + "(/.+)?"))
 }
 
+// fromTrustDomain is every identity of a trust domain; "*" is any, "*x" one that ends in x, "x*" one that begins with it. Aliases of the mesh's own
+// are other trust domains here.
+func fromTrustDomain(v string) *rbacv3.Principal {
+	name := regexp.QuoteMeta(v)
+	switch {
+	case v == "*":
+		name = "[^/]+"
+	case strings.HasPrefix(v, "*"):
+		name = "[^/]*" + regexp.QuoteMeta(v[1:])
+	case strings.HasSuffix(v, "*"):
+		name = regexp.QuoteMeta(v[:len(v)-1]) + "[^/]*"
+	}
+	return authenticated(pattern("spiffe://" + name + "/.*"))
+}
+
 func header(name, v string) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Header{Header: headerMatch(name, v, false)}}
 }

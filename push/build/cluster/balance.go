@@ -4,9 +4,14 @@ package cluster
 
 import (
 	"math/big"
+	"strconv"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/matcher/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	upstreamsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	typematcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
@@ -56,6 +61,29 @@ func (d *builder) outlier(p traffic.Policy) {
 		}
 	}
 	d.CommonLbConfig.HealthyPanicThreshold = percent(float64(o.MinHealthPercent))
+	d.errorCodes(o.OutlierDetectionHttpErrorCodes)
+}
+
+// errorCodes says which answers count as errors; none: those of 5xx.
+func (d *builder) errorCodes(codes []uint32) {
+	var any []*matcherv3.MatchPredicate
+	for _, code := range codes {
+		any = append(any, &matcherv3.MatchPredicate{Rule: &matcherv3.MatchPredicate_HttpResponseHeadersMatch{
+			HttpResponseHeadersMatch: &matcherv3.HttpHeadersMatch{Headers: []*routev3.HeaderMatcher{{
+				Name: ":status",
+				HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: &typematcherv3.StringMatcher{
+					MatchPattern: &typematcherv3.StringMatcher_Exact{Exact: strconv.FormatUint(uint64(code), 10)}}},
+			}}},
+		}})
+	}
+	match := &matcherv3.MatchPredicate{Rule: &matcherv3.MatchPredicate_OrMatch{OrMatch: &matcherv3.MatchPredicate_MatchSet{Rules: any}}}
+	switch len(any) {
+	case 0:
+		return
+	case 1: // a set has two at least
+		match = any[0]
+	}
+	d.httpOptions().OutlierDetection = &upstreamsv3.HttpProtocolOptions_OutlierDetection{ErrorMatcher: match}
 }
 
 // balance sets the load balancer. ORIGINAL_DST has none, whatever the rule says.

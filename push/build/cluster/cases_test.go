@@ -131,9 +131,14 @@ func policies(t testing.TB) map[string]testCase {
 			want: `{common_lb_config: {healthy_panic_threshold: {value: 30}}, outlier_detection: {consecutive_5xx: 7, enforcing_consecutive_5xx: 100, consecutive_gateway_failure: 0, enforcing_consecutive_gateway_failure: 0,
 				interval: 2s, base_ejection_time: 400s, max_ejection_percent: 50, enforcing_success_rate: 0, split_external_local_origin_errors: true,
 				consecutive_local_origin_failure: 4, enforcing_consecutive_local_origin_failure: 100, enforcing_local_origin_success_rate: 0}}`},
-		"outlier, deprecated": {spec: outbound(t, "PROTOCOL_HTTP", "", `{outlierDetection: {consecutiveErrors: 5, outlierDetectionHttpErrorCodes: [429]}}`),
-			want:    `{outlier_detection: {consecutive_5xx: 5, enforcing_consecutive_5xx: 100, enforcing_success_rate: 0}}`,
-			problem: "DestinationRule shop/reviews: spec.trafficPolicy.outlierDetection.outlierDetectionHttpErrorCodes: is not supported"},
+		"outlier, deprecated": {spec: outbound(t, "PROTOCOL_HTTP", "", `{outlierDetection: {consecutiveErrors: 5}}`),
+			want: `{outlier_detection: {consecutive_5xx: 5, enforcing_consecutive_5xx: 100, enforcing_success_rate: 0}}`},
+		"outlier, by one code": {spec: outbound(t, "PROTOCOL_HTTP", "", `{outlierDetection: {outlierDetectionHttpErrorCodes: [429]}}`),
+			want: `{typed_extension_protocol_options: {` + httpKey + `: {` + httpType + `, explicit_http_config: {http_protocol_options: {}}, outlier_detection: {error_matcher: {http_response_headers_match: {headers: [{name: ":status", string_match: {exact: "429"}}]}}}}}}`},
+		"outlier, by several codes": {spec: outbound(t, "PROTOCOL_HTTP", "", `{outlierDetection: {outlierDetectionHttpErrorCodes: [429, 503]}}`),
+			want: `{typed_extension_protocol_options: {` + httpKey + `: {` + httpType + `, explicit_http_config: {http_protocol_options: {}}, outlier_detection: {error_matcher: {or_match: {rules: [
+				{http_response_headers_match: {headers: [{name: ":status", string_match: {exact: "429"}}]}},
+				{http_response_headers_match: {headers: [{name: ":status", string_match: {exact: "503"}}]}}]}}}}}}`},
 		"subset without a policy": {spec: subset("v1", levels, levels), want: `{name: "outbound|80|v1|` + host + `", connect_timeout: 1s, lb_policy: RANDOM,
 			metadata: {filter_metadata: {istio: {subset: v1, config: /apis/networking.istio.io/v1/namespaces/shop/destination-rule/levels, default_original_port: 80, services: [{host: ` + host + `, name: reviews, namespace: shop}]}}},
 			eds_cluster_config: {service_name: "outbound|80|v1|` + host + `", eds_config: {ads: {}, initial_fetch_timeout: 0s, resource_api_version: V3}}}`},
@@ -228,7 +233,6 @@ func security(t testing.TB) map[string]testCase {
 		"proxy protocol": {spec: outbound(t, "PROTOCOL_TCP", "", `{proxyProtocol: {version: V2}}`),
 			want: `{transport_socket: {name: envoy.transport_sockets.upstream_proxy_protocol, typed_config: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.proxy_protocol.v3.ProxyProtocolUpstreamTransport,
 				config: {version: V2}, transport_socket: {name: envoy.transport_sockets.raw_buffer, typed_config: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer}}}}}`},
-		"tunnel": {spec: outbound(t, "PROTOCOL_TCP", "", `{tunnel: {targetHost: a, targetPort: 1}}`), want: `{type: EDS}`, problem: "spec.trafficPolicy.tunnel: is not supported"},
 	}
 }
 

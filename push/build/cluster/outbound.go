@@ -76,7 +76,6 @@ func (s Outbound) draw() (*xds.Resource, []error, error) {
 			LocalityWeightedLbConfig: &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig{}}
 	}
 	s.secure(d, p)
-	d.unsupported(p)
 	r, err := d.seal(s.Patches.All())
 	return r, d.problems, err
 }

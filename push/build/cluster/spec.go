@@ -18,7 +18,7 @@ import (
 // push/inspect compares them with the code.
 var MeshFields = []protoreflect.Name{
 	"connect_timeout", "locality_lb_setting", "tcp_keepalive", "h2_upgrade_policy", "outbound_cluster_stat_name",
-	"inbound_cluster_stat_name", "dns_refresh_rate", "tls_defaults", "trust_domain", "trust_domain_aliases",
+	"inbound_cluster_stat_name", "dns_refresh_rate", "tls_defaults", "default_traffic_policy", "trust_domain", "trust_domain_aliases",
 }
 
 // Outbound is all that one cluster outbound|port|subset|host can depend on.

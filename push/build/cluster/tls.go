@@ -15,7 +15,6 @@ import (
 	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
-	"navarch.io/navarch/store/problem"
 )
 
 // systemCAs is where the images of proxies (Debian, Ubuntu, distroless) keep the system's certificate authorities.
@@ -129,17 +128,4 @@ func sanType(name string) tlsv3.SubjectAltNameMatcher_SanType {
 
 func file(path string) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
-}
-
-// unsupported names what this version leaves out.
-func (d *builder) unsupported(p traffic.Policy) {
-	if p.Tunnel != nil {
-		d.problem(problem.NotSupported, p.TunnelAt, "is not supported by this version")
-	}
-	if len(p.Outlier.GetOutlierDetectionHttpErrorCodes()) > 0 {
-		d.problem(problem.NotSupported, traffic.Within(p.OutlierAt, "outlierDetectionHttpErrorCodes"), "is not supported by this version")
-	}
-	if p.Balancer.GetZoneAwareLbSetting() != nil {
-		d.problem(problem.NotSupported, traffic.Within(p.BalancerAt, "zoneAwareLbSetting"), "is not supported by this version")
-	}
 }

@@ -5,6 +5,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+	meshv1 "istio.io/api/mesh/v1alpha1"
 
 	"navarch.io/navarch/push/build/identity"
 	"navarch.io/navarch/push/xds"
@@ -92,11 +93,16 @@ func (c Common) inboundChains(t inboundTraffic) []*listenerv3.FilterChain {
 	return chains
 }
 
-// meshTLS ends mTLS: clients must have an identity of the mesh's trust domains.
+// meshTLS ends mTLS: clients must have an identity of the mesh's trust domains. What meshMTLS says is for servers, as with Istio's control plane.
 func (c Common) meshTLS(alpn []string) *corev3.TransportSocket {
+	context := identity.Context(alpn, identity.Members(identity.TrustDomains(c.mesh())))
+	if c.mesh().GetMeshMTLS().GetMinProtocolVersion() == meshv1.MeshConfig_TLSConfig_TLSV1_3 {
+		context.TlsParams.TlsMinimumProtocolVersion = tlsv3.TlsParameters_TLSv1_3
+	}
+	context.TlsParams.CipherSuites = c.mesh().GetMeshMTLS().GetCipherSuites()
 	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{
 		TypedConfig: xds.Any(&tlsv3.DownstreamTlsContext{
-			CommonTlsContext:         identity.Context(alpn, identity.Members(identity.TrustDomains(c.mesh()))),
+			CommonTlsContext:         context,
 			RequireClientCertificate: wrapperspb.Bool(true),
 		}),
 	}}

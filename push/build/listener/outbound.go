@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -94,7 +95,7 @@ func (v VirtualOutbound) Build() (*xds.Resource, error) {
 	}
 	unknown := xds.BlackHole
 	if v.Passthrough {
-		unknown = xds.Passthrough
+		unknown = cmp.Or(v.EgressProxy, xds.Passthrough)
 	}
 	l := &listenerv3.Listener{
 		Name:             xds.VirtualOutbound,

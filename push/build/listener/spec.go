@@ -16,7 +16,7 @@ import (
 // push/inspect compares them with the code.
 var MeshFields = []protoreflect.Name{
 	"access_log_file", "access_log_format", "access_log_encoding", "disable_envoy_listener_log", "protocol_detection_timeout",
-	"default_providers", "extension_providers", "path_normalization", "trust_domain", "trust_domain_aliases",
+	"default_providers", "extension_providers", "path_normalization", "trust_domain", "trust_domain_aliases", "mesh_mTLS",
 }
 
 // Common is what every listener may depend on beside its own traffic.
@@ -66,6 +66,7 @@ type VirtualOutbound struct {
 	Common
 	Port        uint32 // 15001
 	Passthrough bool   // ALLOW_ANY: unknown destinations pass; else they end in the black hole
+	EgressProxy string // cluster that takes what passes through; empty: it goes where it was sent
 	Transparent bool   // TPROXY
 }
 

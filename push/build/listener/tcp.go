@@ -1,6 +1,8 @@
 package listener
 
 import (
+	"net"
+	"strconv"
 	"time"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -54,7 +56,8 @@ func (c Common) tcpFilters(p *tcpv3.TcpProxy, context networkingv1.EnvoyFilter_P
 }
 
 // proxy is the TCP proxy of one outbound chain. Among several targets one of weight 0 gets nothing; a chain without
-// targets ends its connections.
+// targets ends its connections. Those to one target go through its tunnel, where its rule has one: the target is then the proxy that is asked for it
+// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy-TunnelSettings).
 func (ch Chain) proxy() *tcpv3.TcpProxy {
 	p := &tcpv3.TcpProxy{StatPrefix: ch.StatPrefix, HashPolicy: ch.hashPolicy()}
 	if pool := ch.Policy.Get().Pool.GetTcp(); pool != nil {
@@ -83,6 +86,11 @@ func (ch Chain) proxy() *tcpv3.TcpProxy {
 	}
 	if p.StatPrefix == "" {
 		p.StatPrefix = single
+	}
+	if t := ch.Policy.Get().Tunnel; t != nil && len(weighted) < 2 {
+		p.TunnelingConfig = &tcpv3.TcpProxy_TunnelingConfig{
+			Hostname: net.JoinHostPort(t.GetTargetHost(), strconv.FormatUint(uint64(t.GetTargetPort()), 10)), UsePost: t.GetProtocol() == "POST",
+		}
 	}
 	return p
 }

@@ -33,10 +33,9 @@ var messages = map[networkingv1.EnvoyFilter_ApplyTo]func() proto.Message{
 // an EnvoyFilter. A value that is merged may be a part of a message, so only values that are added or put in the place of
 // another are held against the constraints of Envoy's API. The error names the EnvoyFilter and the field.
 func Problem(p model.Patch) error {
-	applyTo := p.Config().GetApplyTo()
-	message := messages[applyTo]
+	message := messages[p.Config().GetApplyTo()]
 	if message == nil {
-		return faultOf(p, problem.NotSupported, "applyTo", fmt.Errorf("%v is not supported by this version", applyTo))
+		return nil // the normaliser says so (store/normal/fields), and no builder applies it
 	}
 	value := message()
 	switch op := operation(p); op {

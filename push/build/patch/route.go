@@ -80,7 +80,7 @@ func ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model.Patch) *ro
 // decode, or that makes of it what Envoy would refuse, is left out.
 func ApplyVirtualHost(vh *routev3.VirtualHost, patches []model.Patch) *routev3.VirtualHost {
 	for _, p := range patches {
-		if p.Config().GetApplyTo() != networkingv1.EnvoyFilter_VIRTUAL_HOST || !namesVirtualHost(p, vh.GetName()) {
+		if p.Config().GetApplyTo() != networkingv1.EnvoyFilter_VIRTUAL_HOST || !namesVirtualHost(p, vh.GetName()) || !hasDomain(p, vh) {
 			continue
 		}
 		switch operation(p) {
@@ -97,15 +97,16 @@ func ApplyVirtualHost(vh *routev3.VirtualHost, patches []model.Patch) *routev3.V
 			}
 		}
 	}
-	vh.Routes = applyRoutes(vh.Name, vh.Routes, patches)
+	vh.Routes = applyRoutes(vh, patches)
 	return vh
 }
 
 // applyRoutes changes and removes routes one by one, and then adds: a patch that adds does not see what a later one adds,
 // and no added route is changed.
-func applyRoutes(vhost string, routes []*routev3.Route, patches []model.Patch) []*routev3.Route {
+func applyRoutes(vh *routev3.VirtualHost, patches []model.Patch) []*routev3.Route {
+	routes := vh.GetRoutes()
 	patches = slices.DeleteFunc(slices.Clone(patches), func(p model.Patch) bool {
-		return p.Config().GetApplyTo() != networkingv1.EnvoyFilter_HTTP_ROUTE || !namesVirtualHost(p, vhost)
+		return p.Config().GetApplyTo() != networkingv1.EnvoyFilter_HTTP_ROUTE || !namesVirtualHost(p, vh.GetName()) || !hasDomain(p, vh)
 	})
 	if len(patches) == 0 {
 		return routes
@@ -173,6 +174,12 @@ func operation(p model.Patch) networkingv1.EnvoyFilter_Patch_Operation {
 func namesVirtualHost(p model.Patch, vhost string) bool {
 	name := p.Config().GetMatch().GetRouteConfiguration().GetVhost().GetName()
 	return name == "" || name == vhost
+}
+
+// hasDomain says whether a virtual host has the domain that a patch asks for.
+func hasDomain(p model.Patch, vh *routev3.VirtualHost) bool {
+	domain := p.Config().GetMatch().GetRouteConfiguration().GetVhost().GetDomainName()
+	return domain == "" || slices.Contains(vh.GetDomains(), domain)
 }
 
 func routeMatch(p model.Patch) *networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch {

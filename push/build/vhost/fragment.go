@@ -1,6 +1,7 @@
 package vhost
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"slices"
@@ -32,7 +33,7 @@ func (s Spec) Fragment() (*xds.Fragment, error) {
 	}, s.Patches)
 }
 
-// Fragment is the virtual host allow_any, to PassthroughCluster, or block_all, which answers 502
+// Fragment is the virtual host allow_any, to PassthroughCluster or the egress proxy's, or block_all, which answers 502
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode).
 func (s CatchAll) Fragment() (*xds.Fragment, error) {
 	vh := &routev3.VirtualHost{Name: xds.BlockAll, Domains: []string{"*"}, IncludeRequestAttemptCount: true}
@@ -41,7 +42,7 @@ func (s CatchAll) Fragment() (*xds.Fragment, error) {
 	}}
 	if s.Passthrough {
 		vh.Name = xds.AllowAny
-		action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: xds.Passthrough}}
+		action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cmp.Or(s.EgressProxy, xds.Passthrough)}}
 		setTimeout(action, nil)
 		route.Action = &routev3.Route_Route{Route: action}
 	}

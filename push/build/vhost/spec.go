@@ -57,6 +57,7 @@ type Destination struct {
 // CatchAll is the virtual host "*" that ends a route configuration: allow_any or block_all.
 type CatchAll struct {
 	Passthrough bool
+	EgressProxy string // cluster that takes what passes through; empty: it goes where it was sent
 	Mesh        *model.Mesh
 	Patches     intern.List[model.Patch]
 }

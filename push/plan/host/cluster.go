@@ -92,7 +92,7 @@ func (p *clusterPlan) cluster(port uint32, sub subset) {
 	if p.patches.Any(func(f model.Patch) bool { return input.RemovesCluster(f, Side(p.key), name) }) {
 		return
 	}
-	policy := traffic.Effective(h.Rules.Main, sub.rule, sub.GetName(), port)
+	policy := traffic.Effective(h.Rules.Main, sub.rule, sub.GetName(), port).Over(p.in.Meshes.Cluster)
 	c := clusterUnit{selection: p.selection(h, port, sub), labels: sub.GetLabels(), setting: policy.Locality(p.in.Meshes.Cluster)}
 	p.read(c.setting)
 	if discovery := traffic.DiscoveryOf(h.Service, policy); discovery != traffic.OriginalDst && p.in.Gateways.Len() > 0 {

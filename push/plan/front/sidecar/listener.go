@@ -174,7 +174,7 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 	if t.wildcard && !t.direct && !ends { // what was not redirected has nowhere to pass on to
 		spec.Fallback = xds.BlackHole
 		if ls.passthrough() {
-			spec.Fallback = xds.Passthrough
+			spec.Fallback = cmp.Or(ls.egressProxy(), xds.Passthrough)
 		}
 	}
 	if asks != (routeKey{}) {
@@ -195,5 +195,5 @@ func (ls *listeners) planVirtual(found *[]input.Problem) {
 		return
 	}
 	ls.fixed(listener.VirtualOutbound{Common: ls.common(xds.VirtualOutbound, port), Port: port,
-		Passthrough: ls.passthrough(), Transparent: ls.key.Mode == view.TProxy}, found)
+		Passthrough: ls.passthrough(), EgressProxy: ls.egressProxy(), Transparent: ls.key.Mode == view.TProxy}, found)
 }

@@ -71,5 +71,16 @@ func (s *scope) passthrough() bool {
 	return s.in.Mesh.Spec.GetOutboundTrafficPolicy().GetMode() == meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY
 }
 
+// egressProxy is the cluster that the Sidecar has unknown destinations go to, empty where it says none. Whether there is one, the Sidecar's imports
+// decide: connections to one that is not there are closed
+// (https://istio.io/latest/docs/reference/config/networking/sidecar/#OutboundTrafficPolicy).
+func (s *scope) egressProxy() string {
+	if s.sidecar == nil || s.sidecar.Spec.GetOutboundTrafficPolicy().GetEgressProxy() == nil {
+		return ""
+	}
+	proxy := s.sidecar.Spec.GetOutboundTrafficPolicy().GetEgressProxy()
+	return xds.OutboundCluster(proxy.GetPort().GetNumber(), proxy.GetSubset(), proxy.GetHost())
+}
+
 // anonymous are the capabilities without the identity: what only clusters read makes no second listener, nor virtual host.
 func (s *scope) anonymous() xds.Caps { return s.key.Caps &^ xds.CapIdentity }

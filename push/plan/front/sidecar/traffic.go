@@ -65,7 +65,7 @@ func (s *scope) trafficOf(h *host.Host, hosts host.Hosts) (out []traffic, found 
 				out = append(out, t.at(e.open()))
 				continue
 			}
-			out = append(out, s.opaque(h, hosts, e, p, protocol, t, &found)...)
+			out = append(out, s.opaque(h, hosts, e, p, protocol, t)...)
 		}
 	}
 	reserved := func(t traffic) bool {
@@ -100,14 +100,14 @@ func (t traffic) at(bind string) traffic {
 }
 
 // opaque is TCP, TLS, and what may be anything.
-func (s *scope) opaque(h *host.Host, hosts host.Hosts, e *egress, p *model.ServicePort, protocol model.Protocol, t traffic, found *[]input.Problem) (out []traffic) {
+func (s *scope) opaque(h *host.Host, hosts host.Hosts, e *egress, p *model.ServicePort, protocol model.Protocol, t traffic) (out []traffic) {
 	sniff := protocol == model.Protocol_PROTOCOL_AUTO
 	one := func(bind string) {
 		at := t.at(bind)
 		if sniff {
 			at.route = routeKey{kind: ofHost, port: p.GetNumber(), text: h.Name}
 		}
-		at.chains = chains.List(s.chains(h, hosts, e, p, protocol, nil, false, found)...)
+		at.chains = chains.List(s.chains(h, hosts, e, p, protocol, nil, false)...)
 		out = append(out, at)
 	}
 	rest := func(cidrs []string) {
@@ -116,7 +116,7 @@ func (s *scope) opaque(h *host.Host, hosts host.Hosts, e *egress, p *model.Servi
 		if sniff {
 			at.route = keyOf(e, p.GetNumber())
 		}
-		at.chains = chains.List(s.chains(h, hosts, e, p, protocol, cidrs, true, found)...)
+		at.chains = chains.List(s.chains(h, hosts, e, p, protocol, cidrs, true)...)
 		out = append(out, at)
 	}
 	if e.bind != "" || e.direct {
@@ -171,10 +171,10 @@ func (s *scope) addressesOf(h *host.Host, p *model.ServicePort) (out []string) {
 
 // chains is the TCP chains of a port: those of the tcp or tls routes of its VirtualService, then one to the service's
 // cluster. At a listener that is shared, TLS is told apart by the host.
-func (s *scope) chains(h *host.Host, hosts host.Hosts, e *egress, p *model.ServicePort, protocol model.Protocol, cidrs []string, shared bool, found *[]input.Problem) []listener.Chain {
+func (s *scope) chains(h *host.Host, hosts host.Hosts, e *egress, p *model.ServicePort, protocol model.Protocol, cidrs []string, shared bool) []listener.Chain {
 	var out []listener.Chain
 	if vs := s.hosts.VirtualServiceFor(h.Name, e.Imports); vs != nil && len(vs.Spec.GetTcp())+len(vs.Spec.GetTls()) > 0 {
-		r := routing{scope: s, vs: vs, host: h, hosts: hosts, port: p.GetNumber(), found: found}
+		r := routing{scope: s, vs: vs, host: h, hosts: hosts, port: p.GetNumber()}
 		if input.IsTLS(protocol) {
 			out = r.tls(cidrs)
 		} else {
@@ -186,7 +186,7 @@ func (s *scope) chains(h *host.Host, hosts host.Hosts, e *egress, p *model.Servi
 	}
 	name := xds.OutboundCluster(p.GetNumber(), "", h.Name)
 	c := listener.Chain{CIDRs: strs.List(cidrs...), Targets: targets.List(listener.Target{Cluster: name}), StatPrefix: name,
-		Rule: h.Rules.Main, Policy: policies.Intern(h.Rules.Policy("", p.GetNumber()))}
+		Rule: h.Rules.Main, Policy: policies.Intern(h.Rules.Policy("", p.GetNumber()).Over(s.in.Meshes.Cluster))}
 	if input.IsTLS(protocol) && shared && h.Name != "*" {
 		c.SNI = strs.List(h.Name)
 	}
@@ -200,14 +200,13 @@ type routing struct {
 	host     *host.Host
 	hosts    host.Hosts
 	port     uint32
-	found    *[]input.Problem
 	complete bool // a route matches everything: what would come after it is out of reach
 }
 
 func (r *routing) tls(cidrs []string) (out []listener.Chain) {
-	for i, route := range r.vs.Spec.GetTls() {
-		for j, m := range route.GetMatch() {
-			if !r.applies(m, fmt.Sprintf("spec.tls[%d].match[%d]", i, j)) {
+	for _, route := range r.vs.Spec.GetTls() {
+		for _, m := range route.GetMatch() {
+			if !r.applies(m) {
 				continue
 			}
 			c := r.chain(route.GetRoute(), first(m.GetDestinationSubnets(), cidrs))
@@ -219,13 +218,13 @@ func (r *routing) tls(cidrs []string) (out []listener.Chain) {
 }
 
 func (r *routing) tcp(cidrs []string) (out []listener.Chain) {
-	for i, route := range r.vs.Spec.GetTcp() {
+	for _, route := range r.vs.Spec.GetTcp() {
 		if len(route.GetMatch()) == 0 {
 			r.complete = true
 			return append(out, r.chain(route.GetRoute(), cidrs))
 		}
-		for j, m := range route.GetMatch() {
-			if !r.applies(m, fmt.Sprintf("spec.tcp[%d].match[%d]", i, j)) {
+		for _, m := range route.GetMatch() {
+			if !r.applies(m) {
 				continue
 			}
 			out = append(out, r.chain(route.GetRoute(), first(m.GetDestinationSubnets(), cidrs)))
@@ -238,12 +237,9 @@ func (r *routing) tcp(cidrs []string) (out []listener.Chain) {
 	return out
 }
 
-func (r *routing) applies(m host.SourceMatch, field string) bool {
-	if len(m.GetSourceLabels()) > 0 {
-		*r.found = append(*r.found, input.Warning(r.vs.Key, problem.NotSupported, field+".sourceLabels", "is not supported for tcp and tls; the match is left out"))
-		return false
-	}
-	return r.scope.hosts.Applies(r.vs, m, r.port, view.Inputs{})
+func (r *routing) applies(m host.SourceMatch) bool {
+	// Listeners are of the scope, and no labels of proxies are known here: a match on them is left out (reported: store/normal/fields).
+	return len(m.GetSourceLabels()) == 0 && r.scope.hosts.Applies(r.vs, m, r.port, view.Inputs{})
 }
 
 func (r *routing) chain(routes []*networkingv1.RouteDestination, cidrs []string) listener.Chain {
@@ -265,7 +261,7 @@ func (r *routing) chain(routes []*networkingv1.RouteDestination, cidrs []string)
 			rules, subset, port = r.hosts.Get(name).Rules, sub, p
 		}
 	}
-	c.Rule, c.Policy = rules.Of(subset), policies.Intern(rules.Policy(subset, port))
+	c.Rule, c.Policy = rules.Of(subset), policies.Intern(rules.Policy(subset, port).Over(r.in.Meshes.Cluster))
 	list = slices.DeleteFunc(list, func(t listener.Target) bool { return len(list) > 1 && t.Weight == 0 })
 	c.Targets = targets.List(list...)
 	return c

@@ -1,0 +1,261 @@
+package scene
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/rogpeppe/go-internal/txtar"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/deploy/chart/files/injection"
+	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/plan"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/resolve"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/admit/inject"
+	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/normal/fields"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/source/files"
+)
+
+// struckScene is what all steps of a scene apply, at once, and the proxies that it connects: one moment, whatever its script does in between. Of two
+// files of a name it is the first.
+type struckScene struct {
+	name     string
+	objects  []object.Event
+	nodes    map[string]map[string]any // by the proxy's name
+	verified map[string]view.Identity
+	rows     map[*fields.Row]bool // of what its objects and nodes have
+	pool     *pool.Pool
+	injector *inject.Config
+	baseline []byte
+	problems []object.Problem
+}
+
+// loadStruck reads a scene; nil: it connects nobody, or nothing of it is struck.
+func loadStruck(t *testing.T, name string) *struckScene {
+	t.Helper()
+	archive, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &struckScene{name: name, nodes: map[string]map[string]any{}, verified: map[string]view.Identity{}, rows: map[*fields.Row]bool{}, pool: &pool.Pool{}}
+	in := map[string][]byte{}
+	for _, f := range archive.Files {
+		in[f.Name] = f.Data
+	}
+	folder := t.TempDir()
+	var said []*object.Object
+	for line := range strings.Lines(string(archive.Comment)) {
+		words := strings.Fields(line)
+		if len(words) < 2 {
+			continue
+		}
+		switch words[0] {
+		case "apply":
+			s.apply(t, folder, in, words[1:])
+		case "connect":
+			s.connect(t, in, words[1:])
+		case "automatic":
+			hosts := map[string][]string{}
+			for _, word := range words[2:] {
+				host, ips, _ := strings.Cut(word, "=")
+				hosts[host] = strings.Split(ips, ",")
+			}
+			namespace, entry, _ := strings.Cut(words[1], "/")
+			made, err := normal.NewAutomatic(namespace, entry, hosts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			said = append(said, made)
+		}
+	}
+	events, _, err := files.Read(folder, configCluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.objects = events
+	for _, made := range said {
+		s.objects = append(s.objects, object.Event{Op: object.Put, ID: made.ID, Object: made})
+	}
+	if s.injector, err = inject.ParseConfig("injection", injection.Config(), injection.Values(), nil); err != nil {
+		t.Fatal(err)
+	}
+	s.collect(t)
+	if s.baseline, s.problems, err = s.output(s.objects, s.nodes); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range s.problems {
+		if p.Code == notInjected {
+			t.Error(p)
+		}
+	}
+	return s
+}
+
+// notInjected is the code, here, of a Pod that injection refuses.
+const notInjected problem.Code = "NotInjected"
+
+func (s *struckScene) apply(t *testing.T, folder string, in map[string][]byte, names []string) {
+	t.Helper()
+	put := func(name string, data []byte) {
+		path := filepath.Join(folder, name)
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, data, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range names {
+		short := filepath.Base(name)
+		if strings.HasPrefix(name, "cluster=") {
+			short = name
+		}
+		if data, there := in[name]; there {
+			put(short, data)
+			continue
+		}
+		all, _ := filepath.Glob(filepath.Join("testdata", name, "*.yaml")) // shop
+		if strings.HasSuffix(name, ".yaml") {
+			all = []string{filepath.Join("testdata", "shop", name)}
+		}
+		for _, path := range all {
+			if data, err := os.ReadFile(path); err == nil {
+				put(filepath.Base(path), data)
+			}
+		}
+		for of, data := range in { // a folder of the scene
+			if filepath.Dir(of) == name {
+				put(filepath.Base(of), data)
+			}
+		}
+	}
+}
+
+func (s *struckScene) connect(t *testing.T, in map[string][]byte, words []string) {
+	t.Helper()
+	file := filepath.Join("nodes", words[0]+".json")
+	for _, word := range words[1:] {
+		if of, is := strings.CutPrefix(word, "as="); is {
+			namespace, account, _ := strings.Cut(of, "/")
+			s.verified[words[0]] = view.Identity{Namespace: namespace, Account: account}
+		} else if strings.HasSuffix(word, ".json") {
+			file = word
+		}
+	}
+	raw, there := in[file]
+	if !there {
+		var err error
+		if raw, err = os.ReadFile(filepath.Join("testdata", "shop", file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := yaml.YAMLToJSON(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.nodes[words[0]] = tree(t, raw)
+}
+
+// output is what objects and nodes come to: what each proxy is sent, its name table, which Secrets are referred to, which certificates of other CAs
+// agents are told of, what machines register with, and the Pods with their proxies.
+func (s *struckScene) output(events []object.Event, nodes map[string]map[string]any) ([]byte, []object.Problem, error) {
+	records, problems := ingest.Records(events, normal.Options{Cluster: configCluster, Automatic: true, ResolveGateways: true, Signers: true})
+	raw := mirror.Empty().Apply(1, records, nil).New
+	snapshot, _ := resolve.Snapshot(raw)
+	sum := sha256.New()
+	planner := plan.New(plan.Settings{Snapshot: snapshot, Pool: s.pool})
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		node, err := parseNode(nodes[name])
+		if err != nil {
+			return nil, nil, err
+		}
+		node.Verified = s.verified[name]
+		h := planner.Join(node)
+		planner.AskNames(h)
+		set := h.Set()
+		for t := range xds.NumTypes {
+			var all []string
+			for r := range set.Types[t].All() {
+				all = append(all, r.Name+" "+r.Version)
+			}
+			slices.Sort(all)
+			fmt.Fprintln(sum, name, t, all)
+		}
+		if table := set.Names.Get(""); table != nil {
+			fmt.Fprintln(sum, table.Version)
+		}
+	}
+	for _, r := range records {
+		fmt.Fprintln(sum, r.Meta().Key, access.SecretUses(r, ""))
+		if r.Meta().Key.Kind == model.KindWorkloadGroup {
+			fmt.Fprintln(sum, r.Meta().Hash)
+		}
+	}
+	mesh := model.MeshDefaults()
+	if r, there := raw.Get(model.MeshKey); there {
+		mesh = r.(*model.Mesh).Spec
+	}
+	fmt.Fprintln(sum, normal.CACertificates(mesh), normal.SignerCertificates(mesh, "example.com/signer"))
+	settings := &inject.Settings{Config: s.injector, Mesh: mesh, Namespace: "istio-system"}
+	for _, e := range events {
+		if e.Object == nil || e.ID.Kind != "Pod" {
+			continue
+		}
+		pod := &corev1.Pod{}
+		if err := yaml.Unmarshal(e.Object.JSON, pod); err != nil {
+			return nil, nil, err
+		}
+		out, err := settings.Inject(inject.Request{Pod: pod, Namespace: e.ID.Namespace})
+		if err != nil {
+			problems = append(problems, object.Problem{ID: e.ID, Code: notInjected, Message: err.Error()})
+		}
+		injected, err := json.Marshal(out)
+		if err != nil {
+			return nil, nil, err
+		}
+		fmt.Fprintln(sum, string(injected), settings.Decide(pod, e.ID.Namespace))
+	}
+	return sum.Sum(nil), problems, nil
+}
+
+func parseNode(tree map[string]any) (view.Node, error) {
+	raw, err := yaml.Marshal(tree)
+	if err == nil {
+		raw, err = yaml.YAMLToJSON(raw)
+	}
+	if err != nil {
+		return view.Node{}, err
+	}
+	node := &corev3.Node{}
+	if err := protojson.Unmarshal(raw, node); err != nil {
+		return view.Node{}, err
+	}
+	encoded, err := proto.Marshal(node)
+	if err != nil {
+		return view.Node{}, err
+	}
+	return view.Parse(encoded, configCluster)
+}

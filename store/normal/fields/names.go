@@ -1,0 +1,85 @@
+package fields
+
+import (
+	_ "embed"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// The sections of names.txt: what objects have beside their fields, and what proxies say of themselves.
+const (
+	Annotations = "annotations"
+	Labels      = "labels"
+	Metadata    = "node metadata" // keys of the metadata of a proxy's node
+)
+
+// A line of names.txt is NAME MARK TEXT, below its section in brackets; of an acted name the text is the name of a scene of cmd/internal/scene, "-", or
+// words that say what acts on it, where that is no scene's to show.
+//
+//go:embed names.txt
+var namesText string
+
+var named = mustParseNames(namesText)
+
+// names are the rows of names.txt.
+type names struct {
+	all    []*Row
+	byName map[string]*Row // by section and name
+}
+
+// Named gives the row of a name in a section; nil: it has none.
+func Named(section, name string) *Row { return named.byName[section+"."+name] }
+
+// All are the rows of both tables, in their order.
+func All() iter.Seq[*Row] { return slices.Values(slices.Concat(table.all, named.all)) }
+
+// In are the rows of a section.
+func In(section string) iter.Seq[*Row] {
+	return func(yield func(*Row) bool) {
+		for _, row := range named.all {
+			if string(row.Message) == section && !yield(row) {
+				return
+			}
+		}
+	}
+}
+
+func mustParseNames(text string) names {
+	n, err := parseNames(text)
+	if err != nil {
+		panic(err) // a table that this package was built with
+	}
+	return n
+}
+
+func parseNames(text string) (n names, err error) {
+	n.byName = map[string]*Row{}
+	section, number := "", 0
+	for line := range strings.Lines(text) {
+		number++
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		if name, is := strings.CutPrefix(line, "["); is {
+			if section = strings.TrimSuffix(name, "]"); !slices.Contains([]string{Annotations, Labels, Metadata}, section) {
+				return n, fmt.Errorf("names.txt:%d: there is no section %q", number, section)
+			}
+			continue
+		}
+		row, err := parseRow(line)
+		if err != nil {
+			return n, fmt.Errorf("names.txt:%d: %q: want NAME MARK TEXT: %w", number, line, err)
+		}
+		row.Message = protoreflect.FullName(section)
+		if section == "" || n.byName[row.String()] != nil {
+			return n, fmt.Errorf("names.txt:%d: %s stands there twice, or in no section", number, row.Field)
+		}
+		n.byName[row.String()] = row
+		n.all = append(n.all, row)
+	}
+	return n, nil
+}

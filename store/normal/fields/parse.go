@@ -1,0 +1,114 @@
+package fields
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// A line of table.txt is FIELD[=VALUE] [in MESSAGE.FIELD] MARK TEXT, below the name of its message in brackets; of an acted field the text is the name of
+// a scene of cmd/internal/scene, or "-". Lines that begin with # are comments.
+//
+//go:embed table.txt
+var tableText string
+
+var table = mustParse(tableText)
+
+// rows is the table.
+type rows struct {
+	all  []*Row
+	rows map[protoreflect.FullName][]*Row // by the full name of the field as istio.io/api has it
+}
+
+func mustParse(text string) rows {
+	t, err := parse(text)
+	if err != nil {
+		panic(err) // a table that this package was built with
+	}
+	return t
+}
+
+func parse(text string) (t rows, err error) {
+	t.rows = map[protoreflect.FullName][]*Row{}
+	messages := map[protoreflect.FullName]protoreflect.MessageDescriptor{}
+	for _, root := range Roots() {
+		collect(root.Message, messages)
+	}
+	var of protoreflect.MessageDescriptor
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		if name, is := strings.CutPrefix(line, "["); is {
+			if of = messages[protoreflect.FullName(strings.TrimSuffix(name, "]"))]; of == nil {
+				return t, fmt.Errorf("table.txt:%d: there is no message %s", number, line)
+			}
+			continue
+		}
+		row, err := parseRow(line)
+		if err == nil && of == nil {
+			err = errors.New("it is below no message")
+		}
+		if err != nil {
+			return t, fmt.Errorf("table.txt:%d: %q: want FIELD[=VALUE] [in MESSAGE.FIELD] MARK TEXT: %w", number, line, err)
+		}
+		row.Message = of.FullName()
+		fd := of.Fields().ByJSONName(row.Field)
+		if fd == nil {
+			return t, fmt.Errorf("table.txt:%d: %s has no field %s", number, of.FullName(), row.Field)
+		}
+		if row.Value != "" && (fd.Enum() == nil || fd.Enum().Values().ByName(protoreflect.Name(row.Value)) == nil) {
+			return t, fmt.Errorf("table.txt:%d: %s has no value %s", number, fd.FullName(), row.Value)
+		}
+		if slices.ContainsFunc(t.rows[fd.FullName()], func(r *Row) bool { return r.key() == row.key() }) {
+			return t, fmt.Errorf("table.txt:%d: %s stands there twice", number, row)
+		}
+		t.rows[fd.FullName()] = append(t.rows[fd.FullName()], row)
+		t.all = append(t.all, row)
+	}
+	return t, nil
+}
+
+func parseRow(line string) (*Row, error) {
+	row := &Row{}
+	name, rest, _ := strings.Cut(line, " ")
+	row.Field, row.Value, _ = strings.Cut(name, "=")
+	rest = strings.TrimSpace(rest)
+	if below, is := strings.CutPrefix(rest, "in "); is {
+		row.Within, rest, _ = strings.Cut(below, " ")
+	}
+	mark, text, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	row.Mark, text = Mark(mark), strings.TrimSpace(text)
+	if !slices.Contains([]Mark{Acted, Reported, Whole, Closed, None}, row.Mark) {
+		return nil, fmt.Errorf("%q is no mark", mark)
+	}
+	if text == "" {
+		return nil, errors.New("a row has a scene or a reason")
+	}
+	switch {
+	case row.Mark != Acted || strings.Contains(text, " "):
+		row.Text = text
+	case text != "-":
+		row.Scene = text
+	}
+	return row, nil
+}
+
+// collect gathers a message and all that lie below it.
+func collect(md protoreflect.MessageDescriptor, into map[protoreflect.FullName]protoreflect.MessageDescriptor) {
+	if into[md.FullName()] != nil {
+		return
+	}
+	into[md.FullName()] = md
+	for i := range md.Fields().Len() {
+		if below := Below(md.Fields().Get(i)); below != nil {
+			collect(below, into)
+		}
+	}
+}
