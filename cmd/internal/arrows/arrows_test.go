@@ -86,7 +86,7 @@ var may = map[string][]string{
 	"loadtest/report":             {"loadtest/gauge"},
 	"loadtest/proxy":              {"loadtest/gauge"},
 	"loadtest/attack":             {"store/protowalk"},
-	"loadtest/cluster":            {"deploy/testcluster/controlplane"},
+	"loadtest/cluster":            {"deploy/chart/files/injection", "deploy/testcluster/controlplane", "loadtest/gauge"},
 	"loadtest/scene":              {"loadtest/attack", "loadtest/cluster", "loadtest/gauge", "store/loopback", "loadtest/mesh", "loadtest/proxy", "loadtest/report"},
 	"shard/member":                {"store/kv", "shard/ring"},
 	"shard/level":                 {"store/kv", "shard/member"},
