@@ -80,7 +80,7 @@ func (l *injected) configure(t *testing.T, c *controlplane.ControlPlane, first, 
 // create makes a Pod, and says why it was refused, or has no proxy.
 func (l *injected) create(ctx context.Context, namespace, name string) error {
 	pod := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": name, "labels": map[string]string{"app": "web"}},
-		"spec": map[string]any{"containers": []any{map[string]any{"name": "app", "image": "web"}}}}
+		"spec": map[string]any{"serviceAccountName": "web", "containers": []any{map[string]any{"name": "app", "image": "web"}}}}
 	var made corev1.Pod
 	if err := l.api.Do(ctx, "POST", "/api/v1/namespaces/"+namespace+"/pods", pod, &made); err != nil {
 		return err

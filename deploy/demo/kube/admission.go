@@ -12,6 +12,15 @@ import (
 	"navarch.io/navarch/deploy/demo/traffic/count"
 )
 
+// asked says whether the API server asks the webhook about Pods of the shop, and believes it: it takes a moment to know of what was applied.
+func (d *demo) asked(ctx context.Context) error {
+	text, err := d.kubectl(ctx, "run", "probe", "-n", "shop", "--image=traffic", "--dry-run=server", "-o", "jsonpath={.spec.initContainers[*].name}")
+	if err == nil && !strings.Contains(text, "istio-proxy") {
+		err = errors.New("Pods of the shop get no proxy yet")
+	}
+	return err
+}
+
 // injected says whether every Pod of the shop was given a proxy by the webhook: its author's manifest has none.
 func (d *demo) injected(ctx context.Context) (int, error) {
 	text, err := d.kubectl(ctx, "get", "pods", "-n", "shop", "-o", `jsonpath={range .items[*]}{.metadata.name} {.spec.initContainers[*].name}{"\n"}{end}`)

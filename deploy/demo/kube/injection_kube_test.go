@@ -57,6 +57,10 @@ func TestKubeInjectedPodsJoin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	d := &demo{cluster: c}
+	if err := d.await(t.Context(), minute, d.asked); err != nil {
+		t.Fatal(err)
+	}
 	for namespace, pod := range map[string]string{"shop": file(t, "web.yaml"), "stock": laidOut} {
 		c.MustKubectl(t, pod, "apply", "-n", namespace, "-f", "-")
 	}

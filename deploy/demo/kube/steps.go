@@ -114,8 +114,14 @@ func (d *demo) controlPlane(ctx context.Context) (string, error) {
 }
 
 func (d *demo) shop(ctx context.Context) (string, error) {
+	if err := d.apply(ctx, manifest("shop")); err != nil {
+		return "", err
+	}
+	if err := d.await(ctx, minute, d.asked); err != nil {
+		return "", err
+	}
 	began := time.Now()
-	texts := []string{manifest("shop"), manifest("routing"), subset("v1")}
+	texts := []string{manifest("routing"), subset("v1")}
 	var names []string
 	for _, w := range workloads {
 		texts, names = append(texts, w.manifest()), append(names, w.name)
