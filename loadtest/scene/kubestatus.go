@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	comeAndGo   = 10 * time.Minute // for how long proxies come and go, at scale 1
-	statusRound = time.Second      // and how often others do
-	statusShare = 100              // a hundredth of them
-	calmFor     = 5 * time.Second  // for so long no status has to be written before that begins
+	comeAndGo   = 2 * time.Minute // for how long proxies come and go, at scale 1, for each of five repeats
+	statusRound = time.Second     // and how often others do
+	statusShare = 100             // a hundredth of them
+	calmFor     = 5 * time.Second // for so long no status has to be written before that begins
 )
 
 // routed is a world with objects that have a status.
@@ -34,7 +34,7 @@ func kubeStatus(s *stage) error {
 	}
 	all, came := s.identities(0, s.proxies()), 0
 	share := max(1, len(all)/statusShare)
-	span := max(time.Duration(min(1, s.Scale)*float64(comeAndGo)), 5*statusRound)
+	span := max(time.Duration(float64(s.Repeats)*min(1, s.Scale)*float64(comeAndGo)), 5*statusRound)
 	s.enter(fmt.Sprintf("%d of %d proxies go and come each second, for %v", share, len(all), span))
 	err = s.schedule(statusRound, span, func(i int, _ time.Time) error {
 		from := i * share % (len(all) - share + 1)
