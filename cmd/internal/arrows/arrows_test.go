@@ -169,7 +169,7 @@ var testsMay = map[string][]string{
 	"store/mirror":              {"store/kv/kvtest"},
 	"store/obs":                 {"push/envoytest"},
 	"store/removal":             {"store/kv/kvtest"},
-	"push/join":                 {"ca/issue"},
+	"push/join":                 {"ca/issue", "store/kv/kvtest", "store/machines"},
 	"store/tenants":             {"store/kv/kvtest"},
 	"store/admit/validate":      {"push/build/patch", "push/build/patch/envoytypes"},
 	"store/apiserver/listwatch": {"store/apiserver", "store/apiserver/apiservertest"},

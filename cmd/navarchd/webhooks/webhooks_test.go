@@ -93,11 +93,11 @@ func TestConfigurationsSettle(t *testing.T) {
 		seen{c, status.Mutating}.Replace(nil)
 		for generation := range int64(2) {
 			show(generation)
-			time.Sleep(settled - 1)
+			time.Sleep(settled - time.Nanosecond)
 			if show(generation); c.Trusts(byOld) == nil {
 				t.Errorf("generation %d: believed at once", generation)
 			}
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			if err := c.Trusts(byOld); err != nil {
 				t.Errorf("generation %d, after a while: %v", generation, err)
 			}
@@ -127,7 +127,7 @@ func TestRootsOverlap(t *testing.T) {
 		same(fresh.Certificate, old.Certificate)
 		time.Sleep(overlap)
 		same(fresh.Certificate, old.Certificate)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		same(fresh.Certificate)
 		now = nil
 		same()
