@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -46,7 +47,8 @@ func (c *Cluster) Replay() (*Replay, error) {
 	r.pass.Transport = transport
 	r.ctx, r.end = context.WithCancel(context.Background())
 	r.server = httptest.NewUnstartedServer(r)
-	r.server.EnableHTTP2 = true // as API servers have it
+	r.server.EnableHTTP2 = true                           // as API servers have it
+	r.server.Config.ErrorLog = log.New(io.Discard, "", 0) // connections that end with Close
 	r.server.StartTLS()
 	return r, nil
 }
