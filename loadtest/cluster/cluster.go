@@ -7,9 +7,11 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -22,7 +24,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"navarch.io/navarch/deploy/chart/files/injection"
 	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/loadtest/gauge"
 )
 
 // Cluster is one control plane: etcd and an API server with Istio's kinds; no admission, no controllers.
@@ -33,7 +37,17 @@ type Cluster struct {
 
 // Start starts a control plane in an empty folder. Its programs are those of `make kube-tools`.
 func Start(dir string) (*Cluster, error) {
-	plane, err := controlplane.Run(controlplane.Options{Istio: true}, dir)
+	return start(controlplane.Options{Istio: true}, dir)
+}
+
+// Beside starts the control plane of another cluster in an empty folder: an API server without Istio's kinds, on the etcd of this one. It has to be closed
+// before this one is.
+func (c *Cluster) Beside(name, dir string) (*Cluster, error) {
+	return start(controlplane.Options{Etcd: c.plane.Etcd(), Prefix: "/" + name}, dir)
+}
+
+func start(o controlplane.Options, dir string) (*Cluster, error) {
+	plane, err := controlplane.Run(o, dir)
 	if err != nil {
 		if plane != nil {
 			plane.Close()
@@ -58,23 +72,32 @@ func (c *Cluster) Etcd() string { return c.plane.Etcd() }
 // Close ends all processes.
 func (c *Cluster) Close() { c.plane.Close() }
 
+// Injection writes the ConfigMap istio-sidecar-injector, as the chart has it.
+func (c *Cluster) Injection(ctx context.Context) error {
+	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]string{"name": "istio-sidecar-injector", "namespace": "istio-system"},
+		"data": map[string]string{"config": injection.Config(), "values": injection.Values()}})
+	if err != nil {
+		return err
+	}
+	_, err = c.Put(ctx, maps.All(map[string][]byte{"injection": text}))
+	return err
+}
+
 // writers is how many requests go at once while much is written.
 const writers = 32
 
 // Fill makes the objects of all files, in order of what they need of one another: what has no namespace first.
 func (c *Cluster) Fill(ctx context.Context, files iter.Seq2[string, []byte]) error {
+	objects, err := Objects(files)
+	if err != nil {
+		return err
+	}
 	var first, then []*unstructured.Unstructured
-	for path, data := range files {
-		all, err := parse(data)
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		for _, o := range all {
-			if o.GetNamespace() == "" {
-				first = append(first, o)
-			} else {
-				then = append(then, o)
-			}
+	for _, o := range objects {
+		if o.GetNamespace() == "" {
+			first = append(first, o)
+		} else {
+			then = append(then, o)
 		}
 	}
 	for _, all := range [][]*unstructured.Unstructured{first, then} {
@@ -83,6 +106,18 @@ func (c *Cluster) Fill(ctx context.Context, files iter.Seq2[string, []byte]) err
 		}
 	}
 	return nil
+}
+
+// Objects are those of a mesh's files, in their order.
+func Objects(files iter.Seq2[string, []byte]) (objects []*unstructured.Unstructured, err error) {
+	for path, data := range files {
+		all, err := parse(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		objects = append(objects, all...)
+	}
+	return objects, nil
 }
 
 func (c *Cluster) each(all []*unstructured.Unstructured, do func(*unstructured.Unstructured) error) error {
@@ -202,4 +237,21 @@ func parse(data []byte) (all []*unstructured.Unstructured, err error) {
 		all = append(all, u)
 	}
 	return all, nil
+}
+
+// StatusWrites is how often the status of an object was written, by whomever, since the API server started: its own count.
+func (c *Cluster) StatusWrites(ctx context.Context) (n float64, err error) {
+	client, err := rest.HTTPClientFor(c.plane.Config())
+	if err != nil {
+		return 0, err
+	}
+	defer client.CloseIdleConnections()
+	page, err := gauge.Scrape(ctx, client, "https://"+c.plane.Address()+"/metrics")
+	for name, value := range page {
+		written := strings.Contains(name, `verb="PUT"`) || strings.Contains(name, `verb="PATCH"`) || strings.Contains(name, `verb="APPLY"`)
+		if strings.HasPrefix(name, "apiserver_request_total{") && strings.Contains(name, `subresource="status"`) && written {
+			n += value
+		}
+	}
+	return n, err
 }

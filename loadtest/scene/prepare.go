@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"navarch.io/navarch/loadtest/gauge"
 	"navarch.io/navarch/loadtest/mesh"
+	"navarch.io/navarch/store/loopback"
 )
 
 // prepare writes the world, starts the servers and waits until they have it.
@@ -46,7 +48,7 @@ func (s *stage) prepare() error {
 	if err := s.plane(base); err != nil {
 		return err
 	}
-	s.starter = &starter{binary: s.Navarchd, dir: base, config: s.dir, etcd: s.Etcd, mesh: filepath.Base(base), env: s.Env, flags: s.scenario.flags}
+	s.starter = &starter{binary: s.Navarchd, dir: base, config: s.dir, etcd: s.Etcd, mesh: filepath.Base(base), env: slices.Concat(s.Env, s.scenario.env), flags: s.scenario.flags}
 	if err := s.secure(base, settings.MTLS); err != nil {
 		return err
 	}
@@ -72,6 +74,11 @@ func (s *stage) serve() (err error) {
 	s.result.Replicas, s.result.MTLS = n, s.mesh.Settings.MTLS
 	if s.cluster != nil {
 		s.starter.kubeconfig = s.cluster.Kubeconfig()
+	}
+	if s.scenario.webhooks {
+		if s.starter.webhooks, err = loopback.Address(); err != nil {
+			return err
+		}
 	}
 	s.enter("starting the servers")
 	started := time.Now()

@@ -27,9 +27,11 @@ type Scenario struct {
 	run        func(*stage) error
 	change     func(*mesh.Settings)
 	flags      []string      // of the servers that are started, besides those of all
+	env        []string      // and of their environment
 	oneAccount bool          // all proxies are Pods of the first workload's account, each with a certificate of its own
 	pace       time.Duration // between two changes of endpoints while attackers go on; 0: quietPause
 	kube       bool          // the mesh is in a real API server, not in a folder
+	webhooks   bool          // the server, one, answers reviews too
 	authority  bool          // proxies get their certificates from the servers' CA
 	attack     time.Duration // for how long attackers go on, at scale 1
 }

@@ -43,6 +43,7 @@ type starter struct {
 	kubeconfig string // of the cluster that is read in place of config; empty: none
 	ca         string // folder of certificates; empty: plain text
 	issuer     string // folder of a key for tokens: the servers are the CA too, in place of ca; empty: they are not
+	webhooks   string // host:port at which the one server answers reviews; empty: it does not
 	etcd       []string
 	mesh       string
 	env        []string
@@ -127,6 +128,9 @@ func (s *starter) cluster(n int) (writer *Server, replicas []*Server, err error)
 		if s.issuer != "" {
 			roles += ",ca"
 		}
+		if s.webhooks != "" {
+			roles += ",admit"
+		}
 		one, err := s.start("navarchd", append(store, "--roles", roles)...)
 		return one, []*Server{one}, err
 	}
@@ -154,7 +158,7 @@ func (s *starter) store() []string {
 // source says where the configuration is.
 func (s *starter) source() []string {
 	if s.kubeconfig != "" {
-		return []string{"--kubeconfig", s.kubeconfig, "--https-addr="}
+		return []string{"--kubeconfig", s.kubeconfig, "--https-addr=" + s.webhooks}
 	}
 	return []string{"--config-dir", s.config}
 }
@@ -279,15 +283,36 @@ func (s *Server) wrote(ctx context.Context, record string, edit time.Time) (at, 
 	return at, event, false
 }
 
-// loaded is nil once a replica has a snapshot with so many services.
-func (s *Server) loaded(ctx context.Context, services int) error {
+// snapshot counts the records of a replica's snapshot by kind.
+func (s *Server) snapshot(ctx context.Context) (map[string]int, error) {
 	var snapshot struct {
 		Records map[string]int `json:"records"`
 	}
-	if err := s.page(ctx, "/debug/snapshot", &snapshot); err != nil {
+	err := s.page(ctx, "/debug/snapshot", &snapshot)
+	return snapshot.Records, err
+}
+
+// holds is nil once a replica has so many records of kinds.
+func (s *Server) holds(ctx context.Context, want map[string]int) error {
+	records, err := s.snapshot(ctx)
+	if err != nil {
 		return err
 	}
-	if n := snapshot.Records["Service"] + snapshot.Records["ServiceEntry"]; n < services {
+	for kind, n := range want {
+		if records[kind] < n {
+			return fmt.Errorf("%s has %d of %d %ss", s.Name, records[kind], n, kind)
+		}
+	}
+	return nil
+}
+
+// loaded is nil once a replica has a snapshot with so many services.
+func (s *Server) loaded(ctx context.Context, services int) error {
+	records, err := s.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	if n := records["Service"] + records["ServiceEntry"]; n < services {
 		return fmt.Errorf("%d of %d services", n, services)
 	}
 	return nil

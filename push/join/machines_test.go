@@ -3,6 +3,8 @@ package join
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,7 +16,9 @@ import (
 	"navarch.io/navarch/push/machines"
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/store/kv/kvtest"
 	"navarch.io/navarch/store/loop"
+	stored "navarch.io/navarch/store/machines"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
@@ -93,4 +97,52 @@ func TestJoinRegistersMachines(t *testing.T) {
 		t.Error("what the plan has not made again is as new as any")
 	}
 	ended <- nil
+}
+
+// told is what a leader wants, as it wants it.
+type told chan map[stored.Name]stored.Wanted
+
+func (w told) Want(all map[stored.Name]stored.Wanted)             { w <- all }
+func (w told) There() (entries []stored.Entry, _ <-chan struct{}) { return nil, nil }
+
+// What an agent says of its application reaches the leader as the health of its machine; of a proxy that is none nothing is kept.
+func TestHealthIsThatOfTheMachine(t *testing.T) {
+	group, err := model.New(model.Key{Kind: model.KindWorkloadGroup, Namespace: "shop", Name: "vms"}, 1, &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{ServiceAccount: "web"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot := mirror.Empty().Apply(1, []model.Record{group}, nil).New
+	registry := machines.New(machines.Config{Replica: "a", Snapshot: func() *mirror.Snapshot { return snapshot }})
+	join := func(metadata map[string]any) serve.HealthReporter {
+		planner := (&parts{}).planner()
+		planner.Machines = registry
+		v, err := planner.Join(t.Context(), serve.Client{Node: encoded(t, metadata), Identity: "spiffe://cluster.local/ns/shop/sa/web"}, func(fanout.Lane) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.(serve.HealthReporter)
+	}
+	join(nil).ReportHealth(false, "of no machine")
+	join(map[string]any{"AUTO_REGISTER_GROUP": "vms"}).ReportHealth(false, "down")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	store, leads := kvtest.Start(t).Connect(), make(told, 100)
+	leader := &stored.Leader{Grace: time.Hour, Log: slog.New(slog.DiscardHandler)}
+	var runs sync.WaitGroup
+	defer runs.Wait()
+	defer cancel()
+	runs.Go(func() { _ = registry.Run(ctx, store, loop.NewBox(mirror.Merge)) }) // their errors are the context's
+	runs.Go(func() { _ = leader.Run(ctx, store, leads) })
+	for {
+		select {
+		case all := <-leads:
+			for _, one := range all {
+				if one.Machine != nil && one.Machine.Health != nil && one.Machine.Health.Message == "down" {
+					return
+				}
+			}
+		case <-ctx.Done():
+			t.Fatal("the leader is told of no health")
+		}
+	}
 }

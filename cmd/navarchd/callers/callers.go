@@ -78,6 +78,9 @@ type Callers struct {
 	// revoked says whether what a caller showed is revoked; nil: nothing is.
 	revoked func(attest.Caller) bool
 	gone    func(attest.Caller) error // why a caller's Pod or service account is not there any more
+	// remote says whether a cluster other than cluster is one of the mesh; nil: none is.
+	remote  func(cluster string) (attest.TokenIssuer, bool)
+	cluster string
 	expiry  *expiry.Expiry
 	// connections are those of each identity, on all addresses; sources those of each address, of callers that have none (plain text).
 	connections, sources *budget.Ledger
@@ -91,7 +94,7 @@ func New(c Config) (*Callers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--trust-domain: %w", err)
 	}
-	k := &Callers{required: c.Required, revoked: c.Revoked, expiry: expiry.New(), connections: c.Connections,
+	k := &Callers{required: c.Required, revoked: c.Revoked, remote: c.Remote, cluster: c.Cluster, expiry: expiry.New(), connections: c.Connections,
 		sources: budget.New(budget.Config{Limits: limitsOfSource}), clients: obs.NewSampled(c.Log)}
 	if k.connections == nil {
 		k.connections = budget.New(budget.Config{Workloads: c.Workloads,
@@ -171,6 +174,11 @@ func (k *Callers) Refused(who attest.Caller) error {
 func (k *Callers) withdrawn(who attest.Caller) error {
 	if k.revoked != nil && k.revoked(who) {
 		return fmt.Errorf("%s: its certificate or its identity is revoked", who.ID)
+	}
+	if who.By == attest.ByToken && k.remote != nil && who.Cluster != "" && who.Cluster != k.cluster {
+		if _, is := k.remote(who.Cluster); !is {
+			return fmt.Errorf("%s: by a token of cluster %s, which is none of the mesh's any more", who.ID, who.Cluster)
+		}
 	}
 	return k.expiry.Refused(who, time.Now())
 }

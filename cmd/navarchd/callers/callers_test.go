@@ -147,3 +147,24 @@ func TestGoneCallers(t *testing.T) {
 		}
 	}
 }
+
+// A stream that a token of another cluster has opened is refused when that cluster is one of the mesh no more; by a certificate that followed from it, and of clusters
+// that stay, it goes on.
+func TestCallersOfClusterThatWent(t *testing.T) {
+	named := map[string]bool{"west": true, "east": true}
+	k, err := New(Config{DataDir: t.TempDir(), TrustDomain: "cluster.local", Cluster: "home", Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Remote: func(cluster string) (attest.TokenIssuer, bool) { return attest.TokenIssuer{}, named[cluster] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	callers := map[string]attest.Caller{"token": {By: attest.ByToken, Cluster: "west"}, "certificate": {By: attest.ByCertificate, Cluster: "west", Serial: "1"},
+		"another cluster": {By: attest.ByToken, Cluster: "east"}, "the config cluster": {By: attest.ByToken, Cluster: "home"}, "no cluster": {By: attest.ByToken}}
+	for _, there := range []bool{true, false, true} {
+		named["west"] = there
+		for name, who := range callers {
+			if err := k.Refused(who); (err != nil) != (name == "token" && !there) {
+				t.Errorf("%s, while the cluster is named: %v: %v", name, there, err)
+			}
+		}
+	}
+}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"navarch.io/navarch/store/admit/configure"
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/status"
 )
@@ -38,22 +39,49 @@ type Configurations struct {
 	Config
 	apis map[status.WebhookKind]*status.Webhooks
 
+	settle time.Duration // for how long a configuration has to stand before API servers go by it
+
 	mu      sync.Mutex // a leaf; guards what follows
 	kinds   map[status.WebhookKind]*kind
 	changed chan struct{}
+	lately  map[string]lateRoot // the mesh's roots, and those that were until lately, by their encoding
 }
 
 // kind is what is known of one kind.
 type kind struct {
 	there  map[status.Key]status.Found[unstructured.Unstructured] // nil: it was never listed
-	failed error                                                  // why it cannot be read now
+	since  map[status.Key]standing
+	failed error // why it cannot be read now
 }
+
+// standing is since when this process has seen a configuration as it is, labels and the like aside.
+type standing struct {
+	generation int64
+	at         time.Time
+}
+
+// lateRoot is a root, and when the mesh was last seen to trust it.
+type lateRoot struct {
+	*x509.Certificate
+	at time.Time
+}
+
+const (
+	// settled is how long API servers may take to go by a configuration that this process has seen: each of them follows configurations by itself. Under
+	// load it was a second.
+	settled = 3 * time.Second
+	// overlap is how long a root that the mesh trusts no longer stays in configurations. Where no certificate is in use a rotation is over within moments, and
+	// replicas present a certificate of the old root until API servers have the new one.
+	overlap = time.Minute
+	// looks is how often a process looks which roots the mesh trusts: whoever leads next must know those that were until lately.
+	looks = time.Second
+)
 
 var kinds = []status.WebhookKind{status.Validating, status.Mutating}
 
 // New asks nothing.
 func New(c Config) (*Configurations, error) {
-	all := &Configurations{Config: c, apis: map[status.WebhookKind]*status.Webhooks{}, kinds: map[status.WebhookKind]*kind{}, changed: make(chan struct{})}
+	all := &Configurations{Config: c, settle: settled, apis: map[status.WebhookKind]*status.Webhooks{}, kinds: map[status.WebhookKind]*kind{}, changed: make(chan struct{})}
 	for _, k := range kinds {
 		api, err := status.NewWebhooks(c.Kubeconfig, k)
 		if err != nil {
@@ -70,8 +98,36 @@ func (c *Configurations) Run(ctx context.Context) error {
 	for _, k := range kinds {
 		all.Go(func() { _ = c.apis[k].Follow(ctx, seen{c, k}, func(err error) { c.fails(k, err) }) }) // its error is the context's
 	}
+	for loop.Pause(ctx, looks) == nil {
+		c.roots()
+	}
 	all.Wait()
 	return ctx.Err()
+}
+
+// roots are those that the mesh trusts, and those that it trusted until lately; nil: they are not known.
+func (c *Configurations) roots() []*x509.Certificate {
+	trusted, now := slices.Clone(c.Roots()), time.Now()
+	if len(trusted) == 0 {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lately == nil {
+		c.lately = map[string]lateRoot{}
+	}
+	for _, root := range trusted {
+		c.lately[string(root.Raw)] = lateRoot{root, now}
+	}
+	for _, encoded := range slices.Sorted(maps.Keys(c.lately)) {
+		switch root := c.lately[encoded]; {
+		case now.Sub(root.at) > overlap:
+			delete(c.lately, encoded)
+		case !slices.ContainsFunc(trusted, root.Equal):
+			trusted = append(trusted, root.Certificate)
+		}
+	}
+	return trusted
 }
 
 // seen is told what there is of one kind.
@@ -84,7 +140,14 @@ type seen struct {
 func (s seen) Replace(all map[status.Key]status.Found[unstructured.Unstructured]) {
 	there := make(map[status.Key]status.Found[unstructured.Unstructured], len(all)) // not nil: it was listed
 	maps.Copy(there, all)
-	s.change(func() { s.kinds[s.kind].there = there })
+	s.change(func() {
+		of := s.kinds[s.kind]
+		of.there = there
+		maps.DeleteFunc(of.since, func(k status.Key, _ standing) bool { return there[k].Object == nil })
+		for k, f := range there {
+			of.stands(k, f.Object)
+		}
+	})
 }
 
 // Observe implements status.Seen.
@@ -92,10 +155,22 @@ func (s seen) Observe(k status.Key, f status.Found[unstructured.Unstructured]) {
 	s.change(func() {
 		if of := s.kinds[s.kind]; f.Object == nil {
 			delete(of.there, k)
+			delete(of.since, k)
 		} else if of.there != nil {
 			of.there[k] = f
+			of.stands(k, f.Object)
 		}
 	})
+}
+
+// stands takes note of a configuration as it is.
+func (k *kind) stands(key status.Key, u *unstructured.Unstructured) {
+	if k.since == nil {
+		k.since = map[status.Key]standing{}
+	}
+	if was, known := k.since[key]; !known || was.generation != u.GetGeneration() {
+		k.since[key] = standing{u.GetGeneration(), time.Now()}
+	}
 }
 
 func (c *Configurations) fails(k status.WebhookKind, err error) {
@@ -117,7 +192,7 @@ func (c *Configurations) change(f func()) {
 
 // mesh is whose configurations count.
 func (c *Configurations) mesh() configure.Mesh {
-	return configure.Mesh{Namespace: c.Namespace, Revision: c.Revision, Roots: c.Roots()}
+	return configure.Mesh{Namespace: c.Namespace, Revision: c.Revision, Roots: c.roots()}
 }
 
 // managed are the mesh's configurations of one kind; changed is closed when there may be others.
@@ -137,7 +212,8 @@ func (c *Configurations) managed(k status.WebhookKind) (mesh configure.Mesh, all
 // ErrUnread is why it is not known whom API servers believe.
 var ErrUnread = errors.New("the webhook configurations cannot be read")
 
-// Trusts says why an API server would not believe a webhook that presents this certificate; nil: it would. ErrUnread: that cannot be known.
+// Trusts says why an API server would not believe a webhook that presents this certificate, or may not yet: it goes by a configuration some time after this
+// process has seen it. nil: it would. ErrUnread: that cannot be known.
 func (c *Configurations) Trusts(presented *tls.Certificate) error {
 	for _, k := range kinds {
 		c.mu.Lock()
@@ -154,9 +230,19 @@ func (c *Configurations) Trusts(presented *tls.Certificate) error {
 			if err := mesh.Trusts(all[key], presented, time.Now()); err != nil {
 				return err
 			}
+			if c.settling(k, key) {
+				return fmt.Errorf("%s %s has changed just now: API servers may not go by it yet", k, key.Name)
+			}
 		}
 	}
 	return nil
+}
+
+// settling says whether API servers may not go by a configuration yet.
+func (c *Configurations) settling(k status.WebhookKind, key status.Key) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Since(c.kinds[k].since[key].at) < c.settle
 }
 
 // Gauges shows which webhooks let everything pass while they do not answer.

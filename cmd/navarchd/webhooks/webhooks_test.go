@@ -6,7 +6,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
@@ -72,4 +74,62 @@ func TestTrusts(t *testing.T) {
 	if _, all, _ := c.managed(status.Validating); len(all) != 0 {
 		t.Errorf("one that was deleted is still there: %v", all)
 	}
+}
+
+// What was seen a moment ago may not be what API servers go by: a certificate is believed once a configuration has stood for a while; a change of its labels
+// is none.
+func TestConfigurationsSettle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old, byOld := authority(t, 1)
+		c := &Configurations{Config: Config{Namespace: "istio-system", Log: slog.New(slog.DiscardHandler), Roots: func() []*x509.Certificate { return []*x509.Certificate{old.Certificate} }},
+			settle: settled, kinds: map[status.WebhookKind]*kind{status.Validating: {}, status.Mutating: {}}, changed: make(chan struct{})}
+		show := func(generation int64) {
+			for key, f := range configuration("Ignore", old.Certificate) {
+				f.Object.SetGeneration(generation)
+				seen{c, status.Validating}.Observe(key, f)
+			}
+		}
+		seen{c, status.Validating}.Replace(nil)
+		seen{c, status.Mutating}.Replace(nil)
+		for generation := range int64(2) {
+			show(generation)
+			time.Sleep(settled - time.Nanosecond)
+			if show(generation); c.Trusts(byOld) == nil {
+				t.Errorf("generation %d: believed at once", generation)
+			}
+			time.Sleep(time.Nanosecond)
+			if err := c.Trusts(byOld); err != nil {
+				t.Errorf("generation %d, after a while: %v", generation, err)
+			}
+		}
+	})
+}
+
+// A root that the mesh trusts no more stays for a while, in one order.
+func TestRootsOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old, _ := authority(t, 1)
+		fresh, _ := authority(t, 2)
+		var now []*x509.Certificate
+		c := &Configurations{Config: Config{Roots: func() []*x509.Certificate { return now }}}
+		same := func(want ...*x509.Certificate) {
+			t.Helper()
+			if got := c.roots(); !slices.EqualFunc(got, want, (*x509.Certificate).Equal) {
+				t.Errorf("%d roots, want %d", len(got), len(want))
+			}
+		}
+		same()
+		now = []*x509.Certificate{old.Certificate}
+		same(old.Certificate)
+		time.Sleep(time.Hour)
+		same(old.Certificate)
+		now = []*x509.Certificate{fresh.Certificate}
+		same(fresh.Certificate, old.Certificate)
+		time.Sleep(overlap)
+		same(fresh.Certificate, old.Certificate)
+		time.Sleep(time.Nanosecond)
+		same(fresh.Certificate)
+		now = nil
+		same()
+	})
 }

@@ -2,25 +2,49 @@ package main
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
 
 // Every manifest is YAML of objects with a kind and a name, with nothing left to be replaced; the workloads differ.
 func TestManifests(t *testing.T) {
-	texts := []string{kek(), subset("v2")}
-	for _, name := range []string{"etcd", "rights", "navarchd", "autoscaler", "load", "shop", "routing", "client"} {
+	webhook, err := injector()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, _, err := westKeys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := []string{kek(), subset("v2"), webhook, keys}
+	for _, name := range []string{"etcd", "rights", "validation", "navarchd", "autoscaler", "load", "shop", "routing", "client", "stock", "wrong", "west"} {
 		texts = append(texts, manifest(name))
 	}
 	for _, w := range workloads {
 		texts = append(texts, w.manifest())
 	}
-	placeholder := regexp.MustCompile(`THE-|\b(NAME|APP|VERSION|SUBSET)\b`)
-	seen := map[string]bool{}
+	seen := manifestsOf(t, texts...)
+	for _, want := range []string{"Secret istio-system/navarch-kek", "Deployment shop/reviews-v2", "ServiceAccount shop/web", "VirtualService shop/reviews", "ConfigMap istio-system/istio-sidecar-injector",
+		"MutatingWebhookConfiguration /istio-sidecar-injector", "Pod stock/caller", "Secret west/west"} {
+		if !seen[want] {
+			t.Errorf("no %s", want)
+		}
+	}
+	manifestsOf(t, manifest("west-objects", "THE-ADDRESS", "10.244.1.2"), manifest("west-token", "THE-TOKEN", "dA==", "THE-ROOT", "cg=="))
+}
+
+// manifestsOf are the objects of manifests of one cluster. The test fails where one is wrong, or there twice.
+func manifestsOf(t *testing.T, texts ...string) (seen map[string]bool) {
+	t.Helper()
+	placeholder := regexp.MustCompile(`THE-(NAME|APP|VERSION|SUBSET|ADDRESS|TOKEN|ROOT)\b`)
+	seen = map[string]bool{}
 	for _, text := range texts {
 		for document := range strings.SplitSeq(text, "\n---\n") {
 			var o struct {
@@ -43,22 +67,62 @@ func TestManifests(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"Secret istio-system/navarch-kek", "Deployment shop/reviews-v2", "ServiceAccount shop/web", "VirtualService shop/reviews"} {
-		if !seen[want] {
-			t.Errorf("no %s", want)
+	return seen
+}
+
+// The rights and the webhook configurations are those that the documentation has, word for word.
+func TestManifestsAreTheDocumented(t *testing.T) {
+	for name, page := range map[string]string{"rights": "kubernetes.md", "validation": "validation.md"} {
+		text, err := os.ReadFile("../../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, has, _ := strings.Cut(manifest(name), "\n")
+		if !strings.Contains(string(text), "```yaml\n"+has+"```") {
+			t.Errorf("manifests/%s.yaml is not what deploy/docs/%s has", name, page)
 		}
 	}
 }
 
-// The rights are those that the documentation tells operators to give, word for word.
-func TestRightsAreTheDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/kubernetes.md")
+// A Pod that is laid out for Istio's own agent has Istio's image, arguments and no others than pilot-agent.sh knows.
+func TestStockPod(t *testing.T) {
+	documents := strings.Split(manifest("stock"), "\n---\n")
+	text, err := stock(documents[len(documents)-1])
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rights, _ := strings.Cut(manifest("rights"), "\n")
-	if !strings.Contains(string(page), "```yaml\n"+rights+"```") {
-		t.Error("manifests/rights.yaml is not what deploy/docs/kubernetes.md, Rights, has")
+	var pod corev1.Pod
+	if err := yaml.Unmarshal([]byte(text), &pod); err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	agent := "#!/bin/sh\necho \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(bin, "navarch-agent"), []byte(agent), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	var said []string
+	for _, c := range pod.Spec.InitContainers {
+		if !strings.HasPrefix(c.Image, "docker.io/istio/proxyv2:") {
+			t.Errorf("%s has the image %s", c.Name, c.Image)
+		}
+		runs := [][]string{c.Args}
+		if c.Lifecycle != nil {
+			runs = append(runs, c.Lifecycle.PreStop.Exec.Command[1:])
+		}
+		for _, args := range runs {
+			out, err := exec.Command("./pilot-agent.sh", args...).CombinedOutput()
+			if err != nil {
+				t.Errorf("%s %q: %v %s", c.Name, args, err, out)
+			}
+			said = append(said, strings.TrimSpace(string(out)))
+		}
+	}
+	if len(said) != 3 || !strings.HasPrefix(said[0], "istio-iptables -p 15001 -z 15006 -u 1337 ") || said[1] != "run --envoy-log-level=warning --envoy-component-log-level=misc:error --log-level=info" || said[2] != "drain --stats-port=15020" {
+		t.Errorf("navarch-agent is started with %q", said)
+	}
+	if out, err := exec.Command("./pilot-agent.sh", "proxy", "sidecar", "--other").CombinedOutput(); err == nil {
+		t.Errorf("an argument that it does not know: %s", out)
 	}
 }
 

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ func run(ctx context.Context) (failed bool, err error) {
 	if os.Geteuid() != 0 {
 		return false, errors.New("it needs root: the sidecars run as a user of their own (1337), by which redirection tells their traffic from the applications'")
 	}
-	images, err := programs()
+	images, err := built()
 	if err != nil {
 		return false, err
 	}
@@ -87,16 +88,22 @@ func (d *demo) hold(ctx context.Context) {
 	}
 }
 
-// programs are the images, from what `make demo-kube` has built.
-func programs() (image.Table, error) {
-	local := map[string]string{}
-	for _, name := range []string{"etcd", "navarchd", "navarch-agent", "navarch-load", "traffic"} {
+// built are the images, from what `make demo-kube` has built.
+func built() (image.Table, error) {
+	local := map[string]string{"pilot-agent": filepath.Join("deploy", "demo", "kube", "pilot-agent.sh")}
+	for _, name := range []string{"etcd", "navarchd", "navarchctl", "navarch-agent", "navarch-load", "traffic"} {
 		local[name] = filepath.Join("bin", name)
 	}
-	local["envoy"] = os.Getenv("NAVARCH_ENVOY")
-	if local["envoy"] == "" {
-		local["envoy"] = filepath.Join(".tools", "bin", "envoy")
+	for _, name := range []string{"kube-apiserver", "kubectl"} {
+		local[name] = filepath.Join(".tools", "bin", name)
 	}
+	local["envoy"] = cmp.Or(os.Getenv("NAVARCH_ENVOY"), filepath.Join(".tools", "bin", "envoy"))
+	return table(local, map[string][]string{"etcd": nil, "navarchd": {"navarchctl"}, "navarch-load": nil, "traffic": nil, "kube-apiserver": {"kubectl", "navarchctl"},
+		"navarch-agent": {"envoy", "navarchctl"}, "pilot-agent": {"navarch-agent", "envoy"}})
+}
+
+// table makes images of programs: each has the program of its name, which runs, and others. That of pilot-agent is Istio's.
+func table(local map[string]string, images map[string][]string) (image.Table, error) {
 	for name, path := range local {
 		full, err := filepath.Abs(path)
 		if err == nil {
@@ -107,12 +114,15 @@ func programs() (image.Table, error) {
 		}
 		local[name] = full
 	}
-	table := image.Table{}
-	for _, name := range []string{"etcd", "navarchd", "navarch-load", "traffic"} {
-		inside := "/usr/local/bin/" + name
-		table[name] = image.Image{Programs: map[string]string{inside: local[name]}, Entrypoint: []string{inside}}
+	all := image.Table{}
+	for name, more := range images {
+		one := image.Image{Programs: map[string]string{}, Entrypoint: []string{"/usr/local/bin/" + name}}
+		for _, program := range append(more, name) {
+			one.Programs["/usr/local/bin/"+program] = local[program]
+		}
+		all[name] = one
 	}
-	table["proxy"] = image.Image{Programs: map[string]string{"/usr/local/bin/navarch-agent": local["navarch-agent"], "/usr/local/bin/envoy": local["envoy"]},
-		Entrypoint: []string{"/usr/local/bin/navarch-agent"}, Env: map[string]string{"ENVOY_PATH": "/usr/local/bin/envoy"}}
-	return table, nil
+	all["proxyv2"] = all["pilot-agent"]
+	delete(all, "pilot-agent")
+	return all, nil
 }

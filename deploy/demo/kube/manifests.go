@@ -5,7 +5,14 @@ import (
 	"embed"
 	"encoding/base64"
 	"fmt"
+	"os"
 	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/deploy/chart/files/injection"
+	"navarch.io/navarch/store/admit/inject"
+	"navarch.io/navarch/store/model"
 )
 
 //go:embed manifests/*.yaml
@@ -33,8 +40,44 @@ func (w workload) manifest() string {
 func kek() string {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // crypto/rand does not fail
-	return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: navarch-kek, namespace: istio-system}\ndata: {kek.key: %s}\n", base64.StdEncoding.EncodeToString(key))
+	return secret("istio-system", "navarch-kek", map[string][]byte{"kek.key": key})
+}
+
+// secret is the manifest of a Secret.
+func secret(namespace, name string, data map[string][]byte) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: %s}\ndata:\n", name, namespace)
+	for key, value := range data {
+		fmt.Fprintf(&text, "  %s: %s\n", key, base64.StdEncoding.EncodeToString(value))
+	}
+	return text.String()
 }
 
 // subset is the VirtualService that sends everything to one version of reviews.
 func subset(version string) string { return manifest("reviews", "THE-SUBSET", version) }
+
+// injector is what Pods are injected by, as the chart has it: the ConfigMap, and the configuration that `navarchctl injection-webhook` prints.
+func injector() (string, error) {
+	webhook, err := yaml.Marshal(inject.Webhooks{Namespace: "istio-system"}.Configuration())
+	if err != nil {
+		return "", err
+	}
+	settings, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]string{"name": "istio-sidecar-injector", "namespace": "istio-system"},
+		"data": map[string]string{"config": injection.Config(), "values": injection.Values()}})
+	return string(settings) + "---\n" + string(webhook), err
+}
+
+// stock is a manifest, one document, with its Pod laid out for Istio's own agent in Istio's image, as sidecar container.
+func stock(document string) (string, error) {
+	values := strings.NewReplacer("agent: navarch", "agent: istio", "hub: navarch", "hub: docker.io/istio", "image: navarch-agent", "image: proxyv2").Replace(injection.Values())
+	config, err := inject.ParseConfig("the chart", injection.Config(), values, os.Getenv)
+	if err != nil {
+		return "", err
+	}
+	settings := inject.Settings{Config: config, Mesh: model.MeshDefaults(), Namespace: "istio-system"}
+	laidOut, notes, err := settings.Document([]byte(document), true)
+	if err == nil && len(notes) > 0 {
+		err = fmt.Errorf("no proxy: %s", strings.Join(notes, " "))
+	}
+	return string(laidOut), err
+}

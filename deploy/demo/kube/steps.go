@@ -38,14 +38,18 @@ func (d *demo) steps() (all []show.Step) {
 	for _, s := range []step{
 		{"a cluster of processes", "three nodes are ready", d.needed(d.start)},
 		{"the control plane", "two ingesters and three replicas are ready", d.needed(d.controlPlane)},
-		{"the shop", "every workload is ready behind its sidecar", d.needed(d.shop)},
+		{"the shop", "every Pod is injected by admission, and ready behind its sidecar", d.needed(d.shop)},
+		{"a wrong VirtualService", "kubectl apply is refused, with the field", d.refused},
 		{"mutual TLS", "each workload's proxy names who calls; plain text is refused", d.needed(d.identities)},
+		{"a Pod laid out for Istio's own agent", "it joins, and calls by its identity", d.stockPod},
 		{"an edit by kubectl apply", "all traffic follows, 0 failed", func(ctx context.Context) (string, error) {
 			return d.under(ctx, 0, func(ctx context.Context) (string, error) { return d.edit(ctx, "v1", "v2") })
 		}},
 		{"a rolling deploy of every workload", "0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.roll) }},
 		{"the leader is killed", "an edit applies within two leases and 5 s, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.killLeader) }},
 		{"a replica is killed", "its proxies move, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.killReplica) }},
+		{"a second cluster is added", "endpoints of both answer, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, 0, d.addCluster) }},
+		{"it is taken away", "held until an operator accepts it, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, 0, d.removeCluster) }},
 		{"an autoscaler, under navarch-load", "from 3 to 5 replicas and back, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.scale) }},
 	} {
 		all = append(all, show.Step{Name: s.name, Expect: s.expect, Run: s.run})
@@ -90,7 +94,11 @@ func since(began time.Time) string { return fmt.Sprintf("%.1f s", time.Since(beg
 
 func (d *demo) controlPlane(ctx context.Context) (string, error) {
 	began := time.Now()
-	if err := d.apply(ctx, manifest("etcd"), kek(), manifest("rights"), manifest("navarchd")); err != nil {
+	webhook, err := injector()
+	if err != nil {
+		return "", err
+	}
+	if err := d.apply(ctx, manifest("etcd"), kek(), manifest("rights"), webhook, manifest("validation"), manifest("navarchd")); err != nil {
 		return "", err
 	}
 	if err := d.rolledOut(ctx, "istio-system", "etcd", "navarch-ingest", "navarchd"); err != nil {
@@ -98,7 +106,7 @@ func (d *demo) controlPlane(ctx context.Context) (string, error) {
 	}
 	took := since(began)
 	var leader string
-	err := d.await(ctx, minute, func(ctx context.Context) (err error) {
+	err = d.await(ctx, minute, func(ctx context.Context) (err error) {
 		leader, err = d.leader(ctx)
 		return err
 	})
@@ -106,8 +114,14 @@ func (d *demo) controlPlane(ctx context.Context) (string, error) {
 }
 
 func (d *demo) shop(ctx context.Context) (string, error) {
+	if err := d.apply(ctx, manifest("shop")); err != nil {
+		return "", err
+	}
+	if err := d.await(ctx, minute, d.asked); err != nil {
+		return "", err
+	}
 	began := time.Now()
-	texts := []string{manifest("shop"), manifest("routing"), subset("v1")}
+	texts := []string{manifest("routing"), subset("v1")}
 	var names []string
 	for _, w := range workloads {
 		texts, names = append(texts, w.manifest()), append(names, w.name)
@@ -121,7 +135,9 @@ func (d *demo) shop(ctx context.Context) (string, error) {
 	if _, err := d.kubectl(ctx, "wait", "-n", "shop", "--for=condition=Ready", "pod/client", "--timeout=60s"); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d workloads of 2 Pods each and a client, with an Envoy each, are ready after %s", len(workloads), since(began)), nil
+	took := since(began)
+	n, err := d.injected(ctx)
+	return fmt.Sprintf("%d Pods of %d workloads and a client are ready after %s, each with the sidecar that the webhook gave it", n, len(workloads), took), err
 }
 
 // identities: everybody is called over mTLS by the client's identity, and who comes in plain text has no answer.

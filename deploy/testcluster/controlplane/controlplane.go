@@ -38,6 +38,8 @@ type Options struct {
 	GatewayAPI  bool     // those of the Gateway API (the standard channel) are there
 	Scheduler   bool     // kube-scheduler runs
 	Flags       []string // more flags of kube-apiserver
+	Etcd        string   // the URL of an etcd that is there, such as another control plane's, to keep everything in under Prefix; empty: one is started
+	Prefix      string   // with Etcd: of all keys, such as /west
 	Tools       string   // the folder .tools; empty: that of the repository which the working directory is in
 }
 
@@ -57,9 +59,9 @@ type ControlPlane struct {
 	options  Options
 	bin      string // folder of the programs
 	dir      string
-	etcd     *kvtest.Bare
-	store    string // address of etcd
-	address  string // of the API server
+	etcd     *kvtest.Bare // nil: somebody else's
+	store    string       // address of etcd
+	address  string       // of the API server
 	api      *process
 	managers []*process
 }
@@ -102,7 +104,9 @@ func Run(o Options, dir string) (*ControlPlane, error) {
 		}
 	}
 	c.store, c.address = addresses[0], addresses[1]
-	if c.etcd, err = kvtest.StartBare(filepath.Join(dir, "etcd"), c.store, addresses[2]); err != nil {
+	if o.Etcd != "" {
+		c.store = strings.TrimPrefix(o.Etcd, "http://")
+	} else if c.etcd, err = kvtest.StartBare(filepath.Join(dir, "etcd"), c.store, addresses[2]); err != nil {
 		return c, err
 	}
 	if err := c.startAPIServer(); err != nil {
@@ -226,7 +230,8 @@ func (c *ControlPlane) PauseAPIServer() { c.api.signal(syscall.SIGSTOP) }
 // ResumeAPIServer lets a paused API server go on.
 func (c *ControlPlane) ResumeAPIServer() { c.api.signal(syscall.SIGCONT) }
 
-// Compact lets etcd forget all revisions but the newest: who asks the API server for an older one after its next start is answered 410.
+// Compact lets etcd forget all revisions but the newest: who asks the API server for an older one after its next start is answered 410. The etcd has to be this
+// control plane's own.
 func (c *ControlPlane) Compact(t testing.TB) {
 	t.Helper()
 	if err := c.etcd.Compact(t.Context()); err != nil {

@@ -101,6 +101,9 @@ func (c *ControlPlane) startAPIServer() (err error) {
 		"--service-account-signing-key-file=" + filepath.Join(c.dir, "sa.key"), "--service-account-issuer=https://kubernetes.default.svc",
 		"--token-auth-file=" + filepath.Join(c.dir, "tokens.csv"), "--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/16",
 		"--enable-aggregator-routing", "--endpoint-reconciler-type=none"}
+	if c.options.Prefix != "" {
+		args = append(args, "--etcd-prefix="+c.options.Prefix)
+	}
 	if !c.options.Admission {
 		args = append(args, "--disable-admission-plugins=ServiceAccount,NamespaceLifecycle")
 	}

@@ -1,0 +1,190 @@
+package scene
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"navarch.io/navarch/loadtest/cluster"
+	"navarch.io/navarch/loadtest/gauge"
+	"navarch.io/navarch/loadtest/mesh"
+)
+
+const (
+	reviewRate = 200 // a second, of each webhook
+	reviewSpan = 20 * time.Second
+)
+
+// reviewed is a world with Istio's objects for a webhook to judge.
+func reviewed(s *mesh.Settings) {
+	overTLS(s)
+	s.VirtualServices, s.DestinationRules, s.PolicyEvery = s.Services, s.Services, 1
+}
+
+// webhooks sends reviews of the world's objects to one server, as an API server does, and measures its answers from the moment at which each was due.
+func webhooks(s *stage) error {
+	if err := s.joined(nil); err != nil {
+		return err
+	}
+	if err := s.cluster.Injection(s.ctx); err != nil {
+		return err
+	}
+	client, err := reviewer(s.starter.ca)
+	if err != nil {
+		return err
+	}
+	objects, err := cluster.Objects(s.mesh.Files())
+	if err != nil {
+		return err
+	}
+	for _, hook := range []struct {
+		row, path string
+		kinds     map[string]bool
+		right     func(*admissionv1.AdmissionResponse) error
+	}{
+		{rowInjection, "/inject", map[string]bool{"Pod": true}, patched},
+		{rowValidation, "/validate", map[string]bool{"VirtualService": true, "DestinationRule": true, "AuthorizationPolicy": true}, allowed},
+	} {
+		reviews, err := reviewsOf(objects, hook.kinds)
+		if err != nil {
+			return err
+		}
+		url := "https://" + s.starter.webhooks + hook.path
+		ask := func(i int) error {
+			answer, err := review(client, url, reviews[i%len(reviews)])
+			if err == nil {
+				err = hook.right(answer)
+			}
+			return err
+		}
+		// The server may not have read the ConfigMap, or compiled the definitions, yet.
+		if err := s.await("the webhook "+hook.path+" answers", func() error { return ask(0) }); err != nil {
+			return err
+		}
+		if err := s.reviews(hook.row, hook.path, ask); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reviews asks at the rate, whether or not earlier answers have come.
+func (s *stage) reviews(row, path string, ask func(i int) error) error {
+	s.enter(fmt.Sprintf("%d reviews a second to %s", reviewRate, path))
+	h := &gauge.Histogram{}
+	var answers sync.WaitGroup
+	var mu sync.Mutex // guards failed
+	var failed error
+	began := spent(s.watched())
+	span := s.span(reviewSpan)
+	err := s.schedule(time.Second/reviewRate, span, func(i int, due time.Time) error {
+		answers.Go(func() {
+			err := ask(i)
+			h.Record(time.Since(due))
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil && failed == nil {
+				failed = fmt.Errorf("%s: %w", path, err)
+			}
+		})
+		return nil
+	})
+	answers.Wait()
+	if err = errors.Join(err, failed); err != nil {
+		return err
+	}
+	s.row(row, "ms", ms(h.Quantile(.99)))
+	s.cost(row+": server CPU per review", "ms", ms(spent(s.watched())-began)/float64(h.Count()))
+	s.latency("review to answer: "+path, h)
+	return nil
+}
+
+// reviewer is a client as an API server has one: connections stay open, and the server's certificate is verified.
+func reviewer(ca string) (*http.Client, error) {
+	raw, err := os.ReadFile(filepath.Join(ca, fileRoot))
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(raw)
+	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: reviewRate,
+		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: serverName, MinVersion: tls.VersionTLS12}}}, nil
+}
+
+// reviewsOf are the bodies by which an API server asks about the creation of objects of some kinds.
+func reviewsOf(objects []*unstructured.Unstructured, kinds map[string]bool) (bodies [][]byte, err error) {
+	for _, o := range objects {
+		if !kinds[o.GetKind()] {
+			continue
+		}
+		o = o.DeepCopy()
+		unstructured.RemoveNestedField(o.Object, "status")
+		raw, err := o.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		of := o.GroupVersionKind()
+		body, err := json.Marshal(map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": admissionv1.AdmissionRequest{UID: types.UID(fmt.Sprint(len(bodies))),
+			Kind: metav1.GroupVersionKind{Group: of.Group, Version: of.Version, Kind: of.Kind}, Namespace: o.GetNamespace(), Name: o.GetName(), Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw}}})
+		if err != nil {
+			return nil, err
+		}
+		bodies = append(bodies, body)
+	}
+	if len(bodies) == 0 {
+		err = fmt.Errorf("the world has no object of %v", kinds)
+	}
+	return bodies, err
+}
+
+// review asks once.
+func review(client *http.Client, url string, body []byte) (*admissionv1.AdmissionResponse, error) {
+	res, err := client.Post(url, "application/json", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, err
+	}
+	var answer admissionv1.AdmissionReview
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %.300s", res.Status, text)
+	}
+	if err := json.Unmarshal(text, &answer); err != nil || answer.Response == nil {
+		return nil, fmt.Errorf("no answer (%w): %.300s", err, text)
+	}
+	return answer.Response, nil
+}
+
+// allowed: an object of the world is right.
+func allowed(r *admissionv1.AdmissionResponse) error {
+	if !r.Allowed {
+		return fmt.Errorf("refused: %v", r.Result)
+	}
+	return nil
+}
+
+// patched: a Pod of the world gets a proxy.
+func patched(r *admissionv1.AdmissionResponse) error {
+	if err := allowed(r); err != nil || bytes.Contains(r.Patch, []byte("istio-proxy")) {
+		return err
+	}
+	return fmt.Errorf("a Pod got no proxy: %.300s", r.Patch)
+}
