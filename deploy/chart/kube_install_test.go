@@ -249,6 +249,7 @@ func (i *installation) release() {
 		i.t.Fatalf("%+v", was)
 	}
 	i.noneForbidden()
+	i.hasMetrics()
 	unchanged := func(after string) {
 		i.t.Helper()
 		if got := i.kept(); !reflect.DeepEqual(got, was) {

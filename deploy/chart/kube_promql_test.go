@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"navarch.io/navarch/deploy/testcluster/controlplane"
@@ -61,6 +62,23 @@ func TestKubeChartExpressions(t *testing.T) {
 				if !slices.Contains(labels, label) && !slices.Contains(added, label) {
 					t.Errorf("%s: %s has no label %s", where, s.Metric, label)
 				}
+			}
+		}
+	}
+}
+
+// hasMetrics: the replicas' pages of metrics have every metric without labels that an expression reads, and those of their processes. One with
+// labels is there only once it has a value.
+func (i *installation) hasMetrics() {
+	pages := ""
+	for _, pod := range strings.Fields(i.get("{.items[*].metadata.name}", "pods", "-n", "istio-system", "-l", "app.kubernetes.io/name=navarchd")) {
+		pages += i.MustKubectl(i.t, "", "get", "--raw", "/api/v1/namespaces/istio-system/pods/"+pod+":15014/proxy/metrics")
+	}
+	metrics, read := known(i.t), read(i.t, expressions(i.t))
+	for where, all := range read {
+		for _, s := range all {
+			if len(metrics[s.Metric]) == 0 && !strings.Contains(pages, "\n"+s.Metric+" ") && !strings.Contains(pages, "\n"+s.Metric+"{") {
+				i.t.Errorf("%s: no replica has %s", where, s.Metric)
 			}
 		}
 	}
