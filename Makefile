@@ -89,7 +89,7 @@ test-kube: kube-tools envoy ## the tests against a real Kubernetes control plane
 	some=$$(comm -12 <(echo "$$with") <(go list -tags kube -f '{{.Dir}}' $(PKG) | sed 's#^$(CURDIR)#.#' | sort)); \
 	go test -tags kube -run '^TestKube' -count=1 -vet=off -timeout 10m -json $$some | go run ./deploy/tools/totals
 
-# Builds the version in deploy/upgrade-from from the history of the repository, once, into out/programs.
+# Builds the version in deploy/upgrade-from from the history of the repository, once, into out/programs: two minutes of processor time, the test itself 45 s.
 test-upgrade: envoy ## the test of an upgrade from the version before, and of the way back (build tag upgrade)
 	go test -tags upgrade -run '^TestUpgrade' -count=1 -vet=off -timeout 20m -json ./cmd/internal/e2e | go run ./deploy/tools/totals
 
