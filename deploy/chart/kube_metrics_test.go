@@ -1,0 +1,98 @@
+//go:build kube
+
+package chart
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// expressions are those of all alerts and dashboards, by where they stand. $namespace is a text of Grafana's.
+func expressions(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, r := range alerts(t) {
+		all["alert "+r.Alert] = r.Expr
+	}
+	files, _ := filepath.Glob("files/dashboards/*.json")
+	if len(files) < 3 {
+		t.Errorf("%d dashboards", len(files))
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var board struct {
+			UID, Title string
+			Panels     []struct {
+				Title   string
+				Targets []struct{ Expr, LegendFormat string }
+			}
+		}
+		if err := json.Unmarshal(text, &board); err != nil || board.UID == "" || board.Title == "" || len(board.Panels) == 0 {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for _, p := range board.Panels {
+			for i, target := range p.Targets {
+				all[filepath.Base(file)+", "+p.Title+", "+strconv.Itoa(i)] = target.Expr
+			}
+		}
+	}
+	return all
+}
+
+// added are labels that scraping, and histograms, add to those of navarchd.
+var added = []string{"namespace", "pod", "le"}
+
+// known are metrics of navarchd by name, with their labels, read from the source of store/obs; histograms have the names of their series. Those
+// of the Go client for processes are not in that source.
+func known(t *testing.T) map[string][]string {
+	t.Helper()
+	all := map[string][]string{"process_resident_memory_bytes": nil, "process_cpu_seconds_total": nil, "go_gc_heap_live_bytes": nil}
+	file, err := parser.ParseFile(token.NewFileSet(), "../../store/obs/obs.go", nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, is := n.(*ast.CallExpr)
+		if !is {
+			return true
+		}
+		of, is := call.Fun.(*ast.Ident)
+		if !is || !regexp.MustCompile(`^(counter|gauge|histogram)(Vec|Sizes)?$`).MatchString(of.Name) {
+			return true
+		}
+		var texts []string
+		for _, arg := range call.Args {
+			if l, is := arg.(*ast.BasicLit); is {
+				text, _ := strconv.Unquote(l.Value) // a literal of a file that compiles
+				texts = append(texts, text)
+			}
+		}
+		if len(texts) < 2 {
+			return true
+		}
+		name, labels := texts[0], texts[2:]
+		if strings.HasPrefix(of.Name, "histogram") {
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				all[name+suffix] = labels
+			}
+			return true
+		}
+		all[name] = labels
+		return true
+	})
+	if len(all) < 80 {
+		t.Errorf("%d metrics are known", len(all))
+	}
+	return all
+}
