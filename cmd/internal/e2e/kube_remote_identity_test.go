@@ -109,6 +109,7 @@ func TestKubeIdentitiesOfTwoClusters(t *testing.T) {
 			return err
 		})
 	}
+	eventually(t, patience, d.ready) // before that all streams are refused
 	swapped(t, d, conf, tokens, own, "")
 	if _, _, err := signed(bearer(t.Context(), tokens["west"]), t, d.secure, conf); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a token of west, by a call that names no cluster: %v", err)
