@@ -17,7 +17,8 @@ import (
 type etcd struct {
 	dataDir string
 	etcdflags.Flags
-	mesh string
+	mesh     string
+	revision string // of store; empty: the default one
 }
 
 func (e *etcd) bind(f *pflag.FlagSet) {
@@ -48,6 +49,6 @@ func (e *etcd) open() (*kv.Store, error) {
 		}
 		cfg.Endpoints = []string{"unix://" + filepath.Join(dir, "etcd.sock")}
 	}
-	cfg.Mesh, cfg.Logger = e.mesh, discard
+	cfg.Mesh, cfg.Revision, cfg.Logger = e.mesh, e.revision, discard
 	return kv.Open(cfg)
 }

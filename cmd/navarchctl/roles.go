@@ -18,31 +18,36 @@ var storeRoles = []struct {
 	{kv.RoleIngest, "processes with role ingest"},
 	{kv.RoleXDS, "processes with role xds"},
 	{kv.RoleCA, "processes with role ca"},
-	{kv.RoleOperator, "people who accept removals that are held"},
+	{kv.RoleOperator, "people who accept removals that are held, and promote revisions"},
 }
 
 func (e *etcd) roles() *cobra.Command {
 	return &cobra.Command{Use: "roles", Short: "The roles that etcd's authentication wants, as commands of etcdctl (asks no etcd)", Args: cobra.NoArgs,
 		Long: "Prints the roles that etcd has to have for one mesh where its authentication is on, as commands of etcdctl. A process with several\n" +
-			"roles of Navarch has a user with several of these. Nothing is asked or changed.",
-		Example: "  navarchctl store roles --mesh default | sh",
+			"roles of Navarch has a user with several of these. With --revision they are that revision's alone, and their names end with its name: a user with\n" +
+			"them cannot touch what other revisions have for themselves. Nothing is asked or changed.",
+		Example: "  navarchctl store roles --mesh default | sh\n  navarchctl store roles --revision canary | sh",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return writeRoles(cmd.OutOrStdout(), e.mesh)
+			return writeRoles(cmd.OutOrStdout(), e.mesh, e.revision)
 		}}
 }
 
-// writeRoles prints the commands that make the roles of a mesh.
-func writeRoles(w io.Writer, mesh string) error {
+// writeRoles prints the commands that make the roles of a mesh, for processes of one revision.
+func writeRoles(w io.Writer, mesh, revision string) error {
 	for _, r := range storeRoles {
-		if _, err := fmt.Fprintf(w, "# %s: %s\netcdctl role add %s\n", r.role, r.is, r.role); err != nil {
+		name := string(r.role)
+		if revision != "" && revision != kv.DefaultRevision {
+			name += "-" + revision
+		}
+		if _, err := fmt.Fprintf(w, "# %s: %s\netcdctl role add %s\n", name, r.is, name); err != nil {
 			return err
 		}
-		for _, g := range kv.Grants(mesh, r.role) {
+		for _, g := range kv.RevisionGrants(mesh, revision, r.role) {
 			right := "read"
 			if g.Write {
 				right = "readwrite"
 			}
-			if _, err := fmt.Fprintf(w, "etcdctl role grant-permission %s %s %s %s\n", r.role, right, quoted(g.Key), quoted(g.End)); err != nil {
+			if _, err := fmt.Fprintf(w, "etcdctl role grant-permission %s %s %s %s\n", name, right, quoted(g.Key), quoted(g.End)); err != nil {
 				return err
 			}
 		}

@@ -10,7 +10,7 @@ import (
 // Every role is printed with every permission that it needs, as etcdctl takes it; the operators' may write approvals alone.
 func TestStoreRoles(t *testing.T) {
 	var out strings.Builder
-	if err := writeRoles(&out, "shop"); err != nil {
+	if err := writeRoles(&out, "shop", ""); err != nil {
 		t.Fatal(err)
 	}
 	grants := 0
@@ -37,5 +37,18 @@ func TestStoreRoles(t *testing.T) {
 	}
 	if strings.Count(out.String(), "navarch-operator readwrite") != 2 || !strings.Contains(out.String(), "navarch-operator readwrite '/navarch/shop/v1/promoted/'") {
 		t.Error("operators may write something else than approvals, and which revision is promoted")
+	}
+	out.Reset()
+	if err := writeRoles(&out, "shop", "canary"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"etcdctl role add navarch-ingest-canary\n",
+		"grant-permission navarch-ingest-canary readwrite '/navarch/shop/v1/revisions/canary/records/' '/navarch/shop/v1/revisions/canary/records0'\n",
+		"grant-permission navarch-ca-canary readwrite '/navarch/shop/v1/keys/' '/navarch/shop/v1/keys0'\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no line %q in\n%s", want, out.String())
+		}
 	}
 }

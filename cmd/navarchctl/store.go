@@ -21,10 +21,11 @@ import (
 
 func storeCommand() *cobra.Command {
 	e := &etcd{}
-	cmd := &cobra.Command{Use: "store", Short: "What is stored: mass removals that are held, records that others changed (needs etcd)",
+	cmd := &cobra.Command{Use: "store", Short: "What is stored: mass removals that are held, records that others changed, the revision that writes to Kubernetes (needs etcd)",
 		Example: "  navarchctl store held --data-dir DIR"}
 	e.bind(cmd.PersistentFlags())
-	cmd.AddCommand(e.held(), e.acceptRemoval(), e.adopt(), e.roles())
+	cmd.PersistentFlags().StringVar(&e.revision, "revision", "", "Revision of the control plane, whose records these are (default: the default one).")
+	cmd.AddCommand(e.held(), e.acceptRemoval(), e.adopt(), e.promote(), e.roles())
 	return cmd
 }
 

@@ -103,7 +103,7 @@ func (w *kubernetesWriter) problems() []object.Problem {
 	name := w.store.RevisionName()
 	return []object.Problem{{ID: object.ID{Kind: "Revision", Name: name}, Location: "etcd", Code: problem.Pending, Severity: problem.Warning,
 		Message: "nothing is written to Kubernetes by this revision, and none is promoted: the default one has records, so its build may be one that writes without asking. " +
-			"If none of its processes is left: etcdctl put " + w.store.PromotedKey() + " " + name}}
+			"If none of its processes is left: navarchctl store promote " + name}}
 }
 
 func (w *kubernetesWriter) set(promoted bool) {

@@ -67,9 +67,6 @@ func (s *Store) path(key string) string {
 	return strings.TrimPrefix(key, s.mesh)
 }
 
-// PromotedKey is the etcd key that names the promoted revision.
-func (s *Store) PromotedKey() string { return s.key(promotedPath) }
-
 // Promoted is the revision that writes to Kubernetes, read linearizably; empty: none is promoted yet.
 func (s *Store) Promoted(ctx context.Context) (revision string, err error) {
 	resp, err := s.client.Get(ctx, s.key(promotedPath))
@@ -80,6 +77,15 @@ func (s *Store) Promoted(ctx context.Context) (revision string, err error) {
 		return "", nil
 	}
 	return string(resp.Kvs[0].Value), nil
+}
+
+// Led says whether a leader of this store's revision has ever written. The error may be ErrForbidden: operators need not read records.
+func (s *Store) Led(ctx context.Context) (bool, error) {
+	resp, err := s.client.Get(ctx, s.prefix+headPath, clientv3.WithCountOnly())
+	if err != nil {
+		return false, fmt.Errorf("read whether revision %s has records: %w", s.RevisionName(), translate(err))
+	}
+	return resp.Count > 0, nil
 }
 
 // Promote has a revision write to Kubernetes from now on, whichever did before.

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/store/kv"
+)
+
+func (e *etcd) promote() *cobra.Command {
+	return &cobra.Command{Use: "promote REVISION", Short: "Have the leader of a revision write to Kubernetes, instead of the one that does now", Args: cobra.ExactArgs(1),
+		Long: "Statuses of objects, ConfigMaps with the roots, WorkloadEntries and automatic addresses are the mesh's, so one revision of the control plane writes\n" +
+			"them. A revision whose control plane has never led, so that it has no records, is refused.",
+		Example: "  navarchctl store promote canary --etcd-endpoints https://etcd-0:2379 --etcd-ca ca.crt --etcd-cert tls.crt --etcd-key tls.key",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e.revision = args[0]
+			return e.with(cmd.Context(), 30*time.Second, func(ctx context.Context, store *kv.Store) error {
+				before, err := promote(ctx, store)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "revision %s writes to Kubernetes from now on; before it was %s\n", show.Printable(store.RevisionName()), show.Printable(cmp.Or(before, "none")))
+				return err
+			})
+		}}
+}
+
+// promote promotes the revision that a store was opened for, and says which one was promoted before; empty: none was. A revision without a head is
+// refused, as far as this user may read that.
+func promote(ctx context.Context, store *kv.Store) (before string, err error) {
+	switch led, err := store.Led(ctx); {
+	case errors.Is(err, kv.ErrForbidden):
+	case err != nil:
+		return "", err
+	case !led:
+		return "", fmt.Errorf("revision %s has no records: no control plane with this REVISION has led in this mesh", store.RevisionName())
+	}
+	if before, err = store.Promoted(ctx); err != nil {
+		return "", err
+	}
+	return before, store.Promote(ctx, store.RevisionName())
+}
