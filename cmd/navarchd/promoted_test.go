@@ -105,7 +105,7 @@ func TestCanaryBesideOlderBuildWritesNothing(t *testing.T) {
 	canary := writerOf(t, s, "canary", func() {})
 	until(t, "it says why it writes nothing", func() bool {
 		p := canary.problems()
-		return len(p) == 1 && strings.Contains(p[0].Message, "/v1/promoted/revision canary")
+		return len(p) == 1 && strings.Contains(p[0].Message, "navarchctl store promote canary")
 	})
 	if _, err := canary.Until(t.Context()); err == nil {
 		t.Error("it may write")
