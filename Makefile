@@ -136,6 +136,8 @@ experiment: build ## what a control loop is worth: LOOP=joins, moves, window or 
 FAULTS := ^TestFault|^TestStoppedLeaderWritesNothing$$|^TestEmptyStoreIsNotServed$$|^TestStartWhileEtcdIsAway$$|^TestDeletedRecordsComeBack$$|^TestGarbage$$
 load-faults: envoy
 	@mkdir -p out/load
+	@# TestFaultAllReplicasKilled needs 30,453 open files; root may raise the limit.
+	ulimit -n 65536 2>/dev/null || true; \
 	NAVARCH_FAULT_SCALE=$${NAVARCH_FAULT_SCALE:-100} go test ./cmd/internal/e2e -run '$(FAULTS)' -count=1 -timeout 60m -json | \
 		go run ./deploy/tools/totals -sizes | tee out/load/faults.log
 

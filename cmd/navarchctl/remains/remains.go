@@ -165,7 +165,6 @@ var secrets = map[string]string{
 func (c Cluster) Kept(ctx context.Context) ([]Object, error) {
 	in := "/api/v1/namespaces/" + url.PathEscape(c.Namespace)
 	kept, err := c.list(ctx, "Secret", in+"/secrets?fieldSelector=type!%3Dhelm.sh/release.v1", func(m meta) string { // a release of Helm may have a megabyte
-
 		if strings.HasPrefix(m.Metadata.Name, etcdName) {
 			return "etcd's certificates"
 		}
