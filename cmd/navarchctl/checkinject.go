@@ -125,7 +125,7 @@ func (c *injectionCheck) decision(ctx context.Context, w injectingWebhook, pod *
 	if service == nil {
 		return who + " is not in this cluster: what it decides is not known here."
 	}
-	name := withRevision("istio-sidecar-injector", w.revision)
+	name := inject.NameOf("istio-sidecar-injector", w.revision)
 	data, err := configMap(ctx, c.api, service.Namespace, name)
 	if err != nil {
 		return fmt.Sprintf("%s decides by %v: what it decides is not known.", who, err)

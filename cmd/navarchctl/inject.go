@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -134,13 +133,13 @@ func (i *injector) settings(ctx context.Context) (*inject.Settings, error) {
 		if err != nil {
 			return nil, err
 		}
-		data, err := configMap(ctx, in.API, i.systemNamespace, withRevision("istio-sidecar-injector", i.revision))
+		data, err := configMap(ctx, in.API, i.systemNamespace, inject.NameOf("istio-sidecar-injector", i.revision))
 		if err != nil {
 			return nil, err
 		}
-		source = "ConfigMap " + i.systemNamespace + "/" + withRevision("istio-sidecar-injector", i.revision)
+		source = "ConfigMap " + i.systemNamespace + "/" + inject.NameOf("istio-sidecar-injector", i.revision)
 		config, values = data["config"], data["values"]
-		if data, err = configMap(ctx, in.API, i.systemNamespace, withRevision("istio", i.revision)); err != nil {
+		if data, err = configMap(ctx, in.API, i.systemNamespace, inject.NameOf("istio", i.revision)); err != nil {
 			return nil, err
 		}
 		mesh = data["mesh"]
@@ -198,11 +197,4 @@ func configMap(ctx context.Context, api *apiserver.Client, namespace, name strin
 		return nil, fmt.Errorf("ConfigMap %s/%s: %w", namespace, name, err)
 	}
 	return found.Data, nil
-}
-
-func withRevision(name, revision string) string {
-	if r := cmp.Or(revision, "default"); r != "default" {
-		return name + "-" + r
-	}
-	return name
 }

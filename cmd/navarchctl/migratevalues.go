@@ -17,6 +17,7 @@ import (
 	"navarch.io/navarch/cmd/navarchctl/cluster"
 	"navarch.io/navarch/cmd/navarchctl/migrate"
 	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/store/admit/inject"
 )
 
 func migrateCommand() *cobra.Command {
@@ -104,7 +105,7 @@ func settingsOf(cmd *cobra.Command, in *cluster.Flags, args []string) ([]migrate
 
 // settingsOfCluster reads the Deployment that runs, and the values that made it. What of these cannot be read is a line to warnings.
 func settingsOfCluster(ctx context.Context, c *cluster.Cluster, warnings io.Writer) ([]migrate.Setting, error) {
-	name := withRevision("istiod", c.Revision)
+	name := inject.NameOf("istiod", c.Revision)
 	var d appsv1.Deployment
 	if err := c.API.Do(ctx, http.MethodGet, "/apis/apps/v1/namespaces/"+url.PathEscape(c.Namespace)+"/deployments/"+url.PathEscape(name), nil, &d); err != nil {
 		return nil, fmt.Errorf("%s, Deployment %s/%s: %w", c, c.Namespace, name, err)
@@ -114,7 +115,7 @@ func settingsOfCluster(ctx context.Context, c *cluster.Cluster, warnings io.Writ
 		fmt.Fprintln(warnings, "warning: values of Helm's release:", err)
 	}
 	if values == nil {
-		data, err := configMap(ctx, c.API, c.Namespace, withRevision("istio-sidecar-injector", c.Revision))
+		data, err := configMap(ctx, c.API, c.Namespace, inject.NameOf("istio-sidecar-injector", c.Revision))
 		if err != nil {
 			fmt.Fprintln(warnings, "warning:", err)
 		}

@@ -17,6 +17,8 @@ import (
 	"github.com/spf13/cobra"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/store/admit/inject"
 )
 
 // vmOptions are the flags of vm configure, which are named as those of `istioctl x workload entry configure`.
@@ -226,10 +228,7 @@ func (o *vmOptions) revisioned() bool { return o.revision != "" && o.revision !=
 
 // host is the control plane's.
 func (o *vmOptions) host() string {
-	if o.revisioned() {
-		return "istiod-" + o.revision + "." + o.system + ".svc"
-	}
-	return "istiod." + o.system + ".svc"
+	return inject.NameOf("istiod", o.revision) + "." + o.system + ".svc"
 }
 
 // shellWord quotes a value of cluster.env.

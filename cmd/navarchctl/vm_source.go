@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/store/admit/inject"
 	"navarch.io/navarch/store/apiserver"
 )
 
@@ -81,11 +82,7 @@ func (c vmCluster) configMap(ctx context.Context, namespace, name, key string) (
 }
 
 func (c vmCluster) mesh(ctx context.Context) ([]byte, error) {
-	name := "istio"
-	if c.revisioned() {
-		name += "-" + c.revision
-	}
-	return c.configMap(ctx, c.system, name, "mesh")
+	return c.configMap(ctx, c.system, inject.NameOf("istio", c.revision), "mesh")
 }
 
 func (c vmCluster) roots(ctx context.Context, namespace string) ([]byte, error) {

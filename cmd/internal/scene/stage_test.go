@@ -252,11 +252,17 @@ func (s *stage) node(file string) (view.Node, error) {
 	if err != nil {
 		return view.Node{}, err
 	}
-	raw, err := os.ReadFile(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return view.Node{}, err
 	}
-	if raw, err = yaml.YAMLToJSON(raw); err != nil {
+	return nodeOf(text)
+}
+
+// nodeOf reads a node of Envoy's, as YAML.
+func nodeOf(text []byte) (view.Node, error) {
+	raw, err := yaml.YAMLToJSON(text)
+	if err != nil {
 		return view.Node{}, err
 	}
 	node := &corev3.Node{}

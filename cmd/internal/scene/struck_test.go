@@ -11,10 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/rogpeppe/go-internal/txtar"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -243,19 +240,8 @@ func (s *struckScene) output(events []object.Event, nodes map[string]map[string]
 
 func parseNode(tree map[string]any) (view.Node, error) {
 	raw, err := yaml.Marshal(tree)
-	if err == nil {
-		raw, err = yaml.YAMLToJSON(raw)
-	}
 	if err != nil {
 		return view.Node{}, err
 	}
-	node := &corev3.Node{}
-	if err := protojson.Unmarshal(raw, node); err != nil {
-		return view.Node{}, err
-	}
-	encoded, err := proto.Marshal(node)
-	if err != nil {
-		return view.Node{}, err
-	}
-	return view.Parse(encoded, configCluster)
+	return nodeOf(raw)
 }

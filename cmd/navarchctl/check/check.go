@@ -122,14 +122,6 @@ func (k *checker) revision() string {
 	return k.Revision
 }
 
-// suffix is what names of the revision's objects end with.
-func (k *checker) suffix() string {
-	if k.revision() == "default" {
-		return ""
-	}
-	return "-" + k.Revision
-}
-
 // oldest is the oldest Kubernetes that knows what is needed: rules in CEL in the definitions of Istio's kinds (1.25), sidecar containers are optional.
 const oldest = 25
 

@@ -226,10 +226,13 @@ func TestRun(t *testing.T) {
 		"a note":                 {func(w *world) { w.ready = "ok\nno signatures" }, "Pod a", Warning, "no signatures"},
 		"its clock":              {func(w *world) { w.date = -time.Hour }, "clock of Pod a", Failure, "1h0m"},
 		"etcd fills":             {func(w *world) { w.say = `[{"object": "etcd", "severity": "warning", "message": "it is at 85 %"}]` }, "etcd, by Pod a", Warning, "85 %"},
-		"etcd is full":           {func(w *world) { w.say = `[{"object": "etcd", "severity": "error", "message": "it is full"}]` }, "etcd, by Pod a", Failure, "full"},
-		"other problems":         {func(w *world) { w.say = `[{"object": "VirtualService a/b", "severity": "error", "message": "x"}]` }, "configuration, by Pod a", Warning, "1 problems"},
-		"no Service":             {func(w *world) { delete(w.answers, services) }, injector, Failure, "Service istio-system/istiod, to which it leads: "},
-		"no port":                {func(w *world) { w.answers[services] = `{"spec": {"ports": [{"port": 15012}]}}` }, validator, Failure, "has no port 443"},
+		"etcd is full, then more": {func(w *world) {
+			w.say = `[{"object": "etcd", "severity": "error", "message": "it is full"}, {"object": "etcd", "severity": "warning", "message": "more"}]`
+		}, "etcd, by Pod a", Failure, "full"},
+		"etcd is full":   {func(w *world) { w.say = `[{"object": "etcd", "severity": "error", "message": "it is full"}]` }, "etcd, by Pod a", Failure, "full"},
+		"other problems": {func(w *world) { w.say = `[{"object": "VirtualService a/b", "severity": "error", "message": "x"}]` }, "configuration, by Pod a", Warning, "1 problems"},
+		"no Service":     {func(w *world) { delete(w.answers, services) }, injector, Failure, "Service istio-system/istiod, to which it leads: "},
+		"no port":        {func(w *world) { w.answers[services] = `{"spec": {"ports": [{"port": 15012}]}}` }, validator, Failure, "has no port 443"},
 		"no endpoint": {func(w *world) {
 			w.answers["/apis/discovery.k8s.io/v1/namespaces/istio-system/endpointslices"] = `{"items": [{"endpoints": [{"conditions": {"ready": false}}]}]}`
 		},

@@ -26,6 +26,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/admit/inject"
 )
 
 const (
@@ -91,7 +92,7 @@ func (k *checker) token(ctx context.Context) (string, error) {
 func (k *checker) joins(ctx context.Context, r Replica, roots *x509.CertPool, token string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	conf := &tls.Config{RootCAs: roots, ServerName: "istiod" + k.suffix() + "." + k.Namespace + ".svc", MinVersion: tls.VersionTLS12}
+	conf := &tls.Config{RootCAs: roots, ServerName: inject.NameOf("istiod", k.Revision) + "." + k.Namespace + ".svc", MinVersion: tls.VersionTLS12}
 	conn, err := grpc.NewClient("passthrough:///replica", grpc.WithTransportCredentials(credentials.NewTLS(conf)), grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 		return r.Dial(ctx, securePort)
 	}))

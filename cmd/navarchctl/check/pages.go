@@ -84,8 +84,11 @@ func (k *checker) problems(ctx context.Context, r Replica) {
 			continue
 		}
 		said = append(said, p.Message)
-		if worst = Warning; p.Severity == "error" {
+		switch {
+		case p.Severity == "error":
 			worst = Failure
+		case worst == OK:
+			worst = Warning
 		}
 	}
 	if worst == OK {

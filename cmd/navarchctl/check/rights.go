@@ -11,6 +11,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"navarch.io/navarch/store/admit/inject"
 )
 
 // rule is a rule of deploy/docs/kubernetes.md, Rights, and the roles of navarchd that need it; optional: some configuration does without.
@@ -138,7 +140,7 @@ func questions(rules []rule, namespace string, roles []string) (all []question) 
 func (k *checker) ofRevision(all []question) []question {
 	for _, q := range all {
 		if q.resource.Resource == "configmaps" && slices.Contains([]string{"istio", "istio-sidecar-injector"}, q.resource.Name) {
-			q.resource.Name += k.suffix()
+			q.resource.Name = inject.NameOf(q.resource.Name, k.Revision)
 		}
 	}
 	return all

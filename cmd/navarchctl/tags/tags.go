@@ -234,7 +234,7 @@ func (t Tags) validator(ctx context.Context, made *admissionregistrationv1.Mutat
 		return nil, nil
 	}
 	c.TypeMeta = metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingWebhookConfiguration"}
-	c.Labels[label.IoIstioRev.Name] = made.Labels[label.IoIstioRev.Name]
+	metav1.SetMetaDataLabel(&c.ObjectMeta, label.IoIstioRev.Name, made.Labels[label.IoIstioRev.Name])
 	return &c, nil
 }
 

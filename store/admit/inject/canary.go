@@ -41,18 +41,10 @@ func (s *Settings) revisionOf(pod *corev1.Pod, workload Owner, proxy *meshv1alph
 	if _, named := pod.Labels[label.IoIstioRev.Name]; named || !c.takes(pod.Namespace, workload) {
 		return s.Revision
 	}
-	port, ours := strings.CutPrefix(proxy.GetDiscoveryAddress(), service(s.Revision)+"."+s.Namespace+".svc:")
+	port, ours := strings.CutPrefix(proxy.GetDiscoveryAddress(), NameOf(service, s.Revision)+"."+s.Namespace+".svc:")
 	if !ours {
 		return s.Revision
 	}
-	proxy.DiscoveryAddress = service(c.Revision) + "." + s.Namespace + ".svc:" + port
+	proxy.DiscoveryAddress = NameOf(service, c.Revision) + "." + s.Namespace + ".svc:" + port
 	return c.Revision
-}
-
-// service is the name of a revision's Service.
-func service(revision string) string {
-	if revision == "" || revision == "default" {
-		return "istiod"
-	}
-	return "istiod-" + revision
 }

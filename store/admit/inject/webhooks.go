@@ -28,6 +28,17 @@ type Webhooks struct {
 	CABundle   []byte
 }
 
+// service is the Service of the default revision.
+const service = "istiod"
+
+// NameOf is the name of a revision's object (Service, ConfigMap), from that of the default revision's, as in Istio's charts.
+func NameOf(name, revision string) string {
+	if revision == "" || revision == "default" {
+		return name
+	}
+	return name + "-" + revision
+}
+
 // Name is that of the configuration, as Istio's tools look for it.
 func (w Webhooks) Name() string {
 	name := "istio-sidecar-injector"
@@ -72,16 +83,12 @@ func (w Webhooks) Configuration() *admissionregistrationv1.MutatingWebhookConfig
 }
 
 func (w Webhooks) webhook(prefix string, namespaces, pods []req) admissionregistrationv1.MutatingWebhook {
-	service := "istiod"
-	if w.Revision != "" {
-		service += "-" + w.Revision
-	}
 	path, port := cmp.Or(w.Path, "/inject"), int32(443)
 	scope, none, fail, never := admissionregistrationv1.NamespacedScope, admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Fail, admissionregistrationv1.NeverReinvocationPolicy
 	return admissionregistrationv1.MutatingWebhook{
 		Name: prefix + "sidecar-injector.istio.io",
 		ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: w.CABundle,
-			Service: &admissionregistrationv1.ServiceReference{Namespace: w.Namespace, Name: service, Path: &path, Port: &port}},
+			Service: &admissionregistrationv1.ServiceReference{Namespace: w.Namespace, Name: NameOf(service, w.Revision), Path: &path, Port: &port}},
 		Rules: []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 			Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}, Scope: &scope}}},
 		FailurePolicy: &fail, SideEffects: &none, ReinvocationPolicy: &never, AdmissionReviewVersions: []string{"v1"},

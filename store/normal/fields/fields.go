@@ -91,7 +91,7 @@ func Roots() []Root {
 // nearest last; value is that of an enum, else empty.
 func Of(fd protoreflect.FieldDescriptor, value string, within []protoreflect.FieldDescriptor) *Row {
 	var general *Row
-	for _, r := range table.rows[fd.FullName()] {
+	for _, r := range table().rows[fd.FullName()] {
 		switch {
 		case r.Value != "" && r.Value != value:
 		case r.Within == "" && (general == nil || r.Value != ""):
@@ -116,7 +116,7 @@ func short(name protoreflect.FullName) string {
 }
 
 // Rows are all rows of istio.io/api's fields, in the order of the table.
-func Rows() iter.Seq[*Row] { return slices.Values(table.all) }
+func Rows() iter.Seq[*Row] { return slices.Values(table().all) }
 
 // Unacted calls do with each field of a message that is set and reported, in the order of its fields: its path below path, as users write it, and
 // its row. What lies below such a field is not looked at.

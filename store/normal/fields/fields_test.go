@@ -31,7 +31,7 @@ func TestEveryFieldHasAMark(t *testing.T) {
 				t.Errorf("%s has no mark: table.txt says of every field what becomes of it", fd.FullName())
 				continue
 			}
-			for _, r := range table.rows[fd.FullName()] {
+			for _, r := range table().rows[fd.FullName()] {
 				if r.Within == "" || r == Of(fd, r.Value, within) {
 					reached[r] = true
 				}

@@ -35,7 +35,7 @@ type names struct {
 func Named(section, name string) *Row { return named.byName[section+"."+name] }
 
 // All are the rows of both tables, in their order.
-func All() iter.Seq[*Row] { return slices.Values(slices.Concat(table.all, named.all)) }
+func All() iter.Seq[*Row] { return slices.Values(slices.Concat(table().all, named.all)) }
 
 // In are the rows of a section.
 func In(section string) iter.Seq[*Row] {

@@ -148,7 +148,7 @@ func below(md protoreflect.MessageDescriptor) (all []protoreflect.MessageDescrip
 func linesOf(md protoreflect.MessageDescriptor) (lines []line) {
 	for i := range md.Fields().Len() {
 		fd := md.Fields().Get(i)
-		for _, row := range table.rows[fd.FullName()] {
+		for _, row := range table().rows[fd.FullName()] {
 			lines = append(lines, line{[]string{row.key()}, row.Mark, cmp.Or(row.Scene, row.Text)})
 		}
 	}
@@ -174,7 +174,7 @@ func markAbove(md protoreflect.MessageDescriptor, seen []protoreflect.FullName) 
 			if row := Of(fd, "", nil); row != nil && row.Mark != Acted {
 				return row.Mark, "`" + nameOf(fd) + "`"
 			}
-			if len(table.rows[fd.FullName()]) == 0 {
+			if len(table().rows[fd.FullName()]) == 0 {
 				return markAbove(other, append(seen, md.FullName()))
 			}
 		}

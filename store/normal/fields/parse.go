@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
@@ -16,7 +17,8 @@ import (
 //go:embed table.txt
 var tableText string
 
-var table = mustParse(tableText)
+// It is parsed when it is first asked for: many commands and processes never do.
+var table = sync.OnceValue(func() rows { return mustParse(tableText) })
 
 // rows is the table.
 type rows struct {
