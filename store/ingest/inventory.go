@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -79,8 +80,17 @@ func newInventory(options normal.Options, crashes *crash.Log) *inventory {
 
 // The lookups of normal.Lookup.
 
-func (w *inventory) Pod(id object.ID) *normal.Pod             { return w.pods[id] }
-func (w *inventory) Node(id object.ID) *normal.Node           { return w.nodes[id] }
+func (w *inventory) Pod(id object.ID) *normal.Pod   { return w.pods[id] }
+func (w *inventory) Node(id object.ID) *normal.Node { return w.nodes[id] }
+func (w *inventory) Nodes(of origin.Origin) iter.Seq[*normal.Node] {
+	return func(yield func(*normal.Node) bool) {
+		for id, n := range w.nodes {
+			if id.Origin == of && !yield(n) {
+				return
+			}
+		}
+	}
+}
 func (w *inventory) Namespace(id object.ID) *normal.Namespace { return w.namespaces[id] }
 func (w *inventory) Role(id object.ID) *normal.Role           { return w.roles[id] }
 func (w *inventory) Mesh() *meshv1.MeshConfig                 { return w.mesh }
@@ -136,10 +146,7 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 	case o.ID.Group == "" && o.ID.Kind == "Node":
 		e.spoiled = false
 		w.setProblems(o.ID, e, nil)
-		if node := normal.ParseNode(o); w.nodes[o.ID] == nil || *node != *w.nodes[o.ID] {
-			w.nodes[o.ID] = node
-			w.touch(o.ID, touched)
-		}
+		w.setNode(o.ID, normal.ParseNode(o), touched)
 	case o.ID.Group == "" && o.ID.Kind == "Namespace":
 		e.spoiled = false
 		w.setProblems(o.ID, e, nil)
@@ -165,6 +172,21 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 	}
 }
 
+// setNode takes over what a Node is; nil: it has gone, or the object is none.
+func (w *inventory) setNode(id object.ID, node *normal.Node, touched map[object.ID]bool) {
+	before := w.nodes[id]
+	if node.Equal(before) {
+		return
+	}
+	if !node.SameGateway(before) {
+		w.touch(normal.AllNodes(id.Origin), touched)
+	}
+	if w.nodes[id] = node; node == nil {
+		delete(w.nodes, id)
+	}
+	w.touch(id, touched)
+}
+
 func (w *inventory) touch(of object.ID, touched map[object.ID]bool) {
 	for id := range w.dependents[of].each() {
 		touched[id] = true
@@ -187,7 +209,7 @@ func (w *inventory) remove(e object.Event, touched map[object.ID]bool) {
 	delete(w.objects, e.ID)
 	delete(touched, e.ID)
 	delete(w.pods, e.ID)
-	delete(w.nodes, e.ID)
+	w.setNode(e.ID, nil, touched)
 	delete(w.namespaces, e.ID)
 	delete(w.roles, e.ID)
 	delete(w.automatic, e.ID)

@@ -7,6 +7,7 @@ package normal
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal/fields"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -50,6 +52,7 @@ func New(o Options) *Normalizer {
 type Lookup interface {
 	Pod(id object.ID) *Pod
 	Node(id object.ID) *Node
+	Nodes(of origin.Origin) iter.Seq[*Node] // all of an origin, in any order
 	Namespace(id object.ID) *Namespace
 	Role(id object.ID) *Role        // a Role or a ClusterRole
 	Mesh() *meshv1.MeshConfig       // never nil
@@ -71,8 +74,8 @@ type Result struct {
 	// Closed is, for a spoiled policy, the record that holds while there is no earlier good version: what it selects is
 	// closed.
 	Closed model.Record
-	// Refs are the Pods, Nodes, Namespaces, Roles, automatic addresses and names that were looked up, whether they are there or not: when one of
-	// them changes, this object is normalised again.
+	// Refs are the Pods, Nodes, Namespaces, Roles, automatic addresses and names that were looked up, whether they are there or not, and AllNodes
+	// where all were: when one of them changes, this object is normalised again.
 	Refs []object.ID
 	// Private is the private key of the one record, a Secret's, which is without it: it has to be sealed before the record
 	// goes anywhere. nil: the record needs none.

@@ -3,6 +3,7 @@ package normal
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -57,8 +59,17 @@ type fake struct {
 	resolved map[object.ID][]string
 }
 
-func (f *fake) Pod(id object.ID) *Pod             { return f.pods[id.Namespace+"/"+id.Name+id.Origin.Suffix()] }
-func (f *fake) Node(id object.ID) *Node           { return f.nodes[id.Name+id.Origin.Suffix()] }
+func (f *fake) Pod(id object.ID) *Pod   { return f.pods[id.Namespace+"/"+id.Name+id.Origin.Suffix()] }
+func (f *fake) Node(id object.ID) *Node { return f.nodes[id.Name+id.Origin.Suffix()] }
+func (f *fake) Nodes(of origin.Origin) iter.Seq[*Node] {
+	return func(yield func(*Node) bool) {
+		for name, n := range f.nodes {
+			if strings.HasSuffix(name, of.Suffix()) && !yield(n) {
+				return
+			}
+		}
+	}
+}
 func (f *fake) Namespace(id object.ID) *Namespace { return f.spaces[id.Name+id.Origin.Suffix()] }
 func (f *fake) Mesh() *meshv1.MeshConfig {
 	if f.mesh == nil {

@@ -1,11 +1,14 @@
 package validate
 
 import (
+	"iter"
+
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
 )
 
 // lookup is what objects of Istio's kinds are joined with: the mesh configuration. Pods, nodes, namespaces and roles are for Kubernetes'
@@ -22,6 +25,9 @@ func (lookup) Pod(object.ID) *normal.Pod { return nil }
 
 // Node implements normal.Lookup.
 func (lookup) Node(object.ID) *normal.Node { return nil }
+
+// Nodes implements normal.Lookup.
+func (lookup) Nodes(origin.Origin) iter.Seq[*normal.Node] { return func(func(*normal.Node) bool) {} }
 
 // Namespace implements normal.Lookup.
 func (lookup) Namespace(object.ID) *normal.Namespace { return nil }
