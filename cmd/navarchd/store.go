@@ -135,6 +135,9 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 	return i, nil
 }
 
+// objectsOfBurst is how many objects are read in a burst that is worth tidying up after, as when a cluster is listed; edits are far from it.
+const objectsOfBurst = 10_000
+
 // part is what the role adds to its process.
 func (i *ingester) part() part {
 	tasks := []loop.Task{
@@ -148,7 +151,7 @@ func (i *ingester) part() part {
 			return i.source.Run(ctx, changes.CountFirst(i.log, i.source.Dir, i.automatic.emit(i.loop.Emit)))
 		}})
 	}
-	p := part{tasks: tasks}
+	p := part{tasks: tasks, bursts: []func() uint64{func() uint64 { return i.loop.Stats().Normalised / objectsOfBurst }}}
 	if i.clusters != nil {
 		p.gauges = append(p.gauges, i.clusters.Gauges)
 	}

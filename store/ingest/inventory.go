@@ -19,6 +19,7 @@ import (
 // entry is one object as it was told last.
 type entry struct {
 	object   *object.Object   // nil: it was never readable
+	pod      *normal.Pod      // what it says as a Pod; nil: it is none, or was never readable
 	records  []model.Record   // its last good form
 	private  model.PrivateKey // of its record, which is without it; nil: it has none
 	closed   bool             // records is not a good form: it closes what an unreadable policy selects
@@ -38,7 +39,6 @@ type inventory struct {
 	normal       *normal.Normalizer
 	objects      map[object.ID]*entry
 	dependents   map[object.ID]*set // Pod, Node, Namespace, Role -> objects that looked it up
-	pods         map[object.ID]*normal.Pod
 	nodes        map[object.ID]*normal.Node
 	namespaces   map[object.ID]*normal.Namespace
 	roles        map[object.ID]*normal.Role
@@ -73,14 +73,20 @@ func newInventory(options normal.Options, crashes *crash.Log) *inventory {
 		crashes = crash.New(nil)
 	}
 	return &inventory{crashes: crashes, normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]*set{},
-		pods: map[object.ID]*normal.Pod{}, nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{}, roles: map[object.ID]*normal.Role{},
+		nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{}, roles: map[object.ID]*normal.Role{},
 		automatic: map[object.ID]map[string][]string{}, resolved: map[object.ID][]string{}, names: nameCounts{of: map[string]int{}}, mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faults: newFaults(),
 		references: newReferences(nil)}
 }
 
 // The lookups of normal.Lookup.
 
-func (w *inventory) Pod(id object.ID) *normal.Pod   { return w.pods[id] }
+func (w *inventory) Pod(id object.ID) *normal.Pod {
+	if e := w.objects[id]; e != nil {
+		return e.pod
+	}
+	return nil
+}
+
 func (w *inventory) Node(id object.ID) *normal.Node { return w.nodes[id] }
 func (w *inventory) Nodes(of origin.Origin) iter.Seq[*normal.Node] {
 	return func(yield func(*normal.Node) bool) {
@@ -136,8 +142,8 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 		pod, problems := normal.ParsePod(o)
 		e.parsing = problems
 		w.setProblems(o.ID, e, problems)
-		if pod != nil && !pod.Equal(w.pods[o.ID]) {
-			w.pods[o.ID] = pod
+		if pod != nil && !pod.Equal(e.pod) {
+			e.pod = pod
 			w.touch(o.ID, touched)
 			if pod.Address != "" || len(e.records) > 0 { // else it is no Workload, and was none
 				touched[o.ID] = true
@@ -208,7 +214,6 @@ func (w *inventory) remove(e object.Event, touched map[object.ID]bool) {
 	w.setProblems(e.ID, have, nil)
 	delete(w.objects, e.ID)
 	delete(touched, e.ID)
-	delete(w.pods, e.ID)
 	w.setNode(e.ID, nil, touched)
 	delete(w.namespaces, e.ID)
 	delete(w.roles, e.ID)
@@ -332,7 +337,7 @@ func (w *inventory) setRefs(id object.ID, e *entry, refs []object.ID) {
 		w.dependents[ref].add(id)
 		w.names.count(ref, 1)
 	}
-	e.refs = slices.Clip(refs)
+	e.refs = slices.Clone(refs) // of a size of their own: they are kept
 }
 
 // check is what is wrong between objects, sorted.

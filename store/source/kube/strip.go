@@ -59,6 +59,12 @@ func (k kind) strip(o runtime.Object) {
 		}
 	case *discoveryv1.EndpointSlice:
 		o.Annotations = nil // the time of the last change
+		for i := range o.Endpoints {
+			e := &o.Endpoints[i]
+			if e.Hints = nil; e.TargetRef != nil {
+				e.TargetRef = &corev1.ObjectReference{Kind: e.TargetRef.Kind, Namespace: e.TargetRef.Namespace, Name: e.TargetRef.Name}
+			}
+		}
 	case *unstructured.Unstructured:
 		k.stripCustom(o)
 	}
@@ -75,9 +81,9 @@ func (k kind) strip(o runtime.Object) {
 // stripPod leaves what endpoints and Workloads take from a Pod (normal.ParsePod).
 func stripPod(p *corev1.Pod) {
 	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, ServiceAccountName: p.Spec.ServiceAccountName}
-	status := corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs}
+	status := corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP}
 	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse {
 			status.Conditions = append(status.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status})
 		}
 	}
