@@ -8,6 +8,7 @@ import (
 	"navarch.io/navarch/store/allocate"
 	"navarch.io/navarch/store/hostnames"
 	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/jwks"
 	"navarch.io/navarch/store/machines"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
@@ -96,7 +97,7 @@ func sourcesOf(c *config, folder *files.Source, cluster *kube.Source) (all []ori
 	if c.env.gatewayNames {
 		all = append(all, hostnames.Origin())
 	}
-	return all
+	return append(all, jwks.Origin())
 }
 
 // secretUses is what the ingester asks of records.
@@ -107,8 +108,9 @@ func secretUses(r model.Record, root string) (all []ingest.SecretUse) {
 	return all
 }
 
-// forgetKube drops what a term has read of the cluster, or said of machines, automatic addresses and names: only the leader does, and the next term begins again.
+// forgetKube drops what a term has read of the cluster, or said of machines, automatic addresses, names and key sets: only the leader does, and the next term begins again.
 func (i *ingester) forgetKube() {
+	i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: jwks.Origin()}}})
 	if i.names != nil {
 		i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: hostnames.Origin()}}})
 	}
@@ -152,6 +154,7 @@ func (i *ingester) allSourceProblems() (all []object.Problem) {
 			all = append(all, object.Problem{ID: normal.ResolvedID(p.Name), Location: "DNS", Code: problem.Pending, Severity: problem.Warning, Message: p.Message})
 		}
 	}
+	all = append(all, keySetProblems(i.keySets)...)
 	if i.hooks != nil {
 		all = append(all, i.hooks.Problems()...)
 	}
