@@ -6,13 +6,21 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/spf13/pflag"
+
+	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/jwks"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
 )
 
-// newKeySets fetches the keys that RequestAuthentications name, while this process leads. Errors name flags.
-func newKeySets(c *config, emit func([]object.Event), log *slog.Logger) (*jwks.Leader, error) {
+func (c *config) bindKeySets(f *pflag.FlagSet) {
+	f.StringVar(&c.jwksRoots, "jwks-roots", "", "File of certificates, PEM, that servers of key sets (RequestAuthentication, jwksUri) are verified against beside the system's.")
+	f.BoolVar(&c.jwksLoopback, "jwks-loopback", false, "Fetch key sets from addresses of this machine, too.")
+}
+
+// newKeySets has the keys fetched that RequestAuthentications name, while this process leads, and the ingester's loop say which these are. Errors name flags.
+func newKeySets(c *config, to *ingest.Loop, log *slog.Logger) (*jwks.Leader, error) {
 	of := jwks.FetcherConfig{Blocked: c.env.keysNotAt, Loopback: c.jwksLoopback}
 	if c.jwksRoots != "" {
 		raw, err := os.ReadFile(c.jwksRoots)
@@ -26,7 +34,9 @@ func newKeySets(c *config, emit func([]object.Event), log *slog.Logger) (*jwks.L
 			return nil, fmt.Errorf("--jwks-roots: %s has no certificate, PEM", c.jwksRoots)
 		}
 	}
-	return jwks.New(jwks.Config{Fetch: jwks.NewFetcher(of).Fetch, Refresh: c.env.keyRefresh, Emit: emit, Log: log}), nil
+	keys := jwks.New(jwks.Config{Fetch: jwks.NewFetcher(of).Fetch, Refresh: c.env.keyRefresh, Emit: to.Emit, Log: log})
+	to.KeySets = keys.Need
+	return keys, nil
 }
 
 // keySetProblems are those of the key sets that this process has fetched as leader.

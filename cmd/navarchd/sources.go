@@ -59,8 +59,8 @@ func (c *config) remotes(log *slog.Logger) remote.Config {
 	return remote.Config{Kubeconfig: c.kubeconfig, Namespace: c.env.podNamespace, Own: c.cluster, Allowed: c.env.fromFiles, Log: log}
 }
 
-// newNames resolves names of networks' gateways; nil: they are not resolved.
-func newNames(c *config, i *ingester, log *slog.Logger) *hostnames.Leader {
+// newNames has names of networks' gateways resolved, and the ingester's loop say which these are; nil: they are not resolved.
+func newNames(c *config, to *ingest.Loop, log *slog.Logger) *hostnames.Leader {
 	if !c.env.gatewayNames {
 		return nil
 	}
@@ -68,7 +68,9 @@ func newNames(c *config, i *ingester, log *slog.Logger) *hostnames.Leader {
 	if err != nil {
 		log.Warn("this process knows no DNS server: names of gateways between networks are not resolved while it leads", obs.KeyError, err)
 	}
-	return hostnames.New(hostnames.Config{Resolve: servers.Resolve, Emit: i.loop.Emit, Log: log})
+	names := hostnames.New(hostnames.Config{Resolve: servers.Resolve, Emit: to.Emit, Log: log})
+	to.Named = names.Need
+	return names
 }
 
 // normal is what normal forms depend on. In Kubernetes the mesh configuration is that of this process's own namespace and revision.

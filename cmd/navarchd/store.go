@@ -119,13 +119,10 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 			Store: store, Sealer: sealer, Seen: seen, Remember: losses.Write, Log: log, Committed: committed, Options: options, Referred: referred,
 		}),
 	}
-	if i.names = newNames(c, i, log); i.names != nil {
-		i.loop.Named = i.names.Need
-	}
-	if i.keySets, err = newKeySets(c, i.loop.Emit, log); err != nil {
+	i.names = newNames(c, i.loop, log)
+	if i.keySets, err = newKeySets(c, i.loop, log); err != nil {
 		return nil, err
 	}
-	i.loop.KeySets = i.keySets.Need
 	if cluster != nil {
 		if i.writer, err = newKubernetesWriter(c, store, elector, func() { i.automatic.wake() }, log); err != nil {
 			return nil, err

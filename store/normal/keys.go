@@ -91,10 +91,7 @@ func ParseKeySet(raw []byte) (compact []byte, private bool, err error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
-	if err := json.Unmarshal(raw, &set); err != nil {
-		return nil, false, fmt.Errorf("is no JSON Web Key Set: %w", err)
-	}
-	if len(set.Keys) == 0 {
+	if json.Unmarshal(raw, &set) != nil || len(set.Keys) == 0 {
 		return nil, false, errors.New(`is no JSON Web Key Set, or one without keys: want {"keys": [...]}`)
 	}
 	good := jose.JSONWebKeySet{}

@@ -127,20 +127,26 @@ func (j *judgeOf) Check(context.Context, *authv3.CheckRequest) (*authv3.CheckRes
 	return &authv3.CheckResponse{Status: &status.Status{Code: code}}, nil
 }
 
-// Policies before a real Envoy: a token is verified, and its claims decide; a provider is asked about what a CUSTOM policy matches, over HTTP and gRPC; one
-// that cannot be asked refuses; a dry run refuses nothing, and is counted.
-func TestPoliciesThroughEnvoy(t *testing.T) {
+// guarded is two ports of a real Envoy before which policies stand: one of HTTP, with tokens of an issuer, rules, a dry run, and CUSTOM policies of a
+// provider that is asked over HTTP and of one that is not there; one of TCP, with a provider that is asked over gRPC.
+type guarded struct {
+	web, tcp uint32
+	refuses  chan bool // what the latter says to the next connection
+	envoy    *envoytest.Envoy
+}
+
+func guard(t *testing.T, us issuer) guarded {
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "app ", r.Header.Get("X-Sub"), r.Header.Get("X-By"))
 	}))
-	defer app.Close()
+	t.Cleanup(app.Close)
 	asker := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-By", "asker")
 		if !strings.HasPrefix(r.URL.Path, "/check/asked/yes") {
 			w.WriteHeader(http.StatusTeapot)
 		}
 	}))
-	defer asker.Close()
+	t.Cleanup(asker.Close)
 	server, refuses := grpc.NewServer(), make(chan bool, 1)
 	authv3.RegisterAuthorizationServer(server, &judgeOf{refuses: refuses})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -148,10 +154,9 @@ func TestPoliciesThroughEnvoy(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { _ = server.Serve(l) }()
-	defer server.Stop()
+	t.Cleanup(server.Stop)
 	echo := serve(t, func(c net.Conn) { _, _ = io.Copy(c, c) })
 
-	us, them := newIssuer(t), newIssuer(t)
 	c := stock(t)
 	c.Mesh = mesh(t, func(m *meshv1.MeshConfig) {
 		m.ExtensionProviders = []*meshv1.MeshConfig_ExtensionProvider{
@@ -192,9 +197,16 @@ func TestPoliciesThroughEnvoy(t *testing.T) {
 				"@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions", "explicit_http_config": map[string]any{"http2_protocol_options": map[string]any{}}}}
 		}
 	}
-	e := envoytest.Start(t, b)
-	e.Live()
+	g := guarded{web, tcp, refuses, envoytest.Start(t, b)}
+	g.envoy.Live()
+	return g
+}
 
+// Policies before a real Envoy: a token is verified, and its claims decide; a provider is asked about what a CUSTOM policy matches, over HTTP and gRPC; one
+// that cannot be asked refuses; a dry run refuses nothing, and is counted.
+func TestPoliciesThroughEnvoy(t *testing.T) {
+	us, them := newIssuer(t), newIssuer(t)
+	g := guard(t, us)
 	for name, c := range map[string]struct{ path, token, want string }{
 		"no token":                         {"/open", "", "200 app "},
 		"a good token":                     {"/open", us.token(nil), "200 app somebody"},
@@ -219,18 +231,18 @@ func TestPoliciesThroughEnvoy(t *testing.T) {
 		"nobody can be asked":              {"/missing", "", "403"},
 		"tried":                            {"/tried", "", "200"},
 	} {
-		if got := asked(t, web, c.path, c.token); !strings.HasPrefix(got, c.want) {
+		if got := asked(t, g.web, c.path, c.token); !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 	for _, refuse := range []bool{false, true} {
-		refuses <- refuse
-		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", tcp))
+		g.refuses <- refuse
+		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", g.tcp))
 		if got := exchange(t, conn, err, "ping", 4); (got == "ping") == refuse {
 			t.Errorf("asked over gRPC, refused %v: %q", refuse, got)
 		}
 	}
-	stats, err := envoytest.Stats(e.Admin)
+	stats, err := envoytest.Stats(g.envoy.Admin)
 	if err != nil {
 		t.Fatal(err)
 	}
