@@ -107,6 +107,9 @@ func (d *randomRun) edit() {
 	if d.mesh.nets != nil && d.mesh.nets.IntN(4) == 0 {
 		take(d.mesh.gateways())
 	}
+	if d.mesh.tokens != nil && d.mesh.tokens.IntN(3) == 0 {
+		take(d.mesh.token())
+	}
 	c := d.snap.Apply(d.snap.Revision()+1, puts, dels)
 	d.snap = c.New
 	_, rest := d.planner.PlanEndpoints(c, d.pending.Len() > 0)

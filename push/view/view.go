@@ -104,9 +104,11 @@ type Workload struct {
 	Closed    bool                   // a policy that could not be understood selects it
 	Peers     intern.List[model.Key] // PeerAuthentications, as they go before one another: for it, its namespace, the mesh
 	Policies  intern.List[model.Key] // AuthorizationPolicies that select it, by key
-	Caps      xds.Caps
-	Mode      Mode
-	Kind      Kind // a Router has no inbound side
+	// Authentications are the RequestAuthentications that select it: those of the root namespace first, of each the oldest first.
+	Authentications intern.List[model.Key]
+	Caps            xds.Caps
+	Mode            Mode
+	Kind            Kind // a Router has no inbound side
 	// Labelled: clients are told by the label security.istio.io/tlsMode that it takes mTLS. Of an application without a proxy alone, which
 	// cannot take both that and connections in the clear.
 	Labelled bool
@@ -158,7 +160,7 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 			Caps: n.Caps, Mode: n.Mode, Kind: n.Kind, Automatic: automaticOf(n), Filters: c.out},
 		Inputs: x.inputs(c.labels, n),
 		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Closed: c.closed, Peers: c.peers,
-			Policies: c.policies, Caps: n.Caps, Mode: n.Mode, Kind: n.Kind, Filters: c.in},
+			Policies: c.policies, Authentications: c.authentications, Caps: n.Caps, Mode: n.Mode, Kind: n.Kind, Filters: c.in},
 	}
 	if n.Kind == Proxyless && c.services.Len() > 0 {
 		v.Workload.Addresses = strs.List(n.Addresses...)
@@ -261,13 +263,13 @@ func notHTTP(p *model.ServicePort) bool {
 
 // closed says whether a policy that could not be understood selects the proxy.
 func closed(s *mirror.Snapshot, root string, n Node) bool {
-	for _, kind := range []model.Kind{model.KindPeerAuthentication, model.KindAuthorizationPolicy} {
+	for _, kind := range []model.Kind{model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication} {
 		for _, namespace := range []string{n.Namespace, root} {
 			for r := range s.In(kind, namespace) {
 				p := r.(*model.Policy).Spec
 				// A root namespace policy with a selector selects in its own namespace alone where it is a
-				// PeerAuthentication, and everywhere where it is an AuthorizationPolicy.
-				reaches := namespace == n.Namespace || p.GetMeshWide() || kind == model.KindAuthorizationPolicy
+				// PeerAuthentication, and everywhere where it is another policy.
+				reaches := namespace == n.Namespace || p.GetMeshWide() || kind != model.KindPeerAuthentication
 				if p.GetClosed() && reaches && model.Matches(p.GetSelector(), n.Labels) {
 					return true
 				}
@@ -321,6 +323,23 @@ func policiesOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 		}
 	}
 	slices.SortFunc(out, model.Key.Compare)
+	return out
+}
+
+// authenticationsOf lists the RequestAuthentications that select the proxy: those of the root namespace, then those of its own, in each by age.
+func authenticationsOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
+	for _, namespace := range slices.Compact([]string{root, n.Namespace}) {
+		var found []*model.Policy
+		for r := range s.In(model.KindRequestAuthentication, namespace) {
+			if p := r.(*model.Policy); !p.Spec.GetClosed() && model.Matches(p.Spec.GetSelector(), n.Labels) {
+				found = append(found, p)
+			}
+		}
+		slices.SortFunc(found, func(a, b *model.Policy) int { return a.Older(&b.Head) })
+		for _, p := range found {
+			out = append(out, p.Key)
+		}
+	}
 	return out
 }
 

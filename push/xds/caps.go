@@ -27,6 +27,9 @@ const (
 	// CapIdentity is no extension: the proxy has a certificate of the mesh, which it gets by SDS over the static cluster
 	// SDSCluster of its bootstrap. To a proxy without that cluster what names it must not be sent.
 	CapIdentity
+	CapJWT             // envoy.filters.http.jwt_authn
+	CapExtAuthzHTTP    // envoy.filters.http.ext_authz
+	CapExtAuthzNetwork // envoy.filters.network.ext_authz
 )
 
 // The secrets of a proxy with CapIdentity, and the cluster of its bootstrap that serves them (as Istio's agent names
@@ -54,13 +57,16 @@ var extensions = map[string]Caps{
 	"envoy.filters.http.on_demand":          CapOnDemand,
 	"envoy.filters.http.grpc_web":           CapGRPCWeb,
 	"envoy.filters.listener.original_src":   CapOriginalSrc,
+	"envoy.filters.http.jwt_authn":          CapJWT,
+	"envoy.filters.http.ext_authz":          CapExtAuthzHTTP,
+	"envoy.filters.network.ext_authz":       CapExtAuthzNetwork,
 }
 
 // StockCaps is assumed of a proxy that lists no extensions at all (an offline node file, a test client): what a stock
 // Envoy has, and nothing of Istio's own.
 const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS | CapFault | CapGRPCStats |
 	CapRBACHTTP | CapRBACNetwork | CapSetFilterState | CapFileAccessLog | CapOnDemand |
-	CapGRPCWeb | CapOriginalSrc
+	CapGRPCWeb | CapOriginalSrc | CapJWT | CapExtAuthzHTTP | CapExtAuthzNetwork
 
 // CapOf is the bit of one extension by its registered name; 0 where Navarch never sends it.
 func CapOf(extension string) Caps { return extensions[extension] }

@@ -45,6 +45,8 @@ type inventory struct {
 	automatic    map[object.ID]map[string][]string // automatic addresses of ServiceEntries, by host
 	resolved     map[object.ID][]string            // addresses of names
 	names        nameCounts                        // that records refer to
+	keys         map[object.ID]normal.Keys         // of RequestAuthentications, by where they are
+	keySets      nameCounts                        // of these, those that records refer to
 	mesh         *meshv1.MeshConfig
 	meshID       object.ID // of the object that says it
 	networks     *meshv1.MeshNetworks
@@ -74,7 +76,7 @@ func newInventory(options normal.Options, crashes *crash.Log) *inventory {
 	}
 	return &inventory{crashes: crashes, normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]*set{},
 		nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{}, roles: map[object.ID]*normal.Role{},
-		automatic: map[object.ID]map[string][]string{}, resolved: map[object.ID][]string{}, names: nameCounts{of: map[string]int{}}, mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faults: newFaults(),
+		automatic: map[object.ID]map[string][]string{}, resolved: map[object.ID][]string{}, names: nameCounts{of: map[object.ID]int{}}, keys: map[object.ID]normal.Keys{}, keySets: nameCounts{of: map[object.ID]int{}}, mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faults: newFaults(),
 		references: newReferences(nil)}
 }
 
@@ -219,6 +221,7 @@ func (w *inventory) remove(e object.Event, touched map[object.ID]bool) {
 	delete(w.roles, e.ID)
 	delete(w.automatic, e.ID)
 	delete(w.resolved, e.ID)
+	delete(w.keys, e.ID)
 	w.touchName(e.ID, touched)
 	w.touchOther(e.ID, touched)
 	if w.normal.IsMesh(e.ID) && e.ID == w.meshID {
@@ -328,14 +331,14 @@ func (w *inventory) setRefs(id object.ID, e *entry, refs []object.ID) {
 		if have := w.dependents[ref]; have != nil && have.remove(id) {
 			delete(w.dependents, ref)
 		}
-		w.names.count(ref, -1)
+		w.countName(ref, -1)
 	}
 	for _, ref := range refs {
 		if w.dependents[ref] == nil {
 			w.dependents[ref] = &set{}
 		}
 		w.dependents[ref].add(id)
-		w.names.count(ref, 1)
+		w.countName(ref, 1)
 	}
 	e.refs = slices.Clone(refs) // of a size of their own: they are kept
 }

@@ -60,6 +60,7 @@ type Lookup interface {
 	// Automatic are the automatic addresses of a ServiceEntry (AutomaticID), by host.
 	Automatic(id object.ID) map[string][]string
 	Resolved(id object.ID) []string // the addresses of a name (ResolvedID)
+	Keys(id object.ID) Keys         // what is known of the keys at a source (KeysID)
 }
 
 // Result is one object, normalised.
@@ -106,29 +107,30 @@ var kinds = map[kindKey]struct {
 	versions []string
 	fn       normalise
 }{
-	{"", "Service"}:                        {[]string{"v1"}, serviceRecords},
-	{groupDiscovery, "EndpointSlice"}:      {[]string{"v1"}, endpointSliceRecords},
-	{"", "Pod"}:                            {[]string{"v1"}, podRecords},
-	{"", "Node"}:                           {[]string{"v1"}, nil},
-	{"", "Namespace"}:                      {[]string{"v1"}, namespaceRecords},
-	{"", "Secret"}:                         {[]string{"v1"}, secretRecords},
-	{"", "ServiceAccount"}:                 {[]string{"v1"}, serviceAccountRecords},
-	{"", "ConfigMap"}:                      {[]string{"v1"}, configMapRecords},
-	{groupNetworking, "VirtualService"}:    {istioNetworkingVersions, virtualServiceRecords},
-	{groupNetworking, "DestinationRule"}:   {istioNetworkingVersions, destinationRuleRecords},
-	{groupNetworking, "ServiceEntry"}:      {istioNetworkingVersions, serviceEntryRecords},
-	{groupNetworking, "WorkloadEntry"}:     {istioNetworkingVersions, workloadEntryRecords},
-	{groupNetworking, "WorkloadGroup"}:     {istioNetworkingVersions, workloadGroupRecords},
-	{groupNetworking, "Sidecar"}:           {istioNetworkingVersions, sidecarRecords},
-	{groupNetworking, "EnvoyFilter"}:       {istioNetworkingVersions, envoyFilterRecords},
-	{groupNetworking, "Gateway"}:           {istioNetworkingVersions, gatewayRecords},
-	{groupRBAC, "Role"}:                    {[]string{"v1"}, nil},
-	{groupRBAC, "ClusterRole"}:             {[]string{"v1"}, nil},
-	{groupRBAC, "RoleBinding"}:             {[]string{"v1"}, bindingRecords},
-	{groupRBAC, "ClusterRoleBinding"}:      {[]string{"v1"}, bindingRecords},
-	{groupSecurity, "PeerAuthentication"}:  {istioSecurityVersions, peerAuthenticationRecords},
-	{groupSecurity, "AuthorizationPolicy"}: {istioSecurityVersions, authorizationPolicyRecords},
-	{DeniedID.Group, DeniedID.Kind}:        {[]string{deniedVersion}, deniedRecords},
+	{"", "Service"}:                          {[]string{"v1"}, serviceRecords},
+	{groupDiscovery, "EndpointSlice"}:        {[]string{"v1"}, endpointSliceRecords},
+	{"", "Pod"}:                              {[]string{"v1"}, podRecords},
+	{"", "Node"}:                             {[]string{"v1"}, nil},
+	{"", "Namespace"}:                        {[]string{"v1"}, namespaceRecords},
+	{"", "Secret"}:                           {[]string{"v1"}, secretRecords},
+	{"", "ServiceAccount"}:                   {[]string{"v1"}, serviceAccountRecords},
+	{"", "ConfigMap"}:                        {[]string{"v1"}, configMapRecords},
+	{groupNetworking, "VirtualService"}:      {istioNetworkingVersions, virtualServiceRecords},
+	{groupNetworking, "DestinationRule"}:     {istioNetworkingVersions, destinationRuleRecords},
+	{groupNetworking, "ServiceEntry"}:        {istioNetworkingVersions, serviceEntryRecords},
+	{groupNetworking, "WorkloadEntry"}:       {istioNetworkingVersions, workloadEntryRecords},
+	{groupNetworking, "WorkloadGroup"}:       {istioNetworkingVersions, workloadGroupRecords},
+	{groupNetworking, "Sidecar"}:             {istioNetworkingVersions, sidecarRecords},
+	{groupNetworking, "EnvoyFilter"}:         {istioNetworkingVersions, envoyFilterRecords},
+	{groupNetworking, "Gateway"}:             {istioNetworkingVersions, gatewayRecords},
+	{groupRBAC, "Role"}:                      {[]string{"v1"}, nil},
+	{groupRBAC, "ClusterRole"}:               {[]string{"v1"}, nil},
+	{groupRBAC, "RoleBinding"}:               {[]string{"v1"}, bindingRecords},
+	{groupRBAC, "ClusterRoleBinding"}:        {[]string{"v1"}, bindingRecords},
+	{groupSecurity, "PeerAuthentication"}:    {istioSecurityVersions, peerAuthenticationRecords},
+	{groupSecurity, "AuthorizationPolicy"}:   {istioSecurityVersions, authorizationPolicyRecords},
+	{groupSecurity, "RequestAuthentication"}: {istioSecurityVersions, requestAuthenticationRecords},
+	{DeniedID.Group, DeniedID.Kind}:          {[]string{deniedVersion}, deniedRecords},
 }
 
 // Served says whether an object is of a kind and version that this package reads.
@@ -190,7 +192,7 @@ func SourceObject(key model.Key) object.ID {
 		} else {
 			id.Name, _, _ = strings.Cut(id.Name, ":")
 		}
-	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:
+	case model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication:
 		if id.Group = groupSecurity; key.Name == model.DeniedName {
 			return DeniedID
 		}

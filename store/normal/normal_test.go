@@ -57,6 +57,7 @@ type fake struct {
 	roles    map[object.ID]*Role
 	given    map[object.ID]map[string][]string
 	resolved map[object.ID][]string
+	keys     map[object.ID]Keys
 }
 
 func (f *fake) Pod(id object.ID) *Pod   { return f.pods[id.Namespace+"/"+id.Name+id.Origin.Suffix()] }
@@ -82,6 +83,8 @@ func (f *fake) Networks() *meshv1.MeshNetworks { return f.networks }
 
 func (f *fake) Resolved(id object.ID) []string { return f.resolved[id] }
 
+func (f *fake) Keys(id object.ID) Keys { return f.keys[id] }
+
 func (f *fake) Automatic(id object.ID) map[string][]string { return f.given[id] }
 
 var testNormal = New(Options{})
@@ -89,7 +92,7 @@ var testNormal = New(Options{})
 // istio is an Istio object of kind in namespace shop, with this spec.
 func istio(kind, spec string) string {
 	group := groupNetworking
-	if kind == "AuthorizationPolicy" || kind == "PeerAuthentication" {
+	if kind == "AuthorizationPolicy" || kind == "PeerAuthentication" || kind == "RequestAuthentication" {
 		group = groupSecurity
 	}
 	return fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {name: x, namespace: shop}\nspec:\n  %s\n", group, kind,
@@ -153,13 +156,14 @@ func containsAll(text, parts string) bool {
 
 func TestEveryServedVersionGivesTheSameRecord(t *testing.T) {
 	for kind, spec := range map[string]string{
-		"VirtualService":      "{hosts: [a], http: [{route: [{destination: {host: a}}]}]}",
-		"DestinationRule":     "{host: a}",
-		"ServiceEntry":        "{hosts: [a.example.com], ports: [{number: 80, name: http}], resolution: DNS}",
-		"Sidecar":             "{egress: [{hosts: ['./*']}]}",
-		"EnvoyFilter":         "{configPatches: [{applyTo: CLUSTER, patch: {operation: REMOVE}}]}",
-		"PeerAuthentication":  "{mtls: {mode: PERMISSIVE}}",
-		"AuthorizationPolicy": "{action: DENY}",
+		"VirtualService":        "{hosts: [a], http: [{route: [{destination: {host: a}}]}]}",
+		"DestinationRule":       "{host: a}",
+		"ServiceEntry":          "{hosts: [a.example.com], ports: [{number: 80, name: http}], resolution: DNS}",
+		"Sidecar":               "{egress: [{hosts: ['./*']}]}",
+		"EnvoyFilter":           "{configPatches: [{applyTo: CLUSTER, patch: {operation: REMOVE}}]}",
+		"PeerAuthentication":    "{mtls: {mode: PERMISSIVE}}",
+		"AuthorizationPolicy":   "{action: DENY}",
+		"RequestAuthentication": "{jwtRules: [{issuer: a, jwks: '" + oneKey + "'}]}",
 	} {
 		o := read(t, istio(kind, spec))
 		first := testNormal.Object(o, &fake{})

@@ -26,7 +26,7 @@ const networking, security = "networking.istio.io", "security.istio.io"
 var IstioKinds = []Kind{
 	{networking, "DestinationRule"}, {networking, "EnvoyFilter"}, {networking, "Gateway"}, {networking, "ServiceEntry"}, {networking, "Sidecar"},
 	{networking, "VirtualService"}, {networking, "WorkloadEntry"}, {networking, "WorkloadGroup"},
-	{security, "AuthorizationPolicy"}, {security, "PeerAuthentication"},
+	{security, "AuthorizationPolicy"}, {security, "PeerAuthentication"}, {security, "RequestAuthentication"},
 }
 
 // versions of each group, the best first. Which of them a kind is served in says the API server.

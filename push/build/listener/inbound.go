@@ -6,11 +6,8 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	configrbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
-	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"navarch.io/navarch/push/build/authz"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -29,9 +26,9 @@ type inboundTraffic struct {
 	httpChain, tcpChain string
 	statPrefix          string
 	// match is the destination port; 0: any.
-	match    uint32
-	closed   bool
-	policies []*model.Policy // AuthorizationPolicies
+	match   uint32
+	closed  bool
+	demands *demands
 }
 
 func isHTTP(p model.Protocol) bool {
@@ -50,8 +47,7 @@ func (c Common) sniffed(p model.Protocol) bool {
 // inboundHTTP is the filters of an HTTP chain. A closed one answers 403 by its RBAC filter, and its route ends nowhere
 // for proxies that have no such filter and against patches that take it away.
 func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
-	deny, allow := authz.Rules(t.policies, c.mesh(), true)
-	t.closed = t.closed || (deny != nil || allow != nil) && !c.Caps.Has(xds.CapRBACHTTP)
+	t.closed = t.closed || t.demands.closedHTTP
 	cluster := t.Cluster
 	if t.closed {
 		cluster = xds.BlackHole
@@ -60,32 +56,24 @@ func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
 		statPrefix: t.statPrefix,
 		routes: inboundRoutes(t.Cluster, fmt.Sprintf("inbound|http|%d", t.ServicePort), cluster,
 			fmt.Sprintf("%s:%d/*", t.Host, t.ServicePort), isGRPC(t.Protocol)),
-		http2:   isGRPC(t.Protocol) || t.Protocol == model.Protocol_PROTOCOL_HTTP2,
-		grpcWeb: t.Protocol == model.Protocol_PROTOCOL_GRPC_WEB,
-		closed:  t.closed,
-		mtls:    mtls,
-		deny:    deny,
-		allow:   allow,
+		http2:    isGRPC(t.Protocol) || t.Protocol == model.Protocol_PROTOCOL_HTTP2,
+		grpcWeb:  t.Protocol == model.Protocol_PROTOCOL_GRPC_WEB,
+		closed:   t.closed,
+		mtls:     mtls,
+		demanded: t.demands.http,
 	})}
 }
 
 // inboundTCP is the filters of a TCP chain. A closed one ends nowhere whether or not there is an RBAC filter: that
 // filter waits for the client's first bytes, and a server that speaks first would be heard.
 func (c Common) inboundTCP(t inboundTraffic) []*listenerv3.Filter {
-	deny, allow := authz.Rules(t.policies, c.mesh(), false)
-	t.closed = t.closed || (deny != nil || allow != nil) && !c.Caps.Has(xds.CapRBACNetwork)
+	t.closed = t.closed || t.demands.closedTCP
 	if !t.closed {
-		var filters []*listenerv3.Filter
-		for _, rules := range []*configrbacv3.RBAC{deny, allow} {
-			if rules != nil {
-				filters = append(filters, filter("envoy.filters.network.rbac", &rbacv3.RBAC{Rules: rules, StatPrefix: "tcp."}))
-			}
-		}
-		return append(filters, c.proxyTo(t.Cluster, inbound)...)
+		return slices.Concat(t.demands.tcp, c.proxyTo(t.Cluster, inbound))
 	}
 	filters := c.proxyTo(xds.BlackHole, inbound)
 	if c.Caps.Has(xds.CapRBACNetwork) {
-		filters = slices.Insert(filters, 0, packed("envoy.filters.network.rbac", denyTCPConfig))
+		filters = slices.Insert(filters, 0, packed(networkRBAC, denyTCPConfig))
 	}
 	return filters
 }
@@ -99,6 +87,7 @@ func (v VirtualInbound) Build() (*xds.Resource, error) {
 		return nil, fmt.Errorf("listener %s: %w", xds.VirtualInbound, err)
 	}
 	l := inboundListener(xds.VirtualInbound, addr, v.Common)
+	policies := v.demanded(v.Policies, v.Authentications, v.Authorizers)
 	l.FilterChains = []*listenerv3.FilterChain{{
 		// Who dials the port itself would be passed on to it, again and again.
 		Name:             xds.InboundBlackHoleChain,
@@ -110,7 +99,7 @@ func (v VirtualInbound) Build() (*xds.Resource, error) {
 		l.FilterChains = append(l.FilterChains, v.inboundChains(inboundTraffic{
 			InboundPort: InboundPort{Protocol: model.Protocol_PROTOCOL_AUTO, Cluster: xds.InboundPassthrough, MTLS: v.Rest},
 			httpChain:   inboundCatchAllHTTPChain, tcpChain: inboundCatchAllChain,
-			statPrefix: xds.InboundPassthrough, closed: v.Closed, policies: v.Policies.All(),
+			statPrefix: xds.InboundPassthrough, closed: v.Closed, demands: policies,
 		})...)
 		sniff.rest = v.sniffed(model.Protocol_PROTOCOL_AUTO)
 		tls.rest = v.mode(v.Rest).mesh()
@@ -122,7 +111,7 @@ func (v VirtualInbound) Build() (*xds.Resource, error) {
 		}
 		name := xds.ListenerName(anyIPv4, p.Port)
 		chains := v.inboundChains(inboundTraffic{
-			InboundPort: p, httpChain: name, tcpChain: name, statPrefix: "inbound_" + name, match: p.Port, closed: v.Closed, policies: v.Policies.All(),
+			InboundPort: p, httpChain: name, tcpChain: name, statPrefix: "inbound_" + name, match: p.Port, closed: v.Closed, demands: policies,
 		})
 		if chains == nil {
 			continue
@@ -154,7 +143,8 @@ func (i Ingress) Build() (*xds.Resource, error) {
 	}
 	l := inboundListener(i.Name, addr, i.Common)
 	t := inboundTraffic{
-		InboundPort: i.Inner, httpChain: i.Name, tcpChain: i.Name, statPrefix: "inbound_" + i.Name, closed: i.Closed, policies: i.Policies.All(),
+		InboundPort: i.Inner, httpChain: i.Name, tcpChain: i.Name, statPrefix: "inbound_" + i.Name, closed: i.Closed,
+		demands: i.demanded(i.Policies, i.Authentications, i.Authorizers),
 	}
 	if addr.GetSocketAddress() != nil { // connections to a Unix socket have no port
 		t.match = i.Inner.Port

@@ -54,4 +54,5 @@ func (nothing) Role(object.ID) *normal.Role                { return nil }
 func (nothing) Mesh() *meshv1.MeshConfig                   { return &meshv1.MeshConfig{} }
 func (nothing) Networks() *meshv1.MeshNetworks             { return nil }
 func (nothing) Resolved(object.ID) []string                { return nil }
+func (nothing) Keys(object.ID) (k normal.Keys)             { return k }
 func (nothing) Automatic(object.ID) map[string][]string    { return nil }
