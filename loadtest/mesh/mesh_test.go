@@ -396,4 +396,5 @@ func (l lookup) Mesh() *meshv1.MeshConfig                { return &meshv1.MeshCo
 func (l lookup) Role(object.ID) *normal.Role             { return nil }
 func (l lookup) Networks() *meshv1.MeshNetworks          { return nil }
 func (l lookup) Resolved(object.ID) []string             { return nil }
+func (l lookup) Keys(object.ID) (k normal.Keys)          { return k }
 func (l lookup) Automatic(object.ID) map[string][]string { return nil }
