@@ -184,23 +184,6 @@ func (m *mesh) workload() (put model.Record, del model.Key) {
 	return put, model.Key{}
 }
 
-// gateways makes, changes or deletes the gateways of networks.
-func (m *mesh) gateways() (put model.Record, del model.Key) {
-	pick := func(from ...string) string { return from[m.nets.IntN(len(from))] }
-	key := model.MeshGatewaysKey
-	if m.nets.IntN(2) == 0 {
-		key = model.Key{Kind: model.KindNetworkGateways, Namespace: "istio-system", Name: "gw"}
-	}
-	if old, ok := m.records[key]; ok && m.nets.IntN(2) == 0 {
-		delete(m.records, key)
-		return nil, old.Meta().Key
-	}
-	put = rec(m.t, key.Kind, key.Namespace+"/"+key.Name, fmt.Sprintf("gateways: [{network: %s, address: 192.0.2.1, port: 15443}%s]", pick("n1", "n2"),
-		pick("", ", {network: n2, address: 192.0.2.2, port: 15443}", ", {network: n1, cluster: west, address: 192.0.2.3, port: 443}")))
-	m.records[key] = put
-	return put, model.Key{}
-}
-
 // deniedText is the policy that denies the account sa of namespaces.
 func deniedText(t testing.TB, namespaces ...string) string {
 	source := &securityv1.Source{}
