@@ -18,6 +18,7 @@ import (
 	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
+	uuidv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/request_id/uuid/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -54,6 +55,7 @@ var (
 	peerOutbound      = typed("io.istio.http.peer_metadata.Config", map[string]any{"upstream_discovery": peerDiscovery, "upstream_propagation": peerPropagation})
 	statsInbound      = typed("stats.PluginConfig", map[string]any{"disable_host_header_fallback": true})
 	statsOutbound     = typed("stats.PluginConfig", nil)
+	requestIDConfig   = xds.Any(&uuidv3.UuidRequestIdConfig{UseRequestIdForTraceSampling: wrapperspb.Bool(false)})
 	originalDstConfig = xds.Any(&originaldstv3.OriginalDst{})
 	originalSrcConfig = xds.Any(&originalsrcv3.OriginalSrc{Mark: tproxyMark})
 	httpInspection    = xds.Any(&httpinspectorv3.HttpInspector{})

@@ -20,6 +20,7 @@ import (
 	"navarch.io/navarch/push/build/listener"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/plan/telemetry"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
@@ -42,6 +43,7 @@ type Workload struct {
 	peers    []*model.Policy
 	policies intern.List[*model.Policy]
 	reads    map[string]bool // hosts whose endpoints name its ports
+	reports  telemetry.Reports
 	found    []input.Problem
 }
 
@@ -75,6 +77,7 @@ func New(in *input.Input, key view.Workload) *Workload {
 		return wl
 	}
 	wl.patches, wl.found = in.Patches(key.Filters)
+	wl.report()
 	for u := range in.Added(wl.patches, side, &wl.found) {
 		wl.Claim(u)
 	}
@@ -282,7 +285,9 @@ func (wl *Workload) planListeners(ports []port) {
 }
 
 func (wl *Workload) common(name string, port uint32) listener.Common {
-	return wl.in.Common(wl.key.Caps, wl.patches, name, port, side)
+	c := wl.in.Common(wl.key.Caps, wl.patches, name, port, side)
+	c.Telemetry = wl.reports.Spec
+	return c
 }
 
 func (wl *Workload) removes(name string, port uint32) bool {
