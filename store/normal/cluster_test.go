@@ -53,6 +53,7 @@ func TestConfigurationComesFromOneCluster(t *testing.T) {
 		"Gateway":             "selector: {a: b}",
 		"PeerAuthentication":  "mtls: {mode: STRICT}",
 		"AuthorizationPolicy": "nonsense: 1",
+		"Telemetry":           "accessLogging: [{disabled: true}]",
 	}
 	for kind, spec := range configuration {
 		obj := in("west", read(t, istio(kind, spec)))

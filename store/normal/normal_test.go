@@ -81,6 +81,9 @@ func istio(kind, spec string) string {
 	if kind == "AuthorizationPolicy" || kind == "PeerAuthentication" {
 		group = groupSecurity
 	}
+	if kind == "Telemetry" {
+		group = groupTelemetry
+	}
 	return fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {name: x, namespace: shop}\nspec:\n  %s\n", group, kind,
 		strings.ReplaceAll(strings.TrimSpace(spec), "\n", "\n  "))
 }

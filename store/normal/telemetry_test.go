@@ -38,14 +38,12 @@ func TestTelemetry(t *testing.T) {
 		"{tracing: [{customTags: {a: {formatter: {}}}}]}":                                                 "spec.tracing[0].customTags[a].formatter.value: must not be empty",
 		"{tracing: [{customTags: {'': {literal: {value: x}}}}]}":                                          "spec.tracing[0].customTags: a tag without a name",
 		"{selector: {matchLabels: {a: 'b*'}}, accessLogging: [{}]}":                                       `spec.selector.matchLabels: label a="b*": wildcards`,
-		"{metrics: [{overrides: [{match: {customMetric: ''}}]}]}":                                         "warning spec.metrics: is not acted on",
+		"{metrics: [{overrides: [{match: {customMetric: ''}}]}]}":                                         "spec.metrics[0].overrides[0].match.customMetric: must not be empty",
+		"{metrics: [{overrides: [{tagOverrides: {a: {}}}]}]}":                                             "spec.metrics[0].overrides[0].tagOverrides[a].value: must not be empty",
+		"{metrics: [{overrides: [{tagOverrides: {a: {operation: REMOVE, value: x}}}]}]}":                  "spec.metrics[0].overrides[0].tagOverrides[a].value: operation REMOVE takes none",
 		"{targetRefs: [{kind: Gateway, name: a, group: gateway.networking.k8s.io}], accessLogging: [{}]}": "warning spec.targetRefs: is not acted on by this version",
 		"{accessLogging: [{providers: [{name: prometheus}], match: {mode: BOTH}}]}":                       `spec.accessLogging[0].match.mode: unknown value "BOTH"`,
 	} {
-		if spec == "{metrics: [{overrides: [{match: {customMetric: ''}}]}]}" {
-			wantProblems(t, telemetryOf(t, spec).Problems, want, "spec.metrics[0].overrides[0].match.customMetric: must not be empty")
-			continue
-		}
 		wantProblems(t, telemetryOf(t, spec).Problems, want)
 	}
 	if r := telemetryOf(t, "{targetRefs: [{kind: Gateway, name: a, group: gateway.networking.k8s.io}], accessLogging: [{}]}"); len(r.Records) > 0 {

@@ -72,7 +72,8 @@ func (t Tracing) tracer(p *meshv1.MeshConfig_ExtensionProvider) (name string, co
 	return "", nil
 }
 
-// zipkin has both forms where a timeout or headers are stated: Envoys before 1.36 know the first alone, and go on without these.
+// zipkin has both forms of a collector where a timeout or headers are stated: Envoys before those of Istio 1.29 know the first alone, and go on
+// without these.
 func (t Tracing) zipkin(p *meshv1.MeshConfig_ExtensionProvider_ZipkinTracingProvider) *tracev3.ZipkinConfig {
 	path := p.GetPath()
 	if path == "" {

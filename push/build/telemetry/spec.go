@@ -6,19 +6,23 @@ package telemetry
 
 import (
 	"strings"
+	"time"
 
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
 )
 
 // Spec is what the listeners of one direction of a proxy report. Comparable. The zero Spec: what the mesh configuration says by
-// accessLogFile, and no spans.
+// accessLogFile and defaultProviders.metrics, and no spans.
 type Spec struct {
 	// Logs are the access logs, sorted by provider. Where there are any, disabled ones too, accessLogFile is without effect.
 	Logs    intern.List[Log]
 	Tracing Tracing
+	Metrics Metrics
+	By      intern.List[model.Key] // the Telemetries that say so
 }
 
 // Log is one access log.
@@ -65,6 +69,22 @@ type Tag struct {
 	Kind    Kind
 	Value   string
 	Default string // where there is no such variable or header; empty: the tag is left out
+}
+
+// Metrics is what Istio's filter istio.stats counts. The zero Metrics: all that it knows, where Prometheus is among the default providers.
+type Metrics struct {
+	Said      bool                  // Telemetries say something: what follows counts
+	Off       bool                  // nothing is counted
+	Overrides intern.List[Override] // sorted by metric, then by tag
+	Interval  time.Duration         // between two reports of a TCP connection; 0: the filter's 5 s
+}
+
+// Override is what is other about a metric, or about one tag of it.
+type Override struct {
+	Metric string // without istio_
+	Drop   bool   // it is not counted
+	Tag    string // empty: the override is of no tag
+	Value  string // a CEL expression; empty: the tag is left out
 }
 
 // WithoutSpans is a Spec without its spans: that of listeners without HTTP.

@@ -45,8 +45,10 @@ type Reports struct {
 
 // Interned lists of Specs; weak, so nothing is held that no Spec holds.
 var (
-	logs intern.Table[build.Log]
-	tags intern.Table[build.Tag]
+	logs      intern.Table[build.Log]
+	tags      intern.Table[build.Tag]
+	overrides intern.Table[build.Override]
+	keys      intern.Table[model.Key]
 )
 
 // Of decides what a proxy's listeners report.
@@ -57,7 +59,13 @@ func Of(in *input.Input, p Proxy) Reports {
 		return Reports{}
 	}
 	d := &decision{Input: in, Proxy: p}
+	var by []model.Key
+	for _, t := range all {
+		by = append(by, t.Key)
+	}
+	d.out.Spec.By = keys.List(by...)
 	d.out.Spec.Logs = d.logs(all)
+	d.out.Spec.Metrics = d.metrics(all)
 	if p.Self.Sends {
 		d.out.Spec.Tracing = d.tracing(all)
 	}
