@@ -135,7 +135,8 @@ func TestEveryFieldHasAWord(t *testing.T) {
 			t.Errorf("there is no Spec %s", part)
 		}
 	}
-	inner := []string{"endpoint.Balance", "listener.Common", "listener.Chain", "listener.Target", "listener.InboundPort", "vhost.Destination", "vhost.Match"} // of a Spec
+	inner := []string{"endpoint.Balance", "listener.Common", "listener.Chain", "listener.Target", "listener.InboundPort", "vhost.Destination", "vhost.Match",
+		"telemetry.Spec", "telemetry.Log", "telemetry.Service", "telemetry.Tracing", "telemetry.Tag", "telemetry.Metrics", "telemetry.Override", "telemetry.Address"} // of a Spec
 	for _, spec := range slices.Sorted(maps.Keys(made)) {
 		if parts[spec] == "" && !slices.Contains(inner, spec) {
 			t.Errorf("it is not said what %s makes: parts in words.go", spec)
@@ -167,6 +168,9 @@ func TestMeshFields(t *testing.T) {
 		}
 		if builder != "vhost" {
 			folders = append(folders, "identity")
+		}
+		if builder == "listener" {
+			folders = append(folders, "telemetry")
 		}
 		for _, folder := range folders {
 			files, err := filepath.Glob("../build/" + folder + "/*.go")

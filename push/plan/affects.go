@@ -28,13 +28,14 @@ type dirt struct {
 	pods       map[pod]bool    // proxies whose credential is bound to them
 	allPods    bool            // those that are bound to any
 	granted    map[string]bool // namespaces: the right to list Secrets there; "": in all
+	reporting  map[string]bool // namespaces: what the listeners of their proxies report; "*": of all
 	pulls      []mirror.Edit   // VirtualServices whose destinations are seen where a Sidecar names their hosts
 }
 
 func newDirt() *dirt {
 	return &dirt{views: map[string]bool{}, readers: map[model.Key]bool{}, services: map[model.Key]bool{}, ports: map[string]bool{}, served: map[string]bool{},
 		hosts: map[string]input.Types{}, patterns: map[string]input.Types{}, members: map[string]input.Types{}, secrets: map[model.Key]bool{},
-		referred: map[string]bool{}, pods: map[pod]bool{}, labelled: map[string]bool{}, granted: map[string]bool{}}
+		referred: map[string]bool{}, pods: map[pod]bool{}, labelled: map[string]bool{}, granted: map[string]bool{}, reporting: map[string]bool{}}
 }
 
 // effect is one cell of the table: units that an edit of a record touches, and the types of resources in them.
@@ -135,6 +136,11 @@ var affects = [model.NumKinds][]effect{
 	model.KindNetworkGateways: {
 		{"hosts", input.CDS, everyHost, nil}, // with a host's clusters its variations plan the assignments that read the network (host.Variation)
 		{"views", input.All, labelKeys, nil}, // networks of proxies are read where there are any
+	},
+	model.KindTelemetry: {
+		{"listeners", input.LDS, reported, nil},  // what they report
+		{"views", input.LDS, selectedViews, nil}, // whom the selector picks
+		{"spans", input.LDS, labelKeys, nil},     // which proxies send any: they name themselves in them
 	},
 	model.KindServiceAccount: {}, // tokens are compared with it (push/identities)
 	model.KindNamespace:      {}, // the same

@@ -66,6 +66,7 @@ func (p *Planner) between(a, b view.Scope) *dirt {
 		}
 		c.patterns["*."+namespace+"."+a.Domain] |= input.RDS // the short names of hosts
 	}
+	c.reporting[b.Namespace] = true
 	return c.dirt
 }
 

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	networkingv1 "istio.io/api/networking/v1alpha3"
+	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 	"sigs.k8s.io/yaml"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -44,6 +45,8 @@ func body(kind model.Kind) proto.Message {
 		return &model.SecretReaderSpec{}
 	case model.KindGateway:
 		return &networkingv1.Gateway{}
+	case model.KindTelemetry:
+		return &telemetryv1.Telemetry{}
 	case model.KindWorkload:
 		return &model.WorkloadSpec{}
 	case model.KindServiceAccount, model.KindNamespace:

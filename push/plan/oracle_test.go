@@ -110,6 +110,9 @@ func (d *randomRun) edit() {
 	if d.mesh.tokens != nil && d.mesh.tokens.IntN(3) == 0 {
 		take(d.mesh.token())
 	}
+	if d.mesh.tell != nil && d.mesh.tell.IntN(3) == 0 {
+		take(d.mesh.telemetry())
+	}
 	c := d.snap.Apply(d.snap.Revision()+1, puts, dels)
 	d.snap = c.New
 	_, rest := d.planner.PlanEndpoints(c, d.pending.Len() > 0)

@@ -34,12 +34,12 @@ func (m *mesh) token() (put model.Record, del model.Key) {
 	return put, model.Key{}
 }
 
-// providers are what CUSTOM policies name, where there are some.
-func (m *mesh) providers() string {
+// authorizers are the providers that CUSTOM policies name, where there are some.
+func (m *mesh) authorizers() []string {
 	if m.tokens == nil {
-		return ""
+		return nil
 	}
-	return ", extensionProviders: [{name: one, envoyExtAuthzGrpc: {service: s2.a.svc.cluster.local, port: 80}}, {name: other, envoyExtAuthzHttp: {service: a/ext.example.com, port: 80}}]"
+	return []string{"{name: one, envoyExtAuthzGrpc: {service: s2.a.svc.cluster.local, port: 80}}", "{name: other, envoyExtAuthzHttp: {service: a/ext.example.com, port: 80}}"}
 }
 
 // aKey is a key set of one point of P-256.

@@ -20,6 +20,7 @@ func nodes() []view.Node {
 	}
 	for i := range all[:4] {
 		all[i].Caps |= xds.CapIdentity
+		all[i].Service = all[i].Name + ".spans"
 	}
 	for _, of := range []string{"a", "b", ""} {
 		gateway := node("a", "gw-"+of, "app=gw")

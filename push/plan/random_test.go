@@ -7,9 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
-	securityv1 "istio.io/api/security/v1beta1"
-
 	"navarch.io/navarch/store/model"
 )
 
@@ -22,6 +19,7 @@ type mesh struct {
 	lives   *rand.Rand // of workload's companion, for the same reason
 	nets    *rand.Rand // of networks and their gateways, for the same reason; nil: there are none
 	tokens  *rand.Rand // of RequestAuthentications and providers of external authorization, for the same reason; nil: there are none
+	tell    *rand.Rand // of Telemetries and their providers, for the same reason; nil: there are none
 	auto    bool       // ServiceEntries have automatic addresses: not in the histories that strike cells, which stay what they are
 	records map[model.Key]model.Record
 }
@@ -34,17 +32,20 @@ var (
 	vips       = []string{"10.96.0.1", "10.96.0.2", "10.96.0.3", "fd00::1", "240.0.0.0/16"}
 )
 
-// Seeds from firstStrike on are of histories that strike cells, which have networks from firstNetworks to firstTokens alone, since each edit of a gateway
-// would plan what other cells have to, and tokens from firstTokens on.
-const firstStrike, firstNetworks, firstTokens = 1000, 2000, 3000
+// Seeds from firstStrike on are of histories that strike cells: networks are there from firstNetworks to firstTokens alone, since each edit of a gateway
+// would plan what other cells have to, tokens to firstTelemetry, and Telemetries from there on.
+const firstStrike, firstNetworks, firstTokens, firstTelemetry = 1000, 2000, 3000, 4000
 
 func newMesh(t testing.TB, seed uint64) *mesh {
 	m := &mesh{t: t, r: rand.New(rand.NewPCG(seed, 7)), more: rand.New(rand.NewPCG(seed, 8)), lives: rand.New(rand.NewPCG(seed, 9)), records: map[model.Key]model.Record{}}
 	if seed < firstStrike || seed >= firstNetworks && seed < firstTokens {
 		m.nets = rand.New(rand.NewPCG(seed, 10))
 	}
-	if seed < firstStrike || seed >= firstTokens {
+	if seed < firstStrike || seed >= firstTokens && seed < firstTelemetry {
 		m.tokens = rand.New(rand.NewPCG(seed, 11))
+	}
+	if seed < firstStrike || seed >= firstTelemetry {
+		m.tell = rand.New(rand.NewPCG(seed, 12))
 	}
 	return m
 }
@@ -184,25 +185,12 @@ func (m *mesh) workload() (put model.Record, del model.Key) {
 	return put, model.Key{}
 }
 
-// deniedText is the policy that denies the account sa of namespaces.
-func deniedText(t testing.TB, namespaces ...string) string {
-	source := &securityv1.Source{}
-	for _, ns := range namespaces {
-		source.Principals = append(source.Principals, "cluster.local/ns/"+ns+"/sa/sa")
-	}
-	raw, err := proto.Marshal(&securityv1.AuthorizationPolicy{Action: securityv1.AuthorizationPolicy_DENY, Rules: []*securityv1.Rule{{From: []*securityv1.Rule_From{{Source: source}}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("{meshWide: true, istio: '%s'}", base64.StdEncoding.EncodeToString(raw))
-}
-
 func (m *mesh) text(kind model.Kind, name string) string {
 	switch kind {
 	case model.KindMesh:
-		return fmt.Sprintf("{outboundTrafficPolicy: {mode: %s}, defaultVirtualServiceExportTo: %s, defaultDestinationRuleExportTo: %s, rootNamespace: %s, accessLogFile: %s%s}",
+		return fmt.Sprintf("{outboundTrafficPolicy: {mode: %s}, defaultVirtualServiceExportTo: %s, defaultDestinationRuleExportTo: %s, rootNamespace: %s, accessLogFile: %s%s%s}",
 			m.pick("ALLOW_ANY", "REGISTRY_ONLY"), m.pick("['*']", "['*']", "['.']", "[b]"), m.pick("['*']", "['*']", "['*']", "[a]"), m.pick("istio-system", "istio-system", "b"), m.pick("''", "/dev/stdout"),
-			m.pick("", ", localityLbSetting: {enabled: false}", ", localityLbSetting: {failover: [{from: r1, to: r2}]}")+m.providers())
+			m.pick("", ", localityLbSetting: {enabled: false}", ", localityLbSetting: {failover: [{from: r1, to: r2}]}"), m.providers())
 	case model.KindService:
 		return m.service("hosts: [" + name + ".NS.svc.cluster.local]")
 	case model.KindServiceEntry:
@@ -226,39 +214,10 @@ func (m *mesh) text(kind model.Kind, name string) string {
 		return fmt.Sprintf("{chain: '%s', trust: '%s', key: '%s', mac: '%s'}", encode("one", "two"), encode("", "a", "b"), encode("", "x", "y"), encode("x", "y"))
 	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:
 		return m.policy(kind)
-	case model.KindGateway, model.KindSecretReader, model.KindWorkload, model.KindNetworkGateways, model.KindRequestAuthentication: // rights, workload, gateways and token make them
+	case model.KindGateway, model.KindSecretReader, model.KindWorkload, model.KindNetworkGateways, model.KindRequestAuthentication, model.KindTelemetry: // rights, workload, gateways, token and telemetry make them
 	case model.KindServiceAccount, model.KindNamespace, model.KindWorkloadGroup: // no plan reads them: TestWhatIdentitiesReadIsNotPlanned
 	}
 	panic("the random editor does not know kind " + kind.String())
-}
-
-// policy has a selector only where it is not mesh-wide.
-func (m *mesh) policy(kind model.Kind) string {
-	var message proto.Message = m.authorization()
-	if kind == model.KindPeerAuthentication {
-		modes := func() *securityv1.PeerAuthentication_MutualTLS {
-			return &securityv1.PeerAuthentication_MutualTLS{Mode: securityv1.PeerAuthentication_MutualTLS_Mode(m.r.IntN(4))}
-		}
-		p := &securityv1.PeerAuthentication{Mtls: modes()}
-		if m.one(3) {
-			p.PortLevelMtls = map[uint32]*securityv1.PeerAuthentication_MutualTLS{uint32(8080 + m.r.IntN(2)): modes()}
-		}
-		message = p
-	}
-	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	return fmt.Sprintf("{closed: %v, meshWide: %v, selector: {%s}, istio: '%s'}", m.one(8), m.one(2), m.pick("", "app: s0", "app: s1"), base64.StdEncoding.EncodeToString(raw))
-}
-
-func (m *mesh) authorization() *securityv1.AuthorizationPolicy {
-	rule := &securityv1.Rule{From: []*securityv1.Rule_From{{Source: &securityv1.Source{Namespaces: []string{m.pick(namespaces...)}}}}}
-	p := &securityv1.AuthorizationPolicy{Action: securityv1.AuthorizationPolicy_Action(m.r.IntN(2)), Rules: []*securityv1.Rule{rule}}
-	if m.one(3) {
-		rule.To = []*securityv1.Rule_To{{Operation: &securityv1.Operation{Paths: []string{"/" + m.pick("x", "y")}}}}
-	}
-	return p
 }
 
 func (m *mesh) service(hosts string) string {

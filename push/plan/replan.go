@@ -83,7 +83,7 @@ func (p *Planner) must(method string, inOrder bool, otherwise string) {
 // weight is about how many hosts are touched in a scope.
 func (d *dirt) weight() int {
 	const wildcard = 100 // hosts that one covers
-	return len(d.hosts) + len(d.members) + len(d.pulls) + wildcard*len(d.patterns)
+	return len(d.hosts) + len(d.members) + len(d.pulls) + wildcard*(len(d.patterns)+len(d.reporting))
 }
 
 // fromNothing says whether a scope is planned from nothing, at the end.
@@ -208,7 +208,7 @@ func (p *Planner) End() []Moved {
 	}
 	p.secrets.Plan(secret.Change{All: rp.everything, Secrets: rp.secrets, Referred: rp.referred, Labelled: rp.labelled, Granted: rp.granted})
 	for key, wl := range p.workloads {
-		if rp.everything || wl.Touched(rp.readers, rp.services, rp.ports, rp.served) {
+		if rp.everything || wl.Touched(rp.readers, rp.services, rp.ports, rp.served) || wl.ReportsOtherwise(rp.reports, rp.hosts) {
 			next := &workload{inbound.New(p.input, key), wl.refs}
 			next.Succeed(&wl.Layer, p.input.Sharing)
 			p.workloads[key] = next

@@ -190,7 +190,11 @@ func (s *scope) apply(in *input.Input, d *dirt) {
 			s.step.members[h] |= t
 		}
 	}
-	if len(s.step.hosts)+len(s.step.members) > 0 {
+	again := d.reports(s.key.Namespace)
+	if again {
+		s.front.Report()
+	}
+	if again || len(s.step.hosts)+len(s.step.members) > 0 {
 		s.run(in)
 	}
 }

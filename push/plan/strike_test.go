@@ -53,8 +53,11 @@ func TestOracleFindsStruckCells(t *testing.T) {
 				at, ok := recorded[cell]
 				if !ok || !findsAgain(t, at, &table) {
 					first := uint64(firstStrike)
-					if strings.HasPrefix(cell, model.KindNetworkGateways.String()) {
+					switch kind, _, _ := strings.Cut(cell, "/"); kind {
+					case model.KindNetworkGateways.String():
 						first = firstNetworks
+					case model.KindTelemetry.String():
+						first = firstTelemetry
 					}
 					if strings.HasPrefix(cell, model.KindRequestAuthentication.String()) || strings.HasSuffix(cell, "/asked") {
 						first = firstTokens

@@ -62,7 +62,8 @@ func TestChoiceReadsNothingThatItsKeyHasNot(t *testing.T) {
 		rec(t, model.KindEnvoyFilter, "shop/f", "configPatches: [{applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND, proxy: {proxyVersion: '1\\.30.*', metadata: {A: b}}}, patch: {operation: REMOVE}}]"),
 		rec(t, model.KindEnvoyFilter, "shop/g", "configPatches: [{applyTo: CLUSTER, match: {context: GATEWAY}, patch: {operation: REMOVE}}]"),
 		rec(t, model.KindVirtualService, "shop/v", "{hosts: [web], http: [{match: [{sourceLabels: {app: web}}], route: [{destination: {host: web}}]}]}"),
-		rec(t, model.KindPeerAuthentication, "shop/p", "selector: {app: web}"), rec(t, model.KindAuthorizationPolicy, "shop/a", "selector: {app: web}"))
+		rec(t, model.KindPeerAuthentication, "shop/p", "selector: {app: web}"), rec(t, model.KindAuthorizationPolicy, "shop/a", "selector: {app: web}"),
+		rec(t, model.KindTelemetry, "shop/t", "{selector: {matchLabels: {app: web}}, tracing: [{disableSpanReporting: true}]}"))
 	base := Node{ID: "sidecar~10.0.0.1~web.shop~shop.svc.cluster.local", Name: "web", Namespace: "shop", Domain: "svc.cluster.local", Addresses: []string{"10.0.0.1"},
 		Labels: map[string]string{"app": "web"}, Version: "1.30.1", Caps: xds.StockCaps, Metadata: map[string]string{"A": "b"}}
 	nodes := map[string]Node{"nothing": base}

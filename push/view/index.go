@@ -21,6 +21,7 @@ type Index struct {
 	compared   map[string]int            // key of a label -> how many records compare it, whatever its value
 	localities int                       // records that read the locality
 	networks   int                       // records by which the network of proxies decides what they reach
+	spans      map[string]int            // namespace -> records that have its proxies send spans; "": all proxies
 
 	// What selectors of the snapshot that was asked about last chose: proxies of one workload have the same labels.
 	snapshot weak.Pointer[mirror.Snapshot] // weak: endpoints may change for days while nobody joins
@@ -38,6 +39,7 @@ type choice struct {
 	peers, policies intern.List[model.Key]
 	authentications intern.List[model.Key]
 	labels          intern.List[string] // see Inputs.Labels
+	telemetry       model.Key           // see Inputs.Telemetry
 	out, in         intern.List[Patch]
 	picky           bool // out and in are not the same for all of them
 }
@@ -58,7 +60,8 @@ func (x *Index) choice(s *mirror.Snapshot, root string, n Node) choice {
 	}
 	services, headless := servicesOf(s, n)
 	c = choice{sidecar: sidecarOf(s, root, n), services: keys.List(services...), headless: headless, closed: closed(s, root, n),
-		peers: keys.List(peersOf(s, root, n)...), policies: keys.List(policiesOf(s, root, n)...), authentications: keys.List(authenticationsOf(s, root, n)...), labels: x.labelsOf(n)}
+		peers: keys.List(peersOf(s, root, n)...), policies: keys.List(policiesOf(s, root, n)...), authentications: keys.List(authenticationsOf(s, root, n)...), labels: x.labelsOf(n),
+		telemetry: telemetryOf(s, n)}
 	c.ownAddress = ownAddress(s, c.sidecar)
 	c.out, c.in, c.picky = filtersOf(s, root, n)
 	if len(x.chosen) >= maxChosen {
@@ -87,8 +90,8 @@ func appendLabels(b []byte, labels map[string]string) []byte {
 
 // NewIndex reads a snapshot.
 func NewIndex(s *mirror.Snapshot) *Index {
-	x := &Index{named: map[string]map[string]int{}, compared: map[string]int{}}
-	for _, kind := range []model.Kind{model.KindMesh, model.KindVirtualService, model.KindDestinationRule, model.KindNetworkGateways} {
+	x := &Index{named: map[string]map[string]int{}, compared: map[string]int{}, spans: map[string]int{}}
+	for _, kind := range []model.Kind{model.KindMesh, model.KindVirtualService, model.KindDestinationRule, model.KindNetworkGateways, model.KindTelemetry} {
 		for r := range s.All(kind) {
 			x.count(readBy(r), 1)
 		}
@@ -128,6 +131,9 @@ func (x *Index) count(r reading, by int) (differs bool) {
 		x.networks += by
 		differs = differs || before != (x.networks > 0)
 	}
+	if r.spans {
+		differs = counted(x.spans, r.namespace, by) || differs
+	}
 	return differs
 }
 
@@ -149,6 +155,9 @@ type reading struct {
 	compared map[string]bool // keys of labels that it compares with those of endpoints
 	locality bool
 	network  bool
+	// spans: it has proxies of its namespace send spans, which they name themselves in.
+	spans     bool
+	namespace string
 }
 
 func (r *reading) name(key, value string) {
@@ -187,8 +196,12 @@ func readBy(r model.Record) (out reading) {
 		setting := t.Spec.GetLocalityLbSetting()
 		out.locality = len(setting.GetDistribute()) > 0
 		out.compares(setting)
+		spec := t.Spec
+		out.spans = len(spec.GetDefaultProviders().GetTracing()) > 0 || spec.GetEnableTracing() && spec.GetDefaultConfig().GetTracing() != nil
 	case *model.NetworkGateways:
 		out.network = true
+	case *model.Telemetry:
+		out.spans, out.namespace = len(t.Spec.GetTracing()) > 0, t.Key.Namespace
 	}
 	return out
 }
@@ -221,9 +234,15 @@ func (x *Index) labelsOf(n Node) intern.List[string] {
 	return strs.List(all...)
 }
 
-// inputs are what records read of a node that has these of its labels read.
-func (x *Index) inputs(labels intern.List[string], n Node) Inputs {
+// inputs are what records read of a node that has these of its labels read, and that a Telemetry (zero: none) picks.
+func (x *Index) inputs(labels intern.List[string], telemetry model.Key, root string, n Node) Inputs {
 	in := Inputs{Labels: labels}
+	if n.Kind == Sidecar { // no others have listeners that report anything
+		in.Telemetry = telemetry
+		if x.spans[""]+x.spans[root]+x.spans[n.Namespace] > 0 {
+			in.Self = selfOf(n)
+		}
+	}
 	if x.localities > 0 {
 		in.Locality = n.Locality
 	}

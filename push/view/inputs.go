@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
 )
 
 // Inputs are the facts of a proxy that single entries of its outbound side read. What no record reads is left out, so that it makes no
@@ -18,6 +19,21 @@ type Inputs struct {
 	// Network is the proxy's, where networks have gateways, or some rule compares it with those of endpoints; empty: not known, or nobody
 	// reads it.
 	Network string
+	// Telemetry is the Telemetry whose selector picks the proxy: what its listeners report is then not what those of its namespace do.
+	Telemetry model.Key
+	// Self is how the proxy names itself in its spans, where some record has it send any.
+	Self Self
+}
+
+// Self is how a proxy names itself in spans (istio: pilot/pkg/networking/core/tracing.go, buildServiceTags). The zero Self: it sends none.
+type Self struct {
+	Sends   bool
+	Name    string // node.cluster: the service that the spans are of
+	Service string // label service.istio.io/canonical-name
+	// Revision is the label service.istio.io/canonical-revision.
+	Revision string
+	Mesh     string // MESH_ID of its metadata
+	Cluster  string // CLUSTER_ID of its metadata
 }
 
 // NetworkLabel is the key by which failoverPriority names the network of proxies and endpoints.

@@ -52,6 +52,7 @@ type Node struct {
 	Addresses []string
 	Labels    map[string]string
 	Workload  string // WORKLOAD_NAME, else the node's cluster
+	Service   string // node.cluster: the service that its spans are of
 	Account   string // SERVICE_ACCOUNT
 	// Verified is the authenticated identity, for whoever has authenticated it to fill in; what the node says of itself is no
 	// proof. Zero: nobody.
@@ -156,10 +157,10 @@ func Parse(raw []byte, config string) (Node, error) {
 		return Node{}, err
 	}
 	n.Domain = cmp.Or(strings.TrimPrefix(domain, n.Namespace+"."), DefaultDomain)
-	n.Workload = n.Metadata["WORKLOAD_NAME"]
-	if n.Workload == "" && len(w.cluster) <= longest {
-		n.Workload = words.of(w.cluster)
+	if len(w.cluster) <= longest {
+		n.Service = words.of(w.cluster)
 	}
+	n.Workload = cmp.Or(n.Metadata["WORKLOAD_NAME"], n.Service)
 	n.Account, n.Cluster, n.Network = n.Metadata["SERVICE_ACCOUNT"], n.Metadata["CLUSTER_ID"], n.Metadata["NETWORK"]
 	if n.Cluster == config {
 		n.Cluster = ""

@@ -106,6 +106,8 @@ type Workload struct {
 	Policies  intern.List[model.Key] // AuthorizationPolicies that select it, by key
 	// Authentications are the RequestAuthentications that select it: those of the root namespace first, of each the oldest first.
 	Authentications intern.List[model.Key]
+	Telemetry       model.Key // as Inputs.Telemetry
+	Self            Self      // as Inputs.Self
 	Caps            xds.Caps
 	Mode            Mode
 	Kind            Kind // a Router has no inbound side
@@ -158,13 +160,14 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	v := View{
 		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Sidecar: c.sidecar, Cluster: n.Cluster,
 			Caps: n.Caps, Mode: n.Mode, Kind: n.Kind, Automatic: automaticOf(n), Filters: c.out},
-		Inputs: x.inputs(c.labels, n),
+		Inputs: x.inputs(c.labels, c.telemetry, root, n),
 		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Closed: c.closed, Peers: c.peers,
 			Policies: c.policies, Authentications: c.authentications, Caps: n.Caps, Mode: n.Mode, Kind: n.Kind, Filters: c.in},
 	}
 	if n.Kind == Proxyless && c.services.Len() > 0 {
 		v.Workload.Addresses = strs.List(n.Addresses...)
 	}
+	v.Workload.Telemetry, v.Workload.Self = v.Inputs.Telemetry, v.Inputs.Self
 	v.Workload.Labelled = n.Kind == Proxyless && n.Labels[tlsModeLabel] == "istio"
 	if c.ownAddress && n.Kind == Sidecar {
 		v.Workload.Addresses = strs.List(n.Addresses...)
@@ -182,7 +185,7 @@ func (x *Index) router(s *mirror.Snapshot, root string, n Node) View {
 	return View{
 		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Cluster: n.Cluster, Caps: n.Caps, Mode: None,
 			Kind: Router, Filters: filters},
-		Inputs:   x.inputs(x.labelsOf(n), n),
+		Inputs:   x.inputs(x.labelsOf(n), model.Key{}, root, n),
 		Workload: Workload{Namespace: n.Namespace, Mode: None, Kind: Router},
 	}
 }

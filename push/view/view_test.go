@@ -7,7 +7,9 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
+	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/push/xds"
@@ -19,7 +21,8 @@ import (
 func rec(t testing.TB, kind model.Kind, name, text string) model.Record {
 	t.Helper()
 	body := map[model.Kind]proto.Message{model.KindSidecar: &networkingv1.Sidecar{}, model.KindEnvoyFilter: &networkingv1.EnvoyFilter{},
-		model.KindVirtualService: &networkingv1.VirtualService{}, model.KindDestinationRule: &networkingv1.DestinationRule{}, model.KindService: &model.ServiceSpec{}}[kind]
+		model.KindVirtualService: &networkingv1.VirtualService{}, model.KindDestinationRule: &networkingv1.DestinationRule{}, model.KindService: &model.ServiceSpec{},
+		model.KindTelemetry: &telemetryv1.Telemetry{}, model.KindMesh: &meshv1.MeshConfig{}}[kind]
 	if body == nil {
 		body = &model.PolicySpec{}
 	}

@@ -24,6 +24,15 @@ const (
 	CapOnDemand
 	CapGRPCWeb
 	CapOriginalSrc
+	// Access loggers, their filter by CEL, and tracers.
+	CapHTTPGRPCLog
+	CapTCPGRPCLog
+	CapOpenTelemetryLog
+	CapCELFilter
+	CapZipkin
+	CapDatadog
+	CapSkyWalking
+	CapOpenTelemetry
 	// CapIdentity is no extension: the proxy has a certificate of the mesh, which it gets by SDS over the static cluster
 	// SDSCluster of its bootstrap. To a proxy without that cluster what names it must not be sent.
 	CapIdentity
@@ -60,13 +69,24 @@ var extensions = map[string]Caps{
 	"envoy.filters.http.jwt_authn":          CapJWT,
 	"envoy.filters.http.ext_authz":          CapExtAuthzHTTP,
 	"envoy.filters.network.ext_authz":       CapExtAuthzNetwork,
+
+	"envoy.access_loggers.http_grpc":             CapHTTPGRPCLog,
+	"envoy.access_loggers.tcp_grpc":              CapTCPGRPCLog,
+	"envoy.access_loggers.open_telemetry":        CapOpenTelemetryLog,
+	"envoy.access_loggers.extension_filters.cel": CapCELFilter,
+	"envoy.tracers.zipkin":                       CapZipkin,
+	"envoy.tracers.datadog":                      CapDatadog,
+	"envoy.tracers.skywalking":                   CapSkyWalking,
+	"envoy.tracers.opentelemetry":                CapOpenTelemetry,
 }
 
 // StockCaps is assumed of a proxy that lists no extensions at all (an offline node file, a test client): what a stock
 // Envoy has, and nothing of Istio's own.
 const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS | CapFault | CapGRPCStats |
 	CapRBACHTTP | CapRBACNetwork | CapSetFilterState | CapFileAccessLog | CapOnDemand |
-	CapGRPCWeb | CapOriginalSrc | CapJWT | CapExtAuthzHTTP | CapExtAuthzNetwork
+	CapGRPCWeb | CapOriginalSrc | CapJWT | CapExtAuthzHTTP | CapExtAuthzNetwork |
+	CapHTTPGRPCLog | CapTCPGRPCLog | CapOpenTelemetryLog | CapCELFilter |
+	CapZipkin | CapDatadog | CapSkyWalking | CapOpenTelemetry
 
 // CapOf is the bit of one extension by its registered name; 0 where Navarch never sends it.
 func CapOf(extension string) Caps { return extensions[extension] }

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
+	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 )
 
 // istioBody makes the Istio message that records of a kind carry; nil where the body is one of our own messages.
@@ -17,6 +18,7 @@ var istioBody = [NumKinds]func() proto.Message{
 	KindEnvoyFilter:     func() proto.Message { return &networkingv1.EnvoyFilter{} },
 	KindGateway:         func() proto.Message { return &networkingv1.Gateway{} },
 	KindWorkloadGroup:   func() proto.Message { return &networkingv1.WorkloadGroup{} },
+	KindTelemetry:       func() proto.Message { return &telemetryv1.Telemetry{} },
 }
 
 func setBody(wire *RecordValue, kind Kind, body proto.Message) error {
@@ -155,6 +157,8 @@ func typed(head Head, body proto.Message) (Record, error) {
 		return &Gateway{head, b}, nil
 	case *networkingv1.WorkloadGroup:
 		return &WorkloadGroup{head, b}, nil
+	case *telemetryv1.Telemetry:
+		return &Telemetry{head, b}, nil
 	}
 	return nil, fmt.Errorf("no record type for body %T", body)
 }

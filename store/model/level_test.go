@@ -31,6 +31,7 @@ var stored = map[string]string{
 	"WorkloadGroup":         "skippable 0",
 	"Namespace":             "skippable 0",
 	"NetworkGateways":       "skippable 0",
+	"Telemetry":             "skippable 0",
 }
 
 // kindNow is a kind as the tables have it.

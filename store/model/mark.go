@@ -43,6 +43,7 @@ var Marks = [NumKinds]Mark{
 	KindWorkloadGroup:         Skippable,
 	KindNamespace:             Skippable,
 	KindNetworkGateways:       Skippable,
+	KindTelemetry:             Skippable,
 }
 
 // writesMark says whether the records of a kind carry their mark (RecordValue.closing): those of the closing kinds that are younger

@@ -25,6 +25,7 @@ func MeshDefaults() *meshv1.MeshConfig {
 		RootNamespace:         "istio-system",
 		TrustDomain:           "cluster.local",
 		EnableAutoMtls:        wrapperspb.Bool(true),
+		EnableTracing:         true,
 		EnablePrometheusMerge: wrapperspb.Bool(true),
 		OutboundTrafficPolicy: &meshv1.MeshConfig_OutboundTrafficPolicy{Mode: meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY},
 		InboundTrafficPolicy:  &meshv1.MeshConfig_InboundTrafficPolicy{Mode: meshv1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH},

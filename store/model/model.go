@@ -42,6 +42,8 @@ const (
 	KindNamespace
 	// KindNetworkGateways is the gateways of networks that one object names: a Kubernetes Service, or meshNetworks (namespace "").
 	KindNetworkGateways
+	// KindTelemetry is an Istio Telemetry.
+	KindTelemetry
 	NumKinds // how many there are; not a kind
 )
 
@@ -66,6 +68,7 @@ var kindNames = [NumKinds]string{
 	KindWorkloadGroup:         "WorkloadGroup",
 	KindNamespace:             "Namespace",
 	KindNetworkGateways:       "NetworkGateways",
+	KindTelemetry:             "Telemetry",
 }
 
 // String is the kind's name as stored in etcd and shown to users.

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
+	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 
 	"navarch.io/navarch/store/origin"
 )
@@ -43,6 +44,7 @@ func bodies() map[Kind]proto.Message {
 		KindNamespace:       &ServiceAccountSpec{},
 		KindWorkloadGroup:   &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{ServiceAccount: "vm"}},
 		KindNetworkGateways: &NetworkGatewaysSpec{Gateways: []*NetworkGateway{{Network: "n", Address: "192.0.2.1", Port: 15443}}},
+		KindTelemetry:       &telemetryv1.Telemetry{AccessLogging: []*telemetryv1.AccessLogging{{Filter: &telemetryv1.AccessLogging_Filter{Expression: "true"}}}},
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
+	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 )
 
 // Schema is the version of record.proto that this build writes. It decodes Schema-1 to Schema+1.
@@ -75,6 +76,7 @@ type (
 	ServiceAccount  = Of[*ServiceAccountSpec]
 	WorkloadGroup   = Of[*networkingv1.WorkloadGroup]
 	NetworkGateways = Of[*NetworkGatewaysSpec]
+	Telemetry       = Of[*telemetryv1.Telemetry]
 )
 
 // Patch is one entry of an EnvoyFilter's configPatches: comparable, so it can stand in a Spec.

@@ -54,6 +54,7 @@ func TestConfigurationComesFromOneCluster(t *testing.T) {
 		"PeerAuthentication":    "mtls: {mode: STRICT}",
 		"AuthorizationPolicy":   "nonsense: 1",
 		"RequestAuthentication": "nonsense: 1",
+		"Telemetry":             "accessLogging: [{disabled: true}]",
 	}
 	for kind, spec := range configuration {
 		obj := in("west", read(t, istio(kind, spec)))

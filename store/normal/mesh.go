@@ -153,6 +153,7 @@ func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 	}
 	checkServiceSettings(r, config)
 	checkAuthorizers(r, config)
+	checkTelemetryProviders(r, config)
 	checkPool(r, "data.mesh.defaultTrafficPolicy.connectionPool", config.GetDefaultTrafficPolicy().GetConnectionPool())
 	checkOutlier(r, "data.mesh.defaultTrafficPolicy.outlierDetection", config.GetDefaultTrafficPolicy().GetOutlierDetection())
 	for path, list := range map[string][]string{

@@ -90,6 +90,7 @@ const (
 	groupDiscovery  = "discovery.k8s.io"
 	groupNetworking = "networking.istio.io"
 	groupSecurity   = "security.istio.io"
+	groupTelemetry  = "telemetry.istio.io"
 )
 
 type kindKey struct{ group, kind string }
@@ -99,6 +100,7 @@ type normalise func(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []
 
 var istioNetworkingVersions = []string{"v1", "v1beta1", "v1alpha3"}
 var istioSecurityVersions = []string{"v1", "v1beta1"}
+var istioTelemetryVersions = []string{"v1", "v1alpha1"}
 
 // kinds is everything that is acted on. fn is nil for kinds that are only joined with (their Parse functions read them)
 // or accepted for later. Those of Kubernetes come from every cluster, Istio's are configuration, which comes from the config cluster
@@ -131,6 +133,7 @@ var kinds = map[kindKey]struct {
 	{groupSecurity, "AuthorizationPolicy"}:   {istioSecurityVersions, authorizationPolicyRecords},
 	{groupSecurity, "RequestAuthentication"}: {istioSecurityVersions, requestAuthenticationRecords},
 	{DeniedID.Group, DeniedID.Kind}:          {[]string{deniedVersion}, deniedRecords},
+	{groupTelemetry, "Telemetry"}:            {istioTelemetryVersions, telemetryRecords},
 }
 
 // Served says whether an object is of a kind and version that this package reads.
@@ -201,6 +204,8 @@ func SourceObject(key model.Key) object.ID {
 		if rest, ok := strings.CutPrefix(key.Name, model.WorkloadEntryPrefix); ok {
 			id.Group, id.Kind, id.Name = groupNetworking, "WorkloadEntry", rest
 		}
+	case model.KindTelemetry:
+		id.Group = groupTelemetry
 	case model.KindSecretReader:
 		id.Group, id.Kind = groupRBAC, "RoleBinding"
 		if key.Namespace == "" {

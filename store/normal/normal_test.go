@@ -95,6 +95,9 @@ func istio(kind, spec string) string {
 	if kind == "AuthorizationPolicy" || kind == "PeerAuthentication" || kind == "RequestAuthentication" {
 		group = groupSecurity
 	}
+	if kind == "Telemetry" {
+		group = groupTelemetry
+	}
 	return fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {name: x, namespace: shop}\nspec:\n  %s\n", group, kind,
 		strings.ReplaceAll(strings.TrimSpace(spec), "\n", "\n  "))
 }

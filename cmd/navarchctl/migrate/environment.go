@@ -118,7 +118,7 @@ var environment = []row{
 	{"PILOT_ENABLE_ROUTE_COLLAPSE_OPTIMIZATION", NoEffect, "it makes routes smaller, not others", ""},
 	{"PILOT_ENABLE_TELEMETRY_LABEL", NoEffect, "clusters and endpoints have Istio's metadata", ""},
 	{"PILOT_ENDPOINT_TELEMETRY_LABEL", NoEffect, "clusters and endpoints have Istio's metadata", ""},
-	{"PILOT_TRACE_SAMPLING", Reported, "tracing is not configured by Navarch yet", "1"},
+	{"PILOT_TRACE_SAMPLING", Reported, "1 % is sampled where neither a Telemetry nor `defaultConfig.tracing` says otherwise", "1"},
 	{"PILOT_ENABLE_METADATA_EXCHANGE", NoEffect, "proxies that have the filter are sent it", ""},
 	{"PILOT_MX_ADDITIONAL_LABELS", Reported, "the filter exchanges Istio's own labels", ""},
 	{"METRIC_*", Reported, "the filter istio.stats has its defaults", ""},

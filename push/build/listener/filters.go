@@ -18,6 +18,7 @@ import (
 	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
+	uuidv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/request_id/uuid/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -52,8 +53,7 @@ var (
 	peerPropagation   = []any{map[string]any{"istio_headers": map[string]any{}}}
 	peerInbound       = typed("io.istio.http.peer_metadata.Config", map[string]any{"downstream_discovery": peerDiscovery, "downstream_propagation": peerPropagation})
 	peerOutbound      = typed("io.istio.http.peer_metadata.Config", map[string]any{"upstream_discovery": peerDiscovery, "upstream_propagation": peerPropagation})
-	statsInbound      = typed("stats.PluginConfig", map[string]any{"disable_host_header_fallback": true})
-	statsOutbound     = typed("stats.PluginConfig", nil)
+	requestIDConfig   = xds.Any(&uuidv3.UuidRequestIdConfig{UseRequestIdForTraceSampling: wrapperspb.Bool(false)})
 	originalDstConfig = xds.Any(&originaldstv3.OriginalDst{})
 	originalSrcConfig = xds.Any(&originalsrcv3.OriginalSrc{Mark: tproxyMark})
 	httpInspection    = xds.Any(&httpinspectorv3.HttpInspector{})
@@ -70,20 +70,6 @@ func typed(name string, fields map[string]any) *anypb.Any {
 	return xds.Any(&udpav1.TypedStruct{TypeUrl: "type.googleapis.com/" + name, Value: value})
 }
 
-// reportsToPrometheus says whether istio.stats is wanted: Prometheus is among the mesh's default providers of metrics.
-func (c Common) reportsToPrometheus() bool {
-	if !c.Caps.Has(xds.CapIstioStats) {
-		return false
-	}
-	names := c.mesh().GetDefaultProviders().GetMetrics()
-	for _, p := range c.mesh().GetExtensionProviders() {
-		if p.GetPrometheus() != nil && slices.Contains(names, p.GetName()) {
-			return true
-		}
-	}
-	return slices.Contains(names, "prometheus")
-}
-
 // httpFilters is the HTTP filters of a connection manager in Istio's order, of those that the proxy has.
 func (c Common) httpFilters(h httpTraffic) []*hcmv3.HttpFilter {
 	var filters []*hcmv3.HttpFilter
@@ -93,9 +79,9 @@ func (c Common) httpFilters(h httpTraffic) []*hcmv3.HttpFilter {
 		}
 	}
 	in := h.routes != nil
-	peer, stats := peerOutbound, statsOutbound
+	peer, stats := peerOutbound, c.Telemetry.Stats(c.mesh(), c.Caps, in)
 	if in {
-		peer, stats = peerInbound, statsInbound
+		peer = peerInbound
 	}
 	add(c.Caps.Has(xds.CapMetadataExchange), "istio.metadata_exchange", peer)
 	add(h.closed && c.Caps.Has(xds.CapRBACHTTP), httpRBAC, denyHTTPConfig)
@@ -107,7 +93,7 @@ func (c Common) httpFilters(h httpTraffic) []*hcmv3.HttpFilter {
 	add(!in && c.Caps.Has(xds.CapALPN), "istio.alpn", alpnConfig)
 	add(c.Caps.Has(xds.CapFault), "envoy.filters.http.fault", faultConfig)
 	add(c.Caps.Has(xds.CapCORS), "envoy.filters.http.cors", corsConfig)
-	add(c.reportsToPrometheus(), "istio.stats", stats)
+	add(stats != nil, "istio.stats", stats)
 	add(true, "envoy.filters.http.router", routerConfig)
 	return filters
 }

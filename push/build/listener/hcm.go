@@ -34,12 +34,16 @@ func (c Common) connectionManager(h httpTraffic) *listenerv3.Filter {
 		StatPrefix:        h.statPrefix + statDelimiter,
 		HttpFilters:       c.httpFilters(h),
 		AccessLog:         c.accessLog(),
+		Tracing:           c.Telemetry.Tracing.Draw(c.mesh()),
 		UpgradeConfigs:    []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		StreamIdleTimeout: durationpb.New(0), // long polls and streams stay; route timeouts decide
 		UseRemoteAddress:  wrapperspb.Bool(false),
 		Proxy_100Continue: true,
 	}
 	c.normalizePaths(m)
+	if t := c.Telemetry.Tracing; t.On && !t.RequestID { // true is Envoy's default
+		m.RequestIdExtension = &hcmv3.RequestIDExtension{TypedConfig: requestIDConfig}
+	}
 	if h.http2 {
 		m.Http2ProtocolOptions = &corev3.Http2ProtocolOptions{}
 	}

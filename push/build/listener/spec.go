@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"navarch.io/navarch/push/build/extauthz"
+	"navarch.io/navarch/push/build/telemetry"
 	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
@@ -22,9 +23,10 @@ var MeshFields = []protoreflect.Name{
 
 // Common is what every listener may depend on beside its own traffic.
 type Common struct {
-	Mesh    *model.Mesh
-	Caps    xds.Caps
-	Patches intern.List[model.Patch] // LISTENER, FILTER_CHAIN, NETWORK_FILTER, HTTP_FILTER that may match this listener
+	Mesh      *model.Mesh
+	Caps      xds.Caps
+	Telemetry telemetry.Spec           // of its direction
+	Patches   intern.List[model.Patch] // LISTENER, FILTER_CHAIN, NETWORK_FILTER, HTTP_FILTER that may match this listener
 }
 
 // Outbound is all that one outbound listener can depend on: 0.0.0.0_80, 10.96.0.11_9000, or the listener of a

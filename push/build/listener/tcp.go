@@ -45,11 +45,7 @@ func (c Common) proxyTo(cluster string, context networkingv1.EnvoyFilter_PatchCo
 func (c Common) tcpFilters(p *tcpv3.TcpProxy, context networkingv1.EnvoyFilter_PatchContext) []*listenerv3.Filter {
 	p.AccessLog = c.accessLog()
 	var filters []*listenerv3.Filter
-	if c.reportsToPrometheus() {
-		stats := statsOutbound
-		if context == inbound {
-			stats = statsInbound
-		}
+	if stats := c.Telemetry.Stats(c.mesh(), c.Caps, context == inbound); stats != nil {
 		filters = append(filters, packed("istio.stats", stats))
 	}
 	return append(filters, filter(tcpProxyName, p))

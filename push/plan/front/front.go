@@ -21,6 +21,8 @@ type Front interface {
 	Host(name string, what input.Types) (uses bool)
 	// Endpoints is called when nothing but the endpoints of a host differs.
 	Endpoints(h *host.Host)
+	// Report is called before Finish where what listeners report of their traffic may be something else than before.
+	Report()
 	// Finish plans what the hosts of the step have touched. rest is called between two pieces of that, where others may have their
 	// turn.
 	Finish(rest func())

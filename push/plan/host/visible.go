@@ -23,6 +23,11 @@ func exported(exportTo, otherwise []string, own, to string) bool {
 	return false
 }
 
+// Sees says whether proxies of a namespace see a port of a service at one of its hosts: it is exported to them, and imported.
+func (im *Imports) Sees(svc *model.Service, host string, port uint32, namespace string) bool {
+	return exported(svc.Spec.GetExportTo(), nil, svc.Key.Namespace, namespace) && im.Has(svc, host) && im.hasPort(host, port)
+}
+
 // precedes orders services of one host for a namespace: its own first, then Kubernetes Services, then the config cluster's, then the
 // oldest. One of another cluster is the same service: the first defines it, its endpoints are those of all clusters, and its addresses
 // those of the proxy's own (istio: pilot/pkg/serviceregistry/aggregate/controller.go, mergeService).

@@ -21,6 +21,7 @@ import (
 	"navarch.io/navarch/push/build/listener"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/plan/telemetry"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
@@ -45,6 +46,7 @@ type Workload struct {
 	authentications intern.List[*model.Policy]
 	reads           map[string]bool // hosts whose endpoints name its ports
 	asked           map[string]bool // hosts of the providers that its CUSTOM policies name
+	reports         telemetry.Reports
 	found           []input.Problem
 }
 
@@ -79,6 +81,7 @@ func New(in *input.Input, key view.Workload) *Workload {
 		return wl
 	}
 	wl.patches, wl.found = in.Patches(key.Filters)
+	wl.report()
 	for u := range in.Added(wl.patches, side, &wl.found) {
 		wl.Claim(u)
 	}
@@ -288,7 +291,9 @@ func (wl *Workload) planListeners(ports []port) {
 }
 
 func (wl *Workload) common(name string, port uint32) listener.Common {
-	return wl.in.Common(wl.key.Caps, wl.patches, name, port, side)
+	c := wl.in.Common(wl.key.Caps, wl.patches, name, port, side)
+	c.Telemetry = wl.reports.Spec
+	return c
 }
 
 func (wl *Workload) removes(name string, port uint32) bool {

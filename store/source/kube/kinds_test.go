@@ -15,7 +15,7 @@ import (
 
 // The versions that are read are those that normal takes.
 func TestVersionsAreNormals(t *testing.T) {
-	for group, kind := range map[string]string{"networking.istio.io": "EnvoyFilter", "security.istio.io": "PeerAuthentication"} {
+	for group, kind := range map[string]string{"networking.istio.io": "EnvoyFilter", "security.istio.io": "PeerAuthentication", "telemetry.istio.io": "Telemetry"} {
 		for _, version := range []string{"v1", "v1beta1", "v1beta2", "v1alpha1", "v1alpha2", "v1alpha3", "v2"} {
 			o := &object.Object{ID: object.ID{Group: group, Kind: kind, Namespace: "n", Name: "n"}, Version: version, JSON: []byte("{}")}
 			takes := !slices.ContainsFunc(normal.New(normal.Options{}).Object(o, nothing{}).Problems, func(p object.Problem) bool { return p.Code == problem.NotSupported })
@@ -35,7 +35,7 @@ func TestBestVersion(t *testing.T) {
 		{"networking.istio.io", []string{"v1alpha3", "v1beta1", "v1"}, []string{"v1", "v1beta1", "v1alpha3"}},
 		{"networking.istio.io", []string{"v3", "v1beta1"}, []string{"v1beta1"}},
 		{"security.istio.io", []string{"v3"}, nil},
-		{"telemetry.istio.io", []string{"v9", "v1"}, []string{"v9", "v1"}},
+		{"extensions.istio.io", []string{"v9", "v1"}, []string{"v9", "v1"}},
 	} {
 		if got := inOrder(c.group, c.served); !slices.Equal(got, c.want) {
 			t.Errorf("%s served in %v: read in %v, want %v", c.group, c.served, got, c.want)

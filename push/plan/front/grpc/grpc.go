@@ -90,6 +90,9 @@ func (f *Front) Host(name string, what input.Types) (uses bool) {
 // Endpoints implements front.Front: nothing here depends on them.
 func (f *Front) Endpoints(*host.Host) {}
 
+// Report implements front.Front: applications without a proxy report their traffic as they like.
+func (f *Front) Report() {}
+
 // Finish implements front.Front. A short name may pass from one host to another: what is gone goes before what comes.
 func (f *Front) Finish(rest func()) {
 	names := slices.Sorted(maps.Keys(f.step))

@@ -35,6 +35,7 @@ func (f *Front) Describe(line func(format string, args ...any)) {
 	for name, c := range f.contributions.All() {
 		line("contribution %s: %v %v", name, c.traffic, c.routes)
 	}
+	line("reports: %v", f.reports.spec)
 	for name, l := range f.listeners.table.All() {
 		line("listener %s: %v %p %v", name, l.Spec, l.Res, l.route)
 		for _, c := range l.http {

@@ -7,6 +7,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/build/listener"
+	"navarch.io/navarch/push/build/telemetry"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/view"
@@ -180,7 +181,15 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 	if asks != (routeKey{}) {
 		spec.Route = asks.name()
 	}
-	return spec, asks, true
+	return reporting(spec, ls.reports.spec), asks, true
+}
+
+// reporting is a listener that reports this. One without HTTP has no spans.
+func reporting(spec listener.Outbound, reports telemetry.Spec) listener.Outbound {
+	if spec.Telemetry = reports; spec.Route == "" {
+		spec.Telemetry = reports.WithoutSpans()
+	}
+	return spec
 }
 
 func (ls *listeners) common(name string, port uint32) listener.Common {
@@ -189,11 +198,20 @@ func (ls *listeners) common(name string, port uint32) listener.Common {
 
 // planVirtual plans the listener that redirected connections arrive at, unless nothing is redirected.
 func (ls *listeners) planVirtual(found *[]input.Problem) {
+	if spec, ok := ls.virtual(ls.reports.spec); ok {
+		ls.fixed(spec, found)
+	}
+}
+
+// virtual is that listener, which reports this; false: there is none.
+func (ls *listeners) virtual(reports telemetry.Spec) (spec listener.VirtualOutbound, ok bool) {
 	port := ls.in.OutboundPort()
 	if ls.key.Kind == view.Router || input.Direct(ls.sidecar, ls.key.Mode) ||
 		ls.patches.RemovesListener(xds.VirtualOutbound, port, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND) {
-		return
+		return spec, false
 	}
-	ls.fixed(listener.VirtualOutbound{Common: ls.common(xds.VirtualOutbound, port), Port: port,
-		Passthrough: ls.passthrough(), EgressProxy: ls.egressProxy(), Transparent: ls.key.Mode == view.TProxy}, found)
+	spec = listener.VirtualOutbound{Common: ls.common(xds.VirtualOutbound, port), Port: port,
+		Passthrough: ls.passthrough(), EgressProxy: ls.egressProxy(), Transparent: ls.key.Mode == view.TProxy}
+	spec.Telemetry = reports.WithoutSpans()
+	return spec, true
 }

@@ -24,6 +24,7 @@ type scope struct {
 	egress   []*egress
 	patches  input.PatchSet
 	problems input.Problems
+	reports  reports
 	// own marks the listeners and route configurations that are this scope's alone; others it shares with scopes that were forked,
 	// and copies before it changes them.
 	own *editor
@@ -40,7 +41,7 @@ func (s *scope) fork(key view.Scope, to *layer.Layer) *scope {
 		next.egress, _ = egressOf(s.sidecar, key)
 	}
 	next.key, next.layer, next.hosts = key, to, s.hosts.Fork(key, importsOf(next.egress), to)
-	next.own, next.problems = &editor{}, s.problems.Clone()
+	next.own, next.problems, next.reports = &editor{}, s.problems.Clone(), s.reports.clone()
 	return &next
 }
 

@@ -65,6 +65,9 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.
 	f := &Front{scope: s, listeners: &listeners{scope: s, changed: map[string]bool{}}, routes: newRouteTable(s)}
 	f.planAdded(&found)
 	s.planStatic(&found)
+	out := s.decide(view.Inputs{})
+	s.reports.spec = out.Spec
+	s.problems.Set("telemetry", out.Problems)
 	f.listeners.planVirtual(&found)
 	s.problems.Set("scope", found)
 	return f, s.hosts
@@ -100,6 +103,9 @@ func (f *Front) Host(name string, what input.Types) (uses bool) {
 		return false // what gateways listen on is for Gateways to say
 	}
 	h, now := f.hosts.Get(name), f.contributionOf(name)
+	if f.reports.hosts[name] && what.Has(input.CDS) {
+		f.Report()
+	}
 	if what.Has(input.LDS) {
 		now.traffic = f.planTraffic(h, now.traffic)
 	}
@@ -172,6 +178,9 @@ func (f *Front) planEntries(h *host.Host, old []routeKey) []routeKey {
 
 // Finish implements front.Front.
 func (f *Front) Finish(rest func()) {
+	if f.reports.stale {
+		f.report()
+	}
 	for name := range f.listeners.changed {
 		if l := f.listeners.table.Get(name); l != nil {
 			if was := f.listeners.plan(l); was.Res != l.Res {
@@ -188,6 +197,7 @@ func (f *Front) Finish(rest func()) {
 
 // Done implements front.Front.
 func (f *Front) Done() {
+	f.reports.again = false
 	if f.stepped() {
 		f.listeners.changed, f.routes.changed = map[string]bool{}, map[routeKey]map[string]bool{}
 	}

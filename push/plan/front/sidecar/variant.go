@@ -3,6 +3,7 @@ package sidecar
 import (
 	"slices"
 
+	"navarch.io/navarch/push/build/telemetry"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
@@ -13,27 +14,36 @@ import (
 )
 
 // Variant implements front.Front. For proxies with certain inputs there are other route configurations where a rule reads them, and
-// other route configurations and listeners where a host has other rules, or is a destination of what they route.
+// other route configurations and listeners where a host has other rules, or is a destination of what they route, and other listeners where
+// these report something else.
 func (f *Front) Variant(v *host.Variation, all bool, rest func()) {
 	ruled := v.Reached()
+	reports := f.reportsOf(v.Inputs)
 	if len(ruled) > 0 {
 		all = all || f.stepped()
 	}
-	if !all {
+	if all {
+		names := map[string]bool{}
+		for _, rc := range f.routes.table {
+			names[rc.name] = true
+			f.routes.planVariant(rc.routeKey, v, ruled)
+			rest()
+		}
+		v.Layer.Retain(xds.Route, names)
+	} else {
 		for _, key := range f.routes.changedKeys() {
 			f.routes.planVariant(key, v, nil)
 			rest()
 		}
-		return
 	}
-	names := map[string]bool{}
-	for _, rc := range f.routes.table {
-		names[rc.name] = true
-		f.routes.planVariant(rc.routeKey, v, ruled)
-		rest()
+	switch {
+	case all || f.reports.again:
+		f.listeners.planVariants(v, f.broughtFor(v, ruled), reports)
+	case reports != f.reports.spec:
+		for name := range f.listeners.changed {
+			f.listeners.planVariant(v, name, nil, reports)
+		}
 	}
-	v.Layer.Retain(xds.Route, names)
-	f.listeners.planVariant(v, f.broughtFor(v, ruled))
 }
 
 // broughtFor is what hosts bring to listeners for a variation, by listener, where that differs from what they bring for all.
@@ -135,21 +145,53 @@ func (rs *routeTable) joined(rc *routeConfig, instead map[string]*xds.Fragment, 
 	return rs.in.Make(rs.spec(rc, append(hosts, rc.tailFragments()...)), model.MeshKey, found)
 }
 
-// planVariant plans the listeners to which hosts bring something else for a variation.
-func (ls *listeners) planVariant(v *host.Variation, brings map[string][]brought) {
+// planVariants plans all listeners that are others for a variation: hosts bring something else to them, or they report something else.
+func (ls *listeners) planVariants(v *host.Variation, brings map[string][]brought, reports telemetry.Spec) {
 	names := map[string]bool{}
-	var found []input.Problem
 	for name, traffic := range brings {
-		l := ls.table.Get(name)
-		if l == nil {
-			continue
+		names[name] = ls.planVariant(v, name, traffic, reports)
+	}
+	if reports != ls.reports.spec {
+		for name := range ls.table.All() {
+			if _, planned := names[name]; !planned {
+				names[name] = ls.planVariant(v, name, nil, reports)
+			}
 		}
-		if spec, _, ok := ls.spec(l.with(traffic), &found); ok {
-			if u, ok := ls.in.Make(spec, ls.in.Mesh.Key, &found); ok && u.Res != l.Res && !ls.layer.Claimed(u.Res) {
-				names[name] = true
+		names[xds.VirtualOutbound] = ls.planVirtualVariant(v, reports)
+	}
+	v.Layer.Retain(xds.Listener, names)
+}
+
+// planVariant plans one of them, to which some hosts bring this instead. False: it is as for all.
+func (ls *listeners) planVariant(v *host.Variation, name string, traffic []brought, reports telemetry.Spec) bool {
+	var found []input.Problem // the same as the scope's
+	if l := ls.table.Get(name); l != nil {
+		of := l
+		if len(traffic) > 0 {
+			of = l.with(traffic)
+		}
+		if spec, _, ok := ls.spec(of, &found); ok {
+			if u, ok := ls.in.Make(reporting(spec, reports), ls.in.Mesh.Key, &found); ok && u.Res != l.Res && !ls.layer.Claimed(u.Res) {
 				v.Layer.Add(u)
+				return true
 			}
 		}
 	}
-	v.Layer.Retain(xds.Listener, names)
+	v.Layer.Remove(xds.Listener, name)
+	return false
+}
+
+// planVirtualVariant is planVariant for the listener that redirected connections arrive at.
+func (ls *listeners) planVirtualVariant(v *host.Variation, reports telemetry.Spec) bool {
+	spec, ok := ls.virtual(reports)
+	if !ok || spec == ls.layer.Spec(xds.Ref{Type: xds.Listener, Name: xds.VirtualOutbound}) {
+		return false
+	}
+	var found []input.Problem // the same as the scope's
+	u, ok := ls.in.Make(spec, ls.in.Mesh.Key, &found)
+	if !ok || ls.layer.Claimed(u.Res) {
+		return false
+	}
+	v.Layer.Add(u)
+	return true
 }

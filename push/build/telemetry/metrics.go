@@ -1,0 +1,84 @@
+package telemetry
+
+import (
+	"slices"
+	"strconv"
+
+	udpav1 "github.com/cncf/xds/go/udpa/type/v1"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+	meshv1 "istio.io/api/mesh/v1alpha1"
+
+	"navarch.io/navarch/push/xds"
+)
+
+var statsInbound, statsOutbound = stats(true, Metrics{}), stats(false, Metrics{})
+
+// Stats is the configuration of the filter istio.stats, for HTTP as for TCP; nil: nothing is counted, or the proxy does not have the filter.
+func (s Spec) Stats(mesh *meshv1.MeshConfig, caps xds.Caps, inbound bool) *anypb.Any {
+	switch m := s.Metrics; {
+	case !caps.Has(xds.CapIstioStats) || m.Off || !m.Said && !countsByDefault(mesh):
+		return nil
+	case m.Overrides.Len() > 0 || m.Interval > 0:
+		return stats(inbound, m)
+	case inbound:
+		return statsInbound
+	}
+	return statsOutbound
+}
+
+// countsByDefault says whether Prometheus is among the default providers of metrics.
+func countsByDefault(mesh *meshv1.MeshConfig) bool {
+	return slices.ContainsFunc(mesh.GetDefaultProviders().GetMetrics(), func(name string) bool { return Provider(mesh, name).GetPrometheus() != nil })
+}
+
+// stats is a configuration of the filter, whose messages no library of ours has.
+func stats(inbound bool, m Metrics) *anypb.Any {
+	fields := map[string]any{}
+	if inbound {
+		fields["disable_host_header_fallback"] = true
+	}
+	if m.Interval > 0 {
+		fields["tcp_reporting_duration"] = strconv.FormatFloat(m.Interval.Seconds(), 'f', -1, 64) + "s"
+	}
+	var metrics []any
+	for rest := m.Overrides.All(); len(rest) > 0; {
+		end := slices.IndexFunc(rest, func(o Override) bool { return o.Metric != rest[0].Metric })
+		if end < 0 {
+			end = len(rest)
+		}
+		metrics = append(metrics, metric(rest[:end]))
+		rest = rest[end:]
+	}
+	if len(metrics) > 0 {
+		fields["metrics"] = metrics
+	}
+	value, err := structpb.NewStruct(fields)
+	if err != nil {
+		value = &structpb.Struct{} // texts that are no UTF-8, which no record has
+	}
+	return xds.Any(&udpav1.TypedStruct{TypeUrl: "type.googleapis.com/stats.PluginConfig", Value: value})
+}
+
+// metric is one entry of the configuration's metrics.
+func metric(of []Override) map[string]any {
+	out, dimensions := map[string]any{"name": of[0].Metric}, map[string]any{}
+	var removed []any
+	for _, o := range of {
+		switch {
+		case o.Drop:
+			out["drop"] = true
+		case o.Tag != "" && o.Value != "":
+			dimensions[o.Tag] = o.Value
+		case o.Tag != "":
+			removed = append(removed, o.Tag)
+		}
+	}
+	if len(dimensions) > 0 {
+		out["dimensions"] = dimensions
+	}
+	if len(removed) > 0 {
+		out["tags_to_remove"] = removed
+	}
+	return out
+}

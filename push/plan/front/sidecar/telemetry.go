@@ -1,0 +1,91 @@
+package sidecar
+
+import (
+	"maps"
+
+	build "navarch.io/navarch/push/build/telemetry"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/telemetry"
+	"navarch.io/navarch/push/view"
+)
+
+// reports is what the listeners of a scope report of their traffic.
+type reports struct {
+	spec   build.Spec                 // of proxies that no Telemetry selects, and that send no spans
+	varied map[view.Inputs]build.Spec // of others, as far as it was asked for
+	hosts  map[string]bool            // of providers: it is decided again where a service of one of them is another
+	stale  bool                       // it is to be decided again in this step
+	again  bool                       // it was
+}
+
+func (r reports) clone() reports {
+	r.varied, r.hosts = maps.Clone(r.varied), maps.Clone(r.hosts)
+	return r
+}
+
+// decide decides what listeners report to proxies with these inputs.
+func (s *scope) decide(inputs view.Inputs) telemetry.Reports {
+	if s.key.Kind == view.Router {
+		return telemetry.Reports{} // what gateways listen on is for Gateways to say
+	}
+	out := telemetry.Of(s.in, telemetry.Proxy{Namespace: s.key.Namespace, Client: true, Telemetry: inputs.Telemetry, Self: inputs.Self,
+		Caps: s.key.Caps, Imports: importsOf(s.egress)})
+	for _, host := range out.Hosts {
+		if s.reports.hosts == nil {
+			s.reports.hosts = map[string]bool{}
+		}
+		s.reports.hosts[host] = true
+	}
+	return out
+}
+
+// reportsOf is what listeners report to proxies with these inputs, as it was decided last.
+func (s *scope) reportsOf(inputs view.Inputs) build.Spec {
+	inputs = view.Inputs{Telemetry: inputs.Telemetry, Self: inputs.Self}
+	if inputs == (view.Inputs{}) {
+		return s.reports.spec
+	}
+	spec, known := s.reports.varied[inputs]
+	if !known {
+		out := s.decide(inputs)
+		if s.reports.varied == nil {
+			s.reports.varied = map[view.Inputs]build.Spec{}
+		}
+		spec = out.Spec
+		s.reports.varied[inputs] = spec
+		s.problems.Set(unitOf(inputs), out.Problems)
+	}
+	return spec
+}
+
+// Report implements front.Front.
+func (f *Front) Report() { f.reports.stale = true }
+
+// report decides again what the listeners report. Where that is something else, all of them are planned.
+func (f *Front) report() {
+	for inputs := range f.reports.varied {
+		f.problems.Set(unitOf(inputs), nil)
+	}
+	f.reports.varied, f.reports.hosts, f.reports.stale, f.reports.again = nil, nil, false, true
+	out := f.decide(view.Inputs{})
+	f.problems.Set("telemetry", out.Problems)
+	if out.Spec == f.reports.spec {
+		return
+	}
+	f.reports.spec = out.Spec
+	var names []string
+	for name := range f.listeners.table.All() {
+		names = append(names, name)
+	}
+	for _, name := range names {
+		f.listeners.get(name) // which may be changed from now on
+		f.listeners.changed[name] = true
+	}
+	var found []input.Problem // as before
+	f.listeners.planVirtual(&found)
+}
+
+// unitOf is the unit of problems with what is reported to proxies with certain inputs.
+func unitOf(inputs view.Inputs) string {
+	return "telemetry of " + inputs.Telemetry.Path() + " " + inputs.Self.Name
+}

@@ -1,0 +1,149 @@
+package telemetry
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	telemetryv1 "istio.io/api/telemetry/v1alpha1"
+
+	build "navarch.io/navarch/push/build/telemetry"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// metricNames are Istio's metrics as the filter istio.stats calls them (istio: pilot/pkg/model/telemetry.go, metricToPrometheusMetric).
+var metricNames = map[telemetryv1.MetricSelector_IstioMetric]string{
+	telemetryv1.MetricSelector_REQUEST_COUNT:          "requests_total",
+	telemetryv1.MetricSelector_REQUEST_DURATION:       "request_duration_milliseconds",
+	telemetryv1.MetricSelector_REQUEST_SIZE:           "request_bytes",
+	telemetryv1.MetricSelector_RESPONSE_SIZE:          "response_bytes",
+	telemetryv1.MetricSelector_TCP_OPENED_CONNECTIONS: "tcp_connections_opened_total",
+	telemetryv1.MetricSelector_TCP_CLOSED_CONNECTIONS: "tcp_connections_closed_total",
+	telemetryv1.MetricSelector_TCP_SENT_BYTES:         "tcp_sent_bytes_total",
+	telemetryv1.MetricSelector_TCP_RECEIVED_BYTES:     "tcp_received_bytes_total",
+	telemetryv1.MetricSelector_GRPC_REQUEST_MESSAGES:  "request_messages_total",
+	telemetryv1.MetricSelector_GRPC_RESPONSE_MESSAGES: "response_messages_total",
+}
+
+// counted is what is said of one provider of metrics.
+type counted struct {
+	disabled bool                                 // nothing is counted
+	drop     map[string]bool                      // by metric
+	tags     map[string]map[string]build.Override // by metric and tag
+	interval time.Duration
+}
+
+// metrics decides what the filter istio.stats counts. Providers are found as those of access logs are; of overrides the later ones go before
+// the others (istio: pilot/pkg/model/telemetry.go, mergeMetrics).
+func (d *decision) metrics(all []*model.Telemetry) build.Metrics {
+	before := d.Mesh.Spec.GetDefaultProviders().GetMetrics()
+	counting, said := before, false
+	for _, t := range all {
+		for _, m := range t.Spec.GetMetrics() {
+			said = true
+			if len(m.GetProviders()) > 0 {
+				counting = namesOf(m.GetProviders())
+			}
+		}
+	}
+	if !said {
+		return build.Metrics{}
+	}
+	by := map[string]*counted{}
+	for _, t := range all {
+		for i, m := range t.Spec.GetMetrics() {
+			if len(m.GetProviders()) > 0 {
+				before = namesOf(m.GetProviders())
+			}
+			for _, name := range before {
+				if !slices.Contains(counting, name) || !d.counts(name, place{t.Key, fmt.Sprintf("spec.metrics[%d]", i)}) {
+					continue
+				}
+				if by[name] == nil {
+					by[name] = &counted{drop: map[string]bool{}, tags: map[string]map[string]build.Override{}}
+				}
+				by[name].merge(d, m)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(by)) { // one filter counts for all of them
+		if c := by[name]; !c.disabled {
+			return build.Metrics{Said: true, Overrides: overrides.List(c.overrides()...), Interval: c.interval}
+		}
+	}
+	return build.Metrics{Said: true, Off: true}
+}
+
+// counts says whether a provider is Prometheus; of others it is told that nothing is sent to them.
+func (d *decision) counts(name string, at place) bool {
+	p := build.Provider(d.Mesh.Spec, name)
+	switch {
+	case p == nil: // the normaliser says so
+	case p.GetPrometheus() == nil:
+		d.warn(at, problem.NotSupported, "provider %s: it is for no metrics that this version counts", name)
+	case !d.Caps.Has(xds.CapIstioStats):
+		d.warn(at, problem.NotSupported, "some proxies of namespace %s do not have the filter istio.stats: they count no requests by workload", d.Namespace)
+	}
+	return p.GetPrometheus() != nil
+}
+
+// merge puts what one entry says over what was said before.
+func (c *counted) merge(d *decision, m *telemetryv1.Metrics) {
+	if m.GetReportingInterval() != nil {
+		c.interval = m.GetReportingInterval().AsDuration()
+	}
+	for _, o := range m.GetOverrides() {
+		if !d.applies(o.GetMatch().GetMode()) {
+			continue
+		}
+		if _, stated := o.GetMatch().GetMetricMatch().(*telemetryv1.MetricSelector_Metric); stated && o.GetDisabled().GetValue() &&
+			o.GetMatch().GetMetric() == telemetryv1.MetricSelector_ALL_METRICS {
+			c.disabled = true
+			continue
+		}
+		c.disabled = false // what disabled all is undone by whatever comes later
+		for _, metric := range metricsOf(o.GetMatch()) {
+			if o.GetDisabled() != nil {
+				c.drop[metric] = o.GetDisabled().GetValue()
+			}
+			if c.tags[metric] == nil {
+				c.tags[metric] = map[string]build.Override{}
+			}
+			for tag, of := range o.GetTagOverrides() {
+				now := build.Override{Metric: metric, Tag: tag}
+				if of.GetOperation() == telemetryv1.MetricsOverrides_TagOverride_UPSERT {
+					now.Value = of.GetValue()
+				}
+				c.tags[metric][tag] = now
+			}
+		}
+	}
+}
+
+// metricsOf are the metrics that an override is of.
+func metricsOf(m *telemetryv1.MetricSelector) []string {
+	if custom, is := m.GetMetricMatch().(*telemetryv1.MetricSelector_CustomMetric); is {
+		return []string{custom.CustomMetric}
+	}
+	if name := metricNames[m.GetMetric()]; name != "" {
+		return []string{name}
+	}
+	return slices.Collect(maps.Values(metricNames))
+}
+
+// overrides lists what is other about each metric, in order.
+func (c *counted) overrides() (out []build.Override) {
+	for metric, tags := range c.tags {
+		out = append(out, build.Override{Metric: metric, Drop: c.drop[metric]})
+		out = slices.AppendSeq(out, maps.Values(tags))
+	}
+	slices.SortFunc(out, func(a, b build.Override) int {
+		return cmp.Or(strings.Compare(a.Metric, b.Metric), strings.Compare(a.Tag, b.Tag))
+	})
+	return out
+}

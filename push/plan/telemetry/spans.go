@@ -1,0 +1,195 @@
+package telemetry
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	meshv1 "istio.io/api/mesh/v1alpha1"
+	telemetryv1 "istio.io/api/telemetry/v1alpha1"
+
+	build "navarch.io/navarch/push/build/telemetry"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// defaultSampling is the share of requests that are sampled where nobody says so, in percent (istiod's PILOT_TRACE_SAMPLING).
+const defaultSampling = 1
+
+// spans is what Telemetries say of spans.
+type spans struct {
+	provider      string // empty: none, or none that there is
+	at            place
+	disabled      bool
+	sampling      *float64
+	tags          map[string]*telemetryv1.Tracing_CustomTag
+	requestID     bool
+	istioTags     bool
+	noPropagation bool
+}
+
+// tracing decides how spans are sent: what a later Telemetry says goes before what the others say, setting by setting. Where neither they nor
+// defaultProviders say anything, the tracer of the proxy's bootstrap is used, where there is one (istio: pilot/pkg/model/telemetry.go,
+// Tracing; pilot/pkg/networking/core/tracing.go).
+func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
+	config := d.Mesh.Spec.GetDefaultConfig().GetTracing()
+	s, said := d.spans(all)
+	if !said {
+		if !d.Mesh.Spec.GetEnableTracing() || config == nil {
+			return build.Tracing{}
+		}
+		s.istioTags = config.GetEnableIstioTags() == nil || config.GetEnableIstioTags().GetValue()
+		return d.with(build.Tracing{On: true, RequestID: true}, s, config)
+	}
+	p := build.Provider(d.Mesh.Spec, s.provider)
+	if s.disabled || p == nil {
+		return build.Tracing{} // that no provider has the name, the normaliser says
+	}
+	t := build.Tracing{On: true, Provider: s.provider, RequestID: s.requestID, NoPropagation: s.noPropagation, Name: d.Self.Name}
+	caps, traces := build.TracerCap(p)
+	of, _ := build.ServiceOf(p)
+	found := traces && d.Caps.Has(caps)
+	switch {
+	case !traces:
+		d.warn(s.at, problem.NotSupported, "provider %s: it is for no spans that this version sends", s.provider)
+	case !found:
+		d.warn(s.at, problem.NotSupported, "provider %s: some proxies of namespace %s have no tracer for it: they send no spans", s.provider, d.Namespace)
+	default:
+		t.To, found = d.service(s.provider, of, s.at)
+	}
+	if api, own := build.SamplerOf(p); found && own {
+		t.Sampler, found = d.service(s.provider, api, s.at)
+	} else if p.GetOpentelemetry().GetDynatraceSampler() != nil && p.GetOpentelemetry().GetHttp() == nil {
+		found = found && own // the sampler has nobody to ask; the normaliser says so
+	}
+	if !found {
+		return build.Tracing{}
+	}
+	t.MaxPathTagLength = maxTagLength(p)
+	t = d.with(t, s, config)
+	if build.Samples(p) {
+		t.Sampling = 100 // of what comes to the sampler, which decides
+	}
+	return t
+}
+
+// spans merges what is said; false: nobody says anything.
+func (d *decision) spans(all []*model.Telemetry) (s spans, said bool) {
+	s = spans{requestID: true, istioTags: true}
+	if names := d.Mesh.Spec.GetDefaultProviders().GetTracing(); len(names) > 0 {
+		s.provider, s.at, said = names[0], place{model.MeshKey, "defaultProviders.tracing[0]"}, true
+	}
+	for _, t := range all {
+		for i, one := range t.Spec.GetTracing() {
+			said = true
+			if !d.applies(one.GetMatch().GetMode()) {
+				continue
+			}
+			if names := namesOf(one.GetProviders()); len(names) > 0 {
+				s.provider, s.at = names[0], place{t.Key, fmt.Sprintf("spec.tracing[%d].providers[0]", i)}
+			}
+			s.override(one)
+		}
+	}
+	return s, said
+}
+
+// override is what one entry says in place of what was said before.
+func (s *spans) override(t *telemetryv1.Tracing) {
+	if t.DisableSpanReporting != nil {
+		s.disabled = t.DisableSpanReporting.GetValue()
+	}
+	if t.CustomTags != nil {
+		s.tags = t.CustomTags
+	}
+	if t.RandomSamplingPercentage != nil {
+		s.sampling = &t.RandomSamplingPercentage.Value
+	}
+	if t.UseRequestIdForTraceSampling != nil {
+		s.requestID = t.UseRequestIdForTraceSampling.GetValue()
+	}
+	if t.EnableIstioTags != nil {
+		s.istioTags = t.EnableIstioTags.GetValue()
+	}
+	if t.DisableContextPropagation != nil {
+		s.noPropagation = t.DisableContextPropagation.GetValue()
+	}
+}
+
+// with fills in the sampling, the tags, and the bound of paths, which defaultConfig.tracing says where nobody else does.
+func (d *decision) with(t build.Tracing, s spans, config *meshv1.Tracing) build.Tracing {
+	t.Sampling = defaultSampling
+	switch {
+	case s.sampling != nil:
+		t.Sampling = *s.sampling
+	case config.GetSampling() > 0 && config.GetSampling() <= 100:
+		t.Sampling = config.GetSampling()
+	}
+	t.MaxPathTagLength = cmp.Or(t.MaxPathTagLength, config.GetMaxPathTagLength())
+	var all []build.Tag
+	if s.istioTags {
+		all = append(d.selfTags(), build.DryRunTags...)
+	}
+	if len(s.tags) > 0 {
+		all = append(all, tagsOf(s.tags)...)
+	} else {
+		all = append(all, configTags(config.GetCustomTags())...)
+	}
+	slices.SortStableFunc(all, byName)
+	t.Tags = tags.List(all...)
+	return t
+}
+
+// maxTagLength is how many bytes of a path a provider wants; 0: it does not say.
+func maxTagLength(p *meshv1.MeshConfig_ExtensionProvider) uint32 {
+	return cmp.Or(p.GetZipkin().GetMaxTagLength(), p.GetDatadog().GetMaxTagLength(), p.GetOpentelemetry().GetMaxTagLength())
+}
+
+// selfTags are Istio's tags, which say whose the span is.
+func (d *decision) selfTags() []build.Tag {
+	unknown := func(text string) string { return cmp.Or(text, "unknown") }
+	return []build.Tag{
+		{Name: "istio.canonical_revision", Value: cmp.Or(d.Self.Revision, "latest")},
+		{Name: "istio.canonical_service", Value: unknown(d.Self.Service)},
+		{Name: "istio.cluster_id", Value: unknown(d.Self.Cluster)},
+		{Name: "istio.mesh_id", Value: unknown(d.Self.Mesh)},
+		{Name: "istio.namespace", Value: d.Namespace},
+	}
+}
+
+// tagsOf are the tags of a Telemetry.
+func tagsOf(custom map[string]*telemetryv1.Tracing_CustomTag) (out []build.Tag) {
+	for name, tag := range custom {
+		switch of := tag.GetType().(type) {
+		case *telemetryv1.Tracing_CustomTag_Literal:
+			out = append(out, build.Tag{Name: name, Kind: build.Literal, Value: of.Literal.GetValue()})
+		case *telemetryv1.Tracing_CustomTag_Environment:
+			out = append(out, build.Tag{Name: name, Kind: build.Environment, Value: of.Environment.GetName(), Default: of.Environment.GetDefaultValue()})
+		case *telemetryv1.Tracing_CustomTag_Header:
+			out = append(out, build.Tag{Name: name, Kind: build.Header, Value: of.Header.GetName(), Default: of.Header.GetDefaultValue()})
+		case *telemetryv1.Tracing_CustomTag_Formatter:
+			out = append(out, build.Tag{Name: name, Kind: build.Formatter, Value: of.Formatter.GetValue()})
+		}
+	}
+	return out
+}
+
+// configTags are those of defaultConfig.tracing; what Envoy would refuse is left out.
+func configTags(custom map[string]*meshv1.Tracing_CustomTag) (out []build.Tag) {
+	add := func(t build.Tag) {
+		if t.Name != "" && t.Value != "" {
+			out = append(out, t)
+		}
+	}
+	for name, tag := range custom {
+		switch of := tag.GetType().(type) {
+		case *meshv1.Tracing_CustomTag_Literal:
+			add(build.Tag{Name: name, Kind: build.Literal, Value: of.Literal.GetValue()})
+		case *meshv1.Tracing_CustomTag_Environment:
+			add(build.Tag{Name: name, Kind: build.Environment, Value: of.Environment.GetName(), Default: of.Environment.GetDefaultValue()})
+		case *meshv1.Tracing_CustomTag_Header:
+			add(build.Tag{Name: name, Kind: build.Header, Value: of.Header.GetName(), Default: of.Header.GetDefaultValue()})
+		}
+	}
+	return out
+}

@@ -1,0 +1,182 @@
+// Package telemetry decides what the listeners of a proxy report of their traffic: what the providers of the mesh configuration and the
+// Telemetries that are for the proxy come to, for one direction of it.
+//
+// Owns: nothing.  Reads: plan/input, plan/host for what is visible.  Never: Envoy's protobuf.
+//
+// Three Telemetries are for a proxy at most, the later ones going before the others: the oldest of the root namespace and the oldest of its own
+// namespace that have no selector, and the oldest of its own namespace whose selector picks it
+// (https://istio.io/latest/docs/reference/config/telemetry/; istio: pilot/pkg/model/telemetry.go, applicableTelemetries).
+package telemetry
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	telemetryv1 "istio.io/api/telemetry/v1alpha1"
+
+	build "navarch.io/navarch/push/build/telemetry"
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// Proxy is what is asked about: one direction of proxies that are alike.
+type Proxy struct {
+	Namespace string
+	Client    bool      // its outbound side
+	Telemetry model.Key // that selects it; zero: none
+	Self      view.Self
+	Caps      xds.Caps
+	Imports   []*host.Imports // which services it sees
+}
+
+// Reports is what its listeners report.
+type Reports struct {
+	Spec build.Spec
+	// Hosts are those of the providers: where a service of one of them comes, goes or has other ports, it is to be decided again.
+	Hosts    []string
+	Problems []input.Problem
+}
+
+// Interned lists of Specs; weak, so nothing is held that no Spec holds.
+var (
+	logs      intern.Table[build.Log]
+	tags      intern.Table[build.Tag]
+	overrides intern.Table[build.Override]
+	keys      intern.Table[model.Key]
+)
+
+// Of decides what a proxy's listeners report.
+func Of(in *input.Input, p Proxy) Reports {
+	mesh, all := in.Mesh.Spec, For(in, p.Namespace, p.Telemetry)
+	defaults := mesh.GetDefaultProviders()
+	if len(all) == 0 && len(defaults.GetAccessLogging()) == 0 && !p.Self.Sends {
+		return Reports{}
+	}
+	d := &decision{Input: in, Proxy: p}
+	var by []model.Key
+	for _, t := range all {
+		by = append(by, t.Key)
+	}
+	d.out.Spec.By = keys.List(by...)
+	d.out.Spec.Logs = d.logs(all)
+	d.out.Spec.Metrics = d.metrics(all)
+	if p.Self.Sends {
+		d.out.Spec.Tracing = d.tracing(all)
+	}
+	return d.out
+}
+
+// For are the Telemetries that are for proxies of a namespace, which one of them selects (zero: none does): what a later one says goes before
+// what the others say.
+func For(in *input.Input, namespace string, selecting model.Key) (all []*model.Telemetry) {
+	namespaces := []string{in.Root(), namespace}
+	if in.Root() == namespace {
+		namespaces = namespaces[:1]
+	}
+	for _, of := range namespaces {
+		var first *model.Telemetry
+		for r := range in.In(model.KindTelemetry, of) {
+			t := r.(*model.Telemetry)
+			if len(t.Spec.GetSelector().GetMatchLabels()) == 0 && (first == nil || t.Older(&first.Head) < 0) {
+				first = t
+			}
+		}
+		if first != nil {
+			all = append(all, first)
+		}
+	}
+	if r, ok := in.Get(selecting); ok {
+		all = append(all, r.(*model.Telemetry))
+	}
+	return all
+}
+
+// decision is on its way to Reports.
+type decision struct {
+	*input.Input
+	Proxy
+	out Reports
+}
+
+// place is where a provider is named.
+type place struct {
+	key   model.Key
+	field string
+}
+
+func (d *decision) warn(at place, code problem.Code, format string, args ...any) {
+	d.out.Problems = append(d.out.Problems, input.Warning(at.key, code, at.field, fmt.Sprintf(format, args...)))
+}
+
+// applies says whether an entry with this mode is for the direction.
+func (d *decision) applies(mode telemetryv1.WorkloadMode) bool {
+	switch mode {
+	case telemetryv1.WorkloadMode_CLIENT:
+		return d.Client
+	case telemetryv1.WorkloadMode_SERVER:
+		return !d.Client
+	case telemetryv1.WorkloadMode_CLIENT_AND_SERVER:
+	}
+	return true
+}
+
+// service finds the service of a provider. False: it is not known, or the proxy does not see it, and the problem is told.
+func (d *decision) service(name string, of build.Address, at place) (build.Service, bool) {
+	host, namespace := hostOf(of.Service)
+	if !slices.Contains(d.out.Hosts, host) {
+		d.out.Hosts = append(d.out.Hosts, host)
+	}
+	known, namespaces, seen := false, map[string]bool{}, false
+	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
+		for r := range d.ByHost(kind, host) {
+			svc := r.(*model.Service)
+			if namespace != "" && svc.Key.Namespace != namespace {
+				continue
+			}
+			known, namespaces[svc.Key.Namespace] = true, true
+			seen = seen || input.PortOf(svc, of.Port) != nil && d.sees(svc, host, of.Port)
+		}
+	}
+	switch {
+	case !known:
+		d.warn(at, problem.NotFound, "provider %s: no service has host %q: nothing is sent to it", name, of.Service)
+	case len(namespaces) > 1:
+		d.warn(at, problem.Invalid, "provider %s: several namespaces have host %q: write NAMESPACE/HOST; nothing is sent to it", name, of.Service)
+	case !seen:
+		d.warn(at, problem.NotFound, "provider %s: proxies of namespace %s see no service with host %q and port %d: nothing is sent to it", name, d.Namespace, of.Service, of.Port)
+	default:
+		return build.Service{Host: host, Cluster: xds.OutboundCluster(of.Port, "", host)}, true
+	}
+	return build.Service{}, false
+}
+
+func (d *decision) sees(svc *model.Service, name string, port uint32) bool {
+	return slices.ContainsFunc(d.Imports, func(im *host.Imports) bool { return im.Sees(svc, name, port, d.Namespace) })
+}
+
+// hostOf takes apart NAMESPACE/HOST, or HOST.
+func hostOf(service string) (host, namespace string) {
+	for i := range service {
+		if service[i] == '/' {
+			return service[i+1:], service[:i]
+		}
+	}
+	return service, ""
+}
+
+// namesOf are the names of providers.
+func namesOf(refs []*telemetryv1.ProviderRef) (names []string) {
+	for _, ref := range refs {
+		names = append(names, ref.GetName())
+	}
+	return names
+}
+
+// byName orders tags.
+func byName(a, b build.Tag) int { return cmp.Compare(a.Name, b.Name) }

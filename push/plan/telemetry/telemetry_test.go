@@ -1,0 +1,196 @@
+package telemetry
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	telemetryv1 "istio.io/api/telemetry/v1alpha1"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// rec makes a record of YAML; what follows @ is when it was created.
+func rec(t *testing.T, kind model.Kind, name, text string) model.Record {
+	t.Helper()
+	var body proto.Message = &model.ServiceSpec{}
+	switch kind {
+	case model.KindMesh:
+		body = model.MeshDefaults()
+	case model.KindTelemetry:
+		body = &telemetryv1.Telemetry{}
+	default: // a Service
+	}
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	if err == nil && kind == model.KindMesh { // over the defaults
+		stated := model.MeshDefaults()
+		proto.Reset(stated)
+		err = protojson.Unmarshal(raw, stated)
+		proto.Merge(body, stated)
+	} else if err == nil {
+		err = protojson.Unmarshal(raw, body)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var created int64
+	name, at, _ := strings.Cut(name, "@")
+	fmt.Sscan(at, &created)
+	namespace, short, _ := strings.Cut(name, "/")
+	r, err := model.New(model.Key{Kind: kind, Namespace: namespace, Name: short}, created, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+const providers = `extensionProviders:
+- {name: text, envoyFileAccessLog: {path: /dev/stdout}}
+- {name: calls, envoyHttpAls: {service: logs.obs.svc.cluster.local, port: 9000}}
+- {name: lost, envoyTcpAls: {service: gone.obs.svc.cluster.local, port: 9000}}
+- {name: closed, envoyTcpAls: {service: logs.obs.svc.cluster.local, port: 1}}
+- {name: twice, envoyTcpAls: {service: twice.example.com, port: 9000}}
+- {name: one, envoyTcpAls: {service: obs/twice.example.com, port: 9000}}
+- {name: spans, zipkin: {service: logs.obs.svc.cluster.local, port: 9000, maxTagLength: 9}}
+- {name: sampled, opentelemetry: {service: logs.obs.svc.cluster.local, port: 9000, http: {path: /}, dynatraceSampler: {tenant: t}}}
+- {name: numbers, prometheus: {}}
+`
+
+// what it comes to, in one line.
+func (r Reports) String() string {
+	var out []string
+	for _, l := range r.Spec.Logs.All() {
+		line := l.Provider
+		if l.To.Cluster != "" {
+			line += ">" + l.To.Cluster
+		}
+		if l.Filter != "" {
+			line += " if " + l.Filter
+		}
+		if l.Disabled {
+			line = "no " + line
+		}
+		out = append(out, line)
+	}
+	if t := r.Spec.Tracing; t.On {
+		names := []string{}
+		for _, tag := range t.Tags.All() {
+			if !strings.HasPrefix(tag.Name, "istio.authorization") {
+				names = append(names, tag.Name+"="+tag.Value)
+			}
+		}
+		out = append(out, fmt.Sprintf("spans to %s %g%% %v max %d", t.Provider, t.Sampling, names, t.MaxPathTagLength))
+	}
+	if m := r.Spec.Metrics; m.Said {
+		out = append(out, fmt.Sprintf("metrics off=%v %v", m.Off, m.Overrides.All()))
+	}
+	for _, p := range r.Problems {
+		out = append(out, p.Key.Name+" "+p.Field+": "+p.Message)
+	}
+	return strings.Join(out, "; ")
+}
+
+// decide is what the listeners of proxies of namespace shop report, inbound and outbound; the Telemetries are those of the root namespace, of
+// the namespace, and of a selector that picks them, where they are stated.
+func decide(t *testing.T, mesh string, sends bool, specs ...string) (client, server string) {
+	t.Helper()
+	service := "{hosts: [%s], exportTo: ['*'], ports: [{number: 9000, name: grpc}]}"
+	records := []model.Record{rec(t, model.KindMesh, "/mesh", providers+mesh),
+		rec(t, model.KindService, "obs/logs", fmt.Sprintf(service, "logs.obs.svc.cluster.local")),
+		rec(t, model.KindServiceEntry, "obs/twice", fmt.Sprintf(service, "twice.example.com")), rec(t, model.KindServiceEntry, "shop/twice", fmt.Sprintf(service, "twice.example.com"))}
+	p := Proxy{Namespace: "shop", Caps: xds.StockCaps | xds.CapIstioStats, Imports: []*host.Imports{host.ImportAll()}}
+	p.Self = view.Self{Sends: sends, Name: "web.shop", Service: "web"}
+	for i, spec := range specs {
+		name := []string{"istio-system/root@2", "shop/all@2", "shop/picked@2"}[i]
+		if spec != "" {
+			records = append(records, rec(t, model.KindTelemetry, name, spec))
+		}
+		if i == 2 {
+			p.Telemetry = records[len(records)-1].Meta().Key
+		}
+	}
+	in := input.New(mirror.Empty().Apply(1, records, nil).New, &pool.Pool{})
+	server = Of(in, p).String()
+	p.Client = true
+	return Of(in, p).String(), server
+}
+
+// What Telemetries and the mesh's providers come to (the cases are those of istio: pilot/pkg/model/telemetry_test.go and telemetry_logging_test.go).
+func TestReports(t *testing.T) {
+	const self = "[istio.canonical_revision=latest istio.canonical_service=web istio.cluster_id=unknown istio.mesh_id=unknown istio.namespace=shop]"
+	for name, c := range map[string]struct {
+		mesh           string
+		specs          []string
+		client, server string // "=": as the client
+	}{
+		"nothing":                         {"", nil, "", "="},
+		"a default":                       {"defaultProviders: {accessLogging: [text]}", nil, "text", "="},
+		"one that is always there":        {"", []string{"accessLogging: [{providers: [{name: envoy}]}]"}, "envoy", "="},
+		"a service":                       {"", []string{"accessLogging: [{providers: [{name: calls}]}]"}, "calls>outbound|9000||logs.obs.svc.cluster.local", "="},
+		"no service":                      {"", []string{"accessLogging: [{providers: [{name: lost}]}]"}, `root spec.accessLogging[0]: provider lost: no service has host "gone.obs.svc.cluster.local": nothing is sent to it`, "="},
+		"no port":                         {"", []string{"accessLogging: [{providers: [{name: closed}]}]"}, `root spec.accessLogging[0]: provider closed: proxies of namespace shop see no service with host "logs.obs.svc.cluster.local" and port 1: nothing is sent to it`, "="},
+		"a host of two namespaces":        {"", []string{"accessLogging: [{providers: [{name: twice}]}]"}, `root spec.accessLogging[0]: provider twice: several namespaces have host "twice.example.com": write NAMESPACE/HOST; nothing is sent to it`, "="},
+		"that of one of them":             {"", []string{"accessLogging: [{providers: [{name: one}]}]"}, "one>outbound|9000||twice.example.com", "="},
+		"no logs":                         {"", []string{"accessLogging: [{providers: [{name: spans}]}]"}, "root spec.accessLogging[0]: provider spans: it is for no access logs that this version sends", "="},
+		"by direction":                    {"", []string{"accessLogging: [{providers: [{name: text}], match: {mode: CLIENT}}, {providers: [{name: envoy}], match: {mode: SERVER}}]"}, "text", "envoy"},
+		"a filter":                        {"", []string{"accessLogging: [{providers: [{name: text}], filter: {expression: a}}]"}, "text if a", "="},
+		"the nearest names providers":     {"", []string{"accessLogging: [{providers: [{name: text}]}]", "accessLogging: [{providers: [{name: envoy}]}]"}, "envoy", "="},
+		"the nearest filters the default": {"defaultProviders: {accessLogging: [text]}", []string{"", "accessLogging: [{filter: {expression: a}}]"}, "text", "="},
+		"disabled":                        {"defaultProviders: {accessLogging: [text]}", []string{"", "", "accessLogging: [{disabled: true}]"}, "no text", "="},
+		"disabled and enabled again":      {"", []string{"accessLogging: [{providers: [{name: text}], disabled: true}]", "accessLogging: [{disabled: false}]"}, "text", "="},
+		"disabled for servers":            {"", []string{"accessLogging: [{providers: [{name: text}]}]", "accessLogging: [{providers: [{name: text}], match: {mode: SERVER}, disabled: true}]"}, "text", "no text"},
+
+		"spans by default":            {"defaultProviders: {tracing: [spans]}", nil, "spans to spans 1% " + self + " max 9", "="},
+		"spans, sampled":              {"", []string{"tracing: [{providers: [{name: SPANS}], randomSamplingPercentage: 0}]"}, "spans to SPANS 0% " + self + " max 9", "="},
+		"no provider":                 {"", []string{"tracing: [{randomSamplingPercentage: 5}]"}, "", "="},
+		"setting by setting":          {"", []string{"tracing: [{providers: [{name: spans}], customTags: {a: {literal: {value: x}}}}]", "tracing: [{enableIstioTags: false}]", "tracing: [{randomSamplingPercentage: 5}]"}, "spans to spans 5% [a=x] max 9", "="},
+		"none of servers":             {"defaultProviders: {tracing: [spans]}", []string{"", "tracing: [{match: {mode: SERVER}, disableSpanReporting: true}]"}, "spans to spans 1% " + self + " max 9", ""},
+		"a sampler decides":           {"defaultConfig: {tracing: {sampling: 7, maxPathTagLength: 4}}", []string{"tracing: [{providers: [{name: sampled}], randomSamplingPercentage: 3}]"}, "spans to sampled 100% " + self + " max 4", "="},
+		"no spans":                    {"", []string{"tracing: [{providers: [{name: text}]}]"}, "root spec.tracing[0].providers[0]: provider text: it is for no spans that this version sends", "="},
+		"the tracer of the bootstrap": {"enableTracing: true\ndefaultConfig: {tracing: {sampling: 7, enableIstioTags: false, customTags: {a: {header: {name: x}}}}}", nil, "spans to  7% [a=x] max 0", "="},
+
+		"metrics":               {"", []string{"metrics: [{providers: [{name: numbers}], overrides: [{match: {metric: REQUEST_COUNT, mode: CLIENT}, tagOverrides: {a: {value: b}, c: {operation: REMOVE}}}]}]"}, "metrics off=false [{requests_total false  } {requests_total false a b} {requests_total false c }]", "metrics off=false []"},
+		"metrics, all disabled": {"defaultProviders: {metrics: [numbers]}", []string{"metrics: [{overrides: [{match: {metric: ALL_METRICS}, disabled: true}]}]"}, "metrics off=true []", "="},
+		"metrics, enabled here": {"defaultProviders: {metrics: [numbers]}", []string{"metrics: [{overrides: [{match: {metric: ALL_METRICS}, disabled: true}]}]", "metrics: [{overrides: [{match: {customMetric: x}, disabled: true}]}]"}, "metrics off=false [{x true  }]", "="},
+		"no metrics":            {"", []string{"metrics: [{providers: [{name: spans}]}]"}, "metrics off=true []; root spec.metrics[0]: provider spans: it is for no metrics that this version counts", "="},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.server == "=" {
+				c.server = c.client
+			}
+			client, server := decide(t, c.mesh, true, c.specs...)
+			if client != c.client || server != c.server {
+				t.Errorf("clients\n%s\nwant\n%s\nservers\n%s\nwant\n%s", client, c.client, server, c.server)
+			}
+		})
+	}
+}
+
+// The oldest Telemetry without a selector counts of each namespace, and one that only names what a proxy lacks is told.
+func TestOldestCounts(t *testing.T) {
+	records := []model.Record{rec(t, model.KindMesh, "/mesh", providers), rec(t, model.KindTelemetry, "shop/a@5", "accessLogging: [{providers: [{name: text}]}]"),
+		rec(t, model.KindTelemetry, "shop/b@3", "accessLogging: [{providers: [{name: envoy}], filter: {expression: x}}]"),
+		rec(t, model.KindTelemetry, "shop/c@1", "{selector: {matchLabels: {a: b}}, accessLogging: [{providers: [{name: text}]}]}")}
+	in := input.New(mirror.Empty().Apply(1, records, nil).New, &pool.Pool{})
+	p := Proxy{Namespace: "shop", Caps: xds.StockCaps, Imports: []*host.Imports{host.ImportAll()}}
+	if got := Of(in, p).String(); got != "envoy if x" {
+		t.Errorf("got %s", got)
+	}
+	p.Caps &^= xds.CapCELFilter
+	if got := Of(in, p).String(); got != "b spec.accessLogging[0]: provider envoy: some proxies of namespace shop do not have [envoy.access_loggers.extension_filters.cel]: they do not log to it" {
+		t.Errorf("got %s", got)
+	}
+	if hosts := Of(in, Proxy{Namespace: "other", Caps: xds.StockCaps}).Hosts; !slices.Equal(hosts, nil) {
+		t.Errorf("hosts %v were looked for", hosts)
+	}
+}

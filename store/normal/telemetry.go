@@ -1,0 +1,177 @@
+package normal
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/parser"
+	meshv1 "istio.io/api/mesh/v1alpha1"
+	telemetryv1 "istio.io/api/telemetry/v1alpha1"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+)
+
+// telemetryRecords checks a Telemetry. One for gateways alone (targetRefs) gives no record: nothing here reads it.
+func telemetryRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
+	t := &telemetryv1.Telemetry{}
+	if !r.spec(obj, t) {
+		return nil
+	}
+	r.mesh = true
+	r.selector("spec.selector.matchLabels", t.Selector.GetMatchLabels())
+	targeted := len(targets(t.TargetRef, t.TargetRefs)) > 0 // it is for what it names, and not for workloads by their labels
+	if t.Selector != nil && targeted {
+		r.refusef(problem.Invalid, "spec.targetRefs", "stands with selector: one of the two")
+	}
+	if len(t.Tracing)+len(t.Metrics)+len(t.AccessLogging) == 0 {
+		r.warnf(problem.NoEffect, "spec", "neither tracing nor accessLogging nor metrics: the Telemetry does nothing")
+	}
+	for i, one := range t.Tracing {
+		checkTracing(r, fmt.Sprintf("spec.tracing[%d]", i), one, ctx.Mesh())
+	}
+	for i, one := range t.AccessLogging {
+		checkAccessLogging(r, fmt.Sprintf("spec.accessLogging[%d]", i), one, ctx.Mesh())
+	}
+	for i, one := range t.Metrics {
+		checkMetrics(r, fmt.Sprintf("spec.metrics[%d]", i), one, ctx.Mesh())
+	}
+	if targeted {
+		return nil
+	}
+	return r.record(model.KindTelemetry, obj, obj.ID.Name, t)
+}
+
+// checkProviders reports names that no provider has (istioctl analyze: IST0157).
+func checkProviders(r *report, at string, refs []*telemetryv1.ProviderRef, mesh *meshv1.MeshConfig) {
+	for i, ref := range refs {
+		name := fmt.Sprintf("%s.providers[%d].name", at, i)
+		switch {
+		case ref.GetName() == "":
+			r.requiredf(name, "must not be empty")
+		case !hasProvider(mesh, ref.GetName()):
+			r.warnf(problem.NotFound, name, "no provider of extensionProviders is called %q", ref.GetName())
+		}
+	}
+}
+
+// hasProvider says whether there is a provider of a name: those of Istio's defaults always are (push/build/telemetry).
+func hasProvider(mesh *meshv1.MeshConfig, name string) bool {
+	for _, p := range mesh.GetExtensionProviders() {
+		if strings.EqualFold(p.GetName(), name) {
+			return true
+		}
+	}
+	return strings.EqualFold(name, "envoy") || strings.EqualFold(name, "prometheus")
+}
+
+func checkTracing(r *report, at string, t *telemetryv1.Tracing, mesh *meshv1.MeshConfig) {
+	checkProviders(r, at, t.Providers, mesh)
+	if len(t.Providers) > 1 {
+		r.warnf(problem.NoEffect, at+".providers", "spans go to the first one alone")
+	}
+	if p := t.RandomSamplingPercentage; p != nil && !(p.Value >= 0 && p.Value <= 100) { // NaN too
+		r.errorf(at+".randomSamplingPercentage", "%v is not in 0-100", p.Value)
+	}
+	for _, name := range sortedKeys(t.CustomTags) {
+		tag := fmt.Sprintf("%s.customTags[%s]", at, name)
+		if name == "" {
+			r.requiredf(at+".customTags", "a tag without a name")
+		}
+		switch of := t.CustomTags[name].GetType().(type) {
+		case *telemetryv1.Tracing_CustomTag_Literal:
+			r.needed(tag+".literal.value", of.Literal.GetValue())
+		case *telemetryv1.Tracing_CustomTag_Environment:
+			r.needed(tag+".environment.name", of.Environment.GetName())
+		case *telemetryv1.Tracing_CustomTag_Header:
+			r.needed(tag+".header.name", of.Header.GetName())
+		case *telemetryv1.Tracing_CustomTag_Formatter:
+			r.needed(tag+".formatter.value", of.Formatter.GetValue())
+		default:
+			r.requiredf(tag, "must have a literal, environment, header or formatter")
+		}
+	}
+}
+
+// needed reports a text that is missing.
+func (r *report) needed(at, text string) {
+	if text == "" {
+		r.requiredf(at, "must not be empty")
+	}
+}
+
+func checkAccessLogging(r *report, at string, l *telemetryv1.AccessLogging, mesh *meshv1.MeshConfig) {
+	checkProviders(r, at, l.Providers, mesh)
+	if l.Filter == nil {
+		return
+	}
+	// Envoy would refuse each listener with an expression that it cannot read.
+	p, err := parser.NewParser(parser.Macros(parser.AllMacros...))
+	if err != nil {
+		r.errorf(at+".filter.expression", "%v", err)
+		return
+	}
+	if _, wrong := p.Parse(common.NewTextSource(l.Filter.Expression)); len(wrong.GetErrors()) > 0 {
+		first := wrong.GetErrors()[0]
+		r.errorf(at+".filter.expression", "is no CEL expression: column %d: %s", first.Location.Column()+1, first.Message)
+	}
+}
+
+func checkMetrics(r *report, at string, m *telemetryv1.Metrics, mesh *meshv1.MeshConfig) {
+	checkProviders(r, at, m.Providers, mesh)
+	for i, o := range m.Overrides {
+		override := fmt.Sprintf("%s.overrides[%d]", at, i)
+		if custom, is := o.GetMatch().GetMetricMatch().(*telemetryv1.MetricSelector_CustomMetric); is {
+			r.needed(override+".match.customMetric", custom.CustomMetric)
+		}
+		for _, name := range sortedKeys(o.TagOverrides) {
+			tag := fmt.Sprintf("%s.tagOverrides[%s]", override, name)
+			switch of := o.TagOverrides[name]; {
+			case name == "":
+				r.requiredf(override+".tagOverrides", "a tag without a name")
+			case of.GetOperation() == telemetryv1.MetricsOverrides_TagOverride_UPSERT:
+				r.needed(tag+".value", of.GetValue())
+			case of.GetValue() != "":
+				r.errorf(tag+".value", "operation %v takes none", of.GetOperation())
+			}
+		}
+	}
+}
+
+// checkTelemetryProviders checks what the mesh configuration says of providers of access logs and spans.
+func checkTelemetryProviders(r *report, mesh *meshv1.MeshConfig) {
+	defaults := mesh.GetDefaultProviders()
+	for _, of := range []struct {
+		field string
+		names []string
+	}{{"tracing", defaults.GetTracing()}, {"metrics", defaults.GetMetrics()}, {"accessLogging", defaults.GetAccessLogging()}} {
+		for i, name := range of.names {
+			if !hasProvider(mesh, name) {
+				r.warnf(problem.NotFound, fmt.Sprintf("data.mesh.defaultProviders.%s[%d]", of.field, i), "no provider of extensionProviders is called %q", name)
+			}
+		}
+	}
+	for i, p := range mesh.GetExtensionProviders() {
+		at := fmt.Sprintf("data.mesh.extensionProviders[%d]", i)
+		exportHeaders(r, at+".zipkin.headers", p.GetZipkin().GetHeaders())
+		otel := p.GetOpentelemetry()
+		exportHeaders(r, at+".opentelemetry.http.headers", otel.GetHttp().GetHeaders())
+		exportHeaders(r, at+".opentelemetry.grpc.initialMetadata", otel.GetGrpc().GetInitialMetadata())
+		api := otel.GetDynatraceSampler().GetHttpService()
+		exportHeaders(r, at+".opentelemetry.dynatraceSampler.httpService.http.headers", api.GetHttp().GetHeaders())
+		if otel.GetDynatraceSampler() != nil && api == nil && otel.GetHttp() == nil {
+			r.warnf(problem.Required, at+".opentelemetry.dynatraceSampler.httpService", "must be stated where spans are sent by gRPC: no spans are sent")
+		}
+	}
+}
+
+// exportHeaders reports headers that Envoy would refuse.
+func exportHeaders(r *report, at string, headers []*meshv1.MeshConfig_ExtensionProvider_HttpHeader) {
+	for i, h := range headers {
+		if !headerName.MatchString(h.GetName()) {
+			r.errorf(fmt.Sprintf("%s[%d].name", at, i), "%q is no header name", h.GetName())
+		}
+	}
+}

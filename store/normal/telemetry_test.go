@@ -1,0 +1,65 @@
+package normal
+
+import (
+	"testing"
+
+	meshv1 "istio.io/api/mesh/v1alpha1"
+
+	"navarch.io/navarch/store/model"
+)
+
+func telemetryOf(t *testing.T, spec string) Result {
+	t.Helper()
+	return testNormal.Object(read(t, "apiVersion: telemetry.istio.io/v1\nkind: Telemetry\nmetadata: {name: x, namespace: shop}\nspec: "+spec+"\n"),
+		&fake{mesh: &meshv1.MeshConfig{ExtensionProviders: []*meshv1.MeshConfig_ExtensionProvider{{Name: "zipkin"}}}})
+}
+
+// A Telemetry is kept as it is. What Istio's webhook refuses is refused, by the path of its field: an expression that Envoy cannot read too.
+func TestTelemetry(t *testing.T) {
+	good := `{selector: {matchLabels: {app: web}}, accessLogging: [{providers: [{name: envoy}], filter: {expression: "response.code >= 400 && !('x' in request.headers)"}}], tracing: [{providers: [{name: Zipkin}], randomSamplingPercentage: 0}]}`
+	r := telemetryOf(t, good)
+	wantProblems(t, r.Problems)
+	wantBody(t, r, key(model.KindTelemetry, "x"), good)
+	if id := SourceObject(key(model.KindTelemetry, "x")); id != read(t, "apiVersion: telemetry.istio.io/v1\nkind: Telemetry\nmetadata: {name: x, namespace: shop}").ID {
+		t.Errorf("its source is %v", id)
+	}
+	for spec, want := range map[string]string{
+		"{}": "warning spec: neither tracing nor accessLogging nor metrics",
+		"{accessLogging: [{providers: [{name: none}]}]}":                                                  `warning spec.accessLogging[0].providers[0].name: no provider of extensionProviders is called "none"`,
+		"{accessLogging: [{providers: [{}]}]}":                                                            "spec.accessLogging[0].providers[0].name: must not be empty",
+		"{accessLogging: [{filter: {expression: 'response.code >='}}]}":                                   "spec.accessLogging[0].filter.expression: is no CEL expression: column 17",
+		"{accessLogging: [{filter: {}}]}":                                                                 "spec.accessLogging[0].filter.expression: is no CEL expression",
+		"{tracing: [{randomSamplingPercentage: 101}]}":                                                    "spec.tracing[0].randomSamplingPercentage: 101 is not in 0-100",
+		"{tracing: [{providers: [{name: zipkin}, {name: zipkin}]}]}":                                      "warning spec.tracing[0].providers: spans go to the first one alone",
+		"{tracing: [{customTags: {a: {}}}]}":                                                              "spec.tracing[0].customTags[a]: must have a literal",
+		"{tracing: [{customTags: {a: {literal: {}}}}]}":                                                   "spec.tracing[0].customTags[a].literal.value: must not be empty",
+		"{tracing: [{customTags: {a: {environment: {defaultValue: x}}}}]}":                                "spec.tracing[0].customTags[a].environment.name: must not be empty",
+		"{tracing: [{customTags: {a: {header: {}}}}]}":                                                    "spec.tracing[0].customTags[a].header.name: must not be empty",
+		"{tracing: [{customTags: {a: {formatter: {}}}}]}":                                                 "spec.tracing[0].customTags[a].formatter.value: must not be empty",
+		"{tracing: [{customTags: {'': {literal: {value: x}}}}]}":                                          "spec.tracing[0].customTags: a tag without a name",
+		"{selector: {matchLabels: {a: 'b*'}}, accessLogging: [{}]}":                                       `spec.selector.matchLabels: label a="b*": wildcards`,
+		"{metrics: [{overrides: [{match: {customMetric: ''}}]}]}":                                         "spec.metrics[0].overrides[0].match.customMetric: must not be empty",
+		"{metrics: [{overrides: [{tagOverrides: {a: {}}}]}]}":                                             "spec.metrics[0].overrides[0].tagOverrides[a].value: must not be empty",
+		"{metrics: [{overrides: [{tagOverrides: {a: {operation: REMOVE, value: x}}}]}]}":                  "spec.metrics[0].overrides[0].tagOverrides[a].value: operation REMOVE takes none",
+		"{targetRefs: [{kind: Gateway, name: a, group: gateway.networking.k8s.io}], accessLogging: [{}]}": "warning spec.targetRefs: is not acted on by this version",
+		"{accessLogging: [{providers: [{name: prometheus}], match: {mode: BOTH}}]}":                       `spec.accessLogging[0].match.mode: unknown value "BOTH"`,
+	} {
+		wantProblems(t, telemetryOf(t, spec).Problems, want)
+	}
+	if r := telemetryOf(t, "{targetRefs: [{kind: Gateway, name: a, group: gateway.networking.k8s.io}], accessLogging: [{}]}"); len(r.Records) > 0 {
+		t.Error("one for a gateway is there for sidecars")
+	}
+}
+
+// The mesh's providers: a name that none has, a header that Envoy would refuse, a sampler that has nobody to ask.
+func TestTelemetryProviders(t *testing.T) {
+	for mesh, want := range map[string]string{
+		"defaultProviders: {tracing: [none], accessLogging: [envoy]}":                                                     `warning data.mesh.defaultProviders.tracing[0]: no provider of extensionProviders is called "none"`,
+		"extensionProviders: [{name: a, zipkin: {service: b, port: 1, headers: [{name: 'x y', value: z}]}}]":              `data.mesh.extensionProviders[0].zipkin.headers[0].name: "x y" is no header name`,
+		"extensionProviders: [{name: a, opentelemetry: {service: b, port: 1, http: {path: /, headers: [{name: ''}]}}}]":   `data.mesh.extensionProviders[0].opentelemetry.http.headers[0].name: "" is no header name`,
+		"extensionProviders: [{name: a, opentelemetry: {service: b, port: 1, dynatraceSampler: {tenant: t}}}]":            "warning data.mesh.extensionProviders[0].opentelemetry.dynatraceSampler.httpService: must be stated",
+		"extensionProviders: [{name: a, opentelemetry: {service: b, port: 1, http: {headers: [{name: a, envName: B}]}}}]": "warning data.mesh.extensionProviders[0].opentelemetry.http.headers[0].envName: is not acted on",
+	} {
+		wantProblems(t, testNormal.ParseMesh(read(t, meshMap(mesh, "networks: {}"))).Problems, want)
+	}
+}
