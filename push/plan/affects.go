@@ -138,9 +138,8 @@ var affects = [model.NumKinds][]effect{
 		{"views", input.All, labelKeys, nil}, // networks of proxies are read where there are any
 	},
 	model.KindTelemetry: {
-		{"listeners", input.LDS, reported, nil},  // what they report
-		{"views", input.LDS, selectedViews, nil}, // whom the selector picks
-		{"spans", input.LDS, labelKeys, nil},     // which proxies send any: they name themselves in them
+		{"listeners", input.LDS, reported, nil},   // what they report
+		{"views", input.LDS, telemetryViews, nil}, // whom the selector picks, and who sends spans
 	},
 	model.KindServiceAccount: {}, // tokens are compared with it (push/identities)
 	model.KindNamespace:      {}, // the same

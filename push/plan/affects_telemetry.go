@@ -15,11 +15,13 @@ func reported(c *change, _ input.Types, e mirror.Edit) {
 	c.reporting[namespace] = true
 }
 
-// selectedViews: proxies of the namespace, where the record selects some of them, or did: it does in no other, whatever its namespace.
-func selectedViews(c *change, _ input.Types, e mirror.Edit) {
+// telemetryViews: proxies of the namespace, where the record selects some of them, or did: it does in no other, whatever its namespace. All,
+// where proxies of some namespace send spans now, or no longer: they name themselves in them.
+func telemetryViews(c *change, t input.Types, e mirror.Edit) {
+	labelKeys(c, t, e)
 	for _, r := range records(e) {
-		if t := r.(*model.Telemetry); len(t.Spec.GetSelector().GetMatchLabels()) > 0 {
-			c.views[t.Key.Namespace] = true
+		if of := r.(*model.Telemetry); len(of.Spec.GetSelector().GetMatchLabels()) > 0 {
+			c.views[of.Key.Namespace] = true
 		}
 	}
 }

@@ -94,11 +94,11 @@ func TestUnacted(t *testing.T) {
 		"nothing is set": {&networkingv1.DestinationRule{}, `{"host": "a"}`, nil},
 		"in a list": {&networkingv1.DestinationRule{}, `{"subsets": [{"name": "a"}, {"trafficPolicy": {"loadBalancer": {"zoneAwareLbSetting": {}}}}]}`,
 			[]string{"spec.subsets[1].trafficPolicy.loadBalancer.zoneAwareLbSetting"}},
-		"below another": {&meshv1.MeshConfig{}, `{"caCertificates": [{"spiffeBundleUrl": "a"}], "ca": {"address": "a"}, "enableTracing": true}`,
-			[]string{"spec.ca", "spec.caCertificates[0].spiffeBundleUrl", "spec.enableTracing"}},
+		"below another": {&meshv1.MeshConfig{}, `{"caCertificates": [{"spiffeBundleUrl": "a"}], "ca": {"address": "a"}, "enableEnvoyAccessLogService": true}`,
+			[]string{"spec.ca", "spec.caCertificates[0].spiffeBundleUrl", "spec.enableEnvoyAccessLogService"}},
 		"a value":                          {&meshv1.MeshConfig{}, `{"inboundTrafficPolicy": {"mode": "LOCALHOST"}}`, []string{"spec.inboundTrafficPolicy.mode"}},
 		"another value":                    {&meshv1.MeshConfig{}, `{"inboundTrafficPolicy": {"mode": "PASSTHROUGH"}}`, nil},
-		"false is as if it were not there": {&meshv1.MeshConfig{}, `{"enableTracing": false}`, nil},
+		"false is as if it were not there": {&meshv1.MeshConfig{}, `{"enableEnvoyAccessLogService": false}`, nil},
 	} {
 		if err := protojson.Unmarshal([]byte(c.text), c.message); err != nil {
 			t.Fatal(name, err)
