@@ -167,20 +167,33 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	}
 }
 
-// needed takes over which sources are needed: of each namespace, and of all, the first.
+// inTurn is objects in another order: the first of each namespace, the second of each, and so on; rank is which of its namespace each is.
+func inTurn(ids []object.ID) (ordered []object.ID, rank map[object.ID]int) {
+	rank, count := map[object.ID]int{}, map[string]int{}
+	for _, id := range ids {
+		rank[id] = count[id.Namespace]
+		count[id.Namespace]++
+	}
+	ordered = slices.Clone(ids)
+	slices.SortStableFunc(ordered, func(a, b object.ID) int { return cmp.Compare(rank[a], rank[b]) })
+	return ordered, rank
+}
+
+// needed takes over which sources are needed: of each namespace the first, and of all as many of each namespace as there is room for.
 func (t *term) needed() {
 	t.mu.Lock()
 	ids, whole := t.ids, t.whole || t.Leader.whole
 	t.mu.Unlock()
 	t.whole = whole
 	t.left = map[string]int{}
-	of, count := map[normal.KeySource][]object.ID{}, map[string]int{}
+	of := map[normal.KeySource][]object.ID{}
+	ids, rank := inTurn(ids)
 	for _, id := range ids {
 		where, err := normal.ParseKeySource(id.Name)
 		if err != nil {
 			continue // nobody but normal makes such an object
 		}
-		if count[id.Namespace]++; count[id.Namespace] > MostOfNamespace || len(of) >= mostSources && of[where] == nil {
+		if rank[id] >= MostOfNamespace || len(of) >= mostSources && of[where] == nil {
 			t.left[id.Namespace]++
 			continue
 		}

@@ -218,3 +218,25 @@ func TestBackOff(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Many namespaces that name as much as they may take from one another what there is of all, and leave others theirs.
+func TestNamespacesShareWhatThereIs(t *testing.T) {
+	var needed []string
+	for i := range 100 {
+		for j := range MostOfNamespace {
+			needed = append(needed, fmt.Sprintf("n%02d/u:%02d-%02d", i, i, j))
+		}
+	}
+	l := New(Config{Refresh: Refresh, Log: slog.New(slog.DiscardHandler)})
+	l.Need(ids(append(needed, "z/u:one", "z/u:two")...), true)
+	term := &term{Leader: l, sources: map[normal.KeySource]*source{}, changed: map[normal.KeySource]bool{}, stored: map[normal.KeySource]string{}}
+	term.needed()
+	if len(term.sources) != mostSources || term.left["z"] != 0 || term.sources[normal.KeySource{URI: "u:two"}] == nil {
+		t.Errorf("%d sources, of z %d are left", len(term.sources), term.left["z"])
+	}
+	for namespace, n := range term.left {
+		if n < MostOfNamespace/3 || n > MostOfNamespace/2 {
+			t.Errorf("%d of namespace %s are not fetched", n, namespace)
+		}
+	}
+}
