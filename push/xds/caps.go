@@ -24,9 +24,14 @@ const (
 	CapOnDemand
 	CapGRPCWeb
 	CapOriginalSrc
+	CapMongo
+	CapDynamicForward // all of envoy.*.dynamic_forward_proxy
 	// CapIdentity is no extension: the proxy has a certificate of the mesh, which it gets by SDS over the static cluster
 	// SDSCluster of its bootstrap. To a proxy without that cluster what names it must not be sent.
 	CapIdentity
+	// CapFileSecrets is no extension either: the agent behind SDSCluster reads files that a secret's name says, as Istio's does
+	// (file-cert:CERTIFICATE~KEY, file-root:CERTIFICATES).
+	CapFileSecrets
 )
 
 // The secrets of a proxy with CapIdentity, and the cluster of its bootstrap that serves them (as Istio's agent names
@@ -54,13 +59,15 @@ var extensions = map[string]Caps{
 	"envoy.filters.http.on_demand":          CapOnDemand,
 	"envoy.filters.http.grpc_web":           CapGRPCWeb,
 	"envoy.filters.listener.original_src":   CapOriginalSrc,
+	"envoy.filters.network.mongo_proxy":     CapMongo,
+	"envoy.clusters.dynamic_forward_proxy":  CapDynamicForward,
 }
 
 // StockCaps is assumed of a proxy that lists no extensions at all (an offline node file, a test client): what a stock
 // Envoy has, and nothing of Istio's own.
 const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS | CapFault | CapGRPCStats |
 	CapRBACHTTP | CapRBACNetwork | CapSetFilterState | CapFileAccessLog | CapOnDemand |
-	CapGRPCWeb | CapOriginalSrc
+	CapGRPCWeb | CapOriginalSrc | CapMongo | CapDynamicForward
 
 // CapOf is the bit of one extension by its registered name; 0 where Navarch never sends it.
 func CapOf(extension string) Caps { return extensions[extension] }

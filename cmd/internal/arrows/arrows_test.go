@@ -46,12 +46,13 @@ var may = map[string][]string{
 	"push/build/patch":    {},
 
 	"push/build/patch/envoytypes": {},
-	"push/build/cluster":          {"push/build/patch", "push/build/endpoint", "push/build/identity", "push/traffic"}, // DNS clusters hold their endpoints
+	"push/build/cluster":          {"push/build/patch", "push/build/dnscache", "push/build/endpoint", "push/build/identity", "push/traffic"}, // DNS clusters hold their endpoints
+	"push/build/dnscache":         {},
 	"push/build/endpoint":         {"push/traffic"},
 	"push/build/identity":         {},
 	"push/build/authz":            {"push/build/identity"},
 	"push/build/secret":           {},
-	"push/build/listener":         {"push/build/patch", "push/build/identity", "push/build/authz", "push/traffic"},
+	"push/build/listener":         {"push/build/patch", "push/build/dnscache", "push/build/identity", "push/build/authz", "push/traffic"},
 	"push/build/vhost":            {"push/build/patch", "push/virtualservice"},
 	"push/build/route":            {"push/build/patch"},
 	"push/build/proxyless":        {"push/build/authz", "push/build/identity"},
@@ -64,7 +65,7 @@ var may = map[string][]string{
 	"push/plan/front":             {"push/view", "push/plan/host", "push/plan/input", "push/plan/layer"},
 	"push/plan/front/*":           {"push/view", "push/build/*", "push/pool", "push/plan/front", "push/plan/host", "push/plan/input", "push/plan/layer", "push/traffic", "push/virtualservice"},
 	"push/plan/nametable":         {"push/agentapi", "push/manifest", "push/plan/host", "push/plan/layer", "push/pool"},
-	"push/plan/inbound":           {"push/view", "push/build/*", "push/pool", "push/manifest", "push/plan/front", "push/plan/input", "push/plan/layer"},
+	"push/plan/inbound":           {"push/view", "push/build/*", "push/pool", "push/manifest", "push/plan/front", "push/plan/host", "push/plan/input", "push/plan/layer", "push/traffic"},
 	"push/plan/secret":            {"store/mirror", "push/access", "push/view", "push/build/secret", "push/pool", "push/manifest", "push/plan/input", "push/plan/layer"},
 	"push/delta":                  {"push/manifest", "store/protowalk"},
 	"push/fanout":                 {},
