@@ -218,10 +218,7 @@ func (m *mesh) text(kind model.Kind, name string) string {
 			m.pick("", ", localityLbSetting: {enabled: false}", ", localityLbSetting: {failover: [{from: r1, to: r2}]}"))
 	case model.KindService:
 		text := m.service("hosts: [" + name + ".NS.svc.cluster.local]")
-		if len(text)%9 == 0 {
-			text += "aliasFor: s1.b.svc.cluster.local\n"
-		}
-		return text
+		return text + map[bool]string{true: "aliasFor: s1.b.svc.cluster.local\n"}[len(text)%9 == 0]
 	case model.KindServiceEntry:
 		hosts := []string{m.pick(outside...)}
 		if m.one(4) {
@@ -288,8 +285,7 @@ func (m *mesh) service(hosts string) string {
 	default:
 		fmt.Fprintf(&b, "addresses: %s\n", quoted(m.pick(vips...)))
 	}
-	b.WriteString([]string{"distribution: DISTRIBUTION_SAME_ZONE\n", "distribution: DISTRIBUTION_SAME_NODE\n", "nodeLocal: true\n", "", "", "", "", ""}[b.Len()%8])
-	b.WriteString("ports:\n")
+	b.WriteString([]string{"distribution: DISTRIBUTION_SAME_ZONE\n", "distribution: DISTRIBUTION_SAME_NODE\n", "nodeLocal: true\n", "", "", "", "", ""}[b.Len()%8] + "ports:\n")
 	for i, p := range []string{"http, number: 80, protocol: PROTOCOL_HTTP", "raw, number: 80, protocol: PROTOCOL_TCP", "web, number: 8080, protocol: PROTOCOL_GRPC",
 		"tcp, number: 9000, protocol: PROTOCOL_TCP", "any, number: 9000, protocol: PROTOCOL_AUTO", "tls, number: 443, protocol: PROTOCOL_TLS", "dns, number: 443, protocol: PROTOCOL_UDP"} {
 		if i == 0 && !m.one(4) || m.one(3) {
@@ -335,8 +331,7 @@ func (m *mesh) virtualService() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "hosts: %s\nexportTo: %s\ngateways: %s\n", quoted(hosts...), m.pick(exports...), m.pick("[]", "[mesh]", "[mesh, gw]", "[gw]"))
 	if m.one(3) {
-		port := m.pick("9000", "80")
-		fmt.Fprintf(&b, "tcp: [{match: [{port: %s%s}], route: [{destination: %s}]}]\n", port, map[bool]string{true: ", sourceLabels: {tier: x}"}[b.Len()%3 == 0], m.destination())
+		fmt.Fprintf(&b, "tcp: [{match: [{port: %s%s}], route: [{destination: %s}]}]\n", m.pick("9000", "80"), map[bool]string{true: ", sourceLabels: {tier: x}"}[b.Len()%3 == 0], m.destination())
 		fmt.Fprintf(&b, "tls: [{match: [{sniHosts: [%s]}], route: [{destination: %s}]}]\n", m.pick("x.example.com", "y.example.com"), m.destination())
 		if m.one(2) {
 			return b.String()
