@@ -33,8 +33,7 @@ var (
 	vips       = []string{"10.96.0.1", "10.96.0.2", "10.96.0.3", "fd00::1", "240.0.0.0/16"}
 )
 
-// Seeds from firstStrike on are of histories that strike cells, which have no networks below firstNetworks: each edit of a gateway
-// would plan what other cells have to.
+// Seeds from firstStrike on are of histories that strike cells; below firstNetworks without networks, whose gateways have all planned again.
 const firstStrike, firstNetworks = 1000, 2000
 
 func newMesh(t testing.TB, seed uint64) *mesh {
