@@ -10,12 +10,13 @@ import (
 
 	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
 
 // The forms of names of Secrets (istio: pilot/pkg/model/credentials/resource.go).
 const (
-	SecretPrefix        = "kubernetes://"         // NAME, or NAMESPACE/NAME
+	SecretPrefix        = xds.SecretPrefix        // NAME, or NAMESPACE/NAME
 	GatewaySecretPrefix = "kubernetes-gateway://" // NAMESPACE/NAME
 )
 
@@ -91,9 +92,7 @@ func SecretUses(r model.Record, root string) (all []SecretUse) {
 	return all
 }
 
-// authorities is what follows the name of a Secret in that of the one with the certificates that peers are verified against (istio:
-// pilot/pkg/security/model/authentication.go, SdsCaSuffix).
-const authorities = "-cacert"
+const authorities = xds.AuthoritiesSuffix
 
 // ParseName reads the name of a Secret in any of its forms, of which a name alone, as credentialName has it, is one. False: it is
 // none.

@@ -77,7 +77,8 @@ type addresses struct {
 }
 
 // resolutions are istiod's numbers (istio pilot/pkg/model/service.go, Resolution).
-var resolutions = map[model.Resolution]int{model.Resolution_RESOLUTION_EDS: 0, model.Resolution_RESOLUTION_DNS: 1, model.Resolution_RESOLUTION_NONE: 2, model.Resolution_RESOLUTION_DNS_ROUND_ROBIN: 3}
+var resolutions = map[model.Resolution]int{model.Resolution_RESOLUTION_EDS: 0, model.Resolution_RESOLUTION_DNS: 1, model.Resolution_RESOLUTION_NONE: 2, model.Resolution_RESOLUTION_DNS_ROUND_ROBIN: 3,
+	model.Resolution_RESOLUTION_DYNAMIC_DNS: 5}
 
 // registryz lists the hosts of Services and ServiceEntries, sorted as the records are.
 func registryz(c Config, _ *http.Request) (any, error) {
@@ -134,6 +135,8 @@ func protocolName(p model.Protocol) string {
 		return "UnsupportedProtocol" // detected by the proxy
 	case model.Protocol_PROTOCOL_GRPC_WEB:
 		return "GRPC-Web"
+	case model.Protocol_PROTOCOL_MONGO:
+		return "Mongo"
 	case model.Protocol_PROTOCOL_HTTP, model.Protocol_PROTOCOL_HTTP2, model.Protocol_PROTOCOL_GRPC, model.Protocol_PROTOCOL_HTTPS, model.Protocol_PROTOCOL_TLS,
 		model.Protocol_PROTOCOL_TCP, model.Protocol_PROTOCOL_UDP:
 	}

@@ -135,6 +135,12 @@ var words = map[string]string{
 	"To":               "service",
 	"Tracing":          "spans",
 	"Value":            "value",
+	"Families":         "address families of the proxy",
+	"Pool":             "connection pool of the service's rules",
+	"Bare":             "without the mesh's mTLS, as a rule says",
+	"GRPCWeb":          "gRPC-Web is understood",
+	"Dynamic":          "wildcard hosts whose names are resolved as clients ask for them",
+	"DynamicPort":      "port of these",
 }
 
 // outbound says where it is said what becomes of unknown destinations.
@@ -147,7 +153,7 @@ var wordsOf = map[string]string{
 	"endpoint.Spec.Members":                "endpoints (those of the proxy's own cluster alone, where MeshConfig serviceSettings says clusterLocal, and of the control plane's own host, MeshConfig defaultConfig)",
 	"listener.Common.Telemetry":            "what is reported (Telemetries; MeshConfig defaultProviders, enableTracing, defaultConfig)",
 	"listener.Outbound.Fallback":           "cluster of what matches nothing else" + outbound,
-	"listener.VirtualInbound.Passthrough":  "ports that no service names pass (MeshConfig inboundTrafficPolicy)",
+	"cluster.Inbound.Target":               "where the application listens (MeshConfig inboundTrafficPolicy)",
 	"listener.VirtualInbound.Port":         "port (MeshConfig proxyInboundListenPort)",
 	"listener.VirtualOutbound.Passthrough": "unknown destinations pass" + outbound,
 	"listener.VirtualOutbound.Port":        "port (MeshConfig proxyListenPort)",

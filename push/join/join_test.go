@@ -145,10 +145,10 @@ func TestJoinNamesMetadataThatIsNotActedOn(t *testing.T) {
 	var log strings.Builder
 	p := (&parts{}).planner()
 	p.Clients = obs.NewSampled(slog.New(slog.NewTextHandler(&log, nil)))
-	if _, err := p.Join(t.Context(), serve.Client{Node: encoded(t, map[string]any{"HTTP10": "1", "MESH_ID": "shop"})}, func(fanout.Lane) {}); err != nil {
+	if _, err := p.Join(t.Context(), serve.Client{Node: encoded(t, map[string]any{"REQUESTED_NETWORK_VIEW": "n", "MESH_ID": "shop"})}, func(fanout.Lane) {}); err != nil {
 		t.Fatal(err)
 	}
-	if lines := log.String(); strings.Count(lines, "node metadata that is not acted on") != 1 || !strings.Contains(lines, "cause=HTTP10") {
+	if lines := log.String(); strings.Count(lines, "node metadata that is not acted on") != 1 || !strings.Contains(lines, "cause=REQUESTED_NETWORK_VIEW") {
 		t.Error(lines)
 	}
 }

@@ -1,10 +1,12 @@
 package plan
 
 import (
+	"iter"
 	"maps"
 	"slices"
 
 	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/secret"
 	"navarch.io/navarch/store/mirror"
@@ -64,16 +66,21 @@ var affects = [model.NumKinds][]effect{
 	model.KindService: {
 		{"hosts", input.All, namedHosts, nil},                      // which service a host means, its ports, names and addresses
 		{"routes to it", input.LDS | input.RDS, routedHosts, nil},  // destinations of VirtualServices that come or go
+		{"routes of it", input.RDS, namedBeside, nil},              // ports at which VirtualServices that name it make other hosts known
 		{"workloads", input.CDS | input.LDS, serviceSelected, nil}, // inbound ports
 		{"views", input.All, namespaceViews, nil},                  // whom the selector picks
 		{"asked", input.LDS, askedHosts, nil},                      // providers of external authorization
+		{"places", input.All, labelKeys, nil},                      // which inputs its traffic distribution reads
+		{"alias", input.RDS, aliased, nil},                         // names of the host that it is another name of
 	},
 	model.KindServiceEntry: {
 		{"hosts", input.All, namedHosts, nil},
 		{"routes to it", input.LDS | input.RDS, routedHosts, nil},
+		{"routes of it", input.RDS, namedBeside, nil},
 		{"workloads", input.CDS | input.LDS, serviceSelected, nil},
 		{"views", input.All, namespaceViews, nil},
 		{"asked", input.LDS, askedHosts, nil},
+		{"places", input.All, labelKeys, nil},
 	},
 	model.KindEndpoints: {
 		{"members", input.CDS | input.EDS | input.LDS, namedMembers, slowMembers}, // clusters of DNS services and listeners of headless ones, too
@@ -89,6 +96,7 @@ var affects = [model.NumKinds][]effect{
 		{"hosts", input.All, namedHosts, nil},                     // policies, subsets; hashing stands on the route
 		{"routes to it", input.LDS | input.RDS, routedHosts, nil}, // subsets that come or go
 		{"views", input.All, labelKeys, nil},                      // which inputs its selector and its localities read
+		{"workloads", input.CDS, ruledServices, nil},              // connection pools of inbound clusters
 		{"Secrets", input.SDS, referredSecrets, nil},
 		{"Pods", input.SDS, selectedPods, nil}, // by which labels Pods use them
 		// who uses them
@@ -184,10 +192,10 @@ func namedHosts(c *change, t input.Types, e mirror.Edit) {
 // everyHost: all that there are.
 func everyHost(c *change, t input.Types, _ mirror.Edit) { c.patterns["*"] |= t }
 
-// routedHosts: the hosts of VirtualServices that send to the record's hosts.
+// routedHosts: the hosts of VirtualServices that send to the record's hosts, or to other names of these.
 func routedHosts(c *change, t input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
-		for _, h := range input.HostsOf(r) {
+		for _, h := range c.withAliases(input.HostsOf(r)) {
 			c.in.RoutesTo(h, func(vs *model.VirtualService) {
 				for _, to := range vs.Spec.GetHosts() {
 					c.hosts[to] |= t
@@ -198,6 +206,53 @@ func routedHosts(c *change, t input.Types, e mirror.Edit) {
 			})
 		}
 	}
+}
+
+// namedBeside: the other hosts of VirtualServices that name the record's hosts.
+func namedBeside(c *change, t input.Types, e mirror.Edit) {
+	for _, r := range records(e) {
+		for _, h := range input.HostsOf(r) {
+			for vs := range c.in.ByHost(model.KindVirtualService, h) {
+				for _, other := range input.HostsOf(vs) {
+					c.hosts[other] |= t
+				}
+			}
+		}
+	}
+}
+
+// withAliases are hosts and their other names.
+func (c *change) withAliases(hosts []string) []string {
+	all := hosts[:len(hosts):len(hosts)]
+	for _, h := range hosts {
+		all = slices.AppendSeq(all, c.in.Index.Aliases(h))
+	}
+	return all
+}
+
+// aliased: the hosts that the record is another name of, or was.
+func aliased(c *change, t input.Types, e mirror.Edit) {
+	for _, r := range records(e) {
+		svc := r.(*model.Service)
+		for range host.LongestAlias {
+			if svc.Spec.GetAliasFor() == "" {
+				break
+			}
+			c.hosts[svc.Spec.GetAliasFor()] |= t
+			next, ok := first(c.in.ByHost(model.KindService, svc.Spec.GetAliasFor()))
+			if !ok {
+				break
+			}
+			svc = next.(*model.Service)
+		}
+	}
+}
+
+func first(all iter.Seq[model.Record]) (r model.Record, ok bool) {
+	for r := range all {
+		return r, true
+	}
+	return nil, false
 }
 
 // serviceSelected: workloads that the service selects before and after; where it selects others, their views change.
@@ -211,6 +266,24 @@ func askedHosts(c *change, _ input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		for _, h := range input.HostsOf(r) {
 			c.served[h] = true
+		}
+	}
+}
+
+// ruledServices: workloads of the services that the rule is for.
+func ruledServices(c *change, _ input.Types, e mirror.Edit) {
+	for _, r := range records(e) {
+		pattern := r.(*model.DestinationRule).Spec.GetHost()
+		for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
+			services := c.in.ByHost(kind, pattern)
+			if input.IsWildcard(pattern) {
+				services = c.in.All(kind)
+			}
+			for svc := range services {
+				if slices.ContainsFunc(input.HostsOf(svc), func(h string) bool { return input.Covers(pattern, h) }) {
+					c.services[svc.Meta().Key] = true
+				}
+			}
 		}
 	}
 }

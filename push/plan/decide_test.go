@@ -84,7 +84,7 @@ func TestVirtualServiceForHost(t *testing.T) {
 		"for gateways":        {[]model.Record{vsOf(t, "shop/a", web, "one.org", "gateways: [gw]")}, "outbound|80||" + web},
 		"for another port":    {[]model.Record{rec(t, model.KindVirtualService, "shop/a", "hosts: ["+web+"]\nhttp: [{match: [{port: 81}], route: [{destination: {host: one.org}}]}]")}, "outbound|80||" + web},
 		"for others":          {[]model.Record{rec(t, model.KindVirtualService, "shop/a", "hosts: ["+web+"]\nhttp: [{match: [{sourceLabels: {a: b}}, {sourceNamespace: x}], route: [{destination: {host: one.org}}]}]")}, "outbound|80||" + web},
-		"nowhere":             {[]model.Record{vsOf(t, "shop/a", web, "three.org", "")}, xds.BlackHole},
+		"nowhere":             {[]model.Record{vsOf(t, "shop/a", web, "three.org", "")}, "outbound|80||three.org"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := target(t, c.records...); got != c.want {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -147,7 +148,8 @@ func eps(t testing.TB, name string, ports string, addresses ...string) model.Rec
 }
 
 func node(namespace, name string, labels ...string) view.Node {
-	n := view.Node{Name: name, Namespace: namespace, Domain: view.DefaultDomain, Addresses: []string{"10.1.9.9"}, Caps: xds.StockCaps, Labels: map[string]string{}}
+	n := view.Node{Name: name, Namespace: namespace, Domain: view.DefaultDomain, Addresses: []string{"10.1.9.9"}, Caps: xds.StockCaps, Labels: map[string]string{},
+		Metadata: map[string]string{"NODE_NAME": fmt.Sprintf("node-%d", len(labels)%2)}}
 	for _, l := range labels {
 		k, v, _ := strings.Cut(l, "=")
 		n.Labels[k] = v
@@ -189,12 +191,16 @@ func listenerOf(t testing.TB, set *manifest.Set, name string) *listenerv3.Listen
 	return decode(t, set, xds.Listener, name, &listenerv3.Listener{})
 }
 
+// addresses are those that requests are sent to: not those that are only counted.
 func addresses(t testing.TB, set *manifest.Set, name string) string {
 	t.Helper()
 	var out []string
 	for _, l := range decode(t, set, xds.Endpoint, name, &endpointv3.ClusterLoadAssignment{}).Endpoints {
 		for _, e := range l.LbEndpoints {
 			a := e.GetEndpoint().GetAddress().GetSocketAddress()
+			if e.GetHealthStatus() == corev3.HealthStatus_UNHEALTHY {
+				continue
+			}
 			out = append(out, fmt.Sprintf("%s:%d", a.GetAddress(), a.GetPortValue()))
 		}
 	}

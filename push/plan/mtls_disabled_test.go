@@ -57,7 +57,7 @@ func TestOnlyChangedModesChangeClusters(t *testing.T) {
 		{"strict to permissive beside it", peer("b/n@1", "", permissive), "", none, 0},
 		{"a workload's is off", peer("b/d@3", "app: db", off), "db", work{clusters: 1, endpoints: 1}, 1},
 		{"a younger one for the same", peer("b/e@4", "app: db", strict), "", none, 0},
-		{"the namespace's is off, too", peer("b/n@1", "", off), "web", work{clusters: 1, endpoints: 1}, 1},
+		{"the namespace's is off, too", peer("b/n@1", "", off), "db web", work{clusters: 2, endpoints: 1}, 1},
 		{"the mesh's is off: another namespace's, and the proxy's own ports", peer("istio-system/m", "", off), "", work{clusters: 1, listeners: 1}, 1},
 		{"some are off, as all are", peer("b/w@9", "version: v3", off), "", none, 0},
 		{"what is off stays off by another", gone("e"), "", none, 0},

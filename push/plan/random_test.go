@@ -192,7 +192,8 @@ func (m *mesh) text(kind model.Kind, name string) string {
 			m.pick("ALLOW_ANY", "REGISTRY_ONLY"), m.pick("['*']", "['*']", "['.']", "[b]"), m.pick("['*']", "['*']", "['*']", "[a]"), m.pick("istio-system", "istio-system", "b"), m.pick("''", "/dev/stdout"),
 			m.pick("", ", localityLbSetting: {enabled: false}", ", localityLbSetting: {failover: [{from: r1, to: r2}]}"), m.providers())
 	case model.KindService:
-		return m.service("hosts: [" + name + ".NS.svc.cluster.local]")
+		text := m.service("hosts: [" + name + ".NS.svc.cluster.local]")
+		return text + map[bool]string{true: "aliasFor: s1.b.svc.cluster.local\n"}[len(text)%9 == 0]
 	case model.KindServiceEntry:
 		hosts := []string{m.pick(outside...)}
 		if m.one(4) {
@@ -230,7 +231,7 @@ func (m *mesh) service(hosts string) string {
 	default:
 		fmt.Fprintf(&b, "addresses: %s\n", quoted(m.pick(vips...)))
 	}
-	b.WriteString("ports:\n")
+	b.WriteString([]string{"distribution: DISTRIBUTION_SAME_ZONE\n", "distribution: DISTRIBUTION_SAME_NODE\n", "nodeLocal: true\n", "", "", "", "", ""}[b.Len()%8] + "ports:\n")
 	for i, p := range []string{"http, number: 80, protocol: PROTOCOL_HTTP", "raw, number: 80, protocol: PROTOCOL_TCP", "web, number: 8080, protocol: PROTOCOL_GRPC",
 		"tcp, number: 9000, protocol: PROTOCOL_TCP", "any, number: 9000, protocol: PROTOCOL_AUTO", "tls, number: 443, protocol: PROTOCOL_TLS", "dns, number: 443, protocol: PROTOCOL_UDP"} {
 		if i == 0 && !m.one(4) || m.one(3) {
@@ -250,7 +251,7 @@ func (m *mesh) endpoints(name string) string {
 	fmt.Fprintf(&b, "hosts: %s\nports: [{name: http, number: %s}, {name: tcp, number: 9000}, {name: any, number: 9000}, {name: web, number: 8080}]\nendpoints:\n",
 		quoted(hosts), m.pick("8080", "8080", "8081"))
 	for i := range m.r.IntN(4) {
-		fmt.Fprintf(&b, "- {network: %s, locality: %s, address: 10.1.0.%d, health: %s, labels: {version: %s, app: %s}, serviceAccount: %s, mtls: %v}\n", m.network(), m.pick("''", "r1/z1", "r1/z2", "r2/z1"), i+m.r.IntN(2)*10, m.pick("HEALTH_READY", "HEALTH_READY", "HEALTH_NOT_READY"),
+		fmt.Fprintf(&b, "- {node: node-%d, network: %s, locality: %s, address: 10.1.0.%d, health: %s, labels: {version: %s, app: %s}, serviceAccount: %s, mtls: %v}\n", i, m.network(), m.pick("''", "r1/z1", "r1/z2", "r2/z1"), i+m.r.IntN(2)*10, m.pick("HEALTH_READY", "HEALTH_READY", "HEALTH_NOT_READY"),
 			m.pick("v1", "v2"), m.pick("s0", "s1"), m.pick("sa", "sa", "sa", "other", "''"), !m.one(4))
 	}
 	return b.String()
@@ -276,7 +277,7 @@ func (m *mesh) virtualService() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "hosts: %s\nexportTo: %s\ngateways: %s\n", quoted(hosts...), m.pick(exports...), m.pick("[]", "[mesh]", "[mesh, gw]", "[gw]"))
 	if m.one(3) {
-		fmt.Fprintf(&b, "tcp: [{match: [{port: %s}], route: [{destination: %s}]}]\n", m.pick("9000", "80"), m.destination())
+		fmt.Fprintf(&b, "tcp: [{match: [{port: %s%s}], route: [{destination: %s}]}]\n", m.pick("9000", "80"), map[bool]string{true: ", sourceLabels: {tier: x}"}[b.Len()%3 == 0], m.destination())
 		fmt.Fprintf(&b, "tls: [{match: [{sniHosts: [%s]}], route: [{destination: %s}]}]\n", m.pick("x.example.com", "y.example.com"), m.destination())
 		if m.one(2) {
 			return b.String()

@@ -66,7 +66,15 @@ func TestRecordThatPanicsIsSetAside(t *testing.T) {
 		src.put(append(shop(t), vsOf(t, "shop/v", web, "db.shop.svc.cluster.local", ""))...)
 		m := &moves{}
 		p := joins(t, l, "shop", "a", m)
-		before := routesOfSet(t, p.Set(), "80").String()
+		ofWeb := func() string {
+			for _, vh := range routesOfSet(t, p.Set(), "80").GetVirtualHosts() {
+				if vh.GetName() == web+":80" {
+					return vh.String()
+				}
+			}
+			return ""
+		}
+		before := ofWeb()
 		var batch []model.Record
 		for i := range 40 {
 			batch = append(batch, svc(t, fmt.Sprintf("shop/new%02d", i), fmt.Sprintf("10.97.0.%d", i+1), "http:81:HTTP"), vsOf(t, fmt.Sprintf("shop/new%02d", i), fmt.Sprintf("new%02d.shop.svc.cluster.local", i), web, ""))
@@ -77,7 +85,7 @@ func TestRecordThatPanicsIsSetAside(t *testing.T) {
 		if got := excludedText(l); !strings.HasPrefix(got, "VirtualService shop/v: ") || !strings.Contains(got, "the last good version stands") || strings.Count(got, "\n") != 0 {
 			t.Fatalf("set aside: %s", got)
 		}
-		if got := routesOfSet(t, p.Set(), "80").String(); got != before {
+		if got := ofWeb(); got != before || got == "" {
 			t.Error("the last good version does not stand")
 		}
 		if p.Set().Types[xds.Cluster].Get("outbound|81||new39.shop.svc.cluster.local") == nil || len(m.get().at) == 0 || l.Revision() != 2 {

@@ -16,6 +16,7 @@ const (
 	StrictDNS             // all addresses that the names of its endpoints have
 	LogicalDNS            // one endpoint, at whichever address its name has when a connection is made
 	OriginalDst           // where the connection was going to
+	Dynamic               // whatever name of a wildcard a client asks for, resolved as it does
 )
 
 // DiscoveryOf decides it for a service. A headless Kubernetes service has no address of its own: the client has chosen the Pod.
@@ -24,6 +25,8 @@ const (
 func DiscoveryOf(service *model.Service, p Policy) Discovery {
 	hashes := p.Balancer.GetConsistentHash() != nil // stands over a simple balancer
 	switch resolution := service.Spec.GetResolution(); {
+	case resolution == model.Resolution_RESOLUTION_DYNAMIC_DNS:
+		return Dynamic
 	case resolution == model.Resolution_RESOLUTION_NONE, Headless(service),
 		!hashes && p.Balancer.GetSimple() == networkingv1.LoadBalancerSettings_PASSTHROUGH:
 		return OriginalDst
@@ -53,10 +56,11 @@ const (
 	Closed            // a rule asks for what cannot be given: nothing is sent, since in the clear is no choice
 )
 
-// TLSOf decides how connections are secured: as the policy says, else automatically. identity: the proxy has a certificate of the mesh.
-// Where the policy asks for what cannot be given the answer is Closed, with the problem: ISTIO_MUTUAL for a proxy without a certificate
-// of the mesh; credentialName, which takes a Secret that sidecars are not given; MUTUAL without certificates.
-func TLSOf(p Policy, identity bool, automatic TLS) (TLS, *model.Problem) {
+// TLSOf decides how connections are secured: as the policy says, else automatically. identity: the proxy has a certificate of the mesh;
+// secrets: it may ask for the Secret of credentialName. Where the policy asks for what cannot be given the answer is Closed, with the problem:
+// ISTIO_MUTUAL for a proxy without a certificate of the mesh; credentialName of a rule that is not for the proxy's workload alone; MUTUAL
+// without certificates.
+func TLSOf(p Policy, identity, secrets bool, automatic TLS) (TLS, *model.Problem) {
 	closed := func(code problem.Code, field, message string) (TLS, *model.Problem) {
 		at := p.TLSAt
 		if field != "" {
@@ -76,8 +80,10 @@ func TLSOf(p Policy, identity bool, automatic TLS) (TLS, *model.Problem) {
 		return closed(problem.Required, "mode", "ISTIO_MUTUAL wants a certificate of the mesh, which the proxy does not have")
 	case mode != networkingv1.ClientTLSSettings_SIMPLE && mode != networkingv1.ClientTLSSettings_MUTUAL:
 		return closed(problem.NotSupported, "mode", mode.String()+" is not known")
+	case p.TLS.GetCredentialName() != "" && secrets:
+		return Originate, nil
 	case p.TLS.GetCredentialName() != "":
-		return closed(problem.NotSupported, "credentialName", "is not supported for sidecars")
+		return closed(problem.Required, "credentialName", "is for gateways, and for the sidecars of a rule with workloadSelector; this rule has none")
 	case mode == networkingv1.ClientTLSSettings_MUTUAL && (p.TLS.GetClientCertificate() == "" || p.TLS.GetPrivateKey() == ""):
 		return closed(problem.Required, "", "MUTUAL wants clientCertificate and privateKey")
 	}

@@ -189,11 +189,14 @@ func All(rule *networkingv1.DestinationRule) iter.Seq[Settings] {
 	}
 }
 
-// Locality is how localities are preferred: as the policy says, else as the mesh does. Nil: not at all. Failover needs outlier
-// detection, or Envoy would never fall back to another priority
+// Locality is how localities are preferred: as the policy says, else as the service (its traffic distribution) or the mesh does. Nil: not at all.
+// Failover needs outlier detection, or Envoy would never fall back to another priority, unless the service asks for it
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#LocalityLoadBalancerSetting).
-func (p Policy) Locality(mesh *model.Mesh) *networkingv1.LocalityLoadBalancerSetting {
+func (p Policy) Locality(service *model.Service, mesh *model.Mesh) *networkingv1.LocalityLoadBalancerSetting {
 	setting := p.Balancer.GetLocalityLbSetting()
+	if preferred := DistributionOf(service); setting == nil && preferred != nil {
+		return preferred
+	}
 	if setting == nil {
 		setting = mesh.Spec.GetLocalityLbSetting()
 	}
@@ -201,4 +204,17 @@ func (p Policy) Locality(mesh *model.Mesh) *networkingv1.LocalityLoadBalancerSet
 		return nil
 	}
 	return setting
+}
+
+// distributions are what the traffic distributions of services come to (istio: pilot/pkg/networking/core/loadbalancer, GetLocalityLbSetting).
+var distributions = map[model.Distribution]*networkingv1.LocalityLoadBalancerSetting{
+	model.Distribution_DISTRIBUTION_SAME_ZONE: {FailoverPriority: []string{
+		"topology.istio.io/network", "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone"}},
+	model.Distribution_DISTRIBUTION_SAME_NODE: {FailoverPriority: []string{
+		"topology.istio.io/network", "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone", "kubernetes.io/hostname"}},
+}
+
+// DistributionOf is the setting that the traffic distribution of a service comes to, the same pointer for all of one kind; nil: none.
+func DistributionOf(service *model.Service) *networkingv1.LocalityLoadBalancerSetting {
+	return distributions[service.Spec.GetDistribution()]
 }

@@ -123,7 +123,7 @@ func TestTLSOf(t *testing.T) {
 		"{mode: SIMPLE}":                    {Originate, Originate, "", ""},
 		"{mode: MUTUAL}":                    {Closed, Closed, problem.Required, "spec.trafficPolicy.tls"},
 		"{mode: 9}":                         {Closed, Closed, problem.NotSupported, "spec.trafficPolicy.tls.mode"},
-		"{mode: SIMPLE, credentialName: c}": {Closed, Closed, problem.NotSupported, "spec.trafficPolicy.tls.credentialName"},
+		"{mode: SIMPLE, credentialName: c}": {Closed, Closed, problem.Required, "spec.trafficPolicy.tls.credentialName"},
 		"{mode: MUTUAL, clientCertificate: /c.pem, privateKey: /k.pem}": {Originate, Originate, "", ""},
 	} {
 		p := Policy{}
@@ -131,7 +131,7 @@ func TestTLSOf(t *testing.T) {
 			p = Effective(rule(t, "host: a\ntrafficPolicy: {tls: "+text+"}"), nil, "", 80)
 		}
 		for identity, want := range map[bool]TLS{true: c.with, false: c.without} {
-			got, wrong := TLSOf(p, identity, AutoEndpoints)
+			got, wrong := TLSOf(p, identity, false, AutoEndpoints)
 			if got != want || (got == Closed) != (wrong != nil) {
 				t.Errorf("%q, identity %t: %v, %v", text, identity, got, wrong)
 			}
@@ -139,5 +139,9 @@ func TestTLSOf(t *testing.T) {
 				t.Errorf("%q, identity %t: %v %v", text, identity, wrong.Code, wrong)
 			}
 		}
+	}
+	p := Effective(rule(t, "host: a\ntrafficPolicy: {tls: {mode: MUTUAL, credentialName: c}}"), nil, "", 80)
+	if got, wrong := TLSOf(p, false, true, AutoEndpoints); got != Originate || wrong != nil {
+		t.Errorf("a Secret that the proxy may ask for: %v, %v", got, wrong)
 	}
 }

@@ -88,9 +88,12 @@ func expected(n *corev3.Node) (got Node, err error) {
 	if got, err = Parse(message(again), ""); err != nil {
 		return Node{}, err
 	}
-	identity := got.Caps & xds.CapIdentity
-	if got.Caps = xds.StockCaps | identity; w.listed {
-		got.Caps = w.caps | identity
+	agent := got.Caps & (xds.CapIdentity | xds.CapFileSecrets)
+	if got.Caps = xds.StockCaps | agent; w.listed {
+		got.Caps = w.caps | agent
+	}
+	if got.Kind == Sidecar && got.Version != "" {
+		got.Caps |= xds.CapDynamicForward
 	}
 	got.Metadata, got.Labels, got.Locality = strs, labels, cmp.Or(got.Locality, labelledLocality(labels))
 	return got, nil

@@ -24,6 +24,8 @@ func another(t *testing.T, v reflect.Value) reflect.Value {
 		return reflect.ValueOf(patches.List(Patch{Filter: model.Key{Kind: model.KindEnvoyFilter, Name: "other"}}))
 	case map[string]string:
 		return reflect.ValueOf(map[string]string{"app": "other", "ISTIO_VERSION": "9.9"})
+	case xds.Listening:
+		return reflect.ValueOf(xds.Listening{HTTP10: true})
 	case []string:
 		return reflect.ValueOf([]string{"10.9.9.9"})
 	}

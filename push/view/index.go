@@ -22,6 +22,7 @@ type Index struct {
 	localities int                       // records that read the locality
 	networks   int                       // records by which the network of proxies decides what they reach
 	spans      map[string]int            // namespace -> records that have its proxies send spans; "": all proxies
+	nodes      int                       // records by which the node that they run on does
 
 	// What selectors of the snapshot that was asked about last chose: proxies of one workload have the same labels.
 	snapshot weak.Pointer[mirror.Snapshot] // weak: endpoints may change for days while nobody joins
@@ -91,7 +92,8 @@ func appendLabels(b []byte, labels map[string]string) []byte {
 // NewIndex reads a snapshot.
 func NewIndex(s *mirror.Snapshot) *Index {
 	x := &Index{named: map[string]map[string]int{}, compared: map[string]int{}, spans: map[string]int{}}
-	for _, kind := range []model.Kind{model.KindMesh, model.KindVirtualService, model.KindDestinationRule, model.KindNetworkGateways, model.KindTelemetry} {
+	for _, kind := range []model.Kind{model.KindMesh, model.KindVirtualService, model.KindDestinationRule, model.KindNetworkGateways, model.KindTelemetry,
+		model.KindService, model.KindServiceEntry} {
 		for r := range s.All(kind) {
 			x.count(readBy(r), 1)
 		}
@@ -121,15 +123,15 @@ func (x *Index) count(r reading, by int) (differs bool) {
 	for key := range r.compared {
 		differs = counted(x.compared, key, by) || differs
 	}
-	if r.locality {
-		before := x.localities > 0
-		x.localities += by
-		differs = differs || before != (x.localities > 0)
-	}
-	if r.network {
-		before := x.networks > 0
-		x.networks += by
-		differs = differs || before != (x.networks > 0)
+	for _, place := range []struct {
+		reads bool
+		count *int
+	}{{r.locality, &x.localities}, {r.network, &x.networks}, {r.node, &x.nodes}} {
+		if place.reads {
+			before := *place.count > 0
+			*place.count += by
+			differs = differs || before != (*place.count > 0)
+		}
 	}
 	if r.spans {
 		differs = counted(x.spans, r.namespace, by) || differs
@@ -155,6 +157,7 @@ type reading struct {
 	compared map[string]bool // keys of labels that it compares with those of endpoints
 	locality bool
 	network  bool
+	node     bool
 	// spans: it has proxies of its namespace send spans, which they name themselves in.
 	spans     bool
 	namespace string
@@ -202,6 +205,11 @@ func readBy(r model.Record) (out reading) {
 		out.network = true
 	case *model.Telemetry:
 		out.spans, out.namespace = len(t.Spec.GetTracing()) > 0, t.Key.Namespace
+	case *model.Service:
+		setting := traffic.DistributionOf(t)
+		out.locality = setting != nil
+		out.node = t.Spec.GetNodeLocal() || t.Spec.GetDistribution() == model.Distribution_DISTRIBUTION_SAME_NODE
+		out.compares(setting)
 	}
 	return out
 }
@@ -248,6 +256,9 @@ func (x *Index) inputs(labels intern.List[string], telemetry model.Key, root str
 	}
 	if x.networks > 0 || x.compared[NetworkLabel] > 0 {
 		in.Network = n.Network
+	}
+	if x.nodes > 0 || x.compared[NodeLabel] > 0 {
+		in.Node = n.Metadata["NODE_NAME"]
 	}
 	return in
 }

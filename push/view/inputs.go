@@ -19,6 +19,9 @@ type Inputs struct {
 	// Network is the proxy's, where networks have gateways, or some rule compares it with those of endpoints; empty: not known, or nobody
 	// reads it.
 	Network string
+	// Node is the name of the node that the proxy runs on, where some service compares it with those of its endpoints; empty: not known, or
+	// nobody reads it.
+	Node string
 	// Telemetry is the Telemetry whose selector picks the proxy: what its listeners report is then not what those of its namespace do.
 	Telemetry model.Key
 	// Self is how the proxy names itself in its spans, where some record has it send any.
@@ -36,6 +39,9 @@ type Self struct {
 	Cluster  string // CLUSTER_ID of its metadata
 }
 
+// NodeLabel is the key by which failoverPriority names the nodes of proxies and endpoints.
+const NodeLabel = "kubernetes.io/hostname"
+
 // NetworkLabel is the key by which failoverPriority names the network of proxies and endpoints.
 const NetworkLabel = "topology.istio.io/network"
 
@@ -44,6 +50,7 @@ type Reads struct {
 	Labels   intern.List[string] // keys, sorted
 	Locality bool
 	Network  bool
+	Node     bool
 }
 
 // With are Reads of these label keys instead, in any order.
@@ -61,6 +68,9 @@ func (r Reads) Of(in Inputs) (out Inputs) {
 	}
 	if r.Network {
 		out.Network = in.Network
+	}
+	if r.Node {
+		out.Node = in.Node
 	}
 	if r.Labels.Len() == 0 || in.Labels.Len() == 0 {
 		return out

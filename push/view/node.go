@@ -3,8 +3,7 @@
 //
 // What a rule reads of the proxy splits the entries that read it, and not the scope (Inputs). The cluster and the DNS domain are of the
 // scope all the same: the cluster decides the virtual addresses of all services that several clusters have, and by them listeners and the
-// domains of virtual hosts; the domain decides the short names of every host. No rule reads the node that a proxy runs on: the
-// trafficDistribution of Services is not read.
+// domains of virtual hosts; the domain decides the short names of every host.
 //
 // Owns: nothing; values are immutable.  Reads: store/mirror.  Never: builds anything; a clock; a socket.
 package view
@@ -184,6 +183,12 @@ func Parse(raw []byte, config string) (Node, error) {
 	}
 	if hasIdentity(n.Metadata) {
 		n.Caps |= xds.CapIdentity
+	}
+	if _, ours := n.Metadata["NAVARCH_IDENTITY"]; !ours && n.Kind == Sidecar && n.Caps.Has(xds.CapIdentity) { // Istio's agent
+		n.Caps |= xds.CapFileSecrets
+	}
+	if n.Kind == Sidecar && n.Version != "" { // Istio's builds of Envoy have it, whatever of its extensions a node lists
+		n.Caps |= xds.CapDynamicForward
 	}
 	return n, nil
 }

@@ -43,7 +43,7 @@ func TestParse(t *testing.T) {
 	if !slices.Equal(n.Addresses, []string{"10.1.0.7", "fd00::7"}) {
 		t.Errorf("addresses %v", n.Addresses)
 	}
-	if n.Caps != xds.CapCORS|xds.CapIstioStats|xds.CapIdentity {
+	if n.Caps != xds.CapCORS|xds.CapIstioStats|xds.CapIdentity|xds.CapFileSecrets|xds.CapDynamicForward {
 		t.Errorf("caps %b", n.Caps)
 	}
 	for metadata, want := range map[string]bool{`{}`: false, `{"ISTIO_VERSION": "1.31.0"}`: true, `{"NAVARCH_IDENTITY": "sds"}`: true,

@@ -37,6 +37,7 @@ type Scope struct {
 	Cluster   string    // the proxy's, see Node; not an input, see the package
 	Caps      xds.Caps
 	Mode      Mode
+	Listening xds.Listening
 	Kind      Kind
 	// Automatic is the family of those automatic addresses of ServiceEntries that its Pod is told of: its agent answers questions of the Pod
 	// for names (DNS_CAPTURE).
@@ -87,6 +88,9 @@ func (s Scope) String() string {
 	case Sidecar:
 	}
 	out := fmt.Sprintf("%s.%s/%s/%s/%x/%s", s.Namespace, s.Domain, s.Sidecar.Path(), s.Cluster, uint64(s.Caps), mode)
+	if s.Listening != (xds.Listening{}) {
+		out += fmt.Sprintf("/listening %v", s.Listening)
+	}
 	if s.Automatic != NoFamily {
 		out += [...]string{IPv4: "/automatic IPv4", IPv6: "/automatic IPv6"}[s.Automatic]
 	}
@@ -110,6 +114,7 @@ type Workload struct {
 	Self            Self      // as Inputs.Self
 	Caps            xds.Caps
 	Mode            Mode
+	Listening       xds.Listening
 	Kind            Kind // a Router has no inbound side
 	// Labelled: clients are told by the label security.istio.io/tlsMode that it takes mTLS. Of an application without a proxy alone, which
 	// cannot take both that and connections in the clear.
@@ -159,10 +164,10 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	}
 	v := View{
 		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Sidecar: c.sidecar, Cluster: n.Cluster,
-			Caps: n.Caps, Mode: n.Mode, Kind: n.Kind, Automatic: automaticOf(n), Filters: c.out},
+			Caps: n.Caps, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Automatic: automaticOf(n), Filters: c.out},
 		Inputs: x.inputs(c.labels, c.telemetry, root, n),
 		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Closed: c.closed, Peers: c.peers,
-			Policies: c.policies, Authentications: c.authentications, Caps: n.Caps, Mode: n.Mode, Kind: n.Kind, Filters: c.in},
+			Policies: c.policies, Authentications: c.authentications, Caps: n.Caps, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Filters: c.in},
 	}
 	if n.Kind == Proxyless && c.services.Len() > 0 {
 		v.Workload.Addresses = strs.List(n.Addresses...)
@@ -257,7 +262,7 @@ func servicesOf(s *mirror.Snapshot, n Node) (services []model.Key, headless bool
 
 func notHTTP(p *model.ServicePort) bool {
 	switch p.GetProtocol() {
-	case model.Protocol_PROTOCOL_AUTO, model.Protocol_PROTOCOL_HTTPS, model.Protocol_PROTOCOL_TLS, model.Protocol_PROTOCOL_TCP:
+	case model.Protocol_PROTOCOL_AUTO, model.Protocol_PROTOCOL_HTTPS, model.Protocol_PROTOCOL_TLS, model.Protocol_PROTOCOL_TCP, model.Protocol_PROTOCOL_MONGO:
 		return true
 	default:
 		return false

@@ -87,31 +87,19 @@ func httpDestinations(vs *model.VirtualService) iter.Seq[*networkingv1.Destinati
 	}
 }
 
-// SourceLabels are the labels that the http rules compare with those of the proxy, for whatever gateways they are; some may come several
-// times.
+// source is what matches of all protocols say of where requests and connections come from.
+type source interface {
+	GetGateways() []string
+	GetSourceLabels() map[string]string
+	GetSourceNamespace() string
+}
+
+// SourceLabels are the labels that rules of all protocols compare with those of the proxy, for whatever gateways they are; some may come
+// several times.
 func SourceLabels(vs *model.VirtualService) iter.Seq2[string, string] {
-	return sourceLabels(vs, func(*networkingv1.HTTPMatchRequest) bool { return true })
-}
-
-// SourceLabelKeys are the keys of the labels that matches for sidecars compare, each once, sorted.
-func SourceLabelKeys(vs *model.VirtualService) []string {
-	var keys map[string]bool
-	for key := range sourceLabels(vs, func(m *networkingv1.HTTPMatchRequest) bool { return ForSidecars(vs, m.GetGateways()) }) {
-		if keys == nil {
-			keys = map[string]bool{}
-		}
-		keys[key] = true
-	}
-	return slices.Sorted(maps.Keys(keys))
-}
-
-func sourceLabels(vs *model.VirtualService, of func(*networkingv1.HTTPMatchRequest) bool) iter.Seq2[string, string] {
 	return func(yield func(key, value string) bool) {
-		for _, rule := range vs.Spec.GetHttp() {
-			for _, m := range rule.GetMatch() {
-				if !of(m) {
-					continue
-				}
+		for _, matches := range []iter.Seq[source]{requestMatches(vs), connectionMatches(vs)} {
+			for m := range matches {
 				for key, value := range m.GetSourceLabels() {
 					if !yield(key, value) {
 						return
@@ -122,28 +110,76 @@ func sourceLabels(vs *model.VirtualService, of func(*networkingv1.HTTPMatchReque
 	}
 }
 
+// RequestLabelKeys are the keys of the labels that matches of http rules for sidecars compare, each once, sorted.
+func RequestLabelKeys(vs *model.VirtualService) []string { return labelKeys(vs, requestMatches(vs)) }
+
+// ConnectionLabelKeys are the same of tcp and tls rules.
+func ConnectionLabelKeys(vs *model.VirtualService) []string {
+	return labelKeys(vs, connectionMatches(vs))
+}
+
+func labelKeys(vs *model.VirtualService, matches iter.Seq[source]) []string {
+	var keys map[string]bool
+	for m := range matches {
+		if len(m.GetSourceLabels()) == 0 || !ForSidecars(vs, m.GetGateways()) {
+			continue
+		}
+		if keys == nil {
+			keys = map[string]bool{}
+		}
+		for key := range m.GetSourceLabels() {
+			keys[key] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(keys))
+}
+
+// requestMatches are the matches of the http rules.
+func requestMatches(vs *model.VirtualService) iter.Seq[source] {
+	return func(yield func(source) bool) {
+		for _, rule := range vs.Spec.GetHttp() {
+			if !each(rule.GetMatch(), yield) {
+				return
+			}
+		}
+	}
+}
+
+// connectionMatches are the matches of the tcp and tls rules.
+func connectionMatches(vs *model.VirtualService) iter.Seq[source] {
+	return func(yield func(source) bool) {
+		for _, rule := range vs.Spec.GetTcp() {
+			if !each(rule.GetMatch(), yield) {
+				return
+			}
+		}
+		for _, rule := range vs.Spec.GetTls() {
+			if !each(rule.GetMatch(), yield) {
+				return
+			}
+		}
+	}
+}
+
+func each[M source](matches []M, yield func(source) bool) (more bool) {
+	for _, m := range matches {
+		if !yield(m) {
+			return false
+		}
+	}
+	return true
+}
+
 // ReadsNamespace says whether any match of any protocol has a sourceNamespace.
 func ReadsNamespace(vs *model.VirtualService) bool {
-	for _, rule := range vs.Spec.GetHttp() {
-		if anyReads(rule.GetMatch()) {
-			return true
-		}
-	}
-	for _, rule := range vs.Spec.GetTcp() {
-		if anyReads(rule.GetMatch()) {
-			return true
-		}
-	}
-	for _, rule := range vs.Spec.GetTls() {
-		if anyReads(rule.GetMatch()) {
-			return true
+	for _, matches := range []iter.Seq[source]{requestMatches(vs), connectionMatches(vs)} {
+		for m := range matches {
+			if m.GetSourceNamespace() != "" {
+				return true
+			}
 		}
 	}
 	return false
-}
-
-func anyReads[M interface{ GetSourceNamespace() string }](matches []M) bool {
-	return slices.ContainsFunc(matches, func(m M) bool { return m.GetSourceNamespace() != "" })
 }
 
 // ForSidecars says whether a match that names these gateways is for sidecars: the gateways of a match override those of its

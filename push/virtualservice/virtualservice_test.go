@@ -54,7 +54,7 @@ http:
 - match: [{sourceLabels: {tier: x, app: web}}, {sourceLabels: {app: api}}, {gateways: [gw], sourceLabels: {edge: e}}]
   route: [{destination: {host: a}}]
 `)
-	if diff := cmp.Diff([]string{"app", "tier"}, SourceLabelKeys(vs)); diff != "" {
+	if diff := cmp.Diff([]string{"app", "tier"}, RequestLabelKeys(vs)); diff != "" {
 		t.Error(diff)
 	}
 	if ReadsNamespace(vs) {

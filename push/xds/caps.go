@@ -24,6 +24,8 @@ const (
 	CapOnDemand
 	CapGRPCWeb
 	CapOriginalSrc
+	CapMongo
+	CapDynamicForward // all of envoy.*.dynamic_forward_proxy
 	// Access loggers, their filter by CEL, and tracers.
 	CapHTTPGRPCLog
 	CapTCPGRPCLog
@@ -39,6 +41,9 @@ const (
 	CapJWT             // envoy.filters.http.jwt_authn
 	CapExtAuthzHTTP    // envoy.filters.http.ext_authz
 	CapExtAuthzNetwork // envoy.filters.network.ext_authz
+	// CapFileSecrets is no extension either: the agent behind SDSCluster reads files that a secret's name says, as Istio's does
+	// (file-cert:CERTIFICATE~KEY, file-root:CERTIFICATES).
+	CapFileSecrets
 )
 
 // The secrets of a proxy with CapIdentity, and the cluster of its bootstrap that serves them (as Istio's agent names
@@ -78,6 +83,8 @@ var extensions = map[string]Caps{
 	"envoy.tracers.datadog":                      CapDatadog,
 	"envoy.tracers.skywalking":                   CapSkyWalking,
 	"envoy.tracers.opentelemetry":                CapOpenTelemetry,
+	"envoy.filters.network.mongo_proxy":          CapMongo,
+	"envoy.clusters.dynamic_forward_proxy":       CapDynamicForward,
 }
 
 // StockCaps is assumed of a proxy that lists no extensions at all (an offline node file, a test client): what a stock
@@ -86,7 +93,8 @@ const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS 
 	CapRBACHTTP | CapRBACNetwork | CapSetFilterState | CapFileAccessLog | CapOnDemand |
 	CapGRPCWeb | CapOriginalSrc | CapJWT | CapExtAuthzHTTP | CapExtAuthzNetwork |
 	CapHTTPGRPCLog | CapTCPGRPCLog | CapOpenTelemetryLog | CapCELFilter |
-	CapZipkin | CapDatadog | CapSkyWalking | CapOpenTelemetry
+	CapZipkin | CapDatadog | CapSkyWalking | CapOpenTelemetry |
+	CapMongo | CapDynamicForward
 
 // CapOf is the bit of one extension by its registered name; 0 where Navarch never sends it.
 func CapOf(extension string) Caps { return extensions[extension] }

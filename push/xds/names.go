@@ -21,6 +21,21 @@ const (
 	PassthroughChain       = "PassthroughFilterChain"
 )
 
+// The names of Secrets that the control plane sends (istio: pilot/pkg/model/credentials/resource.go): SecretPrefix and NAME or NAMESPACE/NAME.
+// AuthoritiesSuffix follows the name of a Secret in that of the one with the certificates that peers are verified against.
+const (
+	SecretPrefix      = "kubernetes://"
+	AuthoritiesSuffix = "-cacert"
+)
+
+// SecretResource is the resource that credentialName of a rule means.
+func SecretResource(credential string) string {
+	if strings.HasPrefix(credential, SecretPrefix) {
+		return credential
+	}
+	return SecretPrefix + credential
+}
+
 // FaultFilter is the name of the HTTP filter that injects faults; what a route says to it stands under this name.
 const FaultFilter = "envoy.filters.http.fault"
 

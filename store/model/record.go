@@ -38,10 +38,10 @@ type Head struct {
 // Meta gives access to the head behind the Record interface.
 func (h *Head) Meta() *Head { return h }
 
-// Older orders records by precedence: creation time, then namespace, then name, then origin (Istio's rule for conflicts:
-// https://istio.io/latest/docs/reference/config/networking/, "oldest first").
+// Older orders records by precedence: creation time, then name, then namespace, then kind and origin (Istio's rule for conflicts:
+// pilot/pkg/model/config.go, sortByCreationComparator).
 func (h *Head) Older(o *Head) int {
-	return cmp.Or(cmp.Compare(h.Created, o.Created), h.Key.Compare(o.Key))
+	return cmp.Or(cmp.Compare(h.Created, o.Created), cmp.Compare(h.Key.Name, o.Key.Name), h.Key.Compare(o.Key))
 }
 
 // Record is any of the typed records below.

@@ -24,6 +24,56 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Distribution is which endpoints proxies prefer, where no DestinationRule says so.
+type Distribution int32
+
+const (
+	Distribution_DISTRIBUTION_ANY       Distribution = 0
+	Distribution_DISTRIBUTION_SAME_ZONE Distribution = 1 // PreferClose, PreferSameZone
+	Distribution_DISTRIBUTION_SAME_NODE Distribution = 2
+)
+
+// Enum value maps for Distribution.
+var (
+	Distribution_name = map[int32]string{
+		0: "DISTRIBUTION_ANY",
+		1: "DISTRIBUTION_SAME_ZONE",
+		2: "DISTRIBUTION_SAME_NODE",
+	}
+	Distribution_value = map[string]int32{
+		"DISTRIBUTION_ANY":       0,
+		"DISTRIBUTION_SAME_ZONE": 1,
+		"DISTRIBUTION_SAME_NODE": 2,
+	}
+)
+
+func (x Distribution) Enum() *Distribution {
+	p := new(Distribution)
+	*p = x
+	return p
+}
+
+func (x Distribution) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Distribution) Descriptor() protoreflect.EnumDescriptor {
+	return file_store_model_record_proto_enumTypes[0].Descriptor()
+}
+
+func (Distribution) Type() protoreflect.EnumType {
+	return &file_store_model_record_proto_enumTypes[0]
+}
+
+func (x Distribution) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Distribution.Descriptor instead.
+func (Distribution) EnumDescriptor() ([]byte, []int) {
+	return file_store_model_record_proto_rawDescGZIP(), []int{0}
+}
+
 type Resolution int32
 
 const (
@@ -31,6 +81,7 @@ const (
 	Resolution_RESOLUTION_DNS             Resolution = 1 // STRICT_DNS
 	Resolution_RESOLUTION_DNS_ROUND_ROBIN Resolution = 2 // LOGICAL_DNS
 	Resolution_RESOLUTION_NONE            Resolution = 3 // ORIGINAL_DST
+	Resolution_RESOLUTION_DYNAMIC_DNS     Resolution = 4 // each name as it is asked for; builds that do not know it reach nothing by it
 )
 
 // Enum value maps for Resolution.
@@ -40,12 +91,14 @@ var (
 		1: "RESOLUTION_DNS",
 		2: "RESOLUTION_DNS_ROUND_ROBIN",
 		3: "RESOLUTION_NONE",
+		4: "RESOLUTION_DYNAMIC_DNS",
 	}
 	Resolution_value = map[string]int32{
 		"RESOLUTION_EDS":             0,
 		"RESOLUTION_DNS":             1,
 		"RESOLUTION_DNS_ROUND_ROBIN": 2,
 		"RESOLUTION_NONE":            3,
+		"RESOLUTION_DYNAMIC_DNS":     4,
 	}
 )
 
@@ -60,11 +113,11 @@ func (x Resolution) String() string {
 }
 
 func (Resolution) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_model_record_proto_enumTypes[0].Descriptor()
+	return file_store_model_record_proto_enumTypes[1].Descriptor()
 }
 
 func (Resolution) Type() protoreflect.EnumType {
-	return &file_store_model_record_proto_enumTypes[0]
+	return &file_store_model_record_proto_enumTypes[1]
 }
 
 func (x Resolution) Number() protoreflect.EnumNumber {
@@ -73,7 +126,7 @@ func (x Resolution) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Resolution.Descriptor instead.
 func (Resolution) EnumDescriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{0}
+	return file_store_model_record_proto_rawDescGZIP(), []int{1}
 }
 
 // Protocol as selected by appProtocol or by the prefix of the port's name.
@@ -90,6 +143,7 @@ const (
 	Protocol_PROTOCOL_TLS      Protocol = 6
 	Protocol_PROTOCOL_TCP      Protocol = 7
 	Protocol_PROTOCOL_UDP      Protocol = 8
+	Protocol_PROTOCOL_MONGO    Protocol = 9 // TCP; builds that do not know it take it for that
 )
 
 // Enum value maps for Protocol.
@@ -104,6 +158,7 @@ var (
 		6: "PROTOCOL_TLS",
 		7: "PROTOCOL_TCP",
 		8: "PROTOCOL_UDP",
+		9: "PROTOCOL_MONGO",
 	}
 	Protocol_value = map[string]int32{
 		"PROTOCOL_AUTO":     0,
@@ -115,6 +170,7 @@ var (
 		"PROTOCOL_TLS":      6,
 		"PROTOCOL_TCP":      7,
 		"PROTOCOL_UDP":      8,
+		"PROTOCOL_MONGO":    9,
 	}
 )
 
@@ -129,11 +185,11 @@ func (x Protocol) String() string {
 }
 
 func (Protocol) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_model_record_proto_enumTypes[1].Descriptor()
+	return file_store_model_record_proto_enumTypes[2].Descriptor()
 }
 
 func (Protocol) Type() protoreflect.EnumType {
-	return &file_store_model_record_proto_enumTypes[1]
+	return &file_store_model_record_proto_enumTypes[2]
 }
 
 func (x Protocol) Number() protoreflect.EnumNumber {
@@ -142,7 +198,7 @@ func (x Protocol) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Protocol.Descriptor instead.
 func (Protocol) EnumDescriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{1}
+	return file_store_model_record_proto_rawDescGZIP(), []int{2}
 }
 
 type Health int32
@@ -151,6 +207,7 @@ const (
 	Health_HEALTH_READY     Health = 0
 	Health_HEALTH_NOT_READY Health = 1
 	Health_HEALTH_DRAINING  Health = 2 // terminating and still serving
+	Health_HEALTH_ENDED     Health = 3 // terminating, and serving no more
 )
 
 // Enum value maps for Health.
@@ -159,11 +216,13 @@ var (
 		0: "HEALTH_READY",
 		1: "HEALTH_NOT_READY",
 		2: "HEALTH_DRAINING",
+		3: "HEALTH_ENDED",
 	}
 	Health_value = map[string]int32{
 		"HEALTH_READY":     0,
 		"HEALTH_NOT_READY": 1,
 		"HEALTH_DRAINING":  2,
+		"HEALTH_ENDED":     3,
 	}
 )
 
@@ -178,11 +237,11 @@ func (x Health) String() string {
 }
 
 func (Health) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_model_record_proto_enumTypes[2].Descriptor()
+	return file_store_model_record_proto_enumTypes[3].Descriptor()
 }
 
 func (Health) Type() protoreflect.EnumType {
-	return &file_store_model_record_proto_enumTypes[2]
+	return &file_store_model_record_proto_enumTypes[3]
 }
 
 func (x Health) Number() protoreflect.EnumNumber {
@@ -191,7 +250,7 @@ func (x Health) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Health.Descriptor instead.
 func (Health) EnumDescriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{2}
+	return file_store_model_record_proto_rawDescGZIP(), []int{3}
 }
 
 type DryRun int32
@@ -230,11 +289,11 @@ func (x DryRun) String() string {
 }
 
 func (DryRun) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_model_record_proto_enumTypes[3].Descriptor()
+	return file_store_model_record_proto_enumTypes[4].Descriptor()
 }
 
 func (DryRun) Type() protoreflect.EnumType {
-	return &file_store_model_record_proto_enumTypes[3]
+	return &file_store_model_record_proto_enumTypes[4]
 }
 
 func (x DryRun) Number() protoreflect.EnumNumber {
@@ -243,7 +302,7 @@ func (x DryRun) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DryRun.Descriptor instead.
 func (DryRun) EnumDescriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{3}
+	return file_store_model_record_proto_rawDescGZIP(), []int{4}
 }
 
 type WorkloadSource int32
@@ -276,11 +335,11 @@ func (x WorkloadSource) String() string {
 }
 
 func (WorkloadSource) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_model_record_proto_enumTypes[4].Descriptor()
+	return file_store_model_record_proto_enumTypes[5].Descriptor()
 }
 
 func (WorkloadSource) Type() protoreflect.EnumType {
-	return &file_store_model_record_proto_enumTypes[4]
+	return &file_store_model_record_proto_enumTypes[5]
 }
 
 func (x WorkloadSource) Number() protoreflect.EnumNumber {
@@ -289,7 +348,7 @@ func (x WorkloadSource) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WorkloadSource.Descriptor instead.
 func (WorkloadSource) EnumDescriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{4}
+	return file_store_model_record_proto_rawDescGZIP(), []int{5}
 }
 
 // RecordValue is one normalised object. Its canonical bytes are its deterministic encoding; the hash of those bytes is its
@@ -534,7 +593,12 @@ type ServiceSpec struct {
 	SubjectAltNames []string `protobuf:"bytes,10,rep,name=subject_alt_names,json=subjectAltNames,proto3" json:"subject_alt_names,omitempty"`
 	// Virtual addresses that were given to hosts of a ServiceEntry that states none, sorted by host. They are for proxies whose Pods resolve
 	// names by their agents (DNS_CAPTURE): to others nobody tells these addresses.
-	Automatic     []*HostAddresses `protobuf:"bytes,11,rep,name=automatic,proto3" json:"automatic,omitempty"`
+	Automatic    []*HostAddresses `protobuf:"bytes,11,rep,name=automatic,proto3" json:"automatic,omitempty"`
+	Distribution Distribution     `protobuf:"varint,12,opt,name=distribution,proto3,enum=navarch.store.v1.Distribution" json:"distribution,omitempty"`
+	// The host that it is another name of (ExternalName): nothing of its own is planned. Builds that do not know the field resolve that host as a DNS
+	// name, by the Endpoints that go with it.
+	AliasFor      string `protobuf:"bytes,14,opt,name=alias_for,json=aliasFor,proto3" json:"alias_for,omitempty"`
+	NodeLocal     bool   `protobuf:"varint,13,opt,name=node_local,json=nodeLocal,proto3" json:"node_local,omitempty"` // proxies reach the endpoints of their own node alone (internalTrafficPolicy Local)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -644,6 +708,27 @@ func (x *ServiceSpec) GetAutomatic() []*HostAddresses {
 		return x.Automatic
 	}
 	return nil
+}
+
+func (x *ServiceSpec) GetDistribution() Distribution {
+	if x != nil {
+		return x.Distribution
+	}
+	return Distribution_DISTRIBUTION_ANY
+}
+
+func (x *ServiceSpec) GetAliasFor() string {
+	if x != nil {
+		return x.AliasFor
+	}
+	return ""
+}
+
+func (x *ServiceSpec) GetNodeLocal() bool {
+	if x != nil {
+		return x.NodeLocal
+	}
+	return false
 }
 
 // HostAddresses is one host's.
@@ -1772,7 +1857,7 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\x0fservice_account\x18\v \x01(\v2$.navarch.store.v1.ServiceAccountSpecH\x00R\x0eserviceAccount\x12R\n" +
 	"\x10network_gateways\x18\f \x01(\v2%.navarch.store.v1.NetworkGatewaysSpecH\x00R\x0fnetworkGateways\x12\x18\n" +
 	"\aclosing\x18\b \x01(\bR\aclosingB\x06\n" +
-	"\x04body\"\xa6\x04\n" +
+	"\x04body\"\xa6\x05\n" +
 	"\vServiceSpec\x12\x14\n" +
 	"\x05hosts\x18\x01 \x03(\tR\x05hosts\x123\n" +
 	"\x05ports\x18\x02 \x03(\v2\x1d.navarch.store.v1.ServicePortR\x05ports\x12<\n" +
@@ -1787,7 +1872,11 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\x11publish_not_ready\x18\t \x01(\bR\x0fpublishNotReady\x12*\n" +
 	"\x11subject_alt_names\x18\n" +
 	" \x03(\tR\x0fsubjectAltNames\x12=\n" +
-	"\tautomatic\x18\v \x03(\v2\x1f.navarch.store.v1.HostAddressesR\tautomatic\x1a;\n" +
+	"\tautomatic\x18\v \x03(\v2\x1f.navarch.store.v1.HostAddressesR\tautomatic\x12B\n" +
+	"\fdistribution\x18\f \x01(\x0e2\x1e.navarch.store.v1.DistributionR\fdistribution\x12\x1b\n" +
+	"\talias_for\x18\x0e \x01(\tR\baliasFor\x12\x1d\n" +
+	"\n" +
+	"node_local\x18\r \x01(\bR\tnodeLocal\x1a;\n" +
 	"\rSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"A\n" +
@@ -1884,13 +1973,18 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\fKindContents\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\fR\x04kind\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x10\n" +
-	"\x03sum\x18\x03 \x01(\fR\x03sum*i\n" +
+	"\x03sum\x18\x03 \x01(\fR\x03sum*\\\n" +
+	"\fDistribution\x12\x14\n" +
+	"\x10DISTRIBUTION_ANY\x10\x00\x12\x1a\n" +
+	"\x16DISTRIBUTION_SAME_ZONE\x10\x01\x12\x1a\n" +
+	"\x16DISTRIBUTION_SAME_NODE\x10\x02*\x85\x01\n" +
 	"\n" +
 	"Resolution\x12\x12\n" +
 	"\x0eRESOLUTION_EDS\x10\x00\x12\x12\n" +
 	"\x0eRESOLUTION_DNS\x10\x01\x12\x1e\n" +
 	"\x1aRESOLUTION_DNS_ROUND_ROBIN\x10\x02\x12\x13\n" +
-	"\x0fRESOLUTION_NONE\x10\x03*\xb8\x01\n" +
+	"\x0fRESOLUTION_NONE\x10\x03\x12\x1a\n" +
+	"\x16RESOLUTION_DYNAMIC_DNS\x10\x04*\xcc\x01\n" +
 	"\bProtocol\x12\x11\n" +
 	"\rPROTOCOL_AUTO\x10\x00\x12\x11\n" +
 	"\rPROTOCOL_HTTP\x10\x01\x12\x12\n" +
@@ -1900,11 +1994,13 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\x0ePROTOCOL_HTTPS\x10\x05\x12\x10\n" +
 	"\fPROTOCOL_TLS\x10\x06\x12\x10\n" +
 	"\fPROTOCOL_TCP\x10\a\x12\x10\n" +
-	"\fPROTOCOL_UDP\x10\b*E\n" +
+	"\fPROTOCOL_UDP\x10\b\x12\x12\n" +
+	"\x0ePROTOCOL_MONGO\x10\t*W\n" +
 	"\x06Health\x12\x10\n" +
 	"\fHEALTH_READY\x10\x00\x12\x14\n" +
 	"\x10HEALTH_NOT_READY\x10\x01\x12\x13\n" +
-	"\x0fHEALTH_DRAINING\x10\x02*R\n" +
+	"\x0fHEALTH_DRAINING\x10\x02\x12\x10\n" +
+	"\fHEALTH_ENDED\x10\x03*R\n" +
 	"\x06DryRun\x12\x10\n" +
 	"\fDRY_RUN_NONE\x10\x00\x12\x11\n" +
 	"\rDRY_RUN_ALLOW\x10\x01\x12\x10\n" +
@@ -1926,69 +2022,71 @@ func file_store_model_record_proto_rawDescGZIP() []byte {
 	return file_store_model_record_proto_rawDescData
 }
 
-var file_store_model_record_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_store_model_record_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_store_model_record_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_store_model_record_proto_goTypes = []any{
-	(Resolution)(0),             // 0: navarch.store.v1.Resolution
-	(Protocol)(0),               // 1: navarch.store.v1.Protocol
-	(Health)(0),                 // 2: navarch.store.v1.Health
-	(DryRun)(0),                 // 3: navarch.store.v1.DryRun
-	(WorkloadSource)(0),         // 4: navarch.store.v1.WorkloadSource
-	(*RecordValue)(nil),         // 5: navarch.store.v1.RecordValue
-	(*ServiceSpec)(nil),         // 6: navarch.store.v1.ServiceSpec
-	(*HostAddresses)(nil),       // 7: navarch.store.v1.HostAddresses
-	(*ServicePort)(nil),         // 8: navarch.store.v1.ServicePort
-	(*EndpointsSpec)(nil),       // 9: navarch.store.v1.EndpointsSpec
-	(*EndpointPort)(nil),        // 10: navarch.store.v1.EndpointPort
-	(*Endpoint)(nil),            // 11: navarch.store.v1.Endpoint
-	(*PolicySpec)(nil),          // 12: navarch.store.v1.PolicySpec
-	(*SecretSpec)(nil),          // 13: navarch.store.v1.SecretSpec
-	(*SecretReaderSpec)(nil),    // 14: navarch.store.v1.SecretReaderSpec
-	(*WorkloadSpec)(nil),        // 15: navarch.store.v1.WorkloadSpec
-	(*ServiceAccountSpec)(nil),  // 16: navarch.store.v1.ServiceAccountSpec
-	(*NetworkGatewaysSpec)(nil), // 17: navarch.store.v1.NetworkGatewaysSpec
-	(*NetworkGateway)(nil),      // 18: navarch.store.v1.NetworkGateway
-	(*HeadValue)(nil),           // 19: navarch.store.v1.HeadValue
-	(*PlaceValue)(nil),          // 20: navarch.store.v1.PlaceValue
-	(*ContentsValue)(nil),       // 21: navarch.store.v1.ContentsValue
-	(*KindContents)(nil),        // 22: navarch.store.v1.KindContents
-	nil,                         // 23: navarch.store.v1.ServiceSpec.SelectorEntry
-	nil,                         // 24: navarch.store.v1.Endpoint.LabelsEntry
-	nil,                         // 25: navarch.store.v1.Endpoint.PortsEntry
-	nil,                         // 26: navarch.store.v1.PolicySpec.SelectorEntry
+	(Distribution)(0),           // 0: navarch.store.v1.Distribution
+	(Resolution)(0),             // 1: navarch.store.v1.Resolution
+	(Protocol)(0),               // 2: navarch.store.v1.Protocol
+	(Health)(0),                 // 3: navarch.store.v1.Health
+	(DryRun)(0),                 // 4: navarch.store.v1.DryRun
+	(WorkloadSource)(0),         // 5: navarch.store.v1.WorkloadSource
+	(*RecordValue)(nil),         // 6: navarch.store.v1.RecordValue
+	(*ServiceSpec)(nil),         // 7: navarch.store.v1.ServiceSpec
+	(*HostAddresses)(nil),       // 8: navarch.store.v1.HostAddresses
+	(*ServicePort)(nil),         // 9: navarch.store.v1.ServicePort
+	(*EndpointsSpec)(nil),       // 10: navarch.store.v1.EndpointsSpec
+	(*EndpointPort)(nil),        // 11: navarch.store.v1.EndpointPort
+	(*Endpoint)(nil),            // 12: navarch.store.v1.Endpoint
+	(*PolicySpec)(nil),          // 13: navarch.store.v1.PolicySpec
+	(*SecretSpec)(nil),          // 14: navarch.store.v1.SecretSpec
+	(*SecretReaderSpec)(nil),    // 15: navarch.store.v1.SecretReaderSpec
+	(*WorkloadSpec)(nil),        // 16: navarch.store.v1.WorkloadSpec
+	(*ServiceAccountSpec)(nil),  // 17: navarch.store.v1.ServiceAccountSpec
+	(*NetworkGatewaysSpec)(nil), // 18: navarch.store.v1.NetworkGatewaysSpec
+	(*NetworkGateway)(nil),      // 19: navarch.store.v1.NetworkGateway
+	(*HeadValue)(nil),           // 20: navarch.store.v1.HeadValue
+	(*PlaceValue)(nil),          // 21: navarch.store.v1.PlaceValue
+	(*ContentsValue)(nil),       // 22: navarch.store.v1.ContentsValue
+	(*KindContents)(nil),        // 23: navarch.store.v1.KindContents
+	nil,                         // 24: navarch.store.v1.ServiceSpec.SelectorEntry
+	nil,                         // 25: navarch.store.v1.Endpoint.LabelsEntry
+	nil,                         // 26: navarch.store.v1.Endpoint.PortsEntry
+	nil,                         // 27: navarch.store.v1.PolicySpec.SelectorEntry
 }
 var file_store_model_record_proto_depIdxs = []int32{
-	6,  // 0: navarch.store.v1.RecordValue.service:type_name -> navarch.store.v1.ServiceSpec
-	9,  // 1: navarch.store.v1.RecordValue.endpoints:type_name -> navarch.store.v1.EndpointsSpec
-	12, // 2: navarch.store.v1.RecordValue.policy:type_name -> navarch.store.v1.PolicySpec
-	13, // 3: navarch.store.v1.RecordValue.secret:type_name -> navarch.store.v1.SecretSpec
-	14, // 4: navarch.store.v1.RecordValue.secret_reader:type_name -> navarch.store.v1.SecretReaderSpec
-	15, // 5: navarch.store.v1.RecordValue.workload:type_name -> navarch.store.v1.WorkloadSpec
-	16, // 6: navarch.store.v1.RecordValue.service_account:type_name -> navarch.store.v1.ServiceAccountSpec
-	17, // 7: navarch.store.v1.RecordValue.network_gateways:type_name -> navarch.store.v1.NetworkGatewaysSpec
-	8,  // 8: navarch.store.v1.ServiceSpec.ports:type_name -> navarch.store.v1.ServicePort
-	0,  // 9: navarch.store.v1.ServiceSpec.resolution:type_name -> navarch.store.v1.Resolution
-	23, // 10: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
-	7,  // 11: navarch.store.v1.ServiceSpec.automatic:type_name -> navarch.store.v1.HostAddresses
-	1,  // 12: navarch.store.v1.ServicePort.protocol:type_name -> navarch.store.v1.Protocol
-	10, // 13: navarch.store.v1.EndpointsSpec.ports:type_name -> navarch.store.v1.EndpointPort
-	11, // 14: navarch.store.v1.EndpointsSpec.endpoints:type_name -> navarch.store.v1.Endpoint
-	24, // 15: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
-	2,  // 16: navarch.store.v1.Endpoint.health:type_name -> navarch.store.v1.Health
-	25, // 17: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
-	26, // 18: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
-	3,  // 19: navarch.store.v1.PolicySpec.dry_run:type_name -> navarch.store.v1.DryRun
-	4,  // 20: navarch.store.v1.WorkloadSpec.source:type_name -> navarch.store.v1.WorkloadSource
-	11, // 21: navarch.store.v1.WorkloadSpec.endpoint:type_name -> navarch.store.v1.Endpoint
-	18, // 22: navarch.store.v1.NetworkGatewaysSpec.gateways:type_name -> navarch.store.v1.NetworkGateway
-	21, // 23: navarch.store.v1.HeadValue.contents:type_name -> navarch.store.v1.ContentsValue
-	20, // 24: navarch.store.v1.HeadValue.place:type_name -> navarch.store.v1.PlaceValue
-	22, // 25: navarch.store.v1.ContentsValue.kinds:type_name -> navarch.store.v1.KindContents
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	7,  // 0: navarch.store.v1.RecordValue.service:type_name -> navarch.store.v1.ServiceSpec
+	10, // 1: navarch.store.v1.RecordValue.endpoints:type_name -> navarch.store.v1.EndpointsSpec
+	13, // 2: navarch.store.v1.RecordValue.policy:type_name -> navarch.store.v1.PolicySpec
+	14, // 3: navarch.store.v1.RecordValue.secret:type_name -> navarch.store.v1.SecretSpec
+	15, // 4: navarch.store.v1.RecordValue.secret_reader:type_name -> navarch.store.v1.SecretReaderSpec
+	16, // 5: navarch.store.v1.RecordValue.workload:type_name -> navarch.store.v1.WorkloadSpec
+	17, // 6: navarch.store.v1.RecordValue.service_account:type_name -> navarch.store.v1.ServiceAccountSpec
+	18, // 7: navarch.store.v1.RecordValue.network_gateways:type_name -> navarch.store.v1.NetworkGatewaysSpec
+	9,  // 8: navarch.store.v1.ServiceSpec.ports:type_name -> navarch.store.v1.ServicePort
+	1,  // 9: navarch.store.v1.ServiceSpec.resolution:type_name -> navarch.store.v1.Resolution
+	24, // 10: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
+	8,  // 11: navarch.store.v1.ServiceSpec.automatic:type_name -> navarch.store.v1.HostAddresses
+	0,  // 12: navarch.store.v1.ServiceSpec.distribution:type_name -> navarch.store.v1.Distribution
+	2,  // 13: navarch.store.v1.ServicePort.protocol:type_name -> navarch.store.v1.Protocol
+	11, // 14: navarch.store.v1.EndpointsSpec.ports:type_name -> navarch.store.v1.EndpointPort
+	12, // 15: navarch.store.v1.EndpointsSpec.endpoints:type_name -> navarch.store.v1.Endpoint
+	25, // 16: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
+	3,  // 17: navarch.store.v1.Endpoint.health:type_name -> navarch.store.v1.Health
+	26, // 18: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
+	27, // 19: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
+	4,  // 20: navarch.store.v1.PolicySpec.dry_run:type_name -> navarch.store.v1.DryRun
+	5,  // 21: navarch.store.v1.WorkloadSpec.source:type_name -> navarch.store.v1.WorkloadSource
+	12, // 22: navarch.store.v1.WorkloadSpec.endpoint:type_name -> navarch.store.v1.Endpoint
+	19, // 23: navarch.store.v1.NetworkGatewaysSpec.gateways:type_name -> navarch.store.v1.NetworkGateway
+	22, // 24: navarch.store.v1.HeadValue.contents:type_name -> navarch.store.v1.ContentsValue
+	21, // 25: navarch.store.v1.HeadValue.place:type_name -> navarch.store.v1.PlaceValue
+	23, // 26: navarch.store.v1.ContentsValue.kinds:type_name -> navarch.store.v1.KindContents
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_store_model_record_proto_init() }
@@ -2012,7 +2110,7 @@ func file_store_model_record_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_model_record_proto_rawDesc), len(file_store_model_record_proto_rawDesc)),
-			NumEnums:      5,
+			NumEnums:      6,
 			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,

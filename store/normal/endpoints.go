@@ -142,6 +142,8 @@ func health(c discoveryv1.EndpointConditions, pod *Pod) model.Health {
 		return model.Health_HEALTH_READY
 	case serving && terminating:
 		return model.Health_HEALTH_DRAINING
+	case terminating:
+		return model.Health_HEALTH_ENDED
 	}
 	return model.Health_HEALTH_NOT_READY
 }

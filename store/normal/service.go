@@ -26,7 +26,7 @@ var protocolNames = map[string]model.Protocol{
 	"http2": model.Protocol_PROTOCOL_HTTP2, "grpc": model.Protocol_PROTOCOL_GRPC,
 	"grpc-web": model.Protocol_PROTOCOL_GRPC_WEB, "https": model.Protocol_PROTOCOL_HTTPS,
 	"tls": model.Protocol_PROTOCOL_TLS, "tcp": model.Protocol_PROTOCOL_TCP, "udp": model.Protocol_PROTOCOL_UDP,
-	"mongo": model.Protocol_PROTOCOL_TCP, "redis": model.Protocol_PROTOCOL_TCP, "mysql": model.Protocol_PROTOCOL_TCP,
+	"mongo": model.Protocol_PROTOCOL_MONGO, "redis": model.Protocol_PROTOCOL_TCP, "mysql": model.Protocol_PROTOCOL_TCP,
 }
 
 // protocolOf selects a Kubernetes Service port's protocol: appProtocol, else the prefix of its name, else a well-known
@@ -71,6 +71,8 @@ func serviceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []
 		Ports:           servicePorts(r, svc),
 		Selector:        svc.Spec.Selector,
 		PublishNotReady: svc.Spec.PublishNotReadyAddresses,
+		Distribution:    distribution(r, deref(svc.Spec.TrafficDistribution), obj.Annotations),
+		NodeLocal:       svc.Spec.InternalTrafficPolicy != nil && *svc.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
 	}
 	stated := []string{}
 	if a, ok := obj.Annotations[exportToAnnotation]; ok && strings.TrimSpace(a) != "" {
@@ -101,14 +103,37 @@ func serviceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []
 	return append(r.record(model.KindService, obj, obj.ID.Name, spec), n.networkGateways(r, obj, svc, ctx)...)
 }
 
-// externalName is a Service that stands for a DNS name: resolved by the proxies.
+const distributionAnnotation = "networking.istio.io/traffic-distribution"
+
+// distributions are the words of spec.trafficDistribution and of the annotation, whose case is as one likes.
+var distributions = map[string]model.Distribution{
+	"preferclose": model.Distribution_DISTRIBUTION_SAME_ZONE, "prefersamezone": model.Distribution_DISTRIBUTION_SAME_ZONE,
+	"prefersamenode": model.Distribution_DISTRIBUTION_SAME_NODE,
+}
+
+// distribution is which endpoints are preferred: what the field says, where it says one, else the annotation
+// (https://istio.io/latest/docs/reference/config/annotations/#NetworkingTrafficDistribution).
+func distribution(r *report, field string, annotations map[string]string) model.Distribution {
+	if d, known := distributions[strings.ToLower(field)]; known {
+		return d
+	}
+	stated := annotations[distributionAnnotation]
+	d, known := distributions[strings.ToLower(stated)]
+	if stated != "" && !known && !strings.EqualFold(stated, "Any") {
+		r.warnf(problem.NoEffect, "metadata.annotations["+distributionAnnotation+"]", "%q: want PreferClose, PreferSameZone or PreferSameNode", stated)
+	}
+	return d
+}
+
+// externalName is a Service that is another name of a host: of a service of the mesh, which has it among its names then; or of nothing that the
+// mesh knows, where clients go by its DNS name.
 func externalName(r *report, obj *object.Object, svc *corev1.Service, spec *model.ServiceSpec) []model.Record {
 	name := strings.TrimSuffix(strings.ToLower(svc.Spec.ExternalName), ".")
 	if wrong := plainHost(name); wrong != "" {
 		r.errorf("spec.externalName", "%q %s", svc.Spec.ExternalName, wrong)
 		return nil
 	}
-	spec.Resolution, spec.External, spec.Selector = model.Resolution_RESOLUTION_DNS, true, nil
+	spec.Resolution, spec.External, spec.Selector, spec.AliasFor = model.Resolution_RESOLUTION_DNS, true, nil, name
 	for _, p := range spec.Ports { // there is no pod: the name's own ports
 		p.TargetNumber, p.TargetName = p.Number, ""
 	}

@@ -26,7 +26,7 @@ func TestService(t *testing.T) {
 		"dual stack": {service("clusterIPs: [10.0.0.1, 'fd00::1'], ports: [{port: 90}]"),
 			`{hosts: [web.shop.svc.cluster.local], addresses: [10.0.0.1, "fd00::1"], exportTo: ["*"], ports: [{number: 90, targetNumber: 90}]}`},
 		"external name": {service("type: ExternalName, externalName: DB.example.com., ports: [{name: tcp-db, port: 5432, targetPort: x}]"),
-			`{hosts: [web.shop.svc.cluster.local], resolution: RESOLUTION_DNS, external: true, exportTo: ["*"], ports: [{number: 5432, name: tcp-db, protocol: PROTOCOL_TCP, targetNumber: 5432}]}`},
+			`{hosts: [web.shop.svc.cluster.local], resolution: RESOLUTION_DNS, external: true, alias_for: db.example.com, exportTo: ["*"], ports: [{number: 5432, name: tcp-db, protocol: PROTOCOL_TCP, targetNumber: 5432}]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := testNormal.Object(read(t, c.in), &fake{})
@@ -66,7 +66,7 @@ func TestProtocolSelection(t *testing.T) {
 		{name: "http2-x", want: model.Protocol_PROTOCOL_HTTP2}, {name: "grpc", want: model.Protocol_PROTOCOL_GRPC},
 		{name: "grpc-web", want: model.Protocol_PROTOCOL_GRPC_WEB}, {name: "grpc-web-x", want: model.Protocol_PROTOCOL_GRPC_WEB},
 		{name: "https-a", want: model.Protocol_PROTOCOL_HTTPS}, {name: "tls", want: model.Protocol_PROTOCOL_TLS},
-		{name: "tcp-a", want: model.Protocol_PROTOCOL_TCP}, {name: "mongo", want: model.Protocol_PROTOCOL_TCP},
+		{name: "tcp-a", want: model.Protocol_PROTOCOL_TCP}, {name: "mongo", want: model.Protocol_PROTOCOL_MONGO},
 		{name: "redis-a", want: model.Protocol_PROTOCOL_TCP}, {name: "mysql", want: model.Protocol_PROTOCOL_TCP},
 		{name: "web", want: model.Protocol_PROTOCOL_AUTO}, {name: "", want: model.Protocol_PROTOCOL_AUTO},
 		{name: "httpx", want: model.Protocol_PROTOCOL_AUTO}, {name: "db", port: 3306, want: model.Protocol_PROTOCOL_TCP},

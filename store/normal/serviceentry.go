@@ -26,6 +26,7 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 		ExportTo:        visible(r.exportTo("spec.exportTo", entry.ExportTo, ctx.Mesh().GetDefaultServiceExportTo(), obj.ID.Namespace)),
 		External:        entry.Location == networkingv1.ServiceEntry_MESH_EXTERNAL,
 		SubjectAltNames: sortedSet(entry.SubjectAltNames),
+		Distribution:    distribution(r, "", obj.Annotations),
 	}
 	for _, h := range entry.Hosts {
 		spec.Hosts = append(spec.Hosts, strings.ToLower(h))
@@ -40,6 +41,8 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 		spec.Resolution = model.Resolution_RESOLUTION_DNS_ROUND_ROBIN
 	case networkingv1.ServiceEntry_NONE:
 		spec.Resolution = model.Resolution_RESOLUTION_NONE
+	case networkingv1.ServiceEntry_DYNAMIC_DNS:
+		spec.Resolution = model.Resolution_RESOLUTION_DYNAMIC_DNS
 	default:
 		r.unsupportedf("spec.resolution", "%v is not acted on yet", entry.Resolution)
 	}
@@ -118,11 +121,20 @@ func serviceEntryPorts(r *report, entry *networkingv1.ServiceEntry) []*model.Ser
 			r.errorf(at+".protocol", "unknown protocol %q", p.Protocol)
 		}
 		names[p.Name], numbers[p.Number] = true, true
+		if dynamic := entry.Resolution == networkingv1.ServiceEntry_DYNAMIC_DNS; dynamic && !namesServer[protocol] {
+			r.refusef(problem.Invalid, at+".protocol", "%q says no name that could be resolved: resolution DYNAMIC_DNS wants HTTP, HTTP2, GRPC, HTTPS or TLS", p.Protocol)
+		}
 		ports = append(ports, &model.ServicePort{Number: p.Number, Name: p.Name, Protocol: protocol,
 			TargetNumber: cmp.Or(p.TargetPort, p.Number)})
 	}
 	sortPorts(ports)
 	return ports
+}
+
+// namesServer are the protocols whose clients say whom they want, by a host header or by SNI.
+var namesServer = map[model.Protocol]bool{
+	model.Protocol_PROTOCOL_HTTP: true, model.Protocol_PROTOCOL_HTTP2: true, model.Protocol_PROTOCOL_GRPC: true, model.Protocol_PROTOCOL_GRPC_WEB: true,
+	model.Protocol_PROTOCOL_HTTPS: true, model.Protocol_PROTOCOL_TLS: true,
 }
 
 func serviceEntryHosts(r *report, entry *networkingv1.ServiceEntry) {
@@ -170,6 +182,9 @@ func serviceEntryShape(r *report, entry *networkingv1.ServiceEntry) {
 	}
 	if entry.Resolution == networkingv1.ServiceEntry_NONE && len(entry.Endpoints) > 0 {
 		r.errorf("spec.endpoints", "with resolution NONE no endpoints are used: want STATIC or DNS")
+	}
+	if entry.Resolution == networkingv1.ServiceEntry_DYNAMIC_DNS && len(entry.Endpoints) > 0 {
+		r.refusef(problem.Invalid, "spec.endpoints", "with resolution DYNAMIC_DNS no endpoints are used: the names that clients ask for are resolved")
 	}
 	if entry.Resolution == networkingv1.ServiceEntry_STATIC && len(entry.Endpoints) == 0 && entry.WorkloadSelector == nil {
 		r.warnf(problem.NoEffect, "spec.endpoints", "none: with resolution STATIC nothing can be reached")

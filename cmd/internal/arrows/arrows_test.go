@@ -46,14 +46,15 @@ var may = map[string][]string{
 	"push/build/patch":    {},
 
 	"push/build/patch/envoytypes": {},
-	"push/build/cluster":          {"push/build/patch", "push/build/endpoint", "push/build/identity", "push/traffic"}, // DNS clusters hold their endpoints
+	"push/build/cluster":          {"push/build/patch", "push/build/dnscache", "push/build/endpoint", "push/build/identity", "push/traffic"}, // DNS clusters hold their endpoints
+	"push/build/dnscache":         {},
 	"push/build/endpoint":         {"push/traffic"},
 	"push/build/identity":         {},
 	"push/build/authz":            {"push/build/identity", "push/build/jwt"},
 	"push/build/extauthz":         {"push/build/authz"},
 	"push/build/jwt":              {},
 	"push/build/secret":           {},
-	"push/build/listener":         {"push/build/patch", "push/build/identity", "push/build/authz", "push/build/extauthz", "push/build/jwt", "push/build/telemetry", "push/traffic"},
+	"push/build/listener":         {"push/build/patch", "push/build/dnscache", "push/build/identity", "push/build/authz", "push/build/extauthz", "push/build/jwt", "push/build/telemetry", "push/traffic"},
 	"push/build/telemetry":        {},
 	"push/build/vhost":            {"push/build/patch", "push/virtualservice"},
 	"push/build/route":            {"push/build/patch"},
@@ -68,7 +69,7 @@ var may = map[string][]string{
 	"push/plan/front/*":           {"push/view", "push/build/*", "push/pool", "push/plan/front", "push/plan/host", "push/plan/input", "push/plan/layer", "push/plan/telemetry", "push/traffic", "push/virtualservice"},
 	"push/plan/telemetry":         {"push/view", "push/build/telemetry", "push/plan/host", "push/plan/input"},
 	"push/plan/nametable":         {"push/agentapi", "push/manifest", "push/plan/host", "push/plan/layer", "push/pool"},
-	"push/plan/inbound":           {"push/view", "push/build/*", "push/pool", "push/manifest", "push/plan/front", "push/plan/host", "push/plan/input", "push/plan/layer", "push/plan/telemetry"},
+	"push/plan/inbound":           {"push/view", "push/build/*", "push/pool", "push/manifest", "push/plan/front", "push/plan/host", "push/plan/input", "push/plan/layer", "push/plan/telemetry", "push/traffic"},
 	"push/plan/secret":            {"store/mirror", "push/access", "push/view", "push/build/secret", "push/pool", "push/manifest", "push/plan/input", "push/plan/layer"},
 	"push/delta":                  {"push/manifest", "store/protowalk"},
 	"push/fanout":                 {},

@@ -271,6 +271,9 @@ func (r *request) reach(how, name string) {
 	var hosts []string
 	for _, l := range cla.GetEndpoints() {
 		for _, e := range l.GetLbEndpoints() {
+			if e.GetHealthStatus() == corev3.HealthStatus_UNHEALTHY { // counted, and sent nothing
+				continue
+			}
 			a := e.GetEndpoint().GetAddress()
 			if p := a.GetPipe(); p != nil {
 				hosts = append(hosts, p.GetPath())

@@ -104,7 +104,7 @@ var environment = []row{
 	{"PILOT_ENABLE_IP_AUTOALLOCATE", ActedOn, "the same; `automaticAddresses`", ""},
 	{"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX", ActedOn, "the same", ""},
 	{"PILOT_IP_AUTOALLOCATE_IPV6_PREFIX", ActedOn, "the same", ""},
-	{"ISTIO_DUAL_STACK", Reported, "listeners of both address families are not there", "false"},
+	{"ISTIO_DUAL_STACK", NoEffect, "proxies with addresses of both families listen at both, whatever it says", ""},
 	{"ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS", Reported, "listeners of both address families are not there", "false"},
 	// Webhooks.
 	{"INJECTION_WEBHOOK_CONFIG_NAME", NoEffect, "configurations are known by their revision and Service; none: `--write-webhook-configurations=false`", ""},

@@ -119,6 +119,9 @@ const (
 	maxRing  = 8388608 // of the ring hash
 )
 
+// slowStartKey is a runtime key, which Envoy wants: Istio's, which no runtime has a value of.
+const slowStartKey = "("
+
 // slowStart has Istio's defaults: linear, from a tenth.
 func slowStart(lb *networkingv1.LoadBalancerSettings) *clusterv3.Cluster_SlowStartConfig {
 	w := lb.GetWarmup()
@@ -141,7 +144,7 @@ func slowStart(lb *networkingv1.LoadBalancerSettings) *clusterv3.Cluster_SlowSta
 	}
 	return &clusterv3.Cluster_SlowStartConfig{
 		SlowStartWindow:  w.Duration,
-		Aggression:       &corev3.RuntimeDouble{DefaultValue: aggression, RuntimeKey: "upstream.slow_start_aggression"},
+		Aggression:       &corev3.RuntimeDouble{DefaultValue: aggression, RuntimeKey: slowStartKey},
 		MinWeightPercent: least,
 	}
 }

@@ -25,10 +25,6 @@ import (
 // httpOptions is the key of HttpProtocolOptions in typed_extension_protocol_options.
 const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
-// magicSource is the source address that the redirection rules of Istio let pass: connections of the proxy to its own
-// workload that come from here are not captured again.
-const magicSource, magicSourceV6 = "127.0.0.6", "::6"
-
 // statDelimiter ends stat names, so that Istio's stats regex can cut them (Istio 1.24 and later).
 const statDelimiter = ";"
 

@@ -160,7 +160,7 @@ func balancers(t testing.TB) map[string]testCase {
 		"least conn":    {spec: lb("simple: LEAST_CONN"), want: `{lb_policy: LEAST_REQUEST}`},
 		"passthrough":   {spec: lb("simple: PASSTHROUGH"), want: `{type: ORIGINAL_DST, lb_policy: CLUSTER_PROVIDED}`, absent: []string{"eds_cluster_config"}},
 		"warmup": {spec: lb("simple: ROUND_ROBIN, warmup: {duration: 30s, aggression: 2}"),
-			want: `{type: EDS, round_robin_lb_config: {slow_start_config: {slow_start_window: 30s, aggression: {default_value: 2, runtime_key: upstream.slow_start_aggression}, min_weight_percent: {value: 10}}}}`},
+			want: `{type: EDS, round_robin_lb_config: {slow_start_config: {slow_start_window: 30s, aggression: {default_value: 2, runtime_key: "("}, min_weight_percent: {value: 10}}}}`},
 		"warmup, deprecated": {spec: lb("warmupDurationSecs: 9s"), want: `{least_request_lb_config: {slow_start_config: {slow_start_window: 9s}}}`},
 		"ring":               {spec: lb("consistentHash: {httpHeaderName: x, ringHash: {minimumRingSize: 64}}"), want: `{lb_policy: RING_HASH, ring_hash_lb_config: {minimum_ring_size: 64}}`},
 		"ring, deprecated":   {spec: lb("consistentHash: {httpHeaderName: x, minimumRingSize: 65}"), want: `{lb_policy: RING_HASH, ring_hash_lb_config: {minimum_ring_size: 65}}`},
@@ -189,16 +189,16 @@ func security(t testing.TB) map[string]testCase {
 				typed_extension_protocol_options: {` + httpKey + `: {` + httpType + `, upstream_http_protocol_options: {auto_sni: true, auto_san_validation: true}, explicit_http_config: {http_protocol_options: {}}}}}`},
 		"names of the entry": {spec: names,
 			want: `{transport_socket: {name: envoy.transport_sockets.tls, typed_config: {` + tlsType + `, sni: s.example.com, common_tls_context: {` + versions + `, validation_context: {trusted_ca: {filename: ` + systemCAs + `},
-				match_typed_subject_alt_names: [{san_type: URI, matcher: {exact: spiffe://a/b}}, {san_type: IP_ADDRESS, matcher: {exact: 10.0.0.1}}, {san_type: DNS, matcher: {exact: a.example.com}}]}}}}}`,
+				match_subject_alt_names: [{exact: spiffe://a/b}, {exact: 10.0.0.1}, {exact: a.example.com}]}}}}}`,
 			absent: []string{"typed_extension_protocol_options"}},
 		"unverified, over http2": {spec: outbound(t, "PROTOCOL_GRPC", "", `{tls: {mode: SIMPLE, insecureSkipVerify: true, sni: x}}`),
-			want: `{transport_socket: {name: envoy.transport_sockets.tls, typed_config: {` + tlsType + `, sni: x, common_tls_context: {` + versions + `, alpn_protocols: [h2]}}}}`},
+			want: `{transport_socket: {name: envoy.transport_sockets.tls, typed_config: {` + tlsType + `, sni: x, common_tls_context: {` + versions + `, alpn_protocols: [h2], validation_context: {}}}}}`},
 		"mutual": {spec: with(outbound(t, "PROTOCOL_HTTP", "", `{tls: {mode: MUTUAL, clientCertificate: /c.pem, privateKey: /k.pem, caCertificates: /ca.pem, subjectAltNames: [a.b], sni: x}}`), func(s *Outbound) {
 			s.Mesh = mesh(t, "tlsDefaults: {cipherSuites: [ECDHE-RSA-AES256-GCM-SHA384]}")
 		}), want: `{transport_socket: {name: envoy.transport_sockets.tls, typed_config: {` + tlsType + `, sni: x, common_tls_context: {
 				tls_params: {tls_minimum_protocol_version: TLSv1_2, tls_maximum_protocol_version: TLSv1_3, cipher_suites: [ECDHE-RSA-AES256-GCM-SHA384]},
 				tls_certificates: [{certificate_chain: {filename: /c.pem}, private_key: {filename: /k.pem}}],
-				validation_context: {trusted_ca: {filename: /ca.pem}, match_typed_subject_alt_names: [{san_type: DNS, matcher: {exact: a.b}}]}}}}}`},
+				validation_context: {trusted_ca: {filename: /ca.pem}, match_subject_alt_names: [{exact: a.b}]}}}}}`},
 		"mutual without certificates": {spec: outbound(t, "PROTOCOL_HTTP", "", `{tls: {mode: MUTUAL, clientCertificate: /c.pem}}`), want: `{type: STATIC}`, absent: closed,
 			problem: "DestinationRule shop/reviews: spec.trafficPolicy.tls: MUTUAL wants"},
 		"the mesh's own": {spec: outbound(t, "PROTOCOL_HTTP", "", `{tls: {mode: ISTIO_MUTUAL}}`), want: `{type: STATIC, lb_policy: LEAST_REQUEST}`, absent: closed,
@@ -229,10 +229,10 @@ func security(t testing.TB) map[string]testCase {
 			s.Rule = rule(t, "r", `{host: a, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}, loadBalancer: {consistentHash: {useSourceIp: true}}}}`)
 		}), want: `{type: STATIC, lb_policy: LEAST_REQUEST}`, absent: append(closed, "ring_hash_lb_config", "dns_refresh_rate"), problem: "ISTIO_MUTUAL"},
 		"credential of a port": {spec: outbound(t, "PROTOCOL_HTTP", "", `{portLevelSettings: [{port: {number: 80}, tls: {mode: SIMPLE, credentialName: c}}]}`), want: `{type: STATIC}`, absent: closed,
-			problem: "DestinationRule shop/reviews: spec.trafficPolicy.portLevelSettings[0].tls.credentialName: is not supported"},
+			problem: "DestinationRule shop/reviews: spec.trafficPolicy.portLevelSettings[0].tls.credentialName: is for gateways"},
 		"proxy protocol": {spec: outbound(t, "PROTOCOL_TCP", "", `{proxyProtocol: {version: V2}}`),
 			want: `{transport_socket: {name: envoy.transport_sockets.upstream_proxy_protocol, typed_config: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.proxy_protocol.v3.ProxyProtocolUpstreamTransport,
-				config: {version: V2}, transport_socket: {name: envoy.transport_sockets.raw_buffer, typed_config: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer}}}}}`},
+				config: {version: V2}, transport_socket: {name: raw_buffer, typed_config: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer}}}}}`},
 	}
 }
 
@@ -295,7 +295,7 @@ func patched(t testing.TB) map[string]testCase {
 		"the name stands":          {spec: merge(plain, `{name: other, connect_timeout: 3s}`), want: `{name: "` + name + `", connect_timeout: 3s}`, problem: "name: the name of a cluster cannot be patched"},
 		"a patch changes the type": {spec: merge(plain, `{type: STRICT_DNS, load_assignment: {cluster_name: a}}`), want: `{type: STRICT_DNS, load_assignment: {cluster_name: a}}`, absent: []string{"eds_cluster_config"}},
 		"a patch into TLS": {spec: merge(outbound(t, "PROTOCOL_TCP", "", `{tls: {mode: SIMPLE, insecureSkipVerify: true, sni: a}}`), `{transport_socket: {name: envoy.transport_sockets.tls, typed_config: {`+tlsType+`, allow_renegotiation: true}}}`),
-			want: `{transport_socket: {name: envoy.transport_sockets.tls, typed_config: {` + tlsType + `, sni: a, allow_renegotiation: true, common_tls_context: {tls_params: {tls_minimum_protocol_version: TLSv1_2, tls_maximum_protocol_version: TLSv1_3}}}}}`},
+			want: `{transport_socket: {name: envoy.transport_sockets.tls, typed_config: {` + tlsType + `, sni: a, allow_renegotiation: true, common_tls_context: {tls_params: {tls_minimum_protocol_version: TLSv1_2, tls_maximum_protocol_version: TLSv1_3}, validation_context: {}}}}}`},
 		"a patch of the black hole": {spec: Static{Name: xds.BlackHole, Mesh: model.DefaultMesh(), Patches: merge(plain, `{lb_policy: RANDOM}`).Patches}, want: `{lb_policy: RANDOM, type: STATIC}`},
 	}
 }

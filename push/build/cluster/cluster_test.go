@@ -124,16 +124,20 @@ func decided(s spec) spec {
 	if o, ok := s.(Outbound); ok {
 		policy := traffic.Effective(o.Rule, o.SubsetRule, o.Subset, o.Port)
 		o.Policy, o.Discovery = traffic.Intern(policy), traffic.DiscoveryOf(o.Service, policy)
-		o.TLS, _ = traffic.TLSOf(policy, o.Caps.Has(xds.CapIdentity), o.TLS)
+		o.TLS, _ = traffic.TLSOf(policy, o.Caps.Has(xds.CapIdentity), selects(o.Rule), o.TLS)
 		return o
 	}
 	return s
 }
 
+func selects(rule *model.DestinationRule) bool {
+	return rule != nil && rule.Spec.GetWorkloadSelector() != nil
+}
+
 // problemsOf are the problems of the plan's decision and of the builder.
 func problemsOf(s spec) (all []error) {
 	if o, ok := s.(Outbound); ok {
-		if _, wrong := traffic.TLSOf(traffic.Effective(o.Rule, o.SubsetRule, o.Subset, o.Port), o.Caps.Has(xds.CapIdentity), o.TLS); wrong != nil {
+		if _, wrong := traffic.TLSOf(traffic.Effective(o.Rule, o.SubsetRule, o.Subset, o.Port), o.Caps.Has(xds.CapIdentity), selects(o.Rule), o.TLS); wrong != nil {
 			all = append(all, *wrong)
 		}
 	}

@@ -68,10 +68,9 @@ func (s Inbound) draw() (*xds.Resource, []error, error) {
 func (s Inbound) locate(d *builder) error {
 	if s.Target == "" {
 		d.CleanupInterval = durationpb.New(never)
-		d.bind(magicSource)
+		d.bind(s.Families.Sources()...)
 		return nil
 	}
-	d.LbPolicy = clusterv3.Cluster_LEAST_REQUEST
 	target := endpoint.Address(s.Target, 0)
 	if !strings.HasPrefix(s.Target, "unix://") || !endpoint.IsAddress(s.Target) {
 		at, err := netip.ParseAddrPort(s.Target)
@@ -81,9 +80,9 @@ func (s Inbound) locate(d *builder) error {
 		target = endpoint.Address(at.Addr().String(), uint32(at.Port()))
 		switch {
 		case at.Addr().Is6() && at.Addr() != netip.IPv6Loopback():
-			d.bind(magicSourceV6)
+			d.bind(xds.IPv6Only.Sources()...)
 		case at.Addr().Is4() && at.Addr() != netip.AddrFrom4([4]byte{127, 0, 0, 1}):
-			d.bind(magicSource)
+			d.bind(xds.IPv4Only.Sources()...)
 		}
 	}
 	d.LoadAssignment = &endpointv3.ClusterLoadAssignment{ClusterName: d.Name, Endpoints: []*endpointv3.LocalityLbEndpoints{{
@@ -94,10 +93,15 @@ func (s Inbound) locate(d *builder) error {
 	return nil
 }
 
-func (d *builder) bind(source string) {
-	d.UpstreamBindConfig = &corev3.BindConfig{SourceAddress: &corev3.SocketAddress{
-		Address: source, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 0},
-	}}
+// bind has connections come from an address of their own family: the first of these, or another one of them.
+func (d *builder) bind(sources ...string) {
+	at := func(source string) *corev3.SocketAddress {
+		return &corev3.SocketAddress{Address: source, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 0}}
+	}
+	d.UpstreamBindConfig = &corev3.BindConfig{SourceAddress: at(sources[0])}
+	for _, other := range sources[1:] {
+		d.UpstreamBindConfig.ExtraSourceAddresses = append(d.UpstreamBindConfig.ExtraSourceAddresses, &corev3.ExtraSourceAddress{Address: at(other)})
+	}
 }
 
 // servicePort is the service's port behind the workload's, for stat names; nil where it is not known by number.
@@ -110,13 +114,16 @@ func (s Inbound) servicePort() *model.ServicePort {
 	return nil
 }
 
-// pool is the Sidecar's connection pool: of the ingress listener, else of all inbound traffic.
+// pool is the Sidecar's connection pool: of the ingress listener, else of all inbound traffic; else that of the service's rules.
 func (s Inbound) pool() *networkingv1.ConnectionPoolSettings {
 	if s.Sidecar == nil {
-		return nil
+		return s.Pool.Get().Pool
 	}
 	if ingress := s.Sidecar.Spec.Ingress; s.Ingress >= 0 && s.Ingress < len(ingress) && ingress[s.Ingress].ConnectionPool != nil {
 		return ingress[s.Ingress].ConnectionPool
 	}
-	return s.Sidecar.Spec.InboundConnectionPool
+	if s.Sidecar.Spec.InboundConnectionPool != nil {
+		return s.Sidecar.Spec.InboundConnectionPool
+	}
+	return s.Pool.Get().Pool
 }

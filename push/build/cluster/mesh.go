@@ -40,10 +40,11 @@ func (s Outbound) meshTLS(d *builder, rule *networkingv1.ClientTLSSettings) *tls
 	if d.http2() != nil {
 		alpn = meshALPNH2
 	}
-	uris, known := s.peers(rule.GetSubjectAltNames())
-	peers := exactly(uris)
-	if !known {
-		peers = identity.Members(identity.TrustDomains(s.Mesh.Spec))
+	names, known := s.peers(rule.GetSubjectAltNames())
+	peers := &tlsv3.CertificateValidationContext{MatchTypedSubjectAltNames: identity.Members(identity.TrustDomains(s.Mesh.Spec))}
+	if known {
+		peers = &tlsv3.CertificateValidationContext{}
+		expect(peers, names)
 	}
 	sni := rule.GetSni()
 	if sni == "" {
@@ -63,7 +64,9 @@ func (s Outbound) peers(stated []string) (uris []string, known bool) {
 			}
 		}
 		if s.Service.Key.Kind == model.KindServiceEntry {
-			uris = append(uris, s.Service.Spec.SubjectAltNames...)
+			for _, name := range s.Service.Spec.SubjectAltNames {
+				uris = append(uris, identity.Aliases(domains, name)...)
+			}
 		}
 	}
 	if len(uris) == 0 {

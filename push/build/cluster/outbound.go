@@ -12,9 +12,11 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	dynamicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dynamic_forward_proxy/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"navarch.io/navarch/push/build/dnscache"
 	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
@@ -71,11 +73,14 @@ func (s Outbound) draw() (*xds.Resource, []error, error) {
 	d.outlier(p)
 	d.balance(p)
 	s.locate(d)
-	if s.Balance.Weighted() && s.Discovery != traffic.OriginalDst {
+	if s.Balance.Weighted() && s.Discovery != traffic.OriginalDst && s.Discovery != traffic.Dynamic {
 		d.CommonLbConfig.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig_{
 			LocalityWeightedLbConfig: &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig{}}
 	}
 	s.secure(d, p)
+	if s.Discovery == traffic.Dynamic && s.TLS != traffic.Closed {
+		s.forward(d)
+	}
 	r, err := d.seal(s.Patches.All())
 	return r, d.problems, err
 }
@@ -92,7 +97,7 @@ func (s Outbound) port() *model.ServicePort {
 // discoveries are Envoy's words for how endpoints are found.
 var discoveries = map[traffic.Discovery]clusterv3.Cluster_DiscoveryType{
 	traffic.EDS: clusterv3.Cluster_EDS, traffic.StrictDNS: clusterv3.Cluster_STRICT_DNS, traffic.LogicalDNS: clusterv3.Cluster_LOGICAL_DNS,
-	traffic.OriginalDst: clusterv3.Cluster_ORIGINAL_DST,
+	traffic.OriginalDst: clusterv3.Cluster_ORIGINAL_DST, traffic.Dynamic: clusterv3.Cluster_STATIC, // until forward
 }
 
 // locate says where the endpoints come from.
@@ -109,14 +114,27 @@ func (s Outbound) locate(d *builder) {
 		}
 	case traffic.StrictDNS, traffic.LogicalDNS:
 		s.resolve(d)
-	case traffic.OriginalDst:
+	case traffic.OriginalDst, traffic.Dynamic:
 	}
+}
+
+// forward has the cluster resolve names as its listeners' filters say which (https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/http/http_proxy).
+// What it expects of servers, where a rule says so, goes before Envoy's rule that it be the name that was asked for.
+func (s Outbound) forward(d *builder) {
+	config := &dynamicv3.ClusterConfig{ClusterImplementationSpecifier: &dynamicv3.ClusterConfig_DnsCacheConfig{
+		DnsCacheConfig: dnscache.Config(s.Host, s.Families)}}
+	if up := d.http.GetUpstreamHttpProtocolOptions(); up != nil {
+		config.AllowInsecureClusterOptions = !up.AutoSni || !up.AutoSanValidation
+	}
+	d.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
+		Name: "envoy.clusters.dynamic_forward_proxy", TypedConfig: xds.Any(config)}}
+	d.LbPolicy, d.LbConfig, d.CommonLbConfig = clusterv3.Cluster_CLUSTER_PROVIDED, nil, nil
 }
 
 // resolve puts the endpoints into a DNS cluster. LOGICAL_DNS takes exactly one: with more, the first by name; with none
 // the cluster is there and answers 503.
 func (s Outbound) resolve(d *builder) {
-	d.DnsLookupFamily = clusterv3.Cluster_V4_ONLY
+	d.DnsLookupFamily = dnscache.Family(s.Families)
 	d.RespectDnsTtl = true
 	d.DnsRefreshRate, d.DnsJitter = durationpb.New(dnsRefresh), durationpb.New(dnsJitter)
 	if rate := s.Mesh.Spec.GetDnsRefreshRate(); positive(rate) && rate.AsDuration() > time.Millisecond {

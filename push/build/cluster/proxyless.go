@@ -67,6 +67,8 @@ func (s Proxyless) draw() (*xds.Resource, []error, error) {
 	switch s.Service.Spec.Resolution {
 	case model.Resolution_RESOLUTION_NONE:
 		d.close(notForGRPC(service, "NONE is not supported: a client does not know the address; the cluster is closed"))
+	case model.Resolution_RESOLUTION_DYNAMIC_DNS:
+		d.close(notForGRPC(service, "DYNAMIC_DNS is not supported: a client resolves no names of a wildcard; the cluster is closed"))
 	case model.Resolution_RESOLUTION_DNS, model.Resolution_RESOLUTION_DNS_ROUND_ROBIN:
 		all := endpoint.Assignment(endpoint.Spec{Cluster: name, Members: s.Members, Horizon: s.Horizon}, resolvable)
 		if len(all.Endpoints) != 1 || len(all.Endpoints[0].LbEndpoints) != 1 {

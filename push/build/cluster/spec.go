@@ -51,6 +51,8 @@ type Outbound struct {
 	Denied       intern.List[string]
 	MTLSDisabled string
 	Plain        intern.List[model.Member] // Members without mTLS by PeerAuthentication
+	// Families are those of the proxy's addresses, where names are resolved; else the zero Families.
+	Families xds.Families
 	// Horizon is which Members the proxy reaches through gateways.
 	Horizon endpoint.Horizon
 }
@@ -59,10 +61,13 @@ type Outbound struct {
 type Inbound struct {
 	Port uint32 // in the name: the port the workload listens on, or the port of a Sidecar's ingress listener
 	// Target is where the application listens: "ip:port" or "unix://path"; empty: where the connection was going to
-	// (ORIGINAL_DST, from 127.0.0.6).
-	Target  string
-	Service *model.Service // for metadata; nil: none
-	Host    string
+	// (ORIGINAL_DST, from an address of its own).
+	Target   string
+	Families xds.Families   // of the proxy's addresses
+	Service  *model.Service // for metadata; nil: none
+	Host     string
+	// Pool are the connection pool settings of the service's rules, where the Sidecar has none.
+	Pool traffic.Ref
 	// Sidecar gives connection pool settings; nil: none applies. Ingress is the index of its ingress listener, -1: none.
 	Sidecar *model.Sidecar
 	Ingress int
@@ -75,9 +80,10 @@ type Inbound struct {
 // Static is one of the clusters that every sidecar has, by name: xds.BlackHole, xds.Passthrough or
 // xds.InboundPassthrough.
 type Static struct {
-	Name    string
-	Mesh    *model.Mesh
-	Patches intern.List[model.Patch]
+	Name     string
+	Families xds.Families // of the proxy's addresses
+	Mesh     *model.Mesh
+	Patches  intern.List[model.Patch]
 }
 
 // Added is a cluster that an EnvoyFilter adds.

@@ -41,7 +41,7 @@ func (s Static) draw() (*xds.Resource, []error, error) {
 		d.pool(nil, nil)
 		d.httpOptions().CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(passthroughIdle)}
 		if s.Name == xds.InboundPassthrough {
-			d.bind(magicSource)
+			d.bind(s.Families.Sources()...)
 		}
 	default:
 		return nil, nil, fmt.Errorf("cluster %s: is no static cluster", s.Name)

@@ -1,7 +1,10 @@
 package cluster
 
+//lint:file-ignore SA1019 match_subject_alt_names is deprecated, and what Istio's proxies of all versions have
+
 import (
-	"net/netip"
+	"cmp"
+	"slices"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -12,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/push/build/identity"
 	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
@@ -20,7 +24,7 @@ import (
 // systemCAs is where the images of proxies (Debian, Ubuntu, distroless) keep the system's certificate authorities.
 const systemCAs = "/etc/ssl/certs/ca-certificates.crt"
 
-// secure sets the transport socket. Certificates are files of the proxy, which Envoy reads itself.
+// secure sets the transport socket.
 func (s Outbound) secure(d *builder, p traffic.Policy) {
 	switch s.TLS {
 	case traffic.Plaintext:
@@ -29,7 +33,7 @@ func (s Outbound) secure(d *builder, p traffic.Policy) {
 	case traffic.AutoAll, traffic.Mutual:
 		d.TransportSocket = socket("envoy.transport_sockets.tls", s.meshTLS(d, p.TLS))
 	case traffic.Originate:
-		d.TransportSocket = socket("envoy.transport_sockets.tls", d.upstreamTLS(p.TLS, s.Service))
+		d.TransportSocket = socket("envoy.transport_sockets.tls", s.upstreamTLS(d, p.TLS))
 	case traffic.Closed:
 		d.refuse()
 		return
@@ -47,7 +51,7 @@ func socket(name string, config proto.Message) *corev3.TransportSocket {
 func (d *builder) announce(p *networkingv1.TrafficPolicy_ProxyProtocol) {
 	inner := d.TransportSocket
 	if inner == nil {
-		inner = socket("envoy.transport_sockets.raw_buffer", &rawbufferv3.RawBuffer{})
+		inner = socket("raw_buffer", &rawbufferv3.RawBuffer{})
 	}
 	version := corev3.ProxyProtocolConfig_V1
 	if p.Version == networkingv1.TrafficPolicy_ProxyProtocol_V2 {
@@ -66,64 +70,88 @@ func (d *builder) announce(p *networkingv1.TrafficPolicy_ProxyProtocol) {
 	}
 }
 
-func (d *builder) upstreamTLS(tls *networkingv1.ClientTLSSettings, service *model.Service) *tlsv3.UpstreamTlsContext {
+// upstreamTLS is TLS that is not the mesh's own: with a Secret (credentialName), which the control plane sends; with files of the proxy, which
+// its agent reads where it does that (xds.CapFileSecrets), and reads again as they change, or else Envoy itself.
+func (s Outbound) upstreamTLS(d *builder, tls *networkingv1.ClientTLSSettings) *tlsv3.UpstreamTlsContext {
 	params := &tlsv3.TlsParameters{
 		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 		EcdhCurves: d.mesh.Spec.GetTlsDefaults().GetEcdhCurves(), CipherSuites: d.mesh.Spec.GetTlsDefaults().GetCipherSuites(),
-	}
-	common := &tlsv3.CommonTlsContext{TlsParams: params}
-	if tls.Mode == networkingv1.ClientTLSSettings_MUTUAL {
-		common.TlsCertificates = []*tlsv3.TlsCertificate{{CertificateChain: file(tls.ClientCertificate), PrivateKey: file(tls.PrivateKey)}}
-	}
-	if d.http2() != nil {
-		common.AlpnProtocols = []string{"h2"}
 	}
 	verify := !tls.GetInsecureSkipVerify().GetValue()
 	if tls.Sni == "" {
 		up := &corev3.UpstreamHttpProtocolOptions{AutoSni: true, AutoSanValidation: verify && len(tls.SubjectAltNames) == 0}
 		d.httpOptions().UpstreamHttpProtocolOptions = up
 	}
-	if verify {
-		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: validation(tls, service)}
+	mutual := tls.Mode == networkingv1.ClientTLSSettings_MUTUAL
+	peers := s.servers(tls)
+	var common *tlsv3.CommonTlsContext
+	var own, authorities *tlsv3.SdsSecretConfig
+	switch name := tls.GetCredentialName(); {
+	case name != "":
+		own, authorities = identity.OverADS(xds.SecretResource(name)), identity.OverADS(xds.SecretResource(name)+xds.AuthoritiesSuffix)
+	case s.Caps.Has(xds.CapFileSecrets):
+		own = identity.OfAgent("file-cert:" + tls.ClientCertificate + "~" + tls.PrivateKey)
+		authorities = identity.OfAgent("file-root:" + cmp.Or(tls.CaCertificates, "system"))
+	}
+	if !mutual {
+		own = nil
+	}
+	if !verify {
+		authorities = nil
+	}
+	common = identity.Secrets(params, own, authorities, peers)
+	if mutual && own == nil {
+		common.TlsCertificates = []*tlsv3.TlsCertificate{{CertificateChain: file(tls.ClientCertificate), PrivateKey: file(tls.PrivateKey)}}
+	}
+	switch {
+	case !verify:
+		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{}}
+	case authorities == nil:
+		peers.TrustedCa = file(systemCAs)
+		if tls.CaCertificates != "" && tls.CaCertificates != "system" {
+			peers.TrustedCa = file(tls.CaCertificates)
+		}
+		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: peers}
+	}
+	if d.http2() != nil {
+		common.AlpnProtocols = []string{"h2"}
 	}
 	return &tlsv3.UpstreamTlsContext{CommonTlsContext: common, Sni: tls.Sni}
 }
 
-// validation is who the server must be: the rule's names, else those of a ServiceEntry.
-func validation(tls *networkingv1.ClientTLSSettings, service *model.Service) *tlsv3.CertificateValidationContext {
-	v := &tlsv3.CertificateValidationContext{TrustedCa: file(systemCAs)}
-	if tls.CaCertificates != "" && tls.CaCertificates != "system" {
-		v.TrustedCa = file(tls.CaCertificates)
-	}
+// servers is who the server must be: the rule's names, else those of a ServiceEntry.
+func (s Outbound) servers(tls *networkingv1.ClientTLSSettings) *tlsv3.CertificateValidationContext {
+	v := &tlsv3.CertificateValidationContext{}
 	if tls.CaCrl != "" {
 		v.Crl = file(tls.CaCrl)
 	}
 	names := tls.SubjectAltNames
-	if len(names) == 0 && service.Key.Kind == model.KindServiceEntry {
-		names = service.Spec.SubjectAltNames
+	if len(names) == 0 && s.Service.Key.Kind == model.KindServiceEntry {
+		names = s.Service.Spec.SubjectAltNames
 	}
-	v.MatchTypedSubjectAltNames = exactly(names)
+	expect(v, names)
 	return v
 }
 
-func exactly(names []string) (out []*tlsv3.SubjectAltNameMatcher) {
+// expect has one of some names be the server's: URIs among its URIs, where there are no others, and else whatever kinds of names it has.
+func expect(v *tlsv3.CertificateValidationContext, names []string) {
+	if !slices.ContainsFunc(names, func(n string) bool { return !strings.Contains(n, "://") }) {
+		v.MatchTypedSubjectAltNames = exactly(names)
+		return
+	}
 	for _, name := range names {
+		v.MatchSubjectAltNames = append(v.MatchSubjectAltNames, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}})
+	}
+}
+
+func exactly(uris []string) (out []*tlsv3.SubjectAltNameMatcher) {
+	for _, name := range uris {
 		out = append(out, &tlsv3.SubjectAltNameMatcher{
-			SanType: sanType(name),
+			SanType: tlsv3.SubjectAltNameMatcher_URI,
 			Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}},
 		})
 	}
 	return out
-}
-
-func sanType(name string) tlsv3.SubjectAltNameMatcher_SanType {
-	if strings.Contains(name, "://") {
-		return tlsv3.SubjectAltNameMatcher_URI
-	}
-	if _, err := netip.ParseAddr(name); err == nil {
-		return tlsv3.SubjectAltNameMatcher_IP_ADDRESS
-	}
-	return tlsv3.SubjectAltNameMatcher_DNS
 }
 
 func file(path string) *corev3.DataSource {

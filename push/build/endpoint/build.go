@@ -39,7 +39,7 @@ func IsAddress(address string) bool {
 // scaled down together where their sum passes what Envoy takes (4294967295). What has no valid port is left out.
 func Assignment(s Spec, keep func(address string) bool) *endpointv3.ClusterLoadAssignment {
 	plain := s.Plain.All()
-	targets := s.Horizon.targets(s.Members.All(), func(m model.Member) bool { return slices.Contains(plain, m) })
+	targets := s.Horizon.targets(s.Members.All(), func(m model.Member) bool { return s.Bare || slices.Contains(plain, m) })
 	slices.SortStableFunc(targets, func(a, b target) int {
 		return cmp.Or(cmp.Compare(a.Endpoint.Locality, b.Endpoint.Locality),
 			cmp.Compare(a.Endpoint.Address, b.Endpoint.Address), cmp.Compare(a.Port, b.Port))
@@ -98,16 +98,18 @@ func locality(s string) *corev3.Locality {
 
 func lbEndpoint(m model.Member, weight uint32, mtls bool) *endpointv3.LbEndpoint {
 	e := m.Endpoint
-	health := corev3.HealthStatus_HEALTHY // a member that is not ready is here because its service publishes such
-	if e.Health == model.Health_HEALTH_DRAINING {
-		health = corev3.HealthStatus_DRAINING
-	}
 	return &endpointv3.LbEndpoint{
 		HostIdentifier:      &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: Address(e.Address, m.Port)}},
-		HealthStatus:        health,
+		HealthStatus:        healths[e.Health],
 		LoadBalancingWeight: wrapperspb.UInt32(weight),
 		Metadata:            metadata(e, mtls),
 	}
+}
+
+// healths are Envoy's words. A member that is not ready is here because its service publishes such, or is to count among those that are there.
+var healths = map[model.Health]corev3.HealthStatus{
+	model.Health_HEALTH_READY: corev3.HealthStatus_HEALTHY, model.Health_HEALTH_NOT_READY: corev3.HealthStatus_UNHEALTHY,
+	model.Health_HEALTH_DRAINING: corev3.HealthStatus_DRAINING, model.Health_HEALTH_ENDED: corev3.HealthStatus_UNHEALTHY,
 }
 
 func isUnix(address string) bool { return strings.HasPrefix(address, "unix://") }

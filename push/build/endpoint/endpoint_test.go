@@ -65,7 +65,7 @@ func TestBuild(t *testing.T) {
 			at(&model.Endpoint{Address: "10.0.0.4", Workload: "wl"}, 80)},
 			`[{load_balancing_weight: 6, lb_endpoints: [
 			  {endpoint: {address: {socket_address: {address: 10.0.0.1, port_value: 80}}}, health_status: DRAINING, load_balancing_weight: 3, metadata: {filter_metadata: {istio: {workload: wl;ns;cn;cr;k}, envoy.transport_socket_match: {tlsMode: istio}}}},
-			  {endpoint: {address: {socket_address: {address: 10.0.0.2, port_value: 80}}}, health_status: HEALTHY, load_balancing_weight: 1, metadata: {filter_metadata: {istio: {workload: wl;ns;app;v2;}}}},
+			  {endpoint: {address: {socket_address: {address: 10.0.0.2, port_value: 80}}}, health_status: UNHEALTHY, load_balancing_weight: 1, metadata: {filter_metadata: {istio: {workload: wl;ns;app;v2;}}}},
 			  {endpoint: {address: {socket_address: {address: 10.0.0.3, port_value: 80}}}, health_status: HEALTHY, load_balancing_weight: 1, metadata: {filter_metadata: {istio: {workload: wl;;kn;kv;}}}},
 			  {endpoint: {address: {socket_address: {address: 10.0.0.4, port_value: 80}}}, health_status: HEALTHY, load_balancing_weight: 1, metadata: {filter_metadata: {istio: {workload: wl;;wl;latest;}}}}]}]`},
 		{"a socket", []model.Member{at(&model.Endpoint{Address: "unix:///run/a"}, 0)},

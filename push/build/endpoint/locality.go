@@ -12,7 +12,7 @@ import (
 
 // Weighted says whether Envoy has to weigh localities of one priority against each other.
 func (b Balance) Weighted() bool {
-	return len(b.Setting.GetDistribute()) > 0 || len(b.Setting.GetFailover()) > 0
+	return len(b.Setting.GetDistribute()) > 0 || len(b.Setting.GetFailover()) > 0 || len(b.Setting.GetFailoverPriority()) > 0
 }
 
 // group is endpoints of one locality and priority.
@@ -123,6 +123,8 @@ func labelOf(e *model.Endpoint, key string) string {
 		return e.Network
 	case "topology.istio.io/cluster":
 		return e.Cluster
+	case "kubernetes.io/hostname":
+		return cmp.Or(e.Node, e.Labels[key])
 	}
 	if part, ok := LocalityLabel(e.Locality, key); ok {
 		return part

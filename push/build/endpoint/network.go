@@ -108,7 +108,7 @@ func (h Horizon) targets(members []model.Member, plain func(model.Member) bool) 
 			out = append(out, t)
 			continue
 		}
-		if !h.secures(t) {
+		if !h.secures(t) || m.Endpoint.Health == model.Health_HEALTH_NOT_READY { // nobody can be told of it there
 			continue
 		}
 		scaled = true

@@ -37,6 +37,21 @@ func URI(domain, account string) string {
 	return "spiffe://" + domain + "/ns/" + namespace + "/sa/" + name
 }
 
+// Aliases are a name with each of the trust domains in place of its own, where it is a SPIFFE id of one of them; else the name alone.
+func Aliases(domains []string, name string) []string {
+	domain, path, is := strings.Cut(strings.TrimPrefix(name, "spiffe://"), "/")
+	if !strings.HasPrefix(name, "spiffe://") || !is || !slices.Contains(domains, domain) {
+		return []string{name}
+	}
+	out := []string{name}
+	for _, d := range domains {
+		if d != domain {
+			out = append(out, "spiffe://"+d+"/"+path)
+		}
+	}
+	return out
+}
+
 // Members matches every identity of the trust domains.
 func Members(domains []string) (out []*tlsv3.SubjectAltNameMatcher) {
 	for _, d := range domains {
@@ -49,7 +64,7 @@ func Members(domains []string) (out []*tlsv3.SubjectAltNameMatcher) {
 }
 
 // Context is the TLS context of a proxy with a certificate of the mesh: its secrets by SDS, peers as stated.
-func Context(alpn []string, peers []*tlsv3.SubjectAltNameMatcher) *tlsv3.CommonTlsContext {
+func Context(alpn []string, peers *tlsv3.CertificateValidationContext) *tlsv3.CommonTlsContext {
 	return &tlsv3.CommonTlsContext{
 		TlsParams: &tlsv3.TlsParameters{
 			TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2, TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
@@ -58,7 +73,7 @@ func Context(alpn []string, peers []*tlsv3.SubjectAltNameMatcher) *tlsv3.CommonT
 		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{secret(xds.SDSDefault)},
 		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
 			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
-				DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchTypedSubjectAltNames: peers},
+				DefaultValidationContext:         peers,
 				ValidationContextSdsSecretConfig: secret(xds.SDSRoot),
 			},
 		},
@@ -81,6 +96,37 @@ func Providers(names []*matcherv3.StringMatcher) *tlsv3.CommonTlsContext {
 
 // secret is SDS from the proxy's own agent, as Istio configures it: the first fetch is waited for without end.
 func secret(name string) *tlsv3.SdsSecretConfig {
+	s := OfAgent(name)
+	s.SdsConfig.InitialFetchTimeout = durationpb.New(0)
+	return s
+}
+
+// Secrets is the TLS context of a client that has its own certificate, and those of the authorities of its servers, by SDS. Either may be nil:
+// it has none, it believes all.
+func Secrets(params *tlsv3.TlsParameters, own, authorities *tlsv3.SdsSecretConfig, peers *tlsv3.CertificateValidationContext) *tlsv3.CommonTlsContext {
+	context := &tlsv3.CommonTlsContext{TlsParams: params}
+	if own != nil {
+		context.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{own}
+	}
+	if authorities != nil {
+		context.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{
+			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+				DefaultValidationContext: peers, ValidationContextSdsSecretConfig: authorities,
+			},
+		}
+	}
+	return context
+}
+
+// OverADS is SDS from the control plane.
+func OverADS(name string) *tlsv3.SdsSecretConfig {
+	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: &corev3.ConfigSource{
+		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}}, ResourceApiVersion: corev3.ApiVersion_V3,
+	}}
+}
+
+// OfAgent is SDS from the proxy's own agent.
+func OfAgent(name string) *tlsv3.SdsSecretConfig {
 	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: &corev3.ConfigSource{
 		ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: &corev3.ApiConfigSource{
 			ApiType: corev3.ApiConfigSource_GRPC, TransportApiVersion: corev3.ApiVersion_V3, SetNodeOnFirstMessageOnly: true,
@@ -88,7 +134,6 @@ func secret(name string) *tlsv3.SdsSecretConfig {
 				EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: xds.SDSCluster},
 			}}},
 		}},
-		InitialFetchTimeout: durationpb.New(0),
-		ResourceApiVersion:  corev3.ApiVersion_V3,
+		ResourceApiVersion: corev3.ApiVersion_V3,
 	}}
 }

@@ -22,7 +22,6 @@ const (
 	outbound = networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
 
 	unixPrefix = "unix://"
-	anyIPv4    = "0.0.0.0"
 )
 
 // mesh is the mesh configuration; nil where there is none, which its getters read as the zero values.
@@ -98,6 +97,16 @@ func address(bind string, port uint32) (*corev3.Address, error) {
 		Address:       bind,
 		PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port},
 	}}}, nil
+}
+
+// also are the other addresses of a listener at this one (xds.Families).
+func (c Common) also(bind string, port uint32) (out []*listenerv3.AdditionalAddress) {
+	for _, other := range c.Families.Also(bind) {
+		if addr, err := address(other, port); err == nil { // of a port that is wrong the first address says so
+			out = append(out, &listenerv3.AdditionalAddress{Address: addr})
+		}
+	}
+	return out
 }
 
 // Build draws a listener that an EnvoyFilter adds. The resource has the name that the patch gives it.

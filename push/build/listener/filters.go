@@ -7,6 +7,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	configrbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+	dynamicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_forward_proxy/v3"
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	grpcstatsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_stats/v3"
 	grpcwebv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_web/v3"
@@ -25,6 +26,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	alpnv2 "istio.io/api/envoy/config/filter/http/alpn/v2alpha1"
 
+	"navarch.io/navarch/push/build/dnscache"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -94,6 +96,10 @@ func (c Common) httpFilters(h httpTraffic) []*hcmv3.HttpFilter {
 	add(c.Caps.Has(xds.CapFault), "envoy.filters.http.fault", faultConfig)
 	add(c.Caps.Has(xds.CapCORS), "envoy.filters.http.cors", corsConfig)
 	add(stats != nil, "istio.stats", stats)
+	for _, host := range h.dynamic {
+		add(c.Caps.Has(xds.CapDynamicForward), "envoy.filters.http.dynamic_forward_proxy", xds.Any(&dynamicv3.FilterConfig{
+			ImplementationSpecifier: &dynamicv3.FilterConfig_DnsCacheConfig{DnsCacheConfig: dnscache.Config(host, c.Families)}}))
+	}
 	add(true, "envoy.filters.http.router", routerConfig)
 	return filters
 }

@@ -22,6 +22,7 @@ type httpTraffic struct {
 	routes     *routev3.RouteConfiguration // inbound: the routes themselves
 	http2      bool                        // the clients are known to speak HTTP/2
 	grpcWeb    bool
+	dynamic    []string            // outbound: wildcard hosts whose names are resolved as clients ask for them
 	closed     bool                // everything is refused
 	demanded   []*hcmv3.HttpFilter // what policies demand
 	mtls       bool                // inbound: clients have shown a certificate of the mesh
@@ -43,6 +44,12 @@ func (c Common) connectionManager(h httpTraffic) *listenerv3.Filter {
 	c.normalizePaths(m)
 	if t := c.Telemetry.Tracing; t.On && !t.RequestID { // true is Envoy's default
 		m.RequestIdExtension = &hcmv3.RequestIDExtension{TypedConfig: requestIDConfig}
+	}
+	if c.HTTP10 {
+		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{AcceptHttp_10: true}
+	}
+	if c.Idle > 0 {
+		m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(c.Idle)}
 	}
 	if h.http2 {
 		m.Http2ProtocolOptions = &corev3.Http2ProtocolOptions{}
@@ -94,18 +101,19 @@ func (c Common) normalizePaths(m *hcmv3.HttpConnectionManager) {
 	}
 }
 
-// inboundRoutes is the one route of an inbound port. No timeout: the caller's sidecar has it. The retry is Istio's: a
-// request that the application's connection took with it before anything was sent is safe to send again.
-func inboundRoutes(name, vhost, cluster, operation string, grpc bool) *routev3.RouteConfiguration {
+// inboundRoutes is the one route of an inbound port. No timeout: the caller's sidecar has it. The deadline that a gRPC client sends counts,
+// without an upper bound. The retries are Istio's: a request that the application's connection took with it before anything was sent is
+// safe to send again; with HTTP/2 Envoy's clients see that themselves.
+func inboundRoutes(name, vhost, cluster, operation string, http2 bool) *routev3.RouteConfiguration {
 	action := &routev3.RouteAction{
 		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster},
 		Timeout:          durationpb.New(0),
-		RetryPolicy:      &routev3.RetryPolicy{RetryOn: "reset-before-request", NumRetries: wrapperspb.UInt32(1)},
-	}
-	if grpc { // the deadline that a gRPC client sends counts, without an upper bound
-		action.MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{
+		MaxStreamDuration: &routev3.RouteAction_MaxStreamDuration{
 			MaxStreamDuration: durationpb.New(0), GrpcTimeoutHeaderMax: durationpb.New(0),
-		}
+		},
+	}
+	if !http2 {
+		action.RetryPolicy = &routev3.RetryPolicy{RetryOn: "reset-before-request", NumRetries: wrapperspb.UInt32(2)}
 	}
 	return &routev3.RouteConfiguration{
 		Name: name,

@@ -39,10 +39,13 @@ func isGRPC(p model.Protocol) bool {
 	return p == model.Protocol_PROTOCOL_GRPC || p == model.Protocol_PROTOCOL_GRPC_WEB
 }
 
-// sniffed says whether the HTTP inspector has to look at a port.
-func (c Common) sniffed(p model.Protocol) bool {
+// detected says whether HTTP is found out at a port.
+func (c Common) detected(p model.Protocol) bool {
 	return p == model.Protocol_PROTOCOL_AUTO && c.Caps.Has(xds.CapHTTPInspector)
 }
+
+// sniffed says whether the HTTP inspector has to look at a port: where all is mTLS of the mesh, its ALPN says what is within.
+func (c Common) sniffed(p model.Protocol, m MTLS) bool { return c.detected(p) && c.mode(m) != Strict }
 
 // inboundHTTP is the filters of an HTTP chain. A closed one answers 403 by its RBAC filter, and its route ends nowhere
 // for proxies that have no such filter and against patches that take it away.
@@ -52,11 +55,12 @@ func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
 	if t.closed {
 		cluster = xds.BlackHole
 	}
+	http2 := isGRPC(t.Protocol) || t.Protocol == model.Protocol_PROTOCOL_HTTP2
 	return []*listenerv3.Filter{c.connectionManager(httpTraffic{
 		statPrefix: t.statPrefix,
 		routes: inboundRoutes(t.Cluster, fmt.Sprintf("inbound|http|%d", t.ServicePort), cluster,
-			fmt.Sprintf("%s:%d/*", t.Host, t.ServicePort), isGRPC(t.Protocol)),
-		http2:    isGRPC(t.Protocol) || t.Protocol == model.Protocol_PROTOCOL_HTTP2,
+			fmt.Sprintf("%s:%d/*", t.Host, t.ServicePort), http2),
+		http2:    http2,
 		grpcWeb:  t.Protocol == model.Protocol_PROTOCOL_GRPC_WEB,
 		closed:   t.closed,
 		mtls:     mtls,
@@ -69,7 +73,7 @@ func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
 func (c Common) inboundTCP(t inboundTraffic) []*listenerv3.Filter {
 	t.closed = t.closed || t.demands.closedTCP
 	if !t.closed {
-		return slices.Concat(t.demands.tcp, c.proxyTo(t.Cluster, inbound))
+		return slices.Concat(t.demands.tcp, c.tcpFilters(proxyOf(t.Cluster), t.Protocol, inbound))
 	}
 	filters := c.proxyTo(xds.BlackHole, inbound)
 	if c.Caps.Has(xds.CapRBACNetwork) {
@@ -82,12 +86,13 @@ func (c Common) inboundTCP(t inboundTraffic) []*listenerv3.Filter {
 // chains for all other ports. Envoy closes what arrives at a port that has chains of which none matches; the chains for
 // all ports do not take it (measured).
 func (v VirtualInbound) Build() (*xds.Resource, error) {
-	addr, err := address(anyIPv4, v.Port)
+	addr, err := address(v.Families.Wildcard(), v.Port)
 	if err != nil {
 		return nil, fmt.Errorf("listener %s: %w", xds.VirtualInbound, err)
 	}
 	l := inboundListener(xds.VirtualInbound, addr, v.Common)
 	policies := v.demanded(v.Policies, v.Authentications, v.Authorizers)
+	l.AdditionalAddresses = v.also(v.Families.Wildcard(), v.Port)
 	l.FilterChains = []*listenerv3.FilterChain{{
 		// Who dials the port itself would be passed on to it, again and again.
 		Name:             xds.InboundBlackHoleChain,
@@ -95,21 +100,19 @@ func (v VirtualInbound) Build() (*xds.Resource, error) {
 		Filters:          []*listenerv3.Filter{blackHole()},
 	}}
 	sniff, tls := inspected{off: []uint32{v.Port}}, inspected{off: []uint32{v.Port}}
-	if v.Passthrough {
-		l.FilterChains = append(l.FilterChains, v.inboundChains(inboundTraffic{
-			InboundPort: InboundPort{Protocol: model.Protocol_PROTOCOL_AUTO, Cluster: xds.InboundPassthrough, MTLS: v.Rest},
-			httpChain:   inboundCatchAllHTTPChain, tcpChain: inboundCatchAllChain,
-			statPrefix: xds.InboundPassthrough, closed: v.Closed, demands: policies,
-		})...)
-		sniff.rest = v.sniffed(model.Protocol_PROTOCOL_AUTO)
-		tls.rest = v.mode(v.Rest).mesh()
-	}
+	l.FilterChains = append(l.FilterChains, v.inboundChains(inboundTraffic{
+		InboundPort: InboundPort{Protocol: model.Protocol_PROTOCOL_AUTO, Cluster: xds.InboundPassthrough, MTLS: v.Rest},
+		httpChain:   inboundCatchAllHTTPChain, tcpChain: inboundCatchAllChain,
+		statPrefix: xds.InboundPassthrough, closed: v.Closed, demands: policies,
+	})...)
+	sniff.rest = v.sniffed(model.Protocol_PROTOCOL_AUTO, v.Rest)
+	tls.rest = v.mode(v.Rest).mesh()
 	seen := map[uint32]bool{0: true, v.Port: true}
 	for _, p := range v.Ports.All() {
 		if seen[p.Port] {
 			continue
 		}
-		name := xds.ListenerName(anyIPv4, p.Port)
+		name := xds.ListenerName(v.Families.Wildcard(), p.Port)
 		chains := v.inboundChains(inboundTraffic{
 			InboundPort: p, httpChain: name, tcpChain: name, statPrefix: "inbound_" + name, match: p.Port, closed: v.Closed, demands: policies,
 		})
@@ -118,7 +121,7 @@ func (v VirtualInbound) Build() (*xds.Resource, error) {
 		}
 		seen[p.Port] = true
 		l.FilterChains = append(l.FilterChains, chains...)
-		sniff.add(p.Port, v.sniffed(p.Protocol))
+		sniff.add(p.Port, v.sniffed(p.Protocol, p.MTLS))
 		tls.add(p.Port, v.mode(p.MTLS).mesh())
 	}
 	if v.Caps.Has(xds.CapOriginalDst) {
@@ -142,6 +145,7 @@ func (i Ingress) Build() (*xds.Resource, error) {
 		return nil, fmt.Errorf("listener %s: %w", i.Name, err)
 	}
 	l := inboundListener(i.Name, addr, i.Common)
+	l.AdditionalAddresses = i.also(i.Bind, i.Inner.Port)
 	t := inboundTraffic{
 		InboundPort: i.Inner, httpChain: i.Name, tcpChain: i.Name, statPrefix: "inbound_" + i.Name, closed: i.Closed,
 		demands: i.demanded(i.Policies, i.Authentications, i.Authorizers),
@@ -153,7 +157,7 @@ func (i Ingress) Build() (*xds.Resource, error) {
 	if i.mode(i.Inner.MTLS).mesh() {
 		l.ListenerFilters = append(l.ListenerFilters, tlsInspector())
 	}
-	if i.sniffed(i.Inner.Protocol) {
+	if i.sniffed(i.Inner.Protocol, i.Inner.MTLS) {
 		l.ListenerFilters = append(l.ListenerFilters, httpInspector())
 	}
 	return i.finish(l, inbound)

@@ -50,24 +50,21 @@ func TestVirtualInbound(t *testing.T) {
 		want []string
 		off  []int32
 	}{
-		{"no ports", VirtualInbound{Passthrough: true}, catchAll, []int32{15006}},
-		{"nothing passes", VirtualInbound{}, []string{blackHole}, nil},
-		{"ports", VirtualInbound{Ports: ports.List(http, tcp, auto, tls), Passthrough: true}, append(slices.Clone(catchAll),
+		{"no ports", VirtualInbound{}, catchAll, []int32{15006}},
+		{"ports", VirtualInbound{Ports: ports.List(http, tcp, auto, tls)}, append(slices.Clone(catchAll),
 			"chain 0.0.0.0_8080 port=8080 raw_buffer > http inbound|8080||",
 			"chain 0.0.0.0_9000 port=9000 raw_buffer > tcp inbound|9000||",
 			"chain 0.0.0.0_7000 port=7000 raw_buffer [http/1.1 h2c] > http inbound|7000||",
 			"chain 0.0.0.0_7000 port=7000 raw_buffer > tcp inbound|7000||",
 			"chain 0.0.0.0_8443 port=8443 raw_buffer > tcp inbound|8443||"), []int32{8080, 8443, 9000, 15006}},
-		{"stated ports only", VirtualInbound{Ports: ports.List(http, tcp)}, []string{blackHole,
-			"chain 0.0.0.0_8080 port=8080 raw_buffer > http inbound|8080||", "chain 0.0.0.0_9000 port=9000 raw_buffer > tcp inbound|9000||"}, nil},
 		{"a port twice is the first's, UDP is no one's, our own is skipped", VirtualInbound{Ports: ports.List(self, udp, dnsTCP, http, InboundPort{8080, model.Protocol_PROTOCOL_TCP, "x", "", 0, Plain})},
-			[]string{blackHole, "chain 0.0.0.0_53 port=53 raw_buffer > tcp inbound|53||", "chain 0.0.0.0_8080 port=8080 raw_buffer > http inbound|8080||"}, nil},
-		{"closed", VirtualInbound{Ports: ports.List(http, tcp), Passthrough: true, Closed: true}, []string{blackHole,
+			append(slices.Clone(catchAll), "chain 0.0.0.0_53 port=53 raw_buffer > tcp inbound|53||", "chain 0.0.0.0_8080 port=8080 raw_buffer > http inbound|8080||"), []int32{53, 8080, 15006}},
+		{"closed", VirtualInbound{Ports: ports.List(http, tcp), Closed: true}, []string{blackHole,
 			"chain virtualInbound-catchall-http raw_buffer [http/1.1 h2c] > http BlackHoleCluster",
 			"chain virtualInbound raw_buffer +envoy.filters.network.rbac > tcp BlackHoleCluster",
 			"chain 0.0.0.0_8080 port=8080 raw_buffer > http BlackHoleCluster",
 			"chain 0.0.0.0_9000 port=9000 raw_buffer +envoy.filters.network.rbac > tcp BlackHoleCluster"}, []int32{8080, 9000, 15006}},
-		{"closed without RBAC", VirtualInbound{Common: Common{Mesh: model.DefaultMesh()}, Ports: ports.List(http, tcp), Passthrough: true, Closed: true}, []string{blackHole,
+		{"closed without RBAC", VirtualInbound{Common: Common{Mesh: model.DefaultMesh()}, Ports: ports.List(http, tcp), Closed: true}, []string{blackHole,
 			"chain virtualInbound raw_buffer > tcp BlackHoleCluster",
 			"chain 0.0.0.0_8080 port=8080 raw_buffer > http BlackHoleCluster", "chain 0.0.0.0_9000 port=9000 raw_buffer > tcp BlackHoleCluster"}, nil},
 	} {
@@ -116,8 +113,9 @@ func TestInboundMTLS(t *testing.T) {
 				c.spec.Caps |= xds.CapIdentity
 			}
 			_, l := build(t, c.spec)
-			wantLines(t, shape(t, l)[1:], c.want)
-			for _, chain := range l.FilterChains[1:] {
+			const catchAll = 3
+			wantLines(t, shape(t, l)[catchAll:], c.want)
+			for _, chain := range l.FilterChains[catchAll:] {
 				own := chain.FilterChainMatch.TransportProtocol == "tls" && (chain.TransportSocket != nil || chain.FilterChainMatch.ApplicationProtocols != nil)
 				if (chain.TransportSocket != nil) != own {
 					t.Errorf("chain %v: TLS of the mesh is not where it should be", chain.FilterChainMatch)
@@ -161,7 +159,7 @@ func TestInboundHTTP(t *testing.T) {
 	build1 := func(p model.Protocol, caps xds.Caps, closed bool) *hcmv3.HttpConnectionManager {
 		_, l := build(t, VirtualInbound{Common: Common{Mesh: model.DefaultMesh(), Caps: caps}, Port: 15006, Closed: closed,
 			Ports: ports.List(InboundPort{8080, p, "inbound|8080||", "web.shop.svc.cluster.local", 80, Plain})})
-		return manager(t, l.FilterChains[1])
+		return manager(t, l.FilterChains[len(l.FilterChains)-1])
 	}
 	m := build1(model.Protocol_PROTOCOL_HTTP, xds.StockCaps, false)
 	rc := m.GetRouteConfig()
@@ -172,7 +170,7 @@ func TestInboundHTTP(t *testing.T) {
 	}
 	if rc.Name != "inbound|8080||" || rc.ValidateClusters == nil || rc.ValidateClusters.Value || rc.VirtualHosts[0].Name != "inbound|http|80" ||
 		!slices.Equal(rc.VirtualHosts[0].Domains, []string{"*"}) || r.Decorator.Operation != "web.shop.svc.cluster.local:80/*" ||
-		r.GetRoute().GetCluster() != "inbound|8080||" || r.GetRoute().Timeout == nil || r.GetRoute().Timeout.AsDuration() != 0 || r.GetRoute().MaxStreamDuration != nil {
+		r.GetRoute().GetCluster() != "inbound|8080||" || r.GetRoute().Timeout == nil || r.GetRoute().Timeout.AsDuration() != 0 || r.GetRoute().MaxStreamDuration == nil || r.GetRoute().RetryPolicy.GetNumRetries().GetValue() != 2 {
 		t.Errorf("routes %v", rc)
 	}
 	wantLines(t, filterNames(m), []string{"envoy.filters.http.grpc_stats", "envoy.filters.http.fault", "envoy.filters.http.cors", "envoy.filters.http.router"})
@@ -180,7 +178,7 @@ func TestInboundHTTP(t *testing.T) {
 	m = build1(model.Protocol_PROTOCOL_GRPC_WEB, xds.StockCaps|istioCaps, true)
 	wantLines(t, filterNames(m), []string{"istio.metadata_exchange", "envoy.filters.http.rbac", "envoy.filters.http.grpc_web",
 		"envoy.filters.http.grpc_stats", "envoy.filters.http.fault", "envoy.filters.http.cors", "envoy.filters.http.router"})
-	if m.Http2ProtocolOptions == nil || m.GetRouteConfig().VirtualHosts[0].Routes[0].GetRoute().MaxStreamDuration == nil {
+	if m.Http2ProtocolOptions == nil || m.GetRouteConfig().VirtualHosts[0].Routes[0].GetRoute().RetryPolicy != nil {
 		t.Errorf("gRPC: %v", m)
 	}
 	wantLines(t, filterNames(build1(model.Protocol_PROTOCOL_HTTP2, 0, true)), []string{"envoy.filters.http.router"})

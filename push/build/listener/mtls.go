@@ -21,6 +21,10 @@ var (
 	tcpReply  = []string{"istio-peer-exchange", "h2", "http/1.1"}
 )
 
+// cipherSuites are those that servers take of TLS 1.2 (Istio's): with forward secrecy where the client can, and AES-GCM always.
+var cipherSuites = []string{"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256",
+	"ECDHE-RSA-AES128-GCM-SHA256", "AES256-GCM-SHA384", "AES128-GCM-SHA256"}
+
 // mode is what the proxy makes of a way of taking connections.
 func (c Common) mode(m MTLS) MTLS {
 	if c.Caps.Has(xds.CapIdentity | xds.CapTLSInspector) {
@@ -68,7 +72,7 @@ func (c Common) inboundChains(t inboundTraffic) []*listenerv3.FilterChain {
 		}
 		return alpn
 	}
-	http, sniffed := isHTTP(t.Protocol), c.sniffed(t.Protocol)
+	http, sniffed := isHTTP(t.Protocol), c.detected(t.Protocol)
 	if mode.mesh() {
 		switch {
 		case http:
@@ -95,11 +99,14 @@ func (c Common) inboundChains(t inboundTraffic) []*listenerv3.FilterChain {
 
 // meshTLS ends mTLS: clients must have an identity of the mesh's trust domains. What meshMTLS says is for servers, as with Istio's control plane.
 func (c Common) meshTLS(alpn []string) *corev3.TransportSocket {
-	context := identity.Context(alpn, identity.Members(identity.TrustDomains(c.mesh())))
+	context := identity.Context(alpn, &tlsv3.CertificateValidationContext{MatchTypedSubjectAltNames: identity.Members(identity.TrustDomains(c.mesh()))})
 	if c.mesh().GetMeshMTLS().GetMinProtocolVersion() == meshv1.MeshConfig_TLSConfig_TLSV1_3 {
 		context.TlsParams.TlsMinimumProtocolVersion = tlsv3.TlsParameters_TLSv1_3
 	}
-	context.TlsParams.CipherSuites = c.mesh().GetMeshMTLS().GetCipherSuites()
+	context.TlsParams.CipherSuites = cipherSuites
+	if stated := c.mesh().GetMeshMTLS().GetCipherSuites(); len(stated) > 0 {
+		context.TlsParams.CipherSuites = stated
+	}
 	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{
 		TypedConfig: xds.Any(&tlsv3.DownstreamTlsContext{
 			CommonTlsContext:         context,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -19,6 +20,9 @@ var plaintextHTTP = []string{"http/1.1", "h2c"}
 
 const rawBuffer = "raw_buffer"
 
+// connectTimeout is how long clients may take to agree on TLS, where a patch has a chain end it (Istio's).
+var connectTimeout = durationpb.New(15 * time.Second)
+
 // Build draws an outbound listener. The error names the listener and what of its address is wrong.
 func (o Outbound) Build() (*xds.Resource, error) {
 	addr, err := address(o.Bind, o.Port)
@@ -28,6 +32,7 @@ func (o Outbound) Build() (*xds.Resource, error) {
 	l := &listenerv3.Listener{
 		Name:                             o.Name,
 		Address:                          addr,
+		AdditionalAddresses:              o.also(o.Bind, o.Port),
 		TrafficDirection:                 corev3.TrafficDirection_OUTBOUND,
 		ContinueOnListenerFiltersTimeout: true,
 	}
@@ -49,8 +54,8 @@ func (o Outbound) Build() (*xds.Resource, error) {
 func (o Outbound) chains() (chains []*listenerv3.FilterChain, rest *listenerv3.FilterChain, sniffed bool) {
 	chains, rest = o.tcpChains()
 	if o.Route != "" {
-		http := &listenerv3.FilterChain{Filters: []*listenerv3.Filter{o.connectionManager(httpTraffic{
-			statPrefix: "outbound_" + o.Name, rds: o.Route,
+		http := &listenerv3.FilterChain{TransportSocketConnectTimeout: connectTimeout, Filters: []*listenerv3.Filter{o.connectionManager(httpTraffic{
+			statPrefix: "outbound_" + o.Name, rds: o.Route, grpcWeb: o.GRPCWeb, dynamic: o.Dynamic.All(),
 		})}}
 		others := len(chains) > 0 || rest != nil || o.Fallback != ""
 		switch {
@@ -89,7 +94,7 @@ func (o Outbound) inspect(l *listenerv3.Listener, sniffed bool) {
 // Build draws the listener that redirected connections arrive at; it hands them to the listener of their original
 // destination, and keeps those that have none.
 func (v VirtualOutbound) Build() (*xds.Resource, error) {
-	addr, err := address(anyIPv4, v.Port)
+	addr, err := address(v.Families.Wildcard(), v.Port)
 	if err != nil {
 		return nil, fmt.Errorf("listener %s: %w", xds.VirtualOutbound, err)
 	}
@@ -98,10 +103,11 @@ func (v VirtualOutbound) Build() (*xds.Resource, error) {
 		unknown = cmp.Or(v.EgressProxy, xds.Passthrough)
 	}
 	l := &listenerv3.Listener{
-		Name:             xds.VirtualOutbound,
-		Address:          addr,
-		TrafficDirection: corev3.TrafficDirection_OUTBOUND,
-		AccessLog:        v.unmatchedLog(),
+		Name:                xds.VirtualOutbound,
+		Address:             addr,
+		AdditionalAddresses: v.also(v.Families.Wildcard(), v.Port), // redirection takes connections of both families
+		TrafficDirection:    corev3.TrafficDirection_OUTBOUND,
+		AccessLog:           v.unmatchedLog(),
 		FilterChains: []*listenerv3.FilterChain{
 			{
 				// Who dials the port itself would be passed on to it, again and again.

@@ -23,8 +23,9 @@ var MeshFields = []protoreflect.Name{
 
 // Common is what every listener may depend on beside its own traffic.
 type Common struct {
-	Mesh      *model.Mesh
-	Caps      xds.Caps
+	Mesh *model.Mesh
+	Caps xds.Caps
+	xds.Listening
 	Telemetry telemetry.Spec           // of its direction
 	Patches   intern.List[model.Patch] // LISTENER, FILTER_CHAIN, NETWORK_FILTER, HTTP_FILTER that may match this listener
 }
@@ -46,16 +47,24 @@ type Outbound struct {
 	TCP intern.List[Chain]
 	// Fallback is the cluster for what matches nothing; empty: the connection is closed.
 	Fallback string
+	GRPCWeb  bool // a service that HTTP goes to speaks gRPC-Web
+	// Dynamic are the wildcard hosts among those that HTTP goes to whose names are resolved as clients ask for them, sorted.
+	Dynamic intern.List[string]
 }
 
 // Chain is one TCP filter chain. Empty matches match everything.
 type Chain struct {
 	SNI        intern.List[string]
-	CIDRs      intern.List[string]    // destination, "ip" or "ip/length"
-	Targets    intern.List[Target]    // one, or several by weight
-	StatPrefix string                 // the cluster's name, as a rule
-	Rule       *model.DestinationRule // of the host; nil: none applies
-	Policy     traffic.Ref            // idle timeout, hashing
+	CIDRs      intern.List[string] // destination, "ip" or "ip/length"
+	Targets    intern.List[Target] // one, or several by weight
+	StatPrefix string              // the cluster's name, as a rule
+	Protocol   model.Protocol      // of the port
+	// Dynamic is the wildcard host that the one target is for, where names are resolved as clients ask for them (by SNI), and DynamicPort the port
+	// there; empty: the target has its endpoints.
+	Dynamic     string
+	DynamicPort uint32
+	Rule        *model.DestinationRule // of the host; nil: none applies
+	Policy      traffic.Ref            // idle timeout, hashing
 }
 
 // Target is one cluster of a TCP chain.
@@ -78,7 +87,6 @@ type VirtualInbound struct {
 	Common
 	Port        uint32 // 15006
 	Ports       intern.List[InboundPort]
-	Passthrough bool // ports that no service names pass; else they are closed
 	Transparent bool
 	Closed      bool                       // a policy that could not be understood selects the workload: nothing comes in
 	Rest        MTLS                       // of ports that no service names

@@ -50,7 +50,7 @@ func allPorts(c Common) VirtualInbound {
 			Cluster: xds.InboundCluster(8000 + uint32(p)), Host: "web.shop", ServicePort: 80 + uint32(p)})
 	}
 	slices.SortFunc(list, func(a, b InboundPort) int { return int(a.Port) - int(b.Port) })
-	return VirtualInbound{Common: c, Port: 15006, Ports: ports.List(list...), Passthrough: true}
+	return VirtualInbound{Common: c, Port: 15006, Ports: ports.List(list...)}
 }
 
 // secured is allPorts where all ports want the same of certificates.
@@ -119,7 +119,7 @@ func virtualSpecs(t testing.TB) map[string]builder {
 	closed := allPorts(stock(t))
 	closed.Closed = true
 	tproxy := allPorts(logged(t, nil))
-	tproxy.Transparent, tproxy.Passthrough = true, false
+	tproxy.Transparent = true
 	some := secured(t, Strict)
 	some.Rest = Plain
 	return map[string]builder{
@@ -131,7 +131,7 @@ func virtualSpecs(t testing.TB) map[string]builder {
 		"virtual inbound permissive":   secured(t, Permissive),
 		"virtual inbound, some strict": some,
 		"virtual inbound tproxy":       tproxy,
-		"virtual inbound no ports":     VirtualInbound{Common: stock(t), Port: 15006, Passthrough: true},
+		"virtual inbound no ports":     VirtualInbound{Common: stock(t), Port: 15006},
 		"virtual inbound no caps":      allPorts(bare(t)),
 	}
 }

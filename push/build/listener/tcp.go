@@ -6,13 +6,18 @@ import (
 	"time"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	mongov3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/mongo_proxy/v3"
+	sniforwardv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_dynamic_forward_proxy/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/push/build/dnscache"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
 )
 
 const tcpProxyName = "envoy.filters.network.tcp_proxy"
@@ -27,27 +32,48 @@ func packed(name string, config *anypb.Any) *listenerv3.Filter {
 
 // blackHole ends connections: its cluster has no endpoints. Like Istio's, it does not log.
 func blackHole() *listenerv3.Filter {
-	return filter(tcpProxyName, &tcpv3.TcpProxy{
-		StatPrefix:       xds.BlackHole,
-		ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: xds.BlackHole},
-	})
+	return filter(tcpProxyName, proxyOf(xds.BlackHole))
 }
 
 // proxyTo is the network filters of a TCP chain that ends in one cluster.
 func (c Common) proxyTo(cluster string, context networkingv1.EnvoyFilter_PatchContext) []*listenerv3.Filter {
-	return c.tcpFilters(&tcpv3.TcpProxy{
-		StatPrefix:       cluster,
-		ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster},
-	}, context)
+	return c.tcpFilters(proxyOf(cluster), model.Protocol_PROTOCOL_AUTO, context)
+}
+
+func proxyOf(cluster string) *tcpv3.TcpProxy {
+	return &tcpv3.TcpProxy{StatPrefix: cluster, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
+}
+
+// mongo is the filter that counts what is said in MongoDB's protocol, before the proxy; none where the proxy does not have it
+// (Istio's PILOT_ENABLE_MONGO_FILTER, which is on; those of MySQL and Redis are off there).
+func (c Common) mongo(p model.Protocol, statPrefix string) []*listenerv3.Filter {
+	if p != model.Protocol_PROTOCOL_MONGO || !c.Caps.Has(xds.CapMongo) {
+		return nil
+	}
+	return []*listenerv3.Filter{filter("envoy.filters.network.mongo_proxy", &mongov3.MongoProxy{StatPrefix: statPrefix})}
+}
+
+// bySNI is the filter that resolves the name which a client asks for by SNI, before the proxy of a target that is for all names of a wildcard.
+func (c Common) bySNI(ch Chain) []*listenerv3.Filter {
+	if ch.Dynamic == "" || !c.Caps.Has(xds.CapDynamicForward) {
+		return nil
+	}
+	return []*listenerv3.Filter{filter("envoy.extensions.filters.network.sni_dynamic_forward_proxy", &sniforwardv3.FilterConfig{
+		DnsCacheConfig: dnscache.Config(ch.Dynamic, c.Families), PortSpecifier: &sniforwardv3.FilterConfig_PortValue{PortValue: ch.DynamicPort},
+	})}
 }
 
 // tcpFilters is the network filters of a TCP chain around its proxy.
-func (c Common) tcpFilters(p *tcpv3.TcpProxy, context networkingv1.EnvoyFilter_PatchContext) []*listenerv3.Filter {
+func (c Common) tcpFilters(p *tcpv3.TcpProxy, protocol model.Protocol, context networkingv1.EnvoyFilter_PatchContext) []*listenerv3.Filter {
 	p.AccessLog = c.accessLog()
+	if p.IdleTimeout == nil && c.Idle > 0 {
+		p.IdleTimeout = durationpb.New(c.Idle)
+	}
 	var filters []*listenerv3.Filter
 	if stats := c.Telemetry.Stats(c.mesh(), c.Caps, context == inbound); stats != nil {
 		filters = append(filters, packed("istio.stats", stats))
 	}
+	filters = append(filters, c.mongo(protocol, p.StatPrefix)...)
 	return append(filters, filter(tcpProxyName, p))
 }
 

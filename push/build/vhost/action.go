@@ -146,8 +146,7 @@ func (d *drawing) resolve(dest *networkingv1.Destination) Destination {
 	return d.destinations[ref]
 }
 
-// clusterOf: a cluster without endpoints answers 503, as Envoy does for the cluster name that Istio would give to a
-// service which does not exist.
+// clusterOf: a cluster without endpoints answers 503, as Envoy does for the name of one that is not there.
 func clusterOf(dest Destination) string {
 	if dest.Cluster == "" {
 		return xds.BlackHole
@@ -157,26 +156,28 @@ func clusterOf(dest Destination) string {
 
 func (d *drawing) mirrors(rule *networkingv1.HTTPRoute) []*routev3.RouteAction_RequestMirrorPolicy {
 	var out []*routev3.RouteAction_RequestMirrorPolicy
-	add := func(dest *networkingv1.Destination, percentage *networkingv1.Percent) {
+	add := func(dest *networkingv1.Destination, percentage *networkingv1.Percent, otherwise float64) {
 		cluster := d.resolve(dest).Cluster
-		if cluster == "" || percentage != nil && percentage.GetValue() <= 0 {
+		if cluster == "" || percentage != nil && percentage.GetValue() <= 0 || percentage == nil && otherwise <= 0 {
 			return
 		}
 		out = append(out, &routev3.RouteAction_RequestMirrorPolicy{
 			Cluster:         cluster,
-			RuntimeFraction: &corev3.RuntimeFractionalPercent{DefaultValue: fraction(percentage, 100)},
+			RuntimeFraction: &corev3.RuntimeFractionalPercent{DefaultValue: fraction(percentage, otherwise)},
 			TraceSampled:    wrapperspb.Bool(false),
+			// The mirrored request says the same host: the suffix -shadow would be a host of nobody (Istio's).
+			DisableShadowHostSuffixAppend: true,
 		})
 	}
 	if rule.GetMirror() != nil {
-		percentage := rule.GetMirrorPercentage()
-		if old := rule.GetMirrorPercent(); percentage == nil && old != nil { //nolint:staticcheck // still in use
-			percentage = &networkingv1.Percent{Value: float64(old.GetValue())}
+		otherwise := 100.0
+		if old := rule.GetMirrorPercent(); old != nil { //nolint:staticcheck // still in use
+			otherwise = float64(old.GetValue())
 		}
-		add(rule.GetMirror(), percentage)
+		add(rule.GetMirror(), rule.GetMirrorPercentage(), otherwise)
 	}
 	for _, m := range rule.GetMirrors() {
-		add(m.GetDestination(), m.GetPercentage())
+		add(m.GetDestination(), m.GetPercentage(), 100)
 	}
 	return out
 }

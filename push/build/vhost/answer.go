@@ -115,10 +115,8 @@ func (d *drawing) redirect(in *networkingv1.HTTPRedirect, match *routev3.RouteMa
 		return nil, problem.Atf("redirect.redirectCode", "%d is none of 301, 302, 303, 307, 308", in.GetRedirectCode())
 	}
 	out := &routev3.RedirectAction{HostRedirect: in.GetAuthority(), ResponseCode: code}
-	switch {
-	case in.GetUri() != "":
-		out.PathRewriteSpecifier = &routev3.RedirectAction_PathRedirect{PathRedirect: in.GetUri()}
-	case in.GetPrefixRewrite() != "":
+	out.PathRewriteSpecifier = &routev3.RedirectAction_PathRedirect{PathRedirect: in.GetUri()} // none: the path stays
+	if in.GetUri() == "" && in.GetPrefixRewrite() != "" {
 		if _, ok := match.GetPathSpecifier().(*routev3.RouteMatch_Prefix); !ok {
 			return nil, problem.Atf("redirect.prefixRewrite", "the match is no prefix")
 		}
@@ -187,10 +185,10 @@ func drawFault(in *networkingv1.HTTPFaultInjection) *faultv3.HTTPFault {
 
 // fraction is a percentage to four digits; what is not stated is `otherwise`.
 func fraction(p *networkingv1.Percent, otherwise float64) *typev3.FractionalPercent {
-	v := otherwise
-	if p != nil {
-		v = p.GetValue()
+	if p == nil {
+		return &typev3.FractionalPercent{Numerator: uint32(min(max(otherwise, 0), 100))}
 	}
+	v := p.GetValue()
 	if !(v > 0) { // NaN too
 		v = 0
 	}

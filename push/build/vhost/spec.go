@@ -46,8 +46,7 @@ type Destination struct {
 	Host   string // as the normalised virtual service has it
 	Subset string
 	Port   uint32 // as the virtual service has it; 0: not stated
-	// Cluster is the cluster's name; empty: there is no such service or port, and the route answers 503 by way of
-	// BlackHoleCluster.
+	// Cluster is the cluster's name; empty: there is none, and the route answers 503 by way of BlackHoleCluster.
 	Cluster string
 	// Hash is how requests are spread where that is by consistent hash, which stands on the route, and Rule the rule that says so; else nil.
 	Hash *networkingv1.LoadBalancerSettings_ConsistentHashLB

@@ -6,6 +6,7 @@ import (
 	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/view"
 )
 
@@ -29,9 +30,16 @@ func (t *Table) assignmentsOf(h *Host, inputs view.Inputs, old []layer.Unit, fou
 		if !c.assigned() {
 			continue
 		}
+		if c.selection.OnNode {
+			c.selection.Node = inputs.Node
+		}
 		spec := endpoint.Spec{Cluster: c.Res.Name, Members: t.in.Members(c.selection, c.labels), Balance: t.balance(c.setting, inputs)}
 		spec.Horizon = t.horizon(spec.Members, c.tls, inputs)
-		if !t.form.Whole {
+		switch {
+		case t.form.Whole, c.tls == traffic.Mutual: // by a rule, whatever they say
+		case c.ruled:
+			spec.Bare = true
+		default:
 			spec.Plain = input.Plain(c.selection, spec.Members.All())
 		}
 		if i := slices.IndexFunc(old, func(u layer.Unit) bool { return u.Spec.(assignment).Decided() == spec }); i >= 0 {

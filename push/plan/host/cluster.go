@@ -25,6 +25,7 @@ type clusterUnit struct {
 	setting *networkingv1.LocalityLoadBalancerSetting
 	demand  demand      // of clients that speak to all endpoints alike
 	tls     traffic.TLS // how the cluster's connections are secured
+	ruled   bool        // a rule says how
 }
 
 // assigned says whether Envoy asks for the cluster's endpoints.
@@ -36,6 +37,11 @@ func (c clusterUnit) assigned() bool {
 func InDNS(svc *model.Service) bool {
 	r := svc.Spec.GetResolution()
 	return r == model.Resolution_RESOLUTION_DNS || r == model.Resolution_RESOLUTION_DNS_ROUND_ROBIN
+}
+
+// Dynamic says whether the names of a service are resolved as clients ask for them.
+func Dynamic(svc *model.Service) bool {
+	return svc.Spec.GetResolution() == model.Resolution_RESOLUTION_DYNAMIC_DNS
 }
 
 // planClusters plans outbound|port||host and one cluster more for each subset, for all ports that the scope sees.
@@ -93,9 +99,11 @@ func (p *clusterPlan) cluster(port uint32, sub subset) {
 		return
 	}
 	policy := traffic.Effective(h.Rules.Main, sub.rule, sub.GetName(), port).Over(p.in.Meshes.Cluster)
-	c := clusterUnit{selection: p.selection(h, port, sub), labels: sub.GetLabels(), setting: policy.Locality(p.in.Meshes.Cluster)}
+	c := clusterUnit{selection: p.selection(h, port, sub), labels: sub.GetLabels(), setting: policy.Locality(h.Service, p.in.Meshes.Cluster)}
+	c.selection.NotReady = !p.form.Whole && policy.Outlier.GetMinHealthPercent() <= 0 // else Envoy would send there while few are ready
+	p.place.Node = p.place.Node || c.selection.OnNode
 	p.read(c.setting)
-	if discovery := traffic.DiscoveryOf(h.Service, policy); discovery != traffic.OriginalDst && p.in.Gateways.Len() > 0 {
+	if discovery := traffic.DiscoveryOf(h.Service, policy); discovery != traffic.OriginalDst && discovery != traffic.Dynamic && p.in.Gateways.Len() > 0 {
 		p.place.Network = true
 		h.placed = h.placed || discovery != traffic.EDS
 	}
@@ -111,15 +119,21 @@ func (p *clusterPlan) cluster(port uint32, sub subset) {
 		spec.Members, spec.Balance = p.in.Members(c.selection, c.labels), p.balance(c.setting, p.inputs)
 		h.placed = h.placed || c.setting != nil
 	}
+	if spec.Discovery == traffic.StrictDNS || spec.Discovery == traffic.LogicalDNS || spec.Discovery == traffic.Dynamic {
+		spec.Families = p.key.Listening.Families
+	}
 	if p.form.Whole {
 		c.demand = demanding(p.in, c.selection, c.labels)
 	}
 	p.secure(&spec, c.selection, c.labels, p.found)
 	var wrong *model.Problem
-	if spec.TLS, wrong = traffic.TLSOf(policy, p.key.Caps.Has(xds.CapIdentity), spec.TLS); wrong != nil && !p.form.Whole {
+	if policy.TLS != nil {
+		spec.Caps |= p.key.Caps & xds.CapFileSecrets
+	}
+	if spec.TLS, wrong = traffic.TLSOf(policy, p.key.Caps.Has(xds.CapIdentity), p.secrets(policy, sub), spec.TLS); wrong != nil && !p.form.Whole {
 		*p.found = append(*p.found, *wrong) // of others the builder says what gRPC's client makes of it
 	}
-	c.tls = spec.TLS
+	c.tls, c.ruled = spec.TLS, policy.TLS != nil
 	if spec.Members.Len() > 0 {
 		spec.Horizon = p.horizon(spec.Members, c.tls, p.inputs)
 	}
@@ -127,6 +141,17 @@ func (p *clusterPlan) cluster(port uint32, sub subset) {
 		c.Unit = u
 		h.clusters = append(h.clusters, c)
 	}
+}
+
+// secrets says whether proxies may have the Secret that a rule names with credentialName: those that the rule selects, which makes them use it
+// (push/access), and no client but Envoy.
+func (p *clusterPlan) secrets(policy traffic.Policy, sub subset) bool {
+	for _, rule := range []*model.DestinationRule{sub.rule, p.host.Rules.Main} {
+		if rule != nil && rule.Key == policy.TLSAt.Key {
+			return !p.form.Whole && len(rule.Spec.GetWorkloadSelector().GetMatchLabels()) > 0
+		}
+	}
+	return false
 }
 
 // read notes what a setting reads of the proxy; nil: nothing.
@@ -137,6 +162,7 @@ func (p *clusterPlan) read(setting *networkingv1.LocalityLoadBalancerSetting) {
 	p.place.Locality = true
 	for _, key := range view.FailoverLabels(setting) {
 		p.place.Network = p.place.Network || key == view.NetworkLabel
+		p.place.Node = p.place.Node || key == view.NodeLabel
 		if _, known := p.placeLabel(key, view.Inputs{}); !known {
 			p.labels = append(p.labels, key)
 		}
@@ -148,6 +174,8 @@ func (t *Table) placeLabel(key string, inputs view.Inputs) (value string, known 
 	switch key {
 	case view.NetworkLabel:
 		return inputs.Network, true
+	case view.NodeLabel:
+		return inputs.Node, true
 	case "topology.istio.io/cluster":
 		return t.key.Cluster, true
 	}
@@ -176,7 +204,7 @@ var strs intern.Table[string]
 
 // selection is what decides the members of a cluster.
 func (t *Table) selection(h *Host, port uint32, sub subset) input.Selection {
-	q := input.Selection{Service: h.Service, Host: h.Name, Port: port, Rule: sub.rule, Subset: sub.GetName()}
+	q := input.Selection{Service: h.Service, Host: h.Name, Port: port, Rule: sub.rule, Subset: sub.GetName(), OnNode: h.Service.Spec.GetNodeLocal()}
 	if t.in.ClusterLocal(h.Name, t.key.Domain) {
 		q.Local, q.Cluster = true, t.key.Cluster
 	}

@@ -24,7 +24,7 @@ func (t *Table) secure(spec *cluster.Outbound, q input.Selection, labels map[str
 		return
 	}
 	switch {
-	case q.Service.Spec.GetResolution() == model.Resolution_RESOLUTION_NONE:
+	case q.Service.Spec.GetResolution() == model.Resolution_RESOLUTION_NONE, Dynamic(q.Service):
 	case t.form.Whole:
 		demand := demanding(t.in, q, labels)
 		if demand.all {
@@ -39,6 +39,7 @@ func (t *Table) secure(spec *cluster.Outbound, q input.Selection, labels map[str
 		if len(all) > 0 && !slices.ContainsFunc(all, func(m model.Member) bool { return !mtls(m) }) && input.Plain(q, all).Len() == 0 {
 			spec.TLS = traffic.AutoAll
 		}
+	case t.in.WithoutMTLS(q): // the endpoints, and those that may come
 	default:
 		spec.TLS = traffic.AutoEndpoints
 		spec.MTLSDisabled = t.in.MTLSDisabled(q)

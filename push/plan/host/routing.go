@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"strings"
 
 	"navarch.io/navarch/push/build/vhost"
@@ -46,7 +47,8 @@ func (t *Table) Routes(spec *vhost.Spec, vs *model.VirtualService, as Seen, foun
 	}
 	if !applies {
 		spec.Destinations = destinations.List(destination(as.Hosts, virtualservice.Ref{Host: spec.Host, Port: spec.Port}, spec.Port))
-		return as.Hosts.Get(spec.Host).Service != nil
+		h := as.Hosts.Get(spec.Host)
+		return h.Service != nil && input.PortOf(h.Service, spec.Port) != nil
 	}
 	spec.VirtualService, spec.Excluded = vs, matches.List(excluded...)
 	var list []vhost.Destination
@@ -54,6 +56,9 @@ func (t *Table) Routes(spec *vhost.Spec, vs *model.VirtualService, as Seen, foun
 		d := destination(as.Hosts, ref, spec.Port)
 		if d.Cluster == "" {
 			*found = append(*found, input.Warning(vs.Key, problem.NotFound, "spec.http", "destination "+ref.Host+describe(ref)+" is not there; requests to it are answered 503"))
+			if !t.form.Whole { // as it would be called: Envoy answers 503 until there is one
+				d.Cluster = xds.OutboundCluster(cmp.Or(ref.Port, spec.Port), ref.Subset, target(as.Hosts, ref.Host))
+			}
 		}
 		list = append(list, d)
 	}
@@ -75,13 +80,31 @@ func destination(hosts Hosts, ref virtualservice.Ref, listenPort uint32) vhost.D
 		if _, p, _, _, ok := xds.ParseCluster(d.Cluster); ok {
 			port = p
 		}
-		rules := hosts.Get(ref.Host).Rules
+		rules := hosts.Get(target(hosts, ref.Host)).Rules
 		if d.Hash = rules.Policy(ref.Subset, port).Balancer.GetConsistentHash(); d.Hash != nil {
 			d.Rule = rules.Of(ref.Subset)
 		}
 	}
 	return d
 }
+
+// target is the host that a name stands for: itself, unless it is an alias (a Service of type ExternalName).
+func target(hosts Hosts, name string) string {
+	for range LongestAlias {
+		h := hosts.Get(name)
+		if h == nil || h.alias == "" {
+			return name
+		}
+		name = h.alias
+	}
+	return name
+}
+
+// Target is the host that a name stands for: itself, unless it is an alias.
+func (t *Table) Target(name string) string { return target(t, name) }
+
+// LongestAlias bounds chains of aliases, which may go in a circle.
+const LongestAlias = 10
 
 // Reached are the hosts that the rules of the variation decide otherwise: those with other rules, and those that are routed to them.
 func (v *Variation) Reached() map[string]bool {

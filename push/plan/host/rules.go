@@ -6,6 +6,7 @@ import (
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/model"
@@ -40,21 +41,40 @@ func (r Rules) subset(name string) (subset, bool) {
 // rules of other namespaces and of wider wildcards all the same, as with Istio's control plane (measured). It returns the label keys
 // that selectors compare.
 func (t *Table) rulesFor(host string, svc *model.Service, inputs view.Inputs) (rules Rules, reads []string) {
+	return selected(rulesSeen(t.in, t.key.Namespace, host, svc), inputs)
+}
+
+// Inbound are the rules of a host of a service for the workloads of a namespace that serve it: of those without a workloadSelector, which is for
+// clients alone. Nothing but the connection pool of their policy is for servers
+// (istio: pilot/pkg/model/sidecar.go, DestinationRule).
+func Inbound(in *input.Input, namespace, host string, svc *model.Service) Rules {
+	general := slices.DeleteFunc(rulesSeen(in, namespace, host, svc), func(r *model.DestinationRule) bool { return r.Spec.GetWorkloadSelector() != nil })
+	if len(general) == 0 {
+		return Rules{}
+	}
+	return merge(general)
+}
+
+// rulesSeen are the rules of the first namespace that has one for a host.
+func rulesSeen(in *input.Input, client, host string, svc *model.Service) []*model.DestinationRule {
 	tried := make([]string, 0, 3)
-	for _, namespace := range [...]string{t.key.Namespace, svc.Key.Namespace, t.in.Root()} {
+	for _, namespace := range [...]string{client, svc.Key.Namespace, in.Root()} {
 		if slices.Contains(tried, namespace) {
 			continue
 		}
 		tried = append(tried, namespace)
-		if found := t.rulesIn(namespace, host); len(found) > 0 {
-			return selected(found, inputs)
+		if found := rulesIn(in, client, namespace, host); len(found) > 0 {
+			return found
 		}
 	}
-	return Rules{}, nil
+	return nil
 }
 
 // selected merges those of the rules of one host and namespace that hold for a proxy.
 func selected(found []*model.DestinationRule, inputs view.Inputs) (rules Rules, reads []string) {
+	if len(found) == 0 {
+		return Rules{}, nil
+	}
 	var general, selecting []*model.DestinationRule
 	for _, rule := range found {
 		if rule.Spec.GetWorkloadSelector() == nil {
@@ -82,13 +102,13 @@ func selected(found []*model.DestinationRule, inputs view.Inputs) (rules Rules, 
 	return merge(general), reads
 }
 
-// rulesIn are the rules of a namespace for a host, or for the longest wildcard that covers it.
-func (t *Table) rulesIn(namespace, host string) (found []*model.DestinationRule) {
-	t.in.Index.Covering(model.KindDestinationRule, host, func(pattern string) bool {
-		for r := range t.in.ByHost(model.KindDestinationRule, pattern) {
+// rulesIn are the rules of a namespace for a host, or for the longest wildcard that covers it, as clients of another namespace see them.
+func rulesIn(in *input.Input, client, namespace, host string) (found []*model.DestinationRule) {
+	in.Index.Covering(model.KindDestinationRule, host, func(pattern string) bool {
+		for r := range in.ByHost(model.KindDestinationRule, pattern) {
 			rule := r.(*model.DestinationRule)
-			if rule.Key.Namespace == namespace && (namespace == t.key.Namespace || rule.Spec.GetWorkloadSelector() == nil &&
-				exported(rule.Spec.GetExportTo(), t.in.Mesh.Spec.GetDefaultDestinationRuleExportTo(), namespace, t.key.Namespace)) {
+			if rule.Key.Namespace == namespace && (namespace == client || rule.Spec.GetWorkloadSelector() == nil &&
+				exported(rule.Spec.GetExportTo(), in.Mesh.Spec.GetDefaultDestinationRuleExportTo(), namespace, client)) {
 				found = append(found, rule)
 			}
 		}

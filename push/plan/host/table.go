@@ -38,7 +38,7 @@ type Table struct {
 // Host is one host as a scope sees it. Scopes share it: it is replaced, never changed, once its step is over.
 type Host struct {
 	Name    string
-	Service *model.Service // nil: only VirtualServices name it
+	Service *model.Service // nil: only VirtualServices name it, or it is an alias
 	Rules   Rules
 
 	clusters  []clusterUnit
@@ -46,6 +46,7 @@ type Host struct {
 	selectors []string   // label keys that workloadSelectors of its rules compare
 	reads     view.Reads // inputs of the proxy that its rules read; the host itself is as proxies without any see it
 	placed    bool       // there are endpoints inside its clusters, ordered by the proxy's place
+	alias     string     // the host that it is another name of; empty: it is none
 
 	// varied are the hosts that it became in variations, by what these read of the proxy, as long as some variation has them: the
 	// variations of all scopes that share the host share them.
@@ -107,7 +108,10 @@ func (t *Table) Problems() input.Problems { return t.problems }
 // Resolve decides what a host is in this scope, and plans those of its clusters and assignments that `what` names.
 func (t *Table) Resolve(name string, what input.Types) {
 	h := t.renew(name)
-	h.Service, h.Rules, h.selectors = t.serviceFor(name), Rules{}, nil
+	h.Service, h.Rules, h.selectors, h.alias = t.serviceFor(name), Rules{}, nil, ""
+	if h.Service != nil && h.Service.Spec.GetAliasFor() != "" {
+		h.Service, h.alias = nil, h.Service.Spec.GetAliasFor()
+	}
 	if h.Service != nil {
 		h.Rules, h.selectors = t.rulesFor(name, h.Service, view.Inputs{})
 	}
@@ -138,7 +142,7 @@ func (t *Table) Follow(name string, what input.Types) bool {
 // Forget takes out a host of which there is nothing left. False: it has a service, or clusters.
 func (t *Table) Forget(name string) bool {
 	h := t.hosts.Get(name)
-	if h != nil && (h.Service != nil || len(h.clusters)+len(h.endpoints) > 0) {
+	if h != nil && (h.Service != nil || h.alias != "" || len(h.clusters)+len(h.endpoints) > 0) {
 		return false
 	}
 	t.hosts.Put(name, nil)
@@ -184,6 +188,6 @@ func (h *Host) equal(o *Host) bool {
 	sameCluster := func(a, b clusterUnit) bool {
 		return a.Unit == b.Unit && a.selection == b.selection && a.setting == b.setting && a.demand == b.demand
 	} // the labels follow
-	return h.Name == o.Name && h.Service == o.Service && h.Rules.equal(o.Rules) && h.reads == o.reads && slices.Equal(h.selectors, o.selectors) &&
+	return h.Name == o.Name && h.Service == o.Service && h.alias == o.alias && h.Rules.equal(o.Rules) && h.reads == o.reads && slices.Equal(h.selectors, o.selectors) &&
 		slices.EqualFunc(h.clusters, o.clusters, sameCluster) && slices.Equal(h.endpoints, o.endpoints)
 }

@@ -53,7 +53,7 @@ func (v *Variation) Get(name string) *Host {
 
 // ClusterFor is Table.ClusterFor.
 func (v *Variation) ClusterFor(name, subset string, port, listenPort uint32) string {
-	return v.table.clusterOf(v.Get(name), subset, port, listenPort)
+	return v.table.clusterOf(v.Get(target(v, name)), subset, port, listenPort)
 }
 
 // Resolve plans a host again that the table has resolved. It says whether routes may be others by it: the host has other rules than

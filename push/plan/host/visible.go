@@ -89,6 +89,20 @@ func (t *Table) automatic(svc *model.Service, host string) (all []string) {
 	return all
 }
 
+// Aliases are the other names of a host of a service (Services of type ExternalName), among what is exported to the scope, sorted.
+func (t *Table) Aliases(host string) (all []string) {
+	for name := range t.in.Index.Aliases(host) {
+		for r := range t.in.ByHost(model.KindService, name) {
+			svc := r.(*model.Service)
+			if svc.Spec.GetAliasFor() != "" && exported(svc.Spec.GetExportTo(), nil, svc.Key.Namespace, t.key.Namespace) && !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 // OwnEndpoints are the endpoints of a host in the proxy's own cluster, as its first port has them: those that DNS names for a headless service.
 // The scope has to see the host.
 func (t *Table) OwnEndpoints(h *Host) (out []*model.Endpoint) {
@@ -145,7 +159,7 @@ func (t *Table) VirtualServiceNaming(host string, im *Imports) *model.VirtualSer
 // ClusterFor is the name of the cluster that a destination means: at its port, or the service's only one (port 0), or else the one
 // that the request came to. Empty: there is no such service, port or subset in this scope.
 func (t *Table) ClusterFor(name, subset string, port, listenPort uint32) string {
-	return t.clusterOf(t.Get(name), subset, port, listenPort)
+	return t.clusterOf(t.Get(target(t, name)), subset, port, listenPort)
 }
 
 func (t *Table) clusterOf(h *Host, subset string, port, listenPort uint32) string {

@@ -9,8 +9,10 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	meshv1 "istio.io/api/mesh/v1alpha1"
@@ -19,10 +21,12 @@ import (
 	"navarch.io/navarch/push/build/cluster"
 	"navarch.io/navarch/push/build/extauthz"
 	"navarch.io/navarch/push/build/listener"
+	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/plan/telemetry"
 	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
@@ -114,7 +118,7 @@ func (wl *Workload) plan(spec pool.ResourceSpec) {
 func (wl *Workload) planPassthrough() {
 	name := xds.InboundPassthrough
 	if !wl.patches.Any(func(p model.Patch) bool { return input.RemovesCluster(p, side, name) }) {
-		wl.plan(cluster.Static{Name: name, Mesh: wl.in.Meshes.Cluster, Patches: wl.patches.Matching(func(p model.Patch) bool {
+		wl.plan(cluster.Static{Name: name, Families: wl.key.Listening.Families, Mesh: wl.in.Meshes.Cluster, Patches: wl.patches.Matching(func(p model.Patch) bool {
 			return input.MergesCluster(p, side, name)
 		})})
 	}
@@ -141,7 +145,7 @@ func (wl *Workload) ports() []port {
 
 // service lists the ports that a service names at the workload.
 func (wl *Workload) service(svc *model.Service) (out []port) {
-	host := svc.Spec.GetHosts()[0]
+	name := svc.Spec.GetHosts()[0]
 	for _, p := range svc.Spec.GetPorts() {
 		if input.PortOf(svc, p.GetNumber()) != p {
 			continue
@@ -150,21 +154,30 @@ func (wl *Workload) service(svc *model.Service) (out []port) {
 		if p.GetTargetNumber() == 0 && p.GetTargetName() == "" {
 			targets = []uint32{p.GetNumber()}
 		} else if p.GetTargetNumber() == 0 {
-			targets = wl.named(svc, host, p)
+			targets = wl.named(svc, name, p)
 		}
 		for _, n := range targets {
-			out = append(out, wl.port(listener.InboundPort{Port: n, Protocol: p.GetProtocol(), Host: host, ServicePort: p.GetNumber()}, svc, -1, ""))
+			out = append(out, wl.port(listener.InboundPort{Port: n, Protocol: p.GetProtocol(), Host: name, ServicePort: p.GetNumber()}, svc, -1, wl.local(n)))
 		}
 	}
 	return out
 }
 
+// local is where a port of the workload is reached: at loopback, where the mesh has inboundTrafficPolicy LOCALHOST; empty: where the
+// connection was going to.
+func (wl *Workload) local(port uint32) string {
+	if wl.in.Mesh.Spec.GetInboundTrafficPolicy().GetMode() != meshv1.MeshConfig_InboundTrafficPolicy_LOCALHOST {
+		return ""
+	}
+	return net.JoinHostPort(wl.key.Listening.Families.Loopback(), strconv.FormatUint(uint64(port), 10))
+}
+
 // named are the numbers that the endpoints of a service give to a port whose target is a name: what pods call it is in
 // their specs, and arrives here with the endpoints.
-func (wl *Workload) named(svc *model.Service, host string, p *model.ServicePort) []uint32 {
-	wl.reads[host] = true
+func (wl *Workload) named(svc *model.Service, of string, p *model.ServicePort) []uint32 {
+	wl.reads[of] = true
 	numbers := map[uint32]bool{}
-	for r := range wl.in.ByHost(model.KindEndpoints, host) {
+	for r := range wl.in.ByHost(model.KindEndpoints, of) {
 		if slice := r.(*model.Endpoints); slice.Key.Namespace == svc.Key.Namespace {
 			for _, ep := range slice.Spec.GetPorts() {
 				if ep.GetName() == p.GetName() && ep.GetNumber() != 0 {
@@ -178,7 +191,12 @@ func (wl *Workload) named(svc *model.Service, host string, p *model.ServicePort)
 
 func (wl *Workload) port(p listener.InboundPort, svc *model.Service, ingress int, target string) port {
 	p.Cluster, p.MTLS = xds.InboundCluster(p.Port), wl.mode(p.Port)
-	c := cluster.Inbound{Port: p.Port, Target: target, Service: svc, Host: p.Host, Sidecar: wl.sidecar, Ingress: ingress,
+	pool := traffic.Policy{}
+	if svc != nil {
+		of := host.Inbound(wl.in, wl.key.Namespace, p.Host, svc).Policy("", p.ServicePort)
+		pool.Pool, pool.PoolAt = of.Pool, of.PoolAt
+	}
+	c := cluster.Inbound{Port: p.Port, Target: target, Pool: traffic.Intern(pool), Families: wl.key.Listening.Families, Service: svc, Host: p.Host, Sidecar: wl.sidecar, Ingress: ingress,
 		HTTP2: input.IsHTTP2(p.Protocol), Auto: p.Protocol == model.Protocol_PROTOCOL_AUTO, Mesh: wl.in.Meshes.Cluster}
 	return port{InboundPort: p, cluster: c}
 }
@@ -214,7 +232,7 @@ func (wl *Workload) ingress(i int, l *networkingv1.IstioIngressListener) (port, 
 	}
 	p := wl.port(in, svc, i, target)
 	if l.GetCaptureMode() == networkingv1.CaptureMode_NONE || wl.key.Mode == view.None {
-		p.bind = cmp.Or(l.GetBind(), "0.0.0.0")
+		p.bind = cmp.Or(l.GetBind(), wl.key.Listening.Families.Wildcard())
 	}
 	return p, true
 }
@@ -267,8 +285,7 @@ func targetOf(endpoint string, addresses []string) (string, error) {
 func (wl *Workload) planListeners(ports []port) {
 	n, asked := wl.in.InboundPort(), wl.authorizers()
 	v := listener.VirtualInbound{Common: wl.common(xds.VirtualInbound, n), Port: n, Transparent: wl.key.Mode == view.TProxy,
-		Passthrough: wl.in.Mesh.Spec.GetInboundTrafficPolicy().GetMode() == meshv1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH, Closed: wl.key.Closed, Rest: wl.mode(0),
-		Policies: wl.policies, Authentications: wl.authentications, Authorizers: asked}
+		Closed: wl.key.Closed, Rest: wl.mode(0), Policies: wl.policies, Authentications: wl.authentications, Authorizers: asked}
 	var redirected []listener.InboundPort
 	for _, p := range ports {
 		if p.bind == "" {
@@ -281,9 +298,7 @@ func (wl *Workload) planListeners(ports []port) {
 				Policies: wl.policies, Authentications: wl.authentications, Authorizers: asked})
 		}
 	}
-	if v.Passthrough {
-		redirected = append(redirected, wl.unnamed()...) // behind those of services: of two for one port the first counts
-	}
+	redirected = append(redirected, wl.unnamed()...) // behind those of services: of two for one port the first counts
 	v.Ports = inboundPorts.List(redirected...)
 	if !input.Direct(wl.sidecar, wl.key.Mode) && !wl.removes(xds.VirtualInbound, v.Port) {
 		wl.plan(v)
@@ -291,7 +306,7 @@ func (wl *Workload) planListeners(ports []port) {
 }
 
 func (wl *Workload) common(name string, port uint32) listener.Common {
-	c := wl.in.Common(wl.key.Caps, wl.patches, name, port, side)
+	c := wl.in.Common(wl.key.Caps, wl.key.Listening, wl.patches, name, port, side)
 	c.Telemetry = wl.reports.Spec
 	return c
 }

@@ -17,6 +17,7 @@ type Index struct {
 	routesTo  relation[model.Key] // destination host -> VirtualServices
 	secrets   relation[model.Key] // name of a Secret -> records that refer to it, of whatever namespace it is
 	naming    relation[model.Key] // namespace -> records that name it, see namespacesOf
+	aliases   relation[string]    // host -> hosts that are another name of it (ExternalName)
 	wildcards relation[model.Key] // kind (VirtualService, DestinationRule) and wildcard host -> records of it
 }
 
@@ -33,12 +34,12 @@ func newIndex(s *mirror.Snapshot) *Index {
 
 // With is the index after some edits.
 func (x *Index) With(edits []mirror.Edit) *Index {
-	next := &Index{x.addresses.change(), x.routesTo.change(), x.secrets.change(), x.naming.change(), x.wildcards.change()}
+	next := &Index{x.addresses.change(), x.routesTo.change(), x.secrets.change(), x.naming.change(), x.aliases.change(), x.wildcards.change()}
 	for _, e := range edits {
 		next.put(e.Old, false)
 		next.put(e.New, true)
 	}
-	for _, r := range []interface{ seal() }{&next.addresses, &next.routesTo, &next.secrets, &next.naming, &next.wildcards} {
+	for _, r := range []interface{ seal() }{&next.addresses, &next.routesTo, &next.secrets, &next.naming, &next.aliases, &next.wildcards} {
 		r.seal()
 	}
 	return next
@@ -58,6 +59,9 @@ func (x *Index) put(r model.Record, there bool) {
 	}
 	switch t := r.(type) {
 	case *model.Service:
+		if of := t.Spec.GetAliasFor(); of != "" {
+			x.aliases.put(of, key.Path(), t.Spec.GetHosts()[0], there)
+		}
 		for _, a := range t.Spec.GetAddresses() {
 			for _, h := range t.Spec.GetHosts() {
 				x.addresses.put(a, h+"\x00"+key.Path(), h, there)
@@ -135,6 +139,23 @@ func (x *Index) AllSecretUsers() iter.Seq[model.Key] {
 		for _, key := range x.secrets.all() {
 			if !yield(key) {
 				return
+			}
+		}
+	}
+}
+
+// Aliases are the hosts that are other names of a host, of aliases of it too, each once.
+func (x *Index) Aliases(host string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		seen := map[string]bool{host: true}
+		for next := []string{host}; len(next) > 0 && !x.aliases.empty(); next = next[1:] {
+			for alias := range x.aliases.of(next[0]) {
+				if !seen[alias] && !yield(alias) {
+					return
+				}
+				if !seen[alias] {
+					seen[alias], next = true, append(next, alias)
+				}
 			}
 		}
 	}

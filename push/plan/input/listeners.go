@@ -23,8 +23,8 @@ func (in *Input) InboundPort() uint32 {
 }
 
 // Common is what all listeners of a side have in common, with the patches that reach the one of this name and port.
-func (in *Input) Common(caps xds.Caps, patches PatchSet, name string, port uint32, side networkingv1.EnvoyFilter_PatchContext) listener.Common {
-	return listener.Common{Mesh: in.Meshes.Listener, Caps: caps, Patches: patches.Matching(func(p model.Patch) bool {
+func (in *Input) Common(caps xds.Caps, how xds.Listening, patches PatchSet, name string, port uint32, side networkingv1.EnvoyFilter_PatchContext) listener.Common {
+	return listener.Common{Mesh: in.Meshes.Listener, Caps: caps, Listening: how, Patches: patches.Matching(func(p model.Patch) bool {
 		return patch.ListenerMatches(p, side, name, port)
 	})}
 }

@@ -19,10 +19,26 @@ type Selection struct {
 	Peers   intern.List[*model.Policy] // see Input.Peers
 	Local   bool                       // those of one cluster alone
 	Cluster string                     // that one, as origins have it
+	// NotReady: those that are not ready, too. Envoy counts them, and sends nothing there.
+	NotReady bool
+	// OnNode: those of one node alone (NodeLocal of a service), Node.
+	OnNode bool
+	Node   string
 }
 
-// Members lists the endpoints that a cluster selects: of the service's own namespace, ready (or of a service that
-// publishes those that are not), at the port of the service port's name, with the subset's labels. Sorted by address,
+// selects says whether an endpoint is among those that the selection is of: by its health, its node and the labels of the subset.
+func (q *Selection) selects(e *model.Endpoint, labels map[string]string) bool {
+	switch {
+	case q.OnNode && e.GetNode() != q.Node:
+		return false
+	case e.GetHealth() == model.Health_HEALTH_READY, q.Service.Spec.GetPublishNotReady(), q.NotReady && e.GetHealth() == model.Health_HEALTH_NOT_READY:
+		return model.Matches(labels, e.GetLabels())
+	}
+	return false
+}
+
+// Members lists the endpoints that a cluster selects: of the service's own namespace, ready (unless the selection, or the service, is of those
+// that are not, too), at the port of the service port's name, with the subset's labels. Sorted by address,
 // port and network, each once: two networks may have the same addresses, and those without an address are all reached by gateways. The labels are those of the selection's subset.
 func (in *Input) Members(q Selection, labels map[string]string) intern.List[model.Member] {
 	if found, ok := in.members[q]; ok {
@@ -36,7 +52,7 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 			continue
 		}
 		for _, e := range slice.Spec.GetEndpoints() {
-			if e.GetHealth() != model.Health_HEALTH_READY && !q.Service.Spec.GetPublishNotReady() || !model.Matches(labels, e.GetLabels()) {
+			if !q.selects(e, labels) {
 				continue
 			}
 			if number, ok := portAt(slice.Spec, e, port); ok {

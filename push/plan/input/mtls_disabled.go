@@ -32,6 +32,14 @@ func (in *Input) MTLSDisabled(q Selection) string {
 	return digest
 }
 
+// withoutMTLS is the digest of a service for all endpoints of which mTLS is off, whatever their labels and ports.
+var withoutMTLS = model.HashOf([]byte("0: others true\n")).String()
+
+// WithoutMTLS says whether the PeerAuthentication of a namespace or the mesh turns mTLS off for all that a cluster may ever select.
+func (in *Input) WithoutMTLS(q Selection) bool {
+	return in.MTLSDisabled(q) == withoutMTLS && modeOf(q.Peers.All(), q.Service.Key.Namespace, nil, 0) == model.MTLSDisable
+}
+
 // mtlsDisabledAt is a digest of where PeerAuthentications turn mTLS off for a service's endpoints; empty: nowhere. It is another one
 // wherever the mode of an endpoint becomes another one by an edit of a policy, which is what the service's clusters have to
 // show; and it is about endpoints that may come as well as those that are there, or each that comes would change clusters.

@@ -44,7 +44,9 @@ func ParseProtocol(name string) (model.Protocol, bool) {
 		return model.Protocol_PROTOCOL_HTTPS, true
 	case "TLS":
 		return model.Protocol_PROTOCOL_TLS, true
-	case "TCP", "MONGO", "REDIS", "MYSQL":
+	case "MONGO":
+		return model.Protocol_PROTOCOL_MONGO, true
+	case "TCP", "REDIS", "MYSQL":
 		return model.Protocol_PROTOCOL_TCP, true
 	}
 	return model.Protocol_PROTOCOL_AUTO, false

@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-const trustSuffix = "-cacert"
+const trustSuffix = xds.AuthoritiesSuffix
 
 // secretName takes a resource name apart: the Secret's name in the namespace. False: it is no Secret there.
 func secretName(namespace, resource string) (name string, ok bool) {

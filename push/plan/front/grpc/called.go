@@ -87,7 +87,7 @@ func (f *Front) callable(name string) (c *called, found []input.Problem, reads b
 			vs = nil
 		}
 		if vs != nil {
-			reads = reads || len(virtualservice.SourceLabelKeys(vs)) > 0
+			reads = reads || len(virtualservice.RequestLabelKeys(vs)) > 0
 			found = append(found, vhost.ProxylessProblems(vs)...)
 		}
 		u, ok := f.route(name, p.GetNumber(), vs, f.hosts.Plain(), &found)

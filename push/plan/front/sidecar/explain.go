@@ -33,13 +33,16 @@ func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 // Describe implements front.Front.
 func (f *Front) Describe(line func(format string, args ...any)) {
 	for name, c := range f.contributions.All() {
-		line("contribution %s: %v %v", name, c.traffic, c.routes)
+		line("contribution %s: %v %v %v", name, c.traffic, c.reads, c.routes)
+		if c.reads.Len() > 0 != f.reading[name] {
+			line("contribution %s is read wrongly", name)
+		}
 	}
 	line("reports: %v", f.reports.spec)
 	for name, l := range f.listeners.table.All() {
 		line("listener %s: %v %p %v", name, l.Spec, l.Res, l.route)
 		for _, c := range l.http {
-			line("http %s: %v %d", name, c.route, c.hosts)
+			line("http %s: %v %d %v", name, c.route, c.hosts, c.more)
 		}
 		for _, b := range l.rest {
 			line("rest %s: %v", name, b)
@@ -66,8 +69,10 @@ func (f *Front) Describe(line func(format string, args ...any)) {
 // bringers are those of an outbound listener. Hosts with plain HTTP bring the same, so of them there is the Sidecar alone.
 func (ls *listeners) bringers(l *outbound) (out []any) {
 	http, rest, _ := l.first()
-	if from := ls.listenerOfSidecar(http); from.Sidecar != nil {
-		out = append(out, from)
+	if http != nil {
+		if from := ls.listenerOfSidecar(&http.traffic); from.Sidecar != nil {
+			out = append(out, from)
+		}
 	}
 	for _, b := range rest {
 		from := ls.listenerOfSidecar(&b.traffic)
@@ -84,7 +89,7 @@ func (ls *listeners) bringers(l *outbound) (out []any) {
 
 // listenerOfSidecar names the egress listener for which there is traffic; nothing where no Sidecar says it.
 func (s *scope) listenerOfSidecar(t *traffic) front.Bringer {
-	if t == nil || s.egress[t.egress].number == 0 {
+	if s.egress[t.egress].number == 0 {
 		return front.Bringer{}
 	}
 	return front.Bringer{Sidecar: s.sidecar, Egress: s.egress[t.egress].number}

@@ -12,6 +12,7 @@ import (
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -37,10 +38,31 @@ type outbound struct {
 	rest  []brought   // by egress listener, then the oldest first
 }
 
-// httpCount counts the hosts that bring plain HTTP: at one egress listener they all bring the same.
+// httpCount counts the hosts that bring plain HTTP: at one egress listener they all bring the same, but for those that want more.
 type httpCount struct {
 	traffic
 	hosts int
+	more  []wanting // by host
+}
+
+// wanting is a host that wants something of the listener that not all have.
+type wanting struct {
+	host string
+	wants
+}
+
+func (c *httpCount) count(host string, w wants, by int) {
+	c.hosts += by
+	if w == (wants{}) {
+		return
+	}
+	i, ok := slices.BinarySearchFunc(c.more, host, func(m wanting, host string) int { return cmp.Compare(m.host, host) })
+	switch {
+	case ok && by < 0:
+		c.more = slices.Delete(c.more, i, i+1)
+	case !ok && by > 0:
+		c.more = slices.Insert(c.more, i, wanting{host, w})
+	}
 }
 
 // brought is the traffic of one host.
@@ -61,6 +83,9 @@ func (ls *listeners) get(name string) *outbound {
 		l = &outbound{of: ls.own, name: name}
 	case l.of != ls.own:
 		l = &outbound{of: ls.own, name: name, Unit: l.Unit, route: l.route, http: slices.Clone(l.http), rest: slices.Clone(l.rest)}
+		for i := range l.http {
+			l.http[i].more = slices.Clone(l.http[i].more)
+		}
 	default:
 		return l
 	}
@@ -75,9 +100,11 @@ func (ls *listeners) bring(host string, t traffic, by int) {
 	if t.http {
 		i, ok := slices.BinarySearchFunc(l.http, t.egress, func(c httpCount, egress int) int { return cmp.Compare(c.egress, egress) })
 		if !ok {
-			l.http = slices.Insert(l.http, i, httpCount{traffic: t})
+			same := t
+			same.wants, same.from = wants{}, nil
+			l.http = slices.Insert(l.http, i, httpCount{traffic: same})
 		}
-		if l.http[i].hosts += by; l.http[i].hosts == 0 {
+		if l.http[i].count(host, t.wants, by); l.http[i].hosts == 0 {
 			l.http = slices.Delete(l.http, i, i+1)
 		}
 		return
@@ -95,7 +122,7 @@ func (ls *listeners) bring(host string, t traffic, by int) {
 }
 
 // first is what is brought for the first egress listener; false: nothing is brought at all.
-func (l *outbound) first() (http *traffic, rest []brought, ok bool) {
+func (l *outbound) first() (http *httpCount, rest []brought, ok bool) {
 	egress := -1
 	if len(l.http) > 0 {
 		egress = l.http[0].egress
@@ -104,7 +131,7 @@ func (l *outbound) first() (http *traffic, rest []brought, ok bool) {
 		egress = l.rest[0].egress
 	}
 	if len(l.http) > 0 && l.http[0].egress == egress {
-		http = &l.http[0].traffic
+		http = &l.http[0]
 	}
 	end := slices.IndexFunc(l.rest, func(b brought) bool { return b.egress != egress })
 	if end < 0 {
@@ -140,8 +167,11 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 	if !ok {
 		return listener.Outbound{}, routeKey{}, false
 	}
-	t := http
-	if t == nil {
+	var t *traffic
+	var more []wanting
+	if http != nil {
+		t, more = &http.traffic, slices.Clip(http.more)
+	} else {
 		t = &rest[0].traffic
 	}
 	spec = listener.Outbound{Common: ls.common(l.name, t.port), Name: l.name,
@@ -159,6 +189,9 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 			asks = r.route
 		}
 		spec.Sniff = spec.Sniff || r.route != (routeKey{})
+		if r.route != (routeKey{}) && r.wants != (wants{}) {
+			more = append(more, wanting{r.host, r.wants})
+		}
 		for _, c := range r.chains.All() {
 			open := c.CIDRs.Len() == 0 && c.SNI.Len() == 0
 			if open && (ends || http != nil && r.route == (routeKey{})) {
@@ -172,7 +205,8 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 		}
 	}
 	spec.TCP = chains.List(tcp...)
-	if t.wildcard && !t.direct && !ends { // what was not redirected has nowhere to pass on to
+	spec.GRPCWeb, spec.Dynamic = wanted(more)
+	if !t.direct && !ends { // what was not redirected has nowhere to pass on to
 		spec.Fallback = xds.BlackHole
 		if ls.passthrough() {
 			spec.Fallback = cmp.Or(ls.egressProxy(), xds.Passthrough)
@@ -192,8 +226,21 @@ func reporting(spec listener.Outbound, reports telemetry.Spec) listener.Outbound
 	return spec
 }
 
+// wanted is what hosts want of a connection manager: whether one speaks gRPC-Web, and which are resolved as clients ask for them.
+func wanted(more []wanting) (grpcWeb bool, dynamic intern.List[string]) {
+	var names []string
+	for _, m := range more {
+		grpcWeb = grpcWeb || m.grpcWeb
+		if m.dynamic {
+			names = append(names, m.host)
+		}
+	}
+	slices.Sort(names)
+	return grpcWeb, strs.List(names...)
+}
+
 func (ls *listeners) common(name string, port uint32) listener.Common {
-	return ls.in.Common(ls.anonymous(), ls.patches, name, port, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND)
+	return ls.in.Common(ls.anonymous(), ls.key.Listening, ls.patches, name, port, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND)
 }
 
 // planVirtual plans the listener that redirected connections arrive at, unless nothing is redirected.

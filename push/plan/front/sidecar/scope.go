@@ -83,5 +83,5 @@ func (s *scope) egressProxy() string {
 	return xds.OutboundCluster(proxy.GetPort().GetNumber(), proxy.GetSubset(), proxy.GetHost())
 }
 
-// anonymous are the capabilities without the identity: what only clusters read makes no second listener, nor virtual host.
-func (s *scope) anonymous() xds.Caps { return s.key.Caps &^ xds.CapIdentity }
+// anonymous are the capabilities without those of the agent: what only clusters read makes no second listener, nor virtual host.
+func (s *scope) anonymous() xds.Caps { return s.key.Caps &^ (xds.CapIdentity | xds.CapFileSecrets) }

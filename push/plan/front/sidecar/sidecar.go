@@ -28,16 +28,18 @@ type Front struct {
 	listeners     *listeners
 	routes        *routeTable
 	contributions layer.Table[contribution] // by host
+	reading       map[string]bool           // hosts whose routes of connections read labels of the proxy
 }
 
 // contribution is what a host brings to listeners and route configurations. Scopes share it: it is replaced, never changed.
 type contribution struct {
 	traffic []traffic
-	routes  []routeKey // in which it has an entry
+	reads   intern.List[string] // keys of labels of the proxy that the traffic reads
+	routes  []routeKey          // in which it has an entry
 }
 
 func (c *contribution) equal(o *contribution) bool {
-	return slices.Equal(c.traffic, o.traffic) && slices.Equal(c.routes, o.routes)
+	return slices.Equal(c.traffic, o.traffic) && c.reads == o.reads && slices.Equal(c.routes, o.routes)
 }
 
 // Interned lists of Specs; weak, so nothing is held that no Spec holds.
@@ -62,7 +64,7 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.
 	var found []input.Problem
 	s.egress, found = egressOf(sidecar, key)
 	s.hosts = host.New(in, key, host.Envoy, importsOf(s.egress), patches, to)
-	f := &Front{scope: s, listeners: &listeners{scope: s, changed: map[string]bool{}}, routes: newRouteTable(s)}
+	f := &Front{scope: s, listeners: &listeners{scope: s, changed: map[string]bool{}}, routes: newRouteTable(s), reading: map[string]bool{}}
 	f.planAdded(&found)
 	s.planStatic(&found)
 	out := s.decide(view.Inputs{})
@@ -82,7 +84,8 @@ func (f *Front) Problems() input.Problems { return f.problems }
 // Fork implements front.Front.
 func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table) {
 	s := f.scope.fork(key, to)
-	return &Front{scope: s, listeners: f.listeners.fork(s), routes: f.routes.fork(s), contributions: f.contributions.Fork()}, s.hosts
+	return &Front{scope: s, listeners: f.listeners.fork(s), routes: f.routes.fork(s), contributions: f.contributions.Fork(),
+		reading: maps.Clone(f.reading)}, s.hosts
 }
 
 // planAdded plans the clusters and listeners that EnvoyFilters add.
@@ -107,7 +110,7 @@ func (f *Front) Host(name string, what input.Types) (uses bool) {
 		f.Report()
 	}
 	if what.Has(input.LDS) {
-		now.traffic = f.planTraffic(h, now.traffic)
+		f.planTraffic(h, &now)
 	}
 	if what.Has(input.RDS) {
 		now.routes = f.planEntries(h, now.routes)
@@ -120,7 +123,7 @@ func (f *Front) Host(name string, what input.Types) (uses bool) {
 func (f *Front) Endpoints(h *host.Host) {
 	if h.Service.Spec.GetHeadless() && f.key.Kind != view.Router {
 		now := f.contributionOf(h.Name)
-		now.traffic = f.planTraffic(h, now.traffic)
+		f.planTraffic(h, &now)
 		f.contribute(h.Name, now)
 	}
 }
@@ -138,6 +141,10 @@ type sharedContribution string
 // contribute keeps what a host contributes now. What is as it was stays the value that it was.
 func (f *Front) contribute(name string, now contribution) {
 	was := f.contributions.Get(name)
+	delete(f.reading, name)
+	if now.reads.Len() > 0 {
+		f.reading[name] = true
+	}
 	switch {
 	case len(now.traffic)+len(now.routes) == 0:
 		f.contributions.Put(name, nil)
@@ -146,20 +153,21 @@ func (f *Front) contribute(name string, now contribution) {
 	}
 }
 
-// planTraffic brings a host's traffic to listeners in place of what it brought before, and returns it.
-func (f *Front) planTraffic(h *host.Host, old []traffic) []traffic {
-	now, found := f.trafficOf(h, f.hosts)
+// planTraffic brings a host's traffic to listeners in place of what it brought before.
+func (f *Front) planTraffic(h *host.Host, c *contribution) {
+	now, reads, found := f.trafficOf(h, f.hosts.Plain())
 	f.problems.Set("host "+h.Name, found)
-	if slices.Equal(old, now) {
-		return old
+	c.reads = view.Reads{}.With(reads).Labels
+	if slices.Equal(c.traffic, now) {
+		return
 	}
-	for _, t := range old {
+	for _, t := range c.traffic {
 		f.listeners.bring(h.Name, t, -1)
 	}
 	for _, t := range now {
 		f.listeners.bring(h.Name, t, 1)
 	}
-	return now
+	c.traffic = now
 }
 
 // planEntries enters a host into route configurations in place of those that it was in, and returns them.

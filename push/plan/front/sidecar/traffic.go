@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,20 +13,16 @@ import (
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	policies "navarch.io/navarch/push/traffic"
-	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
 )
 
-const (
-	anyAddress = "0.0.0.0"
-	loopback   = "127.0.0.1"
-	// headlessBound is how many endpoints of a headless service get listeners of their own; beyond it one listener
-	// matches all their addresses.
-	headlessBound = 64
-)
+// headlessBound is how many endpoints of a headless service get listeners of their own; beyond it one listener
+// matches all their addresses.
+const headlessBound = 64
 
 // traffic is what one host brings to one outbound listener. Comparable.
 type traffic struct {
@@ -34,19 +31,34 @@ type traffic struct {
 	port     uint32
 	egress   int // order of the egress listener it is for
 	direct   bool
-	wildcard bool     // the listener is not for one address
 	http     bool     // the port is HTTP
+	wants    wants    // what HTTP of the host takes of the listener
 	route    routeKey // the route configuration for HTTP, or for what is found to be HTTP
 	chains   intern.List[listener.Chain]
 	from     *model.Service // the oldest wins
 }
 
-// trafficOf lists what a host brings to listeners, where the destinations of its routes are among the hosts given: HTTP meets at 0.0.0.0_port; the rest has a listener for each address,
-// where there is one.
-func (s *scope) trafficOf(h *host.Host, hosts host.Hosts) (out []traffic, found []input.Problem) {
+// wants is what a host takes of a connection manager beside what all have.
+type wants struct {
+	grpcWeb bool
+	dynamic bool // its names are resolved as clients ask for them
+}
+
+// bringing lists what a host brings to listeners, as certain proxies see it.
+type bringing struct {
+	*scope
+	host  *host.Host
+	as    host.Seen
+	reads []string // keys of labels that its routes of connections compare with those of proxies
+}
+
+// trafficOf lists what a host brings to listeners, where the destinations of its routes are as certain proxies see them: HTTP meets at
+// 0.0.0.0_port; the rest has a listener for each address, where there is one. At which listeners it is no input decides.
+func (s *scope) trafficOf(h *host.Host, as host.Seen) (out []traffic, reads []string, found []input.Problem) {
 	if h.Service == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
+	b := &bringing{scope: s, host: h, as: as}
 	for _, e := range s.egress {
 		if !e.Has(h.Service, h.Name) {
 			continue
@@ -55,38 +67,39 @@ func (s *scope) trafficOf(h *host.Host, hosts host.Hosts) (out []traffic, found 
 			if input.PortOf(h.Service, p.GetNumber()) != p || e.port != 0 && e.port != p.GetNumber() {
 				continue
 			}
-			t := traffic{port: p.GetNumber(), egress: e.order, direct: e.direct, from: h.Service}
 			protocol := p.GetProtocol()
 			if e.port != 0 && e.protocol != model.Protocol_PROTOCOL_AUTO {
 				protocol = e.protocol
 			}
+			t := traffic{port: p.GetNumber(), egress: e.order, direct: e.direct, from: h.Service,
+				wants: wants{grpcWeb: protocol == model.Protocol_PROTOCOL_GRPC_WEB, dynamic: host.Dynamic(h.Service)}}
 			if input.IsHTTP(protocol) {
-				t.http, t.route, t.wildcard = true, keyOf(e, p.GetNumber()), true
-				out = append(out, t.at(e.open()))
+				t.http, t.route = true, keyOf(e, p.GetNumber())
+				out = append(out, t.at(s.open(e)))
 				continue
 			}
-			out = append(out, s.opaque(h, hosts, e, p, protocol, t)...)
+			out = append(out, b.opaque(e, p, protocol, t)...)
 		}
 	}
 	reserved := func(t traffic) bool {
-		mine := t.bind == anyAddress && !input.Direct(s.sidecar, s.key.Mode) && (t.port == s.in.OutboundPort() || t.port == s.in.InboundPort())
+		mine := t.bind == s.key.Listening.Families.Wildcard() && !input.Direct(s.sidecar, s.key.Mode) && (t.port == s.in.OutboundPort() || t.port == s.in.InboundPort())
 		if mine {
 			found = append(found, input.Warning(h.Service.Key, problem.Duplicate, "spec.ports", fmt.Sprintf("port %d is where the proxy itself listens; it is left out", t.port)))
 		}
 		return mine
 	}
-	return slices.DeleteFunc(out, reserved), found
+	return slices.DeleteFunc(out, reserved), b.reads, found
 }
 
 // open is the address of an egress listener that is not for one service.
-func (e *egress) open() string {
+func (s *scope) open(e *egress) string {
 	switch {
 	case e.bind != "":
 		return e.bind
 	case e.direct:
-		return loopback
+		return s.key.Listening.Families.Loopback()
 	}
-	return anyAddress
+	return s.key.Listening.Families.Wildcard()
 }
 
 func (t traffic) at(bind string) traffic {
@@ -100,23 +113,23 @@ func (t traffic) at(bind string) traffic {
 }
 
 // opaque is TCP, TLS, and what may be anything.
-func (s *scope) opaque(h *host.Host, hosts host.Hosts, e *egress, p *model.ServicePort, protocol model.Protocol, t traffic) (out []traffic) {
+func (b *bringing) opaque(e *egress, p *model.ServicePort, protocol model.Protocol, t traffic) (out []traffic) {
+	h := b.host
 	sniff := protocol == model.Protocol_PROTOCOL_AUTO
 	one := func(bind string) {
 		at := t.at(bind)
 		if sniff {
 			at.route = routeKey{kind: ofHost, port: p.GetNumber(), text: h.Name}
 		}
-		at.chains = chains.List(s.chains(h, hosts, e, p, protocol, nil, false)...)
+		at.chains = chains.List(b.chains(e, p, protocol, nil, false)...)
 		out = append(out, at)
 	}
 	rest := func(cidrs []string) {
-		at := t.at(e.open())
-		at.wildcard = true
+		at := t.at(b.open(e))
 		if sniff {
 			at.route = keyOf(e, p.GetNumber())
 		}
-		at.chains = chains.List(s.chains(h, hosts, e, p, protocol, cidrs, true)...)
+		at.chains = chains.List(b.chains(e, p, protocol, cidrs, true)...)
 		out = append(out, at)
 	}
 	if e.bind != "" || e.direct {
@@ -124,7 +137,7 @@ func (s *scope) opaque(h *host.Host, hosts host.Hosts, e *egress, p *model.Servi
 		return out
 	}
 	if h.Service.Spec.GetHeadless() {
-		addresses := s.addressesOf(h, p)
+		addresses := b.addressesOf(h, p)
 		if len(addresses) <= headlessBound {
 			for _, a := range addresses {
 				one(a)
@@ -135,7 +148,7 @@ func (s *scope) opaque(h *host.Host, hosts host.Hosts, e *egress, p *model.Servi
 		return out
 	}
 	var ranges []string
-	for _, a := range s.hosts.Addresses(h.Service, h.Name) {
+	for _, a := range b.hosts.Addresses(h.Service, h.Name) {
 		if ip, ok := single(a); ok {
 			one(ip)
 		} else {
@@ -169,12 +182,15 @@ func (s *scope) addressesOf(h *host.Host, p *model.ServicePort) (out []string) {
 	return out
 }
 
-// chains is the TCP chains of a port: those of the tcp or tls routes of its VirtualService, then one to the service's
-// cluster. At a listener that is shared, TLS is told apart by the host.
-func (s *scope) chains(h *host.Host, hosts host.Hosts, e *egress, p *model.ServicePort, protocol model.Protocol, cidrs []string, shared bool) []listener.Chain {
+// chains is the TCP chains of a port: those of the tcp or tls routes of its VirtualService, and one to the service's cluster, unless routes
+// take all. TLS that goes to none of the names of tls routes is of no service: it passes on like what is not known, as with istiod. At a
+// listener that is shared, TLS is told apart by the host.
+func (b *bringing) chains(e *egress, p *model.ServicePort, protocol model.Protocol, cidrs []string, shared bool) []listener.Chain {
+	h := b.host
 	var out []listener.Chain
-	if vs := s.hosts.VirtualServiceFor(h.Name, e.Imports); vs != nil && len(vs.Spec.GetTcp())+len(vs.Spec.GetTls()) > 0 {
-		r := routing{scope: s, vs: vs, host: h, hosts: hosts, port: p.GetNumber()}
+	if vs := b.hosts.VirtualServiceFor(h.Name, e.Imports); vs != nil && len(vs.Spec.GetTcp())+len(vs.Spec.GetTls()) > 0 {
+		b.reads = append(b.reads, virtualservice.ConnectionLabelKeys(vs)...)
+		r := routing{bringing: b, vs: vs, port: p.GetNumber(), protocol: protocol}
 		if input.IsTLS(protocol) {
 			out = r.tls(cidrs)
 		} else {
@@ -185,22 +201,24 @@ func (s *scope) chains(h *host.Host, hosts host.Hosts, e *egress, p *model.Servi
 		}
 	}
 	name := xds.OutboundCluster(p.GetNumber(), "", h.Name)
-	c := listener.Chain{CIDRs: strs.List(cidrs...), Targets: targets.List(listener.Target{Cluster: name}), StatPrefix: name,
-		Rule: h.Rules.Main, Policy: policies.Intern(h.Rules.Policy("", p.GetNumber()).Over(s.in.Meshes.Cluster))}
+	c := listener.Chain{CIDRs: strs.List(cidrs...), Targets: targets.List(listener.Target{Cluster: name}), StatPrefix: name, Protocol: protocol,
+		Rule: h.Rules.Main, Policy: policies.Intern(h.Rules.Policy("", p.GetNumber()).Over(b.in.Meshes.Cluster))}
 	if input.IsTLS(protocol) && shared && h.Name != "*" {
 		c.SNI = strs.List(h.Name)
+	}
+	if host.Dynamic(h.Service) {
+		c.Dynamic, c.DynamicPort = h.Name, p.GetNumber()
 	}
 	return append(out, c)
 }
 
 // routing reads the tcp or tls routes of one VirtualService for one port.
 type routing struct {
-	*scope
+	*bringing
 	vs       *model.VirtualService
-	host     *host.Host
-	hosts    host.Hosts
 	port     uint32
-	complete bool // a route matches everything: what would come after it is out of reach
+	protocol model.Protocol
+	complete bool // nothing is left for the service's own cluster
 }
 
 func (r *routing) tls(cidrs []string) (out []listener.Chain) {
@@ -214,6 +232,7 @@ func (r *routing) tls(cidrs []string) (out []listener.Chain) {
 			out = append(out, c)
 		}
 	}
+	r.complete = len(out) > 0
 	return out
 }
 
@@ -238,27 +257,30 @@ func (r *routing) tcp(cidrs []string) (out []listener.Chain) {
 }
 
 func (r *routing) applies(m host.SourceMatch) bool {
-	// Listeners are of the scope, and no labels of proxies are known here: a match on them is left out (reported: store/normal/fields).
-	return len(m.GetSourceLabels()) == 0 && r.scope.hosts.Applies(r.vs, m, r.port, view.Inputs{})
+	return r.hosts.Applies(r.vs, m, r.port, r.as.Inputs)
 }
 
 func (r *routing) chain(routes []*networkingv1.RouteDestination, cidrs []string) listener.Chain {
-	c := listener.Chain{CIDRs: strs.List(cidrs...), StatPrefix: xds.OutboundCluster(r.port, "", r.host.Name)}
+	c := listener.Chain{CIDRs: strs.List(cidrs...), StatPrefix: xds.OutboundCluster(r.port, "", r.host.Name), Protocol: r.protocol}
 	rules, subset, port := r.host.Rules, "", r.port // of several destinations none decides alone
 	var list []listener.Target
 	for _, route := range routes {
 		d := route.GetDestination()
-		name := r.hosts.ClusterFor(d.GetHost(), d.GetSubset(), d.GetPort().GetNumber(), r.port)
-		if name == "" {
-			name = xds.BlackHole
+		name := r.as.Hosts.ClusterFor(d.GetHost(), d.GetSubset(), d.GetPort().GetNumber(), r.port)
+		if name == "" { // as it would be called: connections to it are closed until there is one
+			name = xds.OutboundCluster(cmp.Or(d.GetPort().GetNumber(), r.port), d.GetSubset(), d.GetHost())
 		}
 		list = append(list, listener.Target{Cluster: name, Weight: uint32(max(route.GetWeight(), 0))})
 	}
 	if len(list) == 1 {
 		list[0].Weight = 0
 		c.StatPrefix = list[0].Cluster
-		if _, p, sub, name, ok := xds.ParseCluster(list[0].Cluster); ok {
-			rules, subset, port = r.hosts.Get(name).Rules, sub, p
+		_, p, sub, name, ok := xds.ParseCluster(list[0].Cluster)
+		if h := r.as.Hosts.Get(name); ok && h != nil && h.Service != nil {
+			rules, subset, port = h.Rules, sub, p
+			if host.Dynamic(h.Service) {
+				c.Dynamic, c.DynamicPort = name, p
+			}
 		}
 	}
 	c.Rule, c.Policy = rules.Of(subset), policies.Intern(rules.Policy(subset, port).Over(r.in.Meshes.Cluster))

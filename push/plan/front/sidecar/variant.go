@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"maps"
 	"slices"
 
 	"navarch.io/navarch/push/build/telemetry"
@@ -18,8 +19,8 @@ import (
 // these report something else.
 func (f *Front) Variant(v *host.Variation, all bool, rest func()) {
 	ruled := v.Reached()
-	reports := f.reportsOf(v.Inputs)
-	if len(ruled) > 0 {
+	reports, reading := f.reportsOf(v.Inputs), f.readingOf(v.Inputs)
+	if len(ruled)+len(reading) > 0 {
 		all = all || f.stepped()
 	}
 	if all {
@@ -38,7 +39,8 @@ func (f *Front) Variant(v *host.Variation, all bool, rest func()) {
 	}
 	switch {
 	case all || f.reports.again:
-		f.listeners.planVariants(v, f.broughtFor(v, ruled), reports)
+		maps.Copy(reading, ruled)
+		f.listeners.planVariants(v, f.broughtFor(v, reading), reports)
 	case reports != f.reports.spec:
 		for name := range f.listeners.changed {
 			f.listeners.planVariant(v, name, nil, reports)
@@ -46,15 +48,26 @@ func (f *Front) Variant(v *host.Variation, all bool, rest func()) {
 	}
 }
 
+// readingOf are the hosts whose routes of connections read one of the inputs.
+func (f *Front) readingOf(inputs view.Inputs) map[string]bool {
+	out := map[string]bool{}
+	for name := range f.reading {
+		if labelsRead(inputs, f.contributions.Get(name).reads).Len() > 0 {
+			out[name] = true
+		}
+	}
+	return out
+}
+
 // broughtFor is what hosts bring to listeners for a variation, by listener, where that differs from what they bring for all.
-func (f *Front) broughtFor(v *host.Variation, ruled map[string]bool) map[string][]brought {
+func (f *Front) broughtFor(v *host.Variation, hosts map[string]bool) map[string][]brought {
 	out := map[string][]brought{}
-	for name := range ruled {
+	for name := range hosts {
 		c := f.contributions.Get(name)
 		if c == nil || len(c.traffic) == 0 {
 			continue
 		}
-		now, _ := f.trafficOf(v.Get(name), v)
+		now, _, _ := f.trafficOf(v.Get(name), f.hosts.Of(v))
 		if slices.Equal(now, c.traffic) {
 			continue
 		}
@@ -65,8 +78,8 @@ func (f *Front) broughtFor(v *host.Variation, ruled map[string]bool) map[string]
 	return out
 }
 
-// with is a copy of a listener to which some hosts bring something else. Rules decide about clusters and policies alone, so that no
-// host brings plain HTTP, or comes or goes, by them.
+// with is a copy of a listener to which some hosts bring something else. Inputs decide about chains alone, so that no host brings plain
+// HTTP, or comes or goes, by them.
 func (l *outbound) with(traffic []brought) *outbound {
 	out := &outbound{Unit: l.Unit, name: l.name, http: l.http, rest: slices.Clone(l.rest)}
 	for i, b := range out.rest {

@@ -9,6 +9,7 @@ import (
 	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
@@ -34,42 +35,47 @@ type sharedEntry entry
 
 func (en *entry) equal(o *entry) bool { return *en == *o }
 
-// withoutService is the port at which a host that only VirtualServices name is known.
+// withoutService is the port at which a host that a VirtualService names is known, whatever ports its service has.
 const withoutService = 80
 
-// entriesOf lists the route configurations that a host has a virtual host in: one for each port that is, or may be, HTTP.
+// entriesOf lists the route configurations that a host has a virtual host in: one for each port that is, or may be, HTTP, and for those at which
+// a VirtualService alone makes it known.
 func (s *scope) entriesOf(h *host.Host) map[routeKey]*entry {
 	out := map[routeKey]*entry{}
 	if h.Name == "*" {
 		return out // matches everything: no virtual host of its own
 	}
-	add := func(rc routeKey, port uint32, e *egress) {
+	add := func(rc routeKey, port uint32, vs *model.VirtualService, domains []string) {
 		if _, dup := out[rc]; dup {
 			return
 		}
-		en := &entry{host: h.Name, port: port, alone: rc.kind == ofHost, domains: strs.List("*")}
-		if !en.alone {
-			en.domains = strs.List(s.domainsOf(h.Name, h.Service)...)
+		en := &entry{host: h.Name, port: port, alone: rc.kind == ofHost, domains: strs.List(domains...)}
+		if vs != nil && len(vs.Spec.GetHttp()) > 0 {
+			en.vs, en.reads = vs, strs.List(virtualservice.RequestLabelKeys(vs)...)
 		}
-		if en.vs = s.hosts.VirtualServiceNaming(h.Name, e.Imports); h.Service != nil {
-			en.vs = s.hosts.VirtualServiceFor(h.Name, e.Imports)
-		}
-		if en.vs != nil && len(en.vs.Spec.GetHttp()) == 0 {
-			en.vs = nil
-		}
-		if en.vs != nil {
-			en.reads = strs.List(virtualservice.SourceLabelKeys(en.vs)...)
-		}
-		if h.Service != nil || en.vs != nil {
-			out[rc] = en
+		out[rc] = en
+	}
+	if h.Service != nil {
+		s.servedEntries(h, func(rc routeKey, port uint32, e *egress) {
+			domains := []string{"*"}
+			if rc.kind != ofHost {
+				domains = s.domainsOf(h.Name, h.Service)
+			}
+			add(rc, port, s.hosts.VirtualServiceFor(h.Name, e.Imports), domains)
+		})
+	}
+	for _, e := range s.egress {
+		if vs := s.hosts.VirtualServiceNaming(h.Name, e.Imports); vs != nil && len(vs.Spec.GetHttp()) > 0 {
+			for _, port := range s.named(h, vs, e) {
+				add(keyOf(e, port), port, vs, []string{h.Name})
+			}
 		}
 	}
-	if h.Service == nil {
-		if e := s.routed(withoutService); e != nil {
-			add(keyOf(e, withoutService), withoutService, e)
-		}
-		return out
-	}
+	return out
+}
+
+// servedEntries calls add with the route configurations of a host's own ports.
+func (s *scope) servedEntries(h *host.Host, add func(rc routeKey, port uint32, e *egress)) {
 	for _, p := range h.Service.Spec.GetPorts() {
 		sniff := p.GetProtocol() == model.Protocol_PROTOCOL_AUTO
 		if input.PortOf(h.Service, p.GetNumber()) != p || !sniff && !input.IsHTTP(p.GetProtocol()) {
@@ -89,10 +95,33 @@ func (s *scope) entriesOf(h *host.Host) map[routeKey]*entry {
 			}
 		}
 	}
-	return out
 }
 
-// domainsOf are the names that a host would have: itself, its short names as a Kubernetes service, itself with the dot by
+// named are the ports at which a VirtualService makes a host known that has none of its own there: 80, and those of HTTP that its other hosts
+// have (istio: pilot/pkg/networking/core/route, buildSidecarVirtualHostsForVirtualService).
+func (s *scope) named(h *host.Host, vs *model.VirtualService, e *egress) (ports []uint32) {
+	take := func(port uint32) {
+		own := h.Service != nil && input.PortOf(h.Service, port) != nil
+		if !own && s.routed(port) == e && !slices.Contains(ports, port) {
+			ports = append(ports, port)
+		}
+	}
+	take(withoutService)
+	for _, name := range vs.Spec.GetHosts() {
+		other := s.hosts.Get(name)
+		if other == nil || other == h || other.Service == nil || !e.Has(other.Service, name) {
+			continue
+		}
+		for _, p := range other.Service.Spec.GetPorts() {
+			if input.PortOf(other.Service, p.GetNumber()) == p && (p.GetProtocol() == model.Protocol_PROTOCOL_AUTO || input.IsHTTP(p.GetProtocol())) {
+				take(p.GetNumber())
+			}
+		}
+	}
+	return ports
+}
+
+// domainsOf are the names that a host of a service would have: itself, its short names as a Kubernetes service, itself with the dot by
 // which DNS marks a name as absolute (RFC 1034 section 3.1; clients send it as it is), its virtual addresses; of a headless
 // service also the names of its pods.
 func (s *scope) domainsOf(name string, svc *model.Service) []string {
@@ -100,16 +129,16 @@ func (s *scope) domainsOf(name string, svc *model.Service) []string {
 	if _, err := netip.ParseAddr(name); err != nil {
 		out = append(out, name+".")
 	}
-	if svc == nil {
-		return out
-	}
 	if svc.Spec.GetHeadless() && svc.Key.Kind == model.KindService {
 		for _, d := range slices.Clone(out) {
 			out = append(out, "*."+d)
 		}
 	}
+	for _, alias := range s.hosts.Aliases(name) {
+		out = append(append(append(out, alias), host.ShortNames(alias, s.key.Namespace, s.key.Domain)...), alias+".")
+	}
 	for _, a := range s.hosts.Addresses(svc, name) {
-		if ip, ok := single(a); ok {
+		if ip, ok := single(a); ok && (s.key.Listening.Families != xds.IPv6Only || view.IPv6.Has(ip)) {
 			if strings.Contains(ip, ":") {
 				ip = "[" + ip + "]"
 			}
@@ -130,8 +159,16 @@ func (s *scope) rivals(claim string, visit func(host string)) {
 		if i == 1 && name == claim {
 			break
 		}
-		visit(name)
-		host.LongNames(name, s.key.Namespace, s.key.Domain, visit)
+		s.hostsNamed(name, visit)
+		host.LongNames(name, s.key.Namespace, s.key.Domain, func(long string) { s.hostsNamed(long, visit) })
+	}
+}
+
+// hostsNamed calls visit with the host of a name, and with that which it is an alias of.
+func (s *scope) hostsNamed(name string, visit func(host string)) {
+	visit(name)
+	if of := s.hosts.Target(name); of != name {
+		visit(of)
 	}
 }
 
