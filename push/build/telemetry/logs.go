@@ -151,6 +151,7 @@ func (s Service) grpc() *corev3.GrpcService {
 func openTelemetryLog(p *meshv1.MeshConfig_ExtensionProvider_EnvoyOpenTelemetryLogProvider, to Service) *otellogv3.OpenTelemetryAccessLogConfig {
 	body := cmp.Or(p.GetLogFormat().GetText(), textFormat)
 	c := &otellogv3.OpenTelemetryAccessLogConfig{
+		//lint:ignore SA1019 the fields in its place are not known to the Envoys of all versions that are served
 		CommonConfig:         common(to, cmp.Or(p.GetLogName(), otelLogName), legacyPeers),
 		DisableBuiltinLabels: true,
 		Body:                 otlpText(body),
