@@ -21,6 +21,7 @@ type mesh struct {
 	clock   int64
 	lives   *rand.Rand // of workload's companion, for the same reason
 	nets    *rand.Rand // of networks and their gateways, for the same reason; nil: there are none
+	exts    *rand.Rand // of WasmPlugins and TrafficExtensions, for the same reason; nil: there are none
 	auto    bool       // ServiceEntries have automatic addresses: not in the histories that strike cells, which stay what they are
 	records map[model.Key]model.Record
 }
@@ -34,12 +35,15 @@ var (
 )
 
 // Seeds from firstStrike on are of histories that strike cells, which have no networks below firstNetworks: each edit of a gateway
-// would plan what other cells have to.
-const firstStrike, firstNetworks = 1000, 2000
+// would plan what other cells have to. Those from firstExtensions on have WasmPlugins and TrafficExtensions instead, for the same reason.
+const firstStrike, firstNetworks, firstExtensions = 1000, 2000, 3000
 
 func newMesh(t testing.TB, seed uint64) *mesh {
 	m := &mesh{t: t, r: rand.New(rand.NewPCG(seed, 7)), more: rand.New(rand.NewPCG(seed, 8)), lives: rand.New(rand.NewPCG(seed, 9)), records: map[model.Key]model.Record{}}
-	if seed < firstStrike || seed >= firstNetworks {
+	if seed < firstStrike || seed >= firstExtensions {
+		m.exts = rand.New(rand.NewPCG(seed, 11))
+	}
+	if seed < firstStrike || seed >= firstNetworks && seed < firstExtensions {
 		m.nets = rand.New(rand.NewPCG(seed, 10))
 	}
 	return m
@@ -180,23 +184,6 @@ func (m *mesh) workload() (put model.Record, del model.Key) {
 	return put, model.Key{}
 }
 
-// gateways makes, changes or deletes the gateways of networks.
-func (m *mesh) gateways() (put model.Record, del model.Key) {
-	pick := func(from ...string) string { return from[m.nets.IntN(len(from))] }
-	key := model.MeshGatewaysKey
-	if m.nets.IntN(2) == 0 {
-		key = model.Key{Kind: model.KindNetworkGateways, Namespace: "istio-system", Name: "gw"}
-	}
-	if old, ok := m.records[key]; ok && m.nets.IntN(2) == 0 {
-		delete(m.records, key)
-		return nil, old.Meta().Key
-	}
-	put = rec(m.t, key.Kind, key.Namespace+"/"+key.Name, fmt.Sprintf("gateways: [{network: %s, address: 192.0.2.1, port: 15443}%s]", pick("n1", "n2"),
-		pick("", ", {network: n2, address: 192.0.2.2, port: 15443}", ", {network: n1, cluster: west, address: 192.0.2.3, port: 443}")))
-	m.records[key] = put
-	return put, model.Key{}
-}
-
 // deniedText is the policy that denies the account sa of namespaces.
 func deniedText(t testing.TB, namespaces ...string) string {
 	source := &securityv1.Source{}
@@ -240,6 +227,7 @@ func (m *mesh) text(kind model.Kind, name string) string {
 	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:
 		return m.policy(kind)
 	case model.KindGateway, model.KindSecretReader, model.KindWorkload, model.KindNetworkGateways: // rights, workload and gateways make them
+	case model.KindWasmPlugin, model.KindTrafficExtension: // extensions makes them
 	case model.KindServiceAccount, model.KindNamespace, model.KindWorkloadGroup: // no plan reads them: TestWhatIdentitiesReadIsNotPlanned
 	}
 	panic("the random editor does not know kind " + kind.String())

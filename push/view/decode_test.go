@@ -88,7 +88,7 @@ func expected(n *corev3.Node) (got Node, err error) {
 	if got, err = Parse(message(again), ""); err != nil {
 		return Node{}, err
 	}
-	identity := got.Caps & xds.CapIdentity
+	identity := got.Caps & (xds.CapIdentity | xds.CapWasmFetch)
 	if got.Caps = xds.StockCaps | identity; w.listed {
 		got.Caps = w.caps | identity
 	}

@@ -39,6 +39,7 @@ type choice struct {
 	labels          intern.List[string] // see Inputs.Labels
 	out, in         intern.List[Patch]
 	picky           bool // out and in are not the same for all of them
+	extensions      []*model.TrafficExtension
 }
 
 // maxChosen bounds how many choices are remembered: labels may be as many as proxies.
@@ -58,7 +59,7 @@ func (x *Index) choice(s *mirror.Snapshot, root string, n Node) choice {
 	services, headless := servicesOf(s, n)
 	c = choice{sidecar: sidecarOf(s, root, n), services: keys.List(services...), headless: headless, closed: closed(s, root, n),
 		peers: keys.List(peersOf(s, root, n)...), policies: keys.List(policiesOf(s, root, n)...), labels: x.labelsOf(n)}
-	c.ownAddress = ownAddress(s, c.sidecar)
+	c.ownAddress, c.extensions = ownAddress(s, c.sidecar), extensionsOf(s, root, n)
 	c.out, c.in, c.picky = filtersOf(s, root, n)
 	if len(x.chosen) >= maxChosen {
 		clear(x.chosen)

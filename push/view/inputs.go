@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/store/intern"
 )
 
@@ -18,6 +19,8 @@ type Inputs struct {
 	// Network is the proxy's, where networks have gateways, or some rule compares it with those of endpoints; empty: not known, or nobody
 	// reads it.
 	Network string
+	// Extensions are the filters that WasmPlugins and TrafficExtensions are in its outbound listeners, in order. Listeners alone read them.
+	Extensions intern.List[extension.Filter]
 }
 
 // NetworkLabel is the key by which failoverPriority names the network of proxies and endpoints.

@@ -104,9 +104,11 @@ type Workload struct {
 	Closed    bool                   // a policy that could not be understood selects it
 	Peers     intern.List[model.Key] // PeerAuthentications, as they go before one another: for it, its namespace, the mesh
 	Policies  intern.List[model.Key] // AuthorizationPolicies that select it, by key
-	Caps      xds.Caps
-	Mode      Mode
-	Kind      Kind // a Router has no inbound side
+	// Extensions are the WasmPlugins and TrafficExtensions that select it, in order.
+	Extensions intern.List[Extension]
+	Caps       xds.Caps
+	Mode       Mode
+	Kind       Kind // a Router has no inbound side
 	// Labelled: clients are told by the label security.istio.io/tlsMode that it takes mTLS. Of an application without a proxy alone, which
 	// cannot take both that and connections in the clear.
 	Labelled bool
@@ -153,16 +155,18 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	if c.picky {
 		c.out, c.in, _ = filtersOf(s, root, n)
 	}
+	caps := n.Caps &^ extensionCaps
 	v := View{
 		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Sidecar: c.sidecar, Cluster: n.Cluster,
-			Caps: n.Caps, Mode: n.Mode, Kind: n.Kind, Automatic: automaticOf(n), Filters: c.out},
+			Caps: caps, Mode: n.Mode, Kind: n.Kind, Automatic: automaticOf(n), Filters: c.out},
 		Inputs: x.inputs(c.labels, n),
 		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Closed: c.closed, Peers: c.peers,
-			Policies: c.policies, Caps: n.Caps, Mode: n.Mode, Kind: n.Kind, Filters: c.in},
+			Policies: c.policies, Caps: caps, Mode: n.Mode, Kind: n.Kind, Filters: c.in},
 	}
 	if n.Kind == Proxyless && c.services.Len() > 0 {
 		v.Workload.Addresses = strs.List(n.Addresses...)
 	}
+	v.extend(c.extensions, n)
 	v.Workload.Labelled = n.Kind == Proxyless && n.Labels[tlsModeLabel] == "istio"
 	if c.ownAddress && n.Kind == Sidecar {
 		v.Workload.Addresses = strs.List(n.Addresses...)
@@ -178,7 +182,7 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 func (x *Index) router(s *mirror.Snapshot, root string, n Node) View {
 	filters, _, _ := filtersOf(s, root, n)
 	return View{
-		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Cluster: n.Cluster, Caps: n.Caps, Mode: None,
+		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Cluster: n.Cluster, Caps: n.Caps &^ extensionCaps, Mode: None,
 			Kind: Router, Filters: filters},
 		Inputs:   x.inputs(x.labelsOf(n), n),
 		Workload: Workload{Namespace: n.Namespace, Mode: None, Kind: Router},
@@ -353,6 +357,12 @@ func filtersOf(s *mirror.Snapshot, root string, n Node) (outbound, inbound inter
 					continue
 				}
 				context := p.GetMatch().GetContext()
+				if p.GetApplyTo() == networkingv1.EnvoyFilter_EXTENSION_CONFIG { // of the proxy, whatever the context: it splits no scope of sidecars
+					context = networkingv1.EnvoyFilter_SIDECAR_INBOUND
+					if n.Kind == Router {
+						context = networkingv1.EnvoyFilter_GATEWAY
+					}
+				}
 				if context == networkingv1.EnvoyFilter_ANY || context == networkingv1.EnvoyFilter_SIDECAR_OUTBOUND && n.Kind != Router ||
 					context == networkingv1.EnvoyFilter_GATEWAY && n.Kind == Router {
 					out = append(out, Patch{f.Key, i})

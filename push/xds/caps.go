@@ -27,6 +27,11 @@ const (
 	// CapIdentity is no extension: the proxy has a certificate of the mesh, which it gets by SDS over the static cluster
 	// SDSCluster of its bootstrap. To a proxy without that cluster what names it must not be sent.
 	CapIdentity
+	CapLua
+	CapWasmHTTP
+	CapWasmNetwork
+	// CapWasmFetch is no extension: the proxy's agent fetches modules of WebAssembly, and images that have one (Istio's agent does).
+	CapWasmFetch
 )
 
 // The secrets of a proxy with CapIdentity, and the cluster of its bootstrap that serves them (as Istio's agent names
@@ -54,18 +59,21 @@ var extensions = map[string]Caps{
 	"envoy.filters.http.on_demand":          CapOnDemand,
 	"envoy.filters.http.grpc_web":           CapGRPCWeb,
 	"envoy.filters.listener.original_src":   CapOriginalSrc,
+	"envoy.filters.http.lua":                CapLua,
+	"envoy.filters.http.wasm":               CapWasmHTTP,
+	"envoy.filters.network.wasm":            CapWasmNetwork,
 }
 
 // StockCaps is assumed of a proxy that lists no extensions at all (an offline node file, a test client): what a stock
 // Envoy has, and nothing of Istio's own.
 const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS | CapFault | CapGRPCStats |
 	CapRBACHTTP | CapRBACNetwork | CapSetFilterState | CapFileAccessLog | CapOnDemand |
-	CapGRPCWeb | CapOriginalSrc
+	CapGRPCWeb | CapOriginalSrc | CapLua | CapWasmHTTP | CapWasmNetwork
 
 // CapOf is the bit of one extension by its registered name; 0 where Navarch never sends it.
 func CapOf(extension string) Caps { return extensions[extension] }
 
-// Extensions are the names of the extensions in c, sorted. CapIdentity is none.
+// Extensions are the names of the extensions in c, sorted. CapIdentity and CapWasmFetch are none.
 func Extensions(c Caps) []string {
 	var names []string
 	for name, bit := range extensions {

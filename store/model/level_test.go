@@ -30,6 +30,8 @@ var stored = map[string]string{
 	"WorkloadGroup":       "skippable 0",
 	"Namespace":           "skippable 0",
 	"NetworkGateways":     "skippable 0",
+	"WasmPlugin":          "skippable 0",
+	"TrafficExtension":    "skippable 0",
 }
 
 // kindNow is a kind as the tables have it.

@@ -42,6 +42,8 @@ var Marks = [NumKinds]Mark{
 	KindWorkloadGroup:       Skippable,
 	KindNamespace:           Skippable,
 	KindNetworkGateways:     Skippable,
+	KindWasmPlugin:          Skippable,
+	KindTrafficExtension:    Skippable,
 }
 
 // writesMark says whether the records of a kind carry their mark (RecordValue.closing): those of the closing kinds that are younger

@@ -41,7 +41,9 @@ const (
 	KindNamespace
 	// KindNetworkGateways is the gateways of networks that one object names: a Kubernetes Service, or meshNetworks (namespace "").
 	KindNetworkGateways
-	NumKinds // how many there are; not a kind
+	KindWasmPlugin       // Istio WasmPlugin, as the TrafficExtension that it is a part of
+	KindTrafficExtension // Istio TrafficExtension
+	NumKinds             // how many there are; not a kind
 )
 
 var kindNames = [NumKinds]string{
@@ -64,6 +66,8 @@ var kindNames = [NumKinds]string{
 	KindWorkloadGroup:       "WorkloadGroup",
 	KindNamespace:           "Namespace",
 	KindNetworkGateways:     "NetworkGateways",
+	KindWasmPlugin:          "WasmPlugin",
+	KindTrafficExtension:    "TrafficExtension",
 }
 
 // String is the kind's name as stored in etcd and shown to users.

@@ -53,6 +53,8 @@ func TestConfigurationComesFromOneCluster(t *testing.T) {
 		"Gateway":             "selector: {a: b}",
 		"PeerAuthentication":  "mtls: {mode: STRICT}",
 		"AuthorizationPolicy": "nonsense: 1",
+		"WasmPlugin":          "url: a",
+		"TrafficExtension":    "lua: {inlineCode: a}",
 	}
 	for kind, spec := range configuration {
 		obj := in("west", read(t, istio(kind, spec)))

@@ -86,6 +86,7 @@ const (
 	groupDiscovery  = "discovery.k8s.io"
 	groupNetworking = "networking.istio.io"
 	groupSecurity   = "security.istio.io"
+	groupExtensions = "extensions.istio.io"
 )
 
 type kindKey struct{ group, kind string }
@@ -125,6 +126,8 @@ var kinds = map[kindKey]struct {
 	{groupRBAC, "ClusterRoleBinding"}:      {[]string{"v1"}, bindingRecords},
 	{groupSecurity, "PeerAuthentication"}:  {istioSecurityVersions, peerAuthenticationRecords},
 	{groupSecurity, "AuthorizationPolicy"}: {istioSecurityVersions, authorizationPolicyRecords},
+	{groupExtensions, "WasmPlugin"}:        {[]string{"v1alpha1"}, wasmPluginRecords},
+	{groupExtensions, "TrafficExtension"}:  {[]string{"v1alpha1"}, trafficExtensionRecords},
 	{DeniedID.Group, DeniedID.Kind}:        {[]string{deniedVersion}, deniedRecords},
 }
 
@@ -191,6 +194,8 @@ func SourceObject(key model.Key) object.ID {
 		if id.Group = groupSecurity; key.Name == model.DeniedName {
 			return DeniedID
 		}
+	case model.KindWasmPlugin, model.KindTrafficExtension:
+		id.Group = groupExtensions
 	case model.KindWorkload:
 		id.Kind = "Pod"
 		if rest, ok := strings.CutPrefix(key.Name, model.WorkloadEntryPrefix); ok {

@@ -102,6 +102,7 @@ func well(t *testing.T) (*world, tls.Certificate) {
 		"/version":                                                         `{"major": "1", "minor": "36", "gitVersion": "v1.36.3"}`,
 		"/apis/networking.istio.io/v1":                                     resources(kinds[0].resources...),
 		"/apis/security.istio.io/v1beta1":                                  resources(kinds[1].resources...),
+		"/apis/extensions.istio.io/v1alpha1":                               resources(kinds[2].resources...),
 		admission + "mutatingwebhookconfigurations":                        hook("istio-sidecar-injector", "rev.namespace.sidecar-injector.istio.io"),
 		admission + "validatingwebhookconfigurations":                      hook("istio-validator-istio-system", "rev.validation.istio.io"),
 		"/api/v1/namespaces/istio-system/services/istiod":                  `{"spec": {"ports": [{"port": 443, "targetPort": 15017}]}}`,

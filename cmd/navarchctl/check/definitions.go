@@ -18,6 +18,7 @@ var kinds = []struct {
 	{"networking.istio.io", []string{"v1", "v1beta1", "v1alpha3"},
 		[]string{"destinationrules", "envoyfilters", "gateways", "serviceentries", "sidecars", "virtualservices", "workloadentries", "workloadgroups"}},
 	{"security.istio.io", []string{"v1", "v1beta1"}, []string{"authorizationpolicies", "peerauthentications"}},
+	{"extensions.istio.io", []string{"v1alpha1"}, []string{"trafficextensions", "wasmplugins"}},
 }
 
 // definitions says which of Istio's kinds the API server serves, in a version that is read.

@@ -30,7 +30,7 @@ func (o Outbound) tcpChains() (chains []*listenerv3.FilterChain, rest *listenerv
 			continue // it can match nothing
 		}
 		for _, m := range free(destinations, names, taken) {
-			drawn := &listenerv3.FilterChain{FilterChainMatch: m.draw(), Filters: o.tcpFilters(ch.proxy(), outbound)}
+			drawn := &listenerv3.FilterChain{FilterChainMatch: m.draw(), Filters: o.outboundTCP(ch.proxy())}
 			if drawn.FilterChainMatch == nil {
 				rest = drawn
 			} else {

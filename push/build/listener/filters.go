@@ -98,12 +98,14 @@ func (c Common) httpFilters(h httpTraffic) []*hcmv3.HttpFilter {
 		peer, stats = peerInbound, statsInbound
 	}
 	add(c.Caps.Has(xds.CapMetadataExchange), "istio.metadata_exchange", peer)
+	filters = append(filters, c.httpExtensions(h.port, beforeAuthentication, beforeAuthorization)...)
 	add(h.closed && c.Caps.Has(xds.CapRBACHTTP), "envoy.filters.http.rbac", denyHTTPConfig)
 	for _, rules := range []*configrbacv3.RBAC{h.deny, h.allow} {
 		if rules != nil && !h.closed {
 			add(true, "envoy.filters.http.rbac", xds.Any(&httprbacv3.RBAC{Rules: rules}))
 		}
 	}
+	filters = append(filters, c.httpExtensions(h.port, beforeStatistics, beforeRouter)...)
 	add(h.grpcWeb && c.Caps.Has(xds.CapGRPCWeb), "envoy.filters.http.grpc_web", grpcWebConfig)
 	add(c.Caps.Has(xds.CapGRPCStats), "envoy.filters.http.grpc_stats", grpcStatsConfig)
 	add(!in && c.Caps.Has(xds.CapALPN), "istio.alpn", alpnConfig)

@@ -47,17 +47,21 @@ func (c Common) sniffed(p model.Protocol) bool {
 	return p == model.Protocol_PROTOCOL_AUTO && c.Caps.Has(xds.CapHTTPInspector)
 }
 
-// inboundHTTP is the filters of an HTTP chain. A closed one answers 403 by its RBAC filter, and its route ends nowhere
-// for proxies that have no such filter and against patches that take it away.
+// inboundHTTP is the filters of an HTTP chain, extensions that are network filters first. A closed one answers 403 by its RBAC filter, and its
+// route ends nowhere for proxies that have no such filter and against patches that take it away.
 func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
+	if c.shut(true, t.Port) {
+		return []*listenerv3.Filter{blackHole()}
+	}
 	deny, allow := authz.Rules(t.policies, c.mesh(), true)
-	t.closed = t.closed || (deny != nil || allow != nil) && !c.Caps.Has(xds.CapRBACHTTP)
+	t.closed = t.closed || (deny != nil || allow != nil) && !c.Caps.Has(xds.CapRBACHTTP) || c.shut(false, t.Port)
 	cluster := t.Cluster
 	if t.closed {
 		cluster = xds.BlackHole
 	}
-	return []*listenerv3.Filter{c.connectionManager(httpTraffic{
+	return append(c.networkExtensions(t.Port), c.connectionManager(httpTraffic{
 		statPrefix: t.statPrefix,
+		port:       t.Port,
 		routes: inboundRoutes(t.Cluster, fmt.Sprintf("inbound|http|%d", t.ServicePort), cluster,
 			fmt.Sprintf("%s:%d/*", t.Host, t.ServicePort), isGRPC(t.Protocol)),
 		http2:   isGRPC(t.Protocol) || t.Protocol == model.Protocol_PROTOCOL_HTTP2,
@@ -66,21 +70,22 @@ func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
 		mtls:    mtls,
 		deny:    deny,
 		allow:   allow,
-	})}
+	}))
 }
 
 // inboundTCP is the filters of a TCP chain. A closed one ends nowhere whether or not there is an RBAC filter: that
 // filter waits for the client's first bytes, and a server that speaks first would be heard.
 func (c Common) inboundTCP(t inboundTraffic) []*listenerv3.Filter {
 	deny, allow := authz.Rules(t.policies, c.mesh(), false)
-	t.closed = t.closed || (deny != nil || allow != nil) && !c.Caps.Has(xds.CapRBACNetwork)
+	t.closed = t.closed || (deny != nil || allow != nil) && !c.Caps.Has(xds.CapRBACNetwork) || c.shut(true, t.Port)
 	if !t.closed {
-		var filters []*listenerv3.Filter
+		filters := c.networkExtensions(t.Port, beforeAuthentication, beforeAuthorization)
 		for _, rules := range []*configrbacv3.RBAC{deny, allow} {
 			if rules != nil {
 				filters = append(filters, filter("envoy.filters.network.rbac", &rbacv3.RBAC{Rules: rules, StatPrefix: "tcp."}))
 			}
 		}
+		filters = append(filters, c.networkExtensions(t.Port, beforeStatistics, beforeRouter)...)
 		return append(filters, c.proxyTo(t.Cluster, inbound)...)
 	}
 	filters := c.proxyTo(xds.BlackHole, inbound)

@@ -18,6 +18,7 @@ import (
 
 	"navarch.io/navarch/push/build/cluster"
 	"navarch.io/navarch/push/build/listener"
+	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/pool"
@@ -41,6 +42,8 @@ type Workload struct {
 	services []*model.Service
 	peers    []*model.Policy
 	policies intern.List[*model.Policy]
+	filters  intern.List[extension.Filter] // of its extensions
+	unrun    []Unrun
 	reads    map[string]bool // hosts whose endpoints name its ports
 	found    []input.Problem
 }
@@ -70,11 +73,13 @@ func New(in *input.Input, key view.Workload) *Workload {
 	wl.peers, wl.policies = in.PoliciesAt(key.Peers), policies.List(in.PoliciesAt(key.Policies)...)
 	if key.Kind == view.Proxyless {
 		wl.planServers()
+		wl.planExtensions()
 		wl.Commit(in.Sharing)
 		wl.in = nil
 		return wl
 	}
 	wl.patches, wl.found = in.Patches(key.Filters)
+	wl.planExtensions()
 	for u := range in.Added(wl.patches, side, &wl.found) {
 		wl.Claim(u)
 	}
@@ -282,7 +287,9 @@ func (wl *Workload) planListeners(ports []port) {
 }
 
 func (wl *Workload) common(name string, port uint32) listener.Common {
-	return wl.in.Common(wl.key.Caps, wl.patches, name, port, side)
+	common := wl.in.Common(wl.key.Caps, wl.patches, name, port, side)
+	common.Extensions = wl.filters
+	return common
 }
 
 func (wl *Workload) removes(name string, port uint32) bool {
@@ -295,6 +302,7 @@ func (wl *Workload) Touched(readers, services map[model.Key]bool, ports map[stri
 	reads := func(k model.Key) bool { return readers[k] }
 	return reads(wl.key.Sidecar) || slices.ContainsFunc(wl.key.Peers.All(), reads) || slices.ContainsFunc(wl.key.Policies.All(), reads) ||
 		slices.ContainsFunc(wl.key.Filters.All(), func(p view.Patch) bool { return reads(p.Filter) }) ||
+		slices.ContainsFunc(wl.key.Extensions.All(), func(e view.Extension) bool { return reads(e.Key) }) ||
 		slices.ContainsFunc(wl.key.Services.All(), func(k model.Key) bool { return services[k] }) ||
 		wl.readsAny(ports)
 }

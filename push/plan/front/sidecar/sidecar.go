@@ -82,7 +82,7 @@ func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table)
 	return &Front{scope: s, listeners: f.listeners.fork(s), routes: f.routes.fork(s), contributions: f.contributions.Fork()}, s.hosts
 }
 
-// planAdded plans the clusters and listeners that EnvoyFilters add.
+// planAdded plans the clusters and listeners that EnvoyFilters add, and the configurations of filters (those of sidecars belong to the workload).
 func (f *Front) planAdded(found *[]input.Problem) {
 	for u := range f.in.Added(f.patches, host.Side(f.key), found) {
 		f.layer.Claim(u)
@@ -91,6 +91,9 @@ func (f *Front) planAdded(found *[]input.Problem) {
 				f.routes.use(routeNamed(ref.Name), 1)
 			}
 		}
+	}
+	for u := range f.in.AddedExtensions(f.patches, found) {
+		f.layer.Claim(u)
 	}
 }
 

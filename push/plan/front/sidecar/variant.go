@@ -24,6 +24,7 @@ func (f *Front) Variant(v *host.Variation, all bool, rest func()) {
 			f.routes.planVariant(key, v, nil)
 			rest()
 		}
+		f.listeners.planExtended(v, f.listeners.changed, rest)
 		return
 	}
 	names := map[string]bool{}
@@ -33,7 +34,7 @@ func (f *Front) Variant(v *host.Variation, all bool, rest func()) {
 		rest()
 	}
 	v.Layer.Retain(xds.Route, names)
-	f.listeners.planVariant(v, f.broughtFor(v, ruled))
+	f.listeners.planVariant(v, f.broughtFor(v, ruled), rest)
 }
 
 // broughtFor is what hosts bring to listeners for a variation, by listener, where that differs from what they bring for all.
@@ -135,21 +136,51 @@ func (rs *routeTable) joined(rc *routeConfig, instead map[string]*xds.Fragment, 
 	return rs.in.Make(rs.spec(rc, append(hosts, rc.tailFragments()...)), model.MeshKey, found)
 }
 
-// planVariant plans the listeners to which hosts bring something else for a variation.
-func (ls *listeners) planVariant(v *host.Variation, brings map[string][]brought) {
+// planVariant plans the listeners to which hosts bring something else for a variation, and all of them where its proxies have extensions.
+func (ls *listeners) planVariant(v *host.Variation, brings map[string][]brought, rest func()) {
 	names := map[string]bool{}
-	var found []input.Problem
 	for name, traffic := range brings {
-		l := ls.table.Get(name)
-		if l == nil {
-			continue
+		if l := ls.table.Get(name); l != nil && ls.planFor(v, l, l.with(traffic)) {
+			names[name] = true
 		}
-		if spec, _, ok := ls.spec(l.with(traffic), &found); ok {
-			if u, ok := ls.in.Make(spec, ls.in.Mesh.Key, &found); ok && u.Res != l.Res && !ls.layer.Claimed(u.Res) {
+	}
+	if v.Inputs.Extensions.Len() > 0 {
+		for name, l := range ls.table.All() {
+			if _, done := brings[name]; !done && ls.planFor(v, l, l) {
 				names[name] = true
-				v.Layer.Add(u)
 			}
+			rest()
 		}
 	}
 	v.Layer.Retain(xds.Listener, names)
+}
+
+// planExtended plans those of the listeners again that have other filters for a variation, because its proxies have extensions. No host brings
+// something else for it.
+func (ls *listeners) planExtended(v *host.Variation, changed map[string]bool, rest func()) {
+	if v.Inputs.Extensions.Len() == 0 {
+		return
+	}
+	for name := range changed {
+		if l := ls.table.Get(name); l == nil || !ls.planFor(v, l, l) {
+			v.Layer.Remove(xds.Listener, name)
+		}
+		rest()
+	}
+}
+
+// planFor plans a listener for a variation, as what is brought to it there has it. False: it is the scope's.
+func (ls *listeners) planFor(v *host.Variation, base, as *outbound) bool {
+	var found []input.Problem // the same as the scope's
+	spec, _, ok := ls.spec(as, &found)
+	if !ok {
+		return false
+	}
+	spec.Extensions = v.Inputs.Extensions
+	u, ok := ls.in.Make(spec, ls.in.Mesh.Key, &found)
+	if !ok || u.Res == base.Res || ls.layer.Claimed(u.Res) {
+		return false
+	}
+	v.Layer.Add(u)
+	return true
 }
