@@ -32,7 +32,8 @@ func uninstallCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove a control plane's webhooks before its chart, and, with --purge, what uninstalling the chart keeps",
-		Long: `Webhooks go first: while they are there and nobody answers, Pods cannot be created. So
+		Long: `Webhooks go first: while they are there and nobody answers, Pods cannot be created. Those of another control plane
+in the same namespace stay: only what Navarch's chart made goes, and its revision tags, or, with --revision, all of a revision. So
 
   navarchctl uninstall           # the webhooks
   helm uninstall RELEASE         # the rest of the chart
@@ -69,11 +70,14 @@ func (u *uninstall) run(cmd *cobra.Command) error {
 	if !u.purge && (u.crds || len(u.named) > 0) {
 		return errors.New("--crds and --crd are for --purge")
 	}
-	hooks, err := u.found.Webhooks(ctx)
+	hooks, others, err := u.found.Webhooks(ctx)
 	if err != nil {
 		return err
 	}
 	if err := u.list("Webhooks, which go first:", hooks); err != nil {
+		return err
+	}
+	if err := u.list("Webhooks of the namespace that stay, since no chart of Navarch made them (--revision takes those of one revision):", others); err != nil {
 		return err
 	}
 	if err := u.keeps(ctx); err != nil {

@@ -16,7 +16,7 @@ func uninstalled(t *testing.T, running bool, stdin string, args ...string) (dele
 	t.Helper()
 	const crds, served = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/", `{"metadata": {"uid": "3"}, "spec": {"versions": [{"name": "v1", "served": true}]}}`
 	lists := map[string]string{
-		"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations": `{"items": [{"metadata": {"name": "istio-sidecar-injector", "uid": "1", "labels": {"istio.io/rev": "default"}},
+		"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations": `{"items": [{"metadata": {"name": "istio-sidecar-injector", "uid": "1", "labels": {"istio.io/rev": "default", "app.kubernetes.io/name": "navarch"}},
 			"webhooks": [{"clientConfig": {"service": {"namespace": "istio-system", "name": "istiod"}}}]}]}`,
 		"/api/v1/namespaces/istio-system/secrets":      `{"items": [{"metadata": {"namespace": "istio-system", "name": "cacerts", "uid": "2"}}]}`,
 		crds + "sidecars.networking.istio.io":          served,

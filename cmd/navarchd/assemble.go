@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
 	"navarch.io/navarch/cmd/navarchd/health"
+	"navarch.io/navarch/cmd/navarchd/memory"
 	"navarch.io/navarch/cmd/navarchd/webhooks"
 	"navarch.io/navarch/push/identities"
 	"navarch.io/navarch/push/inspect"
@@ -114,7 +115,8 @@ func (a *assembly) open() error {
 		return err
 	}
 	a.add(part{tasks: append(streams, pages...), gauges: []func(time.Time){grpc.gauges}})
-	a.add(part{tasks: []loop.Task{{Name: "gauges", Run: a.measure}, {Name: "health", Run: grpc.health.Run}}})
+	a.add(part{tasks: []loop.Task{{Name: "gauges", Run: a.measure}, {Name: "health", Run: grpc.health.Run},
+		{Name: "memory", Run: func(ctx context.Context) error { return memory.Run(ctx, a.burst, a.config.env.off("collector")) }}}})
 	return nil
 }
 

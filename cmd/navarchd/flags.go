@@ -21,6 +21,7 @@ import (
 	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/store/allocate"
 	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/jwks"
 	"navarch.io/navarch/store/machines"
 )
 
@@ -95,7 +96,9 @@ type config struct {
 	otlp     string
 	shutdown time.Duration
 
-	env environment
+	env          environment
+	jwksRoots    string
+	jwksLoopback bool
 }
 
 // environment are the knobs of istiod that Navarch honours (compatibility: names and defaults are Istio's).
@@ -128,6 +131,8 @@ type environment struct {
 	identityCheck  bool                     // PILOT_ENABLE_XDS_IDENTITY_CHECK
 	autoRegister   bool                     // PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION
 	machineGrace   time.Duration            // PILOT_WORKLOAD_ENTRY_GRACE_PERIOD
+	keyRefresh     time.Duration            // PILOT_JWT_PUB_KEY_REFRESH_INTERVAL: how long fetched key sets are good
+	keysNotAt      []netip.Prefix           // BLOCKED_CIDRS_IN_JWKS_URIS: where key sets are not fetched from
 	gatewayNames   bool                     // RESOLVE_HOSTNAME_GATEWAYS: names of networks' gateways are resolved
 	autoAllocate   bool                     // PILOT_ENABLE_IP_AUTOALLOCATE: hosts of ServiceEntries without an address are given some
 	ipv4Range      netip.Prefix             // PILOT_IP_AUTOALLOCATE_IPV4_PREFIX: of these
@@ -207,6 +212,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.BoolVar(&c.writeRootCerts, "write-root-certs", true, "Keep the ConfigMap istio-ca-root-cert of each namespace of the cluster, while this process leads.")
 	f.BoolVar(&c.writeWebhooks, "write-webhook-configurations", true, "Keep the roots and the failure policy in the webhook configurations of this revision and its tags, while this process leads.")
 	f.BoolVar(&c.tokenReview, "token-review", false, "Ask the API server of --kubeconfig or --registries (TokenReview) about service-account tokens of other issuers, and while keys cannot be had.")
+	c.bindKeySets(f)
 	f.StringVar(&c.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error.")
 	f.StringVar(&c.otlp, "otlp-endpoint", "", "Address of an OTLP collector for spans from event to ACK; off unless given.")
 	f.DurationVar(&c.shutdown, "shutdown-duration", 10*time.Second, "Longest time for an orderly stop.")
@@ -263,7 +269,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 		debounce: 100 * time.Millisecond, debounceMax: 10 * time.Second, maxRecvSize: 4 << 20, debugOnHTTP: true, debugAuth: true,
 		podNamespace: "istio-system", account: "istiod", audiences: []string{"istio-ca"}, certTTL: 24 * time.Hour, maxCertTTL: 90 * 24 * time.Hour,
 		xdsAuth: true, identityCheck: true, autoRegister: true, machineGrace: machines.DefaultGrace,
-		gatewayNames: true, autoAllocate: true, ipv4Range: netip.MustParsePrefix(allocate.IPv4Range), ipv6Range: netip.MustParsePrefix(allocate.IPv6Range), nativeSidecars: injection.NativeAuto,
+		keyRefresh: jwks.Refresh, gatewayNames: true, autoAllocate: true, ipv4Range: netip.MustParsePrefix(allocate.IPv4Range), ipv6Range: netip.MustParsePrefix(allocate.IPv6Range), nativeSidecars: injection.NativeAuto,
 	}
 	var problems []error
 	parse := func(name string, set func(string) error) {
@@ -303,6 +309,8 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", duration(&e.machineGrace))
 	parse("PILOT_ENABLE_STATUS", boolean(&e.status))
 	parse("RESOLVE_HOSTNAME_GATEWAYS", boolean(&e.gatewayNames))
+	parse("PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", duration(&e.keyRefresh))
+	parse("BLOCKED_CIDRS_IN_JWKS_URIS", addressBlocks(&e.keysNotAt))
 	parse("PILOT_ENABLE_IP_AUTOALLOCATE", boolean(&e.autoAllocate))
 	parse("PILOT_IP_AUTOALLOCATE_IPV4_PREFIX", addressRange(&e.ipv4Range, 32))
 	parse("PILOT_IP_AUTOALLOCATE_IPV6_PREFIX", addressRange(&e.ipv6Range, 128))

@@ -19,6 +19,7 @@ type part struct {
 	notes  []func() []string             // what an operator should know of a process that is ready all the same
 	gauges []func(time.Time)             // set the metrics that are read off loops; one goroutine calls them
 	leave  []func(context.Context)       // hand over to other processes, while everything still runs
+	bursts []func() uint64               // counts of what leaves much memory unused when much of it comes at once
 }
 
 // add joins another part to p, after what is there.
@@ -27,6 +28,7 @@ func (p *part) add(more part) {
 	p.plain, p.secure = append(p.plain, more.plain...), append(p.secure, more.secure...)
 	p.ready, p.notes = append(p.ready, more.ready...), append(p.notes, more.notes...)
 	p.gauges, p.leave = append(p.gauges, more.gauges...), append(p.leave, more.leave...)
+	p.bursts = append(p.bursts, more.bursts...)
 }
 
 // missing is why proxies should not be sent to this process; nil: they may be. A process that only ingests is ready once it runs.
@@ -37,6 +39,14 @@ func (p *part) missing() error {
 		}
 	}
 	return nil
+}
+
+// burst is the sum of all counts of what comes in bursts.
+func (p *part) burst() (n uint64) {
+	for _, count := range p.bursts {
+		n += count()
+	}
+	return n
 }
 
 // remarks are the notes of all parts.

@@ -21,7 +21,7 @@ func TestPartsAreJoined(t *testing.T) {
 	one := func() part {
 		return part{
 			tasks: []loop.Task{{}}, plain: []func(grpc.ServiceRegistrar){nil}, secure: []func(grpc.ServiceRegistrar){nil}, ready: []func() error{nil},
-			notes: []func() []string{nil}, gauges: []func(time.Time){nil}, leave: []func(context.Context){nil},
+			notes: []func() []string{nil}, gauges: []func(time.Time){nil}, leave: []func(context.Context){nil}, bursts: []func() uint64{nil},
 		}
 	}
 	all := one()
@@ -56,6 +56,11 @@ func TestPartsAreAsked(t *testing.T) {
 	}
 	if first = errors.New("first"); !errors.Is(all.missing(), first) {
 		t.Error("the first is not told")
+	}
+	all.add(part{bursts: []func() uint64{func() uint64 { return 3 }}})
+	all.add(part{bursts: []func() uint64{func() uint64 { return 4 }}})
+	if n := all.burst(); n != 7 {
+		t.Errorf("%d of what comes in bursts, want that of both", n)
 	}
 	if got := all.remarks(); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("notes %q", got)

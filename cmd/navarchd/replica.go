@@ -14,7 +14,6 @@ import (
 	"navarch.io/navarch/ca/vault"
 	"navarch.io/navarch/cmd/navarchd/callers"
 	"navarch.io/navarch/cmd/navarchd/debug"
-	"navarch.io/navarch/cmd/navarchd/memory"
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/acknowledged"
 	"navarch.io/navarch/push/budget"
@@ -161,7 +160,6 @@ func (r *replica) part() part {
 			{Name: "mirror", Run: r.mirror.Run},
 			{Name: "plan", Run: r.planner.Run},
 			{Name: "push", Run: r.server.Run},
-			{Name: "memory", Run: func(ctx context.Context) error { return memory.Run(ctx, r.server.Joins, r.config.env.off("collector")) }},
 			{Name: "quarantine", Run: func(ctx context.Context) error { return r.shared.Run(ctx, r.store, r.withheld) }},
 			{Name: "problems", Run: func(ctx context.Context) error { return r.found.Run(ctx, r.store) }},
 			{Name: "acknowledged", Run: func(ctx context.Context) error { return r.acknowledges().Run(ctx, r.store) }},
@@ -170,6 +168,7 @@ func (r *replica) part() part {
 		notes:  []func() []string{r.alarm},
 		gauges: []func(time.Time){r.countBuilds(), r.quarantined, r.fleet.Gauges, func(time.Time) { obs.Machines.Set(float64(r.machines.Connected())) }},
 		leave:  []func(context.Context){r.fleet.Depart},
+		bursts: []func() uint64{r.server.Joins},
 	}
 }
 

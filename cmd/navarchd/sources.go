@@ -8,6 +8,7 @@ import (
 	"navarch.io/navarch/store/allocate"
 	"navarch.io/navarch/store/hostnames"
 	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/jwks"
 	"navarch.io/navarch/store/machines"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
@@ -58,8 +59,8 @@ func (c *config) remotes(log *slog.Logger) remote.Config {
 	return remote.Config{Kubeconfig: c.kubeconfig, Namespace: c.env.podNamespace, Own: c.cluster, Allowed: c.env.fromFiles, Log: log}
 }
 
-// newNames resolves names of networks' gateways; nil: they are not resolved.
-func newNames(c *config, i *ingester, log *slog.Logger) *hostnames.Leader {
+// newNames has names of networks' gateways resolved, and the ingester's loop say which these are; nil: they are not resolved.
+func newNames(c *config, to *ingest.Loop, log *slog.Logger) *hostnames.Leader {
 	if !c.env.gatewayNames {
 		return nil
 	}
@@ -67,7 +68,9 @@ func newNames(c *config, i *ingester, log *slog.Logger) *hostnames.Leader {
 	if err != nil {
 		log.Warn("this process knows no DNS server: names of gateways between networks are not resolved while it leads", obs.KeyError, err)
 	}
-	return hostnames.New(hostnames.Config{Resolve: servers.Resolve, Emit: i.loop.Emit, Log: log})
+	names := hostnames.New(hostnames.Config{Resolve: servers.Resolve, Emit: to.Emit, Log: log})
+	to.Named = names.Need
+	return names
 }
 
 // normal is what normal forms depend on. In Kubernetes the mesh configuration is that of this process's own namespace and revision.
@@ -96,7 +99,7 @@ func sourcesOf(c *config, folder *files.Source, cluster *kube.Source) (all []ori
 	if c.env.gatewayNames {
 		all = append(all, hostnames.Origin())
 	}
-	return all
+	return append(all, jwks.Origin())
 }
 
 // secretUses is what the ingester asks of records.
@@ -107,8 +110,9 @@ func secretUses(r model.Record, root string) (all []ingest.SecretUse) {
 	return all
 }
 
-// forgetKube drops what a term has read of the cluster, or said of machines, automatic addresses and names: only the leader does, and the next term begins again.
+// forgetKube drops what a term has read of the cluster, or said of machines, automatic addresses, names and key sets: only the leader does, and the next term begins again.
 func (i *ingester) forgetKube() {
+	i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: jwks.Origin()}}})
 	if i.names != nil {
 		i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: hostnames.Origin()}}})
 	}
@@ -152,6 +156,7 @@ func (i *ingester) allSourceProblems() (all []object.Problem) {
 			all = append(all, object.Problem{ID: normal.ResolvedID(p.Name), Location: "DNS", Code: problem.Pending, Severity: problem.Warning, Message: p.Message})
 		}
 	}
+	all = append(all, keySetProblems(i.keySets)...)
 	if i.hooks != nil {
 		all = append(all, i.hooks.Problems()...)
 	}

@@ -21,6 +21,7 @@ import (
 	"navarch.io/navarch/store/asof"
 	"navarch.io/navarch/store/hostnames"
 	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/jwks"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/lead"
 	"navarch.io/navarch/store/loop"
@@ -62,11 +63,12 @@ type ingester struct {
 	writer    *kubernetesWriter // nil: there is no cluster
 	keeper    *removal.Keeper
 	losses    *removal.Losses
-	roots     []*rootCerts        // nil: there is no cluster, or they are not to be written
-	hooks     *webhooks.Leader    // nil: webhook configurations are not to be written
-	vms       *registered         // nil: machines do not register themselves
-	automatic *automatic          // nil: hosts are given no automatic addresses
-	names     *hostnames.Leader   // nil: names of gateways are not resolved
+	roots     []*rootCerts      // nil: there is no cluster, or they are not to be written
+	hooks     *webhooks.Leader  // nil: webhook configurations are not to be written
+	vms       *registered       // nil: machines do not register themselves
+	automatic *automatic        // nil: hosts are given no automatic addresses
+	names     *hostnames.Leader // nil: names of gateways are not resolved
+	keySets   *jwks.Leader
 	status    *objectStatus       // nil: there is no cluster, or PILOT_ENABLE_STATUS is false
 	found     *problems.Collector // what the replicas found, while this process leads
 	alone     string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
@@ -117,8 +119,9 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 			Store: store, Sealer: sealer, Seen: seen, Remember: losses.Write, Log: log, Committed: committed, Options: options, Referred: referred,
 		}),
 	}
-	if i.names = newNames(c, i, log); i.names != nil {
-		i.loop.Named = i.names.Need
+	i.names = newNames(c, i.loop, log)
+	if i.keySets, err = newKeySets(c, i.loop, log); err != nil {
+		return nil, err
 	}
 	if cluster != nil {
 		if i.writer, err = newKubernetesWriter(c, store, elector, func() { i.automatic.wake() }, log); err != nil {
@@ -135,6 +138,9 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 	return i, nil
 }
 
+// objectsOfBurst is how many objects are read in a burst that is worth tidying up after, as when a cluster is listed; edits are far from it.
+const objectsOfBurst = 10_000
+
 // part is what the role adds to its process.
 func (i *ingester) part() part {
 	tasks := []loop.Task{
@@ -148,7 +154,7 @@ func (i *ingester) part() part {
 			return i.source.Run(ctx, changes.CountFirst(i.log, i.source.Dir, i.automatic.emit(i.loop.Emit)))
 		}})
 	}
-	p := part{tasks: tasks}
+	p := part{tasks: tasks, bursts: []func() uint64{func() uint64 { return i.loop.Stats().Normalised / objectsOfBurst }}}
 	if i.clusters != nil {
 		p.gauges = append(p.gauges, i.clusters.Gauges)
 	}
@@ -194,6 +200,7 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	if i.names != nil {
 		others.Go(func() { i.names.Run(notifying, i.store, epoch) })
 	}
+	others.Go(func() { i.keySets.Run(notifying, i.store, epoch) })
 	if i.automatic != nil {
 		others.Go(func() { i.automatic.lead(notifying, epoch) })
 	}

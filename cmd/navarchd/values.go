@@ -65,6 +65,21 @@ func addressRange(into *netip.Prefix, bits int) func(string) error {
 	}
 }
 
+// addressBlocks is a list of ranges of IP addresses.
+func addressBlocks(into *[]netip.Prefix) func(string) error {
+	return func(v string) error {
+		*into = nil
+		for text := range strings.SplitSeq(v, ",") {
+			p, err := netip.ParsePrefix(strings.TrimSpace(text))
+			if err != nil {
+				return err
+			}
+			*into = append(*into, p.Masked())
+		}
+		return nil
+	}
+}
+
 func count(into *int) func(string) error {
 	return func(v string) error {
 		n, err := strconv.Atoi(v)

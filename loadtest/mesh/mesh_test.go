@@ -11,8 +11,6 @@ import (
 	"slices"
 	"testing"
 
-	meshv1 "istio.io/api/mesh/v1alpha1"
-
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
@@ -191,11 +189,6 @@ func understood(t *testing.T, w *Mesh, dir string) {
 	if got := records[kind]; got < len(w.services) {
 		t.Errorf("%d records of %ss, want one or more for each of %d services", got, kind, len(w.services))
 	}
-}
-
-// lookup joins endpoints with the folder's Pods.
-type lookup struct {
-	pods map[string]*normal.Pod
 }
 
 // Contents of endpoints that Port makes do not come back: a server may leave out as many of them as it likes.
@@ -388,12 +381,3 @@ func TestSeers(t *testing.T) {
 		t.Errorf("an endpoint in %s is expected by %v, which %s's narrowed Sidecar hides", other.name, e.Namespaces, space.name)
 	}
 }
-
-func (l lookup) Pod(id object.ID) *normal.Pod            { return l.pods[id.Namespace+"/"+id.Name] }
-func (l lookup) Node(object.ID) *normal.Node             { return nil }
-func (l lookup) Namespace(object.ID) *normal.Namespace   { return nil }
-func (l lookup) Mesh() *meshv1.MeshConfig                { return &meshv1.MeshConfig{} }
-func (l lookup) Role(object.ID) *normal.Role             { return nil }
-func (l lookup) Networks() *meshv1.MeshNetworks          { return nil }
-func (l lookup) Resolved(object.ID) []string             { return nil }
-func (l lookup) Automatic(object.ID) map[string][]string { return nil }

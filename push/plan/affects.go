@@ -18,6 +18,7 @@ type dirt struct {
 	readers    map[model.Key]bool // Sidecars, EnvoyFilters, extensions: scopes and workloads that name them
 	services   map[model.Key]bool // workloads that they select
 	ports      map[string]bool    // hosts: workloads whose ports their endpoints name
+	served     map[string]bool    // hosts of services: workloads whose CUSTOM policies name a provider there
 	hosts      map[string]input.Types
 	patterns   map[string]input.Types // hosts that a wildcard covers
 	members    map[string]input.Types // hosts: what depends on their endpoints
@@ -31,7 +32,7 @@ type dirt struct {
 }
 
 func newDirt() *dirt {
-	return &dirt{views: map[string]bool{}, readers: map[model.Key]bool{}, services: map[model.Key]bool{}, ports: map[string]bool{},
+	return &dirt{views: map[string]bool{}, readers: map[model.Key]bool{}, services: map[model.Key]bool{}, ports: map[string]bool{}, served: map[string]bool{},
 		hosts: map[string]input.Types{}, patterns: map[string]input.Types{}, members: map[string]input.Types{}, secrets: map[model.Key]bool{},
 		referred: map[string]bool{}, pods: map[pod]bool{}, labelled: map[string]bool{}, granted: map[string]bool{}}
 }
@@ -64,12 +65,14 @@ var affects = [model.NumKinds][]effect{
 		{"routes to it", input.LDS | input.RDS, routedHosts, nil},  // destinations of VirtualServices that come or go
 		{"workloads", input.CDS | input.LDS, serviceSelected, nil}, // inbound ports
 		{"views", input.All, namespaceViews, nil},                  // whom the selector picks
+		{"asked", input.LDS, askedHosts, nil},                      // providers of external authorization
 	},
 	model.KindServiceEntry: {
 		{"hosts", input.All, namedHosts, nil},
 		{"routes to it", input.LDS | input.RDS, routedHosts, nil},
 		{"workloads", input.CDS | input.LDS, serviceSelected, nil},
 		{"views", input.All, namespaceViews, nil},
+		{"asked", input.LDS, askedHosts, nil},
 	},
 	model.KindEndpoints: {
 		{"members", input.CDS | input.EDS | input.LDS, namedMembers, slowMembers}, // clusters of DNS services and listeners of headless ones, too
@@ -109,6 +112,10 @@ var affects = [model.NumKinds][]effect{
 		{"views", input.All, namespaceViews, nil}, // whom it selects
 		{"readers", input.LDS, namesIt, nil},
 		{"hosts", input.CDS, deniedHosts, nil}, // whom clusters believe no more
+	},
+	model.KindRequestAuthentication: {
+		{"views", input.All, namespaceViews, nil}, // whom it selects
+		{"readers", input.LDS, namesIt, nil},      // its keys, too
 	},
 	model.KindSecret: {
 		{"asked for", input.SDS, namedSecret, nil}, // by proxies of its namespace
@@ -199,6 +206,18 @@ func routedHosts(c *change, t input.Types, e mirror.Edit) {
 // serviceSelected: workloads that the service selects before and after; where it selects others, their views change.
 func serviceSelected(c *change, _ input.Types, e mirror.Edit) { c.services[e.Key()] = true }
 
+// askedHosts: workloads whose CUSTOM policies name a provider at a host that comes or goes.
+func askedHosts(c *change, _ input.Types, e mirror.Edit) {
+	if e.Old != nil && e.New != nil && slices.Equal(input.HostsOf(e.Old), input.HostsOf(e.New)) {
+		return
+	}
+	for _, r := range records(e) {
+		for _, h := range input.HostsOf(r) {
+			c.served[h] = true
+		}
+	}
+}
+
 // namespaceViews: proxies of the record's namespace; of all, where it is the root namespace.
 func namespaceViews(c *change, _ input.Types, e mirror.Edit) {
 	if !selects(e) {
@@ -211,9 +230,14 @@ func namespaceViews(c *change, _ input.Types, e mirror.Edit) {
 	c.views[namespace] = true
 }
 
-// selects says whether an edit may change whom a record picks. Services have selectors rarely edited: the rest of them
-// cannot change a view.
+// selects says whether an edit may change whom a record picks. Services have selectors rarely edited, and so do policies, whose keys change: the rest
+// of them cannot change a view.
 func selects(e mirror.Edit) bool {
+	if old, is := e.Old.(*model.Policy); is {
+		now, still := e.New.(*model.Policy)
+		return !still || old.Created != now.Created || old.Spec.GetClosed() != now.Spec.GetClosed() || old.Spec.GetMeshWide() != now.Spec.GetMeshWide() ||
+			!maps.Equal(old.Spec.GetSelector(), now.Spec.GetSelector())
+	}
 	old, isService := e.Old.(*model.Service)
 	now, still := e.New.(*model.Service)
 	if !isService || !still {

@@ -57,7 +57,7 @@ func body(kind model.Kind) proto.Message {
 		return &extensionsv1.TrafficExtension{}
 	case model.KindSecret:
 		return &model.SecretSpec{}
-	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:
+	case model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication:
 		return &model.PolicySpec{}
 	}
 	panic("no body for kind " + kind.String())

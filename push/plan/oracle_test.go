@@ -108,6 +108,9 @@ func (d *randomRun) edit() {
 	if d.mesh.nets != nil && d.mesh.nets.IntN(4) == 0 {
 		take(d.mesh.gateways())
 	}
+	if d.mesh.tokens != nil && d.mesh.tokens.IntN(3) == 0 {
+		take(d.mesh.token())
+	}
 	if d.mesh.exts != nil && d.mesh.exts.IntN(4) == 0 {
 		take(d.mesh.extensions())
 	}

@@ -159,6 +159,7 @@ func TestProxylessServer(t *testing.T) {
 		labels  []string
 		caps    xds.Caps
 		policy  string
+		tokens  string
 		mtls    bool
 		filters string
 		absent  bool
@@ -172,6 +173,9 @@ func TestProxylessServer(t *testing.T) {
 		{name: "off", peers: "{mtls: {mode: DISABLE}}", labels: []string{"security.istio.io/tlsMode=istio"}, caps: xds.CapIdentity},
 		{name: "rules", caps: xds.CapIdentity, policy: "{rules: [{to: [{operation: {paths: [/a]}}]}]}", filters: "allow"},
 		{name: "a rule that servers cannot enforce", caps: xds.CapIdentity, policy: "{action: DENY, rules: [{when: [{key: connection.sni, values: [a]}]}]}", filters: "allow nobody", problem: "do not know it"},
+		{name: "a provider of external authorization", caps: xds.CapIdentity, policy: "{action: CUSTOM, provider: {name: a}, rules: [{}]}", filters: "allow nobody", problem: "ask nobody"},
+		{name: "a rule about tokens", caps: xds.CapIdentity, policy: "{rules: [{from: [{source: {requestPrincipals: ['*']}}]}]}", filters: "allow nobody", problem: "verify no tokens"},
+		{name: "tokens", caps: xds.CapIdentity, tokens: "{jwtRules: [{issuer: a, jwks: b}]}", filters: "allow nobody", problem: "verify no tokens"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			records := []model.Record{svc(t, "shop/echo", "10.96.0.1", "grpc:7070:GRPC")}
@@ -180,6 +184,9 @@ func TestProxylessServer(t *testing.T) {
 			}
 			if c.policy != "" {
 				records = append(records, security(t, model.KindAuthorizationPolicy, "shop/p", c.policy, &securityv1.AuthorizationPolicy{}))
+			}
+			if c.tokens != "" {
+				records = append(records, security(t, model.KindRequestAuthentication, "shop/t", c.tokens, &securityv1.RequestAuthentication{}))
 			}
 			n := app("shop", "echo-1", append(c.labels, "app=echo")...)
 			n.Caps = c.caps

@@ -21,6 +21,7 @@ type mesh struct {
 	clock   int64
 	lives   *rand.Rand // of workload's companion, for the same reason
 	nets    *rand.Rand // of networks and their gateways, for the same reason; nil: there are none
+	tokens  *rand.Rand // of RequestAuthentications and providers of external authorization, for the same reason; nil: there are none
 	exts    *rand.Rand // of WasmPlugins and TrafficExtensions, for the same reason; nil: there are none
 	auto    bool       // ServiceEntries have automatic addresses: not in the histories that strike cells, which stay what they are
 	records map[model.Key]model.Record
@@ -34,17 +35,20 @@ var (
 	vips       = []string{"10.96.0.1", "10.96.0.2", "10.96.0.3", "fd00::1", "240.0.0.0/16"}
 )
 
-// Seeds from firstStrike on are of histories that strike cells, which have no networks below firstNetworks: each edit of a gateway
-// would plan what other cells have to. Those from firstExtensions on have WasmPlugins and TrafficExtensions instead, for the same reason.
-const firstStrike, firstNetworks, firstExtensions = 1000, 2000, 3000
+// Seeds from firstStrike on are of histories that strike cells, which have networks from firstNetworks to firstTokens alone, since each edit of a gateway
+// would plan what other cells have to, tokens from firstTokens to firstExtensions, and extensions from there on.
+const firstStrike, firstNetworks, firstTokens, firstExtensions = 1000, 2000, 3000, 4000
 
 func newMesh(t testing.TB, seed uint64) *mesh {
 	m := &mesh{t: t, r: rand.New(rand.NewPCG(seed, 7)), more: rand.New(rand.NewPCG(seed, 8)), lives: rand.New(rand.NewPCG(seed, 9)), records: map[model.Key]model.Record{}}
 	if seed < firstStrike || seed >= firstExtensions {
-		m.exts = rand.New(rand.NewPCG(seed, 11))
+		m.exts = rand.New(rand.NewPCG(seed, 12))
 	}
-	if seed < firstStrike || seed >= firstNetworks && seed < firstExtensions {
+	if seed < firstStrike || seed >= firstNetworks && seed < firstTokens {
 		m.nets = rand.New(rand.NewPCG(seed, 10))
+	}
+	if seed < firstStrike || seed >= firstTokens && seed < firstExtensions {
+		m.tokens = rand.New(rand.NewPCG(seed, 11))
 	}
 	return m
 }
@@ -202,7 +206,7 @@ func (m *mesh) text(kind model.Kind, name string) string {
 	case model.KindMesh:
 		return fmt.Sprintf("{outboundTrafficPolicy: {mode: %s}, defaultVirtualServiceExportTo: %s, defaultDestinationRuleExportTo: %s, rootNamespace: %s, accessLogFile: %s%s}",
 			m.pick("ALLOW_ANY", "REGISTRY_ONLY"), m.pick("['*']", "['*']", "['.']", "[b]"), m.pick("['*']", "['*']", "['*']", "[a]"), m.pick("istio-system", "istio-system", "b"), m.pick("''", "/dev/stdout"),
-			m.pick("", ", localityLbSetting: {enabled: false}", ", localityLbSetting: {failover: [{from: r1, to: r2}]}"))
+			m.pick("", ", localityLbSetting: {enabled: false}", ", localityLbSetting: {failover: [{from: r1, to: r2}]}")+m.providers())
 	case model.KindService:
 		return m.service("hosts: [" + name + ".NS.svc.cluster.local]")
 	case model.KindServiceEntry:
@@ -226,7 +230,7 @@ func (m *mesh) text(kind model.Kind, name string) string {
 		return fmt.Sprintf("{chain: '%s', trust: '%s', key: '%s', mac: '%s'}", encode("one", "two"), encode("", "a", "b"), encode("", "x", "y"), encode("x", "y"))
 	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:
 		return m.policy(kind)
-	case model.KindGateway, model.KindSecretReader, model.KindWorkload, model.KindNetworkGateways: // rights, workload and gateways make them
+	case model.KindGateway, model.KindSecretReader, model.KindWorkload, model.KindNetworkGateways, model.KindRequestAuthentication: // rights, workload, gateways and token make them
 	case model.KindWasmPlugin, model.KindTrafficExtension: // extensions makes them
 	case model.KindServiceAccount, model.KindNamespace, model.KindWorkloadGroup: // no plan reads them: TestWhatIdentitiesReadIsNotPlanned
 	}

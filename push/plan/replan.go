@@ -208,7 +208,7 @@ func (p *Planner) End() []Moved {
 	}
 	p.secrets.Plan(secret.Change{All: rp.everything, Secrets: rp.secrets, Referred: rp.referred, Labelled: rp.labelled, Granted: rp.granted})
 	for key, wl := range p.workloads {
-		if rp.everything || wl.Touched(rp.readers, rp.services, rp.ports) {
+		if rp.everything || wl.Touched(rp.readers, rp.services, rp.ports, rp.served) {
 			next := &workload{inbound.New(p.input, key), wl.refs}
 			next.Succeed(&wl.Layer, p.input.Sharing)
 			p.workloads[key] = next

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -34,7 +36,7 @@ const patience = time.Minute
 type fakePlanner struct {
 	mu     sync.Mutex
 	set    *manifest.Set
-	views  map[*fakeView]bool
+	views  map[*fakeView]int // which it is of all that joined
 	refuse error
 	joined []Client
 
@@ -49,7 +51,7 @@ type fakeView struct {
 }
 
 func newPlanner(resources ...*xds.Resource) *fakePlanner {
-	p := &fakePlanner{views: map[*fakeView]bool{}, set: &manifest.Set{Revision: 1}}
+	p := &fakePlanner{views: map[*fakeView]int{}, set: &manifest.Set{Revision: 1}}
 	p.put(resources...)
 	return p
 }
@@ -61,8 +63,8 @@ func (p *fakePlanner) Join(_ context.Context, c Client, moved func(fanout.Lane))
 		return nil, p.refuse
 	}
 	v := &fakeView{p, moved}
-	p.views[v] = true
 	p.joined = append(p.joined, c)
+	p.views[v] = len(p.joined)
 	return v, nil
 }
 
@@ -96,10 +98,7 @@ func (p *fakePlanner) edit(puts []*xds.Resource, deletes ...xds.Ref) {
 		next.Plan++
 	}
 	p.set = &next
-	views := make([]*fakeView, 0, len(p.views))
-	for v := range p.views {
-		views = append(views, v)
-	}
+	views := slices.SortedFunc(maps.Keys(p.views), func(a, b *fakeView) int { return p.views[a] - p.views[b] })
 	p.mu.Unlock()
 	for _, v := range views {
 		v.moved(lane)

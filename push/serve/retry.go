@@ -15,6 +15,7 @@ type withheld struct {
 	versions []quarantine.Key // of the stream's view
 	secrets  bool             // all versions of Secrets that the client does not have: the caller's credential has ended
 	secret   bool             // one of these was to be sent
+	own      bool             // one of versions that are withheld from the client's identity alone was to be sent
 }
 
 // withheldNow is what a stream must not be sent now; nil, as almost always: nothing.
@@ -43,9 +44,14 @@ func (w *withheld) covers() func(*xds.Resource) bool {
 			w.secret = true
 			return true
 		}
-		return slices.ContainsFunc(w.versions, func(k quarantine.Key) bool {
+		i := slices.IndexFunc(w.versions, func(k quarantine.Key) bool {
 			return k.Type == r.Type && k.Name == r.Name && k.Version == r.Version
 		})
+		if i < 0 {
+			return false
+		}
+		w.own = w.own || w.versions[i].Identity != ""
+		return true
 	}
 }
 

@@ -22,6 +22,7 @@ type rolloutState struct {
 	has  int64 // the plan of the set that is sent: where a view has not moved yet, it is an older one
 	on   bool
 	sent bool // something of it was sent
+	part bool // something of it was not: the client's identity alone refuses that, so what it takes says nothing about others
 }
 
 // tryPlan asks for a turn for a plan that is new to the stream.
@@ -40,7 +41,8 @@ func (x *exchange) begins(set *manifest.Set, now time.Time) bool {
 	}
 	r.has = set.Plan
 	if r.turn && may != anyPlan {
-		r.sent = r.sent && r.on && r.plan == may
+		same := r.on && r.plan == may
+		r.sent, r.part = r.sent && same, r.part && same
 		r.plan, r.on = may, true
 	}
 	r.turn = false
@@ -53,7 +55,7 @@ func (x *exchange) took() {
 		return
 	}
 	turn, current := x.turn.Load(), x.planOver()
-	if current && x.rollout.sent {
+	if current && x.rollout.sent && !x.rollout.part {
 		turn.Accepted(x.rollout.plan)
 	} else {
 		turn.Skipped(x.rollout.plan)

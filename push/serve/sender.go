@@ -110,6 +110,7 @@ func (x *exchange) next(now time.Time, w *withheld, offered *offers) (out outgoi
 		out.reply, ok = x.state.Next()
 	}
 	x.secretsHeld = x.secretsHeld || w != nil && w.secret
+	x.rollout.part = x.rollout.part || w != nil && w.own
 	switch {
 	case ok:
 		out.blocks = out.reply.Due || s.unwritten

@@ -3,6 +3,8 @@ package view
 import (
 	"slices"
 
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
 	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
@@ -70,4 +72,16 @@ func (v *View) extend(found []*model.TrafficExtension, n Node) {
 		}
 	}
 	v.Workload.Extensions, v.Inputs.Extensions = extensions.List(uses...), filters.List(outbound...)
+}
+
+// contextOf is the context of a patch. One that gives the configuration of a filter is for the whole proxy, whatever it says, as in istiod: Envoy asks for
+// it by the name that its listeners have. Of sidecars it counts as inbound, so that it splits no scope.
+func contextOf(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, kind Kind) networkingv1.EnvoyFilter_PatchContext {
+	switch {
+	case p.GetApplyTo() != networkingv1.EnvoyFilter_EXTENSION_CONFIG:
+		return p.GetMatch().GetContext()
+	case kind == Router:
+		return networkingv1.EnvoyFilter_GATEWAY
+	}
+	return networkingv1.EnvoyFilter_SIDECAR_INBOUND
 }

@@ -36,6 +36,7 @@ type choice struct {
 	headless        bool // see servicesOf
 	closed          bool
 	peers, policies intern.List[model.Key]
+	authentications intern.List[model.Key]
 	labels          intern.List[string] // see Inputs.Labels
 	out, in         intern.List[Patch]
 	picky           bool // out and in are not the same for all of them
@@ -58,7 +59,7 @@ func (x *Index) choice(s *mirror.Snapshot, root string, n Node) choice {
 	}
 	services, headless := servicesOf(s, n)
 	c = choice{sidecar: sidecarOf(s, root, n), services: keys.List(services...), headless: headless, closed: closed(s, root, n),
-		peers: keys.List(peersOf(s, root, n)...), policies: keys.List(policiesOf(s, root, n)...), labels: x.labelsOf(n)}
+		peers: keys.List(peersOf(s, root, n)...), policies: keys.List(policiesOf(s, root, n)...), authentications: keys.List(authenticationsOf(s, root, n)...), labels: x.labelsOf(n)}
 	c.ownAddress, c.extensions = ownAddress(s, c.sidecar), extensionsOf(s, root, n)
 	c.out, c.in, c.picky = filtersOf(s, root, n)
 	if len(x.chosen) >= maxChosen {

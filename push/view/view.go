@@ -104,6 +104,8 @@ type Workload struct {
 	Closed    bool                   // a policy that could not be understood selects it
 	Peers     intern.List[model.Key] // PeerAuthentications, as they go before one another: for it, its namespace, the mesh
 	Policies  intern.List[model.Key] // AuthorizationPolicies that select it, by key
+	// Authentications are the RequestAuthentications that select it: those of the root namespace first, of each the oldest first.
+	Authentications intern.List[model.Key]
 	// Extensions are the WasmPlugins and TrafficExtensions that select it, in order.
 	Extensions intern.List[Extension]
 	Caps       xds.Caps
@@ -161,7 +163,7 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 			Caps: caps, Mode: n.Mode, Kind: n.Kind, Automatic: automaticOf(n), Filters: c.out},
 		Inputs: x.inputs(c.labels, n),
 		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Closed: c.closed, Peers: c.peers,
-			Policies: c.policies, Caps: caps, Mode: n.Mode, Kind: n.Kind, Filters: c.in},
+			Policies: c.policies, Authentications: c.authentications, Caps: caps, Mode: n.Mode, Kind: n.Kind, Filters: c.in},
 	}
 	if n.Kind == Proxyless && c.services.Len() > 0 {
 		v.Workload.Addresses = strs.List(n.Addresses...)
@@ -265,13 +267,13 @@ func notHTTP(p *model.ServicePort) bool {
 
 // closed says whether a policy that could not be understood selects the proxy.
 func closed(s *mirror.Snapshot, root string, n Node) bool {
-	for _, kind := range []model.Kind{model.KindPeerAuthentication, model.KindAuthorizationPolicy} {
+	for _, kind := range []model.Kind{model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication} {
 		for _, namespace := range []string{n.Namespace, root} {
 			for r := range s.In(kind, namespace) {
 				p := r.(*model.Policy).Spec
 				// A root namespace policy with a selector selects in its own namespace alone where it is a
-				// PeerAuthentication, and everywhere where it is an AuthorizationPolicy.
-				reaches := namespace == n.Namespace || p.GetMeshWide() || kind == model.KindAuthorizationPolicy
+				// PeerAuthentication, and everywhere where it is another policy.
+				reaches := namespace == n.Namespace || p.GetMeshWide() || kind != model.KindPeerAuthentication
 				if p.GetClosed() && reaches && model.Matches(p.GetSelector(), n.Labels) {
 					return true
 				}
@@ -328,6 +330,23 @@ func policiesOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
 	return out
 }
 
+// authenticationsOf lists the RequestAuthentications that select the proxy: those of the root namespace, then those of its own, in each by age.
+func authenticationsOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
+	for _, namespace := range slices.Compact([]string{root, n.Namespace}) {
+		var found []*model.Policy
+		for r := range s.In(model.KindRequestAuthentication, namespace) {
+			if p := r.(*model.Policy); !p.Spec.GetClosed() && model.Matches(p.Spec.GetSelector(), n.Labels) {
+				found = append(found, p)
+			}
+		}
+		slices.SortFunc(found, func(a, b *model.Policy) int { return a.Older(&b.Head) })
+		for _, p := range found {
+			out = append(out, p.Key)
+		}
+	}
+	return out
+}
+
 // filtersOf lists the patches that select the proxy, for its outbound and its inbound side; a gateway has the former alone.
 // Filters of the root namespace come first, then those of the proxy's; in each by priority, creation, name
 // (https://istio.io/latest/docs/reference/config/networking/envoy-filter/). picky: one of them asks for more of the proxy
@@ -356,13 +375,7 @@ func filtersOf(s *mirror.Snapshot, root string, n Node) (outbound, inbound inter
 				if !proxyMatches(proxy, n) {
 					continue
 				}
-				context := p.GetMatch().GetContext()
-				if p.GetApplyTo() == networkingv1.EnvoyFilter_EXTENSION_CONFIG { // of the proxy, whatever the context: it splits no scope of sidecars
-					context = networkingv1.EnvoyFilter_SIDECAR_INBOUND
-					if n.Kind == Router {
-						context = networkingv1.EnvoyFilter_GATEWAY
-					}
-				}
+				context := contextOf(p, n.Kind)
 				if context == networkingv1.EnvoyFilter_ANY || context == networkingv1.EnvoyFilter_SIDECAR_OUTBOUND && n.Kind != Router ||
 					context == networkingv1.EnvoyFilter_GATEWAY && n.Kind == Router {
 					out = append(out, Patch{f.Key, i})

@@ -27,6 +27,9 @@ const (
 	// CapIdentity is no extension: the proxy has a certificate of the mesh, which it gets by SDS over the static cluster
 	// SDSCluster of its bootstrap. To a proxy without that cluster what names it must not be sent.
 	CapIdentity
+	CapJWT             // envoy.filters.http.jwt_authn
+	CapExtAuthzHTTP    // envoy.filters.http.ext_authz
+	CapExtAuthzNetwork // envoy.filters.network.ext_authz
 	CapLua
 	CapWasmHTTP
 	CapWasmNetwork
@@ -59,6 +62,9 @@ var extensions = map[string]Caps{
 	"envoy.filters.http.on_demand":          CapOnDemand,
 	"envoy.filters.http.grpc_web":           CapGRPCWeb,
 	"envoy.filters.listener.original_src":   CapOriginalSrc,
+	"envoy.filters.http.jwt_authn":          CapJWT,
+	"envoy.filters.http.ext_authz":          CapExtAuthzHTTP,
+	"envoy.filters.network.ext_authz":       CapExtAuthzNetwork,
 	"envoy.filters.http.lua":                CapLua,
 	"envoy.filters.http.wasm":               CapWasmHTTP,
 	"envoy.filters.network.wasm":            CapWasmNetwork,
@@ -68,7 +74,7 @@ var extensions = map[string]Caps{
 // Envoy has, and nothing of Istio's own.
 const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS | CapFault | CapGRPCStats |
 	CapRBACHTTP | CapRBACNetwork | CapSetFilterState | CapFileAccessLog | CapOnDemand |
-	CapGRPCWeb | CapOriginalSrc | CapLua | CapWasmHTTP | CapWasmNetwork
+	CapGRPCWeb | CapOriginalSrc | CapJWT | CapExtAuthzHTTP | CapExtAuthzNetwork | CapLua | CapWasmHTTP | CapWasmNetwork
 
 // CapOf is the bit of one extension by its registered name; 0 where Navarch never sends it.
 func CapOf(extension string) Caps { return extensions[extension] }

@@ -32,7 +32,7 @@ func (s *State) collect() {
 		}
 		s.enqueue(s.changed, s.heard)
 	}
-	clear(s.changed)
+	s.changed = emptied(s.changed)
 }
 
 // enqueue has keys that changed together wait for their batch, if any of them differs. It writes to the map.

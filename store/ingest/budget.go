@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/problem"
@@ -21,7 +22,7 @@ func (w *inventory) counted(id object.ID) bool {
 
 // exempt are objects that are never refused: without them what they close would be open.
 func exempt(id object.ID) bool {
-	return id.Group == "security.istio.io" && (id.Kind == "AuthorizationPolicy" || id.Kind == "PeerAuthentication")
+	return normal.IsPolicy(id)
 }
 
 // chargeOf is what the records of one object cost.

@@ -46,9 +46,11 @@ type Config struct {
 	// Named is told which names are to be resolved (normal.ResolvedID), sorted, each time that this has changed, and whether these are all that the
 	// sources refer to; nil: nobody is. It must not block.
 	Named func(names []string, whole bool)
-	Seen  func() kv.Place // the newest that this process's mirror has read, or remembers; nil: nothing is known
-	Pace  time.Duration   // endpoint-only batches are at least so far apart; default 25 ms
-	Retry time.Duration   // pause after a load or write that failed; default 500 ms
+	// KeySets is told in the same way which keys are to be fetched (normal.KeysID).
+	KeySets func(needed []object.ID, whole bool)
+	Seen    func() kv.Place // the newest that this process's mirror has read, or remembers; nil: nothing is known
+	Pace    time.Duration   // endpoint-only batches are at least so far apart; default 25 ms
+	Retry   time.Duration   // pause after a load or write that failed; default 500 ms
 }
 
 // Loop is the ingester. Emit, Gained and Lost may be called from any goroutine, also before Run.
@@ -65,7 +67,7 @@ type Loop struct {
 	releases chan release
 	tenants  tenantsOf
 	settled  atomic.Bool
-	whole    bool          // as Named was told
+	whole    bool          // as Named and KeySets were told
 	changes  *obs.Sampled  // lines about what others change in the store
 	count    atomic.Int64  // what ProblemCount is
 	version  atomic.Uint64 // of what EveryProblem is

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -18,6 +19,7 @@ import (
 // entry is one object as it was told last.
 type entry struct {
 	object   *object.Object   // nil: it was never readable
+	pod      *normal.Pod      // what it says as a Pod; nil: it is none, or was never readable
 	records  []model.Record   // its last good form
 	private  model.PrivateKey // of its record, which is without it; nil: it has none
 	closed   bool             // records is not a good form: it closes what an unreadable policy selects
@@ -37,13 +39,14 @@ type inventory struct {
 	normal       *normal.Normalizer
 	objects      map[object.ID]*entry
 	dependents   map[object.ID]*set // Pod, Node, Namespace, Role -> objects that looked it up
-	pods         map[object.ID]*normal.Pod
 	nodes        map[object.ID]*normal.Node
 	namespaces   map[object.ID]*normal.Namespace
 	roles        map[object.ID]*normal.Role
 	automatic    map[object.ID]map[string][]string // automatic addresses of ServiceEntries, by host
 	resolved     map[object.ID][]string            // addresses of names
 	names        nameCounts                        // that records refer to
+	keys         map[object.ID]normal.Keys         // of RequestAuthentications, by where they are
+	keySets      nameCounts                        // of these, those that records refer to
 	mesh         *meshv1.MeshConfig
 	meshID       object.ID // of the object that says it
 	networks     *meshv1.MeshNetworks
@@ -72,15 +75,30 @@ func newInventory(options normal.Options, crashes *crash.Log) *inventory {
 		crashes = crash.New(nil)
 	}
 	return &inventory{crashes: crashes, normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]*set{},
-		pods: map[object.ID]*normal.Pod{}, nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{}, roles: map[object.ID]*normal.Role{},
-		automatic: map[object.ID]map[string][]string{}, resolved: map[object.ID][]string{}, names: nameCounts{of: map[string]int{}}, mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faults: newFaults(),
+		nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{}, roles: map[object.ID]*normal.Role{},
+		automatic: map[object.ID]map[string][]string{}, resolved: map[object.ID][]string{}, names: nameCounts{of: map[object.ID]int{}}, keys: map[object.ID]normal.Keys{}, keySets: nameCounts{of: map[object.ID]int{}}, mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faults: newFaults(),
 		references: newReferences(nil)}
 }
 
 // The lookups of normal.Lookup.
 
-func (w *inventory) Pod(id object.ID) *normal.Pod             { return w.pods[id] }
-func (w *inventory) Node(id object.ID) *normal.Node           { return w.nodes[id] }
+func (w *inventory) Pod(id object.ID) *normal.Pod {
+	if e := w.objects[id]; e != nil {
+		return e.pod
+	}
+	return nil
+}
+
+func (w *inventory) Node(id object.ID) *normal.Node { return w.nodes[id] }
+func (w *inventory) Nodes(of origin.Origin) iter.Seq[*normal.Node] {
+	return func(yield func(*normal.Node) bool) {
+		for id, n := range w.nodes {
+			if id.Origin == of && !yield(n) {
+				return
+			}
+		}
+	}
+}
 func (w *inventory) Namespace(id object.ID) *normal.Namespace { return w.namespaces[id] }
 func (w *inventory) Role(id object.ID) *normal.Role           { return w.roles[id] }
 func (w *inventory) Mesh() *meshv1.MeshConfig                 { return w.mesh }
@@ -126,8 +144,8 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 		pod, problems := normal.ParsePod(o)
 		e.parsing = problems
 		w.setProblems(o.ID, e, problems)
-		if pod != nil && !pod.Equal(w.pods[o.ID]) {
-			w.pods[o.ID] = pod
+		if pod != nil && !pod.Equal(e.pod) {
+			e.pod = pod
 			w.touch(o.ID, touched)
 			if pod.Address != "" || len(e.records) > 0 { // else it is no Workload, and was none
 				touched[o.ID] = true
@@ -136,10 +154,7 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 	case o.ID.Group == "" && o.ID.Kind == "Node":
 		e.spoiled = false
 		w.setProblems(o.ID, e, nil)
-		if node := normal.ParseNode(o); w.nodes[o.ID] == nil || *node != *w.nodes[o.ID] {
-			w.nodes[o.ID] = node
-			w.touch(o.ID, touched)
-		}
+		w.setNode(o.ID, normal.ParseNode(o), touched)
 	case o.ID.Group == "" && o.ID.Kind == "Namespace":
 		e.spoiled = false
 		w.setProblems(o.ID, e, nil)
@@ -165,6 +180,21 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 	}
 }
 
+// setNode takes over what a Node is; nil: it has gone, or the object is none.
+func (w *inventory) setNode(id object.ID, node *normal.Node, touched map[object.ID]bool) {
+	before := w.nodes[id]
+	if node.Equal(before) {
+		return
+	}
+	if !node.SameGateway(before) {
+		w.touch(normal.AllNodes(id.Origin), touched)
+	}
+	if w.nodes[id] = node; node == nil {
+		delete(w.nodes, id)
+	}
+	w.touch(id, touched)
+}
+
 func (w *inventory) touch(of object.ID, touched map[object.ID]bool) {
 	for id := range w.dependents[of].each() {
 		touched[id] = true
@@ -186,12 +216,12 @@ func (w *inventory) remove(e object.Event, touched map[object.ID]bool) {
 	w.setProblems(e.ID, have, nil)
 	delete(w.objects, e.ID)
 	delete(touched, e.ID)
-	delete(w.pods, e.ID)
-	delete(w.nodes, e.ID)
+	w.setNode(e.ID, nil, touched)
 	delete(w.namespaces, e.ID)
 	delete(w.roles, e.ID)
 	delete(w.automatic, e.ID)
 	delete(w.resolved, e.ID)
+	delete(w.keys, e.ID)
 	w.touchName(e.ID, touched)
 	w.touchOther(e.ID, touched)
 	if w.normal.IsMesh(e.ID) && e.ID == w.meshID {
@@ -301,16 +331,16 @@ func (w *inventory) setRefs(id object.ID, e *entry, refs []object.ID) {
 		if have := w.dependents[ref]; have != nil && have.remove(id) {
 			delete(w.dependents, ref)
 		}
-		w.names.count(ref, -1)
+		w.countName(ref, -1)
 	}
 	for _, ref := range refs {
 		if w.dependents[ref] == nil {
 			w.dependents[ref] = &set{}
 		}
 		w.dependents[ref].add(id)
-		w.names.count(ref, 1)
+		w.countName(ref, 1)
 	}
-	e.refs = slices.Clip(refs)
+	e.refs = slices.Clone(refs) // of a size of their own: they are kept
 }
 
 // check is what is wrong between objects, sorted.

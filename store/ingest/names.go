@@ -9,22 +9,30 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// Names that records refer to and that the leader resolves beside the sources (normal.ResolvedID). Owned by inventory.
+// Objects that records refer to and that the leader says itself beside the sources, by finding something out: addresses of names
+// (normal.ResolvedID), keys at URIs (normal.KeysID). Owned by inventory.
 type nameCounts struct {
-	of      map[string]int // how many refer to each
-	changed bool           // others are referred to than when Loop said so last
+	of      map[object.ID]int // how many refer to each
+	changed bool              // others are referred to than when Loop said so last
 }
 
 // count follows a reference that comes, or goes.
 func (n *nameCounts) count(ref object.ID, by int) {
-	if ref.Origin.Source() != origin.DNS {
-		return
-	}
-	was := n.of[ref.Name]
-	if n.of[ref.Name] += by; n.of[ref.Name] == 0 {
-		delete(n.of, ref.Name)
+	was := n.of[ref]
+	if n.of[ref] += by; n.of[ref] == 0 {
+		delete(n.of, ref)
 	}
 	n.changed = n.changed || (was == 0) != (was+by == 0)
+}
+
+// countName follows a reference of either kind.
+func (w *inventory) countName(ref object.ID, by int) {
+	switch ref.Origin.Source() {
+	case origin.DNS:
+		w.names.count(ref, by)
+	case origin.JWKS:
+		w.keySets.count(ref, by)
+	}
 }
 
 // putOwn takes what the leader says itself, which has no problems.
@@ -37,12 +45,16 @@ func (w *inventory) putOwn(e *entry, touched map[object.ID]bool) {
 	case origin.DNS:
 		w.resolved[id] = normal.ParseResolved(e.object)
 		w.touchName(id, touched)
+	case origin.JWKS:
+		w.keys[id] = normal.ParseKeys(e.object)
+		w.touch(id, touched)
 	}
 }
 
 // own says whether an object is one that the leader says itself.
 func own(id object.ID) bool {
-	return id.Origin.Source() == origin.Addresses || id.Origin.Source() == origin.DNS
+	source := id.Origin.Source()
+	return source == origin.Addresses || source == origin.DNS || source == origin.JWKS
 }
 
 // Automatic implements normal.Lookup.
@@ -50,6 +62,9 @@ func (w *inventory) Automatic(id object.ID) map[string][]string { return w.autom
 
 // Resolved implements normal.Lookup.
 func (w *inventory) Resolved(id object.ID) []string { return w.resolved[id] }
+
+// Keys implements normal.Lookup.
+func (w *inventory) Keys(id object.ID) normal.Keys { return w.keys[id] }
 
 // touchName has those made again that depend on an object, the mesh's networks among them.
 func (w *inventory) touchName(of object.ID, touched map[object.ID]bool) {
@@ -65,19 +80,29 @@ func (w *inventory) touchName(of object.ID, touched map[object.ID]bool) {
 // whole says whether all sources of configuration have told everything: what is not told yet is the leader's own to say.
 func (s *State) whole() bool {
 	for o := range s.unsynced {
-		if o.Source() != origin.Addresses && o.Source() != origin.DNS {
+		if !own(object.ID{Origin: o}) {
 			return false
 		}
 	}
 	return true
 }
 
-// name says which names are referred to, where that has changed.
+// name says which names and which keys are referred to, where that has changed.
 func (l *Loop) name() {
 	whole := l.state.whole()
-	if l.Named == nil || !l.state.names.changed && whole == l.whole {
-		return
+	also := whole != l.whole
+	l.whole = whole
+	if names := &l.state.names; l.Named != nil && (names.changed || also) {
+		names.changed = false
+		var all []string
+		for id := range names.of {
+			all = append(all, id.Name)
+		}
+		slices.Sort(all)
+		l.Named(all, whole)
 	}
-	l.whole, l.state.names.changed = whole, false
-	l.Named(slices.Sorted(maps.Keys(l.state.names.of)), whole)
+	if sets := &l.state.keySets; l.KeySets != nil && (sets.changed || also) {
+		sets.changed = false
+		l.KeySets(slices.SortedFunc(maps.Keys(sets.of), object.ID.Compare), whole)
+	}
 }

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
 
@@ -22,7 +21,7 @@ func TestWhatTheLeaderSays(t *testing.T) {
 	d.lead()
 	names := func(whole bool, want string) {
 		t.Helper()
-		if got := fmt.Sprint(slices.Sorted(maps.Keys(d.s.names.of))); got != want || d.s.whole() != whole {
+		if got := fmt.Sprint(namesOf(d.s.names.of)); got != want || d.s.whole() != whole {
 			t.Errorf("names are %s, whole %v", got, d.s.whole())
 		}
 	}
@@ -62,4 +61,12 @@ func TestWhatTheLeaderSays(t *testing.T) {
 	if len(d.s.automatic)+len(d.s.resolved) != 0 || !d.s.whole() {
 		t.Errorf("known are %v, %v", d.s.automatic, d.s.resolved)
 	}
+}
+
+func namesOf(of map[object.ID]int) (names []string) {
+	for id := range of {
+		names = append(names, id.Name)
+	}
+	slices.Sort(names)
+	return names
 }

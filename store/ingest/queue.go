@@ -106,6 +106,18 @@ func (q *queue) remove(g *group) {
 		}
 	}
 	g.leave()
+	if len(q.of) == 0 {
+		q.of = map[model.Key]*group{} // of a comparison with what is stored it had all keys, and maps keep their room
+	}
+}
+
+// emptied is an empty map: this one, unless it had so much that its room would be kept for nothing.
+func emptied[K comparable, V any](m map[K]V) map[K]V {
+	if len(m) > 1000 {
+		return map[K]V{}
+	}
+	clear(m)
+	return m
 }
 
 // join makes one group of two; the first may be nil.
@@ -223,7 +235,9 @@ func (q *queue) take(most int, add func(*group) (room int)) {
 		serve(passed[0], passed[0].first())
 		passed = passed[1:]
 	}
-	q.turns = append(passed, q.turns...)
+	if q.turns = append(passed, q.turns...); len(q.of) == 0 { // queues hold on to groups that have left
+		q.namespaces, q.turns = map[string]*namespaceQueue{}, nil
+	}
 }
 
 // earlier is the earlier of two times, of which either may be unknown.

@@ -330,7 +330,7 @@ func (s *State) compare(e Loaded) {
 		}
 	}
 	s.guard(e.Now, gone)
-	clear(s.changed)
+	s.changed = emptied(s.changed)
 	for _, key := range gone {
 		if !s.withheld[key] {
 			s.changed[key] = true
@@ -342,7 +342,7 @@ func (s *State) compare(e Loaded) {
 		}
 	}
 	s.queue.add(s.changed, time.Time{})
-	clear(s.changed)
+	s.changed = emptied(s.changed)
 }
 
 func (w *inventory) ownerOf(key model.Key) object.ID {

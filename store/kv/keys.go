@@ -66,6 +66,8 @@ var Families = []Family{
 		Write: []Role{RoleCA}, Mesh: true},
 	{Path: "dns/", Holds: "what names of gateways between networks were resolved to", Writer: "store/hostnames (leader)", Reader: "store/hostnames (leader)",
 		Write: []Role{RoleIngest}},
+	{Path: "fetched/", Holds: "key sets that were fetched for RequestAuthentications, each below the hash of its source", Writer: "store/jwks (leader)", Reader: "store/jwks (leader)",
+		Write: []Role{RoleIngest}},
 	{Path: "head", Holds: "whether the records are complete, and what they are", Writer: "store/ingest (leader); navarchctl store adopt, where nobody leads", Reader: "store/mirror, store/ingest",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "keys/", Holds: "epochs of signing keys, sealed", Writer: "ca/keyring (any, by comparison)", Reader: "ca/keyring; cmd/navarchd, whether a key file may be made",

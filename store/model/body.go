@@ -35,7 +35,7 @@ func setBody(wire *RecordValue, kind Kind, body proto.Message) error {
 		}
 		wire.Body = &RecordValue_Endpoints{Endpoints: b}
 	case *PolicySpec:
-		if kind != KindPeerAuthentication && kind != KindAuthorizationPolicy {
+		if !kind.IsPolicy() {
 			return fmt.Errorf("body %T does not belong to kind %v", body, kind)
 		}
 		wire.Body = &RecordValue_Policy{Policy: b}
@@ -92,7 +92,7 @@ func getBody(wire *RecordValue, kind Kind) (proto.Message, error) {
 			return b.Endpoints, nil
 		}
 	case *RecordValue_Policy:
-		if kind == KindPeerAuthentication || kind == KindAuthorizationPolicy {
+		if kind.IsPolicy() {
 			return b.Policy, nil
 		}
 	case *RecordValue_Secret:

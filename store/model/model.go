@@ -28,6 +28,7 @@ const (
 	KindEnvoyFilter
 	KindPeerAuthentication
 	KindAuthorizationPolicy
+	KindRequestAuthentication
 	KindSecret       // Kubernetes Secret with TLS material, its key sealed
 	KindGateway      // Istio Gateway; no listeners are planned of it yet, it says which Secrets its proxies use
 	KindSecretReader // Kubernetes RoleBinding or ClusterRoleBinding (namespace "") that lets service accounts list Secrets
@@ -47,27 +48,28 @@ const (
 )
 
 var kindNames = [NumKinds]string{
-	KindInvalid:             "Invalid",
-	KindMesh:                "Mesh",
-	KindService:             "Service",
-	KindServiceEntry:        "ServiceEntry",
-	KindEndpoints:           "Endpoints",
-	KindVirtualService:      "VirtualService",
-	KindDestinationRule:     "DestinationRule",
-	KindSidecar:             "Sidecar",
-	KindEnvoyFilter:         "EnvoyFilter",
-	KindPeerAuthentication:  "PeerAuthentication",
-	KindAuthorizationPolicy: "AuthorizationPolicy",
-	KindSecret:              "Secret",
-	KindGateway:             "Gateway",
-	KindSecretReader:        "SecretReader",
-	KindWorkload:            "Workload",
-	KindServiceAccount:      "ServiceAccount",
-	KindWorkloadGroup:       "WorkloadGroup",
-	KindNamespace:           "Namespace",
-	KindNetworkGateways:     "NetworkGateways",
-	KindWasmPlugin:          "WasmPlugin",
-	KindTrafficExtension:    "TrafficExtension",
+	KindInvalid:               "Invalid",
+	KindMesh:                  "Mesh",
+	KindService:               "Service",
+	KindServiceEntry:          "ServiceEntry",
+	KindEndpoints:             "Endpoints",
+	KindVirtualService:        "VirtualService",
+	KindDestinationRule:       "DestinationRule",
+	KindSidecar:               "Sidecar",
+	KindEnvoyFilter:           "EnvoyFilter",
+	KindPeerAuthentication:    "PeerAuthentication",
+	KindAuthorizationPolicy:   "AuthorizationPolicy",
+	KindRequestAuthentication: "RequestAuthentication",
+	KindSecret:                "Secret",
+	KindGateway:               "Gateway",
+	KindSecretReader:          "SecretReader",
+	KindWorkload:              "Workload",
+	KindServiceAccount:        "ServiceAccount",
+	KindWorkloadGroup:         "WorkloadGroup",
+	KindNamespace:             "Namespace",
+	KindNetworkGateways:       "NetworkGateways",
+	KindWasmPlugin:            "WasmPlugin",
+	KindTrafficExtension:      "TrafficExtension",
 }
 
 // String is the kind's name as stored in etcd and shown to users.

@@ -1,15 +1,19 @@
 package model
 
 import (
+	"slices"
+	"strings"
+
 	"google.golang.org/protobuf/proto"
 	securityv1 "istio.io/api/security/v1beta1"
 )
 
-// Policy is a PeerAuthentication or an AuthorizationPolicy. Its message is decoded once, when the record is made.
+// Policy is a PeerAuthentication, an AuthorizationPolicy or a RequestAuthentication. Its message is decoded once, when the record is made.
 type Policy struct {
 	Of[*PolicySpec]
-	peer          *securityv1.PeerAuthentication  // of a PeerAuthentication; nil: it does not decode
-	authorization *securityv1.AuthorizationPolicy // of an AuthorizationPolicy; nil: it does not decode
+	peer           *securityv1.PeerAuthentication    // of a PeerAuthentication; nil: it does not decode
+	authorization  *securityv1.AuthorizationPolicy   // of an AuthorizationPolicy; nil: it does not decode
+	authentication *securityv1.RequestAuthentication // of a RequestAuthentication; nil: it does not decode
 }
 
 func newPolicy(head Head, spec *PolicySpec) *Policy {
@@ -19,6 +23,9 @@ func newPolicy(head Head, spec *PolicySpec) *Policy {
 	}
 	if m := (&securityv1.AuthorizationPolicy{}); head.Key.Kind == KindAuthorizationPolicy && proto.Unmarshal(spec.GetIstio(), m) == nil {
 		p.authorization = m
+	}
+	if m := (&securityv1.RequestAuthentication{}); head.Key.Kind == KindRequestAuthentication && proto.Unmarshal(spec.GetIstio(), m) == nil {
+		p.authentication = m
 	}
 	return p
 }
@@ -70,6 +77,34 @@ func Authorization(p *Policy) *securityv1.AuthorizationPolicy {
 		return nil
 	}
 	return p.authorization
+}
+
+// Authentication is the message of a RequestAuthentication's record, which nobody may change; nil where it does not decode.
+func Authentication(p *Policy) *securityv1.RequestAuthentication {
+	if p == nil {
+		return nil
+	}
+	return p.authentication
+}
+
+// ClaimPath reads the key request.auth.claims[a][b]: the claim b inside of the claim a. What stands between the outer brackets is one name where it is not
+// of this form (a name may have brackets in it).
+func ClaimPath(key string) (path []string, ok bool) {
+	rest, is := strings.CutPrefix(key, "request.auth.claims[")
+	rest, closed := strings.CutSuffix(rest, "]")
+	if !is || !closed || rest == "" {
+		return nil, false
+	}
+	path = strings.Split(rest, "][")
+	if slices.ContainsFunc(path, func(name string) bool { return name == "" || strings.ContainsAny(name, "[]") }) {
+		return []string{rest}, true
+	}
+	return path, true
+}
+
+// IsPolicy says whether records of a kind are policies (PolicySpec): one that cannot be enforced closes what it selects.
+func (k Kind) IsPolicy() bool {
+	return k == KindPeerAuthentication || k == KindAuthorizationPolicy || k == KindRequestAuthentication
 }
 
 // DeniedName is the name of the AuthorizationPolicy, in the root namespace, that denies the identities which the CA has revoked.

@@ -194,6 +194,58 @@ func (Health) EnumDescriptor() ([]byte, []int) {
 	return file_store_model_record_proto_rawDescGZIP(), []int{2}
 }
 
+type DryRun int32
+
+const (
+	DryRun_DRY_RUN_NONE  DryRun = 0 // it is none
+	DryRun_DRY_RUN_ALLOW DryRun = 1
+	DryRun_DRY_RUN_DENY  DryRun = 2
+	DryRun_DRY_RUN_AUDIT DryRun = 3
+)
+
+// Enum value maps for DryRun.
+var (
+	DryRun_name = map[int32]string{
+		0: "DRY_RUN_NONE",
+		1: "DRY_RUN_ALLOW",
+		2: "DRY_RUN_DENY",
+		3: "DRY_RUN_AUDIT",
+	}
+	DryRun_value = map[string]int32{
+		"DRY_RUN_NONE":  0,
+		"DRY_RUN_ALLOW": 1,
+		"DRY_RUN_DENY":  2,
+		"DRY_RUN_AUDIT": 3,
+	}
+)
+
+func (x DryRun) Enum() *DryRun {
+	p := new(DryRun)
+	*p = x
+	return p
+}
+
+func (x DryRun) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DryRun) Descriptor() protoreflect.EnumDescriptor {
+	return file_store_model_record_proto_enumTypes[3].Descriptor()
+}
+
+func (DryRun) Type() protoreflect.EnumType {
+	return &file_store_model_record_proto_enumTypes[3]
+}
+
+func (x DryRun) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DryRun.Descriptor instead.
+func (DryRun) EnumDescriptor() ([]byte, []int) {
+	return file_store_model_record_proto_rawDescGZIP(), []int{3}
+}
+
 type WorkloadSource int32
 
 const (
@@ -224,11 +276,11 @@ func (x WorkloadSource) String() string {
 }
 
 func (WorkloadSource) Descriptor() protoreflect.EnumDescriptor {
-	return file_store_model_record_proto_enumTypes[3].Descriptor()
+	return file_store_model_record_proto_enumTypes[4].Descriptor()
 }
 
 func (WorkloadSource) Type() protoreflect.EnumType {
-	return &file_store_model_record_proto_enumTypes[3]
+	return &file_store_model_record_proto_enumTypes[4]
 }
 
 func (x WorkloadSource) Number() protoreflect.EnumNumber {
@@ -237,7 +289,7 @@ func (x WorkloadSource) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WorkloadSource.Descriptor instead.
 func (WorkloadSource) EnumDescriptor() ([]byte, []int) {
-	return file_store_model_record_proto_rawDescGZIP(), []int{3}
+	return file_store_model_record_proto_rawDescGZIP(), []int{4}
 }
 
 // RecordValue is one normalised object. Its canonical bytes are its deterministic encoding; the hash of those bytes is its
@@ -418,7 +470,7 @@ type RecordValue_Endpoints struct {
 }
 
 type RecordValue_Policy struct {
-	Policy *PolicySpec `protobuf:"bytes,5,opt,name=policy,proto3,oneof"` // kinds AuthorizationPolicy and PeerAuthentication
+	Policy *PolicySpec `protobuf:"bytes,5,opt,name=policy,proto3,oneof"` // kinds AuthorizationPolicy, PeerAuthentication and RequestAuthentication
 }
 
 type RecordValue_Istio struct {
@@ -986,14 +1038,19 @@ func (x *Endpoint) GetPorts() map[string]uint32 {
 	return nil
 }
 
-// PolicySpec is an AuthorizationPolicy or a PeerAuthentication.
+// PolicySpec is an AuthorizationPolicy, a PeerAuthentication or a RequestAuthentication.
 type PolicySpec struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Selector map[string]string      `protobuf:"bytes,1,rep,name=selector,proto3" json:"selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // labels of workloads in its namespace; empty: all
 	MeshWide bool                   `protobuf:"varint,2,opt,name=mesh_wide,json=meshWide,proto3" json:"mesh_wide,omitempty"`                                                          // lives in the root namespace without a selector
 	// The policy could not be understood (or this version cannot enforce it): what it selects is closed.
-	Closed        bool   `protobuf:"varint,3,opt,name=closed,proto3" json:"closed,omitempty"`
-	Istio         []byte `protobuf:"bytes,4,opt,name=istio,proto3" json:"istio,omitempty"` // the Istio API message, deterministic encoding; empty where it did not decode
+	Closed bool `protobuf:"varint,3,opt,name=closed,proto3" json:"closed,omitempty"`
+	// The Istio API message, deterministic encoding; empty where it did not decode. In a rule of a RequestAuthentication whose keys are fetched, jwks
+	// is what was fetched last; empty: nothing yet.
+	Istio []byte `protobuf:"bytes,4,opt,name=istio,proto3" json:"istio,omitempty"`
+	// What an AuthorizationPolicy would do if it were no dry run (istio.io/dry-run). The action of its message is AUDIT then, so that a build that does
+	// not know this field refuses nothing by it.
+	DryRun        DryRun `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3,enum=navarch.store.v1.DryRun" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1054,6 +1111,13 @@ func (x *PolicySpec) GetIstio() []byte {
 		return x.Istio
 	}
 	return nil
+}
+
+func (x *PolicySpec) GetDryRun() DryRun {
+	if x != nil {
+		return x.DryRun
+	}
+	return DryRun_DRY_RUN_NONE
 }
 
 // SecretSpec is a Kubernetes Secret of TLS material: what is public as it is, the private key sealed.
@@ -1766,13 +1830,14 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\n" +
 	"PortsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\xdc\x01\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\x8f\x02\n" +
 	"\n" +
 	"PolicySpec\x12F\n" +
 	"\bselector\x18\x01 \x03(\v2*.navarch.store.v1.PolicySpec.SelectorEntryR\bselector\x12\x1b\n" +
 	"\tmesh_wide\x18\x02 \x01(\bR\bmeshWide\x12\x16\n" +
 	"\x06closed\x18\x03 \x01(\bR\x06closed\x12\x14\n" +
-	"\x05istio\x18\x04 \x01(\fR\x05istio\x1a;\n" +
+	"\x05istio\x18\x04 \x01(\fR\x05istio\x121\n" +
+	"\adry_run\x18\x05 \x01(\x0e2\x18.navarch.store.v1.DryRunR\x06dryRun\x1a;\n" +
 	"\rSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x82\x01\n" +
@@ -1839,7 +1904,12 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\x06Health\x12\x10\n" +
 	"\fHEALTH_READY\x10\x00\x12\x14\n" +
 	"\x10HEALTH_NOT_READY\x10\x01\x12\x13\n" +
-	"\x0fHEALTH_DRAINING\x10\x02*M\n" +
+	"\x0fHEALTH_DRAINING\x10\x02*R\n" +
+	"\x06DryRun\x12\x10\n" +
+	"\fDRY_RUN_NONE\x10\x00\x12\x11\n" +
+	"\rDRY_RUN_ALLOW\x10\x01\x12\x10\n" +
+	"\fDRY_RUN_DENY\x10\x02\x12\x11\n" +
+	"\rDRY_RUN_AUDIT\x10\x03*M\n" +
 	"\x0eWorkloadSource\x12\x17\n" +
 	"\x13WORKLOAD_SOURCE_POD\x10\x00\x12\"\n" +
 	"\x1eWORKLOAD_SOURCE_WORKLOAD_ENTRY\x10\x01B&Z$navarch.io/navarch/store/model;modelb\x06proto3"
@@ -1856,67 +1926,69 @@ func file_store_model_record_proto_rawDescGZIP() []byte {
 	return file_store_model_record_proto_rawDescData
 }
 
-var file_store_model_record_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_store_model_record_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_store_model_record_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_store_model_record_proto_goTypes = []any{
 	(Resolution)(0),             // 0: navarch.store.v1.Resolution
 	(Protocol)(0),               // 1: navarch.store.v1.Protocol
 	(Health)(0),                 // 2: navarch.store.v1.Health
-	(WorkloadSource)(0),         // 3: navarch.store.v1.WorkloadSource
-	(*RecordValue)(nil),         // 4: navarch.store.v1.RecordValue
-	(*ServiceSpec)(nil),         // 5: navarch.store.v1.ServiceSpec
-	(*HostAddresses)(nil),       // 6: navarch.store.v1.HostAddresses
-	(*ServicePort)(nil),         // 7: navarch.store.v1.ServicePort
-	(*EndpointsSpec)(nil),       // 8: navarch.store.v1.EndpointsSpec
-	(*EndpointPort)(nil),        // 9: navarch.store.v1.EndpointPort
-	(*Endpoint)(nil),            // 10: navarch.store.v1.Endpoint
-	(*PolicySpec)(nil),          // 11: navarch.store.v1.PolicySpec
-	(*SecretSpec)(nil),          // 12: navarch.store.v1.SecretSpec
-	(*SecretReaderSpec)(nil),    // 13: navarch.store.v1.SecretReaderSpec
-	(*WorkloadSpec)(nil),        // 14: navarch.store.v1.WorkloadSpec
-	(*ServiceAccountSpec)(nil),  // 15: navarch.store.v1.ServiceAccountSpec
-	(*NetworkGatewaysSpec)(nil), // 16: navarch.store.v1.NetworkGatewaysSpec
-	(*NetworkGateway)(nil),      // 17: navarch.store.v1.NetworkGateway
-	(*HeadValue)(nil),           // 18: navarch.store.v1.HeadValue
-	(*PlaceValue)(nil),          // 19: navarch.store.v1.PlaceValue
-	(*ContentsValue)(nil),       // 20: navarch.store.v1.ContentsValue
-	(*KindContents)(nil),        // 21: navarch.store.v1.KindContents
-	nil,                         // 22: navarch.store.v1.ServiceSpec.SelectorEntry
-	nil,                         // 23: navarch.store.v1.Endpoint.LabelsEntry
-	nil,                         // 24: navarch.store.v1.Endpoint.PortsEntry
-	nil,                         // 25: navarch.store.v1.PolicySpec.SelectorEntry
+	(DryRun)(0),                 // 3: navarch.store.v1.DryRun
+	(WorkloadSource)(0),         // 4: navarch.store.v1.WorkloadSource
+	(*RecordValue)(nil),         // 5: navarch.store.v1.RecordValue
+	(*ServiceSpec)(nil),         // 6: navarch.store.v1.ServiceSpec
+	(*HostAddresses)(nil),       // 7: navarch.store.v1.HostAddresses
+	(*ServicePort)(nil),         // 8: navarch.store.v1.ServicePort
+	(*EndpointsSpec)(nil),       // 9: navarch.store.v1.EndpointsSpec
+	(*EndpointPort)(nil),        // 10: navarch.store.v1.EndpointPort
+	(*Endpoint)(nil),            // 11: navarch.store.v1.Endpoint
+	(*PolicySpec)(nil),          // 12: navarch.store.v1.PolicySpec
+	(*SecretSpec)(nil),          // 13: navarch.store.v1.SecretSpec
+	(*SecretReaderSpec)(nil),    // 14: navarch.store.v1.SecretReaderSpec
+	(*WorkloadSpec)(nil),        // 15: navarch.store.v1.WorkloadSpec
+	(*ServiceAccountSpec)(nil),  // 16: navarch.store.v1.ServiceAccountSpec
+	(*NetworkGatewaysSpec)(nil), // 17: navarch.store.v1.NetworkGatewaysSpec
+	(*NetworkGateway)(nil),      // 18: navarch.store.v1.NetworkGateway
+	(*HeadValue)(nil),           // 19: navarch.store.v1.HeadValue
+	(*PlaceValue)(nil),          // 20: navarch.store.v1.PlaceValue
+	(*ContentsValue)(nil),       // 21: navarch.store.v1.ContentsValue
+	(*KindContents)(nil),        // 22: navarch.store.v1.KindContents
+	nil,                         // 23: navarch.store.v1.ServiceSpec.SelectorEntry
+	nil,                         // 24: navarch.store.v1.Endpoint.LabelsEntry
+	nil,                         // 25: navarch.store.v1.Endpoint.PortsEntry
+	nil,                         // 26: navarch.store.v1.PolicySpec.SelectorEntry
 }
 var file_store_model_record_proto_depIdxs = []int32{
-	5,  // 0: navarch.store.v1.RecordValue.service:type_name -> navarch.store.v1.ServiceSpec
-	8,  // 1: navarch.store.v1.RecordValue.endpoints:type_name -> navarch.store.v1.EndpointsSpec
-	11, // 2: navarch.store.v1.RecordValue.policy:type_name -> navarch.store.v1.PolicySpec
-	12, // 3: navarch.store.v1.RecordValue.secret:type_name -> navarch.store.v1.SecretSpec
-	13, // 4: navarch.store.v1.RecordValue.secret_reader:type_name -> navarch.store.v1.SecretReaderSpec
-	14, // 5: navarch.store.v1.RecordValue.workload:type_name -> navarch.store.v1.WorkloadSpec
-	15, // 6: navarch.store.v1.RecordValue.service_account:type_name -> navarch.store.v1.ServiceAccountSpec
-	16, // 7: navarch.store.v1.RecordValue.network_gateways:type_name -> navarch.store.v1.NetworkGatewaysSpec
-	7,  // 8: navarch.store.v1.ServiceSpec.ports:type_name -> navarch.store.v1.ServicePort
+	6,  // 0: navarch.store.v1.RecordValue.service:type_name -> navarch.store.v1.ServiceSpec
+	9,  // 1: navarch.store.v1.RecordValue.endpoints:type_name -> navarch.store.v1.EndpointsSpec
+	12, // 2: navarch.store.v1.RecordValue.policy:type_name -> navarch.store.v1.PolicySpec
+	13, // 3: navarch.store.v1.RecordValue.secret:type_name -> navarch.store.v1.SecretSpec
+	14, // 4: navarch.store.v1.RecordValue.secret_reader:type_name -> navarch.store.v1.SecretReaderSpec
+	15, // 5: navarch.store.v1.RecordValue.workload:type_name -> navarch.store.v1.WorkloadSpec
+	16, // 6: navarch.store.v1.RecordValue.service_account:type_name -> navarch.store.v1.ServiceAccountSpec
+	17, // 7: navarch.store.v1.RecordValue.network_gateways:type_name -> navarch.store.v1.NetworkGatewaysSpec
+	8,  // 8: navarch.store.v1.ServiceSpec.ports:type_name -> navarch.store.v1.ServicePort
 	0,  // 9: navarch.store.v1.ServiceSpec.resolution:type_name -> navarch.store.v1.Resolution
-	22, // 10: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
-	6,  // 11: navarch.store.v1.ServiceSpec.automatic:type_name -> navarch.store.v1.HostAddresses
+	23, // 10: navarch.store.v1.ServiceSpec.selector:type_name -> navarch.store.v1.ServiceSpec.SelectorEntry
+	7,  // 11: navarch.store.v1.ServiceSpec.automatic:type_name -> navarch.store.v1.HostAddresses
 	1,  // 12: navarch.store.v1.ServicePort.protocol:type_name -> navarch.store.v1.Protocol
-	9,  // 13: navarch.store.v1.EndpointsSpec.ports:type_name -> navarch.store.v1.EndpointPort
-	10, // 14: navarch.store.v1.EndpointsSpec.endpoints:type_name -> navarch.store.v1.Endpoint
-	23, // 15: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
+	10, // 13: navarch.store.v1.EndpointsSpec.ports:type_name -> navarch.store.v1.EndpointPort
+	11, // 14: navarch.store.v1.EndpointsSpec.endpoints:type_name -> navarch.store.v1.Endpoint
+	24, // 15: navarch.store.v1.Endpoint.labels:type_name -> navarch.store.v1.Endpoint.LabelsEntry
 	2,  // 16: navarch.store.v1.Endpoint.health:type_name -> navarch.store.v1.Health
-	24, // 17: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
-	25, // 18: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
-	3,  // 19: navarch.store.v1.WorkloadSpec.source:type_name -> navarch.store.v1.WorkloadSource
-	10, // 20: navarch.store.v1.WorkloadSpec.endpoint:type_name -> navarch.store.v1.Endpoint
-	17, // 21: navarch.store.v1.NetworkGatewaysSpec.gateways:type_name -> navarch.store.v1.NetworkGateway
-	20, // 22: navarch.store.v1.HeadValue.contents:type_name -> navarch.store.v1.ContentsValue
-	19, // 23: navarch.store.v1.HeadValue.place:type_name -> navarch.store.v1.PlaceValue
-	21, // 24: navarch.store.v1.ContentsValue.kinds:type_name -> navarch.store.v1.KindContents
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	25, // 17: navarch.store.v1.Endpoint.ports:type_name -> navarch.store.v1.Endpoint.PortsEntry
+	26, // 18: navarch.store.v1.PolicySpec.selector:type_name -> navarch.store.v1.PolicySpec.SelectorEntry
+	3,  // 19: navarch.store.v1.PolicySpec.dry_run:type_name -> navarch.store.v1.DryRun
+	4,  // 20: navarch.store.v1.WorkloadSpec.source:type_name -> navarch.store.v1.WorkloadSource
+	11, // 21: navarch.store.v1.WorkloadSpec.endpoint:type_name -> navarch.store.v1.Endpoint
+	18, // 22: navarch.store.v1.NetworkGatewaysSpec.gateways:type_name -> navarch.store.v1.NetworkGateway
+	21, // 23: navarch.store.v1.HeadValue.contents:type_name -> navarch.store.v1.ContentsValue
+	20, // 24: navarch.store.v1.HeadValue.place:type_name -> navarch.store.v1.PlaceValue
+	22, // 25: navarch.store.v1.ContentsValue.kinds:type_name -> navarch.store.v1.KindContents
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_store_model_record_proto_init() }
@@ -1940,7 +2012,7 @@ func file_store_model_record_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_model_record_proto_rawDesc), len(file_store_model_record_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      5,
 			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,

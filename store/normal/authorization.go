@@ -3,19 +3,24 @@ package normal
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	securityv1 "istio.io/api/security/v1beta1"
 
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
 )
 
-// whenKeys are the keys of `when` that this version enforces, beside request.headers[name]
+// whenKeys are the keys of `when` that this version enforces, beside request.headers[name], request.auth.claims[name] and metadataKey
 // (https://istio.io/latest/docs/reference/config/security/conditions/).
 var whenKeys = []string{"source.ip", "remote.ip", "source.namespace", "source.principal", "source.serviceAccount",
-	"source.trustDomain", "destination.ip", "destination.port", "connection.sni"}
+	"source.trustDomain", "destination.ip", "destination.port", "connection.sni", "request.auth.principal", "request.auth.audiences", "request.auth.presenter"}
+
+// metadataKey is experimental.envoy.filters.a.b[c]: what another of Envoy's filters has found.
+var metadataKey = regexp.MustCompile(`^experimental\.envoy\.filters\.[^\[\]]+\[[^\]]+\]$`)
 
 // authorization checks the values of an AuthorizationPolicy's rules; action is what it says itself, be it a dry run or not.
 func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securityv1.AuthorizationPolicy_Action) {
@@ -37,6 +42,8 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securit
 			o, at := to.GetOperation(), fmt.Sprintf("%s.to[%d].operation", at, j)
 			r.each(at+".ports", o.GetPorts(), portNumber)
 			r.each(at+".notPorts", o.GetNotPorts(), portNumber)
+			r.each(at+".paths", o.GetPaths(), pathTemplate)
+			r.each(at+".notPaths", o.GetNotPaths(), pathTemplate)
 			r.stated(at, []list{{"hosts", o.GetHosts()}, {"notHosts", o.GetNotHosts()}, {"ports", o.GetPorts()}, {"notPorts", o.GetNotPorts()}, {"methods", o.GetMethods()},
 				{"notMethods", o.GetNotMethods()}, {"paths", o.GetPaths()}, {"notPaths", o.GetNotPaths()}})
 		}
@@ -50,7 +57,7 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securit
 				r.each(at+".values", c.GetValues(), check)
 				r.each(at+".notValues", c.GetNotValues(), check)
 			}
-			if key := c.GetKey(); !slices.Contains(whenKeys, key) && !slices.Contains(otherWhenKeys, key) &&
+			if key := c.GetKey(); !slices.Contains(whenKeys, key) &&
 				!slices.ContainsFunc(whenPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
 				r.refusef(problem.Invalid, at+".key", "%q is no attribute of requests", key)
 			}
@@ -66,8 +73,7 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securit
 
 // What keys of `when` there are in Istio beside whenKeys.
 var (
-	otherWhenKeys = []string{"request.auth.principal", "request.auth.audiences", "request.auth.presenter"}
-	whenPrefixes  = []string{"request.headers", "request.auth.claims", "experimental."}
+	whenPrefixes = []string{"request.headers", "request.auth.claims", "experimental."}
 )
 
 // list is a field with values.
@@ -114,31 +120,49 @@ func portNumber(v string) string {
 	return ""
 }
 
+// pathTemplate says what is wrong with a path that has templates: {*} is one segment, {**} any number of them and the last operator, each a segment of
+// its own (https://istio.io/latest/docs/reference/config/security/authorization-policy/#Operation). Empty: nothing, or it has none.
+func pathTemplate(v string) string {
+	if !strings.ContainsAny(v, "{}") {
+		return ""
+	}
+	if !strings.HasPrefix(v, "/") {
+		return "a path with a template begins with /"
+	}
+	ended := false
+	for segment := range strings.SplitSeq(v[1:], "/") {
+		switch {
+		case segment == "{*}" || segment == "{**}":
+			if ended {
+				return "{**} has to be the last operator"
+			}
+			ended = segment == "{**}"
+		case strings.ContainsAny(segment, "{}*") || segment != "" && !pathLiteral.MatchString(segment):
+			return "want {*} or {**} as a whole segment, and nothing else that is special"
+		}
+	}
+	return ""
+}
+
+// pathLiteral is a segment without templates (RFC 3986, pchar).
+var pathLiteral = regexp.MustCompile("^[a-zA-Z0-9-._~%!$&'()+,;:@=]+$")
+
 // unenforced finds the first thing in a policy that this version cannot enforce, and where it stands; empty: it can.
 func unenforced(p *securityv1.AuthorizationPolicy, targets bool) (field, why string) {
-	switch {
-	case targets:
+	if targets {
 		return "spec.targetRefs", "policies of gateways and waypoints are not supported"
-	case p.Action == securityv1.AuthorizationPolicy_CUSTOM:
-		return "spec.action", "CUSTOM is not supported"
 	}
 	for i, rule := range p.Rules {
 		for j, from := range rule.GetFrom() {
 			s, at := from.GetSource(), fmt.Sprintf("spec.rules[%d].from[%d].source", i, j)
-			if len(s.GetRequestPrincipals())+len(s.GetNotRequestPrincipals()) > 0 {
-				return at + ".requestPrincipals", "identities of requests (JWT) are not supported"
-			}
 			if s == nil || len(s.GetPrincipals())+len(s.GetNotPrincipals())+len(s.GetNamespaces())+len(s.GetNotNamespaces())+len(s.GetServiceAccounts())+
 				len(s.GetNotServiceAccounts())+len(s.GetIpBlocks())+len(s.GetNotIpBlocks())+len(s.GetRemoteIpBlocks())+len(s.GetNotRemoteIpBlocks())+
-				len(s.GetTrustDomains())+len(s.GetNotTrustDomains()) == 0 {
+				len(s.GetTrustDomains())+len(s.GetNotTrustDomains())+len(s.GetRequestPrincipals())+len(s.GetNotRequestPrincipals()) == 0 {
 				return at, "a source without a field says nothing"
 			}
 		}
 		for j, to := range rule.GetTo() {
 			o, at := to.GetOperation(), fmt.Sprintf("spec.rules[%d].to[%d].operation", i, j)
-			if slices.ContainsFunc(append(slices.Clone(o.GetPaths()), o.GetNotPaths()...), func(v string) bool { return strings.Contains(v, "{") }) {
-				return at + ".paths", "path templates are not supported"
-			}
 			if o == nil || len(o.GetHosts())+len(o.GetNotHosts())+len(o.GetPorts())+len(o.GetNotPorts())+len(o.GetMethods())+len(o.GetNotMethods())+len(o.GetPaths())+len(o.GetNotPaths()) == 0 {
 				return at, "an operation without a field says nothing"
 			}
@@ -146,7 +170,8 @@ func unenforced(p *securityv1.AuthorizationPolicy, targets bool) (field, why str
 		for j, c := range rule.GetWhen() {
 			name, ok := strings.CutPrefix(c.GetKey(), "request.headers[")
 			name, ok2 := strings.CutSuffix(name, "]")
-			if !slices.Contains(whenKeys, c.GetKey()) && !(ok && ok2 && name != "" && !strings.ContainsAny(name, "[]: \t\r\n\x00")) {
+			_, claim := model.ClaimPath(c.GetKey())
+			if !slices.Contains(whenKeys, c.GetKey()) && !claim && !metadataKey.MatchString(c.GetKey()) && !(ok && ok2 && name != "" && !strings.ContainsAny(name, "[]: \t\r\n\x00")) {
 				return fmt.Sprintf("spec.rules[%d].when[%d].key", i, j), fmt.Sprintf("%q is not supported", c.GetKey())
 			}
 		}

@@ -43,18 +43,19 @@ func TestRecordsOfAnotherCluster(t *testing.T) {
 // Configuration of another cluster is reported by its name, and makes no record: not even one that closes what a policy selects.
 func TestConfigurationComesFromOneCluster(t *testing.T) {
 	configuration := map[string]string{
-		"VirtualService":      "hosts: [a]\nhttp: [{directResponse: {status: 200}}]",
-		"DestinationRule":     "host: a",
-		"ServiceEntry":        "hosts: [a.example]\nports: [{number: 80, name: http}]\nresolution: DNS",
-		"Sidecar":             "egress: [{hosts: ['*/*']}]",
-		"WorkloadEntry":       "address: 10.1.0.1",
-		"WorkloadGroup":       "template: {serviceAccount: vm}",
-		"EnvoyFilter":         "priority: 1",
-		"Gateway":             "selector: {a: b}",
-		"PeerAuthentication":  "mtls: {mode: STRICT}",
-		"AuthorizationPolicy": "nonsense: 1",
-		"WasmPlugin":          "url: a",
-		"TrafficExtension":    "lua: {inlineCode: a}",
+		"VirtualService":        "hosts: [a]\nhttp: [{directResponse: {status: 200}}]",
+		"DestinationRule":       "host: a",
+		"ServiceEntry":          "hosts: [a.example]\nports: [{number: 80, name: http}]\nresolution: DNS",
+		"Sidecar":               "egress: [{hosts: ['*/*']}]",
+		"WorkloadEntry":         "address: 10.1.0.1",
+		"WorkloadGroup":         "template: {serviceAccount: vm}",
+		"EnvoyFilter":           "priority: 1",
+		"Gateway":               "selector: {a: b}",
+		"PeerAuthentication":    "mtls: {mode: STRICT}",
+		"AuthorizationPolicy":   "nonsense: 1",
+		"RequestAuthentication": "nonsense: 1",
+		"WasmPlugin":            "url: a",
+		"TrafficExtension":      "lua: {inlineCode: a}",
 	}
 	for kind, spec := range configuration {
 		obj := in("west", read(t, istio(kind, spec)))

@@ -97,7 +97,11 @@ func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv
 			r.errorf(fmt.Sprintf("%s.addresses[%d]", at, i), "%q is no IP address", address)
 			continue
 		}
-		one := cloneEndpoint(base)
+		one := base // mostly there is one address
+		if len(out) > 0 {
+			one = cloneEndpoint(base)
+			one.Labels = base.Labels
+		}
 		one.Address = address
 		one.Network = n.network(r, of, pod, address, ctx)
 		out = append(out, one)

@@ -152,6 +152,7 @@ func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 		checkCACertificate(r, fmt.Sprintf("data.mesh.caCertificates[%d]", i), ca, signers)
 	}
 	checkServiceSettings(r, config)
+	checkAuthorizers(r, config)
 	checkPool(r, "data.mesh.defaultTrafficPolicy.connectionPool", config.GetDefaultTrafficPolicy().GetConnectionPool())
 	checkOutlier(r, "data.mesh.defaultTrafficPolicy.outlierDetection", config.GetDefaultTrafficPolicy().GetOutlierDetection())
 	for path, list := range map[string][]string{

@@ -2,6 +2,7 @@ package normal
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
@@ -138,12 +140,11 @@ func (n *Normalizer) networkGateways(r *report, obj *object.Object, svc *corev1.
 	if len(gateways) == 0 {
 		return nil
 	}
-	addresses := n.externalAddresses(r, svc, ctx)
-	_, selects := svc.Annotations[nodeSelectorAnnotation]
-	byNode := selects && svc.Spec.Type == corev1.ServiceTypeNodePort
-	switch {
-	case byNode && len(addresses) == 0: // the annotation is reported (store/normal/fields)
-	case len(addresses) == 0:
+	var addresses []string
+	_, byNode := svc.Annotations[nodeSelectorAnnotation]
+	if byNode = byNode && svc.Spec.Type == corev1.ServiceTypeNodePort; byNode {
+		addresses = nodeAddresses(r, obj, svc, ctx)
+	} else if addresses = n.externalAddresses(r, svc, ctx); len(addresses) == 0 {
 		r.warnf(problem.NoEffect, "status.loadBalancer", "the Service has no address outside of its cluster yet: it is no gateway of its network")
 	}
 	spec := &model.NetworkGatewaysSpec{}
@@ -206,6 +207,28 @@ func (n *Normalizer) externalAddresses(r *report, svc *corev1.Service, ctx Looku
 		case cmp.Or(ingress.IP, ingress.Hostname) != "":
 			out = append(out, n.gatewayName(r, at, cmp.Or(ingress.IP, ingress.Hostname), ctx)...)
 		}
+	}
+	return out
+}
+
+// nodeAddresses are those at which the Nodes that the annotation selects are reached from outside of their cluster; `{}` selects all. Where there are
+// any, its external IPs do not count: they take what is for the Service's ports, not for its node ports (istio:
+// pilot/pkg/serviceregistry/kube/controller/network.go, updateServiceNodePortAddresses).
+func nodeAddresses(r *report, obj *object.Object, svc *corev1.Service, ctx Lookup) (out []string) {
+	at := fmt.Sprintf("metadata.annotations[%s]", nodeSelectorAnnotation)
+	selector := map[string]string{}
+	if err := json.Unmarshal([]byte(svc.Annotations[nodeSelectorAnnotation]), &selector); err != nil {
+		r.warnf(problem.Invalid, at, "want a JSON object of labels and their values: %v; the Service is no gateway of its network", err)
+		return nil
+	}
+	r.ref(AllNodes(obj.ID.Origin))
+	for node := range ctx.Nodes(obj.ID.Origin) {
+		if node.External != "" && labels.SelectorFromSet(selector).Matches(labels.Set(node.Labels)) {
+			out = append(out, node.External)
+		}
+	}
+	if len(out) == 0 {
+		r.warnf(problem.NoEffect, at, "no Node that it selects has an address of type ExternalIP: the Service is no gateway of its network")
 	}
 	return out
 }

@@ -56,11 +56,14 @@ func TestNetworkGateways(t *testing.T) {
 		"external IPs and ingress": {labels, "type: LoadBalancer, externalIPs: ['2001:db8::1'], " + ports, "status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}", "", "net-b/Kubernetes/192.0.2.1:15443 net-b/Kubernetes/2001:db8::1:15443", nil},
 		"a host name": {labels, "type: LoadBalancer, " + ports, "status: {loadBalancer: {ingress: [{hostname: lb.example.com}, {ip: 192.0.2.1}]}}", "", "net-b/Kubernetes/192.0.2.1:15443",
 			[]string{"warning status.loadBalancer.ingress[0]: |lb.example.com|not resolved"}},
-		"no address": {labels, ports, "", "", "", []string{"warning status.loadBalancer: the Service has no address outside"}},
-		"node ports": {labels + ", annotations: {traffic.istio.io/nodeSelector: '{}'}", "type: NodePort, externalIPs: [192.0.2.9], " + ports, "", "", "net-b/Kubernetes/192.0.2.9:31443",
-			[]string{"warning metadata.annotations[traffic.istio.io/nodeSelector]: is not acted on"}},
-		"nodes": {labels + ", annotations: {traffic.istio.io/nodeSelector: '{}'}", "type: NodePort, " + ports, "", "", "",
-			[]string{"warning metadata.annotations[traffic.istio.io/nodeSelector]: is not acted on"}},
+		"no address":     {labels, ports, "", "", "", []string{"warning status.loadBalancer: the Service has no address outside"}},
+		"node ports":     {labels + ", annotations: {traffic.istio.io/nodeSelector: '{}'}", "type: NodePort, externalIPs: [192.0.2.9], " + ports, "", "", "net-b/Kubernetes/192.0.2.21:31443 net-b/Kubernetes/192.0.2.22:31443", nil},
+		"selected nodes": {labels + `, annotations: {traffic.istio.io/nodeSelector: '{"edge": "yes"}'}`, "type: NodePort, " + ports, "", "", "net-b/Kubernetes/192.0.2.21:31443", nil},
+		"no such node": {labels + `, annotations: {traffic.istio.io/nodeSelector: '{"edge": "no"}'}`, "type: NodePort, " + ports, "", "", "",
+			[]string{"warning metadata.annotations[traffic.istio.io/nodeSelector]: no Node"}},
+		"no selector": {labels + ", annotations: {traffic.istio.io/nodeSelector: edge}", "type: NodePort, " + ports, "", "", "",
+			[]string{"warning metadata.annotations[traffic.istio.io/nodeSelector]: want a JSON object"}},
+		"a selector of another type": {labels + ", annotations: {traffic.istio.io/nodeSelector: '{}'}", "externalIPs: [192.0.2.9], " + ports, "", "", "net-b/Kubernetes/192.0.2.9:15443", nil},
 		"meshNetworks": {"labels: {}", "externalIPs: [192.0.2.9], " + ports, "",
 			"networks: {net-c: {endpoints: [{fromRegistry: Kubernetes}], gateways: [{registryServiceName: gw.istio-system.svc.cluster.local, port: 443}]}}", "net-c/Kubernetes/192.0.2.9:443", nil},
 		"meshNetworks of another cluster": {"labels: {}", "externalIPs: [192.0.2.9], " + ports, "",
@@ -69,7 +72,7 @@ func TestNetworkGateways(t *testing.T) {
 			"networks: {net-c: {endpoints: [{fromRegistry: Kubernetes}], gateways: [{registryServiceName: gw.istio-system.svc.cluster.local, port: 443}]}}", "net-b/Kubernetes/192.0.2.9:15443", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx := &fake{}
+			ctx := &fake{nodes: map[string]*Node{"a": {External: "192.0.2.21", Labels: map[string]string{"edge": "yes", "zone": "1"}}, "b": {External: "192.0.2.22"}, "inside": {Locality: "r"}}}
 			if c.networks != "" {
 				ctx.networks = networksOf(t, c.networks)
 			}

@@ -7,6 +7,7 @@ package normal
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal/fields"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -50,6 +52,7 @@ func New(o Options) *Normalizer {
 type Lookup interface {
 	Pod(id object.ID) *Pod
 	Node(id object.ID) *Node
+	Nodes(of origin.Origin) iter.Seq[*Node] // all of an origin, in any order
 	Namespace(id object.ID) *Namespace
 	Role(id object.ID) *Role        // a Role or a ClusterRole
 	Mesh() *meshv1.MeshConfig       // never nil
@@ -57,6 +60,7 @@ type Lookup interface {
 	// Automatic are the automatic addresses of a ServiceEntry (AutomaticID), by host.
 	Automatic(id object.ID) map[string][]string
 	Resolved(id object.ID) []string // the addresses of a name (ResolvedID)
+	Keys(id object.ID) Keys         // what is known of the keys at a source (KeysID)
 }
 
 // Result is one object, normalised.
@@ -71,8 +75,8 @@ type Result struct {
 	// Closed is, for a spoiled policy, the record that holds while there is no earlier good version: what it selects is
 	// closed.
 	Closed model.Record
-	// Refs are the Pods, Nodes, Namespaces, Roles, automatic addresses and names that were looked up, whether they are there or not: when one of
-	// them changes, this object is normalised again.
+	// Refs are the Pods, Nodes, Namespaces, Roles, automatic addresses and names that were looked up, whether they are there or not, and AllNodes
+	// where all were: when one of them changes, this object is normalised again.
 	Refs []object.ID
 	// Private is the private key of the one record, a Secret's, which is without it: it has to be sealed before the record
 	// goes anywhere. nil: the record needs none.
@@ -104,31 +108,32 @@ var kinds = map[kindKey]struct {
 	versions []string
 	fn       normalise
 }{
-	{"", "Service"}:                        {[]string{"v1"}, serviceRecords},
-	{groupDiscovery, "EndpointSlice"}:      {[]string{"v1"}, endpointSliceRecords},
-	{"", "Pod"}:                            {[]string{"v1"}, podRecords},
-	{"", "Node"}:                           {[]string{"v1"}, nil},
-	{"", "Namespace"}:                      {[]string{"v1"}, namespaceRecords},
-	{"", "Secret"}:                         {[]string{"v1"}, secretRecords},
-	{"", "ServiceAccount"}:                 {[]string{"v1"}, serviceAccountRecords},
-	{"", "ConfigMap"}:                      {[]string{"v1"}, configMapRecords},
-	{groupNetworking, "VirtualService"}:    {istioNetworkingVersions, virtualServiceRecords},
-	{groupNetworking, "DestinationRule"}:   {istioNetworkingVersions, destinationRuleRecords},
-	{groupNetworking, "ServiceEntry"}:      {istioNetworkingVersions, serviceEntryRecords},
-	{groupNetworking, "WorkloadEntry"}:     {istioNetworkingVersions, workloadEntryRecords},
-	{groupNetworking, "WorkloadGroup"}:     {istioNetworkingVersions, workloadGroupRecords},
-	{groupNetworking, "Sidecar"}:           {istioNetworkingVersions, sidecarRecords},
-	{groupNetworking, "EnvoyFilter"}:       {istioNetworkingVersions, envoyFilterRecords},
-	{groupNetworking, "Gateway"}:           {istioNetworkingVersions, gatewayRecords},
-	{groupRBAC, "Role"}:                    {[]string{"v1"}, nil},
-	{groupRBAC, "ClusterRole"}:             {[]string{"v1"}, nil},
-	{groupRBAC, "RoleBinding"}:             {[]string{"v1"}, bindingRecords},
-	{groupRBAC, "ClusterRoleBinding"}:      {[]string{"v1"}, bindingRecords},
-	{groupSecurity, "PeerAuthentication"}:  {istioSecurityVersions, peerAuthenticationRecords},
-	{groupSecurity, "AuthorizationPolicy"}: {istioSecurityVersions, authorizationPolicyRecords},
-	{groupExtensions, "WasmPlugin"}:        {[]string{"v1alpha1"}, wasmPluginRecords},
-	{groupExtensions, "TrafficExtension"}:  {[]string{"v1alpha1"}, trafficExtensionRecords},
-	{DeniedID.Group, DeniedID.Kind}:        {[]string{deniedVersion}, deniedRecords},
+	{"", "Service"}:                          {[]string{"v1"}, serviceRecords},
+	{groupDiscovery, "EndpointSlice"}:        {[]string{"v1"}, endpointSliceRecords},
+	{"", "Pod"}:                              {[]string{"v1"}, podRecords},
+	{"", "Node"}:                             {[]string{"v1"}, nil},
+	{"", "Namespace"}:                        {[]string{"v1"}, namespaceRecords},
+	{"", "Secret"}:                           {[]string{"v1"}, secretRecords},
+	{"", "ServiceAccount"}:                   {[]string{"v1"}, serviceAccountRecords},
+	{"", "ConfigMap"}:                        {[]string{"v1"}, configMapRecords},
+	{groupNetworking, "VirtualService"}:      {istioNetworkingVersions, virtualServiceRecords},
+	{groupNetworking, "DestinationRule"}:     {istioNetworkingVersions, destinationRuleRecords},
+	{groupNetworking, "ServiceEntry"}:        {istioNetworkingVersions, serviceEntryRecords},
+	{groupNetworking, "WorkloadEntry"}:       {istioNetworkingVersions, workloadEntryRecords},
+	{groupNetworking, "WorkloadGroup"}:       {istioNetworkingVersions, workloadGroupRecords},
+	{groupNetworking, "Sidecar"}:             {istioNetworkingVersions, sidecarRecords},
+	{groupNetworking, "EnvoyFilter"}:         {istioNetworkingVersions, envoyFilterRecords},
+	{groupNetworking, "Gateway"}:             {istioNetworkingVersions, gatewayRecords},
+	{groupRBAC, "Role"}:                      {[]string{"v1"}, nil},
+	{groupRBAC, "ClusterRole"}:               {[]string{"v1"}, nil},
+	{groupRBAC, "RoleBinding"}:               {[]string{"v1"}, bindingRecords},
+	{groupRBAC, "ClusterRoleBinding"}:        {[]string{"v1"}, bindingRecords},
+	{groupSecurity, "PeerAuthentication"}:    {istioSecurityVersions, peerAuthenticationRecords},
+	{groupSecurity, "AuthorizationPolicy"}:   {istioSecurityVersions, authorizationPolicyRecords},
+	{groupSecurity, "RequestAuthentication"}: {istioSecurityVersions, requestAuthenticationRecords},
+	{groupExtensions, "WasmPlugin"}:          {[]string{"v1alpha1"}, wasmPluginRecords},
+	{groupExtensions, "TrafficExtension"}:    {[]string{"v1alpha1"}, trafficExtensionRecords},
+	{DeniedID.Group, DeniedID.Kind}:          {[]string{deniedVersion}, deniedRecords},
 }
 
 // Served says whether an object is of a kind and version that this package reads.
@@ -190,7 +195,7 @@ func SourceObject(key model.Key) object.ID {
 		} else {
 			id.Name, _, _ = strings.Cut(id.Name, ":")
 		}
-	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:
+	case model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication:
 		if id.Group = groupSecurity; key.Name == model.DeniedName {
 			return DeniedID
 		}

@@ -3,6 +3,7 @@ package normal
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -55,10 +57,20 @@ type fake struct {
 	roles    map[object.ID]*Role
 	given    map[object.ID]map[string][]string
 	resolved map[object.ID][]string
+	keys     map[object.ID]Keys
 }
 
-func (f *fake) Pod(id object.ID) *Pod             { return f.pods[id.Namespace+"/"+id.Name+id.Origin.Suffix()] }
-func (f *fake) Node(id object.ID) *Node           { return f.nodes[id.Name+id.Origin.Suffix()] }
+func (f *fake) Pod(id object.ID) *Pod   { return f.pods[id.Namespace+"/"+id.Name+id.Origin.Suffix()] }
+func (f *fake) Node(id object.ID) *Node { return f.nodes[id.Name+id.Origin.Suffix()] }
+func (f *fake) Nodes(of origin.Origin) iter.Seq[*Node] {
+	return func(yield func(*Node) bool) {
+		for name, n := range f.nodes {
+			if strings.HasSuffix(name, of.Suffix()) && !yield(n) {
+				return
+			}
+		}
+	}
+}
 func (f *fake) Namespace(id object.ID) *Namespace { return f.spaces[id.Name+id.Origin.Suffix()] }
 func (f *fake) Mesh() *meshv1.MeshConfig {
 	if f.mesh == nil {
@@ -71,6 +83,8 @@ func (f *fake) Networks() *meshv1.MeshNetworks { return f.networks }
 
 func (f *fake) Resolved(id object.ID) []string { return f.resolved[id] }
 
+func (f *fake) Keys(id object.ID) Keys { return f.keys[id] }
+
 func (f *fake) Automatic(id object.ID) map[string][]string { return f.given[id] }
 
 var testNormal = New(Options{})
@@ -79,7 +93,7 @@ var testNormal = New(Options{})
 func istio(kind, spec string) string {
 	version := groupNetworking + "/v1"
 	switch kind {
-	case "AuthorizationPolicy", "PeerAuthentication":
+	case "AuthorizationPolicy", "PeerAuthentication", "RequestAuthentication":
 		version = groupSecurity + "/v1"
 	case "WasmPlugin", "TrafficExtension":
 		version = groupExtensions + "/v1alpha1"
@@ -145,13 +159,14 @@ func containsAll(text, parts string) bool {
 
 func TestEveryServedVersionGivesTheSameRecord(t *testing.T) {
 	for kind, spec := range map[string]string{
-		"VirtualService":      "{hosts: [a], http: [{route: [{destination: {host: a}}]}]}",
-		"DestinationRule":     "{host: a}",
-		"ServiceEntry":        "{hosts: [a.example.com], ports: [{number: 80, name: http}], resolution: DNS}",
-		"Sidecar":             "{egress: [{hosts: ['./*']}]}",
-		"EnvoyFilter":         "{configPatches: [{applyTo: CLUSTER, patch: {operation: REMOVE}}]}",
-		"PeerAuthentication":  "{mtls: {mode: PERMISSIVE}}",
-		"AuthorizationPolicy": "{action: DENY}",
+		"VirtualService":        "{hosts: [a], http: [{route: [{destination: {host: a}}]}]}",
+		"DestinationRule":       "{host: a}",
+		"ServiceEntry":          "{hosts: [a.example.com], ports: [{number: 80, name: http}], resolution: DNS}",
+		"Sidecar":               "{egress: [{hosts: ['./*']}]}",
+		"EnvoyFilter":           "{configPatches: [{applyTo: CLUSTER, patch: {operation: REMOVE}}]}",
+		"PeerAuthentication":    "{mtls: {mode: PERMISSIVE}}",
+		"AuthorizationPolicy":   "{action: DENY}",
+		"RequestAuthentication": "{jwtRules: [{issuer: a, jwks: '" + oneKey + "'}]}",
 	} {
 		o := read(t, istio(kind, spec))
 		first := testNormal.Object(o, &fake{})

@@ -2,6 +2,7 @@ package normal
 
 import (
 	"encoding/json"
+	"strconv"
 
 	"google.golang.org/protobuf/proto"
 	securityv1 "istio.io/api/security/v1beta1"
@@ -15,7 +16,8 @@ import (
 
 // IsPolicy says whether an object is a policy: one that is left out would open what it closes.
 func IsPolicy(id object.ID) bool {
-	return id.Group == groupSecurity && (id.Kind == "AuthorizationPolicy" || id.Kind == "PeerAuthentication")
+	kind, _ := model.ParseKind(id.Kind)
+	return id.Group == groupSecurity && kind.IsPolicy()
 }
 
 // Closed is the record of a policy of which no good version was ever seen: what it selects is closed. obj is what was
@@ -61,11 +63,30 @@ func readableSelector(raw []byte) map[string]string {
 }
 
 // policySpec decides whom a policy reaches. One in the root namespace reaches the whole mesh: without a selector always,
-// with a selector only an AuthorizationPolicy (a PeerAuthentication then stays in the root namespace).
+// with a selector unless it is a PeerAuthentication, which then stays in the root namespace.
 // https://istio.io/latest/docs/reference/config/security/authorization-policy/, selector.
 func policySpec(id object.ID, selector map[string]string, root string) *model.PolicySpec {
 	inRoot := id.Namespace == root
-	return &model.PolicySpec{Selector: selector, MeshWide: inRoot && (len(selector) == 0 || id.Kind == "AuthorizationPolicy")}
+	return &model.PolicySpec{Selector: selector, MeshWide: inRoot && (len(selector) == 0 || id.Kind != "PeerAuthentication")}
+}
+
+// targeted are the targetRefs of a policy.
+type targeted []*typev1.PolicyTargetReference
+
+func targets(one *typev1.PolicyTargetReference, all []*typev1.PolicyTargetReference) targeted {
+	if one == nil {
+		return all
+	}
+	return append(targeted{one}, all...)
+}
+
+// on says whether a policy has targets: it is for what they name, not for what a selector selects. One Gateway's Pods carry its label.
+func (t targeted) on(spec *model.PolicySpec) bool {
+	if len(t) == 1 && t[0].GetKind() == "Gateway" {
+		spec.Selector = map[string]string{"gateway.networking.k8s.io/gateway-name": t[0].GetName()}
+		spec.MeshWide = false
+	}
+	return len(t) > 0
 }
 
 // policy decodes a policy. An unknown field is an error here: ignoring a misspelt restriction would open what it was
@@ -84,7 +105,7 @@ func (r *report) policy(obj *object.Object, into proto.Message, selector func() 
 }
 
 // authorizationPolicyRecords understands what this version enforces. Anything else that might refuse closes what it
-// selects. A dry run is kept as AUDIT, which refuses nothing.
+// selects. A dry run is kept as AUDIT, which refuses nothing, beside what it would be.
 func authorizationPolicyRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	p := &securityv1.AuthorizationPolicy{}
 	if !r.policy(obj, p, p.GetSelector) {
@@ -92,27 +113,40 @@ func authorizationPolicyRecords(_ *Normalizer, r *report, obj *object.Object, ct
 	}
 	r.mesh = true
 	spec := policySpec(obj.ID, p.Selector.GetMatchLabels(), ctx.Mesh().GetRootNamespace())
-	targets := p.TargetRefs
-	if p.TargetRef != nil {
-		targets = append(targets[:len(targets):len(targets)], p.TargetRef)
-	}
-	action, custom := p.Action, p.Action == securityv1.AuthorizationPolicy_CUSTOM
-	if obj.Annotations["istio.io/dry-run"] == "true" && !custom {
-		p.Action = securityv1.AuthorizationPolicy_AUDIT
+	action := p.Action
+	if r.dryRun(obj) {
+		p.Action, spec.DryRun = securityv1.AuthorizationPolicy_AUDIT, dryRuns[action]
+		if action == securityv1.AuthorizationPolicy_CUSTOM {
+			r.warnf(problem.NotSupported, "metadata.annotations["+dryRun+"]", "the provider of a dry run is not asked: what the rules match is counted")
+		}
 	}
 	r.authorization(p, action)
 	if r.spoiled {
 		return nil
 	}
-	if field, why := unenforced(p, len(targets) > 0); why != "" && !harmless(p) {
+	if field, why := unenforced(p, targets(p.TargetRef, p.TargetRefs).on(spec)); why != "" && !harmless(p) {
 		spec.Closed = true
 		r.warnf(problem.NotSupported, field, "%s: what the policy selects is closed to all requests", why)
 	}
-	if len(targets) == 1 && targets[0].GetKind() == "Gateway" { // its pods carry this label
-		spec.Selector = map[string]string{"gateway.networking.k8s.io/gateway-name": targets[0].GetName()}
-		spec.MeshWide = false
-	}
 	return r.policyRecord(model.KindAuthorizationPolicy, obj, spec, p)
+}
+
+// dryRun is the annotation of a policy that is tried.
+const dryRun = "istio.io/dry-run"
+
+var dryRuns = map[securityv1.AuthorizationPolicy_Action]model.DryRun{
+	securityv1.AuthorizationPolicy_ALLOW: model.DryRun_DRY_RUN_ALLOW, securityv1.AuthorizationPolicy_DENY: model.DryRun_DRY_RUN_DENY,
+	securityv1.AuthorizationPolicy_AUDIT: model.DryRun_DRY_RUN_AUDIT, securityv1.AuthorizationPolicy_CUSTOM: model.DryRun_DRY_RUN_AUDIT,
+}
+
+// dryRun says whether a policy is tried, and refuses nothing.
+func (r *report) dryRun(obj *object.Object) bool {
+	stated, has := obj.Annotations[dryRun]
+	is, err := strconv.ParseBool(stated)
+	if has && err != nil {
+		r.refusef(problem.Invalid, "metadata.annotations["+dryRun+"]", "%q is neither true nor false: the policy is enforced", stated)
+	}
+	return is
 }
 
 // harmless says whether the policy certainly refuses nothing.

@@ -32,6 +32,7 @@ func TestRefused(t *testing.T) {
 		{"EnvoyFilter", "{configPatches: [{applyTo: HTTP_FILTER, match: {listener: {filterChain: {filter: {name: a, subFilter: {name: b}}}}}, patch: {operation: REMOVE}}]}", "spec.configPatches[0].match.listener.filterChain.filter.name"},
 		{"EnvoyFilter", "{configPatches: [{applyTo: NETWORK_FILTER, match: {listener: {filterChain: {filter: {name: a, subFilter: {name: b}}}}}, patch: {operation: REMOVE}}]}", "spec.configPatches[0].match.listener.filterChain.filter.subFilter"},
 		{"EnvoyFilter", "{configPatches: [{applyTo: HTTP_FILTER, match: {listener: {filterChain: {filter: {name: envoy.http_connection_manager, subFilter: {}}}}}, patch: {operation: REMOVE}}]}", "spec.configPatches[0].match.listener.filterChain.filter.subFilter.name"},
+		{"RequestAuthentication", "{jwtRules: [{issuer: a, jwksUri: 'https://a/b', jwks: '" + oneKey + "'}]}", "spec.jwtRules[0].jwksUri"},
 		{"AuthorizationPolicy", "{action: DENY}", "spec.rules"},
 		{"AuthorizationPolicy", "{provider: {name: a}, rules: [{}]}", "spec.provider"},
 		{"AuthorizationPolicy", "{action: CUSTOM, rules: [{}]}", "spec.provider"},

@@ -6,7 +6,10 @@ import (
 	"regexp"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
 )
 
 // Pod is what endpoints and Workloads take from a Pod.
@@ -31,8 +34,31 @@ func (p *Pod) Equal(o *Pod) bool {
 		p.NotReady == o.NotReady && p.Address == o.Address && p.Terminating == o.Terminating && p.Ended == o.Ended && maps.Equal(p.Labels, o.Labels)
 }
 
-// Node is what endpoints take from a Node.
-type Node struct{ Locality string } // region/zone/subzone, as far as stated
+// Node is what endpoints, and gateways at node ports, take from a Node.
+type Node struct {
+	Locality string            // region/zone/subzone, as far as stated
+	External string            // the first address of type ExternalIP; empty: it has none
+	Labels   map[string]string // those by which gateways select it: nil unless it has an external address
+}
+
+// Equal says whether two Nodes mean the same; nil is a Node that is not there.
+func (n *Node) Equal(o *Node) bool {
+	if n == nil || o == nil {
+		return n == o
+	}
+	return n.Locality == o.Locality && n.SameGateway(o)
+}
+
+// SameGateway says whether gateways at node ports read the same of both; nil is a Node that is not there.
+func (n *Node) SameGateway(o *Node) bool {
+	if n == nil || o == nil {
+		return n == o || n == nil && o.External == "" || o == nil && n.External == ""
+	}
+	return n.External == o.External && maps.Equal(n.Labels, o.Labels)
+}
+
+// AllNodes names the Nodes of an origin together, for Refs of what reads them all.
+func AllNodes(of origin.Origin) object.ID { return object.ID{Origin: of, Kind: "Node"} }
 
 // Namespace is what endpoints take from a Namespace.
 type Namespace struct{ Network string }
@@ -108,7 +134,7 @@ func workloadName(obj *object.Object, meta owned) string {
 	return obj.ID.Name
 }
 
-// ParseNode reads what endpoints need of a Node.
+// ParseNode reads what is needed of a Node. A status that cannot be read has no address.
 func ParseNode(obj *object.Object) *Node {
 	first := func(names ...string) string {
 		for _, name := range names {
@@ -118,10 +144,21 @@ func ParseNode(obj *object.Object) *Node {
 		}
 		return ""
 	}
-	return &Node{Locality: locality(
+	n := &Node{Locality: locality(
 		first("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"),
 		first("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),
 		first("topology.istio.io/subzone"))}
+	var whole corev1.Node
+	if err := json.Unmarshal(obj.JSON, &whole); err != nil {
+		return n
+	}
+	for _, a := range whole.Status.Addresses {
+		if a.Type == corev1.NodeExternalIP && isIP(a.Address) {
+			n.External, n.Labels = a.Address, obj.Labels
+			break
+		}
+	}
+	return n
 }
 
 // ParseNamespace reads what endpoints need of a Namespace.

@@ -112,6 +112,8 @@ var (
 	Services          = gauge("pilot_services", "Services known.")
 	VirtualServices   = gauge("pilot_virt_services", "VirtualServices known.")
 	RejectedConfigs   = gaugeVec("pilot_total_rejected_configs", "Objects that do not apply because they are not valid.", "kind")
+	JWKSFetched       = counter("pilot_jwks_resolver_network_fetch_success_total", "Key sets that were fetched for RequestAuthentications.")
+	JWKSFailed        = counter("pilot_jwks_resolver_network_fetch_fail_total", "Key sets that could not be fetched.")
 	SecretErrors      = counter("pilot_sds_certificate_errors_total", "Secrets whose private key could not be opened when a proxy asked for it.")
 	Info              = gaugeVec("pilot_info", "Version of this build; the value is 1.", "version")
 	Build             = gaugeVec("istio_build", "Version of this build, under Istio's name; the value is 1.", "component", "tag")

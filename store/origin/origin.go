@@ -26,6 +26,8 @@ const (
 	Addresses = "addresses"
 	// DNS is what the leader has resolved; no record has this origin.
 	DNS = "dns"
+	// JWKS is what the leader has fetched of key sets; no record has this origin.
+	JWKS = "jwks"
 )
 
 // New is the origin of what a source tells of a cluster. The config cluster, which alone gives configuration kinds, is "", whatever

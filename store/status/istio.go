@@ -26,7 +26,8 @@ const networking, security, extensions = "networking.istio.io", "security.istio.
 var IstioKinds = []Kind{
 	{networking, "DestinationRule"}, {networking, "EnvoyFilter"}, {networking, "Gateway"}, {networking, "ServiceEntry"}, {networking, "Sidecar"},
 	{networking, "VirtualService"}, {networking, "WorkloadEntry"}, {networking, "WorkloadGroup"},
-	{security, "AuthorizationPolicy"}, {security, "PeerAuthentication"}, {extensions, "TrafficExtension"}, {extensions, "WasmPlugin"},
+	{security, "AuthorizationPolicy"}, {security, "PeerAuthentication"}, {security, "RequestAuthentication"},
+	{extensions, "TrafficExtension"}, {extensions, "WasmPlugin"},
 }
 
 // versions of each group, the best first. Which of them a kind is served in says the API server.

@@ -212,7 +212,7 @@ func TestFaultBadListener(t *testing.T) {
 	})
 	reaches(t, f, 3, func() { write(t, dir, "town.yaml", town(0, n, 3)) })
 	stats := f.Stats()
-	if lds := stats.Types["LDS"].Nacks; lds < 3 || lds > 3*8 {
+	if lds := stats.Types["LDS"].Nacks; lds < 3 || lds > 3*uint64(max(8, proxies/128)) { // the first window (push/fanout, rollout) of each identity
 		t.Errorf("%d of %d proxies were sent a listener that all refuse", lds, proxies)
 	} else {
 		t.Logf("%d of %d proxies were sent the listener that all refuse", lds, proxies)

@@ -209,7 +209,7 @@ func TestFaultRollingUpgrade(t *testing.T) {
 	store := "--etcd-endpoints=" + kvtest.Start(t).Endpoint()
 	dir := townFolder(t, n)
 	args := mtls(t, "--roles=ingest,xds", "--config-dir", dir, store, "--leader-lease", lease)
-	limit := 16<<20 + proxies/3<<16 // bytes; less than they need
+	limit := 16<<20 + proxies/3<<17 // bytes; less than they need, over mTLS
 	tight := []string{fmt.Sprintf("GOMEMLIMIT=%d", limit)}
 	newer, older := nextBinary(t), binary(t, "navarchd")
 	var replicas []*daemon

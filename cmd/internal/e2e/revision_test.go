@@ -6,6 +6,7 @@ import (
 
 	"navarch.io/navarch/loadtest/programs"
 	sim "navarch.io/navarch/loadtest/proxy"
+	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
@@ -58,7 +59,9 @@ func TestWrongNormalFormHarmsItsOwnRevision(t *testing.T) {
 	}
 	undisturbed(t, f)
 	back := fleet(t, proxies, sim.Config{}, stable)
+	both := f.Watch(sim.Change{Type: xds.Route, Name: "80", Marker: edition4(4)})
 	reaches(t, back, 4, func() { write(t, dir, "town.yaml", town(0, n, 4)) })
+	acknowledged(t, both)
 	unharmed(t, f)
 	unharmed(t, back)
 }

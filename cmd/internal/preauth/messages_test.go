@@ -1,6 +1,8 @@
 package preauth
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,4 +46,15 @@ func TestMessagesOfCalls(t *testing.T) {
 	if got := c.answer(stream); got != "0" {
 		t.Errorf("a second message after that time: %s", got)
 	}
+}
+
+// Who has sent all that may be sent without a credential, in lists of headers that are longer than gRPC takes, has begun no call whose credential is
+// being verified: its connection, and the memory that it has, go at once.
+func TestBytesWithoutACall(t *testing.T) {
+	w := start(t, Limits{Credential: 24 * time.Hour}) // a quarter of it to verify a credential
+	c := w.http2("127.0.0.2")
+	for range 2 {
+		_ = c.call(checked, slices.Repeat([]hpack.HeaderField{{Name: "x", Value: strings.Repeat("~", 1<<10), Sensitive: true}}, 33)...) // it may have ended
+	}
+	w.ended("lists of headers", c.conn)
 }

@@ -2,7 +2,10 @@ package scene
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/normal"
@@ -29,6 +32,29 @@ func (s *stage) resolved(args []string) (string, error) {
 		return "", errors.New("want NAME [IP]...")
 	}
 	return s.said(normal.NewResolved(args[0], args[1:]))
+}
+
+func (s *stage) keys(args []string) (string, error) {
+	id, set, err := keysOf(args, func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(s.dir, name)) })
+	if err != nil {
+		return "", err
+	}
+	return s.said(normal.NewKeys(id, set, ""))
+}
+
+// keysOf reads NAMESPACE SOURCE [TIMEOUT] FILE: which keys the leader has fetched.
+func keysOf(args []string, read func(name string) ([]byte, error)) (id object.ID, set string, err error) {
+	if len(args) < 3 {
+		return id, "", errors.New("want NAMESPACE URI [TIMEOUT] FILE")
+	}
+	of := normal.KeySource{URI: args[1]}
+	if len(args) > 3 {
+		if of.Timeout, err = time.ParseDuration(args[2]); err != nil {
+			return id, "", err
+		}
+	}
+	raw, err := read(args[len(args)-1])
+	return normal.KeysID(args[0], of), string(raw), err
 }
 
 func (s *stage) said(made *object.Object, err error) (string, error) {

@@ -48,7 +48,7 @@ func (r *request) denied(any *anypb.Any) bool {
 	case any.MessageIs(tcp) && any.UnmarshalTo(tcp) == nil:
 		rules = tcp.GetRules()
 	}
-	if rules == nil {
+	if rules == nil || rules.GetAction() == rbacv3.RBAC_LOG {
 		return false
 	}
 	hit := false
@@ -100,6 +100,10 @@ func (r *request) may(p *rbacv3.Permission) bool {
 		return within(p.DestinationIp, r.ip)
 	case *rbacv3.Permission_Header:
 		return r.headersMatch(&routev3.RouteMatch{Headers: []*routev3.HeaderMatcher{p.Header}})
+	case *rbacv3.Permission_Metadata:
+		return false // nobody has found anything
+	case *rbacv3.Permission_UriTemplate:
+		return false // none of the requests here
 	case *rbacv3.Permission_UrlPath:
 		path, _, _ := strings.Cut(r.headers[":path"], "?")
 		return stringMatches(p.UrlPath.GetPath(), path)
@@ -134,6 +138,8 @@ func (r *request) isPrincipal(p *rbacv3.Principal) bool {
 		return within(p.DirectRemoteIp, r.from)
 	case *rbacv3.Principal_RemoteIp:
 		return within(p.RemoteIp, r.from)
+	case *rbacv3.Principal_Metadata:
+		return false // no request here has shown a token
 	case *rbacv3.Principal_Header:
 		return r.headersMatch(&routev3.RouteMatch{Headers: []*routev3.HeaderMatcher{p.Header}})
 	}

@@ -28,6 +28,7 @@ var commands = map[string]step{
 	"remove":     (*stage).remove,     // FILE...
 	"automatic":  (*stage).automatic,  // NAMESPACE/NAME [HOST=IP,IP]...: the leader has given a ServiceEntry these automatic addresses
 	"resolved":   (*stage).resolved,   // NAME [IP]...: the leader has resolved a name to these addresses
+	"keys":       (*stage).keys,       // NAMESPACE URI [TIMEOUT] FILE: the leader has fetched the key set in the file
 	"many":       (*stage).many,       // N FILE [DURATION]: N copies, {{i}} replaced; one change each where they come apart
 	"connect":    (*stage).connect,    // PROXY [NODE] [sotw] [prompt] [as=NAMESPACE/ACCOUNT]: a proxy joins and gets what there is; the latter: it answers before more is sent
 	"disconnect": (*stage).disconnect, // PROXY: its stream ends; it keeps what it holds

@@ -83,6 +83,16 @@ func loadStruck(t *testing.T, name string) *struckScene {
 				t.Fatal(err)
 			}
 			said = append(said, made)
+		case "keys":
+			id, set, err := keysOf(words[1:], func(name string) ([]byte, error) { return in[name], nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			made, err := normal.NewKeys(id, set, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			said = append(said, made)
 		}
 	}
 	events, _, err := files.Read(folder, configCluster)

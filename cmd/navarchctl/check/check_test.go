@@ -29,6 +29,8 @@ import (
 	"navarch.io/navarch/store/apiserver/apiservertest"
 )
 
+const admission = "/apis/admissionregistration.k8s.io/v1/"
+
 // The rights that are asked about are those that the documentation tells operators to give.
 func TestRightsAreTheDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../../deploy/demo/kube/manifests/rights.yaml")

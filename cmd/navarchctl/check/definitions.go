@@ -17,7 +17,7 @@ var kinds = []struct {
 }{
 	{"networking.istio.io", []string{"v1", "v1beta1", "v1alpha3"},
 		[]string{"destinationrules", "envoyfilters", "gateways", "serviceentries", "sidecars", "virtualservices", "workloadentries", "workloadgroups"}},
-	{"security.istio.io", []string{"v1", "v1beta1"}, []string{"authorizationpolicies", "peerauthentications"}},
+	{"security.istio.io", []string{"v1", "v1beta1"}, []string{"authorizationpolicies", "peerauthentications", "requestauthentications"}},
 	{"extensions.istio.io", []string{"v1alpha1"}, []string{"trafficextensions", "wasmplugins"}},
 }
 

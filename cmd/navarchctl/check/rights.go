@@ -52,7 +52,7 @@ var clusterRules = []rule{
 	{rbacv1.PolicyRule{APIGroups: []string{"networking.istio.io", "security.istio.io", "extensions.istio.io"}, Resources: []string{"*"}, Verbs: []string{"get"}}, ingest, objectsAre},
 	{allow("networking.istio.io", []string{"destinationrules/status", "envoyfilters/status", "gateways/status", "serviceentries/status", "sidecars/status",
 		"virtualservices/status", "workloadentries/status", "workloadgroups/status"}, []string{"update"}), ingest, objectsAre},
-	{allow("security.istio.io", []string{"authorizationpolicies/status", "peerauthentications/status"}, []string{"update"}), ingest, objectsAre},
+	{allow("security.istio.io", []string{"authorizationpolicies/status", "peerauthentications/status", "requestauthentications/status"}, []string{"update"}), ingest, objectsAre},
 	{allow("extensions.istio.io", []string{"trafficextensions/status", "wasmplugins/status"}, []string{"update"}), ingest, objectsAre},
 	{allow("networking.istio.io", []string{"serviceentries"}, []string{"get"}), ingest, automatic},
 	{allow("networking.istio.io", []string{"serviceentries/status"}, []string{"update"}), ingest, automatic},

@@ -10,50 +10,38 @@ import (
 	"slices"
 	"strings"
 
-	"istio.io/api/label"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-)
 
-const admission = "/apis/admissionregistration.k8s.io/v1/"
+	"navarch.io/navarch/cmd/navarchctl/hooks"
+)
 
 // hook is one webhook of a configuration.
 type hook struct {
-	of, kind, revision, name string
-	client                   admissionregistrationv1.WebhookClientConfig
-	failure                  admissionregistrationv1.FailurePolicyType
+	of hooks.Configuration
+	hooks.Webhook
 }
 
-func (h hook) String() string { return fmt.Sprintf("%s %s, %s", h.kind, h.of, h.name) }
+func (h hook) String() string { return fmt.Sprintf("%s %s, %s", h.of.Kind, h.of.Meta.Name, h.Name) }
 
-// hooks are all webhooks of a cluster that are Istio's by their configuration's labels: with a revision, and called istiod or sidecar-injector.
-func (k *checker) hooks(ctx context.Context) (all []hook, err error) {
-	fails := func(p *admissionregistrationv1.FailurePolicyType) admissionregistrationv1.FailurePolicyType {
-		if p == nil {
-			return admissionregistrationv1.Fail
-		}
-		return *p
-	}
-	var mutating admissionregistrationv1.MutatingWebhookConfigurationList
-	if err := k.get(ctx, admission+"mutatingwebhookconfigurations", &mutating); err != nil {
-		return nil, err
-	}
-	for _, c := range mutating.Items {
+// configurations are all of a cluster that have a revision.
+func (k *checker) configurations(ctx context.Context) ([]hooks.Configuration, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return hooks.OfRevisions(ctx, k.API)
+}
+
+// hooks are the webhooks that the control plane answers: they lead to its namespace, and are of the revision, if one is asked for.
+func (k *checker) hooks(ctx context.Context) (own []hook, err error) {
+	all, err := k.configurations(ctx)
+	for _, c := range all {
 		for _, w := range c.Webhooks {
-			all = append(all, hook{c.Name, "MutatingWebhookConfiguration", c.Labels[label.IoIstioRev.Name], w.Name, w.ClientConfig, fails(w.FailurePolicy)})
+			if w.LeadsTo(k.Namespace) && (k.Revision == "" || c.Revision() == k.Revision) {
+				own = append(own, hook{c, w})
+			}
 		}
 	}
-	var validating admissionregistrationv1.ValidatingWebhookConfigurationList
-	if err := k.get(ctx, admission+"validatingwebhookconfigurations", &validating); err != nil {
-		return nil, err
-	}
-	for _, c := range validating.Items {
-		for _, w := range c.Webhooks {
-			all = append(all, hook{c.Name, "ValidatingWebhookConfiguration", c.Labels[label.IoIstioRev.Name], w.Name, w.ClientConfig, fails(w.FailurePolicy)})
-		}
-	}
-	return slices.DeleteFunc(all, func(h hook) bool { return h.revision == "" }), nil
+	return own, err
 }
 
 // webhooks looks at those of the control plane: whether the API server reaches a replica by them, and believes it.
@@ -65,21 +53,18 @@ func (k *checker) webhooks(ctx context.Context) {
 	}
 	kinds := map[string]bool{}
 	for _, h := range all {
-		if s := h.client.Service; s == nil || s.Namespace != k.Namespace || k.Revision != "" && h.revision != k.Revision {
-			continue
-		}
-		kinds[h.kind] = true
+		kinds[h.of.Kind] = true
 		if do, err := k.webhook(ctx, h); err != nil {
 			k.say(h.String(), Failure, err.Error(), do)
 			continue
 		}
-		if h.kind == "ValidatingWebhookConfiguration" && h.failure == admissionregistrationv1.Ignore {
+		if h.of.Kind == hooks.Validating && h.Ignores {
 			k.say(h.String(), Warning, "wrong objects pass while it does not answer (failurePolicy Ignore)", "the leader sets Fail once its dry run was refused: /debug/problems of the leader says what is missing")
 			continue
 		}
 		k.say(h.String(), OK, fmt.Sprintf("%d replicas answer, with a certificate that the API server believes", len(k.replicas)), "")
 	}
-	for kind, what := range map[string]string{"MutatingWebhookConfiguration": "Pods get no proxies", "ValidatingWebhookConfiguration": "wrong objects are not refused"} {
+	for kind, what := range map[string]string{hooks.Mutating: "Pods get no proxies", hooks.Validating: "wrong objects are not refused"} {
 		if !kinds[kind] {
 			k.say(kind, Warning, fmt.Sprintf("none leads to namespace %s: %s", k.Namespace, what), "let the chart make it (injection.enabled, validation.enabled)")
 		}
@@ -88,11 +73,11 @@ func (k *checker) webhooks(ctx context.Context) {
 
 // webhook says what is wrong with one, and what to do.
 func (k *checker) webhook(ctx context.Context, h hook) (do string, err error) {
-	s := h.client.Service
+	s := h.Client.Service
 	at := fmt.Sprintf("Service %s/%s", s.Namespace, s.Name)
 	var service corev1.Service
 	if err := k.get(ctx, "/api/v1/namespaces/"+url.PathEscape(s.Namespace)+"/services/"+url.PathEscape(s.Name), &service); err != nil {
-		return "make the Service, or remove the configuration: " + h.of, fmt.Errorf("%s, to which it leads: %w", at, err)
+		return "make the Service, or remove the configuration: " + h.of.Meta.Name, fmt.Errorf("%s, to which it leads: %w", at, err)
 	}
 	port := int32(443)
 	if s.Port != nil {
@@ -106,7 +91,7 @@ func (k *checker) webhook(ctx context.Context, h hook) (do string, err error) {
 		return "see the Service's selector, and whether Pods are ready", errors.Join(err, fmt.Errorf("%s has no ready endpoint", at))
 	}
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(h.client.CABundle) {
+	if !roots.AppendCertsFromPEM(h.Client.CABundle) {
 		return "the leader writes it: see the leader's log, and --write-webhook-configurations", errors.New("caBundle is empty")
 	}
 	if len(k.replicas) == 0 {
@@ -157,17 +142,17 @@ func handshake(ctx context.Context, r Replica, port int, conf *tls.Config) error
 // others says which webhooks of other control planes are there, before one of ours is.
 func (k *checker) others(ctx context.Context) {
 	const check = "control planes that are there"
-	all, err := k.hooks(ctx)
+	all, err := k.configurations(ctx)
 	if err != nil {
 		k.cannot(check, err)
 		return
 	}
 	var same, other []string
-	for _, h := range all {
-		if h.revision == k.revision() {
-			same = append(same, h.of)
+	for _, c := range all {
+		if c.Revision() == k.revision() {
+			same = append(same, c.Meta.Name)
 		} else {
-			other = append(other, h.revision)
+			other = append(other, c.Revision())
 		}
 	}
 	slices.Sort(same)

@@ -192,7 +192,7 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%s: %q, want %q", key, s.Here, want)
 		}
 	}
-	if s := judge(Setting{Sort: Environment, Key: "PILOT_JWT_PUB_KEY_REFRESH_INTERVAL"}); !strings.Contains(s.Here, "RequestAuthentication") {
+	if s := judge(Setting{Sort: Environment, Key: "PILOT_JWT_ENABLE_OTHER"}); !strings.Contains(s.Here, "the leader fetches keys") {
 		t.Errorf("%+v", s)
 	}
 }

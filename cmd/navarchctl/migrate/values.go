@@ -39,7 +39,7 @@ var values = []row{
 	{"sidecarInjectorWebhookAnnotations", Reported, "annotate the webhook configuration yourself", ""},
 	{"deploymentLabels", Reported, "label the Deployments yourself", ""},
 	{"deploymentAnnotations", Reported, "annotate the Deployments yourself", ""},
-	{"jwksResolverExtraRootCA", Reported, "RequestAuthentication is not acted on yet", ""},
+	{"jwksResolverExtraRootCA", Reported, "`--jwks-roots`, a file", ""},
 	{"keepaliveMaxServerConnectionAge", NoEffect, "replicas spread their streams themselves (`--drain-after`)", ""},
 	{"configMap", Reported, "the chart always writes the ConfigMap istio", "true"},
 	{"ipFamilyPolicy", ActedOn, "`service.ipFamilyPolicy`", ""},

@@ -17,11 +17,16 @@ import (
 	"strconv"
 	"strings"
 
-	"istio.io/api/label"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 
+	"navarch.io/navarch/cmd/navarchctl/hooks"
 	"navarch.io/navarch/store/apiserver"
+)
+
+// What the chart's objects are labelled with (deploy/chart/templates/_names.tpl).
+const (
+	nameLabel = "app.kubernetes.io/name"
+	chartName = "navarch"
 )
 
 // Object is one that is there.
@@ -43,7 +48,7 @@ func (o Object) String() string {
 type Cluster struct {
 	API       *apiserver.Client
 	Namespace string // of the control plane
-	Revision  string // of webhooks; empty: all
+	Revision  string // of webhooks; empty: those of our charts
 }
 
 // meta is what is read of any object.
@@ -81,41 +86,47 @@ func (c Cluster) list(ctx context.Context, kind, path string, about func(meta) s
 	return found, nil
 }
 
-const admission = "/apis/admissionregistration.k8s.io/v1/"
+// holds is what goes with a webhook configuration, by kind.
+var holds = map[string]string{hooks.Mutating: "Pods get proxies", hooks.Validating: "wrong objects are refused"}
 
-// Webhooks are the configurations that lead to the control plane's namespace.
-func (c Cluster) Webhooks(ctx context.Context) (all []Object, err error) {
-	var mutating admissionregistrationv1.MutatingWebhookConfigurationList
-	if err := c.API.Do(ctx, http.MethodGet, admission+"mutatingwebhookconfigurations", nil, &mutating); err != nil {
-		return nil, fmt.Errorf("MutatingWebhookConfigurations: %w", err)
+// Webhooks are the configurations that lead to the control plane's namespace. Of a revision: all of it. Else ours: those of a chart of ours, and what
+// leads to the same Services as these (revision tags); others are those besides, istiod's for instance, which may run in the same namespace.
+func (c Cluster) Webhooks(ctx context.Context) (ours, others []Object, err error) {
+	all, err := hooks.OfRevisions(ctx, c.API)
+	if err != nil {
+		return nil, nil, err
 	}
-	for _, m := range mutating.Items {
-		for _, w := range m.Webhooks {
-			if c.leads(w.ClientConfig, m.Labels) {
-				all = append(all, Object{Kind: "MutatingWebhookConfiguration", Name: m.Name, Holds: "Pods get proxies", path: admission + "mutatingwebhookconfigurations/" + url.PathEscape(m.Name), uid: string(m.UID)})
-				break
+	services := map[string]bool{} // of ours, in the namespace
+	for _, one := range all {
+		if one.Meta.Labels[nameLabel] == chartName {
+			for _, s := range c.services(one) {
+				services[s] = true
 			}
 		}
 	}
-	var validating admissionregistrationv1.ValidatingWebhookConfigurationList
-	if err := c.API.Do(ctx, http.MethodGet, admission+"validatingwebhookconfigurations", nil, &validating); err != nil {
-		return nil, fmt.Errorf("ValidatingWebhookConfigurations: %w", err)
-	}
-	for _, v := range validating.Items {
-		for _, w := range v.Webhooks {
-			if c.leads(w.ClientConfig, v.Labels) {
-				all = append(all, Object{Kind: "ValidatingWebhookConfiguration", Name: v.Name, Holds: "wrong objects are refused", path: admission + "validatingwebhookconfigurations/" + url.PathEscape(v.Name), uid: string(v.UID)})
-				break
-			}
+	for _, one := range all {
+		leads := c.services(one)
+		if len(leads) == 0 {
+			continue
+		}
+		o := Object{Kind: one.Kind, Name: one.Meta.Name, Holds: holds[one.Kind] + ", revision " + one.Revision(), path: one.Path(), uid: string(one.Meta.UID)}
+		if c.Revision == one.Revision() || c.Revision == "" && slices.ContainsFunc(leads, func(s string) bool { return services[s] }) {
+			ours = append(ours, o)
+		} else {
+			others = append(others, o)
 		}
 	}
-	return all, nil
+	return ours, others, nil
 }
 
-// leads says whether a webhook is the control plane's: of its namespace, and of a revision.
-func (c Cluster) leads(client admissionregistrationv1.WebhookClientConfig, labels map[string]string) bool {
-	revision := labels[label.IoIstioRev.Name]
-	return client.Service != nil && client.Service.Namespace == c.Namespace && revision != "" && (c.Revision == "" || c.Revision == revision)
+// services are those of the control plane's namespace that answer a configuration's webhooks.
+func (c Cluster) services(of hooks.Configuration) (names []string) {
+	for _, w := range of.Webhooks {
+		if w.LeadsTo(c.Namespace) {
+			names = append(names, w.Client.Service.Name)
+		}
+	}
+	return names
 }
 
 // Running are the workloads of the control plane that are there still: what is kept must not be taken from under them.
@@ -130,7 +141,7 @@ func (c Cluster) Running(ctx context.Context) (all []string, err error) {
 		return nil, fmt.Errorf("StatefulSets of %s: %w", c.Namespace, err)
 	}
 	for _, d := range deployments.Items {
-		if labels := d.Spec.Template.Labels; labels["app"] == "istiod" || labels["app.kubernetes.io/name"] == "navarchd" {
+		if labels := d.Spec.Template.Labels; labels["app"] == "istiod" || labels[nameLabel] == "navarchd" {
 			all = append(all, "Deployment "+d.Name+release(d.Labels))
 		}
 	}
@@ -168,7 +179,7 @@ func (c Cluster) Kept(ctx context.Context) ([]Object, error) {
 		if strings.HasPrefix(m.Metadata.Name, etcdName) {
 			return "etcd's certificates"
 		}
-		if m.Metadata.Labels["app.kubernetes.io/name"] == "navarch" {
+		if m.Metadata.Labels[nameLabel] == chartName {
 			return cmp.Or(secrets[m.Metadata.Name], secrets["navarch-kek"]) // under the name that the values gave it
 		}
 		return secrets[m.Metadata.Name]

@@ -137,9 +137,6 @@ func (t Tags) generate(all []admissionregistrationv1.MutatingWebhookConfiguratio
 	}
 	of := all[i].Webhooks[0].ClientConfig
 	w := inject.Webhooks{Namespace: t.Namespace, Revision: revision, Tag: tag, CABundle: of.CABundle}
-	if revision == defaultTag {
-		w.Revision = ""
-	}
 	made := w.Configuration()
 	for j := range made.Webhooks { // where the revision answers, whatever its Service is called
 		made.Webhooks[j].ClientConfig = of

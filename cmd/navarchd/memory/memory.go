@@ -1,12 +1,12 @@
-// Package memory keeps a replica small: how much garbage may lie, by how busy the process is, and when pages that a storm of joins has left
-// go back to the system.
+// Package memory keeps a process small: how much garbage may lie, by how busy the process is, and when pages that a burst has left, of joins at a
+// replica or of objects that a leader reads, go back to the system.
 //
 // It is a control loop on the load of this machine, made for one fault: after a storm of joins a replica keeps for minutes the memory that the
 // storm needed, and its container is sized for that. Its figure is the scenario `memory` of the load harness: resident memory per proxy, with
 // the processor time per proxy beside it. navarchd leaves Go's own settings where NAVARCH_EXPERIMENT_OFF has `collector`; `make experiment
 // LOOP=collector` plays the scenario with and without, in turns, and prints the medians of both. It stays as long as it gains a tenth of that.
 //
-// Owns: GOGC of the process.  Reads: the Go runtime's own measures, processor time, the number of joins.  Never: sets the limit of memory.
+// Owns: GOGC of the process.  Reads: the Go runtime's own measures, processor time, a count of what comes in bursts.  Never: sets the limit of memory.
 package memory
 
 import (
@@ -63,8 +63,8 @@ func (c *collector) step(now time.Time, cpu, each time.Duration, live, limit uin
 // percentStep is the step in percent in which it changes: what lives changes all the time.
 const percentStep = 5
 
-// A storm of joins leaves garbage, grown stacks and free pages that Go would give back over many minutes. Once nobody has
-// joined for a while they are given back at once, if it is worth the collection.
+// A burst leaves garbage, grown stacks and free pages that Go would give back over many minutes. Once it has been over for a while they are given
+// back at once, if it is worth the collection.
 const (
 	calmFor   = 2 * time.Second
 	worthFree = 12 << 20 // bytes
@@ -73,21 +73,21 @@ const (
 
 // tidy is when to give memory back. It has no clock.
 type tidy struct {
-	joins   uint64
-	changed time.Time // when joins was last another
+	burst   uint64
+	changed time.Time // when burst was last another
 	freed   time.Time
 	due     bool
 }
 
-// step says whether to give memory back now, given the joins so far, and what could be freed at least.
-func (t *tidy) step(now time.Time, joins uint64, spare uint64) bool {
-	if joins != t.joins {
-		t.joins, t.changed, t.due = joins, now, true
+// step says whether to give memory back now, given the count of what comes in bursts, and what could be freed at least.
+func (t *tidy) step(now time.Time, burst uint64, spare uint64) bool {
+	if burst != t.burst {
+		t.burst, t.changed, t.due = burst, now, true
 	}
 	if !t.due || now.Sub(t.changed) < calmFor || now.Sub(t.freed) < freeEvery {
 		return false
 	}
-	if spare < worthFree { // perhaps the last collection was in the middle of the storm: the next one will tell
+	if spare < worthFree { // perhaps the last collection was in the middle of the burst: the next one will tell
 		return false
 	}
 	t.due = false
@@ -105,9 +105,10 @@ func spare(samples []metrics.Sample) uint64 {
 // defaultPercent is Go's own GOGC.
 const defaultPercent = 100
 
-// Run is the loop around both, until ctx ends; joins counts the streams that were opened so far. off: nothing is steered, and Go's own
+// Run is the loop around both, until ctx ends; burst counts what leaves much memory unused when much of it comes at once (streams that were opened,
+// thousands of objects that were read), and is not to go on changing where little comes. off: nothing is steered, and Go's own
 // default holds: to measure what the loop is worth.
-func Run(ctx context.Context, joins func() uint64, off bool) error {
+func Run(ctx context.Context, burst func() uint64, off bool) error {
 	if off {
 		wire.TuneCollector(defaultPercent)
 		<-ctx.Done()
@@ -123,7 +124,7 @@ func Run(ctx context.Context, joins func() uint64, off bool) error {
 	for {
 		select {
 		case now := <-tick.C:
-			if state.step(now, joins(), spare(samples)) {
+			if state.step(now, burst(), spare(samples)) {
 				debug.FreeOSMemory()
 			}
 			live := samples[2].Value.Uint64() + samples[3].Value.Uint64()

@@ -10,10 +10,10 @@ func TestTidy(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var s tidy
 	freed := 0
-	pass := func(seconds int, joins, spare uint64) {
+	pass := func(seconds int, burst, spare uint64) {
 		for range seconds {
 			now = now.Add(time.Second)
-			if s.step(now, joins, spare) {
+			if s.step(now, burst, spare) {
 				freed++
 			}
 		}

@@ -54,7 +54,7 @@ root and role, and is a list of rules, empty where the role needs none. */}}
   resources: [destinationrules/status, envoyfilters/status, gateways/status, serviceentries/status, sidecars/status, virtualservices/status, workloadentries/status, workloadgroups/status]
   verbs: [update]
 - apiGroups: [security.istio.io]
-  resources: [authorizationpolicies/status, peerauthentications/status]
+  resources: [authorizationpolicies/status, peerauthentications/status, requestauthentications/status]
   verbs: [update]
 - apiGroups: [extensions.istio.io]
   resources: [trafficextensions/status, wasmplugins/status]

@@ -4,54 +4,18 @@
 package authz
 
 import (
-	"fmt"
 	"strconv"
 
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
-	meshv1 "istio.io/api/mesh/v1alpha1"
 	securityv1 "istio.io/api/security/v1beta1"
-
-	"navarch.io/navarch/push/build/identity"
-	"navarch.io/navarch/store/model"
 )
-
-// Rules are what policies demand together, by Istio's rules
-// (https://istio.io/latest/docs/reference/config/security/authorization-policy/): what a DENY policy matches is refused;
-// then, where there is an ALLOW policy, what none of them matches. Nil: nothing of the kind. HTTP-only fields of
-// a connection that is not HTTP match nothing in an ALLOW policy, and everything in a DENY policy.
-func Rules(policies []*model.Policy, mesh *meshv1.MeshConfig, http bool) (deny, allow *rbacv3.RBAC) {
-	domains := identity.TrustDomains(mesh)
-	for _, p := range policies {
-		m := model.Authorization(p)
-		into := &allow
-		switch m.GetAction() {
-		case securityv1.AuthorizationPolicy_ALLOW:
-			if allow == nil {
-				allow = &rbacv3.RBAC{Action: rbacv3.RBAC_ALLOW, Policies: map[string]*rbacv3.Policy{}}
-			}
-		case securityv1.AuthorizationPolicy_DENY:
-			if into = &deny; deny == nil && len(m.GetRules()) > 0 {
-				deny = &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}
-			}
-		default:
-			continue
-		}
-		d := drawing{domains: domains, namespace: p.Key.Namespace, http: http, deny: into == &deny}
-		for i, rule := range m.GetRules() {
-			if drawn := d.rule(rule); drawn != nil {
-				(*into).Policies[fmt.Sprintf("ns[%s]-policy[%s]-rule[%d]", p.Key.Namespace, p.Key.Name, i)] = drawn
-			}
-		}
-	}
-	return deny, allow
-}
 
 // drawing is the rules of one policy in the making.
 type drawing struct {
 	domains   []string
 	namespace string // of the policy
 	http      bool
-	deny      bool
+	wide      bool // what cannot be read of a connection that is not HTTP is left out of a rule; else the rule matches nothing
 	never     bool // the rule in the making can match nothing
 }
 
@@ -103,6 +67,9 @@ func (d *drawing) source(s *securityv1.Source) *rbacv3.Principal {
 		all = append(all, principalsOf(values, not, one)...)
 	}
 	field(s.GetPrincipals(), s.GetNotPrincipals(), d.principal)
+	if d.readsHTTP(len(s.GetRequestPrincipals()) + len(s.GetNotRequestPrincipals())) {
+		field(s.GetRequestPrincipals(), s.GetNotRequestPrincipals(), requestPrincipal)
+	}
 	field(s.GetNamespaces(), s.GetNotNamespaces(), d.fromNamespace)
 	field(s.GetServiceAccounts(), s.GetNotServiceAccounts(), d.account)
 	field(s.GetTrustDomains(), s.GetNotTrustDomains(), fromTrustDomain)
@@ -127,12 +94,12 @@ func (d *drawing) operation(o *securityv1.Operation) *rbacv3.Permission {
 }
 
 // readsHTTP says whether fields of HTTP, if there are any, can be drawn; where not, an ALLOW rule matches nothing, and
-// a DENY rule goes without them.
+// another goes without them.
 func (d *drawing) readsHTTP(fields int) bool {
 	if d.http || fields == 0 {
 		return d.http
 	}
-	d.never = d.never || !d.deny
+	d.never = d.never || !d.wide
 	return false
 }
 
@@ -145,12 +112,20 @@ func (d *drawing) conditions(all []*securityv1.Condition) (principals []*rbacv3.
 			}
 			continue
 		}
+		if path, is := readsToken(c.GetKey()); is {
+			if d.readsHTTP(1) {
+				principals = append(principals, token(path, c.GetValues(), c.GetNotValues())...)
+			}
+			continue
+		}
 		if one := d.principalKey(c.GetKey()); one != nil {
 			principals = append(principals, principalsOf(c.GetValues(), c.GetNotValues(), one)...)
 		} else if one := permissionKey(c.GetKey()); one != nil {
 			permissions = append(permissions, permissionsOf(c.GetValues(), c.GetNotValues(), one)...)
+		} else if all := found(c.GetKey()); all != nil {
+			permissions = append(permissions, together(c.GetValues(), c.GetNotValues(), all)...)
 		} else { // the store closes such policies: this is for records of a newer version
-			d.never = !d.deny
+			d.never = !d.wide
 		}
 	}
 	return principals, permissions

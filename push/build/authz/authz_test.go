@@ -46,6 +46,22 @@ const anyone, anything = "{any: true}", "{any: true}"
 
 func uri(matcher string) string { return "{authenticated: {principal_name: {" + matcher + "}}}" }
 
+// What a filter has verified: issuer and subject, or a claim that is a list or a text.
+func exact(text string) string { return "exact: '" + text + "'" }
+
+const anyText = "safe_regex: {regex: .+}"
+
+func claims(iss, sub string) string {
+	one := func(claim, matcher string) string {
+		return "{metadata: {filter: envoy.filters.http.jwt_authn, path: [{key: payload}, {key: " + claim + "}], value: {string_match: {" + matcher + "}}}}"
+	}
+	return "{and_ids: {ids: [" + one("iss", iss) + ", " + one("sub", sub) + "]}}"
+}
+
+func listed(path, value string) string {
+	return "{metadata: {filter: envoy.filters.http.jwt_authn, path: " + path + ", value: {or_match: {value_matchers: [{list_match: {one_of: {" + value + "}}}, {" + value + "}]}}}}"
+}
+
 func regex(re string) string { return uri("safe_regex: {regex: '" + re + "'}") }
 
 // One rule of an ALLOW policy for HTTP: principals and permissions.
@@ -69,12 +85,24 @@ func TestRules(t *testing.T) {
 		{"an operation", "{to: [{operation: {methods: [GET], paths: [/a, '/b*'], notPaths: ['*.c'], hosts: ['*.d'], ports: ['80']}}]}", anyone,
 			`{and_rules: {rules: [{destination_port: 80}, {header: {name: ':authority', string_match: {suffix: .d, ignore_case: true}}}, {header: {name: ':method', string_match: {exact: GET}}},
 				{or_rules: {rules: [{url_path: {path: {exact: /a}}}, {url_path: {path: {prefix: /b}}}]}}, {not_rule: {url_path: {path: {suffix: .c}}}}]}}`},
+		{"a request's principal, also by parts", "{from: [{source: {requestPrincipals: ['https://i/a/s', '*'], notRequestPrincipals: ['*/s', 'i/s*', 'i*', '*s']}}]}",
+			"{and_ids: {ids: [{or_ids: {ids: [" + claims(exact("https://i/a"), exact("s")) + ", " + claims(anyText, anyText) + "]}}, {not_id: {or_ids: {ids: [" + claims(anyText, exact("s")) + ", " +
+				claims(exact("i"), "prefix: s") + ", " + claims("prefix: i", anyText) + ", " + claims(anyText, "suffix: s") + "]}}}]}}", anything},
+		{"claims", "{when: [{key: 'request.auth.claims[a][b]', values: [v, 'w*']}, {key: request.auth.audiences, notValues: [x]}, {key: request.auth.presenter, values: [z]}, {key: request.auth.principal, values: [i/s]}]}",
+			"{and_ids: {ids: [" + listed("[{key: payload}, {key: a}, {key: b}]", "or_match: {value_matchers: [{string_match: {exact: v}}, {string_match: {prefix: w}}]}") +
+				", {not_id: " + listed("[{key: payload}, {key: aud}]", "string_match: {exact: x}") + "}, " + listed("[{key: payload}, {key: azp}]", "string_match: {exact: z}") + ", " + claims(exact("i"), exact("s")) + "]}}", anything},
+		{"a name with brackets", "{when: [{key: 'request.auth.claims[https://x/[0]]', values: [v]}]}", listed("[{key: payload}, {key: 'https://x/[0]'}]", "string_match: {exact: v}"), anything},
+		{"what another filter has found", "{when: [{key: 'experimental.envoy.filters.network.a[b.c]', values: ['[d]', e], notValues: [f]}]}", anyone,
+			"{and_rules: {rules: [{metadata: {filter: envoy.filters.network.a, path: [{key: b.c}], value: {or_match: {value_matchers: [{list_match: {one_of: {string_match: {exact: d}}}}, {string_match: {exact: e}}]}}}}, " +
+				"{not_rule: {metadata: {filter: envoy.filters.network.a, path: [{key: b.c}], value: {string_match: {exact: f}}}}}]}}"},
+		{"a template of paths", "{to: [{operation: {paths: ['/a/{*}/b/{**}']}}]}", anyone,
+			"{uri_template: {name: uri-template, typed_config: {'@type': type.googleapis.com/envoy.extensions.path.match.uri_template.v3.UriTemplateMatchConfig, path_template: '/a/*/b/**'}}}"},
 		{"conditions", "{when: [{key: 'request.headers[x]', values: [v, '*']}, {key: destination.port, notValues: ['81']}, {key: source.namespace, notValues: [a]}]}",
 			"{and_ids: {ids: [{or_ids: {ids: [{header: {name: x, string_match: {exact: v}}}, {header: {name: x, present_match: true}}]}}, {not_id: " + regex(`.*/ns/a/.*`) + "}]}}",
 			"{not_rule: {destination_port: 81}}"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			deny, allow := Rules([]*model.Policy{policy(t, "p", "{rules: ["+c.rule+"]}")}, &meshv1.MeshConfig{TrustDomain: "td", TrustDomainAliases: []string{"old"}}, true)
+			deny, allow := Draw([]*model.Policy{policy(t, "p", "{rules: ["+c.rule+"]}")}, &meshv1.MeshConfig{TrustDomain: "td", TrustDomainAliases: []string{"old"}}, true).Rules()
 			want := &rbacv3.RBAC{}
 			unyaml(t, "{action: ALLOW, policies: {'ns[shop]-policy[p]-rule[0]': {principals: ["+c.principal+"], permissions: ["+c.permission+"]}}}", want)
 			if diff := cmp.Diff(want, allow, protocmp.Transform()); diff != "" || deny != nil {
@@ -101,7 +129,7 @@ func TestIdentities(t *testing.T) {
 		},
 		"namespaces: [a*]": {"spiffe://td/ns/ab/sa/b": true, "spiffe://td/x/ns/a/sa/b": true, "spiffe://td/ns/ba/sa/a": false},
 	} {
-		deny, _ := Rules([]*model.Policy{policy(t, "p", "{action: DENY, rules: [{from: [{source: {"+field+"}}]}]}")}, nil, true)
+		deny, _ := Draw([]*model.Policy{policy(t, "p", "{action: DENY, rules: [{from: [{source: {"+field+"}}]}]}")}, nil, true).Rules()
 		principal := deny.GetPolicies()["ns[shop]-policy[p]-rule[0]"].GetPrincipals()[0]
 		re := regexp.MustCompile("^(?:" + principal.GetAuthenticated().GetPrincipalName().GetSafeRegex().GetRegex() + ")$") // Envoy matches the whole
 		for id, want := range identities {
@@ -124,6 +152,8 @@ func TestActions(t *testing.T) {
 		{"nothing", nil, false, -1, -1},
 		{"audit", []string{"{action: AUDIT, rules: [{}]}"}, false, -1, -1},
 		{"nothing is allowed", []string{"{}"}, false, -1, 0},
+		{"tokens allow nothing on TCP", []string{"{rules: [{from: [{source: {requestPrincipals: ['*']}}]}, {when: [{key: request.auth.audiences, values: [a]}]}]}"}, true, -1, 0},
+		{"rules about tokens deny without their fields", []string{"{action: DENY, rules: [{from: [{source: {notRequestPrincipals: ['*'], namespaces: [a]}}]}]}"}, true, 1, -1},
 		{"nothing is denied", []string{"{action: DENY}"}, false, -1, -1},
 		{"both", []string{"{rules: [" + http + "]}", "{action: DENY, rules: [" + http + ", {}]}", "{rules: [" + tcp + "]}"}, false, 2, 2},
 		{"HTTP rules allow nothing on TCP", []string{"{rules: [" + http + "]}"}, true, -1, 0},
@@ -136,7 +166,7 @@ func TestActions(t *testing.T) {
 			for i, text := range c.policies {
 				all = append(all, policy(t, string(rune('a'+i)), text))
 			}
-			deny, allow := Rules(all, nil, !c.tcp)
+			deny, allow := Draw(all, nil, !c.tcp).Rules()
 			count := func(r *rbacv3.RBAC) int {
 				if r == nil {
 					return -1
@@ -152,5 +182,40 @@ func TestActions(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Which filters there are: providers of CUSTOM policies by name, each with the rules of all its policies; audit; dry runs beside what is enforced.
+func TestSet(t *testing.T) {
+	of := func(name, text string, dry model.DryRun) *model.Policy {
+		p := policy(t, name, text)
+		p.Spec.DryRun = dry
+		return p
+	}
+	s := Draw([]*model.Policy{
+		of("c1", "{action: CUSTOM, provider: {name: two}, rules: [{}]}", 0), of("c2", "{action: CUSTOM, provider: {name: one}, rules: [{}]}", 0), of("c3", "{action: CUSTOM, provider: {name: two}, rules: [{}, {}]}", 0),
+		of("a", "{action: AUDIT, rules: [{}]}", 0), of("d", "{action: AUDIT, rules: [{}, {}]}", model.DryRun_DRY_RUN_DENY), of("l", "{rules: [{}]}", 0), of("m", "{action: AUDIT}", model.DryRun_DRY_RUN_ALLOW),
+		of("b", "{action: AUDIT, provider: {name: two}, rules: [{}]}", model.DryRun_DRY_RUN_AUDIT),
+	}, nil, true)
+	if len(s.Custom) != 2 || s.Custom[0].Provider != "one" || len(s.Custom[1].Rules.Policies) != 3 || s.Custom[1].Rules.Policies["istio-ext-authz-two-ns[shop]-policy[c3]-rule[1]"] == nil {
+		t.Errorf("custom %v", s.Custom)
+	}
+	if refused := s.Custom[0].Refused(); refused.Action != rbacv3.RBAC_DENY || refused.Policies["istio-ext-authz-one-ns[shop]-policy[c2]-rule[0]-deny-due-to-bad-CUSTOM-action"] == nil {
+		t.Errorf("refused %v", refused)
+	}
+	for name, c := range map[string]struct {
+		rules  *rbacv3.RBAC
+		action rbacv3.RBAC_Action
+		count  int
+	}{
+		"audited": {s.Audit.Rules, rbacv3.RBAC_LOG, 1}, "audit, tried": {s.Audit.Shadow, rbacv3.RBAC_LOG, 1}, "denial, tried": {s.Deny.Shadow, rbacv3.RBAC_DENY, 2},
+		"allowed": {s.Allow.Rules, rbacv3.RBAC_ALLOW, 1}, "allowed, tried": {s.Allow.Shadow, rbacv3.RBAC_ALLOW, 0},
+	} {
+		if c.rules == nil || c.rules.Action != c.action || len(c.rules.Policies) != c.count {
+			t.Errorf("%s: %v", name, c.rules)
+		}
+	}
+	if s.Deny.Rules != nil {
+		t.Error("a dry run denies")
 	}
 }

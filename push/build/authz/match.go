@@ -9,8 +9,11 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	templatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/path/match/uri_template/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"navarch.io/navarch/push/xds"
 )
 
 // HeaderOf reads the key request.headers[name].
@@ -121,7 +124,15 @@ func method(v string) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_Header{Header: headerMatch(":method", v, false)}}
 }
 
+// path is text, or a template: {*} is one segment, {**} any number of them
+// (https://istio.io/latest/docs/reference/config/security/authorization-policy/#Operation).
 func path(v string) *rbacv3.Permission {
+	if strings.Contains(v, "{") {
+		return &rbacv3.Permission{Rule: &rbacv3.Permission_UriTemplate{UriTemplate: &corev3.TypedExtensionConfig{
+			Name:        "uri-template",
+			TypedConfig: xds.Any(&templatev3.UriTemplateMatchConfig{PathTemplate: strings.NewReplacer("{*}", "*", "{**}", "**").Replace(v)}),
+		}}}
+	}
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_UrlPath{UrlPath: &matcherv3.PathMatcher{Rule: &matcherv3.PathMatcher_Path{Path: text(v, false)}}}}
 }
 

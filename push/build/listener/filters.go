@@ -42,7 +42,7 @@ var (
 	})
 	// Rules without policies: nothing is allowed.
 	denyHTTPConfig = xds.Any(&httprbacv3.RBAC{Rules: &configrbacv3.RBAC{Action: configrbacv3.RBAC_ALLOW}})
-	denyTCPConfig  = xds.Any(&rbacv3.RBAC{Rules: &configrbacv3.RBAC{Action: configrbacv3.RBAC_ALLOW}, StatPrefix: "tcp."})
+	denyTCPConfig  = xds.Any(&rbacv3.RBAC{Rules: &configrbacv3.RBAC{Action: configrbacv3.RBAC_ALLOW}, StatPrefix: tcpStatistics})
 	alpnConfig     = xds.Any(&alpnv2.FilterConfig{AlpnOverride: []*alpnv2.FilterConfig_AlpnOverride{
 		{UpstreamProtocol: alpnv2.FilterConfig_HTTP10, AlpnOverride: []string{"istio-http/1.0", "istio", "http/1.0"}},
 		{UpstreamProtocol: alpnv2.FilterConfig_HTTP11, AlpnOverride: []string{"istio-http/1.1", "istio", "http/1.1"}},
@@ -98,13 +98,10 @@ func (c Common) httpFilters(h httpTraffic) []*hcmv3.HttpFilter {
 		peer, stats = peerInbound, statsInbound
 	}
 	add(c.Caps.Has(xds.CapMetadataExchange), "istio.metadata_exchange", peer)
-	filters = append(filters, c.httpExtensions(h.port, beforeAuthentication, beforeAuthorization)...)
-	add(h.closed && c.Caps.Has(xds.CapRBACHTTP), "envoy.filters.http.rbac", denyHTTPConfig)
-	for _, rules := range []*configrbacv3.RBAC{h.deny, h.allow} {
-		if rules != nil && !h.closed {
-			add(true, "envoy.filters.http.rbac", xds.Any(&httprbacv3.RBAC{Rules: rules}))
-		}
-	}
+	providers, tokens, rules := h.demanded()
+	filters = slices.Concat(filters, providers, c.httpExtensions(h.port, beforeAuthentication), tokens, c.httpExtensions(h.port, beforeAuthorization))
+	add(h.closed && c.Caps.Has(xds.CapRBACHTTP), httpRBAC, denyHTTPConfig)
+	filters = append(filters, rules...)
 	filters = append(filters, c.httpExtensions(h.port, beforeStatistics, beforeRouter)...)
 	add(h.grpcWeb && c.Caps.Has(xds.CapGRPCWeb), "envoy.filters.http.grpc_web", grpcWebConfig)
 	add(c.Caps.Has(xds.CapGRPCStats), "envoy.filters.http.grpc_stats", grpcStatsConfig)

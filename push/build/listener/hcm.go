@@ -3,7 +3,6 @@ package listener
 import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	configrbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -24,10 +23,9 @@ type httpTraffic struct {
 	routes     *routev3.RouteConfiguration // inbound: the routes themselves
 	http2      bool                        // the clients are known to speak HTTP/2
 	grpcWeb    bool
-	closed     bool               // everything is refused
-	deny       *configrbacv3.RBAC // nil: no such policy
-	allow      *configrbacv3.RBAC
-	mtls       bool // inbound: clients have shown a certificate of the mesh
+	closed     bool     // everything is refused
+	demands    *demands // what policies demand; nil: nothing
+	mtls       bool     // inbound: clients have shown a certificate of the mesh
 }
 
 // connectionManager is the network filter that ends HTTP, with Istio's settings for sidecars.

@@ -6,11 +6,8 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	configrbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
-	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"navarch.io/navarch/push/build/authz"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -29,9 +26,9 @@ type inboundTraffic struct {
 	httpChain, tcpChain string
 	statPrefix          string
 	// match is the destination port; 0: any.
-	match    uint32
-	closed   bool
-	policies []*model.Policy // AuthorizationPolicies
+	match   uint32
+	closed  bool
+	demands *demands
 }
 
 func isHTTP(p model.Protocol) bool {
@@ -53,8 +50,7 @@ func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
 	if c.shut(true, t.Port) {
 		return []*listenerv3.Filter{blackHole()}
 	}
-	deny, allow := authz.Rules(t.policies, c.mesh(), true)
-	t.closed = t.closed || (deny != nil || allow != nil) && !c.Caps.Has(xds.CapRBACHTTP) || c.shut(false, t.Port)
+	t.closed = t.closed || t.demands.closedHTTP || c.shut(false, t.Port)
 	cluster := t.Cluster
 	if t.closed {
 		cluster = xds.BlackHole
@@ -68,29 +64,22 @@ func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
 		grpcWeb: t.Protocol == model.Protocol_PROTOCOL_GRPC_WEB,
 		closed:  t.closed,
 		mtls:    mtls,
-		deny:    deny,
-		allow:   allow,
+		demands: t.demands,
 	}))
 }
 
 // inboundTCP is the filters of a TCP chain. A closed one ends nowhere whether or not there is an RBAC filter: that
 // filter waits for the client's first bytes, and a server that speaks first would be heard.
 func (c Common) inboundTCP(t inboundTraffic) []*listenerv3.Filter {
-	deny, allow := authz.Rules(t.policies, c.mesh(), false)
-	t.closed = t.closed || (deny != nil || allow != nil) && !c.Caps.Has(xds.CapRBACNetwork) || c.shut(true, t.Port)
+	t.closed = t.closed || t.demands.closedTCP || c.shut(true, t.Port)
 	if !t.closed {
-		filters := c.networkExtensions(t.Port, beforeAuthentication, beforeAuthorization)
-		for _, rules := range []*configrbacv3.RBAC{deny, allow} {
-			if rules != nil {
-				filters = append(filters, filter("envoy.filters.network.rbac", &rbacv3.RBAC{Rules: rules, StatPrefix: "tcp."}))
-			}
-		}
-		filters = append(filters, c.networkExtensions(t.Port, beforeStatistics, beforeRouter)...)
-		return append(filters, c.proxyTo(t.Cluster, inbound)...)
+		providers, rules := t.demands.tcp[:t.demands.providersTCP], t.demands.tcp[t.demands.providersTCP:]
+		return slices.Concat(providers, c.networkExtensions(t.Port, beforeAuthentication, beforeAuthorization), rules,
+			c.networkExtensions(t.Port, beforeStatistics, beforeRouter), c.proxyTo(t.Cluster, inbound))
 	}
 	filters := c.proxyTo(xds.BlackHole, inbound)
 	if c.Caps.Has(xds.CapRBACNetwork) {
-		filters = slices.Insert(filters, 0, packed("envoy.filters.network.rbac", denyTCPConfig))
+		filters = slices.Insert(filters, 0, packed(networkRBAC, denyTCPConfig))
 	}
 	return filters
 }
@@ -104,6 +93,7 @@ func (v VirtualInbound) Build() (*xds.Resource, error) {
 		return nil, fmt.Errorf("listener %s: %w", xds.VirtualInbound, err)
 	}
 	l := inboundListener(xds.VirtualInbound, addr, v.Common)
+	policies := v.demanded(v.Policies, v.Authentications, v.Authorizers)
 	l.FilterChains = []*listenerv3.FilterChain{{
 		// Who dials the port itself would be passed on to it, again and again.
 		Name:             xds.InboundBlackHoleChain,
@@ -115,7 +105,7 @@ func (v VirtualInbound) Build() (*xds.Resource, error) {
 		l.FilterChains = append(l.FilterChains, v.inboundChains(inboundTraffic{
 			InboundPort: InboundPort{Protocol: model.Protocol_PROTOCOL_AUTO, Cluster: xds.InboundPassthrough, MTLS: v.Rest},
 			httpChain:   inboundCatchAllHTTPChain, tcpChain: inboundCatchAllChain,
-			statPrefix: xds.InboundPassthrough, closed: v.Closed, policies: v.Policies.All(),
+			statPrefix: xds.InboundPassthrough, closed: v.Closed, demands: policies,
 		})...)
 		sniff.rest = v.sniffed(model.Protocol_PROTOCOL_AUTO)
 		tls.rest = v.mode(v.Rest).mesh()
@@ -127,7 +117,7 @@ func (v VirtualInbound) Build() (*xds.Resource, error) {
 		}
 		name := xds.ListenerName(anyIPv4, p.Port)
 		chains := v.inboundChains(inboundTraffic{
-			InboundPort: p, httpChain: name, tcpChain: name, statPrefix: "inbound_" + name, match: p.Port, closed: v.Closed, policies: v.Policies.All(),
+			InboundPort: p, httpChain: name, tcpChain: name, statPrefix: "inbound_" + name, match: p.Port, closed: v.Closed, demands: policies,
 		})
 		if chains == nil {
 			continue
@@ -159,7 +149,8 @@ func (i Ingress) Build() (*xds.Resource, error) {
 	}
 	l := inboundListener(i.Name, addr, i.Common)
 	t := inboundTraffic{
-		InboundPort: i.Inner, httpChain: i.Name, tcpChain: i.Name, statPrefix: "inbound_" + i.Name, closed: i.Closed, policies: i.Policies.All(),
+		InboundPort: i.Inner, httpChain: i.Name, tcpChain: i.Name, statPrefix: "inbound_" + i.Name, closed: i.Closed,
+		demands: i.demanded(i.Policies, i.Authentications, i.Authorizers),
 	}
 	if addr.GetSocketAddress() != nil { // connections to a Unix socket have no port
 		t.match = i.Inner.Port

@@ -6,6 +6,7 @@ package listener
 import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"navarch.io/navarch/push/build/extauthz"
 	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
@@ -83,6 +84,9 @@ type VirtualInbound struct {
 	Closed      bool                       // a policy that could not be understood selects the workload: nothing comes in
 	Rest        MTLS                       // of ports that no service names
 	Policies    intern.List[*model.Policy] // AuthorizationPolicies that select the workload
+	// Authentications are the RequestAuthentications that select it: those of the root namespace first, of each the oldest first.
+	Authentications intern.List[*model.Policy]
+	Authorizers     intern.List[extauthz.Authorizer] // the providers that its CUSTOM policies name
 }
 
 // MTLS is how connections to a port are taken.
@@ -111,11 +115,14 @@ type InboundPort struct {
 // Ingress is all that the listener of one Sidecar ingress with captureMode NONE can depend on.
 type Ingress struct {
 	Common
-	Name     string
-	Bind     string
-	Inner    InboundPort
-	Closed   bool
-	Policies intern.List[*model.Policy]
+	Name   string
+	Bind   string
+	Inner  InboundPort
+	Closed bool
+	// As of VirtualInbound.
+	Policies        intern.List[*model.Policy]
+	Authentications intern.List[*model.Policy]
+	Authorizers     intern.List[extauthz.Authorizer]
 }
 
 // Added is a listener that an EnvoyFilter adds.

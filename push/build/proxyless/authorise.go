@@ -3,11 +3,13 @@ package proxyless
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
 	rbacconfigv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	securityv1 "istio.io/api/security/v1beta1"
 
 	"navarch.io/navarch/push/build/authz"
 	"navarch.io/navarch/store/model"
@@ -18,15 +20,33 @@ func joined(bind string, port uint32) string {
 	return net.JoinHostPort(bind, strconv.FormatUint(uint64(port), 10))
 }
 
-// Problems are the conditions of AuthorizationPolicies that a gRPC server cannot enforce (gRFC A41): it knows no server name of TLS,
-// refuses rules about some headers, and never sees others. Where there is one, nobody may call the server.
+// Problems are what of AuthorizationPolicies a gRPC server cannot enforce (gRFC A41): it asks no provider of external authorization, verifies no token, has
+// no templates of paths, knows no server name of TLS, refuses rules about some headers, and never sees others. Where there is one, nobody may call the server.
 func Problems(policies []*model.Policy) (out []model.Problem) {
 	for _, p := range policies {
-		for i, rule := range model.Authorization(p).GetRules() {
+		add := func(field, format string, args ...any) {
+			out = append(out, model.Problem{Key: p.Key, Field: field, Code: problem.NotSupported, Severity: problem.Error,
+				Message: fmt.Sprintf(format, args...) + " (proxyless gRPC); nobody may call servers that the policy selects"})
+		}
+		m := model.Authorization(p)
+		if m.GetAction() == securityv1.AuthorizationPolicy_CUSTOM {
+			add("spec.action", "CUSTOM: servers ask nobody")
+		}
+		for i, rule := range m.GetRules() {
+			for j, from := range rule.GetFrom() {
+				if s := from.GetSource(); len(s.GetRequestPrincipals())+len(s.GetNotRequestPrincipals()) > 0 {
+					add(fmt.Sprintf("spec.rules[%d].from[%d].source.requestPrincipals", i, j), noTokens)
+				}
+			}
+			for j, to := range rule.GetTo() {
+				o := to.GetOperation()
+				if slices.ContainsFunc(slices.Concat(o.GetPaths(), o.GetNotPaths()), func(path string) bool { return strings.Contains(path, "{") }) {
+					add(fmt.Sprintf("spec.rules[%d].to[%d].operation.paths", i, j), "servers know no templates")
+				}
+			}
 			for j, when := range rule.GetWhen() {
 				if why := unenforceable(when.GetKey()); why != "" {
-					out = append(out, model.Problem{Key: p.Key, Field: fmt.Sprintf("spec.rules[%d].when[%d].key", i, j), Code: problem.NotSupported,
-						Severity: problem.Error, Message: fmt.Sprintf("%s: %s (proxyless gRPC); nobody may call servers that the policy selects", when.GetKey(), why)})
+					add(fmt.Sprintf("spec.rules[%d].when[%d].key", i, j), "%s: %s", when.GetKey(), why)
 				}
 			}
 		}
@@ -34,10 +54,18 @@ func Problems(policies []*model.Policy) (out []model.Problem) {
 	return out
 }
 
+const noTokens = "servers verify no tokens"
+
 // unenforceable says why a condition cannot be enforced; empty: it can.
 func unenforceable(key string) string {
 	if key == "connection.sni" {
 		return "servers do not know it"
+	}
+	if strings.HasPrefix(key, "request.auth.") {
+		return noTokens
+	}
+	if strings.HasPrefix(key, "experimental.") {
+		return "servers have no filters of Envoy's"
 	}
 	header, is := authz.HeaderOf(key)
 	header = strings.ToLower(header)

@@ -87,7 +87,7 @@ func (s Server) authorise() (filters []*hcmv3.HttpFilter) {
 	if s.MTLS {
 		add("domain", strangers(identity.TrustDomains(s.Mesh.Spec)))
 	}
-	deny, allow := authz.Rules(s.Policies.All(), s.Mesh.Spec, true)
+	deny, allow := authz.Draw(s.Policies.All(), s.Mesh.Spec, true).Rules()
 	if s.Closed || len(Problems(s.Policies.All())) > 0 {
 		deny, allow = nil, &rbacconfigv3.RBAC{Action: rbacconfigv3.RBAC_ALLOW} // of nobody
 	}

@@ -17,6 +17,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/build/cluster"
+	"navarch.io/navarch/push/build/extauthz"
 	"navarch.io/navarch/push/build/listener"
 	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/plan/input"
@@ -35,17 +36,19 @@ const side = networkingv1.EnvoyFilter_SIDECAR_INBOUND
 // Workload is the inbound side of all proxies that selectors pick alike. It is small, and planned as a whole.
 type Workload struct {
 	layer.Layer
-	in       *input.Input // nil once it is planned
-	key      view.Workload
-	sidecar  *model.Sidecar
-	patches  input.PatchSet
-	services []*model.Service
-	peers    []*model.Policy
-	policies intern.List[*model.Policy]
-	filters  intern.List[extension.Filter] // of its extensions
-	unrun    []Unrun
-	reads    map[string]bool // hosts whose endpoints name its ports
-	found    []input.Problem
+	in              *input.Input // nil once it is planned
+	key             view.Workload
+	sidecar         *model.Sidecar
+	patches         input.PatchSet
+	services        []*model.Service
+	peers           []*model.Policy
+	policies        intern.List[*model.Policy]
+	authentications intern.List[*model.Policy]
+	filters         intern.List[extension.Filter] // of its extensions
+	unrun           []Unrun
+	reads           map[string]bool // hosts whose endpoints name its ports
+	asked           map[string]bool // hosts of the providers that its CUSTOM policies name
+	found           []input.Problem
 }
 
 // port is one port of the workload.
@@ -71,6 +74,7 @@ func New(in *input.Input, key view.Workload) *Workload {
 		}
 	}
 	wl.peers, wl.policies = in.PoliciesAt(key.Peers), policies.List(in.PoliciesAt(key.Policies)...)
+	wl.authentications = policies.List(in.PoliciesAt(key.Authentications)...)
 	if key.Kind == view.Proxyless {
 		wl.planServers()
 		wl.planExtensions()
@@ -263,9 +267,10 @@ func targetOf(endpoint string, addresses []string) (string, error) {
 
 // planListeners plans the listener that redirected connections arrive at, and those that the Sidecar binds.
 func (wl *Workload) planListeners(ports []port) {
-	n := wl.in.InboundPort()
+	n, asked := wl.in.InboundPort(), wl.authorizers()
 	v := listener.VirtualInbound{Common: wl.common(xds.VirtualInbound, n), Port: n, Transparent: wl.key.Mode == view.TProxy,
-		Passthrough: wl.in.Mesh.Spec.GetInboundTrafficPolicy().GetMode() == meshv1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH, Closed: wl.key.Closed, Rest: wl.mode(0), Policies: wl.policies}
+		Passthrough: wl.in.Mesh.Spec.GetInboundTrafficPolicy().GetMode() == meshv1.MeshConfig_InboundTrafficPolicy_PASSTHROUGH, Closed: wl.key.Closed, Rest: wl.mode(0),
+		Policies: wl.policies, Authentications: wl.authentications, Authorizers: asked}
 	var redirected []listener.InboundPort
 	for _, p := range ports {
 		if p.bind == "" {
@@ -274,7 +279,8 @@ func (wl *Workload) planListeners(ports []port) {
 		}
 		name := xds.ListenerName(p.bind, p.Port)
 		if !wl.removes(name, p.Port) {
-			wl.plan(listener.Ingress{Common: wl.common(name, p.Port), Name: name, Bind: p.bind, Inner: p.InboundPort, Closed: wl.key.Closed, Policies: wl.policies})
+			wl.plan(listener.Ingress{Common: wl.common(name, p.Port), Name: name, Bind: p.bind, Inner: p.InboundPort, Closed: wl.key.Closed,
+				Policies: wl.policies, Authentications: wl.authentications, Authorizers: asked})
 		}
 	}
 	if v.Passthrough {
@@ -296,20 +302,25 @@ func (wl *Workload) removes(name string, port uint32) bool {
 	return wl.patches.RemovesListener(name, port, side)
 }
 
-// Touched says whether a change reaches the workload: records that its view names, services that select it, and hosts whose endpoints
-// name its ports.
-func (wl *Workload) Touched(readers, services map[model.Key]bool, ports map[string]bool) bool {
+// Touched says whether a change reaches the workload: records that its view names, services that select it, hosts whose endpoints
+// name its ports, and those of services, which providers of external authorization may be.
+func (wl *Workload) Touched(readers, services map[model.Key]bool, ports, served map[string]bool) bool {
 	reads := func(k model.Key) bool { return readers[k] }
 	return reads(wl.key.Sidecar) || slices.ContainsFunc(wl.key.Peers.All(), reads) || slices.ContainsFunc(wl.key.Policies.All(), reads) ||
+		slices.ContainsFunc(wl.key.Authentications.All(), reads) ||
 		slices.ContainsFunc(wl.key.Filters.All(), func(p view.Patch) bool { return reads(p.Filter) }) ||
 		slices.ContainsFunc(wl.key.Extensions.All(), func(e view.Extension) bool { return reads(e.Key) }) ||
 		slices.ContainsFunc(wl.key.Services.All(), func(k model.Key) bool { return services[k] }) ||
-		wl.readsAny(ports)
+		anyOf(wl.reads, ports) || anyOf(wl.asked, served)
 }
 
-func (wl *Workload) readsAny(hosts map[string]bool) bool {
+// anyOf says whether two sets of hosts have one in common.
+func anyOf(have, hosts map[string]bool) bool {
+	if len(have) == 0 {
+		return false
+	}
 	for h := range hosts {
-		if wl.reads[h] {
+		if have[h] {
 			return true
 		}
 	}
@@ -322,5 +333,6 @@ func (wl *Workload) Problems() []input.Problem { return wl.found }
 // Interned lists of Specs; weak, so nothing is held that no Spec holds.
 var (
 	policies     intern.Table[*model.Policy]
+	authorizers  intern.Table[extauthz.Authorizer]
 	inboundPorts intern.Table[listener.InboundPort]
 )

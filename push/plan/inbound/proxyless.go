@@ -20,6 +20,7 @@ var binds = []string{"0.0.0.0", "::", "127.0.0.1", "::1"}
 func (wl *Workload) planServers() {
 	wl.found = append(wl.found, wl.in.NotPatched(wl.key.Filters)...)
 	wl.found = append(wl.found, proxyless.Problems(wl.policies.All())...)
+	closed := wl.key.Closed || wl.demandsTokens()
 	seen := map[uint32]bool{}
 	for _, svc := range wl.services {
 		for _, p := range wl.service(svc) {
@@ -32,10 +33,28 @@ func (wl *Workload) planServers() {
 				continue
 			}
 			for _, bind := range slices.Concat(binds, wl.key.Addresses.All()) {
-				wl.plan(proxyless.Server{Bind: bind, Port: p.Port, MTLS: mtls, Closed: wl.key.Closed, Policies: wl.policies, Mesh: wl.in.Meshes.Listener})
+				wl.plan(proxyless.Server{Bind: bind, Port: p.Port, MTLS: mtls, Closed: closed, Policies: wl.policies, Mesh: wl.in.Meshes.Listener})
 			}
 		}
 	}
+}
+
+// demandsTokens says whether a RequestAuthentication has the server refuse tokens, which it cannot: then nobody may call it. What is only to be counted is not.
+func (wl *Workload) demandsTokens() (demands bool) {
+	for _, p := range wl.authentications.All() {
+		if len(model.Authentication(p).GetJwtRules()) > 0 {
+			demands = true
+			wl.found = append(wl.found, input.Problem{Key: p.Key, Field: "spec.jwtRules", Code: problem.NotSupported, Severity: problem.Error,
+				Message: "servers verify no tokens (proxyless gRPC); nobody may call servers that the policy selects"})
+		}
+	}
+	for _, p := range wl.policies.All() {
+		if p.Spec.GetDryRun() != model.DryRun_DRY_RUN_NONE {
+			wl.found = append(wl.found, input.Problem{Key: p.Key, Field: "metadata.annotations[istio.io/dry-run]", Code: problem.NoEffect, Severity: problem.Warning,
+				Message: "servers count nothing of what would be refused (proxyless gRPC)"})
+		}
+	}
+	return demands
 }
 
 // takesMTLS says whether a server takes mTLS alone or connections in the clear alone: gRPC's client knows no way to take both. Where a

@@ -149,6 +149,9 @@ func TestWebhooksOfSystemNamespacesAreNotAuto(t *testing.T) {
 	if c.Name != "istio-sidecar-injector-mesh" {
 		t.Errorf("name %s", c.Name)
 	}
+	if n := (Webhooks{Namespace: "istio-system", Revision: "default"}).Name(); n != "istio-sidecar-injector" {
+		t.Errorf("the default revision, by its name: %s", n)
+	}
 	for _, name := range leftOut {
 		for i := range c.Webhooks {
 			if yes, _ := Selects(&c.Webhooks[i], map[string]string{"kubernetes.io/metadata.name": name}, nil); yes {

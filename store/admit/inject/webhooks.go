@@ -21,7 +21,7 @@ const (
 // Webhooks are the choices of one MutatingWebhookConfiguration.
 type Webhooks struct {
 	Namespace  string // of the control plane
-	Revision   string // that answers; empty: the default one
+	Revision   string // that answers; empty, or default: the default one
 	Tag        string // a name for it: revision tag; empty: the configuration is the revision's own
 	Path       string // /inject, and below; empty: /inject
 	Everywhere bool   // namespaces and Pods that say nothing are injected, too
@@ -41,12 +41,9 @@ func NameOf(name, revision string) string {
 
 // Name is that of the configuration, as Istio's tools look for it.
 func (w Webhooks) Name() string {
-	name := "istio-sidecar-injector"
-	switch {
-	case w.Tag != "":
+	name := NameOf("istio-sidecar-injector", w.Revision)
+	if w.Tag != "" {
 		name = "istio-revision-tag-" + w.Tag
-	case w.Revision != "":
-		name += "-" + w.Revision
 	}
 	if w.Namespace != "istio-system" {
 		name += "-" + w.Namespace

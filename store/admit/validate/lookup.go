@@ -1,11 +1,14 @@
 package validate
 
 import (
+	"iter"
+
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
 )
 
 // lookup is what objects of Istio's kinds are joined with: the mesh configuration. Pods, nodes, namespaces and roles are for Kubernetes'
@@ -23,6 +26,9 @@ func (lookup) Pod(object.ID) *normal.Pod { return nil }
 // Node implements normal.Lookup.
 func (lookup) Node(object.ID) *normal.Node { return nil }
 
+// Nodes implements normal.Lookup.
+func (lookup) Nodes(origin.Origin) iter.Seq[*normal.Node] { return func(func(*normal.Node) bool) {} }
+
 // Namespace implements normal.Lookup.
 func (lookup) Namespace(object.ID) *normal.Namespace { return nil }
 
@@ -37,3 +43,6 @@ func (lookup) Automatic(object.ID) map[string][]string { return nil }
 
 // Resolved implements normal.Lookup: names are resolved for what is there already.
 func (lookup) Resolved(object.ID) []string { return nil }
+
+// Keys implements normal.Lookup: keys are fetched for what is there already, and nobody is warned that they were not.
+func (lookup) Keys(object.ID) normal.Keys { return normal.Keys{Set: "{}"} }

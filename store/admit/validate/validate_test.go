@@ -65,7 +65,7 @@ func TestWarns(t *testing.T) {
 		"the Gateway API": {gatewayAPI, "not acted on"},
 		"another kind of Istio's": {`{"apiVersion": "telemetry.istio.io/v1", "kind": "Telemetry", "metadata": {"name": "a"}, "spec": {}}`,
 			"kind Telemetry of telemetry.istio.io is not acted on yet"},
-		"a policy that closes": {of("AuthorizationPolicy", `{"action": "CUSTOM", "provider": {"name": "a"}, "rules": [{}]}`), "CUSTOM is not supported: what the policy selects is closed"},
+		"a policy that closes": {of("AuthorizationPolicy", `{"targetRefs": [{"kind": "Service", "name": "a"}], "rules": [{"to": [{"operation": {"ports": ["80"]}}]}]}`), "policies of gateways and waypoints are not supported: what the policy selects is closed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := webhook().Admit(t.Context(), Path, creation(t, []byte(c.raw)))

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -33,18 +34,19 @@ type follower struct {
 	// With the source's lock:
 	kind     kind
 	table    *table
-	complete bool            // listed is closed
-	gone     bool            // the kind is not served any more
-	missed   int             // how many times in a row it was not
-	wrong    string          // why it cannot be read now
-	refused  int             // how many times in a row it was answered that it may not be, and it is optional
-	broken   bool            // it is a Secret that was told to be unreadable
-	tooMuch  bool            // the last list was not taken because there is too much
-	listing  amount          // of the list that is being read
-	left     map[name]string // objects that are left out, and why
-	leftMore int             // how many more there are
-	newest   uint64          // resource version that was seen
-	older    int             // lists in a row that were older than that
+	complete bool              // listed is closed
+	gone     bool              // the kind is not served any more
+	missed   int               // how many times in a row it was not
+	wrong    string            // why it cannot be read now
+	refused  int               // how many times in a row it was answered that it may not be, and it is optional
+	broken   bool              // it is a Secret that was told to be unreadable
+	tooMuch  bool              // the last list was not taken because there is too much
+	listing  amount            // of the list that is being read
+	left     map[name]string   // objects that are left out, and why
+	leftMore int               // how many more there are
+	newest   uint64            // resource version that was seen
+	older    int               // lists in a row that were older than that
+	labels   map[string]string // of the object that was read last
 }
 
 func (s *Source) newFollower(k kind) *follower {
@@ -319,7 +321,21 @@ func (f *follower) put(o runtime.Object) bool {
 		f.source.decide(object.Event{Op: object.Broken, ID: f.id(n), Location: location, Problem: brief(err)})
 		return true
 	}
+	f.shareLabels(n, out)
 	return f.set(n, out)
+}
+
+// shareLabels gives an object the labels of the one that it was, or of the one that was read before it, where they are equal: lists come in the order of
+// names, so Pods of one workload follow each other. With the lock.
+func (f *follower) shareLabels(n name, o *object.Object) {
+	before := f.table.all[n].now
+	switch {
+	case before != nil && maps.Equal(before.Labels, o.Labels):
+		o.Labels = before.Labels
+	case maps.Equal(f.labels, o.Labels):
+		o.Labels = f.labels
+	}
+	f.labels = o.Labels
 }
 
 // remove takes an object away; false: it was not there. With the lock.

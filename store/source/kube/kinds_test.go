@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"iter"
 	"slices"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -44,11 +46,13 @@ func TestBestVersion(t *testing.T) {
 // nothing is a Lookup that finds nothing.
 type nothing struct{}
 
-func (nothing) Pod(object.ID) *normal.Pod               { return nil }
-func (nothing) Node(object.ID) *normal.Node             { return nil }
-func (nothing) Namespace(object.ID) *normal.Namespace   { return nil }
-func (nothing) Role(object.ID) *normal.Role             { return nil }
-func (nothing) Mesh() *meshv1.MeshConfig                { return &meshv1.MeshConfig{} }
-func (nothing) Networks() *meshv1.MeshNetworks          { return nil }
-func (nothing) Resolved(object.ID) []string             { return nil }
-func (nothing) Automatic(object.ID) map[string][]string { return nil }
+func (nothing) Pod(object.ID) *normal.Pod                  { return nil }
+func (nothing) Node(object.ID) *normal.Node                { return nil }
+func (nothing) Nodes(origin.Origin) iter.Seq[*normal.Node] { return func(func(*normal.Node) bool) {} }
+func (nothing) Namespace(object.ID) *normal.Namespace      { return nil }
+func (nothing) Role(object.ID) *normal.Role                { return nil }
+func (nothing) Mesh() *meshv1.MeshConfig                   { return &meshv1.MeshConfig{} }
+func (nothing) Networks() *meshv1.MeshNetworks             { return nil }
+func (nothing) Resolved(object.ID) []string                { return nil }
+func (nothing) Keys(object.ID) (k normal.Keys)             { return k }
+func (nothing) Automatic(object.ID) map[string][]string    { return nil }

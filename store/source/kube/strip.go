@@ -30,7 +30,13 @@ func (k kind) strip(o runtime.Object) {
 	case *corev1.Pod:
 		stripPod(o)
 	case *corev1.Node:
-		o.Spec, o.Status, o.Annotations = corev1.NodeSpec{}, corev1.NodeStatus{}, nil
+		var outside []corev1.NodeAddress // at which gateways at node ports are reached
+		for _, a := range o.Status.Addresses {
+			if a.Type == corev1.NodeExternalIP {
+				outside = append(outside, a)
+			}
+		}
+		o.Spec, o.Status, o.Annotations = corev1.NodeSpec{}, corev1.NodeStatus{Addresses: outside}, nil
 	case *corev1.Namespace:
 		o.Spec, o.Status, o.Annotations = corev1.NamespaceSpec{}, corev1.NamespaceStatus{}, nil
 	case *corev1.Service:
@@ -53,6 +59,12 @@ func (k kind) strip(o runtime.Object) {
 		}
 	case *discoveryv1.EndpointSlice:
 		o.Annotations = nil // the time of the last change
+		for i := range o.Endpoints {
+			e := &o.Endpoints[i]
+			if e.Hints = nil; e.TargetRef != nil {
+				e.TargetRef = &corev1.ObjectReference{Kind: e.TargetRef.Kind, Namespace: e.TargetRef.Namespace, Name: e.TargetRef.Name}
+			}
+		}
 	case *unstructured.Unstructured:
 		k.stripCustom(o)
 	}
@@ -69,9 +81,9 @@ func (k kind) strip(o runtime.Object) {
 // stripPod leaves what endpoints and Workloads take from a Pod (normal.ParsePod).
 func stripPod(p *corev1.Pod) {
 	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, ServiceAccountName: p.Spec.ServiceAccountName}
-	status := corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs}
+	status := corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP}
 	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse {
 			status.Conditions = append(status.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status})
 		}
 	}
@@ -114,10 +126,23 @@ func (k kind) object(from origin.Origin, o runtime.Object) (*object.Object, erro
 	// What changes with every write is not what is compared.
 	m.SetResourceVersion("")
 	m.SetGeneration(0)
+	if pod, is := o.(*corev1.Pod); is {
+		bare(pod)
+	}
 	o.GetObjectKind().SetGroupVersionKind(k.gv().WithKind(k.kind))
 	raw, err := json.Marshal(o)
 	out.JSON = raw
 	return out, err
+}
+
+// bare leaves of a Pod's metadata what is not in its object.Object beside the text: a cluster has more Pods than anything else, and two thirds of a
+// Pod's text would be its metadata.
+func bare(p *corev1.Pod) {
+	meta := metav1.ObjectMeta{DeletionTimestamp: p.DeletionTimestamp}
+	for _, of := range p.OwnerReferences {
+		meta.OwnerReferences = append(meta.OwnerReferences, metav1.OwnerReference{Kind: of.Kind, Name: of.Name, Controller: of.Controller})
+	}
+	p.ObjectMeta = meta
 }
 
 // shared is labels whose texts are held once in this process: thousands of Pods have the same.

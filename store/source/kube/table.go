@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,11 +41,19 @@ func newTable() *table { return &table{all: map[name]entry{}} }
 // set takes an object as it is now (nil: it is not there); false: that is how it was.
 func (t *table) set(n name, now *object.Object) bool {
 	e := t.all[n]
-	if e.now == nil && now == nil || e.now != nil && now != nil && bytes.Equal(e.now.JSON, now.JSON) {
+	if same(e.now, now) {
 		return false
 	}
 	t.put(n, entry{e.told, now})
 	return true
+}
+
+// same says whether two objects of one name are equal; nil is one that is not there. The text of a Pod is without what else is compared (bare).
+func same(a, b *object.Object) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return bytes.Equal(a.JSON, b.JSON) && a.UID == b.UID && a.Created.Equal(b.Created) && maps.Equal(a.Labels, b.Labels)
 }
 
 // tell notes what is told of an object (nil: that it is gone).

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/jwks"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+)
+
+func (c *config) bindKeySets(f *pflag.FlagSet) {
+	f.StringVar(&c.jwksRoots, "jwks-roots", "", "File of certificates, PEM, that servers of key sets (RequestAuthentication, jwksUri) are verified against beside the system's.")
+	f.BoolVar(&c.jwksLoopback, "jwks-loopback", false, "Fetch key sets from addresses of this machine, too.")
+}
+
+// newKeySets has the keys fetched that RequestAuthentications name, while this process leads, and the ingester's loop say which these are. Errors name flags.
+func newKeySets(c *config, to *ingest.Loop, log *slog.Logger) (*jwks.Leader, error) {
+	of := jwks.FetcherConfig{Blocked: c.env.keysNotAt, Loopback: c.jwksLoopback}
+	if c.jwksRoots != "" {
+		raw, err := os.ReadFile(c.jwksRoots)
+		if err != nil {
+			return nil, fmt.Errorf("--jwks-roots: %w", err)
+		}
+		if of.Roots, err = x509.SystemCertPool(); err != nil {
+			return nil, fmt.Errorf("--jwks-roots: the system's certificates: %w", err)
+		}
+		if !of.Roots.AppendCertsFromPEM(raw) {
+			return nil, fmt.Errorf("--jwks-roots: %s has no certificate, PEM", c.jwksRoots)
+		}
+	}
+	keys := jwks.New(jwks.Config{Fetch: jwks.NewFetcher(of).Fetch, Refresh: c.env.keyRefresh, Emit: to.Emit, Log: log})
+	to.KeySets = keys.Need
+	return keys, nil
+}
+
+// keySetProblems are those of the key sets that this process has fetched as leader.
+func keySetProblems(keys *jwks.Leader) (all []object.Problem) {
+	for _, p := range keys.Problems() {
+		all = append(all, object.Problem{ID: p.ID, Location: "JWKS", Code: problem.Pending, Severity: problem.Warning, Message: p.Message})
+	}
+	return all
+}

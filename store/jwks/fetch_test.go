@@ -1,0 +1,185 @@
+package jwks
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"navarch.io/navarch/store/normal"
+)
+
+// newKey is a key, and a key set that has it.
+func newKey(t *testing.T, private bool) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := jose.JSONWebKey{Key: key, KeyID: "k", Algorithm: "ES256", Use: "sig"}
+	if !private {
+		one = one.Public()
+	}
+	raw, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{one}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// Which addresses nobody may have the leader connect to, in whatever form they are written.
+func TestAllowed(t *testing.T) {
+	f := NewFetcher(FetcherConfig{Blocked: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}})
+	for address, want := range map[string]bool{
+		"192.0.2.1:443": true, "[2001:db8::1]:443": true, "172.16.0.1:80": true, "11.0.0.1:443": true,
+		"10.1.2.3:443": false, "[fd00::1]:443": false, "[::ffff:10.1.2.3]:443": false, "[64:ff9b::a01:203]:443": false,
+		"169.254.169.254:80": false, "[::ffff:169.254.169.254]:80": false, "[64:ff9b::a9fe:a9fe]:80": false, "[2002:a9fe:a9fe::1]:80": false, "[::a9fe:a9fe]:80": false,
+		"[fe80::1]:80": false, "[fe80::1%eth0]:80": false, "[fd00:ec2::254]:80": false, "100.100.100.200:80": false, "168.63.129.16:80": false, "192.0.0.192:80": false,
+		"127.0.0.1:80": false, "127.9.9.9:80": false, "[::1]:80": false, "[::ffff:127.0.0.1]:80": false, "0.0.0.0:80": false, "[::]:80": false, "224.0.0.1:80": false, "[ff02::1]:80": false,
+		"name:80": false,
+	} {
+		if err := f.allowed(address); (err == nil) != want {
+			t.Errorf("%s: %v, want allowed %v", address, err, want)
+		}
+	}
+	open := NewFetcher(FetcherConfig{Loopback: true})
+	for address, want := range map[string]bool{"127.0.0.1:80": true, "[::1]:80": true, "10.1.2.3:443": true, "169.254.169.254:80": false} {
+		if err := open.allowed(address); (err == nil) != want {
+			t.Errorf("with loopback, %s: %v", address, err)
+		}
+	}
+}
+
+// What servers do to whoever asks them, and what comes of it: keys, or why there are none, at a bounded cost.
+func TestFetch(t *testing.T) {
+	keys, secret := newKey(t, false), newKey(t, true)
+	var pages map[string]http.HandlerFunc
+	text := func(body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }
+	}
+	to := func(url string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, url, http.StatusFound) }
+	}
+	var sent atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if page := pages[r.URL.Path]; page != nil {
+			page(w, r)
+			return
+		}
+		http.NotFound(w, r)
+	}))
+	defer s.Close()
+	// Two that a slow server keeps: nothing ends before the client has gone.
+	slow := func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, `{"keys"`)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}
+	pages = map[string]http.HandlerFunc{
+		"/keys":    text(keys),
+		"/mixed":   text(`{"keys": [{"kty": "unknown"}, ` + strings.TrimSuffix(strings.TrimPrefix(keys, `{"keys":[`), "]}") + `], "more": 1}`),
+		"/private": text(secret), "/empty": text(`{"keys": []}`), "/text": text("<html>"), "/list": text("[]"), "/null": text("null"), "/bad": text(`{"keys": [{"kty": "RSA", "n": "", "e": ""}]}`),
+		"/one": to("/keys"), "/credentials": to("http://169.254.169.254/latest/meta-data/"), "/file": to("file:///etc/passwd"), "/round": to("/round"), "/user": to("http://a:b@" + s.Listener.Addr().String() + "/keys"),
+		"/slow": slow, "/never": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"/endless": func(w http.ResponseWriter, _ *http.Request) {
+			for {
+				n, err := w.Write(make([]byte, 1<<16))
+				if sent.Add(int64(n)); err != nil {
+					return
+				}
+			}
+		},
+		"/good/.well-known/openid-configuration": text(`{"jwks_uri": "` + s.URL + `/keys"}`),
+		"/away/.well-known/openid-configuration": text(`{"jwks_uri": "http://169.254.169.254/"}`),
+		"/odd/.well-known/openid-configuration":  text(`{"jwks_uri": "file:///etc/passwd"}`),
+		"/none/.well-known/openid-configuration": text(`{}`),
+	}
+	f := NewFetcher(FetcherConfig{Loopback: true})
+	for _, c := range []struct{ path, want string }{
+		{"/keys", ""}, {"/mixed", ""}, {"/one", ""}, {"issuer /good", ""}, {"issuer /good/", ""},
+		{"/private", noKeys}, {"/empty", noKeys}, {"/text", noKeys}, {"/list", noKeys}, {"/null", noKeys}, {"/bad", noKeys}, {"/endless", noKeys}, {"/nothing", noKeys},
+		{"issuer /odd", noKeys}, {"issuer /none", noKeys}, {"issuer /nothing", noKeys},
+		{"/credentials", blocked}, {"issuer /away", blocked},
+		{"/file", unreachable}, {"/round", unreachable}, {"/user", unreachable}, {"/slow", unreachable}, {"/never", unreachable},
+	} {
+		from := normal.KeySource{URI: s.URL + c.path}
+		if issuer, is := strings.CutPrefix(c.path, "issuer "); is {
+			from = normal.KeySource{Issuer: s.URL + issuer}
+		}
+		if c.path == "/slow" || c.path == "/never" {
+			from.Timeout = 100 * time.Millisecond
+		}
+		got, err := f.Fetch(t.Context(), from)
+		var failure *Failure
+		switch {
+		case c.want == "" && (err != nil || got != keys):
+			t.Errorf("%s: %s, %v", c.path, got, err)
+		case c.want != "" && (!errors.As(err, &failure) || failure.What != c.want):
+			t.Errorf("%s: %s, %v, want that %s", c.path, got, err, c.want)
+		}
+	}
+	if n := sent.Load(); n > 16<<20 { // what was on its way when the reader had enough
+		t.Errorf("%d bytes of an endless answer were taken", n)
+	}
+}
+
+// A name that resolves to an address of this machine leads nowhere, nor does one that leads there by a redirect of somebody else; nobody is asked.
+func TestNameOfLoopback(t *testing.T) {
+	var asked atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer s.Close()
+	_, port, err := net.SplitHostPort(s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"localhost", "127.0.0.1", "127.1", "0"} {
+		_, err := NewFetcher(FetcherConfig{}).Fetch(t.Context(), normal.KeySource{URI: "http://" + host + ":" + port + "/keys"})
+		var failure *Failure
+		if !errors.As(err, &failure) || failure.What != blocked && failure.What != unreachable {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	if asked.Load() != 0 {
+		t.Errorf("%d requests arrived", asked.Load())
+	}
+}
+
+// TLS: a server whose certificate nobody has signed is not believed, one of the operator's roots is; from TLS no redirect leads to plain HTTP.
+func TestTLS(t *testing.T) {
+	keys := newKey(t, false)
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, keys) }))
+	defer plain.Close()
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/plain" {
+			http.Redirect(w, r, plain.URL, http.StatusFound)
+			return
+		}
+		fmt.Fprint(w, keys)
+	}))
+	defer s.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	for _, c := range []struct {
+		roots *x509.CertPool
+		path  string
+		good  bool
+	}{{nil, "/", false}, {roots, "/", true}, {roots, "/plain", false}} {
+		f := NewFetcher(FetcherConfig{Loopback: true, Roots: c.roots})
+		if got, err := f.Fetch(t.Context(), normal.KeySource{URI: s.URL + c.path}); (err == nil && got == keys) != c.good {
+			t.Errorf("%s, roots %v: %s, %v", c.path, c.roots != nil, got, err)
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package jwks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+)
+
+// heard is what the ingester is told.
+type heard struct {
+	mu     sync.Mutex
+	all    map[object.ID]normal.Keys
+	synced bool
+}
+
+func (h *heard) emit(events []object.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.all == nil {
+		h.all = map[object.ID]normal.Keys{}
+	}
+	for _, e := range events {
+		switch e.Op {
+		case object.Put:
+			h.all[e.ID] = normal.ParseKeys(e.Object)
+		case object.Delete:
+			delete(h.all, e.ID)
+		case object.Synced:
+			h.synced = true
+		case object.Broken, object.Forget:
+		}
+	}
+}
+
+// say is what was told, in one line.
+func (h *heard) say() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []string
+	for _, id := range slices.SortedFunc(maps.Keys(h.all), object.ID.Compare) {
+		all = append(all, fmt.Sprintf("%s/%s=%s(%s)", id.Namespace, id.Name, h.all[id].Set, h.all[id].Reason))
+	}
+	return fmt.Sprintf("%v%v", h.synced, all)
+}
+
+// world is servers: what each says, and who was asked.
+type world struct {
+	mu    sync.Mutex
+	says  map[string]string // "": it fails
+	asked map[string]int
+}
+
+func (w *world) set(says map[string]string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.says = says
+}
+
+func (w *world) fetch(_ context.Context, s normal.KeySource) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.asked == nil {
+		w.asked = map[string]int{}
+	}
+	w.asked[s.String()]++
+	if keys := w.says[s.String()]; keys != "" {
+		return keys, nil
+	}
+	return "", &Failure{unreachable, errors.New("no route")}
+}
+
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatal("not within a minute: " + what)
+		}
+	}
+}
+
+func leads(t *testing.T, h *heard, store *kv.Store, epoch kv.Epoch, fetch func(context.Context, normal.KeySource) (string, error)) (l *Leader, stop func()) {
+	l = New(Config{Fetch: fetch, Refresh: 10 * time.Millisecond, Emit: h.emit, Log: slog.New(slog.DiscardHandler)})
+	return l, kvtest.Run(t, func(ctx context.Context) error { l.Run(ctx, store, epoch); return nil })
+}
+
+func ids(names ...string) (all []object.ID) {
+	for _, name := range names {
+		namespace, uri, _ := strings.Cut(name, "/")
+		all = append(all, normal.KeysID(namespace, normal.KeySource{URI: uri}))
+	}
+	slices.SortFunc(all, object.ID.Compare)
+	return all
+}
+
+// Keys are fetched again when they may have changed, and told to every namespace that names them; what was good stands while the server fails, also for the
+// next leader, which has told everything before anybody answers; what is needed no more is forgotten.
+func TestLeaders(t *testing.T) {
+	w, etcd := &world{}, kvtest.Start(t)
+	store := etcd.Connect()
+	w.set(map[string]string{"u:one": "K1", "u:two": "K2"})
+	h := &heard{}
+	l, stop := leads(t, h, store, etcd.Elect("a"), w.fetch)
+	l.Need(ids("a/u:one", "b/u:one", "b/u:two", "b/u:away"), false)
+	until(t, "what answers is told", func() bool {
+		return h.say() == "false[a/u:one=K1() b/u:away=("+unreachable+") b/u:one=K1() b/u:two=K2()]"
+	})
+	l.Need(ids("a/u:one", "b/u:one", "b/u:away"), true)
+	until(t, "what is needed no more is taken back", func() bool { return h.say() == "true[a/u:one=K1() b/u:away=("+unreachable+") b/u:one=K1()]" })
+	until(t, "one is a problem", func() bool {
+		p := l.Problems()
+		return len(p) == 1 && p[0].ID.Name == "u:away" && strings.Contains(p[0].Message, "no route") && strings.Contains(p[0].Message, "refused")
+	})
+	w.set(map[string]string{"u:one": "K3"})
+	until(t, "other keys", func() bool { return h.say() == "true[a/u:one=K3() b/u:away=("+unreachable+") b/u:one=K3()]" })
+	w.set(nil)
+	last := "true[a/u:one=K3(" + unreachable + ") b/u:away=(" + unreachable + ") b/u:one=K3(" + unreachable + ")]"
+	until(t, "the server fails, and the keys stand", func() bool { return h.say() == last && len(l.Problems()) == 2 })
+	stop()
+
+	h = &heard{}
+	l, stop = leads(t, h, store, etcd.Elect("b"), func(ctx context.Context, _ normal.KeySource) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	})
+	l.Need(ids("a/u:one", "b/u:away"), true)
+	until(t, "another leader knows what was known, though nobody answers", func() bool { return h.say() == "true[a/u:one=K3()]" })
+	stop()
+
+	h = &heard{}
+	l, _ = leads(t, h, store, etcd.Elect("c"), w.fetch)
+	l.Need(nil, true)
+	until(t, "nothing is needed", func() bool { return h.say() == "true[]" })
+	until(t, "nothing is stored", func() bool {
+		blobs, _, err := store.Blobs(t.Context(), folder, 0)
+		return err == nil && len(blobs) == 0
+	})
+}
+
+// A namespace that names ten thousand sources has a few of them fetched, few at a time, and is told of; none of its servers answers, and others' do all the same.
+func TestOneNamespaceHoldsUpNoOther(t *testing.T) {
+	etcd := kvtest.Start(t)
+	var mu sync.Mutex
+	asking, highest, asked := 0, 0, map[string]bool{}
+	h := &heard{}
+	l, _ := leads(t, h, etcd.Connect(), etcd.Elect("a"), func(ctx context.Context, s normal.KeySource) (string, error) {
+		if !strings.HasPrefix(s.URI, "u:hostile") {
+			return "K", nil
+		}
+		mu.Lock()
+		asking++
+		highest, asked[s.URI] = max(highest, asking), true
+		mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Millisecond): // so does a timeout end it
+		}
+		mu.Lock()
+		asking--
+		mu.Unlock()
+		return "", errors.New("too late")
+	})
+	needed := []string{"z/u:good"}
+	for i := range 10000 {
+		needed = append(needed, fmt.Sprintf("hostile/u:hostile-%05d", i))
+	}
+	l.Need(ids(needed...), true)
+	until(t, "the other namespace has its keys", func() bool { return strings.Contains(h.say(), "z/u:good=K()") })
+	until(t, "each that is fetched was asked for", func() bool { mu.Lock(); defer mu.Unlock(); return len(asked) == MostOfNamespace })
+	mu.Lock()
+	if highest > parallelOfNamespace {
+		t.Errorf("%d were asked at once", highest)
+	}
+	mu.Unlock()
+	until(t, "the rest is named", func() bool {
+		for _, p := range l.Problems() {
+			if p.ID.Namespace == "hostile" && p.ID.Name == "" && strings.Contains(p.Message, fmt.Sprint(10000-MostOfNamespace)) {
+				return true
+			}
+		}
+		return false
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	if len(asked) != MostOfNamespace {
+		t.Errorf("%d were asked for", len(asked))
+	}
+}
+
+// Where a server fails again and again, it is asked more and more seldom, and never at the same distance as others.
+func TestBackOff(t *testing.T) {
+	at := time.Now()
+	term := &term{Leader: New(Config{Refresh: Refresh, Log: slog.New(slog.DiscardHandler)}), sources: map[normal.KeySource]*source{{URI: "u"}: {}}, by: map[string]int{}, changed: map[normal.KeySource]bool{}}
+	s := term.sources[normal.KeySource{URI: "u"}]
+	var pauses []time.Duration
+	for range 12 {
+		s.asking = true
+		term.take(answer{of: normal.KeySource{URI: "u"}, err: errors.New("no")}, at)
+		pauses = append(pauses, s.due.Sub(at))
+	}
+	if pauses[0] < firstRetry*9/10 || pauses[0] > firstRetry*11/10 || pauses[3] < pauses[0]*4 || pauses[11] < lastRetry*9/10 || pauses[11] > lastRetry*11/10 || pauses[10] == pauses[11] {
+		t.Error(pauses)
+	}
+	s.asking = true
+	term.take(answer{of: normal.KeySource{URI: "u"}, keys: "K"}, at)
+	if got := s.due.Sub(at); s.failed != 0 || got < Refresh*9/10 || got > Refresh*11/10 {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,152 @@
+package jwks
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/obs"
+)
+
+// folder is where key sets are in etcd, each below the hash of its source.
+const folder = "fetched/"
+
+// storedTogether is how many key sets one transaction writes: each is at most mostKept.
+const storedTogether = 16
+
+// stored is one key set in etcd.
+type stored struct {
+	Source string `json:"source"`
+	Keys   string `json:"keys"`
+}
+
+func pathOf(of normal.KeySource) string {
+	hash := sha256.Sum256([]byte(of.String()))
+	return folder + hex.EncodeToString(hash[:16])
+}
+
+// load reads what is stored, and tries until it can; false: the context has ended.
+func (t *term) load(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		blobs, _, err := t.store.Blobs(ctx, folder, 0)
+		if err == nil {
+			t.stored = map[normal.KeySource]string{}
+			for _, blob := range blobs {
+				var one stored
+				err := json.Unmarshal(blob.Raw, &one)
+				of, err2 := normal.ParseKeySource(one.Source)
+				if err != nil || err2 != nil {
+					t.Log.Warn("a key set that was fetched before cannot be read: it is fetched again", obs.KeyName, blob.Path)
+					continue
+				}
+				t.stored[of] = one.Keys
+			}
+			return true
+		}
+		t.Log.Warn("key sets that were fetched before cannot be read; trying again", obs.KeyError, err)
+		_ = loop.Pause(ctx, time.Second)
+	}
+	return false
+}
+
+// tell stores what was fetched, where that is another than what is stored, and tells the ingester. Keys are of use once they are stored: another leader
+// knows them then. The source has told everything with what was stored: nobody waits for servers.
+func (t *term) tell(ctx context.Context) error {
+	if err := t.save(ctx); err != nil {
+		return err
+	}
+	t.report()
+	events := t.events()
+	if t.whole && !t.synced {
+		t.synced = true
+		events = append(events, object.Event{Op: object.Synced, ID: object.ID{Origin: Origin()}})
+	}
+	if len(events) > 0 {
+		t.Emit(events)
+	}
+	return nil
+}
+
+// save writes to etcd what differs there. What is needed no more goes once it is known what is needed.
+func (t *term) save(ctx context.Context) error {
+	change := kv.BlobChange{}
+	saved := map[normal.KeySource]string{}
+	done := func() error {
+		if len(saved) == 0 {
+			return nil
+		}
+		if _, err := t.store.ChangeFenced(ctx, t.epoch, change); err != nil {
+			return err
+		}
+		for of, keys := range saved {
+			if t.stored[of] = keys; keys == "" {
+				delete(t.stored, of)
+			}
+		}
+		change = kv.BlobChange{}
+		clear(saved)
+		return nil
+	}
+	for of := range t.changed {
+		keys := ""
+		if s := t.sources[of]; s != nil {
+			keys = s.keys
+		}
+		if keys == t.stored[of] {
+			continue
+		}
+		if keys == "" {
+			change.Delete = append(change.Delete, pathOf(of))
+		} else {
+			raw, err := json.Marshal(stored{of.String(), keys})
+			if err != nil {
+				return err
+			}
+			change.Put = append(change.Put, kv.Blob{Path: pathOf(of), Raw: raw})
+		}
+		if saved[of] = keys; len(saved) == storedTogether {
+			if err := done(); err != nil {
+				return err
+			}
+		}
+	}
+	return done()
+}
+
+// events are what the ingester is to be told that it was not.
+func (t *term) events() (events []object.Event) {
+	for of := range t.changed {
+		s := t.sources[of]
+		if s == nil {
+			s = &source{}
+		}
+		before, now := t.told[of], map[object.ID]string{}
+		for _, id := range s.ids {
+			made, err := normal.NewKeys(id, s.keys, s.reason())
+			if err != nil || s.keys == "" && s.wrong == nil { // texts have no error; nobody has answered
+				continue
+			}
+			if now[id] = string(made.JSON); now[id] != before[id] {
+				events = append(events, object.Event{Op: object.Put, ID: id, Object: made, Location: made.Location})
+			}
+		}
+		for id := range before {
+			if _, still := now[id]; !still {
+				events = append(events, object.Event{Op: object.Delete, ID: id})
+			}
+		}
+		if t.told[of] = now; len(now) == 0 {
+			delete(t.told, of)
+		}
+	}
+	clear(t.changed)
+	slices.SortFunc(events, func(a, b object.Event) int { return a.ID.Compare(b.ID) })
+	return events
+}

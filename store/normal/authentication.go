@@ -1,0 +1,131 @@
+package normal
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	securityv1 "istio.io/api/security/v1beta1"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+)
+
+// requestAuthenticationRecords understands all rules. Keys that are found at a URI are joined in as the leader has fetched them (store/jwks); while
+// there are none, who shows a token of the issuer is refused.
+func requestAuthenticationRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
+	p := &securityv1.RequestAuthentication{}
+	if !r.policy(obj, p, p.GetSelector) {
+		return nil
+	}
+	r.mesh = true
+	spec := policySpec(obj.ID, p.Selector.GetMatchLabels(), ctx.Mesh().GetRootNamespace())
+	for i, rule := range p.JwtRules {
+		r.jwtRule(fmt.Sprintf("spec.jwtRules[%d]", i), rule)
+	}
+	if r.spoiled {
+		return nil
+	}
+	if targets(p.TargetRef, p.TargetRefs).on(spec) && len(p.JwtRules) > 0 {
+		spec.Closed = true
+		r.warnf(problem.NotSupported, "spec.targetRefs", "policies of gateways and waypoints are not supported: what the policy selects is closed to all requests")
+	}
+	for i, rule := range p.JwtRules {
+		if rule.GetJwks() == "" {
+			rule.Jwks = r.fetched(fmt.Sprintf("spec.jwtRules[%d]", i), rule, obj.ID.Namespace, ctx)
+		}
+	}
+	return r.policyRecord(model.KindRequestAuthentication, obj, spec, p)
+}
+
+// jwtRule checks one rule: what Istio's webhook refuses, and what Envoy would refuse the listener for.
+func (r *report) jwtRule(at string, rule *securityv1.JWTRule) {
+	if rule.GetIssuer() == "" && rule.GetJwksUri() == "" {
+		r.requiredf(at+".issuer", "or jwksUri: one of them is needed")
+	}
+	if rule.GetJwks() != "" && rule.GetJwksUri() != "" {
+		r.refusef(problem.Duplicate, at+".jwksUri", "jwks is stated too, and is what counts")
+	}
+	if rule.GetJwks() != "" {
+		if _, _, err := ParseKeySet([]byte(rule.GetJwks())); err != nil {
+			r.errorf(at+".jwks", "%v", err)
+		}
+	}
+	if rule.GetJwksUri() != "" {
+		if wrong := keyURL(rule.GetJwksUri()); wrong != "" {
+			r.errorf(at+".jwksUri", "%q %s", rule.GetJwksUri(), wrong)
+		}
+	}
+	for _, of := range []list{{"audiences", rule.GetAudiences()}, {"fromParams", rule.GetFromParams()}, {"fromCookies", rule.GetFromCookies()},
+		{"spaceDelimitedClaims", rule.GetSpaceDelimitedClaims()}} {
+		for i, v := range of.values {
+			if v == "" {
+				r.requiredf(fmt.Sprintf("%s.%s[%d]", at, of.field, i), "must not be empty")
+			}
+		}
+	}
+	for i, from := range rule.GetFromHeaders() {
+		r.headerName(fmt.Sprintf("%s.fromHeaders[%d].name", at, i), from.GetName())
+	}
+	if rule.GetOutputPayloadToHeader() != "" {
+		r.headerName(at+".outputPayloadToHeader", rule.GetOutputPayloadToHeader())
+	}
+	for i, claim := range rule.GetOutputClaimToHeaders() {
+		r.headerName(fmt.Sprintf("%s.outputClaimToHeaders[%d].header", at, i), claim.GetHeader())
+		if claim.GetClaim() == "" {
+			r.requiredf(fmt.Sprintf("%s.outputClaimToHeaders[%d].claim", at, i), "must not be empty")
+		}
+	}
+	r.duration1ms(at+".timeout", rule.GetTimeout(), false)
+}
+
+func (r *report) headerName(at, name string) {
+	if !headerName.MatchString(name) {
+		r.errorf(at, "%q is no header name", name)
+	}
+}
+
+// keyURL says what is wrong with the URI of a key set, or with an issuer that is to tell it; empty: nothing.
+func keyURL(text string) string {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return "is no URI"
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "is no URI of http or https"
+	case u.Hostname() == "" || strings.ContainsAny(text, " \t\r\n\x00"):
+		return "names no host"
+	case u.User != nil:
+		return "has a user in it, whom the leader does not send"
+	}
+	return ""
+}
+
+// fetched are the keys of a rule that states none, as they were fetched last; empty: there are none yet, or nobody says where.
+func (r *report) fetched(at string, rule *securityv1.JWTRule, namespace string, ctx Lookup) string {
+	source, field := KeySource{URI: rule.GetJwksUri()}, at+".jwksUri"
+	if source.URI == "" {
+		if source.Issuer, field = rule.GetIssuer(), at+".issuer"; keyURL(source.Issuer) != "" {
+			r.warnf(problem.Required, at+".jwks", "or jwksUri: the issuer %q is no URL that would tell where its keys are; tokens of it are refused", source.Issuer)
+			return ""
+		}
+	}
+	if rule.GetTimeout() != nil {
+		source.Timeout = rule.GetTimeout().AsDuration()
+	}
+	id := KeysID(namespace, source)
+	r.ref(id)
+	keys := ctx.Keys(id)
+	why := ""
+	if keys.Reason != "" {
+		why = ", for " + keys.Reason
+	}
+	switch {
+	case keys.Set == "":
+		r.warnf(problem.Pending, field, "the keys at %v have not been fetched%s: tokens of the rule are refused until then", source, why)
+	case why != "":
+		r.warnf(problem.Pending, field, "the keys at %v cannot be fetched again%s: those that were fetched last stand", source, why)
+	}
+	return keys.Set
+}

@@ -1,0 +1,119 @@
+package normal
+
+import (
+	"cmp"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
+)
+
+// KeySource is where the keys of a RequestAuthentication's rule are found. Comparable.
+type KeySource struct {
+	URI     string        // of the key set; empty: the issuer tells it
+	Issuer  string        // by OIDC discovery; empty where there is a URI
+	Timeout time.Duration // that its rule states for one request; 0: none
+}
+
+// How the parts of a source stand in its name.
+const (
+	issuerPrefix = "issuer "
+	withinInfix  = " within "
+)
+
+// String is the source as users read it, and the name of its object: a URI, or "issuer" and the issuer, with the timeout.
+func (s KeySource) String() string {
+	out := cmp.Or(s.URI, issuerPrefix+s.Issuer)
+	if s.Timeout != 0 {
+		out += withinInfix + s.Timeout.String()
+	}
+	return out
+}
+
+// ParseKeySource is the inverse of String. URIs have no spaces.
+func ParseKeySource(name string) (s KeySource, err error) {
+	where, within, timed := strings.Cut(name, withinInfix)
+	if timed {
+		if s.Timeout, err = time.ParseDuration(within); err != nil {
+			return s, err
+		}
+	}
+	if issuer, is := strings.CutPrefix(where, issuerPrefix); is {
+		s.Issuer = issuer
+	} else {
+		s.URI = where
+	}
+	return s, nil
+}
+
+// KeysID names the object that says which keys are at a source, for rules of one namespace: how many sources a namespace may have is bounded. Its
+// origin is no source of configuration: it comes from the leader alone (store/jwks).
+func KeysID(namespace string, s KeySource) object.ID {
+	return object.ID{Origin: origin.New("", origin.JWKS), Group: "navarch.io", Kind: "KeySet", Namespace: namespace, Name: s.String()}
+}
+
+// Keys is what is known of a source.
+type Keys struct {
+	Set    string `json:"set,omitempty"`    // a JSON Web Key Set; empty: none was fetched
+	Reason string `json:"reason,omitempty"` // why no newer one could be fetched; empty: it could
+}
+
+// NewKeys makes the object of a source.
+func NewKeys(id object.ID, set, reason string) (*object.Object, error) {
+	raw, err := json.Marshal(Keys{set, reason})
+	if err != nil {
+		return nil, err
+	}
+	return &object.Object{ID: id, Version: "v1", JSON: raw, Location: "JWKS"}, nil
+}
+
+// ParseKeys reads what NewKeys made; of what it did not make nothing is known.
+func ParseKeys(obj *object.Object) (k Keys) {
+	if json.Unmarshal(obj.JSON, &k) != nil {
+		return Keys{}
+	}
+	return k
+}
+
+// leastRSA is how many bits an RSA key has at least.
+const leastRSA = 1024
+
+// ParseKeySet reads a JSON Web Key Set (RFC 7517). compact is the public part of those keys alone that can verify a token, without their
+// certificates; private says that one of them came with its private part. An error says why no key can verify anything.
+func ParseKeySet(raw []byte) (compact []byte, private bool, err error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if json.Unmarshal(raw, &set) != nil || len(set.Keys) == 0 {
+		return nil, false, errors.New(`is no JSON Web Key Set, or one without keys: want {"keys": [...]}`)
+	}
+	good := jose.JSONWebKeySet{}
+	var wrong error
+	for i, one := range set.Keys {
+		var key jose.JSONWebKey
+		if e := json.Unmarshal(one, &key); e != nil {
+			wrong = fmt.Errorf("key %d: %w", i, e)
+			continue
+		}
+		if _, symmetric := key.Key.([]byte); !symmetric && !key.IsPublic() {
+			private, key = true, key.Public()
+		}
+		if one, is := key.Key.(*rsa.PublicKey); is && one.N.BitLen() < leastRSA {
+			wrong = fmt.Errorf("key %d: %d bits are too few", i, one.N.BitLen())
+			continue
+		}
+		good.Keys = append(good.Keys, jose.JSONWebKey{Key: key.Key, KeyID: key.KeyID, Algorithm: key.Algorithm, Use: key.Use})
+	}
+	if len(good.Keys) == 0 {
+		return nil, false, fmt.Errorf("has no key that can be used: %w", wrong)
+	}
+	compact, err = json.Marshal(good)
+	return compact, private, err
+}
