@@ -122,9 +122,11 @@ load-suite: build $(if $(filter kube%,$(S)),kube-tools)
 # What a control loop on machine load is worth, on the figure of the fault that it was made for (package comments of shard/place, push/fanout,
 # cmd/navarchd/memory): RUNS runs without it and with it, in turns, and the medians of both.
 RUNS ?= 3
-experiment: build ## what a control loop is worth: LOOP=joins, moves, window or collector (RUNS=3 with and without, in turns); LOOP=drain: a test
-	@case "$(LOOP)" in joins) s=storm;; moves) s=scale;; window) s=neighbour;; collector) s=memory;; \
-	drain) for off in drain ""; do echo "== NAVARCH_EXPERIMENT_OFF=$$off"; NAVARCH_EXPERIMENT_OFF=$$off go test ./cmd/internal/e2e -run '^TestFleetEvensOut$$' -count=1 -timeout 20m || [ -n "$$off" ]; done; exit;; \
+experiment: build ## what a control loop is worth: LOOP=moves, window or collector (RUNS=3 with and without, in turns); LOOP=joins or drain: a test
+	@with_and_without() { for off in $(LOOP) ""; do echo "== NAVARCH_EXPERIMENT_OFF=$$off"; \
+	NAVARCH_FAULT_SCALE=100 NAVARCH_EXPERIMENT_OFF=$$off go test ./cmd/internal/e2e -run "^$$1\$$" -count=1 -timeout 20m || [ -n "$$off" ]; done; exit; }; \
+	case "$(LOOP)" in moves) s=scale;; window) s=neighbour;; collector) s=memory;; \
+	joins) with_and_without TestFaultMoreJoinThanMemoryTakes;; drain) with_and_without TestFleetEvensOut;; \
 	*) echo "LOOP must be joins, moves, drain, window or collector"; exit 2;; esac; \
 	for i in $$(seq $(RUNS)); do \
 		NAVARCH_EXPERIMENT_OFF=$(LOOP) bin/navarch-load run $$s --navarchd bin/navarchd --label without-$(LOOP) --out out/experiment/$(LOOP)/without-$$i; \

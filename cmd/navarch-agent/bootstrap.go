@@ -26,6 +26,9 @@ var statsTags = [][2]string{
 	{"response_code_class", `(_rq(_(\dxx))$)`},
 	{"http_conn_manager_listener_prefix", `^listener(?=\.).*?\.http\.(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`},
 	{"http_conn_manager_prefix", `^http\.(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`},
+	{"authz_enforce_result", `rbac(\.(allowed|denied))`},
+	{"authz_dry_run_action", `(\.istio_dry_run_(allow|deny)_)`},
+	{"authz_dry_run_result", `(\.shadow_(allowed|denied))`},
 	{"listener_address", `^listener\.(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`},
 }
 
@@ -170,11 +173,13 @@ func statsConfig(m *meshv1alpha1.ProxyConfig_ProxyStatsMatcher) object {
 	if len(want) == 0 {
 		return cfg
 	}
-	// Always kept: what readiness, draining and every dashboard need.
+	// Always kept: what readiness, draining and every dashboard need, and what authorisation has refused, or would (Istio's).
 	for _, v := range []string{"cluster_manager", "listener_manager", "server", "cluster." + xdsCluster} {
 		want = append(want, object{"prefix": v})
 	}
-	want = append(want, object{"suffix": activeConnections})
+	for _, v := range []string{activeConnections, "rbac.allowed", "rbac.denied", "shadow_allowed", "shadow_denied"} {
+		want = append(want, object{"suffix": v})
+	}
 	cfg["stats_matcher"] = object{"inclusion_list": object{"patterns": want}}
 	return cfg
 }

@@ -170,10 +170,37 @@ func TestClosed(t *testing.T) {
 		{model.KindPeerAuthentication, "istio-system/a", "{closed: true, selector: {app: web}}", false},
 		{model.KindAuthorizationPolicy, "istio-system/a", "{closed: true, selector: {app: web}}", true},
 		{model.KindAuthorizationPolicy, "istio-system/a", "{closed: true, selector: {app: db}}", false},
+		{model.KindRequestAuthentication, "shop/a", "{closed: true, selector: {app: web}}", true},
+		{model.KindRequestAuthentication, "else/a", "{closed: true}", false},
+		{model.KindRequestAuthentication, "istio-system/a", "{closed: true, selector: {app: web}}", true},
+		{model.KindRequestAuthentication, "istio-system/a", "{closed: true, selector: {app: db}}", false},
 	} {
 		if got := Of(snapshot(rec(t, c.kind, c.name, c.text)), web()).Workload.Closed; got != c.want {
 			t.Errorf("%v %s %s: closed %v, want %v", c.kind, c.name, c.text, got, c.want)
 		}
+	}
+}
+
+// RequestAuthentications that select a proxy: those of the root namespace first, in each the oldest first; one that does not select it, or is closed, splits nothing.
+func TestAuthentications(t *testing.T) {
+	tokens := func(name, text string) model.Record {
+		return rec(t, model.KindRequestAuthentication, name, text)
+	}
+	none := Of(snapshot(), web())
+	if v := Of(snapshot(tokens("shop/a", "{selector: {app: db}}"), tokens("else/b", "{}")), web()); v != none {
+		t.Errorf("policies that do not select the proxy: %+v", v.Workload)
+	}
+	v := Of(snapshot(tokens("shop/b@1", "{selector: {app: web}}"), tokens("shop/a@2", "{}"), tokens("istio-system/z@3", "{selector: {app: web}}"), tokens("istio-system/y@4", "{selector: {app: db}}"),
+		tokens("shop/closed@1", "{closed: true}")), web())
+	var names []string
+	for _, key := range v.Workload.Authentications.All() {
+		names = append(names, key.Namespace+"/"+key.Name)
+	}
+	if got := fmt.Sprint(names); got != "[istio-system/z shop/b shop/a]" {
+		t.Errorf("they are %s", got)
+	}
+	if v.Scope != none.Scope || v.Inputs != none.Inputs {
+		t.Error("the outbound side is another")
 	}
 }
 

@@ -44,7 +44,7 @@ const Refresh = 20 * time.Minute
 
 // Problem is what is wrong with a source, or with how many a namespace has.
 type Problem struct {
-	ID      object.ID // of the object of the source; without a name: of the namespace
+	ID      object.ID // of the object of the source, without its namespace; or of a namespace, without a name
 	Message string
 }
 
@@ -305,7 +305,9 @@ func (t *term) report() {
 		if s.keys != "" {
 			stands = "those that were fetched last stand"
 		}
-		problems = append(problems, Problem{s.ids[0], fmt.Sprintf("the keys cannot be fetched: %v; %s", s.wrong, stands)})
+		id := s.ids[0]
+		id.Namespace = "" // the reason is for operators: it says what is in networks that tenants do not see
+		problems = append(problems, Problem{id, fmt.Sprintf("the keys cannot be fetched: %v; %s", s.wrong, stands)})
 	}
 	slices.SortFunc(problems, func(a, b Problem) int { return a.ID.Compare(b.ID) })
 	if more := len(problems) - maxProblems; more > 0 {

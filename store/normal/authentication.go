@@ -32,7 +32,9 @@ func requestAuthenticationRecords(_ *Normalizer, r *report, obj *object.Object, 
 		r.warnf(problem.NotSupported, "spec.targetRefs", "policies of gateways and waypoints are not supported: what the policy selects is closed to all requests")
 	}
 	for i, rule := range p.JwtRules {
-		if rule.GetJwks() == "" {
+		if keys, _, err := ParseKeySet([]byte(rule.GetJwks())); err == nil {
+			rule.Jwks = string(keys)
+		} else { // it states none: others were refused
 			rule.Jwks = r.fetched(fmt.Sprintf("spec.jwtRules[%d]", i), rule, obj.ID.Namespace, ctx)
 		}
 	}

@@ -103,6 +103,8 @@ func TestParseKeySet(t *testing.T) {
 		oneKey: oneKey,
 		` { "keys" : [ ` + key + `, "x5c": [] }, {"kty": "new"} ], "more": 1 }`:        oneKey,
 		`{"keys": [` + key + `, "d": "870MB6gfuTJ4HtUnUvYMyJpr5eUZNP4Bk43bVdj3eAE"}]}`: "private " + oneKey,
+		`{"keys": [` + key + `, "alg": "RS256"}, ` + key + `, "alg": "ES256"}]}`:       strings.Replace(oneKey, `"P-256",`, `"P-256","alg":"ES256",`, 1),
+		`{"keys": [{"kty": "oct", "k": "c2VjcmV0", "alg": "none"}]}`:                   "",
 		`{"keys": []}`: "", `{}`: "", `[]`: "", `null`: "", ``: "", `{"keys": [{"kty": "new"}]}`: "", key + "}": "",
 	} {
 		compact, private, err := ParseKeySet([]byte(text))

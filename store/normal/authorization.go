@@ -66,10 +66,42 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securit
 	if action == securityv1.AuthorizationPolicy_DENY && len(p.Rules) == 0 {
 		r.refusef(problem.NoEffect, "spec.rules", "none: action DENY denies nothing")
 	}
-	if custom := action == securityv1.AuthorizationPolicy_CUSTOM; custom != (p.GetProvider().GetName() != "") {
+	custom := action == securityv1.AuthorizationPolicy_CUSTOM
+	if custom != (p.GetProvider().GetName() != "") {
 		r.refusef(problem.Invalid, "spec.provider", "goes with action CUSTOM, and only with that")
 	}
+	if custom {
+		r.custom(p)
+	}
 }
+
+// custom refuses what Istio does not take beside action CUSTOM. Here all of it is acted on, but for conditions about tokens, which are verified after a provider
+// was asked.
+func (r *report) custom(p *securityv1.AuthorizationPolicy) {
+	const not = "is not taken by Istio with action CUSTOM"
+	if len(p.Rules) == 0 {
+		r.refusef(problem.NoEffect, "spec.rules", "none: action CUSTOM asks about nothing; {} is a rule that matches everything")
+	}
+	for i, rule := range p.Rules {
+		for j, from := range rule.GetFrom() {
+			s := from.GetSource()
+			for _, of := range []list{{"namespaces", s.GetNamespaces()}, {"notNamespaces", s.GetNotNamespaces()}, {"principals", s.GetPrincipals()}, {"notPrincipals", s.GetNotPrincipals()},
+				{"requestPrincipals", s.GetRequestPrincipals()}, {"notRequestPrincipals", s.GetNotRequestPrincipals()}} {
+				if len(of.values) > 0 {
+					r.refusef(problem.Invalid, fmt.Sprintf("spec.rules[%d].from[%d].source.%s", i, j, of.field), not)
+				}
+			}
+		}
+		for j, c := range rule.GetWhen() {
+			if key := c.GetKey(); key == "source.namespace" || key == "source.principal" || aboutToken(key) {
+				r.refusef(problem.Invalid, fmt.Sprintf("spec.rules[%d].when[%d].key", i, j), "%q "+not, key)
+			}
+		}
+	}
+}
+
+// aboutToken says whether a key of `when` is about the token of a request.
+func aboutToken(key string) bool { return strings.HasPrefix(key, "request.auth.") }
 
 // What keys of `when` there are in Istio beside whenKeys.
 var (
@@ -147,14 +179,20 @@ func pathTemplate(v string) string {
 // pathLiteral is a segment without templates (RFC 3986, pchar).
 var pathLiteral = regexp.MustCompile("^[a-zA-Z0-9-._~%!$&'()+,;:@=]+$")
 
+const tokenLater = "tokens are verified after a provider was asked"
+
 // unenforced finds the first thing in a policy that this version cannot enforce, and where it stands; empty: it can.
 func unenforced(p *securityv1.AuthorizationPolicy, targets bool) (field, why string) {
 	if targets {
 		return "spec.targetRefs", "policies of gateways and waypoints are not supported"
 	}
+	custom := p.Action == securityv1.AuthorizationPolicy_CUSTOM
 	for i, rule := range p.Rules {
 		for j, from := range rule.GetFrom() {
 			s, at := from.GetSource(), fmt.Sprintf("spec.rules[%d].from[%d].source", i, j)
+			if custom && len(s.GetRequestPrincipals())+len(s.GetNotRequestPrincipals()) > 0 {
+				return at + ".requestPrincipals", tokenLater
+			}
 			if s == nil || len(s.GetPrincipals())+len(s.GetNotPrincipals())+len(s.GetNamespaces())+len(s.GetNotNamespaces())+len(s.GetServiceAccounts())+
 				len(s.GetNotServiceAccounts())+len(s.GetIpBlocks())+len(s.GetNotIpBlocks())+len(s.GetRemoteIpBlocks())+len(s.GetNotRemoteIpBlocks())+
 				len(s.GetTrustDomains())+len(s.GetNotTrustDomains())+len(s.GetRequestPrincipals())+len(s.GetNotRequestPrincipals()) == 0 {
@@ -170,6 +208,9 @@ func unenforced(p *securityv1.AuthorizationPolicy, targets bool) (field, why str
 		for j, c := range rule.GetWhen() {
 			name, ok := strings.CutPrefix(c.GetKey(), "request.headers[")
 			name, ok2 := strings.CutSuffix(name, "]")
+			if custom && aboutToken(c.GetKey()) {
+				return fmt.Sprintf("spec.rules[%d].when[%d].key", i, j), tokenLater
+			}
 			_, claim := model.ClaimPath(c.GetKey())
 			if !slices.Contains(whenKeys, c.GetKey()) && !claim && !metadataKey.MatchString(c.GetKey()) && !(ok && ok2 && name != "" && !strings.ContainsAny(name, "[]: \t\r\n\x00")) {
 				return fmt.Sprintf("spec.rules[%d].when[%d].key", i, j), fmt.Sprintf("%q is not supported", c.GetKey())

@@ -292,6 +292,8 @@ func TestPolicies(t *testing.T) {
 		{"AuthorizationPolicy", "{action: DENY, rules: [{}]}", false},
 		{"AuthorizationPolicy", "{action: AUDIT, rules: [{}]}", false},
 		{"AuthorizationPolicy", "{action: CUSTOM, provider: {name: a}, rules: [{}]}", false},
+		{"AuthorizationPolicy", "{action: CUSTOM, provider: {name: a}, rules: [{from: [{source: {principals: [a]}}]}]}", false},
+		{"AuthorizationPolicy", "{action: CUSTOM, provider: {name: a}, rules: [{when: [{key: 'request.auth.claims[a]', values: [a]}]}]}", true},
 		{"RequestAuthentication", "{}", false},
 		{"RequestAuthentication", "{jwtRules: [{issuer: a, jwks: '" + oneKey + "'}]}", false},
 		{"RequestAuthentication", "{targetRef: {kind: Service, name: a}, jwtRules: [{issuer: a, jwks: '" + oneKey + "'}]}", true},

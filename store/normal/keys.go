@@ -2,10 +2,13 @@ package normal
 
 import (
 	"cmp"
+	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/rsa"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,6 +88,29 @@ func ParseKeys(obj *object.Object) (k Keys) {
 // leastRSA is how many bits an RSA key has at least.
 const leastRSA = 1024
 
+// usable says why Envoy takes no key set with a key in it, be there good ones beside; nil: it takes it.
+func usable(key jose.JSONWebKey) error {
+	var algorithms []string
+	switch of := key.Key.(type) {
+	case *rsa.PublicKey:
+		if algorithms = []string{"RS", "PS"}; of.N.BitLen() < leastRSA {
+			return fmt.Errorf("%d bits are too few", of.N.BitLen())
+		}
+	case *ecdsa.PublicKey:
+		algorithms = []string{"ES"}
+	case ed25519.PublicKey:
+		algorithms = []string{"EdDSA"}
+	case []byte:
+		algorithms = []string{"HS"}
+	default:
+		return fmt.Errorf("a key of type %T", key.Key)
+	}
+	if key.Algorithm != "" && !slices.ContainsFunc(algorithms, func(prefix string) bool { return strings.HasPrefix(key.Algorithm, prefix) }) {
+		return fmt.Errorf("its algorithm is %.40q, want %s...", key.Algorithm, strings.Join(algorithms, "... or "))
+	}
+	return nil
+}
+
 // ParseKeySet reads a JSON Web Key Set (RFC 7517). compact is the public part of those keys alone that can verify a token, without their
 // certificates; private says that one of them came with its private part. An error says why no key can verify anything.
 func ParseKeySet(raw []byte) (compact []byte, private bool, err error) {
@@ -105,8 +131,8 @@ func ParseKeySet(raw []byte) (compact []byte, private bool, err error) {
 		if _, symmetric := key.Key.([]byte); !symmetric && !key.IsPublic() {
 			private, key = true, key.Public()
 		}
-		if one, is := key.Key.(*rsa.PublicKey); is && one.N.BitLen() < leastRSA {
-			wrong = fmt.Errorf("key %d: %d bits are too few", i, one.N.BitLen())
+		if e := usable(key); e != nil {
+			wrong = fmt.Errorf("key %d: %w", i, e)
 			continue
 		}
 		good.Keys = append(good.Keys, jose.JSONWebKey{Key: key.Key, KeyID: key.KeyID, Algorithm: key.Algorithm, Use: key.Use})

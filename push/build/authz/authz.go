@@ -19,49 +19,45 @@ type drawing struct {
 	never     bool // the rule in the making can match nothing
 }
 
-// rule draws one rule; nil: it matches nothing.
+// rule draws one rule: a principal for each source and a permission for each operation, each with the conditions; nil: it matches nothing.
 func (d *drawing) rule(r *securityv1.Rule) *rbacv3.Policy {
 	d.never = false
-	var sources []*rbacv3.Principal
-	for _, from := range r.GetFrom() {
-		if p := d.alternative(func() *rbacv3.Principal { return d.source(from.GetSource()) }); p != nil {
-			sources = append(sources, p)
-		}
-	}
-	var operations []*rbacv3.Permission
-	for _, to := range r.GetTo() {
-		d.never = false
-		if p := d.operation(to.GetOperation()); !d.never {
-			operations = append(operations, p)
-		}
-	}
-	if len(r.GetFrom()) > 0 && len(sources) == 0 || len(r.GetTo()) > 0 && len(operations) == 0 {
-		return nil
-	}
-	d.never = false
-	principals, permissions := d.conditions(r.GetWhen())
+	ofCaller, ofRequest := d.conditions(r.GetWhen())
 	if d.never {
 		return nil
 	}
-	if len(sources) > 0 {
-		principals = append([]*rbacv3.Principal{orPrincipals(sources)}, principals...)
+	out := &rbacv3.Policy{}
+	for _, from := range r.GetFrom() {
+		d.never = false
+		if all := d.source(from.GetSource()); !d.never {
+			out.Principals = append(out.Principals, andPrincipals(append(all, ofCaller...)))
+		}
 	}
-	if len(operations) > 0 {
-		permissions = append([]*rbacv3.Permission{orPermissions(operations)}, permissions...)
+	for _, to := range r.GetTo() {
+		d.never = false
+		if all := d.operation(to.GetOperation()); !d.never {
+			out.Permissions = append(out.Permissions, andPermissions(append(all, ofRequest...)))
+		}
 	}
-	return &rbacv3.Policy{Permissions: []*rbacv3.Permission{andPermissions(permissions)}, Principals: []*rbacv3.Principal{andPrincipals(principals)}}
+	if len(r.GetFrom()) == 0 {
+		out.Principals = append(out.Principals, andPrincipals(ofCaller))
+	}
+	if len(r.GetTo()) == 0 {
+		out.Permissions = append(out.Permissions, andPermissions(ofRequest))
+	}
+	if len(out.Principals) == 0 || len(out.Permissions) == 0 {
+		return nil
+	}
+	return out
 }
 
-func (d *drawing) alternative(draw func() *rbacv3.Principal) *rbacv3.Principal {
-	d.never = false
-	if p := draw(); !d.never {
-		return p
-	}
-	return nil
+// never is a rule that matches nothing: a policy without rules has it, so that its name is shown.
+func never() *rbacv3.Policy {
+	return &rbacv3.Policy{Permissions: []*rbacv3.Permission{neverPermission()}, Principals: []*rbacv3.Principal{neverPrincipal()}}
 }
 
-// source is all of its fields together.
-func (d *drawing) source(s *securityv1.Source) *rbacv3.Principal {
+// source is all of its fields, which have to match together.
+func (d *drawing) source(s *securityv1.Source) []*rbacv3.Principal {
 	var all []*rbacv3.Principal
 	field := func(values, not []string, one func(string) *rbacv3.Principal) {
 		all = append(all, principalsOf(values, not, one)...)
@@ -75,11 +71,11 @@ func (d *drawing) source(s *securityv1.Source) *rbacv3.Principal {
 	field(s.GetTrustDomains(), s.GetNotTrustDomains(), fromTrustDomain)
 	field(s.GetIpBlocks(), s.GetNotIpBlocks(), directIP)
 	field(s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(), remoteIP)
-	return andPrincipals(all)
+	return all
 }
 
-// operation is all of its fields together.
-func (d *drawing) operation(o *securityv1.Operation) *rbacv3.Permission {
+// operation is all of its fields, which have to match together.
+func (d *drawing) operation(o *securityv1.Operation) []*rbacv3.Permission {
 	var all []*rbacv3.Permission
 	field := func(values, not []string, one func(string) *rbacv3.Permission) {
 		all = append(all, permissionsOf(values, not, one)...)
@@ -90,7 +86,7 @@ func (d *drawing) operation(o *securityv1.Operation) *rbacv3.Permission {
 		field(o.GetMethods(), o.GetNotMethods(), method)
 		field(o.GetPaths(), o.GetNotPaths(), path)
 	}
-	return andPermissions(all)
+	return all
 }
 
 // readsHTTP says whether fields of HTTP, if there are any, can be drawn; where not, an ALLOW rule matches nothing, and

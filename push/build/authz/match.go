@@ -53,6 +53,9 @@ func authenticated(m *matcherv3.StringMatcher) *rbacv3.Principal {
 func (d *drawing) principal(v string) *rbacv3.Principal {
 	domain, rest, ok := strings.Cut(v, "/")
 	if !ok || domain != "cluster.local" && !slices.Contains(d.domains, domain) {
+		if end, is := strings.CutPrefix(v, "*"); is && end != "" {
+			return authenticated(pattern("spiffe://.*" + regexp.QuoteMeta(end)))
+		}
 		m := text(v, false)
 		switch p := m.MatchPattern.(type) {
 		case *matcherv3.StringMatcher_Exact:

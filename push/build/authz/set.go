@@ -60,6 +60,9 @@ func Draw(policies []*model.Policy, mesh *meshv1.MeshConfig, http bool) *Set {
 			prefix = CustomPrefix(m.GetProvider().GetName())
 		}
 		d := drawing{domains: domains, namespace: p.Key.Namespace, http: http, wide: into.Action != rbacv3.RBAC_ALLOW}
+		if len(m.GetRules()) == 0 {
+			into.Policies[fmt.Sprintf("ns[%s]-policy[%s]-rule[0]", p.Key.Namespace, p.Key.Name)] = never()
+		}
 		for i, rule := range m.GetRules() {
 			if drawn := d.rule(rule); drawn != nil {
 				into.Policies[fmt.Sprintf("%sns[%s]-policy[%s]-rule[%d]", prefix, p.Key.Namespace, p.Key.Name, i)] = drawn

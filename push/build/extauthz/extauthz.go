@@ -4,6 +4,8 @@
 // Owns: nothing.  Reads: its arguments.  Never: decides which policies select a workload; looks for services.
 package extauthz
 
+//lint:file-ignore SA1019 deprecated fields are what older configurations state, and what the proxies in the field know
+
 import (
 	"maps"
 	"slices"
@@ -106,7 +108,7 @@ func httpService(c *meshv1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizati
 	}}
 	headers := matchers(c.GetIncludeRequestHeadersInCheck())
 	if headers == nil {
-		headers = matchers(c.GetIncludeHeadersInCheck()) //nolint:staticcheck // deprecated, and what older configurations state
+		headers = matchers(c.GetIncludeHeadersInCheck())
 	}
 	var added []*corev3.HeaderValue
 	for _, name := range slices.Sorted(maps.Keys(c.GetIncludeAdditionalHeadersInCheck())) {

@@ -14,7 +14,7 @@ import (
 func (m *mesh) token() (put model.Record, del model.Key) {
 	pick := func(from ...string) string { return from[m.tokens.IntN(len(from))] }
 	key := model.Key{Kind: model.KindRequestAuthentication, Namespace: pick("a", "b", "istio-system"), Name: pick("t0", "t1")}
-	var message proto.Message = &securityv1.RequestAuthentication{JwtRules: []*securityv1.JWTRule{{Issuer: pick("i", "j"), Jwks: pick("", "{}", "{\"keys\": []}")}}}
+	var message proto.Message = &securityv1.RequestAuthentication{JwtRules: []*securityv1.JWTRule{{Issuer: pick("i", "j"), Jwks: pick("", aKey("f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU", "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"), aKey("MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4", "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"))}}}
 	if m.tokens.IntN(2) == 0 {
 		key.Kind = model.KindAuthorizationPolicy
 		message = &securityv1.AuthorizationPolicy{Action: securityv1.AuthorizationPolicy_CUSTOM, Rules: []*securityv1.Rule{{}},
@@ -40,4 +40,26 @@ func (m *mesh) providers() string {
 		return ""
 	}
 	return ", extensionProviders: [{name: one, envoyExtAuthzGrpc: {service: s2.a.svc.cluster.local, port: 80}}, {name: other, envoyExtAuthzHttp: {service: a/ext.example.com, port: 80}}]"
+}
+
+// aKey is a key set of one point of P-256.
+func aKey(x, y string) string {
+	return fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","x":%q,"y":%q}]}`, x, y)
+}
+
+// gateways makes, changes or deletes the gateways of networks.
+func (m *mesh) gateways() (put model.Record, del model.Key) {
+	pick := func(from ...string) string { return from[m.nets.IntN(len(from))] }
+	key := model.MeshGatewaysKey
+	if m.nets.IntN(2) == 0 {
+		key = model.Key{Kind: model.KindNetworkGateways, Namespace: "istio-system", Name: "gw"}
+	}
+	if old, ok := m.records[key]; ok && m.nets.IntN(2) == 0 {
+		delete(m.records, key)
+		return nil, old.Meta().Key
+	}
+	put = rec(m.t, key.Kind, key.Namespace+"/"+key.Name, fmt.Sprintf("gateways: [{network: %s, address: 192.0.2.1, port: 15443}%s]", pick("n1", "n2"),
+		pick("", ", {network: n2, address: 192.0.2.2, port: 15443}", ", {network: n1, cluster: west, address: 192.0.2.3, port: 443}")))
+	m.records[key] = put
+	return put, model.Key{}
 }

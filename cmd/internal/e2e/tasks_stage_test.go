@@ -1,0 +1,296 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"navarch.io/navarch/push/envoytest"
+)
+
+// taskVersions are the addresses of the versions of reviews, within the net of the mesh.
+var taskVersions = map[string]string{"v1": ".2", "v2": ".3"}
+
+// taskStage is where tasks are played.
+type taskStage struct {
+	t       *testing.T
+	at, dir string
+	proxies map[string]proxy  // by version, and the client's
+	ca      string            // file of the root of the server outside of the mesh
+	keys    string            // key set, as JSON
+	tokens  map[string]string // by what they are
+}
+
+// taskApp is an application, which says its version; ?delay=DURATION has the answer wait.
+func taskApp(version string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if d, err := time.ParseDuration(r.URL.Query().Get("delay")); err == nil {
+			select {
+			case <-time.After(d):
+			case <-r.Context().Done():
+			}
+		}
+		w.Header().Set("X-App", version)
+		fmt.Fprintln(w, version)
+	})
+}
+
+func (s *taskStage) listen(address string) net.Listener {
+	s.t.Helper()
+	l, err := net.Listen("tcp", s.at+address)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// serve starts the applications, a server with TLS outside of the mesh, one that is asked whether requests are allowed, and makes keys for tokens.
+func (s *taskStage) serve() {
+	s.t.Helper()
+	run := func(l net.Listener, h http.Handler) { go func() { _ = http.Serve(l, h) }() }
+	for version, address := range taskVersions {
+		run(s.listen(address+":9080"), taskApp(version))
+		tcp := s.listen(address + ":9190")
+		go func() {
+			for {
+				c, err := tcp.Accept()
+				if err != nil {
+					return
+				}
+				go func() { // the client speaks first: Envoy judges a connection by its first bytes
+					defer c.Close()
+					if _, err := io.ReadFull(c, make([]byte, 1)); err == nil {
+						_, _ = io.WriteString(c, version)
+					}
+				}()
+			}
+		}()
+	}
+	ext := httptest.NewUnstartedServer(taskApp("ext"))
+	ext.Listener.Close()
+	ext.Listener = s.listen(".9:8443")
+	ext.StartTLS()
+	s.t.Cleanup(ext.Close)
+	s.ca = filepath.Join(s.t.TempDir(), "ca.pem")
+	if err := os.WriteFile(s.ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ext.Certificate().Raw}), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+	run(s.listen(".8:8500"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Ext-Authz") != "allow" {
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	s.tokens = map[string]string{"good": s.token(true), "bad": s.token(false)}
+}
+
+// token is one of issuer "tester" with the claim group=readers; published: the key set has its key.
+func (s *taskStage) token(published bool) string {
+	s.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if published {
+		set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k", Algorithm: "ES256", Use: "sig"}}})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.keys = string(set)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", "k"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	text, err := jwt.Signed(signer).Claims(jwt.Claims{Issuer: "tester", Subject: "user", Expiry: jwt.NewNumericDate(time.Now().Add(time.Hour))}).
+		Claims(map[string]any{"group": "readers"}).Serialize()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return text
+}
+
+// fill puts in what a task's YAML leaves open.
+func (s *taskStage) fill(text string) string {
+	return strings.NewReplacer("NET", s.at, "$CA", s.ca, "$JWKS", s.keys, "$DIR", filepath.Dir(s.ca)).Replace(text)
+}
+
+// play does what a line says once, and says what was not so. Lines are:
+//
+//	METHOD PATH [HEADER=VALUE]... [host=HOST] [plain=VERSION] [xN] [min=DURATION] -> STATUS [WHO=N | WHO=FROM..TO]...
+//	tcp [xN] -> WHO=N...
+//	stat WHO TEXT -> FROM
+//	log FILE TEXT -> FROM
+//
+// WHO is who has answered: an application's version, or envoy. A request goes through the client's proxy, or, plain, to that of a version in clear.
+// STATUS is 000 where no answer came. N requests are sent at once.
+func (s *taskStage) play(line string) error {
+	do, want, is := strings.Cut(line, " -> ")
+	fields, wanted := strings.Fields(do), strings.Fields(want)
+	if !is || len(fields) < 1 || len(wanted) < 1 {
+		return errors.New("no line of a task")
+	}
+	switch fields[0] {
+	case "stat":
+		return s.stat(fields[1], fields[2], wanted[0])
+	case "log":
+		text, err := os.ReadFile(s.fill(fields[1]))
+		if err != nil {
+			return err
+		}
+		return atLeast(bytes.Count(text, []byte(fields[2])), wanted[0])
+	case "tcp":
+		return s.all(fields[1:], wanted, func([]string) (status, who string) { return "", s.connect() })
+	}
+	return s.all(fields, wanted[1:], func(f []string) (string, string) { return s.request(f) }, wanted[0])
+}
+
+// stat compares the sum of an Envoy's counters whose names contain a text.
+func (s *taskStage) stat(who, text, want string) error {
+	stats, err := envoytest.Stats(s.proxies[who].admin)
+	if err != nil {
+		return err
+	}
+	sum := 0
+	for name, n := range stats {
+		if strings.Contains(name, text) {
+			sum += n
+		}
+	}
+	return atLeast(sum, want)
+}
+
+func atLeast(n int, from string) error {
+	if least, err := strconv.Atoi(from); err != nil || n < least {
+		return fmt.Errorf("%d, want at least %s", n, from)
+	}
+	return nil
+}
+
+// all does one thing as often as xN says, at once, and compares who has answered, and with which status: all with that one, or as many as answered
+// otherwise are counted as that status.
+func (s *taskStage) all(fields, shares []string, do func(fields []string) (status, who string), status ...string) error {
+	n, least := 1, time.Duration(0)
+	fields = slices.DeleteFunc(slices.Clone(fields), func(f string) bool {
+		if d, is := strings.CutPrefix(f, "min="); is {
+			least, _ = time.ParseDuration(d)
+			return true
+		}
+		if count, is := strings.CutPrefix(f, "x"); is {
+			if k, err := strconv.Atoi(count); err == nil {
+				n = k
+				return true
+			}
+		}
+		return false
+	})
+	var mu sync.Mutex
+	var answers sync.WaitGroup
+	whos, wrong, began := map[string]int{}, map[string]int{}, time.Now()
+	for range n {
+		answers.Go(func() {
+			got, who := do(fields)
+			mu.Lock()
+			defer mu.Unlock()
+			whos[who]++
+			if len(status) > 0 && got != status[0] {
+				wrong[got]++
+				whos[got]++
+			}
+		})
+	}
+	answers.Wait()
+	if took := time.Since(began); took < least {
+		return fmt.Errorf("it took %v", took)
+	}
+	for _, share := range shares {
+		who, of, _ := strings.Cut(share, "=")
+		from, to, isRange := strings.Cut(of, "..")
+		low, err := strconv.Atoi(from)
+		high := low
+		if err == nil && isRange {
+			high, err = strconv.Atoi(to)
+		}
+		if err != nil || whos[who] < low || whos[who] > high {
+			return fmt.Errorf("%v, want %s", whos, share)
+		}
+		delete(wrong, who) // a status that is expected of some
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("status %v, want %s", slices.Collect(maps.Keys(wrong)), status[0])
+	}
+	return nil
+}
+
+// connect is what the TCP port of reviews says through the client's proxy.
+func (s *taskStage) connect() (who string) {
+	c, err := net.DialTimeout("tcp", s.at+".1:9000", patience)
+	if err != nil {
+		return "nobody"
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	_, _ = io.WriteString(c, "?")
+	text, _ := io.ReadAll(c)
+	if len(text) == 0 {
+		return "nobody"
+	}
+	return string(text)
+}
+
+// request sends one, and says who has answered.
+func (s *taskStage) request(fields []string) (status, who string) {
+	host, address := "reviews.shop.svc.cluster.local", s.at+".1:8000"
+	r, err := http.NewRequest(fields[0], "http://"+address+fields[1], nil)
+	if err != nil {
+		return "000", err.Error()
+	}
+	for _, f := range fields[2:] {
+		name, value, _ := strings.Cut(f, "=")
+		switch name {
+		case "host":
+			host = value
+		case "port":
+			r.URL.Host = s.at + ".1:" + value
+		case "plain":
+			r.URL.Host = s.at + taskVersions[value] + ":8080"
+		case "token":
+			r.Header.Set("Authorization", "Bearer "+s.tokens[value])
+		default:
+			r.Header.Set(name, value)
+		}
+	}
+	r.Host = host
+	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(r)
+	if err != nil {
+		return "000", "nobody"
+	}
+	defer res.Body.Close()
+	_, _ = io.Copy(io.Discard, res.Body)
+	if who = res.Header.Get("X-App"); who == "" {
+		who = "envoy"
+	}
+	return strconv.Itoa(res.StatusCode), who
+}

@@ -1,0 +1,136 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"navarch.io/navarch/store/loopback"
+)
+
+// taskMesh has a client, and reviews in two versions, each with a proxy of its own; NET is the net of their addresses. Listeners are bound, since
+// nothing is redirected.
+const taskMesh = `
+apiVersion: v1
+kind: Service
+metadata: {name: reviews, namespace: shop}
+spec: {clusterIP: 10.96.0.20, selector: {app: reviews}, ports: [{name: http, port: 8000, targetPort: 8080}, {name: tcp, port: 9000, targetPort: 9090}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: reviews-1, namespace: shop, labels: {kubernetes.io/service-name: reviews}}
+addressType: IPv4
+ports: [{name: http, port: 8080}, {name: tcp, port: 9090}]
+endpoints:
+- {addresses: [NET.2], conditions: {ready: true}, targetRef: {kind: Pod, name: reviews-v1-0, namespace: shop}}
+- {addresses: [NET.3], conditions: {ready: true}, targetRef: {kind: Pod, name: reviews-v2-0, namespace: shop}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: client-0, namespace: shop, labels: {app: client}}
+spec: {serviceAccountName: client}
+status: {phase: Running, podIP: NET.1}
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: client, namespace: shop}
+spec:
+  workloadSelector: {labels: {app: client}}
+  egress:
+  - {port: {number: 8000, protocol: HTTP, name: http}, bind: NET.1, captureMode: NONE, hosts: ["./*"]}
+  - {port: {number: 8001, protocol: HTTP, name: http-ext}, bind: NET.1, captureMode: NONE, hosts: ["./*"]}
+  - {port: {number: 9000, protocol: TCP, name: tcp}, bind: NET.1, captureMode: NONE, hosts: ["./*"]}
+`
+
+// taskServer is one version of reviews.
+const taskServer = `---
+apiVersion: v1
+kind: Pod
+metadata: {name: reviews-VERSION-0, namespace: shop, labels: {app: reviews, version: VERSION, security.istio.io/tlsMode: istio}}
+spec: {serviceAccountName: reviews, containers: [{name: app, image: app}]}
+status: {phase: Running, podIP: ADDRESS, conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: reviews-VERSION, namespace: shop}
+spec:
+  workloadSelector: {labels: {app: reviews, version: VERSION}}
+  ingress:
+  - {port: {number: 8080, protocol: HTTP, name: http}, bind: ADDRESS, captureMode: NONE, defaultEndpoint: "0.0.0.0:9080"}
+  - {port: {number: 9090, protocol: TCP, name: tcp}, bind: ADDRESS, captureMode: NONE, defaultEndpoint: "0.0.0.0:9190"}
+  egress: [{port: {number: 8001, protocol: HTTP, name: http}, bind: ADDRESS, captureMode: NONE, hosts: ["./*"]}]
+`
+
+// Tasks that Istio documents, each as YAML and calls of our own: files of testdata/tasks, whose comments name the page. The calls go through real
+// Envoys with real agents; what is expected of them is what Istio's page says, so that nothing of ours is the judge.
+func TestDocumentedTasks(t *testing.T) {
+	parallel(t)
+	at := loopback.NetFor(t)
+	s := &taskStage{t: t, at: at, dir: t.TempDir(), proxies: map[string]proxy{}}
+	s.serve()
+	mesh := taskMesh
+	for version, address := range taskVersions {
+		mesh += strings.NewReplacer("VERSION", version, "ADDRESS", "NET"+address).Replace(taskServer)
+	}
+	write(t, s.dir, "mesh.yaml", strings.ReplaceAll(mesh, "NET", at))
+	data := t.TempDir()
+	d := start(t, "--config-dir", s.dir, "--data-dir", data)
+	eventually(t, patience, d.ready)
+	roots := filepath.Join(data, "root-cert.pem")
+	s.proxies["client"] = runAgentWith(t, d, data, roots, "client", at+".1", nil)
+	for version, address := range taskVersions {
+		s.proxies[version] = runAgentProgram(t, d, binary(t, "navarch-agent"), token(t, data, "shop", "reviews"), roots, "reviews-"+version, at+address,
+			[]string{"SERVICE_ACCOUNT=reviews", fmt.Sprintf(`ISTIO_METAJSON_LABELS={"app":"reviews","version":%q}`, version)})
+	}
+	eventually(t, patience, func() error { return s.play("GET / x2 -> 200 v1=1 v2=1") })
+	files, err := filepath.Glob("testdata/tasks/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("tasks: %v %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.task(t, txtar.Parse(raw))
+		})
+	}
+}
+
+// task applies what is in the file config.yaml, and plays the lines of the file calls, each until it is so: the change is on its way meanwhile.
+func (s *taskStage) task(t *testing.T, a *txtar.Archive) {
+	t.Helper()
+	parts := map[string]string{}
+	for _, f := range a.Files {
+		parts[f.Name] = string(f.Data)
+	}
+	if parts["config.yaml"] == "" || parts["calls"] == "" {
+		t.Fatal("want the files config.yaml and calls")
+	}
+	write(t, s.dir, "task.yaml", s.fill(parts["config.yaml"]))
+	before := ""
+	for line := range strings.Lines(parts["calls"]) {
+		line = strings.TrimSpace(line)
+		eventually(t, patience, func() error {
+			if strings.HasPrefix(line, "stat ") { // of what the line before does
+				if err := s.play(before); err != nil {
+					return fmt.Errorf("%s: %w", before, err)
+				}
+			}
+			if err := s.play(line); err != nil {
+				return fmt.Errorf("%s: %w", line, err)
+			}
+			return nil
+		})
+		before = line
+	}
+	if err := os.Remove(filepath.Join(s.dir, "task.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, patience, func() error { return s.play("GET / x2 -> 200 v1=1 v2=1") })
+}
