@@ -91,6 +91,8 @@ var kinds = []resourceKind{
 		"--cluster 'outbound|80||catalog.shop.svc.cluster.local'"},
 	{"secret", []string{"secrets", "s"}, []xds.Type{xds.Secret}, nil,
 		"a line for each certificate and revocation list. Certificates of the mesh are between a proxy and its agent: ask the proxy (--envoy); a server has those of Kubernetes Secrets", ""},
+	{"extension", []string{"extensions", "ecds"}, []xds.Type{xds.Extension}, nil,
+		"a line for each configuration of a filter that is discovered (ECDS): those of WasmPlugins, TrafficExtensions and of EnvoyFilters with applyTo EXTENSION_CONFIG", ""},
 }
 
 func (c *proxyConfig) command(k resourceKind) *cobra.Command {

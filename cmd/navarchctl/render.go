@@ -20,8 +20,8 @@ func renderCommand() *cobra.Command {
 		Use:   "render --config-dir DIR --proxy NODE.json",
 		Short: "Print what a proxy would get, without a server",
 		Long: `Reads a folder of Istio and Kubernetes YAML as navarchd would, and prints the resources that a proxy would get as
-{"clusters": [...], "endpoints": [...], "listeners": [...], "routes": [...], "secrets": [...]}, in Envoy's proto JSON. What is wrong with
-the configuration goes to standard error. NODE.json is an Envoy core.v3 Node, as in the node of a bootstrap.`,
+{"clusters": [...], "endpoints": [...], "listeners": [...], "routes": [...], "secrets": [...], "extensions": [...]}, in Envoy's proto
+JSON. What is wrong with the configuration goes to standard error. NODE.json is an Envoy core.v3 Node, as in the node of a bootstrap.`,
 		Example: `  navarchctl render --config-dir deploy/demo/shop --proxy deploy/demo/node.json --type route -o yaml
 
   # In a pipeline: exit code 1 where the configuration has problems.
@@ -30,8 +30,8 @@ the configuration goes to standard error. NODE.json is an Envoy core.v3 Node, as
 		RunE: func(cmd *cobra.Command, _ []string) error { return render(cmd, &from, noun, &format, strict) },
 	}
 	from.bind(cmd)
-	cmd.Flags().StringVar(&noun, "type", "", "Only this type: cluster, endpoint, listener, route, secret.")
-	completes(cmd, "type", "cluster", "endpoint", "listener", "route", "secret")
+	cmd.Flags().StringVar(&noun, "type", "", "Only this type: cluster, endpoint, listener, route, secret, extension.")
+	completes(cmd, "type", "cluster", "endpoint", "listener", "route", "secret", "extension")
 	cmd.Flags().BoolVar(&strict, "strict", false, "Exit with 1 when the configuration has problems.")
 	format.bind(cmd, "json", "yaml")
 	for _, name := range []string{"config-dir", "proxy"} {

@@ -10,8 +10,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// order of responses: a cluster before its endpoints and certificates, both before what routes to it.
-var order = [...]xds.Type{xds.Cluster, xds.Endpoint, xds.Secret, xds.Listener, xds.Route}
+// order of responses: a cluster before its endpoints and certificates, both before what routes to it or names it otherwise; the configuration of
+// a filter before the listeners that name it, so that a filter never takes its new place with its old configuration.
+var order = [...]xds.Type{xds.Cluster, xds.Endpoint, xds.Secret, xds.Extension, xds.Listener, xds.Route}
 
 // Next is the next response to send; false when there is nothing that may be sent now. What it returns counts as in
 // flight: the caller sends it, or ends the stream.
@@ -315,7 +316,7 @@ func (s *State) followClusters() {
 
 // caughtUp says whether clusters and endpoints of the newest set were sent, removals aside.
 func (s *State) caughtUp() bool {
-	if !s.types[xds.Cluster].subscribed && !s.types[xds.Listener].subscribed && !s.types[xds.Route].subscribed {
+	if !s.types[xds.Cluster].subscribed && !s.types[xds.Listener].subscribed && !s.types[xds.Route].subscribed && !s.types[xds.Extension].subscribed {
 		return false // clusters may still be asked for
 	}
 	s.deciding = true

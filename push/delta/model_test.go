@@ -71,7 +71,9 @@ func (p *proxy) connect(set *manifest.Set) {
 	p.state = New(Config{SotW: p.sotw, Credit: 600}, set)
 	p.down, p.up, p.held = nil, nil, nil
 	was := p.opened
-	p.first = [xds.NumTypes]bool{true, true, true, true, true}
+	for t := range p.first {
+		p.first[t] = true
+	}
 	p.opened = [xds.NumTypes]bool{}
 	p.ask(xds.Cluster, nil, nil)
 	for _, t := range []xds.Type{xds.Endpoint, xds.Listener, xds.Route} {
@@ -198,7 +200,7 @@ func (p *proxy) accept(n *xds.Resource, recorded bool) {
 		}
 	case xds.Endpoint:
 		p.warm[n.Name] = true
-	case xds.Listener, xds.Route, xds.Secret: // no cluster waits for them here
+	case xds.Listener, xds.Route, xds.Secret, xds.Extension: // no cluster waits for them here
 	}
 	if p.warm[n.Name] && t != xds.Listener && t != xds.Route {
 		p.serves[n.Name] = true

@@ -37,7 +37,7 @@ type Config struct {
 type State struct {
 	cfg        Config
 	target     *manifest.Set // the newest
-	base       *manifest.Set // the newest whose clusters and endpoints were sent: listeners and routes come from it
+	base       *manifest.Set // the newest whose clusters and endpoints were sent: what names clusters comes from it
 	types      [xds.NumTypes]typed
 	dynamic    *[MaxDynamic]*dynamic // as Config.Dynamic; nil, and an entry of it: never asked for
 	unacked    int                   // bytes
@@ -212,9 +212,12 @@ func (s *State) typed(t xds.Type) *typed {
 	return nil
 }
 
-// goal is the set that a type is computed from: nil while listeners and routes have to wait.
+// namesClusters says whether resources of a type may name clusters: they are sent after these, and changed before these are removed.
+func namesClusters(t xds.Type) bool { return t == xds.Listener || t == xds.Route || t == xds.Extension }
+
+// goal is the set that a type is computed from: nil while what names clusters has to wait.
 func (s *State) goal(t xds.Type) *manifest.Set {
-	if t == xds.Listener || t == xds.Route {
+	if namesClusters(t) {
 		return s.base
 	}
 	return s.target

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -21,15 +22,16 @@ import (
 )
 
 var messages = [xds.NumTypes]func() proto.Message{
-	xds.Cluster:  func() proto.Message { return &clusterv3.Cluster{} },
-	xds.Endpoint: func() proto.Message { return &endpointv3.ClusterLoadAssignment{} },
-	xds.Listener: func() proto.Message { return &listenerv3.Listener{} },
-	xds.Route:    func() proto.Message { return &routev3.RouteConfiguration{} },
-	xds.Secret:   func() proto.Message { return &tlsv3.Secret{} },
+	xds.Cluster:   func() proto.Message { return &clusterv3.Cluster{} },
+	xds.Endpoint:  func() proto.Message { return &endpointv3.ClusterLoadAssignment{} },
+	xds.Listener:  func() proto.Message { return &listenerv3.Listener{} },
+	xds.Route:     func() proto.Message { return &routev3.RouteConfiguration{} },
+	xds.Secret:    func() proto.Message { return &tlsv3.Secret{} },
+	xds.Extension: func() proto.Message { return &corev3.TypedExtensionConfig{} },
 }
 
 // plurals are the keys of a rendered set, in the order of xds.Type.
-var plurals = [xds.NumTypes]string{"clusters", "endpoints", "listeners", "routes", "secrets"}
+var plurals = [xds.NumTypes]string{"clusters", "endpoints", "listeners", "routes", "secrets", "extensions"}
 
 // Message decodes a resource.
 func Message(r *xds.Resource) (proto.Message, error) {
@@ -90,7 +92,8 @@ func Render(all Resources, wanted ...xds.Type) (Rendered, error) {
 	return out, nil
 }
 
-// MarshalJSON is {"clusters": [...], "endpoints": [...], "listeners": [...], "routes": [...], "secrets": [...]}.
+// MarshalJSON is {"clusters": [...], "endpoints": [...], "listeners": [...], "routes": [...], "secrets": [...],
+// "extensions": [...]}.
 func (r Rendered) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')

@@ -11,6 +11,7 @@ import (
 
 	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -32,8 +33,8 @@ const (
 )
 
 // Dump is what one proxy (name.namespace, or its node's id) was sent, as the sections of Envoy's /config_dump: clusters,
-// endpoints, listeners, routes, secrets without what is private. What only Envoy has (bootstrap, static resources, ECDS) is in
-// Envoy's own dump. Errors: of StatusCode 404, it is not connected here; 400, several proxies have the name.
+// endpoints, listeners, routes, secrets without what is private, configurations of filters. What only Envoy has (bootstrap, static
+// resources) is in Envoy's own dump. Errors: of StatusCode 404, it is not connected here; 400, several proxies have the name.
 func Dump(c Config, proxy string) ([]*discoveryv3.Resource, error) {
 	st, err := named(c, proxy)
 	if err != nil {
@@ -221,6 +222,8 @@ func nameOnly(t xds.Type, name string) proto.Message {
 		return &listenerv3.Listener{Name: name}
 	case xds.Route:
 		return &routev3.RouteConfiguration{Name: name}
+	case xds.Extension:
+		return &corev3.TypedExtensionConfig{Name: name}
 	default:
 		return &tlsv3.Secret{Name: name}
 	}
@@ -271,6 +274,13 @@ func sectionOf(t xds.Type, entries []entry) proto.Message {
 		for _, e := range entries {
 			out.DynamicRouteConfigs = append(out.DynamicRouteConfigs, &adminv3.RoutesConfigDump_DynamicRouteConfig{
 				VersionInfo: e.version, RouteConfig: e.body, ErrorState: e.failed, ClientStatus: e.status})
+		}
+		return out
+	case xds.Extension:
+		out := &adminv3.EcdsConfigDump{}
+		for _, e := range entries {
+			out.EcdsFilters = append(out.EcdsFilters, &adminv3.EcdsConfigDump_EcdsFilterConfig{
+				VersionInfo: e.version, EcdsFilter: e.body, ErrorState: e.failed, ClientStatus: e.status})
 		}
 		return out
 	case xds.Secret:

@@ -47,7 +47,7 @@ func TestDumpIsEnvoys(t *testing.T) {
 	s := stand(t)
 	status, body := visit(t, s, "/debug/config_dump?proxyID=web.shop")
 	all := unpacked(t, body)
-	want := []string{"ClustersConfigDump", "EndpointsConfigDump", "ListenersConfigDump", "RoutesConfigDump", "SecretsConfigDump"}
+	want := []string{"ClustersConfigDump", "EndpointsConfigDump", "ListenersConfigDump", "RoutesConfigDump", "SecretsConfigDump", "EcdsConfigDump"}
 	if status != http.StatusOK || !slices.Equal(sectionNames(all), want) {
 		t.Fatalf("%d: sections %q, want %q", status, sectionNames(all), want)
 	}

@@ -10,6 +10,7 @@ import (
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
@@ -82,7 +83,7 @@ func inputOf(spec reflect.Value, field reflect.StructField, v reflect.Value) (In
 	elements := listed(v)
 	if elements.IsValid() && elements.Len() > 0 {
 		switch elements.Index(0).Interface().(type) {
-		case model.Record, model.Patch:
+		case model.Record, model.Patch, extension.Filter:
 			in.From = FromObject
 		}
 	}

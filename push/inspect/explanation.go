@@ -11,7 +11,7 @@ import (
 
 // Explanation is why a proxy has one resource.
 type Explanation struct {
-	Type    string `json:"type"`    // cluster, endpoint, listener, route, secret
+	Type    string `json:"type"`    // cluster, endpoint, listener, route, secret, extension
 	Message string `json:"message"` // Envoy's name of the type: envoy.config.cluster.v3.Cluster
 	Name    string `json:"name"`
 	Version string `json:"version"`

@@ -147,7 +147,8 @@ func protocolName(p model.Protocol) string {
 var istioKinds = map[model.Kind]string{
 	model.KindVirtualService: "networking.istio.io/v1", model.KindDestinationRule: "networking.istio.io/v1", model.KindSidecar: "networking.istio.io/v1",
 	model.KindGateway: "networking.istio.io/v1", model.KindWorkloadGroup: "networking.istio.io/v1", model.KindEnvoyFilter: "networking.istio.io/v1alpha3",
-	model.KindTelemetry: "telemetry.istio.io/v1",
+	model.KindTelemetry:        "telemetry.istio.io/v1",
+	model.KindTrafficExtension: "extensions.istio.io/v1alpha1",
 }
 
 // configz lists Istio's objects as they are acted on. Those of other kinds are no messages of Istio any more in their records: ServiceEntries are

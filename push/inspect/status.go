@@ -16,7 +16,7 @@ import (
 )
 
 // statusTypes are those that `istioctl proxy-status` has columns for.
-var statusTypes = []xds.Type{xds.Listener, xds.Route, xds.Endpoint, xds.Cluster}
+var statusTypes = []xds.Type{xds.Listener, xds.Route, xds.Endpoint, xds.Cluster, xds.Extension}
 
 // Status is a ClientConfig for every proxy, as istiod answers istio.io/debug/syncz (istio pilot/pkg/xds/statusgen.go): the
 // node's id is name.namespace, which istioctl prints, and its metadata have the cluster, the version and the namespace, by

@@ -20,6 +20,8 @@ var parts = map[string]string{
 	"cluster.Inbound":            "cluster of the workload's own port",
 	"cluster.Static":             "cluster that every sidecar has",
 	"cluster.Added":              "cluster that an EnvoyFilter adds",
+	"extension.Config":           "configuration of the filter of a WasmPlugin or TrafficExtension",
+	"extension.Added":            "configuration of a filter that an EnvoyFilter adds",
 	"cluster.Proxyless":          "cluster of a service, for gRPC's own xDS client",
 	"cluster.ProxylessBlackHole": "cluster without endpoints, for gRPC's own xDS client",
 	"endpoint.Spec":              "endpoints of a cluster",
@@ -141,6 +143,9 @@ var words = map[string]string{
 	"GRPCWeb":          "gRPC-Web is understood",
 	"Dynamic":          "wildcard hosts whose names are resolved as clients ask for them",
 	"DynamicPort":      "port of these",
+	"Extension":        "extension",
+	"Extensions":       "extensions, as filters",
+	"ByAgent":          "its module is fetched by the proxy's agent",
 }
 
 // outbound says where it is said what becomes of unknown destinations.

@@ -17,7 +17,7 @@ import (
 type dirt struct {
 	everything bool
 	views      map[string]bool    // namespaces whose proxies' views may be others; "*": all
-	readers    map[model.Key]bool // Sidecars and EnvoyFilters: scopes and workloads that name them
+	readers    map[model.Key]bool // Sidecars, EnvoyFilters, extensions: scopes and workloads that name them
 	services   map[model.Key]bool // workloads that they select
 	ports      map[string]bool    // hosts: workloads whose ports their endpoints name
 	served     map[string]bool    // hosts of services: workloads whose CUSTOM policies name a provider there
@@ -107,7 +107,7 @@ var affects = [model.NumKinds][]effect{
 	},
 	model.KindEnvoyFilter: {
 		{"views", input.All, namespaceViews, nil},
-		{"readers", input.All, namesIt, nil},
+		{"readers", input.All | input.ECDS, namesIt, nil},
 		{"Secrets", input.SDS, referredSecrets, nil},
 		{"Pods", input.SDS, selectedPods, nil}, // by which labels Pods use them
 
@@ -148,6 +148,14 @@ var affects = [model.NumKinds][]effect{
 	model.KindTelemetry: {
 		{"listeners", input.LDS, reported, nil},   // what they report
 		{"views", input.LDS, telemetryViews, nil}, // whom the selector picks, and who sends spans
+	},
+	model.KindWasmPlugin: {
+		{"views", input.All, namespaceViews, nil}, // whom it selects, how they run it, and the filters of their outbound listeners
+		{"readers", input.LDS | input.ECDS, namesIt, nil},
+	},
+	model.KindTrafficExtension: {
+		{"views", input.All, namespaceViews, nil},
+		{"readers", input.LDS | input.ECDS, namesIt, nil},
 	},
 	model.KindServiceAccount: {}, // tokens are compared with it (push/identities)
 	model.KindNamespace:      {}, // the same

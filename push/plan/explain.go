@@ -46,7 +46,7 @@ func (p *Planner) Explain(h *Handle, t xds.Type, name string) []any {
 		if specs := s.front.Explain(of, v); specs != nil && s.layer.Spec(of) == nil {
 			return specs
 		}
-	case xds.NumTypes:
+	case xds.Extension, xds.NumTypes: // of the layers below
 	}
 	if spec := s.layer.Spec(of); spec != nil {
 		return []any{spec}

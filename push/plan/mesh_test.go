@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	extensionsv1 "istio.io/api/extensions/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 	"sigs.k8s.io/yaml"
@@ -56,6 +57,8 @@ func body(kind model.Kind) proto.Message {
 		return &networkingv1.WorkloadGroup{}
 	case model.KindNetworkGateways:
 		return &model.NetworkGatewaysSpec{}
+	case model.KindWasmPlugin, model.KindTrafficExtension:
+		return &extensionsv1.TrafficExtension{}
 	case model.KindSecret:
 		return &model.SecretSpec{}
 	case model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication:

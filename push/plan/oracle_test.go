@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -112,6 +113,9 @@ func (d *randomRun) edit() {
 	}
 	if d.mesh.tell != nil && d.mesh.tell.IntN(3) == 0 {
 		take(d.mesh.telemetry())
+	}
+	if d.mesh.exts != nil && d.mesh.exts.IntN(4) == 0 {
+		take(d.mesh.extensions())
 	}
 	c := d.snap.Apply(d.snap.Revision()+1, puts, dels)
 	d.snap = c.New
@@ -325,7 +329,7 @@ func show(a, b *xds.Resource) string {
 		return fmt.Sprintf("incremental %v, from nothing %v", a != nil, b != nil)
 	}
 	read := func(r *xds.Resource) proto.Message {
-		m := [...]proto.Message{&clusterv3.Cluster{}, &endpointv3.ClusterLoadAssignment{}, &listenerv3.Listener{}, &routev3.RouteConfiguration{}, &tlsv3.Secret{}}[r.Type]
+		m := [...]proto.Message{&clusterv3.Cluster{}, &endpointv3.ClusterLoadAssignment{}, &listenerv3.Listener{}, &routev3.RouteConfiguration{}, &tlsv3.Secret{}, &corev3.TypedExtensionConfig{}}[r.Type]
 		if err := proto.Unmarshal(r.Body(), m); err != nil {
 			panic(err)
 		}

@@ -133,7 +133,7 @@ func TestHeadlessMTLS(t *testing.T) {
 	if clusterOf(t, h.Set(), name).TransportSocket != nil {
 		t.Error("one has no mTLS, and would be spoken to with it")
 	}
-	if v := view.Of(p.Snapshot(), n); v.Scope.Caps != n.Caps {
+	if v := view.Of(p.Snapshot(), n); !v.Scope.Caps.Has(xds.CapIdentity) {
 		t.Error("the identity is no part of the scope")
 	}
 }

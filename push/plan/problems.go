@@ -67,6 +67,7 @@ func (q *inquiry) asks() map[any]ask {
 		wl.Specs(byMesh)
 		q.found = append(q.found, input.Problems{"": slices.Clone(wl.Problems())})
 	}
+	q.found = append(q.found, input.Problems{"": unrunnable(q.workloads)})
 	for r := range q.snapshot.All(model.KindVirtualService) {
 		asks[r] = ask{r.Meta().Key, func() []error { return vhost.Problems(r.(*model.VirtualService)) }}
 	}

@@ -20,6 +20,7 @@ type mesh struct {
 	nets    *rand.Rand // of networks and their gateways, for the same reason; nil: there are none
 	tokens  *rand.Rand // of RequestAuthentications and providers of external authorization, for the same reason; nil: there are none
 	tell    *rand.Rand // of Telemetries and their providers, for the same reason; nil: there are none
+	exts    *rand.Rand // of WasmPlugins and TrafficExtensions, for the same reason; nil: there are none
 	auto    bool       // ServiceEntries have automatic addresses: not in the histories that strike cells, which stay what they are
 	records map[model.Key]model.Record
 }
@@ -33,18 +34,21 @@ var (
 )
 
 // Seeds from firstStrike on are of histories that strike cells: networks are there from firstNetworks to firstTokens alone, since each edit of a gateway
-// would plan what other cells have to, tokens to firstTelemetry, and Telemetries from there on.
-const firstStrike, firstNetworks, firstTokens, firstTelemetry = 1000, 2000, 3000, 4000
+// would plan what other cells have to, tokens to firstTelemetry, Telemetries to firstExtensions, and extensions from there on.
+const firstStrike, firstNetworks, firstTokens, firstTelemetry, firstExtensions = 1000, 2000, 3000, 4000, 5000
 
 func newMesh(t testing.TB, seed uint64) *mesh {
 	m := &mesh{t: t, r: rand.New(rand.NewPCG(seed, 7)), more: rand.New(rand.NewPCG(seed, 8)), lives: rand.New(rand.NewPCG(seed, 9)), records: map[model.Key]model.Record{}}
+	if seed < firstStrike || seed >= firstExtensions {
+		m.exts = rand.New(rand.NewPCG(seed, 13))
+	}
 	if seed < firstStrike || seed >= firstNetworks && seed < firstTokens {
 		m.nets = rand.New(rand.NewPCG(seed, 10))
 	}
 	if seed < firstStrike || seed >= firstTokens && seed < firstTelemetry {
 		m.tokens = rand.New(rand.NewPCG(seed, 11))
 	}
-	if seed < firstStrike || seed >= firstTelemetry {
+	if seed < firstStrike || seed >= firstTelemetry && seed < firstExtensions {
 		m.tell = rand.New(rand.NewPCG(seed, 12))
 	}
 	return m
@@ -216,6 +220,7 @@ func (m *mesh) text(kind model.Kind, name string) string {
 	case model.KindPeerAuthentication, model.KindAuthorizationPolicy:
 		return m.policy(kind)
 	case model.KindGateway, model.KindSecretReader, model.KindWorkload, model.KindNetworkGateways, model.KindRequestAuthentication, model.KindTelemetry: // rights, workload, gateways, token and telemetry make them
+	case model.KindWasmPlugin, model.KindTrafficExtension: // extensions makes them
 	case model.KindServiceAccount, model.KindNamespace, model.KindWorkloadGroup: // no plan reads them: TestWhatIdentitiesReadIsNotPlanned
 	}
 	panic("the random editor does not know kind " + kind.String())

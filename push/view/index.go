@@ -43,6 +43,7 @@ type choice struct {
 	telemetry       model.Key           // see Inputs.Telemetry
 	out, in         intern.List[Patch]
 	picky           bool // out and in are not the same for all of them
+	extensions      []*model.TrafficExtension
 }
 
 // maxChosen bounds how many choices are remembered: labels may be as many as proxies.
@@ -63,7 +64,7 @@ func (x *Index) choice(s *mirror.Snapshot, root string, n Node) choice {
 	c = choice{sidecar: sidecarOf(s, root, n), services: keys.List(services...), headless: headless, closed: closed(s, root, n),
 		peers: keys.List(peersOf(s, root, n)...), policies: keys.List(policiesOf(s, root, n)...), authentications: keys.List(authenticationsOf(s, root, n)...), labels: x.labelsOf(n),
 		telemetry: telemetryOf(s, n)}
-	c.ownAddress = ownAddress(s, c.sidecar)
+	c.ownAddress, c.extensions = ownAddress(s, c.sidecar), extensionsOf(s, root, n)
 	c.out, c.in, c.picky = filtersOf(s, root, n)
 	if len(x.chosen) >= maxChosen {
 		clear(x.chosen)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
@@ -26,6 +27,8 @@ type Inputs struct {
 	Telemetry model.Key
 	// Self is how the proxy names itself in its spans, where some record has it send any.
 	Self Self
+	// Extensions are the filters that WasmPlugins and TrafficExtensions are in its outbound listeners, in order. Listeners alone read them.
+	Extensions intern.List[extension.Filter]
 }
 
 // Self is how a proxy names itself in spans (istio: pilot/pkg/networking/core/tracing.go, buildServiceTags). The zero Self: it sends none.

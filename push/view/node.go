@@ -190,6 +190,9 @@ func Parse(raw []byte, config string) (Node, error) {
 	if n.Kind == Sidecar && n.Version != "" { // Istio's builds of Envoy have it, whatever of its extensions a node lists
 		n.Caps |= xds.CapDynamicForward
 	}
+	if fetchesModules(n.Metadata) {
+		n.Caps |= xds.CapWasmFetch
+	}
 	return n, nil
 }
 
@@ -371,4 +374,11 @@ func hasIdentity(metadata map[string]string) bool {
 		return stated == "sds"
 	}
 	return metadata["ISTIO_VERSION"] != ""
+}
+
+// fetchesModules says whether a proxy's agent takes modules of WebAssembly out of what Envoy is sent, and fetches them: Istio's, which says its
+// version and not NAVARCH_IDENTITY, does (istio pkg/istio-agent, pkg/wasm).
+func fetchesModules(metadata map[string]string) bool {
+	_, ours := metadata["NAVARCH_IDENTITY"]
+	return !ours && metadata["ISTIO_VERSION"] != "" && metadata["GENERATOR"] == ""
 }

@@ -43,8 +43,14 @@ func TestParse(t *testing.T) {
 	if !slices.Equal(n.Addresses, []string{"10.1.0.7", "fd00::7"}) {
 		t.Errorf("addresses %v", n.Addresses)
 	}
-	if n.Caps != xds.CapCORS|xds.CapIstioStats|xds.CapIdentity|xds.CapFileSecrets|xds.CapDynamicForward {
+	if n.Caps != xds.CapCORS|xds.CapIstioStats|xds.CapIdentity|xds.CapFileSecrets|xds.CapWasmFetch|xds.CapDynamicForward {
 		t.Errorf("caps %b", n.Caps)
+	}
+	for metadata, want := range map[string]bool{`{}`: false, `{"ISTIO_VERSION": "1.31.0"}`: true, `{"ISTIO_VERSION": "1.31.0", "NAVARCH_IDENTITY": "none"}`: false,
+		`{"ISTIO_VERSION": "1.31.0", "GENERATOR": "grpc"}`: false} {
+		if n, err := parse(t, `{"id": "sidecar~~a.shop~", "metadata": `+metadata+`}`); err != nil || n.Caps.Has(xds.CapWasmFetch) != want {
+			t.Errorf("%s: fetches modules %v (%v), want %v", metadata, !want, err, want)
+		}
 	}
 	for metadata, want := range map[string]bool{`{}`: false, `{"ISTIO_VERSION": "1.31.0"}`: true, `{"NAVARCH_IDENTITY": "sds"}`: true,
 		`{"ISTIO_VERSION": "1.31.0", "NAVARCH_IDENTITY": "none"}`: false} {

@@ -112,10 +112,12 @@ type Workload struct {
 	Authentications intern.List[model.Key]
 	Telemetry       model.Key // as Inputs.Telemetry
 	Self            Self      // as Inputs.Self
-	Caps            xds.Caps
-	Mode            Mode
-	Listening       xds.Listening
-	Kind            Kind // a Router has no inbound side
+	// Extensions are the WasmPlugins and TrafficExtensions that select it, in order.
+	Extensions intern.List[Extension]
+	Caps       xds.Caps
+	Mode       Mode
+	Listening  xds.Listening
+	Kind       Kind // a Router has no inbound side
 	// Labelled: clients are told by the label security.istio.io/tlsMode that it takes mTLS. Of an application without a proxy alone, which
 	// cannot take both that and connections in the clear.
 	Labelled bool
@@ -162,17 +164,19 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	if c.picky {
 		c.out, c.in, _ = filtersOf(s, root, n)
 	}
+	caps := n.Caps &^ extensionCaps
 	v := View{
 		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Sidecar: c.sidecar, Cluster: n.Cluster,
-			Caps: n.Caps, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Automatic: automaticOf(n), Filters: c.out},
+			Caps: caps, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Automatic: automaticOf(n), Filters: c.out},
 		Inputs: x.inputs(c.labels, c.telemetry, root, n),
 		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Closed: c.closed, Peers: c.peers,
-			Policies: c.policies, Authentications: c.authentications, Caps: n.Caps, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Filters: c.in},
+			Policies: c.policies, Authentications: c.authentications, Caps: caps, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Filters: c.in},
 	}
 	if n.Kind == Proxyless && c.services.Len() > 0 {
 		v.Workload.Addresses = strs.List(n.Addresses...)
 	}
 	v.Workload.Telemetry, v.Workload.Self = v.Inputs.Telemetry, v.Inputs.Self
+	v.extend(c.extensions, n)
 	v.Workload.Labelled = n.Kind == Proxyless && n.Labels[tlsModeLabel] == "istio"
 	if c.ownAddress && n.Kind == Sidecar {
 		v.Workload.Addresses = strs.List(n.Addresses...)
@@ -188,7 +192,7 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 func (x *Index) router(s *mirror.Snapshot, root string, n Node) View {
 	filters, _, _ := filtersOf(s, root, n)
 	return View{
-		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Cluster: n.Cluster, Caps: n.Caps, Mode: None,
+		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Cluster: n.Cluster, Caps: n.Caps &^ extensionCaps, Mode: None,
 			Kind: Router, Filters: filters},
 		Inputs:   x.inputs(x.labelsOf(n), model.Key{}, root, n),
 		Workload: Workload{Namespace: n.Namespace, Mode: None, Kind: Router},
@@ -379,7 +383,7 @@ func filtersOf(s *mirror.Snapshot, root string, n Node) (outbound, inbound inter
 				if !proxyMatches(proxy, n) {
 					continue
 				}
-				context := p.GetMatch().GetContext()
+				context := contextOf(p, n.Kind)
 				if context == networkingv1.EnvoyFilter_ANY || context == networkingv1.EnvoyFilter_SIDECAR_OUTBOUND && n.Kind != Router ||
 					context == networkingv1.EnvoyFilter_GATEWAY && n.Kind == Router {
 					out = append(out, Patch{f.Key, i})

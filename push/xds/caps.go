@@ -44,6 +44,11 @@ const (
 	// CapFileSecrets is no extension either: the agent behind SDSCluster reads files that a secret's name says, as Istio's does
 	// (file-cert:CERTIFICATE~KEY, file-root:CERTIFICATES).
 	CapFileSecrets
+	CapLua
+	CapWasmHTTP
+	CapWasmNetwork
+	// CapWasmFetch is no extension: the proxy's agent fetches modules of WebAssembly, and images that have one (Istio's agent does).
+	CapWasmFetch
 )
 
 // The secrets of a proxy with CapIdentity, and the cluster of its bootstrap that serves them (as Istio's agent names
@@ -74,6 +79,9 @@ var extensions = map[string]Caps{
 	"envoy.filters.http.jwt_authn":          CapJWT,
 	"envoy.filters.http.ext_authz":          CapExtAuthzHTTP,
 	"envoy.filters.network.ext_authz":       CapExtAuthzNetwork,
+	"envoy.filters.http.lua":                CapLua,
+	"envoy.filters.http.wasm":               CapWasmHTTP,
+	"envoy.filters.network.wasm":            CapWasmNetwork,
 
 	"envoy.access_loggers.http_grpc":             CapHTTPGRPCLog,
 	"envoy.access_loggers.tcp_grpc":              CapTCPGRPCLog,
@@ -94,12 +102,12 @@ const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS 
 	CapGRPCWeb | CapOriginalSrc | CapJWT | CapExtAuthzHTTP | CapExtAuthzNetwork |
 	CapHTTPGRPCLog | CapTCPGRPCLog | CapOpenTelemetryLog | CapCELFilter |
 	CapZipkin | CapDatadog | CapSkyWalking | CapOpenTelemetry |
-	CapMongo | CapDynamicForward
+	CapMongo | CapDynamicForward | CapLua | CapWasmHTTP | CapWasmNetwork
 
 // CapOf is the bit of one extension by its registered name; 0 where Navarch never sends it.
 func CapOf(extension string) Caps { return extensions[extension] }
 
-// Extensions are the names of the extensions in c, sorted. CapIdentity is none.
+// Extensions are the names of the extensions in c, sorted. CapIdentity and CapWasmFetch are none.
 func Extensions(c Caps) []string {
 	var names []string
 	for name, bit := range extensions {

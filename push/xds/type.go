@@ -15,24 +15,26 @@ const (
 	Listener
 	Route
 	Secret
-	NumTypes // how many there are; not a type
+	Extension // configuration of a filter that a listener names, and does not have itself
+	NumTypes  // how many there are; not a type
 )
 
 // Unknown is returned by ParseURL for types that Navarch does not serve.
 const Unknown = NumTypes
 
 var types = [NumTypes]struct{ url, short, noun string }{
-	Cluster:  {"type.googleapis.com/envoy.config.cluster.v3.Cluster", "CDS", "cluster"},
-	Endpoint: {"type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment", "EDS", "endpoint"},
-	Listener: {"type.googleapis.com/envoy.config.listener.v3.Listener", "LDS", "listener"},
-	Route:    {"type.googleapis.com/envoy.config.route.v3.RouteConfiguration", "RDS", "route"},
-	Secret:   {"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", "SDS", "secret"},
+	Cluster:   {"type.googleapis.com/envoy.config.cluster.v3.Cluster", "CDS", "cluster"},
+	Endpoint:  {"type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment", "EDS", "endpoint"},
+	Listener:  {"type.googleapis.com/envoy.config.listener.v3.Listener", "LDS", "listener"},
+	Route:     {"type.googleapis.com/envoy.config.route.v3.RouteConfiguration", "RDS", "route"},
+	Secret:    {"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret", "SDS", "secret"},
+	Extension: {"type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig", "ECDS", "extension"},
 }
 
 // URL is the type URL on the wire.
 func (t Type) URL() string { return types[t].url }
 
-// String is the short name of the discovery service: CDS, EDS, LDS, RDS, SDS.
+// String is the short name of the discovery service: CDS, EDS, LDS, RDS, SDS, ECDS.
 func (t Type) String() string {
 	if t >= NumTypes {
 		return "unknown"
@@ -40,7 +42,7 @@ func (t Type) String() string {
 	return types[t].short
 }
 
-// Noun is the name on command lines: cluster, endpoint, listener, route, secret.
+// Noun is the name on command lines: cluster, endpoint, listener, route, secret, extension.
 func (t Type) Noun() string { return types[t].noun }
 
 // Wildcard says whether a subscription of this type is "all that there is": Envoy lists no names for CDS and LDS, and

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
+	extensionsv1 "istio.io/api/extensions/v1alpha1"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
@@ -11,14 +12,16 @@ import (
 
 // istioBody makes the Istio message that records of a kind carry; nil where the body is one of our own messages.
 var istioBody = [NumKinds]func() proto.Message{
-	KindMesh:            func() proto.Message { return &meshv1.MeshConfig{} },
-	KindVirtualService:  func() proto.Message { return &networkingv1.VirtualService{} },
-	KindDestinationRule: func() proto.Message { return &networkingv1.DestinationRule{} },
-	KindSidecar:         func() proto.Message { return &networkingv1.Sidecar{} },
-	KindEnvoyFilter:     func() proto.Message { return &networkingv1.EnvoyFilter{} },
-	KindGateway:         func() proto.Message { return &networkingv1.Gateway{} },
-	KindWorkloadGroup:   func() proto.Message { return &networkingv1.WorkloadGroup{} },
-	KindTelemetry:       func() proto.Message { return &telemetryv1.Telemetry{} },
+	KindMesh:             func() proto.Message { return &meshv1.MeshConfig{} },
+	KindVirtualService:   func() proto.Message { return &networkingv1.VirtualService{} },
+	KindDestinationRule:  func() proto.Message { return &networkingv1.DestinationRule{} },
+	KindSidecar:          func() proto.Message { return &networkingv1.Sidecar{} },
+	KindEnvoyFilter:      func() proto.Message { return &networkingv1.EnvoyFilter{} },
+	KindGateway:          func() proto.Message { return &networkingv1.Gateway{} },
+	KindWorkloadGroup:    func() proto.Message { return &networkingv1.WorkloadGroup{} },
+	KindTelemetry:        func() proto.Message { return &telemetryv1.Telemetry{} },
+	KindWasmPlugin:       func() proto.Message { return &extensionsv1.TrafficExtension{} },
+	KindTrafficExtension: func() proto.Message { return &extensionsv1.TrafficExtension{} },
 }
 
 func setBody(wire *RecordValue, kind Kind, body proto.Message) error {
@@ -159,6 +162,8 @@ func typed(head Head, body proto.Message) (Record, error) {
 		return &WorkloadGroup{head, b}, nil
 	case *telemetryv1.Telemetry:
 		return &Telemetry{head, b}, nil
+	case *extensionsv1.TrafficExtension:
+		return &TrafficExtension{head, b}, nil
 	}
 	return nil, fmt.Errorf("no record type for body %T", body)
 }

@@ -32,6 +32,8 @@ var stored = map[string]string{
 	"Namespace":             "skippable 0",
 	"NetworkGateways":       "skippable 0",
 	"Telemetry":             "skippable 0",
+	"WasmPlugin":            "skippable 0",
+	"TrafficExtension":      "skippable 0",
 }
 
 // kindNow is a kind as the tables have it.

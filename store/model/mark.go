@@ -44,6 +44,8 @@ var Marks = [NumKinds]Mark{
 	KindNamespace:             Skippable,
 	KindNetworkGateways:       Skippable,
 	KindTelemetry:             Skippable,
+	KindWasmPlugin:            Skippable,
+	KindTrafficExtension:      Skippable,
 }
 
 // writesMark says whether the records of a kind carry their mark (RecordValue.closing): those of the closing kinds that are younger

@@ -44,7 +44,9 @@ const (
 	KindNetworkGateways
 	// KindTelemetry is an Istio Telemetry.
 	KindTelemetry
-	NumKinds // how many there are; not a kind
+	KindWasmPlugin       // Istio WasmPlugin, as the TrafficExtension that it is a part of
+	KindTrafficExtension // Istio TrafficExtension
+	NumKinds             // how many there are; not a kind
 )
 
 var kindNames = [NumKinds]string{
@@ -69,6 +71,8 @@ var kindNames = [NumKinds]string{
 	KindNamespace:             "Namespace",
 	KindNetworkGateways:       "NetworkGateways",
 	KindTelemetry:             "Telemetry",
+	KindWasmPlugin:            "WasmPlugin",
+	KindTrafficExtension:      "TrafficExtension",
 }
 
 // String is the kind's name as stored in etcd and shown to users.

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	extensionsv1 "istio.io/api/extensions/v1alpha1"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
@@ -40,11 +41,13 @@ func bodies() map[Kind]proto.Message {
 		KindSecretReader:          &SecretReaderSpec{Accounts: []string{"shop/gateway"}},
 		KindWorkload: &WorkloadSpec{Endpoint: &Endpoint{Address: "10.1.0.1", Labels: map[string]string{"a": "1", "b": "2", "c": "3"}},
 			Uid: UID("5d0e7a54-1a25-4b4b-9c1e-0a3f5b1c2d3e")},
-		KindServiceAccount:  &ServiceAccountSpec{Uid: UID("no uuid")},
-		KindNamespace:       &ServiceAccountSpec{},
-		KindWorkloadGroup:   &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{ServiceAccount: "vm"}},
-		KindNetworkGateways: &NetworkGatewaysSpec{Gateways: []*NetworkGateway{{Network: "n", Address: "192.0.2.1", Port: 15443}}},
-		KindTelemetry:       &telemetryv1.Telemetry{AccessLogging: []*telemetryv1.AccessLogging{{Filter: &telemetryv1.AccessLogging_Filter{Expression: "true"}}}},
+		KindServiceAccount:   &ServiceAccountSpec{Uid: UID("no uuid")},
+		KindNamespace:        &ServiceAccountSpec{},
+		KindWorkloadGroup:    &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{ServiceAccount: "vm"}},
+		KindNetworkGateways:  &NetworkGatewaysSpec{Gateways: []*NetworkGateway{{Network: "n", Address: "192.0.2.1", Port: 15443}}},
+		KindTelemetry:        &telemetryv1.Telemetry{AccessLogging: []*telemetryv1.AccessLogging{{Filter: &telemetryv1.AccessLogging_Filter{Expression: "true"}}}},
+		KindWasmPlugin:       &extensionsv1.TrafficExtension{FilterConfig: &extensionsv1.TrafficExtension_Wasm{Wasm: &extensionsv1.WasmConfig{Url: "a"}}},
+		KindTrafficExtension: &extensionsv1.TrafficExtension{FilterConfig: &extensionsv1.TrafficExtension_Lua{Lua: &extensionsv1.LuaConfig{InlineCode: "a"}}},
 	}
 }
 

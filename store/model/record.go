@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
+	extensionsv1 "istio.io/api/extensions/v1alpha1"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
@@ -62,21 +63,22 @@ func (o *Of[Spec]) Body() proto.Message { return o.Spec }
 
 // The typed records.
 type (
-	Mesh            = Of[*meshv1.MeshConfig]
-	Service         = Of[*ServiceSpec] // kinds Service and ServiceEntry
-	Endpoints       = Of[*EndpointsSpec]
-	VirtualService  = Of[*networkingv1.VirtualService]
-	DestinationRule = Of[*networkingv1.DestinationRule]
-	Sidecar         = Of[*networkingv1.Sidecar]
-	EnvoyFilter     = Of[*networkingv1.EnvoyFilter]
-	Secret          = Of[*SecretSpec]
-	Gateway         = Of[*networkingv1.Gateway]
-	SecretReader    = Of[*SecretReaderSpec]
-	Workload        = Of[*WorkloadSpec]
-	ServiceAccount  = Of[*ServiceAccountSpec]
-	WorkloadGroup   = Of[*networkingv1.WorkloadGroup]
-	NetworkGateways = Of[*NetworkGatewaysSpec]
-	Telemetry       = Of[*telemetryv1.Telemetry]
+	Mesh             = Of[*meshv1.MeshConfig]
+	Service          = Of[*ServiceSpec] // kinds Service and ServiceEntry
+	Endpoints        = Of[*EndpointsSpec]
+	VirtualService   = Of[*networkingv1.VirtualService]
+	DestinationRule  = Of[*networkingv1.DestinationRule]
+	Sidecar          = Of[*networkingv1.Sidecar]
+	EnvoyFilter      = Of[*networkingv1.EnvoyFilter]
+	Secret           = Of[*SecretSpec]
+	Gateway          = Of[*networkingv1.Gateway]
+	SecretReader     = Of[*SecretReaderSpec]
+	Workload         = Of[*WorkloadSpec]
+	ServiceAccount   = Of[*ServiceAccountSpec]
+	WorkloadGroup    = Of[*networkingv1.WorkloadGroup]
+	NetworkGateways  = Of[*NetworkGatewaysSpec]
+	Telemetry        = Of[*telemetryv1.Telemetry]
+	TrafficExtension = Of[*extensionsv1.TrafficExtension] // kinds WasmPlugin and TrafficExtension
 )
 
 // Patch is one entry of an EnvoyFilter's configPatches: comparable, so it can stand in a Spec.

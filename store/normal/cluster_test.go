@@ -55,6 +55,8 @@ func TestConfigurationComesFromOneCluster(t *testing.T) {
 		"AuthorizationPolicy":   "nonsense: 1",
 		"RequestAuthentication": "nonsense: 1",
 		"Telemetry":             "accessLogging: [{disabled: true}]",
+		"WasmPlugin":            "url: a",
+		"TrafficExtension":      "lua: {inlineCode: a}",
 	}
 	for kind, spec := range configuration {
 		obj := in("west", read(t, istio(kind, spec)))

@@ -60,6 +60,10 @@ func checkPatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObj
 		if !ordered[p.ApplyTo] {
 			r.warnf(problem.NoEffect, at+".patch.operation", "%v has no place in %v: the patch is ignored", op, p.ApplyTo)
 		}
+	case networkingv1.EnvoyFilter_Patch_MERGE, networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST, networkingv1.EnvoyFilter_Patch_REMOVE:
+		if p.ApplyTo == networkingv1.EnvoyFilter_EXTENSION_CONFIG {
+			r.warnf(problem.NoEffect, at+".patch.operation", "is ADD alone for EXTENSION_CONFIG, not %v: the patch is ignored", op)
+		}
 	case networkingv1.EnvoyFilter_Patch_REPLACE:
 		if p.ApplyTo != networkingv1.EnvoyFilter_HTTP_FILTER && p.ApplyTo != networkingv1.EnvoyFilter_NETWORK_FILTER && p.ApplyTo != networkingv1.EnvoyFilter_LISTENER_FILTER {
 			r.warnf(problem.NoEffect, at+".patch.operation", "REPLACE is for filters only: the patch is ignored")

@@ -91,6 +91,7 @@ const (
 	groupNetworking = "networking.istio.io"
 	groupSecurity   = "security.istio.io"
 	groupTelemetry  = "telemetry.istio.io"
+	groupExtensions = "extensions.istio.io"
 )
 
 type kindKey struct{ group, kind string }
@@ -132,6 +133,8 @@ var kinds = map[kindKey]struct {
 	{groupSecurity, "PeerAuthentication"}:    {istioSecurityVersions, peerAuthenticationRecords},
 	{groupSecurity, "AuthorizationPolicy"}:   {istioSecurityVersions, authorizationPolicyRecords},
 	{groupSecurity, "RequestAuthentication"}: {istioSecurityVersions, requestAuthenticationRecords},
+	{groupExtensions, "WasmPlugin"}:          {[]string{"v1alpha1"}, wasmPluginRecords},
+	{groupExtensions, "TrafficExtension"}:    {[]string{"v1alpha1"}, trafficExtensionRecords},
 	{DeniedID.Group, DeniedID.Kind}:          {[]string{deniedVersion}, deniedRecords},
 	{groupTelemetry, "Telemetry"}:            {istioTelemetryVersions, telemetryRecords},
 }
@@ -199,6 +202,8 @@ func SourceObject(key model.Key) object.ID {
 		if id.Group = groupSecurity; key.Name == model.DeniedName {
 			return DeniedID
 		}
+	case model.KindWasmPlugin, model.KindTrafficExtension:
+		id.Group = groupExtensions
 	case model.KindWorkload:
 		id.Kind = "Pod"
 		if rest, ok := strings.CutPrefix(key.Name, model.WorkloadEntryPrefix); ok {

@@ -91,14 +91,16 @@ var testNormal = New(Options{})
 
 // istio is an Istio object of kind in namespace shop, with this spec.
 func istio(kind, spec string) string {
-	group := groupNetworking
-	if kind == "AuthorizationPolicy" || kind == "PeerAuthentication" || kind == "RequestAuthentication" {
-		group = groupSecurity
+	version := groupNetworking + "/v1"
+	switch kind {
+	case "AuthorizationPolicy", "PeerAuthentication", "RequestAuthentication":
+		version = groupSecurity + "/v1"
+	case "WasmPlugin", "TrafficExtension":
+		version = groupExtensions + "/v1alpha1"
+	case "Telemetry":
+		version = groupTelemetry + "/v1"
 	}
-	if kind == "Telemetry" {
-		group = groupTelemetry
-	}
-	return fmt.Sprintf("apiVersion: %s/v1\nkind: %s\nmetadata: {name: x, namespace: shop}\nspec:\n  %s\n", group, kind,
+	return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: x, namespace: shop}\nspec:\n  %s\n", version, kind,
 		strings.ReplaceAll(strings.TrimSpace(spec), "\n", "\n  "))
 }
 

@@ -20,17 +20,18 @@ import (
 // Kind is one of Istio's kinds whose objects have a status (IstioStatus, https://istio.io/docs/reference/config/meta/v1beta1/istio-status.html).
 type Kind struct{ Group, Kind string }
 
-const networking, security, telemetry = "networking.istio.io", "security.istio.io", "telemetry.istio.io"
+const networking, security, telemetry, extensions = "networking.istio.io", "security.istio.io", "telemetry.istio.io", "extensions.istio.io"
 
 // IstioKinds are those that records are made of.
 var IstioKinds = []Kind{
 	{networking, "DestinationRule"}, {networking, "EnvoyFilter"}, {networking, "Gateway"}, {networking, "ServiceEntry"}, {networking, "Sidecar"},
 	{networking, "VirtualService"}, {networking, "WorkloadEntry"}, {networking, "WorkloadGroup"},
 	{security, "AuthorizationPolicy"}, {security, "PeerAuthentication"}, {security, "RequestAuthentication"}, {telemetry, "Telemetry"},
+	{extensions, "TrafficExtension"}, {extensions, "WasmPlugin"},
 }
 
 // versions of each group, the best first. Which of them a kind is served in says the API server.
-var versions = map[string][]string{networking: {"v1", "v1beta1", "v1alpha3"}, security: {"v1", "v1beta1"}, telemetry: {"v1", "v1alpha1"}}
+var versions = map[string][]string{networking: {"v1", "v1beta1", "v1alpha3"}, security: {"v1", "v1beta1"}, telemetry: {"v1", "v1alpha1"}, extensions: {"v1alpha1"}}
 
 // resource is the kind's name in paths.
 func (k Kind) resource() string {

@@ -71,7 +71,7 @@ func (s *stage) expect(args []string) (string, error) {
 	return "", errors.Join(faults...)
 }
 
-var allTypes = []xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route, xds.Secret}
+var allTypes = []xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route, xds.Secret, xds.Extension}
 
 // matches says what of the names is not wanted, and what is wanted and not there.
 func matches(what string, have names, patterns string) error {

@@ -13,6 +13,7 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	luav3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/lua/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
@@ -77,17 +78,30 @@ func fold(p *proxy) *bootstrapv3.Bootstrap {
 		b.StaticResources.Secrets = append(b.StaticResources.Secrets, secret)
 	}
 	slices.SortFunc(b.StaticResources.Secrets, func(a, b *tlsv3.Secret) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	extensions := holds[*corev3.TypedExtensionConfig](p, xds.Extension)
 	routes := holds[*routev3.RouteConfiguration](p, xds.Route)
 	for _, l := range holds[*listenerv3.Listener](p, xds.Listener) {
 		for _, c := range append(slices.Clone(l.GetFilterChains()), l.GetDefaultFilterChain()) {
+			// Modules are somewhere else, and Envoy would want to load them.
+			if c != nil {
+				c.Filters = slices.DeleteFunc(c.Filters, func(f *listenerv3.Filter) bool { return f.GetConfigDiscovery() != nil })
+			}
 			for _, f := range c.GetFilters() {
 				m := &hcmv3.HttpConnectionManager{}
-				if !f.GetTypedConfig().MessageIs(m) || f.GetTypedConfig().UnmarshalTo(m) != nil || m.GetRds() == nil {
+				if !f.GetTypedConfig().MessageIs(m) || f.GetTypedConfig().UnmarshalTo(m) != nil {
 					continue
 				}
-				rc := proto.CloneOf(routes[m.GetRds().GetRouteConfigName()])
-				rc.ValidateClusters = wrapperspb.Bool(false) // as with RDS
-				m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: rc}
+				if m.GetRds() != nil {
+					rc := proto.CloneOf(routes[m.GetRds().GetRouteConfigName()])
+					rc.ValidateClusters = wrapperspb.Bool(false) // as with RDS
+					m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: rc}
+				}
+				for _, h := range m.HttpFilters {
+					if config := extensions[h.GetName()]; h.GetConfigDiscovery() != nil && config.GetTypedConfig().MessageIs(&luav3.Lua{}) {
+						h.ConfigType = &hcmv3.HttpFilter_TypedConfig{TypedConfig: config.GetTypedConfig()}
+					}
+				}
+				m.HttpFilters = slices.DeleteFunc(m.HttpFilters, func(h *hcmv3.HttpFilter) bool { return h.GetConfigDiscovery() != nil })
 				f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: xds.Any(m)}
 			}
 		}

@@ -69,7 +69,7 @@ func (p *proxy) open() {
 		p.wanted[t], p.fresh[t], p.acks[t], p.asked[t], p.revisions[t] = names{}, names{}, nil, false, 0
 	}
 	p.asked[xds.Cluster] = true
-	for _, t := range []xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route, xds.Secret} {
+	for _, t := range []xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route, xds.Secret, xds.Extension} {
 		if t != xds.Cluster && !resumed[t] {
 			continue
 		}
@@ -207,7 +207,8 @@ func (p *proxy) receive(reply delta.Reply) {
 		p.resubscribe(xds.Endpoint)
 	case xds.Listener:
 		p.resubscribe(xds.Route)
-	case xds.Endpoint, xds.Route, xds.Secret: // they name nothing that is subscribed to
+		p.resubscribe(xds.Extension)
+	case xds.Endpoint, xds.Route, xds.Secret, xds.Extension: // they name nothing that is subscribed to
 	}
 	p.acks[t] = append(p.acks[t], reply.Nonce)
 	p.acknowledge()
@@ -327,7 +328,7 @@ func (p *proxy) finish(set *manifest.Set) []string {
 		p.fault("clusters wait for endpoints that never came: %v", slices.Sorted(maps.Keys(p.warming)))
 	}
 	for t := range xds.NumTypes {
-		if len(p.fresh[t]) > 0 && t != xds.Secret {
+		if len(p.fresh[t]) > 0 && t != xds.Secret && t != xds.Extension {
 			p.fault("%v was asked for and never answered: %v", t, slices.Sorted(maps.Keys(p.fresh[t])))
 		}
 		should := map[string]*xds.Resource{}

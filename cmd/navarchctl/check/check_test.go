@@ -105,6 +105,7 @@ func well(t *testing.T) (*world, tls.Certificate) {
 		"/apis/networking.istio.io/v1":                                     resources(kinds[0].resources...),
 		"/apis/security.istio.io/v1beta1":                                  resources(kinds[1].resources...),
 		"/apis/telemetry.istio.io/v1":                                      resources(kinds[2].resources...),
+		"/apis/extensions.istio.io/v1alpha1":                               resources(kinds[3].resources...),
 		admission + "mutatingwebhookconfigurations":                        hook("istio-sidecar-injector", "rev.namespace.sidecar-injector.istio.io"),
 		admission + "validatingwebhookconfigurations":                      hook("istio-validator-istio-system", "rev.validation.istio.io"),
 		"/api/v1/namespaces/istio-system/services/istiod":                  `{"spec": {"ports": [{"port": 443, "targetPort": 15017}]}}`,

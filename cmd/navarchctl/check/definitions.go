@@ -19,6 +19,7 @@ var kinds = []struct {
 		[]string{"destinationrules", "envoyfilters", "gateways", "serviceentries", "sidecars", "virtualservices", "workloadentries", "workloadgroups"}},
 	{"security.istio.io", []string{"v1", "v1beta1"}, []string{"authorizationpolicies", "peerauthentications", "requestauthentications"}},
 	{"telemetry.istio.io", []string{"v1", "v1alpha1"}, []string{"telemetries"}},
+	{"extensions.istio.io", []string{"v1alpha1"}, []string{"trafficextensions", "wasmplugins"}},
 }
 
 // definitions says which of Istio's kinds the API server serves, in a version that is read.

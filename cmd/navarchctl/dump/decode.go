@@ -32,6 +32,8 @@ func decode(t xds.Type, raw json.RawMessage) (proto.Message, error) {
 		m = &routev3.RouteConfiguration{}
 	case xds.Secret:
 		m = &tlsv3.Secret{}
+	case xds.Extension:
+		m = &corev3.TypedExtensionConfig{}
 	}
 	if err := tolerant.Unmarshal(raw, m); err != nil {
 		return nil, err

@@ -126,6 +126,7 @@ var sections = [xds.NumTypes]section{
 		[]list{{"static_route_configs", "static"}, {"dynamic_route_configs", ""}}},
 	xds.Secret: {"envoy.admin.v3.SecretsConfigDump", "secret",
 		[]list{{"static_secrets", "static"}, {"dynamic_active_secrets", ""}, {"dynamic_warming_secrets", "warming"}}},
+	xds.Extension: {"envoy.admin.v3.EcdsConfigDump", "ecds_filter", []list{{"ecds_filters", ""}}},
 }
 
 // Read reads Envoy's /config_dump, navarchd's /debug/config_dump or Envoy's /clusters?format=json. Sections and resources that

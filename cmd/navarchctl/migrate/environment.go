@@ -141,7 +141,7 @@ var environment = []row{
 	{"ENABLE_INGRESS_WAYPOINT_ROUTING", Reported, "ambient mode is not there", ""},
 	{"PILOT_HBONE_*", Reported, "ambient mode is not there", ""},
 	{"PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS", Reported, "nodes are not untainted", "false"},
-	{"ISTIO_AGENT_ENABLE_WASM_REMOTE_LOAD_CONVERSION", Reported, "WasmPlugin is not acted on yet", ""},
+	{"ISTIO_AGENT_ENABLE_WASM_REMOTE_LOAD_CONVERSION", Reported, "navarch-agent fetches no modules: Envoy does, by HTTP", ""},
 	{"PILOT_*", Reported, "it changes what proxies are sent, and is not read: compare with `navarchctl render`", ""},
 	{"ENABLE_*", Reported, "it changes what proxies are sent, and is not read: compare with `navarchctl render`", ""},
 	{"ISTIO_*", Reported, "it is not read: see what it is for", ""},

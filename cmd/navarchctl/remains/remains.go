@@ -220,7 +220,7 @@ var plurals = map[string][]string{
 	"networking.istio.io": {"destinationrules", "envoyfilters", "gateways", "proxyconfigs", "serviceentries", "sidecars", "virtualservices", "workloadentries", "workloadgroups"},
 	"security.istio.io":   {"authorizationpolicies", "peerauthentications", "requestauthentications"},
 	"telemetry.istio.io":  {"telemetries"},
-	"extensions.istio.io": {"wasmplugins"},
+	"extensions.istio.io": {"trafficextensions", "wasmplugins"},
 }
 
 // Definitions are the CustomResourceDefinitions of Istio's kinds, with how many objects go with each. They are read one by one: all of a cluster

@@ -36,11 +36,12 @@ type layout struct {
 func all(Filter, string, proto.Message) bool { return true }
 
 var layouts = [xds.NumTypes]layout{
-	xds.Cluster:  {[]string{"SERVICE FQDN", "PORT", "SUBSET", "DIRECTION", "TYPE", "DESTINATION RULE"}, clusterRows, takesCluster},
-	xds.Endpoint: {[]string{"ENDPOINT", "HEALTH", "OUTLIER CHECK", "WEIGHT", "LOCALITY", "CLUSTER"}, endpointRows, takesAssignment},
-	xds.Listener: {[]string{"ADDRESS", "PORT", "MATCH", "DESTINATION"}, listenerRows, takesListener},
-	xds.Route:    {[]string{"NAME", "VIRTUAL HOST", "DOMAINS", "MATCH", "VIRTUAL SERVICE"}, routeRows, takesRoute},
-	xds.Secret:   {[]string{"RESOURCE", "TYPE", "IDENTITY", "SERIAL", "NOT AFTER", "ISSUER", "EPOCH"}, secretRows, all},
+	xds.Cluster:   {[]string{"SERVICE FQDN", "PORT", "SUBSET", "DIRECTION", "TYPE", "DESTINATION RULE"}, clusterRows, takesCluster},
+	xds.Endpoint:  {[]string{"ENDPOINT", "HEALTH", "OUTLIER CHECK", "WEIGHT", "LOCALITY", "CLUSTER"}, endpointRows, takesAssignment},
+	xds.Listener:  {[]string{"ADDRESS", "PORT", "MATCH", "DESTINATION"}, listenerRows, takesListener},
+	xds.Route:     {[]string{"NAME", "VIRTUAL HOST", "DOMAINS", "MATCH", "VIRTUAL SERVICE"}, routeRows, takesRoute},
+	xds.Secret:    {[]string{"RESOURCE", "TYPE", "IDENTITY", "SERIAL", "NOT AFTER", "ISSUER", "EPOCH"}, secretRows, all},
+	xds.Extension: {[]string{"NAME", "TYPE", "CONTENT"}, extensionRows, all},
 }
 
 // Select is the resources of one type that the filter takes, sorted by name.
@@ -124,7 +125,7 @@ func unknown(t xds.Type, name string) []string {
 		return clusterRow(name, "-", nil)
 	case xds.Endpoint:
 		at = len(row) - 1
-	case xds.Listener, xds.Route, xds.Secret: // the first
+	case xds.Listener, xds.Route, xds.Secret, xds.Extension: // the first
 	}
 	row[at] = name
 	return row

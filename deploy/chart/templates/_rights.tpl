@@ -47,7 +47,7 @@ root and role, and is a list of rules, empty where the role needs none. */}}
   verbs: [update]
 {{- end }}
 {{- if $v.status }}
-- apiGroups: [networking.istio.io, security.istio.io, telemetry.istio.io]
+- apiGroups: [networking.istio.io, security.istio.io, telemetry.istio.io, extensions.istio.io]
   resources: ["*"]
   verbs: [get]
 - apiGroups: [networking.istio.io]
@@ -58,6 +58,9 @@ root and role, and is a list of rules, empty where the role needs none. */}}
   verbs: [update]
 - apiGroups: [telemetry.istio.io]
   resources: [telemetries/status]
+  verbs: [update]
+- apiGroups: [extensions.istio.io]
+  resources: [trafficextensions/status, wasmplugins/status]
   verbs: [update]
 {{- end }}
 {{- else if eq .role "xds" }}

@@ -55,23 +55,29 @@ func (c Common) finish(l *listenerv3.Listener, context networkingv1.EnvoyFilter_
 	if err := l.ValidateAll(); err != nil {
 		return nil, fmt.Errorf("listener %s: %w", name, err)
 	}
-	return xds.Encode(xds.Listener, name, l, routesOf(l)...)
+	return xds.Encode(xds.Listener, name, l, needsOf(l)...)
 }
 
-// routesOf is the route configurations that a listener asks for over ADS, each once, in order.
-func routesOf(l *listenerv3.Listener) []xds.Ref {
+// needsOf is the route configurations, and the configurations of filters, that a listener asks for over ADS, each once, in order.
+func needsOf(l *listenerv3.Listener) []xds.Ref {
 	var needs []xds.Ref
-	seen := map[string]bool{}
+	seen := map[xds.Ref]bool{}
+	need := func(t xds.Type, name string, from *corev3.ConfigSource) {
+		if ref := (xds.Ref{Type: t, Name: name}); name != "" && from.GetAds() != nil && !seen[ref] {
+			seen[ref] = true
+			needs = append(needs, ref)
+		}
+	}
 	for _, chain := range append(l.FilterChains[:len(l.FilterChains):len(l.FilterChains)], l.DefaultFilterChain) {
 		for _, f := range chain.GetFilters() {
+			need(xds.Extension, f.GetName(), f.GetConfigDiscovery().GetConfigSource())
 			m := &hcmv3.HttpConnectionManager{}
 			if !f.GetTypedConfig().MessageIs(m) || f.GetTypedConfig().UnmarshalTo(m) != nil {
 				continue
 			}
-			rds := m.GetRds()
-			if name := rds.GetRouteConfigName(); name != "" && rds.GetConfigSource().GetAds() != nil && !seen[name] {
-				seen[name] = true
-				needs = append(needs, xds.Ref{Type: xds.Route, Name: name})
+			need(xds.Route, m.GetRds().GetRouteConfigName(), m.GetRds().GetConfigSource())
+			for _, h := range m.HttpFilters {
+				need(xds.Extension, h.GetName(), h.GetConfigDiscovery().GetConfigSource())
 			}
 		}
 	}
@@ -122,5 +128,5 @@ func (a Added) Build() (*xds.Resource, error) {
 	if err != nil {
 		return nil, patch.Refused(a.Patch, err)
 	}
-	return xds.Encode(xds.Listener, l.Name, l, routesOf(l)...)
+	return xds.Encode(xds.Listener, l.Name, l, needsOf(l)...)
 }

@@ -30,7 +30,7 @@ func (o Outbound) tcpChains() (chains []*listenerv3.FilterChain, rest *listenerv
 			continue // it can match nothing
 		}
 		for _, m := range free(destinations, names, taken) {
-			drawn := &listenerv3.FilterChain{FilterChainMatch: m.draw(), Filters: append(o.bySNI(ch), o.tcpFilters(ch.proxy(), ch.Protocol, outbound)...), TransportSocketConnectTimeout: connectTimeout}
+			drawn := &listenerv3.FilterChain{FilterChainMatch: m.draw(), Filters: append(o.bySNI(ch), o.outboundTCP(ch.proxy(), ch.Protocol)...), TransportSocketConnectTimeout: connectTimeout}
 			if drawn.FilterChainMatch == nil {
 				rest = drawn
 			} else {

@@ -86,10 +86,11 @@ func (c Common) httpFilters(h httpTraffic) []*hcmv3.HttpFilter {
 		peer = peerInbound
 	}
 	add(c.Caps.Has(xds.CapMetadataExchange), "istio.metadata_exchange", peer)
+	providers, tokens, rules := h.demanded()
+	filters = slices.Concat(filters, providers, c.httpExtensions(h.port, beforeAuthentication), tokens, c.httpExtensions(h.port, beforeAuthorization))
 	add(h.closed && c.Caps.Has(xds.CapRBACHTTP), httpRBAC, denyHTTPConfig)
-	if !h.closed {
-		filters = append(filters, h.demanded...)
-	}
+	filters = append(filters, rules...)
+	filters = append(filters, c.httpExtensions(h.port, beforeStatistics, beforeRouter)...)
 	add(h.grpcWeb && c.Caps.Has(xds.CapGRPCWeb), "envoy.filters.http.grpc_web", grpcWebConfig)
 	add(c.Caps.Has(xds.CapGRPCStats), "envoy.filters.http.grpc_stats", grpcStatsConfig)
 	add(!in && c.Caps.Has(xds.CapALPN), "istio.alpn", alpnConfig)

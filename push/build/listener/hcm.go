@@ -18,14 +18,15 @@ const statDelimiter = ";"
 // httpTraffic is what differs between connection managers.
 type httpTraffic struct {
 	statPrefix string
+	port       uint32                      // of the service, or of the workload; 0: any
 	rds        string                      // outbound: name of the route configuration
 	routes     *routev3.RouteConfiguration // inbound: the routes themselves
 	http2      bool                        // the clients are known to speak HTTP/2
 	grpcWeb    bool
-	dynamic    []string            // outbound: wildcard hosts whose names are resolved as clients ask for them
-	closed     bool                // everything is refused
-	demanded   []*hcmv3.HttpFilter // what policies demand
-	mtls       bool                // inbound: clients have shown a certificate of the mesh
+	dynamic    []string // outbound: wildcard hosts whose names are resolved as clients ask for them
+	closed     bool     // everything is refused
+	demands    *demands // what policies demand; nil: nothing
+	mtls       bool     // inbound: clients have shown a certificate of the mesh
 }
 
 // connectionManager is the network filter that ends HTTP, with Istio's settings for sidecars.
@@ -67,18 +68,18 @@ func (c Common) connectionManager(h httpTraffic) *listenerv3.Filter {
 	} else {
 		m.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
 			RouteConfigName: h.rds,
-			ConfigSource:    routeSource(),
+			ConfigSource:    adsSource(),
 		}}
 	}
 	return filter(hcmName, m)
 }
 
-// routeSource is RDS over ADS. The fetch timeout is Istio's 0, which is for ever: a listener that changes waits with its
+// adsSource is RDS, or ECDS, over ADS. The fetch timeout is Istio's 0, which is for ever: a listener that changes waits with its
 // new form until the routes are there and serves in its old form meanwhile, and a proxy that starts is not ready before
 // it has its routes. With a timeout both would answer 404 after it (measured: "15 s, then 404"). For ever is safe
 // because the server answers every route name, unknown ones with an empty RouteConfiguration, and because Envoy
 // stops waiting when it refuses an answer.
-func routeSource() *corev3.ConfigSource {
+func adsSource() *corev3.ConfigSource {
 	return &corev3.ConfigSource{
 		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
 		InitialFetchTimeout:   durationpb.New(0),

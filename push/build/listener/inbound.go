@@ -47,33 +47,39 @@ func (c Common) detected(p model.Protocol) bool {
 // sniffed says whether the HTTP inspector has to look at a port: where all is mTLS of the mesh, its ALPN says what is within.
 func (c Common) sniffed(p model.Protocol, m MTLS) bool { return c.detected(p) && c.mode(m) != Strict }
 
-// inboundHTTP is the filters of an HTTP chain. A closed one answers 403 by its RBAC filter, and its route ends nowhere
-// for proxies that have no such filter and against patches that take it away.
+// inboundHTTP is the filters of an HTTP chain, extensions that are network filters first. A closed one answers 403 by its RBAC filter, and its
+// route ends nowhere for proxies that have no such filter and against patches that take it away.
 func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
-	t.closed = t.closed || t.demands.closedHTTP
+	if c.shut(true, t.Port) {
+		return []*listenerv3.Filter{blackHole()}
+	}
+	t.closed = t.closed || t.demands.closedHTTP || c.shut(false, t.Port)
 	cluster := t.Cluster
 	if t.closed {
 		cluster = xds.BlackHole
 	}
 	http2 := isGRPC(t.Protocol) || t.Protocol == model.Protocol_PROTOCOL_HTTP2
-	return []*listenerv3.Filter{c.connectionManager(httpTraffic{
+	return append(c.networkExtensions(t.Port), c.connectionManager(httpTraffic{
 		statPrefix: t.statPrefix,
+		port:       t.Port,
 		routes: inboundRoutes(t.Cluster, fmt.Sprintf("inbound|http|%d", t.ServicePort), cluster,
 			fmt.Sprintf("%s:%d/*", t.Host, t.ServicePort), http2),
-		http2:    http2,
-		grpcWeb:  t.Protocol == model.Protocol_PROTOCOL_GRPC_WEB,
-		closed:   t.closed,
-		mtls:     mtls,
-		demanded: t.demands.http,
-	})}
+		http2:   http2,
+		grpcWeb: t.Protocol == model.Protocol_PROTOCOL_GRPC_WEB,
+		closed:  t.closed,
+		mtls:    mtls,
+		demands: t.demands,
+	}))
 }
 
 // inboundTCP is the filters of a TCP chain. A closed one ends nowhere whether or not there is an RBAC filter: that
 // filter waits for the client's first bytes, and a server that speaks first would be heard.
 func (c Common) inboundTCP(t inboundTraffic) []*listenerv3.Filter {
-	t.closed = t.closed || t.demands.closedTCP
+	t.closed = t.closed || t.demands.closedTCP || c.shut(true, t.Port)
 	if !t.closed {
-		return slices.Concat(t.demands.tcp, c.tcpFilters(proxyOf(t.Cluster), t.Protocol, inbound))
+		providers, rules := t.demands.tcp[:t.demands.providersTCP], t.demands.tcp[t.demands.providersTCP:]
+		return slices.Concat(providers, c.networkExtensions(t.Port, beforeAuthentication, beforeAuthorization), rules,
+			c.networkExtensions(t.Port, beforeStatistics, beforeRouter), c.tcpFilters(proxyOf(t.Cluster), t.Protocol, inbound))
 	}
 	filters := c.proxyTo(xds.BlackHole, inbound)
 	if c.Caps.Has(xds.CapRBACNetwork) {

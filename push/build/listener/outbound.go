@@ -54,9 +54,7 @@ func (o Outbound) Build() (*xds.Resource, error) {
 func (o Outbound) chains() (chains []*listenerv3.FilterChain, rest *listenerv3.FilterChain, sniffed bool) {
 	chains, rest = o.tcpChains()
 	if o.Route != "" {
-		http := &listenerv3.FilterChain{TransportSocketConnectTimeout: connectTimeout, Filters: []*listenerv3.Filter{o.connectionManager(httpTraffic{
-			statPrefix: "outbound_" + o.Name, rds: o.Route, grpcWeb: o.GRPCWeb, dynamic: o.Dynamic.All(),
-		})}}
+		http := &listenerv3.FilterChain{TransportSocketConnectTimeout: connectTimeout, Filters: o.outboundHTTP()}
 		others := len(chains) > 0 || rest != nil || o.Fallback != ""
 		switch {
 		case (o.Sniff || others) && o.Caps.Has(xds.CapHTTPInspector):

@@ -29,6 +29,8 @@ var dryRunPrefix = map[configrbacv3.RBAC_Action]string{configrbacv3.RBAC_ALLOW: 
 type demands struct {
 	http                  []*hcmv3.HttpFilter
 	tcp                   []*listenerv3.Filter
+	providers, tokens     int  // filters of http that ask providers, and those up to the tokens: extensions stand between
+	providersTCP          int  // of tcp, the same
 	closedHTTP, closedTCP bool // the proxy has not all the filters that the policies need
 }
 
@@ -46,10 +48,12 @@ func (c Common) demanded(policies, authentications intern.List[*model.Policy], a
 		s.addHTTP(httpRBAC, &httprbacv3.RBAC{ShadowRules: custom.Rules, ShadowRulesStatPrefix: extauthz.ShadowPrefix})
 		s.addHTTP(extauthz.HTTPFilter, config)
 	}
+	s.providers = len(s.http)
 	if tokens := jwt.Filter(authentications.All()); tokens != nil {
 		s.closedHTTP = s.closedHTTP || !c.Caps.Has(xds.CapJWT)
 		s.addHTTP(jwt.FilterName, tokens)
 	}
+	s.tokens = len(s.http)
 	for _, f := range []*authz.Filter{http.Audit, http.Deny, http.Allow} {
 		switch {
 		case f == nil:
@@ -61,6 +65,15 @@ func (c Common) demanded(policies, authentications intern.List[*model.Policy], a
 	}
 	c.demandedTCP(s, policies, authorizers)
 	return s
+}
+
+// demanded is the filters of policies, in three parts between which extensions stand: providers of external authorization, tokens, rules. A closed
+// connection manager has none.
+func (h httpTraffic) demanded() (providers, tokens, rules []*hcmv3.HttpFilter) {
+	if s := h.demands; s != nil && !h.closed {
+		return s.http[:s.providers], s.http[s.providers:s.tokens], s.http[s.tokens:]
+	}
+	return nil, nil, nil
 }
 
 // demandedTCP draws them for connections that are not HTTP: there are no tokens, and a provider that speaks HTTP is not asked, as with Istio's control plane.
@@ -80,6 +93,7 @@ func (c Common) demandedTCP(s *demands, policies intern.List[*model.Policy], aut
 		s.addTCP(networkRBAC, &rbacv3.RBAC{ShadowRules: custom.Rules, ShadowRulesStatPrefix: extauthz.ShadowPrefix, StatPrefix: tcpStatistics})
 		s.addTCP(extauthz.NetworkFilter, config)
 	}
+	s.providersTCP = len(s.tcp)
 	for _, f := range []*authz.Filter{tcp.Audit, tcp.Deny, tcp.Allow} {
 		switch {
 		case f == nil:

@@ -8,6 +8,7 @@ import (
 
 	"navarch.io/navarch/push/build/extauthz"
 	"navarch.io/navarch/push/build/telemetry"
+	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
@@ -28,6 +29,8 @@ type Common struct {
 	xds.Listening
 	Telemetry telemetry.Spec           // of its direction
 	Patches   intern.List[model.Patch] // LISTENER, FILTER_CHAIN, NETWORK_FILTER, HTTP_FILTER that may match this listener
+	// Extensions are the filters of WasmPlugins and TrafficExtensions on this side of the proxy, by priority.
+	Extensions intern.List[extension.Filter]
 }
 
 // Outbound is all that one outbound listener can depend on: 0.0.0.0_80, 10.96.0.11_9000, or the listener of a

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -26,6 +27,7 @@ var messages = map[networkingv1.EnvoyFilter_ApplyTo]func() proto.Message{
 	networkingv1.EnvoyFilter_VIRTUAL_HOST:        func() proto.Message { return &routev3.VirtualHost{} },
 	networkingv1.EnvoyFilter_HTTP_ROUTE:          func() proto.Message { return &routev3.Route{} },
 	networkingv1.EnvoyFilter_CLUSTER:             func() proto.Message { return &clusterv3.Cluster{} },
+	networkingv1.EnvoyFilter_EXTENSION_CONFIG:    func() proto.Message { return &corev3.TypedExtensionConfig{} },
 }
 
 // Problem says why a patch cannot be applied, whatever it would be applied to; nil: nothing is wrong with it in itself.

@@ -21,6 +21,7 @@ import (
 	"navarch.io/navarch/push/build/cluster"
 	"navarch.io/navarch/push/build/extauthz"
 	"navarch.io/navarch/push/build/listener"
+	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
@@ -48,6 +49,8 @@ type Workload struct {
 	peers           []*model.Policy
 	policies        intern.List[*model.Policy]
 	authentications intern.List[*model.Policy]
+	filters         intern.List[extension.Filter] // of its extensions
+	unrun           []Unrun
 	reads           map[string]bool // hosts whose endpoints name its ports
 	asked           map[string]bool // hosts of the providers that its CUSTOM policies name
 	reports         telemetry.Reports
@@ -80,12 +83,14 @@ func New(in *input.Input, key view.Workload) *Workload {
 	wl.authentications = policies.List(in.PoliciesAt(key.Authentications)...)
 	if key.Kind == view.Proxyless {
 		wl.planServers()
+		wl.planExtensions()
 		wl.Commit(in.Sharing)
 		wl.in = nil
 		return wl
 	}
 	wl.patches, wl.found = in.Patches(key.Filters)
 	wl.report()
+	wl.planExtensions()
 	for u := range in.Added(wl.patches, side, &wl.found) {
 		wl.Claim(u)
 	}
@@ -307,7 +312,7 @@ func (wl *Workload) planListeners(ports []port) {
 
 func (wl *Workload) common(name string, port uint32) listener.Common {
 	c := wl.in.Common(wl.key.Caps, wl.key.Listening, wl.patches, name, port, side)
-	c.Telemetry = wl.reports.Spec
+	c.Telemetry, c.Extensions = wl.reports.Spec, wl.filters
 	return c
 }
 
@@ -322,6 +327,7 @@ func (wl *Workload) Touched(readers, services map[model.Key]bool, ports, served 
 	return reads(wl.key.Sidecar) || slices.ContainsFunc(wl.key.Peers.All(), reads) || slices.ContainsFunc(wl.key.Policies.All(), reads) ||
 		slices.ContainsFunc(wl.key.Authentications.All(), reads) ||
 		slices.ContainsFunc(wl.key.Filters.All(), func(p view.Patch) bool { return reads(p.Filter) }) ||
+		slices.ContainsFunc(wl.key.Extensions.All(), func(e view.Extension) bool { return reads(e.Key) }) ||
 		slices.ContainsFunc(wl.key.Services.All(), func(k model.Key) bool { return services[k] }) ||
 		anyOf(wl.reads, ports) || anyOf(wl.asked, served)
 }

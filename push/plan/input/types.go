@@ -7,12 +7,13 @@ type Types uint8
 
 // The types that are planned, each as a set of one. All is what a scope and a workload have; Secrets are planned by themselves.
 const (
-	CDS = Types(1) << xds.Cluster
-	EDS = Types(1) << xds.Endpoint
-	LDS = Types(1) << xds.Listener
-	RDS = Types(1) << xds.Route
-	SDS = Types(1) << xds.Secret
-	All = CDS | EDS | LDS | RDS
+	CDS  = Types(1) << xds.Cluster
+	EDS  = Types(1) << xds.Endpoint
+	LDS  = Types(1) << xds.Listener
+	RDS  = Types(1) << xds.Route
+	SDS  = Types(1) << xds.Secret
+	ECDS = Types(1) << xds.Extension
+	All  = CDS | EDS | LDS | RDS
 )
 
 // Has says whether the sets have a type in common.

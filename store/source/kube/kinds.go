@@ -98,6 +98,7 @@ var known = map[string][]string{
 	"networking.istio.io": {"v1", "v1beta1", "v1alpha3"},
 	"security.istio.io":   {"v1", "v1beta1"},
 	"telemetry.istio.io":  {"v1", "v1alpha1"},
+	"extensions.istio.io": {"v1alpha1"},
 }
 
 // wanted says whether a group's kinds are looked for: Istio's, and those of the Gateway API.

@@ -35,7 +35,7 @@ func TestBestVersion(t *testing.T) {
 		{"networking.istio.io", []string{"v1alpha3", "v1beta1", "v1"}, []string{"v1", "v1beta1", "v1alpha3"}},
 		{"networking.istio.io", []string{"v3", "v1beta1"}, []string{"v1beta1"}},
 		{"security.istio.io", []string{"v3"}, nil},
-		{"extensions.istio.io", []string{"v9", "v1"}, []string{"v9", "v1"}},
+		{"operator.istio.io", []string{"v9", "v1"}, []string{"v9", "v1"}},
 	} {
 		if got := inOrder(c.group, c.served); !slices.Equal(got, c.want) {
 			t.Errorf("%s served in %v: read in %v, want %v", c.group, c.served, got, c.want)

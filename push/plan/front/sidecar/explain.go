@@ -25,7 +25,7 @@ func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 				return f.routes.explain(rc, v)
 			}
 		}
-	case xds.Cluster, xds.Endpoint, xds.Secret, xds.NumTypes:
+	case xds.Cluster, xds.Endpoint, xds.Secret, xds.Extension, xds.NumTypes:
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table)
 		reading: maps.Clone(f.reading)}, s.hosts
 }
 
-// planAdded plans the clusters and listeners that EnvoyFilters add.
+// planAdded plans the clusters and listeners that EnvoyFilters add, and the configurations of filters (those of sidecars belong to the workload).
 func (f *Front) planAdded(found *[]input.Problem) {
 	for u := range f.in.Added(f.patches, host.Side(f.key), found) {
 		f.layer.Claim(u)
@@ -97,6 +97,9 @@ func (f *Front) planAdded(found *[]input.Problem) {
 				f.routes.use(routeNamed(ref.Name), 1)
 			}
 		}
+	}
+	for u := range f.in.AddedExtensions(f.patches, found) {
+		f.layer.Claim(u)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 
 // Variant implements front.Front. For proxies with certain inputs there are other route configurations where a rule reads them, and
 // other route configurations and listeners where a host has other rules, or is a destination of what they route, and other listeners where
-// these report something else.
+// these report something else, or have filters of extensions.
 func (f *Front) Variant(v *host.Variation, all bool, rest func()) {
 	ruled := v.Reached()
 	reports, reading := f.reportsOf(v.Inputs), f.readingOf(v.Inputs)
@@ -40,10 +40,11 @@ func (f *Front) Variant(v *host.Variation, all bool, rest func()) {
 	switch {
 	case all || f.reports.again:
 		maps.Copy(reading, ruled)
-		f.listeners.planVariants(v, f.broughtFor(v, reading), reports)
-	case reports != f.reports.spec:
+		f.listeners.planVariants(v, f.broughtFor(v, reading), reports, rest)
+	case reports != f.reports.spec || v.Inputs.Extensions.Len() > 0:
 		for name := range f.listeners.changed {
 			f.listeners.planVariant(v, name, nil, reports)
+			rest()
 		}
 	}
 }
@@ -158,17 +159,19 @@ func (rs *routeTable) joined(rc *routeConfig, instead map[string]*xds.Fragment, 
 	return rs.in.Make(rs.spec(rc, append(hosts, rc.tailFragments()...)), model.MeshKey, found)
 }
 
-// planVariants plans all listeners that are others for a variation: hosts bring something else to them, or they report something else.
-func (ls *listeners) planVariants(v *host.Variation, brings map[string][]brought, reports telemetry.Spec) {
+// planVariants plans all listeners that are others for a variation: hosts bring something else to them, they report something else, or have filters
+// of extensions.
+func (ls *listeners) planVariants(v *host.Variation, brings map[string][]brought, reports telemetry.Spec, rest func()) {
 	names := map[string]bool{}
 	for name, traffic := range brings {
 		names[name] = ls.planVariant(v, name, traffic, reports)
 	}
-	if reports != ls.reports.spec {
+	if reports != ls.reports.spec || v.Inputs.Extensions.Len() > 0 {
 		for name := range ls.table.All() {
 			if _, planned := names[name]; !planned {
 				names[name] = ls.planVariant(v, name, nil, reports)
 			}
+			rest()
 		}
 		names[xds.VirtualOutbound] = ls.planVirtualVariant(v, reports)
 	}
@@ -184,7 +187,9 @@ func (ls *listeners) planVariant(v *host.Variation, name string, traffic []broug
 			of = l.with(traffic)
 		}
 		if spec, _, ok := ls.spec(of, &found); ok {
-			if u, ok := ls.in.Make(reporting(spec, reports), ls.in.Mesh.Key, &found); ok && u.Res != l.Res && !ls.layer.Claimed(u.Res) {
+			spec = reporting(spec, reports)
+			spec.Extensions = v.Inputs.Extensions
+			if u, ok := ls.in.Make(spec, ls.in.Mesh.Key, &found); ok && u.Res != l.Res && !ls.layer.Claimed(u.Res) {
 				v.Layer.Add(u)
 				return true
 			}

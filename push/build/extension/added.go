@@ -1,0 +1,26 @@
+package extension
+
+import (
+	"errors"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/xds"
+)
+
+// Build draws it, under the name that the patch gives it. The error is a model.Problem at the patch.
+func (a Added) Build() (*xds.Resource, error) {
+	config := &corev3.TypedExtensionConfig{}
+	if err := patch.Decode(a.Patch, config); err != nil {
+		return nil, err
+	}
+	err := patch.Check(config)
+	if err == nil && config.GetTypedConfig() == nil {
+		err = errors.New("typed_config is missing")
+	}
+	if err != nil {
+		return nil, patch.Refused(a.Patch, err)
+	}
+	return xds.Encode(xds.Extension, config.Name, config)
+}

@@ -1,0 +1,160 @@
+package extension
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	luav3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/lua/v3"
+	httpwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
+	networkwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/wasm/v3"
+	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/wasm/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	extensionsv1 "istio.io/api/extensions/v1alpha1"
+
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/extension"
+	"navarch.io/navarch/push/xds"
+)
+
+// Variables of a module's environment that Istio's agent takes out again: it reads from them how to fetch the module
+// (istio pkg/model/wasm.go, pkg/wasm/convert.go).
+const (
+	pullPolicyVariable = "ISTIO_META_WASM_IMAGE_PULL_POLICY"
+	versionVariable    = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"
+)
+
+const (
+	runtime = "envoy.wasm.runtime.v8"
+	// agentCluster stands where a cluster must: the agent fetches, and no cluster is asked (Istio's).
+	agentCluster = "_"
+	fetchTimeout = 30 * time.Second // Istio's
+)
+
+// Build draws it. The error is a model.Problem at the extension: a value that Envoy does not take.
+func (c Config) Build() (*xds.Resource, error) {
+	name := extension.Name(c.Extension.Key)
+	config, err := c.filter(name)
+	if err == nil && !c.ByAgent { // the agent needs no sha256, and writes what its Envoy is to have
+		err = patch.Check(config)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", c.Extension.Key, err)
+	}
+	return xds.Encode(xds.Extension, name, &corev3.TypedExtensionConfig{Name: name, TypedConfig: xds.Any(config)})
+}
+
+func (c Config) filter(name string) (proto.Message, error) {
+	if lua := c.Extension.Spec.GetLua(); lua != nil {
+		return &luav3.Lua{DefaultSourceCode: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: lua.GetInlineCode()}}}, nil
+	}
+	plugin, err := c.plugin(name, c.Extension.Spec.GetWasm())
+	if err != nil {
+		return nil, err
+	}
+	if extension.OnConnections(c.Extension) {
+		return &networkwasmv3.Wasm{Config: plugin}, nil
+	}
+	return &httpwasmv3.Wasm{Config: plugin}, nil
+}
+
+// policies are Envoy's names of Istio's strategies; the default is FAIL_CLOSE.
+var policies = map[extensionsv1.FailStrategy]wasmv3.FailurePolicy{
+	extensionsv1.FailStrategy_FAIL_CLOSE:  wasmv3.FailurePolicy_FAIL_CLOSED,
+	extensionsv1.FailStrategy_FAIL_OPEN:   wasmv3.FailurePolicy_FAIL_OPEN,
+	extensionsv1.FailStrategy_FAIL_RELOAD: wasmv3.FailurePolicy_FAIL_RELOAD,
+}
+
+// plugin is as istiod draws it (pilot/pkg/model/extensions.go, buildWasmExtensionConfig).
+func (c Config) plugin(name string, wasm *extensionsv1.WasmConfig) (*wasmv3.PluginConfig, error) {
+	configuration, err := configurationOf(wasm.GetPluginConfig())
+	if err != nil {
+		return nil, err
+	}
+	code, err := c.code(wasm)
+	if err != nil {
+		return nil, err
+	}
+	return &wasmv3.PluginConfig{
+		Name: name, RootId: wasm.GetPluginName(), Configuration: configuration, FailurePolicy: policies[wasm.GetFailStrategy()],
+		Vm: &wasmv3.PluginConfig_VmConfig{VmConfig: &wasmv3.VmConfig{Runtime: runtime, Code: code, EnvironmentVariables: c.environment(wasm)}},
+	}, nil
+}
+
+// configurationOf is what the module reads as its configuration: the object as JSON, in an Any. protojson varies its white space on purpose, so the
+// text is made of the values, with keys in order.
+func configurationOf(config *structpb.Struct) (*anypb.Any, error) {
+	if len(config.GetFields()) == 0 {
+		return nil, nil
+	}
+	var text bytes.Buffer
+	to := json.NewEncoder(&text)
+	to.SetEscapeHTML(false)
+	if err := to.Encode(config.AsMap()); err != nil {
+		return nil, fmt.Errorf("pluginConfig: %w", err)
+	}
+	return xds.Any(wrapperspb.String(strings.TrimSpace(text.String()))), nil
+}
+
+// code is where the module comes from.
+func (c Config) code(wasm *extensionsv1.WasmConfig) (*corev3.AsyncDataSource, error) {
+	at := extension.URL(wasm)
+	if path, is := strings.CutPrefix(at, "file://"); is {
+		return &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Local{
+			Local: &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}}}, nil
+	}
+	u, err := url.Parse(at)
+	if err != nil {
+		return nil, fmt.Errorf("url: %w", err)
+	}
+	cluster := agentCluster
+	if !c.ByAgent {
+		cluster = clusterOf(u)
+	}
+	return &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Remote{Remote: &corev3.RemoteDataSource{
+		HttpUri: &corev3.HttpUri{Uri: u.String(), Timeout: durationpb.New(fetchTimeout), HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: cluster}},
+		Sha256:  wasm.GetSha256(),
+	}}}, nil
+}
+
+// clusterOf is the cluster by which Envoy itself fetches: that of the host that the URL names, which a ServiceEntry must have.
+func clusterOf(u *url.URL) string {
+	port, err := strconv.ParseUint(cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]), 10, 16)
+	if err != nil {
+		port = 0 // no URL has it: url.Parse
+	}
+	return xds.OutboundCluster(uint32(port), "", u.Hostname())
+}
+
+// environment is what the module finds as environment variables, and what the agent is told.
+func (c Config) environment(wasm *extensionsv1.WasmConfig) *wasmv3.EnvironmentVariables {
+	out := &wasmv3.EnvironmentVariables{KeyValues: map[string]string{}}
+	for _, e := range wasm.GetVmConfig().GetEnv() {
+		if e.GetValueFrom() == extensionsv1.EnvValueSource_HOST {
+			out.HostEnvKeys = append(out.HostEnvKeys, e.GetName())
+		} else {
+			out.KeyValues[e.GetName()] = e.GetValue()
+		}
+	}
+	if c.ByAgent {
+		// The agent fetches a module again where this differs; istiod has the object's resourceVersion here, which differs where nothing else does.
+		out.KeyValues[versionVariable] = c.Extension.Hash.String()
+		if wasm.GetImagePullPolicy() != extensionsv1.PullPolicy_UNSPECIFIED_POLICY {
+			out.KeyValues[pullPolicyVariable] = wasm.GetImagePullPolicy().String()
+		}
+	}
+	if len(out.HostEnvKeys)+len(out.KeyValues) == 0 {
+		return nil
+	}
+	return out
+}

@@ -1,0 +1,103 @@
+package listener
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	extensionsv1 "istio.io/api/extensions/v1alpha1"
+
+	"navarch.io/navarch/push/extension"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// Phases of WasmPlugins and TrafficExtensions, in the order in which they come before Istio's own filters: authentication, authorization, and
+// statistics (istio pilot/pkg/networking/core/listener_builder.go).
+const (
+	beforeAuthentication = extensionsv1.TrafficExtension_AUTHN
+	beforeAuthorization  = extensionsv1.TrafficExtension_AUTHZ
+	beforeStatistics     = extensionsv1.TrafficExtension_STATS
+	beforeRouter         = extensionsv1.TrafficExtension_UNSPECIFIED
+)
+
+// What Envoy takes for a configuration that it asks for: the extension, and the RBAC filter that Istio's agent puts in the place of a module that it
+// cannot fetch.
+var (
+	wasmHTTPTypes    = []string{"type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm", "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC"}
+	wasmNetworkTypes = []string{"type.googleapis.com/envoy.extensions.filters.network.wasm.v3.Wasm", "type.googleapis.com/envoy.extensions.filters.network.rbac.v3.RBAC"}
+	luaTypes         = []string{"type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua"}
+)
+
+// extensions are the filters of a kind and some phases on a port, in the order of the phases.
+func (c Common) extensions(onConnections bool, port uint32, phases ...extension.Phase) (found []extension.Filter) {
+	if c.Extensions.Len() == 0 {
+		return nil
+	}
+	for _, phase := range phases {
+		for _, f := range c.Extensions.All() {
+			if f.OnConnections == onConnections && f.Phase == phase && !f.Closed && f.On(port) {
+				found = append(found, f)
+			}
+		}
+	}
+	return found
+}
+
+// shut says whether an extension of a kind that the proxy cannot run closes a port.
+func (c Common) shut(onConnections bool, port uint32) bool {
+	for _, f := range c.Extensions.All() {
+		if f.Closed && f.OnConnections == onConnections && f.On(port) {
+			return true
+		}
+	}
+	return false
+}
+
+// httpExtensions are the HTTP filters of some phases on a port.
+func (c Common) httpExtensions(port uint32, phases ...extension.Phase) (filters []*hcmv3.HttpFilter) {
+	for _, f := range c.extensions(false, port, phases...) {
+		types := wasmHTTPTypes
+		if f.Lua {
+			types = luaTypes
+		}
+		filters = append(filters, &hcmv3.HttpFilter{Name: f.Name(), ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: discovered(types)}})
+	}
+	return filters
+}
+
+// networkExtensions are the network filters of some phases on a port; none says all.
+func (c Common) networkExtensions(port uint32, phases ...extension.Phase) (filters []*listenerv3.Filter) {
+	if len(phases) == 0 {
+		phases = []extension.Phase{beforeAuthentication, beforeAuthorization, beforeStatistics, beforeRouter}
+	}
+	for _, f := range c.extensions(true, port, phases...) {
+		filters = append(filters, &listenerv3.Filter{Name: f.Name(), ConfigType: &listenerv3.Filter_ConfigDiscovery{ConfigDiscovery: discovered(wasmNetworkTypes)}})
+	}
+	return filters
+}
+
+// discovered is ECDS over ADS. As with routes, the listener waits for the configuration for ever: the server answers every name.
+func discovered(types []string) *corev3.ExtensionConfigSource {
+	return &corev3.ExtensionConfigSource{ConfigSource: adsSource(), TypeUrls: types}
+}
+
+// outboundHTTP is the filters of an outbound HTTP chain. Where an extension closes the port the connection manager answers 403; proxies without the
+// RBAC filter are left without one.
+func (o Outbound) outboundHTTP() []*listenerv3.Filter {
+	closed := o.shut(false, o.Port)
+	if closed && !o.Caps.Has(xds.CapRBACHTTP) {
+		return []*listenerv3.Filter{blackHole()}
+	}
+	return []*listenerv3.Filter{o.connectionManager(httpTraffic{
+		statPrefix: "outbound_" + o.Name, port: o.Port, rds: o.Route, grpcWeb: o.GRPCWeb, dynamic: o.Dynamic.All(), closed: closed,
+	})}
+}
+
+// outboundTCP is the filters of an outbound TCP chain around its proxy. Where an extension closes the port the connection ends nowhere.
+func (o Outbound) outboundTCP(p *tcpv3.TcpProxy, protocol model.Protocol) []*listenerv3.Filter {
+	if o.shut(true, o.Port) {
+		return []*listenerv3.Filter{blackHole()}
+	}
+	return append(o.networkExtensions(o.Port), o.tcpFilters(p, protocol, outbound)...)
+}

@@ -1,0 +1,35 @@
+package input
+
+import (
+	"fmt"
+	"iter"
+
+	"navarch.io/navarch/push/build/extension"
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/store/problem"
+)
+
+// AddedExtensions builds the configurations of filters that patches add, each name once: of two for one name the first counts. Proxies
+// ask for those that their listeners name, on whichever side.
+func (in *Input) AddedExtensions(set PatchSet, found *[]Problem) iter.Seq[layer.Unit] {
+	return func(yield func(layer.Unit) bool) {
+		names := map[string]bool{}
+		for _, p := range set {
+			if !patch.AddsExtension(p) {
+				continue
+			}
+			u, ok := in.Make(extension.Added{Patch: p}, p.Filter.Key, found)
+			switch {
+			case !ok:
+			case names[u.Res.Name]:
+				*found = append(*found, Warning(p.Filter.Key, problem.Duplicate, fmt.Sprintf("spec.configPatches[%d].patch.value.name", p.Index),
+					fmt.Sprintf("%q: an earlier patch adds a configuration of this name; this one is left out", u.Res.Name)))
+			default:
+				if names[u.Res.Name] = true; !yield(u) {
+					return
+				}
+			}
+		}
+	}
+}

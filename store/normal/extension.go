@@ -1,0 +1,155 @@
+package normal
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	extensionsv1 "istio.io/api/extensions/v1alpha1"
+	typev1 "istio.io/api/type/v1beta1"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+)
+
+// wasmPluginRecords checks a WasmPlugin and makes the TrafficExtension of it that says the same
+// (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/).
+func wasmPluginRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
+	p := &extensionsv1.WasmPlugin{}
+	if !r.spec(obj, p) {
+		return nil
+	}
+	targets := p.TargetRefs
+	if p.TargetRef != nil {
+		targets = append(targets[:len(targets):len(targets)], p.TargetRef)
+	}
+	e := &extensionsv1.TrafficExtension{Selector: p.Selector, TargetRefs: targets, Phase: extensionsv1.TrafficExtension_ExecutionPhase(p.Phase), Priority: p.Priority}
+	for _, m := range p.Match {
+		e.Match = append(e.Match, &extensionsv1.TrafficSelector{Mode: m.GetMode(), Ports: m.GetPorts()})
+	}
+	wasm := &extensionsv1.WasmConfig{
+		Url: p.Url, Sha256: p.Sha256, ImagePullPolicy: p.ImagePullPolicy, ImagePullSecret: p.ImagePullSecret, PluginConfig: p.PluginConfig,
+		PluginName: p.PluginName, FailStrategy: p.FailStrategy, VmConfig: p.VmConfig, Type: p.Type,
+	}
+	e.FilterConfig = &extensionsv1.TrafficExtension_Wasm{Wasm: wasm}
+	r.extension(e, p.TargetRef != nil && len(p.TargetRefs) > 0)
+	r.wasm("spec", wasm)
+	return r.record(model.KindWasmPlugin, obj, obj.ID.Name, e)
+}
+
+// trafficExtensionRecords checks a TrafficExtension (istio.io/api extensions/v1alpha1/traffic_extension.proto).
+func trafficExtensionRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
+	e := &extensionsv1.TrafficExtension{}
+	if !r.spec(obj, e) {
+		return nil
+	}
+	r.extension(e, false)
+	switch lua := e.GetLua(); {
+	case e.GetWasm() != nil:
+		r.wasm("spec.wasm", e.GetWasm())
+	case lua == nil:
+		r.requiredf("spec", "one of wasm and lua must be set")
+	case lua.InlineCode == "":
+		r.requiredf("spec.lua.inlineCode", "must not be empty")
+	case len(lua.InlineCode) > maxLua:
+		r.errorf("spec.lua.inlineCode", "is %d bytes long; %d at most", len(lua.InlineCode), maxLua)
+	}
+	return r.record(model.KindTrafficExtension, obj, obj.ID.Name, e)
+}
+
+// Bounds of Istio's definitions (kubernetes/customresourcedefinitions.gen.yaml).
+const (
+	maxLua         = 64 << 10 // bytes of inlineCode
+	maxTargetRefs  = 16
+	maxEnvironment = 256 // variables
+	maxVariable    = 256 // characters of a variable's name
+	maxValue       = 2048
+	maxPluginName  = 256
+	maxSecretName  = 253
+)
+
+// extension checks what WasmPlugins and TrafficExtensions have in common.
+func (r *report) extension(e *extensionsv1.TrafficExtension, bothRefs bool) {
+	r.selector("spec.selector.matchLabels", e.Selector.GetMatchLabels())
+	switch {
+	case bothRefs:
+		r.errorf("spec.targetRefs", "stands with targetRef: one of the two")
+	case e.Selector != nil && len(e.TargetRefs) > 0:
+		r.errorf("spec.targetRefs", "stands with selector: one of the two")
+	case len(e.TargetRefs) > maxTargetRefs:
+		r.errorf("spec.targetRefs", "%d of them; %d at most", len(e.TargetRefs), maxTargetRefs)
+	}
+	for i, m := range e.Match {
+		at := fmt.Sprintf("spec.match[%d]", i)
+		if _, known := typev1.WorkloadMode_name[int32(m.GetMode())]; !known {
+			r.errorf(at+".mode", "%v is not known", m.GetMode())
+		}
+		for j, p := range m.GetPorts() {
+			if n := p.GetNumber(); n == 0 || n > 65535 {
+				r.errorf(fmt.Sprintf("%s.ports[%d].number", at, j), "%d: want 1 to 65535", n)
+			}
+		}
+	}
+}
+
+// wasm checks a module, as istiod's validation and the definitions do (pkg/config/validation, ValidateWasmPlugin).
+func (r *report) wasm(at string, w *extensionsv1.WasmConfig) {
+	where := w.Url
+	if !strings.Contains(where, "://") {
+		where = "oci://" + where
+	}
+	switch u, err := url.Parse(where); {
+	case w.Url == "":
+		r.requiredf(at+".url", "must not be empty")
+	case err != nil:
+		r.errorf(at+".url", "is no URL: %v", err)
+	case !slices.Contains([]string{"oci", "http", "https", "file"}, u.Scheme):
+		r.errorf(at+".url", "scheme %q is not supported: want oci, http, https or file", u.Scheme)
+	case u.Scheme == "file" && u.Path == "":
+		r.errorf(at+".url", "names no file: want file:// and an absolute path")
+	case u.Scheme != "file" && u.Host == "":
+		r.errorf(at+".url", "names no host")
+	}
+	if w.Sha256 != "" {
+		if _, err := hex.DecodeString(w.Sha256); err != nil || len(w.Sha256) != 64 || strings.ToLower(w.Sha256) != w.Sha256 {
+			r.errorf(at+".sha256", "want 64 digits out of 0-9 and a-f")
+		}
+	}
+	if n := len(w.ImagePullSecret); n > maxSecretName {
+		r.errorf(at+".imagePullSecret", "is %d characters long; %d at most", n, maxSecretName)
+	}
+	if n := len(w.PluginName); n > maxPluginName {
+		r.errorf(at+".pluginName", "is %d characters long; %d at most", n, maxPluginName)
+	}
+	r.environment(at+".vmConfig.env", w.GetVmConfig().GetEnv())
+}
+
+// environment checks the variables of a module.
+func (r *report) environment(at string, all []*extensionsv1.EnvVar) {
+	if len(all) > maxEnvironment {
+		r.errorf(at, "%d variables; %d at most", len(all), maxEnvironment)
+		return
+	}
+	seen := map[string]bool{}
+	for i, e := range all {
+		at := fmt.Sprintf("%s[%d]", at, i)
+		switch {
+		case e.GetName() == "" || len(e.Name) > maxVariable:
+			r.errorf(at+".name", "want 1 to %d characters", maxVariable)
+		case seen[e.Name]:
+			r.duplicatef(at+".name", "%q is used twice", e.Name)
+		}
+		if seen[e.GetName()] = true; e.GetValueFrom() == extensionsv1.EnvValueSource_HOST && e.GetValue() != "" {
+			r.errorf(at+".value", "stands with valueFrom HOST, which takes the proxy's own")
+		}
+		if len(e.GetValue()) > maxValue {
+			r.errorf(at+".value", "is %d characters long; %d at most", len(e.GetValue()), maxValue)
+		}
+		if strings.HasPrefix(e.GetName(), "ISTIO_META_WASM_") {
+			r.warnf(problem.NoEffect, at+".name", "%q is a name by which agents are told how to fetch the module: the module does not see it", e.GetName())
+		}
+	}
+}
