@@ -1,12 +1,10 @@
 package plan
 
 import (
-	"iter"
 	"maps"
 	"slices"
 
 	"navarch.io/navarch/push/access"
-	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/secret"
 	"navarch.io/navarch/store/mirror"
@@ -79,6 +77,7 @@ var affects = [model.NumKinds][]effect{
 		{"routes of it", input.RDS, namedBeside, nil},
 		{"workloads", input.CDS | input.LDS, serviceSelected, nil},
 		{"views", input.All, namespaceViews, nil},
+		{"alias", input.RDS, aliased, nil},
 		{"asked", input.LDS, askedHosts, nil},
 		{"places", input.All, labelKeys, nil},
 	},
@@ -238,29 +237,21 @@ func (c *change) withAliases(hosts []string) []string {
 	return all
 }
 
-// aliased: the hosts that the record is another name of, or was.
+// aliased: the hosts that the record is another name of, or was; and those that its host would be another name of, were it no host of its own.
 func aliased(c *change, t input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
-		svc := r.(*model.Service)
-		for range host.LongestAlias {
-			if svc.Spec.GetAliasFor() == "" {
-				break
+		if of := r.(*model.Service).Spec.GetAliasFor(); of != "" {
+			c.hosts[of] |= t
+			for further := range c.in.AliasTargets(of) {
+				c.hosts[further] |= t
 			}
-			c.hosts[svc.Spec.GetAliasFor()] |= t
-			next, ok := first(c.in.ByHost(model.KindService, svc.Spec.GetAliasFor()))
-			if !ok {
-				break
+		}
+		for _, h := range input.HostsOf(r) {
+			for of := range c.in.AliasTargets(h) {
+				c.hosts[of] |= t
 			}
-			svc = next.(*model.Service)
 		}
 	}
-}
-
-func first(all iter.Seq[model.Record]) (r model.Record, ok bool) {
-	for r := range all {
-		return r, true
-	}
-	return nil, false
 }
 
 // serviceSelected: workloads that the service selects before and after; where it selects others, their views change.

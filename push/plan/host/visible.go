@@ -89,9 +89,13 @@ func (t *Table) automatic(svc *model.Service, host string) (all []string) {
 	return all
 }
 
-// Aliases are the other names of a host of a service (Services of type ExternalName), among what is exported to the scope, sorted.
+// Aliases are the other names of a host of a service (Services of type ExternalName), among what is exported to the scope, sorted. A name that is a
+// host of its own there, by another cluster's Service or a ServiceEntry, is none: two virtual hosts would have one domain.
 func (t *Table) Aliases(host string) (all []string) {
 	for name := range t.in.Index.Aliases(host) {
+		if svc := t.serviceFor(name); svc != nil && svc.Spec.GetAliasFor() == "" {
+			continue
+		}
 		for r := range t.in.ByHost(model.KindService, name) {
 			svc := r.(*model.Service)
 			if svc.Spec.GetAliasFor() != "" && exported(svc.Spec.GetExportTo(), nil, svc.Key.Namespace, t.key.Namespace) && !slices.Contains(all, name) {

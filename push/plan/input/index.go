@@ -161,5 +161,24 @@ func (x *Index) Aliases(host string) iter.Seq[string] {
 	}
 }
 
+// AliasTargets are the hosts that a host is another name of, whoever sees that; of what these are other names of, too, each once.
+func (in *Input) AliasTargets(host string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		seen := map[string]bool{host: true}
+		for next := []string{host}; len(next) > 0 && !in.Index.aliases.empty(); next = next[1:] {
+			for r := range in.ByHost(model.KindService, next[0]) {
+				of := r.(*model.Service).Spec.GetAliasFor()
+				if of == "" || seen[of] {
+					continue
+				}
+				if !yield(of) {
+					return
+				}
+				seen[of], next = true, append(next, of)
+			}
+		}
+	}
+}
+
 // AtAddress are the hosts of services with this virtual address; one that several services name comes several times.
 func (x *Index) AtAddress(address string) iter.Seq[string] { return x.addresses.of(address) }

@@ -142,7 +142,9 @@ func (s *scope) domainsOf(name string, svc *model.Service) []string {
 			if strings.Contains(ip, ":") {
 				ip = "[" + ip + "]"
 			}
-			out = append(out, ip)
+			if !slices.Contains(out, ip) {
+				out = append(out, ip)
+			}
 		}
 	}
 	return out
@@ -164,10 +166,10 @@ func (s *scope) rivals(claim string, visit func(host string)) {
 	}
 }
 
-// hostsNamed calls visit with the host of a name, and with that which it is an alias of.
+// hostsNamed calls visit with the host of a name, and with those that it is an alias of, whether or not the scope sees it as that.
 func (s *scope) hostsNamed(name string, visit func(host string)) {
 	visit(name)
-	if of := s.hosts.Target(name); of != name {
+	for of := range s.in.AliasTargets(name) {
 		visit(of)
 	}
 }
