@@ -181,6 +181,12 @@ func Parse(raw []byte, config string) (Node, error) {
 	if n.Kind == Proxyless { // nothing is redirected to it, and it has none of Envoy's extensions
 		n.Mode, n.Caps = None, 0
 	}
+	n.agentCaps()
+	return n, nil
+}
+
+// agentCaps adds what the proxy's agent, and Istio's builds of Envoy, are able to do, which no list of extensions says.
+func (n *Node) agentCaps() {
 	if hasIdentity(n.Metadata) {
 		n.Caps |= xds.CapIdentity
 	}
@@ -193,7 +199,6 @@ func Parse(raw []byte, config string) (Node, error) {
 	if fetchesModules(n.Metadata) {
 		n.Caps |= xds.CapWasmFetch
 	}
-	return n, nil
 }
 
 // named sets name and namespace, which are in metadata, or in the third part of the id.

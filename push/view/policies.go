@@ -1,0 +1,90 @@
+package view
+
+import (
+	"slices"
+
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// closed says whether a policy that could not be understood selects the proxy.
+func closed(s *mirror.Snapshot, root string, n Node) bool {
+	for _, kind := range []model.Kind{model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication} {
+		for _, namespace := range []string{n.Namespace, root} {
+			for r := range s.In(kind, namespace) {
+				p := r.(*model.Policy).Spec
+				// A root namespace policy with a selector selects in its own namespace alone where it is a
+				// PeerAuthentication, and everywhere where it is another policy.
+				reaches := namespace == n.Namespace || p.GetMeshWide() || kind != model.KindPeerAuthentication
+				if p.GetClosed() && reaches && model.Matches(p.GetSelector(), n.Labels) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// peersOf lists the PeerAuthentications that decide for the proxy: the oldest that selects it, the oldest for all of its
+// namespace, the oldest for the whole mesh
+// (https://istio.io/latest/docs/reference/config/security/peer_authentication/).
+func peersOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
+	var levels [3]*model.Policy
+	at := func(level int, p *model.Policy) {
+		if have := levels[level]; have == nil || p.Older(&have.Head) < 0 {
+			levels[level] = p
+		}
+	}
+	for r := range s.In(model.KindPeerAuthentication, n.Namespace) {
+		switch p := r.(*model.Policy); {
+		case len(p.Spec.GetSelector()) == 0:
+			at(1, p)
+		case model.Matches(p.Spec.GetSelector(), n.Labels):
+			at(0, p)
+		}
+	}
+	if n.Namespace != root {
+		for r := range s.In(model.KindPeerAuthentication, root) {
+			if p := r.(*model.Policy); p.Spec.GetMeshWide() && len(p.Spec.GetSelector()) == 0 {
+				at(2, p)
+			}
+		}
+	}
+	for _, p := range levels {
+		if p != nil {
+			out = append(out, p.Key)
+		}
+	}
+	return out
+}
+
+// policiesOf lists the AuthorizationPolicies that select the proxy: of its namespace, and of the root namespace. Order
+// decides nothing.
+func policiesOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
+	for _, namespace := range slices.Compact([]string{n.Namespace, root}) {
+		for r := range s.In(model.KindAuthorizationPolicy, namespace) {
+			if p := r.(*model.Policy); !p.Spec.GetClosed() && model.Matches(p.Spec.GetSelector(), n.Labels) {
+				out = append(out, p.Key)
+			}
+		}
+	}
+	slices.SortFunc(out, model.Key.Compare)
+	return out
+}
+
+// authenticationsOf lists the RequestAuthentications that select the proxy: those of the root namespace, then those of its own, in each by age.
+func authenticationsOf(s *mirror.Snapshot, root string, n Node) (out []model.Key) {
+	for _, namespace := range slices.Compact([]string{root, n.Namespace}) {
+		var found []*model.Policy
+		for r := range s.In(model.KindRequestAuthentication, namespace) {
+			if p := r.(*model.Policy); !p.Spec.GetClosed() && model.Matches(p.Spec.GetSelector(), n.Labels) {
+				found = append(found, p)
+			}
+		}
+		slices.SortFunc(found, func(a, b *model.Policy) int { return a.Older(&b.Head) })
+		for _, p := range found {
+			out = append(out, p.Key)
+		}
+	}
+	return out
+}
