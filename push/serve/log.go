@@ -40,12 +40,8 @@ const (
 // maxUnserved is how many types that are not served one stream's lines name.
 const maxUnserved = 4
 
-// Types that are never answered. Agents report the health of a machine's workload by the first. Envoy asks for the second where an
-// EnvoyFilter's configuration names it, and it is not served.
-const (
-	healthURL    = "type.googleapis.com/istio.v1.HealthInformation"
-	extensionURL = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
-)
+// healthURL is a type that is never answered: agents report the health of a machine's workload by it.
+const healthURL = "type.googleapis.com/istio.v1.HealthInformation"
 
 // notServed logs that a type is asked for of which nothing is known, once for each stream and type. The request stays unanswered: to
 // say that there is nothing would end what a proxy or agent has of it from another control plane, and a removed extension
@@ -56,10 +52,7 @@ func (st *stream) notServed(url string) {
 		return
 	}
 	st.unserved = append(st.unserved, short)
-	cause := "unknown type"
-	if url == extensionURL {
-		cause = "extension configuration"
-	}
+	const cause = "unknown type"
 	st.srv.clients.Warn("a type that is not served was asked for: it stays unanswered", cause, obs.KeyType, short,
 		obs.KeyNode, st.client.ID, obs.KeyPeer, st.client.Addr, obs.KeyIdentity, st.client.Identity)
 }
