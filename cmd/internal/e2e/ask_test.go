@@ -180,7 +180,7 @@ func TestIstioctlAsks(t *testing.T) {
 	}
 	if res, err := ask("shop", dump, "p-0.pay"); err != nil {
 		t.Error(err)
-	} else if clusters := (&adminv3.ClustersConfigDump{}); len(res.Resources) != 5 || res.Resources[0].UnmarshalTo(clusters) != nil || len(clusters.DynamicActiveClusters) == 0 {
+	} else if clusters := (&adminv3.ClustersConfigDump{}); len(res.Resources) != 6 || res.Resources[0].UnmarshalTo(clusters) != nil || len(clusters.DynamicActiveClusters) == 0 {
 		t.Errorf("a dump of %v", res.Resources)
 	}
 	for url, name := range map[string]string{dump: "p-0.other", page: "config_dump?proxyID=p-0.other"} { // as if it were not there
@@ -252,7 +252,7 @@ func proxiesOf(t *testing.T, resources []*anypb.Any) (namespaces []string) {
 			t.Errorf("metadata of %s: %v", one.Node.Id, meta)
 		}
 		namespaces = append(namespaces, namespace)
-		if len(one.GenericXdsConfigs) != 4 || one.GenericXdsConfigs[0].ConfigStatus != statusv3.ConfigStatus_NOT_SENT ||
+		if len(one.GenericXdsConfigs) != 5 || one.GenericXdsConfigs[0].ConfigStatus != statusv3.ConfigStatus_NOT_SENT ||
 			one.GenericXdsConfigs[3].ConfigStatus == statusv3.ConfigStatus_NOT_SENT {
 			t.Errorf("status of %v", one)
 		}

@@ -16,7 +16,7 @@ import (
 func noveltyBinary(t testing.TB) string {
 	t.Helper()
 	return programs.Changed(t, "novelty",
-		programs.Edit{File: "store/model/model.go", Text: "\tNumKinds // how many", By: "\tKindNovelty\n\tNumKinds // how many"},
+		programs.Edit{File: "store/model/model.go", Text: "\tNumKinds ", By: "\tKindNovelty\n\tNumKinds "},
 		programs.Edit{File: "store/model/model.go", Text: `"SecretReader",`, By: `"SecretReader", KindNovelty: "Novelty",`},
 		programs.Edit{File: "store/model/mark.go", Text: "Marks = [NumKinds]Mark{", By: "Marks = [NumKinds]Mark{KindNovelty: Skippable,"},
 		programs.Edit{File: "store/model/level.go", Text: "const Level = 1", By: "const Level = 2"},

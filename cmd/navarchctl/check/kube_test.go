@@ -97,7 +97,8 @@ func lines(t *testing.T, c *cluster.Cluster) (all []check.Result, err error) {
 }
 
 // navarchd in a Pod of a cluster of processes: navarchctl finds it through the API server, check says that all is well, a real CSR and ADS join among
-// it, and names a webhook that leads nowhere; tags are set and listed, and uninstall takes the webhooks.
+// it, and names a webhook that leads nowhere; tags are set and listed, and uninstall takes a revision's
+// webhooks.
 func TestKubeCheck(t *testing.T) {
 	navarchd := programs.For(t, "navarchd")
 	c := cluster.ForTest(t, cluster.Options{Nodes: 1, Istio: true,
@@ -149,8 +150,17 @@ func TestKubeCheck(t *testing.T) {
 	if _, err := ctl(t, c, "uninstall", "--purge", "--yes"); err == nil || !strings.Contains(err.Error(), "runs still: Deployment istiod") {
 		t.Errorf("--purge while the control plane runs: %v", err)
 	}
-	if out, err := ctl(t, c, "uninstall", "--yes"); err != nil || !strings.Contains(out, "deleted ValidatingWebhookConfiguration istiod-default-validator") {
+	uninstalled(t, c)
+}
+
+// uninstalled runs uninstall: webhooks that no chart made, as these, stay unless their revision is named.
+func uninstalled(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	if out, err := ctl(t, c, "uninstall", "--yes"); err != nil || !strings.Contains(out, "There is nothing to delete") {
 		t.Errorf("uninstall: %v\n%s", err, out)
+	}
+	if out, err := ctl(t, c, "uninstall", "--yes", "--revision", "default"); err != nil || !strings.Contains(out, "deleted ValidatingWebhookConfiguration istiod-default-validator") {
+		t.Errorf("uninstall --revision default: %v\n%s", err, out)
 	}
 	if left := c.MustKubectl(t, "", "get", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "-o", "name"); left != "" {
 		t.Errorf("left: %s", left)
