@@ -172,8 +172,8 @@ func TestKubeKinds(t *testing.T) {
 	if svc := e.find("Service", ns, "web"); svc.Annotations["networking.istio.io/exportTo"] != "." || len(svc.Annotations) != 1 {
 		t.Errorf("the Service's annotations: %v", svc.Annotations)
 	}
-	if telemetry := e.find("Telemetry", ns, "t"); strings.Contains(string(telemetry.JSON), "spec") {
-		t.Errorf("a kind of which no record is made is told in full: %s", telemetry.JSON)
+	if route := e.find("HTTPRoute", ns, "h"); strings.Contains(string(route.JSON), "spec") {
+		t.Errorf("a kind of which no record is made is told in full: %s", route.JSON)
 	}
 	var vs struct{ Spec struct{ Hosts []string } }
 	if o := e.find("VirtualService", ns, "v"); json.Unmarshal(o.JSON, &vs) != nil || len(vs.Spec.Hosts) != 1 || o.Version != "v1" {
