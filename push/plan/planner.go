@@ -192,7 +192,7 @@ func (p *Planner) release(pl *planned) {
 	}
 	if pl.variant != nil {
 		if pl.variant.refs--; pl.variant.refs == 0 {
-			delete(pl.scope.variants, pl.view.Inputs)
+			pl.scope.forget(pl.view.Inputs)
 		}
 	}
 	p.leaveIdentity(pl)

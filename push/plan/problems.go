@@ -38,7 +38,7 @@ func (p *Planner) inquire() inquiry {
 	for _, s := range p.scopes {
 		q.hosts = append(q.hosts, s.hosts.Freeze())
 		s.layer.Specs(func(spec pool.ResourceSpec) { q.specs = append(q.specs, spec) })
-		q.found = append(q.found, input.Problems{"": s.problems}, s.hosts.Problems().Clone(), s.front.Problems().Clone())
+		q.found = append(q.found, input.Problems{"": s.problems}, s.hosts.Problems().Clone(), s.front.Problems())
 	}
 	for _, wl := range p.workloads {
 		q.workloads = append(q.workloads, wl)

@@ -256,3 +256,9 @@ func (s *scope) variantOf(inputs view.Inputs, in *input.Input, since []fastStep)
 	s.variants[inputs] = v
 	return v
 }
+
+// forget drops what only proxies with these inputs had.
+func (s *scope) forget(inputs view.Inputs) {
+	delete(s.variants, inputs)
+	s.front.Forget(inputs)
+}

@@ -29,6 +29,8 @@ type Front interface {
 	// Variant plans again, into the layer of a variation, what differs for its proxies: of the resources that Finish has planned last, or
 	// of all, which the first time is needed, and where hosts of the variation have other rules than before.
 	Variant(v *host.Variation, all bool, rest func())
+	// Forget is called when no proxy has the inputs of a variation any more: nothing is kept for them.
+	Forget(inputs view.Inputs)
 	// Done ends the step: what Finish has planned last is forgotten.
 	Done()
 	// Fork is a copy, with its host table, for another scope, or for the same one as it will be; its resources go to another layer.
@@ -38,7 +40,7 @@ type Front interface {
 	// Explain gives the Specs that made a listener or a route configuration, its own first, and what is needed beside them to name the
 	// objects that decided it. Nil: there is none of this name. A variation of nil: of proxies without inputs.
 	Explain(of xds.Ref, v *host.Variation) []any
-	// Problems are what was found while planning, as it is now.
+	// Problems are what was found while planning, as it is now: a copy, which the front does not change.
 	Problems() input.Problems
 	// Describe writes down all that the front has decided, a line each, published or not, in no order. Tests compare fronts by it.
 	Describe(line func(format string, args ...any))

@@ -76,7 +76,7 @@ func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table)
 func (f *Front) Read(in *input.Input) { f.in = in }
 
 // Problems implements front.Front.
-func (f *Front) Problems() input.Problems { return f.problems }
+func (f *Front) Problems() input.Problems { return f.problems.Clone() }
 
 // Host implements front.Front. A host that only VirtualServices name is nothing that can be called: its name is nowhere to be found.
 func (f *Front) Host(name string, what input.Types) (uses bool) {
@@ -92,6 +92,9 @@ func (f *Front) Endpoints(*host.Host) {}
 
 // Report implements front.Front: applications without a proxy report their traffic as they like.
 func (f *Front) Report() {}
+
+// Forget implements front.Front: a variation is all that there is of its inputs.
+func (f *Front) Forget(view.Inputs) {}
 
 // Finish implements front.Front. A short name may pass from one host to another: what is gone goes before what comes.
 func (f *Front) Finish(rest func()) {

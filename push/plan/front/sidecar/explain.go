@@ -39,6 +39,9 @@ func (f *Front) Describe(line func(format string, args ...any)) {
 		}
 	}
 	line("reports: %v", f.reports.spec)
+	for inputs, reports := range f.reports.varied {
+		line("reports of %v: %v", inputs, reports.Spec)
+	}
 	for name, l := range f.listeners.table.All() {
 		line("listener %s: %v %p %v", name, l.Spec, l.Res, l.route)
 		for _, c := range l.http {

@@ -79,7 +79,15 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.
 func (f *Front) Read(in *input.Input) { f.in = in }
 
 // Problems implements front.Front.
-func (f *Front) Problems() input.Problems { return f.problems }
+func (f *Front) Problems() input.Problems {
+	all := f.problems.Clone()
+	var varied []input.Problem
+	for _, reports := range f.reports.varied {
+		varied = append(varied, reports.Problems...)
+	}
+	all.Set("telemetry of variations", varied)
+	return all
+}
 
 // Fork implements front.Front.
 func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table) {

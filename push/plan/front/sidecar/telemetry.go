@@ -7,15 +7,16 @@ import (
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/telemetry"
 	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/model"
 )
 
 // reports is what the listeners of a scope report of their traffic.
 type reports struct {
-	spec   build.Spec                 // of proxies that no Telemetry selects, and that send no spans
-	varied map[view.Inputs]build.Spec // of others, as far as it was asked for
-	hosts  map[string]bool            // of providers: it is decided again where a service of one of them is another
-	stale  bool                       // it is to be decided again in this step
-	again  bool                       // it was
+	spec   build.Spec                        // of proxies that no Telemetry selects, and that send no spans
+	varied map[view.Inputs]telemetry.Reports // of others, by the inputs of variations that asked for it, and are still there
+	hosts  map[string]bool                   // of providers: it is decided again where a service of one of them is another
+	stale  bool                              // it is to be decided again in this step
+	again  bool                              // it was
 }
 
 func (r reports) clone() reports {
@@ -41,31 +42,28 @@ func (s *scope) decide(inputs view.Inputs) telemetry.Reports {
 
 // reportsOf is what listeners report to proxies with these inputs, as it was decided last.
 func (s *scope) reportsOf(inputs view.Inputs) build.Spec {
-	inputs = view.Inputs{Telemetry: inputs.Telemetry, Self: inputs.Self}
-	if inputs == (view.Inputs{}) {
+	if inputs.Telemetry == (model.Key{}) && inputs.Self == (view.Self{}) {
 		return s.reports.spec
 	}
-	spec, known := s.reports.varied[inputs]
+	out, known := s.reports.varied[inputs]
 	if !known {
-		out := s.decide(inputs)
+		out = s.decide(inputs)
 		if s.reports.varied == nil {
-			s.reports.varied = map[view.Inputs]build.Spec{}
+			s.reports.varied = map[view.Inputs]telemetry.Reports{}
 		}
-		spec = out.Spec
-		s.reports.varied[inputs] = spec
-		s.problems.Set(unitOf(inputs), out.Problems)
+		s.reports.varied[inputs] = out
 	}
-	return spec
+	return out.Spec
 }
+
+// Forget implements front.Front.
+func (f *Front) Forget(inputs view.Inputs) { delete(f.reports.varied, inputs) }
 
 // Report implements front.Front.
 func (f *Front) Report() { f.reports.stale = true }
 
 // report decides again what the listeners report. Where that is something else, all of them are planned.
 func (f *Front) report() {
-	for inputs := range f.reports.varied {
-		f.problems.Set(unitOf(inputs), nil)
-	}
 	f.reports.varied, f.reports.hosts, f.reports.stale, f.reports.again = nil, nil, false, true
 	out := f.decide(view.Inputs{})
 	f.problems.Set("telemetry", out.Problems)
@@ -83,9 +81,4 @@ func (f *Front) report() {
 	}
 	var found []input.Problem // as before
 	f.listeners.planVirtual(&found)
-}
-
-// unitOf is the unit of problems with what is reported to proxies with certain inputs.
-func unitOf(inputs view.Inputs) string {
-	return "telemetry of " + inputs.Telemetry.Path() + " " + inputs.Self.Name
 }

@@ -1,0 +1,37 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// Proxies name themselves in their spans, by metadata among others, and a Telemetry selects some: of those that left nothing is kept, neither what their
+// listeners reported nor a problem with it.
+func TestNothingIsKeptOfProxiesThatLeft(t *testing.T) {
+	p := New(Settings{Pool: &pool.Pool{}, Snapshot: mirror.Empty().Apply(1, []model.Record{
+		rec(t, model.KindMesh, "/mesh", "{rootNamespace: istio-system, enableTracing: true, defaultConfig: {tracing: {sampling: 7}}, extensionProviders: [{name: lost, envoyTcpAls: {service: gone.example.com, port: 9000}}]}"),
+		rec(t, model.KindTelemetry, "a/picked", "{selector: {matchLabels: {app: picked}}, accessLogging: [{providers: [{name: lost}]}]}"),
+	}, nil).New})
+	first := p.Join(node("a", "first"))
+	before := digest(first.planned.Load().scope)
+	for i := range 3 {
+		n := node("a", fmt.Sprint("other-", i), "app=picked")
+		n.Metadata["MESH_ID"] = fmt.Sprint("mesh-", i)
+		h := p.Join(n)
+		if got := digest(h.planned.Load().scope); h.planned.Load().scope != first.planned.Load().scope || !strings.Contains(got, n.Metadata["MESH_ID"]) || problemsOf(p, "gone.example.com") == 0 {
+			t.Fatalf("another proxy decides nothing: %s", got)
+		}
+		p.Leave(h)
+	}
+	if after := digest(first.planned.Load().scope); after != before {
+		t.Errorf("proxies left; now there is\n%s\nbefore\n%s", after, before)
+	}
+	if n := problemsOf(p, "gone.example.com"); n != 0 {
+		t.Errorf("%d problems of proxies that left", n)
+	}
+}
