@@ -3,7 +3,6 @@ package inbound
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	securityv1 "istio.io/api/security/v1beta1"
 
@@ -37,8 +36,7 @@ func (wl *Workload) authorizers() intern.List[extauthz.Authorizer] {
 	return authorizers.List(out...)
 }
 
-// authorizer finds the service of a provider as Istio's control plane does (pilot/pkg/extensionproviders, LookupCluster): by host and namespace, or by
-// host alone where one namespace has it.
+// authorizer finds the service of a provider.
 func (wl *Workload) authorizer(provider string) extauthz.Authorizer {
 	out := extauthz.Authorizer{Provider: provider}
 	service, _, ok := extauthz.Service(wl.in.Mesh.Spec, provider)
@@ -46,28 +44,17 @@ func (wl *Workload) authorizer(provider string) extauthz.Authorizer {
 		out.Wrong = "MeshConfig has no extensionProviders of this name with envoyExtAuthzHttp or envoyExtAuthzGrpc"
 		return out
 	}
-	namespace, host, qualified := strings.Cut(service, "/")
-	if !qualified {
-		namespace, host = "", service
-	}
+	host, _, namespaces := wl.in.ProviderServices(service)
 	out.Host = host
 	if wl.asked == nil {
 		wl.asked = map[string]bool{}
 	}
 	wl.asked[host] = true
-	namespaces := map[string]bool{}
-	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
-		for r := range wl.in.ByHost(kind, host) {
-			if ns := r.Meta().Key.Namespace; namespace == "" || ns == namespace {
-				namespaces[ns] = true
-			}
-		}
-	}
 	switch {
-	case len(namespaces) == 0:
+	case namespaces == 0:
 		out.Wrong = fmt.Sprintf("there is no service %q", service)
-	case len(namespaces) > 1:
-		out.Wrong = fmt.Sprintf("services of %d namespaces have the host %q: want NAMESPACE/%s", len(namespaces), host, host)
+	case namespaces > 1:
+		out.Wrong = fmt.Sprintf("services of %d namespaces have the host %q: want NAMESPACE/%s", namespaces, host, host)
 	}
 	return out
 }

@@ -128,25 +128,15 @@ func (d *decision) applies(mode telemetryv1.WorkloadMode) bool {
 
 // service finds the service of a provider. False: it is not known, or the proxy does not see it, and the problem is told.
 func (d *decision) service(name string, of build.Address, at place) (build.Service, bool) {
-	host, namespace := hostOf(of.Service)
+	host, found, namespaces := d.ProviderServices(of.Service)
 	if !slices.Contains(d.out.Hosts, host) {
 		d.out.Hosts = append(d.out.Hosts, host)
 	}
-	known, namespaces, seen := false, map[string]bool{}, false
-	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
-		for r := range d.ByHost(kind, host) {
-			svc := r.(*model.Service)
-			if namespace != "" && svc.Key.Namespace != namespace {
-				continue
-			}
-			known, namespaces[svc.Key.Namespace] = true, true
-			seen = seen || input.PortOf(svc, of.Port) != nil && d.sees(svc, host, of.Port)
-		}
-	}
+	seen := slices.ContainsFunc(found, func(svc *model.Service) bool { return input.PortOf(svc, of.Port) != nil && d.sees(svc, host, of.Port) })
 	switch {
-	case !known:
+	case namespaces == 0:
 		d.warn(at, problem.NotFound, "provider %s: no service has host %q: nothing is sent to it", name, of.Service)
-	case len(namespaces) > 1:
+	case namespaces > 1:
 		d.warn(at, problem.Invalid, "provider %s: several namespaces have host %q: write NAMESPACE/HOST; nothing is sent to it", name, of.Service)
 	case !seen:
 		d.warn(at, problem.NotFound, "provider %s: proxies of namespace %s see no service with host %q and port %d: nothing is sent to it", name, d.Namespace, of.Service, of.Port)
@@ -158,16 +148,6 @@ func (d *decision) service(name string, of build.Address, at place) (build.Servi
 
 func (d *decision) sees(svc *model.Service, name string, port uint32) bool {
 	return slices.ContainsFunc(d.Imports, func(im *host.Imports) bool { return im.Sees(svc, name, port, d.Namespace) })
-}
-
-// hostOf takes apart NAMESPACE/HOST, or HOST.
-func hostOf(service string) (host, namespace string) {
-	for i := range service {
-		if service[i] == '/' {
-			return service[i+1:], service[:i]
-		}
-	}
-	return service, ""
 }
 
 // namesOf are the names of providers.
