@@ -288,24 +288,7 @@ const perChange = 64
 
 // write stores what is pending and differs, in order.
 func (t *term) write(ctx context.Context) error {
-	var change kv.BlobChange
-	next := map[Name]string{}
-	flush := func() error {
-		if len(next) == 0 {
-			return nil
-		}
-		if _, err := t.store.ChangeFenced(ctx, t.epoch, change); err != nil {
-			return err
-		}
-		for name, raw := range next {
-			if t.stored[name] = raw; raw == "" {
-				delete(t.stored, name)
-			}
-		}
-		change = kv.BlobChange{}
-		clear(next)
-		return nil
-	}
+	blobs := t.store.FencedBlobs(t.epoch, perChange)
 	for _, name := range slices.SortedFunc(maps.Keys(t.pending), Name.compare) {
 		raw := ""
 		if kept := t.book.Kept(name); len(kept) > 0 {
@@ -318,19 +301,16 @@ func (t *term) write(ctx context.Context) error {
 		if raw == t.stored[name] {
 			continue
 		}
-		path := folder + name.String()
-		if next[name] = raw; raw == "" {
-			change.Delete = append(change.Delete, path)
-		} else {
-			change.Put = append(change.Put, kv.Blob{Path: path, Raw: []byte(raw)})
-		}
-		if len(next) == perChange {
-			if err := flush(); err != nil {
-				return err
+		err := blobs.Set(ctx, folder+name.String(), []byte(raw), func() {
+			if t.stored[name] = raw; raw == "" {
+				delete(t.stored, name)
 			}
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return flush()
+	return blobs.Flush(ctx)
 }
 
 // tell tells the ingester what is pending and stored.

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
@@ -76,24 +75,7 @@ func (t *term) tell(ctx context.Context) error {
 
 // save writes to etcd what differs there. What is needed no more goes once it is known what is needed.
 func (t *term) save(ctx context.Context) error {
-	change := kv.BlobChange{}
-	saved := map[normal.KeySource]string{}
-	done := func() error {
-		if len(saved) == 0 {
-			return nil
-		}
-		if _, err := t.store.ChangeFenced(ctx, t.epoch, change); err != nil {
-			return err
-		}
-		for of, keys := range saved {
-			if t.stored[of] = keys; keys == "" {
-				delete(t.stored, of)
-			}
-		}
-		change = kv.BlobChange{}
-		clear(saved)
-		return nil
-	}
+	blobs := t.store.FencedBlobs(t.epoch, storedTogether)
 	for of := range t.changed {
 		keys := ""
 		if s := t.sources[of]; s != nil {
@@ -102,22 +84,23 @@ func (t *term) save(ctx context.Context) error {
 		if keys == t.stored[of] {
 			continue
 		}
-		if keys == "" {
-			change.Delete = append(change.Delete, pathOf(of))
-		} else {
-			raw, err := json.Marshal(stored{of.String(), keys})
-			if err != nil {
+		var raw []byte // none: it is deleted
+		if keys != "" {
+			var err error
+			if raw, err = json.Marshal(stored{of.String(), keys}); err != nil {
 				return err
 			}
-			change.Put = append(change.Put, kv.Blob{Path: pathOf(of), Raw: raw})
 		}
-		if saved[of] = keys; len(saved) == storedTogether {
-			if err := done(); err != nil {
-				return err
+		err := blobs.Set(ctx, pathOf(of), raw, func() {
+			if t.stored[of] = keys; keys == "" {
+				delete(t.stored, of)
 			}
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return done()
+	return blobs.Flush(ctx)
 }
 
 // events are what the ingester is to be told that it was not.
