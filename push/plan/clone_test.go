@@ -6,14 +6,10 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"navarch.io/navarch/push/plan/input"
-	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
 
@@ -61,24 +57,6 @@ func BenchmarkScope(b *testing.B) {
 			runtime.KeepAlive(p)
 		})
 	}
-}
-
-// digest is everything that a scope has decided, published or not, as text.
-func digest(s *scope) string {
-	var out []string
-	line := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	s.hosts.Describe(line)
-	s.front.Describe(line)
-	for t := range xds.NumTypes {
-		for r := range s.layer.Manifest(t).All() {
-			line("resource %v %s %s", t, r.Name, r.Version)
-		}
-	}
-	for _, p := range input.Sorted(input.Problems{"": s.problems}, s.hosts.Problems(), s.front.Problems()) {
-		line("problem %v", p)
-	}
-	slices.Sort(out)
-	return strings.Join(out, "\n")
 }
 
 // A scope that is cloned from a template has decided, in the middle of any history, what one that is planned from nothing has;

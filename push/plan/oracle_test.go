@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -336,4 +337,22 @@ func show(a, b *xds.Resource) string {
 		return m
 	}
 	return "(- incremental, + from nothing)\n" + cmp.Diff(read(a), read(b), protocmp.Transform())
+}
+
+// digest is everything that a scope has decided, published or not, as text.
+func digest(s *scope) string {
+	var out []string
+	line := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	s.hosts.Describe(line)
+	s.front.Describe(line)
+	for t := range xds.NumTypes {
+		for r := range s.layer.Manifest(t).All() {
+			line("resource %v %s %s", t, r.Name, r.Version)
+		}
+	}
+	for _, p := range input.Sorted(input.Problems{"": s.problems}, s.hosts.Problems(), s.front.Problems()) {
+		line("problem %v", p)
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n")
 }
