@@ -24,6 +24,8 @@ type Messages struct {
 	padded   bool    // the next byte says how much padding there is
 	of       *Call   // whose bytes the frame has; nil: of none that counts
 	opened   uint32  // stream of the HEADERS frame that was read last
+	lists    int     // of headers that were begun
+	list     int     // bytes of the frames of the one that was begun last
 	calls    []*Call // few
 	frames   int     // that were begun
 	held     int     // bytes of messages that are not complete
@@ -50,8 +52,8 @@ type Call struct {
 const (
 	prefaceSize = 24
 
-	frameData, frameHeaders, frameReset = 0, 1, 3
-	flagPadded                          = 8
+	frameData, frameHeaders, frameReset, frameContinuation = 0, 1, 3, 9
+	flagPadded                                             = 8
 )
 
 // Read takes what the client has sent next.
@@ -93,6 +95,10 @@ func (m *Messages) frame() {
 		}
 	case frameHeaders:
 		m.opened = stream
+		m.lists++
+		m.list = int(m.left)
+	case frameContinuation:
+		m.list += int(m.left)
 	case frameReset:
 		m.forget(stream)
 	}
@@ -183,6 +189,14 @@ func (m *Messages) Frames() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.frames
+}
+
+// Lists is how many lists of headers the client has begun, and how many bytes the frames of the last one have or have announced, as they are
+// encoded.
+func (m *Messages) Lists() (begun, bytes int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lists, m.list
 }
 
 // Held is how many bytes have come of messages that are not complete.

@@ -120,3 +120,25 @@ func TestChange(t *testing.T) {
 		}
 	}
 }
+
+// Lists of headers are counted as they begin, and their bytes as frames announce them.
+func TestLists(t *testing.T) {
+	m, c := &Messages{}, newClient()
+	want := func(what string, begun, bytes int) {
+		t.Helper()
+		c.read(m, 10)
+		if n, size := m.Lists(); n != begun || size != bytes {
+			t.Errorf("%s: %d of %d bytes, want %d of %d", what, n, size, begun, bytes)
+		}
+	}
+	want("none", 0, 0)
+	_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: make([]byte, 100)})
+	c.Truncate(c.Len() - 100)
+	want("announced", 1, 100)
+	_, _ = c.Write(make([]byte, 100))
+	_ = c.WriteContinuation(1, true, make([]byte, 20))
+	_ = c.WriteData(1, false, make([]byte, 1000))
+	want("continued", 1, 120)
+	_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: make([]byte, 7), EndHeaders: true})
+	want("the next", 2, 7)
+}

@@ -52,18 +52,13 @@ func (c *conn) begin() {
 }
 
 // Read implements net.Conn. What may not be read without a credential stays in the kernel until one was shown: a call whose headers
-// are here may have it. A client that has sent so much and begun no call, for its list of headers has no end or is longer than gRPC takes, is not
-// waited for: gRPC asks for more only once it has handled what it read.
+// are here may have it.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.shown.Load() {
 		return c.Conn.Read(b)
 	}
 	room := int64(c.of.limits.Bytes) - c.read.Load()
 	if room <= 0 {
-		if c.calls.Load() == 0 {
-			c.end(tooMuch)
-			return 0, net.ErrClosed
-		}
 		if err := c.await(tooMuch); err != nil {
 			return 0, err
 		}
@@ -75,8 +70,13 @@ func (c *conn) Read(b []byte) (int, error) {
 }
 
 // await waits for a credential that may have come with what was read, for a while: that is verified in milliseconds, unless its
-// issuer's keys have to be fetched. Else the connection ends for a reason.
+// issuer's keys have to be fetched. Else the connection ends for a reason. A client that has begun no call, for its list of headers has no end
+// or is longer than gRPC takes, is not waited for: gRPC asks for more only once it has handled what it read.
 func (c *conn) await(why reason) error {
+	if c.calls.Load() == 0 {
+		c.end(why)
+		return net.ErrClosed
+	}
 	timer := time.NewTimer(c.of.await())
 	defer timer.Stop()
 	select {

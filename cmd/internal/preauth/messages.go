@@ -20,17 +20,32 @@ type following struct {
 // acknowledgements and certificate requests cost nobody's lock.
 const holdStep = 64 << 10
 
-// Read implements net.Conn. What follows too many frames stays unread until a credential was shown, as what follows too many bytes (conn.Read).
+// Read implements net.Conn. What follows too many frames stays unread until a credential was shown, as what follows too many bytes (conn.Read), and so
+// do lists of headers that are too long, of which the first frame says so, and those that follow one of which gRPC made no call.
 func (f following) Read(b []byte) (int, error) {
-	if !f.of.shown.Load() && f.of.messages.Frames() > f.of.of.limits.Frames {
-		if err := f.of.await(tooFine); err != nil {
-			return 0, err
-		}
-	}
 	n, err := f.Conn.Read(b)
 	f.of.messages.Read(b[:n])
 	f.of.hold()
+	if why := f.of.excess(); why != "" {
+		if err := f.of.await(why); err != nil {
+			return 0, err
+		}
+	}
 	return n, err
+}
+
+// excess is what a client without a credential has sent too much of; empty: of nothing.
+func (c *conn) excess() reason {
+	if c.shown.Load() {
+		return ""
+	}
+	if c.messages.Frames() > c.of.limits.Frames {
+		return tooFine
+	}
+	if begun, bytes := c.messages.Lists(); bytes > c.of.limits.List || begun > int(c.calls.Load())+1 {
+		return tooLong
+	}
+	return ""
 }
 
 // hold tells the holder what the connection keeps of messages. There is none before a credential, and nothing to tell: Limits.Bytes.

@@ -36,6 +36,7 @@ type Limits struct {
 	Progress time.Duration
 	Bytes    int // that one may send, handshake and all: 32 KiB. A certificate and a token have some 20 KiB at most
 	Frames   int // of HTTP/2 that one may send: 64. Each costs a turn of its reader, however little it has; the call with the credential comes in the first ten
+	List     int // bytes of one list of headers, encoded: 12 KiB. A token has 8 KiB at most (attest.Config.MaxBytes)
 	Calls    int // that one may make: 16
 	Headers  int // bytes of headers of all these, 64 more for each header: 32 KiB
 	Steps    int // steps of TLS handshakes that are computed at once: one for each processor
@@ -59,6 +60,7 @@ func (l *Limits) fill() {
 	l.Progress = cmp.Or(l.Progress, 250*time.Millisecond)
 	l.Bytes = cmp.Or(l.Bytes, 32<<10)
 	l.Frames = cmp.Or(l.Frames, 64)
+	l.List = cmp.Or(l.List, 12<<10)
 	l.Calls = cmp.Or(l.Calls, 16)
 	l.Headers = cmp.Or(l.Headers, 32<<10)
 	l.First = cmp.Or(l.First, 10*time.Second)
@@ -73,6 +75,7 @@ const (
 	tooLate   reason = "no_credential" // in time
 	tooMuch   reason = "too_many_bytes"
 	tooFine   reason = "too_many_frames"
+	tooLong   reason = "too_long_headers"
 	tooMany   reason = "too_many_calls"   // the call was refused
 	headers   reason = "too_many_headers" // the call was refused
 )

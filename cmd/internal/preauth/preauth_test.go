@@ -159,11 +159,12 @@ func TestHeaders(t *testing.T) {
 		next    string // of the second
 	}{
 		"a token":        {1, 8 << 10, unauthenticated, unauthenticated},
-		"much":           {1, 20 << 10, unauthenticated, exhausted},
+		"much":           {8, 2 << 10, unauthenticated, exhausted}, // some 2 KiB as it is encoded
+		"long":           {1, 20 << 10, hungUp, hungUp},
 		"many":           {600, 1, exhausted, exhausted},
-		"over the limit": {33, 1 << 10, over, over},
+		"over the limit": {33, 1 << 10, over, hungUp},
 		"one over it":    {1, 33 << 10, hungUp, hungUp},
-		"a bomb":         {5000, 2000, over, over}, // 10 MB: one entry of the table, a byte each
+		"a bomb":         {5000, 2000, over, hungUp}, // 10 MB: one entry of the table, a byte each
 		"great ones":     {20, 16 << 10, hungUp, hungUp},
 	} {
 		conn := w.http2("127.0.0.2")
@@ -329,6 +330,12 @@ func TestFrames(t *testing.T) {
 	if !strings.Contains(w.log.String(), "cause=too_many_frames") {
 		t.Errorf("log:\n%s", w.log)
 	}
+	called := w.http2("127.0.0.2") // its credential may be on its way: it is waited for
+	_ = called.call(anybody)
+	for range 200 {
+		_ = called.WriteWindowUpdate(0, 1)
+	}
+	w.ended("frames after a call", called.conn)
 	conn := w.served("elsewhere", "127.0.0.3")
 	for range 200 { // frames of who has shown a credential are not counted
 		if err := ask(t.Context(), conn, "good", 1); err != nil {
