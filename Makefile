@@ -107,6 +107,10 @@ intercept-tools:
 bench: ## the benchmarks, as a table; BENCH=regexp for some
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m $(PKG) | go run ./deploy/tools/benchtable
 
+HISTORIES ?= 24
+histories: envoy ## the planner against plans from nothing in HISTORIES (24) random histories, three times as many as in `make test`: after changes of the plan
+	go test ./push/plan -run '^TestPlanMatchesFresh$$|^TestClonedScopeEqualsPlanned$$|^TestEnvoyTakesRandomMeshes$$' -count=1 -vet=off -timeout 30m -histories $(HISTORIES)
+
 fuzz: ## every fuzz target for FUZZTIME (20s) each
 	@grep -rhoP --include='*_test.go' '^func \KFuzz\w+' $$(go list -f '{{.Dir}}' $(PKG)) /dev/null | sort -u | grep -q . || { echo "no fuzz target"; exit 1; }
 	@for dir in $$(go list -f '{{.Dir}}' $(PKG)); do \
@@ -184,4 +188,4 @@ clean: ## remove bin/ and out/, which hold what was built and what runs left (no
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: build tools kube-tools chart envoy generate check test test-kube test-upgrade intercept-tools bench fuzz load load-suite load-faults experiment demo demo-intercept demo-kube cluster image clean help
+.PHONY: build tools kube-tools chart envoy generate check test test-kube test-upgrade intercept-tools bench histories fuzz load load-suite load-faults experiment demo demo-intercept demo-kube cluster image clean help

@@ -11,11 +11,7 @@ import (
 // TestEnvoyTakesRandomMeshes folds what was planned for random meshes into bootstraps, and asks a real Envoy.
 func TestEnvoyTakesRandomMeshes(t *testing.T) {
 	envoy := envoytest.Binary(t)
-	seeds := 4
-	if testing.Short() {
-		seeds = 2
-	}
-	for seed := range seeds {
+	for seed := range max(2, *histories/6) {
 		d := newRandomRun(t, 500+uint64(seed), &affects)
 		for i := range 60 {
 			d.step(i)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -13,22 +14,24 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// fastBinary is a build of navarchd whose clock is 25 hours fast, so that by it every certificate has ended.
-func fastBinary(t testing.TB) string {
+// aheadBy is the variable by which clockBinary and clockCtl are told how far their clock is ahead of this machine's: one build of each serves every test.
+const aheadBy = "NAVARCH_TEST_CLOCK_AHEAD"
+
+// inBuild reads aheadBy, in the text of these builds.
+const inBuild = `ahead, err := time.ParseDuration(os.Getenv("` + aheadBy + `")); if err != nil { panic(err) }; return time.Now().Add(ahead)`
+
+// clockBinary is a build of navarchd whose clock is another than this machine's.
+func clockBinary(t testing.TB) string {
 	t.Helper()
-	return clockBinary(t, "fast", "25 * time.Hour")
+	return programs.Changed(t, "clock", programs.Edit{File: "cmd/navarchd/authority.go", Text: "Time { return time.Now() }", By: "Time { " + inBuild + " }"})
 }
 
-// clockBinary is a build of navarchd whose clock is ahead of this machine's.
-func clockBinary(t testing.TB, name, ahead string) string {
+// clockCtl is the same of navarchctl: it compares its clock with the replicas', as they do.
+func clockCtl(t testing.TB) string {
 	t.Helper()
-	return programs.Changed(t, name, programs.Edit{File: "cmd/navarchd/authority.go", Text: "Time { return time.Now() }", By: "Time { return time.Now().Add(" + ahead + ") }"})
-}
-
-// clockCtl is a build of navarchctl whose clock is ahead of this machine's: it compares that with the replicas', as they do.
-func clockCtl(t testing.TB, name, ahead string) string {
-	t.Helper()
-	return programs.ChangedProgram(t, "navarchctl", name, programs.Edit{File: "store/clock/clock.go", Text: "cfg.Wall = time.Now", By: "cfg.Wall = func() time.Time { return time.Now().Add(" + ahead + ") }"})
+	return programs.ChangedProgram(t, "navarchctl", "ctl-clock",
+		programs.Edit{File: "store/clock/clock.go", Text: "import (", By: "import (\n\t\"os\""},
+		programs.Edit{File: "store/clock/clock.go", Text: "cfg.Wall = time.Now", By: "cfg.Wall = func() time.Time { " + inBuild + " }"})
 }
 
 // A root and a revocation list are published while clocks are ten minutes off, in either direction (issue 12, item 15): both arrive at the
@@ -40,8 +43,8 @@ func TestFaultClocksTenMinutesOff(t *testing.T) {
 		way, ahead string
 		all        bool
 	}{
-		"one ahead": {"ahead", "10 * time.Minute", false}, "one behind": {"behind", "-10 * time.Minute", false},
-		"all ahead": {"ahead", "10 * time.Minute", true}, "all behind": {"behind", "-10 * time.Minute", true},
+		"one ahead": {"ahead", "10m", false}, "one behind": {"behind", "-10m", false},
+		"all ahead": {"ahead", "10m", true}, "all behind": {"behind", "-10m", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			parallel(t)
@@ -51,14 +54,14 @@ func TestFaultClocksTenMinutesOff(t *testing.T) {
 			write(t, s.dir, "mesh.yaml", strings.ReplaceAll(shopMesh, someNet, at))
 			write(t, s.dir, "peers.yaml", peers("STRICT"))
 			write(t, s.dir, "rule.yaml", strings.ReplaceAll(oneEach, someNet, at))
-			wrong := clockBinary(t, "clock-"+c.way, c.ahead)
+			wrong, ahead := clockBinary(t), append(slices.Clone(s.env), aheadBy+"="+c.ahead) // of no effect in other builds
 			signer, ctl := navarchd(t), binary(t, "navarchctl")
 			if c.all {
-				signer, ctl = wrong, clockCtl(t, "ctl-clock-"+c.way, c.ahead)
+				signer, ctl = wrong, clockCtl(t)
 			}
 			run := func(program string, more ...string) *daemon {
 				t.Helper()
-				return startProgram(t, program, s.env, append(slices.Clone(s.flags), more...)...)
+				return startProgram(t, program, ahead, append(slices.Clone(s.flags), more...)...)
 			}
 			right := run(signer, "--roles=ingest,ca")
 			eventually(t, patience, right.ready)
@@ -75,7 +78,9 @@ func TestFaultClocksTenMinutesOff(t *testing.T) {
 			}
 			ca := func(args ...string) string {
 				t.Helper()
-				out, err := exec.Command(ctl, append(append([]string{"ca"}, args...), s.flags[:4]...)...).CombinedOutput()
+				asked := exec.Command(ctl, append(append([]string{"ca"}, args...), s.flags[:4]...)...)
+				asked.Env = append(os.Environ(), aheadBy+"="+c.ahead)
+				out, err := asked.CombinedOutput()
 				if err != nil {
 					t.Fatalf("%v: %s", err, out)
 				}
@@ -124,7 +129,7 @@ func TestFaultReplicaWithAFastClock(t *testing.T) {
 		return out
 	}
 	operate("rotate")
-	fast := startProgram(t, fastBinary(t), s.env, s.flags...)
+	fast := startProgram(t, clockBinary(t), append(slices.Clone(s.env), aheadBy+"=25h"), s.flags...) // by it every certificate has ended
 	fast.said(t, 1, "nothing is signed here", "the clock of this machine is 25h", "ahead of the median")
 	fast.said(t, 1, "keyring: trouble", "the keyring cannot be changed by this replica")
 	if _, err := s.sign(fast); err == nil {
