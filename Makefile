@@ -2,7 +2,11 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
-export GOFLAGS ?= -buildvcs=false
+# Programs, tests and checks are compiled in one way, so that no package is compiled twice: without libc, and without grpcnotrace navarch-agent, of
+# which there is one for each pod, has a quarter more memory: the trace pages of gRPC bring html/template, which keeps the linker from leaving out
+# unused methods. The race detector needs cgo. A -tags of a command replaces that of GOFLAGS.
+export GOFLAGS ?= -buildvcs=false -tags=grpcnotrace
+export CGO_ENABLED ?= 0
 
 TOOLS := .tools/bin
 export NAVARCH_ENVOY ?= $(CURDIR)/$(TOOLS)/envoy
@@ -10,8 +14,6 @@ PKG ?= ./...
 FUZZTIME ?= 20s
 BENCH ?= .
 
-# Without grpcnotrace and with libc, navarch-agent, of which there is one for each pod, has a quarter more memory: the
-# trace pages of gRPC bring html/template, which keeps the linker from leaving out unused methods.
 build: ## build the programs into bin/, and the application of the demo (bin/app)
 	@mkdir -p bin
 	CGO_ENABLED=0 go build -tags grpcnotrace -o bin/ ./cmd/... ./deploy/demo/app
@@ -41,9 +43,9 @@ check: ## formatting, vet, staticcheck, errorlint, exhaustive switches, import a
 	@deploy/tools/install.sh staticcheck lint
 	@bad=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); [ -z "$$bad" ] || { echo "not gofmt-clean:"; echo "$$bad"; exit 1; }
 	go vet ./...
-	go vet -tags kube $$(git grep -l --untracked '^//go:build kube$$' -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's#^#./#')
-	go vet -tags upgrade ./cmd/internal/e2e
-	go vet -race $(BOTH:%=./%)
+	go vet -tags kube,grpcnotrace $$(git grep -l --untracked '^//go:build kube$$' -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's#^#./#')
+	go vet -tags upgrade,grpcnotrace ./cmd/internal/e2e
+	CGO_ENABLED=1 go vet -race $(BOTH:%=./%)
 	go vet -vettool=$(CURDIR)/$(TOOLS)/lint ./...
 	@# ST1005 off: our errors begin with the kind of an object, or with Envoy.
 	$(TOOLS)/staticcheck -checks inherit,-ST1005 ./...
@@ -80,19 +82,19 @@ test: envoy intercept-tools ## all tests, with the race detector where goroutine
 	{ plainly=0; [ -z "$$plain" ] || go test -vet=off -timeout 30m -json $$plain || plainly=1; \
 	[ -z "$$both" ] || go test -vet=off -timeout 30m -json -run "$$theirs" $$both || plainly=1; \
 	[ "$(PKG)" != ./... ] || (cd deploy/tools/image && go test -json ./...) || plainly=1; exit $$plainly; } >"$$without" & \
-	[ -z "$$raced" ] || GOGC=400 go test -race -vet=off -timeout 30m -json $$raced || failed=1; \
+	[ -z "$$raced" ] || CGO_ENABLED=1 GOGC=400 go test -race -vet=off -timeout 30m -json $$raced || failed=1; \
 	wait $$! || failed=1; cat "$$without"; \
 	exit $$failed; } | go run ./deploy/tools/totals
 
 # Their names begin with TestKube, so that the other tests of their packages are not run again.
 test-kube: kube-tools envoy ## the tests against a real Kubernetes control plane (build tag kube); PKG=./store/... for some
 	@with=$$(git grep -l --untracked '^//go:build kube$$' -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's#^#./#'); \
-	some=$$(comm -12 <(echo "$$with") <(go list -tags kube -f '{{.Dir}}' $(PKG) | sed 's#^$(CURDIR)#.#' | sort)); \
-	go test -tags kube -run '^TestKube' -count=1 -vet=off -timeout 10m -json $$some | go run ./deploy/tools/totals
+	some=$$(comm -12 <(echo "$$with") <(go list -tags kube,grpcnotrace -f '{{.Dir}}' $(PKG) | sed 's#^$(CURDIR)#.#' | sort)); \
+	go test -tags kube,grpcnotrace -run '^TestKube' -count=1 -vet=off -timeout 10m -json $$some | go run ./deploy/tools/totals
 
 # Builds the version in deploy/upgrade-from from the history of the repository, once, into out/programs: two minutes of processor time, the test itself 45 s.
 test-upgrade: envoy ## the test of an upgrade from the version before, and of the way back (build tag upgrade)
-	go test -tags upgrade -run '^TestUpgrade' -count=1 -vet=off -timeout 20m -json ./cmd/internal/e2e | go run ./deploy/tools/totals
+	go test -tags upgrade,grpcnotrace -run '^TestUpgrade' -count=1 -vet=off -timeout 20m -json ./cmd/internal/e2e | go run ./deploy/tools/totals
 
 # The tests of real redirection need root and ip, kube-proxy of the cluster of processes iptables; elsewhere they are skipped, which the totals say.
 intercept-tools:

@@ -17,7 +17,7 @@ const sideBySide = "6"
 // plain build.
 var raced = []string{
 	"TestFleetShares", "TestFleetDrains", "TestAgentMoves", "TestRevocationAndRootsReachEnvoys",
-	"TestFaultLeaderKilledMidBatch", "TestFaultLeaderCutOff", "TestStoppedLeaderWritesNothing", "TestFaultCompactedPastPausedReplica",
+	"TestFaultLeaderCutOff", "TestStoppedLeaderWritesNothing", "TestFaultCompactedPastPausedReplica",
 	"TestIstioctlAsks", "TestDebugShowsTenantsTheirOwn", "TestShrinkGuard", "TestGatewaySecret", "TestFaultMalformedRequests",
 	"TestRefusalNamesTheObject",
 }

@@ -32,28 +32,31 @@ const (
 	busyGarbage = 32 << 20 // bytes beyond CalmPercent of what lives
 )
 
-// A process is busy from that part of the processors on, and until it has used less for a while. Where others need them too
-// a storm does not get more.
+// A process is busy from that part of the processors on, while at least so much comes in a step of what comes in bursts, and until it has used less for
+// a while. Where others need the processors too a storm does not get more. What else takes processor time, as handshakes of clients that never show a
+// credential, is no reason for more memory.
 const (
-	busyPart = .1
-	calmDown = 5 * time.Second
+	busyPart  = .1
+	busyBurst = 2
+	calmDown  = 5 * time.Second
 )
 
 // collector is how much garbage may lie. It has no clock.
 type collector struct {
 	at   time.Time
 	cpu  time.Duration // that the process had used then
+	came uint64        // count of what comes in bursts
 	busy time.Time     // when it was last
 }
 
-// step is GOGC, given the processor time that the process has used so far, that of all processors in a second, and the
-// bytes that live. Of a busy process more garbage may lie, within busyGarbage. Where what lives and as much garbage would take two thirds
+// step is GOGC, given the processor time that the process has used so far, that of all processors in a second, the count of what comes in bursts, and
+// the bytes that live. Of a busy process more garbage may lie, within busyGarbage. Where what lives and as much garbage would take two thirds
 // of the limit, memory is what there is little of: joins slow down from 0.8 of it on (shard/place).
-func (c *collector) step(now time.Time, cpu, each time.Duration, live, limit uint64) int {
-	if used := cpu - c.cpu; used.Seconds() >= busyPart*each.Seconds()*now.Sub(c.at).Seconds() {
+func (c *collector) step(now time.Time, cpu, each time.Duration, came, live, limit uint64) int {
+	if used := cpu - c.cpu; came-c.came >= busyBurst && used.Seconds() >= busyPart*each.Seconds()*now.Sub(c.at).Seconds() {
 		c.busy = now
 	}
-	c.at, c.cpu = now, cpu
+	c.at, c.cpu, c.came = now, cpu, came
 	if c.busy.IsZero() || now.Sub(c.busy) >= calmDown || live > limit/3 {
 		return CalmPercent
 	}
@@ -124,12 +127,13 @@ func Run(ctx context.Context, burst func() uint64, off bool) error {
 	for {
 		select {
 		case now := <-tick.C:
-			if state.step(now, burst(), spare(samples)) {
+			came := burst()
+			if state.step(now, came, spare(samples)) {
 				debug.FreeOSMemory()
 			}
 			live := samples[2].Value.Uint64() + samples[3].Value.Uint64()
 			each := time.Duration(runtime.GOMAXPROCS(0)) * time.Second
-			if want := gc.step(now, obs.ProcessorTime(), each, live, uint64(debug.SetMemoryLimit(-1))); want != percent {
+			if want := gc.step(now, obs.ProcessorTime(), each, came, live, uint64(debug.SetMemoryLimit(-1))); want != percent {
 				percent = want
 				wire.TuneCollector(percent)
 			}

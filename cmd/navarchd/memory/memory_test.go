@@ -57,37 +57,39 @@ func TestCollector(t *testing.T) {
 	busy, calm := cores*busyPart, cores*busyPart*.9
 	type second struct {
 		used float64 // processors
+		came uint64
 		live uint64
 		want int
 	}
 	for name, seconds := range map[string][]second{
-		"calm":                 {{calm, live, CalmPercent}, {calm, live, CalmPercent}},
-		"busy":                 {{busy, live, busyPercent}, {busy, live, busyPercent}},
-		"calm again":           {{busy, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {0, live, CalmPercent}},
-		"busy again":           {{busy, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {busy, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}, {0, live, busyPercent}},
-		"memory is scarce":     {{busy, limit / 2, CalmPercent}, {busy, limit/3 + 1, CalmPercent}, {busy, limit / 3, CalmPercent + 5}},
-		"much lives":           {{busy, 128 << 20, CalmPercent + 25}, {busy, 320 << 20, CalmPercent + 10}, {calm, 320 << 20, CalmPercent + 10}},
-		"what was used before": {{0, live, CalmPercent}},
+		"calm":                 {{calm, busyBurst, live, CalmPercent}, {calm, busyBurst, live, CalmPercent}},
+		"busy":                 {{busy, busyBurst, live, busyPercent}, {busy, busyBurst, live, busyPercent}},
+		"calm again":           {{busy, busyBurst, live, busyPercent}, {0, busyBurst, live, busyPercent}, {0, busyBurst, live, busyPercent}, {0, busyBurst, live, busyPercent}, {0, busyBurst, live, busyPercent}, {0, busyBurst, live, CalmPercent}},
+		"busy again":           {{busy, busyBurst, live, busyPercent}, {0, busyBurst, live, busyPercent}, {0, busyBurst, live, busyPercent}, {busy, busyBurst, live, busyPercent}, {0, busyBurst, live, busyPercent}, {0, busyBurst, live, busyPercent}, {0, busyBurst, live, busyPercent}},
+		"memory is scarce":     {{busy, busyBurst, limit / 2, CalmPercent}, {busy, busyBurst, limit/3 + 1, CalmPercent}, {busy, busyBurst, limit / 3, CalmPercent + 5}},
+		"much lives":           {{busy, busyBurst, 128 << 20, CalmPercent + 25}, {busy, busyBurst, 320 << 20, CalmPercent + 10}, {calm, busyBurst, 320 << 20, CalmPercent + 10}},
+		"little comes":         {{busy, busyBurst - 1, live, CalmPercent}, {busy, 0, live, CalmPercent}, {busy, busyBurst, live, busyPercent}},
+		"what was used before": {{0, busyBurst, live, CalmPercent}},
 	} {
 		var c collector
-		now, used := time.Unix(1000, 0), time.Hour // of a process that has lived for a while
-		c.step(now, used, cores*time.Second, live, limit)
+		now, used, came := time.Unix(1000, 0), time.Hour, uint64(1000) // of a process that has lived for a while
+		c.step(now, used, cores*time.Second, came, live, limit)
 		for i, s := range seconds {
-			now, used = now.Add(time.Second), used+time.Duration(s.used*float64(time.Second))
-			if got := c.step(now, used, cores*time.Second, s.live, limit); got != s.want {
+			now, used, came = now.Add(time.Second), used+time.Duration(s.used*float64(time.Second)), came+s.came
+			if got := c.step(now, used, cores*time.Second, came, s.live, limit); got != s.want {
 				t.Errorf("%s: %d percent after second %d, want %d", name, got, i, s.want)
 			}
 		}
 	}
 	for live := uint64(1); live < 8<<30; live += 10 << 20 { // whoever keeps it busy does not have it grow without bound
 		c := collector{busy: time.Unix(1000, 0)}
-		percent := uint64(c.step(time.Unix(1000, 0), 0, cores*time.Second, live, 1<<40))
+		percent := uint64(c.step(time.Unix(1000, 0), 0, cores*time.Second, 0, live, 1<<40))
 		if more := live * (percent - CalmPercent) / 100; more > busyGarbage {
 			t.Fatalf("%d MB live: %d MB of garbage more than while it is calm", live>>20, more>>20)
 		}
 	}
 	var c collector
-	if got := c.step(time.Unix(1000, 0), time.Hour, cores*time.Second, live, limit); got != CalmPercent {
+	if got := c.step(time.Unix(1000, 0), time.Hour, cores*time.Second, busyBurst, live, limit); got != CalmPercent {
 		t.Errorf("at first %d percent", got)
 	}
 }
