@@ -55,12 +55,12 @@ func (t *Table) oldest(host string, im *Imports, is func(*model.VirtualService) 
 // (istio: pilot/pkg/networking/core/tls.go, getConfigsForHost).
 func (t *Table) Connecting(host string, im *Imports) (all []*model.VirtualService) {
 	for vs := range t.in.Routing(host) {
-		if virtualservice.Connects(vs) && t.sees(vs) && im.overlaps(vs) && !slices.Contains(all, vs) {
+		if virtualservice.Connects(vs) && t.sees(vs) && im.overlaps(vs) {
 			all = append(all, vs)
 		}
 	}
 	slices.SortFunc(all, func(a, b *model.VirtualService) int { return a.Older(&b.Head) })
-	return all
+	return slices.Compact(all)
 }
 
 // Decided calls f with the names of hosts about whose routes a VirtualService decides, itself or beside others: those that it names, those that
