@@ -201,6 +201,7 @@ func TestBlame(t *testing.T) {
 	rule := made(model.KindDestinationRule, "r", &networkingv1.DestinationRule{Host: "a"}).(*model.DestinationRule)
 	mesh := mirror.Empty().Mesh()
 	var patches intern.Table[model.Patch]
+	var routes intern.Table[*model.VirtualService]
 	blamed := func(specs []any, text string) (out []string) {
 		for _, at := range Blame(specs, text) {
 			out = append(out, at.String())
@@ -216,7 +217,7 @@ func TestBlame(t *testing.T) {
 	}
 	service := made(model.KindService, "db", &model.ServiceSpec{}).(*model.Service)
 	route := made(model.KindVirtualService, "db", &networkingv1.VirtualService{}).(*model.VirtualService)
-	tcp := []any{listener.Outbound{Common: listener.Common{Mesh: mesh}}, plan.Bringer{Host: "db", Service: service, Route: route}}
+	tcp := []any{listener.Outbound{Common: listener.Common{Mesh: mesh}}, plan.Bringer{Host: "db", Service: service, Routes: routes.List(route)}}
 	if got := blamed(tcp, "no"); !reflect.DeepEqual(got, []string{"VirtualService shop/db", "Service shop/db"}) {
 		t.Errorf("a listener for TCP: %q", got)
 	}

@@ -93,6 +93,7 @@ var words = map[string]string{
 	"Protocol":         "protocol",
 	"Rest":             "mutual TLS of ports that no service names",
 	"Route":            "routes",
+	"Routes":           "routes of connections",
 	"Rule":             "traffic policy",
 	"SNI":              "server names",
 	"Secret":           "secret",

@@ -3,6 +3,7 @@ package plan
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/plan/input"
@@ -65,6 +66,7 @@ var affects = [model.NumKinds][]effect{
 		{"hosts", input.All, namedHosts, nil},                      // which service a host means, its ports, names and addresses
 		{"routes to it", input.LDS | input.RDS, routedHosts, nil},  // destinations of VirtualServices that come or go
 		{"routes of it", input.RDS, namedBeside, nil},              // ports at which VirtualServices that name it make other hosts known
+		{"wildcards", input.RDS, coveringHosts, nil},               // ports at which VirtualServices make wildcards that cover it known
 		{"workloads", input.CDS | input.LDS, serviceSelected, nil}, // inbound ports
 		{"views", input.All, namespaceViews, nil},                  // whom the selector picks
 		{"asked", input.LDS, askedHosts, nil},                      // providers of external authorization
@@ -75,6 +77,7 @@ var affects = [model.NumKinds][]effect{
 		{"hosts", input.All, namedHosts, nil},
 		{"routes to it", input.LDS | input.RDS, routedHosts, nil},
 		{"routes of it", input.RDS, namedBeside, nil},
+		{"wildcards", input.RDS, coveringHosts, nil},
 		{"workloads", input.CDS | input.LDS, serviceSelected, nil},
 		{"views", input.All, namespaceViews, nil},
 		{"alias", input.RDS, aliased, nil},
@@ -84,10 +87,12 @@ var affects = [model.NumKinds][]effect{
 	model.KindEndpoints: {
 		{"members", input.CDS | input.EDS | input.LDS, namedMembers, slowMembers}, // clusters of DNS services and listeners of headless ones, too
 		{"ports", input.CDS | input.LDS, namedPorts, slowPorts},                   // target ports that have names
+		{"served", input.CDS | input.LDS, servedViews, slowServed},                // ports of proxies that ServiceEntries state as endpoints
 		{"labels", input.SDS, labelledWorkloads, slowLabels},                      // selectors decide by them who uses a Secret
 	},
 	model.KindVirtualService: {
 		{"hosts", input.LDS | input.RDS, namedHosts, nil}, // virtual hosts; TCP chains
+		{"connections", input.LDS, connectedHosts, nil},   // TCP chains of wildcards that cover them
 		{"destinations", input.All, pulled, nil},          // they are seen with the VirtualService
 		{"views", input.All, labelKeys, nil},              // sourceLabels decide the variants
 	},
@@ -199,61 +204,6 @@ func namedHosts(c *change, t input.Types, e mirror.Edit) {
 // everyHost: all that there are.
 func everyHost(c *change, t input.Types, _ mirror.Edit) { c.patterns["*"] |= t }
 
-// routedHosts: the hosts of VirtualServices that send to the record's hosts, or to other names of these.
-func routedHosts(c *change, t input.Types, e mirror.Edit) {
-	for _, r := range records(e) {
-		for _, h := range c.withAliases(input.HostsOf(r)) {
-			c.in.RoutesTo(h, func(vs *model.VirtualService) {
-				for _, to := range vs.Spec.GetHosts() {
-					c.hosts[to] |= t
-					if input.IsWildcard(to) {
-						c.patterns[to] |= t
-					}
-				}
-			})
-		}
-	}
-}
-
-// namedBeside: the other hosts of VirtualServices that name the record's hosts.
-func namedBeside(c *change, t input.Types, e mirror.Edit) {
-	for _, r := range records(e) {
-		for _, h := range input.HostsOf(r) {
-			for vs := range c.in.ByHost(model.KindVirtualService, h) {
-				for _, other := range input.HostsOf(vs) {
-					c.hosts[other] |= t
-				}
-			}
-		}
-	}
-}
-
-// withAliases are hosts and their other names.
-func (c *change) withAliases(hosts []string) []string {
-	all := hosts[:len(hosts):len(hosts)]
-	for _, h := range hosts {
-		all = slices.AppendSeq(all, c.in.Index.Aliases(h))
-	}
-	return all
-}
-
-// aliased: the hosts that the record is another name of, or was; and those that its host would be another name of, were it no host of its own.
-func aliased(c *change, t input.Types, e mirror.Edit) {
-	for _, r := range records(e) {
-		if of := r.(*model.Service).Spec.GetAliasFor(); of != "" {
-			c.hosts[of] |= t
-			for further := range c.in.AliasTargets(of) {
-				c.hosts[further] |= t
-			}
-		}
-		for _, h := range input.HostsOf(r) {
-			for of := range c.in.AliasTargets(h) {
-				c.hosts[of] |= t
-			}
-		}
-	}
-}
-
 // serviceSelected: workloads that the service selects before and after; where it selects others, their views change.
 func serviceSelected(c *change, _ input.Types, e mirror.Edit) { c.services[e.Key()] = true }
 
@@ -315,7 +265,8 @@ func selects(e mirror.Edit) bool {
 	headless := func(s *model.Service) bool {
 		return s.Spec.GetHeadless() && slices.ContainsFunc(s.Spec.GetPorts(), func(p *model.ServicePort) bool { return !input.IsHTTP(p.GetProtocol()) })
 	}
-	return old.Created != now.Created || headless(old) != headless(now) || !maps.Equal(old.Spec.GetSelector(), now.Spec.GetSelector())
+	renumbered := now.Key.Kind == model.KindServiceEntry && !slices.EqualFunc(old.Spec.GetPorts(), now.Spec.GetPorts(), equalPorts) // see view.Served
+	return old.Created != now.Created || renumbered || headless(old) != headless(now) || !maps.Equal(old.Spec.GetSelector(), now.Spec.GetSelector())
 }
 
 func namedMembers(c *change, t input.Types, e mirror.Edit) {
@@ -346,6 +297,23 @@ func samePorts(e mirror.Edit) bool {
 
 func samePort(a, b *model.EndpointPort) bool {
 	return a.GetName() == b.GetName() && a.GetNumber() == b.GetNumber()
+}
+
+// servedViews: proxies of the namespace, of which some are what a ServiceEntry states as its endpoints, or were.
+func servedViews(c *change, _ input.Types, e mirror.Edit) {
+	if restated(e) {
+		c.views[e.Key().Namespace] = true
+	}
+}
+
+// restated says whether an edit is of endpoints that a ServiceEntry states, and has them at other addresses or ports.
+func restated(e mirror.Edit) bool {
+	old, had := e.Old.(*model.Endpoints)
+	now, has := e.New.(*model.Endpoints)
+	same := had && has && samePorts(e) && slices.EqualFunc(old.Spec.GetEndpoints(), now.Spec.GetEndpoints(), func(a, b *model.Endpoint) bool {
+		return a.GetAddress() == b.GetAddress() && maps.Equal(a.GetPorts(), b.GetPorts())
+	})
+	return !same && strings.HasPrefix(e.Key().Name, model.ServiceEntryPrefix)
 }
 
 func pulled(c *change, _ input.Types, e mirror.Edit) { c.pulls = append(c.pulls, e) }

@@ -72,6 +72,9 @@ func TestVirtualServiceForHost(t *testing.T) {
 		}
 		return ""
 	}
+	connecting := func(name string) model.Record {
+		return rec(t, model.KindVirtualService, name, "hosts: ["+web+"]\ntls: [{match: [{sniHosts: ["+web+"]}], route: [{destination: {host: one.org}}]}]")
+	}
 	for name, c := range map[string]struct {
 		records []model.Record
 		want    string
@@ -80,6 +83,8 @@ func TestVirtualServiceForHost(t *testing.T) {
 		"oldest":              {[]model.Record{vsOf(t, "shop/a@5", web, "one.org", ""), vsOf(t, "shop/b@4", web, "two.org", "")}, "outbound|80||two.org"},
 		"exact over wildcard": {[]model.Record{vsOf(t, "shop/a@5", web, "one.org", ""), vsOf(t, "shop/b@4", "*.shop.svc.cluster.local", "two.org", "")}, "outbound|80||one.org"},
 		"longest wildcard":    {[]model.Record{vsOf(t, "shop/a@5", "*.shop.svc.cluster.local", "one.org", ""), vsOf(t, "shop/b@4", "*.cluster.local", "two.org", "")}, "outbound|80||one.org"},
+		"rules of others":     {[]model.Record{connecting("shop/a@4"), vsOf(t, "shop/b@5", web, "two.org", "")}, "outbound|80||two.org"},
+		"not by a wildcard":   {[]model.Record{connecting("shop/a@5"), vsOf(t, "shop/b@4", "*.shop.svc.cluster.local", "two.org", "")}, "outbound|80||" + web},
 		"private":             {[]model.Record{vsOf(t, "shop/a", web, "one.org", "exportTo: ['.']")}, "outbound|80||" + web},
 		"for gateways":        {[]model.Record{vsOf(t, "shop/a", web, "one.org", "gateways: [gw]")}, "outbound|80||" + web},
 		"for another port":    {[]model.Record{rec(t, model.KindVirtualService, "shop/a", "hosts: ["+web+"]\nhttp: [{match: [{port: 81}], route: [{destination: {host: one.org}}]}]")}, "outbound|80||" + web},

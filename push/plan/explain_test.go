@@ -13,24 +13,25 @@ import (
 func TestBringersAreExplained(t *testing.T) {
 	const db = "db.shop.svc.cluster.local"
 	tcp := rec(t, model.KindVirtualService, "shop/db", "{hosts: ["+db+"], tcp: [{route: [{destination: {host: "+db+"}}]}]}")
+	wild := rec(t, model.KindVirtualService, "shop/wild@9", "{hosts: ['*.shop.svc.cluster.local'], tcp: [{match: [{port: 9000}], route: [{destination: {host: "+db+"}}]}]}")
 	dbs, lone, http := svc(t, "shop/db", "10.96.0.3", "tcp:9000:TCP"), svc(t, "shop/lone", "10.96.0.4", "tcp:9000:TCP"),
 		svc(t, "shop/web", "10.96.0.1", "http:80:HTTP")
 	ingress := sidecarOf(t, "shop/in", `{workloadSelector: {labels: {app: in}}, ingress: [{port: {number: 7000, protocol: TCP, name: in}}],
 egress: [{hosts: ['./lone.shop.svc.cluster.local'], port: {number: 1, protocol: WHAT, name: bad}}, {hosts: ['./web.shop.svc.cluster.local'],
   port: {number: 80, protocol: HTTP, name: http}, bind: 127.0.10.1}, {hosts: ['./lone.shop.svc.cluster.local']}]}`)
-	p := New(Settings{Snapshot: snapshot(dbs, lone, http, tcp, ingress)})
+	p := New(Settings{Snapshot: snapshot(dbs, lone, http, tcp, wild, ingress)})
 	plain, own := p.Join(node("shop", "lone-1", "app=lone")), p.Join(node("shop", "in-1", "app=in"))
 	for _, c := range []struct {
 		of       *Handle
 		listener string
 		want     string
 	}{
-		{plain, "10.96.0.3_9000", "Service shop/db, VirtualService shop/db"},
-		{plain, "10.96.0.4_9000", "Service shop/lone"},
+		{plain, "10.96.0.3_9000", "Service shop/db, VirtualService shop/db, VirtualService shop/wild"},
+		{plain, "10.96.0.4_9000", "Service shop/lone, VirtualService shop/wild"},
 		{plain, "0.0.0.0_80", ""}, // whoever has HTTP at this port brings the same
 		{plain, xds.VirtualInbound, "Service shop/lone"},
 		{plain, xds.VirtualOutbound, ""},
-		{own, "10.96.0.4_9000", "Service shop/lone, Sidecar shop/in egress 3"},
+		{own, "10.96.0.4_9000", "Service shop/lone, VirtualService shop/wild, Sidecar shop/in egress 3"},
 		{own, "127.0.10.1_80", "Sidecar shop/in egress 2"},
 		{own, xds.VirtualInbound, "Sidecar shop/in"},
 	} {
@@ -40,8 +41,8 @@ egress: [{hosts: ['./lone.shop.svc.cluster.local'], port: {number: 1, protocol: 
 			if b.Service != nil {
 				objects = append(objects, b.Service.Key.String())
 			}
-			if b.Route != nil {
-				objects = append(objects, b.Route.Key.String())
+			for _, vs := range b.Routes.All() {
+				objects = append(objects, vs.Key.String())
 			}
 			if b.Sidecar != nil {
 				objects = append(objects, b.Sidecar.Key.String())

@@ -29,6 +29,7 @@ var (
 		{"clusters and listeners", beyondAssignments, true},
 	}
 	slowPorts  = []slowReason{{"target ports", retargeted, true}}
+	slowServed = []slowReason{{"served ports", servesAny, true}}
 	slowProxy  = []slowReason{{"its proxy", bindsAgain, false}}
 	slowLabels = []slowReason{{"labels", func(p *Planner, _ *input.Input, e mirror.Edit) bool { return p.secrets.Relabelled(e) }, false}}
 )
@@ -182,6 +183,25 @@ func retargeted(_ *Planner, now *input.Input, e mirror.Edit) bool {
 	return !samePorts(e) && anyService(now.Snapshot, e, func(svc *model.Service) bool {
 		return slices.ContainsFunc(svc.Spec.GetPorts(), func(p *model.ServicePort) bool { return p.GetTargetName() != "" && p.GetTargetNumber() == 0 })
 	})
+}
+
+// servesAny says whether one of the proxies is an endpoint that a ServiceEntry states, or was, and the edit is about where these are.
+func servesAny(p *Planner, _ *input.Input, e mirror.Edit) bool {
+	if !restated(e) {
+		return false
+	}
+	stated := map[string]bool{}
+	for _, r := range records(e) {
+		for _, end := range r.(*model.Endpoints).Spec.GetEndpoints() {
+			stated[end.GetAddress()] = true
+		}
+	}
+	for h := range p.handles {
+		if h.Node.Namespace == e.Key().Namespace && slices.ContainsFunc(h.Node.Addresses, func(a string) bool { return stated[a] }) {
+			return true
+		}
+	}
+	return false
 }
 
 // anyService says whether something holds for a service of the hosts of an edit.

@@ -118,6 +118,9 @@ func (d *randomRun) edit() {
 	if d.mesh.exts != nil && d.mesh.exts.IntN(4) == 0 {
 		take(d.mesh.extensions())
 	}
+	if d.mesh.join != nil && d.mesh.join.IntN(3) == 0 {
+		take(d.mesh.joined())
+	}
 	c := d.snap.Apply(d.snap.Revision()+1, puts, dels)
 	d.snap = c.New
 	_, rest := d.planner.PlanEndpoints(c, d.pending.Len() > 0)

@@ -64,6 +64,30 @@ func (m *mesh) gateways() (put model.Record, del model.Key) {
 	return put, model.Key{}
 }
 
+// joined makes, changes or deletes one of two ServiceEntries of one host, which may be one service, or what it states as its endpoints, of which one
+// may be a proxy.
+func (m *mesh) joined() (put model.Record, del model.Key) {
+	pick := func(from ...string) string { return from[m.join.IntN(len(from))] }
+	name := pick("j0", "j1")
+	key := model.Key{Kind: model.KindServiceEntry, Namespace: "a", Name: name}
+	text := fmt.Sprintf("{hosts: [joined.example.com], exportTo: ['%s'], resolution: %s, addresses: [%s], ports: [%s]}", pick("*", "*", "*", "a"),
+		pick("RESOLUTION_EDS", "RESOLUTION_EDS", "RESOLUTION_DNS"), pick("", "10.96.0.3", "10.96.0.4"),
+		pick("{name: http, number: 80, protocol: PROTOCOL_HTTP}", "{name: tcp, number: 9000, protocol: PROTOCOL_TCP}",
+			"{name: tls, number: 443, protocol: PROTOCOL_TLS}, {name: web, number: 80, protocol: PROTOCOL_HTTP}"))
+	if m.join.IntN(2) == 0 {
+		key.Kind, key.Name = model.KindEndpoints, model.ServiceEntryPrefix+name
+		text = fmt.Sprintf("{hosts: [joined.example.com], ports: [{name: http, number: %s}, {name: tcp, number: 9000}], endpoints: [{address: 10.1.0.%s}]}",
+			pick("80", "8080"), pick("1", "1", "77"))
+	}
+	if old, ok := m.records[key]; ok && m.join.IntN(4) == 0 {
+		delete(m.records, key)
+		return nil, old.Meta().Key
+	}
+	put = rec(m.t, key.Kind, key.Namespace+"/"+key.Name, text)
+	m.records[key] = put
+	return put, model.Key{}
+}
+
 // extensions makes, changes or deletes a WasmPlugin or TrafficExtension.
 func (m *mesh) extensions() (put model.Record, del model.Key) {
 	pick := func(from ...string) string { return from[m.exts.IntN(len(from))] }

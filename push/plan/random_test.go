@@ -21,6 +21,7 @@ type mesh struct {
 	tokens  *rand.Rand // of RequestAuthentications and providers of external authorization, for the same reason; nil: there are none
 	tell    *rand.Rand // of Telemetries and their providers, for the same reason; nil: there are none
 	exts    *rand.Rand // of WasmPlugins and TrafficExtensions, for the same reason; nil: there are none
+	join    *rand.Rand // of ServiceEntries that are one service and their endpoints, for the same reason; nil: there are none
 	auto    bool       // ServiceEntries have automatic addresses: not in the histories that strike cells, which stay what they are
 	records map[model.Key]model.Record
 }
@@ -34,12 +35,15 @@ var (
 )
 
 // Seeds from firstStrike on are of histories that strike cells: networks are there from firstNetworks to firstTokens alone, since each edit of a gateway
-// would plan what other cells have to, tokens to firstTelemetry, Telemetries to firstExtensions, and extensions from there on.
-const firstStrike, firstNetworks, firstTokens, firstTelemetry, firstExtensions = 1000, 2000, 3000, 4000, 5000
+// would plan what other cells have to, tokens to firstTelemetry, Telemetries to firstExtensions, extensions to firstJoined, and joined ServiceEntries from there on.
+const firstStrike, firstNetworks, firstTokens, firstTelemetry, firstExtensions, firstJoined = 1000, 2000, 3000, 4000, 5000, 6000
 
 func newMesh(t testing.TB, seed uint64) *mesh {
 	m := &mesh{t: t, r: rand.New(rand.NewPCG(seed, 7)), more: rand.New(rand.NewPCG(seed, 8)), lives: rand.New(rand.NewPCG(seed, 9)), records: map[model.Key]model.Record{}}
-	if seed < firstStrike || seed >= firstExtensions {
+	if seed < firstStrike || seed >= firstJoined {
+		m.join = rand.New(rand.NewPCG(seed, 14))
+	}
+	if seed < firstStrike || seed >= firstExtensions && seed < firstJoined {
 		m.exts = rand.New(rand.NewPCG(seed, 13))
 	}
 	if seed < firstStrike || seed >= firstNetworks && seed < firstTokens {

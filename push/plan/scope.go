@@ -204,10 +204,13 @@ func (s *scope) pull(edits []mirror.Edit) {
 	changed := func(host string) {
 		s.step.hosts[host] |= input.All
 		s.in.RoutesTo(host, func(vs *model.VirtualService) {
-			for _, h := range vs.Spec.GetHosts() {
-				s.touch(h, input.LDS|input.RDS)
-			}
+			s.hosts.Decided(vs, func(name string) { s.step.hosts[name] |= input.LDS | input.RDS })
 		})
+		for vs := range s.in.Routing(host) { // at which ports it makes its hosts known
+			for _, named := range vs.Spec.GetHosts() {
+				s.step.hosts[named] |= input.RDS
+			}
+		}
 	}
 	for _, e := range edits {
 		if old, ok := e.Old.(*model.VirtualService); ok {
@@ -219,14 +222,7 @@ func (s *scope) pull(edits []mirror.Edit) {
 	}
 }
 
-// touch marks a host, or the hosts that a wildcard covers.
-func (s *scope) touch(host string, t input.Types) {
-	s.step.hosts[host] |= t
-	if input.IsWildcard(host) {
-		s.cover(host, t)
-	}
-}
-
+// cover marks the hosts that a wildcard covers.
 func (s *scope) cover(pattern string, t input.Types) {
 	s.hosts.Covered(pattern, func(name string) { s.step.hosts[name] |= t })
 }

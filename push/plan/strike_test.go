@@ -62,6 +62,9 @@ func TestOracleFindsStruckCells(t *testing.T) {
 					if strings.HasPrefix(cell, model.KindRequestAuthentication.String()) || strings.HasSuffix(cell, "/asked") {
 						first = firstTokens
 					}
+					if strings.Contains(cell, "/served") {
+						first = firstJoined
+					}
 					if strings.HasPrefix(cell, model.KindWasmPlugin.String()) || strings.HasPrefix(cell, model.KindTrafficExtension.String()) {
 						first = firstExtensions
 					}

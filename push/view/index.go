@@ -25,9 +25,10 @@ type Index struct {
 	nodes      int                       // records by which the node that they run on does
 
 	// What selectors of the snapshot that was asked about last chose: proxies of one workload have the same labels.
-	snapshot weak.Pointer[mirror.Snapshot] // weak: endpoints may change for days while nobody joins
-	chosen   map[string]choice             // by namespace, cluster and labels
-	key      []byte                        // reused
+	snapshot weak.Pointer[mirror.Snapshot]  // weak: endpoints may change for days while nobody joins
+	chosen   map[string]choice              // by namespace, cluster and labels
+	key      []byte                         // reused
+	stated   map[string]map[string][]Served // by namespace, see statedIn
 }
 
 // choice is what a snapshot has for all proxies of a namespace and cluster that have the same labels.
@@ -51,9 +52,7 @@ const maxChosen = 4096
 
 // choice chooses, or remembers.
 func (x *Index) choice(s *mirror.Snapshot, root string, n Node) choice {
-	if at := weak.Make(s); x.snapshot != at {
-		x.snapshot, x.chosen = at, map[string]choice{}
-	}
+	x.at(s)
 	x.key = append(append(x.key[:0], n.Namespace...), 0)
 	x.key = appendLabels(append(append(x.key, n.Cluster...), 0), n.Labels)
 	c, is := x.chosen[string(x.key)]
@@ -71,6 +70,13 @@ func (x *Index) choice(s *mirror.Snapshot, root string, n Node) choice {
 	}
 	x.chosen[string(x.key)] = c
 	return c
+}
+
+// at forgets what was chosen of another snapshot.
+func (x *Index) at(s *mirror.Snapshot) {
+	if at := weak.Make(s); x.snapshot != at {
+		x.snapshot, x.chosen, x.stated = at, map[string]choice{}, nil
+	}
 }
 
 // appendLabels makes equal bytes of equal labels, and of no others.
@@ -104,7 +110,7 @@ func NewIndex(s *mirror.Snapshot) *Index {
 
 // Apply follows one edit. True: other inputs are read, so the views of all nodes may be others.
 func (x *Index) Apply(e mirror.Edit) bool {
-	x.snapshot, x.chosen = weak.Pointer[mirror.Snapshot]{}, nil
+	x.snapshot, x.chosen, x.stated = weak.Pointer[mirror.Snapshot]{}, nil, nil
 	was, is := readBy(e.Old), readBy(e.New)
 	differs := x.count(is, 1)
 	return x.count(was, -1) || differs

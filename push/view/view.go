@@ -104,7 +104,8 @@ func (s Scope) String() string {
 type Workload struct {
 	Namespace string
 	Sidecar   model.Key
-	Services  intern.List[model.Key] // whose selectors match, the oldest first
+	Services  intern.List[model.Key] // whose selectors match, and those of Served, the oldest first
+	Served    intern.List[Served]    // what ServiceEntries have at its address
 	Closed    bool                   // a policy that could not be understood selects it
 	Peers     intern.List[model.Key] // PeerAuthentications, as they go before one another: for it, its namespace, the mesh
 	Policies  intern.List[model.Key] // AuthorizationPolicies that select it, by key
@@ -160,7 +161,10 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	if n.Kind == Router {
 		return x.router(s, root, n)
 	}
-	c := x.choice(s, root, n)
+	c, served := x.choice(s, root, n), x.servedBy(s, n)
+	if len(served) > 0 {
+		c.services = withServed(s, c.services, served)
+	}
 	if c.picky {
 		c.out, c.in, _ = filtersOf(s, root, n)
 	}
@@ -169,7 +173,7 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Sidecar: c.sidecar, Cluster: n.Cluster,
 			Caps: caps, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Automatic: automaticOf(n), Filters: c.out},
 		Inputs: x.inputs(c.labels, c.telemetry, root, n),
-		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Closed: c.closed, Peers: c.peers,
+		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Served: serving.List(served...), Closed: c.closed, Peers: c.peers,
 			Policies: c.policies, Authentications: c.authentications, Caps: caps, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Filters: c.in},
 	}
 	if n.Kind == Proxyless && c.services.Len() > 0 {

@@ -21,8 +21,8 @@ import (
 func rec(t testing.TB, kind model.Kind, name, text string) model.Record {
 	t.Helper()
 	body := map[model.Kind]proto.Message{model.KindSidecar: &networkingv1.Sidecar{}, model.KindEnvoyFilter: &networkingv1.EnvoyFilter{},
-		model.KindVirtualService: &networkingv1.VirtualService{}, model.KindDestinationRule: &networkingv1.DestinationRule{}, model.KindService: &model.ServiceSpec{},
-		model.KindTelemetry: &telemetryv1.Telemetry{}, model.KindMesh: &meshv1.MeshConfig{}}[kind]
+		model.KindVirtualService: &networkingv1.VirtualService{}, model.KindDestinationRule: &networkingv1.DestinationRule{}, model.KindService: &model.ServiceSpec{}, model.KindServiceEntry: &model.ServiceSpec{},
+		model.KindEndpoints: &model.EndpointsSpec{}, model.KindTelemetry: &telemetryv1.Telemetry{}, model.KindMesh: &meshv1.MeshConfig{}}[kind]
 	if body == nil {
 		body = &model.PolicySpec{}
 	}

@@ -170,6 +170,9 @@ func each[M source](matches []M, yield func(source) bool) (more bool) {
 	return true
 }
 
+// Connects says whether a VirtualService has rules for connections, tcp or tls.
+func Connects(vs *model.VirtualService) bool { return len(vs.Spec.GetTcp())+len(vs.Spec.GetTls()) > 0 }
+
 // ReadsNamespace says whether any match of any protocol has a sourceNamespace.
 func ReadsNamespace(vs *model.VirtualService) bool {
 	for _, matches := range []iter.Seq[source]{requestMatches(vs), connectionMatches(vs)} {

@@ -98,6 +98,10 @@ type Member struct {
 	Port     uint32
 }
 
+// ServiceEntryPrefix begins the names of the Endpoints that a ServiceEntry states itself, for the same reason: its name follows, and a colon before
+// anything further.
+const ServiceEntryPrefix = "serviceentry:"
+
 // WorkloadEntryPrefix begins the names of Workloads that are WorkloadEntries, so that they clash with no Pod: no Kubernetes name has a
 // colon in it.
 const WorkloadEntryPrefix = "workloadentry:"

@@ -106,6 +106,9 @@ func (w *recordIndex) conflicts() []object.Problem {
 	var out []object.Problem
 	claimed := map[string]*model.VirtualService{}
 	for _, vs := range w.virtualServices {
+		if len(vs.Spec.Http) == 0 {
+			continue // tcp and tls rules of several are merged; which of them are hidden is told where they are planned
+		}
 		for _, gw := range vs.Spec.Gateways {
 			if gw != "mesh" {
 				continue // those are merged
@@ -115,7 +118,7 @@ func (w *recordIndex) conflicts() []object.Problem {
 				if first == nil {
 					claimed[host] = vs
 				} else if overlap(first.Spec.ExportTo, vs.Spec.ExportTo) {
-					out = append(out, between(vs, problem.Duplicate, "spec.hosts", "host %q is claimed by the older %v too, which wins for sidecars that see both", host, first.Key))
+					out = append(out, between(vs, problem.Duplicate, "spec.hosts", "host %q is claimed by the older %v too, whose http rules win for sidecars that see both", host, first.Key))
 				}
 			}
 		}
@@ -133,13 +136,42 @@ func (w *recordIndex) conflicts() []object.Problem {
 		}
 	}
 	for _, host := range sortedKeys(w.services) {
-		first := map[string]*model.Service{}
-		for _, s := range w.services[host] {
-			if older := first[s.Key.Namespace]; older == nil {
-				first[s.Key.Namespace] = s
-			} else if older.Key.Kind != s.Key.Kind || older.Key.Name != s.Key.Name { // that of another cluster is the same service
-				out = append(out, between(s, problem.Duplicate, hostField(s), "host %q is claimed by the older %v of the same namespace too", host, older.Key))
+		out = append(out, sharedHost(host, w.services[host])...)
+	}
+	return out
+}
+
+// sharedHost finds what services of one host, the oldest first, have in vain because of others of their namespace.
+func sharedHost(host string, services []*model.Service) (out []object.Problem) {
+	first := map[string]*model.Service{}
+	for i, s := range services {
+		older := first[s.Key.Namespace]
+		switch {
+		case older == nil:
+			first[s.Key.Namespace] = s
+		case older.Key.Kind == s.Key.Kind && older.Key.Name == s.Key.Name: // that of another cluster is the same service
+		case !model.Joins(older, s):
+			out = append(out, between(s, problem.Duplicate, hostField(s), "host %q is claimed by the older %v of the same namespace too", host, older.Key))
+		default:
+			out = append(out, sharedPorts(host, s, services[:i])...)
+		}
+	}
+	return out
+}
+
+// sharedPorts finds ports of a ServiceEntry that older ones of its host have, and say otherwise.
+func sharedPorts(host string, s *model.Service, older []*model.Service) (out []object.Problem) {
+	for _, p := range s.Spec.GetPorts() {
+		for _, o := range older {
+			i := slices.IndexFunc(o.Spec.GetPorts(), func(q *model.ServicePort) bool { return q.GetNumber() == p.GetNumber() })
+			if i < 0 || !model.Joins(o, s) {
+				continue
 			}
+			if q := o.Spec.GetPorts()[i]; q.GetName() != p.GetName() || q.GetProtocol() != p.GetProtocol() {
+				out = append(out, between(s, problem.Duplicate, "spec.ports", "port %d of host %q is that of the older %v, with its name and protocol; endpoints of another name are not used",
+					p.GetNumber(), host, o.Key))
+			}
+			break
 		}
 	}
 	return out

@@ -190,7 +190,7 @@ func SourceObject(key model.Key) object.ID {
 		}
 	case model.KindEndpoints:
 		id.Group, id.Kind = groupDiscovery, "EndpointSlice"
-		if rest, ok := strings.CutPrefix(key.Name, serviceEntryPrefix); ok {
+		if rest, ok := strings.CutPrefix(key.Name, model.ServiceEntryPrefix); ok {
 			id.Group, id.Kind = groupNetworking, "ServiceEntry"
 			id.Name, _, _ = strings.Cut(rest, ":")
 		} else if rest, ok := strings.CutPrefix(key.Name, externalNamePrefix); ok {
@@ -222,12 +222,9 @@ func SourceObject(key model.Key) object.ID {
 	return id
 }
 
-// Names of Endpoints records that do not come from an EndpointSlice. What follows another colon tells the parts of one
-// object apart; no Kubernetes name has a colon in it.
-const (
-	serviceEntryPrefix = "serviceentry:"
-	externalNamePrefix = "externalname:"
-)
+// externalNamePrefix begins the names of the Endpoints of a Service of type ExternalName, as model.ServiceEntryPrefix those of a ServiceEntry. What follows
+// another colon tells the parts of one object apart; no Kubernetes name has a colon in it.
+const externalNamePrefix = "externalname:"
 
 // report collects what is wrong with one object.
 type report struct {

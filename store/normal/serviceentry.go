@@ -57,7 +57,7 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 // inlineEndpoints is the Endpoints records of a ServiceEntry: one for all its hosts, or, where the hosts themselves are
 // to be resolved, one for each host.
 func (n *Normalizer) inlineEndpoints(r *report, obj *object.Object, entry *networkingv1.ServiceEntry, spec *model.ServiceSpec, ctx Lookup) []model.Record {
-	byName := serviceEntryPrefix + obj.ID.Name
+	byName := model.ServiceEntryPrefix + obj.ID.Name
 	dns := spec.Resolution == model.Resolution_RESOLUTION_DNS || spec.Resolution == model.Resolution_RESOLUTION_DNS_ROUND_ROBIN
 	switch {
 	case spec.Resolution == model.Resolution_RESOLUTION_NONE:

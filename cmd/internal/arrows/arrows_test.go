@@ -63,7 +63,7 @@ var may = map[string][]string{
 	"push/build/proxyless":        {"push/build/authz", "push/build/identity"},
 	"push/pool":                   {},
 	"push/manifest":               {},
-	"push/plan":                   {"store/crash", "store/mirror", "push/access", "push/resolve", "push/view", "push/build/patch", "push/build/vhost", "push/pool", "push/manifest", "push/plan/*"},
+	"push/plan":                   {"store/crash", "store/mirror", "push/access", "push/resolve", "push/view", "push/build/patch", "push/build/vhost", "push/pool", "push/manifest", "push/plan/*", "push/virtualservice"},
 	"push/plan/layer":             {"push/pool", "push/manifest"},
 	"push/plan/input":             {"store/mirror", "push/access", "push/view", "push/build/*", "push/pool", "push/plan/layer", "push/traffic", "push/virtualservice"},
 	"push/plan/host":              {"push/view", "push/build/*", "push/pool", "push/plan/input", "push/plan/layer", "push/traffic", "push/virtualservice"},

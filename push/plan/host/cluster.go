@@ -61,14 +61,14 @@ func (t *Table) clustersOf(h *Host, inputs view.Inputs, found *[]input.Problem) 
 	}
 	p := clusterPlan{Table: t, host: h, inputs: inputs, found: found}
 	h.clusters = make([]clusterUnit, 0, len(h.Service.Spec.GetPorts())*(1+len(h.Rules.subsets)))
-	for _, port := range h.Service.Spec.GetPorts() {
+	for port, svc := range h.Ports() {
 		n := port.GetNumber()
-		if port.GetProtocol() == model.Protocol_PROTOCOL_UDP || input.PortOf(h.Service, n) != port || !t.hasPort(h, n) {
+		if !t.hasPort(h, n) {
 			continue
 		}
-		p.cluster(n, subset{})
+		p.cluster(svc, n, subset{})
 		for _, sub := range h.Rules.subsets {
-			p.cluster(n, sub)
+			p.cluster(svc, n, sub)
 		}
 	}
 	h.reads = p.place.With(append(p.labels, h.selectors...))
@@ -93,23 +93,23 @@ type clusterPlan struct {
 	place  view.Reads // what they read beside labels
 }
 
-func (p *clusterPlan) cluster(port uint32, sub subset) {
+func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 	h, name := p.host, xds.OutboundCluster(port, sub.GetName(), p.host.Name)
 	if p.patches.Any(func(f model.Patch) bool { return input.RemovesCluster(f, Side(p.key), name) }) {
 		return
 	}
 	policy := traffic.Effective(h.Rules.Main, sub.rule, sub.GetName(), port).Over(p.in.Meshes.Cluster)
-	c := clusterUnit{selection: p.selection(h, port, sub), labels: sub.GetLabels(), setting: policy.Locality(h.Service, p.in.Meshes.Cluster)}
+	c := clusterUnit{selection: p.selection(svc, h.Name, port, sub), labels: sub.GetLabels(), setting: policy.Locality(svc, p.in.Meshes.Cluster)}
 	c.selection.NotReady = !p.form.Whole && policy.Outlier.GetMinHealthPercent() <= 0 // else Envoy would send there while few are ready
 	p.place.Node = p.place.Node || c.selection.OnNode
 	p.read(c.setting)
-	if discovery := traffic.DiscoveryOf(h.Service, policy); discovery != traffic.OriginalDst && discovery != traffic.Dynamic && p.in.Gateways.Len() > 0 {
+	if discovery := traffic.DiscoveryOf(svc, policy); discovery != traffic.OriginalDst && discovery != traffic.Dynamic && p.in.Gateways.Len() > 0 {
 		p.place.Network = true
 		h.placed = h.placed || discovery != traffic.EDS
 	}
 	spec := cluster.Outbound{
-		Service: h.Service, Host: h.Name, Port: port, Subset: sub.GetName(), Rule: h.Rules.Main, SubsetRule: sub.rule,
-		Policy: traffic.Intern(policy), Discovery: traffic.DiscoveryOf(h.Service, policy),
+		Service: svc, Host: h.Name, Port: port, Subset: sub.GetName(), Rule: h.Rules.Main, SubsetRule: sub.rule,
+		Policy: traffic.Intern(policy), Discovery: traffic.DiscoveryOf(svc, policy),
 		Mesh: p.in.Meshes.Cluster, Caps: p.key.Caps & xds.CapIdentity, Balance: endpoint.Balance{Setting: c.setting},
 		Patches: p.patches.Matching(func(f model.Patch) bool {
 			return input.MergesCluster(f, Side(p.key), name)
@@ -137,7 +137,7 @@ func (p *clusterPlan) cluster(port uint32, sub subset) {
 	if spec.Members.Len() > 0 {
 		spec.Horizon = p.horizon(spec.Members, c.tls, p.inputs)
 	}
-	if u, ok := p.in.Make(p.form.Cluster(spec), h.Service.Key, p.found); ok {
+	if u, ok := p.in.Make(p.form.Cluster(spec), svc.Key, p.found); ok {
 		c.Unit = u
 		h.clusters = append(h.clusters, c)
 	}
@@ -203,13 +203,13 @@ func (t *Table) balance(setting *networkingv1.LocalityLoadBalancerSetting, input
 var strs intern.Table[string]
 
 // selection is what decides the members of a cluster.
-func (t *Table) selection(h *Host, port uint32, sub subset) input.Selection {
-	q := input.Selection{Service: h.Service, Host: h.Name, Port: port, Rule: sub.rule, Subset: sub.GetName(), OnNode: h.Service.Spec.GetNodeLocal()}
-	if t.in.ClusterLocal(h.Name, t.key.Domain) {
+func (t *Table) selection(svc *model.Service, host string, port uint32, sub subset) input.Selection {
+	q := input.Selection{Service: svc, Host: host, Port: port, Rule: sub.rule, Subset: sub.GetName(), OnNode: svc.Spec.GetNodeLocal()}
+	if t.in.ClusterLocal(host, t.key.Domain) {
 		q.Local, q.Cluster = true, t.key.Cluster
 	}
 	if t.key.Caps.Has(xds.CapIdentity) { // others never speak mTLS
-		q.Peers = t.in.Peers(h.Service.Key.Namespace)
+		q.Peers = t.in.Peers(svc.Key.Namespace)
 	}
 	return q
 }

@@ -48,7 +48,7 @@ func Specs(tables []Frozen, f func(spec pool.ResourceSpec, by model.Key)) {
 // Describe writes down all that the table has decided, a line each, published or not, in no order. Tests compare tables by it.
 func (t *Table) Describe(line func(format string, args ...any)) {
 	for name, h := range t.hosts.All() {
-		line("host %s: %p %v", name, h.Service, h.Rules)
+		line("host %s: %p %v %v", name, h.Service, h.joined, h.Rules)
 		for _, u := range h.units() {
 			line("unit %s: %v %p", name, u.Spec, u.Res)
 		}

@@ -48,7 +48,7 @@ func (t *Table) Routes(spec *vhost.Spec, vs *model.VirtualService, as Seen, foun
 	if !applies {
 		spec.Destinations = destinations.List(destination(as.Hosts, virtualservice.Ref{Host: spec.Host, Port: spec.Port}, spec.Port))
 		h := as.Hosts.Get(spec.Host)
-		return h.Service != nil && input.PortOf(h.Service, spec.Port) != nil
+		return h.At(spec.Port) != nil
 	}
 	spec.VirtualService, spec.Excluded = vs, matches.List(excluded...)
 	var list []vhost.Destination
@@ -112,12 +112,7 @@ func (v *Variation) Reached() map[string]bool {
 	v.Ruled(func(name string) {
 		hosts[name] = true
 		v.table.in.RoutesTo(name, func(vs *model.VirtualService) {
-			for _, h := range vs.Spec.GetHosts() {
-				hosts[h] = true
-				if input.IsWildcard(h) {
-					v.table.Covered(h, func(covered string) { hosts[covered] = true })
-				}
-			}
+			v.table.Decided(vs, func(decided string) { hosts[decided] = true })
 		})
 	})
 	return hosts

@@ -18,6 +18,7 @@ import (
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
 
@@ -41,6 +42,7 @@ type Host struct {
 	Service *model.Service // nil: only VirtualServices name it, or it is an alias
 	Rules   Rules
 
+	joined    intern.List[*model.Service] // see Table.joined
 	clusters  []clusterUnit
 	endpoints []layer.Unit
 	selectors []string   // label keys that workloadSelectors of its rules compare
@@ -109,6 +111,7 @@ func (t *Table) Problems() input.Problems { return t.problems }
 func (t *Table) Resolve(name string, what input.Types) {
 	h := t.renew(name)
 	h.Service, h.Rules, h.selectors, h.alias = t.serviceFor(name), Rules{}, nil, ""
+	h.joined = t.joined(name, h.Service)
 	if h.Service != nil && h.Service.Spec.GetAliasFor() != "" {
 		h.Service, h.alias = nil, h.Service.Spec.GetAliasFor()
 	}
@@ -188,6 +191,6 @@ func (h *Host) equal(o *Host) bool {
 	sameCluster := func(a, b clusterUnit) bool {
 		return a.Unit == b.Unit && a.selection == b.selection && a.setting == b.setting && a.demand == b.demand
 	} // the labels follow
-	return h.Name == o.Name && h.Service == o.Service && h.alias == o.alias && h.Rules.equal(o.Rules) && h.reads == o.reads && slices.Equal(h.selectors, o.selectors) &&
+	return h.Name == o.Name && h.Service == o.Service && h.joined == o.joined && h.alias == o.alias && h.Rules.equal(o.Rules) && h.reads == o.reads && slices.Equal(h.selectors, o.selectors) &&
 		slices.EqualFunc(h.clusters, o.clusters, sameCluster) && slices.Equal(h.endpoints, o.endpoints)
 }

@@ -65,7 +65,7 @@ func (v *Variation) Resolve(name string) (rules bool) {
 		v.keep(name, base, nil)
 		return old != nil
 	}
-	h := &Host{Name: name, Service: base.Service, Rules: base.Rules}
+	h := &Host{Name: name, Service: base.Service, joined: base.joined, Rules: base.Rules}
 	if len(base.selectors) > 0 {
 		h.Rules, h.selectors = v.table.rulesFor(name, base.Service, inputs)
 	}

@@ -5,7 +5,6 @@ import (
 
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/view"
-	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -110,7 +109,7 @@ func (t *Table) Aliases(host string) (all []string) {
 // OwnEndpoints are the endpoints of a host in the proxy's own cluster, as its first port has them: those that DNS names for a headless service.
 // The scope has to see the host.
 func (t *Table) OwnEndpoints(h *Host) (out []*model.Endpoint) {
-	ports := h.Service.Spec.GetPorts()
+	ports := h.Service.Spec.GetPorts() // headless services are Kubernetes' own: no other has ports of the host
 	if len(ports) == 0 {
 		return nil
 	}
@@ -131,35 +130,6 @@ func (t *Table) hasPort(h *Host, port uint32) bool {
 	return slices.ContainsFunc(t.imports, func(im *Imports) bool { return im.Has(h.Service, h.Name) && im.hasPort(h.Name, port) })
 }
 
-// sees says whether a VirtualService is exported to this scope, and for the proxies of a mesh rather than for gateways alone.
-func (t *Table) sees(vs *model.VirtualService) bool {
-	return virtualservice.ForSidecars(vs, nil) &&
-		exported(vs.Spec.GetExportTo(), t.in.Mesh.Spec.GetDefaultVirtualServiceExportTo(), vs.Key.Namespace, t.key.Namespace)
-}
-
-// VirtualServiceFor is the VirtualService that routes a host among what is imported: the one with the most specific
-// host, and of those the oldest. Nil: there is none.
-func (t *Table) VirtualServiceFor(host string, im *Imports) *model.VirtualService {
-	var best *model.VirtualService
-	t.in.Index.Covering(model.KindVirtualService, host, func(pattern string) bool {
-		best = t.VirtualServiceNaming(pattern, im)
-		return best == nil
-	})
-	return best
-}
-
-// VirtualServiceNaming is the oldest VirtualService among what is imported that names this very host or wildcard; nil: there is none.
-func (t *Table) VirtualServiceNaming(host string, im *Imports) *model.VirtualService {
-	var best *model.VirtualService
-	for r := range t.in.ByHost(model.KindVirtualService, host) {
-		vs := r.(*model.VirtualService)
-		if t.sees(vs) && im.overlaps(vs) && (best == nil || vs.Older(&best.Head) < 0) {
-			best = vs
-		}
-	}
-	return best
-}
-
 // ClusterFor is the name of the cluster that a destination means: at its port, or the service's only one (port 0), or else the one
 // that the request came to. Empty: there is no such service, port or subset in this scope.
 func (t *Table) ClusterFor(name, subset string, port, listenPort uint32) string {
@@ -172,11 +142,11 @@ func (t *Table) clusterOf(h *Host, subset string, port, listenPort uint32) strin
 	}
 	if port == 0 {
 		port = listenPort
-		if ports := h.Service.Spec.GetPorts(); len(ports) == 1 {
+		if ports := h.Service.Spec.GetPorts(); len(ports) == 1 && h.joined.Len() == 0 {
 			port = ports[0].GetNumber()
 		}
 	}
-	if input.PortOf(h.Service, port) == nil || !t.hasPort(h, port) {
+	if h.At(port) == nil || !t.hasPort(h, port) {
 		return ""
 	}
 	if subset != "" {

@@ -155,17 +155,29 @@ func (wl *Workload) service(svc *model.Service) (out []port) {
 		if input.PortOf(svc, p.GetNumber()) != p {
 			continue
 		}
-		targets := []uint32{p.GetTargetNumber()}
-		if p.GetTargetNumber() == 0 && p.GetTargetName() == "" {
-			targets = []uint32{p.GetNumber()}
-		} else if p.GetTargetNumber() == 0 {
-			targets = wl.named(svc, name, p)
-		}
-		for _, n := range targets {
+		for _, n := range wl.targets(svc, name, p) {
 			out = append(out, wl.port(listener.InboundPort{Port: n, Protocol: p.GetProtocol(), Host: name, ServicePort: p.GetNumber()}, svc, -1, wl.local(n)))
 		}
 	}
 	return out
+}
+
+// targets are the numbers that a port of a service has at the workload: those that a stated endpoint at its address gives it, else the target port.
+func (wl *Workload) targets(svc *model.Service, of string, p *model.ServicePort) (numbers []uint32) {
+	for _, s := range wl.key.Served.All() {
+		if s.Service == svc.Key && s.Port == p.GetNumber() {
+			numbers = append(numbers, s.Target)
+		}
+	}
+	switch {
+	case len(numbers) > 0:
+		return numbers
+	case p.GetTargetNumber() != 0:
+		return []uint32{p.GetTargetNumber()}
+	case p.GetTargetName() == "":
+		return []uint32{p.GetNumber()}
+	}
+	return wl.named(svc, of, p)
 }
 
 // local is where a port of the workload is reached: at loopback, where the mesh has inboundTrafficPolicy LOCALHOST; empty: where the

@@ -2,6 +2,7 @@ package input
 
 import (
 	"iter"
+	"slices"
 	"strings"
 
 	"navarch.io/navarch/push/access"
@@ -19,6 +20,7 @@ type Index struct {
 	naming    relation[model.Key] // namespace -> records that name it, see namespacesOf
 	aliases   relation[string]    // host -> hosts that are another name of it (ExternalName)
 	wildcards relation[model.Key] // kind (VirtualService, DestinationRule) and wildcard host -> records of it
+	routing   relation[model.Key] // host, read backwards, so that what a wildcard covers stands together -> VirtualServices that name it
 }
 
 func newIndex(s *mirror.Snapshot) *Index {
@@ -34,12 +36,12 @@ func newIndex(s *mirror.Snapshot) *Index {
 
 // With is the index after some edits.
 func (x *Index) With(edits []mirror.Edit) *Index {
-	next := &Index{x.addresses.change(), x.routesTo.change(), x.secrets.change(), x.naming.change(), x.aliases.change(), x.wildcards.change()}
+	next := &Index{x.addresses.change(), x.routesTo.change(), x.secrets.change(), x.naming.change(), x.aliases.change(), x.wildcards.change(), x.routing.change()}
 	for _, e := range edits {
 		next.put(e.Old, false)
 		next.put(e.New, true)
 	}
-	for _, r := range []interface{ seal() }{&next.addresses, &next.routesTo, &next.secrets, &next.naming, &next.aliases, &next.wildcards} {
+	for _, r := range []interface{ seal() }{&next.addresses, &next.routesTo, &next.secrets, &next.naming, &next.aliases, &next.wildcards, &next.routing} {
 		r.seal()
 	}
 	return next
@@ -75,6 +77,7 @@ func (x *Index) put(r model.Record, there bool) {
 	case *model.VirtualService:
 		for _, h := range t.Spec.GetHosts() {
 			x.wildcard(key, h, there)
+			x.routing.put(backwards(h), key.Path(), key, there)
 		}
 		for h := range virtualservice.Hosts(t) {
 			x.routesTo.put(h, key.Path(), key, there)
@@ -99,19 +102,56 @@ func (x *Index) Covering(kind model.Kind, host string, f func(pattern string) (m
 	if x.wildcards.empty() {
 		return
 	}
-	rest := strings.TrimPrefix(host, "*.")
-	if rest == host {
-		_, rest, _ = strings.Cut(host, ".")
-	} else {
-		_, rest, _ = strings.Cut(rest, ".")
-	}
-	for ; rest != ""; _, rest, _ = strings.Cut(rest, ".") {
-		if pattern := "*." + rest; x.wildcards.has(kind.String()+" "+pattern) && !f(pattern) {
+	for pattern := range Wildcards(host) {
+		if x.wildcards.has(kind.String()+" "+pattern) && !f(pattern) {
 			return
 		}
 	}
-	if x.wildcards.has(kind.String()+" *") && host != "*" {
-		f("*")
+}
+
+// routingOf are the keys of what Input.Routing has.
+func (x *Index) routingOf(host string) iter.Seq[model.Key] {
+	return func(yield func(model.Key) bool) {
+		named := x.routing.of(backwards(host))
+		if suffix, is := strings.CutPrefix(host, "*"); is {
+			named = x.routing.under(backwards(suffix))
+		}
+		for key := range named {
+			if !yield(key) {
+				return
+			}
+		}
+		if x.wildcards.empty() {
+			return
+		}
+		for pattern := range Wildcards(host) {
+			for key := range x.routing.of(backwards(pattern)) {
+				if !yield(key) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// backwards is a host read from its end.
+func backwards(host string) string {
+	b := []byte(host)
+	slices.Reverse(b)
+	return string(b)
+}
+
+// Wildcards are the wildcards that cover a host or wildcard, without itself, the most specific first.
+func Wildcards(host string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := 1; i < len(host); i++ {
+			if pattern := "*" + host[i:]; (host[i] == '.' || host[i] == '-') && pattern != host && !yield(pattern) {
+				return
+			}
+		}
+		if host != "*" {
+			yield("*")
+		}
 	}
 }
 

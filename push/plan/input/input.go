@@ -7,6 +7,8 @@
 package input
 
 import (
+	"iter"
+
 	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/pool"
@@ -119,6 +121,18 @@ func (in *Input) RoutesTo(host string, f func(*model.VirtualService)) {
 		for to, key := range in.Index.routesTo.all() {
 			if to != host && Covers(host, to) {
 				visit(key)
+			}
+		}
+	}
+}
+
+// Routing are the VirtualServices that name a host, a wildcard that covers it, or, where it is a wildcard, a host that it covers; some may come
+// several times.
+func (in *Input) Routing(host string) iter.Seq[*model.VirtualService] {
+	return func(yield func(*model.VirtualService) bool) {
+		for key := range in.Index.routingOf(host) {
+			if r, ok := in.Get(key); ok && !yield(r.(*model.VirtualService)) {
+				return
 			}
 		}
 	}

@@ -34,13 +34,16 @@ func (r *relation[V]) put(name, id string, value V, there bool) {
 }
 
 // of are the values of a name.
-func (r *relation[V]) of(name string) iter.Seq[V] {
+func (r *relation[V]) of(name string) iter.Seq[V] { return r.under(name + "\x00") }
+
+// under are the values of all names that begin with a prefix.
+func (r *relation[V]) under(prefix string) iter.Seq[V] {
 	return func(yield func(V) bool) {
 		if r.tree == nil {
 			return
 		}
 		entries := r.tree.Root().Iterator()
-		entries.SeekPrefix([]byte(name + "\x00"))
+		entries.SeekPrefix([]byte(prefix))
 		for _, value, ok := entries.Next(); ok; _, value, ok = entries.Next() {
 			if !yield(value) {
 				return

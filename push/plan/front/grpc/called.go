@@ -77,15 +77,12 @@ func (f *Front) callable(name string) (c *called, found []input.Problem, reads b
 	}
 	names := append([]string{name}, slices.DeleteFunc(host.ShortNames(name, f.key.Namespace, f.key.Domain), f.isHost)...)
 	c = &called{host: name}
-	for _, p := range h.Service.Spec.GetPorts() {
+	for p := range h.Ports() {
 		im := f.hosts.ImportOf(h, p.GetNumber())
-		if input.PortOf(h.Service, p.GetNumber()) != p || im == nil {
+		if im == nil {
 			continue
 		}
 		vs := f.hosts.VirtualServiceFor(name, im)
-		if vs != nil && len(vs.Spec.GetHttp()) == 0 {
-			vs = nil
-		}
 		if vs != nil {
 			reads = reads || len(virtualservice.RequestLabelKeys(vs)) > 0
 			found = append(found, vhost.ProxylessProblems(vs)...)

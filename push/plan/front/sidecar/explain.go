@@ -81,8 +81,8 @@ func (ls *listeners) bringers(l *outbound) (out []any) {
 		from := ls.listenerOfSidecar(&b.traffic)
 		from.Host, from.Service = b.host, b.from
 		for _, e := range ls.egress {
-			if vs := ls.hosts.VirtualServiceFor(b.host, e.Imports); e.order == b.egress && vs != nil && len(vs.Spec.GetTcp())+len(vs.Spec.GetTls()) > 0 {
-				from.Route = vs
+			if e.order == b.egress {
+				from.Routes = routes.List(ls.hosts.Connecting(b.host, e.Imports)...)
 			}
 		}
 		out = append(out, from)

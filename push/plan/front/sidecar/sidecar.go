@@ -47,6 +47,7 @@ var (
 	strs      intern.Table[string]
 	chains    intern.Table[listener.Chain]
 	targets   intern.Table[listener.Target]
+	routes    intern.Table[*model.VirtualService]
 	fragments intern.Table[*xds.Fragment]
 )
 

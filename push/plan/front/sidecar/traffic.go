@@ -1,19 +1,14 @@
 package sidecar
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
-	networkingv1 "istio.io/api/networking/v1alpha3"
-
 	"navarch.io/navarch/push/build/listener"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
-	policies "navarch.io/navarch/push/traffic"
-	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -50,6 +45,7 @@ type bringing struct {
 	host  *host.Host
 	as    host.Seen
 	reads []string // keys of labels that its routes of connections compare with those of proxies
+	found []input.Problem
 }
 
 // trafficOf lists what a host brings to listeners, where the destinations of its routes are as certain proxies see them: HTTP meets at
@@ -63,16 +59,16 @@ func (s *scope) trafficOf(h *host.Host, as host.Seen) (out []traffic, reads []st
 		if !e.Has(h.Service, h.Name) {
 			continue
 		}
-		for _, p := range h.Service.Spec.GetPorts() {
-			if input.PortOf(h.Service, p.GetNumber()) != p || e.port != 0 && e.port != p.GetNumber() {
+		for p, svc := range h.Ports() {
+			if e.port != 0 && e.port != p.GetNumber() {
 				continue
 			}
 			protocol := p.GetProtocol()
 			if e.port != 0 && e.protocol != model.Protocol_PROTOCOL_AUTO {
 				protocol = e.protocol
 			}
-			t := traffic{port: p.GetNumber(), egress: e.order, direct: e.direct, from: h.Service,
-				wants: wants{grpcWeb: protocol == model.Protocol_PROTOCOL_GRPC_WEB, dynamic: host.Dynamic(h.Service)}}
+			t := traffic{port: p.GetNumber(), egress: e.order, direct: e.direct, from: svc,
+				wants: wants{grpcWeb: protocol == model.Protocol_PROTOCOL_GRPC_WEB, dynamic: host.Dynamic(svc)}}
 			if input.IsHTTP(protocol) {
 				t.http, t.route = true, keyOf(e, p.GetNumber())
 				out = append(out, t.at(s.open(e)))
@@ -84,11 +80,11 @@ func (s *scope) trafficOf(h *host.Host, as host.Seen) (out []traffic, reads []st
 	reserved := func(t traffic) bool {
 		mine := t.bind == s.key.Listening.Families.Wildcard() && !input.Direct(s.sidecar, s.key.Mode) && (t.port == s.in.OutboundPort() || t.port == s.in.InboundPort())
 		if mine {
-			found = append(found, input.Warning(h.Service.Key, problem.Duplicate, "spec.ports", fmt.Sprintf("port %d is where the proxy itself listens; it is left out", t.port)))
+			b.found = append(b.found, input.Warning(h.Service.Key, problem.Duplicate, "spec.ports", fmt.Sprintf("port %d is where the proxy itself listens; it is left out", t.port)))
 		}
 		return mine
 	}
-	return slices.DeleteFunc(out, reserved), b.reads, found
+	return slices.DeleteFunc(out, reserved), b.reads, b.found
 }
 
 // open is the address of an egress listener that is not for one service.
@@ -147,15 +143,22 @@ func (b *bringing) opaque(e *egress, p *model.ServicePort, protocol model.Protoc
 		}
 		return out
 	}
-	var ranges []string
-	for _, a := range b.hosts.Addresses(h.Service, h.Name) {
-		if ip, ok := single(a); ok {
-			one(ip)
-		} else {
-			ranges = append(ranges, a)
+	var ranges, alone []string
+	everywhere := false // there is no address by which the port is told from others
+	for _, addresses := range b.hosts.AddressesAt(h, p.GetNumber()) {
+		everywhere = everywhere || len(addresses) == 0
+		for _, a := range addresses {
+			if ip, ok := single(a); !ok {
+				ranges = append(ranges, a)
+			} else if !slices.Contains(alone, ip) {
+				alone = append(alone, ip)
+				one(ip)
+			}
 		}
 	}
-	if len(ranges) > 0 || len(out) == 0 {
+	if everywhere {
+		rest(nil)
+	} else if len(ranges) > 0 {
 		rest(ranges)
 	}
 	return out
@@ -180,118 +183,4 @@ func (s *scope) addressesOf(h *host.Host, p *model.ServicePort) (out []string) {
 		}
 	}
 	return out
-}
-
-// chains is the TCP chains of a port: those of the tcp or tls routes of its VirtualService, and one to the service's cluster, unless routes
-// take all. TLS that goes to none of the names of tls routes is of no service: it passes on like what is not known, as with istiod. At a
-// listener that is shared, TLS is told apart by the host.
-func (b *bringing) chains(e *egress, p *model.ServicePort, protocol model.Protocol, cidrs []string, shared bool) []listener.Chain {
-	h := b.host
-	var out []listener.Chain
-	if vs := b.hosts.VirtualServiceFor(h.Name, e.Imports); vs != nil && len(vs.Spec.GetTcp())+len(vs.Spec.GetTls()) > 0 {
-		b.reads = append(b.reads, virtualservice.ConnectionLabelKeys(vs)...)
-		r := routing{bringing: b, vs: vs, port: p.GetNumber(), protocol: protocol}
-		if input.IsTLS(protocol) {
-			out = r.tls(cidrs)
-		} else {
-			out = r.tcp(cidrs)
-		}
-		if r.complete {
-			return out
-		}
-	}
-	name := xds.OutboundCluster(p.GetNumber(), "", h.Name)
-	c := listener.Chain{CIDRs: strs.List(cidrs...), Targets: targets.List(listener.Target{Cluster: name}), StatPrefix: name, Protocol: protocol,
-		Rule: h.Rules.Main, Policy: policies.Intern(h.Rules.Policy("", p.GetNumber()).Over(b.in.Meshes.Cluster))}
-	if input.IsTLS(protocol) && shared && h.Name != "*" {
-		c.SNI = strs.List(h.Name)
-	}
-	if host.Dynamic(h.Service) {
-		c.Dynamic, c.DynamicPort = h.Name, p.GetNumber()
-	}
-	return append(out, c)
-}
-
-// routing reads the tcp or tls routes of one VirtualService for one port.
-type routing struct {
-	*bringing
-	vs       *model.VirtualService
-	port     uint32
-	protocol model.Protocol
-	complete bool // nothing is left for the service's own cluster
-}
-
-func (r *routing) tls(cidrs []string) (out []listener.Chain) {
-	for _, route := range r.vs.Spec.GetTls() {
-		for _, m := range route.GetMatch() {
-			if !r.applies(m) {
-				continue
-			}
-			c := r.chain(route.GetRoute(), first(m.GetDestinationSubnets(), cidrs))
-			c.SNI = strs.List(m.GetSniHosts()...)
-			out = append(out, c)
-		}
-	}
-	r.complete = len(out) > 0
-	return out
-}
-
-func (r *routing) tcp(cidrs []string) (out []listener.Chain) {
-	for _, route := range r.vs.Spec.GetTcp() {
-		if len(route.GetMatch()) == 0 {
-			r.complete = true
-			return append(out, r.chain(route.GetRoute(), cidrs))
-		}
-		for _, m := range route.GetMatch() {
-			if !r.applies(m) {
-				continue
-			}
-			out = append(out, r.chain(route.GetRoute(), first(m.GetDestinationSubnets(), cidrs)))
-			if len(m.GetDestinationSubnets()) == 0 {
-				r.complete = true
-				return out
-			}
-		}
-	}
-	return out
-}
-
-func (r *routing) applies(m host.SourceMatch) bool {
-	return r.hosts.Applies(r.vs, m, r.port, r.as.Inputs)
-}
-
-func (r *routing) chain(routes []*networkingv1.RouteDestination, cidrs []string) listener.Chain {
-	c := listener.Chain{CIDRs: strs.List(cidrs...), StatPrefix: xds.OutboundCluster(r.port, "", r.host.Name), Protocol: r.protocol}
-	rules, subset, port := r.host.Rules, "", r.port // of several destinations none decides alone
-	var list []listener.Target
-	for _, route := range routes {
-		d := route.GetDestination()
-		name := r.as.Hosts.ClusterFor(d.GetHost(), d.GetSubset(), d.GetPort().GetNumber(), r.port)
-		if name == "" { // as it would be called: connections to it are closed until there is one
-			name = xds.OutboundCluster(cmp.Or(d.GetPort().GetNumber(), r.port), d.GetSubset(), d.GetHost())
-		}
-		list = append(list, listener.Target{Cluster: name, Weight: uint32(max(route.GetWeight(), 0))})
-	}
-	if len(list) == 1 {
-		list[0].Weight = 0
-		c.StatPrefix = list[0].Cluster
-		_, p, sub, name, ok := xds.ParseCluster(list[0].Cluster)
-		if h := r.as.Hosts.Get(name); ok && h != nil && h.Service != nil {
-			rules, subset, port = h.Rules, sub, p
-			if host.Dynamic(h.Service) {
-				c.Dynamic, c.DynamicPort = name, p
-			}
-		}
-	}
-	c.Rule, c.Policy = rules.Of(subset), policies.Intern(rules.Policy(subset, port).Over(r.in.Meshes.Cluster))
-	list = slices.DeleteFunc(list, func(t listener.Target) bool { return len(list) > 1 && t.Weight == 0 })
-	c.Targets = targets.List(list...)
-	return c
-}
-
-func first(a, b []string) []string {
-	if len(a) > 0 {
-		return a
-	}
-	return b
 }

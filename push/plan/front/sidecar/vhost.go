@@ -50,7 +50,7 @@ func (s *scope) entriesOf(h *host.Host) map[routeKey]*entry {
 			return
 		}
 		en := &entry{host: h.Name, port: port, alone: rc.kind == ofHost, domains: strs.List(domains...)}
-		if vs != nil && len(vs.Spec.GetHttp()) > 0 {
+		if vs != nil {
 			en.vs, en.reads = vs, strs.List(virtualservice.RequestLabelKeys(vs)...)
 		}
 		out[rc] = en
@@ -59,13 +59,13 @@ func (s *scope) entriesOf(h *host.Host) map[routeKey]*entry {
 		s.servedEntries(h, func(rc routeKey, port uint32, e *egress) {
 			domains := []string{"*"}
 			if rc.kind != ofHost {
-				domains = s.domainsOf(h.Name, h.Service)
+				domains = s.domainsOf(h, port)
 			}
 			add(rc, port, s.hosts.VirtualServiceFor(h.Name, e.Imports), domains)
 		})
 	}
 	for _, e := range s.egress {
-		if vs := s.hosts.VirtualServiceNaming(h.Name, e.Imports); vs != nil && len(vs.Spec.GetHttp()) > 0 {
+		if vs := s.hosts.VirtualServiceNaming(h.Name, e.Imports); vs != nil {
 			for _, port := range s.named(h, vs, e) {
 				add(keyOf(e, port), port, vs, []string{h.Name})
 			}
@@ -76,9 +76,9 @@ func (s *scope) entriesOf(h *host.Host) map[routeKey]*entry {
 
 // servedEntries calls add with the route configurations of a host's own ports.
 func (s *scope) servedEntries(h *host.Host, add func(rc routeKey, port uint32, e *egress)) {
-	for _, p := range h.Service.Spec.GetPorts() {
+	for p := range h.Ports() {
 		sniff := p.GetProtocol() == model.Protocol_PROTOCOL_AUTO
-		if input.PortOf(h.Service, p.GetNumber()) != p || !sniff && !input.IsHTTP(p.GetProtocol()) {
+		if !sniff && !input.IsHTTP(p.GetProtocol()) {
 			continue
 		}
 		if e := s.routed(p.GetNumber()); e != nil && e.Has(h.Service, h.Name) {
@@ -98,11 +98,12 @@ func (s *scope) servedEntries(h *host.Host, add func(rc routeKey, port uint32, e
 }
 
 // named are the ports at which a VirtualService makes a host known that has none of its own there: 80, and those of HTTP that its other hosts
-// have (istio: pilot/pkg/networking/core/route, buildSidecarVirtualHostsForVirtualService).
+// have. A wildcard is not known at ports of services that it covers, or that cover it: there its rules are for these alone
+// (istio: pilot/pkg/networking/core/route, buildSidecarVirtualHostsForVirtualService, separateVSHostsAndServices).
 func (s *scope) named(h *host.Host, vs *model.VirtualService, e *egress) (ports []uint32) {
 	take := func(port uint32) {
-		own := h.Service != nil && input.PortOf(h.Service, port) != nil
-		if !own && s.routed(port) == e && !slices.Contains(ports, port) {
+		own := h.At(port) != nil
+		if !own && s.routed(port) == e && !slices.Contains(ports, port) && !s.overlapped(h.Name, port, e) {
 			ports = append(ports, port)
 		}
 	}
@@ -112,8 +113,8 @@ func (s *scope) named(h *host.Host, vs *model.VirtualService, e *egress) (ports 
 		if other == nil || other == h || other.Service == nil || !e.Has(other.Service, name) {
 			continue
 		}
-		for _, p := range other.Service.Spec.GetPorts() {
-			if input.PortOf(other.Service, p.GetNumber()) == p && (p.GetProtocol() == model.Protocol_PROTOCOL_AUTO || input.IsHTTP(p.GetProtocol())) {
+		for p := range other.Ports() {
+			if p.GetProtocol() == model.Protocol_PROTOCOL_AUTO || input.IsHTTP(p.GetProtocol()) {
 				take(p.GetNumber())
 			}
 		}
@@ -121,10 +122,27 @@ func (s *scope) named(h *host.Host, vs *model.VirtualService, e *egress) (ports 
 	return ports
 }
 
-// domainsOf are the names that a host of a service would have: itself, its short names as a Kubernetes service, itself with the dot by
+// overlapped says whether a host is a wildcard that covers a service with a port, or that one covers.
+func (s *scope) overlapped(name string, port uint32, e *egress) (is bool) {
+	if !input.IsWildcard(name) {
+		return false
+	}
+	serves := func(name string) {
+		other := s.hosts.Get(name)
+		is = is || other != nil && other.Service != nil && e.Has(other.Service, name) && other.At(port) != nil
+	}
+	s.hosts.Covered(name, serves)
+	for pattern := range input.Wildcards(name) {
+		serves(pattern)
+	}
+	return is
+}
+
+// domainsOf are the names that a host of a service would have at a port: itself, its short names as a Kubernetes service, itself with the dot by
 // which DNS marks a name as absolute (RFC 1034 section 3.1; clients send it as it is), its virtual addresses; of a headless
 // service also the names of its pods.
-func (s *scope) domainsOf(name string, svc *model.Service) []string {
+func (s *scope) domainsOf(h *host.Host, port uint32) []string {
+	name, svc := h.Name, h.Service
 	out := append([]string{name}, host.ShortNames(name, s.key.Namespace, s.key.Domain)...)
 	if _, err := netip.ParseAddr(name); err != nil {
 		out = append(out, name+".")
@@ -137,8 +155,12 @@ func (s *scope) domainsOf(name string, svc *model.Service) []string {
 	for _, alias := range s.hosts.Aliases(name) {
 		out = append(append(append(out, alias), host.ShortNames(alias, s.key.Namespace, s.key.Domain)...), alias+".")
 	}
-	for _, a := range s.hosts.Addresses(svc, name) {
-		if ip, ok := single(a); ok && (s.key.Listening.Families != xds.IPv6Only || view.IPv6.Has(ip)) {
+	for _, addresses := range s.hosts.AddressesAt(h, port) {
+		for _, a := range addresses {
+			ip, ok := single(a)
+			if !ok || s.key.Listening.Families == xds.IPv6Only && !view.IPv6.Has(ip) {
+				continue
+			}
 			if strings.Contains(ip, ":") {
 				ip = "[" + ip + "]"
 			}

@@ -1,0 +1,73 @@
+package host
+
+import (
+	"iter"
+	"slices"
+
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// services are lists of the ServiceEntries of one host.
+var services intern.Table[*model.Service]
+
+// joined are the ServiceEntries beside the one that a host means whose ports the host has as well, the oldest first: those of the same namespace
+// that make one service with it (model.Joins).
+func (t *Table) joined(host string, of *model.Service) (list intern.List[*model.Service]) {
+	if of == nil || of.Key.Kind != model.KindServiceEntry {
+		return list
+	}
+	var all []*model.Service
+	for r := range t.in.ByHost(model.KindServiceEntry, host) {
+		if svc := r.(*model.Service); svc != of && model.Joins(of, svc) {
+			all = append(all, svc)
+		}
+	}
+	slices.SortFunc(all, func(a, b *model.Service) int { return a.Older(&b.Head) })
+	return services.List(all...)
+}
+
+// services are those that have the ports of a host, the one that it means first.
+func (h *Host) services() []*model.Service {
+	if h.Service == nil {
+		return nil
+	}
+	return append([]*model.Service{h.Service}, h.joined.All()...)
+}
+
+// At is the service that has a port of a host, the first of several; nil: none has (UDP does not count).
+func (h *Host) At(port uint32) *model.Service {
+	if h.Service != nil && input.PortOf(h.Service, port) != nil {
+		return h.Service
+	}
+	for _, svc := range h.joined.All() {
+		if input.PortOf(svc, port) != nil {
+			return svc
+		}
+	}
+	return nil
+}
+
+// Ports are the ports of a host and the services that have them, each number once (UDP does not count).
+func (h *Host) Ports() iter.Seq2[*model.ServicePort, *model.Service] {
+	return func(yield func(*model.ServicePort, *model.Service) bool) {
+		for _, svc := range h.services() {
+			for _, p := range svc.Spec.GetPorts() {
+				if input.PortOf(svc, p.GetNumber()) == p && h.At(p.GetNumber()) == svc && !yield(p, svc) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// AddressesAt are the virtual addresses at which a host has a port: those of each service that has it.
+func (t *Table) AddressesAt(h *Host, port uint32) (all [][]string) {
+	for _, svc := range h.services() {
+		if input.PortOf(svc, port) != nil {
+			all = append(all, t.Addresses(svc, h.Name))
+		}
+	}
+	return all
+}

@@ -1,0 +1,83 @@
+package host
+
+import (
+	"slices"
+
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/virtualservice"
+	"navarch.io/navarch/store/model"
+)
+
+// sees says whether a VirtualService is exported to this scope, and for the proxies of a mesh rather than for gateways alone.
+func (t *Table) sees(vs *model.VirtualService) bool {
+	return virtualservice.ForSidecars(vs, nil) &&
+		exported(vs.Spec.GetExportTo(), t.in.Mesh.Spec.GetDefaultVirtualServiceExportTo(), vs.Key.Namespace, t.key.Namespace)
+}
+
+// VirtualServiceFor is the VirtualService whose http rules are for a host among what is imported: of those that name the host and have such
+// rules the oldest. Where none names it, it is the oldest of those with the most specific wildcard that covers the host, and nil if that one
+// has no http rules; a wildcard is for hosts alone that no VirtualService names, whatever rules that one has
+// (istio: pilot/pkg/networking/core/route/route.go, separateVSHostsAndServices).
+func (t *Table) VirtualServiceFor(host string, im *Imports) *model.VirtualService {
+	if vs := t.VirtualServiceNaming(host, im); vs != nil {
+		return vs
+	}
+	var best *model.VirtualService
+	t.in.Index.Covering(model.KindVirtualService, host, func(pattern string) bool {
+		best = t.oldest(pattern, im, func(*model.VirtualService) bool { return true })
+		return best == nil
+	})
+	if best == nil || len(best.Spec.GetHttp()) == 0 {
+		return nil
+	}
+	return best
+}
+
+// VirtualServiceNaming is the oldest VirtualService with http rules, among what is imported, that names this very host or wildcard; nil:
+// there is none.
+func (t *Table) VirtualServiceNaming(host string, im *Imports) *model.VirtualService {
+	return t.oldest(host, im, func(vs *model.VirtualService) bool { return len(vs.Spec.GetHttp()) > 0 })
+}
+
+// oldest is the oldest VirtualService of a kind, among what is imported, that names a host or wildcard; nil: there is none.
+func (t *Table) oldest(host string, im *Imports, is func(*model.VirtualService) bool) (best *model.VirtualService) {
+	for r := range t.in.ByHost(model.KindVirtualService, host) {
+		vs := r.(*model.VirtualService)
+		if is(vs) && t.sees(vs) && im.overlaps(vs) && (best == nil || vs.Older(&best.Head) < 0) {
+			best = vs
+		}
+	}
+	return best
+}
+
+// Connecting are the VirtualServices whose tcp and tls rules are for connections to a host, among what is imported, the oldest first: unlike http
+// rules they are merged, those of all that name the host, a wildcard that covers it, or, where it is a wildcard, a host that it covers
+// (istio: pilot/pkg/networking/core/tls.go, getConfigsForHost).
+func (t *Table) Connecting(host string, im *Imports) (all []*model.VirtualService) {
+	for vs := range t.in.Routing(host) {
+		if virtualservice.Connects(vs) && t.sees(vs) && im.overlaps(vs) {
+			all = append(all, vs)
+		}
+	}
+	slices.SortFunc(all, func(a, b *model.VirtualService) int { return a.Older(&b.Head) })
+	return slices.Compact(all)
+}
+
+// Decided calls f with the names of hosts about whose routes a VirtualService decides, itself or beside others: those that it names, those that
+// its wildcards cover, and the wildcards that cover these, which have its tcp and tls rules too. Some may come several times.
+func (t *Table) Decided(vs *model.VirtualService, f func(name string)) {
+	for _, h := range vs.Spec.GetHosts() {
+		f(h)
+		if input.IsWildcard(h) {
+			t.Covered(h, f)
+		}
+		if !virtualservice.Connects(vs) {
+			continue
+		}
+		for pattern := range input.Wildcards(h) {
+			if t.Get(pattern) != nil {
+				f(pattern)
+			}
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// Served is a port of a ServiceEntry that a workload serves, since an endpoint that the entry states has the workload's address.
+type Served struct {
+	Service model.Key
+	Port    uint32
+	Target  uint32 // where the workload has it
+}
+
+var serving intern.Table[Served]
+
+// servedBy are the ports that ServiceEntries of the node's own namespace have at its addresses, sorted: others cannot make it serve anything, as
+// with Kubernetes Services (istio: pilot/pkg/serviceregistry/serviceentry/controller.go, GetProxyServiceTargets).
+func (x *Index) servedBy(s *mirror.Snapshot, n Node) (all []Served) {
+	for _, address := range n.Addresses {
+		all = append(all, x.statedIn(s, n.Namespace)[address]...)
+	}
+	slices.SortFunc(all, func(a, b Served) int {
+		return cmp.Or(a.Service.Compare(b.Service), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Target, b.Target))
+	})
+	return slices.Compact(all)
+}
+
+// statedIn is what the endpoints serve that ServiceEntries of a namespace state, by address; it remembers that as long as the snapshot is the same.
+func (x *Index) statedIn(s *mirror.Snapshot, namespace string) map[string][]Served {
+	x.at(s)
+	stated, known := x.stated[namespace]
+	if known {
+		return stated
+	}
+	for r := range s.WithPrefix(model.KindEndpoints, namespace, model.ServiceEntryPrefix) {
+		slice := r.(*model.Endpoints)
+		name, _, _ := strings.Cut(strings.TrimPrefix(slice.Key.Name, model.ServiceEntryPrefix), ":")
+		entry, ok := s.Get(model.Key{Kind: model.KindServiceEntry, Namespace: namespace, Name: name, Origin: slice.Key.Origin})
+		if !ok {
+			continue
+		}
+		for _, e := range slice.Spec.GetEndpoints() {
+			for _, p := range entry.(*model.Service).Spec.GetPorts() {
+				if target := targetAt(slice, e, p.GetName()); target != 0 && p.GetProtocol() != model.Protocol_PROTOCOL_UDP {
+					if stated == nil {
+						stated = map[string][]Served{}
+					}
+					stated[e.GetAddress()] = append(stated[e.GetAddress()], Served{entry.Meta().Key, p.GetNumber(), target})
+				}
+			}
+		}
+	}
+	if x.stated == nil {
+		x.stated = map[string]map[string][]Served{}
+	}
+	x.stated[namespace] = stated
+	return stated
+}
+
+// targetAt is the number of a port at one endpoint; 0: it does not have it.
+func targetAt(slice *model.Endpoints, e *model.Endpoint, port string) uint32 {
+	if number, ok := e.GetPorts()[port]; ok {
+		return number
+	}
+	for _, p := range slice.Spec.GetPorts() {
+		if p.GetName() == port {
+			return p.GetNumber()
+		}
+	}
+	return 0
+}
+
+// withServed are services of a workload and the ServiceEntries of which it serves ports, the oldest first.
+func withServed(s *mirror.Snapshot, services intern.List[model.Key], served []Served) intern.List[model.Key] {
+	var all []*model.Service
+	add := func(key model.Key) {
+		if r, ok := s.Get(key); ok && !slices.Contains(all, r.(*model.Service)) {
+			all = append(all, r.(*model.Service))
+		}
+	}
+	for _, key := range services.All() {
+		add(key)
+	}
+	for _, of := range served {
+		add(of.Service)
+	}
+	slices.SortFunc(all, func(a, b *model.Service) int { return a.Older(&b.Head) })
+	out := make([]model.Key, len(all))
+	for i, svc := range all {
+		out[i] = svc.Key
+	}
+	return keys.List(out...)
+}
