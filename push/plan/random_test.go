@@ -21,6 +21,7 @@ type mesh struct {
 	tokens  *rand.Rand // of RequestAuthentications and providers of external authorization, for the same reason; nil: there are none
 	tell    *rand.Rand // of Telemetries and their providers, for the same reason; nil: there are none
 	exts    *rand.Rand // of WasmPlugins and TrafficExtensions, for the same reason; nil: there are none
+	proxies *rand.Rand // of what defaultConfig says of headers and connections, for the same reason; nil: nothing
 	auto    bool       // ServiceEntries have automatic addresses: not in the histories that strike cells, which stay what they are
 	records map[model.Key]model.Record
 }
@@ -39,6 +40,9 @@ const firstStrike, firstNetworks, firstTokens, firstTelemetry, firstExtensions =
 
 func newMesh(t testing.TB, seed uint64) *mesh {
 	m := &mesh{t: t, r: rand.New(rand.NewPCG(seed, 7)), more: rand.New(rand.NewPCG(seed, 8)), lives: rand.New(rand.NewPCG(seed, 9)), records: map[model.Key]model.Record{}}
+	if seed < firstStrike {
+		m.proxies = rand.New(rand.NewPCG(seed, 14))
+	}
 	if seed < firstStrike || seed >= firstExtensions {
 		m.exts = rand.New(rand.NewPCG(seed, 13))
 	}
