@@ -23,8 +23,8 @@ func telemetryOf(s *mirror.Snapshot, n Node) model.Key {
 	return first.Key
 }
 
-// self is how a node names itself in its spans: where a record has proxies of its namespace send any, or the mesh has those do that their bootstrap gives
-// a tracer to.
+// self is how a node names itself in its spans. It sends some where a record says so for its namespace, or for all; and, where the mesh has tracers of
+// bootstraps send (enableTracing), if its ProxyConfig, or the mesh's, has such a tracer.
 func (x *Index) self(s *mirror.Snapshot, root string, n Node, own, mesh proxyconfig.Settings) Self {
 	bootstrapped := own.Tracing != "" && s.Mesh().Spec.GetEnableTracing()
 	if n.Kind != Sidecar || x.spans[""]+x.spans[root]+x.spans[n.Namespace] == 0 && !bootstrapped {

@@ -24,7 +24,7 @@ type Settings struct {
 
 // Routes is what virtual hosts and their routes read. Comparable.
 type Routes struct {
-	NoAttempts    bool // requests do not say the how manieth attempt they are (proxyHeaders.attemptCount.disabled)
+	NoAttempts    bool // requests do not say which attempt they are (proxyHeaders.attemptCount.disabled)
 	ForwardedHost bool // requests say which host they were for before it was rewritten (proxyHeaders.xForwardedHost.enabled)
 }
 
