@@ -146,6 +146,8 @@ var words = map[string]string{
 	"DynamicPort":      "port of these",
 	"Extension":        "extension",
 	"Extensions":       "extensions, as filters",
+	"Proxy":            "headers and connections (ProxyConfig of the proxy, else MeshConfig defaultConfig)",
+	"HeaderCase":       "names of HTTP/1 headers keep their case (ProxyConfig of the proxy, else MeshConfig defaultConfig)",
 	"ByAgent":          "its module is fetched by the proxy's agent",
 }
 

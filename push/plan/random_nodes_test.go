@@ -3,9 +3,14 @@ package plan
 import (
 	"fmt"
 	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	meshv1 "istio.io/api/mesh/v1alpha1"
 
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/proxyconfig"
 )
 
 // nodes are proxies that differ in everything that a view may look at.
@@ -66,6 +71,49 @@ func apps() []view.Node {
 	all[0].Caps, all[1].Caps = xds.CapIdentity, xds.CapIdentity
 	all[0].Locality = "r1/z1"
 	return all
+}
+
+// settings are those of a ProxyConfig.
+func settings(t testing.TB, text string) *proxyconfig.Settings {
+	t.Helper()
+	c := &meshv1.ProxyConfig{}
+	if err := protojson.Unmarshal([]byte(text), c); err != nil {
+		t.Fatal(err)
+	}
+	s, faults := proxyconfig.Of(c)
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	return &s
+}
+
+// configured are proxies that say something of themselves in their ProxyConfig.
+func configured(t testing.TB) []view.Node {
+	all := []view.Node{node("a", "own-0", "app=s0", "version=v1"), node("a", "own-1", "app=s1"), node("b", "own-2", "app=s0", "version=v2"), node("a", "own-3", "app=s0", "version=v1")}
+	for i, text := range []string{
+		`{"proxyHeaders": {"server": {"value": "own"}, "attemptCount": {"disabled": true}}, "tracing": {"sampling": 3}}`,
+		`{"proxyHeaders": {"preserveHttp1HeaderCase": true}, "connectionSettings": {"httpIdleTimeout": "9s"}}`,
+		`{}`,
+		`{"proxyHeaders": {"server": {"value": "own"}}}`,
+	} {
+		all[i].ProxyConfig = settings(t, text)
+		all[i].Caps |= xds.CapIdentity
+	}
+	all[0].Locality = "r1/z1"
+	return all
+}
+
+// defaultConfig is a field of the mesh configuration: what is given, and sometimes what proxies say nothing of themselves of.
+func (m *mesh) defaultConfig(given string) string {
+	if m.proxies != nil {
+		pick := func(from ...string) string { return from[m.proxies.IntN(len(from))] }
+		given += pick("", "", "proxyHeaders: {server: {value: own}}, ", "proxyHeaders: {attemptCount: {disabled: true}, xForwardedHost: {enabled: true}}, ",
+			"proxyHeaders: {preserveHttp1HeaderCase: true}, ") + pick("", "connectionSettings: {httpIdleTimeout: 8s}")
+	}
+	if given == "" {
+		return ""
+	}
+	return ", defaultConfig: {" + given + "}"
 }
 
 // automatic is sometimes an automatic address of each host, which two ServiceEntries may claim.

@@ -9,16 +9,19 @@ import (
 
 // providers are fields of the mesh configuration: providers that CUSTOM policies name, and of access logs and spans, whose services may be there.
 func (m *mesh) providers() string {
-	all, more := m.authorizers(), ""
+	all, more, config := m.authorizers(), "", ""
 	if m.tell != nil {
 		pick := func(from ...string) string { return from[m.tell.IntN(len(from))] }
 		all = append(all, "{name: spans, zipkin: {service: "+pick("s0.a.svc.cluster.local", "a/s0.a.svc.cluster.local", "ext.example.com")+", port: 80}}",
 			"{name: lines, envoyTcpAls: {service: s1.b.svc.cluster.local, port: 9000}}")
 		more = ", defaultProviders: " + pick("{}", "{tracing: [spans]}", "{accessLogging: [lines]}") +
-			", defaultConfig: " + pick("{}", "{tracing: {sampling: 7}}") + ", enableTracing: " + pick("true", "false")
+			", enableTracing: "
+		config = pick("", "tracing: {sampling: 7}, ")
+		more += pick("true", "false")
 	}
+	more += m.defaultConfig(config)
 	if len(all) == 0 {
-		return ""
+		return more
 	}
 	return ", extensionProviders: [" + strings.Join(all, ", ") + "]" + more
 }

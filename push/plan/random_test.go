@@ -22,6 +22,7 @@ type mesh struct {
 	tell    *rand.Rand // of Telemetries and their providers, for the same reason; nil: there are none
 	exts    *rand.Rand // of WasmPlugins and TrafficExtensions, for the same reason; nil: there are none
 	join    *rand.Rand // of ServiceEntries that are one service and their endpoints, for the same reason; nil: there are none
+	proxies *rand.Rand // of what defaultConfig says of headers and connections, for the same reason; nil: nothing
 	auto    bool       // ServiceEntries have automatic addresses: not in the histories that strike cells, which stay what they are
 	records map[model.Key]model.Record
 }
@@ -42,6 +43,9 @@ func newMesh(t testing.TB, seed uint64) *mesh {
 	m := &mesh{t: t, r: rand.New(rand.NewPCG(seed, 7)), more: rand.New(rand.NewPCG(seed, 8)), lives: rand.New(rand.NewPCG(seed, 9)), records: map[model.Key]model.Record{}}
 	if seed < firstStrike || seed >= firstJoined {
 		m.join = rand.New(rand.NewPCG(seed, 14))
+	}
+	if seed < firstStrike {
+		m.proxies = rand.New(rand.NewPCG(seed, 15))
 	}
 	if seed < firstStrike || seed >= firstExtensions && seed < firstJoined {
 		m.exts = rand.New(rand.NewPCG(seed, 13))

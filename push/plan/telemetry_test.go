@@ -22,6 +22,7 @@ func TestNothingIsKeptOfProxiesThatLeft(t *testing.T) {
 	for i := range 3 {
 		n := node("a", fmt.Sprint("other-", i), "app=picked")
 		n.Metadata["MESH_ID"] = fmt.Sprint("mesh-", i)
+		n.ProxyConfig = settings(t, fmt.Sprintf(`{"tracing": {"sampling": %d}, "proxyHeaders": {"server": {"value": "own-%d"}}}`, i, i))
 		h := p.Join(n)
 		if got := digest(h.planned.Load().scope); h.planned.Load().scope != first.planned.Load().scope || !strings.Contains(got, n.Metadata["MESH_ID"]) || problemsOf(p, "gone.example.com") == 0 {
 			t.Fatalf("another proxy decides nothing: %s", got)

@@ -18,8 +18,10 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+	meshv1 "istio.io/api/mesh/v1alpha1"
 
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/proxyconfig"
 )
 
 // stock is the node of a stock Envoy beside Istio's agent: 61 KB, 516 extensions.
@@ -95,8 +97,34 @@ func expected(n *corev3.Node) (got Node, err error) {
 	if got.Kind == Sidecar && got.Version != "" {
 		got.Caps |= xds.CapDynamicForward
 	}
+	if got.ProxyConfig, err = expectedConfig(fields[proxyConfigKey]); err != nil {
+		return Node{}, err
+	}
 	got.Metadata, got.Labels, got.Locality = strs, labels, cmp.Or(got.Locality, labelledLocality(labels))
 	return got, nil
+}
+
+// expectedConfig is what is read of a ProxyConfig.
+func expectedConfig(v *structpb.Value) (*proxyconfig.Settings, error) {
+	_, null := v.GetKind().(*structpb.Value_NullValue)
+	switch {
+	case v.GetKind() == nil || null:
+		return nil, nil
+	case v.GetStructValue() == nil:
+		return nil, fmt.Errorf("%s is no object", proxyConfigKey)
+	}
+	less, config := &structpb.Struct{Fields: map[string]*structpb.Value{}}, &meshv1.ProxyConfig{}
+	for _, key := range readOfProxyConfig {
+		if of, is := v.GetStructValue().GetFields()[key]; is {
+			less.Fields[key] = of
+		}
+	}
+	text, err := protojson.Marshal(less)
+	if err == nil {
+		err = (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, config)
+	}
+	s, _ := proxyconfig.Of(config)
+	return &s, err
 }
 
 func message(n *corev3.Node) []byte {
@@ -163,6 +191,8 @@ func nodes(t testing.TB) map[string][]byte {
 		"long values":                       json(`{"id": "sidecar~~a.shop~", "metadata": {"A": "` + strings.Repeat("v", 257) + `", "INSTANCE_IPS": "` + strings.Repeat("10.0.0.1,", 40) + `"}}`),
 		"id of another wire type":           slices.Concat(id, protowire.AppendVarint(protowire.AppendTag(nil, nodeID, protowire.VarintType), 7)),
 		"an extension with two names":       slices.Concat(id, bytes(nodeExtensions, bytes(1, []byte("istio.alpn")), bytes(1, []byte("istio.stats")))),
+		"ProxyConfig in two parts":          slices.Concat(id, meta(`{"PROXY_CONFIG": {"tracing": {"sampling": 1}, "concurrency": 2}}`), meta(`{"PROXY_CONFIG": {"tracing": null, "proxyHeaders": {"server": {"value": "a"}}}}`)),
+		"ProxyConfig after null":            json(`{"id": "sidecar~~a.shop~", "metadata": {"PROXY_CONFIG": null}}`),
 		"nested":                            json(`{"id": "router~~a.shop~", "metadata": {"X": {"a": [{"b": [1, null, true, "c"]}]}}}`),
 	}
 }

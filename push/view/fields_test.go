@@ -8,6 +8,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/proxyconfig"
 )
 
 // another is a value of a type that is not the one given.
@@ -26,6 +27,11 @@ func another(t *testing.T, v reflect.Value) reflect.Value {
 		return reflect.ValueOf(map[string]string{"app": "other", "ISTIO_VERSION": "9.9"})
 	case xds.Listening:
 		return reflect.ValueOf(xds.Listening{HTTP10: true})
+	case proxyconfig.Routes:
+		return reflect.ValueOf(proxyconfig.Routes{NoAttempts: true})
+	case *proxyconfig.Settings:
+		return reflect.ValueOf(&proxyconfig.Settings{HeaderCase: true, Routes: proxyconfig.Routes{ForwardedHost: true}, Tracing: "other",
+			Listeners: proxyconfig.Listeners{Headers: "other"}})
 	case []string:
 		return reflect.ValueOf([]string{"10.9.9.9"})
 	}

@@ -13,6 +13,7 @@ import (
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/proxyconfig"
 )
 
 // Index is what views need to know of a whole snapshot: which inputs its records read. Owned by one goroutine.
@@ -23,6 +24,8 @@ type Index struct {
 	networks   int                       // records by which the network of proxies decides what they reach
 	spans      map[string]int            // namespace -> records that have its proxies send spans; "": all proxies
 	nodes      int                       // records by which the node that they run on does
+	mesh       *model.Mesh               // whose defaultConfig is read as defaults
+	defaults   proxyconfig.Settings
 
 	// What selectors of the snapshot that was asked about last chose: proxies of one workload have the same labels.
 	snapshot weak.Pointer[mirror.Snapshot]  // weak: endpoints may change for days while nobody joins
@@ -206,8 +209,7 @@ func readBy(r model.Record) (out reading) {
 		setting := t.Spec.GetLocalityLbSetting()
 		out.locality = len(setting.GetDistribute()) > 0
 		out.compares(setting)
-		spec := t.Spec
-		out.spans = len(spec.GetDefaultProviders().GetTracing()) > 0 || spec.GetEnableTracing() && spec.GetDefaultConfig().GetTracing() != nil
+		out.spans = len(t.Spec.GetDefaultProviders().GetTracing()) > 0
 	case *model.NetworkGateways:
 		out.network = true
 	case *model.Telemetry:
@@ -250,13 +252,10 @@ func (x *Index) labelsOf(n Node) intern.List[string] {
 }
 
 // inputs are what records read of a node that has these of its labels read, and that a Telemetry (zero: none) picks.
-func (x *Index) inputs(labels intern.List[string], telemetry model.Key, root string, n Node) Inputs {
+func (x *Index) inputs(labels intern.List[string], telemetry model.Key, n Node) Inputs {
 	in := Inputs{Labels: labels}
 	if n.Kind == Sidecar { // no others have listeners that report anything
 		in.Telemetry = telemetry
-		if x.spans[""]+x.spans[root]+x.spans[n.Namespace] > 0 {
-			in.Self = selfOf(n)
-		}
 	}
 	if x.localities > 0 {
 		in.Locality = n.Locality

@@ -7,6 +7,7 @@ import (
 	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/proxyconfig"
 )
 
 // Inputs are the facts of a proxy that single entries of its outbound side read. What no record reads is left out, so that it makes no
@@ -29,6 +30,8 @@ type Inputs struct {
 	Self Self
 	// Extensions are the filters that WasmPlugins and TrafficExtensions are in its outbound listeners, in order. Listeners alone read them.
 	Extensions intern.List[extension.Filter]
+	// Listeners is what its ProxyConfig says of headers and connections in place of the mesh's. Listeners alone read it.
+	Listeners proxyconfig.Own[proxyconfig.Listeners]
 }
 
 // Self is how a proxy names itself in spans (istio: pilot/pkg/networking/core/tracing.go, buildServiceTags). The zero Self: it sends none.
@@ -40,6 +43,8 @@ type Self struct {
 	Revision string
 	Mesh     string // MESH_ID of its metadata
 	Cluster  string // CLUSTER_ID of its metadata
+	// Tracing is what its ProxyConfig says of its spans in place of the mesh's.
+	Tracing proxyconfig.Own[proxyconfig.Part]
 }
 
 // NodeLabel is the key by which failoverPriority names the nodes of proxies and endpoints.

@@ -19,6 +19,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/proxyconfig"
 )
 
 // Mode is how a proxy gets its traffic.
@@ -68,6 +69,8 @@ type Node struct {
 	// Metadata are the plain strings of the metadata, for the proxy match of EnvoyFilters
 	// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/: "only string key-value pairs").
 	Metadata map[string]string
+	// ProxyConfig is what it says of itself in PROXY_CONFIG, as far as the control plane acts on it; nil: it sends none. Shared by nodes that say the same.
+	ProxyConfig *proxyconfig.Settings
 }
 
 // Identity is a service account that was proved to be the proxy's, by a token or a certificate of the mesh's trust domain.
@@ -185,22 +188,6 @@ func Parse(raw []byte, config string) (Node, error) {
 	return n, nil
 }
 
-// agentCaps adds what the proxy's agent, and Istio's builds of Envoy, are able to do, which no list of extensions says.
-func (n *Node) agentCaps() {
-	if hasIdentity(n.Metadata) {
-		n.Caps |= xds.CapIdentity
-	}
-	if _, ours := n.Metadata["NAVARCH_IDENTITY"]; !ours && n.Kind == Sidecar && n.Caps.Has(xds.CapIdentity) { // Istio's agent
-		n.Caps |= xds.CapFileSecrets
-	}
-	if n.Kind == Sidecar && n.Version != "" { // Istio's builds of Envoy have it, whatever of its extensions a node lists
-		n.Caps |= xds.CapDynamicForward
-	}
-	if fetchesModules(n.Metadata) {
-		n.Caps |= xds.CapWasmFetch
-	}
-}
-
 // named sets name and namespace, which are in metadata, or in the third part of the id.
 func (n *Node) named(part string) error {
 	short, namespace, _ := strings.Cut(part, ".")
@@ -257,7 +244,7 @@ func parseID(id string) (kind, ip, name, domain string, err error) {
 func (n *Node) metadata(parts [][]byte) error {
 	n.Metadata = map[string]string{}
 	odd := make([]value, len(text)) // what stands in place of a string
-	var labels value
+	var labels, config value
 	var kept texts
 	for _, part := range parts {
 		err := entries(part, "node.metadata", 0, func(key []byte, v value) {
@@ -268,6 +255,8 @@ func (n *Node) metadata(parts [][]byte) error {
 			switch {
 			case borrow(key) == "LABELS":
 				labels = v
+			case borrow(key) == proxyConfigKey:
+				config = v
 			case v.kind != valueString || len(v.text) > longest || len(key) > longest:
 				delete(n.Metadata, borrow(key)) // what came before
 			case !kept.add(key, v.text): // checked below
@@ -287,6 +276,14 @@ func (n *Node) metadata(parts [][]byte) error {
 	for i, v := range odd {
 		if v.kind != valueString && !v.null() {
 			return fmt.Errorf("node.metadata.%s: want a string, got %s", text[i], v.describe())
+		}
+	}
+	if !config.null() {
+		if config.kind != valueStruct {
+			return fmt.Errorf("node.metadata.%s: want an object, got %s", proxyConfigKey, config.describe())
+		}
+		if err := n.proxyConfig(config.fields); err != nil {
+			return err
 		}
 	}
 	if labels.null() {
@@ -367,23 +364,4 @@ func parseAddresses(ip, instanceIPs string) ([]string, error) {
 		}
 	}
 	return all, nil
-}
-
-// hasIdentity says whether a proxy gets certificates: its agent says so (NAVARCH_IDENTITY), by SDS or, for an application with gRPC's
-// xDS client, by the certificate provider of its bootstrap; or it is Istio's.
-func hasIdentity(metadata map[string]string) bool {
-	if stated, ok := metadata["NAVARCH_IDENTITY"]; ok {
-		if metadata["GENERATOR"] == "grpc" {
-			return stated == "provider"
-		}
-		return stated == "sds"
-	}
-	return metadata["ISTIO_VERSION"] != ""
-}
-
-// fetchesModules says whether a proxy's agent takes modules of WebAssembly out of what Envoy is sent, and fetches them: Istio's, which says its
-// version and not NAVARCH_IDENTITY, does (istio pkg/istio-agent, pkg/wasm).
-func fetchesModules(metadata map[string]string) bool {
-	_, ours := metadata["NAVARCH_IDENTITY"]
-	return !ours && metadata["ISTIO_VERSION"] != "" && metadata["GENERATOR"] == ""
 }

@@ -3,6 +3,7 @@ package view
 import (
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/proxyconfig"
 )
 
 // telemetryOf finds the oldest Telemetry of the proxy's namespace whose selector picks it; zero: none does
@@ -22,8 +23,13 @@ func telemetryOf(s *mirror.Snapshot, n Node) model.Key {
 	return first.Key
 }
 
-// selfOf is how a node names itself.
-func selfOf(n Node) Self {
-	return Self{Sends: true, Name: n.Service, Service: n.Labels["service.istio.io/canonical-name"], Revision: n.Labels["service.istio.io/canonical-revision"],
+// self is how a node names itself in its spans. It sends some where a record says so for its namespace, or for all; and, where the mesh has tracers of
+// bootstraps send (enableTracing), if its ProxyConfig, or the mesh's, has such a tracer.
+func (x *Index) self(s *mirror.Snapshot, root string, n Node, own, mesh proxyconfig.Settings) Self {
+	bootstrapped := own.Tracing != "" && s.Mesh().Spec.GetEnableTracing()
+	if n.Kind != Sidecar || x.spans[""]+x.spans[root]+x.spans[n.Namespace] == 0 && !bootstrapped {
+		return Self{}
+	}
+	return Self{Sends: true, Tracing: proxyconfig.OwnOf(own.Tracing, mesh.Tracing), Name: n.Service, Service: n.Labels["service.istio.io/canonical-name"], Revision: n.Labels["service.istio.io/canonical-revision"],
 		Mesh: n.Metadata["MESH_ID"], Cluster: n.Metadata["CLUSTER_ID"]}
 }

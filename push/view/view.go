@@ -14,6 +14,7 @@ import (
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/proxyconfig"
 )
 
 // View is everything that may decide a proxy's configuration, in layers. Comparable: proxies of equal views get equal
@@ -42,7 +43,10 @@ type Scope struct {
 	// Automatic is the family of those automatic addresses of ServiceEntries that its Pod is told of: its agent answers questions of the Pod
 	// for names (DNS_CAPTURE).
 	Automatic Family
-	Filters   intern.List[Patch] // that reach the outbound side, in order of application
+	// Routes and HeaderCase are what its ProxyConfig, or the mesh's, says of routes, and of the case of headers' names.
+	Routes     proxyconfig.Routes
+	HeaderCase bool
+	Filters    intern.List[Patch] // that reach the outbound side, in order of application
 }
 
 // Family is a family of IP addresses.
@@ -94,6 +98,12 @@ func (s Scope) String() string {
 	if s.Automatic != NoFamily {
 		out += [...]string{IPv4: "/automatic IPv4", IPv6: "/automatic IPv6"}[s.Automatic]
 	}
+	if s.Routes != (proxyconfig.Routes{}) {
+		out += fmt.Sprintf("/%v", s.Routes)
+	}
+	if s.HeaderCase {
+		out += "/header case"
+	}
 	for _, p := range s.Filters.All() {
 		out += fmt.Sprintf("/%s.%d", p.Filter.Path(), p.Index)
 	}
@@ -115,6 +125,8 @@ type Workload struct {
 	Self            Self      // as Inputs.Self
 	// Extensions are the WasmPlugins and TrafficExtensions that select it, in order.
 	Extensions intern.List[Extension]
+	Listeners  proxyconfig.Own[proxyconfig.Listeners] // as Inputs.Listeners
+	HeaderCase bool                                   // as Scope.HeaderCase
 	Caps       xds.Caps
 	Mode       Mode
 	Listening  xds.Listening
@@ -168,17 +180,20 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	if c.picky {
 		c.out, c.in, _ = filtersOf(s, root, n)
 	}
-	caps := n.Caps &^ extensionCaps
+	caps := n.Caps &^ (extensionCaps | xds.CapHeaderCase)
 	v := View{
 		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Sidecar: c.sidecar, Cluster: n.Cluster,
 			Caps: caps, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Automatic: automaticOf(n), Filters: c.out},
-		Inputs: x.inputs(c.labels, c.telemetry, root, n),
+		Inputs: x.inputs(c.labels, c.telemetry, n),
 		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Served: serving.List(served...), Closed: c.closed, Peers: c.peers,
 			Policies: c.policies, Authentications: c.authentications, Caps: caps, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Filters: c.in},
 	}
 	if n.Kind == Proxyless && c.services.Len() > 0 {
 		v.Workload.Addresses = strs.List(n.Addresses...)
 	}
+	own, mesh := x.settingsOf(s, n)
+	v.configure(own, mesh, n)
+	v.Inputs.Self = x.self(s, root, n, own, mesh)
 	v.Workload.Telemetry, v.Workload.Self = v.Inputs.Telemetry, v.Inputs.Self
 	v.extend(c.extensions, n)
 	v.Workload.Labelled = n.Kind == Proxyless && n.Labels[tlsModeLabel] == "istio"
@@ -195,12 +210,15 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 // this version does not have, and for EnvoyFilters.
 func (x *Index) router(s *mirror.Snapshot, root string, n Node) View {
 	filters, _, _ := filtersOf(s, root, n)
-	return View{
-		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Cluster: n.Cluster, Caps: n.Caps &^ extensionCaps, Mode: None,
+	v := View{
+		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Cluster: n.Cluster, Caps: n.Caps &^ (extensionCaps | xds.CapHeaderCase), Mode: None,
 			Kind: Router, Filters: filters},
-		Inputs:   x.inputs(x.labelsOf(n), model.Key{}, root, n),
+		Inputs:   x.inputs(x.labelsOf(n), model.Key{}, n),
 		Workload: Workload{Namespace: n.Namespace, Mode: None, Kind: Router},
 	}
+	own, mesh := x.settingsOf(s, n)
+	v.configure(own, mesh, n)
+	return v
 }
 
 // sidecarOf finds the Sidecar that applies: in the namespace one that selects the proxy, then one without a selector,

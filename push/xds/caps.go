@@ -49,6 +49,7 @@ const (
 	CapWasmNetwork
 	// CapWasmFetch is no extension: the proxy's agent fetches modules of WebAssembly, and images that have one (Istio's agent does).
 	CapWasmFetch
+	CapHeaderCase // the formatter of HTTP/1 headers that keeps their case
 )
 
 // The secrets of a proxy with CapIdentity, and the cluster of its bootstrap that serves them (as Istio's agent names
@@ -83,6 +84,8 @@ var extensions = map[string]Caps{
 	"envoy.filters.http.wasm":               CapWasmHTTP,
 	"envoy.filters.network.wasm":            CapWasmNetwork,
 
+	"envoy.http.stateful_header_formatters.preserve_case": CapHeaderCase,
+
 	"envoy.access_loggers.http_grpc":             CapHTTPGRPCLog,
 	"envoy.access_loggers.tcp_grpc":              CapTCPGRPCLog,
 	"envoy.access_loggers.open_telemetry":        CapOpenTelemetryLog,
@@ -102,7 +105,7 @@ const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS 
 	CapGRPCWeb | CapOriginalSrc | CapJWT | CapExtAuthzHTTP | CapExtAuthzNetwork |
 	CapHTTPGRPCLog | CapTCPGRPCLog | CapOpenTelemetryLog | CapCELFilter |
 	CapZipkin | CapDatadog | CapSkyWalking | CapOpenTelemetry |
-	CapMongo | CapDynamicForward | CapLua | CapWasmHTTP | CapWasmNetwork
+	CapMongo | CapDynamicForward | CapLua | CapWasmHTTP | CapWasmNetwork | CapHeaderCase
 
 // CapOf is the bit of one extension by its registered name; 0 where Navarch never sends it.
 func CapOf(extension string) Caps { return extensions[extension] }

@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/proxyconfig"
 )
 
 // MeshID is the ConfigMap that holds the mesh configuration, whichever source tells of it.
@@ -154,6 +155,7 @@ func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 	checkServiceSettings(r, config)
 	checkAuthorizers(r, config)
 	checkTelemetryProviders(r, config)
+	checkProxyConfig(r, "data.mesh.defaultConfig", config.GetDefaultConfig())
 	checkPool(r, "data.mesh.defaultTrafficPolicy.connectionPool", config.GetDefaultTrafficPolicy().GetConnectionPool())
 	checkOutlier(r, "data.mesh.defaultTrafficPolicy.outlierDetection", config.GetDefaultTrafficPolicy().GetOutlierDetection())
 	for path, list := range map[string][]string{
@@ -164,6 +166,14 @@ func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 		if len(list) > 0 {
 			r.exportTo(path, list, nil, "default")
 		}
+	}
+}
+
+// checkProxyConfig says what of a ProxyConfig proxies are not sent because they would refuse it.
+func checkProxyConfig(r *report, path string, config *meshv1.ProxyConfig) {
+	_, faults := proxyconfig.Of(config)
+	for _, fault := range faults {
+		r.warnf(problem.Invalid, path+"."+fault.Field, "%s", fault.Message)
 	}
 }
 

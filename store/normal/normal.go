@@ -331,7 +331,9 @@ func (r *report) names(obj *object.Object) {
 	if err != nil || (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(raw, config) != nil {
 		return // injection refuses it
 	}
-	fields.Unacted(config, fmt.Sprintf("metadata.annotations[%s]", proxyConfig), r.unacted)
+	at := fmt.Sprintf("metadata.annotations[%s]", proxyConfig)
+	fields.Unacted(config, at, r.unacted)
+	checkProxyConfig(r, at, config)
 }
 
 // unacted reports a field that is set and not acted on.

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"google.golang.org/protobuf/proto"
+	meshv1 "istio.io/api/mesh/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -226,7 +228,7 @@ func (s *struckScene) output(events []object.Event, nodes map[string]map[string]
 		mesh = r.(*model.Mesh).Spec
 	}
 	fmt.Fprintln(sum, normal.CACertificates(mesh), normal.SignerCertificates(mesh, "example.com/signer"))
-	settings := &inject.Settings{Config: s.injector, Mesh: mesh, Namespace: "istio-system"}
+	settings := &inject.Settings{Config: s.injector, Mesh: forAgents(mesh), Namespace: "istio-system"}
 	for _, e := range events {
 		if e.Object == nil || e.ID.Kind != "Pod" {
 			continue
@@ -246,6 +248,16 @@ func (s *struckScene) output(events []object.Event, nodes map[string]map[string]
 		fmt.Fprintln(sum, string(injected), settings.Decide(pod, e.ID.Namespace))
 	}
 	return sum.Sum(nil), problems, nil
+}
+
+// forAgents is a mesh configuration without what the control plane reads again of the nodes that injection tells it to: that it is handed on shows
+// nothing.
+func forAgents(mesh *meshv1.MeshConfig) *meshv1.MeshConfig {
+	mesh = proto.CloneOf(mesh)
+	if c := mesh.GetDefaultConfig(); c != nil {
+		c.ProxyHeaders, c.ConnectionSettings, c.Tracing = nil, nil, nil
+	}
+	return mesh
 }
 
 func parseNode(tree map[string]any) (view.Node, error) {

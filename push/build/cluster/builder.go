@@ -116,6 +116,19 @@ func (d *builder) useClientProtocol() {
 	}
 }
 
+// keepHeaderCase has names of HTTP/1 headers keep their case, where the cluster may speak HTTP/1.
+func (d *builder) keepHeaderCase() {
+	http1 := d.httpOptions().GetUseDownstreamProtocolConfig().GetHttpProtocolOptions()
+	if d.http.UpstreamProtocolOptions == nil {
+		http1 = &corev3.Http1ProtocolOptions{}
+		d.http.UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{
+			ProtocolConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: http1}}}
+	}
+	if http1 != nil {
+		http1.HeaderKeyFormat = xds.KeepHeaderCase()
+	}
+}
+
 // http2 is the options of a cluster that speaks HTTP/2 alone; nil for others.
 func (d *builder) http2() *corev3.Http2ProtocolOptions {
 	return d.http.GetExplicitHttpConfig().GetHttp2ProtocolOptions()

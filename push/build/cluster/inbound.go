@@ -58,6 +58,9 @@ func (s Inbound) draw() (*xds.Resource, []error, error) {
 	case s.Auto:
 		d.useClientProtocol()
 	}
+	if s.HeaderCase {
+		d.keepHeaderCase()
+	}
 	d.pool(s.pool(), nil)
 	r, err := d.seal(s.Patches.All())
 	return r, d.problems, err

@@ -69,6 +69,9 @@ func (s Outbound) draw() (*xds.Resource, []error, error) {
 	if upgrades(p.Pool, port, s.Mesh) {
 		d.useHTTP2()
 	}
+	if s.HeaderCase && (port.Protocol == model.Protocol_PROTOCOL_HTTP || port.Protocol == model.Protocol_PROTOCOL_AUTO) {
+		d.keepHeaderCase()
+	}
 	d.pool(p.Pool, p.RetryBudget)
 	d.outlier(p)
 	d.balance(p)

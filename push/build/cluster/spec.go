@@ -55,6 +55,8 @@ type Outbound struct {
 	Families xds.Families
 	// Horizon is which Members the proxy reaches through gateways.
 	Horizon endpoint.Horizon
+	// HeaderCase: names of HTTP/1 headers keep their case.
+	HeaderCase bool
 }
 
 // Inbound is all that one cluster inbound|port|| can depend on.
@@ -73,17 +75,20 @@ type Inbound struct {
 	Ingress int
 	HTTP2   bool
 	Auto    bool // the protocol is not known: the application is spoken to as the client speaks; HTTP2 goes before it
-	Mesh    *model.Mesh
-	Patches intern.List[model.Patch]
+	// HeaderCase: names of HTTP/1 headers keep their case.
+	HeaderCase bool
+	Mesh       *model.Mesh
+	Patches    intern.List[model.Patch]
 }
 
 // Static is one of the clusters that every sidecar has, by name: xds.BlackHole, xds.Passthrough or
 // xds.InboundPassthrough.
 type Static struct {
-	Name     string
-	Families xds.Families // of the proxy's addresses
-	Mesh     *model.Mesh
-	Patches  intern.List[model.Patch]
+	Name       string
+	Families   xds.Families // of the proxy's addresses
+	HeaderCase bool         // names of HTTP/1 headers keep their case
+	Mesh       *model.Mesh
+	Patches    intern.List[model.Patch]
 }
 
 // Added is a cluster that an EnvoyFilter adds.

@@ -38,6 +38,9 @@ func (s Static) draw() (*xds.Resource, []error, error) {
 	case xds.Passthrough, xds.InboundPassthrough:
 		d = newBuilder(s.Name, clusterv3.Cluster_ORIGINAL_DST, s.Mesh)
 		d.useClientProtocol()
+		if s.HeaderCase {
+			d.keepHeaderCase()
+		}
 		d.pool(nil, nil)
 		d.httpOptions().CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(passthroughIdle)}
 		if s.Name == xds.InboundPassthrough {

@@ -44,6 +44,7 @@ func (c Common) detectionTimeout() *durationpb.Duration {
 // here, because Envoy would refuse all listeners of the response with it (measured: LDS, PGV).
 func (c Common) finish(l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext) (*xds.Resource, error) {
 	name := l.Name
+	c.setBuffer(l)
 	if c.Patches.Len() > 0 {
 		l = patch.Listener(l, context, c.Patches.All())
 		l.Name = name // the manifest's name: a renamed listener could not be removed any more

@@ -80,12 +80,9 @@ func (c Common) httpFilters(h httpTraffic) []*hcmv3.HttpFilter {
 			filters = append(filters, &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}})
 		}
 	}
-	in := h.routes != nil
-	peer, stats := peerOutbound, c.Telemetry.Stats(c.mesh(), c.Caps, in)
-	if in {
-		peer = peerInbound
-	}
-	add(c.Caps.Has(xds.CapMetadataExchange), "istio.metadata_exchange", peer)
+	in, headers := h.routes != nil, c.headers()
+	stats := c.Telemetry.Stats(c.mesh(), c.Caps, in)
+	add(c.Caps.Has(xds.CapMetadataExchange), "istio.metadata_exchange", peers(headers, in))
 	providers, tokens, rules := h.demanded()
 	filters = slices.Concat(filters, providers, c.httpExtensions(h.port, beforeAuthentication), tokens, c.httpExtensions(h.port, beforeAuthorization))
 	add(h.closed && c.Caps.Has(xds.CapRBACHTTP), httpRBAC, denyHTTPConfig)
@@ -101,7 +98,7 @@ func (c Common) httpFilters(h httpTraffic) []*hcmv3.HttpFilter {
 		add(c.Caps.Has(xds.CapDynamicForward), "envoy.filters.http.dynamic_forward_proxy", xds.Any(&dynamicv3.FilterConfig{
 			ImplementationSpecifier: &dynamicv3.FilterConfig_DnsCacheConfig{DnsCacheConfig: dnscache.Config(host, c.Families)}}))
 	}
-	add(true, "envoy.filters.http.router", routerConfig)
+	add(true, "envoy.filters.http.router", router(headers))
 	return filters
 }
 

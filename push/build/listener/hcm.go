@@ -55,16 +55,10 @@ func (c Common) connectionManager(h httpTraffic) *listenerv3.Filter {
 	if h.http2 {
 		m.Http2ProtocolOptions = &corev3.Http2ProtocolOptions{}
 	}
+	c.setHeaders(m, h)
+	c.setConnections(m)
 	if h.routes != nil {
-		// The server header that clients outside the mesh see.
-		m.ServerName = "istio-envoy"
 		m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: h.routes}
-		if h.mtls { // else Envoy takes the header x-forwarded-client-cert away
-			m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_APPEND_FORWARD
-			m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
-				Subject: wrapperspb.Bool(true), Uri: true, Dns: true,
-			}
-		}
 	} else {
 		m.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
 			RouteConfigName: h.rds,

@@ -13,6 +13,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/proxyconfig"
 )
 
 // MeshFields are the fields of MeshConfig that the builders here read: Specs have a mesh configuration with these alone. A test of
@@ -31,6 +32,9 @@ type Common struct {
 	Patches   intern.List[model.Patch] // LISTENER, FILTER_CHAIN, NETWORK_FILTER, HTTP_FILTER that may match this listener
 	// Extensions are the filters of WasmPlugins and TrafficExtensions on this side of the proxy, by priority.
 	Extensions intern.List[extension.Filter]
+	// Proxy is what its ProxyConfig, or the mesh's, says of headers and connections, and HeaderCase whether names of HTTP/1 headers keep their case.
+	Proxy      proxyconfig.Listeners
+	HeaderCase bool
 }
 
 // Outbound is all that one outbound listener can depend on: 0.0.0.0_80, 10.96.0.11_9000, or the listener of a

@@ -67,7 +67,7 @@ func (d *drawing) setAction(out *routev3.Route, rule *networkingv1.HTTPRoute, au
 
 // forward draws the route to one or several clusters. A single destination's header operations stand on the route.
 func (d *drawing) forward(out *routev3.Route, rule *networkingv1.HTTPRoute, authority string) (*routev3.RouteAction, error) {
-	action := &routev3.RouteAction{RequestMirrorPolicies: d.mirrors(rule)}
+	action := &routev3.RouteAction{RequestMirrorPolicies: d.mirrors(rule), AppendXForwardedHost: d.Proxy.ForwardedHost}
 	setTimeout(action, rule.GetTimeout())
 	if err := setRewrite(action, rule.GetRewrite()); err != nil {
 		return nil, err

@@ -29,20 +29,21 @@ func (s Spec) Fragment() (*xds.Fragment, error) {
 		Name:                       xds.VirtualHost(s.Host, s.Port),
 		Domains:                    slices.Clone(s.Domains.All()),
 		Routes:                     newDrawing(s).routes(),
-		IncludeRequestAttemptCount: true,
+		IncludeRequestAttemptCount: !s.Proxy.NoAttempts,
 	}, s.Patches)
 }
 
 // Fragment is the virtual host allow_any, to PassthroughCluster or the egress proxy's, or block_all, which answers 502
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode).
 func (s CatchAll) Fragment() (*xds.Fragment, error) {
-	vh := &routev3.VirtualHost{Name: xds.BlockAll, Domains: []string{"*"}, IncludeRequestAttemptCount: true}
+	vh := &routev3.VirtualHost{Name: xds.BlockAll, Domains: []string{"*"}, IncludeRequestAttemptCount: !s.Proxy.NoAttempts}
 	route := &routev3.Route{Match: everything(), Action: &routev3.Route_DirectResponse{
 		DirectResponse: &routev3.DirectResponseAction{Status: 502},
 	}}
 	if s.Passthrough {
 		vh.Name = xds.AllowAny
-		action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cmp.Or(s.EgressProxy, xds.Passthrough)}}
+		action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cmp.Or(s.EgressProxy, xds.Passthrough)},
+			AppendXForwardedHost: s.Proxy.ForwardedHost}
 		setTimeout(action, nil)
 		route.Action = &routev3.Route_Route{Route: action}
 	}
@@ -182,7 +183,7 @@ func (d *drawing) defaultRoutes() []*routev3.Route {
 	if all := d.Destinations.All(); len(all) > 0 {
 		dest = all[0]
 	}
-	action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: clusterOf(dest)}}
+	action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: clusterOf(dest)}, AppendXForwardedHost: d.Proxy.ForwardedHost}
 	setTimeout(action, nil)
 	action.RetryPolicy = drawRetries(d.meshRetries(), false)
 	addHash(action, dest)

@@ -13,6 +13,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/proxyconfig"
 )
 
 // MeshFields are the fields of MeshConfig that the builders here read: Specs have a mesh configuration with these alone. A test of
@@ -33,6 +34,7 @@ type Spec struct {
 	Destinations intern.List[Destination]
 	Mesh         *model.Mesh
 	Caps         xds.Caps
+	Proxy        proxyconfig.Routes       // what the proxy's ProxyConfig, or the mesh's, says of them
 	Patches      intern.List[model.Patch] // VIRTUAL_HOST and HTTP_ROUTE that may match, in order of application
 }
 
@@ -58,6 +60,7 @@ type CatchAll struct {
 	Passthrough bool
 	EgressProxy string // cluster that takes what passes through; empty: it goes where it was sent
 	Mesh        *model.Mesh
+	Proxy       proxyconfig.Routes // as of Spec
 	Patches     intern.List[model.Patch]
 }
 

@@ -110,7 +110,7 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 	spec := cluster.Outbound{
 		Service: svc, Host: h.Name, Port: port, Subset: sub.GetName(), Rule: h.Rules.Main, SubsetRule: sub.rule,
 		Policy: traffic.Intern(policy), Discovery: traffic.DiscoveryOf(svc, policy),
-		Mesh: p.in.Meshes.Cluster, Caps: p.key.Caps & xds.CapIdentity, Balance: endpoint.Balance{Setting: c.setting},
+		Mesh: p.in.Meshes.Cluster, Caps: p.key.Caps & xds.CapIdentity, Balance: endpoint.Balance{Setting: c.setting}, HeaderCase: p.key.HeaderCase,
 		Patches: p.patches.Matching(func(f model.Patch) bool {
 			return input.MergesCluster(f, Side(p.key), name)
 		}),

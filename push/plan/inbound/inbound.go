@@ -123,7 +123,7 @@ func (wl *Workload) plan(spec pool.ResourceSpec) {
 func (wl *Workload) planPassthrough() {
 	name := xds.InboundPassthrough
 	if !wl.patches.Any(func(p model.Patch) bool { return input.RemovesCluster(p, side, name) }) {
-		wl.plan(cluster.Static{Name: name, Families: wl.key.Listening.Families, Mesh: wl.in.Meshes.Cluster, Patches: wl.patches.Matching(func(p model.Patch) bool {
+		wl.plan(cluster.Static{Name: name, HeaderCase: wl.key.HeaderCase, Families: wl.key.Listening.Families, Mesh: wl.in.Meshes.Cluster, Patches: wl.patches.Matching(func(p model.Patch) bool {
 			return input.MergesCluster(p, side, name)
 		})})
 	}
@@ -214,7 +214,8 @@ func (wl *Workload) port(p listener.InboundPort, svc *model.Service, ingress int
 		pool.Pool, pool.PoolAt = of.Pool, of.PoolAt
 	}
 	c := cluster.Inbound{Port: p.Port, Target: target, Pool: traffic.Intern(pool), Families: wl.key.Listening.Families, Service: svc, Host: p.Host, Sidecar: wl.sidecar, Ingress: ingress,
-		HTTP2: input.IsHTTP2(p.Protocol), Auto: p.Protocol == model.Protocol_PROTOCOL_AUTO, Mesh: wl.in.Meshes.Cluster}
+		HTTP2: input.IsHTTP2(p.Protocol), Auto: p.Protocol == model.Protocol_PROTOCOL_AUTO, Mesh: wl.in.Meshes.Cluster,
+		HeaderCase: wl.key.HeaderCase && (p.Protocol == model.Protocol_PROTOCOL_HTTP || p.Protocol == model.Protocol_PROTOCOL_AUTO)}
 	return port{InboundPort: p, cluster: c}
 }
 
@@ -325,6 +326,7 @@ func (wl *Workload) planListeners(ports []port) {
 func (wl *Workload) common(name string, port uint32) listener.Common {
 	c := wl.in.Common(wl.key.Caps, wl.key.Listening, wl.patches, name, port, side)
 	c.Telemetry, c.Extensions = wl.reports.Spec, wl.filters
+	c.Proxy, c.HeaderCase = wl.key.Listeners.Or(wl.in.Defaults.Listeners), wl.key.HeaderCase
 	return c
 }
 

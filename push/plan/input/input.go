@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/proxyconfig"
 )
 
 // Input is one snapshot and what was derived from it. The planner replaces it as a whole at each step (At, Later). Only the goroutine
@@ -24,6 +25,8 @@ type Input struct {
 	*mirror.Snapshot
 	Mesh   *model.Mesh // what the plan decides by
 	Meshes Meshes      // what the builders read
+	// Defaults is what counts of MeshConfig's defaultConfig for proxies whose own ProxyConfig says nothing else.
+	Defaults proxyconfig.Settings
 	// Gateways are the gateways of all networks, sorted.
 	Gateways intern.List[endpoint.Gateway]
 	Index    *Index
@@ -56,6 +59,7 @@ func (in *Input) read(s *mirror.Snapshot) {
 	in.Snapshot = s
 	if mesh := s.Mesh(); in.Mesh == nil || in.Mesh.Hash != mesh.Hash {
 		in.Mesh, in.Meshes = mesh, in.Meshes.later(mesh)
+		in.Defaults, _ = proxyconfig.Of(mesh.Spec.GetDefaultConfig())
 	}
 	in.members = map[Selection]intern.List[model.Member]{}
 	in.accounts = map[service]intern.List[string]{}

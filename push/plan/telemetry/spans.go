@@ -32,7 +32,7 @@ type spans struct {
 // defaultProviders say anything, the tracer of the proxy's bootstrap is used, where there is one (istio: pilot/pkg/model/telemetry.go,
 // Tracing; pilot/pkg/networking/core/tracing.go).
 func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
-	config := d.Mesh.Spec.GetDefaultConfig().GetTracing()
+	config := d.Self.Tracing.Or(d.Defaults.Tracing).Config().GetTracing()
 	s, said := d.spans(all)
 	if !said {
 		if !d.Mesh.Spec.GetEnableTracing() || config == nil {
@@ -116,7 +116,7 @@ func (s *spans) override(t *telemetryv1.Tracing) {
 	}
 }
 
-// with fills in the sampling, the tags, and the bound of paths, which defaultConfig.tracing says where nobody else does.
+// with fills in the sampling, the tags, and the bound of paths, which tracing of the ProxyConfig says where nobody else does.
 func (d *decision) with(t build.Tracing, s spans, config *meshv1.Tracing) build.Tracing {
 	t.Sampling = defaultSampling
 	switch {
@@ -174,7 +174,7 @@ func tagsOf(custom map[string]*telemetryv1.Tracing_CustomTag) (out []build.Tag) 
 	return out
 }
 
-// configTags are those of defaultConfig.tracing; what Envoy would refuse is left out.
+// configTags are those of a ProxyConfig, of which there is nothing that Envoy would refuse (store/proxyconfig).
 func configTags(custom map[string]*meshv1.Tracing_CustomTag) (out []build.Tag) {
 	add := func(t build.Tag) {
 		if t.Name != "" && t.Value != "" {

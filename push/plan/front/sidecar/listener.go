@@ -240,7 +240,9 @@ func wanted(more []wanting) (grpcWeb bool, dynamic intern.List[string]) {
 }
 
 func (ls *listeners) common(name string, port uint32) listener.Common {
-	return ls.in.Common(ls.anonymous(), ls.key.Listening, ls.patches, name, port, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND)
+	c := ls.in.Common(ls.anonymous(), ls.key.Listening, ls.patches, name, port, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND)
+	c.Proxy, c.HeaderCase = ls.in.Defaults.Listeners, ls.key.HeaderCase
+	return c
 }
 
 // planVirtual plans the listener that redirected connections arrive at, unless nothing is redirected.

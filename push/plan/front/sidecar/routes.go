@@ -350,7 +350,7 @@ func (rs *routeTable) planTail(rc *routeConfig) {
 		if rs.passthrough() {
 			name = xds.AllowAny
 		}
-		spec := vhost.CatchAll{Passthrough: rs.passthrough(), EgressProxy: rs.egressProxy(), Mesh: rs.in.Meshes.VirtualHost, Patches: rs.patches.Matching(func(p model.Patch) bool {
+		spec := vhost.CatchAll{Passthrough: rs.passthrough(), EgressProxy: rs.egressProxy(), Mesh: rs.in.Meshes.VirtualHost, Proxy: rs.key.Routes, Patches: rs.patches.Matching(func(p model.Patch) bool {
 			return patch.VirtualHostMatches(p, rs.patched(rc), name)
 		})}
 		rc.tail = append(rc.tail, tailSpec{spec, rs.fragment(spec, model.MeshKey, &found)})

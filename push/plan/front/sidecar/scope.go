@@ -50,7 +50,7 @@ func (s *scope) planStatic(found *[]input.Problem) {
 	side := host.Side(s.key)
 	for _, name := range []string{xds.BlackHole, xds.Passthrough} {
 		if !s.patches.Any(func(p model.Patch) bool { return input.RemovesCluster(p, side, name) }) {
-			s.fixed(cluster.Static{Name: name, Mesh: s.in.Meshes.Cluster, Patches: s.patches.Matching(func(p model.Patch) bool {
+			s.fixed(cluster.Static{Name: name, HeaderCase: s.key.HeaderCase, Mesh: s.in.Meshes.Cluster, Patches: s.patches.Matching(func(p model.Patch) bool {
 				return input.MergesCluster(p, side, name)
 			})}, found)
 		}

@@ -16,7 +16,7 @@ import (
 
 // Variant implements front.Front. For proxies with certain inputs there are other route configurations where a rule reads them, and
 // other route configurations and listeners where a host has other rules, or is a destination of what they route, and other listeners where
-// these report something else, or have filters of extensions.
+// these report something else, have filters of extensions, or are for a proxy that says something of its headers and connections.
 func (f *Front) Variant(v *host.Variation, all bool, rest func()) {
 	ruled := v.Reached()
 	reports, reading := f.reportsOf(v.Inputs), f.readingOf(v.Inputs)
@@ -41,7 +41,7 @@ func (f *Front) Variant(v *host.Variation, all bool, rest func()) {
 	case all || f.reports.again:
 		maps.Copy(reading, ruled)
 		f.listeners.planVariants(v, f.broughtFor(v, reading), reports, rest)
-	case reports != f.reports.spec || v.Inputs.Extensions.Len() > 0:
+	case reports != f.reports.spec || ofListeners(v.Inputs):
 		for name := range f.listeners.changed {
 			f.listeners.planVariant(v, name, nil, reports)
 			rest()
@@ -159,14 +159,19 @@ func (rs *routeTable) joined(rc *routeConfig, instead map[string]*xds.Fragment, 
 	return rs.in.Make(rs.spec(rc, append(hosts, rc.tailFragments()...)), model.MeshKey, found)
 }
 
-// planVariants plans all listeners that are others for a variation: hosts bring something else to them, they report something else, or have filters
-// of extensions.
+// ofListeners says whether one of the inputs that all listeners read, and nothing else, is there.
+func ofListeners(inputs view.Inputs) bool {
+	return inputs.Extensions.Len() > 0 || inputs.Listeners.Stated
+}
+
+// planVariants plans all listeners that are others for a variation: hosts bring something else to them, they report something else, have filters
+// of extensions, or the proxy says something of its headers and connections.
 func (ls *listeners) planVariants(v *host.Variation, brings map[string][]brought, reports telemetry.Spec, rest func()) {
 	names := map[string]bool{}
 	for name, traffic := range brings {
 		names[name] = ls.planVariant(v, name, traffic, reports)
 	}
-	if reports != ls.reports.spec || v.Inputs.Extensions.Len() > 0 {
+	if reports != ls.reports.spec || ofListeners(v.Inputs) {
 		for name := range ls.table.All() {
 			if _, planned := names[name]; !planned {
 				names[name] = ls.planVariant(v, name, nil, reports)
@@ -188,7 +193,7 @@ func (ls *listeners) planVariant(v *host.Variation, name string, traffic []broug
 		}
 		if spec, _, ok := ls.spec(of, &found); ok {
 			spec = reporting(spec, reports)
-			spec.Extensions = v.Inputs.Extensions
+			spec.Extensions, spec.Proxy = v.Inputs.Extensions, v.Inputs.Listeners.Or(spec.Proxy)
 			if u, ok := ls.in.Make(spec, ls.in.Mesh.Key, &found); ok && u.Res != l.Res && !ls.layer.Claimed(u.Res) {
 				v.Layer.Add(u)
 				return true
@@ -202,6 +207,7 @@ func (ls *listeners) planVariant(v *host.Variation, name string, traffic []broug
 // planVirtualVariant is planVariant for the listener that redirected connections arrive at.
 func (ls *listeners) planVirtualVariant(v *host.Variation, reports telemetry.Spec) bool {
 	spec, ok := ls.virtual(reports)
+	spec.Proxy = v.Inputs.Listeners.Or(spec.Proxy)
 	if !ok || spec == ls.layer.Spec(xds.Ref{Type: xds.Listener, Name: xds.VirtualOutbound}) {
 		return false
 	}

@@ -221,7 +221,7 @@ func (rs *routeTable) specOf(rc *routeConfig, en *entry, as host.Seen, found *[]
 	if len(domains) == 0 {
 		return vhost.Spec{}, false
 	}
-	spec := vhost.Spec{Host: en.host, Port: en.port, Domains: strs.List(domains...), Mesh: rs.in.Meshes.VirtualHost, Caps: rs.anonymous()}
+	spec := vhost.Spec{Host: en.host, Port: en.port, Domains: strs.List(domains...), Mesh: rs.in.Meshes.VirtualHost, Caps: rs.anonymous(), Proxy: rs.key.Routes}
 	name := xds.VirtualHost(en.host, en.port)
 	spec.Patches = rs.patches.Matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, rs.patched(rc), name) })
 	return spec, rs.hosts.Routes(&spec, en.vs, as, found)

@@ -1,0 +1,38 @@
+package view
+
+import "navarch.io/navarch/push/xds"
+
+// agentCaps adds what the proxy's agent, and Istio's builds of Envoy, are able to do, which no list of extensions says.
+func (n *Node) agentCaps() {
+	if hasIdentity(n.Metadata) {
+		n.Caps |= xds.CapIdentity
+	}
+	if _, ours := n.Metadata["NAVARCH_IDENTITY"]; !ours && n.Kind == Sidecar && n.Caps.Has(xds.CapIdentity) { // Istio's agent
+		n.Caps |= xds.CapFileSecrets
+	}
+	if n.Kind == Sidecar && n.Version != "" { // Istio's builds of Envoy have it, whatever of its extensions a node lists
+		n.Caps |= xds.CapDynamicForward
+	}
+	if fetchesModules(n.Metadata) {
+		n.Caps |= xds.CapWasmFetch
+	}
+}
+
+// hasIdentity says whether a proxy gets certificates: its agent says so (NAVARCH_IDENTITY), by SDS or, for an application with gRPC's
+// xDS client, by the certificate provider of its bootstrap; or it is Istio's.
+func hasIdentity(metadata map[string]string) bool {
+	if stated, ok := metadata["NAVARCH_IDENTITY"]; ok {
+		if metadata["GENERATOR"] == "grpc" {
+			return stated == "provider"
+		}
+		return stated == "sds"
+	}
+	return metadata["ISTIO_VERSION"] != ""
+}
+
+// fetchesModules says whether a proxy's agent takes modules of WebAssembly out of what Envoy is sent, and fetches them: Istio's, which says its
+// version and not NAVARCH_IDENTITY, does (istio pkg/istio-agent, pkg/wasm).
+func fetchesModules(metadata map[string]string) bool {
+	_, ours := metadata["NAVARCH_IDENTITY"]
+	return !ours && metadata["ISTIO_VERSION"] != "" && metadata["GENERATOR"] == ""
+}

@@ -1,0 +1,100 @@
+package proxyconfig
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	meshv1 "istio.io/api/mesh/v1alpha1"
+)
+
+// Fault is a field that is left out because Envoy would refuse it.
+type Fault struct {
+	Field   string // its path below the ProxyConfig
+	Message string // what is expected
+}
+
+// Bounds of HTTP/2, as Envoy has them (config.core.v3.Http2ProtocolOptions).
+const (
+	leastWindow = 65535
+	most        = 1<<31 - 1
+)
+
+// longestServer is the length in bytes of the longest server header.
+const longestServer = 256
+
+// reading gathers faults.
+type reading struct{ faults []Fault }
+
+func (r *reading) fault(field, format string, args ...any) {
+	r.faults = append(r.faults, Fault{field, fmt.Sprintf(format, args...)})
+}
+
+// plain says whether a text can be a header's name or value for Envoy (HTTP_HEADER_VALUE of protoc-gen-validate, not strict).
+func plain(text string) bool { return !strings.ContainsAny(text, "\x00\n\r") }
+
+func (r *reading) headers(h *meshv1.ProxyConfig_ProxyHeaders) {
+	if value := h.GetServer().GetValue(); !plain(value) || len(value) > longestServer {
+		r.fault("proxyHeaders.server.value", "%.40q is no value of a header of %d bytes at most; left out", value, longestServer)
+		h.Server.Value = ""
+	}
+}
+
+func (r *reading) connections(s *meshv1.ProxyConfig_ConnectionSettings) {
+	for _, of := range []struct {
+		name string
+		at   **durationpb.Duration
+	}{
+		{"httpIdleTimeout", &s.HttpIdleTimeout}, {"httpMaxConnectionDuration", &s.HttpMaxConnectionDuration}, {"httpDrainTimeout", &s.HttpDrainTimeout},
+		{"httpRequestTimeout", &s.HttpRequestTimeout}, {"httpRequestHeadersTimeout", &s.HttpRequestHeadersTimeout},
+		{"httpStreamIdleTimeout", &s.HttpStreamIdleTimeout}, {"httpMaxStreamDuration", &s.HttpMaxStreamDuration},
+	} {
+		if d := *of.at; d != nil && (d.CheckValid() != nil || d.AsDuration() < 0) {
+			r.fault("connectionSettings."+of.name, "%v is no time of zero or more; left out", d.AsDuration())
+			*of.at = nil
+		}
+	}
+	for _, of := range []struct {
+		name  string
+		at    **wrapperspb.Int32Value
+		least int32
+	}{
+		{"listenerPerConnectionBufferLimitBytes", &s.ListenerPerConnectionBufferLimitBytes, 0},
+		{"httpMaxConcurrentStreams", &s.HttpMaxConcurrentStreams, 1},
+		{"http2InitialStreamWindowSize", &s.Http2InitialStreamWindowSize, leastWindow},
+		{"http2InitialConnectionWindowSize", &s.Http2InitialConnectionWindowSize, leastWindow},
+	} {
+		if n := *of.at; n != nil && n.GetValue() < of.least {
+			r.fault("connectionSettings."+of.name, "%d is not in %d-%d; left out", n.GetValue(), of.least, most)
+			*of.at = nil
+		}
+	}
+}
+
+func (r *reading) tracing(t *meshv1.Tracing) {
+	if !(t.GetSampling() >= 0 && t.GetSampling() <= 100) { // nor NaN
+		r.fault("tracing.sampling", "%v is not in 0-100; left out", t.GetSampling())
+		t.Sampling = 0
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.GetCustomTags())) {
+		tag := t.GetCustomTags()[name]
+		var value string
+		switch of := tag.GetType().(type) {
+		case *meshv1.Tracing_CustomTag_Literal:
+			value = of.Literal.GetValue()
+		case *meshv1.Tracing_CustomTag_Environment:
+			value = of.Environment.GetName()
+		case *meshv1.Tracing_CustomTag_Header:
+			if value = of.Header.GetName(); !plain(value) {
+				value = ""
+			}
+		}
+		if name == "" || value == "" {
+			r.fault(fmt.Sprintf("tracing.customTags[%s]", name), "a tag has a name, and a literal, the name of an environment variable or that of a header; left out")
+			delete(t.CustomTags, name)
+		}
+	}
+}
