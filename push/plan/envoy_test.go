@@ -16,7 +16,7 @@ func TestEnvoyTakesRandomMeshes(t *testing.T) {
 		seeds = 2
 	}
 	for seed := range seeds {
-		d := newRandomRun(t, 500+uint64(seed), &affects)
+		d := newRandomRun(t, firstAsked+uint64(seed), &affects)
 		for i := range 60 {
 			d.step(i)
 			d.drain()
