@@ -149,6 +149,17 @@ var words = map[string]string{
 	"Proxy":            "headers and connections (ProxyConfig of the proxy, else MeshConfig defaultConfig)",
 	"HeaderCase":       "names of HTTP/1 headers keep their case (ProxyConfig of the proxy, else MeshConfig defaultConfig)",
 	"ByAgent":          "its module is fetched by the proxy's agent",
+	"Also":             "further addresses",
+	"Ended":            "TLS that ends here",
+	"Mode":             "mode",
+	"Certificate":      "file of the certificate",
+	"Authorities":      "file of the authorities of clients",
+	"Revoked":          "file of revocation lists",
+	"Ciphers":          "cipher suites",
+	"Curves":           "ECDH curves",
+	"Least":            "lowest version",
+	"Most":             "highest version",
+	"WithPorts":        "names of virtual hosts are compared with their port",
 }
 
 // outbound says where it is said what becomes of unknown destinations.
@@ -159,6 +170,8 @@ const outbound = " (outboundTrafficPolicy of the Sidecar, else of MeshConfig)"
 var wordsOf = map[string]string{
 	"cluster.Outbound.TLS":                 "TLS (as the rule says, else MeshConfig enableAutoMtls)",
 	"endpoint.Spec.Members":                "endpoints (those of the proxy's own cluster alone, where MeshConfig serviceSettings says clusterLocal, and of the control plane's own host, MeshConfig defaultConfig)",
+	"listener.InboundPort.Ended":           "TLS that ends here (as the Sidecar's ingress listener says, else MeshConfig tlsDefaults)",
+	"listener.Outbound.BindToPort":         "bound to its port (captureMode NONE; MeshConfig proxyHttpPort)",
 	"listener.Common.Telemetry":            "what is reported (Telemetries; MeshConfig defaultProviders, enableTracing, defaultConfig)",
 	"listener.Outbound.Fallback":           "cluster of what matches nothing else" + outbound,
 	"cluster.Inbound.Target":               "where the application listens (MeshConfig inboundTrafficPolicy)",

@@ -12,7 +12,7 @@ import (
 func TestEnvoyTakesRandomMeshes(t *testing.T) {
 	envoy := envoytest.Binary(t)
 	for seed := range max(2, *histories/6) {
-		d := newRandomRun(t, 500+uint64(seed), &affects)
+		d := newRandomRun(t, firstAsked+uint64(seed), &affects)
 		for i := range 60 {
 			d.step(i)
 			d.drain()

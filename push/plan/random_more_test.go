@@ -108,3 +108,20 @@ func (m *mesh) extensions() (put model.Record, del model.Key) {
 	m.records[key] = put
 	return put, model.Key{}
 }
+
+// ended is the protocol of an ingress listener, and TLS that it ends.
+func (m *mesh) ended() (protocol, tls string) {
+	if !m.files || m.ends.IntN(2) == 0 {
+		return "HTTP", ""
+	}
+	return []string{"HTTPS", "TLS"}[m.ends.IntN(2)], []string{", tls: {mode: SIMPLE, serverCertificate: /c, privateKey: /k}",
+		", tls: {mode: MUTUAL, serverCertificate: /c, privateKey: /k, caCertificates: /ca}"}[m.ends.IntN(2)]
+}
+
+// proxyPort is the port of the HTTP proxy, where there is one.
+func (m *mesh) proxyPort() string {
+	if m.ends == nil {
+		return ""
+	}
+	return []string{"", ", proxyHttpPort: 15002", ", proxyHttpPort: 80"}[m.ends.IntN(3)]
+}

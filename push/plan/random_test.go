@@ -23,6 +23,8 @@ type mesh struct {
 	exts    *rand.Rand // of WasmPlugins and TrafficExtensions, for the same reason; nil: there are none
 	join    *rand.Rand // of ServiceEntries that are one service and their endpoints, for the same reason; nil: there are none
 	proxies *rand.Rand // of what defaultConfig says of headers and connections, for the same reason; nil: nothing
+	ends    *rand.Rand // of TLS that ingress listeners end, and of the HTTP proxy's port, for the same reason; nil: there are none
+	files   bool       // ingress listeners end TLS with files: not in the histories that Envoy is asked about, which would read them
 	auto    bool       // ServiceEntries have automatic addresses: not in the histories that strike cells, which stay what they are
 	records map[model.Key]model.Record
 }
@@ -39,6 +41,9 @@ var (
 // would plan what other cells have to, tokens to firstTelemetry, Telemetries to firstExtensions, extensions to firstJoined, and joined ServiceEntries from there on.
 const firstStrike, firstNetworks, firstTokens, firstTelemetry, firstExtensions, firstJoined = 1000, 2000, 3000, 4000, 5000, 6000
 
+// firstAsked is the seed of the first history that Envoy is asked about.
+const firstAsked = 500
+
 func newMesh(t testing.TB, seed uint64) *mesh {
 	m := &mesh{t: t, r: rand.New(rand.NewPCG(seed, 7)), more: rand.New(rand.NewPCG(seed, 8)), lives: rand.New(rand.NewPCG(seed, 9)), records: map[model.Key]model.Record{}}
 	if seed < firstStrike || seed >= firstJoined {
@@ -46,6 +51,7 @@ func newMesh(t testing.TB, seed uint64) *mesh {
 	}
 	if seed < firstStrike {
 		m.proxies = rand.New(rand.NewPCG(seed, 15))
+		m.ends, m.files = rand.New(rand.NewPCG(seed, 16)), seed < firstAsked
 	}
 	if seed < firstStrike || seed >= firstExtensions && seed < firstJoined {
 		m.exts = rand.New(rand.NewPCG(seed, 13))
@@ -200,9 +206,9 @@ func (m *mesh) workload() (put model.Record, del model.Key) {
 func (m *mesh) text(kind model.Kind, name string) string {
 	switch kind {
 	case model.KindMesh:
-		return fmt.Sprintf("{outboundTrafficPolicy: {mode: %s}, defaultVirtualServiceExportTo: %s, defaultDestinationRuleExportTo: %s, rootNamespace: %s, accessLogFile: %s%s%s}",
+		return fmt.Sprintf("{outboundTrafficPolicy: {mode: %s}, defaultVirtualServiceExportTo: %s, defaultDestinationRuleExportTo: %s, rootNamespace: %s, accessLogFile: %s%s%s%s}",
 			m.pick("ALLOW_ANY", "REGISTRY_ONLY"), m.pick("['*']", "['*']", "['.']", "[b]"), m.pick("['*']", "['*']", "['*']", "[a]"), m.pick("istio-system", "istio-system", "b"), m.pick("''", "/dev/stdout"),
-			m.pick("", ", localityLbSetting: {enabled: false}", ", localityLbSetting: {failover: [{from: r1, to: r2}]}"), m.providers())
+			m.pick("", ", localityLbSetting: {enabled: false}", ", localityLbSetting: {failover: [{from: r1, to: r2}]}"), m.providers(), m.proxyPort())
 	case model.KindService:
 		text := m.service("hosts: [" + name + ".NS.svc.cluster.local]")
 		return text + map[bool]string{true: "aliasFor: s1.b.svc.cluster.local\n"}[len(text)%9 == 0]
@@ -330,7 +336,8 @@ func (m *mesh) sidecar() string {
 	if m.one(3) {
 		port := m.pick("8080", "9999")
 		to := map[string]string{"8080": "127.0.0.1", "9999": "0.0.0.0"}[port]
-		fmt.Fprintf(&b, "ingress: [{port: {number: %s, protocol: HTTP, name: in}, captureMode: %s, defaultEndpoint: '%s:8080'}]\n", port, capture, to)
+		protocol, tls := m.ended()
+		fmt.Fprintf(&b, "ingress: [{port: {number: %s, protocol: %s, name: in}, captureMode: %s, defaultEndpoint: '%s:8080'%s}]\n", port, protocol, capture, to, tls)
 	}
 	return b.String()
 }

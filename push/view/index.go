@@ -38,6 +38,7 @@ type Index struct {
 type choice struct {
 	sidecar         model.Key
 	ownAddress      bool // see ownAddress
+	bindsOwn        bool // the same
 	services        intern.List[model.Key]
 	headless        bool // see servicesOf
 	closed          bool
@@ -66,7 +67,8 @@ func (x *Index) choice(s *mirror.Snapshot, root string, n Node) choice {
 	c = choice{sidecar: sidecarOf(s, root, n), services: keys.List(services...), headless: headless, closed: closed(s, root, n),
 		peers: keys.List(peersOf(s, root, n)...), policies: keys.List(policiesOf(s, root, n)...), authentications: keys.List(authenticationsOf(s, root, n)...), labels: x.labelsOf(n),
 		telemetry: telemetryOf(s, n)}
-	c.ownAddress, c.extensions = ownAddress(s, c.sidecar), extensionsOf(s, root, n)
+	c.ownAddress, c.bindsOwn = ownAddress(s, c.sidecar)
+	c.extensions = extensionsOf(s, root, n)
 	c.out, c.in, c.picky = filtersOf(s, root, n)
 	if len(x.chosen) >= maxChosen {
 		clear(x.chosen)

@@ -135,7 +135,7 @@ type Workload struct {
 	// cannot take both that and connections in the clear.
 	Labelled bool
 	Filters  intern.List[Patch] // that reach the inbound side, in order of application
-	// Addresses are the proxy's own, where its Sidecar hands what comes in to them (0.0.0.0:port, [::]:port), or it is an application
+	// Addresses are the proxy's own, where its Sidecar hands what comes in to them (0.0.0.0:port, [::]:port), or has listeners bound there, or it is an application
 	// without a proxy, whose server may listen there; else empty.
 	Addresses intern.List[string]
 }
@@ -197,7 +197,7 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	v.Workload.Telemetry, v.Workload.Self = v.Inputs.Telemetry, v.Inputs.Self
 	v.extend(c.extensions, n)
 	v.Workload.Labelled = n.Kind == Proxyless && n.Labels[tlsModeLabel] == "istio"
-	if c.ownAddress && n.Kind == Sidecar {
+	if (c.ownAddress || c.bindsOwn && n.Mode == None) && n.Kind == Sidecar {
 		v.Workload.Addresses = strs.List(n.Addresses...)
 	}
 	if c.headless && n.Mode != None {
@@ -254,14 +254,20 @@ func sidecarOf(s *mirror.Snapshot, root string, n Node) model.Key {
 	return model.Key{}
 }
 
-// ownAddress says whether an ingress listener of a Sidecar hands on to the workload's own address
-// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener, defaultEndpoint).
-func ownAddress(s *mirror.Snapshot, sidecar model.Key) bool {
+// ownAddress says whether an ingress listener of a Sidecar hands on to the workload's own address, or is bound there because it says no other and
+// nothing is redirected to it; binds, whether one would be for a proxy to which nothing is redirected at all
+// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener, defaultEndpoint and bind).
+func ownAddress(s *mirror.Snapshot, sidecar model.Key) (own, binds bool) {
 	r, ok := s.Get(sidecar)
-	return ok && slices.ContainsFunc(r.(*model.Sidecar).Spec.GetIngress(), func(l *networkingv1.IstioIngressListener) bool {
+	if !ok {
+		return false, false
+	}
+	for _, l := range r.(*model.Sidecar).Spec.GetIngress() {
 		at, err := netip.ParseAddrPort(l.GetDefaultEndpoint())
-		return err == nil && at.Addr().IsUnspecified()
-	})
+		binds = binds || l.GetBind() == ""
+		own = own || err == nil && at.Addr().IsUnspecified() || l.GetBind() == "" && l.GetCaptureMode() == networkingv1.CaptureMode_NONE
+	}
+	return own, binds
 }
 
 // servicesOf lists the services of the namespace whose selectors match: Kubernetes' of the proxy's own cluster, since they select among

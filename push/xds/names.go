@@ -19,6 +19,7 @@ const (
 	AllowAny               = "allow_any"
 	BlockAll               = "block_all"
 	PassthroughChain       = "PassthroughFilterChain"
+	HTTPProxy              = "http_proxy" // the route configuration of the HTTP proxy (MeshConfig proxyHttpPort)
 )
 
 // The names of Secrets that the control plane sends (istio: pilot/pkg/model/credentials/resource.go): SecretPrefix and NAME or NAMESPACE/NAME.
@@ -35,6 +36,12 @@ func SecretResource(credential string) string {
 	}
 	return SecretPrefix + credential
 }
+
+// FileCertificate is the secret that agents read from files of the proxy (CapFileSecrets): a certificate chain, and its private key.
+func FileCertificate(certificate, key string) string { return "file-cert:" + certificate + "~" + key }
+
+// FileAuthorities is the secret with the authorities of peers that agents read from a file; "system" are those of the machine.
+func FileAuthorities(certificates string) string { return "file-root:" + certificates }
 
 // FaultFilter is the name of the HTTP filter that injects faults; what a route says to it stands under this name.
 const FaultFilter = "envoy.filters.http.fault"

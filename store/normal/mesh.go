@@ -148,6 +148,12 @@ func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 	r.duration1ms("data.mesh.connectTimeout", config.ConnectTimeout, false)
 	r.port("data.mesh.proxyListenPort", uint32(config.ProxyListenPort))
 	r.port("data.mesh.proxyInboundListenPort", uint32(config.ProxyInboundListenPort))
+	if at := "data.mesh.proxyHttpPort"; config.ProxyHttpPort != 0 {
+		r.port(at, uint32(config.ProxyHttpPort))
+		if config.ProxyHttpPort == config.ProxyListenPort || config.ProxyHttpPort == config.ProxyInboundListenPort {
+			r.duplicatef(at, "port %d is where the proxy takes redirected connections", config.ProxyHttpPort)
+		}
+	}
 	checkRetries(r, "data.mesh.defaultHttpRetryPolicy", config.DefaultHttpRetryPolicy)
 	for i, ca := range config.GetCaCertificates() {
 		checkCACertificate(r, fmt.Sprintf("data.mesh.caCertificates[%d]", i), ca, signers)

@@ -107,6 +107,7 @@ func checkIngress(r *report, ingress []*networkingv1.IstioIngressListener) {
 		checkBind(r, at, in.Bind, in.CaptureMode)
 		checkPool(r, at+".connectionPool", in.ConnectionPool)
 		checkDefaultEndpoint(r, at+".defaultEndpoint", in.DefaultEndpoint)
+		checkIngressTLS(r, at+".tls", in.Port, in.Tls)
 	}
 }
 

@@ -93,7 +93,7 @@ func (s *stage) talk(args []string) (string, error) {
 	return out.String(), nil
 }
 
-// request reads PROXY URL [METHOD] [to=IP] [from=IP] [as=TRUST-DOMAIN/ns/NS/sa/SA] [HEADER=VALUE]...
+// request reads PROXY URL [METHOD] [to=IP[:PORT]] [from=IP] [as=TRUST-DOMAIN/ns/NS/sa/SA] [HEADER=VALUE]...
 func (s *stage) request(args []string) (*actor, *request, error) {
 	a, err := s.actor(args)
 	if err != nil || len(args) < 2 {
@@ -123,6 +123,9 @@ func (s *stage) request(args []string) (*actor, *request, error) {
 			r.method = arg
 		case key == "to":
 			r.ip = value
+			if at, err := netip.ParseAddrPort(value); err == nil {
+				r.ip, r.port = at.Addr().String(), uint32(at.Port())
+			}
 		case key == "from":
 			r.from = value
 		case key == "as":

@@ -12,6 +12,8 @@ import (
 	tcprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"navarch.io/navarch/push/xds"
 )
 
 // handshake says whether TLS of the mesh ends at the chain, and whether the caller's certificate is taken there. A caller
@@ -26,6 +28,10 @@ func (r *request) handshake(chain *listenerv3.FilterChain) bool {
 		r.say("%v", err)
 		return false
 	}
+	if own := context.GetCommonTlsContext().GetTlsCertificateSdsSecretConfigs(); len(own) == 0 || own[0].GetName() != xds.SDSDefault {
+		r.serverTLS(context)
+		return true
+	}
 	r.say("asks for a certificate")
 	validation := context.GetCommonTlsContext().GetCombinedValidationContext().GetDefaultValidationContext()
 	for _, m := range validation.GetMatchTypedSubjectAltNames() {
@@ -36,6 +42,16 @@ func (r *request) handshake(chain *listenerv3.FilterChain) bool {
 	}
 	r.say("refuses the certificate")
 	return false
+}
+
+// serverTLS says with which certificate TLS ends that is not the mesh's, and what clients are asked for.
+func (r *request) serverTLS(context *tlsv3.DownstreamTlsContext) {
+	for _, own := range context.GetCommonTlsContext().GetTlsCertificateSdsSecretConfigs() {
+		r.say("ends TLS with %s", own.GetName())
+	}
+	if of := context.GetCommonTlsContext().GetCombinedValidationContext().GetValidationContextSdsSecretConfig().GetName(); of != "" {
+		r.say("asks for a certificate of %s, required: %v", of, context.GetRequireClientCertificate().GetValue())
+	}
 }
 
 // denied says whether an RBAC filter keeps the connection or the request out.

@@ -46,7 +46,7 @@ var commands = map[string]step{
 	"shared":     (*stage).shared,     // [scopes=N] [variants=N] [workloads=N] [views=N] [proxies=N]
 	"problems":   (*stage).problems,   // prints what is wrong with files, objects, and what they say together
 	"show":       (*stage).show,       // PROXY cluster|endpoint|listener|route|secret [NAME]: prints what it holds, or the names
-	"call":       (*stage).call,       // PROXY URL [METHOD] [to=IP] [HEADER=VALUE]...: prints what its Envoy would do with a request
+	"call":       (*stage).call,       // PROXY URL [METHOD] [to=IP[:PORT]] [HEADER=VALUE]...: prints what its Envoy would do with a request
 	"receive":    (*stage).receive,    // PROXY URL [METHOD] [as=TD/ns/NS/sa/SA] [from=IP] [HEADER=VALUE]...: the same for a request that arrives, in the clear or by mTLS as an identity
 	"talk":       (*stage).talk,       // PROXY FILE: FILE with what `call` or `receive` says under each of its lines "> call URL ..."
 	"issue":      (*stage).issue,      // FILE NAMESPACE NAME [trust]: a Secret of fresh key material into the configuration folder

@@ -139,6 +139,7 @@ var environment = []row{
 	{"PILOT_PREFER_SENDING_HBONE", Reported, "ambient mode is not there", ""},
 	{"PILOT_AUTO_ALLOW_WAYPOINT_POLICY", Reported, "ambient mode is not there", ""},
 	{"ENABLE_INGRESS_WAYPOINT_ROUTING", Reported, "ambient mode is not there", ""},
+	{"ENABLE_TLS_ON_SIDECAR_INGRESS", NoEffect, "ingress listeners of Sidecars end TLS, whatever it says", ""},
 	{"PILOT_HBONE_*", Reported, "ambient mode is not there", ""},
 	{"PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS", Reported, "nodes are not untainted", "false"},
 	{"ISTIO_AGENT_ENABLE_WASM_REMOTE_LOAD_CONVERSION", Reported, "navarch-agent fetches no modules: Envoy does, by HTTP", ""},

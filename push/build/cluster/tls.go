@@ -90,8 +90,8 @@ func (s Outbound) upstreamTLS(d *builder, tls *networkingv1.ClientTLSSettings) *
 	case name != "":
 		own, authorities = identity.OverADS(xds.SecretResource(name)), identity.OverADS(xds.SecretResource(name)+xds.AuthoritiesSuffix)
 	case s.Caps.Has(xds.CapFileSecrets):
-		own = identity.OfAgent("file-cert:" + tls.ClientCertificate + "~" + tls.PrivateKey)
-		authorities = identity.OfAgent("file-root:" + cmp.Or(tls.CaCertificates, "system"))
+		own = identity.OfAgent(xds.FileCertificate(tls.ClientCertificate, tls.PrivateKey))
+		authorities = identity.OfAgent(xds.FileAuthorities(cmp.Or(tls.CaCertificates, "system")))
 	}
 	if !mutual {
 		own = nil

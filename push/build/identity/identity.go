@@ -101,7 +101,7 @@ func secret(name string) *tlsv3.SdsSecretConfig {
 	return s
 }
 
-// Secrets is the TLS context of a client that has its own certificate, and those of the authorities of its servers, by SDS. Either may be nil:
+// Secrets is the TLS context of a client or server that has its own certificate, and those of the authorities of its peers, by SDS. Either may be nil:
 // it has none, it believes all.
 func Secrets(params *tlsv3.TlsParameters, own, authorities *tlsv3.SdsSecretConfig, peers *tlsv3.CertificateValidationContext) *tlsv3.CommonTlsContext {
 	context := &tlsv3.CommonTlsContext{TlsParams: params}

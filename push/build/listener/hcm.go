@@ -26,7 +26,7 @@ type httpTraffic struct {
 	dynamic    []string // outbound: wildcard hosts whose names are resolved as clients ask for them
 	closed     bool     // everything is refused
 	demands    *demands // what policies demand; nil: nothing
-	mtls       bool     // inbound: clients have shown a certificate of the mesh
+	mtls       bool     // inbound: clients have shown a certificate, or were asked for one
 }
 
 // connectionManager is the network filter that ends HTTP, with Istio's settings for sidecars.

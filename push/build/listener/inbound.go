@@ -8,6 +8,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -48,7 +49,7 @@ func (c Common) detected(p model.Protocol) bool {
 func (c Common) sniffed(p model.Protocol, m MTLS) bool { return c.detected(p) && c.mode(m) != Strict }
 
 // inboundHTTP is the filters of an HTTP chain, extensions that are network filters first. A closed one answers 403 by its RBAC filter, and its
-// route ends nowhere for proxies that have no such filter and against patches that take it away.
+// route ends nowhere for proxies that have no such filter and against patches that take it away; its routes are not patched.
 func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
 	if c.shut(true, t.Port) {
 		return []*listenerv3.Filter{blackHole()}
@@ -59,16 +60,19 @@ func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
 		cluster = xds.BlackHole
 	}
 	http2 := isGRPC(t.Protocol) || t.Protocol == model.Protocol_PROTOCOL_HTTP2
+	routes := inboundRoutes(t.Cluster, fmt.Sprintf("inbound|http|%d", t.ServicePort), cluster, fmt.Sprintf("%s:%d/*", t.Host, t.ServicePort), http2)
+	if !t.closed {
+		routes = patch.RouteConfiguration(routes, patch.InboundRoutes(t.Cluster), c.Patches.All())
+	}
 	return append(c.networkExtensions(t.Port), c.connectionManager(httpTraffic{
 		statPrefix: t.statPrefix,
 		port:       t.Port,
-		routes: inboundRoutes(t.Cluster, fmt.Sprintf("inbound|http|%d", t.ServicePort), cluster,
-			fmt.Sprintf("%s:%d/*", t.Host, t.ServicePort), http2),
-		http2:   http2,
-		grpcWeb: t.Protocol == model.Protocol_PROTOCOL_GRPC_WEB,
-		closed:  t.closed,
-		mtls:    mtls,
-		demands: t.demands,
+		routes:     routes,
+		http2:      http2,
+		grpcWeb:    t.Protocol == model.Protocol_PROTOCOL_GRPC_WEB,
+		closed:     t.closed,
+		mtls:       mtls,
+		demands:    t.demands,
 	}))
 }
 
@@ -128,7 +132,7 @@ func (v VirtualInbound) Build() (*xds.Resource, error) {
 		seen[p.Port] = true
 		l.FilterChains = append(l.FilterChains, chains...)
 		sniff.add(p.Port, v.sniffed(p.Protocol, p.MTLS))
-		tls.add(p.Port, v.mode(p.MTLS).mesh())
+		tls.add(p.Port, v.inspectsTLS(p))
 	}
 	if v.Caps.Has(xds.CapOriginalDst) {
 		l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.original_dst", originalDstConfig))
@@ -152,6 +156,13 @@ func (i Ingress) Build() (*xds.Resource, error) {
 	}
 	l := inboundListener(i.Name, addr, i.Common)
 	l.AdditionalAddresses = i.also(i.Bind, i.Inner.Port)
+	for _, ip := range i.Also.All() {
+		other, err := address(ip, i.Inner.Port)
+		if err != nil {
+			return nil, fmt.Errorf("listener %s: %w", i.Name, err)
+		}
+		l.AdditionalAddresses = append(l.AdditionalAddresses, &listenerv3.AdditionalAddress{Address: other})
+	}
 	t := inboundTraffic{
 		InboundPort: i.Inner, httpChain: i.Name, tcpChain: i.Name, statPrefix: "inbound_" + i.Name, closed: i.Closed,
 		demands: i.demanded(i.Policies, i.Authentications, i.Authorizers),
@@ -160,7 +171,7 @@ func (i Ingress) Build() (*xds.Resource, error) {
 		t.match = i.Inner.Port
 	}
 	l.FilterChains = i.inboundChains(t)
-	if i.mode(i.Inner.MTLS).mesh() {
+	if i.inspectsTLS(i.Inner) {
 		l.ListenerFilters = append(l.ListenerFilters, tlsInspector())
 	}
 	if i.sniffed(i.Inner.Protocol, i.Inner.MTLS) {

@@ -33,13 +33,13 @@ func uninspected(l *listenerv3.Listener) (off []int32) {
 }
 
 func TestVirtualInbound(t *testing.T) {
-	http := InboundPort{8080, model.Protocol_PROTOCOL_HTTP, "inbound|8080||", "web.shop", 80, Plain}
-	tcp := InboundPort{9000, model.Protocol_PROTOCOL_TCP, "inbound|9000||", "db.shop", 9000, Plain}
-	auto := InboundPort{7000, model.Protocol_PROTOCOL_AUTO, "inbound|7000||", "any.shop", 7000, Plain}
-	tls := InboundPort{8443, model.Protocol_PROTOCOL_HTTPS, "inbound|8443||", "web.shop", 443, Plain}
-	udp := InboundPort{53, model.Protocol_PROTOCOL_UDP, "inbound|53||", "dns.shop", 53, Plain}
-	dnsTCP := InboundPort{53, model.Protocol_PROTOCOL_TCP, "inbound|53||", "dns.shop", 53, Plain}
-	self := InboundPort{15006, model.Protocol_PROTOCOL_HTTP, "inbound|15006||", "self.shop", 80, Plain}
+	http := InboundPort{Port: 8080, Protocol: model.Protocol_PROTOCOL_HTTP, Cluster: "inbound|8080||", Host: "web.shop", ServicePort: 80}
+	tcp := InboundPort{Port: 9000, Protocol: model.Protocol_PROTOCOL_TCP, Cluster: "inbound|9000||", Host: "db.shop", ServicePort: 9000}
+	auto := InboundPort{Port: 7000, Protocol: model.Protocol_PROTOCOL_AUTO, Cluster: "inbound|7000||", Host: "any.shop", ServicePort: 7000}
+	tls := InboundPort{Port: 8443, Protocol: model.Protocol_PROTOCOL_HTTPS, Cluster: "inbound|8443||", Host: "web.shop", ServicePort: 443}
+	udp := InboundPort{Port: 53, Protocol: model.Protocol_PROTOCOL_UDP, Cluster: "inbound|53||", Host: "dns.shop", ServicePort: 53}
+	dnsTCP := InboundPort{Port: 53, Protocol: model.Protocol_PROTOCOL_TCP, Cluster: "inbound|53||", Host: "dns.shop", ServicePort: 53}
+	self := InboundPort{Port: 15006, Protocol: model.Protocol_PROTOCOL_HTTP, Cluster: "inbound|15006||", Host: "self.shop", ServicePort: 80}
 	blackHole := "chain virtualInbound-blackhole port=15006 > tcp BlackHoleCluster"
 	catchAll := []string{blackHole,
 		"chain virtualInbound-catchall-http raw_buffer [http/1.1 h2c] > http InboundPassthroughCluster",
@@ -57,7 +57,7 @@ func TestVirtualInbound(t *testing.T) {
 			"chain 0.0.0.0_7000 port=7000 raw_buffer [http/1.1 h2c] > http inbound|7000||",
 			"chain 0.0.0.0_7000 port=7000 raw_buffer > tcp inbound|7000||",
 			"chain 0.0.0.0_8443 port=8443 raw_buffer > tcp inbound|8443||"), []int32{8080, 8443, 9000, 15006}},
-		{"a port twice is the first's, UDP is no one's, our own is skipped", VirtualInbound{Ports: ports.List(self, udp, dnsTCP, http, InboundPort{8080, model.Protocol_PROTOCOL_TCP, "x", "", 0, Plain})},
+		{"a port twice is the first's, UDP is no one's, our own is skipped", VirtualInbound{Ports: ports.List(self, udp, dnsTCP, http, InboundPort{Port: 8080, Protocol: model.Protocol_PROTOCOL_TCP, Cluster: "x"})},
 			append(slices.Clone(catchAll), "chain 0.0.0.0_53 port=53 raw_buffer > tcp inbound|53||", "chain 0.0.0.0_8080 port=8080 raw_buffer > http inbound|8080||"), []int32{53, 8080, 15006}},
 		{"closed", VirtualInbound{Ports: ports.List(http, tcp), Closed: true}, []string{blackHole,
 			"chain virtualInbound-catchall-http raw_buffer [http/1.1 h2c] > http BlackHoleCluster",
@@ -85,7 +85,7 @@ func TestVirtualInbound(t *testing.T) {
 // A port is taken as its mode says, by a proxy that has an identity; by others without TLS, or not at all.
 func TestInboundMTLS(t *testing.T) {
 	at := func(p model.Protocol, m MTLS) VirtualInbound {
-		return VirtualInbound{Ports: ports.List(InboundPort{80, p, "in", "web", 80, m})}
+		return VirtualInbound{Ports: ports.List(InboundPort{Port: 80, Protocol: p, Cluster: "in", Host: "web", ServicePort: 80, MTLS: m})}
 	}
 	mesh, http, tcp := "istio-peer-exchange istio istio-http/1.0 istio-http/1.1 istio-h2", "istio-http/1.0 istio-http/1.1 istio-h2", "istio-peer-exchange istio"
 	const chain = "chain 0.0.0.0_80 port=80 "
@@ -158,7 +158,7 @@ func TestVirtualInboundFilters(t *testing.T) {
 func TestInboundHTTP(t *testing.T) {
 	build1 := func(p model.Protocol, caps xds.Caps, closed bool) *hcmv3.HttpConnectionManager {
 		_, l := build(t, VirtualInbound{Common: Common{Mesh: model.DefaultMesh(), Caps: caps}, Port: 15006, Closed: closed,
-			Ports: ports.List(InboundPort{8080, p, "inbound|8080||", "web.shop.svc.cluster.local", 80, Plain})})
+			Ports: ports.List(InboundPort{Port: 8080, Protocol: p, Cluster: "inbound|8080||", Host: "web.shop.svc.cluster.local", ServicePort: 80})})
 		return manager(t, l.FilterChains[len(l.FilterChains)-1])
 	}
 	m := build1(model.Protocol_PROTOCOL_HTTP, xds.StockCaps, false)
@@ -193,6 +193,10 @@ func TestIngress(t *testing.T) {
 	}
 	if got := manager(t, l.FilterChains[0]).StatPrefix; got != "inbound_127.0.0.1_9080;" {
 		t.Errorf("statistics at %q", got)
+	}
+	spec.Also = strs.List("::1")
+	if _, l = build(t, spec); len(l.AdditionalAddresses) != 1 || l.AdditionalAddresses[0].Address.GetSocketAddress().GetAddress() != "::1" {
+		t.Errorf("further addresses %v", l.AdditionalAddresses)
 	}
 	_, l = build(t, specs(t)["ingress unix"])
 	if l.Address.GetPipe().GetPath() != "/tmp/i.sock" || l.FilterChains[0].FilterChainMatch.DestinationPort != nil {

@@ -21,6 +21,8 @@ var (
 	tcpReply  = []string{"istio-peer-exchange", "h2", "http/1.1"}
 )
 
+const tlsSocket = "envoy.transport_sockets.tls"
+
 // cipherSuites are those that servers take of TLS 1.2 (Istio's): with forward secrecy where the client can, and AES-GCM always.
 var cipherSuites = []string{"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256",
 	"ECDHE-RSA-AES128-GCM-SHA256", "AES256-GCM-SHA384", "AES128-GCM-SHA256"}
@@ -45,7 +47,7 @@ func (m MTLS) mesh() bool { return m == Permissive || m == Strict }
 
 // inboundChains draws the chains of one port. Those of mTLS come first; a permissive port takes TLS of others too, where
 // HTTP is not stated: the application ends it. Where no TLS is looked for, the transport is always raw_buffer: without
-// a TLS inspector Envoy says so of every connection.
+// a TLS inspector Envoy says so of every connection. A port that ends TLS of its own takes nothing else.
 func (c Common) inboundChains(t inboundTraffic) []*listenerv3.FilterChain {
 	if t.Protocol == model.Protocol_PROTOCOL_UDP {
 		return nil
@@ -60,11 +62,20 @@ func (c Common) inboundChains(t inboundTraffic) []*listenerv3.FilterChain {
 		}
 		chain := &listenerv3.FilterChain{FilterChainMatch: m, TransportSocket: socket}
 		if http {
-			chain.Name, chain.Filters = t.httpChain, c.inboundHTTP(t, socket != nil)
+			chain.Name, chain.Filters = t.httpChain, c.inboundHTTP(t, socket != nil && (!t.Ended.ends() || t.Ended.asksClients()))
 		} else {
 			chain.Name, chain.Filters = t.tcpChain, c.inboundTCP(t)
 		}
 		chains = append(chains, chain)
+	}
+	if t.Ended.ends() {
+		transport := "tls"
+		if !c.Caps.Has(xds.CapTLSInspector) {
+			transport = "" // nobody says of a connection that it is TLS
+		}
+		add(isHTTP(t.Protocol), transport, nil, c.serverTLS(t.Ended))
+		chains[0].TransportSocketConnectTimeout = connectTimeout
+		return chains
 	}
 	only := func(alpn []string) []string { // strict: all TLS is the mesh's
 		if mode == Strict {
@@ -107,7 +118,7 @@ func (c Common) meshTLS(alpn []string) *corev3.TransportSocket {
 	if stated := c.mesh().GetMeshMTLS().GetCipherSuites(); len(stated) > 0 {
 		context.TlsParams.CipherSuites = stated
 	}
-	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{
+	return &corev3.TransportSocket{Name: tlsSocket, ConfigType: &corev3.TransportSocket_TypedConfig{
 		TypedConfig: xds.Any(&tlsv3.DownstreamTlsContext{
 			CommonTlsContext:         context,
 			RequireClientCertificate: wrapperspb.Bool(true),

@@ -5,6 +5,7 @@ package listener
 
 import (
 	"google.golang.org/protobuf/reflect/protoreflect"
+	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/build/extauthz"
 	"navarch.io/navarch/push/build/telemetry"
@@ -29,7 +30,7 @@ type Common struct {
 	Caps xds.Caps
 	xds.Listening
 	Telemetry telemetry.Spec           // of its direction
-	Patches   intern.List[model.Patch] // LISTENER, FILTER_CHAIN, NETWORK_FILTER, HTTP_FILTER that may match this listener
+	Patches   intern.List[model.Patch] // that may match this listener, or the routes within it (inbound)
 	// Extensions are the filters of WasmPlugins and TrafficExtensions on this side of the proxy, by priority.
 	Extensions intern.List[extension.Filter]
 	// Proxy is what its ProxyConfig, or the mesh's, says of headers and connections, and HeaderCase whether names of HTTP/1 headers keep their case.
@@ -124,6 +125,19 @@ type InboundPort struct {
 	// ServicePort names the virtual host inbound|http|port.
 	ServicePort uint32
 	MTLS        MTLS
+	Ended       ServerTLS // with MTLS Plain alone
+}
+
+// ServerTLS is TLS that ends at a port with certificates of files, not those of the mesh, as an ingress listener of a Sidecar says. Comparable; the
+// zero ServerTLS is none. Protocols of such a port are those within TLS.
+type ServerTLS struct {
+	Mode             networkingv1.ServerTLSSettings_TLSmode // SIMPLE, MUTUAL or OPTIONAL_MUTUAL
+	Certificate, Key string                                 // files of the proxy
+	Authorities      string                                 // file of those that clients' certificates are from; of MUTUAL and OPTIONAL_MUTUAL
+	Revoked          string                                 // file with their revocation lists; empty: none
+	Ciphers, Curves  intern.List[string]                    // empty: Envoy's own
+	// Least and Most are versions of TLS; TLS_AUTO: Envoy's own.
+	Least, Most networkingv1.ServerTLSSettings_TLSProtocol
 }
 
 // Ingress is all that the listener of one Sidecar ingress with captureMode NONE can depend on.
@@ -131,6 +145,7 @@ type Ingress struct {
 	Common
 	Name   string
 	Bind   string
+	Also   intern.List[string] // IPs beside Bind
 	Inner  InboundPort
 	Closed bool
 	// As of VirtualInbound.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	meshv1 "istio.io/api/mesh/v1alpha1"
+	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
@@ -138,7 +139,13 @@ func virtualSpecs(t testing.TB) map[string]builder {
 
 func ingressSpecs(t testing.TB) map[string]builder {
 	inner := InboundPort{Port: 9080, Protocol: model.Protocol_PROTOCOL_HTTP, Cluster: "inbound|9080||", Host: "web.shop", ServicePort: 9080}
+	secure := inner
+	secure.Ended = ServerTLS{Mode: networkingv1.ServerTLSSettings_MUTUAL, Certificate: "/c", Key: "/k", Authorities: "/ca", Revoked: "/crl", Ciphers: strs.List("AES128-SHA"),
+		Curves: strs.List("P-256"), Least: networkingv1.ServerTLSSettings_TLSV1_2, Most: networkingv1.ServerTLSSettings_TLSV1_3}
+	byAgent := stock(t)
+	byAgent.Caps |= xds.CapIdentity | xds.CapFileSecrets
 	return map[string]builder{
+		"ingress tls":    Ingress{Common: byAgent, Name: "127.0.0.1_9080", Bind: "127.0.0.1", Inner: secure},
 		"ingress":        Ingress{Common: logged(t, nil), Name: "127.0.0.1_9080", Bind: "127.0.0.1", Inner: inner},
 		"ingress unix":   Ingress{Common: stock(t), Name: "unix:///tmp/i.sock_9080", Bind: "unix:///tmp/i.sock", Inner: inner},
 		"ingress closed": Ingress{Common: stock(t), Name: "127.0.0.1_9080", Bind: "127.0.0.1", Inner: inner, Closed: true},

@@ -21,7 +21,7 @@ func (s Spec) Build() (*xds.Resource, error) {
 		Name:                           s.Name,
 		ValidateClusters:               wrapperspb.Bool(false), // RDS comes after CDS, and an unknown cluster answers 503
 		MaxDirectResponseBodySizeBytes: wrapperspb.UInt32(maxDirectResponse),
-		IgnorePortInHostMatching:       true,
+		IgnorePortInHostMatching:       !s.WithPorts,
 	}, s.Patches.All())
 	if err := head.ValidateAll(); err != nil {
 		return nil, fmt.Errorf("route configuration %s: %w", s.Name, err)

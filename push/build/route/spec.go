@@ -11,7 +11,9 @@ import (
 
 // Spec is all that one outbound RouteConfiguration can depend on.
 type Spec struct {
-	Name    string                     // "80", or "host:port"
-	Hosts   intern.List[*xds.Fragment] // virtual hosts by name, the catch-all last
-	Patches intern.List[model.Patch]   // ROUTE_CONFIGURATION MERGE that match
+	Name  string                     // "80", or "host:port"
+	Hosts intern.List[*xds.Fragment] // virtual hosts by name, the catch-all last
+	// WithPorts: the ports of requests' names are compared, too; else what is before them decides.
+	WithPorts bool
+	Patches   intern.List[model.Patch] // ROUTE_CONFIGURATION MERGE that match
 }

@@ -7,13 +7,10 @@ package inbound
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"net"
-	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -21,6 +18,7 @@ import (
 	"navarch.io/navarch/push/build/cluster"
 	"navarch.io/navarch/push/build/extauthz"
 	"navarch.io/navarch/push/build/listener"
+	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
@@ -32,7 +30,6 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
-	"navarch.io/navarch/store/problem"
 )
 
 // side is what EnvoyFilters call the inbound side.
@@ -61,7 +58,8 @@ type Workload struct {
 type port struct {
 	listener.InboundPort
 	cluster cluster.Inbound
-	bind    string // of a listener of its own (captureMode NONE); empty: it is redirected to
+	bind    string   // of a listener of its own (captureMode NONE); empty: it is redirected to
+	also    []string // further addresses of that
 }
 
 // New plans a workload from nothing.
@@ -97,9 +95,9 @@ func New(in *input.Input, key view.Workload) *Workload {
 	wl.planPassthrough()
 	ports := wl.ports()
 	for _, p := range ports {
-		hosts := []string{p.Host}
-		if p.Host == "" {
-			hosts = nil
+		var hosts []string
+		if p.cluster.Host != "" {
+			hosts = []string{p.cluster.Host}
 		}
 		if wl.patches.Any(func(f model.Patch) bool { return input.RemovesCluster(f, side, p.Cluster, hosts...) }) {
 			continue
@@ -156,7 +154,8 @@ func (wl *Workload) service(svc *model.Service) (out []port) {
 			continue
 		}
 		for _, n := range wl.targets(svc, name, p) {
-			out = append(out, wl.port(listener.InboundPort{Port: n, Protocol: p.GetProtocol(), Host: name, ServicePort: p.GetNumber()}, svc, -1, wl.local(n)))
+			out = append(out, wl.port(listener.InboundPort{Port: n, Protocol: p.GetProtocol(), Host: name, ServicePort: p.GetNumber()},
+				served{svc, name, p.GetNumber()}, -1, wl.local(n)))
 		}
 	}
 	return out
@@ -206,103 +205,30 @@ func (wl *Workload) named(svc *model.Service, of string, p *model.ServicePort) [
 	return slices.Sorted(maps.Keys(numbers))
 }
 
-func (wl *Workload) port(p listener.InboundPort, svc *model.Service, ingress int, target string) port {
+// served is what a port of the workload serves: a port of a service. The zero served is none.
+type served struct {
+	service *model.Service
+	host    string
+	port    uint32
+}
+
+func (wl *Workload) port(p listener.InboundPort, of served, ingress int, target string) port {
 	p.Cluster, p.MTLS = xds.InboundCluster(p.Port), wl.mode(p.Port)
 	pool := traffic.Policy{}
-	if svc != nil {
-		of := host.Inbound(wl.in, wl.key.Namespace, p.Host, svc).Policy("", p.ServicePort)
-		pool.Pool, pool.PoolAt = of.Pool, of.PoolAt
+	if of.service != nil {
+		policy := host.Inbound(wl.in, wl.key.Namespace, of.host, of.service).Policy("", of.port)
+		pool.Pool, pool.PoolAt = policy.Pool, policy.PoolAt
 	}
-	c := cluster.Inbound{Port: p.Port, Target: target, Pool: traffic.Intern(pool), Families: wl.key.Listening.Families, Service: svc, Host: p.Host, Sidecar: wl.sidecar, Ingress: ingress,
+	c := cluster.Inbound{Port: p.Port, Target: target, Pool: traffic.Intern(pool), Families: wl.key.Listening.Families, Service: of.service, Host: of.host, Sidecar: wl.sidecar, Ingress: ingress,
 		HTTP2: input.IsHTTP2(p.Protocol), Auto: p.Protocol == model.Protocol_PROTOCOL_AUTO, Mesh: wl.in.Meshes.Cluster,
 		HeaderCase: wl.key.HeaderCase && (p.Protocol == model.Protocol_PROTOCOL_HTTP || p.Protocol == model.Protocol_PROTOCOL_AUTO)}
 	return port{InboundPort: p, cluster: c}
 }
 
-// ingress reads one ingress listener of the Sidecar
-// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener).
-func (wl *Workload) ingress(i int, l *networkingv1.IstioIngressListener) (port, bool) {
-	bad := func(field, format string, args ...any) {
-		wl.found = append(wl.found, input.Problem{Key: wl.sidecar.Key, Field: fmt.Sprintf("spec.ingress[%d].%s", i, field), Code: problem.Invalid,
-			Severity: problem.Error, Message: fmt.Sprintf(format, args...)})
-	}
-	protocol, ok := input.ParseProtocol(l.GetPort().GetProtocol())
-	if !ok {
-		bad("port.protocol", "%q is not supported; the listener is left out", l.GetPort().GetProtocol())
-		return port{}, false
-	}
-	number := l.GetPort().GetNumber()
-	if number == 0 || number > 65535 {
-		bad("port.number", "%d: want 1 to 65535; the listener is left out", number)
-		return port{}, false
-	}
-	target, err := targetOf(l.GetDefaultEndpoint(), wl.key.Addresses.All())
-	if err != nil {
-		bad("defaultEndpoint", "%v; the listener is left out", err)
-		return port{}, false
-	}
-	in := listener.InboundPort{Port: number, Protocol: protocol, ServicePort: number}
-	var svc *model.Service
-	if svc, in.ServicePort = wl.behind(number, target); svc != nil {
-		in.Host = svc.Spec.GetHosts()[0]
-	} else {
-		in.ServicePort = number
-	}
-	p := wl.port(in, svc, i, target)
-	if l.GetCaptureMode() == networkingv1.CaptureMode_NONE || wl.key.Mode == view.None {
-		p.bind = cmp.Or(l.GetBind(), wl.key.Listening.Families.Wildcard())
-	}
-	return p, true
-}
-
-// behind finds the service and its port whose target is the ingress port or what the ingress listener passes on to.
-func (wl *Workload) behind(number uint32, target string) (*model.Service, uint32) {
-	inner := number
-	if a, err := netip.ParseAddrPort(target); err == nil {
-		inner = uint32(a.Port())
-	}
-	for _, n := range []uint32{number, inner} {
-		for _, svc := range wl.services {
-			for _, p := range wl.service(svc) {
-				if p.Port == n {
-					return svc, p.ServicePort
-				}
-			}
-		}
-	}
-	return nil, 0
-}
-
-// targetOf reads a default endpoint: a loopback address and port, 0.0.0.0:port or [::]:port (the workload itself: its first
-// address of that family, loopback where it has none), unix:///path, or nothing (where the connection was going to).
-func targetOf(endpoint string, addresses []string) (string, error) {
-	if endpoint == "" || strings.HasPrefix(endpoint, "unix://") {
-		return endpoint, nil
-	}
-	at, err := netip.ParseAddrPort(endpoint)
-	if err != nil || at.Port() == 0 {
-		return "", fmt.Errorf("%q: want an IP address and a port, or unix:// and a path", endpoint)
-	}
-	if !at.Addr().IsUnspecified() {
-		return endpoint, nil
-	}
-	own := netip.IPv6Loopback()
-	if at.Addr().Is4() {
-		own = netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	}
-	for _, text := range addresses {
-		if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" && a.Unmap().Is4() == at.Addr().Is4() {
-			own = a.Unmap()
-			break
-		}
-	}
-	return netip.AddrPortFrom(own, at.Port()).String(), nil
-}
-
 // planListeners plans the listener that redirected connections arrive at, and those that the Sidecar binds.
 func (wl *Workload) planListeners(ports []port) {
 	n, asked := wl.in.InboundPort(), wl.authorizers()
-	v := listener.VirtualInbound{Common: wl.common(xds.VirtualInbound, n), Port: n, Transparent: wl.key.Mode == view.TProxy,
+	v := listener.VirtualInbound{Port: n, Transparent: wl.key.Mode == view.TProxy,
 		Closed: wl.key.Closed, Rest: wl.mode(0), Policies: wl.policies, Authentications: wl.authentications, Authorizers: asked}
 	var redirected []listener.InboundPort
 	for _, p := range ports {
@@ -312,19 +238,29 @@ func (wl *Workload) planListeners(ports []port) {
 		}
 		name := xds.ListenerName(p.bind, p.Port)
 		if !wl.removes(name, p.Port) {
-			wl.plan(listener.Ingress{Common: wl.common(name, p.Port), Name: name, Bind: p.bind, Inner: p.InboundPort, Closed: wl.key.Closed,
+			wl.plan(listener.Ingress{Common: wl.common(name, p.Port, p.Cluster), Name: name, Bind: p.bind, Also: strs.List(p.also...), Inner: p.InboundPort, Closed: wl.key.Closed,
 				Policies: wl.policies, Authentications: wl.authentications, Authorizers: asked})
 		}
 	}
 	redirected = append(redirected, wl.unnamed()...) // behind those of services: of two for one port the first counts
 	v.Ports = inboundPorts.List(redirected...)
+	clusters := []string{xds.InboundPassthrough}
+	for _, p := range redirected {
+		clusters = append(clusters, p.Cluster)
+	}
+	v.Common = wl.common(xds.VirtualInbound, n, clusters...)
 	if !input.Direct(wl.sidecar, wl.key.Mode) && !wl.removes(xds.VirtualInbound, v.Port) {
 		wl.plan(v)
 	}
 }
 
-func (wl *Workload) common(name string, port uint32) listener.Common {
+// common is what all inbound listeners have in common. The routes to its clusters stand in the listener, so patches of routes belong to it.
+func (wl *Workload) common(name string, port uint32, clusters ...string) listener.Common {
 	c := wl.in.Common(wl.key.Caps, wl.key.Listening, wl.patches, name, port, side)
+	c.Patches = wl.patches.Matching(func(p model.Patch) bool {
+		return patch.ListenerMatches(p, side, name, port) ||
+			slices.ContainsFunc(clusters, func(cluster string) bool { return patch.RouteConfigMatches(p, patch.InboundRoutes(cluster)) })
+	})
 	c.Telemetry, c.Extensions = wl.reports.Spec, wl.filters
 	c.Proxy, c.HeaderCase = wl.key.Listeners.Or(wl.in.Defaults.Listeners), wl.key.HeaderCase
 	return c

@@ -16,9 +16,9 @@ import (
 // of one costs its run and a short list of runs, not a list of all. Where runs end is decided by the names alone:
 // equal sets of hosts have equal runs, whatever edits led to them.
 type chunk struct {
-	hosts []string // sorted
-	frag  *xds.Fragment
-	dirty bool
+	entries []string // ids, sorted
+	frag    *xds.Fragment
+	dirty   bool
 }
 
 // chunkEnds makes runs of 32 hosts on average.
@@ -31,30 +31,30 @@ type runs []chunk
 
 // find is the run that a host belongs to.
 func (cs runs) find(host string) int {
-	return min(sort.Search(len(cs), func(i int) bool { return cs[i].hosts[len(cs[i].hosts)-1] >= host }), len(cs)-1)
+	return min(sort.Search(len(cs), func(i int) bool { return cs[i].entries[len(cs[i].entries)-1] >= host }), len(cs)-1)
 }
 
 // touch marks the run of a host, and puts the host in where it is not.
 func (cs *runs) touch(host string) {
 	if len(*cs) == 0 {
-		*cs = runs{{hosts: []string{host}, dirty: true}}
+		*cs = runs{{entries: []string{host}, dirty: true}}
 		return
 	}
 	i := cs.find(host)
 	c := &(*cs)[i]
 	c.dirty = true
-	at, there := slices.BinarySearch(c.hosts, host)
+	at, there := slices.BinarySearch(c.entries, host)
 	if there {
 		return
 	}
-	if at == len(c.hosts) && ends(c.hosts[at-1]) { // behind the last run, which is closed
-		*cs = append(*cs, chunk{hosts: []string{host}, dirty: true})
+	if at == len(c.entries) && ends(c.entries[at-1]) { // behind the last run, which is closed
+		*cs = append(*cs, chunk{entries: []string{host}, dirty: true})
 		return
 	}
-	c.hosts = slices.Insert(slices.Clone(c.hosts), at, host)
-	if at+1 < len(c.hosts) && ends(host) {
-		rest := chunk{hosts: slices.Clone(c.hosts[at+1:]), dirty: true}
-		c.hosts = c.hosts[:at+1]
+	c.entries = slices.Insert(slices.Clone(c.entries), at, host)
+	if at+1 < len(c.entries) && ends(host) {
+		rest := chunk{entries: slices.Clone(c.entries[at+1:]), dirty: true}
+		c.entries = c.entries[:at+1]
 		*cs = slices.Insert(*cs, i+1, rest)
 	}
 }
@@ -66,17 +66,17 @@ func (cs *runs) remove(host string) {
 	}
 	i := cs.find(host)
 	c := &(*cs)[i]
-	at, there := slices.BinarySearch(c.hosts, host)
+	at, there := slices.BinarySearch(c.entries, host)
 	if !there {
 		return
 	}
 	c.dirty = true
-	c.hosts = slices.Delete(slices.Clone(c.hosts), at, at+1)
-	if at == len(c.hosts) && ends(host) && i+1 < len(*cs) { // its end is gone: the next run belongs to it
-		c.hosts = append(c.hosts, (*cs)[i+1].hosts...)
+	c.entries = slices.Delete(slices.Clone(c.entries), at, at+1)
+	if at == len(c.entries) && ends(host) && i+1 < len(*cs) { // its end is gone: the next run belongs to it
+		c.entries = append(c.entries, (*cs)[i+1].entries...)
 		*cs = slices.Delete(*cs, i+1, i+2)
 	}
-	if len((*cs)[i].hosts) == 0 {
+	if len((*cs)[i].entries) == 0 {
 		*cs = slices.Delete(*cs, i, i+1)
 	}
 }

@@ -12,7 +12,7 @@ import (
 func spell(cs runs) string {
 	var out []string
 	for _, c := range cs {
-		out = append(out, strings.Join(c.hosts, " "))
+		out = append(out, strings.Join(c.entries, " "))
 	}
 	return strings.Join(out, " | ")
 }

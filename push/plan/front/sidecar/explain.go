@@ -64,7 +64,7 @@ func (f *Front) Describe(line func(format string, args ...any)) {
 			}
 		}
 		for _, c := range rc.runs {
-			line("run %v: %v", key, c.hosts)
+			line("run %v: %v", key, c.entries)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func (ls *listeners) bringers(l *outbound) (out []any) {
 
 // listenerOfSidecar names the egress listener for which there is traffic; nothing where no Sidecar says it.
 func (s *scope) listenerOfSidecar(t *traffic) front.Bringer {
-	if s.egress[t.egress].number == 0 {
+	if t.route.kind == ofProxy || s.egress[t.egress].number == 0 {
 		return front.Bringer{}
 	}
 	return front.Bringer{Sidecar: s.sidecar, Egress: s.egress[t.egress].number}
@@ -106,7 +106,7 @@ func (rs *routeTable) explain(rc *routeConfig, v *host.Variation) []any {
 		}
 	}
 	for _, c := range rc.runs {
-		for _, name := range c.hosts {
+		for _, name := range c.entries {
 			var found []input.Problem
 			if spec, ok := rs.specOf(rc, rc.entries.Get(name), as, &found); ok {
 				out = append(out, spec)

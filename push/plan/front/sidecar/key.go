@@ -17,13 +17,38 @@ const (
 	ofHost             // one host at a port where the protocol is found out: every name that arrives there means it
 	ofSocket           // all hosts of an egress listener that is a Unix socket
 	ofFilter           // a name that only a listener of an EnvoyFilter uses
+	ofProxy            // all hosts with HTTP at all their ports: requests to the HTTP proxy
 )
 
 // routeKey says which route configuration; the zero routeKey is none. Comparable.
 type routeKey struct {
 	kind routeKind
-	port uint32 // of the first two kinds
+	port uint32 // of the first two kinds; of a host's entry in the last: its port
 	text string // the host, the socket with unix://, or the name that the EnvoyFilter uses
+}
+
+// table is the route configuration that an entry is in: that of the HTTP proxy has entries of all ports.
+func (k routeKey) table() routeKey {
+	if k.kind == ofProxy {
+		k.port = 0
+	}
+	return k
+}
+
+// entry is how a host's entry is called within the route configuration: one has an entry for each port of a host.
+func (k routeKey) entry(host string) string {
+	if k.kind == ofProxy {
+		return xds.VirtualHost(host, k.port)
+	}
+	return host
+}
+
+// bare is a domain of an entry without the port that the route configuration may have it with.
+func (k routeKey) bare(domain string) string {
+	if k.kind == ofProxy {
+		return strings.TrimSuffix(domain, xds.VirtualHost("", k.port))
+	}
+	return domain
 }
 
 // name is what Envoy calls it: the port, host:port, or unix:// and the path.
@@ -33,6 +58,8 @@ func (k routeKey) name() string {
 		return strconv.FormatUint(uint64(k.port), 10)
 	case ofHost:
 		return xds.VirtualHost(k.text, k.port)
+	case ofProxy:
+		return xds.HTTPProxy
 	case noRoute, ofSocket, ofFilter:
 	}
 	return k.text
@@ -46,6 +73,9 @@ func (k routeKey) compare(o routeKey) int {
 func routeNamed(name string) routeKey {
 	if strings.HasPrefix(name, "unix://") {
 		return routeKey{kind: ofSocket, text: name}
+	}
+	if name == xds.HTTPProxy {
+		return routeKey{kind: ofProxy}
 	}
 	host, text := "", name
 	if i := strings.LastIndexByte(name, ':'); i >= 0 {

@@ -21,7 +21,7 @@ import (
 type routeTable struct {
 	*scope
 	table   map[routeKey]*routeConfig
-	changed map[routeKey]map[string]bool // to be planned again in this step, with the hosts whose virtual hosts are to be decided again
+	changed map[routeKey]map[string]bool // to be planned again in this step, with the entries that are to be decided again
 	pieces  []*xds.Fragment              // reused by plan
 }
 
@@ -43,10 +43,10 @@ func (rs *routeTable) mark(key routeKey) {
 	}
 }
 
-// markHost marks one host's virtual host in a route configuration.
-func (rs *routeTable) markHost(key routeKey, host string) {
+// markEntry marks one entry of a route configuration.
+func (rs *routeTable) markEntry(key routeKey, id string) {
 	rs.mark(key)
-	rs.changed[key][host] = true
+	rs.changed[key][id] = true
 }
 
 // changedKeys are the route configurations of the step.
@@ -60,11 +60,11 @@ type routeConfig struct {
 	layer.Unit
 	routeKey
 	of      *editor
-	name    string // of the key, as Envoy calls it
-	users   int    // listeners
-	entries layer.Table[entry]
+	name    string             // of the key, as Envoy calls it
+	users   int                // listeners
+	entries layer.Table[entry] // by id
 	runs    runs
-	reading map[string]*entry // those whose rules read labels of the proxy
+	reading map[string]*entry // those whose rules read labels of the proxy, by id
 	tail    []tailSpec        // virtual hosts that EnvoyFilters add, and the catch-all; nil: not planned yet
 	added   []vhost.Added     // by EnvoyFilters
 	taken   map[string]bool   // the domains of those
@@ -139,32 +139,32 @@ func (rs *routeTable) use(key routeKey, by int) {
 	rs.mark(key)
 }
 
-// enter puts an entry into its route configuration in place of the one before; nil takes it out. Who else has its
+// enter puts a host's entry into its route configuration in place of the one before; nil takes it out. Who else has its
 // names is to be planned again.
 func (rs *routeTable) enter(key routeKey, host string, en *entry) {
-	rc := rs.get(key)
-	old := rc.entries.Get(host)
+	rc, id := rs.get(key.table()), key.entry(host)
+	old := rc.entries.Get(id)
 	if en == nil {
-		rc.entries.Put(host, nil)
-		delete(rc.reading, host)
-		rc.runs.remove(host)
-		rs.problems.Set("route "+rc.name+" "+host, nil)
+		rc.entries.Put(id, nil)
+		delete(rc.reading, id)
+		rc.runs.remove(id)
+		rs.problems.Set("route "+rc.name+" "+id, nil)
 	} else {
 		if old != nil {
 			en.spec, en.frag = old.spec, old.frag
 		} else {
-			rc.runs.touch(host)
+			rc.runs.touch(id)
 		}
 		if old == nil || *old != *en {
-			delete(rc.reading, host)
+			delete(rc.reading, id)
 			rc.hold(en)
 		}
 	}
-	rs.markHost(key, host)
+	rs.markEntry(rc.routeKey, id)
 	for _, c := range differing(old, en) {
-		rs.rivals(c, func(rival string) {
-			if rival != host && rc.entries.Get(rival) != nil {
-				rs.markHost(key, rival)
+		rs.rivals(key.bare(c), func(rival string) {
+			if other := key.entry(rival); rival != host && rc.entries.Get(other) != nil {
+				rs.markEntry(rc.routeKey, other)
 			}
 		})
 	}
@@ -196,9 +196,9 @@ func differing(a, b *entry) (out []string) {
 
 // hold keeps a host's entry in place of the one before.
 func (rc *routeConfig) hold(en *entry) {
-	rc.entries.Put(en.host, en)
+	rc.entries.Put(en.id, en)
 	if en.reads.Len() > 0 {
-		rc.reading[en.host] = en
+		rc.reading[en.id] = en
 	}
 }
 
@@ -217,12 +217,12 @@ func (rs *routeTable) planEntry(rc *routeConfig, en *entry) {
 			rc.complete = false
 		}
 	}
-	rs.problems.Set("route "+rc.name+" "+en.host, found)
+	rs.problems.Set("route "+rc.name+" "+en.id, found)
 	if next.spec != en.spec || next.frag != en.frag {
 		rc.hold(layer.Share(rs.in.Sharing, sharedEntry(next), &next, (*entry).equal))
 	}
 	if next.frag != en.frag || next.frag == nil {
-		rc.runs.touch(en.host)
+		rc.runs.touch(en.id)
 	}
 }
 
@@ -241,8 +241,8 @@ func (rs *routeTable) replan(key routeKey, rest func()) {
 	if rc == nil {
 		return
 	}
-	for h := range rs.changed[key] {
-		if en := rc.entries.Get(h); en != nil {
+	for id := range rs.changed[key] {
+		if en := rc.entries.Get(id); en != nil {
 			rs.planEntry(rc, en)
 			rest()
 		}
@@ -290,7 +290,7 @@ func (rs *routeTable) patched(rc *routeConfig) patch.RouteConfig {
 }
 
 func (rs *routeTable) spec(rc *routeConfig, hosts []*xds.Fragment) route.Spec {
-	return route.Spec{Name: rc.name, Hosts: fragments.List(hosts...), Patches: rs.patches.Matching(func(p model.Patch) bool {
+	return route.Spec{Name: rc.name, Hosts: fragments.List(hosts...), WithPorts: rc.kind == ofProxy, Patches: rs.patches.Matching(func(p model.Patch) bool {
 		return patch.MergesRouteConfig(p, rs.patched(rc))
 	})}
 }
@@ -307,17 +307,17 @@ func (rs *routeTable) completeEntries(rc *routeConfig) {
 			next := *en
 			next.frag = rs.fragment(en.spec, rs.blame(en), &found)
 			rc.hold(&next)
-			rc.runs.touch(en.host)
+			rc.runs.touch(en.id)
 		}
 	}
 }
 
 // parts are the fragments of a run; `instead` replaces some of them.
 func (rc *routeConfig) parts(c *chunk, instead map[string]*xds.Fragment) (out []*xds.Fragment) {
-	for _, host := range c.hosts {
-		f, ok := instead[host]
+	for _, id := range c.entries {
+		f, ok := instead[id]
 		if !ok {
-			f = rc.entries.Get(host).frag
+			f = rc.entries.Get(id).frag
 		}
 		if f != nil {
 			out = append(out, f)
@@ -346,11 +346,14 @@ func (rs *routeTable) planTail(rc *routeConfig) {
 		rc.tail = append(rc.tail, tailSpec{spec, rs.fragment(spec, spec.Patch.Filter.Key, &found)})
 	}
 	if rc.kind != ofHost && !rc.taken["*"] {
-		name := xds.BlockAll
-		if rs.passthrough() {
+		name, passes := xds.BlockAll, rs.passthrough()
+		if rc.kind == ofProxy { // what was sent to the proxy itself would be passed on to it, again and again
+			passes = passes && rs.egressProxy() != ""
+		}
+		if passes {
 			name = xds.AllowAny
 		}
-		spec := vhost.CatchAll{Passthrough: rs.passthrough(), EgressProxy: rs.egressProxy(), Mesh: rs.in.Meshes.VirtualHost, Proxy: rs.key.Routes, Patches: rs.patches.Matching(func(p model.Patch) bool {
+		spec := vhost.CatchAll{Passthrough: passes, EgressProxy: rs.egressProxy(), Mesh: rs.in.Meshes.VirtualHost, Proxy: rs.key.Routes, Patches: rs.patches.Matching(func(p model.Patch) bool {
 			return patch.VirtualHostMatches(p, rs.patched(rc), name)
 		})}
 		rc.tail = append(rc.tail, tailSpec{spec, rs.fragment(spec, model.MeshKey, &found)})

@@ -72,6 +72,7 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.
 	s.reports.spec = out.Spec
 	s.problems.Set("telemetry", out.Problems)
 	f.listeners.planVirtual(&found)
+	f.listeners.bringProxy()
 	s.problems.Set("scope", found)
 	return f, s.hosts
 }

@@ -77,6 +77,9 @@ func (s *scope) trafficOf(h *host.Host, as host.Seen) (out []traffic, reads []st
 			out = append(out, b.opaque(e, p, protocol, t)...)
 		}
 	}
+	if t, is := s.wantedOfProxy(h); is {
+		out = append(out, t)
+	}
 	reserved := func(t traffic) bool {
 		mine := t.bind == s.key.Listening.Families.Wildcard() && !input.Direct(s.sidecar, s.key.Mode) && (t.port == s.in.OutboundPort() || t.port == s.in.InboundPort())
 		if mine {

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"iter"
 	"maps"
 	"slices"
 
@@ -117,26 +118,43 @@ func (rs *routeTable) planVariant(key routeKey, v *host.Variation, ruled map[str
 	}
 	var found []input.Problem
 	instead := map[string]*xds.Fragment{}
-	decide := func(name string, en *entry) {
-		instead[name] = nil
+	decide := func(en *entry) {
+		instead[en.id] = nil
 		if spec, ok := rs.specOf(rc, en, rs.hosts.Of(v), &found); ok {
-			instead[name] = rs.fragment(spec, rs.blame(en), &found)
+			instead[en.id] = rs.fragment(spec, rs.blame(en), &found)
 		}
 	}
 	if rc.differs(v.Inputs) {
-		for name, en := range rc.reading {
-			decide(name, en)
+		for _, en := range rc.reading {
+			decide(en)
 		}
 	}
-	for name := range ruled {
-		if en := rc.entries.Get(name); en != nil {
-			decide(name, en)
-		}
+	for en := range rc.entriesOf(ruled) {
+		decide(en)
 	}
 	if u, ok := rs.joined(rc, instead, &found); ok && u.Res != rc.Res {
 		v.Layer.Add(u)
 	} else {
 		v.Layer.Remove(xds.Route, rc.name)
+	}
+}
+
+// entriesOf are the entries of some hosts.
+func (rc *routeConfig) entriesOf(hosts map[string]bool) iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		if rc.kind == ofProxy && len(hosts) > 0 { // a host has several
+			for _, en := range rc.entries.All() {
+				if hosts[en.host] && !yield(en) {
+					return
+				}
+			}
+			return
+		}
+		for host := range hosts {
+			if en := rc.entries.Get(host); en != nil && !yield(en) {
+				return
+			}
+		}
 	}
 }
 
@@ -149,7 +167,7 @@ func (rs *routeTable) joined(rc *routeConfig, instead map[string]*xds.Fragment, 
 	for i := range rc.runs {
 		c := &rc.runs[i]
 		frag := c.frag
-		if slices.ContainsFunc(c.hosts, func(host string) bool { _, other := instead[host]; return other }) {
+		if slices.ContainsFunc(c.entries, func(id string) bool { _, other := instead[id]; return other }) {
 			frag = join(rc.parts(c, instead))
 		}
 		if frag != nil {

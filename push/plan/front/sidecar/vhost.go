@@ -20,6 +20,7 @@ import (
 // entry is one host's virtual host in one route configuration. Cloned scopes share it: it is replaced, never changed, once it
 // is planned.
 type entry struct {
+	id      string // within the route configuration
 	host    string
 	port    uint32
 	alone   bool // in a route configuration of its own (host:port), where every name means it
@@ -49,7 +50,7 @@ func (s *scope) entriesOf(h *host.Host) map[routeKey]*entry {
 		if _, dup := out[rc]; dup {
 			return
 		}
-		en := &entry{host: h.Name, port: port, alone: rc.kind == ofHost, domains: strs.List(domains...)}
+		en := &entry{id: rc.entry(h.Name), host: h.Name, port: port, alone: rc.kind == ofHost, domains: strs.List(domains...)}
 		if vs != nil {
 			en.vs, en.reads = vs, strs.List(virtualservice.RequestLabelKeys(vs)...)
 		}
@@ -59,7 +60,7 @@ func (s *scope) entriesOf(h *host.Host) map[routeKey]*entry {
 		s.servedEntries(h, func(rc routeKey, port uint32, e *egress) {
 			domains := []string{"*"}
 			if rc.kind != ofHost {
-				domains = s.domainsOf(h, port)
+				domains = rc.domains(s.domainsOf(h, port))
 			}
 			add(rc, port, s.hosts.VirtualServiceFor(h.Name, e.Imports), domains)
 		})
@@ -68,6 +69,10 @@ func (s *scope) entriesOf(h *host.Host) map[routeKey]*entry {
 		if vs := s.hosts.VirtualServiceNaming(h.Name, e.Imports); vs != nil {
 			for _, port := range s.named(h, vs, e) {
 				add(keyOf(e, port), port, vs, []string{h.Name})
+				if e == s.proxied() {
+					rc := routeKey{kind: ofProxy, port: port}
+					add(rc, port, vs, rc.domains([]string{h.Name}))
+				}
 			}
 		}
 	}
@@ -83,6 +88,9 @@ func (s *scope) servedEntries(h *host.Host, add func(rc routeKey, port uint32, e
 		}
 		if e := s.routed(p.GetNumber()); e != nil && e.Has(h.Service, h.Name) {
 			add(keyOf(e, p.GetNumber()), p.GetNumber(), e)
+		}
+		if e := s.proxied(); e != nil && e.Has(h.Service, h.Name) {
+			add(routeKey{kind: ofProxy, port: p.GetNumber()}, p.GetNumber(), e)
 		}
 		for _, e := range s.egress {
 			if !e.Has(h.Service, h.Name) {
@@ -198,9 +206,9 @@ func (s *scope) hostsNamed(name string, visit func(host string)) {
 
 // loses says whether another host of the route configuration, earlier by name, has the claim.
 func (rs *routeTable) loses(rc *routeConfig, en *entry, claim string) bool {
-	lost := rc.taken[claim]
-	rs.rivals(claim, func(host string) {
-		if other := rc.entries.Get(host); !lost && other != nil && host < en.host && slices.Contains(other.domains.All(), claim) {
+	lost, key := rc.taken[claim], routeKey{kind: rc.kind, port: en.port}
+	rs.rivals(key.bare(claim), func(host string) {
+		if other := rc.entries.Get(key.entry(host)); !lost && other != nil && host < en.host && slices.Contains(other.domains.All(), claim) {
 			lost = true
 		}
 	})

@@ -1,0 +1,93 @@
+package normal
+
+import (
+	"slices"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// serverCiphers are the cipher suites that servers may name (the comment of ServerTLSSettings.cipher_suites). Envoy refuses a listener that names another.
+var serverCiphers = []string{"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384",
+	"ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES128-SHA", "ECDHE-RSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA", "ECDHE-RSA-AES256-SHA",
+	"AES128-GCM-SHA256", "AES256-GCM-SHA384", "AES128-SHA", "AES256-SHA", "DES-CBC3-SHA"}
+
+// checkIngressTLS takes TLS of an ingress listener as Istio's validation does: modes SIMPLE, MUTUAL and OPTIONAL_MUTUAL, with certificates by files
+// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener). Cipher suites that are not known, or stand there twice, are left out.
+func checkIngressTLS(r *report, at string, port *networkingv1.SidecarPort, tls *networkingv1.ServerTLSSettings) {
+	if tls == nil {
+		return
+	}
+	if p := protocolNames[strings.ToLower(port.GetProtocol())]; p != model.Protocol_PROTOCOL_HTTPS && p != model.Protocol_PROTOCOL_TLS {
+		r.errorf(at, "goes with protocol HTTPS or TLS, not %q", port.GetProtocol())
+	}
+	for _, no := range []struct {
+		field string
+		set   bool
+	}{
+		{"subjectAltNames", len(tls.SubjectAltNames) > 0}, {"httpsRedirect", tls.HttpsRedirect}, {"credentialName", tls.CredentialName != ""},
+		{"credentialNames", len(tls.CredentialNames) > 0}, {"tlsCertificates", len(tls.TlsCertificates) > 0},
+	} {
+		if no.set {
+			r.errorf(at+"."+no.field, "is not taken by Istio in an ingress listener of a Sidecar")
+		}
+	}
+	clients := tls.Mode == networkingv1.ServerTLSSettings_MUTUAL || tls.Mode == networkingv1.ServerTLSSettings_OPTIONAL_MUTUAL
+	switch {
+	case clients, tls.Mode == networkingv1.ServerTLSSettings_SIMPLE:
+		checkServerFiles(r, at, tls, clients)
+	case tls.Mode == networkingv1.ServerTLSSettings_PASSTHROUGH:
+		r.warnf(problem.NoEffect, at+".mode", "PASSTHROUGH ends no TLS: what arrives is handed on as it is")
+	default:
+		r.errorf(at+".mode", "%v is not taken in an ingress listener of a Sidecar: want SIMPLE, MUTUAL or OPTIONAL_MUTUAL", tls.Mode)
+	}
+	checkServerVersions(r, at, tls)
+}
+
+// checkServerFiles checks the files of a server, and those by which it verifies clients, where it does.
+func checkServerFiles(r *report, at string, tls *networkingv1.ServerTLSSettings, clients bool) {
+	if tls.ServerCertificate == "" {
+		r.requiredf(at+".serverCertificate", "must not be empty with mode %v", tls.Mode)
+	}
+	if tls.PrivateKey == "" {
+		r.requiredf(at+".privateKey", "must not be empty with mode %v", tls.Mode)
+	}
+	if clients && tls.CaCertificates == "" {
+		r.requiredf(at+".caCertificates", "must not be empty with mode %v", tls.Mode)
+	}
+	if !clients && tls.CaCrl != "" {
+		r.errorf(at+".caCrl", "does not go with mode SIMPLE, which asks clients for no certificate")
+	}
+}
+
+// checkServerVersions checks versions of TLS and cipher suites; an order of versions that no client meets is refused, as by Envoy.
+func checkServerVersions(r *report, at string, tls *networkingv1.ServerTLSSettings) {
+	known := func(field string, v networkingv1.ServerTLSSettings_TLSProtocol) {
+		if _, ok := networkingv1.ServerTLSSettings_TLSProtocol_name[int32(v)]; !ok {
+			r.errorf(at+"."+field, "unknown value %d", v)
+		}
+	}
+	known("minProtocolVersion", tls.MinProtocolVersion)
+	known("maxProtocolVersion", tls.MaxProtocolVersion)
+	if tls.MaxProtocolVersion != networkingv1.ServerTLSSettings_TLS_AUTO && tls.MinProtocolVersion > tls.MaxProtocolVersion {
+		r.errorf(at+".minProtocolVersion", "%v is above maxProtocolVersion %v", tls.MinProtocolVersion, tls.MaxProtocolVersion)
+	}
+	if old := tls.MinProtocolVersion; (old == networkingv1.ServerTLSSettings_TLSV1_0 || old == networkingv1.ServerTLSSettings_TLSV1_1) && len(tls.CipherSuites) == 0 {
+		r.warnf(problem.Required, at+".cipherSuites", "versions of TLS below TLSV1_2 want cipher suites that are not among Envoy's own")
+	}
+	var taken []string
+	for _, name := range tls.CipherSuites {
+		switch {
+		case !slices.Contains(serverCiphers, name):
+			r.warnf(problem.Invalid, at+".cipherSuites", "%q is no cipher suite that servers take; it is left out", name)
+		case slices.Contains(taken, name):
+			r.warnf(problem.Duplicate, at+".cipherSuites", "%q stands there twice", name)
+		default:
+			taken = append(taken, name)
+		}
+	}
+	tls.CipherSuites = taken
+}
