@@ -157,7 +157,7 @@ func TestLoopChecksObjectsAgainstEachOther(t *testing.T) {
 		l.Emit([]object.Event{put(t, vs("a", "1s")), synced})
 		time.Sleep(time.Second)
 		p := l.Problems()
-		if len(p) != 1 || p[0].String() != `VirtualService shop/a: spec.http[0].route[0].destination.host: no service has host "web.shop.svc.cluster.local": requests to it fail` || p[0].Location != "a.yaml#1" {
+		if len(p) != 1 || p[0].String() != `VirtualService shop/a: spec.http[0].route[0].destination.host: no service has host "web.shop.svc.cluster.local": requests to it fail [IST0101]` || p[0].Location != "a.yaml#1" {
 			t.Errorf("problems %v", p)
 		}
 		l.Emit([]object.Event{put(t, svc)})

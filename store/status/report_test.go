@@ -45,7 +45,7 @@ func report(status string, messages ...Message) Report {
 
 // What a report makes of a status, as JSON; empty: nothing is written. Entries of others stay as they are, in their order.
 func TestReportIsMerged(t *testing.T) {
-	invalid, unused := Message{problem.Invalid, problem.Error}, Message{problem.NoEffect, problem.Warning}
+	invalid, unused := Message{Code: problem.Invalid, Severity: problem.Error}, Message{Code: problem.NoEffect, Severity: problem.Warning}
 	const theirs = `{"type":"Reconciled","status":"True","observedGeneration":"2","lastProbeTime":"2020-01-01T00:00:00Z","x":1.5}`
 	const theirMessage = `{"type":{"code":"IST0101","name":"ReferencedResourceNotFound"},"level":"ERROR","documentationUrl":"https://istio.io/x"}`
 	ours := func(status, since, generation string) string {
