@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -165,6 +166,48 @@ func TestLoopChecksObjectsAgainstEachOther(t *testing.T) {
 		if p := l.Problems(); len(p) != 0 {
 			t.Errorf("problems %v", p)
 		}
+	})
+}
+
+// A selector waits for its workload: a Pod, whose changes are no configuration, ends the warning and brings it back; and a panic over objects side by side
+// is forgotten as soon as they can be looked at.
+func TestLoopFollowsWorkloads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Config{Store: &memory{}})
+		run(t, l)
+		says := func(want ...string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			var got []string
+			for _, p := range l.Problems() {
+				got = append(got, p.ID.Name+" "+p.Field+" "+string(p.Analyzer))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("problems %q, want %q", got, want)
+			}
+		}
+		at := func(name, labels string) object.Event {
+			return put(t, strings.Replace(pod(name, labels), "spec: {", "status: {podIP: 10.0.0.7}\nspec: {", 1))
+		}
+		policy := "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: a, namespace: shop}\nspec: {selector: {matchLabels: {app: one}}, rules: [{}]}"
+		l.Emit([]object.Event{at("p", "app: two"), put(t, policy), synced})
+		says("a spec.selector.matchLabels IST0127")
+		l.Emit([]object.Event{at("q", "app: one")})
+		says()
+		l.Emit([]object.Event{at("q", "app: one")})
+		l.Emit([]object.Event{{Op: object.Delete, ID: at("q", "").ID}})
+		says("a spec.selector.matchLabels IST0127")
+		l.state.fault = func(o *object.Object) {
+			if o.ID.Name == "" {
+				panic("it cannot be read")
+			}
+		}
+		l.Emit([]object.Event{at("q", "app: three")})
+		says("  ")
+		l.state.fault = nil
+		l.Emit([]object.Event{at("q", "app: four")})
+		says("a spec.selector.matchLabels IST0127")
 	})
 }
 

@@ -210,9 +210,9 @@ func (w *Webhook) check(ctx context.Context, tree map[string]any, obj *object.Ob
 
 func warning(p object.Problem, more string) string {
 	if p.Field == "" {
-		return p.Message + more
+		return p.Message + p.Analyzer.Suffix() + more
 	}
-	return p.Field + ": " + p.Message + more
+	return p.Field + ": " + p.Message + p.Analyzer.Suffix() + more
 }
 
 // unchanged says whether an update leaves the spec as it was: then metadata alone changes, such as a finalizer that is taken away. What is
