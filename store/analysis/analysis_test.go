@@ -108,6 +108,7 @@ func TestWarnings(t *testing.T) {
 		{"one host, behind a gateway", []string{web, "Gateway shop/gw {servers: [{hosts: ['*']}]}", "VirtualService shop/a {hosts: [x.shop], gateways: [shop/gw]}", "VirtualService shop/b {hosts: [x.shop], gateways: [shop/gw]}"}, "", nil},
 		{"two rules", []string{web, "DestinationRule shop/a {host: web.shop}", "DestinationRule shop/b {host: web.shop}"}, "DestinationRule shop/b {host: web.shop, workloadSelector: {}}", []string{"DestinationRule b spec.host Duplicate"}},
 		{"two services", []string{web, "ServiceEntry shop/web {hosts: [web.shop], ports: [{number: 80}]}"}, "-Service shop/web {}", []string{"ServiceEntry web spec.hosts Duplicate"}},
+		{"a service, and an older entry", []string{"ServiceEntry shop/a {hosts: [web.shop], ports: [{number: 80}]}", web}, "-ServiceEntry shop/a {}", []string{"Service web metadata.name Duplicate"}},
 		{"two protocols", []string{"ServiceEntry a/x {hosts: [a], exportTo: ['*'], ports: [{number: 80, protocol: PROTOCOL_HTTP}]}", "ServiceEntry b/y {hosts: [a], exportTo: [c], ports: [{number: 80, protocol: PROTOCOL_TCP}]}"},
 			"ServiceEntry a/x {hosts: [a], exportTo: [a], ports: [{number: 80, protocol: PROTOCOL_HTTP}]}", []string{"ServiceEntry y spec.ports Duplicate IST0177"}},
 		{"no Gateway", []string{web, "VirtualService shop/v {hosts: [x.shop], gateways: [edge/gw], http: [{route: [{destination: {host: web.shop}}]}]}"}, "Gateway edge/gw {servers: [{hosts: ['shop/*.shop']}]}",

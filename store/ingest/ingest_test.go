@@ -193,8 +193,14 @@ func TestLoopFollowsWorkloads(t *testing.T) {
 		policy := "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: a, namespace: shop}\nspec: {selector: {matchLabels: {app: one}}, rules: [{}]}"
 		l.Emit([]object.Event{at("p", "app: two"), put(t, policy), synced})
 		says("a spec.selector.matchLabels IST0127")
+		l.Emit([]object.Event{put(t, svc), put(t, vs("r", "1s"))})
+		says("a spec.selector.matchLabels IST0127")
+		before := l.state.analysis.Examined
 		l.Emit([]object.Event{at("q", "app: one")})
 		says()
+		if n := l.state.analysis.Examined - before; n != 1 {
+			t.Errorf("%d objects were examined because of a Pod that one of them selects", n)
+		}
 		l.Emit([]object.Event{at("q", "app: one")})
 		l.Emit([]object.Event{{Op: object.Delete, ID: at("q", "").ID}})
 		says("a spec.selector.matchLabels IST0127")
