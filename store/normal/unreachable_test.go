@@ -53,6 +53,7 @@ func TestUnreachableRules(t *testing.T) {
 		http("uri: {exact: /a}", ""):          "",
 		http("uri: {exact: /a}", "{uri: {exact: /a}}, {uri: {exact: /b}}"):                                  ineffective + "http[1].match[0]",
 		http("uri: {exact: /a}", "uri: {exact: /a}, name: x"):                                               ineffective + "http[1].match[0]\n" + unreachable + "http[1]",
+		http("uri: {exact: /a}", "uri: {exact: /b}", "uri: {exact: /b}"):                                    ineffective + "http[2].match[0]\n" + unreachable + "http[2]",
 		http("uri: {prefix: /a}", "uri: {prefix: /a/b}"):                                                    ineffective + "http[1].match[0]\n" + unreachable + "http[1]",
 		http("uri: {prefix: /a}", "uri: {exact: /ab}"):                                                      ineffective + "http[1].match[0]\n" + unreachable + "http[1]",
 		http("uri: {prefix: /a/b}", "uri: {prefix: /a}"):                                                    "",
