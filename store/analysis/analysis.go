@@ -11,6 +11,7 @@ package analysis
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 
 	"navarch.io/navarch/store/model"
@@ -40,7 +41,7 @@ func (e Edit) key() model.Key {
 type Analysis struct {
 	root    string // namespace whose policies are for all
 	holders map[fact][]model.Record
-	readers map[fact]map[model.Key]struct{}
+	readers map[fact]*keys
 	watches watches
 	units   map[model.Key]*unit
 	sorted  []object.Problem // nil: to be made
@@ -51,14 +52,14 @@ type Analysis struct {
 // unit is one record with what was found.
 type unit struct {
 	record   model.Record
-	reads    map[fact]struct{}
-	watches  map[*watch]struct{}
+	reads    []fact
+	watches  []*watch
 	problems []object.Problem
 }
 
 // New knows no records.
 func New() *Analysis {
-	return &Analysis{root: model.DefaultMesh().Spec.GetRootNamespace(), holders: map[fact][]model.Record{}, readers: map[fact]map[model.Key]struct{}{},
+	return &Analysis{root: model.DefaultMesh().Spec.GetRootNamespace(), holders: map[fact][]model.Record{}, readers: map[fact]*keys{},
 		watches: newWatches(), units: map[model.Key]*unit{}}
 }
 
@@ -142,7 +143,7 @@ func (a *Analysis) give(r model.Record, there bool, touched map[model.Key]bool) 
 			if f.ranked() && at >= maxCompared {
 				continue // nobody looks so far
 			}
-			for key := range a.readers[f] {
+			for key := range a.readers[f].all() {
 				touched[key] = true
 			}
 		}
@@ -158,14 +159,14 @@ func (a *Analysis) renew(touched map[model.Key]bool, next map[model.Key]model.Re
 			record = old.record
 		}
 		u := a.examine(record)
-		for f := range u.reads {
+		for _, f := range u.reads {
 			if a.readers[f] == nil {
-				a.readers[f] = map[model.Key]struct{}{}
+				a.readers[f] = &keys{}
 			}
-			a.readers[f][key] = struct{}{}
+			a.readers[f].add(key)
 		}
-		for w := range u.watches {
-			w.readers[key] = struct{}{}
+		for _, w := range u.watches {
+			w.readers.add(key)
 		}
 		if old != nil {
 			a.forget(key, old, u)
@@ -181,16 +182,20 @@ func (a *Analysis) renew(touched map[model.Key]bool, next map[model.Key]model.Re
 
 // forget drops what a record read and watched, and does not any more.
 func (a *Analysis) forget(key model.Key, old, now *unit) {
-	for f := range old.reads {
-		if _, still := now.reads[f]; still {
-			continue
-		}
-		if delete(a.readers[f], key); len(a.readers[f]) == 0 {
+	reads, watched := map[fact]bool{}, map[*watch]bool{}
+	for _, f := range now.reads {
+		reads[f] = true
+	}
+	for _, w := range now.watches {
+		watched[w] = true
+	}
+	for _, f := range old.reads {
+		if !reads[f] && a.readers[f].remove(key) {
 			delete(a.readers, f)
 		}
 	}
-	for w := range old.watches {
-		if _, still := now.watches[w]; !still {
+	for _, w := range old.watches {
+		if !watched[w] {
 			a.watches.drop(w, key)
 		}
 	}
@@ -198,7 +203,7 @@ func (a *Analysis) forget(key model.Key, old, now *unit) {
 
 // examine looks at a record; nil: there is none.
 func (a *Analysis) examine(record model.Record) *unit {
-	x := &examination{unit: &unit{record: record, reads: map[fact]struct{}{}, watches: map[*watch]struct{}{}}, of: a}
+	x := &examination{unit: &unit{record: record}, of: a, read: map[fact]bool{}, watched: map[*watch]bool{}}
 	if record == nil {
 		return x.unit
 	}
@@ -208,6 +213,7 @@ func (a *Analysis) examine(record model.Record) *unit {
 			look(x)
 		}
 	}
+	x.reads, x.watches = slices.Clip(slices.Collect(maps.Keys(x.read))), slices.Clip(slices.Collect(maps.Keys(x.watched)))
 	return x.unit
 }
 
@@ -226,13 +232,15 @@ func (a *Analysis) Problems() []object.Problem {
 // examination is a record while it is looked at.
 type examination struct {
 	*unit
-	of    *Analysis
-	known Known // what records are looked for in by host, instead of the index; nil: the index
+	of      *Analysis
+	read    map[fact]bool
+	watched map[*watch]bool
+	known   Known // what records are looked for in by host, instead of the index; nil: the index
 }
 
 // with are the records that give a fact, the oldest first.
 func (x *examination) with(f fact) []model.Record {
-	x.reads[f] = struct{}{}
+	x.read[f] = true
 	return x.of.holders[f]
 }
 

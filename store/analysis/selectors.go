@@ -86,7 +86,7 @@ type watches struct {
 	workloads map[string]map[*model.Workload]struct{} // by namespace
 	total     int
 	all       map[watched]*watch
-	byLabel   map[label]map[*watch]struct{} // by the first label of the selector, in order
+	byLabel   map[label][]*watch // by the first label of the selector, in order
 }
 
 type watched struct{ namespace, selector string }
@@ -99,17 +99,17 @@ type watch struct {
 	key     watched
 	first   label
 	count   int
-	readers map[model.Key]struct{} // none: it is not watched any more
+	readers keys // none: it is not watched any more
 }
 
 func newWatches() watches {
-	return watches{workloads: map[string]map[*model.Workload]struct{}{}, all: map[watched]*watch{}, byLabel: map[label]map[*watch]struct{}{}}
+	return watches{workloads: map[string]map[*model.Workload]struct{}{}, all: map[watched]*watch{}, byLabel: map[label][]*watch{}}
 }
 
 // watch is a selector in a namespace, empty: in all. The first time it is asked for it looks at the workloads there.
 func (x *examination) watch(namespace string, labels map[string]string) *watch {
 	w := x.of.watches.get(namespace, labels)
-	x.watches[w] = struct{}{}
+	x.watched[w] = true
 	return w
 }
 
@@ -118,7 +118,7 @@ func (s *watches) get(namespace string, labels map[string]string) *watch {
 	if w := s.all[key]; w != nil {
 		return w
 	}
-	w := &watch{labels: labels, key: key, first: label{namespace: namespace}, readers: map[model.Key]struct{}{}}
+	w := &watch{labels: labels, key: key, first: label{namespace: namespace}}
 	if len(labels) > 0 {
 		w.first.key = slices.Min(slices.Collect(maps.Keys(labels)))
 		w.first.value = labels[w.first.key]
@@ -135,20 +135,18 @@ func (s *watches) get(namespace string, labels map[string]string) *watch {
 		}
 	}
 	s.all[key] = w
-	if s.byLabel[w.first] == nil {
-		s.byLabel[w.first] = map[*watch]struct{}{}
-	}
-	s.byLabel[w.first][w] = struct{}{}
+	s.byLabel[w.first] = append(s.byLabel[w.first], w)
 	return w
 }
 
 // drop takes a reader of a watch away, and the watch with its last one.
 func (s *watches) drop(w *watch, key model.Key) {
-	if delete(w.readers, key); len(w.readers) > 0 {
+	if !w.readers.remove(key) {
 		return
 	}
 	delete(s.all, w.key)
-	if delete(s.byLabel[w.first], w); len(s.byLabel[w.first]) == 0 {
+	left := slices.DeleteFunc(s.byLabel[w.first], func(other *watch) bool { return other == w })
+	if s.byLabel[w.first] = left; len(left) == 0 {
 		delete(s.byLabel, w.first)
 	}
 }
@@ -208,7 +206,7 @@ func (s *watches) remove(workload *model.Workload) {
 }
 
 func touch(w *watch, touched map[model.Key]bool) {
-	for key := range w.readers {
+	for key := range w.readers.all() {
 		touched[key] = true
 	}
 }
@@ -217,7 +215,7 @@ func touch(w *watch, touched map[model.Key]bool) {
 func (s *watches) matching(namespace string, labels map[string]string) map[*watch]struct{} {
 	out := map[*watch]struct{}{}
 	look := func(at label) {
-		for w := range s.byLabel[at] {
+		for _, w := range s.byLabel[at] {
 			if model.Matches(w.labels, labels) {
 				out[w] = struct{}{}
 			}
