@@ -50,7 +50,7 @@ func (o *offline) plan() (*plan.Planner, *plan.Handle, []object.Problem, error) 
 	}
 	snapshot, unresolved := resolve.Snapshot(snapshot)
 	for _, p := range unresolved {
-		problems = append(problems, object.Problem{ID: normal.SourceObject(p.Key), Field: p.Field, Code: p.Code, Severity: p.Severity, Message: p.Message})
+		problems = append(problems, object.Problem{ID: normal.SourceObject(p.Key), Field: p.Field, Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity, Message: p.Message})
 	}
 	planner := plan.New(plan.Settings{Snapshot: snapshot})
 	return planner, planner.Join(node), problems, nil

@@ -60,7 +60,7 @@ func render(cmd *cobra.Command, from *offline, noun string, format *output, stri
 	planned := planner.Problems()
 	report(cmd.ErrOrStderr(), problems)
 	for _, p := range planned {
-		fmt.Fprintln(cmd.ErrOrStderr(), p)
+		fmt.Fprintln(cmd.ErrOrStderr(), p.Error()+p.Analyzer.Suffix())
 	}
 	rendered, err := inspect.Render(inspect.Of(proxy.Set()), wanted...)
 	if err != nil {

@@ -81,6 +81,7 @@ type Problem struct {
 	Location string           `json:"location,omitempty"`
 	Field    string           `json:"field,omitempty"`
 	Code     problem.Code     `json:"code"`
+	Analyzer problem.Analyzer `json:"analyzer,omitempty"` // Istio's code for it
 	Severity problem.Severity `json:"severity"`
 	Message  string           `json:"message"`
 	// Related are other objects that may be the cause.

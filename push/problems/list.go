@@ -31,6 +31,7 @@ type entry struct {
 	Record   string           `json:"record"` // its path below records/
 	Field    string           `json:"field,omitempty"`
 	Code     problem.Code     `json:"code"`
+	Analyzer problem.Analyzer `json:"analyzer,omitempty"`
 	Severity problem.Severity `json:"severity"`
 	Message  string           `json:"message"`
 }
@@ -51,7 +52,7 @@ func listOf(found []model.Problem) list {
 	found = slices.Compact(found)
 	l, of := list{Problems: []entry{}}, map[model.Key]int{}
 	for _, p := range found {
-		e := entry{p.Key.Path(), cut(p.Field), p.Code, p.Severity, cut(p.Message)}
+		e := entry{p.Key.Path(), cut(p.Field), p.Code, p.Analyzer, p.Severity, cut(p.Message)}
 		if of[p.Key]++; of[p.Key] > maxOfObject || len(l.Problems) == maxProblems || len(e.Record) > maxPath || p.Key.Check() != nil {
 			l.More++
 			continue
@@ -91,7 +92,10 @@ func decode(raw []byte) (found []model.Problem, more int, err error) {
 			l.More++
 			continue
 		}
-		found = append(found, model.Problem{Key: key, Field: cut(e.Field), Code: problem.Code(cut(string(e.Code))), Severity: e.Severity, Message: cut(e.Message)})
+		if e.Analyzer.Name() == "" { // a newer replica's
+			e.Analyzer = ""
+		}
+		found = append(found, model.Problem{Key: key, Field: cut(e.Field), Code: problem.Code(cut(string(e.Code))), Analyzer: e.Analyzer, Severity: e.Severity, Message: cut(e.Message)})
 	}
 	return found, max(l.More, 0), nil
 }

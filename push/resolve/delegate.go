@@ -77,9 +77,9 @@ func (m *merging) delegate(s *mirror.Snapshot, at string, to *networkingv1.Deleg
 	r, _ := s.Get(key)
 	switch delegate, ok := r.(*model.VirtualService); {
 	case !ok && key.Namespace == own:
-		m.leftOut(problem.NotFound, at, "%v is not there: the route is left out", key)
+		m.notFound(at, "%v is not there: the route is left out", key)
 	case !ok || !exported(delegate.Spec.GetExportTo(), own): // which of the two is nobody's business in another namespace
-		m.leftOut(problem.NotFound, at, "%v is not there, or not exported to namespace %s: the route is left out", key, own)
+		m.notFound(at, "%v is not there, or not exported to namespace %s: the route is left out", key, own)
 	case len(delegate.Spec.GetHosts()) > 0:
 		m.leftOut(problem.Invalid, at, "%v has hosts, so nothing can be delegated to it: the route is left out", key)
 	default:
@@ -164,6 +164,12 @@ func (u *unit) note(p model.Problem) {
 	if len(u.problems) < maxProblems {
 		u.problems = append(u.problems, p)
 	}
+}
+
+// notFound notes that a route is left out because what it refers to is not there.
+func (m *merging) notFound(field, format string, args ...any) {
+	m.note(model.Problem{Key: m.root.Key, Field: field, Code: problem.NotFound, Analyzer: problem.ReferencedResourceNotFound, Severity: problem.Error,
+		Message: fmt.Sprintf(format, args...)})
 }
 
 // leftOut notes why a route is left out.

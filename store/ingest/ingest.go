@@ -146,7 +146,7 @@ func (l *Loop) Stats() Stats {
 	return Stats{}
 }
 
-// checkAfter is how long changes gather before objects are checked against each other: that looks at all of them.
+// checkAfter is how long changes gather before objects are checked against each other.
 const checkAfter = 200 * time.Millisecond
 
 // Run does what Step says until ctx ends.
@@ -157,7 +157,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer check.Stop()
 	look := time.NewTimer(reencryptEvery)
 	defer look.Stop()
-	checking, checked := false, uint64(0)
+	checking := false
 	unfollow := func() {} // ends the goroutine that follows the stored records
 	defer func() { unfollow() }()
 	for {
@@ -193,14 +193,11 @@ func (l *Loop) Run(ctx context.Context) error {
 				look.Reset(reencryptEvery)
 			}
 		case <-check.C:
-			if l.state.shape != checked {
-				l.between = l.state.check()
-				l.version.Add(1)
-			}
-			checked, checking = l.state.shape, false
+			l.check()
+			checking = false
 			l.refer()
 		}
-		if (l.state.shape != checked || l.state.references.dirty) && !checking {
+		if (l.state.unchecked || l.state.references.dirty) && !checking {
 			check.Reset(checkAfter)
 			checking = true
 		}
@@ -208,6 +205,17 @@ func (l *Loop) Run(ctx context.Context) error {
 		for _, effect := range effects {
 			go l.do(ctx, effect, time.Now(), results)
 		}
+	}
+}
+
+// check checks objects against each other, where something has changed.
+func (l *Loop) check() {
+	if !l.state.unchecked {
+		return
+	}
+	if between := l.state.check(); !slices.Equal(between, l.between) {
+		l.between = between
+		l.version.Add(1)
 	}
 }
 

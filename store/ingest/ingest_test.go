@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -157,7 +158,7 @@ func TestLoopChecksObjectsAgainstEachOther(t *testing.T) {
 		l.Emit([]object.Event{put(t, vs("a", "1s")), synced})
 		time.Sleep(time.Second)
 		p := l.Problems()
-		if len(p) != 1 || p[0].String() != `VirtualService shop/a: spec.http[0].route[0].destination.host: no service has host "web.shop.svc.cluster.local": requests to it fail` || p[0].Location != "a.yaml#1" {
+		if len(p) != 1 || p[0].String() != `VirtualService shop/a: spec.http[0].route[0].destination.host: no service has host "web.shop.svc.cluster.local": requests to it fail [IST0101]` || p[0].Location != "a.yaml#1" {
 			t.Errorf("problems %v", p)
 		}
 		l.Emit([]object.Event{put(t, svc)})
@@ -165,6 +166,54 @@ func TestLoopChecksObjectsAgainstEachOther(t *testing.T) {
 		if p := l.Problems(); len(p) != 0 {
 			t.Errorf("problems %v", p)
 		}
+	})
+}
+
+// A selector waits for its workload: a Pod, whose changes are no configuration, ends the warning and brings it back; and a panic over objects side by side
+// is forgotten as soon as they can be looked at.
+func TestLoopFollowsWorkloads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Config{Store: &memory{}})
+		run(t, l)
+		says := func(want ...string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			var got []string
+			for _, p := range l.Problems() {
+				got = append(got, p.ID.Name+" "+p.Field+" "+string(p.Analyzer))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("problems %q, want %q", got, want)
+			}
+		}
+		at := func(name, labels string) object.Event {
+			return put(t, strings.Replace(pod(name, labels), "spec: {", "status: {podIP: 10.0.0.7}\nspec: {", 1))
+		}
+		policy := "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: a, namespace: shop}\nspec: {selector: {matchLabels: {app: one}}, rules: [{}]}"
+		l.Emit([]object.Event{at("p", "app: two"), put(t, policy), synced})
+		says("a spec.selector.matchLabels IST0127")
+		l.Emit([]object.Event{put(t, svc), put(t, vs("r", "1s"))})
+		says("a spec.selector.matchLabels IST0127")
+		before := l.state.analysis.Examined
+		l.Emit([]object.Event{at("q", "app: one")})
+		says()
+		if n := l.state.analysis.Examined - before; n != 1 {
+			t.Errorf("%d objects were examined because of a Pod that one of them selects", n)
+		}
+		l.Emit([]object.Event{at("q", "app: one")})
+		l.Emit([]object.Event{{Op: object.Delete, ID: at("q", "").ID}})
+		says("a spec.selector.matchLabels IST0127")
+		l.state.fault = func(o *object.Object) {
+			if o.ID.Name == "" {
+				panic("it cannot be read")
+			}
+		}
+		l.Emit([]object.Event{at("q", "app: three")})
+		says("  ")
+		l.state.fault = nil
+		l.Emit([]object.Event{at("q", "app: four")})
+		says("a spec.selector.matchLabels IST0127")
 	})
 }
 

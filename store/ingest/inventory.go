@@ -8,6 +8,7 @@ import (
 
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
+	"navarch.io/navarch/store/analysis"
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
@@ -57,7 +58,9 @@ type inventory struct {
 	faults       *faults                       // those with problems
 	heard        time.Time                     // when what is being taken was told; zero: not known
 	normalised   uint64
-	shape        uint64 // counts changes of records that do not follow workloads
+	analysis     *analysis.Analysis
+	edited       map[model.Key]model.Record // what analysis has of the records that may differ by now, nil: nothing; where there is no analysis nothing is noted
+	unchecked    bool                       // something has changed since check
 	labels       labels
 	references   *references
 	crashes      *crash.Log
@@ -298,6 +301,7 @@ func (w *inventory) normalise(id object.ID) {
 // setRecords replaces what an object's records are. Those with a private key are wanted once it is sealed.
 func (w *inventory) setRecords(e *entry, records []model.Record, private model.PrivateKey) {
 	w.references.replace(e.records, records)
+	w.noteEdits(e.records, records)
 	for _, r := range e.records {
 		delete(w.want, r.Meta().Key)
 		delete(w.awaitingSeal, r.Meta().Key)
@@ -314,10 +318,6 @@ func (w *inventory) setRecords(e *entry, records []model.Record, private model.P
 	}
 	if len(private) > 0 {
 		w.awaitSeal(private, records)
-	}
-	shapes := func(r model.Record) bool { return !r.Meta().Key.Kind.FollowsWorkloads() }
-	if slices.ContainsFunc(e.records, shapes) || slices.ContainsFunc(records, shapes) {
-		w.shape++
 	}
 	e.records, e.private, e.adopted = records, private, nil
 }
@@ -341,16 +341,4 @@ func (w *inventory) setRefs(id object.ID, e *entry, refs []object.ID) {
 		w.countName(ref, 1)
 	}
 	e.refs = slices.Clone(refs) // of a size of their own: they are kept
-}
-
-// check is what is wrong between objects, sorted.
-func (w *inventory) check() []object.Problem {
-	found := w.between()
-	for i, p := range found {
-		if e := w.objects[p.ID]; e != nil && e.object != nil {
-			found[i].Location = e.object.Location
-		}
-	}
-	slices.SortFunc(found, normal.CompareProblems)
-	return found
 }

@@ -1,8 +1,6 @@
 package ingest
 
 import (
-	"maps"
-
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
@@ -50,13 +48,4 @@ func (w *inventory) result(e *entry) (r normal.Result) {
 		r = normal.Result{Spoiled: true, Problems: problems, Refs: e.refs, UsesMesh: e.mesh, Closed: w.normal.Closed(unread, w.mesh.GetRootNamespace())}
 	}
 	return r
-}
-
-// between is what is wrong between objects. Where that panics, the problem is nobody's in particular.
-func (w *inventory) between() (found []object.Problem) {
-	if problems := w.guarded(&object.Object{}, func() { found = normal.Check(maps.Values(w.want)) }); problems != nil {
-		problems[0].Message = "a fault of this build: objects are not checked against each other; the log says why"
-		return problems
-	}
-	return found
 }

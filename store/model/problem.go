@@ -14,6 +14,7 @@ type Problem struct {
 	Key      Key    // the record that is at fault
 	Field    string // path as users write it; empty: the whole object
 	Code     problem.Code
+	Analyzer problem.Analyzer // Istio's code for it; empty: it has none
 	Severity problem.Severity
 	Message  string
 }
@@ -32,7 +33,7 @@ func (p Problem) Error() string {
 // Compare orders problems by record, field, code and message.
 func (p Problem) Compare(o Problem) int {
 	return cmp.Or(p.Key.Compare(o.Key), cmp.Compare(p.Field, o.Field), cmp.Compare(p.Code, o.Code), cmp.Compare(p.Message, o.Message),
-		cmp.Compare(p.Severity, o.Severity))
+		cmp.Compare(p.Severity, o.Severity), cmp.Compare(p.Analyzer, o.Analyzer))
 }
 
 // Fault is an error at a field of a record; the path of fields that the error has (problem.At) goes on from there. What is a Problem

@@ -66,7 +66,7 @@ func checkPatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObj
 		}
 	case networkingv1.EnvoyFilter_Patch_REPLACE:
 		if p.ApplyTo != networkingv1.EnvoyFilter_HTTP_FILTER && p.ApplyTo != networkingv1.EnvoyFilter_NETWORK_FILTER && p.ApplyTo != networkingv1.EnvoyFilter_LISTENER_FILTER {
-			r.warnf(problem.NoEffect, at+".patch.operation", "REPLACE is for filters only: the patch is ignored")
+			r.analysef(problem.EnvoyFilterUsesReplaceOperationIncorrectly, problem.NoEffect, at+".patch.operation", "REPLACE is for filters only: the patch is ignored")
 		}
 	}
 }

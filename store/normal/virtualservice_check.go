@@ -31,9 +31,6 @@ func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 	}
 	for i, h := range vs.Http {
 		checkHTTPRoute(r, fmt.Sprintf("spec.http[%d]", i), h, delegate)
-		if i < len(vs.Http)-1 && len(h.GetMatch()) == 0 {
-			r.warnf(problem.NoEffect, fmt.Sprintf("spec.http[%d]", i+1), "never used: rule %d before it matches everything", i)
-		}
 	}
 	for i, t := range vs.Tls {
 		checkTLSRoute(r, fmt.Sprintf("spec.tls[%d]", i), vs.Hosts, t)
@@ -45,7 +42,8 @@ func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 		}
 		checkRoutes(r, at, t.Route)
 	}
-	destinations(vs, func(path string, d *networkingv1.Destination) {
+	checkUnreachable(r, vs)
+	Destinations(vs, func(path string, d *networkingv1.Destination) {
 		switch wrong := wildcardHost(d.Host); {
 		case d.Host == "*":
 			r.errorf(path+".host", "%q is every host, and so none", d.Host)

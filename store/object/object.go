@@ -118,13 +118,14 @@ type Problem struct {
 	Location string
 	Field    string // path as users write it: spec.http[0].route[1].destination.host; empty: the whole object
 	Code     problem.Code
+	Analyzer problem.Analyzer // Istio's code for it; empty: it has none
 	Severity problem.Severity
 	Message  string
 }
 
-// String is "Kind namespace/name: field: message", with the location in place of an object that has no name.
+// String is "Kind namespace/name: field: message [IST0101]", with the location in place of an object that has no name.
 func (p Problem) String() string {
-	parts := []string{p.ID.String(), p.Field, p.Message}
+	parts := []string{p.ID.String(), p.Field, p.Message + p.Analyzer.Suffix()}
 	if p.ID.Name == "" {
 		parts[0] = strings.TrimSpace(parts[0] + " " + p.Location)
 	}

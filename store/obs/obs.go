@@ -42,17 +42,18 @@ const (
 	KeyAcknowledged = "acknowledged" // proxies that have acknowledged it
 	KeyResponses    = "responses"    // acknowledged, by type
 
-	KeyProblem = "problem"
-	KeyCode    = "code"
-	KeyApplies = "applies" // the object applies in spite of its problem
-	KeyLines   = "lines"
-	KeyDigest  = "digest"  // of a set of objects
-	KeyRecords = "records" // how many
-	KeyKind    = "kind"    // of records
-	KeyKinds   = "kinds"
-	KeySaid    = "said"  // how many records the head says there are
-	KeyKnown   = "known" // whether this build knows the kind
-	KeyNames   = "names" // the first ones
+	KeyProblem  = "problem"
+	KeyCode     = "code"
+	KeyAnalyzer = "analyzer" // Istio's code for the same
+	KeyApplies  = "applies"  // the object applies in spite of its problem
+	KeyLines    = "lines"
+	KeyDigest   = "digest"  // of a set of objects
+	KeyRecords  = "records" // how many
+	KeyKind     = "kind"    // of records
+	KeyKinds    = "kinds"
+	KeySaid     = "said"  // how many records the head says there are
+	KeyKnown    = "known" // whether this build knows the kind
+	KeyNames    = "names" // the first ones
 
 	KeyApproval = "approval" // its id
 	KeyReason   = "reason"

@@ -16,7 +16,7 @@ import (
 const DeliveredType = "navarch.io/Delivered"
 
 // Report is what the status of one generation of an object of Istio's is to say. It changes entries of its own alone: the condition
-// DeliveredType, and validation messages whose code begins with NAV. The CRDs have these lists as atomic ones, so they are read, merged and
+// DeliveredType, and validation messages whose code begins with NAV or whose documentationUrl says that they are ours. The CRDs have these lists as atomic ones, so they are read, merged and
 // written whole, with the resourceVersion that was read.
 type Report struct {
 	UID        string // an object with another one, or with another generation, stays as it is
@@ -28,6 +28,7 @@ type Report struct {
 // Message is a kind of problem that an object has. Texts are not of the API (AnalysisMessageBase): the condition has them.
 type Message struct {
 	Code     problem.Code
+	Analyzer problem.Analyzer // Istio's code, which stands in the place of ours; empty: it has none
 	Severity problem.Severity
 }
 
@@ -60,15 +61,22 @@ var codes = map[problem.Code]string{
 
 const codePrefix, unknownCode = "NAV", "NAV0000"
 
+// Messages with a code of Istio's may be istiod's too. Ours are told by the end of their documentationUrl, whose beginning the API states.
+const documentation, ownReference = "https://istio.io/docs/reference/config/analysis/", "/?ref=navarch"
+
 // entry is the message as the API has it.
 func (m Message) entry() map[string]any {
-	code, known := codes[m.Code]
-	if !known {
-		code = unknownCode // a newer replica's
-	}
 	level := "WARNING"
 	if m.Severity == problem.Error {
 		level = "ERROR"
+	}
+	if name := m.Analyzer.Name(); name != "" {
+		return map[string]any{"type": map[string]any{"code": string(m.Analyzer), "name": name}, "level": level,
+			"documentationUrl": documentation + strings.ToLower(string(m.Analyzer)) + ownReference}
+	}
+	code, known := codes[m.Code]
+	if !known {
+		code = unknownCode // a newer replica's
 	}
 	return map[string]any{"type": map[string]any{"code": code, "name": string(m.Code)}, "level": level}
 }
@@ -143,7 +151,8 @@ func ownMessage(one any) bool {
 	message, _ := one.(map[string]any)
 	of, _ := message["type"].(map[string]any)
 	code, _ := of["code"].(string)
-	return strings.HasPrefix(code, codePrefix)
+	page, _ := message["documentationUrl"].(string)
+	return strings.HasPrefix(code, codePrefix) || strings.HasSuffix(page, ownReference)
 }
 
 // mergeConditions puts the report's condition in the place of the one that is there, or behind the others; false: it is there.

@@ -45,7 +45,7 @@ func report(status string, messages ...Message) Report {
 
 // What a report makes of a status, as JSON; empty: nothing is written. Entries of others stay as they are, in their order.
 func TestReportIsMerged(t *testing.T) {
-	invalid, unused := Message{problem.Invalid, problem.Error}, Message{problem.NoEffect, problem.Warning}
+	invalid, unused := Message{Code: problem.Invalid, Severity: problem.Error}, Message{Code: problem.NoEffect, Severity: problem.Warning}
 	const theirs = `{"type":"Reconciled","status":"True","observedGeneration":"2","lastProbeTime":"2020-01-01T00:00:00Z","x":1.5}`
 	const theirMessage = `{"type":{"code":"IST0101","name":"ReferencedResourceNotFound"},"level":"ERROR","documentationUrl":"https://istio.io/x"}`
 	ours := func(status, since, generation string) string {
@@ -53,6 +53,8 @@ func TestReportIsMerged(t *testing.T) {
 	}
 	const t0, t1 = "2025-01-01T00:00:00Z", "2026-01-02T03:04:05Z"
 	message := `{"type":{"code":"NAV0001","name":"Invalid"},"level":"ERROR"}`
+	unreachable := Message{Analyzer: problem.VirtualServiceUnreachableRule, Severity: problem.Warning}
+	const istios = `{"type":{"code":"IST0130","name":"VirtualServiceUnreachableRule"},"level":"WARNING","documentationUrl":"https://istio.io/docs/reference/config/analysis/ist0130/?ref=navarch"}`
 	warning := `{"type":{"code":"NAV0006","name":"NoEffect"},"level":"WARNING"}`
 	only := func(r Report, only Only) Report { r.Delivered.Only = only; return r }
 	for _, c := range []struct {
@@ -68,6 +70,9 @@ func TestReportIsMerged(t *testing.T) {
 		{"among others", `{"addresses":[{"value":"240.240.0.1"}],"conditions":[` + theirs + `,` + ours("False", t0, "2") + `,{"type":"Last"}],"validationMessages":[` + theirMessage + `]}`, report("True", invalid),
 			`{"addresses":[{"value":"240.240.0.1"}],"conditions":[` + theirs + `,` + ours("True", t1, "2") + `,{"type":"Last"}],"validationMessages":[` + theirMessage + `,` + message + `],"observedGeneration":2}`},
 		{"messages come", `{"conditions":[` + ours("True", t0, "2") + `]}`, report("True", invalid, unused), `{"conditions":[` + ours("True", t0, "2") + `],"validationMessages":[` + message + `,` + warning + `],"observedGeneration":2}`},
+		{"Istio's code comes", `{"conditions":[` + ours("True", t0, "2") + `],"validationMessages":[` + theirMessage + `]}`, report("True", unreachable), `{"conditions":[` + ours("True", t0, "2") + `],"validationMessages":[` + theirMessage + `,` + istios + `],"observedGeneration":2}`},
+		{"Istio's code stays", `{"conditions":[` + ours("True", t0, "2") + `],"validationMessages":[` + istios + `]}`, report("True", unreachable), ``},
+		{"Istio's code goes, and theirs stays", `{"conditions":[` + ours("True", t0, "2") + `],"validationMessages":[` + istios + `,` + theirMessage + `]}`, report("True"), `{"conditions":[` + ours("True", t0, "2") + `],"validationMessages":[` + theirMessage + `],"observedGeneration":2}`},
 		{"messages stay", `{"conditions":[` + ours("True", t0, "2") + `],"validationMessages":[` + message + `,` + theirMessage + `,` + warning + `]}`, report("True", invalid, unused), ``},
 		{"messages go", `{"conditions":[` + ours("True", t0, "2") + `],"validationMessages":[` + warning + `]}`, report("True"), `{"conditions":[` + ours("True", t0, "2") + `],"observedGeneration":2}`},
 		{"only where nothing is said, and something is", `{"conditions":[` + ours("True", t0, "2") + `]}`, only(report("Unknown"), WhereUnsaid), ``},

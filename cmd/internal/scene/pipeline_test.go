@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/analysis"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
@@ -240,7 +241,7 @@ func (w *pipeline) problemLines() []string {
 			}
 		}
 	}
-	for _, p := range normal.Check(records) {
+	for _, p := range analysis.Of(records).Problems() {
 		out = append(out, p.String()+" (applies)")
 	}
 	for _, p := range w.plan.Problems() {

@@ -44,7 +44,7 @@ func (l *ProblemLog) Step(now time.Time, problems []object.Problem) {
 			continue
 		}
 		if next[one] = true; !l.known[one] {
-			l.say(slog.LevelWarn, "problem with the configuration", one, obs.KeyProblem, one.Message, obs.KeyCode, one.Code, obs.KeyApplies, one.Severity == problem.Warning)
+			l.say(slog.LevelWarn, "problem with the configuration", one, obs.KeyProblem, one.Message, obs.KeyCode, one.Code, obs.KeyAnalyzer, one.Analyzer, obs.KeyApplies, one.Severity == problem.Warning)
 		}
 	}
 	for one := range l.known {

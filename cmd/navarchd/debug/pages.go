@@ -231,7 +231,7 @@ func planning(found []model.Problem, sees authz.Visible) (all []inspect.Problem)
 	found = slices.DeleteFunc(slices.Clone(found), func(p model.Problem) bool { return !sees.Of(p.Key.Namespace) })
 	shown, left := problem.Bound(found, func(p model.Problem) (string, model.Key) { return p.Key.Namespace, p.Key })
 	for _, one := range shown {
-		all = append(all, inspect.Problem{Object: one.Key.String(), Field: one.Field, Code: one.Code, Severity: one.Severity, Message: one.Message})
+		all = append(all, inspect.Problem{Object: one.Key.String(), Field: one.Field, Code: one.Code, Analyzer: one.Analyzer, Severity: one.Severity, Message: one.Message})
 	}
 	more, namespaces := 0, slices.Sorted(maps.Keys(left))
 	for i, namespace := range namespaces {
@@ -268,7 +268,7 @@ func (o *Objects) found(sees authz.Visible, own map[model.Problem]bool) (all []i
 		if one.Replicas > 1 {
 			at += fmt.Sprintf(" and %d more", one.Replicas-1)
 		}
-		all = append(all, inspect.Problem{Object: one.Key.String(), Location: at, Field: one.Field, Code: one.Code, Severity: one.Severity, Message: one.Message})
+		all = append(all, inspect.Problem{Object: one.Key.String(), Location: at, Field: one.Field, Code: one.Code, Analyzer: one.Analyzer, Severity: one.Severity, Message: one.Message})
 	}
 	if more > 0 && sees.Of("") {
 		all = append(all, inspect.Problem{Object: "replicas", Location: "etcd", Code: problem.NotAllowed, Severity: problem.Warning,
@@ -305,7 +305,7 @@ func (o *Objects) reported(sees authz.Visible) (all []inspect.Problem) {
 			if !sees.Of(ingest.NamespaceOf(one)) {
 				continue
 			}
-			all = append(all, inspect.Problem{Object: Named(one.ID), Location: one.Location, Field: one.Field, Code: one.Code, Severity: one.Severity, Message: one.Message})
+			all = append(all, inspect.Problem{Object: Named(one.ID), Location: one.Location, Field: one.Field, Code: one.Code, Analyzer: one.Analyzer, Severity: one.Severity, Message: one.Message})
 		}
 	}
 	return all
@@ -334,7 +334,7 @@ func (p *Proxies) reported(sees authz.Visible) (all []inspect.Problem) {
 	}
 	for _, one := range p.Planner.SetAside() {
 		if sees.Of(one.Key.Namespace) {
-			all = append(all, inspect.Problem{Object: one.Key.String(), Code: one.Code, Severity: one.Severity, Message: one.Message})
+			all = append(all, inspect.Problem{Object: one.Key.String(), Code: one.Code, Analyzer: one.Analyzer, Severity: one.Severity, Message: one.Message})
 		}
 	}
 	all = append(all, refused(p.refusals(sees))...)

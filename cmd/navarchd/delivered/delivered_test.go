@@ -37,7 +37,7 @@ func said(o *Objects, at time.Duration, f Facts, of object.ID) string {
 		text += ": " + r.Delivered.Message
 	}
 	for _, m := range r.Messages {
-		text += fmt.Sprintf(" [%s %s]", m.Severity, m.Code)
+		text += fmt.Sprintf(" [%s %s]", m.Severity, string(m.Code)+string(m.Analyzer))
 	}
 	return strings.TrimSpace(text + []string{"", " unsaid", " present", " nowhere"}[r.Delivered.Only])
 }
@@ -79,6 +79,12 @@ func TestGenerationSettles(t *testing.T) {
 	check(33*time.Second, listed(warning), "1 True Acknowledged: spec.http[0]: does nothing [warning NoEffect]")
 	check(34*time.Second, listed(warning, fault, fault), "1 False Required: spec.hosts: is missing; spec.http[0]: does nothing [error Required] [warning NoEffect]")
 	check(35*time.Second, Facts{}, "1 True Acknowledged")
+
+	// Istio's codes stand in the place of ours, each once.
+	one, two := warning, warning
+	one.Analyzer, two.Analyzer, two.Code, two.Field = problem.VirtualServiceUnreachableRule, problem.VirtualServiceUnreachableRule, problem.NotFound, "spec.http[1]"
+	check(36*time.Second, listed(one, two, warning),
+		"1 True Acknowledged: spec.http[0]: does nothing [IST0130]; spec.http[0]: does nothing; spec.http[1]: does nothing [IST0130] [warning IST0130] [warning NoEffect]")
 
 	// What replicas list counts for a while after that.
 	found := model.Problem{Key: key, Field: "spec.tls", Code: problem.Invalid, Severity: problem.Error, Message: "is bad"}

@@ -60,16 +60,16 @@ func idOf(key model.Key) named {
 // problems is what is wrong with each object, errors first, each once.
 func (o *Objects) problems(f Facts) map[named][]detail {
 	all := map[named][]detail{}
-	add := func(id named, code problem.Code, severity problem.Severity, field, text string) {
-		all[id] = append(all[id], detail{status.Message{Code: code, Severity: severity}, field, text})
+	add := func(id named, code problem.Code, analyzer problem.Analyzer, severity problem.Severity, field, text string) {
+		all[id] = append(all[id], detail{status.Message{Code: code, Analyzer: analyzer, Severity: severity}, field, text})
 	}
 	for _, p := range f.Problems {
 		if has(p.ID) {
-			add(short(p.ID), p.Code, p.Severity, p.Field, p.Message)
+			add(short(p.ID), p.Code, p.Analyzer, p.Severity, p.Field, p.Message)
 		}
 	}
 	for p := range o.found {
-		add(idOf(p.Key), p.Code, p.Severity, p.Field, p.Message)
+		add(idOf(p.Key), p.Code, p.Analyzer, p.Severity, p.Field, p.Message)
 	}
 	for id, details := range all {
 		slices.SortFunc(details, func(a, b detail) int {
@@ -90,13 +90,16 @@ func rank(s problem.Severity) int {
 // messagesOf has each kind of problem once, in order.
 func messagesOf(problems []detail, refused bool) (all []status.Message) {
 	for _, p := range problems {
+		if p.Analyzer != "" {
+			p.Code = "" // Istio's stands in its place
+		}
 		all = append(all, p.Message)
 	}
 	if refused {
 		all = append(all, status.Message{Code: problem.Refused, Severity: problem.Error})
 	}
 	slices.SortFunc(all, func(a, b status.Message) int {
-		return cmp.Or(-cmp.Compare(rank(a.Severity), rank(b.Severity)), cmp.Compare(a.Code, b.Code))
+		return cmp.Or(-cmp.Compare(rank(a.Severity), rank(b.Severity)), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Analyzer, b.Analyzer))
 	})
 	return slices.Compact(all)
 }
@@ -105,7 +108,7 @@ func messagesOf(problems []detail, refused bool) (all []status.Message) {
 func textOf(problems []detail) string {
 	var parts []string
 	for _, p := range problems {
-		parts = append(parts, strings.TrimPrefix(p.field+": "+p.text, ": "))
+		parts = append(parts, strings.TrimPrefix(p.field+": "+p.text+p.Analyzer.Suffix(), ": "))
 	}
 	return cut(strings.Join(parts, "; "))
 }

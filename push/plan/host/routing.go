@@ -11,7 +11,6 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
-	"navarch.io/navarch/store/problem"
 )
 
 // Seen is the hosts as certain proxies see them, and the inputs of these.
@@ -55,7 +54,7 @@ func (t *Table) Routes(spec *vhost.Spec, vs *model.VirtualService, as Seen, foun
 	for _, ref := range virtualservice.Routed(vs) {
 		d := destination(as.Hosts, ref, spec.Port)
 		if d.Cluster == "" {
-			*found = append(*found, input.Warning(vs.Key, problem.NotFound, "spec.http", "destination "+ref.Host+describe(ref)+" is not there; requests to it are answered 503"))
+			*found = append(*found, input.NotFound(vs.Key, "spec.http", "destination "+ref.Host+describe(ref)+" is not there; requests to it are answered 503"))
 			if !t.form.Whole { // as it would be called: Envoy answers 503 until there is one
 				d.Cluster = xds.OutboundCluster(cmp.Or(ref.Port, spec.Port), ref.Subset, target(as.Hosts, ref.Host))
 			}

@@ -29,7 +29,7 @@ func (wl *Workload) authorizers() intern.List[extauthz.Authorizer] {
 			out = append(out, wl.authorizer(provider))
 		}
 		if wrong := out[at].Wrong; wrong != "" {
-			wl.found = append(wl.found, input.Problem{Key: p.Key, Field: "spec.provider.name", Code: problem.NotFound, Severity: problem.Error,
+			wl.found = append(wl.found, input.Problem{Key: p.Key, Field: "spec.provider.name", Code: problem.NotFound, Analyzer: problem.ReferencedResourceNotFound, Severity: problem.Error,
 				Message: fmt.Sprintf("%q cannot be asked: %s; what the policy matches is refused, by workloads of namespace %s", provider, wrong, wl.key.Namespace)})
 		}
 	}

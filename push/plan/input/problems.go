@@ -16,6 +16,11 @@ func Warning(key model.Key, code problem.Code, field, message string) Problem {
 	return Problem{Key: key, Field: field, Code: code, Severity: problem.Warning, Message: message}
 }
 
+// NotFound is a warning of an object that names what is not there.
+func NotFound(key model.Key, field, message string) Problem {
+	return Problem{Key: key, Field: field, Code: problem.NotFound, Analyzer: problem.ReferencedResourceNotFound, Severity: problem.Warning, Message: message}
+}
+
 // Problems are kept by the unit that has them, so that planning a unit again replaces its problems. Lists are replaced, never changed.
 type Problems map[string][]Problem
 

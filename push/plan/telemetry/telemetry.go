@@ -114,6 +114,10 @@ func (d *decision) warn(at place, code problem.Code, format string, args ...any)
 	d.out.Problems = append(d.out.Problems, input.Warning(at.key, code, at.field, fmt.Sprintf(format, args...)))
 }
 
+func (d *decision) notFound(at place, format string, args ...any) {
+	d.out.Problems = append(d.out.Problems, input.NotFound(at.key, at.field, fmt.Sprintf(format, args...)))
+}
+
 // applies says whether an entry with this mode is for the direction.
 func (d *decision) applies(mode telemetryv1.WorkloadMode) bool {
 	switch mode {
@@ -135,11 +139,11 @@ func (d *decision) service(name string, of build.Address, at place) (build.Servi
 	seen := slices.ContainsFunc(found, func(svc *model.Service) bool { return input.PortOf(svc, of.Port) != nil && d.sees(svc, host, of.Port) })
 	switch {
 	case namespaces == 0:
-		d.warn(at, problem.NotFound, "provider %s: no service has host %q: nothing is sent to it", name, of.Service)
+		d.notFound(at, "provider %s: no service has host %q: nothing is sent to it", name, of.Service)
 	case namespaces > 1:
 		d.warn(at, problem.Invalid, "provider %s: several namespaces have host %q: write NAMESPACE/HOST; nothing is sent to it", name, of.Service)
 	case !seen:
-		d.warn(at, problem.NotFound, "provider %s: proxies of namespace %s see no service with host %q and port %d: nothing is sent to it", name, d.Namespace, of.Service, of.Port)
+		d.notFound(at, "provider %s: proxies of namespace %s see no service with host %q and port %d: nothing is sent to it", name, d.Namespace, of.Service, of.Port)
 	default:
 		return build.Service{Host: host, Cluster: xds.OutboundCluster(of.Port, "", host)}, true
 	}

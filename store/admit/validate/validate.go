@@ -22,6 +22,7 @@ import (
 
 	"navarch.io/navarch/store/admit"
 	"navarch.io/navarch/store/admit/schema"
+	"navarch.io/navarch/store/analysis"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
@@ -200,7 +201,7 @@ func (w *Webhook) check(ctx context.Context, tree map[string]any, obj *object.Ob
 		if known == nil {
 			continue
 		}
-		for _, p := range normal.References(record, known) {
+		for _, p := range analysis.References(record, known) {
 			found.Warnings = append(found.Warnings, warning(p, " (not known yet, where it is applied together with this object)"))
 		}
 	}
@@ -209,9 +210,9 @@ func (w *Webhook) check(ctx context.Context, tree map[string]any, obj *object.Ob
 
 func warning(p object.Problem, more string) string {
 	if p.Field == "" {
-		return p.Message + more
+		return p.Message + p.Analyzer.Suffix() + more
 	}
-	return p.Field + ": " + p.Message + more
+	return p.Field + ": " + p.Message + p.Analyzer.Suffix() + more
 }
 
 // unchanged says whether an update leaves the spec as it was: then metadata alone changes, such as a finalizer that is taken away. What is

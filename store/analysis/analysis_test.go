@@ -1,0 +1,218 @@
+package analysis
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	extensionsv1 "istio.io/api/extensions/v1alpha1"
+	meshv1 "istio.io/api/mesh/v1alpha1"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+	telemetryv1 "istio.io/api/telemetry/v1alpha1"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+)
+
+var bodies = map[model.Kind]func() proto.Message{
+	model.KindMesh:    func() proto.Message { return &meshv1.MeshConfig{} },
+	model.KindService: func() proto.Message { return &model.ServiceSpec{} }, model.KindServiceEntry: func() proto.Message { return &model.ServiceSpec{} },
+	model.KindEndpoints: func() proto.Message { return &model.EndpointsSpec{} }, model.KindWorkload: func() proto.Message { return &model.WorkloadSpec{} },
+	model.KindVirtualService: func() proto.Message { return &networkingv1.VirtualService{} }, model.KindDestinationRule: func() proto.Message { return &networkingv1.DestinationRule{} },
+	model.KindSidecar: func() proto.Message { return &networkingv1.Sidecar{} }, model.KindEnvoyFilter: func() proto.Message { return &networkingv1.EnvoyFilter{} },
+	model.KindGateway: func() proto.Message { return &networkingv1.Gateway{} }, model.KindTelemetry: func() proto.Message { return &telemetryv1.Telemetry{} },
+	model.KindWasmPlugin: func() proto.Message { return &extensionsv1.TrafficExtension{} }, model.KindTrafficExtension: func() proto.Message { return &extensionsv1.TrafficExtension{} },
+	model.KindPeerAuthentication: func() proto.Message { return &model.PolicySpec{} }, model.KindAuthorizationPolicy: func() proto.Message { return &model.PolicySpec{} },
+	model.KindRequestAuthentication: func() proto.Message { return &model.PolicySpec{} },
+}
+
+// record makes a record of "Kind namespace/name YAML"; its age is that of its name in the alphabet.
+func record(t testing.TB, text string) model.Record {
+	t.Helper()
+	head, body, _ := strings.Cut(text, " {")
+	kind, path, _ := strings.Cut(head, " ")
+	namespace, name, _ := strings.Cut(path, "/")
+	key := model.Key{Namespace: namespace, Name: name}
+	for of := range bodies {
+		if of.String() == kind {
+			key.Kind = of
+		}
+	}
+	if key.Kind == model.KindMesh {
+		key = model.MeshKey
+	}
+	message := bodies[key.Kind]()
+	raw, err := yaml.YAMLToJSON([]byte("{" + body))
+	if err == nil {
+		err = protojson.Unmarshal(raw, message)
+	}
+	var r model.Record
+	if err == nil {
+		r, err = model.New(key, 1, message)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return r
+}
+
+// lines are problems as "Kind name field Code IST0101".
+func lines(t testing.TB, all []object.Problem) (out []string) {
+	for _, p := range all {
+		if p.Severity != problem.Warning || p.Message == "" || p.Analyzer != "" && p.Analyzer.Name() == "" {
+			t.Errorf("%+v is no warning, says nothing, or has a code without a name", p)
+		}
+		out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s %s %s %s", p.ID.Kind, p.ID.Name, p.Field, p.Code, p.Analyzer)))
+	}
+	return out
+}
+
+const (
+	web    = "Service shop/web {hosts: [web.shop], exportTo: ['*'], ports: [{number: 80, name: http}]}"
+	pod    = "Workload shop/pod {endpoint: {labels: {app: web, version: v1}}}"
+	routes = "exportTo: ['*'], gateways: [mesh], http: [{route: [{destination: {host: web.shop}}]}]"
+)
+
+// Each warning: what brings it about, and what mends it: a record that is put, or, with a minus, removed.
+func TestWarnings(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		records []string
+		mend    string
+		want    []string
+	}{
+		{"destination without a service", []string{"VirtualService shop/v {hosts: [x.shop], " + routes + "}"}, web,
+			[]string{"VirtualService v spec.http[0].route[0].destination.host NotFound IST0101"}},
+		{"a wildcard's service", []string{"VirtualService shop/v {hosts: [x.shop], " + routes + "}"}, "ServiceEntry shop/wild {hosts: ['*.shop'], exportTo: ['*'], ports: [{number: 80, name: http}]}",
+			[]string{"VirtualService v spec.http[0].route[0].destination.host NotFound IST0101"}},
+		{"mirror, tls and tcp", []string{web, "VirtualService shop/v {hosts: [x.shop], gateways: [mesh], http: [{mirror: {host: a}, route: [{destination: {host: web.shop}}]}], tls: [{route: [{destination: {host: a}}]}], tcp: [{route: [{destination: {host: a}}]}]}"},
+			"Service shop/a {hosts: [a], ports: [{number: 80}]}",
+			[]string{"VirtualService v spec.http[0].mirror.host NotFound IST0101", "VirtualService v spec.tcp[0].route[0].destination.host NotFound IST0101", "VirtualService v spec.tls[0].route[0].destination.host NotFound IST0101"}},
+		{"port", []string{web, "VirtualService shop/v {hosts: [x.shop], gateways: [mesh], http: [{route: [{destination: {host: web.shop, port: {number: 81}}}]}]}"},
+			"Service shop/web {hosts: [web.shop], ports: [{number: 81}]}", []string{"VirtualService v spec.http[0].route[0].destination.port.number NotFound IST0101"}},
+		{"subset without a rule", []string{web, "VirtualService shop/v {hosts: [x.shop], gateways: [mesh], http: [{route: [{destination: {host: web.shop, subset: v1}}]}]}"},
+			"DestinationRule shop/r {host: '*.shop', subsets: [{name: v1}]}", []string{"VirtualService v spec.http[0].route[0].destination.subset NotFound IST0101"}},
+		{"subset that no rule has", []string{web, "DestinationRule shop/r {host: web.shop, subsets: [{name: v2}]}", "VirtualService shop/v {hosts: [x.shop], gateways: [mesh], http: [{route: [{destination: {host: web.shop, subset: v1}}]}]}"},
+			"DestinationRule shop/r {host: web.shop, subsets: [{name: v1}]}", []string{"VirtualService v spec.http[0].route[0].destination.subset NotFound IST0101"}},
+		{"rule without a service", []string{"DestinationRule shop/r {host: web.shop}"}, web, []string{"DestinationRule r spec.host NotFound IST0174"}},
+		{"rule for a wildcard", []string{"DestinationRule shop/r {host: '*.shop'}"}, web, nil},
+		{"one host, two VirtualServices", []string{web, "VirtualService shop/a {hosts: [x.shop], " + routes + "}", "VirtualService shop/b {hosts: [x.shop], " + routes + "}"},
+			"-VirtualService shop/a {}", []string{"VirtualService b spec.hosts Duplicate IST0109"}},
+		{"one host, for namespaces that differ", []string{web, "VirtualService shop/a {hosts: [x.shop], gateways: [mesh], exportTo: [a]}", "VirtualService shop/b {hosts: [x.shop], gateways: [mesh], exportTo: [b]}"}, "", nil},
+		{"one host, behind a gateway", []string{web, "Gateway shop/gw {servers: [{hosts: ['*']}]}", "VirtualService shop/a {hosts: [x.shop], gateways: [shop/gw]}", "VirtualService shop/b {hosts: [x.shop], gateways: [shop/gw]}"}, "", nil},
+		{"two rules", []string{web, "DestinationRule shop/a {host: web.shop}", "DestinationRule shop/b {host: web.shop}"}, "DestinationRule shop/b {host: web.shop, workloadSelector: {}}", []string{"DestinationRule b spec.host Duplicate"}},
+		{"two services", []string{web, "ServiceEntry shop/web {hosts: [web.shop], ports: [{number: 80}]}"}, "-Service shop/web {}", []string{"ServiceEntry web spec.hosts Duplicate"}},
+		{"a service, and an older entry", []string{"ServiceEntry shop/a {hosts: [web.shop], ports: [{number: 80}]}", web}, "-ServiceEntry shop/a {}", []string{"Service web metadata.name Duplicate"}},
+		{"two protocols", []string{"ServiceEntry a/x {hosts: [a], exportTo: ['*'], ports: [{number: 80, protocol: PROTOCOL_HTTP}]}", "ServiceEntry b/y {hosts: [a], exportTo: [c], ports: [{number: 80, protocol: PROTOCOL_TCP}]}"},
+			"ServiceEntry a/x {hosts: [a], exportTo: [a], ports: [{number: 80, protocol: PROTOCOL_HTTP}]}", []string{"ServiceEntry y spec.ports Duplicate IST0177"}},
+		{"no Gateway", []string{web, "VirtualService shop/v {hosts: [x.shop], gateways: [edge/gw], http: [{route: [{destination: {host: web.shop}}]}]}"}, "Gateway edge/gw {servers: [{hosts: ['shop/*.shop']}]}",
+			[]string{"VirtualService v spec.gateways NotFound IST0101"}},
+		{"no host of the Gateway", []string{web, "Gateway edge/gw {servers: [{hosts: ['./x.shop', y.shop]}]}", "VirtualService shop/v {hosts: [x.shop], gateways: [edge/gw], http: [{route: [{destination: {host: web.shop}}]}]}"},
+			"Gateway edge/gw {servers: [{hosts: ['*/x.shop']}]}", []string{"VirtualService v spec.hosts NotFound IST0132"}},
+		{"subset that no endpoint has", []string{web, "Endpoints shop/web {hosts: [web.shop], endpoints: [{address: 10.0.0.1, labels: {version: v1}}]}", "DestinationRule shop/r {host: web.shop, subsets: [{name: one, labels: {version: v1}}, {name: two, labels: {version: v2}}]}"},
+			"Endpoints shop/more {hosts: [web.shop], endpoints: [{address: 10.0.0.2, labels: {version: v2}}]}", []string{"DestinationRule r spec.subsets[1].labels NotFound IST0173"}},
+		{"subset of a host without endpoints", []string{web, "DestinationRule shop/r {host: web.shop, subsets: [{name: one, labels: {version: v1}}]}"}, "", nil},
+		{"subset of selected workloads", []string{pod, "ServiceEntry shop/e {hosts: [e.shop], selector: {app: web}, ports: [{number: 80}]}", "DestinationRule shop/r {host: e.shop, subsets: [{name: two, labels: {version: v2}}]}"},
+			"Workload shop/two {endpoint: {labels: {app: web, version: v2}}}", []string{"DestinationRule r spec.subsets[0].labels NotFound IST0173"}},
+	} {
+		warns(t, c.name, c.records, c.mend, c.want)
+	}
+}
+
+// warns holds that records have these warnings, and none once they are mended.
+func warns(t *testing.T, name string, records []string, mend string, want []string) {
+	t.Helper()
+	a, all := New(), map[model.Key]model.Record{}
+	put := func(text string) {
+		text, gone := strings.CutPrefix(text, "-")
+		r := record(t, text)
+		edit := Edit{Old: all[r.Meta().Key], New: r}
+		if all[r.Meta().Key] = r; gone {
+			delete(all, r.Meta().Key)
+			edit.New = nil
+		}
+		a.Step([]Edit{edit})
+		if whole := Of(maps.Values(all)).Problems(); !slices.Equal(whole, a.Problems()) {
+			t.Errorf("%s: step by step %v, from nothing %v", name, a.Problems(), whole)
+		}
+	}
+	for _, text := range records {
+		put(text)
+	}
+	if got := lines(t, a.Problems()); !slices.Equal(got, want) {
+		t.Errorf("%s: got %q, want %q", name, got, want)
+	}
+	if mend != "" {
+		put(mend)
+		if got := lines(t, a.Problems()); len(got) > 0 {
+			t.Errorf("%s: mended, and still %q", name, got)
+		}
+	}
+}
+
+// Selectors that match no workload, by kind: how far each reaches, and the code.
+func TestSelectorsWithoutWorkload(t *testing.T) {
+	other := "Workload other/pod {endpoint: {labels: {app: db}}}"
+	for _, c := range []struct {
+		record, want string
+		mesh         bool // in the root namespace it selects in all namespaces
+	}{
+		{"Sidecar %s/x {workloadSelector: {labels: {app: web}}}", "spec.workloadSelector.labels NoEffect IST0101", false},
+		{"Telemetry %s/x {selector: {matchLabels: {app: web}}}", "spec.selector.matchLabels NoEffect IST0101", false},
+		{"PeerAuthentication %s/x {selector: {app: web}}", "spec.selector.matchLabels NoEffect IST0127", false},
+		{"AuthorizationPolicy %s/x {selector: {app: web}}", "spec.selector.matchLabels NoEffect IST0127", true},
+		{"RequestAuthentication %s/x {selector: {app: web, version: v1}}", "spec.selector.matchLabels NoEffect IST0127", true},
+		{"EnvoyFilter %s/x {workloadSelector: {labels: {app: web}}}", "spec.workloadSelector.labels NoEffect IST0127", true},
+		{"WasmPlugin %s/x {selector: {matchLabels: {app: web}}}", "spec.selector.matchLabels NoEffect IST0127", true},
+		{"TrafficExtension %s/x {selector: {matchLabels: {app: web}}}", "spec.selector.matchLabels NoEffect IST0127", true},
+		{"ServiceEntry %s/x {selector: {app: web}}", "spec.workloadSelector.labels NoEffect IST0127", false},
+	} {
+		kind, _, _ := strings.Cut(c.record, " ")
+		said := []string{kind + " x " + c.want}
+		shop, root := fmt.Sprintf(c.record, "shop"), fmt.Sprintf(c.record, "istio-system")
+		warns(t, kind, []string{other, shop}, pod, said)
+		warns(t, kind+", no workload is known", []string{shop}, "", nil)
+		warns(t, kind+", the workload leaves", []string{other, pod, shop, "-" + pod}, pod, said)
+		warns(t, kind+", the workload has other labels", []string{other, pod, shop, "Workload shop/pod {endpoint: {labels: {app: weblog}}}"}, "-"+shop, said)
+		if c.mesh {
+			said = nil
+		}
+		warns(t, kind+" in the root namespace", []string{pod, root}, "-"+root, said)
+		warns(t, kind+" in what is the root namespace no more", []string{pod, root, "Mesh /mesh {rootNamespace: elsewhere}"}, "Workload istio-system/pod {endpoint: {labels: {app: web, version: v1}}}", []string{kind + " x " + c.want})
+	}
+	gateway := "Gateway edge/x {selector: {app: web}}"
+	warns(t, "Gateway", []string{other, gateway}, pod, []string{"Gateway x spec.selector NoEffect IST0101"})
+	rule := "DestinationRule shop/x {host: web.shop, workloadSelector: {matchLabels: {app: web}}}"
+	warns(t, "DestinationRule", []string{other, web, rule}, pod, []string{"DestinationRule x spec.workloadSelector.matchLabels NoEffect IST0127"})
+	warns(t, "a policy that could not be understood", []string{other, "AuthorizationPolicy shop/x {closed: true, selector: {app: web}}"}, "", nil)
+	warns(t, "targetRefs", []string{other, "EnvoyFilter shop/x {targetRefs: [{kind: Gateway, name: x}]}"}, "", nil)
+}
+
+// Several of a kind of which one counts: for all workloads of a namespace, and for some that both select.
+func TestOneOfSeveralCounts(t *testing.T) {
+	for _, c := range []struct{ kind, general, selecting, field, several, twice string }{
+		{"Sidecar", "{}", "{workloadSelector: {labels: {%s}}}", "spec.workloadSelector", " IST0111", " IST0110"},
+		{"Telemetry", "{}", "{selector: {matchLabels: {%s}}}", "spec.selector", " IST0160", " IST0159"},
+		{"PeerAuthentication", "{}", "{selector: {%s}}", "spec.selector", "", ""},
+	} {
+		labels := map[string]string{"Sidecar": ".labels"}[c.kind]
+		if labels == "" {
+			labels = ".matchLabels"
+		}
+		one := func(namespace, name, selector string) string {
+			return c.kind + " " + namespace + "/" + name + " " + strings.Replace(c.selecting, "%s", selector, 1)
+		}
+		warns(t, c.kind, []string{c.kind + " shop/a " + c.general, c.kind + " shop/b " + c.general, c.kind + " other/c " + c.general}, "-"+c.kind+" shop/a {}",
+			[]string{c.kind + " b " + c.field + " Duplicate" + c.several})
+		twice := []string{c.kind + " b " + c.field + labels + " Duplicate" + c.twice}
+		warns(t, c.kind+", the same labels", []string{pod, one("shop", "a", "app: web"), one("shop", "b", "app: web")}, "-"+one("shop", "b", ""), twice)
+		warns(t, c.kind+", one workload has both", []string{pod, "Workload shop/q {endpoint: {labels: {app: web}}}", "Workload shop/p {endpoint: {labels: {version: v1}}}", one("shop", "a", "app: web"), one("shop", "b", "version: v1")}, "-"+pod, twice)
+		warns(t, c.kind+", no workload has both", []string{pod, "Workload shop/p {endpoint: {labels: {app: db}}}", one("shop", "a", "app: web"), one("shop", "b", "app: db")}, "", nil)
+	}
+}

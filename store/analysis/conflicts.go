@@ -1,0 +1,231 @@
+package analysis
+
+import (
+	"slices"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// mesh is the gateway that stands for sidecars.
+const mesh = "mesh"
+
+// older are the records that go before the examined one, at most maxCompared of them.
+func (x *examination) older(f fact) []model.Record {
+	all := x.with(f)
+	at, _ := slices.BinarySearchFunc(all, x.record, func(a, b model.Record) int { return a.Meta().Older(b.Meta()) })
+	return all[:min(at, maxCompared)]
+}
+
+// claimedHosts warns of hosts for which an older VirtualService has http rules too, where some sidecars see both. Those of gateways are merged, and so are
+// tcp and tls rules: which of them are hidden is told where they are planned.
+func claimedHosts(x *examination) {
+	vs := x.record.(*model.VirtualService)
+	if !claims(vs) {
+		return
+	}
+	for _, host := range vs.Spec.GetHosts() {
+		for _, r := range x.older(fact{kind: meshRoute, name: host}) {
+			if overlap(r.(*model.VirtualService).Spec.GetExportTo(), vs.Spec.GetExportTo()) {
+				x.found(problem.ConflictingMeshGatewayVirtualServiceHosts, problem.Duplicate, "spec.hosts",
+					"host %q is claimed by the older %v too, whose http rules win for sidecars that see both", host, r.Meta().Key)
+				break
+			}
+		}
+	}
+}
+
+// claims says whether a VirtualService has http rules for the mesh's sidecars.
+func claims(vs *model.VirtualService) bool {
+	return slices.Contains(vs.Spec.GetGateways(), mesh) && len(vs.Spec.GetHttp()) > 0
+}
+
+// ruledHost warns of a rule whose host has an older one in its namespace. One with a workloadSelector may stand beside a general one.
+func ruledHost(x *examination) {
+	rule := x.record.(*model.DestinationRule)
+	if rule.Spec.GetWorkloadSelector() != nil {
+		return
+	}
+	if older := x.older(fact{kind: ownRule, namespace: rule.Key.Namespace, name: rule.Spec.GetHost()}); len(older) > 0 {
+		x.found("", problem.Duplicate, "spec.host", "host %q has the older %v too: its trafficPolicy and its subsets of the same name win", rule.Spec.GetHost(), older[0].Meta().Key)
+	}
+}
+
+// claimedService warns of hosts that an older service of the namespace has too. That of another cluster is the same service.
+func claimedService(x *examination) {
+	svc := x.record.(*model.Service)
+	field := "metadata.name"
+	if svc.Key.Kind == model.KindServiceEntry {
+		field = "spec.hosts"
+	}
+	for _, host := range svc.Spec.GetHosts() {
+		older := x.older(fact{kind: ownService, namespace: svc.Key.Namespace, name: host})
+		if len(older) == 0 {
+			continue
+		}
+		switch first := older[0].(*model.Service); {
+		case first.Key.Kind == svc.Key.Kind && first.Key.Name == svc.Key.Name:
+		case model.Joins(first, svc):
+			x.sharedPorts(host, svc, older)
+		default:
+			x.found("", problem.Duplicate, field, "host %q is claimed by the older %v of the same namespace too", host, first.Key)
+		}
+	}
+}
+
+// sharedPorts warns of ports of a ServiceEntry that an older one, with which it makes one service, has with another name or protocol.
+func (x *examination) sharedPorts(host string, entry *model.Service, older []model.Record) {
+	for _, p := range entry.Spec.GetPorts() {
+		for _, r := range older {
+			other := r.(*model.Service)
+			q := portOf(other, p.GetNumber())
+			if q == nil || !model.Joins(other, entry) {
+				continue
+			}
+			if q.GetName() != p.GetName() || q.GetProtocol() != p.GetProtocol() {
+				analyzer := problem.ConflictingServiceEntryProtocol
+				if q.GetProtocol() == p.GetProtocol() {
+					analyzer = ""
+				}
+				x.found(analyzer, problem.Duplicate, "spec.ports", "port %d of host %q is that of the older %v, with its name and protocol; endpoints of another name are not used",
+					p.GetNumber(), host, other.Key)
+			}
+			break
+		}
+	}
+}
+
+// portOf is a port of a service by its number; nil: it has none.
+func portOf(svc *model.Service, number uint32) *model.ServicePort {
+	i := slices.IndexFunc(svc.Spec.GetPorts(), func(p *model.ServicePort) bool { return p.GetNumber() == number })
+	if i < 0 {
+		return nil
+	}
+	return svc.Spec.GetPorts()[i]
+}
+
+// otherProtocol warns of ports to which an older ServiceEntry gives another protocol, where some proxies see both, and which are not one service
+// (sharedPorts).
+func otherProtocol(x *examination) {
+	entry := x.record.(*model.Service)
+	for _, host := range entry.Spec.GetHosts() {
+		for _, r := range x.older(fact{kind: serviceOfHost, name: host}) {
+			other := r.(*model.Service)
+			if other.Key.Kind != model.KindServiceEntry || model.Joins(other, entry) || !overlap(other.Spec.GetExportTo(), entry.Spec.GetExportTo()) {
+				continue
+			}
+			for _, p := range entry.Spec.GetPorts() {
+				if q := portOf(other, p.GetNumber()); q != nil && q.GetProtocol() != p.GetProtocol() {
+					x.found(problem.ConflictingServiceEntryProtocol, problem.Duplicate, "spec.ports", "port %d of host %q has another protocol in the older %v, which wins for proxies that see both",
+						p.GetNumber(), host, other.Key)
+				}
+			}
+		}
+	}
+}
+
+// overlap says whether two exportTo lists have a namespace in common.
+func overlap(a, b []string) bool {
+	for _, x := range a {
+		for _, y := range b {
+			if x != "~" && y != "~" && (x == "*" || y == "*" || x == y) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// single says how records of a kind are told of which one counts where several are for a workload: the oldest.
+type single struct {
+	field          string // that has the selector
+	several, twice problem.Analyzer
+}
+
+var singles = map[model.Kind]single{
+	model.KindSidecar:            {"spec.workloadSelector", problem.MultipleSidecarsWithoutWorkloadSelectors, problem.ConflictingSidecarWorkloadSelectors},
+	model.KindTelemetry:          {"spec.selector", problem.MultipleTelemetriesWithoutWorkloadSelectors, problem.ConflictingTelemetryWorkloadSelectors},
+	model.KindPeerAuthentication: {"spec.selector", "", ""},
+}
+
+// general warns of a record for all workloads of its namespace where an older one is, too.
+func general(x *examination) {
+	key := x.record.Meta().Key
+	if s, applies := selectorOf(x.record, ""); !applies || len(s.labels) > 0 {
+		return
+	}
+	if older := x.older(fact{kind: withoutSelector, of: key.Kind, namespace: key.Namespace}); len(older) > 0 {
+		of := singles[key.Kind]
+		x.found(of.several, problem.Duplicate, of.field, "the older %v is for all workloads of the namespace too: it counts, and this one does not", older[0].Meta().Key)
+	}
+}
+
+// overlapping warns of a record that selects workloads which an older one selects, too.
+func overlapping(x *examination) {
+	key := x.record.Meta().Key
+	own, applies := selectorOf(x.record, "")
+	if !applies || len(own.labels) == 0 {
+		return
+	}
+	of := singles[key.Kind]
+	for _, r := range x.older(fact{kind: withSelector, of: key.Kind, namespace: key.Namespace}) {
+		other, _ := selectorOf(r, "")
+		both, ok := union(own.labels, other.labels)
+		if ok && x.watch(key.Namespace, both).count > 0 {
+			x.found(of.twice, problem.Duplicate, own.field, "the older %v selects workloads with the labels %s too: of these it counts, and this one does not", r.Meta().Key, text(both))
+		}
+	}
+}
+
+// unknownGateways warns of Gateways that are not there, and of hosts that a Gateway has no server for.
+func unknownGateways(x *examination) {
+	vs := x.record.(*model.VirtualService)
+	for _, name := range vs.Spec.GetGateways() {
+		namespace, short, qualified := strings.Cut(name, "/")
+		if !qualified { // mesh
+			continue
+		}
+		found := x.with(fact{kind: gatewayOfName, namespace: namespace, name: short})
+		if len(found) == 0 {
+			x.found(problem.ReferencedResourceNotFound, problem.NotFound, "spec.gateways", "Gateway %s is not there", name)
+			continue
+		}
+		servers := found[0].(*model.Gateway).Spec.GetServers()
+		for _, host := range vs.Spec.GetHosts() {
+			if !slices.ContainsFunc(servers, func(s *networkingv1.Server) bool { return serves(s, namespace, vs.Key.Namespace, host) }) {
+				x.found(problem.VirtualServiceHostNotFoundInGateway, problem.NotFound, "spec.hosts", "no server of Gateway %s has host %q for namespace %s", name, host, vs.Key.Namespace)
+			}
+		}
+	}
+}
+
+// serves says whether a server of a Gateway is for a host of a VirtualService, or for some of what its wildcard stands for
+// (https://istio.io/latest/docs/reference/config/networking/gateway/#Server, hosts).
+func serves(s *networkingv1.Server, own, namespace, host string) bool {
+	return slices.ContainsFunc(s.GetHosts(), func(text string) bool {
+		to, name, has := strings.Cut(text, "/")
+		switch {
+		case !has:
+			name = text
+		case to == ".":
+			to = own
+		}
+		if has && to != "*" && to != namespace {
+			return false
+		}
+		name = strings.ToLower(name)
+		return covers(name, host) || covers(host, name)
+	})
+}
+
+func covers(of, host string) bool {
+	for name := range covering(host) {
+		if name == of {
+			return true
+		}
+	}
+	return false
+}

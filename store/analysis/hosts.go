@@ -1,0 +1,205 @@
+package analysis
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+)
+
+// Known finds records by the hosts that they name; wildcards are literal there. A snapshot does.
+type Known interface {
+	ByHost(kind model.Kind, host string) iter.Seq[model.Record]
+}
+
+// References are warnings of what one record names and is not known: services of destinations, their ports, subsets. It looks at what the
+// record names, not at all there is.
+func References(r model.Record, known Known) []object.Problem {
+	x := &examination{unit: &unit{record: r}, known: known}
+	switch r.(type) {
+	case *model.VirtualService:
+		unknownDestinations(x)
+	case *model.DestinationRule:
+		unknownHost(x)
+	}
+	return x.problems
+}
+
+// ofHost are the records that give a fact of a host.
+func (x *examination) ofHost(kind factKind, host string) iter.Seq[model.Record] {
+	if x.known == nil {
+		return slices.Values(x.with(fact{kind: kind, name: host}))
+	}
+	kinds := []model.Kind{model.KindService, model.KindServiceEntry}
+	if kind == ruleOfHost {
+		kinds = []model.Kind{model.KindDestinationRule}
+	}
+	return func(yield func(model.Record) bool) {
+		for _, of := range kinds {
+			for r := range x.known.ByHost(of, host) {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// services are those of exactly this host, the oldest first where that is known.
+func (x *examination) services(host string) (all []*model.Service) {
+	for r := range x.ofHost(serviceOfHost, host) {
+		all = append(all, r.(*model.Service))
+	}
+	return all
+}
+
+// hasService says whether a service has the host, itself or by a wildcard.
+func (x *examination) hasService(host string) bool {
+	for of := range covering(host) {
+		for range x.ofHost(serviceOfHost, of) {
+			return true
+		}
+	}
+	return false
+}
+
+// subsets are the names of those of all rules for a host, rules of wildcards among them; false: it has no rule.
+func (x *examination) subsets(host string) (names map[string]bool, found bool) {
+	names = map[string]bool{}
+	for of := range covering(host) {
+		for r := range x.ofHost(ruleOfHost, of) {
+			found = true
+			for _, s := range r.(*model.DestinationRule).Spec.GetSubsets() {
+				names[s.GetName()] = true
+			}
+		}
+	}
+	return names, found
+}
+
+// covering is a host, and every wildcard that covers it: one is a star before a dot or a dash, or alone (store/normal refuses others).
+func covering(host string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if !yield(host) {
+			return
+		}
+		name := strings.TrimPrefix(host, "*")
+		for i := range len(name) {
+			if of := "*" + name[i:]; (name[i] == '.' || name[i] == '-') && of != host && !yield(of) {
+				return
+			}
+		}
+		if host != "*" {
+			yield("*")
+		}
+	}
+}
+
+func unknownHost(x *examination) {
+	host := x.record.(*model.DestinationRule).Spec.GetHost()
+	if !strings.HasPrefix(host, "*") && !x.hasService(host) {
+		x.found(problem.UnknownDestinationRuleHost, problem.NotFound, "spec.host", "no service has host %q", host)
+	}
+}
+
+func unknownDestinations(x *examination) {
+	normal.Destinations(x.record.(*model.VirtualService).Spec, func(path string, d *networkingv1.Destination) {
+		if len(x.problems) == maxProblems {
+			return
+		}
+		missing := func(field, format string, args ...any) {
+			x.found(problem.ReferencedResourceNotFound, problem.NotFound, path+field, format, args...)
+		}
+		if !x.hasService(d.GetHost()) {
+			missing(".host", "no service has host %q: requests to it fail", d.GetHost())
+			return
+		}
+		services := x.services(d.GetHost())
+		if d.GetPort() == nil && len(services) > 0 && len(services[0].Spec.GetPorts()) == 0 {
+			missing(".port", "service %q has no ports", d.GetHost())
+		} else if d.GetPort() != nil && len(services) > 0 && !hasPort(services, d.GetPort().GetNumber()) {
+			missing(".port.number", "service %q has no port %d", d.GetHost(), d.GetPort().GetNumber())
+		}
+		if d.GetSubset() == "" {
+			return
+		}
+		subsets, found := x.subsets(d.GetHost())
+		switch {
+		case !found:
+			missing(".subset", "subset %q: no DestinationRule for host %q", d.GetSubset(), d.GetHost())
+		case !subsets[d.GetSubset()]:
+			missing(".subset", "no DestinationRule for host %q has a subset %q", d.GetHost(), d.GetSubset())
+		}
+	})
+}
+
+func hasPort(services []*model.Service, number uint32) bool {
+	for _, s := range services {
+		for _, p := range s.Spec.GetPorts() {
+			if p.GetNumber() == number {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// emptySubsets warns of subsets whose labels no endpoint of the host has, unless the host has none at all. Endpoints of workloads that a ServiceEntry
+// selects are found by its selector.
+func emptySubsets(x *examination) {
+	spec := x.record.(*model.DestinationRule).Spec
+	if strings.HasPrefix(spec.GetHost(), "*") || len(spec.GetSubsets()) == 0 {
+		return
+	}
+	endpoints := x.with(fact{kind: endpointsOfHost, name: spec.GetHost()})
+	services := x.services(spec.GetHost())
+	services = services[:min(len(services), maxCompared)]
+	reached := func(labels map[string]string) bool {
+		for _, r := range endpoints {
+			for _, e := range r.(*model.Endpoints).Spec.GetEndpoints() {
+				if model.Matches(labels, e.GetLabels()) {
+					return true
+				}
+			}
+		}
+		for _, svc := range services {
+			if len(svc.Spec.GetSelector()) == 0 {
+				continue
+			}
+			if all, ok := union(svc.Spec.GetSelector(), labels); ok && x.watch(svc.Key.Namespace, all).count > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	if !reached(nil) {
+		return
+	}
+	for i, s := range spec.GetSubsets()[:min(len(spec.GetSubsets()), maxCompared)] {
+		if len(s.GetLabels()) > 0 && !reached(s.GetLabels()) {
+			x.found(problem.DestinationRuleSubsetNotSelectPods, problem.NotFound, fmt.Sprintf("spec.subsets[%d].labels", i),
+				"no endpoint of host %q has the labels %s: requests to subset %q fail", spec.GetHost(), text(s.GetLabels()), s.GetName())
+		}
+	}
+}
+
+// union is a selector of what both select; false: they contradict each other.
+func union(a, b map[string]string) (map[string]string, bool) {
+	for k, v := range b {
+		if have, has := a[k]; has && have != v {
+			return nil, false
+		}
+	}
+	all := make(map[string]string, len(a)+len(b))
+	maps.Copy(all, a)
+	maps.Copy(all, b)
+	return all, true
+}

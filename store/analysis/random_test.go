@@ -1,0 +1,168 @@
+package analysis
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/store/model"
+)
+
+// world edits records of all kinds that are read, of few names, so that everything meets.
+type world struct {
+	t       testing.TB
+	r       *rand.Rand
+	records map[model.Key]model.Record
+}
+
+func (w *world) pick(from ...string) string { return from[w.r.IntN(len(from))] }
+
+// edit makes one record, changes one or deletes one.
+func (w *world) edit() Edit {
+	kinds := slices.SortedFunc(maps.Keys(bodies), func(a, b model.Kind) int { return int(a) - int(b) })
+	kinds = append(kinds, model.KindWorkload, model.KindWorkload, model.KindVirtualService, model.KindDestinationRule, model.KindSidecar)
+	kind := kinds[w.r.IntN(len(kinds))]
+	r := record(w.t, kind.String()+" "+w.pick("istio-system", "shop", "shop", "other")+"/"+w.pick("a", "b", "c")+" {"+w.body(kind)+"}")
+	key := r.Meta().Key
+	e := Edit{Old: w.records[key], New: r}
+	if w.records[key] = r; e.Old != nil && w.r.IntN(3) == 0 {
+		e.New = nil
+		delete(w.records, key)
+	}
+	return e
+}
+
+func (w *world) labels() string {
+	return w.pick("", "", "app: web", "app: web", "app: db", "version: v1", "app: web, version: v1", "app: web, version: v2")
+}
+
+func (w *world) host() string {
+	return w.pick("a.shop", "a.shop", "b.shop", "'*.shop'", "'*'", "c.d.shop")
+}
+
+func (w *world) body(kind model.Kind) string {
+	exportTo := "exportTo: [" + w.pick("'*'", "shop", "other") + "]"
+	switch kind {
+	case model.KindMesh:
+		return "rootNamespace: " + w.pick("istio-system", "other")
+	case model.KindService, model.KindServiceEntry:
+		return fmt.Sprintf("hosts: [%s], %s, selector: {%s}, ports: [{number: %s, protocol: %s}]", w.host(), exportTo, w.labels(), w.pick("80", "81"), w.pick("PROTOCOL_HTTP", "PROTOCOL_TCP"))
+	case model.KindEndpoints:
+		return fmt.Sprintf("hosts: [%s], endpoints: [{address: 10.0.0.1, labels: {%s}}]", w.host(), w.labels())
+	case model.KindWorkload:
+		return fmt.Sprintf("endpoint: {labels: {%s}}", w.labels())
+	case model.KindVirtualService:
+		return fmt.Sprintf("hosts: [%s], %s, gateways: [%s], http: [{route: [{destination: {host: %s, subset: %s, port: {number: 80}}}, {destination: {host: %s}}]}]", w.host(), exportTo,
+			w.pick("mesh", "shop/a", "mesh, shop/a"), w.host(), w.pick("''", "v1", "v2"), w.host())
+	case model.KindDestinationRule:
+		return fmt.Sprintf("host: %s, subsets: [{name: %s, labels: {%s}}]%s", w.host(), w.pick("v1", "v2"), w.labels(), w.pick("", "", ", workloadSelector: {matchLabels: {"+w.labels()+"}}"))
+	case model.KindSidecar, model.KindEnvoyFilter:
+		return fmt.Sprintf("workloadSelector: {labels: {%s}}", w.labels())
+	case model.KindGateway:
+		return fmt.Sprintf("selector: {%s}, servers: [{hosts: ['%s']}]", w.labels(), strings.Trim(w.host(), "'"))
+	case model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication:
+		return fmt.Sprintf("selector: {%s}, closed: %s", w.labels(), w.pick("false", "false", "true"))
+	default:
+		return fmt.Sprintf("selector: {matchLabels: {%s}}", w.labels())
+	}
+}
+
+// Whatever the history, what is found step by step is what is found from nothing; and when all records have gone, nothing is kept.
+func TestRandomHistories(t *testing.T) {
+	seen := map[string]bool{}
+	for seed := range uint64(20) {
+		w := &world{t: t, r: rand.New(rand.NewPCG(seed, 7)), records: map[model.Key]model.Record{}}
+		a := New()
+		for step := range 60 {
+			before, edits := maps.Clone(w.records), map[model.Key]Edit{}
+			for range 1 + w.r.IntN(4) {
+				e := w.edit()
+				edits[e.key()] = Edit{Old: before[e.key()], New: e.New}
+			}
+			maps.DeleteFunc(edits, func(_ model.Key, e Edit) bool { return e.Old == nil && e.New == nil })
+			a.Step(slices.Collect(maps.Values(edits)))
+			got, want := a.Problems(), Of(maps.Values(w.records)).Problems()
+			if !slices.Equal(got, want) {
+				t.Fatalf("seed %d, step %d: step by step\n%v\nfrom nothing\n%v", seed, step, got, want)
+			}
+			for _, p := range got {
+				seen[string(p.Analyzer)+" "+string(p.Code)] = true
+			}
+		}
+		var last []Edit
+		for _, r := range w.records {
+			last = append(last, Edit{Old: r})
+		}
+		a.Step(last)
+		if n := len(a.Problems()) + len(a.holders) + len(a.readers) + len(a.units) + len(a.watches.all) + len(a.watches.byLabel) + len(a.watches.workloads) + a.watches.total; n > 0 {
+			t.Fatalf("seed %d: nothing is there any more, and this is kept: %+v", seed, a)
+		}
+	}
+	for _, want := range []string{"IST0101 NotFound", "IST0101 NoEffect", "IST0109 Duplicate", "IST0110 Duplicate", "IST0111 Duplicate", "IST0127 NoEffect", "IST0132 NotFound",
+		"IST0159 Duplicate", "IST0160 Duplicate", "IST0173 NotFound", "IST0174 NotFound", "IST0177 Duplicate", " Duplicate"} {
+		if !seen[want] {
+			t.Errorf("no history had %q", want)
+		}
+	}
+}
+
+// An edit has only those records examined again that read what it changes, however many there are.
+func TestWorkOfAnEdit(t *testing.T) {
+	var all []model.Record
+	add := func(text string, args ...any) model.Record {
+		r := record(t, fmt.Sprintf(text, args...))
+		all = append(all, r)
+		return r
+	}
+	const many = 500
+	for i := range many {
+		add("Service shop/s%d {hosts: [s%d.shop], exportTo: ['*'], ports: [{number: 80}]}", i, i)
+		add("Endpoints shop/s%d {hosts: [s%d.shop], endpoints: [{address: 10.0.0.1, labels: {app: s%d}}]}", i, i, i)
+		add("VirtualService shop/s%d {hosts: [s%d.shop], exportTo: ['*'], gateways: [mesh], http: [{route: [{destination: {host: s%d.shop}}]}]}", i, i, i)
+		add("DestinationRule shop/s%d {host: s%d.shop, subsets: [{name: v1, labels: {app: s%d}}]}", i, i, i)
+		add("AuthorizationPolicy shop/s%d {selector: {app: s%d}}", i, i)
+		add("Workload shop/s%d {endpoint: {labels: {app: s%d}}}", i, i)
+	}
+	a := Of(slices.Values(all))
+	if n := len(a.Problems()); n > 0 {
+		t.Fatalf("%d problems: %v", n, a.Problems()[0])
+	}
+	for _, c := range []struct {
+		old, new string
+		most     uint64
+	}{
+		{"Service shop/s7 {hosts: [s7.shop], exportTo: ['*'], ports: [{number: 80}]}", "Service shop/s7 {hosts: [s7.shop], exportTo: ['*'], ports: [{number: 81}]}", 3},
+		{"VirtualService shop/s7 {}", "VirtualService shop/s7 {hosts: [s7.shop], gateways: [mesh], http: [{route: [{destination: {host: s8.shop}}]}]}", 1},
+		{"Endpoints shop/s7 {hosts: [s7.shop]}", "Endpoints shop/s7 {hosts: [s7.shop], endpoints: [{address: 10.0.0.2, labels: {app: s7}}]}", 1},
+		{"", "Workload shop/new {endpoint: {labels: {app: s7}}}", 0},
+		{"", "Workload shop/newer {endpoint: {labels: {app: none}}}", 0},
+		{"Workload shop/s9 {endpoint: {labels: {app: s9}}}", "Workload shop/s9 {endpoint: {labels: {app: none}}}", 1},
+	} {
+		e := Edit{New: record(t, c.new)}
+		if c.old != "" {
+			e.Old = record(t, c.old)
+			for _, r := range all { // as it was
+				if r.Meta().Key == e.Old.Meta().Key {
+					e.Old = r
+				}
+			}
+		}
+		before := a.Examined
+		a.Step([]Edit{e})
+		if n := a.Examined - before; n > c.most {
+			t.Errorf("%s: %d records were examined, at most %d are to be", c.new, n, c.most)
+		}
+	}
+	// Of many for one host the first are looked at: one more touches nobody else.
+	for i := range maxCompared + 5 {
+		a.Step([]Edit{{New: record(t, fmt.Sprintf("VirtualService shop/z%03d {hosts: [one.shop], exportTo: ['*'], gateways: [mesh]}", i))}})
+	}
+	before := a.Examined
+	a.Step([]Edit{{New: record(t, "VirtualService shop/zz {hosts: [one.shop], exportTo: ['*'], gateways: [mesh]}")}})
+	if n := a.Examined - before; n != 1 {
+		t.Errorf("one more for a host of many: %d records were examined", n)
+	}
+}

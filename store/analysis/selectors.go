@@ -1,0 +1,231 @@
+package analysis
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// selector is whom a record selects.
+type selector struct {
+	labels    map[string]string
+	field     string
+	namespace string           // empty: workloads of all namespaces
+	analyzer  problem.Analyzer // of one that selects nothing
+}
+
+// selectorOf is whom a record selects, where the mesh has this root namespace; false: it selects workloads by nothing (it is for what it names, or it could
+// not be understood). A record without labels is for all.
+func selectorOf(r model.Record, root string) (s selector, applies bool) {
+	key := r.Meta().Key
+	s = selector{namespace: key.Namespace, field: "spec.selector.matchLabels", analyzer: problem.NoMatchingWorkloadsFound}
+	everywhere := key.Namespace == root
+	switch t := r.(type) {
+	case *model.Sidecar:
+		s.labels, s.field, s.analyzer = t.Spec.GetWorkloadSelector().GetLabels(), "spec.workloadSelector.labels", problem.ReferencedResourceNotFound
+		everywhere = false
+	case *model.Telemetry:
+		s.labels, s.analyzer = t.Spec.GetSelector().GetMatchLabels(), problem.ReferencedResourceNotFound
+		everywhere = false
+	case *model.Gateway:
+		s.labels, s.field, s.analyzer = t.Spec.GetSelector(), "spec.selector", problem.ReferencedResourceNotFound
+		everywhere = true
+	case *model.DestinationRule:
+		s.labels, s.field = t.Spec.GetWorkloadSelector().GetMatchLabels(), "spec.workloadSelector.matchLabels"
+		everywhere = false
+	case *model.Service:
+		s.labels, s.field = t.Spec.GetSelector(), "spec.workloadSelector.labels"
+		everywhere = false
+	case *model.EnvoyFilter:
+		s.labels, s.field = t.Spec.GetWorkloadSelector().GetLabels(), "spec.workloadSelector.labels"
+		applies = len(t.Spec.GetTargetRefs()) > 0
+	case *model.TrafficExtension:
+		s.labels = t.Spec.GetSelector().GetMatchLabels()
+		applies = len(t.Spec.GetTargetRefs()) > 0
+	case *model.Policy:
+		s.labels = t.Spec.GetSelector()
+		everywhere = everywhere && key.Kind != model.KindPeerAuthentication
+		applies = t.Spec.GetClosed()
+	}
+	if everywhere {
+		s.namespace = ""
+	}
+	return s, !applies
+}
+
+// unselected warns of a selector that no workload matches. While no workload is known at all nothing is said: then the configuration says nothing of them.
+func unselected(x *examination) {
+	s, applies := selectorOf(x.record, x.of.root)
+	if !applies || len(s.labels) == 0 {
+		return
+	}
+	if x.watch(s.namespace, s.labels).count > 0 || x.of.watches.total == 0 {
+		return
+	}
+	of := "of namespace " + s.namespace
+	if s.namespace == "" {
+		of = "of any namespace"
+	}
+	x.found(s.analyzer, problem.NoEffect, s.field, "no workload %s has the labels %s: nothing is selected", of, text(s.labels))
+}
+
+// text is labels as users write selectors: a=b,c=d.
+func text(labels map[string]string) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		parts = append(parts, k+"="+labels[k])
+	}
+	return strings.Join(parts, ",")
+}
+
+// watches are selectors with the number of workloads that match each, and the workloads.
+type watches struct {
+	workloads map[string]map[*model.Workload]struct{} // by namespace
+	total     int
+	all       map[watched]*watch
+	byLabel   map[label][]*watch // by the first label of the selector, in order
+}
+
+type watched struct{ namespace, selector string }
+
+type label struct{ namespace, key, value string }
+
+// watch is one selector.
+type watch struct {
+	labels  map[string]string
+	key     watched
+	first   label
+	count   int
+	readers keys // none: it is not watched any more
+}
+
+func newWatches() watches {
+	return watches{workloads: map[string]map[*model.Workload]struct{}{}, all: map[watched]*watch{}, byLabel: map[label][]*watch{}}
+}
+
+// watch is a selector in a namespace, empty: in all. The first time it is asked for it looks at the workloads there.
+func (x *examination) watch(namespace string, labels map[string]string) *watch {
+	w := x.of.watches.get(namespace, labels)
+	x.watched[w] = true
+	return w
+}
+
+func (s *watches) get(namespace string, labels map[string]string) *watch {
+	key := watched{namespace, text(labels)}
+	if w := s.all[key]; w != nil {
+		return w
+	}
+	w := &watch{labels: labels, key: key, first: label{namespace: namespace}}
+	if len(labels) > 0 {
+		w.first.key = slices.Min(slices.Collect(maps.Keys(labels)))
+		w.first.value = labels[w.first.key]
+	}
+	in := s.workloads
+	if namespace != "" {
+		in = map[string]map[*model.Workload]struct{}{namespace: s.workloads[namespace]}
+	}
+	for _, all := range in {
+		for workload := range all {
+			if model.Matches(labels, workload.Spec.GetEndpoint().GetLabels()) {
+				w.count++
+			}
+		}
+	}
+	s.all[key] = w
+	s.byLabel[w.first] = append(s.byLabel[w.first], w)
+	return w
+}
+
+// drop takes a reader of a watch away, and the watch with its last one.
+func (s *watches) drop(w *watch, key model.Key) {
+	if !w.readers.remove(key) {
+		return
+	}
+	delete(s.all, w.key)
+	left := slices.DeleteFunc(s.byLabel[w.first], func(other *watch) bool { return other == w })
+	if s.byLabel[w.first] = left; len(left) == 0 {
+		delete(s.byLabel, w.first)
+	}
+}
+
+// edit takes a workload that is another one, and touches the readers of watches that got their first workload or lost their last.
+func (s *watches) edit(e Edit, touched map[model.Key]bool) {
+	before, counts := s.total, map[*watch]int{}
+	for _, of := range []struct {
+		r  model.Record
+		by int
+	}{{e.Old, -1}, {e.New, 1}} {
+		workload, is := of.r.(*model.Workload)
+		if !is {
+			continue
+		}
+		namespace := workload.Key.Namespace
+		if of.by < 0 {
+			s.remove(workload)
+		} else {
+			if s.workloads[namespace] == nil {
+				s.workloads[namespace] = map[*model.Workload]struct{}{}
+			}
+			s.workloads[namespace][workload] = struct{}{}
+		}
+		s.total += of.by
+		for w := range s.matching(namespace, workload.Spec.GetEndpoint().GetLabels()) {
+			counts[w] += of.by
+		}
+	}
+	for w, by := range counts {
+		was := w.count
+		w.count += by
+		if (was > 0) != (w.count > 0) {
+			touch(w, touched)
+		}
+	}
+	if (before > 0) != (s.total > 0) {
+		for _, w := range s.all {
+			touch(w, touched)
+		}
+	}
+}
+
+// remove takes a workload away: the record that was added, or one of the same content.
+func (s *watches) remove(workload *model.Workload) {
+	in := s.workloads[workload.Key.Namespace]
+	if _, is := in[workload]; !is {
+		for other := range in {
+			if other.Key == workload.Key {
+				workload = other
+			}
+		}
+	}
+	if delete(in, workload); len(in) == 0 {
+		delete(s.workloads, workload.Key.Namespace)
+	}
+}
+
+func touch(w *watch, touched map[model.Key]bool) {
+	for key := range w.readers.all() {
+		touched[key] = true
+	}
+}
+
+// matching are the watches that labels of a namespace match.
+func (s *watches) matching(namespace string, labels map[string]string) map[*watch]struct{} {
+	out := map[*watch]struct{}{}
+	look := func(at label) {
+		for _, w := range s.byLabel[at] {
+			if model.Matches(w.labels, labels) {
+				out[w] = struct{}{}
+			}
+		}
+	}
+	for _, of := range []string{namespace, ""} {
+		look(label{namespace: of})
+		for k, v := range labels {
+			look(label{of, k, v})
+		}
+	}
+	return out
+}

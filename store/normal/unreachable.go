@@ -1,0 +1,166 @@
+package normal
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/problem"
+)
+
+// A match that an earlier rule has too is never used, and so is a rule of which that holds for each match. Of requests a match that is narrower than
+// an earlier one counts as well, of connections one that is equal. Istio: analyzeUnreachableHTTPRules in pkg/config/validation.
+
+// maxCovering is how many matches of http rules of one VirtualService, at most, later ones are compared with: each costs a comparison with every one
+// after it.
+const maxCovering = 300
+
+// covering is a match of an earlier rule.
+type covering[M any] struct {
+	rule  int
+	match M // the zero value: it matches everything
+}
+
+// matching is a pointer to a message that matches requests or connections.
+type matching interface {
+	comparable
+	proto.Message
+}
+
+// checkUnreachable warns of http, tls and tcp rules, and of single matches of them, that come too late.
+func checkUnreachable(r *report, vs *networkingv1.VirtualService) {
+	var http []covering[*networkingv1.HTTPMatchRequest]
+	for i, h := range vs.Http {
+		unused(r, fmt.Sprintf("spec.http[%d]", i), h.GetMatch(), http, httpCovers)
+		if h.GetDelegate() == nil { // else the delegate says too which requests it takes
+			http = cover(http, i, h.GetMatch(), &networkingv1.HTTPMatchRequest{}, httpCovers)
+		}
+	}
+	var tls []covering[*networkingv1.TLSMatchAttributes]
+	for i, t := range vs.Tls {
+		unused(r, fmt.Sprintf("spec.tls[%d]", i), t.GetMatch(), tls, same)
+		tls = cover(tls, i, t.GetMatch(), &networkingv1.TLSMatchAttributes{}, same)
+	}
+	var tcp []covering[*networkingv1.L4MatchAttributes]
+	for i, t := range vs.Tcp {
+		unused(r, fmt.Sprintf("spec.tcp[%d]", i), t.GetMatch(), tcp, same)
+		tcp = cover(tcp, i, t.GetMatch(), &networkingv1.L4MatchAttributes{}, same)
+	}
+}
+
+func same[M matching](earlier, later M) bool { return proto.Equal(earlier, later) }
+
+// cover adds the matches of a rule to those that later ones are compared with. Behind what matches everything nothing is added.
+func cover[M matching](earlier []covering[M], rule int, matches []M, empty M, covers func(earlier, later M) bool) []covering[M] {
+	var everything M
+	if n := len(earlier); n > 0 && earlier[n-1].match == everything {
+		return earlier
+	}
+	if len(matches) == 0 || slices.ContainsFunc(matches, func(m M) bool { return covers(m, empty) }) {
+		return append(earlier, covering[M]{rule: rule})
+	}
+	for _, m := range matches {
+		if len(earlier) < maxCovering {
+			earlier = append(earlier, covering[M]{rule, m})
+		}
+	}
+	return earlier
+}
+
+// unused warns of those matches of a rule that an earlier one covers, and of the rule where these are all of them.
+func unused[M matching](r *report, at string, matches []M, earlier []covering[M], covers func(earlier, later M) bool) {
+	var everything M
+	by := func(m M) int {
+		return slices.IndexFunc(earlier, func(e covering[M]) bool {
+			return e.match == everything || m != everything && covers(e.match, m)
+		})
+	}
+	if len(matches) == 0 {
+		matches = []M{everything}
+	}
+	covered, first := 0, 0
+	for j, m := range matches {
+		i := by(m)
+		if i < 0 {
+			continue
+		}
+		if covered++; covered == 1 {
+			first = earlier[i].rule
+		}
+		if earlier[i].match != everything {
+			r.analysef(problem.VirtualServiceIneffectiveMatch, problem.NoEffect, fmt.Sprintf("%s.match[%d]", at, j), "never used: rule %d before it matches all of that", earlier[i].rule)
+		}
+	}
+	switch {
+	case covered < len(matches):
+	case earlier[len(earlier)-1].match == everything && earlier[len(earlier)-1].rule == first:
+		r.analysef(problem.VirtualServiceUnreachableRule, problem.NoEffect, at, "never used: rule %d before it matches everything", first)
+	default:
+		r.analysef(problem.VirtualServiceUnreachableRule, problem.NoEffect, at, "never used: rules before it match all that it matches, rule %d is one of them", first)
+	}
+}
+
+// httpCovers says whether each request that a later match matches is matched by the earlier one. False: not, or that cannot be told.
+func httpCovers(a, b *networkingv1.HTTPMatchRequest) bool {
+	switch {
+	case a.GetIgnoreUriCase() != b.GetIgnoreUriCase() && a.GetUri() != nil && !every(a.GetUri()):
+		return false
+	case a.GetPort() != 0 && a.GetPort() != b.GetPort(), a.GetSourceNamespace() != "" && a.GetSourceNamespace() != b.GetSourceNamespace():
+		return false
+	case len(a.GetGateways()) > 0 && !slices.Equal(a.GetGateways(), b.GetGateways()):
+		return false
+	}
+	for k, v := range a.GetSourceLabels() {
+		if have, has := b.GetSourceLabels()[k]; !has || have != v {
+			return false
+		}
+	}
+	return (every(a.GetUri()) || textCovers(a.GetUri(), b.GetUri())) && textCovers(a.GetScheme(), b.GetScheme()) && textCovers(a.GetMethod(), b.GetMethod()) &&
+		textCovers(a.GetAuthority(), b.GetAuthority()) && textsCover(a.GetHeaders(), b.GetHeaders()) && textsCover(a.GetQueryParams(), b.GetQueryParams()) &&
+		withoutCovers(a.GetWithoutHeaders(), b.GetWithoutHeaders())
+}
+
+// textsCover compares conditions on headers or parameters: those of the earlier match have to be among those of the later one.
+func textsCover(a, b map[string]*networkingv1.StringMatch) bool {
+	for name, m := range a {
+		if other, has := b[name]; !has || !proto.Equal(m, other) && (unsaid(m) || unsaid(other) || !textCovers(m, other)) {
+			return false
+		}
+	}
+	return true
+}
+
+// withoutCovers: what the earlier match excludes the later one has to exclude too.
+func withoutCovers(a, b map[string]*networkingv1.StringMatch) bool {
+	for name, m := range a {
+		if other, has := b[name]; !has || !proto.Equal(m, other) {
+			return false
+		}
+	}
+	return true
+}
+
+// textCovers compares matches of one text; nil: any.
+func textCovers(a, b *networkingv1.StringMatch) bool {
+	switch {
+	case unsaid(a):
+		return true
+	case unsaid(b):
+		return false
+	case proto.Equal(a, b):
+		return true
+	}
+	prefix, is := a.GetMatchType().(*networkingv1.StringMatch_Prefix)
+	return is && (b.GetExact() != "" && strings.HasPrefix(b.GetExact(), prefix.Prefix) || b.GetPrefix() != "" && strings.HasPrefix(b.GetPrefix(), prefix.Prefix))
+}
+
+func unsaid(m *networkingv1.StringMatch) bool { return m.GetMatchType() == nil }
+
+// every says whether a match of a path matches every one: paths of requests begin with a slash.
+func every(m *networkingv1.StringMatch) bool {
+	p, is := m.GetMatchType().(*networkingv1.StringMatch_Prefix)
+	return is && (p.Prefix == "/" || p.Prefix == "")
+}

@@ -1,0 +1,56 @@
+package problem
+
+// Analyzer is the code that Istio's analyzers (istioctl analyze) have for a problem, beside our Code; empty: they have none
+// (https://istio.io/latest/docs/reference/config/analysis/). What each means here, and what to do, is in deploy/docs/analysis.md.
+type Analyzer string
+
+// The codes, by Istio's names.
+const (
+	ReferencedResourceNotFound                  Analyzer = "IST0101"
+	UnknownAnnotation                           Analyzer = "IST0108"
+	ConflictingMeshGatewayVirtualServiceHosts   Analyzer = "IST0109"
+	ConflictingSidecarWorkloadSelectors         Analyzer = "IST0110"
+	MultipleSidecarsWithoutWorkloadSelectors    Analyzer = "IST0111"
+	NoMatchingWorkloadsFound                    Analyzer = "IST0127"
+	VirtualServiceUnreachableRule               Analyzer = "IST0130"
+	VirtualServiceIneffectiveMatch              Analyzer = "IST0131"
+	VirtualServiceHostNotFoundInGateway         Analyzer = "IST0132"
+	ServiceEntryAddressesRequired               Analyzer = "IST0134"
+	EnvoyFilterUsesReplaceOperationIncorrectly  Analyzer = "IST0152"
+	ConflictingTelemetryWorkloadSelectors       Analyzer = "IST0159"
+	MultipleTelemetriesWithoutWorkloadSelectors Analyzer = "IST0160"
+	DestinationRuleSubsetNotSelectPods          Analyzer = "IST0173"
+	UnknownDestinationRuleHost                  Analyzer = "IST0174"
+	ConflictingServiceEntryProtocol             Analyzer = "IST0177"
+)
+
+// analyzerNames are Istio's names of the codes (istio: pkg/config/analysis/msg/messages.yaml).
+var analyzerNames = map[Analyzer]string{
+	ReferencedResourceNotFound:                  "ReferencedResourceNotFound",
+	UnknownAnnotation:                           "UnknownAnnotation",
+	ConflictingMeshGatewayVirtualServiceHosts:   "ConflictingMeshGatewayVirtualServiceHosts",
+	ConflictingSidecarWorkloadSelectors:         "ConflictingSidecarWorkloadSelectors",
+	MultipleSidecarsWithoutWorkloadSelectors:    "MultipleSidecarsWithoutWorkloadSelectors",
+	NoMatchingWorkloadsFound:                    "NoMatchingWorkloadsFound",
+	VirtualServiceUnreachableRule:               "VirtualServiceUnreachableRule",
+	VirtualServiceIneffectiveMatch:              "VirtualServiceIneffectiveMatch",
+	VirtualServiceHostNotFoundInGateway:         "VirtualServiceHostNotFoundInGateway",
+	ServiceEntryAddressesRequired:               "ServiceEntryAddressesRequired",
+	EnvoyFilterUsesReplaceOperationIncorrectly:  "EnvoyFilterUsesReplaceOperationIncorrectly",
+	ConflictingTelemetryWorkloadSelectors:       "ConflictingTelemetryWorkloadSelectors",
+	MultipleTelemetriesWithoutWorkloadSelectors: "MultipleTelemetriesWithoutWorkloadSelectors",
+	DestinationRuleSubsetNotSelectPods:          "DestinationRuleSubsetNotSelectPods",
+	UnknownDestinationRuleHost:                  "UnknownDestinationRuleHost",
+	ConflictingServiceEntryProtocol:             "ConflictingServiceEntryProtocol",
+}
+
+// Name is Istio's name of the code; empty: this build does not know it.
+func (a Analyzer) Name() string { return analyzerNames[a] }
+
+// Suffix is the code behind a message, as " [IST0101]"; empty where there is none.
+func (a Analyzer) Suffix() string {
+	if a == "" {
+		return ""
+	}
+	return " [" + string(a) + "]"
+}
