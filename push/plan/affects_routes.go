@@ -43,7 +43,7 @@ func namedBeside(c *change, t input.Types, e mirror.Edit) {
 func coveringHosts(c *change, t input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		for _, h := range input.HostsOf(r) {
-			for vs := range c.in.Routing(h) {
+			for _, vs := range c.in.Routing(h) {
 				for _, named := range vs.Spec.GetHosts() {
 					if input.IsWildcard(named) && (input.Covers(named, h) || input.Covers(h, named)) {
 						c.hosts[named] |= t

@@ -206,10 +206,16 @@ func (s *scope) pull(edits []mirror.Edit) {
 		s.in.RoutesTo(host, func(vs *model.VirtualService) {
 			s.hosts.Decided(vs, func(name string) { s.step.hosts[name] |= input.LDS | input.RDS })
 		})
-		for vs := range s.in.Routing(host) { // at which ports it makes its hosts known
+		beside := func(vs *model.VirtualService) { // at which ports it makes its hosts known
 			for _, named := range vs.Spec.GetHosts() {
 				s.step.hosts[named] |= input.RDS
 			}
+		}
+		for r := range s.in.ByHost(model.KindVirtualService, host) {
+			beside(r.(*model.VirtualService))
+		}
+		for _, vs := range s.in.Routing(host) {
+			beside(vs)
 		}
 	}
 	for _, e := range edits {

@@ -28,14 +28,6 @@ func (t *Table) joined(host string, of *model.Service) (list intern.List[*model.
 	return services.List(all...)
 }
 
-// services are those that have the ports of a host, the one that it means first.
-func (h *Host) services() []*model.Service {
-	if h.Service == nil {
-		return nil
-	}
-	return append([]*model.Service{h.Service}, h.joined.All()...)
-}
-
 // At is the service that has a port of a host, the first of several; nil: none has (UDP does not count).
 func (h *Host) At(port uint32) *model.Service {
 	if h.Service != nil && input.PortOf(h.Service, port) != nil {
@@ -52,22 +44,35 @@ func (h *Host) At(port uint32) *model.Service {
 // Ports are the ports of a host and the services that have them, each number once (UDP does not count).
 func (h *Host) Ports() iter.Seq2[*model.ServicePort, *model.Service] {
 	return func(yield func(*model.ServicePort, *model.Service) bool) {
-		for _, svc := range h.services() {
-			for _, p := range svc.Spec.GetPorts() {
-				if input.PortOf(svc, p.GetNumber()) == p && h.At(p.GetNumber()) == svc && !yield(p, svc) {
-					return
-				}
+		if h.Service == nil || !h.portsOf(h.Service, yield) {
+			return
+		}
+		for _, svc := range h.joined.All() {
+			if !h.portsOf(svc, yield) {
+				return
 			}
 		}
 	}
 }
 
-// AddressesAt are the virtual addresses at which a host has a port: those of each service that has it.
-func (t *Table) AddressesAt(h *Host, port uint32) (all [][]string) {
-	for _, svc := range h.services() {
-		if input.PortOf(svc, port) != nil {
-			all = append(all, t.Addresses(svc, h.Name))
+// portsOf are those that one of its services has for it.
+func (h *Host) portsOf(svc *model.Service, yield func(*model.ServicePort, *model.Service) bool) (more bool) {
+	for _, p := range svc.Spec.GetPorts() {
+		if input.PortOf(svc, p.GetNumber()) == p && h.At(p.GetNumber()) == svc && !yield(p, svc) {
+			return false
 		}
 	}
-	return all
+	return true
+}
+
+// AddressesAt calls f with the virtual addresses at which a host has a port: those of each service that has it.
+func (t *Table) AddressesAt(h *Host, port uint32, f func(addresses []string)) {
+	if h.Service != nil && input.PortOf(h.Service, port) != nil {
+		f(t.Addresses(h.Service, h.Name))
+	}
+	for _, svc := range h.joined.All() {
+		if input.PortOf(svc, port) != nil {
+			f(t.Addresses(svc, h.Name))
+		}
+	}
 }

@@ -54,7 +54,7 @@ func (t *Table) oldest(host string, im *Imports, is func(*model.VirtualService) 
 // rules they are merged, those of all that name the host, a wildcard that covers it, or, where it is a wildcard, a host that it covers
 // (istio: pilot/pkg/networking/core/tls.go, getConfigsForHost).
 func (t *Table) Connecting(host string, im *Imports) (all []*model.VirtualService) {
-	for vs := range t.in.Routing(host) {
+	for _, vs := range t.in.Routing(host) {
 		if virtualservice.Connects(vs) && t.sees(vs) && im.overlaps(vs) {
 			all = append(all, vs)
 		}

@@ -20,7 +20,7 @@ type Index struct {
 	naming    relation[model.Key] // namespace -> records that name it, see namespacesOf
 	aliases   relation[string]    // host -> hosts that are another name of it (ExternalName)
 	wildcards relation[model.Key] // kind (VirtualService, DestinationRule) and wildcard host -> records of it
-	routing   relation[model.Key] // host, read backwards, so that what a wildcard covers stands together -> VirtualServices that name it
+	routing   relation[model.Key] // see Routing: host, read backwards, so that what a wildcard covers stands together -> VirtualServices that name it
 }
 
 func newIndex(s *mirror.Snapshot) *Index {
@@ -77,7 +77,9 @@ func (x *Index) put(r model.Record, there bool) {
 	case *model.VirtualService:
 		for _, h := range t.Spec.GetHosts() {
 			x.wildcard(key, h, there)
-			x.routing.put(backwards(h), key.Path(), key, there)
+			if IsWildcard(h) || virtualservice.Connects(t) {
+				x.routing.put(backwards(h), key.Path(), key, there)
+			}
 		}
 		for h := range virtualservice.Hosts(t) {
 			x.routesTo.put(h, key.Path(), key, there)
@@ -110,28 +112,22 @@ func (x *Index) Covering(kind model.Kind, host string, f func(pattern string) (m
 }
 
 // routingOf are the keys of what Input.Routing has.
-func (x *Index) routingOf(host string) iter.Seq[model.Key] {
-	return func(yield func(model.Key) bool) {
-		named := x.routing.of(backwards(host))
-		if suffix, is := strings.CutPrefix(host, "*"); is {
-			named = x.routing.under(backwards(suffix))
-		}
-		for key := range named {
-			if !yield(key) {
-				return
-			}
-		}
-		if x.wildcards.empty() {
-			return
-		}
-		for pattern := range Wildcards(host) {
-			for key := range x.routing.of(backwards(pattern)) {
-				if !yield(key) {
-					return
-				}
-			}
-		}
+func (x *Index) routingOf(host string) (keys []model.Key) {
+	if x.routing.empty() {
+		return nil
 	}
+	named := x.routing.of(backwards(host))
+	if suffix, is := strings.CutPrefix(host, "*"); is {
+		named = x.routing.under(backwards(suffix))
+	}
+	keys = slices.Collect(named)
+	if x.wildcards.empty() {
+		return keys
+	}
+	for pattern := range Wildcards(host) {
+		keys = slices.AppendSeq(keys, x.routing.of(backwards(pattern)))
+	}
+	return keys
 }
 
 // backwards is a host read from its end.

@@ -16,7 +16,7 @@ func TestRouting(t *testing.T) {
 	var edits []mirror.Edit
 	for _, host := range []string{"www.example.com", "example.com", "*.example.com", "*.a.example.com", "x.a.example.com", "*-a.example.com", "*.com", "notexample.com"} {
 		key := model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: host}
-		r, err := model.New(key, 0, &networkingv1.VirtualService{Hosts: []string{host}})
+		r, err := model.New(key, 0, &networkingv1.VirtualService{Hosts: []string{host}, Tcp: []*networkingv1.TCPRoute{{}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func TestRouting(t *testing.T) {
 	} {
 		x := (&Index{}).With(edits)
 		var got []string
-		for key := range x.routingOf(host) {
+		for _, key := range x.routingOf(host) {
 			got = append(got, key.Name)
 		}
 		slices.Sort(got)
@@ -51,7 +51,7 @@ func TestRouting(t *testing.T) {
 		for _, e := range edits {
 			gone = append(gone, mirror.Edit{Old: e.New})
 		}
-		for key := range x.With(gone).routingOf(host) {
+		for _, key := range x.With(gone).routingOf(host) {
 			t.Errorf("%s: %s is gone, and found", host, key.Name)
 		}
 	}

@@ -7,8 +7,6 @@
 package input
 
 import (
-	"iter"
-
 	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/pool"
@@ -131,15 +129,14 @@ func (in *Input) RoutesTo(host string, f func(*model.VirtualService)) {
 }
 
 // Routing are the VirtualServices that name a host, a wildcard that covers it, or, where it is a wildcard, a host that it covers; some may come
-// several times.
-func (in *Input) Routing(host string) iter.Seq[*model.VirtualService] {
-	return func(yield func(*model.VirtualService) bool) {
-		for key := range in.Index.routingOf(host) {
-			if r, ok := in.Get(key); ok && !yield(r.(*model.VirtualService)) {
-				return
-			}
+// several times. Of those without tcp and tls rules their wildcards alone count.
+func (in *Input) Routing(host string) (all []*model.VirtualService) {
+	for _, key := range in.Index.routingOf(host) {
+		if r, ok := in.Get(key); ok {
+			all = append(all, r.(*model.VirtualService))
 		}
 	}
+	return all
 }
 
 // Interned lists of Specs; weak, so nothing is held that no Spec holds.

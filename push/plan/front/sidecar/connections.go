@@ -22,7 +22,7 @@ import (
 // listener that is shared, TLS is told apart by the host.
 func (b *bringing) chains(e *egress, p *model.ServicePort, protocol model.Protocol, cidrs []string, shared bool) []listener.Chain {
 	h := b.host
-	r := routing{bringing: b, port: p.GetNumber(), protocol: protocol, taken: map[claim]*model.VirtualService{}}
+	r := routing{bringing: b, port: p.GetNumber(), protocol: protocol}
 	for _, vs := range b.hosts.Connecting(h.Name, e.Imports) {
 		b.reads = append(b.reads, virtualservice.ConnectionLabelKeys(vs)...)
 		if input.IsTLS(protocol) {
@@ -53,8 +53,8 @@ type routing struct {
 	port     uint32
 	protocol model.Protocol
 	out      []listener.Chain
-	complete bool // nothing is left for the service's own cluster
-	taken    map[claim]*model.VirtualService
+	complete bool                            // nothing is left for the service's own cluster
+	taken    map[claim]*model.VirtualService // nil: nothing
 }
 
 // claim is what connections have that a rule takes: where they go, and the name that they ask for; each empty for all.
@@ -109,6 +109,9 @@ func (r *routing) connect(vs *model.VirtualService, field string, to []*networki
 func (r *routing) take(vs *model.VirtualService, field string, destinations []string, sni string) {
 	if len(destinations) == 0 {
 		destinations = []string{""}
+	}
+	if r.taken == nil {
+		r.taken = map[claim]*model.VirtualService{}
 	}
 	var older *model.VirtualService
 	left := false

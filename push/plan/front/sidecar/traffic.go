@@ -148,7 +148,7 @@ func (b *bringing) opaque(e *egress, p *model.ServicePort, protocol model.Protoc
 	}
 	var ranges, alone []string
 	everywhere := false // there is no address by which the port is told from others
-	for _, addresses := range b.hosts.AddressesAt(h, p.GetNumber()) {
+	b.hosts.AddressesAt(h, p.GetNumber(), func(addresses []string) {
 		everywhere = everywhere || len(addresses) == 0
 		for _, a := range addresses {
 			if ip, ok := single(a); !ok {
@@ -158,7 +158,7 @@ func (b *bringing) opaque(e *egress, p *model.ServicePort, protocol model.Protoc
 				one(ip)
 			}
 		}
-	}
+	})
 	if everywhere {
 		rest(nil)
 	} else if len(ranges) > 0 {

@@ -163,7 +163,7 @@ func (s *scope) domainsOf(h *host.Host, port uint32) []string {
 	for _, alias := range s.hosts.Aliases(name) {
 		out = append(append(append(out, alias), host.ShortNames(alias, s.key.Namespace, s.key.Domain)...), alias+".")
 	}
-	for _, addresses := range s.hosts.AddressesAt(h, port) {
+	s.hosts.AddressesAt(h, port, func(addresses []string) {
 		for _, a := range addresses {
 			ip, ok := single(a)
 			if !ok || s.key.Listening.Families == xds.IPv6Only && !view.IPv6.Has(ip) {
@@ -176,7 +176,7 @@ func (s *scope) domainsOf(h *host.Host, port uint32) []string {
 				out = append(out, ip)
 			}
 		}
-	}
+	})
 	return out
 }
 
