@@ -49,7 +49,9 @@ var (
 	plain = sync.OnceValues(func() (string, error) {
 		return build("plain", asMade, "-tags=grpcnotrace", module+"cmd/...", module+"deploy/demo/app")
 	})
-	raced = sync.OnceValues(func() (string, error) { return build("race", []string{"CGO_ENABLED=1"}, "-race", module+"cmd/navarchd") })
+	raced = sync.OnceValues(func() (string, error) {
+		return build("race", []string{"CGO_ENABLED=1"}, "-race", module+"cmd/navarchd")
+	})
 )
 
 const module = "navarch.io/navarch/"
