@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,14 +108,37 @@ func (p *Pod) dial(port int) (net.Conn, error) {
 	_ = failures.Close() // nothing is written to it
 	headers.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := link.CreateStream(headers)
-	if err != nil {
+	if err != nil { // the node may have given up before it was asked for
+		err = cmp.Or(p.said(failures, port), err)
+		_ = failures.Reset()
 		link.RemoveStreams(failures)
 		return fail(err)
 	}
 	near, far := net.Pipe()
-	c := &conn{Conn: near, data: data, of: fmt.Sprintf("%s, port %d", p, port)}
-	go c.carry(link, failures, far)
+	c := &conn{Conn: near, data: data}
+	go c.carry(link, failures, far, func() error { return failure(failures, p, port) })
 	return c, nil
+}
+
+// said is why the node does not connect to a port, if it says so within failureLag; nil: it does not.
+func (p *Pod) said(failures httpstream.Stream, port int) error {
+	done := make(chan error, 1)
+	go func() { done <- failure(failures, p, port) }() // ends with the stream
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(failureLag):
+		return nil
+	}
+}
+
+// failure is what the node says of a port until its stream of failures ends; nil: nothing.
+func failure(failures io.Reader, p *Pod, port int) error {
+	text, _ := io.ReadAll(io.LimitReader(failures, mostOfFailure))
+	if len(text) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s, port %d: %.300q", p, port, text)
 }
 
 // connect is the link to the Pod, which all of its connections share: SPDY over a websocket, or SPDY alone where the API server knows no other.
@@ -171,7 +195,6 @@ func (p *Pod) Close() {
 type conn struct {
 	net.Conn
 	data   httpstream.Stream
-	of     string
 	failed atomic.Pointer[error] // what the node said
 }
 
@@ -207,13 +230,12 @@ const (
 	failureLag    = time.Second
 )
 
-// carry copies both ways until both have ended.
-func (c *conn) carry(link httpstream.Connection, failures httpstream.Stream, far net.Conn) {
+// carry copies both ways until both have ended; why is what the node says of that.
+func (c *conn) carry(link httpstream.Connection, failures httpstream.Stream, far net.Conn, why func() error) {
 	said := make(chan struct{})
 	go func() {
 		defer close(said)
-		if text, _ := io.ReadAll(io.LimitReader(failures, mostOfFailure)); len(text) > 0 {
-			err := fmt.Errorf("%s: %.300q", c.of, text)
+		if err := why(); err != nil {
 			c.failed.Store(&err)
 			_ = far.Close()
 		}
