@@ -66,7 +66,7 @@ func (c *change) connected(vs *model.VirtualService, t input.Types) {
 		return
 	}
 	for _, h := range vs.Spec.GetHosts() {
-		for pattern := range input.Wildcards(h) {
+		for pattern := range model.Wildcards(h) {
 			for range c.in.ByHost(model.KindServiceEntry, pattern) { // no other kind has hosts that are wildcards
 				c.hosts[pattern] |= t
 			}

@@ -92,7 +92,7 @@ func (n *Node) proxyConfig(parts [][]byte) error {
 	}
 	var err error
 	if n.ProxyConfig, err = stated.of(read); err != nil {
-		return fmt.Errorf("%s: want a ProxyConfig: %w", what, err)
+		return fmt.Errorf("%s: want a ProxyConfig: %.200s", what, err.Error()) // it may have the client's text whole
 	}
 	return nil
 }

@@ -80,6 +80,7 @@ func TestProxyConfigOfNodes(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		`"text"`: "want an object, got a string", `{"proxyHeaders": 3}`: "want a ProxyConfig", `{"connectionSettings": {"httpIdleTimeout": "soon"}}`: "want a ProxyConfig",
+		`{"connectionSettings": {"httpIdleTimeout": "` + strings.Repeat("x", longestProxyConfig/2) + `"}}`: "want a ProxyConfig",
 		tags(longestProxyConfig):     "bytes of headers, connections and spans; 16384 at most",
 		tags(longestProxyConfig / 2): "", `{"proxyMetadata": {"A": "` + strings.Repeat("x", longestProxyConfig) + `"}}`: "",
 		`{"proxyHeaders": {"ofLater": 1}}`: "",
@@ -87,6 +88,9 @@ func TestProxyConfigOfNodes(t *testing.T) {
 		_, err := withProxyConfig(t, text)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "node.metadata.PROXY_CONFIG")) {
 			t.Errorf("%.80s: %v, want %q", text, err, want)
+		}
+		if err != nil && len(err.Error()) > 300 {
+			t.Errorf("%.80s: an error of %d bytes", text, len(err.Error()))
 		}
 	}
 	first, _ := withProxyConfig(t, tags(3))

@@ -18,6 +18,7 @@ import (
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/smallset"
 )
 
 // Bounds of what is said of one record, and of what one is compared with: whoever makes thousands of objects for one host, or with one selector, has their
@@ -41,7 +42,7 @@ func (e Edit) key() model.Key {
 type Analysis struct {
 	root    string // namespace whose policies are for all
 	holders map[fact][]model.Record
-	readers map[fact]*keys
+	readers map[fact]*smallset.Set[model.Key]
 	watches watches
 	units   map[model.Key]*unit
 	sorted  []object.Problem // nil: to be made
@@ -59,7 +60,7 @@ type unit struct {
 
 // New knows no records.
 func New() *Analysis {
-	return &Analysis{root: model.DefaultMesh().Spec.GetRootNamespace(), holders: map[fact][]model.Record{}, readers: map[fact]*keys{},
+	return &Analysis{root: model.DefaultMesh().Spec.GetRootNamespace(), holders: map[fact][]model.Record{}, readers: map[fact]*smallset.Set[model.Key]{},
 		watches: newWatches(), units: map[model.Key]*unit{}}
 }
 
@@ -143,7 +144,7 @@ func (a *Analysis) give(r model.Record, there bool, touched map[model.Key]bool) 
 			if f.ranked() && at >= maxCompared {
 				continue // nobody looks so far
 			}
-			for key := range a.readers[f].all() {
+			for key := range a.readers[f].All() {
 				touched[key] = true
 			}
 		}
@@ -161,12 +162,12 @@ func (a *Analysis) renew(touched map[model.Key]bool, next map[model.Key]model.Re
 		u := a.examine(record)
 		for _, f := range u.reads {
 			if a.readers[f] == nil {
-				a.readers[f] = &keys{}
+				a.readers[f] = &smallset.Set[model.Key]{}
 			}
-			a.readers[f].add(key)
+			a.readers[f].Add(key)
 		}
 		for _, w := range u.watches {
-			w.readers.add(key)
+			w.readers.Add(key)
 		}
 		if old != nil {
 			a.forget(key, old, u)
@@ -190,7 +191,7 @@ func (a *Analysis) forget(key model.Key, old, now *unit) {
 		watched[w] = true
 	}
 	for _, f := range old.reads {
-		if !reads[f] && a.readers[f].remove(key) {
+		if !reads[f] && a.readers[f].Remove(key) {
 			delete(a.readers, f)
 		}
 	}

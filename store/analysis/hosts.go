@@ -85,20 +85,16 @@ func (x *examination) subsets(host string) (names map[string]bool, found bool) {
 	return names, found
 }
 
-// covering is a host, and every wildcard that covers it: one is a star before a dot or a dash, or alone (store/normal refuses others).
+// covering is a host, and every wildcard that covers it.
 func covering(host string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if !yield(host) {
 			return
 		}
-		name := strings.TrimPrefix(host, "*")
-		for i := range len(name) {
-			if of := "*" + name[i:]; (name[i] == '.' || name[i] == '-') && of != host && !yield(of) {
+		for of := range model.Wildcards(host) {
+			if !yield(of) {
 				return
 			}
-		}
-		if host != "*" {
-			yield("*")
 		}
 	}
 }
@@ -142,14 +138,7 @@ func unknownDestinations(x *examination) {
 }
 
 func hasPort(services []*model.Service, number uint32) bool {
-	for _, s := range services {
-		for _, p := range s.Spec.GetPorts() {
-			if p.GetNumber() == number {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(services, func(s *model.Service) bool { return portOf(s, number) != nil })
 }
 
 // emptySubsets warns of subsets whose labels no endpoint of the host has, unless the host has none at all. Endpoints of workloads that a ServiceEntry

@@ -7,6 +7,7 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/smallset"
 )
 
 // selector is whom a record selects.
@@ -99,7 +100,7 @@ type watch struct {
 	key     watched
 	first   label
 	count   int
-	readers keys // none: it is not watched any more
+	readers smallset.Set[model.Key] // none: it is not watched any more
 }
 
 func newWatches() watches {
@@ -141,7 +142,7 @@ func (s *watches) get(namespace string, labels map[string]string) *watch {
 
 // drop takes a reader of a watch away, and the watch with its last one.
 func (s *watches) drop(w *watch, key model.Key) {
-	if !w.readers.remove(key) {
+	if !w.readers.Remove(key) {
 		return
 	}
 	delete(s.all, w.key)
@@ -206,7 +207,7 @@ func (s *watches) remove(workload *model.Workload) {
 }
 
 func touch(w *watch, touched map[model.Key]bool) {
-	for key := range w.readers.all() {
+	for key := range w.readers.All() {
 		touched[key] = true
 	}
 }

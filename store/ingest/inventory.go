@@ -15,6 +15,7 @@ import (
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/smallset"
 )
 
 // entry is one object as it was told last.
@@ -39,7 +40,7 @@ type entry struct {
 type inventory struct {
 	normal       *normal.Normalizer
 	objects      map[object.ID]*entry
-	dependents   map[object.ID]*set // Pod, Node, Namespace, Role -> objects that looked it up
+	dependents   map[object.ID]*smallset.Set[object.ID] // Pod, Node, Namespace, Role -> objects that looked it up
 	nodes        map[object.ID]*normal.Node
 	namespaces   map[object.ID]*normal.Namespace
 	roles        map[object.ID]*normal.Role
@@ -77,7 +78,7 @@ func newInventory(options normal.Options, crashes *crash.Log) *inventory {
 	if crashes == nil {
 		crashes = crash.New(nil)
 	}
-	return &inventory{crashes: crashes, normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]*set{},
+	return &inventory{crashes: crashes, normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]*smallset.Set[object.ID]{},
 		nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{}, roles: map[object.ID]*normal.Role{},
 		automatic: map[object.ID]map[string][]string{}, resolved: map[object.ID][]string{}, names: nameCounts{of: map[object.ID]int{}}, keys: map[object.ID]normal.Keys{}, keySets: nameCounts{of: map[object.ID]int{}}, mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faults: newFaults(),
 		references: newReferences(nil)}
@@ -199,7 +200,7 @@ func (w *inventory) setNode(id object.ID, node *normal.Node, touched map[object.
 }
 
 func (w *inventory) touch(of object.ID, touched map[object.ID]bool) {
-	for id := range w.dependents[of].each() {
+	for id := range w.dependents[of].All() {
 		touched[id] = true
 	}
 }
@@ -328,16 +329,16 @@ func (w *inventory) setProblems(id object.ID, e *entry, problems []object.Proble
 
 func (w *inventory) setRefs(id object.ID, e *entry, refs []object.ID) {
 	for _, ref := range e.refs {
-		if have := w.dependents[ref]; have != nil && have.remove(id) {
+		if have := w.dependents[ref]; have != nil && have.Remove(id) {
 			delete(w.dependents, ref)
 		}
 		w.countName(ref, -1)
 	}
 	for _, ref := range refs {
 		if w.dependents[ref] == nil {
-			w.dependents[ref] = &set{}
+			w.dependents[ref] = &smallset.Set[object.ID]{}
 		}
-		w.dependents[ref].add(id)
+		w.dependents[ref].Add(id)
 		w.countName(ref, 1)
 	}
 	e.refs = slices.Clone(refs) // of a size of their own: they are kept

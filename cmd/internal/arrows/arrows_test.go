@@ -21,7 +21,7 @@ var everywhere = []string{"store/obs", "store/loop", "store/intern", "store/mode
 // may lists what each package may import beside `everywhere`. "*" at the end stands for all below.
 var may = map[string][]string{
 	// Leaves.
-	"store/origin": {}, "store/problem": {}, "store/proxyconfig": {}, "store/model": {"store/origin", "store/problem"}, "store/object": {"store/origin", "store/problem"}, "store/intern": {}, "store/loop": {}, "store/obs": {}, "store/socket": {}, "store/durable": {}, "store/protowalk": {}, "store/remote": {}, "shard/ring": {"store/protowalk"},
+	"store/origin": {}, "store/problem": {}, "store/proxyconfig": {}, "store/smallset": {}, "store/model": {"store/origin", "store/problem"}, "store/object": {"store/origin", "store/problem"}, "store/intern": {}, "store/loop": {}, "store/obs": {}, "store/socket": {}, "store/durable": {}, "store/protowalk": {}, "store/remote": {}, "shard/ring": {"store/protowalk"},
 	"push/xds": {}, "push/agentapi": {},
 	"store/kv":        {"store/model"},
 	"store/kv/kvtest": {"store/kv"},
@@ -35,8 +35,8 @@ var may = map[string][]string{
 	"store/source/files":  {"store/object", "store/source/guard"},
 	"store/source/kube":   {"store/apiserver", "store/apiserver/listwatch", "store/normal", "store/object", "store/source/guard"},
 	"store/source/remote": {"store/apiserver", "store/object", "store/source/kube"},
-	"store/ingest":        {"store/analysis", "store/crash", "store/normal", "store/object", "store/kv", "store/source/guard"},
-	"store/analysis":      {"store/normal", "store/object"},
+	"store/ingest":        {"store/analysis", "store/crash", "store/normal", "store/object", "store/kv", "store/smallset", "store/source/guard"},
+	"store/analysis":      {"store/normal", "store/object", "store/smallset"},
 	"store/tenants":       {"store/ingest", "store/kv"},
 	"store/mirror":        {"store/durable", "store/kv"},
 	"push/view":           {"store/mirror", "store/protowalk", "store/proxyconfig", "push/extension", "push/traffic", "push/virtualservice"},
@@ -138,7 +138,7 @@ var may = map[string][]string{
 }
 
 // leaves import nothing of ours but what their row says.
-var leaves = []string{"store/origin", "store/problem", "store/model", "store/object", "store/intern", "store/loop", "store/obs", "store/socket", "store/durable", "store/protowalk", "store/normal/fields", "push/xds", "push/agentapi", "shard/ring", "store/loopback", "store/remote"}
+var leaves = []string{"store/origin", "store/problem", "store/model", "store/object", "store/intern", "store/loop", "store/obs", "store/socket", "store/durable", "store/protowalk", "store/normal/fields", "push/xds", "push/agentapi", "shard/ring", "store/loopback", "store/remote", "store/smallset"}
 
 // testsMay lists what the tests of each package import beside what the package itself may. Test kits are for tests alone.
 var testsMay = map[string][]string{

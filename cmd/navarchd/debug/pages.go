@@ -226,12 +226,17 @@ func (p *Pages) problems(sees authz.Visible) []inspect.Problem {
 	return append(all, p.Objects.found(sees, own)...)
 }
 
+// problemOf is a problem with a record as the pages have it.
+func problemOf(p model.Problem) inspect.Problem {
+	return inspect.Problem{Object: p.Key.String(), Field: p.Field, Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity, Message: p.Message}
+}
+
 // planning is what planning found, as much as is listed (problem.Bound), as far as somebody may see it.
 func planning(found []model.Problem, sees authz.Visible) (all []inspect.Problem) {
 	found = slices.DeleteFunc(slices.Clone(found), func(p model.Problem) bool { return !sees.Of(p.Key.Namespace) })
-	shown, left := problem.Bound(found, func(p model.Problem) (string, model.Key) { return p.Key.Namespace, p.Key })
-	for _, one := range shown {
-		all = append(all, inspect.Problem{Object: one.Key.String(), Field: one.Field, Code: one.Code, Analyzer: one.Analyzer, Severity: one.Severity, Message: one.Message})
+	listed, left := problem.Bound(found, func(p model.Problem) (string, model.Key) { return p.Key.Namespace, p.Key })
+	for _, one := range listed {
+		all = append(all, problemOf(one))
 	}
 	more, namespaces := 0, slices.Sorted(maps.Keys(left))
 	for i, namespace := range namespaces {
@@ -268,7 +273,9 @@ func (o *Objects) found(sees authz.Visible, own map[model.Problem]bool) (all []i
 		if one.Replicas > 1 {
 			at += fmt.Sprintf(" and %d more", one.Replicas-1)
 		}
-		all = append(all, inspect.Problem{Object: one.Key.String(), Location: at, Field: one.Field, Code: one.Code, Analyzer: one.Analyzer, Severity: one.Severity, Message: one.Message})
+		p := problemOf(one.Problem)
+		p.Location = at
+		all = append(all, p)
 	}
 	if more > 0 && sees.Of("") {
 		all = append(all, inspect.Problem{Object: "replicas", Location: "etcd", Code: problem.NotAllowed, Severity: problem.Warning,
@@ -334,7 +341,7 @@ func (p *Proxies) reported(sees authz.Visible) (all []inspect.Problem) {
 	}
 	for _, one := range p.Planner.SetAside() {
 		if sees.Of(one.Key.Namespace) {
-			all = append(all, inspect.Problem{Object: one.Key.String(), Code: one.Code, Analyzer: one.Analyzer, Severity: one.Severity, Message: one.Message})
+			all = append(all, problemOf(one))
 		}
 	}
 	all = append(all, refused(p.refusals(sees))...)

@@ -74,7 +74,7 @@ func (t *Table) Decided(vs *model.VirtualService, f func(name string)) {
 		if !virtualservice.Connects(vs) {
 			continue
 		}
-		for pattern := range input.Wildcards(h) {
+		for pattern := range model.Wildcards(h) {
 			if t.Get(pattern) != nil {
 				f(pattern)
 			}

@@ -104,7 +104,7 @@ func (x *Index) Covering(kind model.Kind, host string, f func(pattern string) (m
 	if x.wildcards.empty() {
 		return
 	}
-	for pattern := range Wildcards(host) {
+	for pattern := range model.Wildcards(host) {
 		if x.wildcards.has(kind.String()+" "+pattern) && !f(pattern) {
 			return
 		}
@@ -124,7 +124,7 @@ func (x *Index) routingOf(host string) (keys []model.Key) {
 	if x.wildcards.empty() {
 		return keys
 	}
-	for pattern := range Wildcards(host) {
+	for pattern := range model.Wildcards(host) {
 		keys = slices.AppendSeq(keys, x.routing.of(backwards(pattern)))
 	}
 	return keys
@@ -135,20 +135,6 @@ func backwards(host string) string {
 	b := []byte(host)
 	slices.Reverse(b)
 	return string(b)
-}
-
-// Wildcards are the wildcards that cover a host or wildcard, without itself, the most specific first.
-func Wildcards(host string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for i := 1; i < len(host); i++ {
-			if pattern := "*" + host[i:]; (host[i] == '.' || host[i] == '-') && pattern != host && !yield(pattern) {
-				return
-			}
-		}
-		if host != "*" {
-			yield("*")
-		}
-	}
 }
 
 // IsWildcard says whether a host stands for many.

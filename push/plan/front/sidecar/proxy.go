@@ -64,8 +64,8 @@ func (s *scope) wantedOfProxy(h *host.Host) (traffic, bool) {
 	}
 	t := s.proxyTraffic()
 	t.from = h.Service
-	for _, p := range h.Service.Spec.GetPorts() {
-		if sniff := p.GetProtocol() == model.Protocol_PROTOCOL_AUTO; input.PortOf(h.Service, p.GetNumber()) == p && (sniff || input.IsHTTP(p.GetProtocol())) {
+	for p := range h.Ports() {
+		if p.GetProtocol() == model.Protocol_PROTOCOL_AUTO || input.IsHTTP(p.GetProtocol()) {
 			t.wants.grpcWeb = t.wants.grpcWeb || p.GetProtocol() == model.Protocol_PROTOCOL_GRPC_WEB
 			t.wants.dynamic = host.Dynamic(h.Service)
 		}

@@ -140,7 +140,7 @@ func (s *scope) overlapped(name string, port uint32, e *egress) (is bool) {
 		is = is || other != nil && other.Service != nil && e.Has(other.Service, name) && other.At(port) != nil
 	}
 	s.hosts.Covered(name, serves)
-	for pattern := range input.Wildcards(name) {
+	for pattern := range model.Wildcards(name) {
 		serves(pattern)
 	}
 	return is

@@ -1,30 +1,28 @@
-package ingest
+package smallset
 
 import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"testing"
-
-	"navarch.io/navarch/store/object"
 )
 
 // A set has what was added and not removed, few or many.
 func TestSet(t *testing.T) {
-	s, want := &set{}, map[object.ID]bool{}
+	s, want := &Set[string]{}, map[string]bool{}
 	for i := range 5000 {
-		id := object.ID{Name: fmt.Sprint(rand.IntN(1 + i/100))}
+		id := fmt.Sprint(rand.IntN(1 + i/100))
 		if rand.IntN(2) == 0 {
-			s.add(id)
+			s.Add(id)
 			want[id] = true
 		} else {
 			delete(want, id)
-			if empty := s.remove(id); empty != (len(want) == 0) {
+			if empty := s.Remove(id); empty != (len(want) == 0) {
 				t.Fatalf("empty: %v, want %v", empty, want)
 			}
 		}
-		got := map[object.ID]bool{}
-		for id := range s.each() {
+		got := map[string]bool{}
+		for id := range s.All() {
 			if got[id] {
 				t.Fatalf("%v is there twice", id)
 			}
@@ -34,7 +32,7 @@ func TestSet(t *testing.T) {
 			t.Fatalf("%v, want %v", got, want)
 		}
 	}
-	for range (*set)(nil).each() {
+	for range (*Set[string])(nil).All() {
 		t.Error("none has some")
 	}
 }
