@@ -88,6 +88,11 @@ func TestPromotedRevisionWrites(t *testing.T) {
 		}
 		only(turn.one, turn.other)
 	}
+	until(t, "the last change is told, too", func() bool { // its writer hears of it while the other one writes already
+		mu.Lock()
+		defer mu.Unlock()
+		return told["canary"]+told["default"] >= 5
+	})
 	mu.Lock()
 	defer mu.Unlock()
 	if got := fmt.Sprint(told); got != "map[canary:2 default:3]" {
