@@ -57,15 +57,18 @@ check: ## formatting, vet, staticcheck, errorlint, exhaustive switches, import a
 # Packages in which no goroutines meet, only those of loops whose own packages have tests with the race detector, or only
 # those that drive programs (cmd/internal/e2e builds navarchd with the detector for some of its tests): it would find nothing
 # there, and take four times as long.
-UNRACED := ca/istioca ca/seal cmd/internal/arrows cmd/internal/bench cmd/internal/e2e cmd/internal/partial cmd/internal/scene \
-	cmd/internal/sources cmd/navarch-load cmd/navarchctl cmd/navarchctl/dump cmd/navarchctl/show cmd/navarchd/delivered \
-	cmd/navarchd/memory deploy/chart deploy/demo/kube deploy/demo/quickstart deploy/demo/run deploy/demo/show deploy/demo/traffic/count \
-	deploy/redirect deploy/testcluster/cluster deploy/testcluster/image deploy/testcluster/lifecycle deploy/testcluster/podenv \
-	deploy/testcluster/volume deploy/tools/benchtable deploy/tools/totals loadtest/mesh loadtest/report push/access push/agentapi \
-	push/build/authz push/build/cluster push/build/endpoint push/build/patch push/build/route push/delta push/manifest \
-	push/plan/front/sidecar push/plan/host push/plan/layer push/resolve push/traffic push/view \
-	push/virtualservice shard/ring store/admit/configure store/admit/inject store/admit/schema store/admit/validate \
-	store/model store/normal store/origin store/problem store/protowalk store/remote
+UNRACED := ca/istioca ca/seal cmd/internal/arrows cmd/internal/bench cmd/internal/e2e cmd/internal/partial cmd/internal/scene cmd/internal/sources \
+	cmd/internal/wire cmd/navarch-load cmd/navarchctl cmd/navarchctl/dump cmd/navarchctl/migrate cmd/navarchctl/remains cmd/navarchctl/show \
+	cmd/navarchctl/tags cmd/navarchd/callers cmd/navarchd/debug/authz cmd/navarchd/delivered cmd/navarchd/memory deploy/chart deploy/cni \
+	deploy/demo/kube deploy/demo/quickstart deploy/demo/run deploy/demo/show deploy/demo/traffic/count deploy/redirect \
+	deploy/testcluster/cluster deploy/testcluster/image deploy/testcluster/lifecycle deploy/testcluster/podenv deploy/testcluster/probe \
+	deploy/testcluster/volume deploy/tools/benchtable deploy/tools/totals loadtest/gauge loadtest/mesh loadtest/report push/access \
+	push/agentapi push/build/authz push/build/cluster push/build/endpoint push/build/extauthz push/build/extension push/build/jwt \
+	push/build/listener push/build/patch push/build/route push/build/vhost push/delta push/extension push/inspect push/manifest \
+	push/plan/front/sidecar push/plan/host push/plan/input push/plan/layer push/plan/telemetry push/resolve push/traffic push/view \
+	push/virtualservice shard/ring store/admit/configure store/admit/inject store/admit/schema store/admit/validate store/analysis \
+	store/apiserver store/machines store/model store/normal store/normal/fields store/origin store/problem store/protowalk \
+	store/proxyconfig store/remote store/smallset store/source/guard
 # Packages with tests of both sorts: files in which no goroutines meet have the build tag !race, and of these packages their tests alone are run
 # without the race detector.
 BOTH := ca/keyring loadtest/proxy push/plan shard/place store/ingest store/kv store/source/files
@@ -110,7 +113,7 @@ bench: ## the benchmarks, as a table; BENCH=regexp for some
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m $(PKG) | go run ./deploy/tools/benchtable
 
 HISTORIES ?= 24
-histories: envoy ## the planner against plans from nothing in HISTORIES (24) random histories, three times as many as in `make test`: after changes of the plan
+histories: envoy ## the planner against plans from nothing in HISTORIES (24) random histories, four times as many as in `make test`: after changes of the plan
 	go test ./push/plan -run '^TestPlanMatchesFresh$$|^TestClonedScopeEqualsPlanned$$|^TestEnvoyTakesRandomMeshes$$' -count=1 -vet=off -timeout 30m -histories $(HISTORIES)
 
 fuzz: ## every fuzz target for FUZZTIME (20s) each

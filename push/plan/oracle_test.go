@@ -262,14 +262,14 @@ func (d *randomRun) differs(i int) string {
 	return ""
 }
 
-// matchesFreshIn goes through as many random histories, and compares at each step, or each that `every` divides.
-func matchesFreshIn(t *testing.T, seeds, every int) {
+// matchesFreshIn goes through as many random histories of as many steps, and compares at each step, or each that `every` divides.
+func matchesFreshIn(t *testing.T, seeds, steps, every int) {
 	const runs = 4
 	for run := range runs {
 		t.Run(fmt.Sprint(run), func(t *testing.T) {
 			t.Parallel()
 			for seed := run; seed < seeds; seed += runs {
-				matchesFresh(t, uint64(seed), 60, every)
+				matchesFresh(t, uint64(seed), steps, every)
 			}
 		})
 	}

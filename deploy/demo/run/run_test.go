@@ -138,9 +138,10 @@ func TestNamespacesRedirect(t *testing.T) {
 	if err := canIntercept(); err != nil {
 		t.Skipf("real redirection needs root, ip and setpriv: %v", err)
 	}
+	agent := programs.For(t, "navarch-agent") // compiling it has limits of its own
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	spaces, down, err := wireUp(ctx, programs.For(t, "navarch-agent"), []string{"10.77.0.1", "10.77.0.2"})
+	spaces, down, err := wireUp(ctx, agent, []string{"10.77.0.1", "10.77.0.2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,9 +196,10 @@ func TestRedirection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	bin := filepath.Dir(programs.For(t, "navarchd"))
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
-	rows, err := interceptDemo(ctx, root, filepath.Dir(programs.For(t, "navarchd")))
+	rows, err := interceptDemo(ctx, root, bin)
 	if err != nil {
 		t.Fatal(err)
 	}
