@@ -1,7 +1,8 @@
 // Package agent is the identity half of navarch-agent: it makes a key, has it certified, hands both to Envoy by SDS over a
-// Unix socket, and renews them in time.
+// Unix socket, and renews them in time. Over the same socket Envoy gets the certificates, keys and authorities that the configuration of its proxy has in
+// files of it.
 //
-// Owns: the private key, in memory; the SDS socket.  Reads: the token file and the root file, again each time.  Never: logs
+// Owns: the private key, in memory; the SDS socket.  Reads: the token file and the root file, again each time; the files that Envoy names.  Never: logs
 // or sends key material; asks a CA that it cannot verify; gives up a certificate before it has the next.
 package agent
 
@@ -27,7 +28,7 @@ import (
 type Config struct {
 	Address    string // of the CA, host:port
 	ServerName string // in the CA's certificate; empty: the host of Address
-	// RootFile is the mesh's root certificates (PEM), read again every RootPoll; Roots are some that are always there. One of
+	// RootFile is the mesh's root certificates (PEM), read again every RootPoll, in which files of secrets are looked at too; Roots are some that are always there. One of
 	// the two is required.
 	RootFile string
 	Roots    []byte
@@ -144,6 +145,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			return fmt.Errorf("ca/agent: SDS on %s: %w", a.cfg.Socket, err)
 		}
 		group.Go(func() error { return a.hub.serve(ctx, l) })
+		group.Go(func() error { return a.hub.files.follow(ctx, a.cfg.RootPoll) })
 	}
 	group.Go(func() error { return a.renewals(ctx) })
 	group.Go(func() error { return a.reports(ctx) })
@@ -163,6 +165,9 @@ func (a *Agent) LastFailure() (time.Time, error) {
 	}
 	return time.Time{}, nil
 }
+
+// FileFaults are the secrets of files that Envoy asks for, and that are not served as the files are now; sorted by name.
+func (a *Agent) FileFaults() []FileFault { return a.hub.files.faults() }
 
 // Renew asks for a new certificate now.
 func (a *Agent) Renew() {

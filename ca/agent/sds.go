@@ -25,6 +25,7 @@ type hub struct {
 	secretv3.UnimplementedSecretDiscoveryServiceServer
 	log          *slog.Logger
 	acknowledged func(roots []string)
+	files        *files
 
 	mu      sync.Mutex // a leaf
 	secrets map[string]*secret
@@ -32,17 +33,30 @@ type hub struct {
 }
 
 func newHub(log *slog.Logger, acknowledged func([]string)) *hub {
-	return &hub{log: log, acknowledged: acknowledged, secrets: map[string]*secret{}, changed: make(chan struct{})}
+	h := &hub{log: log, acknowledged: acknowledged, secrets: map[string]*secret{}, changed: make(chan struct{})}
+	h.files = &files{log: log, set: h.set, drop: h.drop, wanted: map[string]*fileSecret{}}
+	return h
 }
 
 // set replaces secrets, together.
 func (h *hub) set(secrets ...*secret) {
+	h.edit(func(next map[string]*secret) {
+		for _, s := range secrets {
+			next[s.name] = s
+		}
+	})
+}
+
+// drop forgets a secret that no stream wants.
+func (h *hub) drop(name string) {
+	h.edit(func(next map[string]*secret) { delete(next, name) })
+}
+
+func (h *hub) edit(change func(next map[string]*secret)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	next := maps.Clone(h.secrets)
-	for _, s := range secrets {
-		next[s.name] = s
-	}
+	change(next)
 	h.secrets = next
 	close(h.changed)
 	h.changed = make(chan struct{})
@@ -76,7 +90,7 @@ func (h *hub) DeltaSecrets(stream grpc.BidiStreamingServer[discoveryv3.DeltaDisc
 			c.subscribe(name, r.GetInitialResourceVersions()[name])
 		}
 		for _, name := range r.GetResourceNamesUnsubscribe() {
-			delete(c.wants, name)
+			c.unsubscribe(name)
 		}
 	}, func(nonce string, due []*secret) error {
 		resp := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: secretType, Nonce: nonce}
@@ -97,7 +111,7 @@ func (h *hub) StreamSecrets(stream grpc.BidiStreamingServer[discoveryv3.Discover
 		c.whole = true
 		for name := range c.wants {
 			if !slices.Contains(r.GetResourceNames(), name) {
-				delete(c.wants, name)
+				c.unsubscribe(name)
 			}
 		}
 		for _, name := range r.GetResourceNames() {
@@ -149,7 +163,8 @@ func run[R any](h *hub, ctx context.Context, recv func() (*R, error), take func(
 			}
 		}
 	}()
-	c := &client{log: h.log, acknowledged: h.acknowledged, wants: map[string]string{}, resumed: map[string]bool{}}
+	c := &client{log: h.log, acknowledged: h.acknowledged, files: h.files, wants: map[string]string{}, resumed: map[string]bool{}}
+	defer c.end()
 	for {
 		secrets, changed := h.get()
 		if due := c.due(secrets); len(due) > 0 {
@@ -176,6 +191,7 @@ func run[R any](h *hub, ctx context.Context, recv func() (*R, error), take func(
 type client struct {
 	log          *slog.Logger
 	acknowledged func(roots []string)
+	files        *files
 	whole        bool              // state of the world: what is due brings the rest along
 	wants        map[string]string // name -> version sent; "": none
 	resumed      map[string]bool   // names whose version in wants is Envoy's word: it held that before this stream
@@ -187,10 +203,34 @@ func (c *client) lastNonce() string { return strconv.FormatUint(c.nonce, 10) }
 
 // subscribe wants name; version is what Envoy says that it holds.
 func (c *client) subscribe(name, version string) {
-	if name != certificateName && name != trustName {
+	_, wanted := c.wants[name]
+	switch {
+	case isFileName(name):
+		if !wanted && !c.files.want(name) {
+			return
+		}
+	case name != certificateName && name != trustName:
 		c.log.Warn("a secret was asked for that does not exist here; it stays unanswered", "name", name)
 	}
 	c.wants[name], c.resumed[name] = version, version != ""
+}
+
+// unsubscribe no longer wants name.
+func (c *client) unsubscribe(name string) {
+	if _, wanted := c.wants[name]; !wanted {
+		return
+	}
+	delete(c.wants, name)
+	if isFileName(name) {
+		c.files.release(name)
+	}
+}
+
+// end is that of the stream.
+func (c *client) end() {
+	for name := range c.wants {
+		c.unsubscribe(name)
+	}
 }
 
 // due is what must be sent now: nothing while an answer is outstanding, for the newest wins.

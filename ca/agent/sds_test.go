@@ -34,7 +34,7 @@ type sdsWorld struct {
 	logged *envoytest.Output
 }
 
-func newSDS(t *testing.T) *sdsWorld {
+func newSDS(t *testing.T, edit ...func(*Config)) *sdsWorld {
 	t.Helper()
 	w := &sdsWorld{ca: &fakeCA{signer: authority(t, 1)}, held: make(chan []string, 100), logged: &envoytest.Output{}}
 	socket := filepath.Join(t.TempDir(), "sds")
@@ -42,6 +42,9 @@ func newSDS(t *testing.T) *sdsWorld {
 		c.Socket = socket
 		c.Held = func(r []string) { w.held <- r }
 		c.Log = slog.New(slog.NewTextHandler(w.logged, nil))
+		for _, e := range edit {
+			e(c)
+		}
 	})
 	<-w.agent.Ready()
 	info, err := os.Stat(socket)
@@ -148,7 +151,7 @@ func (s *deltaStream) rotated(r *discoveryv3.DeltaDiscoveryResponse) *discoveryv
 		s.Errorf("held %v", got)
 	}
 	r = s.recv()
-	if len(r.Resources) != 1 || r.Resources[0].Version != certificateSecret(s.agent.Identity().Chain, nil).version {
+	if len(r.Resources) != 1 || r.Resources[0].Version != certificateSecret(certificateName, s.agent.Identity().Chain, nil).version {
 		s.Errorf("not the newest certificate alone: %d", len(r.Resources))
 	}
 	return r

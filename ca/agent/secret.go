@@ -42,8 +42,8 @@ func inline(b []byte) *corev3.DataSource {
 	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
 }
 
-func certificateSecret(chain []byte, key keyPEM) *secret {
-	return newSecret(&tlsv3.Secret{Name: certificateName, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
+func certificateSecret(name string, chain []byte, key keyPEM) *secret {
+	return newSecret(&tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
 		CertificateChain: inline(chain), PrivateKey: inline(key),
 	}}}, nil, chain)
 }

@@ -109,7 +109,7 @@ func (a *Agent) publish() {
 		// not reported as held: nothing must be signed under it before its list is here too.
 		held = a.trust[fromPush]
 	}
-	a.hub.set(certificateSecret(id.Chain, a.key), trustSecret(bundle, a.crls.encode(), fingerprints(held)))
+	a.hub.set(certificateSecret(certificateName, id.Chain, a.key), trustSecret(bundle, a.crls.encode(), fingerprints(held)))
 	if a.out == nil {
 		return
 	}

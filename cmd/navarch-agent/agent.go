@@ -30,6 +30,7 @@ type agent struct {
 	id       *identity
 	log      *slog.Logger
 	relay    *relay.Relay
+	up       *upstream
 	identity *caagent.Agent // nil: on plain text there is no CA
 	dns      *dns.Server    // nil: DNS of the Pod is not captured
 	envoy    *supervisor
@@ -64,6 +65,9 @@ func newAgent(o *options, id *identity, log *slog.Logger) (*agent, error) {
 		}
 		id.claim()
 	}
+	if o.bootstrapPatches {
+		id.claimBootstrap()
+	}
 	var own []relay.Subscription
 	if up.identity != nil {
 		own = append(own, followTrust(up.identity))
@@ -81,7 +85,7 @@ func newAgent(o *options, id *identity, log *slog.Logger) (*agent, error) {
 		return nil, err
 	}
 	a := &agent{
-		cfg: o, id: id, log: log, relay: r, identity: up.identity, dns: names, admin: newAdmin(o.adminAddr),
+		cfg: o, id: id, log: log, relay: r, up: up, identity: up.identity, dns: names, admin: newAdmin(o.adminAddr),
 		envoy: &supervisor{path: path, args: o.envoyArgs(), out: os.Stderr, log: log},
 	}
 	if a.status, err = a.newStatus(log); err != nil {
@@ -150,6 +154,9 @@ func (a *agent) runEnvoy(told, inner context.Context) error {
 		stop()
 	})
 	defer release()
+	if a.cfg.bootstrapPatches {
+		a.patchBootstrap(told)
+	}
 	return a.envoy.Run(ctx)
 }
 

@@ -16,9 +16,14 @@ import (
 // plane may ask it for mTLS.
 const identityKey, identitySDS = "NAVARCH_IDENTITY", "sds"
 
+// filesKey says that the agent serves certificates of files by SDS, revocation lists too, so that the control plane names them as Istio's does, and does
+// not have Envoy read the files, which refuses a listener or cluster where there is no such file.
+const filesKey = "NAVARCH_FILES"
+
 // claim says so in the node.
 func (i *identity) claim() {
 	i.node.Metadata.Fields[identityKey] = structpb.NewStringValue(identitySDS)
+	i.node.Metadata.Fields[filesKey] = structpb.NewStringValue(identitySDS)
 }
 
 // sdsSocket is where Envoy gets its certificates; empty on plain text.
@@ -52,13 +57,15 @@ type certificatePage struct {
 	Serial      string     `json:"serial,omitempty"`
 	NotAfter    *time.Time `json:"notAfter,omitempty"`
 	LastFailure string     `json:"lastFailure,omitempty"`
+	// Files are the secrets of files that Envoy asks for, and that are not served as the files are now.
+	Files []caagent.FileFault `json:"files,omitempty"`
 }
 
 func (a *agent) certificate() *certificatePage {
 	if a.identity == nil {
 		return nil
 	}
-	page := &certificatePage{}
+	page := &certificatePage{Files: a.identity.FileFaults()}
 	if now := a.identity.Identity(); now != nil {
 		page.URI, page.Serial, page.NotAfter = now.URI, now.Serial, &now.NotAfter
 	}

@@ -50,6 +50,8 @@ type options struct {
 	envoyComponentLog        string
 	dnsAddr, resolvConf      string
 	printBootstrap           bool
+	bootstrapPatches         bool
+	bootstrapWait            time.Duration // for them
 }
 
 func main() { wire.Main(command()) }
@@ -88,6 +90,8 @@ func command() *cobra.Command {
 	f.StringVar(&o.logFormat, "log-format", "text", "Form of log lines: text, json.")
 	f.StringVar(&o.envoyLogLevel, "envoy-log-level", "warning", "Least level of Envoy's log lines: trace, debug, info, warning, error, critical, off.")
 	f.StringVar(&o.envoyComponentLog, "envoy-component-log-level", "misc:error", "Levels of single components of Envoy; the default hides its warnings of deprecated fields.")
+	f.BoolVar(&o.bootstrapPatches, "bootstrap-patches", false, "Ask the control plane for what EnvoyFilters with applyTo BOOTSTRAP change of Envoy's bootstrap, before Envoy starts for the first time (BOOTSTRAP_XDS_AGENT).")
+	f.DurationVar(&o.bootstrapWait, "bootstrap-wait", 10*time.Second, "How long Envoy's first start waits for these; then it starts without.")
 	f.BoolVar(&o.printBootstrap, "print-bootstrap", false, "Print Envoy's bootstrap and end.")
 	return root
 }
@@ -100,6 +104,8 @@ var fromEnv = map[string]string{
 	"ca-address":       "CA_ADDR",
 	"output-certs":     "OUTPUT_CERTS",
 	"dns-addr":         "DNS_PROXY_ADDR",
+
+	"bootstrap-patches": "BOOTSTRAP_XDS_AGENT",
 }
 
 func (o *options) run(cmd *cobra.Command) error {
@@ -178,8 +184,8 @@ func (o *options) complete(id *identity, given func(flag string) bool) error {
 	if port == plaintextPort || p.GetControlPlaneAuthPolicy() == meshv1alpha1.AuthenticationPolicy_NONE {
 		o.plaintext = true
 	}
-	if o.concurrency < 0 || o.drain < 0 {
-		return errors.New("concurrency and drain durations cannot be negative")
+	if o.concurrency < 0 || o.drain < 0 || o.bootstrapWait < 0 {
+		return errors.New("concurrency and durations cannot be negative")
 	}
 	return nil
 }

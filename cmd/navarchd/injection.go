@@ -5,9 +5,11 @@ import (
 	"errors"
 
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	proxyconfigv1 "istio.io/api/networking/v1beta1"
 
 	"navarch.io/navarch/cmd/navarchd/injection"
 	"navarch.io/navarch/store/admit"
+	"navarch.io/navarch/store/admit/inject"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/obs"
@@ -24,7 +26,7 @@ func (a *assembly) addInjection(server *admit.Server) error {
 	if err != nil {
 		return err
 	}
-	conf := injection.Config{Namespace: c.env.podNamespace, Revision: c.env.revision, Cluster: c.cluster, Native: c.env.nativeSidecars, Mesh: mesh, Kubelets: injection.Kubelets(a.api), Log: a.log}
+	conf := injection.Config{Namespace: c.env.podNamespace, Revision: c.env.revision, Cluster: c.cluster, Native: c.env.nativeSidecars, Mesh: mesh, Proxies: a.proxiesOfInjection(), Kubelets: injection.Kubelets(a.api), Log: a.log}
 	maps, err := status.NewConfigMaps(c.kubeconfig, conf.Namespace, conf.Name())
 	if err != nil {
 		return err
@@ -34,6 +36,19 @@ func (a *assembly) addInjection(server *admit.Server) error {
 	server.Register("injection", "/inject", i.Handler, func(int) { obs.InjectionFailures.Inc() })
 	a.add(part{tasks: i.Tasks(), notes: []func() []string{i.Notes}})
 	return nil
+}
+
+// proxiesOfInjection are the ProxyConfigs of the records, where this process follows them; else nil.
+func (a *assembly) proxiesOfInjection() inject.ProxyConfigs {
+	if !a.config.has(roleXDS) {
+		return nil
+	}
+	return func(namespace string) []*proxyconfigv1.ProxyConfig {
+		if s := a.snapshot(); s != nil {
+			return injection.ProxyConfigs(s, namespace)
+		}
+		return nil
+	}
 }
 
 // meshOfInjection is the mesh configuration as it is now: that of the records, where this process follows them, else of the ConfigMap.

@@ -105,12 +105,16 @@ func newReplica(c replicaConfig) (*replica, error) {
 // newServer makes the xDS server around the other parts.
 func (r *replica) newServer() (*serve.Server, error) {
 	clients := obs.NewSampled(r.log)
+	bootstrap, err := bootstrapPatches()
+	if err != nil {
+		return nil, err
+	}
 	return serve.New(serve.Config{
 		Quarantine:   r.withheld,
 		Authenticate: r.callers.Authenticate,
 		Refused:      r.callers.Refused,
 		MayHaveKeys:  r.callers.MayHaveKeys,
-		AgentTypes:   append(r.agents, r.fleet.AgentType(), nameTable()),
+		AgentTypes:   append(r.agents, r.fleet.AgentType(), nameTable(), bootstrap),
 		Answers:      r.answers,
 		Identifier:   debug.Identifier(r.config.processName()),
 		Store:        func() string { return join.StoreName(r.mirror.Status().Seen.Cluster) },

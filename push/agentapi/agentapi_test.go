@@ -184,3 +184,27 @@ func TestVersion(t *testing.T) {
 		}
 	}
 }
+
+func TestDecodeBootstrap(t *testing.T) {
+	for name, c := range map[string]struct {
+		fields map[string]any
+		err    string
+	}{
+		"none":         {nil, ""},
+		"no object":    {map[string]any{"patches": []any{map[string]any{"from": "f", "merge": "x"}}}, "without an object"},
+		"not an entry": {map[string]any{"patches": []any{"x"}}, "without an object"},
+		"no list":      {map[string]any{"patches": "x"}, ""},
+	} {
+		s, err := structpb.NewStruct(c.fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := DecodeBootstrap(pack(t, s))
+		if len(got) != 0 || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	if _, err := DecodeBootstrap(pack(t, structpb.NewStringValue("x"))); err == nil {
+		t.Error("another message is taken")
+	}
+}

@@ -9,10 +9,11 @@
 //	type URL                                                   name    body                                          what
 //	navarch.io/owner                                           owner   google.protobuf.Struct                        Owner
 //	...transport_sockets.tls.v3.CertificateValidationContext   ROOTCA  the message of the type URL                   Trust
+//	navarch.io/bootstrap                                       bootstrap  google.protobuf.Struct                     BootstrapPatch, any number
 //	...istio.networking.nds.v1.NameTable                       (none)  a NameTable of istio's pkg/dns/proto         Name, any number
 //
 // The name table has no name: it is asked for by a wildcard, as stock agents do. The owner may be the only thing that is asked for, as the first request of a stream: the agent moves its Envoy there once that stream
-// was let in.
+// was let in. So may the bootstrap, on a stream that the agent opens before there is an Envoy, and ends with the answer.
 //
 // # Metadata of a stream
 //

@@ -149,6 +149,7 @@ var istioKinds = map[model.Kind]string{
 	model.KindGateway: "networking.istio.io/v1", model.KindWorkloadGroup: "networking.istio.io/v1", model.KindEnvoyFilter: "networking.istio.io/v1alpha3",
 	model.KindTelemetry:        "telemetry.istio.io/v1",
 	model.KindTrafficExtension: "extensions.istio.io/v1alpha1",
+	model.KindProxyConfig:      "networking.istio.io/v1beta1",
 }
 
 // configz lists Istio's objects as they are acted on. Those of other kinds are no messages of Istio any more in their records: ServiceEntries are

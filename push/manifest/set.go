@@ -185,8 +185,10 @@ func Diff(old, new Stack) []Delta {
 type Set struct {
 	Types [xds.NumTypes]Stack
 	// Names holds the name table of agents that answer DNS; nil: no proxy of the view asks for it.
-	Names    *Manifest
-	Revision int64
+	Names *Manifest
+	// Bootstrap is what patches change of the bootstrap of a proxy whose agent asks for it; nil: nothing.
+	Bootstrap *xds.Resource
+	Revision  int64
 	// Plan is which plan of configuration made it differ from the one before, endpoints aside: a number that rises in one
 	// process and means nothing in another.
 	Plan int64

@@ -161,6 +161,7 @@ var affects = [model.NumKinds][]effect{
 		{"views", input.All, namespaceViews, nil},
 		{"readers", input.LDS | input.ECDS, namesIt, nil},
 	},
+	model.KindProxyConfig:    {}, // Pods are injected by it
 	model.KindServiceAccount: {}, // tokens are compared with it (push/identities)
 	model.KindNamespace:      {}, // the same
 	model.KindWorkloadGroup:  {}, // which service accounts are machines' (push/identities)

@@ -57,5 +57,8 @@ func compare(have, want *manifest.Set) (out []string) {
 	if a, b := have.Names.Get(""), want.Names.Get(""); a != b && (a == nil || b == nil || a.Version != b.Version) {
 		out = append(out, "name table")
 	}
+	if a, b := have.Bootstrap, want.Bootstrap; a != b && (a == nil || b == nil || a.Version != b.Version) {
+		out = append(out, "bootstrap")
+	}
 	return out
 }

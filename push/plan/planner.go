@@ -253,8 +253,9 @@ func (pl *planned) compose(p *Planner) (moved bool) {
 	if pl.names {
 		set.Names = pl.scope.names.Manifest()
 	}
+	set.Bootstrap = pl.workload.Bootstrap()
 	old := pl.set.Load()
-	if old != nil && old.Types == set.Types && old.Names == set.Names {
+	if old != nil && old.Types == set.Types && old.Names == set.Names && old.Bootstrap == set.Bootstrap {
 		return false
 	}
 	if old != nil && sameButEndpoints(old, &set) {
@@ -271,7 +272,7 @@ func sameButEndpoints(a, b *manifest.Set) bool {
 	for _, t := range []xds.Type{xds.Endpoint, xds.Secret} {
 		x[t], y[t] = manifest.Stack{}, manifest.Stack{}
 	}
-	return x == y && a.Names == b.Names
+	return x == y && a.Names == b.Names && a.Bootstrap == b.Bootstrap
 }
 
 // Apply plans what a change touches and says who should have something else, in no order that means anything.

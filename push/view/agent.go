@@ -7,8 +7,8 @@ func (n *Node) agentCaps() {
 	if hasIdentity(n.Metadata) {
 		n.Caps |= xds.CapIdentity
 	}
-	if _, ours := n.Metadata["NAVARCH_IDENTITY"]; !ours && n.Kind == Sidecar && n.Caps.Has(xds.CapIdentity) { // Istio's agent
-		n.Caps |= xds.CapFileSecrets
+	if n.Kind == Sidecar && n.Caps.Has(xds.CapIdentity) {
+		n.Caps |= readsFiles(n.Metadata)
 	}
 	if n.Kind == Sidecar && n.Version != "" { // Istio's builds of Envoy have it, whatever of its extensions a node lists
 		n.Caps |= xds.CapDynamicForward
@@ -28,6 +28,18 @@ func hasIdentity(metadata map[string]string) bool {
 		return stated == "sds"
 	}
 	return metadata["ISTIO_VERSION"] != ""
+}
+
+// readsFiles is what a proxy's agent serves of files: Istio's certificates and authorities, Navarch's, since it says so (NAVARCH_FILES), revocation lists
+// too. Where it does not, Envoy reads the files itself.
+func readsFiles(metadata map[string]string) xds.Caps {
+	if _, ours := metadata["NAVARCH_IDENTITY"]; !ours {
+		return xds.CapFileSecrets
+	}
+	if metadata["NAVARCH_FILES"] == "sds" {
+		return xds.CapFileSecrets | xds.CapFileLists
+	}
+	return 0
 }
 
 // fetchesModules says whether a proxy's agent takes modules of WebAssembly out of what Envoy is sent, and fetches them: Istio's, which says its

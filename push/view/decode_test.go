@@ -90,7 +90,7 @@ func expected(n *corev3.Node) (got Node, err error) {
 	if got, err = Parse(message(again), ""); err != nil {
 		return Node{}, err
 	}
-	agent := got.Caps & (xds.CapIdentity | xds.CapFileSecrets | xds.CapWasmFetch)
+	agent := got.Caps & (xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists | xds.CapWasmFetch)
 	if got.Caps = xds.StockCaps | agent; w.listed {
 		got.Caps = w.caps | agent
 	}

@@ -75,10 +75,10 @@ func (v *View) extend(found []*model.TrafficExtension, n Node) {
 }
 
 // contextOf is the context of a patch. One that gives the configuration of a filter is for the whole proxy, whatever it says, as in istiod: Envoy asks for
-// it by the name that its listeners have. Of sidecars it counts as inbound, so that it splits no scope.
+// it by the name that its listeners have. So is one for the bootstrap. Of sidecars they count as inbound, so that they split no scope.
 func contextOf(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, kind Kind) networkingv1.EnvoyFilter_PatchContext {
 	switch {
-	case p.GetApplyTo() != networkingv1.EnvoyFilter_EXTENSION_CONFIG:
+	case p.GetApplyTo() != networkingv1.EnvoyFilter_EXTENSION_CONFIG && p.GetApplyTo() != networkingv1.EnvoyFilter_BOOTSTRAP:
 		return p.GetMatch().GetContext()
 	case kind == Router:
 		return networkingv1.EnvoyFilter_GATEWAY

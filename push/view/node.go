@@ -129,7 +129,7 @@ func (t *texts) check(field string) error {
 
 // text lists the metadata keys that must be strings where they are there.
 var text = []string{"NAME", "NAMESPACE", "WORKLOAD_NAME", "SERVICE_ACCOUNT", "INSTANCE_IPS", "CLUSTER_ID", "NETWORK",
-	"ISTIO_VERSION", "NAVARCH_IDENTITY", "INTERCEPTION_MODE", "GENERATOR", "OWNER", "NODE_NAME", "MESH_ID", "ISTIO_REVISION"}
+	"ISTIO_VERSION", "NAVARCH_IDENTITY", "NAVARCH_FILES", "NAVARCH_BOOTSTRAP", "INTERCEPTION_MODE", "GENERATOR", "OWNER", "NODE_NAME", "MESH_ID", "ISTIO_REVISION"}
 
 // own lists those of text that each proxy has of its own: there is nothing to share.
 var own = []string{"NAME", "INSTANCE_IPS"}

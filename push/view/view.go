@@ -135,6 +135,8 @@ type Workload struct {
 	// cannot take both that and connections in the clear.
 	Labelled bool
 	Filters  intern.List[Patch] // that reach the inbound side, in order of application
+	// Bootstrap: its agent asks what patches change of its bootstrap (NAVARCH_BOOTSTRAP).
+	Bootstrap bool
 	// Addresses are the proxy's own, where its Sidecar hands what comes in to them (0.0.0.0:port, [::]:port), or has listeners bound there, or it is an application
 	// without a proxy, whose server may listen there; else empty.
 	Addresses intern.List[string]
@@ -196,6 +198,7 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	v.Inputs.Self = x.self(s, root, n, own, mesh)
 	v.Workload.Telemetry, v.Workload.Self = v.Inputs.Telemetry, v.Inputs.Self
 	v.extend(c.extensions, n)
+	v.Workload.Bootstrap = n.Metadata["NAVARCH_BOOTSTRAP"] == "xds"
 	v.Workload.Labelled = n.Kind == Proxyless && n.Labels[tlsModeLabel] == "istio"
 	if (c.ownAddress || c.bindsOwn && n.Mode == None) && n.Kind == Sidecar {
 		v.Workload.Addresses = strs.List(n.Addresses...)

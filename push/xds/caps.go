@@ -44,6 +44,8 @@ const (
 	// CapFileSecrets is no extension either: the agent behind SDSCluster reads files that a secret's name says, as Istio's does
 	// (file-cert:CERTIFICATE~KEY, file-root:CERTIFICATES).
 	CapFileSecrets
+	// CapFileLists is none either: the secret of authorities may name a file of their revocation lists too (FileAuthorities), as Navarch's agents read it.
+	CapFileLists
 	CapLua
 	CapWasmHTTP
 	CapWasmNetwork

@@ -40,8 +40,14 @@ func SecretResource(credential string) string {
 // FileCertificate is the secret that agents read from files of the proxy (CapFileSecrets): a certificate chain, and its private key.
 func FileCertificate(certificate, key string) string { return "file-cert:" + certificate + "~" + key }
 
-// FileAuthorities is the secret with the authorities of peers that agents read from a file; "system" are those of the machine.
-func FileAuthorities(certificates string) string { return "file-root:" + certificates }
+// FileAuthorities is the secret with the authorities of peers that agents read from a file; "system" are those of the machine. Their revocation lists, from
+// another file, are in the same secret, of agents that have such ones (CapFileLists); empty: there are none.
+func FileAuthorities(certificates, revoked string) string {
+	if revoked != "" {
+		revoked = "~" + revoked
+	}
+	return "file-root:" + certificates + revoked
+}
 
 // FaultFilter is the name of the HTTP filter that injects faults; what a route says to it stands under this name.
 const FaultFilter = "envoy.filters.http.fault"

@@ -267,5 +267,6 @@ var examiners = [model.NumKinds][]func(*examination){
 	model.KindEnvoyFilter:           {unselected},
 	model.KindWasmPlugin:            {unselected},
 	model.KindTrafficExtension:      {unselected},
+	model.KindProxyConfig:           {unselected},
 	model.KindGateway:               {unselected},
 }

@@ -12,6 +12,7 @@ import (
 	extensionsv1 "istio.io/api/extensions/v1alpha1"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
+	proxyconfigv1 "istio.io/api/networking/v1beta1"
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 	"sigs.k8s.io/yaml"
 
@@ -30,6 +31,7 @@ var bodies = map[model.Kind]func() proto.Message{
 	model.KindWasmPlugin: func() proto.Message { return &extensionsv1.TrafficExtension{} }, model.KindTrafficExtension: func() proto.Message { return &extensionsv1.TrafficExtension{} },
 	model.KindPeerAuthentication: func() proto.Message { return &model.PolicySpec{} }, model.KindAuthorizationPolicy: func() proto.Message { return &model.PolicySpec{} },
 	model.KindRequestAuthentication: func() proto.Message { return &model.PolicySpec{} },
+	model.KindProxyConfig:           func() proto.Message { return &proxyconfigv1.ProxyConfig{} },
 }
 
 // record makes a record of "Kind namespace/name YAML"; its age is that of its name in the alphabet.
@@ -171,6 +173,7 @@ func TestSelectorsWithoutWorkload(t *testing.T) {
 		{"EnvoyFilter %s/x {workloadSelector: {labels: {app: web}}}", "spec.workloadSelector.labels NoEffect IST0127", true},
 		{"WasmPlugin %s/x {selector: {matchLabels: {app: web}}}", "spec.selector.matchLabels NoEffect IST0127", true},
 		{"TrafficExtension %s/x {selector: {matchLabels: {app: web}}}", "spec.selector.matchLabels NoEffect IST0127", true},
+		{"ProxyConfig %s/x {selector: {matchLabels: {app: web}}}", "spec.selector.matchLabels NoEffect IST0127", false},
 		{"ServiceEntry %s/x {selector: {app: web}}", "spec.workloadSelector.labels NoEffect IST0127", false},
 	} {
 		kind, _, _ := strings.Cut(c.record, " ")

@@ -43,6 +43,9 @@ func selectorOf(r model.Record, root string) (s selector, applies bool) {
 	case *model.EnvoyFilter:
 		s.labels, s.field = t.Spec.GetWorkloadSelector().GetLabels(), "spec.workloadSelector.labels"
 		applies = len(t.Spec.GetTargetRefs()) > 0
+	case *model.ProxyConfig:
+		s.labels = t.Spec.GetSelector().GetMatchLabels()
+		everywhere = false
 	case *model.TrafficExtension:
 		s.labels = t.Spec.GetSelector().GetMatchLabels()
 		applies = len(t.Spec.GetTargetRefs()) > 0

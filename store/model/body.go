@@ -7,6 +7,7 @@ import (
 	extensionsv1 "istio.io/api/extensions/v1alpha1"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
+	proxyconfigv1 "istio.io/api/networking/v1beta1"
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 )
 
@@ -22,6 +23,7 @@ var istioBody = [NumKinds]func() proto.Message{
 	KindTelemetry:        func() proto.Message { return &telemetryv1.Telemetry{} },
 	KindWasmPlugin:       func() proto.Message { return &extensionsv1.TrafficExtension{} },
 	KindTrafficExtension: func() proto.Message { return &extensionsv1.TrafficExtension{} },
+	KindProxyConfig:      func() proto.Message { return &proxyconfigv1.ProxyConfig{} },
 }
 
 func setBody(wire *RecordValue, kind Kind, body proto.Message) error {
@@ -164,6 +166,8 @@ func typed(head Head, body proto.Message) (Record, error) {
 		return &Telemetry{head, b}, nil
 	case *extensionsv1.TrafficExtension:
 		return &TrafficExtension{head, b}, nil
+	case *proxyconfigv1.ProxyConfig:
+		return &ProxyConfig{head, b}, nil
 	}
 	return nil, fmt.Errorf("no record type for body %T", body)
 }

@@ -34,6 +34,7 @@ var stored = map[string]string{
 	"Telemetry":             "skippable 0",
 	"WasmPlugin":            "skippable 0",
 	"TrafficExtension":      "skippable 0",
+	"ProxyConfig":           "skippable 0",
 }
 
 // kindNow is a kind as the tables have it.

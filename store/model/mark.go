@@ -46,6 +46,7 @@ var Marks = [NumKinds]Mark{
 	KindTelemetry:             Skippable,
 	KindWasmPlugin:            Skippable,
 	KindTrafficExtension:      Skippable,
+	KindProxyConfig:           Skippable,
 }
 
 // writesMark says whether the records of a kind carry their mark (RecordValue.closing): those of the closing kinds that are younger

@@ -46,7 +46,9 @@ const (
 	KindTelemetry
 	KindWasmPlugin       // Istio WasmPlugin, as the TrafficExtension that it is a part of
 	KindTrafficExtension // Istio TrafficExtension
-	NumKinds             // how many there are; not a kind
+	// KindProxyConfig is an Istio ProxyConfig: Pods are injected by it, and no plan reads it.
+	KindProxyConfig
+	NumKinds // how many there are; not a kind
 )
 
 var kindNames = [NumKinds]string{
@@ -73,6 +75,7 @@ var kindNames = [NumKinds]string{
 	KindTelemetry:             "Telemetry",
 	KindWasmPlugin:            "WasmPlugin",
 	KindTrafficExtension:      "TrafficExtension",
+	KindProxyConfig:           "ProxyConfig",
 }
 
 // String is the kind's name as stored in etcd and shown to users.

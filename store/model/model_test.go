@@ -12,6 +12,7 @@ import (
 	extensionsv1 "istio.io/api/extensions/v1alpha1"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
+	proxyconfigv1 "istio.io/api/networking/v1beta1"
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 
 	"navarch.io/navarch/store/origin"
@@ -48,6 +49,7 @@ func bodies() map[Kind]proto.Message {
 		KindTelemetry:        &telemetryv1.Telemetry{AccessLogging: []*telemetryv1.AccessLogging{{Filter: &telemetryv1.AccessLogging_Filter{Expression: "true"}}}},
 		KindWasmPlugin:       &extensionsv1.TrafficExtension{FilterConfig: &extensionsv1.TrafficExtension_Wasm{Wasm: &extensionsv1.WasmConfig{Url: "a"}}},
 		KindTrafficExtension: &extensionsv1.TrafficExtension{FilterConfig: &extensionsv1.TrafficExtension_Lua{Lua: &extensionsv1.LuaConfig{InlineCode: "a"}}},
+		KindProxyConfig:      &proxyconfigv1.ProxyConfig{EnvironmentVariables: map[string]string{"A": "1", "B": "2", "C": "3"}},
 	}
 }
 

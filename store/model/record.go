@@ -11,6 +11,7 @@ import (
 	extensionsv1 "istio.io/api/extensions/v1alpha1"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
+	proxyconfigv1 "istio.io/api/networking/v1beta1"
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 )
 
@@ -79,6 +80,7 @@ type (
 	NetworkGateways  = Of[*NetworkGatewaysSpec]
 	Telemetry        = Of[*telemetryv1.Telemetry]
 	TrafficExtension = Of[*extensionsv1.TrafficExtension] // kinds WasmPlugin and TrafficExtension
+	ProxyConfig      = Of[*proxyconfigv1.ProxyConfig]
 )
 
 // Patch is one entry of an EnvoyFilter's configPatches: comparable, so it can stand in a Spec.

@@ -51,6 +51,7 @@ func TestConfigurationComesFromOneCluster(t *testing.T) {
 		"WorkloadGroup":         "template: {serviceAccount: vm}",
 		"EnvoyFilter":           "priority: 1",
 		"Gateway":               "selector: {a: b}",
+		"ProxyConfig":           "concurrency: 1",
 		"PeerAuthentication":    "mtls: {mode: STRICT}",
 		"AuthorizationPolicy":   "nonsense: 1",
 		"RequestAuthentication": "nonsense: 1",

@@ -60,8 +60,11 @@ func checkPatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObj
 		if !ordered[p.ApplyTo] {
 			r.warnf(problem.NoEffect, at+".patch.operation", "%v has no place in %v: the patch is ignored", op, p.ApplyTo)
 		}
-	case networkingv1.EnvoyFilter_Patch_MERGE, networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST, networkingv1.EnvoyFilter_Patch_REMOVE:
-		if p.ApplyTo == networkingv1.EnvoyFilter_EXTENSION_CONFIG {
+	case networkingv1.EnvoyFilter_Patch_ADD, networkingv1.EnvoyFilter_Patch_MERGE, networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST, networkingv1.EnvoyFilter_Patch_REMOVE:
+		if p.ApplyTo == networkingv1.EnvoyFilter_BOOTSTRAP && op != networkingv1.EnvoyFilter_Patch_MERGE {
+			r.warnf(problem.NoEffect, at+".patch.operation", "is MERGE alone for BOOTSTRAP, not %v: the patch is ignored", op)
+		}
+		if op != networkingv1.EnvoyFilter_Patch_ADD && p.ApplyTo == networkingv1.EnvoyFilter_EXTENSION_CONFIG {
 			r.warnf(problem.NoEffect, at+".patch.operation", "is ADD alone for EXTENSION_CONFIG, not %v: the patch is ignored", op)
 		}
 	case networkingv1.EnvoyFilter_Patch_REPLACE:

@@ -126,6 +126,7 @@ var kinds = map[kindKey]struct {
 	{groupNetworking, "Sidecar"}:             {istioNetworkingVersions, sidecarRecords},
 	{groupNetworking, "EnvoyFilter"}:         {istioNetworkingVersions, envoyFilterRecords},
 	{groupNetworking, "Gateway"}:             {istioNetworkingVersions, gatewayRecords},
+	{groupNetworking, "ProxyConfig"}:         {istioNetworkingVersions, proxyConfigRecords},
 	{groupRBAC, "Role"}:                      {[]string{"v1"}, nil},
 	{groupRBAC, "ClusterRole"}:               {[]string{"v1"}, nil},
 	{groupRBAC, "RoleBinding"}:               {[]string{"v1"}, bindingRecords},

@@ -197,8 +197,8 @@ func TestEveryServedVersionGivesTheSameRecord(t *testing.T) {
 }
 
 func TestUnknownKinds(t *testing.T) {
-	r := testNormal.Object(read(t, "apiVersion: networking.istio.io/v1\nkind: ProxyConfig\nmetadata: {name: g, namespace: shop}"), &fake{})
-	wantProblems(t, r.Problems, "warning : kind ProxyConfig|not acted on yet")
+	r := testNormal.Object(read(t, "apiVersion: networking.istio.io/v1\nkind: ProxyConfigs\nmetadata: {name: g, namespace: shop}"), &fake{})
+	wantProblems(t, r.Problems, "warning : kind ProxyConfigs|not acted on yet")
 	r = testNormal.Object(read(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: shop}\ndata: {mesh: a}"), &fake{})
 	wantProblems(t, r.Problems, "warning metadata.namespace: not acted on: the mesh configuration is read from namespace istio-system")
 	r = testNormal.Object(read(t, "apiVersion: apps/v1\nkind: Deploymnt\nmetadata: {name: d}"), &fake{})

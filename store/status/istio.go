@@ -24,7 +24,7 @@ const networking, security, telemetry, extensions = "networking.istio.io", "secu
 
 // IstioKinds are those that records are made of.
 var IstioKinds = []Kind{
-	{networking, "DestinationRule"}, {networking, "EnvoyFilter"}, {networking, "Gateway"}, {networking, "ServiceEntry"}, {networking, "Sidecar"},
+	{networking, "DestinationRule"}, {networking, "EnvoyFilter"}, {networking, "Gateway"}, {networking, "ProxyConfig"}, {networking, "ServiceEntry"}, {networking, "Sidecar"},
 	{networking, "VirtualService"}, {networking, "WorkloadEntry"}, {networking, "WorkloadGroup"},
 	{security, "AuthorizationPolicy"}, {security, "PeerAuthentication"}, {security, "RequestAuthentication"}, {telemetry, "Telemetry"},
 	{extensions, "TrafficExtension"}, {extensions, "WasmPlugin"},

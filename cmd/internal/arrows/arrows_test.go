@@ -58,6 +58,7 @@ var may = map[string][]string{
 	"push/build/secret":           {},
 	"push/build/listener":         {"store/proxyconfig", "push/build/patch", "push/build/dnscache", "push/build/identity", "push/build/authz", "push/build/extauthz", "push/build/jwt", "push/build/telemetry", "push/extension", "push/traffic"},
 	"push/build/telemetry":        {},
+	"push/build/bootstrap":        {"push/agentapi", "push/build/patch"},
 	"push/build/extension":        {"push/build/patch", "push/extension"},
 	"push/build/vhost":            {"store/proxyconfig", "push/build/patch", "push/virtualservice"},
 	"push/build/route":            {"push/build/patch"},

@@ -54,6 +54,7 @@ var commands = map[string]step{
 	"stored":     (*stage).stored,     // NAMESPACE/NAME [CLUSTER]: prints what the store has of a Secret
 	"ask":        (*stage).ask,        // PROXY [-]NAME...: subscribes to Secrets, or no longer
 	"names":      (*stage).names,      // PROXY: prints the name table that its agent answers DNS by, for which it asks from now on
+	"bootstrap":  (*stage).bootstrap,  // PROXY: prints what its agent is told to merge into its bootstrap
 	"lead":       (*stage).lead,       // another process becomes the leader, and compares everything
 }
 

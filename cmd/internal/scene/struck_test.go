@@ -14,9 +14,11 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"google.golang.org/protobuf/proto"
 	meshv1 "istio.io/api/mesh/v1alpha1"
+	proxyconfigv1 "istio.io/api/networking/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	injected "navarch.io/navarch/cmd/navarchd/injection"
 	"navarch.io/navarch/deploy/chart/files/injection"
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/plan"
@@ -216,6 +218,9 @@ func (s *struckScene) output(events []object.Event, nodes map[string]map[string]
 		if table := set.Names.Get(""); table != nil {
 			fmt.Fprintln(sum, table.Version)
 		}
+		if set.Bootstrap != nil {
+			fmt.Fprintln(sum, set.Bootstrap.Version)
+		}
 	}
 	for _, r := range records {
 		fmt.Fprintln(sum, r.Meta().Key, access.SecretUses(r, ""))
@@ -228,7 +233,8 @@ func (s *struckScene) output(events []object.Event, nodes map[string]map[string]
 		mesh = r.(*model.Mesh).Spec
 	}
 	fmt.Fprintln(sum, normal.CACertificates(mesh), normal.SignerCertificates(mesh, "example.com/signer"))
-	settings := &inject.Settings{Config: s.injector, Mesh: forAgents(mesh), Namespace: "istio-system"}
+	settings := &inject.Settings{Config: s.injector, Mesh: forAgents(mesh), Namespace: "istio-system",
+		Proxies: func(namespace string) []*proxyconfigv1.ProxyConfig { return injected.ProxyConfigs(raw, namespace) }}
 	for _, e := range events {
 		if e.Object == nil || e.ID.Kind != "Pod" {
 			continue

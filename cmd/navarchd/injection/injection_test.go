@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	proxyconfigv1 "istio.io/api/networking/v1beta1"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,7 @@ func newInjection(c Config) *Injection {
 	if c.Mesh == nil {
 		c.Mesh = model.MeshDefaults
 	}
+	c.Proxies = func(string) []*proxyconfigv1.ProxyConfig { return nil }
 	return New(c)
 }
 

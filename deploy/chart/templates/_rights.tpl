@@ -51,7 +51,7 @@ root and role, and is a list of rules, empty where the role needs none. */}}
   resources: ["*"]
   verbs: [get]
 - apiGroups: [networking.istio.io]
-  resources: [destinationrules/status, envoyfilters/status, gateways/status, serviceentries/status, sidecars/status, virtualservices/status, workloadentries/status, workloadgroups/status]
+  resources: [destinationrules/status, envoyfilters/status, gateways/status, proxyconfigs/status, serviceentries/status, sidecars/status, virtualservices/status, workloadentries/status, workloadgroups/status]
   verbs: [update]
 - apiGroups: [security.istio.io]
   resources: [authorizationpolicies/status, peerauthentications/status, requestauthentications/status]

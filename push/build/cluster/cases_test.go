@@ -179,6 +179,10 @@ func balancers(t testing.TB) map[string]testCase {
 func security(t testing.TB) map[string]testCase {
 	closed := []string{"eds_cluster_config", "load_assignment", "transport_socket"}
 	versions := `tls_params: {tls_minimum_protocol_version: TLSv1_2, tls_maximum_protocol_version: TLSv1_3}`
+	byAgent := func(name string) string {
+		return `{name: "` + name + `", sds_config: {resource_api_version: V3, api_config_source: {api_type: GRPC, transport_api_version: V3, set_node_on_first_message_only: true,
+			grpc_services: [{envoy_grpc: {cluster_name: sds-grpc}}]}}}`
+	}
 	names := external(t, "subjectAltNames: [spiffe://a/b, 10.0.0.1, a.example.com]")
 	names.Rule = rule(t, "r", `{host: a, trafficPolicy: {tls: {mode: SIMPLE, sni: s.example.com}}}`)
 	return map[string]testCase{
@@ -199,6 +203,11 @@ func security(t testing.TB) map[string]testCase {
 				tls_params: {tls_minimum_protocol_version: TLSv1_2, tls_maximum_protocol_version: TLSv1_3, cipher_suites: [ECDHE-RSA-AES256-GCM-SHA384]},
 				tls_certificates: [{certificate_chain: {filename: /c.pem}, private_key: {filename: /k.pem}}],
 				validation_context: {trusted_ca: {filename: /ca.pem}, match_subject_alt_names: [{exact: a.b}]}}}}}`},
+		"mutual, files and lists by the agent": {spec: with(outbound(t, "PROTOCOL_HTTP", "", `{tls: {mode: MUTUAL, clientCertificate: /c.pem, privateKey: /k.pem, caCertificates: /ca.pem, caCrl: /crl.pem, sni: x}}`), func(s *Outbound) {
+			s.Caps = xds.CapFileSecrets | xds.CapFileLists
+		}), want: `{transport_socket: {name: envoy.transport_sockets.tls, typed_config: {` + tlsType + `, sni: x, common_tls_context: {
+				` + versions + `, tls_certificate_sds_secret_configs: [` + byAgent("file-cert:/c.pem~/k.pem") + `],
+				combined_validation_context: {default_validation_context: {}, validation_context_sds_secret_config: ` + byAgent("file-root:/ca.pem~/crl.pem") + `}}}}}`},
 		"mutual without certificates": {spec: outbound(t, "PROTOCOL_HTTP", "", `{tls: {mode: MUTUAL, clientCertificate: /c.pem}}`), want: `{type: STATIC}`, absent: closed,
 			problem: "DestinationRule shop/reviews: spec.trafficPolicy.tls: MUTUAL wants"},
 		"the mesh's own": {spec: outbound(t, "PROTOCOL_HTTP", "", `{tls: {mode: ISTIO_MUTUAL}}`), want: `{type: STATIC, lb_policy: LEAST_REQUEST}`, absent: closed,

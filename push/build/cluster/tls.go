@@ -91,7 +91,11 @@ func (s Outbound) upstreamTLS(d *builder, tls *networkingv1.ClientTLSSettings) *
 		own, authorities = identity.OverADS(xds.SecretResource(name)), identity.OverADS(xds.SecretResource(name)+xds.AuthoritiesSuffix)
 	case s.Caps.Has(xds.CapFileSecrets):
 		own = identity.OfAgent(xds.FileCertificate(tls.ClientCertificate, tls.PrivateKey))
-		authorities = identity.OfAgent(xds.FileAuthorities(cmp.Or(tls.CaCertificates, "system")))
+		revoked := ""
+		if s.Caps.Has(xds.CapFileLists) {
+			revoked, peers.Crl = tls.CaCrl, nil
+		}
+		authorities = identity.OfAgent(xds.FileAuthorities(cmp.Or(tls.CaCertificates, "system"), revoked))
 	}
 	if !mutual {
 		own = nil

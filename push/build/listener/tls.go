@@ -34,14 +34,18 @@ func (c Common) serverTLS(s ServerTLS) *corev3.TransportSocket {
 		}
 	}
 	clients := &tlsv3.CertificateValidationContext{}
-	if s.Revoked != "" {
+	revoked := ""
+	switch {
+	case c.Caps.Has(xds.CapFileSecrets | xds.CapFileLists):
+		revoked = s.Revoked
+	case s.Revoked != "":
 		clients.Crl = file(s.Revoked)
 	}
 	var own, authorities *tlsv3.SdsSecretConfig
 	if c.Caps.Has(xds.CapFileSecrets) {
 		own = identity.OfAgent(xds.FileCertificate(s.Certificate, s.Key))
 		if s.asksClients() {
-			authorities = identity.OfAgent(xds.FileAuthorities(s.Authorities))
+			authorities = identity.OfAgent(xds.FileAuthorities(s.Authorities, revoked))
 		}
 	}
 	common := identity.Secrets(params, own, authorities, clients)

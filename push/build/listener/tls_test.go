@@ -52,6 +52,8 @@ func TestServerTLS(t *testing.T) {
 	}{
 		{"files by the agent", all, xds.CapIdentity | xds.CapFileSecrets, 0, true, hcmv3.HttpConnectionManager_APPEND_FORWARD, "tls",
 			[]string{params, `tls_certificate_sds_secret_configs:{name:"file-cert:/c~/k"`, `validation_context_sds_secret_config:{name:"file-root:/ca"`, `default_validation_context:{crl:{filename:"/crl"}}`}},
+		{"lists by the agent too", all, xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists, 0, true, hcmv3.HttpConnectionManager_APPEND_FORWARD, "tls",
+			[]string{`name:"file-cert:/c~/k"`, `default_validation_context:{} validation_context_sds_secret_config:{name:"file-root:/ca~/crl"`}},
 		{"files by Envoy", all, 0, 0, true, hcmv3.HttpConnectionManager_APPEND_FORWARD, "tls",
 			[]string{params, `tls_certificates:{certificate_chain:{filename:"/c"} private_key:{filename:"/k"}}`, `validation_context:{trusted_ca:{filename:"/ca"} crl:{filename:"/crl"}}`}},
 		{"a certificate may be shown", ServerTLS{Mode: optional, Certificate: "/c", Key: "/k", Authorities: "/ca"}, xds.CapFileSecrets, 0, false, hcmv3.HttpConnectionManager_APPEND_FORWARD, "tls",

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -27,6 +28,7 @@ var messages = map[networkingv1.EnvoyFilter_ApplyTo]func() proto.Message{
 	networkingv1.EnvoyFilter_VIRTUAL_HOST:        func() proto.Message { return &routev3.VirtualHost{} },
 	networkingv1.EnvoyFilter_HTTP_ROUTE:          func() proto.Message { return &routev3.Route{} },
 	networkingv1.EnvoyFilter_CLUSTER:             func() proto.Message { return &clusterv3.Cluster{} },
+	networkingv1.EnvoyFilter_BOOTSTRAP:           func() proto.Message { return &bootstrapv3.Bootstrap{} },
 	networkingv1.EnvoyFilter_EXTENSION_CONFIG:    func() proto.Message { return &corev3.TypedExtensionConfig{} },
 }
 
@@ -46,7 +48,13 @@ func Problem(p model.Patch) error {
 	case networkingv1.EnvoyFilter_Patch_INVALID:
 		return faultOf(p, problem.Required, "patch.operation", errors.New("is missing"))
 	case networkingv1.EnvoyFilter_Patch_MERGE, networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST:
-		return Decode(p, value)
+		if err := Decode(p, value); err != nil {
+			return err
+		}
+		if b, is := value.(*bootstrapv3.Bootstrap); is {
+			return agentsOwn(p, b)
+		}
+		return nil
 	default:
 		if err := Decode(p, value); err != nil {
 			return err

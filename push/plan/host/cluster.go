@@ -128,7 +128,7 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 	p.secure(&spec, c.selection, c.labels, p.found)
 	var wrong *model.Problem
 	if policy.TLS != nil {
-		spec.Caps |= p.key.Caps & xds.CapFileSecrets
+		spec.Caps |= p.key.Caps & (xds.CapFileSecrets | xds.CapFileLists)
 	}
 	if spec.TLS, wrong = traffic.TLSOf(policy, p.key.Caps.Has(xds.CapIdentity), p.secrets(policy, sub), spec.TLS); wrong != nil && !p.form.Whole {
 		*p.found = append(*p.found, *wrong) // of others the builder says what gRPC's client makes of it

@@ -51,6 +51,7 @@ type Workload struct {
 	reads           map[string]bool // hosts whose endpoints name its ports
 	asked           map[string]bool // hosts of the providers that its CUSTOM policies name
 	reports         telemetry.Reports
+	bootstrap       *xds.Resource // what patches change of it; nil: nothing
 	found           []input.Problem
 }
 
@@ -87,6 +88,7 @@ func New(in *input.Input, key view.Workload) *Workload {
 		return wl
 	}
 	wl.patches, wl.found = in.Patches(key.Filters)
+	wl.planBootstrap()
 	wl.report()
 	wl.planExtensions()
 	for u := range in.Added(wl.patches, side, &wl.found) {

@@ -23,18 +23,19 @@ type Handler struct {
 	settings atomic.Pointer[Settings]
 	mesh     func() *meshv1alpha1.MeshConfig
 	native   func(cluster, node string) bool
+	proxies  ProxyConfigs
 }
 
 var _ admit.Handler = (*Handler)(nil)
 
 // NewHandler makes one that refuses Pods until Use is called. mesh is the mesh's configuration as it is now, with its defaults; nil: it is not known
 // yet. native says whether all kubelets that may run a Pod know sidecar containers, of a cluster
-// (empty: the config cluster) and, where it is known already, of its node.
-func NewHandler(mesh func() *meshv1alpha1.MeshConfig, native func(cluster, node string) bool) *Handler {
-	return &Handler{mesh: mesh, native: native}
+// (empty: the config cluster) and, where it is known already, of its node. proxies are the ProxyConfigs as they are now; nil: none count.
+func NewHandler(mesh func() *meshv1alpha1.MeshConfig, native func(cluster, node string) bool, proxies ProxyConfigs) *Handler {
+	return &Handler{mesh: mesh, native: native, proxies: proxies}
 }
 
-// Use is what Pods are injected by from now on; its Mesh does not count.
+// Use is what Pods are injected by from now on; its Mesh and Proxies do not count.
 func (h *Handler) Use(s *Settings) { h.settings.Store(s) }
 
 // Ready says why Pods cannot be injected; nil: they can.
@@ -96,7 +97,7 @@ func (h *Handler) inject(path string, r *admissionv1.AdmissionRequest) (patch []
 		return nil, false, err
 	}
 	s := *h.settings.Load()
-	s.Mesh = h.mesh()
+	s.Mesh, s.Proxies = h.mesh(), h.proxies
 	where, err := ParsePath(path)
 	if err != nil {
 		return nil, false, err

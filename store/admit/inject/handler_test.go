@@ -22,13 +22,13 @@ func review(raw []byte) *admissionv1.AdmissionRequest {
 }
 
 func ready(t testing.TB) *Handler {
-	h := NewHandler(model.MeshDefaults, func(string, string) bool { return false })
+	h := NewHandler(model.MeshDefaults, func(string, string) bool { return false }, nil)
 	h.Use(settings(t))
 	return h
 }
 
 func TestAdmit(t *testing.T) {
-	h := NewHandler(model.MeshDefaults, func(cluster, node string) bool { return cluster == "west" && node == "n1" })
+	h := NewHandler(model.MeshDefaults, func(cluster, node string) bool { return cluster == "west" && node == "n1" }, nil)
 	raw := encoded(t, podOf(t, simplePod+"  \n"))
 	if a := h.Admit(t.Context(), "/inject", review(raw)); a.Allowed || a.Result.Code != 503 || h.Ready() == nil {
 		t.Errorf("without a configuration: %+v", a)

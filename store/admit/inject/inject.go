@@ -24,6 +24,7 @@ const (
 type Settings struct {
 	Config    *Config
 	Mesh      *meshv1alpha1.MeshConfig // with its defaults
+	Proxies   ProxyConfigs             // nil: there are none
 	Revision  string                   // of this control plane; empty: the default one
 	Namespace string                   // of this control plane
 }
@@ -47,7 +48,7 @@ func (s *Settings) Inject(r Request) (*corev1.Pod, error) {
 	if err := checkAnnotations(pod.Annotations); err != nil {
 		return nil, err
 	}
-	proxy, err := proxyConfig(s.Mesh.GetDefaultConfig(), pod.Annotations)
+	proxy, err := s.proxyConfig(pod)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"istio.io/api/annotation"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -32,31 +33,46 @@ func defaultProxy() *meshv1alpha1.ProxyConfig {
 	}
 }
 
-// proxyConfig is that of one Pod: the defaults, over them the mesh's defaultConfig, over it the annotation proxy.istio.io/config, field by field as a
-// whole; variables (proxyMetadata) and runtime values are joined.
-func proxyConfig(mesh *meshv1alpha1.ProxyConfig, annotations map[string]string) (*meshv1alpha1.ProxyConfig, error) {
+// proxyConfig is that of one Pod: the defaults, over them the mesh's defaultConfig, the ProxyConfig of the root namespace and that of the Pod's, over these the
+// annotation proxy.istio.io/config, and over it the ProxyConfig that selects the Pod
+// (https://istio.io/latest/docs/reference/config/networking/proxy-config/). Each counts field by field as a whole; variables (proxyMetadata) and runtime
+// values are joined.
+func (s *Settings) proxyConfig(pod *corev1.Pod) (*meshv1alpha1.ProxyConfig, error) {
 	out := defaultProxy()
-	if mesh != nil {
+	if mesh := s.Mesh.GetDefaultConfig(); mesh != nil {
 		mesh.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 			out.ProtoReflect().Set(fd, v)
 			return true
 		})
 	}
 	out = proto.CloneOf(out)
-	text := annotations[annotation.ProxyConfig.Name]
+	root := s.Mesh.GetRootNamespace()
+	addProxyConfig(out, s.Proxies.forNamespace(root))
+	if pod.Namespace != root {
+		addProxyConfig(out, s.Proxies.forNamespace(pod.Namespace))
+	}
+	if err := addAnnotation(out, pod.Annotations[annotation.ProxyConfig.Name]); err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", annotation.ProxyConfig.Name, err)
+	}
+	addProxyConfig(out, s.Proxies.forWorkload(pod.Namespace, pod.Labels))
+	return out, nil
+}
+
+// addAnnotation lays over a proxy's configuration what an annotation states; empty: nothing.
+func addAnnotation(out *meshv1alpha1.ProxyConfig, text string) error {
 	if text == "" {
-		return out, nil
+		return nil
 	}
 	js, err := yaml.YAMLToJSON([]byte(text))
 	if err != nil {
-		return nil, fmt.Errorf("annotation %s: %w", annotation.ProxyConfig.Name, err)
+		return err
 	}
 	pod, stated := &meshv1alpha1.ProxyConfig{}, map[string]json.RawMessage{}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(js, pod); err != nil {
-		return nil, fmt.Errorf("annotation %s: %w", annotation.ProxyConfig.Name, err)
+		return err
 	}
 	if err := json.Unmarshal(js, &stated); err != nil {
-		return nil, fmt.Errorf("annotation %s: %w", annotation.ProxyConfig.Name, err)
+		return err
 	}
 	to, from := out.ProtoReflect(), pod.ProtoReflect()
 	for name := range stated {
@@ -77,7 +93,7 @@ func proxyConfig(mesh *meshv1alpha1.ProxyConfig, annotations map[string]string) 
 			to.Clear(fd)
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // withoutDefaults leaves out the fields that are as by default.

@@ -63,8 +63,8 @@ func TestWarns(t *testing.T) {
 		"no effect":       {of("EnvoyFilter", `{}`), "spec.configPatches: none: the EnvoyFilter does nothing"},
 		"not acted on":    {of("Gateway", `{"selector": {"a": "b"}, "servers": [{"hosts": ["*"], "port": {"number": 80, "name": "http", "protocol": "HTTP"}}]}`), "no listeners are made of a Gateway yet"},
 		"the Gateway API": {gatewayAPI, "not acted on"},
-		"another kind of Istio's": {`{"apiVersion": "networking.istio.io/v1beta1", "kind": "ProxyConfig", "metadata": {"name": "a"}, "spec": {"concurrency": 1}}`,
-			"kind ProxyConfig of networking.istio.io is not acted on yet"},
+		"another kind of Istio's": {`{"apiVersion": "networking.istio.io/v1beta1", "kind": "Novel", "metadata": {"name": "a"}, "spec": {"concurrency": 1}}`,
+			"kind Novel of networking.istio.io is not acted on yet"},
 		"a policy that closes": {of("AuthorizationPolicy", `{"targetRefs": [{"kind": "Service", "name": "a"}], "rules": [{"to": [{"operation": {"ports": ["80"]}}]}]}`), "policies of gateways and waypoints are not supported: what the policy selects is closed"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -96,8 +96,7 @@ func TestUnacted(t *testing.T) {
 			[]string{"spec.subsets[1].trafficPolicy.loadBalancer.zoneAwareLbSetting"}},
 		"below another": {&meshv1.MeshConfig{}, `{"caCertificates": [{"spiffeBundleUrl": "a"}], "ca": {"address": "a"}, "enableEnvoyAccessLogService": true}`,
 			[]string{"spec.ca", "spec.caCertificates[0].spiffeBundleUrl", "spec.enableEnvoyAccessLogService"}},
-		"a value":                          {&networkingv1.EnvoyFilter{}, `{"configPatches": [{"applyTo": "BOOTSTRAP"}]}`, []string{"spec.configPatches[0].applyTo"}},
-		"another value":                    {&networkingv1.EnvoyFilter{}, `{"configPatches": [{"applyTo": "CLUSTER"}]}`, nil},
+		"a value":                          {&networkingv1.EnvoyFilter{}, `{"configPatches": [{"applyTo": "CLUSTER"}]}`, nil},
 		"false is as if it were not there": {&meshv1.MeshConfig{}, `{"enableEnvoyAccessLogService": false}`, nil},
 	} {
 		if err := protojson.Unmarshal([]byte(c.text), c.message); err != nil {

@@ -84,4 +84,6 @@ func (s *scope) egressProxy() string {
 }
 
 // anonymous are the capabilities without those of the agent: what only clusters read makes no second listener, nor virtual host.
-func (s *scope) anonymous() xds.Caps { return s.key.Caps &^ (xds.CapIdentity | xds.CapFileSecrets) }
+func (s *scope) anonymous() xds.Caps {
+	return s.key.Caps &^ (xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists)
+}

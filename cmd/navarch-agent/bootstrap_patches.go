@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"navarch.io/navarch/push/agentapi"
+	"navarch.io/navarch/store/loop"
+)
+
+// bootstrapKey of the node's metadata says that this agent asks for patches of its bootstrap: the control plane names patches whose proxies do not.
+const bootstrapKey, bootstrapAsks = "NAVARCH_BOOTSTRAP", "xds"
+
+// claimBootstrap says so in the node.
+func (i *identity) claimBootstrap() {
+	i.node.Metadata.Fields[bootstrapKey] = structpb.NewStringValue(bootstrapAsks)
+}
+
+// patchBootstrap asks the control plane for patches of the bootstrap, and writes it with those that Envoy takes. It ends within the time that the options
+// give: Envoy starts with what is written by then.
+func (a *agent) patchBootstrap(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.bootstrapWait)
+	defer cancel()
+	patches, err := a.askBootstrap(ctx)
+	if err != nil {
+		a.log.Warn("Envoy starts without patches of its bootstrap: the control plane has not said whether there are any", "waited", a.cfg.bootstrapWait, "error", err)
+		return
+	}
+	if len(patches) == 0 {
+		return
+	}
+	if err := a.mergePatches(ctx, patches); err != nil {
+		a.log.Warn("Envoy starts without patches of its bootstrap", "error", err)
+	}
+}
+
+// askBootstrap asks until there is an answer. At first there may be no control plane, nor the roots that it is verified against.
+func (a *agent) askBootstrap(ctx context.Context) ([]agentapi.BootstrapPatch, error) {
+	const pause = 200 * time.Millisecond
+	for {
+		patches, err := a.up.bootstrap(ctx, a.id)
+		if err == nil || loop.Pause(ctx, pause) != nil {
+			return patches, err
+		}
+	}
+}
+
+// bootstrap asks once, on a connection of its own.
+func (u *upstream) bootstrap(ctx context.Context, id *identity) ([]agentapi.BootstrapPatch, error) {
+	creds, err := u.credentials()
+	if err != nil {
+		return nil, err
+	}
+	md, err := u.metadata()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient(u.target, grpc.WithTransportCredentials(creds))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(ctx, md))
+	defer cancel()
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	request := &discoveryv3.DeltaDiscoveryRequest{Node: id.node, TypeUrl: agentapi.BootstrapURL, ResourceNamesSubscribe: []string{agentapi.BootstrapName}}
+	if err := stream.Send(request); err != nil {
+		return nil, err
+	}
+	for {
+		response, err := stream.Recv()
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range response.GetResources() {
+			if response.GetTypeUrl() == agentapi.BootstrapURL && r.GetName() == agentapi.BootstrapName {
+				return agentapi.DecodeBootstrap(r.GetResource())
+			}
+		}
+	}
+}
+
+// mergePatches writes the bootstrap with all patches, or, where Envoy refuses that, with those that it takes one after the other; the others are logged.
+// After an error the file is as it was.
+func (a *agent) mergePatches(ctx context.Context, patches []agentapi.BootstrapPatch) error {
+	text, err := os.ReadFile(a.cfg.bootstrapFile())
+	if err != nil {
+		return err
+	}
+	good, err := merged(text, patches...)
+	if err != nil {
+		return err
+	}
+	if a.judge(ctx, good) != nil {
+		good = text
+		for _, p := range patches {
+			next, err := merged(good, p)
+			if err == nil {
+				err = a.judge(ctx, next)
+			}
+			if err != nil {
+				a.log.Error("a patch of the bootstrap is left out: Envoy refuses what it makes", "patch", p.From, "error", err)
+				continue
+			}
+			good = next
+		}
+	}
+	return os.WriteFile(a.cfg.bootstrapFile(), good, 0o644)
+}
+
+// judge is Envoy's own judgement of a bootstrap; nil: it takes it.
+func (a *agent) judge(ctx context.Context, text []byte) error {
+	file := strings.TrimSuffix(a.cfg.bootstrapFile(), ".json") + ".patched.json"
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(file) }()
+	out, err := exec.CommandContext(ctx, a.envoy.path, "--mode", "validate", "-c", file, "--disable-hot-restart", "-l", "error").CombinedOutput()
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %.500s", err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// merged is a bootstrap with patches, as agentapi.BootstrapPatch says.
+func merged(text []byte, patches ...agentapi.BootstrapPatch) ([]byte, error) {
+	var whole object
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber() // a number is written as it was
+	if err := decoder.Decode(&whole); err != nil {
+		return nil, err
+	}
+	if whole == nil {
+		return nil, errors.New("the bootstrap is no object")
+	}
+	for _, p := range patches {
+		merge(whole, p.Merge)
+	}
+	return json.MarshalIndent(whole, "", " ")
+}
+
+func merge(into, patch object) {
+	for _, key := range slices.Sorted(maps.Keys(patch)) {
+		switch value := patch[key].(type) {
+		case nil:
+			delete(into, key)
+		case []any:
+			have, _ := into[key].([]any)
+			into[key] = append(slices.Clip(have), value...)
+		case object:
+			have, is := into[key].(object)
+			if _, whole := value["@type"]; !is || whole {
+				have = object{}
+				into[key] = have
+			}
+			merge(have, value)
+		default:
+			into[key] = value
+		}
+	}
+}

@@ -1,0 +1,93 @@
+// Package bootstrap draws what patches of EnvoyFilters (applyTo BOOTSTRAP) change of the bootstrap of a proxy's Envoy, for the agent that writes it.
+//
+// Owns: nothing.  Reads: its Spec and nothing else.  Never: a whole bootstrap, which only the agent has.
+package bootstrap
+
+import (
+	"encoding/json"
+	"fmt"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"navarch.io/navarch/push/agentapi"
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// Patches are those of a proxy that merge into its bootstrap (patch.MergesBootstrap), in the order of application.
+type Patches struct {
+	List intern.List[model.Patch]
+}
+
+// Build draws them. A patch that cannot be read is left out: patch.Problem says so.
+func (p Patches) Build() (*xds.Resource, error) {
+	var all []agentapi.BootstrapPatch
+	for _, one := range p.List.All() {
+		value := &bootstrapv3.Bootstrap{}
+		if patch.Decode(one, value) != nil {
+			continue
+		}
+		merge, err := mergeOf(value)
+		if err != nil {
+			return nil, fmt.Errorf("%v: %w", one.Filter.Key, err)
+		}
+		all = append(all, agentapi.BootstrapPatch{From: fmt.Sprintf("%v: spec.configPatches[%d]", one.Filter.Key, one.Index), Merge: merge})
+	}
+	message, err := agentapi.EncodeBootstrap(all)
+	if err != nil {
+		return nil, err
+	}
+	body := &anypb.Any{}
+	if err := anypb.MarshalFrom(body, message, proto.MarshalOptions{Deterministic: true}); err != nil {
+		return nil, err
+	}
+	return xds.EncodeAny(agentapi.BootstrapName, body)
+}
+
+// mergeOf is a bootstrap as agentapi.BootstrapPatch has it: the JSON of what it states, and null for the other members of each oneof that it states one of.
+// So who merges it needs no types to do as protobuf does.
+func mergeOf(b *bootstrapv3.Bootstrap) (map[string]any, error) {
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(b)
+	if err != nil {
+		return nil, err
+	}
+	var out map[string]any
+	if err := json.Unmarshal(text, &out); err != nil {
+		return nil, err
+	}
+	clearOthers(b.ProtoReflect(), out)
+	return out, nil
+}
+
+// clearOthers adds the nulls to the JSON of a message, and of those that are merged with what is there. Lists are appended to, and map entries and messages
+// of protobuf's own (Any, Struct, durations) replaced.
+func clearOthers(m protoreflect.Message, into map[string]any) {
+	oneofs := m.Descriptor().Oneofs()
+	for i := range oneofs.Len() {
+		stated := m.WhichOneof(oneofs.Get(i))
+		if stated == nil || oneofs.Get(i).IsSynthetic() {
+			continue
+		}
+		members := oneofs.Get(i).Fields()
+		for j := range members.Len() {
+			if name := members.Get(j).TextName(); name != stated.TextName() {
+				into[name] = nil
+			}
+		}
+	}
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if fd.Message() == nil || fd.IsList() || fd.IsMap() || fd.Message().FullName().Parent() == "google.protobuf" {
+			return true
+		}
+		if inner, is := into[fd.TextName()].(map[string]any); is {
+			clearOthers(v.Message(), inner)
+		}
+		return true
+	})
+}

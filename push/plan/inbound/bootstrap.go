@@ -1,0 +1,40 @@
+package inbound
+
+import (
+	"fmt"
+
+	"navarch.io/navarch/push/build/bootstrap"
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// bootstraps are what patches change of bootstraps: workloads with the same patches have one.
+var bootstraps pool.Pool
+
+// planBootstrap plans what patches change of the proxy's bootstrap, where its agent asks for that. Where it does not, nothing of them reaches the proxy.
+func (wl *Workload) planBootstrap() {
+	own := wl.patches.Matching(patch.MergesBootstrap)
+	if own.Len() == 0 {
+		return
+	}
+	if !wl.key.Bootstrap {
+		for _, p := range own.All() {
+			wl.found = append(wl.found, input.Warning(p.Filter.Key, problem.NotSupported, fmt.Sprintf("spec.configPatches[%d].applyTo", p.Index),
+				"BOOTSTRAP: selects proxies whose agents do not ask for it, and have none of it; navarch-agent does with BOOTSTRAP_XDS_AGENT, Istio's agents are not served"))
+		}
+		return
+	}
+	r, err := bootstraps.Resource(bootstrap.Patches{List: own})
+	if err != nil {
+		wl.found = append(wl.found, model.ProblemOf(err, own.All()[0].Filter.Key))
+		return
+	}
+	wl.bootstrap = r
+}
+
+// Bootstrap is what patches change of the bootstrap; nil: nothing.
+func (wl *Workload) Bootstrap() *xds.Resource { return wl.bootstrap }

@@ -1,0 +1,52 @@
+package inject
+
+import (
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	proxyconfigv1 "istio.io/api/networking/v1beta1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// ProxyConfigs gives the objects of kind ProxyConfig of a namespace, the oldest first.
+type ProxyConfigs func(namespace string) []*proxyconfigv1.ProxyConfig
+
+// forNamespace is the oldest ProxyConfig without a selector, which is for all of its namespace, or, in the root namespace, for the mesh; nil: there is none.
+func (p ProxyConfigs) forNamespace(namespace string) *proxyconfigv1.ProxyConfig {
+	if p == nil || namespace == "" {
+		return nil
+	}
+	for _, c := range p(namespace) {
+		if c.GetSelector() == nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// forWorkload is the oldest ProxyConfig whose selector picks a Pod of its namespace; nil: there is none.
+func (p ProxyConfigs) forWorkload(namespace string, pod map[string]string) *proxyconfigv1.ProxyConfig {
+	if p == nil {
+		return nil
+	}
+	for _, c := range p(namespace) {
+		if wanted := c.GetSelector().GetMatchLabels(); len(wanted) > 0 && labels.SelectorFromSet(wanted).Matches(labels.Set(pod)) {
+			return c
+		}
+	}
+	return nil
+}
+
+// addProxyConfig lays a ProxyConfig over the configuration of a proxy: what it states counts, and variables are joined.
+func addProxyConfig(into *meshv1alpha1.ProxyConfig, c *proxyconfigv1.ProxyConfig) {
+	if c.GetConcurrency() != nil {
+		into.Concurrency = c.GetConcurrency()
+	}
+	if c.GetImage() != nil {
+		into.Image = c.GetImage()
+	}
+	for name, value := range c.GetEnvironmentVariables() {
+		if into.ProxyMetadata == nil {
+			into.ProxyMetadata = map[string]string{}
+		}
+		into.ProxyMetadata[name] = value
+	}
+}

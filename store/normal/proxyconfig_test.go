@@ -1,0 +1,32 @@
+package normal
+
+import (
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/store/model"
+)
+
+// A ProxyConfig that Istio's webhook refuses, or that no Pod could be created with, is refused.
+func TestProxyConfig(t *testing.T) {
+	for spec, want := range map[string][]string{
+		`{concurrency: 0, environmentVariables: {A: b, "with.dots": ""}, image: {imageType: distroless}}`: nil,
+		`{concurrency: -1}`:                                                {"spec.concurrency: -1|want 0 or more"},
+		`{environmentVariables: {"A=B": c}}`:                               {`spec.environmentVariables: "A=B"|no name of a variable`},
+		`{environmentVariables: {"": c}}`:                                  {`spec.environmentVariables: ""|no name of a variable`},
+		`{environmentVariables: {A: "` + strings.Repeat("x", 2049) + `"}}`: {"spec.environmentVariables[A]: |2049 bytes"},
+		`{image: {imageType: "debug:1"}}`:                                  {"spec.image.imageType: |cannot end the tag"},
+		`{selector: {}}`:                                                   {"warning spec.selector.matchLabels: none|"},
+		`{selector: {matchLabels: {a: "*"}}}`:                              {"spec.selector.matchLabels: |wildcards"},
+		`{concurrent: 1}`:                                                  {"warning spec.concurrent: unknown field|"},
+	} {
+		r := testNormal.Object(read(t, "apiVersion: networking.istio.io/v1beta1\nkind: ProxyConfig\nmetadata: {name: p, namespace: shop}\nspec: "+spec), &fake{})
+		wantProblems(t, r.Problems, want...)
+		if r.Spoiled != (len(want) > 0 && !strings.HasPrefix(want[0], "warning")) {
+			t.Errorf("%s: spoiled %v", spec, r.Spoiled)
+		}
+		if !r.Spoiled && (len(r.Records) != 1 || r.Records[0].Meta().Key.Kind != model.KindProxyConfig) {
+			t.Errorf("%s: %v", spec, r.Records)
+		}
+	}
+}
