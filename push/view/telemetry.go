@@ -39,10 +39,10 @@ func (x *Index) self(s *mirror.Snapshot, root string, n Node, own, mesh proxycon
 		Mesh: n.Metadata["MESH_ID"], Cluster: n.Metadata["CLUSTER_ID"]}
 }
 
-// bringsTracer says whether patches of an EnvoyFilter may give proxies a tracer: those of bootstraps, and those that name a provider of tracing.
+// bringsTracer says whether patches of an EnvoyFilter may give proxies a tracer: one says something of tracing.
 func bringsTracer(f *networkingv1.EnvoyFilter) bool {
 	return slices.ContainsFunc(f.GetConfigPatches(), func(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) bool {
-		return p.GetApplyTo() == networkingv1.EnvoyFilter_BOOTSTRAP || namesTracing(structpb.NewStructValue(p.GetPatch().GetValue()))
+		return namesTracing(structpb.NewStructValue(p.GetPatch().GetValue()))
 	})
 }
 
