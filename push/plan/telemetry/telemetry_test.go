@@ -69,10 +69,10 @@ const providers = `extensionProviders:
 - {name: numbers, prometheus: {}}
 `
 
-// untold is the tracing of proxies of which nobody says anything, and nothing says that they have a tracer.
-var untold = build.Tracing{On: true, RequestID: true, Sampling: 1}
+// oneInHundred is the tracing of proxies of which nobody says anything, and nothing says that they have a tracer.
+var oneInHundred = build.Tracing{On: true, RequestID: true, Sampling: 1}
 
-// what it comes to, in one line, without untold.
+// what it comes to, in one line, without oneInHundred.
 func (r Reports) String() string {
 	var out []string
 	for _, l := range r.Spec.Logs.All() {
@@ -88,7 +88,7 @@ func (r Reports) String() string {
 		}
 		out = append(out, line)
 	}
-	if t := r.Spec.Tracing; t.On && t != untold {
+	if t := r.Spec.Tracing; t.On && t != oneInHundred {
 		names := []string{}
 		for _, tag := range t.Tags.All() {
 			if !strings.HasPrefix(tag.Name, "istio.authorization") {
@@ -191,10 +191,10 @@ func TestSampled(t *testing.T) {
 		logs       []string // of the mesh
 		want       build.Tracing
 	}{
-		"no tracer":            {false, false, nil, untold},
+		"no tracer":            {false, false, nil, oneInHundred},
 		"no tracing":           {true, false, nil, build.Tracing{}},
 		"a tracer, no tracing": {true, true, nil, build.Tracing{}},
-		"logs, no tracer":      {false, false, []string{"envoy"}, untold},
+		"logs, no tracer":      {false, false, []string{"envoy"}, oneInHundred},
 		"a tracer of the proxy's": {false, true, nil, build.Tracing{On: true, RequestID: true, Sampling: 1,
 			Tags: tags.List(slices.Concat((&decision{Proxy: Proxy{Namespace: "shop"}}).selfTags(), build.DryRunTags)...)}},
 	} {
