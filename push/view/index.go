@@ -105,7 +105,7 @@ func appendLabels(b []byte, labels map[string]string) []byte {
 func NewIndex(s *mirror.Snapshot) *Index {
 	x := &Index{named: map[string]map[string]int{}, compared: map[string]int{}, spans: map[string]int{}}
 	for _, kind := range []model.Kind{model.KindMesh, model.KindVirtualService, model.KindDestinationRule, model.KindNetworkGateways, model.KindTelemetry,
-		model.KindService, model.KindServiceEntry} {
+		model.KindEnvoyFilter, model.KindService, model.KindServiceEntry} {
 		for r := range s.All(kind) {
 			x.count(readBy(r), 1)
 		}
@@ -216,6 +216,8 @@ func readBy(r model.Record) (out reading) {
 		out.network = true
 	case *model.Telemetry:
 		out.spans, out.namespace = len(t.Spec.GetTracing()) > 0, t.Key.Namespace
+	case *model.EnvoyFilter:
+		out.spans, out.namespace = bringsTracer(t.Spec), t.Key.Namespace
 	case *model.Service:
 		setting := traffic.DistributionOf(t)
 		out.locality = setting != nil

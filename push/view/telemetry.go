@@ -1,6 +1,11 @@
 package view
 
 import (
+	"slices"
+
+	"google.golang.org/protobuf/types/known/structpb"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/proxyconfig"
@@ -23,8 +28,8 @@ func telemetryOf(s *mirror.Snapshot, n Node) model.Key {
 	return first.Key
 }
 
-// self is how a node names itself in its spans. It sends some where a record says so for its namespace, or for all; and, where the mesh has tracers of
-// bootstraps send (enableTracing), if its ProxyConfig, or the mesh's, has such a tracer.
+// self is how a node names itself in its spans. It sends some where a record says so, or brings a tracer, for its namespace, or for all; and, where
+// the mesh has tracers of bootstraps send (enableTracing), if its ProxyConfig, or the mesh's, has such a tracer.
 func (x *Index) self(s *mirror.Snapshot, root string, n Node, own, mesh proxyconfig.Settings) Self {
 	bootstrapped := own.Tracing != "" && s.Mesh().Spec.GetEnableTracing()
 	if n.Kind != Sidecar || x.spans[""]+x.spans[root]+x.spans[n.Namespace] == 0 && !bootstrapped {
@@ -32,4 +37,21 @@ func (x *Index) self(s *mirror.Snapshot, root string, n Node, own, mesh proxycon
 	}
 	return Self{Sends: true, Tracing: proxyconfig.OwnOf(own.Tracing, mesh.Tracing), Name: n.Service, Service: n.Labels["service.istio.io/canonical-name"], Revision: n.Labels["service.istio.io/canonical-revision"],
 		Mesh: n.Metadata["MESH_ID"], Cluster: n.Metadata["CLUSTER_ID"]}
+}
+
+// bringsTracer says whether patches of an EnvoyFilter may give proxies a tracer: one says something of tracing.
+func bringsTracer(f *networkingv1.EnvoyFilter) bool {
+	return slices.ContainsFunc(f.GetConfigPatches(), func(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) bool {
+		return namesTracing(structpb.NewStructValue(p.GetPatch().GetValue()))
+	})
+}
+
+// namesTracing says whether a field of that name is somewhere in a value.
+func namesTracing(v *structpb.Value) bool {
+	for name, field := range v.GetStructValue().GetFields() {
+		if name == "tracing" || namesTracing(field) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(v.GetListValue().GetValues(), namesTracing)
 }

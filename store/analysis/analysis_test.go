@@ -106,6 +106,8 @@ func TestWarnings(t *testing.T) {
 		{"rule for a wildcard", []string{"DestinationRule shop/r {host: '*.shop'}"}, web, nil},
 		{"one host, two VirtualServices", []string{web, "VirtualService shop/a {hosts: [x.shop], " + routes + "}", "VirtualService shop/b {hosts: [x.shop], " + routes + "}"},
 			"-VirtualService shop/a {}", []string{"VirtualService b spec.hosts Duplicate IST0109"}},
+		{"one host, the older one for all", []string{web, "VirtualService shop/a {hosts: [x.shop], " + routes + "}", "VirtualService shop/b {hosts: [x.shop], " + strings.Replace(routes, "*", "shop", 1) + "}"},
+			"-VirtualService shop/b {}", []string{"VirtualService a spec.hosts Duplicate IST0109"}},
 		{"one host, for namespaces that differ", []string{web, "VirtualService shop/a {hosts: [x.shop], gateways: [mesh], exportTo: [a]}", "VirtualService shop/b {hosts: [x.shop], gateways: [mesh], exportTo: [b]}"}, "", nil},
 		{"one host, behind a gateway", []string{web, "Gateway shop/gw {servers: [{hosts: ['*']}]}", "VirtualService shop/a {hosts: [x.shop], gateways: [shop/gw]}", "VirtualService shop/b {hosts: [x.shop], gateways: [shop/gw]}"}, "", nil},
 		{"two rules", []string{web, "DestinationRule shop/a {host: web.shop}", "DestinationRule shop/b {host: web.shop}"}, "DestinationRule shop/b {host: web.shop, workloadSelector: {}}", []string{"DestinationRule b spec.host Duplicate"}},

@@ -20,22 +20,37 @@ func (x *examination) older(f fact) []model.Record {
 	return all[:min(at, maxCompared)]
 }
 
-// claimedHosts warns of hosts for which an older VirtualService has http rules too, where some sidecars see both. Those of gateways are merged, and so are
-// tcp and tls rules: which of them are hidden is told where they are planned.
+// claimedHosts warns of hosts for which another VirtualService, which goes before this one, has http rules too, where some sidecars see both: one that is
+// not for all namespaces before those that are, of these an older one (push/plan/host, precedes). Those of gateways are merged, and so are tcp and tls rules:
+// which of them are hidden is told where they are planned.
 func claimedHosts(x *examination) {
 	vs := x.record.(*model.VirtualService)
 	if !claims(vs) {
 		return
 	}
 	for _, host := range vs.Spec.GetHosts() {
-		for _, r := range x.older(fact{kind: meshRoute, name: host}) {
-			if overlap(r.(*model.VirtualService).Spec.GetExportTo(), vs.Spec.GetExportTo()) {
+		all := x.with(fact{kind: meshRoute, name: host})
+		for _, r := range all[:min(len(all), maxCompared)] {
+			if other := r.(*model.VirtualService); precedes(other, vs) && overlap(other.Spec.GetExportTo(), vs.Spec.GetExportTo()) {
 				x.found(problem.ConflictingMeshGatewayVirtualServiceHosts, problem.Duplicate, "spec.hosts",
-					"host %q is claimed by the older %v too, whose http rules win for sidecars that see both", host, r.Meta().Key)
+					"host %q is claimed by %v too, whose http rules win for sidecars that see both", host, other.Key)
 				break
 			}
 		}
 	}
+}
+
+func precedes(a, b *model.VirtualService) bool {
+	if all, others := forAll(a), forAll(b); all != others {
+		return !all
+	}
+	return a.Older(&b.Head) < 0
+}
+
+// forAll says whether a VirtualService is exported to all namespaces.
+func forAll(vs *model.VirtualService) bool {
+	to := vs.Spec.GetExportTo()
+	return len(to) == 0 || slices.Contains(to, "*")
 }
 
 // claims says whether a VirtualService has http rules for the mesh's sidecars.

@@ -16,7 +16,7 @@ import (
 )
 
 // Spec is what the listeners of one direction of a proxy report. Comparable. The zero Spec: what the mesh configuration says by
-// accessLogFile and defaultProviders.metrics, and no spans.
+// accessLogFile and defaultProviders.metrics, and nothing is sampled for spans.
 type Spec struct {
 	// Logs are the access logs, sorted by provider. Where there are any, disabled ones too, accessLogFile is without effect.
 	Logs    intern.List[Log]

@@ -91,16 +91,19 @@ func destination(hosts Hosts, ref virtualservice.Ref, listenPort uint32) vhost.D
 func target(hosts Hosts, name string) string {
 	for range LongestAlias {
 		h := hosts.Get(name)
-		if h == nil || h.alias == "" {
+		if h == nil || h.alias == nil {
 			return name
 		}
-		name = h.alias
+		name = h.alias.Spec.GetAliasFor()
 	}
 	return name
 }
 
 // Target is the host that a name stands for: itself, unless it is an alias.
 func (t *Table) Target(name string) string { return target(t, name) }
+
+// Alias is the Service by which it is another name of a host (of type ExternalName); nil: it is none.
+func (h *Host) Alias() *model.Service { return h.alias }
 
 // LongestAlias bounds chains of aliases, which may go in a circle.
 const LongestAlias = 10

@@ -45,10 +45,10 @@ type Host struct {
 	joined    intern.List[*model.Service] // see Table.joined
 	clusters  []clusterUnit
 	endpoints []layer.Unit
-	selectors []string   // label keys that workloadSelectors of its rules compare
-	reads     view.Reads // inputs of the proxy that its rules read; the host itself is as proxies without any see it
-	placed    bool       // there are endpoints inside its clusters, ordered by the proxy's place
-	alias     string     // the host that it is another name of; empty: it is none
+	selectors []string       // label keys that workloadSelectors of its rules compare
+	reads     view.Reads     // inputs of the proxy that its rules read; the host itself is as proxies without any see it
+	placed    bool           // there are endpoints inside its clusters, ordered by the proxy's place
+	alias     *model.Service // by which it is another name of a host (ExternalName); nil: it is none
 
 	// varied are the hosts that it became in variations, by what these read of the proxy, as long as some variation has them: the
 	// variations of all scopes that share the host share them.
@@ -110,10 +110,10 @@ func (t *Table) Problems() input.Problems { return t.problems }
 // Resolve decides what a host is in this scope, and plans those of its clusters and assignments that `what` names.
 func (t *Table) Resolve(name string, what input.Types) {
 	h := t.renew(name)
-	h.Service, h.Rules, h.selectors, h.alias = t.serviceFor(name), Rules{}, nil, ""
+	h.Service, h.Rules, h.selectors, h.alias = t.serviceFor(name), Rules{}, nil, nil
 	h.joined = t.joined(name, h.Service)
 	if h.Service != nil && h.Service.Spec.GetAliasFor() != "" {
-		h.Service, h.alias = nil, h.Service.Spec.GetAliasFor()
+		h.Service, h.alias = nil, h.Service
 	}
 	if h.Service != nil {
 		h.Rules, h.selectors = t.rulesFor(name, h.Service, view.Inputs{})
@@ -145,7 +145,7 @@ func (t *Table) Follow(name string, what input.Types) bool {
 // Forget takes out a host of which there is nothing left. False: it has a service, or clusters.
 func (t *Table) Forget(name string) bool {
 	h := t.hosts.Get(name)
-	if h != nil && (h.Service != nil || h.alias != "" || len(h.clusters)+len(h.endpoints) > 0) {
+	if h != nil && (h.Service != nil || h.alias != nil || len(h.clusters)+len(h.endpoints) > 0) {
 		return false
 	}
 	t.hosts.Put(name, nil)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"slices"
 
 	"navarch.io/navarch/push/plan/input"
@@ -14,8 +15,29 @@ func (t *Table) sees(vs *model.VirtualService) bool {
 		exported(vs.Spec.GetExportTo(), t.in.Mesh.Spec.GetDefaultVirtualServiceExportTo(), vs.Key.Namespace, t.key.Namespace)
 }
 
+// reach is how far a VirtualService is seen. Of those of one host that which is seen least far goes before the others, and the oldest of these
+// (istio: pilot/pkg/model/push_context.go, VirtualServicesForGateway).
+func (t *Table) reach(vs *model.VirtualService) int {
+	to := vs.Spec.GetExportTo()
+	if len(to) == 0 {
+		to = t.in.Mesh.Spec.GetDefaultVirtualServiceExportTo()
+	}
+	switch {
+	case slices.Contains(to, "*"):
+		return 2
+	case vs.Key.Namespace == t.key.Namespace:
+		return 0 // private, as the scope sees it
+	}
+	return 1
+}
+
+// precedes orders VirtualServices that the scope sees.
+func (t *Table) precedes(a, b *model.VirtualService) int {
+	return cmp.Or(cmp.Compare(t.reach(a), t.reach(b)), a.Older(&b.Head))
+}
+
 // VirtualServiceFor is the VirtualService whose http rules are for a host among what is imported: of those that name the host and have such
-// rules the oldest. Where none names it, it is the oldest of those with the most specific wildcard that covers the host, and nil if that one
+// rules the first (precedes). Where none names it, it is the first of those with the most specific wildcard that covers the host, and nil if that one
 // has no http rules; a wildcard is for hosts alone that no VirtualService names, whatever rules that one has
 // (istio: pilot/pkg/networking/core/route/route.go, separateVSHostsAndServices).
 func (t *Table) VirtualServiceFor(host string, im *Imports) *model.VirtualService {
@@ -24,7 +46,7 @@ func (t *Table) VirtualServiceFor(host string, im *Imports) *model.VirtualServic
 	}
 	var best *model.VirtualService
 	t.in.Index.Covering(model.KindVirtualService, host, func(pattern string) bool {
-		best = t.oldest(pattern, im, func(*model.VirtualService) bool { return true })
+		best = t.first(pattern, im, func(*model.VirtualService) bool { return true })
 		return best == nil
 	})
 	if best == nil || len(best.Spec.GetHttp()) == 0 {
@@ -33,24 +55,24 @@ func (t *Table) VirtualServiceFor(host string, im *Imports) *model.VirtualServic
 	return best
 }
 
-// VirtualServiceNaming is the oldest VirtualService with http rules, among what is imported, that names this very host or wildcard; nil:
+// VirtualServiceNaming is the first VirtualService with http rules, among what is imported, that names this very host or wildcard; nil:
 // there is none.
 func (t *Table) VirtualServiceNaming(host string, im *Imports) *model.VirtualService {
-	return t.oldest(host, im, func(vs *model.VirtualService) bool { return len(vs.Spec.GetHttp()) > 0 })
+	return t.first(host, im, func(vs *model.VirtualService) bool { return len(vs.Spec.GetHttp()) > 0 })
 }
 
-// oldest is the oldest VirtualService of a kind, among what is imported, that names a host or wildcard; nil: there is none.
-func (t *Table) oldest(host string, im *Imports, is func(*model.VirtualService) bool) (best *model.VirtualService) {
+// first is the first VirtualService of a kind, among what is imported, that names a host or wildcard; nil: there is none.
+func (t *Table) first(host string, im *Imports, is func(*model.VirtualService) bool) (best *model.VirtualService) {
 	for r := range t.in.ByHost(model.KindVirtualService, host) {
 		vs := r.(*model.VirtualService)
-		if is(vs) && t.sees(vs) && im.overlaps(vs) && (best == nil || vs.Older(&best.Head) < 0) {
+		if is(vs) && t.sees(vs) && im.overlaps(vs) && (best == nil || t.precedes(vs, best) < 0) {
 			best = vs
 		}
 	}
 	return best
 }
 
-// Connecting are the VirtualServices whose tcp and tls rules are for connections to a host, among what is imported, the oldest first: unlike http
+// Connecting are the VirtualServices whose tcp and tls rules are for connections to a host, among what is imported, as they go before one another: unlike http
 // rules they are merged, those of all that name the host, a wildcard that covers it, or, where it is a wildcard, a host that it covers
 // (istio: pilot/pkg/networking/core/tls.go, getConfigsForHost).
 func (t *Table) Connecting(host string, im *Imports) (all []*model.VirtualService) {
@@ -59,7 +81,7 @@ func (t *Table) Connecting(host string, im *Imports) (all []*model.VirtualServic
 			all = append(all, vs)
 		}
 	}
-	slices.SortFunc(all, func(a, b *model.VirtualService) int { return a.Older(&b.Head) })
+	slices.SortFunc(all, t.precedes)
 	return slices.Compact(all)
 }
 

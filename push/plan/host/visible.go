@@ -1,7 +1,9 @@
 package host
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/view"
@@ -28,7 +30,8 @@ func (im *Imports) Sees(svc *model.Service, host string, port uint32, namespace 
 }
 
 // precedes orders services of one host for a namespace: its own first, then Kubernetes Services, then the config cluster's, then the
-// oldest. One of another cluster is the same service: the first defines it, its endpoints are those of all clusters, and its addresses
+// oldest; of ServiceEntries that are as old the one whose namespace is first by name, since istiod calls them by their hosts (istio:
+// pilot/pkg/model/push_context.go, sortServicesByCreationTime). One of another cluster is the same service: the first defines it, its endpoints are those of all clusters, and its addresses
 // those of the proxy's own (istio: pilot/pkg/serviceregistry/aggregate/controller.go, mergeService).
 func precedes(a, b *model.Service, namespace string) bool {
 	if own, other := a.Key.Namespace == namespace, b.Key.Namespace == namespace; own != other {
@@ -40,7 +43,7 @@ func precedes(a, b *model.Service, namespace string) bool {
 	if config, other := a.Key.Origin.Cluster() == "", b.Key.Origin.Cluster() == ""; config != other {
 		return config
 	}
-	return a.Older(&b.Head) < 0
+	return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Key.Namespace, b.Key.Namespace), a.Older(&b.Head)) < 0
 }
 
 // serviceFor is the one service that a host means in this scope; nil: it sees none.

@@ -29,13 +29,16 @@ type spans struct {
 }
 
 // tracing decides how spans are sent: what a later Telemetry says goes before what the others say, setting by setting. Where neither they nor
-// defaultProviders say anything, the tracer of the proxy's bootstrap is used, where there is one (istio: pilot/pkg/model/telemetry.go,
-// Tracing; pilot/pkg/networking/core/tracing.go).
+// defaultProviders say anything, a tracer that the proxy has from elsewhere is used: its bootstrap, or an EnvoyFilter (istio:
+// pilot/pkg/model/telemetry.go, Tracing; pilot/pkg/networking/core/tracing.go).
 func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
+	if !d.Self.Sends {
+		return d.sampled()
+	}
 	config := d.Self.Tracing.Or(d.Defaults.Tracing).Config().GetTracing()
 	s, said := d.spans(all)
 	if !said {
-		if !d.Mesh.Spec.GetEnableTracing() || config == nil {
+		if !d.Mesh.Spec.GetEnableTracing() {
 			return build.Tracing{}
 		}
 		s.istioTags = config.GetEnableIstioTags() == nil || config.GetEnableIstioTags().GetValue()
@@ -71,6 +74,15 @@ func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
 		t.Sampling = 100 // of what comes to the sampler, which decides
 	}
 	return t
+}
+
+// sampled is for proxies of which nothing says that they have a tracer. One percent of the requests are sampled, as istiod has it: by their
+// identifiers (x-request-id) other proxies send spans of them. Tags would be in no span, and make the listeners others for each workload.
+func (d *decision) sampled() build.Tracing {
+	if !d.Mesh.Spec.GetEnableTracing() {
+		return build.Tracing{}
+	}
+	return build.Tracing{On: true, RequestID: true, Sampling: defaultSampling}
 }
 
 // spans merges what is said; false: nobody says anything.

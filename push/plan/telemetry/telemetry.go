@@ -55,10 +55,11 @@ var (
 func Of(in *input.Input, p Proxy) Reports {
 	mesh, all := in.Mesh.Spec, For(in, p.Namespace, p.Telemetry)
 	defaults := mesh.GetDefaultProviders()
-	if len(all) == 0 && len(defaults.GetAccessLogging()) == 0 && !p.Self.Sends {
-		return Reports{}
-	}
 	d := &decision{Input: in, Proxy: p}
+	if len(all) == 0 && len(defaults.GetAccessLogging()) == 0 && !p.Self.Sends {
+		d.out.Spec.Tracing = d.sampled()
+		return d.out
+	}
 	var by []model.Key
 	for _, t := range all {
 		by = append(by, t.Key)
@@ -66,9 +67,7 @@ func Of(in *input.Input, p Proxy) Reports {
 	d.out.Spec.By = keys.List(by...)
 	d.out.Spec.Logs = d.logs(all)
 	d.out.Spec.Metrics = d.metrics(all)
-	if p.Self.Sends {
-		d.out.Spec.Tracing = d.tracing(all)
-	}
+	d.out.Spec.Tracing = d.tracing(all)
 	return d.out
 }
 

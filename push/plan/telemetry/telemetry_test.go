@@ -8,14 +8,17 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	meshv1 "istio.io/api/mesh/v1alpha1"
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 	"sigs.k8s.io/yaml"
 
+	build "navarch.io/navarch/push/build/telemetry"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
@@ -66,7 +69,10 @@ const providers = `extensionProviders:
 - {name: numbers, prometheus: {}}
 `
 
-// what it comes to, in one line.
+// oneInHundred is the tracing of proxies of which nobody says anything, and nothing says that they have a tracer.
+var oneInHundred = build.Tracing{On: true, RequestID: true, Sampling: 1}
+
+// what it comes to, in one line, without oneInHundred.
 func (r Reports) String() string {
 	var out []string
 	for _, l := range r.Spec.Logs.All() {
@@ -82,7 +88,7 @@ func (r Reports) String() string {
 		}
 		out = append(out, line)
 	}
-	if t := r.Spec.Tracing; t.On {
+	if t := r.Spec.Tracing; t.On && t != oneInHundred {
 		names := []string{}
 		for _, tag := range t.Tags.All() {
 			if !strings.HasPrefix(tag.Name, "istio.authorization") {
@@ -168,9 +174,47 @@ func TestReports(t *testing.T) {
 			if c.server == "=" {
 				c.server = c.client
 			}
-			client, server := decide(t, c.mesh, true, c.specs...)
+			sends := strings.Contains(c.mesh+strings.Join(c.specs, ""), "tracing:")
+			client, server := decide(t, c.mesh, sends, c.specs...)
 			if client != c.client || server != c.server {
 				t.Errorf("clients\n%s\nwant\n%s\nservers\n%s\nwant\n%s", client, c.client, server, c.server)
+			}
+		})
+	}
+}
+
+// Of proxies that nothing gives a tracer 1 % of the requests are sampled, and no tags are said, unless enableTracing is false. One that has a tracer from
+// elsewhere has Istio's tags, too.
+func TestSampled(t *testing.T) {
+	for name, c := range map[string]struct {
+		off, sends bool
+		logs       []string // of the mesh
+		want       build.Tracing
+	}{
+		"no tracer":            {false, false, nil, oneInHundred},
+		"no tracing":           {true, false, nil, build.Tracing{}},
+		"a tracer, no tracing": {true, true, nil, build.Tracing{}},
+		"logs, no tracer":      {false, false, []string{"envoy"}, oneInHundred},
+		"a tracer of the proxy's": {false, true, nil, build.Tracing{On: true, RequestID: true, Sampling: 1,
+			Tags: tags.List(slices.Concat((&decision{Proxy: Proxy{Namespace: "shop"}}).selfTags(), build.DryRunTags)...)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mesh := rec(t, model.KindMesh, "/mesh", "{}").(*model.Mesh)
+			mesh.Spec.EnableTracing, mesh.Spec.DefaultProviders = !c.off, &meshv1.MeshConfig_DefaultProviders{AccessLogging: c.logs}
+			in := input.New(mirror.Empty().Apply(1, []model.Record{mesh}, nil).New, &pool.Pool{})
+			got := Of(in, Proxy{Namespace: "shop", Caps: xds.StockCaps, Self: view.Self{Sends: c.sends}}).Spec.Tracing
+			names := func(l intern.List[build.Tag]) (out []string) {
+				for _, tag := range l.All() {
+					out = append(out, tag.Name+"="+tag.Value)
+				}
+				slices.Sort(out)
+				return out
+			}
+			if !slices.Equal(names(got.Tags), names(c.want.Tags)) {
+				t.Errorf("tags %v, want %v", names(got.Tags), names(c.want.Tags))
+			}
+			if got.Tags, c.want.Tags = (intern.List[build.Tag]{}), (intern.List[build.Tag]{}); got != c.want {
+				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 		})
 	}

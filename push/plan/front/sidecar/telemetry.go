@@ -12,7 +12,7 @@ import (
 
 // reports is what the listeners of a scope report of their traffic.
 type reports struct {
-	spec   build.Spec                        // of proxies that no Telemetry selects, and that send no spans
+	spec   build.Spec                        // of proxies that no Telemetry selects, and that have no tracer
 	varied map[view.Inputs]telemetry.Reports // of others, by the inputs of variations that asked for it, and are still there
 	hosts  map[string]bool                   // of providers: it is decided again where a service of one of them is another
 	stale  bool                              // it is to be decided again in this step

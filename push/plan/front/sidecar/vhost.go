@@ -67,11 +67,15 @@ func (s *scope) entriesOf(h *host.Host) map[routeKey]*entry {
 	}
 	for _, e := range s.egress {
 		if vs := s.hosts.VirtualServiceNaming(h.Name, e.Imports); vs != nil {
+			domains := []string{h.Name}
+			if h.Alias() != nil {
+				domains = s.namesOf(h.Name)
+			}
 			for _, port := range s.named(h, vs, e) {
-				add(keyOf(e, port), port, vs, []string{h.Name})
+				add(keyOf(e, port), port, vs, domains)
 				if e == s.proxied() {
 					rc := routeKey{kind: ofProxy, port: port}
-					add(rc, port, vs, rc.domains([]string{h.Name}))
+					add(rc, port, vs, rc.domains(domains))
 				}
 			}
 		}
@@ -105,8 +109,8 @@ func (s *scope) servedEntries(h *host.Host, add func(rc routeKey, port uint32, e
 	}
 }
 
-// named are the ports at which a VirtualService makes a host known that has none of its own there: 80, and those of HTTP that its other hosts
-// have. A wildcard is not known at ports of services that it covers, or that cover it: there its rules are for these alone
+// named are the ports at which a VirtualService makes a host known that has none of its own there: 80, those that it has as another name of a host
+// (ExternalName), and those of HTTP that its other hosts have. A wildcard is not known at ports of services that it covers, or that cover it: there its rules are for these alone
 // (istio: pilot/pkg/networking/core/route, buildSidecarVirtualHostsForVirtualService, separateVSHostsAndServices).
 func (s *scope) named(h *host.Host, vs *model.VirtualService, e *egress) (ports []uint32) {
 	take := func(port uint32) {
@@ -116,6 +120,13 @@ func (s *scope) named(h *host.Host, vs *model.VirtualService, e *egress) (ports 
 		}
 	}
 	take(withoutService)
+	if alias := h.Alias(); alias != nil {
+		for _, p := range alias.Spec.GetPorts() {
+			if p.GetProtocol() == model.Protocol_PROTOCOL_AUTO || input.IsHTTP(p.GetProtocol()) {
+				take(p.GetNumber())
+			}
+		}
+	}
 	for _, name := range vs.Spec.GetHosts() {
 		other := s.hosts.Get(name)
 		if other == nil || other == h || other.Service == nil || !e.Has(other.Service, name) {
@@ -146,22 +157,28 @@ func (s *scope) overlapped(name string, port uint32, e *egress) (is bool) {
 	return is
 }
 
-// domainsOf are the names that a host of a service would have at a port: itself, its short names as a Kubernetes service, itself with the dot by
-// which DNS marks a name as absolute (RFC 1034 section 3.1; clients send it as it is), its virtual addresses; of a headless
-// service also the names of its pods.
-func (s *scope) domainsOf(h *host.Host, port uint32) []string {
-	name, svc := h.Name, h.Service
+// namesOf are the names that a host is called by: itself, its short names as a Kubernetes service, itself with the dot by which DNS marks a name as
+// absolute (RFC 1034 section 3.1; clients send it as it is).
+func (s *scope) namesOf(name string) []string {
 	out := append([]string{name}, host.ShortNames(name, s.key.Namespace, s.key.Domain)...)
 	if _, err := netip.ParseAddr(name); err != nil {
 		out = append(out, name+".")
 	}
+	return out
+}
+
+// domainsOf are the names that a host of a service would have at a port: namesOf, those of its aliases, its virtual addresses; of a headless service
+// also the names of its pods.
+func (s *scope) domainsOf(h *host.Host, port uint32) []string {
+	name, svc := h.Name, h.Service
+	out := s.namesOf(name)
 	if svc.Spec.GetHeadless() && svc.Key.Kind == model.KindService {
 		for _, d := range slices.Clone(out) {
 			out = append(out, "*."+d)
 		}
 	}
 	for _, alias := range s.hosts.Aliases(name) {
-		out = append(append(append(out, alias), host.ShortNames(alias, s.key.Namespace, s.key.Domain)...), alias+".")
+		out = append(out, s.namesOf(alias)...)
 	}
 	s.hosts.AddressesAt(h, port, func(addresses []string) {
 		for _, a := range addresses {
@@ -204,15 +221,25 @@ func (s *scope) hostsNamed(name string, visit func(host string)) {
 	}
 }
 
-// loses says whether another host of the route configuration, earlier by name, has the claim.
-func (rs *routeTable) loses(rc *routeConfig, en *entry, claim string) bool {
-	lost, key := rc.taken[claim], routeKey{kind: rc.kind, port: en.port}
+// loses says whether another host of the route configuration has the claim: an alias that a VirtualService names has its own names, whatever it is
+// another name of; else the first by name has it. told: whoever wrote the host is to know.
+func (rs *routeTable) loses(rc *routeConfig, en *entry, claim string) (lost, told bool) {
+	lost, told = rc.taken[claim], true
+	key, own := routeKey{kind: rc.kind, port: en.port}, rs.isAlias(en.host)
 	rs.rivals(key.bare(claim), func(host string) {
-		if other := rc.entries.Get(key.entry(host)); !lost && other != nil && host < en.host && slices.Contains(other.domains.All(), claim) {
-			lost = true
+		other := rc.entries.Get(key.entry(host))
+		if lost || other == nil || host == en.host || !slices.Contains(other.domains.All(), claim) {
+			return
 		}
+		alias := rs.isAlias(host)
+		lost, told = alias && !own || alias == own && host < en.host, !alias
 	})
-	return lost
+	return lost, told
+}
+
+func (s *scope) isAlias(name string) bool {
+	h := s.hosts.Get(name)
+	return h != nil && h.Alias() != nil
 }
 
 // specOf decides a virtual host for proxies with certain inputs, and the hosts that they see: its domains, and what the destinations of its rules mean
@@ -220,8 +247,10 @@ func (rs *routeTable) loses(rc *routeConfig, en *entry, claim string) bool {
 func (rs *routeTable) specOf(rc *routeConfig, en *entry, as host.Seen, found *[]input.Problem) (vhost.Spec, bool) {
 	var domains []string
 	for _, c := range en.domains.All() {
-		if !en.alone && rs.loses(rc, en, c) {
-			*found = append(*found, input.Warning(rs.blame(en), problem.Duplicate, "spec.hosts", "name "+c+" at port "+rc.name+" belongs to another host"))
+		if lost, told := rs.loses(rc, en, c); lost && !en.alone {
+			if told {
+				*found = append(*found, input.Warning(rs.blame(en), problem.Duplicate, "spec.hosts", "name "+c+" at port "+rc.name+" belongs to another host"))
+			}
 			continue
 		}
 		domains = append(domains, c)
