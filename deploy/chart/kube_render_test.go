@@ -3,7 +3,9 @@
 package chart
 
 import (
+	"cmp"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -151,6 +153,7 @@ func TestKubeChartRenders(t *testing.T) {
 // have, or that the chart sets itself; roles that no process has, or two.
 func TestKubeChartRefuses(t *testing.T) {
 	h := helm(t)
+	const asked = "issuer.kind=signers,issuer.signers.a\\.b/c=-----BEGIN CERTIFICATE-----,issuer.servingSecretName=s"
 	for set, want := range map[string]string{
 		"kek.creat=true":                 "creat",
 		"global.proxy.logLevel=info":     "global",
@@ -160,8 +163,19 @@ func TestKubeChartRefuses(t *testing.T) {
 		"env.REVISION=x":                 "REVISION",
 		"size=huge":                      "size",
 		"kek.kms.enabled=true":           "image",
-		"crds.install=true":              "make chart",
-		"etcd.tls.secretName=mine":       "serverSecretName",
+		"injection.canary.percent=5":     "canary",
+		"injection.canary.percent=101,injection.canary.revision=next": "percent",
+		"issuer.kind=another":                                 "kind",
+		"issuer.kind=signers":                                 "needs issuer.signers",
+		"issuer.kind=other":                                   "needs issuer.address",
+		"issuer.address=ca.example.com:443":                   "issuer.address is not for issuer.kind own",
+		"issuer.signers.mine=x":                               "mine",
+		asked + ",issuer.defaultSigner=a.b/d":                 "no roots of issuer.defaultSigner",
+		asked:                                                 "needs issuer.defaultSigner, or issuer.signerDomain",
+		asked + ",issuer.signerDomain=a.b":                    "needs issuer.servingRoots",
+		asked + ",issuer.signerDomain=a.b,issuer.address=c:1": "issuer.address is not for issuer.kind signers",
+		"crds.install=true":                                   "make chart",
+		"etcd.tls.secretName=mine":                            "serverSecretName",
 		"sharedMeshConfig=shared,deployments[0].roles={ingest,xds,ca},deployments[0].replicas=1,deployments[1].roles={admit},deployments[1].name=admit,deployments[1].replicas=1": "sharedMeshConfig",
 		"deployments[0].roles={xds}":      "replicas",
 		"monitoring.alerts.enable=true":   "enable",
@@ -183,6 +197,26 @@ func TestKubeChartRefuses(t *testing.T) {
 	} {
 		if _, err := h.Run(t.Context(), "template", h.Dir, "--set-json", "deployments="+values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", values, err, want)
+		}
+	}
+}
+
+// navarchd takes what the chart gives it, together: it starts, and ends for want of a file that is named here.
+func TestKubeChartIsTaken(t *testing.T) {
+	program := programs.For(t, "navarchd")
+	for name, text := range scenes(t) {
+		for pod, spec := range podsOf(t, text) {
+			c := spec.Spec.Containers[0]
+			if c.Name != "navarchd" {
+				continue
+			}
+			cmd := exec.CommandContext(t.Context(), program, append(c.Args, "--etcd-ca=none")...)
+			for _, e := range c.Env {
+				cmd.Env = append(cmd.Env, e.Name+"="+cmp.Or(e.Value, "x")) // fields of the Pod
+			}
+			if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "navarchd: --etcd-ca: open none: ") {
+				t.Errorf("%s: %s: %v %s", name, pod, err, out)
+			}
 		}
 	}
 }

@@ -23,15 +23,15 @@ func TestManifests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	texts := []string{kek(), subset("v2"), webhook, keys}
-	for _, name := range []string{"etcd", "rights", "validation", "navarchd", "autoscaler", "load", "shop", "routing", "client", "stock", "wrong", "west"} {
+	texts := []string{subset("v2"), webhook, keys}
+	for _, name := range []string{"rights", "load", "shop", "routing", "client", "stock", "wrong", "west"} {
 		texts = append(texts, manifest(name))
 	}
 	for _, w := range workloads {
 		texts = append(texts, w.manifest())
 	}
 	seen := manifestsOf(t, texts...)
-	for _, want := range []string{"Secret istio-system/navarch-kek", "Deployment shop/reviews-v2", "ServiceAccount shop/web", "VirtualService shop/reviews", "ConfigMap istio-system/istio-sidecar-injector",
+	for _, want := range []string{"Deployment shop/reviews-v2", "ServiceAccount shop/web", "VirtualService shop/reviews", "ConfigMap istio-system/istio-sidecar-injector",
 		"MutatingWebhookConfiguration /istio-sidecar-injector", "Pod stock/caller", "Secret west/west"} {
 		if !seen[want] {
 			t.Errorf("no %s", want)
@@ -70,17 +70,15 @@ func manifestsOf(t *testing.T, texts ...string) (seen map[string]bool) {
 	return seen
 }
 
-// The rights and the webhook configurations are those that the documentation has, word for word.
+// The rights are those that the documentation has, word for word.
 func TestManifestsAreTheDocumented(t *testing.T) {
-	for name, page := range map[string]string{"rights": "kubernetes.md", "validation": "validation.md"} {
-		text, err := os.ReadFile("../../docs/" + page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, has, _ := strings.Cut(manifest(name), "\n")
-		if !strings.Contains(string(text), "```yaml\n"+has+"```") {
-			t.Errorf("manifests/%s.yaml is not what deploy/docs/%s has", name, page)
-		}
+	text, err := os.ReadFile("../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, has, _ := strings.Cut(manifest("rights"), "\n")
+	if !strings.Contains(string(text), "```yaml\n"+has+"```") {
+		t.Error("manifests/rights.yaml is not what deploy/docs/kubernetes.md has")
 	}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/rand"
 	"embed"
 	"encoding/base64"
 	"fmt"
@@ -34,13 +33,6 @@ var workloads = []workload{{"web", "web", "v1"}, {"ratings", "ratings", "v1"}, {
 
 func (w workload) manifest() string {
 	return manifest("workload", "THE-NAME", w.name, "THE-APP", w.app, "THE-VERSION", w.version)
-}
-
-// kek is the Secret of the key encryption key, a new one.
-func kek() string {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // crypto/rand does not fail
-	return secret("istio-system", "navarch-kek", map[string][]byte{"kek.key": key})
 }
 
 // secret is the manifest of a Secret.
