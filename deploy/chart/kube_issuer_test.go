@@ -4,7 +4,6 @@ package chart
 
 import (
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +37,7 @@ func about(spec *corev1.PodTemplateSpec) (all []string) {
 // Another issuer is told to each process that needs it, with the files of the Secret where it serves somebody; its roots are the mesh's; agents are told
 // where to ask.
 func TestKubeChartIssuers(t *testing.T) {
+	t.Parallel()
 	files := []string{"--tls-cert=tls.crt", "--tls-key=tls.key", "--tls-client-ca=ca.crt"}
 	signers := []string{"EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API", "K8S_SIGNER=example.com/mesh", "CERT_SIGNER_DOMAIN=example.com"}
 	for scene, want := range map[string]map[string][]string{
@@ -79,14 +79,8 @@ func TestKubeChartIssuers(t *testing.T) {
 
 // Role ca has the rights to signers that are documented, where there are signers, with their names.
 func TestKubeChartRightsToSigners(t *testing.T) {
-	page, err := os.ReadFile("../docs/kubernetes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, _ := strings.Cut(string(page), "The right to have [signers of Kubernetes]")
-	_, text, _ = strings.Cut(text, "```yaml\n")
-	text, _, _ = strings.Cut(text, "```")
-	want := rights(t, text)["signers"]
+	t.Parallel()
+	want := rights(t, documented(t, "kubernetes.md", "The right to have [signers of Kubernetes]"))["signers"]
 	got := maps.Clone(rights(t, template(t, "-f", "ci/signers.yaml"))["ca"])
 	for right := range rights(t, template(t, "-f", "ci/default.yaml"))["ca"] {
 		delete(got, right)
@@ -99,6 +93,7 @@ func TestKubeChartRightsToSigners(t *testing.T) {
 
 // A part of the workloads is given to another revision as the injector reads it, and the revision is promoted by the command that operators have.
 func TestKubeChartRevisions(t *testing.T) {
+	t.Parallel()
 	text := scenes(t)["signers"]
 	settings, job := &corev1.ConfigMap{}, &batchv1.Job{}
 	object(t, text, "ConfigMap", "istio-sidecar-injector", settings)

@@ -123,8 +123,10 @@ func podsOf(t *testing.T, text string) map[string]*corev1.PodTemplateSpec {
 }
 
 // Every file of ci comes to objects that Kubernetes' own types take, with no field that they do not have, each in a namespace of its own or
-// none, and none twice; and `helm lint` finds nothing.
+// none, and none twice; and `helm lint` finds nothing. The values of `make demo-kube` are taken, too.
 func TestKubeChartRenders(t *testing.T) {
+	t.Parallel()
+	template(t, "-f", "../demo/kube/values.yaml", "--set", "crds.install=false")
 	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	h := helm(t)
 	for name, text := range scenes(t) {
@@ -152,6 +154,7 @@ func TestKubeChartRenders(t *testing.T) {
 // What nobody knows is refused, and named: a typo, a value of Istio's chart at its old place, a flag and a variable that navarchd does not
 // have, or that the chart sets itself; roles that no process has, or two.
 func TestKubeChartRefuses(t *testing.T) {
+	t.Parallel()
 	h := helm(t)
 	const asked = "issuer.kind=signers,issuer.signers.a\\.b/c=-----BEGIN CERTIFICATE-----,issuer.servingSecretName=s"
 	for set, want := range map[string]string{
@@ -203,6 +206,7 @@ func TestKubeChartRefuses(t *testing.T) {
 
 // navarchd takes what the chart gives it, together: it starts, and ends for want of a file that is named here.
 func TestKubeChartIsTaken(t *testing.T) {
+	t.Parallel()
 	program := programs.For(t, "navarchd")
 	for name, text := range scenes(t) {
 		for pod, spec := range podsOf(t, text) {
@@ -223,6 +227,7 @@ func TestKubeChartIsTaken(t *testing.T) {
 
 // Every flag, and every variable of the environment, that the chart gives navarchd, or lets users give it, is one that navarchd knows.
 func TestKubeChartFlags(t *testing.T) {
+	t.Parallel()
 	help, err := execute(t, programs.For(t, "navarchd"), "--help")
 	if err != nil {
 		t.Fatal(err)
