@@ -6,7 +6,7 @@ var values = []row{
 	{"autoscaleEnabled", ActedOn, "`deployments[].autoscaling`", ""},
 	{"autoscaleMin", ActedOn, "`deployments[].autoscaling.minReplicas`", ""},
 	{"autoscaleMax", ActedOn, "`deployments[].autoscaling.maxReplicas`", ""},
-	{"autoscaleBehavior", Reported, "the chart's HorizontalPodAutoscaler has Kubernetes' own behaviour", ""},
+	{"autoscaleBehavior", Reported, "of it the chart has `deployments[].autoscaling.stabilizationWindowSeconds` alone", ""},
 	{"replicaCount", ActedOn, "`deployments[].replicas`", ""},
 	{"rollingMaxSurge", NoEffect, "Pods are replaced one by one", ""},
 	{"rollingMaxUnavailable", NoEffect, "Pods are replaced one by one, a new one first", ""},
