@@ -28,8 +28,9 @@ kube-tools: ## build kube-apiserver, kube-controller-manager, kube-scheduler, ku
 chart: ## package the Helm chart, with Istio's CustomResourceDefinitions, into out/
 	@deploy/tools/install.sh helm
 	@rm -rf out/chart && mkdir -p out/chart && cp -r deploy/chart out/chart/navarch && mkdir -p out/chart/navarch/files/crds
+	@find out/chart -name '*.go' -delete # ./... is not to find them
 	@cp "$$(go list -m -f '{{.Dir}}' istio.io/api)/kubernetes/customresourcedefinitions.gen.yaml" out/chart/navarch/files/crds/istio.yaml
-	@$(TOOLS)/helm package out/chart/navarch --destination out
+	@rm -f out/navarch-*.tgz && $(TOOLS)/helm package out/chart/navarch --destination out
 
 envoy: ## put the pinned Envoy alone into .tools/bin/
 	@deploy/tools/install.sh envoy
@@ -159,9 +160,10 @@ demo: build envoy ## a small mesh on this machine, step by step; HOLD=1 keeps it
 demo-intercept: build envoy intercept-tools ## the same with network namespaces and real redirection (root)
 	go run ./deploy/demo/run -intercept
 
-demo-kube: build kube-tools envoy intercept-tools ## the control plane and a shop with sidecars in a Kubernetes cluster of processes, step by step (root; five minutes); HOLD=1 keeps it up
+demo-kube: build kube-tools chart envoy intercept-tools ## the chart, and a shop with sidecars, in a Kubernetes cluster of processes, from installing to uninstalling, step by step (root; nine minutes); HOLD=1 keeps it up
 	CGO_ENABLED=0 go build -tags grpcnotrace -o bin/ ./deploy/demo/traffic
 	CGO_ENABLED=0 go build -o bin/etcd go.etcd.io/etcd/server/v3
+	CGO_ENABLED=0 go build -tags grpcnotrace -ldflags '-X navarch.io/navarch/store/obs.Version=next' -o bin/navarchd-next ./cmd/navarchd
 	@go build -o bin/demo-kube ./deploy/demo/kube && exec bin/demo-kube
 
 cluster: build kube-tools intercept-tools ## a Kubernetes cluster of processes on this machine (deploy/testcluster/README.md), until Ctrl-C

@@ -113,7 +113,7 @@ func (a *assembly) addOtherClusters() error {
 	if !c.kubernetes() || !c.speaksGRPC() {
 		return nil
 	}
-	a.clusters = kube.NewClusters(c.stateDir, a.log)
+	a.clusters = kube.NewClusters(c.stateDir, func() { everybody{a}.Recheck() }, a.log)
 	servers, err := remote.NewServers(c.remotes(a.log), a.clusters.Take)
 	if err != nil {
 		return err

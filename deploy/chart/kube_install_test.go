@@ -24,6 +24,7 @@ import (
 	"navarch.io/navarch/deploy/testcluster/controlplane"
 	"navarch.io/navarch/deploy/testcluster/image"
 	"navarch.io/navarch/loadtest/programs"
+	"navarch.io/navarch/push/envoytest"
 )
 
 // installation is a cluster in which the chart is installed.
@@ -48,9 +49,22 @@ func newInstallation(t *testing.T) *installation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	images := image.Table{
-		"navarchd": {Programs: map[string]string{"/usr/local/bin/navarchd": programs.For(t, "navarchd")}, Entrypoint: []string{"/usr/local/bin/navarchd"}},
-		"etcd":     {Programs: map[string]string{"/usr/local/bin/etcd": etcd, "/usr/local/bin/etcdctl": filepath.Join(tools, "bin", "etcdctl")}},
+	agent, err := filepath.Abs("../demo/kube/pilot-agent.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := map[string]string{"etcd": etcd, "etcdctl": filepath.Join(tools, "bin", "etcdctl"), "pilot-agent": agent, "envoy": envoytest.Binary(t)}
+	for _, name := range []string{"navarchd", "navarchctl", "navarch-agent", "app"} {
+		local[name] = programs.For(t, name)
+	}
+	images := image.Table{}
+	for name, has := range map[string][]string{"navarchd": {"navarchd", "navarchctl"}, "etcd": {"etcd", "etcdctl"}, "app": {"app"},
+		"navarch-agent": {"navarch-agent", "envoy", "navarchctl"}, "proxyv2": {"pilot-agent", "navarch-agent", "envoy", "navarchctl"}} {
+		one := image.Image{Programs: map[string]string{}, Entrypoint: []string{"/usr/local/bin/" + has[0]}}
+		for _, program := range has {
+			one.Programs["/usr/local/bin/"+program] = local[program]
+		}
+		images[name] = one
 	}
 	i := &installation{t: t, began: time.Now(), Cluster: cluster.ForTest(t, cluster.Options{Nodes: 2, Images: images, Istio: true})}
 	if i.helm, err = NewHelm(t.TempDir(), i.Kubeconfig()); err != nil {
@@ -102,26 +116,35 @@ func (i *installation) get(path string, of ...string) string {
 
 // Every file of ci is taken by a real API server, and its Pods by the profile restricted of Pod security.
 func (i *installation) dryRuns(t *testing.T) {
-	for name, text := range scenes(t) {
-		var all []string
-		for _, u := range objects(t, text) {
-			if strings.HasPrefix(u.GetAPIVersion(), "monitoring.coreos.com/") || u.GetNamespace() == "istio-ingress" {
-				continue // of definitions, and in a namespace, that are not there
-			}
-			all = append(all, manifest(t, u.Object))
+	t.Run("dry runs", func(t *testing.T) {
+		for name, text := range scenes(t) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				i.dryRun(t, text)
+			})
 		}
-		if out, err := i.Kubectl(t.Context(), strings.Join(all, "\n---\n"), "apply", "--dry-run=server", "-f", "-"); err != nil {
-			t.Errorf("%s: %v\n%s", name, err, out)
+	})
+}
+
+func (i *installation) dryRun(t *testing.T, text string) {
+	var all []string
+	for _, u := range objects(t, text) {
+		if strings.HasPrefix(u.GetAPIVersion(), "monitoring.coreos.com/") || u.GetNamespace() == "istio-ingress" {
+			continue // of definitions, and in a namespace, that are not there
 		}
-		for of, template := range podsOf(t, text) {
-			pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
-			pod.GenerateName, pod.Spec.ServiceAccountName = "dry-run-", "default"
-			if strings.HasPrefix(of, "StatefulSet ") { // its volume comes of a claim
-				pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "data"})
-			}
-			if _, err := i.client.CoreV1().Pods("istio-system").Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
-				t.Errorf("%s: %s: %v", name, of, err)
-			}
+		all = append(all, manifest(t, u.Object))
+	}
+	if out, err := i.Kubectl(t.Context(), strings.Join(all, "\n---\n"), "apply", "--dry-run=server", "-f", "-"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for of, template := range podsOf(t, text) {
+		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+		pod.GenerateName, pod.Spec.ServiceAccountName = "dry-run-", "default"
+		if strings.HasPrefix(of, "StatefulSet ") { // its volume comes of a claim
+			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "data"})
+		}
+		if _, err := i.client.CoreV1().Pods("istio-system").Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+			t.Errorf("%s: %v", of, err)
 		}
 	}
 }
@@ -219,7 +242,7 @@ func (i *installation) as(t *testing.T) *installation {
 	return &other
 }
 
-// The chart in a cluster, whose API server enforces the rights of each role and the profile restricted.
+// The chart in a cluster, whose API server enforces the rights of each role and the profile restricted, and whose nodes run the Pods of its mesh.
 func TestKubeChartLifecycle(t *testing.T) {
 	t.Parallel()
 	i := newInstallation(t)
@@ -248,8 +271,9 @@ func (i *installation) release() {
 	if len(was.bundles) != 1 || was.policies != "Fail Fail" || was.key == "" {
 		i.t.Fatalf("%+v", was)
 	}
-	i.noneForbidden()
+	i.noneForbidden("istiod", "istiod-ingest", "istiod-ca", "istiod-admit")
 	i.hasMetrics()
+	i.revisions(root)
 	unchanged := func(after string) {
 		i.t.Helper()
 		if got := i.kept(); !reflect.DeepEqual(got, was) {
@@ -257,7 +281,7 @@ func (i *installation) release() {
 		}
 	}
 	i.whilePodsAreMade(func() {
-		i.run("upgrade", "navarch", i.helm.Dir, "-f", values, "--set", "podLabels.edition=second", "--wait", wait)
+		i.run("upgrade", "navarch", i.helm.Dir, "-f", values, "--set", "podLabels.edition=second,promote=true", "--wait", wait)
 		unchanged("the upgrade")
 		i.run("upgrade", "navarch", i.helm.Dir, "-f", values, "--set", "podLabels.edition=second,revisionTags={prod}")
 		i.run("rollback", "navarch", "2")
@@ -308,9 +332,9 @@ func (i *installation) uninstall() {
 }
 
 // noneForbidden: no process was refused a right.
-func (i *installation) noneForbidden() {
+func (i *installation) noneForbidden(deployments ...string) {
 	i.t.Helper()
-	for _, u := range []string{"istiod", "istiod-ingest", "istiod-ca", "istiod-admit"} {
+	for _, u := range deployments {
 		logs := i.MustKubectl(i.t, "", "logs", "-n", "istio-system", "deployment/"+u, "--all-pods")
 		for line := range strings.Lines(logs) {
 			if strings.Contains(line, "forbidden") {

@@ -48,6 +48,7 @@ func read(t *testing.T, expressions map[string]string) map[string][]series {
 
 // Every expression of an alert or a dashboard parses, and reads metrics that navarchd has, by labels that they have.
 func TestKubeChartExpressions(t *testing.T) {
+	t.Parallel()
 	metrics := known(t)
 	for where, all := range read(t, expressions(t)) {
 		if len(all) == 0 {

@@ -3,7 +3,9 @@
 package chart
 
 import (
+	"cmp"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -121,8 +123,10 @@ func podsOf(t *testing.T, text string) map[string]*corev1.PodTemplateSpec {
 }
 
 // Every file of ci comes to objects that Kubernetes' own types take, with no field that they do not have, each in a namespace of its own or
-// none, and none twice; and `helm lint` finds nothing.
+// none, and none twice; and `helm lint` finds nothing. The values of `make demo-kube` are taken, too.
 func TestKubeChartRenders(t *testing.T) {
+	t.Parallel()
+	template(t, "-f", "../demo/kube/values.yaml", "--set", "crds.install=false")
 	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	h := helm(t)
 	for name, text := range scenes(t) {
@@ -150,7 +154,9 @@ func TestKubeChartRenders(t *testing.T) {
 // What nobody knows is refused, and named: a typo, a value of Istio's chart at its old place, a flag and a variable that navarchd does not
 // have, or that the chart sets itself; roles that no process has, or two.
 func TestKubeChartRefuses(t *testing.T) {
+	t.Parallel()
 	h := helm(t)
+	const asked = "issuer.kind=signers,issuer.signers.a\\.b/c=-----BEGIN CERTIFICATE-----,issuer.servingSecretName=s"
 	for set, want := range map[string]string{
 		"kek.creat=true":                 "creat",
 		"global.proxy.logLevel=info":     "global",
@@ -160,8 +166,19 @@ func TestKubeChartRefuses(t *testing.T) {
 		"env.REVISION=x":                 "REVISION",
 		"size=huge":                      "size",
 		"kek.kms.enabled=true":           "image",
-		"crds.install=true":              "make chart",
-		"etcd.tls.secretName=mine":       "serverSecretName",
+		"injection.canary.percent=5":     "canary",
+		"injection.canary.percent=101,injection.canary.revision=next": "percent",
+		"issuer.kind=another":                                 "kind",
+		"issuer.kind=signers":                                 "needs issuer.signers",
+		"issuer.kind=other":                                   "needs issuer.address",
+		"issuer.address=ca.example.com:443":                   "issuer.address is not for issuer.kind own",
+		"issuer.signers.mine=x":                               "mine",
+		asked + ",issuer.defaultSigner=a.b/d":                 "no roots of issuer.defaultSigner",
+		asked:                                                 "needs issuer.defaultSigner, or issuer.signerDomain",
+		asked + ",issuer.signerDomain=a.b":                    "needs issuer.servingRoots",
+		asked + ",issuer.signerDomain=a.b,issuer.address=c:1": "issuer.address is not for issuer.kind signers",
+		"crds.install=true":                                   "make chart",
+		"etcd.tls.secretName=mine":                            "serverSecretName",
 		"sharedMeshConfig=shared,deployments[0].roles={ingest,xds,ca},deployments[0].replicas=1,deployments[1].roles={admit},deployments[1].name=admit,deployments[1].replicas=1": "sharedMeshConfig",
 		"deployments[0].roles={xds}":      "replicas",
 		"monitoring.alerts.enable=true":   "enable",
@@ -187,8 +204,30 @@ func TestKubeChartRefuses(t *testing.T) {
 	}
 }
 
+// navarchd takes what the chart gives it, together: it starts, and ends for want of a file that is named here.
+func TestKubeChartIsTaken(t *testing.T) {
+	t.Parallel()
+	program := programs.For(t, "navarchd")
+	for name, text := range scenes(t) {
+		for pod, spec := range podsOf(t, text) {
+			c := spec.Spec.Containers[0]
+			if c.Name != "navarchd" {
+				continue
+			}
+			cmd := exec.CommandContext(t.Context(), program, append(c.Args, "--etcd-ca=none")...)
+			for _, e := range c.Env {
+				cmd.Env = append(cmd.Env, e.Name+"="+cmp.Or(e.Value, "x")) // fields of the Pod
+			}
+			if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "navarchd: --etcd-ca: open none: ") {
+				t.Errorf("%s: %s: %v %s", name, pod, err, out)
+			}
+		}
+	}
+}
+
 // Every flag, and every variable of the environment, that the chart gives navarchd, or lets users give it, is one that navarchd knows.
 func TestKubeChartFlags(t *testing.T) {
+	t.Parallel()
 	help, err := execute(t, programs.For(t, "navarchd"), "--help")
 	if err != nil {
 		t.Fatal(err)

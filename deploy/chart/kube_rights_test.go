@@ -68,6 +68,22 @@ func expanded(rule rbacv1.PolicyRule) (all []string) {
 	return all
 }
 
+// documented is the first YAML in a page of deploy/docs after a text.
+func documented(t *testing.T, page, after string) string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), after)
+	_, rest, _ = strings.Cut(rest, "```yaml\n")
+	rest, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatalf("%s has no YAML after %q", page, after)
+	}
+	return rest
+}
+
 func union(of map[string]map[string]bool) map[string]bool {
 	all := map[string]bool{}
 	for _, one := range of {
@@ -78,11 +94,8 @@ func union(of map[string]map[string]bool) map[string]bool {
 
 // All roles together have the documented rights, which navarchd is tested with (cmd/internal/e2e), and no other.
 func TestKubeChartRights(t *testing.T) {
-	documented, err := os.ReadFile("../demo/kube/manifests/rights.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := union(rights(t, string(documented)))
+	t.Parallel()
+	want := union(rights(t, documented(t, "kubernetes.md", "\n## Rights\n")))
 	got := union(rights(t, template(t, "-f", "ci/roles.yaml")))
 	for _, right := range slices.Sorted(maps.Keys(want)) {
 		if !got[right] {
@@ -101,6 +114,7 @@ func TestKubeChartRights(t *testing.T) {
 
 // The leader alone writes; the CA's Secrets are read by role ca alone, and the webhooks' role reads none. Options that are off give nothing.
 func TestKubeChartRightsOfRoles(t *testing.T) {
+	t.Parallel()
 	of := rights(t, template(t, "-f", "ci/roles.yaml"))
 	for role, all := range of {
 		for right := range all {
@@ -130,6 +144,7 @@ func TestKubeChartRightsOfRoles(t *testing.T) {
 
 // Each service account is bound to the rights of the roles of its own Deployment; rights to Secrets of gateways are the leader's.
 func TestKubeChartBindings(t *testing.T) {
+	t.Parallel()
 	got := map[string][]string{}
 	for _, u := range objects(t, template(t, "-f", "ci/apart.yaml")) {
 		binding := &rbacv1.ClusterRoleBinding{}

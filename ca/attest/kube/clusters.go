@@ -21,6 +21,7 @@ import (
 // which is asked for its issuer and keys as that of the config cluster is, and for reviews of rights. Safe for concurrent use.
 type Clusters struct {
 	memory string // folder in which keys are kept; empty: none are
+	gone   func()
 	log    *slog.Logger
 	taken  *loop.Box[map[string]*apiserver.Client]
 	now    atomic.Pointer[map[string]*otherCluster] // immutable
@@ -34,9 +35,10 @@ type otherCluster struct {
 	stop   func() // ends the refreshing of its keys
 }
 
-// NewClusters knows of none yet. memory is a folder in which the keys of each are kept for the next start; empty: they are not.
-func NewClusters(memory string, log *slog.Logger) *Clusters {
-	c := &Clusters{memory: memory, log: log, taken: loop.NewBox(func(_, newest map[string]*apiserver.Client) map[string]*apiserver.Client { return newest })}
+// NewClusters knows of none yet. memory is a folder in which the keys of each are kept for the next start; empty: they are not. Run calls gone each time
+// that clusters are not known any more, so that whoever is served by their tokens can be looked at again.
+func NewClusters(memory string, gone func(), log *slog.Logger) *Clusters {
+	c := &Clusters{memory: memory, gone: gone, log: log, taken: loop.NewBox(func(_, newest map[string]*apiserver.Client) map[string]*apiserver.Client { return newest })}
 	c.now.Store(&map[string]*otherCluster{})
 	return c
 }
@@ -68,13 +70,18 @@ func (c *Clusters) Run(ctx context.Context) error {
 			refreshing.Go(func() { _ = next.keys.Run(ctx) }) // its error is the context's
 		}
 		c.now.Store(&now)
+		forgotten := false
 		for name, b := range before {
 			if now[name] != b {
 				b.stop()
 			}
 			if now[name] == nil {
 				c.forget(name)
+				forgotten = true
 			}
+		}
+		if forgotten {
+			c.gone()
 		}
 	}
 }

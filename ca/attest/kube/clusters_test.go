@@ -80,8 +80,9 @@ func (p *played) token(t *testing.T) string {
 // was kept of it is removed.
 func TestTokensOfOtherClusters(t *testing.T) {
 	east, west, dir := play(t), play(t), t.TempDir()
+	gone := make(chan struct{}, 1)
 	run := func(ctx context.Context) (*Clusters, *attest.Tokens, chan error) {
-		c, ended := NewClusters(dir, slog.New(slog.DiscardHandler)), make(chan error, 1)
+		c, ended := NewClusters(dir, func() { gone <- struct{}{} }, slog.New(slog.DiscardHandler)), make(chan error, 1)
 		go func() { ended <- c.Run(ctx) }()
 		tokens, err := attest.NewTokens(attest.TokensConfig{TrustDomain: spiffeid.RequireTrustDomainFromString("cluster.local"), Cluster: "home", Remote: c.Issuer,
 			Issuers: []attest.TokenIssuer{{Name: "none", Cluster: "home", Keys: keysOf(t, east)}}})
@@ -140,6 +141,9 @@ func TestTokensOfOtherClusters(t *testing.T) {
 	}
 	cancel()
 	<-ended
+	if len(gone) != 0 {
+		t.Error("no cluster has gone, and somebody was told so")
+	}
 
 	c, tokens, _ = run(t.Context())
 	c.Take(map[string]*apiserver.Client{"west": west.api})
@@ -147,13 +151,9 @@ func TestTokensOfOtherClusters(t *testing.T) {
 	c.Take(map[string]*apiserver.Client{"other": east.api})
 	becomes("the cluster that came", tokens, "other", east, nil)
 	becomes("once no Secret names it", tokens, "west", west, attest.ErrUnavailable)
-	for until := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		_, err := os.Stat(c.file("west"))
-		if os.IsNotExist(err) {
-			break
-		} else if time.Now().After(until) {
-			t.Fatalf("what was kept of it: %v", err)
-		}
+	<-gone
+	if _, err := os.Stat(c.file("west")); !os.IsNotExist(err) {
+		t.Errorf("what was kept of it: %v", err)
 	}
 	if c.Access("west") != nil || c.Access("other") == nil {
 		t.Error("who is asked for rights")

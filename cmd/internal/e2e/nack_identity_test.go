@@ -37,7 +37,7 @@ func TestRefusedByOneIdentity(t *testing.T) {
 		return credentials.NewTLS(own)
 	}
 	open := func(account string, creds credentials.TransportCredentials, n int) (deltaStream, func()) {
-		return openStreamAs(t, d.secure, creds, node("shop", account, fmt.Sprintf("10.1.9.%d", n)))
+		return openStreamAs(t.Context(), t, d.secure, creds, node("shop", account, fmt.Sprintf("10.1.9.%d", n)))
 	}
 	sent := func(stream deltaStream) bool {
 		res, err := stream.Recv()

@@ -176,18 +176,18 @@ func take(t *testing.T, d *daemon, ip, culprit string, sent chan<- string, ackno
 // openStream asks for clusters, as the proxy of an address; it ends with the test, or by what is returned.
 func openStream(t *testing.T, d *daemon, ip string) (deltaStream, func()) {
 	t.Helper()
-	return openStreamAs(t, d.grpc, insecure.NewCredentials(), node("shop", "client", ip))
+	return openStreamAs(t.Context(), t, d.grpc, insecure.NewCredentials(), node("shop", "client", ip))
 }
 
-// openStreamAs is openStream of a proxy with credentials.
-func openStreamAs(t *testing.T, address string, creds credentials.TransportCredentials, n *corev3.Node) (deltaStream, func()) {
+// openStreamAs is openStream of a proxy with credentials: those of the connection, or of the context.
+func openStreamAs(ctx context.Context, t *testing.T, address string, creds credentials.TransportCredentials, n *corev3.Node) (deltaStream, func()) {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	t.Cleanup(cancel)
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {

@@ -56,22 +56,13 @@ spec: {selector: {app: istiod}, ports: [{name: https-dns, port: 15012}, {name: h
 // installed is what deploy/docs lists of rights and of the validation webhook, the injector's ConfigMap, and one replica with an etcd of its own.
 func installed(t *testing.T) string {
 	t.Helper()
-	rights, err := os.ReadFile("../../../deploy/demo/kube/manifests/rights.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../../../deploy/docs/validation.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, hooks, _ := strings.Cut(string(page), "```yaml\n")
-	hooks, _, _ = strings.Cut(hooks, "```")
+	rights, hooks := check.Documented(t, "kubernetes.md", "\n## Rights\n"), check.Documented(t, "validation.md", "# ")
 	injector, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "istio-sidecar-injector", "namespace": "istio-system"},
 		"data": map[string]string{"config": injection.Config(), "values": injection.Values()}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Join([]string{"{apiVersion: v1, kind: Namespace, metadata: {name: istio-system}}", string(rights), hooks, string(injector), controlPlane}, "\n---\n")
+	return strings.Join([]string{"{apiVersion: v1, kind: Namespace, metadata: {name: istio-system}}", rights, hooks, string(injector), controlPlane}, "\n---\n")
 }
 
 // ctl runs navarchctl, and returns what it prints.

@@ -37,7 +37,7 @@ var (
 )
 
 // clusterRules are needed in the whole cluster, namespaceRules in the namespace of the control plane. A test compares them with those that
-// deploy/demo/kube/manifests/rights.yaml has, which the page has word for word.
+// deploy/docs/kubernetes.md, Rights, has.
 var clusterRules = []rule{
 	{allow("", []string{"services", "pods", "nodes", "namespaces", "serviceaccounts"}, listWatch), ingest, ""},
 	{allow("", []string{"configmaps"}, []string{"get", "list", "watch", "update"}, "istio-ca-root-cert", "istio-ca-crl"), ingest, ""},

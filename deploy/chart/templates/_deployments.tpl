@@ -1,8 +1,13 @@
 {{- /* Which Deployments there are, as a YAML list: those of the values, else those of the size. Wrong ones are refused here, by name. */}}
 {{- define "navarch.deployments" -}}
+{{- include "navarch.checkIssuer" . }}
+{{- $other := eq .Values.issuer.kind "other" }}
 {{- $all := .Values.deployments }}
 {{- if not $all }}
   {{- $all = (index (.Files.Get "files/sizes.yaml" | fromYaml) .Values.size).deployments }}
+  {{- if $other }}
+    {{- range $all }}{{ $_ := set . "roles" (without .roles "ca") }}{{ end }}
+  {{- end }}
 {{- end }}
 {{- $names := dict }}
 {{- $roles := dict }}
@@ -13,12 +18,16 @@
   {{- if and $.Values.sharedMeshConfig (has "admit" .roles) (not (has "xds" .roles)) }}
     {{- fail "sharedMeshConfig: a process with role admit reads it only with role xds, too" }}
   {{- end }}
+  {{- if and $other (has "ca" .roles) }}{{ fail "deployments: a Deployment has the role ca, and another CA signs (issuer.kind)" }}{{ end }}
+  {{- if and (eq $.Values.issuer.kind "signers") (has "ca" .roles) (not (has "xds" .roles)) }}
+    {{- fail "deployments: with signers of Kubernetes (issuer.kind) role ca goes together with role xds, which knows their roots" }}
+  {{- end }}
   {{- range .roles }}
     {{- if hasKey $roles . }}{{ fail (printf "deployments: two of them have the role %s: list it once, and give that Deployment more replicas" .) }}{{ end }}
     {{- $_ := set $roles . true }}
   {{- end }}
 {{- end }}
-{{- range list "ingest" "xds" "ca" }}
+{{- range ternary (list "ingest" "xds") (list "ingest" "xds" "ca") $other }}
   {{- if not (hasKey $roles .) }}{{ fail (printf "deployments: none has the role %s" .) }}{{ end }}
 {{- end }}
 {{- if and (or .Values.injection.enabled .Values.validation.enabled) (not (hasKey $roles "admit")) }}

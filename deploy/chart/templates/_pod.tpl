@@ -54,26 +54,51 @@ imagePullSecrets:
 {{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end }}
 {{- end }}
 
+{{- /* Where the mesh is kept, and by what it is opened: flags of navarchd and of `navarchctl store`, one in a line. */}}
+{{- define "navarch.etcdFlags" -}}
+{{- $etcd := .Values.etcd }}
+--mesh={{ .Values.mesh }}
+--etcd-endpoints={{ include "navarch.etcdEndpoints" . }}
+{{- if include "navarch.etcdTLS" . }}
+--etcd-ca=/etc/navarch/etcd/{{ $etcd.tls.ca }}
+{{- if $etcd.tls.cert }}
+--etcd-cert=/etc/navarch/etcd/{{ $etcd.tls.cert }}
+--etcd-key=/etc/navarch/etcd/{{ $etcd.tls.key }}
+{{- end }}
+{{- end }}
+{{- with $etcd.auth.secretName }}
+--etcd-user={{ $etcd.auth.user }}
+--etcd-password-file=/etc/navarch/etcd-auth/{{ $etcd.auth.passwordKey }}
+{{- end }}
+{{- end }}
+
+{{- /* The files that these flags name: mounts, and volumes. */}}
+{{- define "navarch.etcdMounts" -}}
+{{- if include "navarch.etcdTLS" . }}
+- {name: etcd, mountPath: /etc/navarch/etcd, readOnly: true}
+{{- end }}
+{{- if .Values.etcd.auth.secretName }}
+- {name: etcd-auth, mountPath: /etc/navarch/etcd-auth, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "navarch.etcdVolumes" -}}
+{{- with include "navarch.etcdTLS" . }}
+- {name: etcd, secret: {secretName: {{ . }}, defaultMode: 0440}}
+{{- end }}
+{{- with .Values.etcd.auth.secretName }}
+- {name: etcd-auth, secret: {secretName: {{ . }}, defaultMode: 0440}}
+{{- end }}
+{{- end }}
+
 {{- /* The flags of navarchd that follow from the values, one in a line: a dict of root and entry. */}}
 {{- define "navarch.flags" -}}
 {{- $v := .root.Values }}
 --roles={{ join "," .entry.roles }}
 --registries=Kubernetes
---etcd-endpoints={{ include "navarch.etcdEndpoints" .root }}
-{{- if include "navarch.etcdTLS" .root }}
---etcd-ca=/etc/navarch/etcd/{{ $v.etcd.tls.ca }}
-{{- if $v.etcd.tls.cert }}
---etcd-cert=/etc/navarch/etcd/{{ $v.etcd.tls.cert }}
---etcd-key=/etc/navarch/etcd/{{ $v.etcd.tls.key }}
-{{- end }}
-{{- end }}
-{{- with $v.etcd.auth.secretName }}
---etcd-user={{ $v.etcd.auth.user }}
---etcd-password-file=/etc/navarch/etcd-auth/{{ $v.etcd.auth.passwordKey }}
-{{- end }}
+{{ include "navarch.etcdFlags" .root | trim }}
 --kek={{ if $v.kek.kms.enabled }}kms:/var/run/kms/{{ $v.kek.kms.socket }}{{ else }}file:/etc/navarch/kek/{{ $v.kek.key }}{{ end }}
 --state-dir=/var/lib/navarch
---mesh={{ $v.mesh }}
 --cluster-id={{ $v.clusterName }}
 --domain={{ $v.clusterDomain }}
 --trust-domain={{ $v.trustDomain }}
@@ -81,6 +106,7 @@ imagePullSecrets:
 {{- if and $v.plaintext (has "xds" .entry.roles) }}
 --grpc-addr=:15010
 {{- end }}
+{{- include "navarch.issuerFlags" . }}
 {{- if $v.tokenReview }}
 --token-review
 {{- end }}
@@ -101,6 +127,7 @@ imagePullSecrets:
 - {name: PILOT_ENABLE_STATUS, value: {{ $v.status | quote }}}
 - {name: PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION, value: {{ $v.machines | quote }}}
 - {name: PILOT_ENABLE_IP_AUTOALLOCATE, value: {{ $v.automaticAddresses | quote }}}
+{{- include "navarch.issuerEnvironment" . }}
 {{- with $v.sharedMeshConfig }}
 - {name: SHARED_MESH_CONFIG, value: {{ . | quote }}}
 {{- end }}

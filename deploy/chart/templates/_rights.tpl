@@ -67,6 +67,17 @@ root and role, and is a list of rules, empty where the role needs none. */}}
 - apiGroups: [authorization.k8s.io] # who may have the private keys of gateways
   resources: [subjectaccessreviews]
   verbs: [create]
+{{- else if and (eq .role "ca") (eq $v.issuer.kind "signers") }}
+- apiGroups: [certificates.k8s.io]
+  resources: [certificatesigningrequests]
+  verbs: [create, get, delete]
+- apiGroups: [certificates.k8s.io]
+  resources: [certificatesigningrequests/approval]
+  verbs: [update]
+- apiGroups: [certificates.k8s.io]
+  resources: [signers]
+  resourceNames: {{ keys $v.issuer.signers | sortAlpha | toJson }}
+  verbs: [approve]
 {{- else if eq .role "admit" }}
 - apiGroups: [""] # the versions of the kubelets
   resources: [nodes]

@@ -9,7 +9,10 @@ new configuration begins with Ignore, and one that is there keeps what it has. T
 {{- end }}
 
 {{- define "navarch.webhookClient" -}}
-clientConfig: # navarchd writes caBundle
+clientConfig: # navarchd writes caBundle, where the certificate is one of its own
+  {{- with .root.Values.issuer.servingRoots }}
+  caBundle: {{ b64enc . }}
+  {{- end }}
   service: {name: {{ include "navarch.service" .root }}, namespace: {{ .root.Release.Namespace }}, path: {{ .path | quote }}, port: 443}
 {{- end }}
 

@@ -15,24 +15,19 @@ import (
 
 // Every manifest is YAML of objects with a kind and a name, with nothing left to be replaced; the workloads differ.
 func TestManifests(t *testing.T) {
-	webhook, err := injector()
-	if err != nil {
-		t.Fatal(err)
-	}
 	keys, _, err := westKeys()
 	if err != nil {
 		t.Fatal(err)
 	}
-	texts := []string{kek(), subset("v2"), webhook, keys}
-	for _, name := range []string{"etcd", "rights", "validation", "navarchd", "autoscaler", "load", "shop", "routing", "client", "stock", "wrong", "west"} {
+	texts := []string{subset("v2"), keys}
+	for _, name := range []string{"load", "shop", "routing", "client", "stock", "wrong", "west"} {
 		texts = append(texts, manifest(name))
 	}
 	for _, w := range workloads {
 		texts = append(texts, w.manifest())
 	}
 	seen := manifestsOf(t, texts...)
-	for _, want := range []string{"Secret istio-system/navarch-kek", "Deployment shop/reviews-v2", "ServiceAccount shop/web", "VirtualService shop/reviews", "ConfigMap istio-system/istio-sidecar-injector",
-		"MutatingWebhookConfiguration /istio-sidecar-injector", "Pod stock/caller", "Secret west/west"} {
+	for _, want := range []string{"Deployment shop/reviews-v2", "ServiceAccount shop/web", "VirtualService shop/reviews", "Pod stock/caller", "Secret west/west"} {
 		if !seen[want] {
 			t.Errorf("no %s", want)
 		}
@@ -68,20 +63,6 @@ func manifestsOf(t *testing.T, texts ...string) (seen map[string]bool) {
 		}
 	}
 	return seen
-}
-
-// The rights and the webhook configurations are those that the documentation has, word for word.
-func TestManifestsAreTheDocumented(t *testing.T) {
-	for name, page := range map[string]string{"rights": "kubernetes.md", "validation": "validation.md"} {
-		text, err := os.ReadFile("../../docs/" + page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, has, _ := strings.Cut(manifest(name), "\n")
-		if !strings.Contains(string(text), "```yaml\n"+has+"```") {
-			t.Errorf("manifests/%s.yaml is not what deploy/docs/%s has", name, page)
-		}
-	}
 }
 
 // A Pod that is laid out for Istio's own agent has Istio's image, arguments and no others than pilot-agent.sh knows.

@@ -103,13 +103,18 @@ func (d *demo) metric(ctx context.Context, app, name string) (map[string]float64
 	}
 	all := map[string]float64{}
 	for _, pod := range names {
-		page, err := d.kubectl(ctx, "get", "--raw", "/api/v1/namespaces/istio-system/pods/"+pod+":15014/proxy/metrics")
+		page, err := d.metrics(ctx, pod)
 		if err != nil {
 			return nil, err
 		}
 		all[pod] = sum(page, name)
 	}
 	return all, nil
+}
+
+// metrics is the page of metrics of a Pod of istio-system.
+func (d *demo) metrics(ctx context.Context, pod string) (string, error) {
+	return d.kubectl(ctx, "get", "--raw", "/api/v1/namespaces/istio-system/pods/"+pod+":15014/proxy/metrics")
 }
 
 // sum adds up the samples of one metric of a page in Prometheus' format.
@@ -132,7 +137,7 @@ func sum(page, name string) (sum float64) {
 
 // leader is the ingester that leads.
 func (d *demo) leader(ctx context.Context) (string, error) {
-	all, err := d.metric(ctx, "navarch-ingest", "navarch_leader")
+	all, err := d.metric(ctx, "istiod-ingest", "navarch_leader")
 	if err != nil {
 		return "", err
 	}

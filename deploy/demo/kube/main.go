@@ -4,7 +4,7 @@
 //
 // Owns: one cluster (deploy/testcluster).  Reads: bin, .tools.  Never: anything of the machine outside that cluster.
 //
-// HOLD=1 keeps the cluster up after the steps and prints what to try.
+// HOLD=1 keeps the cluster up after the steps, but for the last one, and prints what to try.
 package main
 
 import (
@@ -48,7 +48,11 @@ func run(ctx context.Context) (failed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	d := &demo{images: images}
+	packages, err := filepath.Glob(filepath.Join("out", "navarch-*.tgz"))
+	if err != nil || len(packages) != 1 {
+		return false, fmt.Errorf("run this by `make demo-kube`, which packages the chart: out has %q", packages)
+	}
+	d := &demo{images: images, chart: packages[0]}
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, patience)
 	rows := show.Play(limited, os.Stdout, d.steps(), d.dead)
@@ -67,9 +71,12 @@ func run(ctx context.Context) (failed bool, err error) {
 	return show.Failed(rows), ctx.Err()
 }
 
+// held says whether the cluster is to be kept up.
+func held() bool { return os.Getenv("HOLD") == "1" }
+
 // hold waits for Ctrl-C where HOLD=1 asks for that.
 func (d *demo) hold(ctx context.Context) {
-	if os.Getenv("HOLD") != "1" || ctx.Err() != nil {
+	if !held() || ctx.Err() != nil {
 		return
 	}
 	fmt.Printf("\nHOLD=1: the cluster stays up until Ctrl-C. Try:\n  export KUBECONFIG=%s\n", d.cluster.Kubeconfig())
@@ -77,7 +84,8 @@ func (d *demo) hold(ctx context.Context) {
 		".tools/bin/kubectl get pods -A -o wide",
 		".tools/bin/kubectl exec -n shop client -c traffic -- traffic report",
 		".tools/bin/kubectl exec -n shop client -c istio-proxy -- curl -s 127.0.0.1:15000/clusters",
-		".tools/bin/kubectl port-forward -n istio-system deployment/navarchd 8080 &  bin/navarchctl proxy-status",
+		".tools/bin/kubectl port-forward -n istio-system deployment/istiod 8080 &  bin/navarchctl proxy-status",
+		".tools/bin/helm uninstall navarch -n istio-system",
 	} {
 		fmt.Println("  " + hint)
 	}
@@ -91,18 +99,19 @@ func (d *demo) hold(ctx context.Context) {
 // built are the images, from what `make demo-kube` has built.
 func built() (image.Table, error) {
 	local := map[string]string{"pilot-agent": filepath.Join("deploy", "demo", "kube", "pilot-agent.sh")}
-	for _, name := range []string{"etcd", "navarchd", "navarchctl", "navarch-agent", "navarch-load", "traffic"} {
+	for _, name := range []string{"etcd", "navarchd", "navarchd-next", "navarchctl", "navarch-agent", "navarch-load", "traffic"} {
 		local[name] = filepath.Join("bin", name)
 	}
 	for _, name := range []string{"kube-apiserver", "kubectl"} {
 		local[name] = filepath.Join(".tools", "bin", name)
 	}
 	local["envoy"] = cmp.Or(os.Getenv("NAVARCH_ENVOY"), filepath.Join(".tools", "bin", "envoy"))
-	return table(local, map[string][]string{"etcd": nil, "navarchd": {"navarchctl"}, "navarch-load": nil, "traffic": nil, "kube-apiserver": {"kubectl", "navarchctl"},
+	return table(local, map[string][]string{"etcd": nil, "navarchd": {"navarchctl"}, "navarchd-next": {"navarchctl"}, "navarch-load": nil, "traffic": nil, "kube-apiserver": {"kubectl", "navarchctl"},
 		"navarch-agent": {"envoy", "navarchctl"}, "pilot-agent": {"navarch-agent", "envoy"}})
 }
 
-// table makes images of programs: each has the program of its name, which runs, and others. That of pilot-agent is Istio's.
+// table makes images of programs: each has the program of its name, which runs, and others. That of pilot-agent is Istio's, that of navarchd-next
+// navarchd's with the tag next.
 func table(local map[string]string, images map[string][]string) (image.Table, error) {
 	for name, path := range local {
 		full, err := filepath.Abs(path)
@@ -122,7 +131,11 @@ func table(local map[string]string, images map[string][]string) (image.Table, er
 		}
 		all[name] = one
 	}
-	all["proxyv2"] = all["pilot-agent"]
-	delete(all, "pilot-agent")
+	for program, image := range map[string]string{"pilot-agent": "proxyv2", "navarchd-next": "navarchd:" + next} {
+		if one, has := all[program]; has {
+			all[image] = one
+			delete(all, program)
+		}
+	}
 	return all, nil
 }

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"crypto/rand"
 	"embed"
 	"encoding/base64"
 	"fmt"
 	"os"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/deploy/chart/files/injection"
 	"navarch.io/navarch/store/admit/inject"
@@ -36,13 +33,6 @@ func (w workload) manifest() string {
 	return manifest("workload", "THE-NAME", w.name, "THE-APP", w.app, "THE-VERSION", w.version)
 }
 
-// kek is the Secret of the key encryption key, a new one.
-func kek() string {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // crypto/rand does not fail
-	return secret("istio-system", "navarch-kek", map[string][]byte{"kek.key": key})
-}
-
 // secret is the manifest of a Secret.
 func secret(namespace, name string, data map[string][]byte) string {
 	var text strings.Builder
@@ -55,17 +45,6 @@ func secret(namespace, name string, data map[string][]byte) string {
 
 // subset is the VirtualService that sends everything to one version of reviews.
 func subset(version string) string { return manifest("reviews", "THE-SUBSET", version) }
-
-// injector is what Pods are injected by, as the chart has it: the ConfigMap, and the configuration that `navarchctl injection-webhook` prints.
-func injector() (string, error) {
-	webhook, err := yaml.Marshal(inject.Webhooks{Namespace: "istio-system"}.Configuration())
-	if err != nil {
-		return "", err
-	}
-	settings, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]string{"name": "istio-sidecar-injector", "namespace": "istio-system"},
-		"data": map[string]string{"config": injection.Config(), "values": injection.Values()}})
-	return string(settings) + "---\n" + string(webhook), err
-}
 
 // stock is a manifest, one document, with its Pod laid out for Istio's own agent in Istio's image, as sidecar container.
 func stock(document string) (string, error) {

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"navarch.io/navarch/deploy/chart"
 	"navarch.io/navarch/deploy/demo/show"
 	"navarch.io/navarch/deploy/demo/traffic/count"
 	"navarch.io/navarch/deploy/testcluster/cluster"
@@ -24,8 +26,10 @@ const (
 // demo is what the steps share.
 type demo struct {
 	images  image.Table
+	chart   string           // the path of the packaged chart
 	cluster *cluster.Cluster // nil: not started
-	broken  bool             // a step failed without which the rest shows nothing
+	helm    *chart.Helm
+	broken  bool // a step failed without which the rest shows nothing
 }
 
 // step is one thing to show.
@@ -37,7 +41,7 @@ type step struct {
 func (d *demo) steps() (all []show.Step) {
 	for _, s := range []step{
 		{"a cluster of processes", "three nodes are ready", d.needed(d.start)},
-		{"the control plane", "two ingesters and three replicas are ready", d.needed(d.controlPlane)},
+		{"helm install", "two ingesters and three replicas are ready", d.needed(d.install)},
 		{"the shop", "every Pod is injected by admission, and ready behind its sidecar", d.needed(d.shop)},
 		{"a wrong VirtualService", "kubectl apply is refused, with the field", d.refused},
 		{"mutual TLS", "each workload's proxy names who calls; plain text is refused", d.needed(d.identities)},
@@ -51,8 +55,14 @@ func (d *demo) steps() (all []show.Step) {
 		{"a second cluster is added", "endpoints of both answer, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, 0, d.addCluster) }},
 		{"it is taken away", "held until an operator accepts it, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, 0, d.removeCluster) }},
 		{"an autoscaler, under navarch-load", "from 3 to 5 replicas and back, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.scale) }},
+		{"helm upgrade to another build", "every process runs it, an edit applies, the same root, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.upgrade) }},
+		{"helm rollback", "the build before, an edit applies, the same root, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.rollBack) }},
+		{"helm uninstall", "the shop goes on without a control plane, keys and definitions stay, 0 failed", func(ctx context.Context) (string, error) { return d.under(ctx, minute, d.uninstall) }},
 	} {
 		all = append(all, show.Step{Name: s.name, Expect: s.expect, Run: s.run})
+	}
+	if held() {
+		all = all[:len(all)-1] // helm uninstall is left to who looks at it
 	}
 	return all
 }
@@ -81,37 +91,19 @@ func (d *demo) dead() error {
 
 func (d *demo) start(ctx context.Context) (string, error) {
 	began := time.Now()
-	c, err := cluster.Start(ctx, cluster.Options{Images: d.images, Istio: true})
+	c, err := cluster.Start(ctx, cluster.Options{Images: d.images})
 	if err != nil {
 		return "", err
 	}
 	d.cluster = c
+	if d.helm, err = chart.NewHelm(filepath.Join(c.Dir(), "helm"), c.Kubeconfig()); err != nil {
+		return "", err
+	}
 	return "API server, controllers, DNS and 3 nodes after " + since(began), nil
 }
 
 // since is a time in seconds.
 func since(began time.Time) string { return fmt.Sprintf("%.1f s", time.Since(began).Seconds()) }
-
-func (d *demo) controlPlane(ctx context.Context) (string, error) {
-	began := time.Now()
-	webhook, err := injector()
-	if err != nil {
-		return "", err
-	}
-	if err := d.apply(ctx, manifest("etcd"), kek(), manifest("rights"), webhook, manifest("validation"), manifest("navarchd")); err != nil {
-		return "", err
-	}
-	if err := d.rolledOut(ctx, "istio-system", "etcd", "navarch-ingest", "navarchd"); err != nil {
-		return "", err
-	}
-	took := since(began)
-	var leader string
-	err = d.await(ctx, minute, func(ctx context.Context) (err error) {
-		leader, err = d.leader(ctx)
-		return err
-	})
-	return fmt.Sprintf("etcd, 2 ingesters and 3 replicas are ready after %s; %s leads", took, leader), err
-}
 
 func (d *demo) shop(ctx context.Context) (string, error) {
 	if err := d.apply(ctx, manifest("shop")); err != nil {
@@ -282,7 +274,7 @@ func (d *demo) killLeader(ctx context.Context) (string, error) {
 	if err != nil {
 		return measured, err
 	}
-	return measured + "; " + next + " leads", d.rolledOut(ctx, "istio-system", "navarch-ingest")
+	return measured + "; " + next + " leads", d.rolledOut(ctx, "istio-system", "istiod-ingest")
 }
 
 func (d *demo) killReplica(ctx context.Context) (string, error) {
@@ -318,14 +310,11 @@ func (d *demo) killReplica(ctx context.Context) (string, error) {
 		return nil
 	})
 	measured := fmt.Sprintf("%s with %.0f of %.0f proxies was killed; all are connected elsewhere after %s", victim, before[victim], all, since(began))
-	return measured, errors.Join(err, d.rolledOut(ctx, "istio-system", "navarchd"))
+	return measured, errors.Join(err, d.rolledOut(ctx, "istio-system", "istiod"))
 }
 
-// scale: an autoscaler follows the number of proxies on each replica.
+// scale: the chart's autoscaler follows the number of proxies on each replica.
 func (d *demo) scale(ctx context.Context) (string, error) {
-	if err := d.apply(ctx, manifest("autoscaler")); err != nil {
-		return "", err
-	}
 	began := time.Now()
 	if err := d.apply(ctx, manifest("load")); err != nil {
 		return "", err
@@ -340,7 +329,7 @@ func (d *demo) scale(ctx context.Context) (string, error) {
 		return "", err
 	}
 	began = time.Now()
-	if _, err := d.kubectl(ctx, "delete", "pod", "-n", "istio-system", "navarch-load", "--timeout=60s"); err != nil {
+	if _, err := d.kubectl(ctx, "delete", "pod", "-n", "load", "navarch-load", "--timeout=60s"); err != nil {
 		return "", err
 	}
 	err = d.await(ctx, 4*minute, func(ctx context.Context) error { return d.replicas(ctx, 3) })
@@ -363,7 +352,7 @@ func (d *demo) replicas(ctx context.Context, want int) error {
 		return err
 	}
 	if len(ready) != want {
-		text, err := d.kubectl(ctx, "get", "hpa", "-n", "istio-system", "navarchd", "-o", "jsonpath={.status}")
+		text, err := d.kubectl(ctx, "get", "hpa", "-n", "istio-system", "istiod", "-o", "jsonpath={.status}")
 		return errors.Join(fmt.Errorf("%d replicas are ready: %s", len(ready), text), err)
 	}
 	return nil
@@ -374,7 +363,7 @@ func (d *demo) logs() string {
 	ctx, cancel := context.WithTimeout(context.Background(), minute)
 	defer cancel()
 	var all strings.Builder
-	for _, args := range [][]string{{"get", "pods", "-A", "-o", "wide"}, {"logs", "-n", "istio-system", "-l", "app=navarch-ingest", "--tail=20", "--prefix"},
+	for _, args := range [][]string{{"get", "pods", "-A", "-o", "wide"}, {"logs", "-n", "istio-system", "-l", "app=istiod-ingest", "--tail=20", "--prefix"},
 		{"logs", "-n", "istio-system", "-l", "app=istiod", "--tail=20", "--prefix"}, {"logs", "-n", "shop", "client", "-c", "istio-proxy", "--tail=20"}} {
 		text, err := d.kubectl(ctx, args...)
 		fmt.Fprintf(&all, "--- kubectl %s\n%s", strings.Join(args, " "), text)

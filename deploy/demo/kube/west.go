@@ -128,7 +128,9 @@ func (d *demo) removeCluster(ctx context.Context) (string, error) {
 		return "", err
 	}
 	store := func(ctx context.Context, args ...string) (string, error) {
-		return d.kubectl(ctx, append([]string{"exec", "-n", "istio-system", "deployment/navarch-ingest", "--", "navarchctl", "store", "--etcd-endpoints=http://etcd.istio-system.svc:2379"}, args...)...)
+		const keys = "/etc/navarch/etcd/"
+		return d.kubectl(ctx, append([]string{"exec", "-n", "istio-system", "deployment/istiod-ingest", "--", "navarchctl", "store", "--etcd-endpoints=https://navarch-etcd.istio-system.svc:2379",
+			"--etcd-ca=" + keys + "ca.crt", "--etcd-cert=" + keys + "tls.crt", "--etcd-key=" + keys + "tls.key"}, args...)...)
 	}
 	var held []string
 	err = d.await(ctx, minute, func(ctx context.Context) error {

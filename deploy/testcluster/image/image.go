@@ -19,8 +19,8 @@ type Image struct {
 	Dir        string
 }
 
-// Table maps names of images to what they stand for: names as Pods write them, without a tag or a digest ("docker.io/istio/proxyv2"), or
-// their last element alone ("proxyv2").
+// Table maps names of images to what they stand for: names as Pods write them ("docker.io/istio/proxyv2"), or their last element alone ("proxyv2"),
+// each without a digest, and without a tag unless images of one name differ by it ("proxyv2:1.31"); the most exact one counts.
 type Table map[string]Image
 
 // Shell is the name of an image with nothing but the machine's own programs; it has no entrypoint.
@@ -29,12 +29,13 @@ const Shell = "shell"
 // Find is the image of a name. The error says that the table has none, or that a program of it is not there.
 func (t Table) Find(name string) (Image, error) {
 	bare := Bare(name)
-	i, ok := t[bare]
-	if !ok {
-		i, ok = t[bare[strings.LastIndexByte(bare, '/')+1:]]
-	}
-	if !ok && bare == Shell {
-		ok = true
+	tagged, _, _ := strings.Cut(name, "@")
+	var i Image
+	ok := bare == Shell
+	for _, key := range []string{last(bare), bare, last(tagged), tagged} {
+		if found, there := t[key]; there {
+			i, ok = found, true
+		}
 	}
 	if !ok {
 		return Image{}, fmt.Errorf("the table of images has no %q", bare)
@@ -46,6 +47,9 @@ func (t Table) Find(name string) (Image, error) {
 	}
 	return i, nil
 }
+
+// last is the last element of a name.
+func last(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 
 // Bare is the name of an image without tag and digest.
 func Bare(name string) string {

@@ -6,8 +6,8 @@ import (
 )
 
 func TestFind(t *testing.T) {
-	table := Table{"docker.io/istio/proxyv2": {Dir: "full"}, "proxyv2": {Dir: "short"}, "app": {Dir: "app"}, "broken": {Programs: map[string]string{"/app": "/no/such/program"}}}
-	for name, want := range map[string]string{"docker.io/istio/proxyv2:1.31": "full", "registry.example.com:5000/team/proxyv2": "short", "app@sha256:0123": "app", "example.com:5000/app:v1": "app",
+	table := Table{"docker.io/istio/proxyv2": {Dir: "full"}, "proxyv2": {Dir: "short"}, "app": {Dir: "app"}, "app:next": {Dir: "next"}, "broken": {Programs: map[string]string{"/app": "/no/such/program"}}}
+	for name, want := range map[string]string{"docker.io/istio/proxyv2:1.31": "full", "registry.example.com:5000/team/proxyv2": "short", "app@sha256:0123": "app", "example.com:5000/app:v1": "app", "example.com:5000/app:next@sha256:0123": "next",
 		"shell": "", "none": "refused", "broken": "refused"} {
 		i, err := table.Find(name)
 		if got := i.Dir; (err != nil) != (want == "refused") || err == nil && got != want {
