@@ -118,7 +118,7 @@ func TestEnvoysCountByWorkload(t *testing.T) {
 		var lines []string
 		again := time.NewTicker(20 * time.Millisecond) // Envoy merges histograms now and then
 		defer again.Stop()
-		for limit := time.Now().Add(15*time.Second); time.Now().Before(limit); <-again.C {
+		for limit := time.Now().Add(envoytest.Patience); time.Now().Before(limit); <-again.C {
 			if lines = istioPage(t, e, own); value(lines, metric, labels...) == want {
 				return
 			}
