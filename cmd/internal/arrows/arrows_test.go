@@ -71,7 +71,7 @@ var may = map[string][]string{
 	"push/plan/host":              {"push/view", "push/build/*", "push/pool", "push/plan/input", "push/plan/layer", "push/traffic", "push/virtualservice"},
 	"push/plan/front":             {"push/view", "push/plan/host", "push/plan/input", "push/plan/layer"},
 	"push/plan/front/*":           {"push/view", "push/build/*", "push/pool", "push/plan/front", "push/plan/host", "push/plan/input", "push/plan/layer", "push/plan/telemetry", "push/traffic", "push/virtualservice"},
-	"push/plan/telemetry":         {"push/view", "push/build/telemetry", "push/plan/host", "push/plan/input"},
+	"push/plan/telemetry":         {"push/istiometrics", "push/view", "push/build/telemetry", "push/plan/host", "push/plan/input"},
 	"push/plan/nametable":         {"push/agentapi", "push/manifest", "push/plan/host", "push/plan/layer", "push/pool"},
 	"push/plan/inbound":           {"push/extension", "push/view", "push/build/*", "push/pool", "push/manifest", "push/plan/front", "push/plan/host", "push/plan/input", "push/plan/layer", "push/plan/telemetry", "push/traffic"},
 	"push/plan/secret":            {"store/mirror", "push/access", "push/view", "push/build/secret", "push/pool", "push/manifest", "push/plan/input", "push/plan/layer"},
