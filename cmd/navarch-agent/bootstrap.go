@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
+	"navarch.io/navarch/push/istiometrics"
 )
 
 // object is a message of Envoy as JSON. Envoy's types of the bootstrap are not linked into the agent: they are a third of
@@ -173,8 +175,8 @@ func statsConfig(m *meshv1alpha1.ProxyConfig_ProxyStatsMatcher) object {
 	if len(want) == 0 {
 		return cfg
 	}
-	// Always kept: what readiness, draining and every dashboard need, and what authorisation has refused, or would (Istio's).
-	for _, v := range []string{"cluster_manager", "listener_manager", "server", "cluster." + xdsCluster} {
+	// Always kept: what readiness, draining and every dashboard need, Istio's metrics, and what authorisation has refused, or would (Istio's).
+	for _, v := range []string{"cluster_manager", "listener_manager", "server", "cluster." + xdsCluster, istiometrics.Prefix} {
 		want = append(want, object{"prefix": v})
 	}
 	for _, v := range []string{activeConnections, "rbac.allowed", "rbac.denied", "shadow_allowed", "shadow_denied"} {

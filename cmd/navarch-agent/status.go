@@ -11,8 +11,11 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/protobuf/types/known/structpb"
+
 	"navarch.io/navarch/cmd/internal/web"
 	"navarch.io/navarch/cmd/navarch-agent/status"
+	"navarch.io/navarch/push/istiometrics"
 	"navarch.io/navarch/shard/relay"
 )
 
@@ -32,7 +35,7 @@ type debugPage struct {
 func (a *agent) newStatus(log *slog.Logger) (*status.Server, error) {
 	cfg := status.Config{
 		Ready: a.ready, Quit: func() { a.quit() }, Drain: a.drainNow, EnvoyStats: "http://" + a.cfg.adminAddr + metricsPath,
-		Agent: facts{a: a, start: time.Now()}, ProbeHost: a.id.addresses[0], Log: log,
+		Agent: facts{a: a, start: time.Now()}, ProbeHost: a.id.addresses[0], Log: log, Workload: workloadOf(a.id.node.GetMetadata()),
 	}
 	var err error
 	if cfg.Probes, err = status.ParseProbes(a.id.lookup("ISTIO_KUBE_APP_PROBERS")); err != nil {
@@ -49,6 +52,15 @@ func (a *agent) newStatus(log *slog.Logger) (*status.Server, error) {
 		}
 	}
 	return status.New(cfg)
+}
+
+// workloadOf is whose the proxy of a node with this metadata is.
+func workloadOf(metadata *structpb.Struct) istiometrics.Workload {
+	fields, labels := metadata.GetFields(), map[string]string{}
+	for name, value := range fields["LABELS"].GetStructValue().GetFields() {
+		labels[name] = value.GetStringValue()
+	}
+	return istiometrics.Of(fields["WORKLOAD_NAME"].GetStringValue(), fields["NAMESPACE"].GetStringValue(), fields["CLUSTER_ID"].GetStringValue(), labels)
 }
 
 // portOf is the port of an address; 0: it has none.

@@ -122,7 +122,7 @@ var words = map[string]string{
 	"Logs":             "access logs",
 	"MaxPathTagLength": "bytes of a path",
 	"Metric":           "metric",
-	"Metrics":          "what istio.stats counts",
+	"Metrics":          "what is counted of requests and connections",
 	"NoPropagation":    "headers of traces are not passed on",
 	"Off":              "nothing is counted",
 	"On":               "sent",

@@ -40,6 +40,7 @@ type wire struct {
 	metadata    [][]byte // encoded Structs: one, or several to be merged
 	listed      bool     // it lists extensions
 	caps        xds.Caps // of these
+	build       []byte   // encoded BuildVersion of its Envoy
 }
 
 // deepest is how many objects and lists may lie in one another.
@@ -83,6 +84,8 @@ func read(raw []byte) (w wire, err error) {
 			w.locality = append(w.locality, body)
 		case nodeMetadata:
 			w.metadata = append(w.metadata, body)
+		case nodeAgentBuild:
+			w.build = body
 		case nodeExtensions:
 			w.listed = true
 			w.caps |= capOf(body)

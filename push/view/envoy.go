@@ -63,3 +63,11 @@ func semantic(build []byte) string {
 	}
 	return ""
 }
+
+// hasScopes says whether the stats access logger of an Envoy of this version has scopes, which 1.39 brought; not where it does not say its version
+// (https://www.envoyproxy.io/docs/envoy/v1.39.0/api-v3/extensions/access_loggers/stats/v3/stats.proto).
+func hasScopes(version string) bool {
+	var major, minor int
+	_, err := fmt.Sscanf(version, "%d.%d.", &major, &minor)
+	return err == nil && (major > 1 || major == 1 && minor >= 39)
+}

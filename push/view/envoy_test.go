@@ -1,12 +1,15 @@
 package view
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/push/xds"
 )
 
 // The version of Envoy is what its build says, else what its user agent writes, within bounds.
@@ -42,5 +45,23 @@ func TestEnvoyVersion(t *testing.T) {
 	}
 	for end := range raw {
 		Envoy(raw[:end]) // what is cut off breaks nothing
+	}
+}
+
+// The stats access logger is used of Envoys that list it and say that they have its scopes.
+func TestStatsAccessLogger(t *testing.T) {
+	for version, want := range map[string]bool{"": false, "1.38.9": false, "1.39.0": true, "1.40.3": true, "2.0.0": true, "0.40.0": false} {
+		n := &corev3.Node{Id: "sidecar~~a.b~c", Extensions: []*corev3.Extension{{Name: "envoy.access_loggers.stats"}}}
+		var v typev3.SemanticVersion
+		if k, err := fmt.Sscanf(version, "%d.%d.%d", &v.MajorNumber, &v.MinorNumber, &v.Patch); err == nil && k == 3 {
+			n.UserAgentVersionType = &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{Version: &v}}
+		}
+		raw, err := proto.Marshal(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Parse(raw, ""); err != nil || got.Caps.Has(xds.CapStatsLog) != want {
+			t.Errorf("%q: %v, %v, want %v", version, got.Caps.Has(xds.CapStatsLog), err, want)
+		}
 	}
 }

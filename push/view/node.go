@@ -181,6 +181,9 @@ func Parse(raw []byte, config string) (Node, error) {
 	if !w.listed {
 		n.Caps = xds.StockCaps
 	}
+	if n.Caps.Has(xds.CapStatsLog) && !hasScopes(semantic(w.build)) {
+		n.Caps &^= xds.CapStatsLog
+	}
 	if n.Kind == Proxyless { // nothing is redirected to it, and it has none of Envoy's extensions
 		n.Mode, n.Caps = None, 0
 	}

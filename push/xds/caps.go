@@ -52,6 +52,8 @@ const (
 	// CapWasmFetch is no extension: the proxy's agent fetches modules of WebAssembly, and images that have one (Istio's agent does).
 	CapWasmFetch
 	CapHeaderCase // the formatter of HTTP/1 headers that keeps their case
+	// CapStatsLog is the access logger envoy.access_loggers.stats of an Envoy that has its scopes, which bound how much it counts: 1.39 and newer.
+	CapStatsLog
 )
 
 // The secrets of a proxy with CapIdentity, and the cluster of its bootstrap that serves them (as Istio's agent names
@@ -88,6 +90,7 @@ var extensions = map[string]Caps{
 
 	"envoy.http.stateful_header_formatters.preserve_case": CapHeaderCase,
 
+	"envoy.access_loggers.stats":                 CapStatsLog,
 	"envoy.access_loggers.http_grpc":             CapHTTPGRPCLog,
 	"envoy.access_loggers.tcp_grpc":              CapTCPGRPCLog,
 	"envoy.access_loggers.open_telemetry":        CapOpenTelemetryLog,

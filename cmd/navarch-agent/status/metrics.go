@@ -14,6 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
+
+	"navarch.io/navarch/push/istiometrics"
 )
 
 const (
@@ -156,7 +158,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	if app.open {
 		w.Header().Set("Content-Type", app.kind)
 	}
-	ok = s.note("agent", s.own(w)) && s.note("envoy", envoy.copyTo(w)) && s.note("application", app.copyTo(w))
+	ok = s.note("agent", s.own(w)) && s.note("envoy", s.spell(envoy, w)) && s.note("application", app.copyTo(w))
 	if ok && app.open {
 		_, _ = w.Write(endLine)
 	}
@@ -170,6 +172,19 @@ func (s *Server) note(source string, err error) bool {
 	s.counts.failures.WithLabelValues(source).Inc()
 	s.cfg.Log.Debug("metrics are missing", "of", source, "error", err)
 	return !errors.Is(err, errWrite)
+}
+
+// spell hands Envoy's page on, Istio's metrics with Istio's names and labels.
+func (s *Server) spell(envoy page, w io.Writer) error {
+	spelled := istiometrics.NewPage(w, s.cfg.Workload)
+	err := envoy.copyTo(spelled)
+	if errors.Is(err, errWrite) {
+		return err
+	}
+	if last := spelled.Flush(); last != nil {
+		return fmt.Errorf("%w: %w", errWrite, last)
+	}
+	return err
 }
 
 // own writes the agent's metrics.

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"navarch.io/navarch/push/istiometrics"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -40,7 +41,7 @@ func serveTo(t *testing.T, envoy, app http.HandlerFunc, probes Probes, clients *
 	t.Cleanup(e.Close)
 	cfg := Config{
 		Ready: func(context.Context) error { return errors.New("no certificate") }, Quit: func() {}, Drain: func() {},
-		EnvoyStats: e.URL + "/stats/prometheus", Probes: probes, ProbeHost: "127.0.0.1",
+		EnvoyStats: e.URL + "/stats/prometheus", Probes: probes, ProbeHost: "127.0.0.1", Workload: istiometrics.Workload{Name: "web-v1"},
 	}
 	if app != nil {
 		a := httptest.NewServer(app)
@@ -273,5 +274,14 @@ func TestBudget(t *testing.T) {
 		if got := budget(in); got != want {
 			t.Errorf("%q: %v, want %v", in, got, want)
 		}
+	}
+}
+
+// Istio's metrics have Istio's names and labels on the merged page, also those that Envoy's page ends with; an application's page stays as it is.
+func TestIstioMetrics(t *testing.T) {
+	const counted = `envoy_istio_requests_total{reporter="source",without="source_app"} 1` + "\n"
+	page, _ := scrape(t, serve(t, text(envoyPage+counted), text(counted), nil).URL)
+	if !strings.Contains(page, "\nenvoy_up 1\nistio_requests_total{reporter=\"source\",source_workload=\"web-v1\",") || !strings.HasSuffix(page, "\n"+counted) {
+		t.Error(page)
 	}
 }

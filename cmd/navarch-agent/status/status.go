@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/push/istiometrics"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -40,6 +41,8 @@ type Config struct {
 	Quit, Drain func()
 	// EnvoyStats is the address of Envoy's Prometheus page.
 	EnvoyStats string
+	// Workload is whose the proxy is: its request metrics are shown with Istio's labels.
+	Workload istiometrics.Workload
 	// Agent describes the agent itself; names get the prefix istio_agent_. nil: nothing more than scrapes.
 	Agent prometheus.Collector
 	// App is where the application shows its metrics; nil: nowhere.

@@ -1,5 +1,6 @@
 // Command promql reads expressions of PromQL, a JSON object of texts by name, and writes for each which series it reads: {NAME: [{"metric": METRIC,
 // "labels": [LABEL]}]}, the labels being those that it selects, groups or joins by. An expression that cannot be parsed ends it with exit code 1.
+// With -evaluate it reads pages of metrics too, and writes what the expressions come to (evaluate.go).
 //
 // It is a module of its own, so that Prometheus is no dependency of Navarch.
 package main
@@ -21,6 +22,13 @@ type series struct {
 }
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == "-evaluate" {
+		if err := evaluate(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "promql:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	var expressions map[string]string
 	if err := json.NewDecoder(os.Stdin).Decode(&expressions); err != nil {
 		fmt.Fprintln(os.Stderr, "promql:", err)

@@ -77,6 +77,8 @@ func locations(t testing.TB) map[string]testCase {
 			problem: "takes one endpoint"},
 		"dns round robin of none": {spec: external(t, "resolution: RESOLUTION_DNS_ROUND_ROBIN"), want: `{type: STATIC}`,
 			absent: append(noEDS, "dns_refresh_rate", "respect_dns_ttl", "dns_jitter")},
+		"dynamic dns, names of headers keep their case": {spec: with(external(t, "resolution: RESOLUTION_DYNAMIC_DNS"), func(s *Outbound) { s.HeaderCase = true }),
+			want: `{lb_policy: CLUSTER_PROVIDED}`, absent: noEDS},
 		"original destination": {spec: external(t, "resolution: RESOLUTION_NONE"), want: `{type: ORIGINAL_DST, lb_policy: CLUSTER_PROVIDED}`, absent: noEDS},
 		"original destination does not balance": {spec: with(external(t, "resolution: RESOLUTION_NONE"), func(s *Outbound) {
 			s.Rule = rule(t, "r", `{host: a, trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}}`)

@@ -126,8 +126,9 @@ func (s Outbound) locate(d *builder) {
 func (s Outbound) forward(d *builder) {
 	config := &dynamicv3.ClusterConfig{ClusterImplementationSpecifier: &dynamicv3.ClusterConfig_DnsCacheConfig{
 		DnsCacheConfig: dnscache.Config(s.Host, s.Families)}}
-	if up := d.http.GetUpstreamHttpProtocolOptions(); up != nil {
-		config.AllowInsecureClusterOptions = !up.AutoSni || !up.AutoSanValidation
+	if d.http != nil { // Envoy says both itself where there are no options of HTTP at all
+		up := d.http.GetUpstreamHttpProtocolOptions()
+		config.AllowInsecureClusterOptions = !up.GetAutoSni() || !up.GetAutoSanValidation()
 	}
 	d.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 		Name: "envoy.clusters.dynamic_forward_proxy", TypedConfig: xds.Any(config)}}

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshv1 "istio.io/api/mesh/v1alpha1"
+
+	"navarch.io/navarch/push/build/telemetry"
 )
 
 const hcmName = "envoy.filters.network.http_connection_manager"
@@ -35,7 +37,7 @@ func (c Common) connectionManager(h httpTraffic) *listenerv3.Filter {
 		CodecType:         hcmv3.HttpConnectionManager_AUTO,
 		StatPrefix:        h.statPrefix + statDelimiter,
 		HttpFilters:       c.httpFilters(h),
-		AccessLog:         c.accessLog(),
+		AccessLog:         c.accessLog(telemetry.Side{Inbound: h.routes != nil, HTTP: true}),
 		Tracing:           c.Telemetry.Tracing.Draw(c.mesh()),
 		UpgradeConfigs:    []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		StreamIdleTimeout: durationpb.New(0), // long polls and streams stay; route timeouts decide

@@ -107,6 +107,8 @@ trafficPolicy:
 		"no normalisation": normalising(t, meshv1.MeshConfig_ProxyPathNormalization_NONE),
 		"merge slashes":    normalising(t, meshv1.MeshConfig_ProxyPathNormalization_MERGE_SLASHES),
 		"decode slashes":   normalising(t, meshv1.MeshConfig_ProxyPathNormalization_DECODE_AND_MERGE_SLASHES),
+		"counted":          Outbound{Common: counts(t), Name: "0.0.0.0_80", Bind: "0.0.0.0", Port: 80, Route: "80", Fallback: xds.Passthrough},
+		"overridden":       Outbound{Common: overridden(t), Name: "0.0.0.0_80", Bind: "0.0.0.0", Port: 80, Route: "80", Fallback: xds.Passthrough},
 		"log formats": Outbound{Common: logged(t, func(m *meshv1.MeshConfig) {
 			m.AccessLogFormat = "%START_TIME% %REQ_WITHOUT_QUERY(:PATH)%"
 		}), Name: "0.0.0.0_80", Bind: "0.0.0.0", Port: 80, Route: "80"},
@@ -127,6 +129,7 @@ func virtualSpecs(t testing.TB) map[string]builder {
 		"virtual outbound":             VirtualOutbound{Common: logged(t, nil), Port: 15001, Passthrough: true},
 		"virtual outbound tproxy":      VirtualOutbound{Common: stock(t), Port: 15001, Transparent: true},
 		"virtual inbound":              allPorts(logged(t, nil)),
+		"virtual inbound, counted":     allPorts(counts(t)),
 		"virtual inbound closed":       closed,
 		"virtual inbound strict":       secured(t, Strict),
 		"virtual inbound permissive":   secured(t, Permissive),

@@ -16,6 +16,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/build/dnscache"
+	"navarch.io/navarch/push/build/telemetry"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -65,7 +66,7 @@ func (c Common) bySNI(ch Chain) []*listenerv3.Filter {
 
 // tcpFilters is the network filters of a TCP chain around its proxy.
 func (c Common) tcpFilters(p *tcpv3.TcpProxy, protocol model.Protocol, context networkingv1.EnvoyFilter_PatchContext) []*listenerv3.Filter {
-	p.AccessLog = c.accessLog()
+	p.AccessLog = c.accessLog(telemetry.Side{Inbound: context == inbound})
 	if p.IdleTimeout == nil && c.Idle > 0 {
 		p.IdleTimeout = durationpb.New(c.Idle)
 	}

@@ -11,6 +11,7 @@ import (
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 
 	build "navarch.io/navarch/push/build/telemetry"
+	"navarch.io/navarch/push/istiometrics"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
@@ -38,7 +39,7 @@ type counted struct {
 	interval time.Duration
 }
 
-// metrics decides what the filter istio.stats counts. Providers are found as those of access logs are; of overrides the later ones go before
+// metrics decides what the filter istio.stats counts, or Envoy's stats access logger in its place. Providers are found as those of access logs are; of overrides the later ones go before
 // the others (istio: pilot/pkg/model/telemetry.go, mergeMetrics).
 func (d *decision) metrics(all []*model.Telemetry) build.Metrics {
 	before := d.Mesh.Spec.GetDefaultProviders().GetMetrics()
@@ -67,7 +68,7 @@ func (d *decision) metrics(all []*model.Telemetry) build.Metrics {
 				if by[name] == nil {
 					by[name] = &counted{drop: map[string]bool{}, tags: map[string]map[string]build.Override{}}
 				}
-				by[name].merge(d, m)
+				by[name].merge(d, m, place{t.Key, fmt.Sprintf("spec.metrics[%d]", i)})
 			}
 		}
 	}
@@ -86,18 +87,21 @@ func (d *decision) counts(name string, at place) bool {
 	case p == nil: // the normaliser says so
 	case p.GetPrometheus() == nil:
 		d.warn(at, problem.NotSupported, "provider %s: it is for no metrics that this version counts", name)
-	case !d.Caps.Has(xds.CapIstioStats):
-		d.warn(at, problem.NotSupported, "some proxies of namespace %s do not have the filter istio.stats: they count no requests by workload", d.Namespace)
+	case !d.Caps.Has(xds.CapIstioStats) && !d.Caps.Has(xds.CapStatsLog):
+		d.warn(at, problem.NotSupported, "some proxies of namespace %s have neither the filter istio.stats nor the stats access logger of Envoy 1.39: they count no requests by workload", d.Namespace)
 	}
 	return p.GetPrometheus() != nil
 }
 
 // merge puts what one entry says over what was said before.
-func (c *counted) merge(d *decision, m *telemetryv1.Metrics) {
+func (c *counted) merge(d *decision, m *telemetryv1.Metrics, at place) {
 	if m.GetReportingInterval() != nil {
 		c.interval = m.GetReportingInterval().AsDuration()
+		if build.ByLog(d.Caps) {
+			d.logCannot(place{at.key, at.field + ".reportingInterval"}, "connections are counted when they end")
+		}
 	}
-	for _, o := range m.GetOverrides() {
+	for i, o := range m.GetOverrides() {
 		if !d.applies(o.GetMatch().GetMode()) {
 			continue
 		}
@@ -107,6 +111,7 @@ func (c *counted) merge(d *decision, m *telemetryv1.Metrics) {
 			continue
 		}
 		c.disabled = false // what disabled all is undone by whatever comes later
+		uncarried := d.uncarried(o, place{at.key, fmt.Sprintf("%s.overrides[%d]", at.field, i)})
 		for _, metric := range metricsOf(o.GetMatch()) {
 			if o.GetDisabled() != nil {
 				c.drop[metric] = o.GetDisabled().GetValue()
@@ -115,6 +120,9 @@ func (c *counted) merge(d *decision, m *telemetryv1.Metrics) {
 				c.tags[metric] = map[string]build.Override{}
 			}
 			for tag, of := range o.GetTagOverrides() {
+				if uncarried[tag] {
+					continue
+				}
 				now := build.Override{Metric: metric, Tag: tag}
 				if of.GetOperation() == telemetryv1.MetricsOverrides_TagOverride_UPSERT {
 					now.Value = of.GetValue()
@@ -123,6 +131,34 @@ func (c *counted) merge(d *decision, m *telemetryv1.Metrics) {
 			}
 		}
 	}
+}
+
+// logCannot says what proxies do not do that count by Envoy's stats access logger.
+func (d *decision) logCannot(at place, format string, args ...any) {
+	d.warn(at, problem.NotSupported, "some proxies of namespace %s count by Envoy's stats access logger: "+format, append([]any{d.Namespace}, args...)...)
+}
+
+// uncarried tells what of an override a proxy does not do that counts by the stats access logger, and which tags that concerns.
+func (d *decision) uncarried(o *telemetryv1.MetricsOverrides, at place) (tags map[string]bool) {
+	if !build.ByLog(d.Caps) {
+		return nil
+	}
+	if metrics := metricsOf(o.GetMatch()); len(metrics) == 1 && !build.Counted(metrics[0]) && !o.GetDisabled().GetValue() {
+		d.logCannot(at, "metric %s is not there", metrics[0])
+	}
+	for _, tag := range slices.Sorted(maps.Keys(o.GetTagOverrides())) {
+		of := o.GetTagOverrides()[tag]
+		_, ok := build.Format(of.GetValue())
+		if of.GetOperation() != telemetryv1.MetricsOverrides_TagOverride_UPSERT || ok && !istiometrics.Fixed(tag) {
+			continue
+		}
+		if tags == nil {
+			tags = map[string]bool{}
+		}
+		tags[tag] = true
+		d.logCannot(place{at.key, at.field + ".tagOverrides[" + tag + "]"}, "the tag stays what it is without this: values can be a text, or one attribute that Envoy has itself, and others are computed of reporter, source_principal and grpc_response_status")
+	}
+	return tags
 }
 
 // metricsOf are the metrics that an override is of.

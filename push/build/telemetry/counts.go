@@ -1,0 +1,167 @@
+package telemetry
+
+import (
+	"slices"
+	"strings"
+
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	dataaccesslogv3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
+	statslogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stats/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	meshv1 "istio.io/api/mesh/v1alpha1"
+
+	"navarch.io/navarch/push/istiometrics"
+	"navarch.io/navarch/push/xds"
+)
+
+// Bounds of what one listener counts: requests with 2,000 different sets of labels; what is beyond is not counted. One scope for all of a proxy's
+// listeners (sharing_name) would bound the proxy, but Envoy 1.40 crashes with it as it ends in validate mode.
+const (
+	maxCounters   = 2_000
+	maxHistograms = 3 * maxCounters
+)
+
+// Side is one side of a proxy, and what it carries there.
+type Side struct {
+	Inbound bool
+	HTTP    bool // requests; false: connections
+}
+
+// The access logs of proxies to which nobody's override applies.
+var plainCounts = func() map[Side]*accesslogv3.AccessLog {
+	all := map[Side]*accesslogv3.AccessLog{}
+	for _, s := range []Side{{}, {Inbound: true}, {HTTP: true}, {Inbound: true, HTTP: true}} {
+		all[s] = s.counts(Metrics{})
+	}
+	return all
+}()
+
+// Counts is the access log that counts requests and connections, at proxies that have no filter istio.stats but Envoy's stats access logger; nil:
+// nothing is counted, or the proxy does not have it.
+func (s Spec) Counts(mesh *meshv1.MeshConfig, caps xds.Caps, side Side) *accesslogv3.AccessLog {
+	switch m := s.Metrics; {
+	case !ByLog(caps) || m.Off || !m.Said && !countsByDefault(mesh):
+		return nil
+	case m.Overrides.Len() > 0:
+		return side.counts(m)
+	}
+	return plainCounts[side]
+}
+
+// Counted says whether the stats access logger counts a metric, by its name without istio_.
+func Counted(metric string) bool {
+	is := func(c counted) bool { return c.name == istiometrics.Prefix+metric }
+	return slices.ContainsFunc(ofRequests, is) || slices.ContainsFunc(ofConnections, is)
+}
+
+// ByLog says whether a proxy counts by the stats access logger.
+func ByLog(caps xds.Caps) bool { return caps.Has(xds.CapStatsLog) && !caps.Has(xds.CapIstioStats) }
+
+// counted is one metric.
+type counted struct {
+	name  string
+	value string // what is added; empty: 1
+	unit  statslogv3.Config_Histogram_Unit
+}
+
+var (
+	ofRequests = []counted{
+		{name: istiometrics.Requests},
+		{istiometrics.Duration, "%DURATION%", statslogv3.Config_Histogram_Milliseconds},
+		{istiometrics.Request, "%BYTES_RECEIVED%", statslogv3.Config_Histogram_Bytes},
+		{istiometrics.Response, "%BYTES_SENT%", statslogv3.Config_Histogram_Bytes},
+	}
+	ofConnections = []counted{
+		{name: istiometrics.Opened}, {name: istiometrics.Closed},
+		{name: istiometrics.Sent, value: "%BYTES_SENT%"}, {name: istiometrics.Received, value: "%BYTES_RECEIVED%"},
+	}
+)
+
+// counts draws the access log. It counts requests and connections when they end, once: whatever else EnvoyFilters have logged of them.
+func (s Side) counts(m Metrics) *accesslogv3.AccessLog {
+	metrics, end := ofConnections, dataaccesslogv3.AccessLogType_TcpConnectionEnd
+	if s.HTTP {
+		metrics, end = ofRequests, dataaccesslogv3.AccessLogType_DownstreamEnd
+	}
+	config := &statslogv3.Config{StatsScope: &typev3.Scope{
+		MaxCounters: wrapperspb.UInt32(maxCounters), MaxHistograms: wrapperspb.UInt32(maxHistograms),
+	}}
+	for _, c := range metrics {
+		of, dropped := m.of(strings.TrimPrefix(c.name, istiometrics.Prefix))
+		if dropped {
+			continue
+		}
+		stat := &statslogv3.Config_Stat{Name: c.name, Tags: s.tags(of)}
+		switch {
+		case c.unit != statslogv3.Config_Histogram_Unspecified:
+			config.Histograms = append(config.Histograms, &statslogv3.Config_Histogram{Stat: stat, Unit: c.unit, ValueFormat: c.value})
+		case c.value == "":
+			config.Counters = append(config.Counters, &statslogv3.Config_Counter{Stat: stat, ValueFixed: wrapperspb.UInt64(1)})
+		default:
+			config.Counters = append(config.Counters, &statslogv3.Config_Counter{Stat: stat, ValueFormat: c.value})
+		}
+	}
+	l := accessLog("envoy.access_loggers.stats", config)
+	l.Filter = &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_LogTypeFilter{
+		LogTypeFilter: &accesslogv3.LogTypeFilter{Types: []dataaccesslogv3.AccessLogType{end}},
+	}}
+	return l
+}
+
+// of are the overrides of tags of one metric, and whether it is not counted.
+func (m Metrics) of(metric string) (tags []Override, dropped bool) {
+	for _, o := range m.Overrides.All() {
+		if o.Metric == metric {
+			dropped = dropped || o.Drop
+			if o.Tag != "" {
+				tags = append(tags, o)
+			}
+		}
+	}
+	return tags, dropped
+}
+
+// tags are what is counted by: what push/istiometrics makes Istio's labels of, and the overrides.
+func (s Side) tags(overrides []Override) (all []*statslogv3.Config_Tag) {
+	add := func(name, value string) { all = append(all, &statslogv3.Config_Tag{Name: name, ValueFormat: value}) }
+	var removed []string
+	for _, o := range overrides {
+		if o.Value == "" {
+			removed = append(removed, o.Tag)
+		}
+	}
+	// Labels that nothing else is computed of need not be counted by either.
+	reporter, own, other := istiometrics.Source, istiometrics.SourcePrincipal, istiometrics.DestinationPrincipal
+	local, remote := "%UPSTREAM_LOCAL_URI_SAN%", "%UPSTREAM_PEER_URI_SAN%"
+	if s.Inbound {
+		reporter, own, other = istiometrics.Destination, istiometrics.DestinationPrincipal, istiometrics.SourcePrincipal
+		local, remote = "%DOWNSTREAM_LOCAL_URI_SAN%", "%DOWNSTREAM_PEER_URI_SAN%"
+	}
+	add(istiometrics.Reporter, reporter)
+	add(own, local)
+	add(other, remote)
+	if !s.Inbound {
+		add(istiometrics.Peer, "%UPSTREAM_METADATA(istio:workload)%")
+	}
+	add(istiometrics.Services, "%CLUSTER_METADATA(istio:services)%")
+	add(istiometrics.Cluster, "%UPSTREAM_CLUSTER_RAW%")
+	add(istiometrics.ResponseFlags, "%RESPONSE_FLAGS%")
+	if s.HTTP {
+		add(istiometrics.ResponseCode, "%RESPONSE_CODE%")
+		add(istiometrics.GRPCStatus, "%GRPC_STATUS_NUMBER%")
+	}
+	needed := map[string]bool{istiometrics.Reporter: true, istiometrics.Peer: true, istiometrics.Services: true, istiometrics.Cluster: true,
+		istiometrics.GRPCStatus: true, istiometrics.SourcePrincipal: s.Inbound}
+	all = slices.DeleteFunc(all, func(t *statslogv3.Config_Tag) bool { return slices.Contains(removed, t.Name) && !needed[t.Name] })
+	if len(removed) > 0 {
+		add(istiometrics.Without, strings.Join(removed, ","))
+	}
+	for _, o := range overrides {
+		if format, ok := Format(o.Value); ok {
+			all = slices.DeleteFunc(all, func(t *statslogv3.Config_Tag) bool { return t.Name == o.Tag })
+			add(o.Tag, format)
+		}
+	}
+	return all
+}

@@ -1,0 +1,21 @@
+package telemetry
+
+import "testing"
+
+// What an access log can compute is a text, or one attribute; whatever else Envoy would refuse is not handed to it.
+func TestFormat(t *testing.T) {
+	for in, want := range map[string]string{
+		"request.host": "%CEL(request.host)%", " string(destination.port) ": "%CEL(destination.port)%", "request.headers['x-team']": "%CEL(request.headers['x-team'])%",
+		`xds.node.metadata["NAME"]`: `%CEL(xds.node.metadata["NAME"])%`, "'blue'": "blue", `"100 %"`: "100 %%", "''": "",
+		"request": "-", "request.size + 1": "-", "string(request.host": "-", "has(request.host)": "-", "request.headers[')%']": "-", "upstream_peer.name": "-", "'a' + 'b'": "-",
+		"request.host)%%CEL(request.path": "-", "node.metadata['x']": "-", "": "-", `'a\\'`: "-", "request.headers['%REQ(x)%']": "-",
+	} {
+		got, ok := Format(in)
+		if !ok {
+			got = "-"
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package plan
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/push/envoytest"
+	"navarch.io/navarch/push/istiometrics"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	local "navarch.io/navarch/store/loopback"
+	"navarch.io/navarch/store/model"
+)
+
+// spelled is an Envoy's page of metrics as its agent shows it.
+func spelled(t *testing.T, e *envoytest.Envoy, own istiometrics.Workload) string {
+	t.Helper()
+	page, err := e.Get("/stats/prometheus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	p := istiometrics.NewPage(&out, own)
+	if _, err = io.WriteString(p, page); err == nil {
+		err = p.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// sees waits until the one line of Istio's metric with these labels has a value: Envoy merges histograms now and then.
+func sees(t *testing.T, e *envoytest.Envoy, own istiometrics.Workload, want, metric string, labels ...string) {
+	t.Helper()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	page := ""
+	for limit := time.Now().Add(envoytest.Patience); time.Now().Before(limit); <-again.C {
+		if page = spelled(t, e, own); value(page, metric, labels...) == want {
+			return
+		}
+	}
+	t.Fatalf("%s%v: %q, want %q, of\n%s", metric, labels, value(page, metric, labels...), want, page)
+}
+
+// value is that of the one line which begins with the metric and has all these labels; "" where there is none, or several.
+func value(page, metric string, labels ...string) (got string) {
+	for line := range strings.Lines(page) {
+		has := strings.HasPrefix(line, metric+"{")
+		for _, l := range labels {
+			has = has && strings.Contains(line, l)
+		}
+		if has && got != "" {
+			return "several"
+		}
+		if has {
+			got = strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:])
+		}
+	}
+	return got
+}
+
+// counting are the Envoys of a client and a server that count, and the ports by which requests go to the server: through the client's Envoy, straight
+// to the server's, and as a connection.
+type counting struct {
+	client, server      *envoytest.Envoy
+	through, plain, tcp int
+}
+
+// Whose the Envoys are.
+var (
+	clientOf = istiometrics.Of("client-v1", "a", "east", map[string]string{"app": "client", "version": "v1"})
+	serverOf = istiometrics.Of("server-v2", "b", "west", map[string]string{"app": "server", "version": "v2"})
+)
+
+// startCounting runs both, with mTLS between them, before an application that answers hello.
+func startCounting(t *testing.T) counting {
+	t.Helper()
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/missing" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		fmt.Fprint(w, "hello")
+	}))
+	t.Cleanup(app.Close)
+	backend := app.Listener.Addr().(*net.TCPAddr).Port
+	in, out, tcpIn, tcpOut := local.PortFor(t), local.PortFor(t), local.PortFor(t), local.PortFor(t)
+	bound := "{port: {number: %d, protocol: %s, name: %s}, bind: 127.0.0.1, captureMode: NONE, %s}"
+	egress := fmt.Sprintf(bound+", "+bound, out, "HTTP", "x", "hosts: ['b/*']", tcpOut, "TCP", "t", "hosts: ['b/*']")
+	to := fmt.Sprintf("defaultEndpoint: '127.0.0.1:%d'", backend)
+	ingress := fmt.Sprintf(bound+", "+bound, in, "HTTP", "x", to, tcpIn, "TCP", "t", to)
+	s := snapshot(
+		rec(t, model.KindMesh, "/mesh", "{rootNamespace: istio-system, enableAutoMtls: true, defaultProviders: {metrics: [prometheus]}}"),
+		rec(t, model.KindService, "b/server", fmt.Sprintf(`{hosts: [server.b.svc.cluster.local], exportTo: ['*'], selector: {app: server}, addresses: [10.96.0.9],
+			ports: [{name: http, number: %d, protocol: PROTOCOL_HTTP, targetNumber: %d}, {name: tcp, number: %d, protocol: PROTOCOL_TCP, targetNumber: %d}]}`, out, in, tcpOut, tcpIn)),
+		rec(t, model.KindEndpoints, "b/server-1", fmt.Sprintf(`{hosts: [server.b.svc.cluster.local], ports: [{name: http, number: %d}, {name: tcp, number: %d}],
+			endpoints: [{address: 127.0.0.1, labels: {app: server, version: v2}, namespace: b, workload: server-v2, cluster: west, serviceAccount: server, mtls: true}]}`, in, tcpIn)),
+		rec(t, model.KindSidecar, "a/s", "egress: ["+egress+"]"),
+		rec(t, model.KindSidecar, "b/s", "{ingress: ["+ingress+"], egress: [{hosts: ['~/*']}]}"),
+	)
+	ca := newAuthority(t)
+	run := func(namespace, account string, labels ...string) *envoytest.Envoy {
+		n := node(namespace, "x", labels...)
+		n.Caps |= xds.CapIdentity | xds.CapStatsLog
+		n.Mode = view.None
+		config := envoytest.JSON(t, fold(t, planFor(s, n)))
+		fromFiles(config, ca.secrets("spiffe://cluster.local/ns/"+namespace+"/sa/"+account))
+		e := envoytest.Start(t, config)
+		e.Live()
+		return e
+	}
+	return counting{server: run("b", "server", "app=server"), client: run("a", "client"), through: out, plain: in, tcp: tcpOut}
+}
+
+// call sends two requests that are answered, one for what is not there, one in the clear, and one as a connection.
+func (c counting) call(t *testing.T) {
+	t.Helper()
+	for _, to := range []struct {
+		port int
+		path string
+	}{{c.through, "/"}, {c.through, "/"}, {c.through, "/missing"}, {c.plain, "/"}, {c.tcp, "/"}} {
+		r, err := http.NewRequest(http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", to.port, to.path), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = "server.b.svc.cluster.local"
+		resp, err := (&http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+}
+
+// Two real Envoys without Istio's filter, with mTLS between them, count requests and connections by the workloads of both ends, with Istio's labels.
+func TestEnvoysCountByWorkload(t *testing.T) {
+	c := startCounting(t)
+	c.call(t)
+	const to = `destination_workload="server-v2"`
+	ends := []string{`reporter="source"`, `source_workload="client-v1"`, to, `source_workload_namespace="a"`, `source_canonical_service="client"`, `source_cluster="east"`,
+		`destination_workload_namespace="b"`, `destination_canonical_service="server"`, `destination_canonical_revision="v2"`, `destination_cluster="west"`,
+		`destination_service="server.b.svc.cluster.local"`, `destination_service_name="server"`, `destination_service_namespace="b"`,
+		`source_principal="spiffe://cluster.local/ns/a/sa/client"`, `destination_principal="spiffe://cluster.local/ns/b/sa/server"`,
+		`connection_security_policy="unknown"`, `response_flags="-"`}
+	with := func(more ...string) []string { return slices.Concat(ends, more) }
+	sees(t, c.client, clientOf, "2", istiometrics.Requests, with(`request_protocol="http"`, `response_code="200"`)...)
+	sees(t, c.client, clientOf, "1", istiometrics.Requests, with(`response_code="404"`)...)
+	sees(t, c.client, clientOf, "2", istiometrics.Duration+"_count", with(`response_code="200"`)...)
+	sees(t, c.client, clientOf, "2", istiometrics.Response+"_count", with(`response_code="200"`)...)
+	sees(t, c.client, clientOf, "1", istiometrics.Opened, with(`request_protocol="tcp"`)...)
+	called := []string{`reporter="destination"`, `source_workload="client"`, `source_workload_namespace="a"`, to, `destination_canonical_service="server"`,
+		`destination_service="server.b.svc.cluster.local"`, `destination_service_name="server"`, `source_principal="spiffe://cluster.local/ns/a/sa/client"`, `connection_security_policy="mutual_tls"`}
+	sees(t, c.server, serverOf, "2", istiometrics.Requests, slices.Concat(called, []string{`response_code="200"`})...)
+	sees(t, c.server, serverOf, "1", istiometrics.Closed, slices.Concat(called, []string{`request_protocol="tcp"`})...)
+	sees(t, c.server, serverOf, "1", istiometrics.Requests, `reporter="destination"`, `source_workload="unknown"`, `source_principal="unknown"`, to, `connection_security_policy="none"`)
+}
