@@ -9,13 +9,13 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// facetRules are n rules that read what proxies are: their locality, their labels (for whom a DestinationRule is), what they report, who may call them.
+// inputRules are n rules that read what proxies are: their locality, their labels (for whom a DestinationRule is), what they report, who may call them.
 // They are for services 10 to 249, however many there are.
-func facetRules(t testing.TB, n int) (all []model.Record) {
+func inputRules(t testing.TB, n int) (all []model.Record) {
 	for i := range n {
 		k := 10 + i%240
 		ns, app := fmt.Sprintf("ns%d", k/10), fmt.Sprintf("a%d", i%5)
-		name := fmt.Sprintf("%s/facet%d", ns, i)
+		name := fmt.Sprintf("%s/reads%d", ns, i)
 		switch i % 4 {
 		case 0:
 			all = append(all, rec(t, model.KindDestinationRule, name, fmt.Sprintf(`host: s%d.%s.svc.cluster.local
@@ -35,11 +35,11 @@ trafficPolicy:
 	return all
 }
 
-// facetPlanner has services, rules that use facets, and thirty proxies of ten namespaces, three zones and five applications.
-func facetPlanner(t testing.TB, services, rules int) (*Planner, *pool.Pool) {
+// inputPlanner has services, rules that read what proxies are, and thirty proxies of ten namespaces, three zones and five applications.
+func inputPlanner(t testing.TB, services, rules int) (*Planner, *pool.Pool) {
 	shared := &pool.Pool{}
 	s := bigMesh(t, services)
-	p := New(Settings{Pool: shared, Snapshot: s.Apply(s.Revision()+1, facetRules(t, rules), nil).New})
+	p := New(Settings{Pool: shared, Snapshot: s.Apply(s.Revision()+1, inputRules(t, rules), nil).New})
 	for i := range 30 {
 		n := node(fmt.Sprintf("ns%d", i%10), fmt.Sprintf("p%d", i), fmt.Sprintf("app=a%d", i%5))
 		n.Locality = fmt.Sprintf("region/zone%d", i/10)
@@ -48,8 +48,8 @@ func facetPlanner(t testing.TB, services, rules int) (*Planner, *pool.Pool) {
 	return p, shared
 }
 
-// facetEdits are edits of service k.
-var facetEdits = map[string]func(t testing.TB, k, round int) model.Record{
+// inputEdits are edits of service k.
+var inputEdits = map[string]func(t testing.TB, k, round int) model.Record{
 	"endpoint": func(t testing.TB, k, round int) model.Record {
 		return readyEndpoints(t, fmt.Sprintf("ns%d", k/10), fmt.Sprintf("s%d", k), 2+round%2)
 	},
@@ -65,14 +65,14 @@ var facetEdits = map[string]func(t testing.TB, k, round int) model.Record{
 	},
 }
 
-// What is built for an edit is what it touches, however many services there are and however many rules use facets. Listeners are built for each thing that
+// What is built for an edit is what it touches, however many services there are and however many rules read what proxies are. Listeners are built for each thing that
 // proxies report: one where no Telemetry selects, five where Telemetries select the five applications.
-func TestFacetsCostWhatAnEditTouches(t *testing.T) {
+func TestInputsCostWhatAnEditTouches(t *testing.T) {
 	for _, services := range []int{250, 500} {
 		for rules, reports := range map[int]int64{1: 1, 500: 5} {
-			p, shared := facetPlanner(t, services, rules)
+			p, shared := inputPlanner(t, services, rules)
 			apply := func(name string, round int) (moved int) {
-				return len(p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{facetEdits[name](t, 3, round)}, nil)))
+				return len(p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{inputEdits[name](t, 3, round)}, nil)))
 			}
 			for _, c := range []struct {
 				edit string
@@ -95,13 +95,13 @@ func TestFacetsCostWhatAnEditTouches(t *testing.T) {
 	}
 }
 
-// BenchmarkFacets is BenchmarkEdit with rules that use facets, and thirty proxies of three zones.
-func BenchmarkFacets(b *testing.B) {
+// BenchmarkInputs is BenchmarkEdit with rules that read what proxies are, and thirty proxies of three zones.
+func BenchmarkInputs(b *testing.B) {
 	for _, rules := range []int{1, 100, 1000} {
 		for _, services := range []int{500, 1000, 4000} {
-			for name, edit := range facetEdits {
+			for name, edit := range inputEdits {
 				b.Run(fmt.Sprintf("%s/rules=%d/services=%d", name, rules, services), func(b *testing.B) {
-					p, _ := facetPlanner(b, services, rules)
+					p, _ := inputPlanner(b, services, rules)
 					var changes []mirror.Change
 					s := p.Snapshot()
 					for i := range b.N {
