@@ -102,6 +102,7 @@ func newAgent(o *options, id *identity, log *slog.Logger) (*agent, error) {
 func (o *options) envoyArgs() []string {
 	args := []string{
 		"-c", o.bootstrapFile(), "--disable-hot-restart", "--drain-strategy", "immediate",
+		"--file-flush-interval-msec", "1000", // of access logs, as Istio's agent has it; Envoy's own default is 10 s
 		"--drain-time-s", strconv.Itoa(int(o.drain.Round(time.Second) / time.Second)), "-l", o.envoyLogLevel,
 	}
 	if o.envoyComponentLog != "" {

@@ -49,7 +49,13 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	mux := http.NewServeMux()
 	mux.Handle("/debug/", inspect.Handler(inspect.Config{
 		Streams:  func() []inspect.Stream { return append([]inspect.Stream(nil), streams...) },
-		Snapshot: func() *mirror.Snapshot { return nil }, Problems: func() []inspect.Problem { return nil }}))
+		Snapshot: func() *mirror.Snapshot { return nil }, Problems: func() []inspect.Problem { return nil },
+		Patches: func() (all []inspect.Patch) {
+			for _, c := range planner.Patches() {
+				all = append(all, inspect.PatchOf(c.Patch, c.Changed, c.Uncounted))
+			}
+			return all
+		}}))
 	mux.HandleFunc("/version", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"version": "v9.9", "golang_version": "go1.99", "platform": "linux/test"}`)
 	})

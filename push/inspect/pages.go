@@ -93,6 +93,7 @@ type Config struct {
 	Streams  func() []Stream
 	Snapshot func() *mirror.Snapshot // nil before the first
 	Problems func() []Problem
+	Patches  func() []Patch  // nil: it serves no proxies
 	Commits  func() []Commit // oldest first; nil: this process does not write
 	// Fleet is how this replica sees the fleet, with the owner of each shard if asked; nil: it serves no proxies.
 	Fleet func(owners bool) any
@@ -118,6 +119,7 @@ var pages = []page{
 	{"/debug/explain", "Which objects made one resource, or where a Secret stands: ?proxyID=name.namespace&resource=NAME.", explain, true},
 	{"/debug/connections", "Connected proxies.", connections, false},
 	{"/debug/problems", "What is wrong with objects, files and their combination.", problems, false},
+	{"/debug/patches", "How many resources each patch of an EnvoyFilter changes.", patches, true},
 	{"/debug/snapshot", "Revision and number of records by kind.", snapshot, false},
 	{"/debug/commits", "The newest commits of this process, oldest first: ?record=Kind/namespace/name.", commits, false},
 	{"/debug/clusterz", "The clusters that are read, with their Secrets.", clusterz, false},

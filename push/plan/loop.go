@@ -103,6 +103,7 @@ type Loop struct {
 
 	checking atomic.Bool
 	reports  reports
+	counts   patchCounts
 	revision atomic.Int64
 	told     atomic.Int64
 }

@@ -55,6 +55,7 @@ type Planner struct {
 	backgroundFrom int        // see the constant
 	replayed       []fastStep // what the fast path has planned since the last plan of configuration
 	reports        reports    // what the builders said when they were last asked
+	counts         patchCounts
 }
 
 // planned is one view and what was planned for it.

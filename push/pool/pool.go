@@ -6,6 +6,7 @@ package pool
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"weak"
@@ -71,6 +72,12 @@ func (p *Pool) Fragments() int64 { return p.fragBuilt.Load() }
 
 // Size is the number of resources and of fragments that are alive.
 func (p *Pool) Size() (resources, fragments int) { return p.resources.size(), p.fragments.size() }
+
+// Resources is the Specs that are remembered, by what was built of them and is alive. It costs a copy, while which nothing else is looked up.
+func (p *Pool) Resources() map[*xds.Resource][]any { return p.resources.all() }
+
+// Pieces is Resources of fragments.
+func (p *Pool) Pieces() map[*xds.Fragment][]any { return p.fragments.all() }
 
 // specsPerBody bounds how many Specs are remembered for one body. An edit that leaves the bytes as they are makes a new
 // Spec each time; the oldest is forgotten then, at the worst price of building it again.
@@ -149,6 +156,18 @@ func (t *table[V, C]) drop(key C) {
 		t.forget(known)
 		delete(t.byBody, key)
 	}
+}
+
+func (t *table[V, C]) all() map[*V][]any {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make(map[*V][]any, len(t.byBody))
+	for _, known := range t.byBody {
+		if v := known.value.Value(); v != nil {
+			out[v] = slices.Clone(known.specs)
+		}
+	}
+	return out
 }
 
 func (t *table[V, C]) size() int {

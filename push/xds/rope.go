@@ -2,6 +2,7 @@ package xds
 
 import (
 	"bytes"
+	"iter"
 	"slices"
 
 	"google.golang.org/grpc/mem"
@@ -24,3 +25,6 @@ func (r *Resource) Buffers() mem.BufferSlice {
 	})
 	return r.boxed
 }
+
+// Pieces iterates over the fragments that follow the head.
+func (r *Resource) Pieces() iter.Seq[*Fragment] { return slices.Values(r.tail) }

@@ -33,7 +33,13 @@ func telemetryRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) 
 		checkTracing(r, fmt.Sprintf("spec.tracing[%d]", i), one, ctx.Mesh())
 	}
 	for i, one := range t.AccessLogging {
-		checkAccessLogging(r, fmt.Sprintf("spec.accessLogging[%d]", i), one, ctx.Mesh())
+		at := fmt.Sprintf("spec.accessLogging[%d]", i)
+		checkAccessLogging(r, at, one, ctx.Mesh())
+		// Others may have the providers of those that are above them.
+		if top := t.Selector == nil && obj.ID.Namespace == ctx.Mesh().GetRootNamespace(); top && i == 0 && len(one.Providers) == 0 && !one.GetDisabled().GetValue() &&
+			len(ctx.Mesh().GetDefaultProviders().GetAccessLogging()) == 0 && ctx.Mesh().GetAccessLogFile() == "" {
+			r.analysef(problem.InvalidTelemetryProvider, problem.NoEffect, at, "names no provider, and meshConfig neither has defaultProviders.accessLogging nor accessLogFile")
+		}
 	}
 	for i, one := range t.Metrics {
 		checkMetrics(r, fmt.Sprintf("spec.metrics[%d]", i), one, ctx.Mesh())

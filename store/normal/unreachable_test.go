@@ -103,6 +103,7 @@ func TestAnalyzersCodes(t *testing.T) {
 	annotated := func(name string) string {
 		return strings.Replace(istio("Sidecar", "{}"), "metadata: {", "metadata: {annotations: {"+name+": x}, ", 1)
 	}
+	inRoot := func(spec string) string { return strings.Replace(istio("Telemetry", spec), "shop", "istio-system", 1) }
 	patch := istio("EnvoyFilter", "{configPatches: [{applyTo: CLUSTER, patch: {operation: REPLACE, value: {}}, match: {cluster: {}}}]}")
 	for _, c := range []struct {
 		n          *Normalizer
@@ -115,11 +116,18 @@ func TestAnalyzersCodes(t *testing.T) {
 		{testNormal, patch, "IST0152 spec.configPatches[0].patch.operation"},
 		{testNormal, strings.ReplaceAll(strings.Replace(patch, "CLUSTER", "HTTP_FILTER", 1), "cluster", "listener"), ""},
 		{testNormal, annotated("sidecar.istio.io/injectt"), "IST0108 metadata.annotations[sidecar.istio.io/injectt]"},
-		{testNormal, annotated("sidecar.istio.io/inject"), ""},
+		{testNormal, annotated("sidecar.istio.io/inject"), "IST0107 metadata.annotations[sidecar.istio.io/inject]"},
+		{testNormal, annotated("galley.istio.io/analyze-suppress"), ""},
+		{testNormal, strings.Replace(istio("AuthorizationPolicy", "{}"), "metadata: {", "metadata: {annotations: {istio.io/dry-run: 'true'}, ", 1), ""},
 		{testNormal, annotated("install.operator.istio.io/x"), ""},
 		{testNormal, annotated("notistio.io/x"), ""},
 		{testNormal, istio("Telemetry", "{tracing: [{providers: [{name: lost}]}]}"), "IST0101 spec.tracing[0].providers[0].name"},
 		{testNormal, istio("Telemetry", "{tracing: [{providers: [{name: envoy}]}]}"), ""},
+		{testNormal, inRoot("{accessLogging: [{match: {mode: SERVER}}]}"), "IST0157 spec.accessLogging[0]"},
+		{testNormal, inRoot("{accessLogging: [{disabled: true}]}"), ""},
+		{testNormal, inRoot("{accessLogging: [{providers: [{name: envoy}]}, {match: {mode: SERVER}}]}"), ""},
+		{testNormal, inRoot("{selector: {matchLabels: {app: a}}, accessLogging: [{match: {mode: SERVER}}]}"), ""},
+		{testNormal, istio("Telemetry", "{accessLogging: [{match: {mode: SERVER}}]}"), ""},
 		{testNormal, istio("Sidecar", "{workloadSelector: {labels: {app: '-'}}}"), "IST0127 spec.workloadSelector.labels"},
 	} {
 		text := c.text

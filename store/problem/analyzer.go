@@ -7,6 +7,7 @@ type Analyzer string
 // The codes, by Istio's names.
 const (
 	ReferencedResourceNotFound                  Analyzer = "IST0101"
+	MisplacedAnnotation                         Analyzer = "IST0107"
 	UnknownAnnotation                           Analyzer = "IST0108"
 	ConflictingMeshGatewayVirtualServiceHosts   Analyzer = "IST0109"
 	ConflictingSidecarWorkloadSelectors         Analyzer = "IST0110"
@@ -17,8 +18,10 @@ const (
 	VirtualServiceHostNotFoundInGateway         Analyzer = "IST0132"
 	ServiceEntryAddressesRequired               Analyzer = "IST0134"
 	EnvoyFilterUsesReplaceOperationIncorrectly  Analyzer = "IST0152"
+	InvalidTelemetryProvider                    Analyzer = "IST0157"
 	ConflictingTelemetryWorkloadSelectors       Analyzer = "IST0159"
 	MultipleTelemetriesWithoutWorkloadSelectors Analyzer = "IST0160"
+	ReferencedInternalGateway                   Analyzer = "IST0165"
 	DestinationRuleSubsetNotSelectPods          Analyzer = "IST0173"
 	UnknownDestinationRuleHost                  Analyzer = "IST0174"
 	ConflictingServiceEntryProtocol             Analyzer = "IST0177"
@@ -27,6 +30,7 @@ const (
 // analyzerNames are Istio's names of the codes (istio: pkg/config/analysis/msg/messages.yaml).
 var analyzerNames = map[Analyzer]string{
 	ReferencedResourceNotFound:                  "ReferencedResourceNotFound",
+	MisplacedAnnotation:                         "MisplacedAnnotation",
 	UnknownAnnotation:                           "UnknownAnnotation",
 	ConflictingMeshGatewayVirtualServiceHosts:   "ConflictingMeshGatewayVirtualServiceHosts",
 	ConflictingSidecarWorkloadSelectors:         "ConflictingSidecarWorkloadSelectors",
@@ -37,8 +41,10 @@ var analyzerNames = map[Analyzer]string{
 	VirtualServiceHostNotFoundInGateway:         "VirtualServiceHostNotFoundInGateway",
 	ServiceEntryAddressesRequired:               "ServiceEntryAddressesRequired",
 	EnvoyFilterUsesReplaceOperationIncorrectly:  "EnvoyFilterUsesReplaceOperationIncorrectly",
+	InvalidTelemetryProvider:                    "InvalidTelemetryProvider",
 	ConflictingTelemetryWorkloadSelectors:       "ConflictingTelemetryWorkloadSelectors",
 	MultipleTelemetriesWithoutWorkloadSelectors: "MultipleTelemetriesWithoutWorkloadSelectors",
+	ReferencedInternalGateway:                   "ReferencedInternalGateway",
 	DestinationRuleSubsetNotSelectPods:          "DestinationRuleSubsetNotSelectPods",
 	UnknownDestinationRuleHost:                  "UnknownDestinationRuleHost",
 	ConflictingServiceEntryProtocol:             "ConflictingServiceEntryProtocol",

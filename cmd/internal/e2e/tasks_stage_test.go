@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -40,9 +40,11 @@ type taskStage struct {
 	ca      string            // file of the root of the server outside of the mesh
 	keys    string            // key set, as JSON
 	tokens  map[string]string // by what they are
+
+	collector *taskCollector
 }
 
-// taskApp is an application, which says its version; ?delay=DURATION has the answer wait.
+// taskApp is an application, which says its version; ?delay=DURATION has the answer wait. A version that the header Lost names answers 503.
 func taskApp(version string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d, err := time.ParseDuration(r.URL.Query().Get("delay")); err == nil {
@@ -52,6 +54,9 @@ func taskApp(version string) http.Handler {
 			}
 		}
 		w.Header().Set("X-App", version)
+		if r.Header.Get("Lost") == version {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
 		fmt.Fprintln(w, version)
 	})
 }
@@ -66,28 +71,19 @@ func (s *taskStage) listen(address string) net.Listener {
 	return l
 }
 
-// serve starts the applications, a server with TLS outside of the mesh, one that is asked whether requests are allowed, and makes keys for tokens.
+// serve starts the applications, servers outside of the mesh (two in clear, one with TLS, one that says how headers are written), one that is asked whether
+// requests are allowed, and collectors; and makes keys for tokens.
 func (s *taskStage) serve() {
 	s.t.Helper()
 	run := func(l net.Listener, h http.Handler) { go func() { _ = http.Serve(l, h) }() }
 	for version, address := range taskVersions {
 		run(s.listen(address+":9080"), taskApp(version))
-		tcp := s.listen(address + ":9190")
-		go func() {
-			for {
-				c, err := tcp.Accept()
-				if err != nil {
-					return
-				}
-				go func() { // the client speaks first: Envoy judges a connection by its first bytes
-					defer c.Close()
-					if _, err := io.ReadFull(c, make([]byte, 1)); err == nil {
-						_, _ = io.WriteString(c, version)
-					}
-				}()
-			}
-		}()
+		go accept(s.listen(address+":9190"), tcpApp(version))
 	}
+	run(s.listen(".7:8080"), taskApp("far"))
+	run(s.listen(".8:8080"), taskApp("other"))
+	go accept(s.listen(".7:8600"), headerApp)
+	s.collect(s.listen(".8:8501"))
 	ext := httptest.NewUnstartedServer(taskApp("ext"))
 	ext.Listener.Close()
 	ext.Listener = s.listen(".9:8443")
@@ -136,15 +132,21 @@ func (s *taskStage) fill(text string) string {
 	return strings.NewReplacer("NET", s.at, "$CA", s.ca, "$JWKS", s.keys, "$DIR", filepath.Dir(s.ca)).Replace(text)
 }
 
+// counts are the first words of lines that only count what requests have left behind.
+var counts = []string{"stat", "log", "told"}
+
 // play does what a line says once, and says what was not so. Lines are:
 //
-//	METHOD PATH [HEADER=VALUE]... [host=HOST] [plain=VERSION] [xN] [min=DURATION] -> STATUS [WHO=N | WHO=FROM..TO]...
-//	tcp [xN] -> WHO=N...
-//	stat WHO TEXT -> FROM
-//	log FILE TEXT -> FROM
+//	METHOD PATH [HEADER=VALUE]... [host=HOST] [port=PORT] [plain=VERSION] [token=TOKEN] [who=HEADER] [xN] [min=DURATION] -> STATUS [WHO=COUNT]...
+//	tcp [xN] -> WHO=COUNT...
+//	stat PROXY TEXT -> COUNT
+//	log FILE TEXT -> COUNT
+//	told TEXT... -> COUNT
 //
-// WHO is who has answered: an application's version, or envoy. A request goes through the client's proxy, or, plain, to that of a version in clear.
-// STATUS is 000 where no answer came. N requests are sent at once.
+// WHO is who has answered: an application's version, as the header X-App of the answer says (or the one that who names), or envoy. A request goes through the
+// client's proxy, or, plain, to that of a version in clear. STATUS is 000 where no answer came. N requests are sent at once. COUNT is N, N.. or N..M. What is
+// counted: by stat, the sum of an Envoy's counters whose names have the text; by log, the lines of a file that have it; by told, the spans and entries of
+// logs that the collector has with all of the texts.
 func (s *taskStage) play(line string) error {
 	do, want, is := strings.Cut(line, " -> ")
 	fields, wanted := strings.Fields(do), strings.Fields(want)
@@ -153,37 +155,47 @@ func (s *taskStage) play(line string) error {
 	}
 	switch fields[0] {
 	case "stat":
-		return s.stat(fields[1], fields[2], wanted[0])
+		stats, err := envoytest.Stats(s.proxies[fields[1]].admin)
+		if err != nil {
+			return err
+		}
+		sum := 0
+		for name, n := range stats {
+			if strings.Contains(name, fields[2]) {
+				sum += n
+			}
+		}
+		return isCount(sum, wanted[0])
 	case "log":
 		text, err := os.ReadFile(s.fill(fields[1]))
 		if err != nil {
 			return err
 		}
-		return atLeast(bytes.Count(text, []byte(fields[2])), wanted[0])
+		return isCount(strings.Count(string(text), s.fill(fields[2])), wanted[0])
+	case "told":
+		n, last := s.collector.count(strings.Fields(s.fill(strings.Join(fields[1:], " "))))
+		if err := isCount(n, wanted[0]); err != nil {
+			return fmt.Errorf("%w; the last is %s", err, last)
+		}
+		return nil
 	case "tcp":
 		return s.all(fields[1:], wanted, func([]string) (status, who string) { return "", s.connect() })
 	}
 	return s.all(fields, wanted[1:], func(f []string) (string, string) { return s.request(f) }, wanted[0])
 }
 
-// stat compares the sum of an Envoy's counters whose names contain a text.
-func (s *taskStage) stat(who, text, want string) error {
-	stats, err := envoytest.Stats(s.proxies[who].admin)
-	if err != nil {
-		return err
-	}
-	sum := 0
-	for name, n := range stats {
-		if strings.Contains(name, text) {
-			sum += n
+// isCount says whether a number is as COUNT says.
+func isCount(n int, count string) error {
+	from, to, isRange := strings.Cut(count, "..")
+	low, err := strconv.Atoi(from)
+	high := low
+	if isRange && err == nil {
+		if high = math.MaxInt; to != "" {
+			high, err = strconv.Atoi(to)
 		}
 	}
-	return atLeast(sum, want)
-}
-
-func atLeast(n int, from string) error {
-	if least, err := strconv.Atoi(from); err != nil || n < least {
-		return fmt.Errorf("%d, want at least %s", n, from)
+	if err != nil || n < low || n > high {
+		return fmt.Errorf("%d, want %s", n, count)
 	}
 	return nil
 }
@@ -226,13 +238,7 @@ func (s *taskStage) all(fields, shares []string, do func(fields []string) (statu
 	}
 	for _, share := range shares {
 		who, of, _ := strings.Cut(share, "=")
-		from, to, isRange := strings.Cut(of, "..")
-		low, err := strconv.Atoi(from)
-		high := low
-		if err == nil && isRange {
-			high, err = strconv.Atoi(to)
-		}
-		if err != nil || whos[who] < low || whos[who] > high {
+		if err := isCount(whos[who], of); err != nil {
 			return fmt.Errorf("%v, want %s", whos, share)
 		}
 		delete(wrong, who) // a status that is expected of some
@@ -261,7 +267,7 @@ func (s *taskStage) connect() (who string) {
 
 // request sends one, and says who has answered.
 func (s *taskStage) request(fields []string) (status, who string) {
-	host, address := "reviews.shop.svc.cluster.local", s.at+".1:8000"
+	host, address, says := "reviews.shop.svc.cluster.local", s.at+".1:8000", "X-App"
 	r, err := http.NewRequest(fields[0], "http://"+address+fields[1], nil)
 	if err != nil {
 		return "000", err.Error()
@@ -273,12 +279,14 @@ func (s *taskStage) request(fields []string) (status, who string) {
 			host = value
 		case "port":
 			r.URL.Host = s.at + ".1:" + value
+		case "who":
+			says = value
 		case "plain":
 			r.URL.Host = s.at + taskVersions[value] + ":8080"
 		case "token":
 			r.Header.Set("Authorization", "Bearer "+s.tokens[value])
 		default:
-			r.Header.Set(name, value)
+			r.Header[name] = []string{value} // as it is written
 		}
 	}
 	r.Host = host
@@ -289,7 +297,7 @@ func (s *taskStage) request(fields []string) (status, who string) {
 	}
 	defer res.Body.Close()
 	_, _ = io.Copy(io.Discard, res.Body)
-	if who = res.Header.Get("X-App"); who == "" {
+	if who = res.Header.Get(says); who == "" {
 		who = "envoy"
 	}
 	return strconv.Itoa(res.StatusCode), who

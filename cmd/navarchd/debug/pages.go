@@ -107,6 +107,7 @@ func (p *Pages) shown(who authz.Caller) inspect.Config {
 	}
 	if p.Proxies != nil {
 		c.Streams, c.Snapshot, c.Fleet = func() []inspect.Stream { return p.Proxies.streams(sees) }, p.Proxies.Mirror.Current, p.Proxies.Fleet
+		c.Patches = func() []inspect.Patch { return p.Proxies.patches(sees) }
 	}
 	return c
 }

@@ -7,6 +7,7 @@ import (
 
 	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
 )
 
 // Build draws it, under the name that the patch gives it. The error is a model.Problem at the patch.
@@ -24,3 +25,6 @@ func (a Added) Build() (*xds.Resource, error) {
 	}
 	return xds.Encode(xds.Extension, config.Name, config)
 }
+
+// Effective is the patch that adds the configuration.
+func (a Added) Effective() []model.Patch { return []model.Patch{a.Patch} }

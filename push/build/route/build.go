@@ -9,6 +9,8 @@ import (
 
 	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
 )
 
 // maxDirectResponse is the largest body of a direct response, in bytes; package vhost leaves out what is larger.
@@ -27,4 +29,16 @@ func (s Spec) Build() (*xds.Resource, error) {
 		return nil, fmt.Errorf("route configuration %s: %w", s.Name, err)
 	}
 	return xds.EncodeRope(xds.Route, s.Name, head, s.Hosts.All())
+}
+
+// Effective is the patches that change the head.
+func (s Spec) Effective() []model.Patch {
+	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
+		s.Patches = some
+		r, err := s.Build()
+		if err != nil {
+			return "", err
+		}
+		return r.Version, nil
+	})
 }

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/push/inspect"
+)
+
+func patchesCommand() *cobra.Command {
+	var (
+		at     controlPlane
+		format output
+	)
+	cmd := &cobra.Command{
+		Use:   "patches",
+		Short: "Say how many resources each patch of the EnvoyFilters changes",
+		Long: `One line for each patch of an EnvoyFilter: CHANGED is how many resources of the connected proxies are other with it than without it (clusters,
+listeners, heads of route configurations, virtual hosts, configurations of filters), each counted once, however many proxies have it. Of several replicas,
+each of which counts for its own proxies, it is the largest count. A patch with 0 has found nothing, or only what was like that before.
+Clusters and listeners that a patch removes as a whole are not counted (-).`,
+		Example: `  navarchctl patches
+  navarchctl patches --server 127.0.0.1:8080 -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			defer at.close()
+			answers, err := gather[[]inspect.Patch](cmd.Context(), &at, "/debug/patches", cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			var lists [][]inspect.Patch
+			for _, a := range answers {
+				lists = append(lists, a.value)
+			}
+			all := joinedPatches(lists)
+			if format != short {
+				return format.print(cmd.OutOrStdout(), all)
+			}
+			return patchesTable(cmd.OutOrStdout(), all)
+		},
+	}
+	at.bind(cmd.Flags())
+	format.bind(cmd, short, "json", "yaml")
+	return cmd
+}
+
+// joinedPatches is the patches that several replicas know, each with its largest count, in the order of the first replica that knows it.
+func joinedPatches(lists [][]inspect.Patch) []inspect.Patch {
+	type id struct {
+		object string
+		index  int
+	}
+	all, at := []inspect.Patch{}, map[id]int{}
+	for _, list := range lists {
+		for _, p := range list {
+			i, known := at[id{p.Object, p.Index}]
+			switch {
+			case !known:
+				at[id{p.Object, p.Index}] = len(all)
+				all = append(all, p)
+			case p.Changed != nil && (all[i].Changed == nil || *p.Changed > *all[i].Changed):
+				all[i].Changed = p.Changed
+			}
+		}
+	}
+	return all
+}
+
+func patchesTable(w io.Writer, all []inspect.Patch) error {
+	rows := [][]string{{"OBJECT", "PATCH", "APPLY TO", "OPERATION", "CHANGED"}}
+	for _, p := range all {
+		changed := "-"
+		if p.Changed != nil {
+			changed = strconv.Itoa(*p.Changed)
+		}
+		rows = append(rows, []string{p.Object, fmt.Sprintf("configPatches[%d]", p.Index), p.ApplyTo, p.Operation, changed})
+	}
+	return show.Table(w, rows)
+}

@@ -1,0 +1,42 @@
+package cluster
+
+import (
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// Effective is the patches that change the cluster.
+func (s Outbound) Effective() []model.Patch {
+	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
+		s.Patches = some
+		return versionOf(s.Build())
+	})
+}
+
+// Effective is the patches that change the cluster.
+func (s Inbound) Effective() []model.Patch {
+	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
+		s.Patches = some
+		return versionOf(s.Build())
+	})
+}
+
+// Effective is the patches that change the cluster.
+func (s Static) Effective() []model.Patch {
+	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
+		s.Patches = some
+		return versionOf(s.Build())
+	})
+}
+
+// Effective is the patch that adds the cluster.
+func (s Added) Effective() []model.Patch { return []model.Patch{s.Patch} }
+
+func versionOf(r *xds.Resource, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	return r.Version, nil
+}

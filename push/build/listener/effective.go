@@ -1,0 +1,43 @@
+package listener
+
+import (
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// Effective is the patches that change the listener.
+func (o Outbound) Effective() []model.Patch {
+	return effective(&o.Common, func() (*xds.Resource, error) { return o.Build() })
+}
+
+// Effective is the patches that change the listener.
+func (v VirtualOutbound) Effective() []model.Patch {
+	return effective(&v.Common, func() (*xds.Resource, error) { return v.Build() })
+}
+
+// Effective is the patches that change the listener, or the routes within it.
+func (v VirtualInbound) Effective() []model.Patch {
+	return effective(&v.Common, func() (*xds.Resource, error) { return v.Build() })
+}
+
+// Effective is the patches that change the listener, or the routes within it.
+func (i Ingress) Effective() []model.Patch {
+	return effective(&i.Common, func() (*xds.Resource, error) { return i.Build() })
+}
+
+// Effective is the patch that adds the listener.
+func (a Added) Effective() []model.Patch { return []model.Patch{a.Patch} }
+
+// effective draws a listener whose Common is c, which nobody else has, with some of its patches.
+func effective(c *Common, build func() (*xds.Resource, error)) []model.Patch {
+	return patch.Effective(c.Patches, func(some intern.List[model.Patch]) (string, error) {
+		c.Patches = some
+		r, err := build()
+		if err != nil {
+			return "", err
+		}
+		return r.Version, nil
+	})
+}

@@ -1,0 +1,34 @@
+package vhost
+
+import (
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// Effective is the patches that change the virtual host, or its routes.
+func (s Spec) Effective() []model.Patch {
+	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
+		s.Patches = some
+		return versionOf(s.Fragment())
+	})
+}
+
+// Effective is the patches that change the virtual host, or its routes.
+func (s CatchAll) Effective() []model.Patch {
+	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
+		s.Patches = some
+		return versionOf(s.Fragment())
+	})
+}
+
+// Effective is the patch that adds the virtual host.
+func (s Added) Effective() []model.Patch { return []model.Patch{s.Patch} }
+
+func versionOf(f *xds.Fragment, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	return string(f.Hash[:]), nil
+}

@@ -1,0 +1,66 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/store/model"
+)
+
+// Of each patch it is told how many resources it changes: each once, however many proxies and scopes have it, and none where its filter, its name or its
+// proxies are not there. An edit has only what it touched drawn again.
+func TestPatchesAreCounted(t *testing.T) {
+	filter := func(name, text string) model.Record { return rec(t, model.KindEnvoyFilter, name, text) }
+	connect := func(seconds int) model.Record {
+		return filter("istio-system/all", fmt.Sprintf(`configPatches:
+- {applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND, cluster: {portNumber: 80}}, patch: {operation: MERGE, value: {connect_timeout: %ds}}}
+- {applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND, cluster: {service: nobody.shop}}, patch: {operation: MERGE, value: {connect_timeout: 3s}}}
+- {applyTo: CLUSTER, patch: {operation: ADD, value: {name: added, type: STATIC, connect_timeout: 1s}}}
+- {applyTo: CLUSTER, match: {cluster: {portNumber: 90}}, patch: {operation: REMOVE}}
+- {applyTo: HTTP_ROUTE, match: {context: SIDECAR_OUTBOUND, routeConfiguration: {vhost: {name: "%s:80"}}}, patch: {operation: MERGE, value: {decorator: {operation: x}}}}
+- {applyTo: ROUTE_CONFIGURATION, match: {context: SIDECAR_OUTBOUND}, patch: {operation: MERGE, value: {most_specific_header_mutations_wins: true}}}
+`, seconds, web))
+	}
+	insert := func(anchor string) string {
+		return fmt.Sprintf(`configPatches:
+- applyTo: HTTP_FILTER
+  match: {context: SIDECAR_OUTBOUND, listener: {portNumber: 80, filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: %s}}}}}
+  patch:
+    operation: INSERT_BEFORE
+    value: {name: buffer, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer, max_request_bytes: 9}}
+`, anchor)
+	}
+	s := snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP", "tcp:90:TCP"), svc(t, "shop/more", "10.96.0.2", "http:80:HTTP"), connect(2),
+		filter("istio-system/before-router", insert("envoy.filters.http.router")), filter("istio-system/before-nothing", insert("nothing")),
+		filter("shop/nobody", "workloadSelector: {labels: {app: nobody}}\n"+insert("envoy.filters.http.router")))
+	p := New(Settings{Snapshot: s})
+	told := func() string {
+		var lines []string
+		for _, c := range p.Patches() {
+			count := fmt.Sprint(c.Changed)
+			if c.Uncounted {
+				count = "uncounted"
+			}
+			lines = append(lines, fmt.Sprintf("%s[%d]=%s", c.Patch.Filter.Key.Name, c.Patch.Index, count))
+		}
+		return strings.Join(lines, " ")
+	}
+	if got, want := told(), "all[0]=0 all[1]=0 all[2]=0 all[3]=uncounted all[4]=0 all[5]=0 before-nothing[0]=0 before-router[0]=0 nobody[0]=0"; got != want {
+		t.Errorf("before anybody joined:\n%s, want\n%s", got, want)
+	}
+	p.Join(node("shop", "a"))
+	p.Join(node("shop", "b"))
+	p.Join(node("other", "c"))
+	want := "all[0]=2 all[1]=0 all[2]=1 all[3]=uncounted all[4]=2 all[5]=2 before-nothing[0]=0 before-router[0]=1 nobody[0]=0"
+	if got := told(); got != want {
+		t.Errorf("with three proxies:\n%s, want\n%s", got, want)
+	}
+	for spec := range p.counts.effective { // what is drawn again after this is counted again
+		p.counts.effective[spec] = nil
+	}
+	p.Apply(s.Apply(2, []model.Record{connect(4)}, nil))
+	if got, want := told(), strings.Replace(want, "before-router[0]=1", "before-router[0]=0", 1); got != want {
+		t.Errorf("of what an edit touched:\n%s, want\n%s", got, want)
+	}
+}
