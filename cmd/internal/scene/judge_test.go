@@ -62,6 +62,25 @@ func (s *stage) judge(a *actor) string {
 	return judgement
 }
 
+// secretsOfAgent has the secrets of a cluster's TLS come from where those of an agent come from: a static cluster is made before ADS is there, and Envoy 1.40
+// ends by a signal where it asks for secrets by ADS then. Clusters that come by CDS may ask so.
+func secretsOfAgent(socket *corev3.TransportSocket) {
+	conf := &tlsv3.UpstreamTlsContext{}
+	if !socket.GetTypedConfig().MessageIs(conf) || socket.GetTypedConfig().UnmarshalTo(conf) != nil {
+		return
+	}
+	common := conf.GetCommonTlsContext()
+	for _, s := range append(slices.Clone(common.GetTlsCertificateSdsSecretConfigs()), common.GetValidationContextSdsSecretConfig(), common.GetCombinedValidationContext().GetValidationContextSdsSecretConfig()) {
+		if s.GetSdsConfig().GetAds() != nil {
+			s.SdsConfig = &corev3.ConfigSource{ResourceApiVersion: corev3.ApiVersion_V3, ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: &corev3.ApiConfigSource{
+				ApiType: corev3.ApiConfigSource_GRPC, TransportApiVersion: corev3.ApiVersion_V3,
+				GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: xds.SDSCluster}}}},
+			}}}
+		}
+	}
+	socket.ConfigType = &corev3.TransportSocket_TypedConfig{TypedConfig: xds.Any(conf)}
+}
+
 func fold(p *proxy) *bootstrapv3.Bootstrap {
 	b := &bootstrapv3.Bootstrap{Node: &corev3.Node{Id: "scene", Cluster: "scene"}, StaticResources: &bootstrapv3.Bootstrap_StaticResources{}}
 	endpoints := holds[*endpointv3.ClusterLoadAssignment](p, xds.Endpoint)
@@ -69,6 +88,10 @@ func fold(p *proxy) *bootstrapv3.Bootstrap {
 		if c.GetType() == clusterv3.Cluster_EDS {
 			c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
 			c.EdsClusterConfig, c.LoadAssignment = nil, endpoints[name]
+		}
+		secretsOfAgent(c.GetTransportSocket())
+		for _, m := range c.GetTransportSocketMatches() {
+			secretsOfAgent(m.GetTransportSocket())
 		}
 		b.StaticResources.Clusters = append(b.StaticResources.Clusters, c)
 	}
