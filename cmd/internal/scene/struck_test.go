@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	proxyconfigv1 "istio.io/api/networking/v1beta1"
@@ -47,6 +48,7 @@ type struckScene struct {
 	rows     map[*fields.Row]bool // of what its objects and nodes have
 	pool     *pool.Pool
 	injector *inject.Config
+	injected map[string]injectedPod // by all that injection reads
 	baseline []byte
 	problems []object.Problem
 }
@@ -58,7 +60,7 @@ func loadStruck(t *testing.T, name string) *struckScene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &struckScene{name: name, nodes: map[string]map[string]any{}, verified: map[string]view.Identity{}, rows: map[*fields.Row]bool{}, pool: &pool.Pool{}}
+	s := &struckScene{name: name, nodes: map[string]map[string]any{}, verified: map[string]view.Identity{}, rows: map[*fields.Row]bool{}, pool: &pool.Pool{}, injected: map[string]injectedPod{}}
 	in := map[string][]byte{}
 	for _, f := range archive.Files {
 		in[f.Name] = f.Data
@@ -233,27 +235,57 @@ func (s *struckScene) output(events []object.Event, nodes map[string]map[string]
 		mesh = r.(*model.Mesh).Spec
 	}
 	fmt.Fprintln(sum, normal.CACertificates(mesh), normal.SignerCertificates(mesh, "example.com/signer"))
-	settings := &inject.Settings{Config: s.injector, Mesh: forAgents(mesh), Namespace: "istio-system",
-		Proxies: func(namespace string) []*proxyconfigv1.ProxyConfig { return injected.ProxyConfigs(raw, namespace) }}
+	pods, wrong, err := s.inject(events, raw, mesh)
+	if err != nil {
+		return nil, nil, err
+	}
+	fmt.Fprintln(sum, pods)
+	return sum.Sum(nil), append(problems, wrong...), nil
+}
+
+// inject gives the Pods with their proxies. Most strikes change nothing that injection reads, and it is most of the work: what it makes of the same is
+// remembered.
+func (s *struckScene) inject(events []object.Event, raw *mirror.Snapshot, mesh *meshv1.MeshConfig) (all []injectedPod, problems []object.Problem, err error) {
+	const system = "istio-system"
+	mesh = forAgents(mesh)
+	configs := func(namespace string) []*proxyconfigv1.ProxyConfig { return injected.ProxyConfigs(raw, namespace) }
+	settings := &inject.Settings{Config: s.injector, Mesh: mesh, Namespace: system, Proxies: configs}
 	for _, e := range events {
 		if e.Object == nil || e.ID.Kind != "Pod" {
 			continue
 		}
-		pod := &corev1.Pod{}
-		if err := yaml.Unmarshal(e.Object.JSON, pod); err != nil {
-			return nil, nil, err
+		reads := fmt.Sprint(string(e.Object.JSON), e.ID.Namespace, protojson.Format(mesh), configs(system), configs(e.ID.Namespace))
+		pod, known := s.injected[reads]
+		if !known {
+			if pod, err = injectOne(settings, e); err != nil {
+				return nil, nil, err
+			}
+			s.injected[reads] = pod
 		}
-		out, err := settings.Inject(inject.Request{Pod: pod, Namespace: e.ID.Namespace})
-		if err != nil {
-			problems = append(problems, object.Problem{ID: e.ID, Code: notInjected, Message: err.Error()})
+		if pod.refused != "" {
+			problems = append(problems, object.Problem{ID: e.ID, Code: notInjected, Message: pod.refused})
 		}
-		injected, err := json.Marshal(out)
-		if err != nil {
-			return nil, nil, err
-		}
-		fmt.Fprintln(sum, string(injected), settings.Decide(pod, e.ID.Namespace))
+		all = append(all, pod)
 	}
-	return sum.Sum(nil), problems, nil
+	return all, problems, nil
+}
+
+// injectedPod is what injection makes of a Pod.
+type injectedPod struct{ patch, decision, refused string }
+
+func injectOne(settings *inject.Settings, e object.Event) (injectedPod, error) {
+	pod := &corev1.Pod{}
+	if err := yaml.Unmarshal(e.Object.JSON, pod); err != nil {
+		return injectedPod{}, err
+	}
+	made := injectedPod{decision: fmt.Sprint(settings.Decide(pod, e.ID.Namespace))}
+	out, err := settings.Inject(inject.Request{Pod: pod, Namespace: e.ID.Namespace})
+	if err != nil {
+		made.refused = err.Error()
+	}
+	text, err := json.Marshal(out)
+	made.patch = string(text)
+	return made, err
 }
 
 // forAgents is a mesh configuration without what the control plane reads again of the nodes that injection tells it to: that it is handed on shows
