@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	extensionsv1 "istio.io/api/extensions/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
+	proxyconfigv1 "istio.io/api/networking/v1beta1"
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 	"sigs.k8s.io/yaml"
 
@@ -59,6 +60,8 @@ func body(kind model.Kind) proto.Message {
 		return &model.NetworkGatewaysSpec{}
 	case model.KindWasmPlugin, model.KindTrafficExtension:
 		return &extensionsv1.TrafficExtension{}
+	case model.KindProxyConfig:
+		return &proxyconfigv1.ProxyConfig{}
 	case model.KindSecret:
 		return &model.SecretSpec{}
 	case model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication:

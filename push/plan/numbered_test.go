@@ -49,9 +49,10 @@ func TestPlansAreNumbered(t *testing.T) {
 	}
 }
 
-// Nothing is planned because of ServiceAccounts, Namespaces and WorkloadGroups: only who comes is compared with them.
-func TestWhatIdentitiesReadIsNotPlanned(t *testing.T) {
-	for kind, spec := range map[model.Kind]string{model.KindServiceAccount: "uid: 'YWJj'", model.KindNamespace: "uid: ''", model.KindWorkloadGroup: "template: {serviceAccount: vm}"} {
+// Nothing is planned because of ServiceAccounts, Namespaces and WorkloadGroups, with which only who comes is compared, or ProxyConfigs, which injection
+// reads.
+func TestWhatNoPlanReadsIsNotPlanned(t *testing.T) {
+	for kind, spec := range map[model.Kind]string{model.KindProxyConfig: "concurrency: 2", model.KindServiceAccount: "uid: 'YWJj'", model.KindNamespace: "uid: ''", model.KindWorkloadGroup: "template: {serviceAccount: vm}"} {
 		p, _, handles := bigPlanner(t, 40, 2)
 		before := handles[1].Set()
 		change := p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{rec(t, kind, "ns0/web", spec)}, nil)

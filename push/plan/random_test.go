@@ -235,7 +235,7 @@ func (m *mesh) text(kind model.Kind, name string) string {
 		return m.policy(kind)
 	case model.KindGateway, model.KindSecretReader, model.KindWorkload, model.KindNetworkGateways, model.KindRequestAuthentication, model.KindTelemetry: // rights, workload, gateways, token and telemetry make them
 	case model.KindWasmPlugin, model.KindTrafficExtension: // extensions makes them
-	case model.KindServiceAccount, model.KindNamespace, model.KindWorkloadGroup: // no plan reads them: TestWhatIdentitiesReadIsNotPlanned
+	case model.KindServiceAccount, model.KindNamespace, model.KindWorkloadGroup, model.KindProxyConfig: // no plan reads them: TestWhatNoPlanReadsIsNotPlanned
 	}
 	panic("the random editor does not know kind " + kind.String())
 }
