@@ -161,3 +161,13 @@ func (r *rambler) change(name string) string {
 	}
 	return ""
 }
+
+// endResumes lets the time pass after which a server counts a proxy that came back as one that has asked for all that it needs.
+func (s *stage) endResumes() {
+	for _, a := range s.each() {
+		if a.joined != nil {
+			a.state.EndResume()
+		}
+	}
+	s.take()
+}

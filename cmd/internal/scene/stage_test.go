@@ -373,12 +373,7 @@ func (s *stage) finish() []string {
 // check compares, for every proxy, what it holds with what it should hold, and that with what is planned from nothing; and
 // lets Envoy judge it.
 func (s *stage) check(judged bool) (out []string) {
-	for _, a := range s.actors { // by now a server counts a proxy that came back as one that has asked for all that it needs
-		if a.joined != nil {
-			a.state.EndResume()
-		}
-	}
-	s.take()
+	s.endResumes()
 	for name, a := range s.actors {
 		say := func(format string, args ...any) { out = append(out, name+": "+fmt.Sprintf(format, args...)) }
 		if a.joined == nil || a.stalled {
