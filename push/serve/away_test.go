@@ -191,7 +191,9 @@ func TestLag(t *testing.T) {
 	c := dial(t, addr)
 	c.ask(xds.Cluster)
 	c.ack(c.next())
-	eventually(t, "nothing waits", func() bool { return s.Lag(time.Now().Add(time.Hour)) == 0 })
+	eventually(t, "the acknowledgement is here, and its turn is over", func() bool {
+		return unacked(s) == 0 && !s.all()[0].sending() && s.Lag(time.Now().Add(time.Hour)) == 0
+	})
 	st := s.all()[0]
 	st.markedAt[fanout.Endpoints].Store(time.Now().Add(-time.Minute).UnixNano())
 	if lag := s.Lag(time.Now()); lag < time.Minute || lag > time.Minute+patience {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	proxyconfigv1 "istio.io/api/networking/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 
 	files "navarch.io/navarch/deploy/chart/files/injection"
@@ -58,7 +59,7 @@ func follow(t *testing.T, c *controlplane.ControlPlane) (*Injection, *httptest.S
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := New(Config{Namespace: "istio-system", Cluster: "Kubernetes", Native: NativeAuto, Mesh: model.MeshDefaults, Follow: maps.Follow, Kubelets: Kubelets(api), Pause: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+	i := New(Config{Namespace: "istio-system", Cluster: "Kubernetes", Native: NativeAuto, Mesh: model.MeshDefaults, Proxies: func(string) []*proxyconfigv1.ProxyConfig { return nil }, Follow: maps.Follow, Kubelets: Kubelets(api), Pause: 100 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	for _, task := range i.Tasks() {
