@@ -50,7 +50,7 @@ var clusterRules = []rule{
 	{allow("networking.istio.io", []string{"workloadentries/status"}, []string{"update"}), ingest, machines},
 	{allow("networking.istio.io", []string{"workloadgroups"}, []string{"get"}), ingest, machines},
 	{rbacv1.PolicyRule{APIGroups: []string{"networking.istio.io", "security.istio.io", "telemetry.istio.io", "extensions.istio.io"}, Resources: []string{"*"}, Verbs: []string{"get"}}, ingest, objectsAre},
-	{allow("networking.istio.io", []string{"destinationrules/status", "envoyfilters/status", "gateways/status", "serviceentries/status", "sidecars/status",
+	{allow("networking.istio.io", []string{"destinationrules/status", "envoyfilters/status", "gateways/status", "proxyconfigs/status", "serviceentries/status", "sidecars/status",
 		"virtualservices/status", "workloadentries/status", "workloadgroups/status"}, []string{"update"}), ingest, objectsAre},
 	{allow("security.istio.io", []string{"authorizationpolicies/status", "peerauthentications/status", "requestauthentications/status"}, []string{"update"}), ingest, objectsAre},
 	{allow("telemetry.istio.io", []string{"telemetries/status"}, []string{"update"}), ingest, objectsAre},
