@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"navarch.io/navarch/push/build/patch"
-	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
@@ -11,7 +10,7 @@ import (
 func (s Outbound) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
 		s.Patches = some
-		return versionOf(s.Build())
+		return patch.VersionOf(s.Build())
 	})
 }
 
@@ -19,7 +18,7 @@ func (s Outbound) Effective() []model.Patch {
 func (s Inbound) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
 		s.Patches = some
-		return versionOf(s.Build())
+		return patch.VersionOf(s.Build())
 	})
 }
 
@@ -27,16 +26,9 @@ func (s Inbound) Effective() []model.Patch {
 func (s Static) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
 		s.Patches = some
-		return versionOf(s.Build())
+		return patch.VersionOf(s.Build())
 	})
 }
 
 // Effective is the patch that adds the cluster.
 func (s Added) Effective() []model.Patch { return []model.Patch{s.Patch} }
-
-func versionOf(r *xds.Resource, err error) (string, error) {
-	if err != nil {
-		return "", err
-	}
-	return r.Version, nil
-}

@@ -34,10 +34,6 @@ func (a Added) Effective() []model.Patch { return []model.Patch{a.Patch} }
 func effective(c *Common, build func() (*xds.Resource, error)) []model.Patch {
 	return patch.Effective(c.Patches, func(some intern.List[model.Patch]) (string, error) {
 		c.Patches = some
-		r, err := build()
-		if err != nil {
-			return "", err
-		}
-		return r.Version, nil
+		return patch.VersionOf(build())
 	})
 }

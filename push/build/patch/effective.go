@@ -3,12 +3,21 @@ package patch
 import (
 	"slices"
 
+	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
 
 // lists are the lists of patches that Effective draws with; weak, so nothing is held once it has drawn.
 var lists intern.Table[model.Patch]
+
+// VersionOf is what draw of Effective returns of a resource.
+func VersionOf(r *xds.Resource, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	return r.Version, nil
+}
 
 // Effective is those of the patches of a Spec that change what is drawn of it: by each one, it is another than with those before it alone, or than with
 // all others. One that would make what is there already changes nothing. draw gives the version of what is drawn with some of the patches; its error

@@ -35,10 +35,6 @@ func (s Spec) Build() (*xds.Resource, error) {
 func (s Spec) Effective() []model.Patch {
 	return patch.Effective(s.Patches, func(some intern.List[model.Patch]) (string, error) {
 		s.Patches = some
-		r, err := s.Build()
-		if err != nil {
-			return "", err
-		}
-		return r.Version, nil
+		return patch.VersionOf(s.Build())
 	})
 }

@@ -6,16 +6,12 @@ import (
 	"navarch.io/navarch/push/build/bootstrap"
 	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/plan/input"
-	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
 )
 
-// bootstraps are what patches change of bootstraps: workloads with the same patches have one.
-var bootstraps pool.Pool
-
-// planBootstrap plans what patches change of the proxy's bootstrap, where its agent asks for that. Where it does not, nothing of them reaches the proxy.
+// planBootstrap plans what patches change of the proxy's bootstrap, where its agent asks for that: workloads with the same patches have one. Where it does not, nothing of them reaches the proxy.
 func (wl *Workload) planBootstrap() {
 	own := wl.patches.Matching(patch.MergesBootstrap)
 	if own.Len() == 0 {
@@ -28,7 +24,7 @@ func (wl *Workload) planBootstrap() {
 		}
 		return
 	}
-	r, err := bootstraps.Resource(bootstrap.Patches{List: own})
+	r, err := wl.in.Pool.Resource(bootstrap.Patches{List: own})
 	if err != nil {
 		wl.found = append(wl.found, model.ProblemOf(err, own.All()[0].Filter.Key))
 		return
