@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"navarch.io/navarch/deploy/docs"
 	"navarch.io/navarch/store/admit/inject"
 )
 
@@ -80,7 +81,7 @@ func TestKubeChartIssuers(t *testing.T) {
 // Role ca has the rights to signers that are documented, where there are signers, with their names.
 func TestKubeChartRightsToSigners(t *testing.T) {
 	t.Parallel()
-	want := rights(t, documented(t, "kubernetes.md", "The right to have [signers of Kubernetes]"))["signers"]
+	want := rights(t, docs.YAML(t, "kubernetes.md", "The right to have [signers of Kubernetes]"))["signers"]
 	got := maps.Clone(rights(t, template(t, "-f", "ci/signers.yaml"))["ca"])
 	for right := range rights(t, template(t, "-f", "ci/default.yaml"))["ca"] {
 		delete(got, right)

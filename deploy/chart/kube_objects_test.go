@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/deploy/chart/files/injection"
+	"navarch.io/navarch/deploy/docs"
 	"navarch.io/navarch/deploy/testcluster/controlplane"
 	"navarch.io/navarch/store/admit/inject"
 )
@@ -56,7 +57,7 @@ func TestKubeChartInjectionWebhooks(t *testing.T) {
 // The webhooks of validation are the documented ones, which navarchd is tested with (cmd/internal/e2e). None has a caBundle.
 func TestKubeChartValidationWebhooks(t *testing.T) {
 	t.Parallel()
-	page, text := documented(t, "validation.md", "# "), scenes(t)["default"]
+	page, text := docs.YAML(t, "validation.md", "# "), scenes(t)["default"]
 	port := int32(443)
 	for _, u := range objects(t, page) {
 		want, got := &admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}

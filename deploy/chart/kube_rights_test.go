@@ -5,7 +5,6 @@ package chart
 import (
 	"fmt"
 	"maps"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -13,6 +12,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"navarch.io/navarch/deploy/docs"
 )
 
 func execute(t *testing.T, program string, args ...string) (string, error) {
@@ -68,22 +69,6 @@ func expanded(rule rbacv1.PolicyRule) (all []string) {
 	return all
 }
 
-// documented is the first YAML in a page of deploy/docs after a text.
-func documented(t *testing.T, page, after string) string {
-	t.Helper()
-	text, err := os.ReadFile("../docs/" + page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), after)
-	_, rest, _ = strings.Cut(rest, "```yaml\n")
-	rest, _, found := strings.Cut(rest, "```")
-	if !found {
-		t.Fatalf("%s has no YAML after %q", page, after)
-	}
-	return rest
-}
-
 func union(of map[string]map[string]bool) map[string]bool {
 	all := map[string]bool{}
 	for _, one := range of {
@@ -95,7 +80,7 @@ func union(of map[string]map[string]bool) map[string]bool {
 // All roles together have the documented rights, which navarchd is tested with (cmd/internal/e2e), and no other.
 func TestKubeChartRights(t *testing.T) {
 	t.Parallel()
-	want := union(rights(t, documented(t, "kubernetes.md", "\n## Rights\n")))
+	want := union(rights(t, docs.YAML(t, "kubernetes.md", "\n## Rights\n")))
 	got := union(rights(t, template(t, "-f", "ci/roles.yaml")))
 	for _, right := range slices.Sorted(maps.Keys(want)) {
 		if !got[right] {

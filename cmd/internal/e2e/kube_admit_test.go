@@ -16,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"navarch.io/navarch/deploy/docs"
 	"navarch.io/navarch/deploy/testcluster/controlplane"
 	"navarch.io/navarch/store/apiserver"
 )
@@ -24,12 +25,7 @@ import (
 // Service: there is no network of Pods here.
 func webhookConfigurations(t *testing.T, address string) string {
 	t.Helper()
-	page, err := os.ReadFile("../../../deploy/docs/validation.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, all, _ := strings.Cut(string(page), "```yaml\n")
-	all, _, _ = strings.Cut(all, "```")
+	all := docs.YAML(t, "validation.md", "# ")
 	const service = "service: {name: istiod, namespace: istio-system, path: /validate}"
 	if strings.Count(all, service) != 2 {
 		t.Fatalf("the page has no two webhooks at %q:\n%s", service, all)

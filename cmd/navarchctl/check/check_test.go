@@ -16,7 +16,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -26,31 +25,16 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
+	"navarch.io/navarch/deploy/docs"
 	"navarch.io/navarch/store/apiserver/apiservertest"
 )
 
 const admission = "/apis/admissionregistration.k8s.io/v1/"
 
-// Documented is the first YAML in a page of deploy/docs after a text.
-func Documented(t *testing.T, page, after string) string {
-	t.Helper()
-	text, err := os.ReadFile("../../../deploy/docs/" + page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), after)
-	_, rest, _ = strings.Cut(rest, "```yaml\n")
-	rest, _, found := strings.Cut(rest, "```")
-	if !found {
-		t.Fatalf("%s has no YAML after %q", page, after)
-	}
-	return rest
-}
-
 // The rights that are asked about are those that the documentation tells operators to give.
 func TestRightsAreTheDocumented(t *testing.T) {
 	want := map[string][]rbacv1.PolicyRule{}
-	for document := range strings.SplitSeq(Documented(t, "kubernetes.md", "\n## Rights\n"), "\n---\n") {
+	for document := range strings.SplitSeq(docs.YAML(t, "kubernetes.md", "\n## Rights\n"), "\n---\n") {
 		var role struct {
 			Kind  string
 			Rules []rbacv1.PolicyRule

@@ -15,6 +15,7 @@ import (
 
 	"navarch.io/navarch/cmd/navarchctl/check"
 	"navarch.io/navarch/deploy/chart/files/injection"
+	"navarch.io/navarch/deploy/docs"
 	"navarch.io/navarch/deploy/testcluster/cluster"
 	"navarch.io/navarch/deploy/testcluster/image"
 	"navarch.io/navarch/loadtest/programs"
@@ -56,7 +57,7 @@ spec: {selector: {app: istiod}, ports: [{name: https-dns, port: 15012}, {name: h
 // installed is what deploy/docs lists of rights and of the validation webhook, the injector's ConfigMap, and one replica with an etcd of its own.
 func installed(t *testing.T) string {
 	t.Helper()
-	rights, hooks := check.Documented(t, "kubernetes.md", "\n## Rights\n"), check.Documented(t, "validation.md", "# ")
+	rights, hooks := docs.YAML(t, "kubernetes.md", "\n## Rights\n"), docs.YAML(t, "validation.md", "# ")
 	injector, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "istio-sidecar-injector", "namespace": "istio-system"},
 		"data": map[string]string{"config": injection.Config(), "values": injection.Values()}})
 	if err != nil {
