@@ -32,7 +32,7 @@ func NewHeld(s *TLS, state func() *keyring.State, trusted func(*tls.Certificate)
 
 // Config is the TLS of a server of HTTP/1.1. It asks nobody for a certificate: API servers show none to webhooks unless they are told to.
 func (h *Held) Config() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, CurvePreferences: curves(), GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		pair, _, err := h.choose(time.Now())
 		return pair, err
 	}}

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"crypto/x509"
 	"encoding/binary"
 	"net"
 )
@@ -13,6 +14,8 @@ type records struct {
 	head       [recordHead]byte // of the record that comes next
 	come, gone int              // how many bytes of it have come, and were given on
 	left       int              // of the record that is being read
+
+	chains [][]*x509.Certificate // to which the client's certificate was found to lead
 }
 
 // recordHead is the length of a record's header: type, version, and two bytes of length (RFC 8446 5.1).

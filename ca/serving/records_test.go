@@ -13,8 +13,6 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"google.golang.org/grpc/credentials"
-
 	"navarch.io/navarch/push/serve"
 )
 
@@ -90,7 +88,7 @@ func TestSecureConnectionKeepsOneRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	inner := byRecords{credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{*pair}, SessionTicketsDisabled: true, NextProtos: []string{"h2"}})}
+	inner := Credentials(&tls.Config{Certificates: []tls.Certificate{*pair}, SessionTicketsDisabled: true, NextProtos: []string{"h2"}})
 	var open []net.Conn
 	connect := func() {
 		one, err := net.Dial("tcp", l.Addr().String())

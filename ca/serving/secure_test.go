@@ -5,9 +5,11 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -69,6 +71,38 @@ func TestPairFiles(t *testing.T) {
 	second := writePair(t, p.cert, p.key)
 	if b, err := p.pair(); err != nil || !bytes.Equal(b.Certificate[0], second) {
 		t.Errorf("after the change: %v", err)
+	}
+}
+
+// Keys are exchanged by the curves that Envoy offers, and not by those that cost a server many times as much.
+func TestCurves(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "c"), filepath.Join(dir, "k")
+	writePair(t, cert, key)
+	server, err := ByFiles(cert, key, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := (&Held{}).Config()
+	held.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }
+	for curve, want := range map[tls.CurveID]bool{tls.X25519MLKEM768: true, tls.X25519: true, tls.CurveP256: true, tls.CurveP384: false, tls.CurveP521: false} {
+		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+			if version == tls.VersionTLS12 && curve == tls.X25519MLKEM768 {
+				continue // there is none in TLS 1.2
+			}
+			for name, conf := range map[string]*tls.Config{"xDS": server, "webhooks": held} {
+				near, far := net.Pipe()
+				go func() { _ = tls.Server(far, conf).Handshake(); far.Close() }()
+				err := tls.Client(near, &tls.Config{InsecureSkipVerify: true, CurvePreferences: []tls.CurveID{curve}, MaxVersion: version, NextProtos: conf.NextProtos}).Handshake()
+				if near.Close(); (err == nil) != want {
+					t.Errorf("%s, %v, %s: %v, want it taken: %v", name, curve, tls.VersionName(version), err, want)
+				}
+			}
+		}
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"navarch.io/navarch/ca/issue"
@@ -106,7 +105,7 @@ func (p *addresses) listen(name, address string, conf *tls.Config, register func
 		grpc.StreamInterceptor(p.crashes.Stream))
 	label, creds := "plain", insecure.NewCredentials()
 	if conf != nil {
-		label, creds = "secure", serving.ByRecords(credentials.NewTLS(conf))
+		label, creds = "secure", serving.Credentials(conf)
 	}
 	options = append(options, grpc.Creds(limiter.Credentials(creds, p.callers.Admits)))
 	p.limiters = append(p.limiters, listenerLimits{label, limiter})
