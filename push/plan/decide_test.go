@@ -328,6 +328,44 @@ func TestVariant(t *testing.T) {
 	}
 }
 
+// A host that is routed to another name of a host (a Service of type ExternalName) has that host's rules, of selected proxies too.
+func TestVariantOfAlias(t *testing.T) {
+	p := New(Settings{Snapshot: snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP"), svc(t, "shop/api", "10.96.0.2", "http:80:HTTP"),
+		rec(t, model.KindService, "shop/other", "hosts: [other.shop.svc.cluster.local]\nexportTo: ['*']\naliasFor: api.shop.svc.cluster.local\nports: [{name: http, number: 80, protocol: PROTOCOL_HTTP}]"),
+		rec(t, model.KindVirtualService, "shop/v", "hosts: ["+web+"]\nhttp: [{route: [{destination: {host: other.shop.svc.cluster.local}}]}]"),
+		rec(t, model.KindDestinationRule, "shop/r", "host: api.shop.svc.cluster.local\nworkloadSelector: {matchLabels: {tier: test}}\ntrafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: x}}}"))})
+	for tier, want := range map[string]int{"test": 1, "prod": 0} {
+		h := p.Join(node("shop", tier, "tier="+tier))
+		for _, vh := range routesOfSet(t, h.Set(), "80").VirtualHosts {
+			if to := vh.Routes[0].GetRoute(); vh.Domains[0] == web && (to.GetCluster() != "outbound|80||api.shop.svc.cluster.local" || len(to.HashPolicy) != want) {
+				t.Errorf("%s: to %s by %d hash policies, want %d", tier, to.GetCluster(), len(to.HashPolicy), want)
+			}
+		}
+	}
+}
+
+// A rule for connections that reads labels may be others for some proxies alone: the listener is the same for those who have none.
+func TestConnectionsOfVariantsAlone(t *testing.T) {
+	connecting := func(tier string) model.Record {
+		return rec(t, model.KindVirtualService, "shop/v", "hosts: ["+web+"]\ntcp: [{match: [{sourceLabels: {tier: "+tier+"}}], route: [{destination: {host: canary.org}}]}, "+
+			"{match: [{sourceLabels: {tier: test}}, {sourceLabels: {tier: prod}}], route: [{destination: {host: "+web+"}}]}]")
+	}
+	p := New(Settings{Snapshot: snapshot(svc(t, "shop/web", "10.96.0.1", "raw:9000:TCP"), entryOf(t, "shop/canary", "canary.org", ""), connecting("test"))})
+	test, prod, plain := p.Join(node("shop", "a", "tier=test")), p.Join(node("shop", "b", "tier=prod")), p.Join(node("shop", "c"))
+	p.Apply(p.Snapshot().Apply(2, []model.Record{connecting("prod")}, nil))
+	canary := func(h *Handle) bool {
+		return strings.Contains(listenerOf(t, h.Set(), "10.96.0.1_9000").String(), "canary.org")
+	}
+	if canary(test) || !canary(prod) {
+		t.Errorf("selected before: %v, selected now: %v, want the latter alone to be sent to canary.org", canary(test), canary(prod))
+	}
+	for _, h := range []*Handle{test, prod, plain} {
+		if bad := p.Check(h); len(bad) > 0 {
+			t.Errorf("%s: %v", h.Node.Name, bad)
+		}
+	}
+}
+
 // Who leaves last takes the layers along.
 func TestLeave(t *testing.T) {
 	p := New(Settings{Snapshot: snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP"))})

@@ -65,8 +65,9 @@ var inputEdits = map[string]func(t testing.TB, k, round int) model.Record{
 	},
 }
 
-// What is built for an edit is what it touches, however many services there are and however many rules read what proxies are. Listeners are built for each thing that
-// proxies report: one where no Telemetry selects, five where Telemetries select the five applications.
+// What is planned and built for an edit is what it touches, however many services there are and however many rules read what proxies are. Listeners are built for each
+// thing that proxies report: one where no Telemetry selects, five where Telemetries select the five applications. Pieces are what is planned in the ten scopes and thirty
+// variations, between which others have their turn; those of a Telemetry, with which a scope is planned as a copy, are not counted.
 func TestInputsCostWhatAnEditTouches(t *testing.T) {
 	for _, services := range []int{250, 500} {
 		for rules, reports := range map[int]int64{1: 1, 500: 5} {
@@ -75,20 +76,25 @@ func TestInputsCostWhatAnEditTouches(t *testing.T) {
 				return len(p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{inputEdits[name](t, 3, round)}, nil)))
 			}
 			for _, c := range []struct {
-				edit string
-				want work
-				move int
+				edit    string
+				want    work
+				move    int
+				planned int
 			}{
-				{"endpoint", work{endpoints: 4}, 30},
-				{"virtualservice", work{routes: 10, hosts: 2}, 30},
-				{"rule", work{clusters: 2, listeners: reports}, 30},
+				{"endpoint", work{endpoints: 4}, 30, 10},
+				{"virtualservice", work{routes: 10, hosts: 2}, 30, 100},
+				{"rule", work{clusters: 2, listeners: reports}, 30, 150},
 				// The listeners of one namespace: one for each service's TCP port, that of HTTP, and both virtual ones.
-				{"telemetry", work{listeners: int64(services) + 3}, 3},
+				{"telemetry", work{listeners: int64(services) + 3}, 3, 0},
 			} {
 				apply(c.edit, 0)
 				moved := 0
-				if got := measure(shared, func() { moved = apply(c.edit, 1) }); got != c.want || moved != c.move {
-					t.Errorf("%s with %d services and %d rules: built %+v and moved %d, want %+v and %d", c.edit, services, rules, got, moved, c.want, c.move)
+				planned := 0
+				for _, s := range p.scopes {
+					s.pause = func() { planned++ }
+				}
+				if got := measure(shared, func() { moved = apply(c.edit, 1) }); got != c.want || moved != c.move || planned != c.planned {
+					t.Errorf("%s with %d services and %d rules: built %+v, moved %d and planned %d pieces, want %+v, %d and %d", c.edit, services, rules, got, moved, planned, c.want, c.move, c.planned)
 				}
 			}
 		}

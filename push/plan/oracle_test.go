@@ -137,10 +137,14 @@ func (d *randomRun) drain() {
 			d.planner.backgroundFrom = 0
 		}
 		d.planner.Begin(mirror.Change{New: d.snap, Edits: d.pending.Take()})
+		var left int
 		if d.planner.InBackground() {
-			d.during()
+			left = d.during()
 		}
 		d.planner.End()
+		for range left {
+			d.edit()
+		}
 		if d.pending.Len() == 0 {
 			d.planner.PlanEndpoints(mirror.Change{New: d.snap}, false)
 		}
@@ -168,17 +172,20 @@ func (d *randomRun) right(who view.Identity) access.Standing {
 	return access.Standing{Known: true, Allowed: answer.Allowed, Why: answer.Why}
 }
 
-// during plans the scopes piece by piece, some at a time, and edits in between. What proxies should have stays as it is, endpoints aside.
-func (d *randomRun) during() {
+// during plans the scopes piece by piece, some at a time, and edits in between. What proxies should have stays as it is, endpoints aside. How many edits, and
+// which, is the same whatever pieces there are, so that recorded histories (strikes) outlast other pieces: what found no place is left.
+func (d *randomRun) during() (left int) {
+	left = d.mesh.r.IntN(3)
 	revision, before := d.planner.Revision(), map[*Handle]*manifest.Set{}
 	for _, h := range slices.Concat(d.handles, d.apps) {
 		before[h] = h.Set()
 	}
 	d.last += "in the background\n"
-	over := func() bool { return d.mesh.one(4) }
+	over := func() bool { return d.mesh.turns.IntN(4) == 0 }
 	for more := true; more; more = d.planner.Step(over) {
-		if d.mesh.one(3) {
+		if left > 0 && d.mesh.turns.IntN(2) == 0 {
 			d.edit()
+			left--
 		}
 		for h, set := range before {
 			for t := range xds.NumTypes {
@@ -188,6 +195,7 @@ func (d *randomRun) during() {
 			}
 		}
 	}
+	return left
 }
 
 // open opens what is sealed, and nothing else: who asks for nothing has nothing opened.

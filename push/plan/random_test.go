@@ -23,6 +23,7 @@ type mesh struct {
 	exts    *rand.Rand // of WasmPlugins and TrafficExtensions, for the same reason; nil: there are none
 	join    *rand.Rand // of ServiceEntries that are one service and their endpoints, for the same reason; nil: there are none
 	proxies *rand.Rand // of what defaultConfig says of headers and connections, for the same reason; nil: nothing
+	turns   *rand.Rand // of where plans in the background pause, for the same reason
 	ends    *rand.Rand // of TLS that ingress listeners end, and of the HTTP proxy's port, for the same reason; nil: there are none
 	files   bool       // ingress listeners end TLS with files: not in the histories that Envoy is asked about, which would read them
 	auto    bool       // ServiceEntries have automatic addresses: not in the histories that strike cells, which stay what they are
@@ -45,7 +46,7 @@ const firstStrike, firstNetworks, firstTokens, firstTelemetry, firstExtensions, 
 const firstAsked = 500
 
 func newMesh(t testing.TB, seed uint64) *mesh {
-	m := &mesh{t: t, r: rand.New(rand.NewPCG(seed, 7)), more: rand.New(rand.NewPCG(seed, 8)), lives: rand.New(rand.NewPCG(seed, 9)), records: map[model.Key]model.Record{}}
+	m := &mesh{t: t, r: rand.New(rand.NewPCG(seed, 7)), more: rand.New(rand.NewPCG(seed, 8)), lives: rand.New(rand.NewPCG(seed, 9)), turns: rand.New(rand.NewPCG(seed, 17)), records: map[model.Key]model.Record{}}
 	if seed < firstStrike || seed >= firstJoined {
 		m.join = rand.New(rand.NewPCG(seed, 14))
 	}

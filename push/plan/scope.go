@@ -127,14 +127,13 @@ func (s *scope) run(in *input.Input) {
 
 // runVariant plans what the step names for a variant.
 func (s *scope) runVariant(v *variant) {
-	rules := false
 	for name := range s.step.hosts {
-		rules = v.Resolve(name) || rules
+		v.Resolve(name)
 	}
 	for name, what := range s.step.members {
 		v.Follow(name, what)
 	}
-	s.front.Variant(v.Variation, rules, s.rest)
+	s.front.Variant(v.Variation, false, s.rest)
 	v.Layer.Commit(s.in.Sharing)
 }
 

@@ -156,6 +156,7 @@ func search(t *testing.T, first uint64, table *[model.NumKinds][]effect) history
 	if best.seed == 0 {
 		t.Error("nothing was found")
 	}
+	t.Logf("found by history %d at step %d", best.seed, best.step)
 	return best
 }
 

@@ -26,9 +26,9 @@ type Front interface {
 	// Finish plans what the hosts of the step have touched. rest is called between two pieces of that, where others may have their
 	// turn.
 	Finish(rest func())
-	// Variant plans again, into the layer of a variation, what differs for its proxies: of the resources that Finish has planned last, or
-	// of all, which the first time is needed, and where hosts of the variation have other rules than before.
-	Variant(v *host.Variation, all bool, rest func())
+	// Variant plans, into the layer of a variation, what differs for its proxies: the first time of all resources, then, after Finish, of
+	// those that the hosts of the step may have changed.
+	Variant(v *host.Variation, first bool, rest func())
 	// Forget is called when no proxy has the inputs of a variation any more: nothing is kept for them.
 	Forget(inputs view.Inputs)
 	// Done ends the step: what Finish has planned last is forgotten.

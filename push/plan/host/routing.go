@@ -108,15 +108,25 @@ func (h *Host) Alias() *model.Service { return h.alias }
 // LongestAlias bounds chains of aliases, which may go in a circle.
 const LongestAlias = 10
 
-// Reached are the hosts that the rules of the variation decide otherwise: those with other rules, and those that are routed to them.
+// Reached are the hosts that the rules of the variation decide otherwise: those with other rules, and those that are routed to them, or to
+// other names of them.
 func (v *Variation) Reached() map[string]bool {
 	hosts := map[string]bool{}
-	v.Ruled(func(name string) {
-		hosts[name] = true
+	routed := func(name string) {
 		v.table.in.RoutesTo(name, func(vs *model.VirtualService) {
 			v.table.Decided(vs, func(decided string) { hosts[decided] = true })
 		})
-	})
+	}
+	for name, h := range v.hosts {
+		if h.Rules.equal(v.table.Get(name).Rules) {
+			continue
+		}
+		hosts[name] = true
+		routed(name)
+		for alias := range v.table.in.Index.Aliases(name) {
+			routed(alias)
+		}
+	}
 	return hosts
 }
 

@@ -56,14 +56,13 @@ func (v *Variation) ClusterFor(name, subset string, port, listenPort uint32) str
 	return v.table.clusterOf(v.Get(target(v, name)), subset, port, listenPort)
 }
 
-// Resolve plans a host again that the table has resolved. It says whether routes may be others by it: the host has other rules than
-// before, or than the table's.
-func (v *Variation) Resolve(name string) (rules bool) {
-	base, old := v.table.Get(name), v.hosts[name]
+// Resolve plans a host again that the table has resolved.
+func (v *Variation) Resolve(name string) {
+	base := v.table.Get(name)
 	inputs, reads := v.read(base)
 	if !reads {
 		v.keep(name, base, nil)
-		return old != nil
+		return
 	}
 	h := &Host{Name: name, Service: base.Service, joined: base.joined, Rules: base.Rules}
 	if len(base.selectors) > 0 {
@@ -71,9 +70,7 @@ func (v *Variation) Resolve(name string) (rules bool) {
 	}
 	v.planClusters(h, base, inputs)
 	v.planEndpoints(h, base, inputs)
-	h = base.share(h, inputs)
-	v.keep(name, base, h)
-	return old == nil || !old.Rules.equal(h.Rules) || !h.Rules.equal(base.Rules)
+	v.keep(name, base, base.share(h, inputs))
 }
 
 // Follow plans what depends on a host's endpoints alone, as the table has done (Table.Follow).
@@ -147,15 +144,6 @@ func (v *Variation) keep(name string, base, now *Host) {
 		delete(v.hosts, name)
 	} else {
 		v.hosts[name] = now
-	}
-}
-
-// Ruled calls f with the hosts that have other rules than the table's.
-func (v *Variation) Ruled(f func(name string)) {
-	for name, h := range v.hosts {
-		if !h.Rules.equal(v.table.Get(name).Rules) {
-			f(name)
-		}
 	}
 }
 

@@ -118,8 +118,8 @@ func (f *Front) Done() {
 
 // Variant implements front.Front. Other routes than the scope's have hosts whose rules read labels of the client, and hosts that have, or
 // are routed to those that have, other rules: few, so that all of them are planned.
-func (f *Front) Variant(v *host.Variation, all bool, rest func()) {
-	if !all && len(f.step) == 0 {
+func (f *Front) Variant(v *host.Variation, first bool, rest func()) {
+	if !first && len(f.step) == 0 {
 		return
 	}
 	names := map[string]bool{}

@@ -21,11 +21,19 @@ type listeners struct {
 	*scope
 	table   layer.Table[outbound] // by name
 	changed map[string]bool       // to be planned again in this step
+	// touched are those to which hosts of this step bring connections, the same or not: for variations these may be others.
+	touched map[string]bool
+}
+
+func newListeners(s *scope) *listeners {
+	return &listeners{scope: s, changed: map[string]bool{}, touched: map[string]bool{}}
 }
 
 // fork is the table of a forked scope.
 func (ls *listeners) fork(to *scope) *listeners {
-	return &listeners{scope: to, table: ls.table.Fork(), changed: map[string]bool{}}
+	next := newListeners(to)
+	next.table = ls.table.Fork()
+	return next
 }
 
 // outbound is one outbound listener and what is brought to it. What is for the first egress listener has it.

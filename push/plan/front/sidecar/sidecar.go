@@ -65,7 +65,7 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.
 	var found []input.Problem
 	s.egress, found = egressOf(sidecar, key)
 	s.hosts = host.New(in, key, host.Envoy, importsOf(s.egress), patches, to)
-	f := &Front{scope: s, listeners: &listeners{scope: s, changed: map[string]bool{}}, routes: newRouteTable(s), reading: map[string]bool{}}
+	f := &Front{scope: s, listeners: newListeners(s), routes: newRouteTable(s), reading: map[string]bool{}}
 	f.planAdded(&found)
 	s.planStatic(&found)
 	out := s.decide(view.Inputs{})
@@ -171,6 +171,11 @@ func (f *Front) planTraffic(h *host.Host, c *contribution) {
 	now, reads, found := f.trafficOf(h, f.hosts.Plain())
 	f.problems.Set("host "+h.Name, found)
 	c.reads = view.Reads{}.With(reads).Labels
+	for _, t := range now {
+		if !t.http {
+			f.listeners.touched[t.listener] = true
+		}
+	}
 	if slices.Equal(c.traffic, now) {
 		return
 	}
@@ -220,9 +225,11 @@ func (f *Front) Finish(rest func()) {
 func (f *Front) Done() {
 	f.reports.again = false
 	if f.stepped() {
-		f.listeners.changed, f.routes.changed = map[string]bool{}, map[routeKey]map[string]bool{}
+		f.listeners.changed, f.listeners.touched, f.routes.changed = map[string]bool{}, map[string]bool{}, map[routeKey]map[string]bool{}
 	}
 }
 
 // stepped says whether the step touched a listener or a route configuration.
-func (f *Front) stepped() bool { return len(f.listeners.changed)+len(f.routes.changed) > 0 }
+func (f *Front) stepped() bool {
+	return len(f.listeners.changed)+len(f.listeners.touched)+len(f.routes.changed) > 0
+}
