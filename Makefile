@@ -72,10 +72,11 @@ UNRACED := ca/istioca ca/seal cmd/internal/arrows cmd/internal/bench cmd/interna
 	store/proxyconfig store/remote store/smallset store/source/guard
 # Packages with tests of both sorts: files in which no goroutines meet have the build tag !race, and of these packages their tests alone are run
 # without the race detector.
-BOTH := ca/keyring loadtest/proxy push/plan shard/place store/ingest store/kv store/source/files
+BOTH := ca/keyring loadtest/proxy push/plan shard/place shard/relay store/apiserver/listwatch store/ingest store/kv store/source/files
 
 # Both kinds are run at once, since many tests wait; what those without the race detector say comes when both are done.
-# `make check` vets. GOGC: with the race detector a third of the time would be the garbage collector's.
+# `make check` vets. GOGC: with the race detector a third of the time would be the garbage collector's. GORACE: without it each of the seventy binaries
+# with the race detector waits a second before it ends, for goroutines that outlive its tests.
 test: envoy intercept-tools ## all tests, with the race detector where goroutines are; PKG=./store/... for some
 	@of() { go list $(PKG) | sed 's#^navarch.io/navarch#.#' | grep "$$@" || true; }; \
 	unraced=$$(printf '^./%s$$\n' $(UNRACED)); both=$$(printf '^./%s$$\n' $(BOTH)); \
@@ -86,7 +87,7 @@ test: envoy intercept-tools ## all tests, with the race detector where goroutine
 	{ plainly=0; [ -z "$$plain" ] || go test -vet=off -timeout 30m -json $$plain || plainly=1; \
 	[ -z "$$both" ] || go test -vet=off -timeout 30m -json -run "$$theirs" $$both || plainly=1; \
 	[ "$(PKG)" != ./... ] || (cd deploy/tools/image && go test -json ./...) || plainly=1; exit $$plainly; } >"$$without" & \
-	[ -z "$$raced" ] || CGO_ENABLED=1 GOGC=400 go test -race -vet=off -timeout 30m -json $$raced || failed=1; \
+	[ -z "$$raced" ] || CGO_ENABLED=1 GOGC=400 GORACE=atexit_sleep_ms=0 go test -race -vet=off -timeout 30m -json $$raced || failed=1; \
 	wait $$! || failed=1; cat "$$without"; \
 	exit $$failed; } | go run ./deploy/tools/totals
 

@@ -1,9 +1,13 @@
+//go:build !race
+
 package plan
 
 import (
 	"fmt"
 	"testing"
 
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
@@ -76,6 +80,78 @@ func TestViewsAreSplitByWhatTellsProxiesApart(t *testing.T) {
 	for i, by := range splits {
 		if got := splitBy(t, 2, by...); got != want[i] {
 			t.Errorf("%v: %+v, want %+v", by, got, want[i])
+		}
+	}
+}
+
+// Rules that read the locality for 3 of 500 services, and a rule for selected workloads for 3 others: the other 494 are the very same
+// for proxies of other places and labels, and planned once. An edit of one of the six touches that one.
+func TestOnlyEntriesThatReadInputsSplit(t *testing.T) {
+	const services = 500
+	p, shared, handles := bigPlanner(t, services, 1)
+	host := func(i int) string { return fmt.Sprintf("s%d.ns%d.svc.cluster.local", i, i/10) }
+	rule := func(i int, text string) model.Record {
+		return rec(t, model.KindDestinationRule, fmt.Sprintf("ns0/rule%d", i), "host: "+host(i)+"\n"+text)
+	}
+	locality := "trafficPolicy: {outlierDetection: {consecutive5xxErrors: %d}}"
+	selector := "workloadSelector: {matchLabels: {tier: x}}\ntrafficPolicy: {connectionPool: {tcp: {maxConnections: %d}}}"
+	rules := []model.Record{}
+	for i := range 3 {
+		rules = append(rules, rule(10+i, fmt.Sprintf(locality, 5)), rule(20+i, fmt.Sprintf(selector, 5)),
+			rec(t, model.KindEndpoints, fmt.Sprintf("ns1/s%d-1", 10+i), "hosts: ["+host(10+i)+"]\nports: [{name: http, number: 8080}, {name: raw, number: 9000}]\n"+
+				"endpoints: [{address: 10.9.0.1, locality: r1/z1, namespace: ns1, health: HEALTH_READY}, {address: 10.9.0.2, locality: r2/z1, namespace: ns1, health: HEALTH_READY}]"))
+	}
+	p.Apply(p.Snapshot().Apply(2, rules, nil))
+	join := func(name, locality string, labels ...string) *Handle {
+		n := node("ns0", name, labels...)
+		n.Locality = locality
+		return p.Join(n)
+	}
+	plain, near := handles[0], (*Handle)(nil)
+	built := measure(shared, func() { near = join("near", "r1/z1") })
+	// An assignment for each of two ports of three services; no cluster, listener or route reads the locality.
+	if want := (work{endpoints: 6}); built != want || len(own(near)) != 6 {
+		t.Errorf("a proxy of another place: built %+v, want %+v; its own are %q", built, want, own(near))
+	}
+	var both *Handle
+	built = measure(shared, func() { both = join("both", "r2/z1", "tier=x") })
+	// The assignments of another place, and clusters for two ports of three selected services. The listeners of their TCP ports are
+	// built for the rule's policy and come out the same; virtual hosts read of a rule what it says of hashing, which is nothing.
+	if want := (work{clusters: 6, endpoints: 6, listeners: 3}); built != want || len(own(both)) != 6+6 {
+		t.Errorf("a selected proxy of another place: built %+v, want %+v; its own are %q", built, want, own(both))
+	}
+	for _, h := range []*Handle{near, both} {
+		for _, kind := range []xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route} {
+			if h.Set().Types[kind][manifest.Scope] != plain.Set().Types[kind][manifest.Scope] {
+				t.Errorf("%s: %ss are not those of the scope", h.Node.Name, kind.Noun())
+			}
+		}
+		same := 0
+		for i := range services {
+			name := "outbound|80||" + host(i)
+			if h.Set().Types[xds.Cluster].Get(name) == plain.Set().Types[xds.Cluster].Get(name) && h.Set().Types[xds.Endpoint].Get(name) == plain.Set().Types[xds.Endpoint].Get(name) {
+				same++
+			}
+		}
+		if want := map[*Handle]int{near: 497, both: 494}[h]; same != want {
+			t.Errorf("%s: %d services are the very same, want %d", h.Node.Name, same, want)
+		}
+		if bad := p.Check(h); len(bad) > 0 {
+			t.Errorf("%s: %v", h.Node.Name, bad)
+		}
+	}
+	for name, c := range map[string]struct {
+		edit  model.Record
+		moved int
+		want  work
+	}{
+		"a rule for selected workloads": {rule(20, fmt.Sprintf(selector, 6)), 1, work{clusters: 2, listeners: 1}},
+		"a rule that reads the place":   {rule(10, fmt.Sprintf(locality, 6)), 3, work{clusters: 2, listeners: 1}},
+	} {
+		var moved []Moved
+		built := measure(shared, func() { moved = p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{c.edit}, nil)) })
+		if built != c.want || len(moved) != c.moved {
+			t.Errorf("%s: built %+v and moved %d, want %+v and %d", name, built, len(moved), c.want, c.moved)
 		}
 	}
 }

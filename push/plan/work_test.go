@@ -58,59 +58,6 @@ func bigPlanner(t testing.TB, services, scopes int) (*Planner, *pool.Pool, []*Ha
 	return p, shared, handles
 }
 
-// The amounts of work that the issue promises, whatever the number of services and of scopes.
-func TestAmountsOfWork(t *testing.T) {
-	for _, services := range []int{60, 160} {
-		p, shared, handles := bigPlanner(t, services, 4)
-		edit := func(r ...model.Record) (moved int) {
-			return len(p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, r, nil)))
-		}
-		fast := func(r model.Record) (moved int) {
-			m, rest := p.PlanEndpoints(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{r}, nil), false)
-			if len(rest) > 0 {
-				t.Error("a change of endpoints waits for the configuration path")
-			}
-			return len(m)
-		}
-		host := "s3.ns0.svc.cluster.local"
-		for _, c := range []struct {
-			name string
-			step func() int
-			want work
-			move int
-		}{
-			// Two ports, each without subset and with v2: those of v1 do not select the endpoint.
-			{"an endpoint endpoints", func() int { return fast(readyEndpoints(t, "ns0", "s3", 3)) }, work{endpoints: 4}, 4},
-			{"an endpoint endpoints, by way of the configuration path", func() int { return edit(readyEndpoints(t, "ns0", "s3", 2)) }, work{endpoints: 4}, 4},
-			// Its own namespace sees the short names, all others do not; all route configurations differ.
-			{"a VirtualService is edited", func() int { return edit(vsOf(t, "ns0/s3", host, "s4.ns0.svc.cluster.local", "")) }, work{hosts: 2, routes: 4}, 4},
-			{"it is edited again", func() int { return edit(vsOf(t, "ns0/s3", host, "s6.ns0.svc.cluster.local", "")) }, work{hosts: 2, routes: 4}, 4},
-			{"nothing is edited", func() int { return edit(vsOf(t, "ns0/s3", host, "s6.ns0.svc.cluster.local", "")) }, work{}, 0},
-			{"a rule without effect here", func() int {
-				return edit(rec(t, model.KindDestinationRule, "ns99/x", "host: "+host+"\nexportTo: ['.']\nsubsets: [{name: z}]"))
-			}, work{}, 0},
-			{"fifty VirtualServices at once", func() int {
-				var all []model.Record
-				for i := range 50 {
-					h := fmt.Sprintf("s%d.ns%d.svc.cluster.local", i, i/10)
-					all = append(all, vsOf(t, fmt.Sprintf("ns%d/s%d", i/10, i), h, "s5.ns0.svc.cluster.local", ""))
-				}
-				return edit(all...)
-			}, work{hosts: 88, routes: 4}, 4}, // s5 stays as it is; the fifth namespace has no scope
-		} {
-			moved := 0
-			if got := measure(shared, func() { moved = c.step() }); got != c.want || moved != c.move {
-				t.Errorf("%d services: %s: built %+v and moved %d, want %+v and %d", services, c.name, got, moved, c.want, c.move)
-			}
-		}
-		for _, h := range handles {
-			if bad := p.Check(h); len(bad) > 0 {
-				t.Errorf("%d services: %v", services, bad)
-			}
-		}
-	}
-}
-
 // What a change of endpoints leaves alone is the very same, and nothing else is planned: all but the endpoints' manifest.
 func TestFastPathSharesTheRest(t *testing.T) {
 	p, _, handles := bigPlanner(t, 40, 2)
@@ -207,31 +154,6 @@ func BenchmarkEdit(b *testing.B) {
 					p.Apply(c)
 				}
 			})
-		}
-	}
-}
-
-// An edit of one field of the mesh configuration has resources built again by the builders alone that read it.
-func TestMeshFieldIsBuiltByItsReaders(t *testing.T) {
-	p, shared, _ := bigPlanner(t, 60, 2)
-	edit := func(fields string) work {
-		return measure(shared, func() {
-			p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{rec(t, model.KindMesh, "/mesh", fields)}, nil))
-		})
-	}
-	edit("{}")
-	for _, c := range []struct {
-		fields                                string
-		clusters, endpoints, listeners, hosts bool
-	}{
-		{"ingressClass: mine", false, false, false, false},
-		{"connectTimeout: 3s", true, false, false, false},
-		{"connectTimeout: 3s\naccessLogFile: /dev/stdout", false, false, true, false},
-		{"connectTimeout: 3s\naccessLogFile: /dev/stdout\ndefaultHttpRetryPolicy: {attempts: 7}", false, false, false, true},
-	} {
-		got := edit(c.fields)
-		if (got.clusters > 0) != c.clusters || (got.endpoints > 0) != c.endpoints || (got.listeners > 0) != c.listeners || (got.hosts > 0) != c.hosts || (got.routes > 0) != c.hosts {
-			t.Errorf("%q: built %+v", c.fields, got)
 		}
 	}
 }

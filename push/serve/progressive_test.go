@@ -74,11 +74,11 @@ func stat(name, stat string) *xds.Resource {
 }
 
 // Good edits follow one another, a version comes that every proxy refuses, and good edits go on: however many had the edit
-// before when the next one came, the bad version reaches a few, and all have what is good. Where a hundred proxies are of one identity and come one
+// before when the next one came, the bad version reaches a few, and all have what is good. Where fifty proxies are of one identity and come one
 // after the other, it is soon withheld from that identity; that these then take the rest is no reason to send it to many of the next identity.
 func TestBadVersionReachesAFew(t *testing.T) {
 	for name, size := range map[string]struct{ proxies, enough, each int }{
-		"all have the last edit": {300, 300, 1}, "half have it": {100, 50, 1}, "one has it": {100, 1, 1}, "a hundred of each identity": {400, 400, 100},
+		"all have the last edit": {100, 100, 1}, "half have it": {100, 50, 1}, "one has it": {100, 1, 1}, "fifty of each identity": {200, 200, 50},
 	} {
 		t.Run(name, func(t *testing.T) {
 			proxies, enough := size.proxies, size.enough

@@ -8,8 +8,11 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"navarch.io/navarch/loadtest/programs"
 )
 
 // inside is set where the test runs in its namespaces.
@@ -52,17 +55,22 @@ func inNamespaces(t *testing.T, name string) {
 	}
 }
 
-// arrive makes the namespaces a machine on which the repository was just cloned: the loopback interface is up, bin/ and out/
-// are empty.
+// linked is how our programs are linked for tests (loadtest/programs): what has all that `make build` asks for is not linked once more.
+const linked = "GOFLAGS=-buildvcs=false -tags=grpcnotrace '-ldflags=-s -w'"
+
+// arrive makes the namespaces a machine on which the repository was just cloned: the loopback interface is up, and bin/ and out/ are empty, but for the programs
+// of this tree as other tests have them, of long ago: the go command leaves alone what is up to date, and gives it the time of now.
 func arrive(t *testing.T) {
 	t.Helper()
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{"bin", "out"} {
-		if err := syscall.Mount("tmpfs", filepath.Join(top, dir), "tmpfs", 0, "mode=0755"); err != nil {
-			t.Fatalf("mount on %s: %v", dir, err)
-		}
+	if err := syscall.Mount("tmpfs", filepath.Join(top, "bin"), "tmpfs", 0, "mode=0755"); err != nil {
+		t.Fatalf("mount on bin: %v", err)
+	}
+	put(t, filepath.Dir(programs.For(t, "navarchd")))
+	if err := syscall.Mount("tmpfs", filepath.Join(top, "out"), "tmpfs", 0, "mode=0755"); err != nil {
+		t.Fatalf("mount on out: %v", err)
 	}
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -76,5 +84,33 @@ func arrive(t *testing.T) {
 	lo.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
 	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// put copies the programs of a folder into bin/.
+func put(t *testing.T, from string) {
+	t.Helper()
+	for _, name := range entries(t, from) {
+		program, err := os.ReadFile(filepath.Join(from, name))
+		to := filepath.Join(top, "bin", name)
+		if err == nil {
+			err = os.WriteFile(to, program, 0o755)
+		}
+		if err == nil {
+			err = os.Chtimes(to, time.Unix(0, 0), time.Unix(0, 0))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// allAreBuilt wants that `make build` made each program in bin/, or found it up to date.
+func allAreBuilt(t *testing.T) {
+	t.Helper()
+	for _, name := range entries(t, filepath.Join(top, "bin")) {
+		if info, err := os.Stat(filepath.Join(top, "bin", name)); err != nil || info.ModTime().Unix() == 0 {
+			t.Errorf("make build does not build bin/%s (%v)", name, err)
+		}
 	}
 }

@@ -61,6 +61,7 @@ func TestQuickStart(t *testing.T) {
 		t.Errorf("no block of README's quick start has %q", missing)
 	}
 	noListenerIsRefused(t)
+	allAreBuilt(t)
 	if after := entries(t, top); !slices.Equal(before, after) {
 		t.Errorf("beside out/quickstart it leaves: %v, before %v", after, before)
 	}
@@ -96,7 +97,10 @@ func blocks(t *testing.T) (all []string) {
 func bash(ctx context.Context, block string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "bash", "-c", "set -euo pipefail\n"+block)
 	cmd.Dir = top
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(row string) bool { return strings.HasPrefix(row, "MAKE") || strings.HasPrefix(row, inside) })
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(row string) bool {
+		return strings.HasPrefix(row, "MAKE") || strings.HasPrefix(row, inside) || strings.HasPrefix(row, "GOFLAGS=")
+	})
+	cmd.Env = append(cmd.Env, linked)
 	return cmd
 }
 

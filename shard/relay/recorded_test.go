@@ -1,0 +1,32 @@
+//go:build !race
+
+package relay
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Whatever servers, Envoy and the network do, the mirror is what Envoy recorded, no upstream hears a nonce that is not its
+// own or a node twice, and Envoy ends with what the mesh has, rollbacks, refusals and cut streams included.
+func TestMirrorIsWhatEnvoyRecorded(t *testing.T) {
+	total := map[what]int{}
+	refusals := 0
+	for seed := range uint64(250) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			d := newRandomRun(t, seed)
+			d.run(1500)
+			for k, n := range d.notices {
+				total[k] += n
+			}
+			refusals += d.envoy.refusals
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d moves, %d failed moves, %d resumes, %d refusals", total[moved], total[moveFailed], total[resumed], refusals)
+	if total[moved] < 300 || total[moveFailed] < 20 || total[resumed] < 500 || refusals < 1000 {
+		t.Error("too little happened to prove anything")
+	}
+}
