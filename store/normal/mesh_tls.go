@@ -16,7 +16,7 @@ var serverCiphers = []string{"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-
 	"ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES128-SHA", "ECDHE-RSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA", "ECDHE-RSA-AES256-SHA",
 	"AES128-GCM-SHA256", "AES256-GCM-SHA384", "AES128-SHA", "AES256-SHA", "DES-CBC3-SHA"}
 
-// ecdhCurves are the curves that Envoy takes, each with its other name. Istio takes P-224 and X25519Kyber768Draft00 besides, which Envoy refuses.
+// ecdhCurves are the curves that Envoy takes, each with its other name. Istio takes P-224 and a hybrid with Kyber besides, which Envoy 1.40 refuses.
 var ecdhCurves = map[string]string{"P-256": "prime256v1", "P-384": "secp384r1", "P-521": "secp521r1", "X25519": "x25519", "X25519MLKEM768": ""}
 
 // checkMeshTLS checks what the mesh says of TLS as Istio's validation of MeshConfig does (pkg/config/validation/agent, ValidateMeshTLSConfig and
