@@ -84,8 +84,8 @@ var (
 	serverOf = istiometrics.Of("server-v2", "b", "west", map[string]string{"app": "server", "version": "v2"})
 )
 
-// startCounting runs both, with mTLS between them, before an application that answers hello.
-func startCounting(t *testing.T) counting {
+// startCounting runs both, with mTLS between them, before an application that answers hello; more are further records.
+func startCounting(t *testing.T, more ...model.Record) counting {
 	t.Helper()
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/missing" {
@@ -100,7 +100,7 @@ func startCounting(t *testing.T) counting {
 	egress := fmt.Sprintf(bound+", "+bound, out, "HTTP", "x", "hosts: ['b/*']", tcpOut, "TCP", "t", "hosts: ['b/*']")
 	to := fmt.Sprintf("defaultEndpoint: '127.0.0.1:%d'", backend)
 	ingress := fmt.Sprintf(bound+", "+bound, in, "HTTP", "x", to, tcpIn, "TCP", "t", to)
-	s := snapshot(
+	s := snapshot(append(more,
 		rec(t, model.KindMesh, "/mesh", "{rootNamespace: istio-system, enableAutoMtls: true, defaultProviders: {metrics: [prometheus]}}"),
 		rec(t, model.KindService, "b/server", fmt.Sprintf(`{hosts: [server.b.svc.cluster.local], exportTo: ['*'], selector: {app: server}, addresses: [10.96.0.9],
 			ports: [{name: http, number: %d, protocol: PROTOCOL_HTTP, targetNumber: %d}, {name: tcp, number: %d, protocol: PROTOCOL_TCP, targetNumber: %d}]}`, out, in, tcpOut, tcpIn)),
@@ -108,7 +108,7 @@ func startCounting(t *testing.T) counting {
 			endpoints: [{address: 127.0.0.1, labels: {app: server, version: v2}, namespace: b, workload: server-v2, cluster: west, serviceAccount: server, mtls: true}]}`, in, tcpIn)),
 		rec(t, model.KindSidecar, "a/s", "egress: ["+egress+"]"),
 		rec(t, model.KindSidecar, "b/s", "{ingress: ["+ingress+"], egress: [{hosts: ['~/*']}]}"),
-	)
+	)...)
 	ca := newAuthority(t)
 	run := func(namespace, account string, labels ...string) *envoytest.Envoy {
 		n := node(namespace, "x", labels...)
@@ -165,4 +165,38 @@ func TestEnvoysCountByWorkload(t *testing.T) {
 	sees(t, c.server, serverOf, "2", istiometrics.Requests, slices.Concat(called, []string{`response_code="200"`})...)
 	sees(t, c.server, serverOf, "1", istiometrics.Closed, slices.Concat(called, []string{`request_protocol="tcp"`})...)
 	sees(t, c.server, serverOf, "1", istiometrics.Requests, `reporter="destination"`, `source_workload="unknown"`, `source_principal="unknown"`, to, `connection_security_policy="none"`)
+}
+
+// What clients choose cannot fill an Envoy's memory: of requests with more different labels than a listener counts, those beyond are not counted, but answered;
+// what was counted before is counted further.
+func TestCountsAreBounded(t *testing.T) {
+	const most, asked = 2000, 2100
+	c := startCounting(t, rec(t, model.KindTelemetry, "b/t",
+		`{metrics: [{providers: [{name: prometheus}], overrides: [{match: {metric: REQUEST_COUNT}, tagOverrides: {team: {value: "request.headers['x-team']"}}}]}]}`))
+	client := &http.Client{Timeout: time.Minute}
+	call := func(team int) {
+		r, err := http.NewRequest(http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/", c.plain), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = "server.b.svc.cluster.local"
+		r.Header.Set("x-team", fmt.Sprint("team-", team))
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		if resp.Body.Close(); resp.StatusCode != http.StatusOK {
+			t.Fatalf("request %d: %s", team, resp.Status)
+		}
+	}
+	for i := range asked {
+		call(i)
+	}
+	call(0)
+	sees(t, c.server, serverOf, "2", istiometrics.Requests, `team="team-0"`)
+	page := spelled(t, c.server, serverOf)
+	if n := strings.Count(page, istiometrics.Requests+"{"); n != most || strings.Contains(page, fmt.Sprintf(`team="team-%d"`, asked-1)) {
+		t.Errorf("%d sets of labels are counted, want %d", n, most)
+	}
 }

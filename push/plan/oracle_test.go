@@ -58,7 +58,7 @@ func (d *randomRun) step(i int) {
 			d.handles = append(d.handles, d.planner.Join(n))
 		}
 		if len(d.apps) > 0 {
-			for _, n := range slices.Concat(apps()[1:], configured(d.mesh.t)[1:]) {
+			for _, n := range slices.Concat(apps()[1:], configured(d.mesh.t)[1:], bootstrapped()) {
 				d.apps = append(d.apps, d.planner.Join(n))
 			}
 		}
@@ -122,6 +122,9 @@ func (d *randomRun) edit() {
 	}
 	if d.mesh.join != nil && d.mesh.join.IntN(3) == 0 {
 		take(d.mesh.joined())
+	}
+	if len(d.apps) > 0 && d.mesh.clock%3 == 0 {
+		take(d.mesh.bootstrap())
 	}
 	c := d.snap.Apply(d.snap.Revision()+1, puts, dels)
 	d.snap = c.New
@@ -257,6 +260,9 @@ func (d *randomRun) differs(i int) string {
 		}
 		if a, b := have.Names.Get(""), want.Names.Get(""); a != b && (a == nil || b == nil || a.Version != b.Version) {
 			return fmt.Sprintf("%s/%s: name table (- incremental, + from nothing)\n%s", h.Node.Namespace, h.Node.Name, cmp.Diff(namesIn(a), namesIn(b)))
+		}
+		if a, b := have.Bootstrap, want.Bootstrap; a != b && (a == nil || b == nil || a.Version != b.Version) {
+			return fmt.Sprintf("%s/%s: bootstrap: incremental %v, from nothing %v", h.Node.Namespace, h.Node.Name, a, b)
 		}
 		for t := range xds.NumTypes {
 			for _, delta := range manifest.Diff(have.Types[t], want.Types[t]) {

@@ -109,6 +109,20 @@ func (m *mesh) extensions() (put model.Record, del model.Key) {
 	return put, model.Key{}
 }
 
+// bootstrap makes, changes or deletes an EnvoyFilter for the bootstrap, by the clock, so that what is random does not depend on it.
+func (m *mesh) bootstrap() (put model.Record, del model.Key) {
+	key := model.Key{Kind: model.KindEnvoyFilter, Namespace: "a", Name: "bootstrap"}
+	if old, ok := m.records[key]; ok && m.clock%4 == 0 {
+		delete(m.records, key)
+		return nil, old.Meta().Key
+	}
+	selected := []string{"", "app: s0", "app: gw"}[m.clock%3]
+	put = rec(m.t, key.Kind, "a/bootstrap", fmt.Sprintf("{workloadSelector: {labels: {%s}}, configPatches: [{applyTo: BOOTSTRAP, patch: {operation: MERGE, value: {stats_flush_interval: %ds}}}]}",
+		selected, 1+m.clock%2))
+	m.records[key] = put
+	return put, model.Key{}
+}
+
 // ended is the protocol of an ingress listener, and TLS that it ends.
 func (m *mesh) ended() (protocol, tls string) {
 	if !m.files || m.ends.IntN(2) == 0 {

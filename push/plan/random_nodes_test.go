@@ -103,6 +103,16 @@ func configured(t testing.TB) []view.Node {
 	return all
 }
 
+// bootstrapped are proxies whose agents ask for patches of their bootstrap: a sidecar and a gateway.
+func bootstrapped() []view.Node {
+	all := []view.Node{node("a", "boot-0", "app=s0"), node("a", "boot-1", "app=gw")}
+	for i := range all {
+		all[i].Metadata = map[string]string{"NAVARCH_BOOTSTRAP": "xds"}
+	}
+	all[1].Kind = view.Router
+	return all
+}
+
 // defaultConfig is a field of the mesh configuration: what is given, and sometimes what proxies say nothing of themselves of.
 func (m *mesh) defaultConfig(given string) string {
 	if m.proxies != nil {

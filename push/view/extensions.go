@@ -74,14 +74,19 @@ func (v *View) extend(found []*model.TrafficExtension, n Node) {
 	v.Workload.Extensions, v.Inputs.Extensions = extensions.List(uses...), filters.List(outbound...)
 }
 
-// contextOf is the context of a patch. One that gives the configuration of a filter is for the whole proxy, whatever it says, as in istiod: Envoy asks for
-// it by the name that its listeners have. So is one for the bootstrap. Of sidecars they count as inbound, so that they split no scope.
-func contextOf(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, kind Kind) networkingv1.EnvoyFilter_PatchContext {
+// layersOf says which layers of a proxy a patch reaches. Where it gives the configuration of a filter it is for the whole proxy, whatever its context is, as in
+// istiod: Envoy asks for that by the name that its listeners have. So is one for the bootstrap. Both are of the workload's layer, so that they split no scope;
+// a gateway has no workload's layer but for its bootstrap.
+func layersOf(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, kind Kind) (scope, workload bool) {
+	context := p.GetMatch().GetContext()
+	both := context == networkingv1.EnvoyFilter_ANY
 	switch {
-	case p.GetApplyTo() != networkingv1.EnvoyFilter_EXTENSION_CONFIG && p.GetApplyTo() != networkingv1.EnvoyFilter_BOOTSTRAP:
-		return p.GetMatch().GetContext()
+	case p.GetApplyTo() == networkingv1.EnvoyFilter_BOOTSTRAP:
+		return false, true
+	case p.GetApplyTo() == networkingv1.EnvoyFilter_EXTENSION_CONFIG:
+		return kind == Router, kind != Router
 	case kind == Router:
-		return networkingv1.EnvoyFilter_GATEWAY
+		return both || context == networkingv1.EnvoyFilter_GATEWAY, false
 	}
-	return networkingv1.EnvoyFilter_SIDECAR_INBOUND
+	return both || context == networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, both || context == networkingv1.EnvoyFilter_SIDECAR_INBOUND
 }

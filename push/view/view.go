@@ -134,7 +134,7 @@ type Workload struct {
 	// Labelled: clients are told by the label security.istio.io/tlsMode that it takes mTLS. Of an application without a proxy alone, which
 	// cannot take both that and connections in the clear.
 	Labelled bool
-	Filters  intern.List[Patch] // that reach the inbound side, in order of application
+	Filters  intern.List[Patch] // that reach the inbound side, or the bootstrap, in order of application
 	// Bootstrap: its agent asks what patches change of its bootstrap (NAVARCH_BOOTSTRAP).
 	Bootstrap bool
 	// Addresses are the proxy's own, where its Sidecar hands what comes in to them (0.0.0.0:port, [::]:port), or has listeners bound there, or it is an application
@@ -198,7 +198,7 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	v.Inputs.Self = x.self(s, root, n, own, mesh)
 	v.Workload.Telemetry, v.Workload.Self = v.Inputs.Telemetry, v.Inputs.Self
 	v.extend(c.extensions, n)
-	v.Workload.Bootstrap = n.Metadata["NAVARCH_BOOTSTRAP"] == "xds"
+	v.Workload.Bootstrap = asksForBootstrap(n)
 	v.Workload.Labelled = n.Kind == Proxyless && n.Labels[tlsModeLabel] == "istio"
 	if (c.ownAddress || c.bindsOwn && n.Mode == None) && n.Kind == Sidecar {
 		v.Workload.Addresses = strs.List(n.Addresses...)
@@ -210,19 +210,22 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 }
 
 // router is the view of a gateway: the outbound side, without Sidecars. What listens on it is for Gateways to say, which
-// this version does not have, and for EnvoyFilters.
+// this version does not have, and for EnvoyFilters. Of its own it has patches of its bootstrap.
 func (x *Index) router(s *mirror.Snapshot, root string, n Node) View {
-	filters, _, _ := filtersOf(s, root, n)
+	filters, own, _ := filtersOf(s, root, n)
 	v := View{
 		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Cluster: n.Cluster, Caps: n.Caps &^ (extensionCaps | xds.CapHeaderCase), Mode: None,
 			Kind: Router, Filters: filters},
 		Inputs:   x.inputs(x.labelsOf(n), model.Key{}, n),
-		Workload: Workload{Namespace: n.Namespace, Mode: None, Kind: Router},
+		Workload: Workload{Namespace: n.Namespace, Mode: None, Kind: Router, Filters: own, Bootstrap: asksForBootstrap(n)},
 	}
-	own, mesh := x.settingsOf(s, n)
-	v.configure(own, mesh, n)
+	stated, mesh := x.settingsOf(s, n)
+	v.configure(stated, mesh, n)
 	return v
 }
+
+// asksForBootstrap says whether a proxy's agent asks what patches change of its bootstrap.
+func asksForBootstrap(n Node) bool { return n.Metadata["NAVARCH_BOOTSTRAP"] == "xds" }
 
 // sidecarOf finds the Sidecar that applies: in the namespace one that selects the proxy, then one without a selector,
 // then the root namespace's without a selector (https://istio.io/latest/docs/reference/config/networking/sidecar/).
@@ -332,12 +335,11 @@ func filtersOf(s *mirror.Snapshot, root string, n Node) (outbound, inbound inter
 				if !proxyMatches(proxy, n) {
 					continue
 				}
-				context := contextOf(p, n.Kind)
-				if context == networkingv1.EnvoyFilter_ANY || context == networkingv1.EnvoyFilter_SIDECAR_OUTBOUND && n.Kind != Router ||
-					context == networkingv1.EnvoyFilter_GATEWAY && n.Kind == Router {
+				scope, workload := layersOf(p, n.Kind)
+				if scope {
 					out = append(out, Patch{f.Key, i})
 				}
-				if context == networkingv1.EnvoyFilter_ANY || context == networkingv1.EnvoyFilter_SIDECAR_INBOUND {
+				if workload {
 					in = append(in, Patch{f.Key, i})
 				}
 			}

@@ -124,6 +124,38 @@ func TestFilters(t *testing.T) {
 	}
 }
 
+// Which proxies have a patch, and in which of their layers: what is for the whole proxy is of the workload's, of a gateway only if it is for the bootstrap.
+func TestLayersOfFilters(t *testing.T) {
+	for text, want := range map[string][2]string{ // of a sidecar, of a gateway
+		"applyTo: CLUSTER": {"scope workload", "scope"},
+		"applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND}": {"scope", ""},
+		"applyTo: CLUSTER, match: {context: SIDECAR_INBOUND}":  {"workload", ""},
+		"applyTo: CLUSTER, match: {context: GATEWAY}":          {"", "scope"},
+		"applyTo: EXTENSION_CONFIG, match: {context: GATEWAY}": {"workload", "scope"},
+		"applyTo: BOOTSTRAP":                                                {"workload", "workload"},
+		"applyTo: BOOTSTRAP, match: {context: GATEWAY}":                     {"workload", "workload"},
+		"applyTo: BOOTSTRAP, match: {context: SIDECAR_INBOUND}":             {"workload", "workload"},
+		"applyTo: BOOTSTRAP, match: {proxy: {proxyVersion: '^1\\.2[0-9]'}}": {"", ""},
+	} {
+		s := snapshot(rec(t, model.KindEnvoyFilter, "shop/f", "configPatches: [{"+text+", patch: {operation: MERGE}}]"))
+		for i, kind := range []Kind{Sidecar, Router} {
+			n := web()
+			n.Kind = kind
+			v := Of(s, n)
+			var got []string
+			if v.Scope.Filters.Len() > 0 {
+				got = append(got, "scope")
+			}
+			if v.Workload.Filters.Len() > 0 {
+				got = append(got, "workload")
+			}
+			if strings.Join(got, " ") != want[i] {
+				t.Errorf("%s, of kind %d: %v, want %s", text, kind, got, want[i])
+			}
+		}
+	}
+}
+
 // Nothing that names a proxy is in a view, so replicas of a workload share it; what differs and matters splits it.
 func TestViewHasNoIdentity(t *testing.T) {
 	s := snapshot(

@@ -158,6 +158,7 @@ func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 	for i, ca := range config.GetCaCertificates() {
 		checkCACertificate(r, fmt.Sprintf("data.mesh.caCertificates[%d]", i), ca, signers)
 	}
+	checkMeshTLS(r, config)
 	checkServiceSettings(r, config)
 	checkAuthorizers(r, config)
 	checkTelemetryProviders(r, config)

@@ -1,7 +1,6 @@
 package normal
 
 import (
-	"slices"
 	"strings"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -9,11 +8,6 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
 )
-
-// serverCiphers are the cipher suites that servers may name (the comment of ServerTLSSettings.cipher_suites). Envoy refuses a listener that names another.
-var serverCiphers = []string{"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384",
-	"ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES128-SHA", "ECDHE-RSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA", "ECDHE-RSA-AES256-SHA",
-	"AES128-GCM-SHA256", "AES256-GCM-SHA384", "AES128-SHA", "AES256-SHA", "DES-CBC3-SHA"}
 
 // checkIngressTLS takes TLS of an ingress listener as Istio's validation does: modes SIMPLE, MUTUAL and OPTIONAL_MUTUAL, with certificates by files
 // (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener). Cipher suites that are not known, or stand there twice, are left out.
@@ -78,16 +72,5 @@ func checkServerVersions(r *report, at string, tls *networkingv1.ServerTLSSettin
 	if old := tls.MinProtocolVersion; (old == networkingv1.ServerTLSSettings_TLSV1_0 || old == networkingv1.ServerTLSSettings_TLSV1_1) && len(tls.CipherSuites) == 0 {
 		r.warnf(problem.Required, at+".cipherSuites", "versions of TLS below TLSV1_2 want cipher suites that are not among Envoy's own")
 	}
-	var taken []string
-	for _, name := range tls.CipherSuites {
-		switch {
-		case !slices.Contains(serverCiphers, name):
-			r.warnf(problem.Invalid, at+".cipherSuites", "%q is no cipher suite that servers take; it is left out", name)
-		case slices.Contains(taken, name):
-			r.warnf(problem.Duplicate, at+".cipherSuites", "%q stands there twice", name)
-		default:
-			taken = append(taken, name)
-		}
-	}
-	tls.CipherSuites = taken
+	tls.CipherSuites = knownCiphers(r, at+".cipherSuites", tls.CipherSuites)
 }

@@ -35,7 +35,7 @@ func TestSidecarIngressTLS(t *testing.T) {
 		{of("HTTPS", "mode: SIMPLE, minProtocolVersion: TLSV1_3, maxProtocolVersion: TLSV1_2, "+files), []string{"spec.ingress[0].tls.minProtocolVersion: TLSV1_3 is above"}},
 		{of("HTTPS", "mode: SIMPLE, minProtocolVersion: TLSV1_1, "+files), []string{"warning spec.ingress[0].tls.cipherSuites: versions of TLS below TLSV1_2"}},
 		{of("HTTPS", "mode: SIMPLE, cipherSuites: [AES128-SHA, RC4-MD5, AES128-SHA], "+files), []string{
-			`warning spec.ingress[0].tls.cipherSuites: "RC4-MD5" is no cipher suite`, `warning spec.ingress[0].tls.cipherSuites: "AES128-SHA" stands there twice`}},
+			`warning spec.ingress[0].tls.cipherSuites[1]: "RC4-MD5" is no cipher suite`, `warning spec.ingress[0].tls.cipherSuites[2]: "AES128-SHA" stands there twice`}},
 		{of("HTTPS", mutual+", caCertificates: /ca, verifyCertificateHash: [a]"), []string{"warning spec.ingress[0].tls.verifyCertificateHash: is not acted on"}},
 	} {
 		wantProblems(t, testNormal.Object(read(t, istio("Sidecar", c.spec)), &fake{}).Problems, c.want...)

@@ -66,7 +66,9 @@ type port struct {
 // New plans a workload from nothing.
 func New(in *input.Input, key view.Workload) *Workload {
 	wl := &Workload{in: in, key: key, reads: map[string]bool{}}
-	if key.Kind == view.Router {
+	if key.Kind == view.Router { // it has no inbound side
+		wl.patches, wl.found = in.Patches(key.Filters)
+		wl.planBootstrap()
 		wl.in = nil
 		return wl
 	}
