@@ -16,6 +16,9 @@ var serverCiphers = []string{"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-
 	"ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES128-SHA", "ECDHE-RSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA", "ECDHE-RSA-AES256-SHA",
 	"AES128-GCM-SHA256", "AES256-GCM-SHA384", "AES128-SHA", "AES256-SHA", "DES-CBC3-SHA"}
 
+// clientCiphers are those that clients may name in tlsDefaults, of which Istio's control plane hands on each: Envoy 1.40 takes two more.
+var clientCiphers = append(slices.Clone(serverCiphers), "ECDHE-ECDSA-AES128-SHA256", "ECDHE-RSA-AES128-SHA256")
+
 // ecdhCurves are the curves that Envoy takes, each with its other name. Istio takes P-224 and a hybrid with Kyber besides, which Envoy 1.40 refuses.
 var ecdhCurves = map[string]string{"P-256": "prime256v1", "P-384": "secp384r1", "P-521": "secp521r1", "X25519": "x25519", "X25519MLKEM768": ""}
 
@@ -24,13 +27,17 @@ var ecdhCurves = map[string]string{"P-256": "prime256v1", "P-384": "secp384r1", 
 func checkMeshTLS(r *report, config *meshv1.MeshConfig) {
 	const servers, defaults = "data.mesh.meshMTLS", "data.mesh.tlsDefaults"
 	for at, tls := range map[string]*meshv1.MeshConfig_TLSConfig{servers: config.GetMeshMTLS(), defaults: config.GetTlsDefaults()} {
+		ciphers := serverCiphers
+		if at == defaults {
+			ciphers = clientCiphers
+		}
 		if tls == nil {
 			continue
 		}
 		if v := tls.MinProtocolVersion; meshv1.MeshConfig_TLSConfig_TLSProtocol_name[int32(v)] == "" {
 			r.errorf(at+".minProtocolVersion", "unknown value %d", v)
 		}
-		tls.CipherSuites = knownCiphers(r, at+".cipherSuites", tls.CipherSuites)
+		tls.CipherSuites = knownCiphers(r, at+".cipherSuites", tls.CipherSuites, ciphers)
 	}
 	if len(config.GetMeshMTLS().GetEcdhCurves()) > 0 {
 		r.errorf(servers+".ecdhCurves", "is not taken by Istio: curves are those of tlsDefaults")
@@ -40,10 +47,10 @@ func checkMeshTLS(r *report, config *meshv1.MeshConfig) {
 	}
 }
 
-// knownCiphers are those of a list that Envoy takes; the others, and what stands there twice, are named. Beside single suites these are equal ones
+// knownCiphers are those of a list that are among the suites; the others, and what stands there twice, are named. Beside single suites these are equal ones
 // ([A|B]), and what is added to or taken away from ALL (+A, -A, !A).
-func knownCiphers(r *report, at string, stated []string) (taken []string) {
-	is := func(name string) bool { return slices.Contains(serverCiphers, name) }
+func knownCiphers(r *report, at string, stated, suites []string) (taken []string) {
+	is := func(name string) bool { return slices.Contains(suites, name) }
 	for i, name := range stated {
 		group, equal := strings.CutPrefix(name, "[")
 		group, closed := strings.CutSuffix(group, "]")

@@ -30,6 +30,8 @@ func TestMeshTLS(t *testing.T) {
 		{"meshMTLS: {minProtocolVersion: 9}", []string{"data.mesh.meshMTLS.minProtocolVersion: unknown value 9"}, "refused"},
 		{"meshMTLS: {ecdhCurves: [P-256]}", []string{"data.mesh.meshMTLS.ecdhCurves: is not taken by Istio"}, "refused"},
 		{"meshMTLS: {cipherSuites: [RC4-MD5], minProtocolVersion: TLSV1_3}", []string{`warning data.mesh.meshMTLS.cipherSuites[0]: "RC4-MD5"`}, ""},
+		{"{tlsDefaults: {cipherSuites: [ECDHE-RSA-AES128-SHA256]}, meshMTLS: {cipherSuites: [ECDHE-RSA-AES128-SHA256]}}",
+			[]string{`warning data.mesh.meshMTLS.cipherSuites[0]: "ECDHE-RSA-AES128-SHA256"`}, "ECDHE-RSA-AES128-SHA256"},
 	} {
 		got := testNormal.ParseMesh(read(t, meshMap(c.mesh, "{}")))
 		wantProblems(t, got.Problems, c.want...)
