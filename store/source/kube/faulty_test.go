@@ -172,6 +172,7 @@ func TestKubeFaultyAPIServer(t *testing.T) {
 		}
 	}
 	// Away, and back with 30 % changed.
+	e.arrive(away, "before it is away")
 	before := away.count()
 	l.setCut(true)
 	away.untilProblem(problem.Unreadable)
