@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// signed makes a certificate of a name; by nil it is signed by its own key, and all but leaves are of CAs.
+// signed makes a certificate of a name for a key, signed by the issuer's key; all but leaves are of CAs.
 func signed(t *testing.T, name string, key, by *ecdsa.PrivateKey, issuer string, leaf bool) []byte {
 	t.Helper()
 	n, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
@@ -60,8 +60,8 @@ func ends(t *testing.T, path string) (near, far net.Conn) {
 	return near, far
 }
 
-// A client's certificates lead to a CA of the configuration, or end the handshake, and those of which many may have issued one another are not looked at. Whose key it is
-// stays for the handshake to find out.
+// A client's certificates lead to a CA of the configuration, or end the handshake; where many of them may have issued one another, no signature is verified. Whoever
+// presents another's certificate, without its key, is refused as before.
 func TestPresentedCertificates(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "c"), filepath.Join(dir, "k")

@@ -45,7 +45,7 @@ func Before() (dir string, err error) {
 		return "", fmt.Errorf("programs for tests: %w: %s", err, out)
 	}
 	// -trimpath: what is built does not hang on where the tree is, so the go command keeps what both versions have in common.
-	out, err := run(source, "go", "build", "-trimpath", "-tags=grpcnotrace", "-ldflags=-s -w -X navarch.io/navarch/store/obs.Version="+commit, "-o", dir+"/", "./cmd/navarchd", "./cmd/navarch-agent")
+	out, err := run(source, "go", "build", "-trimpath", "-tags=grpcnotrace", LinkFlags+" -X navarch.io/navarch/store/obs.Version="+commit, "-o", dir+"/", "./cmd/navarchd", "./cmd/navarch-agent")
 	if err != nil {
 		return "", fmt.Errorf("programs for tests: version %s: %w\n%s", commit, err, out)
 	}

@@ -42,6 +42,9 @@ func path(t failer, of func() (string, error), name string) string {
 	return filepath.Join(dir, name)
 }
 
+// LinkFlags has programs linked without symbols. What is built with the same flags elsewhere is not linked again.
+const LinkFlags = "-ldflags=-s -w"
+
 // asMade is the environment of `make build`.
 var asMade = []string{"CGO_ENABLED=0"}
 
@@ -109,7 +112,7 @@ func changed(program, name string, edits []Edit) (dir string, err error) {
 	if err = errors.Join(err, os.WriteFile(overlay, list, 0o600)); err != nil {
 		return "", fmt.Errorf("programs for tests: %w", err)
 	}
-	return dir, compile(dir, asMade, "-tags=grpcnotrace", "-ldflags=-s -w -X navarch.io/navarch/store/obs.Version="+name, "-overlay="+overlay, module+"cmd/"+program)
+	return dir, compile(dir, asMade, "-tags=grpcnotrace", LinkFlags+" -X navarch.io/navarch/store/obs.Version="+name, "-overlay="+overlay, module+"cmd/"+program)
 }
 
 // build makes out/programs/<kind>.
@@ -119,7 +122,7 @@ func build(kind string, env []string, args ...string) (dir string, err error) {
 		return "", err
 	}
 	defer unlock()
-	return dir, compile(dir, env, append([]string{"-ldflags=-s -w"}, args...)...)
+	return dir, compile(dir, env, append([]string{LinkFlags}, args...)...)
 }
 
 // compile puts programs into a folder.

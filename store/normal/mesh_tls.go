@@ -16,7 +16,8 @@ var serverCiphers = []string{"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-
 	"ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES128-SHA", "ECDHE-RSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA", "ECDHE-RSA-AES256-SHA",
 	"AES128-GCM-SHA256", "AES256-GCM-SHA384", "AES128-SHA", "AES256-SHA", "DES-CBC3-SHA"}
 
-// clientCiphers are those that clients may name in tlsDefaults, of which Istio's control plane hands on each: Envoy 1.40 takes two more.
+// clientCiphers are those that tlsDefaults may name for clients. Istio's control plane sends what stands there as it is, so the two that Envoy 1.40 takes beside
+// Istio's list count too.
 var clientCiphers = append(slices.Clone(serverCiphers), "ECDHE-ECDSA-AES128-SHA256", "ECDHE-RSA-AES128-SHA256")
 
 // ecdhCurves are the curves that Envoy takes, each with its other name. Istio takes P-224 and a hybrid with Kyber besides, which Envoy 1.40 refuses.
@@ -26,24 +27,23 @@ var ecdhCurves = map[string]string{"P-256": "prime256v1", "P-384": "secp384r1", 
 // ValidateMeshTLSDefaults): what is not known is named and left out, so that no proxy refuses all of its clusters because of it.
 func checkMeshTLS(r *report, config *meshv1.MeshConfig) {
 	const servers, defaults = "data.mesh.meshMTLS", "data.mesh.tlsDefaults"
-	for at, tls := range map[string]*meshv1.MeshConfig_TLSConfig{servers: config.GetMeshMTLS(), defaults: config.GetTlsDefaults()} {
-		ciphers := serverCiphers
-		if at == defaults {
-			ciphers = clientCiphers
+	if tls := config.GetMeshMTLS(); tls != nil {
+		checkMinVersion(r, servers, tls)
+		tls.CipherSuites = knownCiphers(r, servers+".cipherSuites", tls.CipherSuites, serverCiphers)
+		if len(tls.EcdhCurves) > 0 {
+			r.errorf(servers+".ecdhCurves", "is not taken by Istio: curves are those of tlsDefaults")
 		}
-		if tls == nil {
-			continue
-		}
-		if v := tls.MinProtocolVersion; meshv1.MeshConfig_TLSConfig_TLSProtocol_name[int32(v)] == "" {
-			r.errorf(at+".minProtocolVersion", "unknown value %d", v)
-		}
-		tls.CipherSuites = knownCiphers(r, at+".cipherSuites", tls.CipherSuites, ciphers)
-	}
-	if len(config.GetMeshMTLS().GetEcdhCurves()) > 0 {
-		r.errorf(servers+".ecdhCurves", "is not taken by Istio: curves are those of tlsDefaults")
 	}
 	if tls := config.GetTlsDefaults(); tls != nil {
+		checkMinVersion(r, defaults, tls)
+		tls.CipherSuites = knownCiphers(r, defaults+".cipherSuites", tls.CipherSuites, clientCiphers)
 		tls.EcdhCurves = knownCurves(r, defaults+".ecdhCurves", tls.EcdhCurves)
+	}
+}
+
+func checkMinVersion(r *report, at string, tls *meshv1.MeshConfig_TLSConfig) {
+	if v := tls.MinProtocolVersion; meshv1.MeshConfig_TLSConfig_TLSProtocol_name[int32(v)] == "" {
+		r.errorf(at+".minProtocolVersion", "unknown value %d", v)
 	}
 }
 

@@ -56,7 +56,7 @@ func inNamespaces(t *testing.T, name string) {
 }
 
 // linked is how our programs are linked for tests (loadtest/programs): what has all that `make build` asks for is not linked once more.
-const linked = "GOFLAGS=-buildvcs=false -tags=grpcnotrace '-ldflags=-s -w'"
+const linked = "GOFLAGS=-buildvcs=false -tags=grpcnotrace '" + programs.LinkFlags + "'"
 
 // arrive makes the namespaces a machine on which the repository was just cloned: the loopback interface is up, and bin/ and out/ are empty, but for the programs
 // of this tree as other tests have them, of long ago: the go command leaves alone what is up to date, and gives it the time of now.
