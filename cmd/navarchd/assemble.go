@@ -87,8 +87,7 @@ func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger
 		signs: func() bool { return false }, streams: noStreams{}, tls: func() (*tls.Config, error) { return c.tlsOfFiles(log) }}
 	a.pages = debug.New(debug.Pages{ID: c.processName(), Rules: &authz.Authorizer{Open: !c.env.debugAuth, Hosts: c.debugNames(), System: c.env.podNamespace,
 		Domain: c.trustDomain, Tenant: a.tenants.Of}, Store: func() []inspect.Problem { return append(spaceProblems(full), awayProblems(a.silent())...) }})
-	a.add(part{tasks: []loop.Task{{Name: "etcd", Run: store.Run},
-		{Name: "tenants", Run: func(ctx context.Context) error { return a.tenants.Follow(ctx, store, log) }},
+	a.add(part{tasks: []loop.Task{{Name: "tenants", Run: func(ctx context.Context) error { return a.tenants.Follow(ctx, store, log) }},
 		{Name: "read clusters", Run: func(ctx context.Context) error { return a.read.Follow(ctx, store, log) }}}})
 	a.add(telemetry.part(store))
 	if err := a.roles(); err != nil {

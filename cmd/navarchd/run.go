@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,11 +52,11 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	defer cancel()
 	began := time.Now()
 	log.Info("navarchd starts", obs.KeyVersion, obs.Version, obs.KeyName, c.processName(), obs.KeyRoles, strings.Join(c.roles, ","), obs.KeyMesh, c.mesh, obs.KeyStore, c.storeNamed())
-	store, err := openStore(c, log)
+	store, server, closed, err := openStore(c, log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
+	defer func() { err = errors.Join(err, closed()) }()
 	telemetry, err := newTelemetry(ctx, c, log)
 	if err != nil {
 		return err
@@ -74,7 +75,7 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 		}
 		return running.Err()
 	}}
-	return loop.Run(ctx, append(all.tasks, announceReady(began, all.missing, log), stop)...)
+	return loop.Run(ctx, slices.Concat(server, all.tasks, []loop.Task{announceReady(began, all.missing, log), stop})...)
 }
 
 // listenHTTP opens the HTTP addresses; ready and notes are what /ready says.

@@ -23,6 +23,7 @@ import (
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/jwks"
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/embedded"
 	"navarch.io/navarch/store/lead"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
@@ -39,17 +40,24 @@ import (
 	"navarch.io/navarch/store/tenants"
 )
 
-// openStore connects to etcd, or starts the embedded one.
-func openStore(c *config, log *slog.Logger) (*kv.Store, error) {
+// openStore connects to etcd, or starts the embedded one, which runs until it is closed.
+func openStore(c *config, log *slog.Logger) (store *kv.Store, server []loop.Task, closed func() error, err error) {
 	if c.dataDir != "" {
-		return kv.Embed(kv.EmbedConfig{Mesh: c.mesh, Revision: c.env.revision, Dir: c.dataDir, Logger: log})
+		etcd, err := embedded.Start(embedded.Config{Mesh: c.mesh, Revision: c.env.revision, Dir: c.dataDir, Logger: log})
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		return etcd.Store, []loop.Task{{Name: "etcd", Run: etcd.Run}}, etcd.Close, nil
 	}
 	cfg, err := c.etcd.Config()
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	cfg.Mesh, cfg.Revision, cfg.Logger = c.mesh, c.env.revision, log
-	return kv.Open(cfg)
+	if store, err = kv.Open(cfg); err != nil {
+		return nil, nil, nil, err
+	}
+	return store, nil, store.Close, nil
 }
 
 // ingester is the role ingest: the folder, the Kubernetes cluster, the leader's loop, the election.

@@ -23,8 +23,6 @@ var (
 	ErrRegressed = errors.New("the store's revision went back")
 	// ErrClusterChanged: the endpoints answer for another etcd cluster than before.
 	ErrClusterChanged = errors.New("the etcd cluster is another one")
-	// ErrLocked: another process serves the data directory.
-	ErrLocked = errors.New("data directory is in use")
 	// ErrForbidden: the user of this process has no right to it in etcd (Grants).
 	ErrForbidden = errors.New("etcd does not permit it")
 	// ErrFull: etcd has used up its quota and writes nothing (it goes on to read and to delete) until history is compacted, its files are

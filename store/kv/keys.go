@@ -1,4 +1,4 @@
-// Package kv is the etcd side of the store: fenced batches, pinned lists, one watch, and the embedded server.
+// Package kv is the etcd side of the store: fenced batches, pinned lists, one watch.
 //
 // Owns: every key below /navarch/<mesh>/v1/, laid out by Families.  Reads: store/model.  Never: decides what should be
 // there; writes records outside a transaction that compares the election key.

@@ -36,7 +36,6 @@ type Store struct {
 	mesh     string // of what all revisions have in common
 	revision string
 	log      *slog.Logger
-	server   *server // nil: etcd is not in this process
 	now      func() time.Time
 	last     *atomic.Pointer[wrote] // the newest head that this process completed
 
@@ -111,29 +110,12 @@ func (s *Store) Prefix() string { return s.prefix }
 // Endpoints is where etcd answers.
 func (s *Store) Endpoints() []string { return s.client.Endpoints() }
 
-// Run keeps an embedded etcd bounded until the context ends, and returns an error if its server dies. With an external
-// etcd it waits for the context.
-func (s *Store) Run(ctx context.Context) error {
-	if s.server == nil {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	return s.maintain(ctx)
-}
-
-// Close ends the connection, and stops an embedded server.
+// Close ends the connection.
 func (s *Store) Close() error {
-	if s.server != nil {
-		s.server.stopping.Store(true)
+	if err := s.client.Close(); !errors.Is(err, context.Canceled) { // the client's word for: closed
+		return err
 	}
-	err := s.client.Close()
-	if s.server != nil {
-		err = errors.Join(err, s.server.close())
-	}
-	if errors.Is(err, context.Canceled) {
-		return nil // the client's word for: closed
-	}
-	return err
+	return nil
 }
 
 // Stat is what one linearizable read says about the store.

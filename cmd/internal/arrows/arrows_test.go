@@ -24,7 +24,7 @@ var may = map[string][]string{
 	"store/origin": {}, "store/problem": {}, "store/proxyconfig": {}, "store/smallset": {}, "store/model": {"store/origin", "store/problem"}, "store/object": {"store/origin", "store/problem"}, "store/intern": {}, "store/loop": {}, "store/obs": {}, "store/socket": {}, "store/durable": {}, "store/protowalk": {}, "store/remote": {}, "shard/ring": {"store/protowalk"},
 	"push/xds": {}, "push/agentapi": {},
 	"store/kv":        {"store/model"},
-	"store/kv/kvtest": {"store/kv"},
+	"store/kv/kvtest": {"store/kv"}, "store/kv/embedded": {"store/kv"},
 	"store/apiserver": {}, "store/apiserver/apiservertest": {"store/apiserver"}, "store/apiserver/listwatch": {},
 	"store/asof":          {"store/kv"},
 	"store/clock":         {"store/kv"},
@@ -196,6 +196,7 @@ var testsMay = map[string][]string{
 // only lists outside libraries that belong to one place, and the place.
 var only = map[string][]string{
 	"go.etcd.io/etcd":              {"store/kv*", "store/lead"},
+	"go.etcd.io/etcd/server":       {"store/kv/embedded"},
 	"github.com/fsnotify/fsnotify": {"store/source/files"},
 	"k8s.io/client-go":             {"store/apiserver", "store/apiserver/listwatch", "store/source/kube", "store/status", "cmd/navarchctl/cluster", "deploy/testcluster*", "loadtest/cluster"},
 	"github.com/spf13/cobra":       {"cmd/*"},

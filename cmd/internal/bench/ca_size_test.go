@@ -33,7 +33,7 @@ import (
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
 	"navarch.io/navarch/ca/serve"
-	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/embedded"
 )
 
 var trustDomain = spiffeid.RequireTrustDomainFromString("cluster.local")
@@ -58,7 +58,7 @@ func newAuthority(b testing.TB, limits serve.Limits, key *ecdsa.PrivateKey) *aut
 		}
 	}
 	dir := b.TempDir()
-	store, err := kv.Embed(kv.EmbedConfig{Mesh: "bench", Dir: filepath.Join(dir, "etcd"), Logger: quiet})
+	store, err := embedded.Start(embedded.Config{Mesh: "bench", Dir: filepath.Join(dir, "etcd"), Logger: quiet})
 	must(err)
 	b.Cleanup(func() { _ = store.Close() })
 	kek, err := seal.NewFile(filepath.Join(dir, "kek"))
@@ -66,7 +66,7 @@ func newAuthority(b testing.TB, limits serve.Limits, key *ecdsa.PrivateKey) *aut
 	sealer, err := seal.New(kek)
 	must(err)
 	a := &authority{}
-	a.ring, err = keyring.New(keyring.Config{Store: store, Sealer: sealer, Mesh: "bench", TrustDomain: trustDomain, Dir: dir, Logger: quiet})
+	a.ring, err = keyring.New(keyring.Config{Store: store.Store, Sealer: sealer, Mesh: "bench", TrustDomain: trustDomain, Dir: dir, Logger: quiet})
 	must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

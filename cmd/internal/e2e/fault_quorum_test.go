@@ -7,7 +7,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	sim "navarch.io/navarch/loadtest/proxy"
-	"navarch.io/navarch/store/kv/kvtest"
 	"navarch.io/navarch/store/loopback"
 )
 
@@ -17,16 +16,16 @@ import (
 func TestFaultMemberWithoutQuorum(t *testing.T) {
 	parallel(t)
 	n, proxies := sized(t, 30, 300, "services"), sized(t, 40, 2000, "proxies")
-	etcd := kvtest.StartCluster(t, loopback.For(t), loopback.For(t), loopback.For(t))
+	etcd := startEtcdCluster(t, loopback.For(t), loopback.For(t), loopback.For(t))
 	dir := townFolder(t, n)
-	leader := start(t, "--roles=ingest", "--config-dir", dir, "--etcd-endpoints", etcd.Endpoint(0)+","+etcd.Endpoint(1), "--leader-lease", "2s")
-	most := xdsReplica(t, "--etcd-endpoints", etcd.Endpoint(0))
-	few := xdsReplica(t, "--etcd-endpoints", etcd.Endpoint(2))
+	leader := start(t, "--roles=ingest", "--config-dir", dir, "--etcd-endpoints", etcd.endpoint(0)+","+etcd.endpoint(1), "--leader-lease", "2s")
+	most := xdsReplica(t, "--etcd-endpoints", etcd.endpoint(0))
+	few := xdsReplica(t, "--etcd-endpoints", etcd.endpoint(2))
 	eventually(t, patience, whole(t, most, n, 1))
 	eventually(t, patience, whole(t, few, n, 1))
 	f := fleet(t, proxies, sim.Config{}, few)
 
-	etcd.Cut(2)
+	etcd.cutOff(2)
 	write(t, dir, "town.yaml", town(0, n, 2))
 	eventually(t, patience, whole(t, most, n, 2))
 	eventually(t, patience, few.lonely)
@@ -38,10 +37,10 @@ func TestFaultMemberWithoutQuorum(t *testing.T) {
 	if got, _, err := edition(t.Context(), few, seen, store); status.Code(err) != codes.Unavailable {
 		t.Errorf("who has seen revision %d was answered with %d, %v", seen, got, err)
 	}
-	reaches(t, f, 2, etcd.Mend)
+	reaches(t, f, 2, etcd.mend)
 
 	for member := range 3 {
-		etcd.Cut(member)
+		etcd.cutOff(member)
 	}
 	eventually(t, patience, leader.following)
 	eventually(t, patience, most.lonely)
@@ -49,7 +48,7 @@ func TestFaultMemberWithoutQuorum(t *testing.T) {
 	undisturbed(t, f)
 	reaches(t, f, 3, func() {
 		write(t, dir, "town.yaml", town(0, n, 3))
-		etcd.Mend()
+		etcd.mend()
 	})
 	unharmed(t, f)
 	undisturbed(t, f)

@@ -7,6 +7,7 @@ import (
 
 	"navarch.io/navarch/shard/ring"
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/embedded"
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
@@ -71,12 +72,12 @@ func TestRestartedProcessHasTheRing(t *testing.T) {
 	settled(t, d)
 	eventually(t, patience, func() error { return d.metric("navarch_fleet_replicas 1") })
 	d.stop(t)
-	embedded, err := kv.Embed(kv.EmbedConfig{Mesh: "default", Dir: args[3]})
+	etcd, err := embedded.Start(embedded.Config{Mesh: "default", Dir: args[3]})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer embedded.Close()
-	if err := left(t, embedded); err != nil {
+	defer etcd.Close()
+	if err := left(t, etcd.Store); err != nil {
 		t.Error(err)
 	}
 }

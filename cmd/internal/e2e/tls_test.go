@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/push/xds"
-	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/embedded"
 	"navarch.io/navarch/store/loopback"
 )
 
@@ -164,7 +164,7 @@ func TestSecureEtcd(t *testing.T) {
 func secureEtcd(t *testing.T, ca *authority) string {
 	t.Helper()
 	address := url.URL{Scheme: "https", Host: loopback.For(t)}
-	store, err := kv.Embed(kv.EmbedConfig{Mesh: "default", Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Tune: func(c *embed.Config) {
+	store, err := embedded.Start(embedded.Config{Mesh: "default", Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Tune: func(c *embed.Config) {
 		c.UnsafeNoFsync = true
 		c.TickMs, c.ElectionMs = 10, 50
 		c.BcryptCost = 4

@@ -1,19 +1,20 @@
-// Package kvtest starts a real etcd for tests.
+// Package kvtest starts a real etcd for tests, as a process of its own: the server is not linked into every test binary, and does not run with the
+// race detector.
 //
-// Owns: a temporary directory.  Reads: store/kv.  Never: used outside tests.
+// Owns: a temporary directory, the process.  Reads: store/kv.  Never: used outside tests.
 package kvtest
 
 import (
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/server/v3/embed"
 	"google.golang.org/protobuf/proto"
 
 	"navarch.io/navarch/store/kv"
@@ -29,25 +30,25 @@ type Server struct {
 	t      testing.TB
 	dir    string
 	socket string
-	tune   []Option
+	flags  []Option
+	etcd   *process
 }
 
-// Option changes the configuration of an etcd.
-type Option func(*embed.Config)
+// Option is a flag of etcd.
+type Option string
 
 // Quota is how many bytes its database may have.
-func Quota(bytes int64) Option { return func(c *embed.Config) { c.QuotaBackendBytes = bytes } }
+func Quota(bytes int64) Option { return Option(fmt.Sprint("--quota-backend-bytes=", bytes)) }
 
-// Start runs an etcd until the test ends. It does not wait for disks, and its leases may be as short as a second. tune has the last word
-// on its configuration.
-func Start(t testing.TB, tune ...Option) *Server {
+// Start runs an etcd until the test ends. It does not wait for disks, and its leases may be as short as a second.
+func Start(t testing.TB, flags ...Option) *Server {
 	t.Helper()
 	socket, err := os.MkdirTemp("", "kv") // a test's own directory may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(socket) })
-	s := &Server{t: t, dir: t.TempDir(), socket: filepath.Join(socket, "s"), tune: tune}
+	s := &Server{t: t, dir: t.TempDir(), socket: filepath.Join(socket, "s"), flags: flags}
 	t.Cleanup(s.Stop)
 	s.Restart(s.dir)
 	return s
@@ -59,13 +60,13 @@ func (s *Server) Endpoint() string { return s.Endpoints()[0] }
 // Dir is the data directory.
 func (s *Server) Dir() string { return s.dir }
 
-// Stop ends the server; its data stay.
+// Stop ends the server, as the end of its machine would; its data stay.
 func (s *Server) Stop() {
 	s.t.Helper()
 	if s.Store == nil {
 		return
 	}
-	if err := s.Store.Close(); err != nil {
+	if err := errors.Join(s.Store.Close(), s.etcd.kill()); err != nil {
 		s.t.Errorf("stop etcd: %v", err)
 	}
 	s.Store = nil
@@ -79,20 +80,19 @@ func (s *Server) Restart(dir string) {
 	if err := os.Remove(s.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		s.t.Fatal(err)
 	}
-	store, err := kv.Embed(kv.EmbedConfig{Mesh: Mesh, Dir: dir, Logger: slog.New(slog.DiscardHandler), Tune: func(c *embed.Config) {
-		c.UnsafeNoFsync = true
-		c.TickMs, c.ElectionMs = 10, 50
-		c.BcryptCost = 4 // its least: passwords of tests need no work
-		c.ListenClientUrls = []url.URL{{Scheme: "unix", Path: s.socket}}
-		c.AdvertiseClientUrls = c.ListenClientUrls
-		for _, tune := range s.tune {
-			tune(c)
-		}
-	}})
-	if err != nil {
-		s.t.Fatalf("start etcd: %v", err)
+	client := "unix://" + s.socket
+	args := []string{"--listen-client-urls=" + client, "--advertise-client-urls=" + client, "--listen-peer-urls=unix://peer",
+		"--initial-cluster-token=" + rand.Text()} // a new data directory is a new cluster, with an id of its own
+	for _, flag := range s.flags {
+		args = append(args, string(flag))
 	}
-	s.Store = store
+	var err error
+	if s.etcd, err = launch(filepath.Join(dir, "etcd"), args...); err != nil {
+		s.t.Fatal(err)
+	}
+	if s.Store, err = kv.Open(kv.Config{Mesh: Mesh, Endpoints: []string{client}, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		s.t.Fatalf("connect to etcd: %v", errors.Join(err, s.etcd.kill()))
+	}
 }
 
 // Connect opens a connection of its own, as another process would have.

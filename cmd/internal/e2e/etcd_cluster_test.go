@@ -1,4 +1,4 @@
-package kvtest
+package e2e
 
 import (
 	"fmt"
@@ -13,15 +13,15 @@ import (
 	"go.uber.org/zap"
 )
 
-// Cluster is an etcd of several members for one test, each reached through a Unix socket of its own.
-type Cluster struct {
+// etcdCluster is an etcd of several members for one test, each reached through a Unix socket of its own.
+type etcdCluster struct {
 	t       testing.TB
 	members []*embed.Etcd
 	cut     map[int]bool
 }
 
-// StartCluster runs a member for each address (host:port), at which the members reach each other, until the test ends.
-func StartCluster(t testing.TB, peers ...string) *Cluster {
+// startEtcdCluster runs a member for each address (host:port), at which the members reach each other, until the test ends.
+func startEtcdCluster(t testing.TB, peers ...string) *etcdCluster {
 	t.Helper()
 	sockets, err := os.MkdirTemp("", "kv")
 	if err != nil {
@@ -32,7 +32,7 @@ func StartCluster(t testing.TB, peers ...string) *Cluster {
 	for i, p := range peers {
 		names = append(names, fmt.Sprintf("m%d=http://%s", i, p))
 	}
-	c := &Cluster{t: t, cut: map[int]bool{}}
+	c := &etcdCluster{t: t, cut: map[int]bool{}}
 	for i, p := range peers {
 		conf := embed.NewConfig()
 		conf.Name, conf.Dir = fmt.Sprintf("m%d", i), t.TempDir()
@@ -60,25 +60,25 @@ func StartCluster(t testing.TB, peers ...string) *Cluster {
 	return c
 }
 
-// Endpoint is a member's address for --etcd-endpoints.
-func (c *Cluster) Endpoint(member int) string {
+// endpoint is a member's address for --etcd-endpoints.
+func (c *etcdCluster) endpoint(member int) string {
 	u := c.members[member].Config().AdvertiseClientUrls[0]
 	return u.String()
 }
 
-// Cut separates a member from all others, in silence. Those that are left have a quorum while they are more than half.
-func (c *Cluster) Cut(member int) {
+// cutOff separates a member from all others, in silence. Those that are left have a quorum while they are more than half.
+func (c *etcdCluster) cutOff(member int) {
 	c.cut[member] = true
 	c.wire()
 }
 
-// Mend ends that for all members.
-func (c *Cluster) Mend() {
+// mend ends that for all members.
+func (c *etcdCluster) mend() {
 	clear(c.cut)
 	c.wire()
 }
 
-func (c *Cluster) wire() {
+func (c *etcdCluster) wire() {
 	for i, from := range c.members {
 		for j, to := range c.members {
 			switch {

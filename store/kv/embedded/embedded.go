@@ -1,4 +1,7 @@
-package kv
+// Package embedded serves an etcd of one member from the process that uses it: a mesh of one replica needs no other program.
+//
+// Owns: the data directory, etcd's server, its maintenance. Reads: store/kv. Never: linked by programs that only connect to etcd.
+package embedded
 
 import (
 	"cmp"
@@ -17,37 +20,45 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+
+	"navarch.io/navarch/store/kv"
 )
 
-// EmbedConfig says how to serve an etcd of one member from this process.
-type EmbedConfig struct {
+// ErrLocked: another process serves the data directory.
+var ErrLocked = errors.New("data directory is in use")
+
+// Config says how to serve it.
+type Config struct {
 	Mesh     string
-	Revision string        // of the control plane, as in Config
-	Dir      string        // data directory; made where it is missing, closed to other users, locked while it is served
-	Logger   *slog.Logger  // nil: slog's default
-	Keep     time.Duration // how much history compaction leaves: the longest pause that a mirror resumes from; 0: 5 minutes
-	Quota    int64         // bytes of database at which etcd stops writing; 0: 2 GiB
+	Revision string       // of the control plane, as in kv.Config
+	Dir      string       // data directory; made where it is missing, closed to other users, locked while it is served
+	Logger   *slog.Logger // nil: slog's default
 
 	Tune func(*embed.Config) // for tests: the last word on etcd's own configuration
 }
 
-// server is an etcd in this process.
-type server struct {
+// Server is an etcd in this process, and the connection to it.
+type Server struct {
+	*kv.Store
 	etcd     *embed.Etcd
+	log      *slog.Logger
 	lock     *os.File
 	socket   string      // folder of the socket, where it is not the data directory
-	stopping atomic.Bool // Store.Close was called
+	stopping atomic.Bool // Close was called
 }
 
-// startTimeout bounds how long an embedded server may take to become ready: replaying a log of 2 GiB is the worst case.
-const startTimeout = time.Minute
+const (
+	// startTimeout bounds how long a server may take to become ready: replaying a log of 2 GiB is the worst case.
+	startTimeout = time.Minute
+	// maintainEvery is how often the size of the database is looked at.
+	maintainEvery = time.Minute
+	// keep is how much history compaction leaves: the longest pause that a mirror resumes from.
+	keep = 5 * time.Minute
+)
 
-// Embed starts an etcd in a data directory and connects to it. It listens on a Unix socket in that directory only, which
+// Start serves an etcd from a data directory and connects to it. It listens on a Unix socket in that directory only, which
 // is closed to other users; there is no port. ErrLocked where another process serves the directory.
-func Embed(cfg EmbedConfig) (*Store, error) {
-	if err := checkMesh(cfg.Mesh); err != nil {
-		return nil, err
-	}
+func Start(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
@@ -58,23 +69,48 @@ func Embed(cfg EmbedConfig) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	srv := &server{}
+	srv := &Server{log: cfg.Logger}
 	if srv.lock, err = lockDir(dir); err != nil {
 		return nil, err
 	}
 	if err := srv.start(cfg, dir); err != nil {
-		return nil, errors.Join(fmt.Errorf("start etcd in %s: %w", dir, err), srv.close())
+		return nil, errors.Join(fmt.Errorf("start etcd in %s: %w", dir, err), srv.stop())
 	}
 	endpoint := srv.etcd.Config().AdvertiseClientUrls[0]
-	store, err := Open(Config{Mesh: cfg.Mesh, Revision: cfg.Revision, Endpoints: []string{endpoint.String()}, Logger: cfg.Logger})
+	srv.Store, err = kv.Open(kv.Config{Mesh: cfg.Mesh, Revision: cfg.Revision, Endpoints: []string{endpoint.String()}, Logger: cfg.Logger})
 	if err != nil {
-		return nil, errors.Join(err, srv.close())
+		return nil, errors.Join(err, srv.stop())
 	}
-	store.server = srv
-	return store, nil
+	return srv, nil
 }
 
-func (srv *server) start(cfg EmbedConfig, dir string) error {
+// Run keeps the database small until the context ends, and returns an error if the server dies.
+func (srv *Server) Run(ctx context.Context) error {
+	tick := time.NewTicker(maintainEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-srv.etcd.Err():
+			return fmt.Errorf("embedded etcd: %w", err)
+		case <-srv.etcd.Server.StopNotify():
+			return errors.New("embedded etcd stopped")
+		case <-tick.C:
+			if err := srv.Maintain(ctx); err != nil && ctx.Err() == nil {
+				srv.log.Warn("maintenance of the embedded etcd failed", slog.Any("error", err))
+			}
+		}
+	}
+}
+
+// Close ends the connection and stops the server.
+func (srv *Server) Close() error {
+	srv.stopping.Store(true)
+	return errors.Join(srv.Store.Close(), srv.stop())
+}
+
+func (srv *Server) start(cfg Config, dir string) error {
 	socket, err := srv.socketPath(dir)
 	if err != nil {
 		return err
@@ -97,7 +133,7 @@ func (srv *server) start(cfg EmbedConfig, dir string) error {
 	}
 }
 
-func (srv *server) config(cfg EmbedConfig, dir, socket string) *embed.Config {
+func (srv *Server) config(cfg Config, dir, socket string) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = "navarch"
 	c.Dir = filepath.Join(dir, "etcd")
@@ -112,9 +148,8 @@ func (srv *server) config(cfg EmbedConfig, dir, socket string) *embed.Config {
 	c.SnapshotCount, c.SnapshotCatchUpEntries = 1000, 10
 	c.MaxSnapFiles, c.MaxWalFiles = 2, 2
 	c.AutoCompactionMode = embed.CompactorModePeriodic
-	c.AutoCompactionRetention = cmp.Or(cfg.Keep, 5*time.Minute).String()
-	c.QuotaBackendBytes = cfg.Quota
-	c.MaxRequestBytes = MaxTxnBytes * 3 / 2
+	c.AutoCompactionRetention = keep.String()
+	c.MaxRequestBytes = kv.MaxTxnBytes * 3 / 2
 	if cfg.Tune != nil {
 		cfg.Tune(c)
 	}
@@ -123,7 +158,7 @@ func (srv *server) config(cfg EmbedConfig, dir, socket string) *embed.Config {
 
 // socketPath is where the server listens: in the data directory, or, where that path is longer than a socket's may be
 // (108 bytes on Linux), in a directory of its own.
-func (srv *server) socketPath(dir string) (string, error) {
+func (srv *Server) socketPath(dir string) (string, error) {
 	const name = "etcd.sock"
 	if path := filepath.Join(dir, name); len(path) < 100 {
 		return path, nil
@@ -133,7 +168,7 @@ func (srv *server) socketPath(dir string) (string, error) {
 	return filepath.Join(srv.socket, name), err
 }
 
-func (srv *server) close() error {
+func (srv *Server) stop() error {
 	var err error
 	if srv.etcd != nil {
 		srv.etcd.Close()
