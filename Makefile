@@ -75,7 +75,7 @@ UNRACED := ca/istioca ca/seal cmd/internal/arrows cmd/internal/bench cmd/interna
 BOTH := ca/keyring loadtest/proxy push/plan shard/place shard/relay store/apiserver/listwatch store/ingest store/kv store/source/files
 
 # Both kinds are run at once, since many tests wait; what those without the race detector say comes when both are done.
-# `make check` vets. GOGC: with the race detector a third of the time would be the garbage collector's. GORACE: without it each of the seventy binaries
+# `make check` vets. GOGC: a fifth of the processor time would be the garbage collector's, with the race detector a third. GORACE: without it each of the seventy binaries
 # with the race detector waits a second before it ends, for goroutines that outlive its tests.
 test: envoy intercept-tools ## all tests, with the race detector where goroutines are; PKG=./store/... for some
 	@of() { go list $(PKG) | sed 's#^navarch.io/navarch#.#' | grep "$$@" || true; }; \
@@ -83,11 +83,12 @@ test: envoy intercept-tools ## all tests, with the race detector where goroutine
 	raced=$$(of -vE "$$unraced"); plain=$$(of -E "$$unraced"); both=$$(of -E "$$both"); \
 	theirs="^($$(grep -l '^//go:build !race$$' $(BOTH:%=%/*_test.go) | xargs grep -hoP '^func \K(Test|Fuzz)\w+' | paste -sd'|'))\$$"; \
 	without=$$(mktemp); trap 'rm -f "$$without"' EXIT; \
+	export GOGC=400; \
 	{ failed=0; \
 	{ plainly=0; [ -z "$$plain" ] || go test -vet=off -timeout 30m -json $$plain || plainly=1; \
 	[ -z "$$both" ] || go test -vet=off -timeout 30m -json -run "$$theirs" $$both || plainly=1; \
 	[ "$(PKG)" != ./... ] || (cd deploy/tools/image && go test -json ./...) || plainly=1; exit $$plainly; } >"$$without" & \
-	[ -z "$$raced" ] || CGO_ENABLED=1 GOGC=400 GORACE=atexit_sleep_ms=0 go test -race -vet=off -timeout 30m -json $$raced || failed=1; \
+	[ -z "$$raced" ] || CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 go test -race -vet=off -timeout 30m -json $$raced || failed=1; \
 	wait $$! || failed=1; cat "$$without"; \
 	exit $$failed; } | go run ./deploy/tools/totals
 

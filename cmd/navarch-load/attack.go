@@ -20,6 +20,7 @@ type attackFlags struct {
 	sink             bool
 	cert, key, token string
 	span             time.Duration
+	ready            int
 }
 
 // attackCommand is what this program starts itself as in the scenario hostile.
@@ -46,6 +47,7 @@ func attackCommand() *cobra.Command {
 	flags.DurationVar(&f.Hold, "hold", 20*time.Second, "Time after which a connection is closed that the server has not closed.")
 	flags.DurationVar(&f.Pause, "pause", 20*time.Millisecond, "Time between two steps of one connection.")
 	flags.DurationVar(&f.span, "for", 0, "Time until it ends by itself (default: when it is interrupted).")
+	flags.IntVar(&f.ready, "ready-fd", 0, "File descriptor that is closed once an interruption has the counts written (default: none).")
 	cmd.MarkFlagsMutuallyExclusive("addr", "sink")
 	cmd.MarkFlagsOneRequired("addr", "sink")
 	cmd.MarkFlagsRequiredTogether("cert", "key", "token-file", "identity", "victim")
@@ -73,6 +75,11 @@ func (f *attackFlags) run(cmd *cobra.Command) error {
 		f.Addr = addr
 	}
 	ctx := cmd.Context()
+	if f.ready > 0 {
+		if err := os.NewFile(uintptr(f.ready), "ready").Close(); err != nil {
+			return fmt.Errorf("--ready-fd: %w", err)
+		}
+	}
 	if f.span > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, f.span)

@@ -289,18 +289,27 @@ type attacking struct {
 	ended       error
 }
 
-// startAttack starts argv, which must print its counts when it is asked to end.
+// startAttack starts argv, which must print its counts when it is asked to end, and returns when it can be asked.
 func startAttack(c *cage, argv []string) (*attacking, error) {
-	a := &attacking{cmd: c.command(argv...), gone: make(chan struct{})}
+	said, says, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start the attackers: %w", err)
+	}
+	defer said.Close()
+	a := &attacking{cmd: c.command(append(slices.Clone(argv), "--ready-fd=3")...), gone: make(chan struct{})}
+	a.cmd.ExtraFiles = []*os.File{says} // its number is 3 (os/exec)
 	a.cmd.Stdout, a.cmd.Stderr = &a.out, &a.failed
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := launch(a.cmd.Start); err != nil {
+	err = launch(a.cmd.Start)
+	says.Close()
+	if err != nil {
 		return nil, fmt.Errorf("start the attackers: %w", err)
 	}
 	go func() {
 		defer close(a.gone)
 		a.ended = a.cmd.Wait()
 	}()
+	_, _ = said.Read(make([]byte, 1)) // nothing comes: the attackers close it, or end
 	return a, nil
 }
 
