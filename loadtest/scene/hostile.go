@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/netip"
 	"os"
@@ -309,7 +310,11 @@ func startAttack(c *cage, argv []string) (*attacking, error) {
 		defer close(a.gone)
 		a.ended = a.cmd.Wait()
 	}()
-	_, _ = said.Read(make([]byte, 1)) // nothing comes: the attackers close it, or end
+	_ = said.SetReadDeadline(time.Now().Add(patience))
+	if _, err := said.Read(make([]byte, 1)); !errors.Is(err, io.EOF) { // the attackers close it, or end
+		a.kill()
+		return nil, fmt.Errorf("start the attackers: not ready: %w", err)
+	}
 	return a, nil
 }
 

@@ -60,7 +60,7 @@ func TestAssault(t *testing.T) {
 	s := small(t, f)
 	s.Scale, s.scenario.attack, s.servers = .001, 30*time.Second, []*Server{{Name: "a"}}
 	pid := filepath.Join(t.TempDir(), "pid")
-	s.AttackArgs = []string{"/bin/sh", "-c", `echo $$ > "$0"; trap 'echo "{\"silent\": {\"tried\": 5}}"; exit' TERM; while :; do sleep 0.05; done`, pid}
+	s.AttackArgs = []string{"/bin/sh", "-c", `echo $$ > "$0"; trap 'echo "{\"silent\": {\"tried\": 5}}"; exit' TERM; exec 3>&-; while :; do sleep 0.05; done`, pid}
 	a, err := s.assault(nil, nil, []int{0, 1, 2})
 	if err != nil {
 		t.Fatal(err)
