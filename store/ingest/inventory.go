@@ -162,7 +162,7 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 	case o.ID.Group == "" && o.ID.Kind == "Namespace":
 		e.spoiled = false
 		w.setProblems(o.ID, e, nil)
-		if ns := normal.ParseNamespace(o); w.namespaces[o.ID] == nil || *ns != *w.namespaces[o.ID] {
+		if ns := normal.ParseNamespace(o); !ns.Equal(w.namespaces[o.ID]) {
 			w.namespaces[o.ID] = ns
 			w.touch(o.ID, touched)
 		}

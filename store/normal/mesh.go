@@ -160,6 +160,7 @@ func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 	}
 	checkMeshTLS(r, config)
 	checkServiceSettings(r, config)
+	checkVisibility(r, config.GetServiceEntryVisibility())
 	checkAuthorizers(r, config)
 	checkTelemetryProviders(r, config)
 	checkProxyConfig(r, "data.mesh.defaultConfig", config.GetDefaultConfig())

@@ -24,7 +24,7 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 		Ports:           serviceEntryPorts(r, entry),
 		Addresses:       sortedSet(entry.Addresses),
 		Selector:        entry.WorkloadSelector.GetLabels(),
-		ExportTo:        visible(r.exportTo("spec.exportTo", entry.ExportTo, ctx.Mesh().GetDefaultServiceExportTo(), obj.ID.Namespace)),
+		ExportTo:        visible(capped(r, obj, r.exportTo("spec.exportTo", entry.ExportTo, ctx.Mesh().GetDefaultServiceExportTo(), obj.ID.Namespace), ctx)),
 		External:        entry.Location == networkingv1.ServiceEntry_MESH_EXTERNAL,
 		SubjectAltNames: sortedSet(entry.SubjectAltNames),
 		Distribution:    distribution(r, "", obj.Annotations),

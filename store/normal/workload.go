@@ -60,8 +60,19 @@ func (n *Node) SameGateway(o *Node) bool {
 // AllNodes names the Nodes of an origin together, for Refs of what reads them all.
 func AllNodes(of origin.Origin) object.ID { return object.ID{Origin: of, Kind: "Node"} }
 
-// Namespace is what endpoints take from a Namespace.
-type Namespace struct{ Network string }
+// Namespace is what endpoints and ServiceEntries take from a Namespace.
+type Namespace struct {
+	Network string
+	Labels  map[string]string
+}
+
+// Equal says whether two Namespaces mean the same; nil is a Namespace that is not there.
+func (n *Namespace) Equal(o *Namespace) bool {
+	if n == nil || o == nil {
+		return n == o
+	}
+	return n.Network == o.Network && maps.Equal(n.Labels, o.Labels)
+}
 
 // metadata is the part of ObjectMeta that object.Object does not hold.
 type owned struct {
@@ -161,9 +172,9 @@ func ParseNode(obj *object.Object) *Node {
 	return n
 }
 
-// ParseNamespace reads what endpoints need of a Namespace.
+// ParseNamespace reads what endpoints and ServiceEntries need of a Namespace.
 func ParseNamespace(obj *object.Object) *Namespace {
-	return &Namespace{Network: obj.Labels[networkLabel]}
+	return &Namespace{Network: obj.Labels[networkLabel], Labels: obj.Labels}
 }
 
 func locality(region, zone, subzone string) string {
