@@ -93,6 +93,7 @@ var affects = [model.NumKinds][]effect{
 	model.KindVirtualService: {
 		{"hosts", input.LDS | input.RDS, namedHosts, nil}, // virtual hosts; TCP chains
 		{"connections", input.LDS, connectedHosts, nil},   // TCP chains of wildcards that cover them
+		{"wildcards", input.RDS, coveringHosts, nil},      // which VirtualService is the most specific for a host that others' wildcards cover
 		{"destinations", input.All, pulled, nil},          // they are seen with the VirtualService
 		{"views", input.All, labelKeys, nil},              // sourceLabels decide the variants
 	},

@@ -39,15 +39,19 @@ func namedBeside(c *change, t input.Types, e mirror.Edit) {
 	}
 }
 
-// coveringHosts: the wildcards of VirtualServices that cover the record's hosts, or that these cover.
+// coveringHosts: the hosts of VirtualServices of which one is a wildcard that covers one of the record's hosts, or that one of these covers.
 func coveringHosts(c *change, t input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
 		for _, h := range input.HostsOf(r) {
 			for _, vs := range c.in.Routing(h) {
+				covers := func(named string) bool {
+					return input.IsWildcard(named) && (input.Covers(named, h) || input.Covers(h, named))
+				}
+				if !slices.ContainsFunc(vs.Spec.GetHosts(), covers) {
+					continue
+				}
 				for _, named := range vs.Spec.GetHosts() {
-					if input.IsWildcard(named) && (input.Covers(named, h) || input.Covers(h, named)) {
-						c.hosts[named] |= t
-					}
+					c.hosts[named] |= t
 				}
 			}
 		}

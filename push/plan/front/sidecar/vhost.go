@@ -110,7 +110,8 @@ func (s *scope) servedEntries(h *host.Host, add func(rc routeKey, port uint32, e
 }
 
 // named are the ports at which a VirtualService makes a host known that has none of its own there: 80, those that it has as another name of a host
-// (ExternalName), and those of HTTP that its other hosts have. A wildcard is not known at ports of services that it covers, or that cover it: there its rules are for these alone
+// (ExternalName), and those of HTTP that its other hosts have, or services that one of these covers and for which no VirtualService is more specific. A
+// wildcard is not known at ports of services that it covers, or that cover it: there its rules are for these alone
 // (istio: pilot/pkg/networking/core/route, buildSidecarVirtualHostsForVirtualService, separateVSHostsAndServices).
 func (s *scope) named(h *host.Host, vs *model.VirtualService, e *egress) (ports []uint32) {
 	take := func(port uint32) {
@@ -127,15 +128,30 @@ func (s *scope) named(h *host.Host, vs *model.VirtualService, e *egress) (ports 
 			}
 		}
 	}
-	for _, name := range vs.Spec.GetHosts() {
+	beside := func(name string) {
 		other := s.hosts.Get(name)
 		if other == nil || other == h || other.Service == nil || !e.Has(other.Service, name) {
-			continue
+			return
 		}
 		for p := range other.Ports() {
 			if p.GetProtocol() == model.Protocol_PROTOCOL_AUTO || input.IsHTTP(p.GetProtocol()) {
 				take(p.GetNumber())
 			}
+		}
+	}
+	decided := func(name string) { // not by a VirtualService that is more specific
+		if s.hosts.VirtualServiceFor(name, e.Imports) == vs {
+			beside(name)
+		}
+	}
+	for _, name := range vs.Spec.GetHosts() {
+		if !input.IsWildcard(name) {
+			beside(name)
+			continue
+		}
+		decided(name)
+		if name != h.Name {
+			s.hosts.Covered(name, decided)
 		}
 	}
 	return ports
