@@ -1,4 +1,4 @@
-// Package programs has the project's programs for tests. They are built from this tree into out/programs, once for all test
+// Package programs has the project's programs, and a stock etcd, for tests. They are built from this tree into out/programs, once for all test
 // binaries of a run: the go command leaves alone what is up to date.
 package programs
 

@@ -24,7 +24,7 @@ var may = map[string][]string{
 	"store/origin": {}, "store/problem": {}, "store/proxyconfig": {}, "store/smallset": {}, "store/model": {"store/origin", "store/problem"}, "store/object": {"store/origin", "store/problem"}, "store/intern": {}, "store/loop": {}, "store/obs": {}, "store/socket": {}, "store/durable": {}, "store/protowalk": {}, "store/remote": {}, "shard/ring": {"store/protowalk"},
 	"push/xds": {}, "push/agentapi": {},
 	"store/kv":        {"store/model"},
-	"store/kv/kvtest": {"store/kv"}, "store/kv/embedded": {"store/kv"},
+	"store/kv/kvtest": {"store/kv", "loadtest/programs"}, "store/kv/embedded": {"store/kv"},
 	"store/apiserver": {}, "store/apiserver/apiservertest": {"store/apiserver"}, "store/apiserver/listwatch": {},
 	"store/asof":          {"store/kv"},
 	"store/clock":         {"store/kv"},

@@ -2,17 +2,16 @@ package kvtest
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"navarch.io/navarch/loadtest/programs"
 )
 
 // readyTimeout is how long an etcd may take to start on a busy machine.
@@ -29,7 +28,7 @@ type process struct {
 // launch starts an etcd of one member on the data in dir, and returns when it is ready. It does not wait for disks, and its leases may be as
 // short as a second. What etcd writes at level error or above is in the error where it does not become ready.
 func launch(dir string, args ...string) (*process, error) {
-	program, err := Program()
+	program, err := programs.Etcd()
 	if err != nil {
 		return nil, err
 	}
@@ -75,61 +74,4 @@ func (p *process) kill() error {
 	}
 	<-p.exited
 	return os.RemoveAll(p.folder)
-}
-
-// Program is the path of a stock etcd, of the version that go.mod names. It is built into out/programs once for all test binaries, and again where
-// a dependency has changed.
-var Program = sync.OnceValues(func() (string, error) {
-	top, err := root()
-	if err != nil {
-		return "", err
-	}
-	sums, err := os.ReadFile(filepath.Join(top, "go.sum"))
-	if err != nil {
-		return "", fmt.Errorf("build etcd: %w", err)
-	}
-	hash := sha256.Sum256(sums)
-	path := filepath.Join(top, "out", "programs", fmt.Sprintf("etcd-%x", hash[:8]))
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return "", fmt.Errorf("build etcd: %w", err)
-	}
-	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return "", fmt.Errorf("build etcd: %w", err)
-	}
-	defer lock.Close() // which lets it go
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", fmt.Errorf("build etcd: lock %s: %w", lock.Name(), err)
-	}
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
-	}
-	build := exec.Command("go", "build", "-tags=grpcnotrace", "-ldflags=-s -w", "-o", path+".part", "go.etcd.io/etcd/server/v3")
-	build.Dir, build.Env = top, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build etcd: %w\n%s", err, out)
-	}
-	if err := os.Rename(path+".part", path); err != nil { // one that was half written has another name
-		return "", fmt.Errorf("build etcd: %w", err)
-	}
-	return path, nil
-})
-
-// root is the top of the tree, above the working directory.
-func root() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("build etcd: %w", err)
-	}
-	for {
-		text, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if err == nil && strings.HasPrefix(string(text), "module navarch.io/navarch\n") {
-			return dir, nil
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			return "", errors.New("build etcd: no go.mod of navarch.io/navarch above the working directory")
-		}
-		dir = up
-	}
 }

@@ -1,0 +1,41 @@
+package programs
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+)
+
+// Etcd is the path of a stock etcd, of the version that go.mod names. It is built once for all test binaries, and again where a dependency has
+// changed. It is an error where go.sum cannot be read or the build fails.
+var Etcd = sync.OnceValues(func() (string, error) {
+	top, err := root()
+	if err != nil {
+		return "", err
+	}
+	sums, err := os.ReadFile(filepath.Join(top, "go.sum"))
+	if err != nil {
+		return "", fmt.Errorf("programs for tests: %w", err)
+	}
+	hash := sha256.Sum256(sums)
+	dir, unlock, err := folder(fmt.Sprintf("etcd-%x", hash[:8]))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	path := filepath.Join(dir, "etcd")
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		return path, err
+	}
+	part := path + ".part" // one that was half written has another name
+	build := exec.Command("go", "build", "-tags=grpcnotrace", LinkFlags, "-o", part, "go.etcd.io/etcd/server/v3")
+	build.Dir, build.Env = top, append(os.Environ(), asMade...)
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("programs for tests: %w\n%s", err, out)
+	}
+	return path, os.Rename(part, path)
+})
