@@ -47,7 +47,7 @@ func attackCommand() *cobra.Command {
 	flags.DurationVar(&f.Hold, "hold", 20*time.Second, "Time after which a connection is closed that the server has not closed.")
 	flags.DurationVar(&f.Pause, "pause", 20*time.Millisecond, "Time between two steps of one connection.")
 	flags.DurationVar(&f.span, "for", 0, "Time until it ends by itself (default: when it is interrupted).")
-	flags.IntVar(&f.ready, "ready-fd", 0, "File descriptor that is closed once an interruption has the counts written (default: none).")
+	flags.IntVar(&f.ready, "ready-fd", 0, "File descriptor that is closed as soon as an interruption ends the attacks with their counts (default: none).")
 	cmd.MarkFlagsMutuallyExclusive("addr", "sink")
 	cmd.MarkFlagsOneRequired("addr", "sink")
 	cmd.MarkFlagsRequiredTogether("cert", "key", "token-file", "identity", "victim")

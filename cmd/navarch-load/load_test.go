@@ -92,25 +92,30 @@ func scenariosRun(t *testing.T, names []string) {
 	exact(t, result)
 }
 
-// exact checks what does not depend on the machine: amounts of work. (That of virtualservices-50 does: fifty files that a busy machine takes
-// more than a debounce to write are two edits.)
+// exact checks what does not depend on the machine: amounts of work. (That of virtualservices-50 does: files that a busy machine takes longer than
+// a debounce to write are two edits, but no more.)
 func exact(t *testing.T, result report.Result) {
 	t.Helper()
 	for scenario, rows := range map[string]map[string]float64{
-		"virtualservice": {"responses per proxy and edit": 1, "resources sent besides those that changed": 0},
-		"endpoint":       {"responses per proxy and edit": 1},
-		"reconnect":      {"bytes, of those of a first join": 0},
-		"kill":           {"bytes, of those of a first join": 0},
-		"restart-20000":  {"bytes, of those of a first join": 0},
-		"churn":          {"ACKs that did not come": 0},
-		"hostile":        {"good proxies disconnected": 0, "ACKs that did not come": 0, "attackers answered as another identity's proxy": 0},
+		"virtualservice":     {"responses per proxy and edit": 1, "resources sent besides those that changed": 0},
+		"virtualservices-50": {"responses per proxy and edit": 1},
+		"endpoint":           {"responses per proxy and edit": 1},
+		"reconnect":          {"bytes, of those of a first join": 0},
+		"kill":               {"bytes, of those of a first join": 0},
+		"restart-20000":      {"bytes, of those of a first join": 0},
+		"churn":              {"ACKs that did not come": 0},
+		"hostile":            {"good proxies disconnected": 0, "ACKs that did not come": 0, "attackers answered as another identity's proxy": 0},
 		"roots": {"connections that broke or failed": 0, "proxies without the new root": 0, "identities left with a certificate of the old root": 0,
 			"bytes of everything else, of those of a first join": 0},
 	} {
 		for _, s := range result.Scenarios {
 			for _, row := range s.Rows {
 				// A tenth of a percent is what answers that say "nothing new" may take.
-				if want, ok := rows[row.Name]; ok && s.Name == scenario && (row.Value < want || row.Value > want+.1) {
+				most := .1
+				if s.Name == "virtualservices-50" {
+					most = 1
+				}
+				if want, ok := rows[row.Name]; ok && s.Name == scenario && (row.Value < want || row.Value > want+most) {
 					t.Errorf("%s: %s is %g, want %g; %v", s.Name, row.Name, row.Value, want, s.Notes)
 				}
 			}

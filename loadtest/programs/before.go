@@ -66,6 +66,7 @@ func before(file string) (commit string, err error) {
 	return "", fmt.Errorf("programs for tests: %s names no commit", file)
 }
 
+// run runs a program in a folder, with the environment of `make build`, and returns what it says.
 func run(dir, program string, args ...string) (string, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), asMade...)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 )
@@ -32,9 +31,7 @@ var Etcd = sync.OnceValues(func() (string, error) {
 		return path, err
 	}
 	part := path + ".part" // one that was half written has another name
-	build := exec.Command("go", "build", "-tags=grpcnotrace", LinkFlags, "-o", part, "go.etcd.io/etcd/server/v3")
-	build.Dir, build.Env = top, append(os.Environ(), asMade...)
-	if out, err := build.CombinedOutput(); err != nil {
+	if out, err := run(top, "go", "build", "-tags=grpcnotrace", LinkFlags, "-o", part, "go.etcd.io/etcd/server/v3"); err != nil {
 		return "", fmt.Errorf("programs for tests: %w\n%s", err, out)
 	}
 	return path, os.Rename(part, path)

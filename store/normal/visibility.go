@@ -14,7 +14,7 @@ import (
 )
 
 // capped narrows who sees a ServiceEntry (its exportTo) to what serviceEntryVisibility of the mesh configuration allows entries of its namespace, where
-// that applies to sidecars. It never widens it. (istio.io/api mesh/v1alpha1/config.proto ServiceEntryVisibility; Istio: "Extending visibility to
+// that applies to sidecars. It never widens it. The labels are those of the Namespace of the entry's own source and cluster. (istio.io/api mesh/v1alpha1/config.proto ServiceEntryVisibility; Istio: "Extending visibility to
 // sidecars and gateways": the intersection of both.)
 func capped(r *report, obj *object.Object, exportTo []string, ctx Lookup) []string {
 	r.mesh = true // an edit of the mesh configuration may begin to apply
@@ -71,7 +71,7 @@ func ruleSelector(rule *meshv1.ServiceEntryVisibility_MatchRule) (labels.Selecto
 }
 
 // checkVisibility says which rules of serviceEntryVisibility match no namespace because they cannot be read, and that nothing of it applies where
-// applyToSidecars does not stand: without it only proxies of ambient mode act on it.
+// applyToSidecars is not set: then only proxies of ambient mode act on it.
 func checkVisibility(r *report, settings *meshv1.ServiceEntryVisibility) {
 	const at = "data.mesh.serviceEntryVisibility"
 	if settings == nil {
@@ -84,7 +84,7 @@ func checkVisibility(r *report, settings *meshv1.ServiceEntryVisibility) {
 	for i, policy := range settings.GetPolicies() {
 		for j, rule := range policy.GetMatchingRules() {
 			if _, err := ruleSelector(rule); err != nil {
-				r.warnf(problem.Invalid, fmt.Sprintf("%s.policies[%d].matchingRules[%d]", at, i, j), "%v: the policy is that of no namespace", err)
+				r.warnf(problem.Invalid, fmt.Sprintf("%s.policies[%d].matchingRules[%d]", at, i, j), "%v: the policy applies to no namespace", err)
 			}
 		}
 	}

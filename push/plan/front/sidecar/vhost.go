@@ -139,20 +139,19 @@ func (s *scope) named(h *host.Host, vs *model.VirtualService, e *egress) (ports 
 			}
 		}
 	}
-	decided := func(name string) { // not by a VirtualService that is more specific
-		if s.hosts.VirtualServiceFor(name, e.Imports) == vs {
-			beside(name)
-		}
-	}
+	wildcards := false // others than the host
 	for _, name := range vs.Spec.GetHosts() {
 		if !input.IsWildcard(name) {
 			beside(name)
-			continue
 		}
-		decided(name)
-		if name != h.Name {
-			s.hosts.Covered(name, decided)
-		}
+		wildcards = wildcards || input.IsWildcard(name) && name != h.Name
+	}
+	if wildcards {
+		s.hosts.Names(func(name string) { // once, however many wildcards there are
+			if s.hosts.VirtualServiceFor(name, e.Imports) == vs {
+				beside(name)
+			}
+		})
 	}
 	return ports
 }
