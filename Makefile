@@ -75,10 +75,10 @@ UNRACED := ca/istioca ca/seal cmd/internal/arrows cmd/internal/bench cmd/interna
 BOTH := ca/keyring loadtest/proxy push/plan shard/place shard/relay store/apiserver/listwatch store/ingest store/kv store/source/files
 
 # Both kinds are run at once, since many tests wait; what those without the race detector say comes when both are done.
-# `make check` vets. GOGC: a fifth of the processor time would be the garbage collector's, with the race detector a third. GORACE: without it each of the seventy binaries
+# Packages without tests are not named: go test would compile them with the race detector. `make check` vets. GOGC: a fifth of the processor time would be the garbage collector's, with the race detector a third. GORACE: without it each of the seventy binaries
 # with the race detector waits a second before it ends, for goroutines that outlive its tests.
 test: envoy intercept-tools ## all tests, with the race detector where goroutines are; PKG=./store/... for some
-	@of() { go list $(PKG) | sed 's#^navarch.io/navarch#.#' | grep "$$@" || true; }; \
+	@of() { go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(PKG) | sed 's#^navarch.io/navarch#.#' | grep "$$@" || true; }; \
 	unraced=$$(printf '^./%s$$\n' $(UNRACED)); both=$$(printf '^./%s$$\n' $(BOTH)); \
 	raced=$$(of -vE "$$unraced"); plain=$$(of -E "$$unraced"); both=$$(of -E "$$both"); \
 	theirs="^($$(grep -l '^//go:build !race$$' $(BOTH:%=%/*_test.go) | xargs grep -hoP '^func \K(Test|Fuzz)\w+' | paste -sd'|'))\$$"; \

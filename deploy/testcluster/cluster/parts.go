@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 
 	"navarch.io/navarch/deploy/testcluster/netns"
 	"navarch.io/navarch/deploy/testcluster/node"
@@ -57,7 +56,7 @@ func (s *supervisor) outerService(ctx context.Context, namespace, name, ip strin
 }
 
 // startNode runs a node, and a kube-proxy in its namespace.
-func (s *supervisor) startNode(ctx context.Context, index int, objects informers.SharedInformerFactory, failed chan<- error) (*node.Node, error) {
+func (s *supervisor) startNode(ctx context.Context, index int, objects *node.Objects, failed chan<- error) (*node.Node, error) {
 	name := fmt.Sprintf("node-%d", index)
 	network, err := s.network.Node(index)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -99,10 +98,10 @@ func (s *supervisor) start(ctx context.Context, front *os.File, failed chan<- er
 	if err = s.startDNS(ctx, failed); err != nil {
 		return err
 	}
-	objects := informers.NewSharedInformerFactory(s.client, 0)
-	node.Informers(objects)
-	objects.Start(ctx.Done())
-	objects.WaitForCacheSync(ctx.Done())
+	objects, err := node.Follow(ctx, s.client)
+	if err != nil {
+		return err
+	}
 	nodes := make([]*node.Node, s.Nodes)
 	for i := range nodes {
 		if nodes[i], err = s.startNode(ctx, i+1, objects, failed); err != nil {

@@ -1,31 +1,33 @@
 package controlplane
 
 import (
+	"net/http"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+
+	"navarch.io/navarch/store/apiserver"
 )
 
 // RunPod makes a Pod and does the kubelet's part: it is on a node (which has to be there for EndpointSlices to name the Pod), has an address
 // (10.244.0.0/16: the API server takes none of loopback) and is ready. It has no grace period, so that deleting it needs no kubelet.
 func (c *ControlPlane) RunPod(t testing.TB, namespace, name, node, address string, labels map[string]string) {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(c.Config())
+	client, err := apiserver.Of(c.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods := client.CoreV1().Pods(namespace)
+	pods := "/api/v1/namespaces/" + namespace + "/pods"
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		Spec: corev1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: new(int64), Containers: []corev1.Container{{Name: "app", Image: "app"}}}}
-	if pod, err = pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+	if err := client.Do(t.Context(), http.MethodPost, pods, pod, pod); err != nil {
 		t.Fatal(err)
 	}
 	now := metav1.Now()
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}}, StartTime: &now,
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}}}
-	if _, err := pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+	if err := client.Do(t.Context(), http.MethodPut, pods+"/"+name+"/status", pod, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"navarch.io/navarch/deploy/testcluster/image"
@@ -33,20 +33,12 @@ type Config struct {
 	Zone    string // topology.kubernetes.io/zone
 	Network *netns.Node
 	Client  kubernetes.Interface
-	Objects informers.SharedInformerFactory // Informers(it) has been called before it was started
+	Objects *Objects // that have been read once
 	Images  image.Table
 	Dir     string // a folder of its own
 	DNS     string // address of the cluster's DNS
 	TLS     *tls.Config
 	Log     *slog.Logger
-}
-
-// Informers makes the informers that nodes read, before the factory is started.
-func Informers(f informers.SharedInformerFactory) {
-	f.Core().V1().Pods().Informer()
-	f.Core().V1().ConfigMaps().Informer()
-	f.Core().V1().Secrets().Informer()
-	f.Core().V1().Services().Informer()
 }
 
 // Node is one node.
@@ -60,7 +52,7 @@ type Node struct {
 
 // New is a node that does nothing until Run.
 func New(c Config) *Node {
-	maps, secrets, services := c.Objects.Core().V1().ConfigMaps().Lister(), c.Objects.Core().V1().Secrets().Lister(), c.Objects.Core().V1().Services().Lister()
+	maps, secrets, services := listers.NewConfigMapLister(c.Objects.ConfigMaps.GetIndexer()), listers.NewSecretLister(c.Objects.Secrets.GetIndexer()), listers.NewServiceLister(c.Objects.Services.GetIndexer())
 	return &Node{Config: c, pods: map[types.UID]*pod{}, from: podenv.Source{
 		ConfigMap: func(namespace, name string) (*corev1.ConfigMap, error) { return maps.ConfigMaps(namespace).Get(name) },
 		Secret:    func(namespace, name string) (*corev1.Secret, error) { return secrets.Secrets(namespace).Get(name) },
@@ -85,16 +77,15 @@ func (n *Node) Run(ctx context.Context) error {
 
 // watch hands Pods and what they refer to over to their loops.
 func (n *Node) watch(ctx context.Context) error {
-	core := n.Objects.Core().V1()
 	pods := func(o any) {
 		if p, ok := o.(*corev1.Pod); ok && p.Spec.NodeName == n.Name {
 			n.see(ctx, p)
 		}
 	}
-	if _, err := core.Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: pods, UpdateFunc: func(_, o any) { pods(o) }, DeleteFunc: n.gone}); err != nil {
+	if _, err := n.Objects.Pods.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: pods, UpdateFunc: func(_, o any) { pods(o) }, DeleteFunc: n.gone}); err != nil {
 		return err
 	}
-	for _, i := range []cache.SharedIndexInformer{core.ConfigMaps().Informer(), core.Secrets().Informer()} {
+	for _, i := range []cache.SharedIndexInformer{n.Objects.ConfigMaps, n.Objects.Secrets} {
 		poke := func(o any) {
 			if d, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = d.Obj

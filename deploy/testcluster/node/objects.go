@@ -1,0 +1,33 @@
+package node
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Objects are what nodes read of the whole cluster. (The factory of client-go would link the informers of every kind.)
+type Objects struct {
+	Pods, ConfigMaps, Secrets, Services cache.SharedIndexInformer
+}
+
+// Follow reads the objects of a cluster, and follows them until the context ends. It returns once all have been read; an error: the context ended before.
+func Follow(ctx context.Context, client kubernetes.Interface) (*Objects, error) {
+	follow := func(resource string, one runtime.Object) cache.SharedIndexInformer {
+		source := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), resource, corev1.NamespaceAll, fields.Everything())
+		informer := cache.NewSharedIndexInformer(source, one, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		go informer.Run(ctx.Done())
+		return informer
+	}
+	o := &Objects{Pods: follow("pods", &corev1.Pod{}), ConfigMaps: follow("configmaps", &corev1.ConfigMap{}), Secrets: follow("secrets", &corev1.Secret{}),
+		Services: follow("services", &corev1.Service{})}
+	if !cache.WaitForCacheSync(ctx.Done(), o.Pods.HasSynced, o.ConfigMaps.HasSynced, o.Secrets.HasSynced, o.Services.HasSynced) {
+		return nil, errors.Join(errors.New("objects of the cluster were not read"), ctx.Err())
+	}
+	return o, nil
+}
