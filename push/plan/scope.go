@@ -115,6 +115,7 @@ func (s *scope) run(in *input.Input) {
 		s.runVariant(v)
 	}
 	s.front.Done()
+	s.hosts.Done()
 	s.planNames()
 	s.layer.Commit(in.Sharing)
 	if len(s.step.hosts) > 0 {
@@ -196,6 +197,7 @@ func (s *scope) apply(in *input.Input, d *dirt) {
 	if again || len(s.step.hosts)+len(s.step.members) > 0 {
 		s.run(in)
 	}
+	s.hosts.Done()
 }
 
 // pull follows the destinations of VirtualServices, which are seen where a Sidecar imports the VirtualServices' hosts.
@@ -253,6 +255,7 @@ func (s *scope) variantOf(inputs view.Inputs, in *input.Input, since []fastStep)
 		}
 	}
 	s.read(now)
+	s.hosts.Done()
 	v.Layer.Commit(in.Sharing)
 	s.variants[inputs] = v
 	return v

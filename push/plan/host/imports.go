@@ -105,7 +105,7 @@ func (t *Table) Pull(vs *model.VirtualService, by int, changed func(host string)
 		return
 	}
 	for _, im := range t.imports {
-		if im.Everything() || !im.overlaps(vs) {
+		if im.Everything() || !t.overlap(im, vs) {
 			continue
 		}
 		for h := range virtualservice.Hosts(vs) {

@@ -33,6 +33,7 @@ type Table struct {
 
 	hosts    layer.Table[Host]
 	renewed  map[string]*Host // hosts as they were before the step; nil: not there
+	step     lookups
 	problems input.Problems
 }
 
@@ -73,7 +74,7 @@ func Side(key view.Scope) networkingv1.EnvoyFilter_PatchContext {
 func (t *Table) Fork(key view.Scope, imports []*Imports, to *layer.Layer) *Table {
 	next := *t
 	next.key, next.imports, next.layer = key, imports, to
-	next.hosts, next.renewed, next.problems = t.hosts.Fork(), map[string]*Host{}, t.problems.Clone()
+	next.hosts, next.renewed, next.step, next.problems = t.hosts.Fork(), map[string]*Host{}, lookups{}, t.problems.Clone()
 	return &next
 }
 
@@ -87,15 +88,6 @@ func (t *Table) Read(in *input.Input) { t.in = in }
 
 // Get is a host by its name; nil: the scope knows none.
 func (t *Table) Get(name string) *Host { return t.hosts.Get(name) }
-
-// Covered calls f with the names of hosts that a wildcard covers.
-func (t *Table) Covered(pattern string, f func(name string)) {
-	for name := range t.hosts.All() {
-		if input.Covers(pattern, name) {
-			f(name)
-		}
-	}
-}
 
 // Names calls f with the name of each host.
 func (t *Table) Names(f func(name string)) {
@@ -159,6 +151,8 @@ func (t *Table) renew(name string) *Host {
 	if was != nil {
 		*h = *was
 		h.varied = nil
+	} else {
+		t.step.names = nil
 	}
 	if _, again := t.renewed[name]; !again {
 		t.renewed[name] = was

@@ -65,7 +65,7 @@ func (t *Table) VirtualServiceNaming(host string, im *Imports) *model.VirtualSer
 func (t *Table) first(host string, im *Imports, is func(*model.VirtualService) bool) (best *model.VirtualService) {
 	for r := range t.in.ByHost(model.KindVirtualService, host) {
 		vs := r.(*model.VirtualService)
-		if is(vs) && t.sees(vs) && im.overlaps(vs) && (best == nil || t.precedes(vs, best) < 0) {
+		if is(vs) && t.sees(vs) && t.overlap(im, vs) && (best == nil || t.precedes(vs, best) < 0) {
 			best = vs
 		}
 	}
@@ -77,7 +77,7 @@ func (t *Table) first(host string, im *Imports, is func(*model.VirtualService) b
 // (istio: pilot/pkg/networking/core/tls.go, getConfigsForHost).
 func (t *Table) Connecting(host string, im *Imports) (all []*model.VirtualService) {
 	for _, vs := range t.in.Routing(host) {
-		if virtualservice.Connects(vs) && t.sees(vs) && im.overlaps(vs) {
+		if virtualservice.Connects(vs) && t.sees(vs) && t.overlap(im, vs) {
 			all = append(all, vs)
 		}
 	}

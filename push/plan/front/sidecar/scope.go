@@ -25,6 +25,7 @@ type scope struct {
 	patches  input.PatchSet
 	problems input.Problems
 	reports  reports
+	ports    map[servedBy][]uint32 // of the hosts of VirtualServices, until the step is done
 	// own marks the listeners and route configurations that are this scope's alone; others it shares with scopes that were forked,
 	// and copies before it changes them.
 	own *editor
@@ -41,7 +42,7 @@ func (s *scope) fork(key view.Scope, to *layer.Layer) *scope {
 		next.egress, _ = egressOf(s.sidecar, key)
 	}
 	next.key, next.layer, next.hosts = key, to, s.hosts.Fork(key, importsOf(next.egress), to)
-	next.own, next.problems, next.reports = &editor{}, s.problems.Clone(), s.reports.clone()
+	next.own, next.problems, next.reports, next.ports = &editor{}, s.problems.Clone(), s.reports.clone(), map[servedBy][]uint32{}
 	return &next
 }
 

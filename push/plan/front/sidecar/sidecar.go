@@ -61,7 +61,7 @@ func importsOf(listeners []*egress) (out []*host.Imports) {
 // New makes the front of a scope, and its host table, without hosts: what stays for as long as the scope does is planned. A Sidecar
 // of nil means that none applies.
 func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, to *layer.Layer) (*Front, *host.Table) {
-	s := &scope{in: in, layer: to, key: key, sidecar: sidecar, patches: patches, problems: input.Problems{}, own: &editor{}}
+	s := &scope{in: in, layer: to, key: key, sidecar: sidecar, patches: patches, problems: input.Problems{}, own: &editor{}, ports: map[servedBy][]uint32{}}
 	var found []input.Problem
 	s.egress, found = egressOf(sidecar, key)
 	s.hosts = host.New(in, key, host.Envoy, importsOf(s.egress), patches, to)
@@ -224,6 +224,7 @@ func (f *Front) Finish(rest func()) {
 // Done implements front.Front.
 func (f *Front) Done() {
 	f.reports.again = false
+	clear(f.ports)
 	if f.stepped() {
 		f.listeners.changed, f.listeners.touched, f.routes.changed = map[string]bool{}, map[string]bool{}, map[routeKey]map[string]bool{}
 	}

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -114,9 +115,13 @@ func (s *scope) servedEntries(h *host.Host, add func(rc routeKey, port uint32, e
 // wildcard is not known at ports of services that it covers, or that cover it: there its rules are for these alone
 // (istio: pilot/pkg/networking/core/route, buildSidecarVirtualHostsForVirtualService, separateVSHostsAndServices).
 func (s *scope) named(h *host.Host, vs *model.VirtualService, e *egress) (ports []uint32) {
+	var overlapped map[uint32]bool
+	if input.IsWildcard(h.Name) {
+		overlapped = s.overlapped(h.Name, e)
+	}
 	take := func(port uint32) {
 		own := h.At(port) != nil
-		if !own && s.routed(port) == e && !slices.Contains(ports, port) && !s.overlapped(h.Name, port, e) {
+		if !own && s.routed(port) == e && !slices.Contains(ports, port) && !overlapped[port] {
 			ports = append(ports, port)
 		}
 	}
@@ -128,48 +133,70 @@ func (s *scope) named(h *host.Host, vs *model.VirtualService, e *egress) (ports 
 			}
 		}
 	}
-	beside := func(name string) {
-		other := s.hosts.Get(name)
-		if other == nil || other == h || other.Service == nil || !e.Has(other.Service, name) {
-			return
-		}
-		for p := range other.Ports() {
-			if p.GetProtocol() == model.Protocol_PROTOCOL_AUTO || input.IsHTTP(p.GetProtocol()) {
-				take(p.GetNumber())
-			}
-		}
-	}
-	wildcards := false // others than the host
-	for _, name := range vs.Spec.GetHosts() {
-		if !input.IsWildcard(name) {
-			beside(name)
-		}
-		wildcards = wildcards || input.IsWildcard(name) && name != h.Name
-	}
-	if wildcards {
-		s.hosts.Names(func(name string) { // once, however many wildcards there are
-			if s.hosts.VirtualServiceFor(name, e.Imports) == vs {
-				beside(name)
-			}
-		})
+	for _, port := range s.portsOf(vs, e) {
+		take(port)
 	}
 	return ports
 }
 
-// overlapped says whether a host is a wildcard that covers a service with a port, or that one covers.
-func (s *scope) overlapped(name string, port uint32, e *egress) (is bool) {
-	if !input.IsWildcard(name) {
-		return false
+// servedBy is the key of scope.ports.
+type servedBy struct {
+	vs *model.VirtualService
+	e  *egress
+}
+
+// portsOf are the ports of HTTP that the hosts of a VirtualService have, and services that one of these covers and for which no VirtualService is more
+// specific. It is the same for each host of the VirtualService, which may have thousands: until the step is done, it is kept.
+func (s *scope) portsOf(vs *model.VirtualService, e *egress) []uint32 {
+	if ports, known := s.ports[servedBy{vs, e}]; known {
+		return ports
 	}
+	ports := map[uint32]bool{}
+	add := func(name string) {
+		h := s.hosts.Get(name)
+		if h == nil || h.Service == nil || !e.Has(h.Service, name) {
+			return
+		}
+		for p := range h.Ports() {
+			if p.GetProtocol() == model.Protocol_PROTOCOL_AUTO || input.IsHTTP(p.GetProtocol()) {
+				ports[p.GetNumber()] = true
+			}
+		}
+	}
+	wildcards := false
+	for _, name := range vs.Spec.GetHosts() {
+		if input.IsWildcard(name) {
+			wildcards = true
+		} else {
+			add(name)
+		}
+	}
+	if wildcards {
+		s.hosts.Names(func(name string) { // once, however many wildcards there are
+			if s.hosts.VirtualServiceFor(name, e.Imports) == vs {
+				add(name)
+			}
+		})
+	}
+	s.ports[servedBy{vs, e}] = slices.Sorted(maps.Keys(ports))
+	return s.ports[servedBy{vs, e}]
+}
+
+// overlapped are the ports of services that a wildcard covers, or that cover it.
+func (s *scope) overlapped(name string, e *egress) map[uint32]bool {
+	ports := map[uint32]bool{}
 	serves := func(name string) {
-		other := s.hosts.Get(name)
-		is = is || other != nil && other.Service != nil && e.Has(other.Service, name) && other.At(port) != nil
+		if other := s.hosts.Get(name); other != nil && other.Service != nil && e.Has(other.Service, name) {
+			for p := range other.Ports() {
+				ports[p.GetNumber()] = true
+			}
+		}
 	}
 	s.hosts.Covered(name, serves)
 	for pattern := range model.Wildcards(name) {
 		serves(pattern)
 	}
-	return is
+	return ports
 }
 
 // namesOf are the names that a host is called by: itself, its short names as a Kubernetes service, itself with the dot by which DNS marks a name as

@@ -1,0 +1,91 @@
+package host
+
+import (
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/store/model"
+)
+
+// lookups keeps, until Done, what would else be read from all hosts of the scope, or from all hosts of a VirtualService, for each host of
+// the step. Both may be thousands: the time of a step grows with their sum, not with their product.
+type lookups struct {
+	covered  int      // calls of Covered
+	names    []string // of all hosts, as compareSuffixes sorts them; nil: not needed yet, or hosts have come since. Some may have gone.
+	overlaps map[overlap]bool
+}
+
+// overlap is the key of lookups.overlaps.
+type overlap struct {
+	im *Imports
+	vs *model.VirtualService
+}
+
+// fewPatterns are so few that reading all names for each costs less than sorting them once: some eleven comparisons for each of 2,000 names.
+const fewPatterns = 16
+
+// Covered calls f with the names of hosts that a wildcard covers, and with that of the host that it names itself.
+func (t *Table) Covered(pattern string, f func(name string)) {
+	suffix, wildcard := strings.CutPrefix(pattern, "*")
+	t.step.covered++
+	switch {
+	case !wildcard:
+		if t.Get(pattern) != nil {
+			f(pattern)
+		}
+		return
+	case t.step.covered <= fewPatterns || pattern == "*":
+		for name := range t.hosts.All() {
+			if input.Covers(pattern, name) {
+				f(name)
+			}
+		}
+		return
+	}
+	if t.step.names == nil {
+		for name := range t.hosts.All() {
+			t.step.names = append(t.step.names, name)
+		}
+		slices.SortFunc(t.step.names, compareSuffixes)
+	}
+	from, _ := slices.BinarySearchFunc(t.step.names, suffix, compareSuffixes)
+	for _, name := range t.step.names[from:] {
+		if !strings.HasSuffix(name, suffix) {
+			break
+		}
+		if input.Covers(pattern, name) && t.Get(name) != nil {
+			f(name)
+		}
+	}
+}
+
+// compareSuffixes compares names from their ends, so that those with a common suffix stand together, after the suffix itself.
+func compareSuffixes(a, b string) int {
+	for i, j := len(a)-1, len(b)-1; i >= 0 && j >= 0; i, j = i-1, j-1 {
+		if a[i] != b[j] {
+			return int(a[i]) - int(b[j])
+		}
+	}
+	return len(a) - len(b)
+}
+
+// overlap says whether what is imported and the hosts of a VirtualService overlap.
+func (t *Table) overlap(im *Imports, vs *model.VirtualService) bool {
+	if im.Everything() {
+		return true
+	}
+	key := overlap{im, vs}
+	is, known := t.step.overlaps[key]
+	if !known {
+		if t.step.overlaps == nil {
+			t.step.overlaps = map[overlap]bool{}
+		}
+		is = im.overlaps(vs)
+		t.step.overlaps[key] = is
+	}
+	return is
+}
+
+// Done forgets what has been looked up since the last step, or variation, was planned.
+func (t *Table) Done() { t.step = lookups{} }
