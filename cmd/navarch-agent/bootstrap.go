@@ -67,10 +67,15 @@ func bootstrap(id *identity, at places) ([]byte, error) {
 		clusters = append(clusters, metricsCluster(admin))
 		settings["envoy.resource_limits.listener."+metricsName+".connection_limit"] = 64
 	}
+	manager := object{}
+	if id.selfDiscovery() {
+		clusters, manager["local_cluster_name"] = append(clusters, ownCluster()), localCluster
+	}
 	static["clusters"] = clusters
 	return json.MarshalIndent(object{
 		"node":              json.RawMessage(node),
 		"admin":             object{"address": admin},
+		"cluster_manager":   manager,
 		"static_resources":  static,
 		"dynamic_resources": dynamicResources(),
 		"stats_config":      statsConfig(id.proxy.GetProxyStatsMatcher()),
@@ -100,6 +105,16 @@ func dynamicResources() object {
 			}}},
 		},
 	}
+}
+
+// localCluster is the name of the cluster of the proxy's own workload, as with stock agents: the control plane gives its endpoints.
+const localCluster = "local_cluster"
+
+// ownCluster is that cluster. It is waited for as long as Envoy waits for endpoints where nothing is said (15 s): a control plane that knows nothing of it
+// may not answer.
+func ownCluster() object {
+	return object{"name": localCluster, "type": "EDS", "connect_timeout": "1s",
+		"eds_cluster_config": object{"eds_config": object{"ads": object{}, "resource_api_version": "V3"}}}
 }
 
 // sdsCluster is the name that the control plane's configuration says certificates come from, as with stock agents.

@@ -31,6 +31,7 @@ func rendered(t *testing.T, proxyYAML string) []byte {
 func TestEnvoyAcceptsTheBootstrap(t *testing.T) {
 	for name, config := range map[string]string{
 		"plain": "",
+		"zones": `{proxyMetadata: {ISTIO_META_ENABLE_SELF_DISCOVERY: "true"}}`,
 		"stats": `{proxyStatsMatcher: {inclusionPrefixes: [http.], inclusionSuffixes: [_retry], inclusionRegexps: ['.*x']}}`,
 	} {
 		var typed bootstrapv3.Bootstrap

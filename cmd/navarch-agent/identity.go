@@ -115,6 +115,12 @@ func identify(nodeType string, from sources, env []string) (*identity, error) {
 	}, nil
 }
 
+// selfDiscovery says whether Envoy is to know the cluster of its own workload (ISTIO_META_ENABLE_SELF_DISCOVERY), without which it prefers no zone.
+func (i *identity) selfDiscovery() bool {
+	asked, err := strconv.ParseBool(i.node.GetMetadata().GetFields()["ENABLE_SELF_DISCOVERY"].GetStringValue())
+	return err == nil && asked && strings.HasPrefix(i.node.GetId(), "sidecar~")
+}
+
 // spiffeID is the identity that the environment names (TRUST_DOMAIN, SERVICE_ACCOUNT and the namespace, as the injection template sets them); the zero ID:
 // one of them is not set. The error says that they make no SPIFFE ID.
 func (i *identity) spiffeID() (spiffeid.ID, error) {

@@ -139,7 +139,7 @@ func value(v reflect.Value) string {
 		return abilities(t)
 	case model.Protocol:
 		return strings.TrimPrefix(t.String(), "PROTOCOL_")
-	case *networkingv1.LocalityLoadBalancerSetting:
+	case traffic.Localities:
 		return preference(t)
 	case bool:
 		return map[bool]string{true: "yes", false: "no"}[t]

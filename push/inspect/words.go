@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -73,6 +74,7 @@ var words = map[string]string{
 	"Key":              "private key",
 	"Labels":           ofProxy + "labels that rules ask for",
 	"Horizon":          "network of the proxy, and the gateways of others",
+	"Localities":       "preference of localities",
 	"Locality":         ofProxy + "locality",
 	"MTLS":             "mutual TLS",
 	"Match":            "match",
@@ -99,7 +101,6 @@ var words = map[string]string{
 	"Secret":           "secret",
 	"Service":          "service",
 	"ServicePort":      "port of the service",
-	"Setting":          "preference of localities",
 	"Sidecar":          "sidecar configuration",
 	"Sniff":            "protocol is detected",
 	"StatPrefix":       "prefix of statistics",
@@ -221,6 +222,9 @@ func abilities(c xds.Caps) string {
 	if c.Has(xds.CapIdentity) {
 		all = append([]string{"a certificate of the mesh"}, all...)
 	}
+	if c.Has(xds.CapSelfDiscovery) {
+		all = append([]string{"the cluster of its own workload"}, all...)
+	}
 	return strings.Join(all, ", ")
 }
 
@@ -293,15 +297,21 @@ func subsetNamed(name string) func(*networkingv1.Subset) bool {
 }
 
 // preference is a preference of localities in words.
-func preference(s *networkingv1.LocalityLoadBalancerSetting) string {
+func preference(l traffic.Localities) string {
 	var parts []string
-	for _, d := range s.GetDistribute() {
+	if l.Zones != nil {
+		parts = append(parts, "the proxy's zone as far as Envoy balances, its region first")
+	}
+	for _, d := range l.Setting.GetDistribute() {
 		parts = append(parts, "distributed from "+d.GetFrom())
 	}
-	if labels := s.GetFailoverPriority(); len(labels) > 0 {
+	if labels := l.Priority(); len(labels) > 0 {
 		parts = append(parts, "by equal labels "+strings.Join(labels, ", "))
 	}
-	for _, f := range s.GetFailover() {
+	for _, f := range l.Setting.GetFailover() {
+		parts = append(parts, "from "+f.GetFrom()+" to "+f.GetTo())
+	}
+	for _, f := range l.Zones.GetFailover() {
 		parts = append(parts, "from "+f.GetFrom()+" to "+f.GetTo())
 	}
 	if len(parts) == 0 {

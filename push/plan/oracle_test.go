@@ -58,7 +58,7 @@ func (d *randomRun) step(i int) {
 			d.handles = append(d.handles, d.planner.Join(n))
 		}
 		if len(d.apps) > 0 {
-			for _, n := range slices.Concat(apps()[1:], configured(d.mesh.t)[1:], bootstrapped()) {
+			for _, n := range slices.Concat(apps()[1:], configured(d.mesh.t)[1:], bootstrapped(), zoned()) {
 				d.apps = append(d.apps, d.planner.Join(n))
 			}
 		}

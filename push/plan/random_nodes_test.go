@@ -58,6 +58,15 @@ func resolvers() (all []view.Node) {
 	return all
 }
 
+// zoned are proxies that know the cluster of their own workload. Random endpoints are of no workload that has a name.
+func zoned() []view.Node {
+	all := []view.Node{node("a", "zoned-0", "app=s0", "version=v1"), node("a", "zoned-1", "app=s0", "version=v2"), node("b", "zoned-2", "app=s0")}
+	for i, locality := range []string{"r1/z1", "r1/z2", "r2/z1"} {
+		all[i].Workload, all[i].Locality, all[i].Caps = "", locality, all[i].Caps|xds.CapIdentity|xds.CapSelfDiscovery
+	}
+	return all
+}
+
 // apps are applications with gRPC's own xDS client that differ in everything that a view may look at.
 func apps() []view.Node {
 	all := []view.Node{

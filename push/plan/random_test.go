@@ -209,7 +209,7 @@ func (m *mesh) text(kind model.Kind, name string) string {
 	case model.KindMesh:
 		return fmt.Sprintf("{outboundTrafficPolicy: {mode: %s}, defaultVirtualServiceExportTo: %s, defaultDestinationRuleExportTo: %s, rootNamespace: %s, accessLogFile: %s%s%s%s}",
 			m.pick("ALLOW_ANY", "REGISTRY_ONLY"), m.pick("['*']", "['*']", "['.']", "[b]"), m.pick("['*']", "['*']", "['*']", "[a]"), m.pick("istio-system", "istio-system", "b"), m.pick("''", "/dev/stdout"),
-			m.pick("", ", localityLbSetting: {enabled: false}", ", localityLbSetting: {failover: [{from: r1, to: r2}]}"), m.providers(), m.proxyPort())
+			m.pick("", ", localityLbSetting: {enabled: false}", ", localityLbSetting: {failover: [{from: r1, to: r2}]}, zoneAwareLbSetting: {enabled: true}"), m.providers(), m.proxyPort())
 	case model.KindService:
 		text := m.service("hosts: [" + name + ".NS.svc.cluster.local]")
 		return text + map[bool]string{true: "aliasFor: s1.b.svc.cluster.local\n"}[len(text)%9 == 0]
@@ -311,7 +311,7 @@ func (m *mesh) virtualService() string {
 func (m *mesh) rule() string {
 	policy := m.pick("", "trafficPolicy: {loadBalancer: {simple: RANDOM}}", "trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: x}}}",
 		"trafficPolicy: {connectionPool: {tcp: {idleTimeout: 7s}}}", "trafficPolicy: {outlierDetection: {consecutive5xxErrors: 3}}",
-		"trafficPolicy: {loadBalancer: {localityLbSetting: {distribute: [{from: r1/*, to: {r1/z1: 80, r2: 20}}]}}}",
+		"trafficPolicy: {loadBalancer: {localityLbSetting: {distribute: [{from: r1/*, to: {r1/z1: 80, r2: 20}}]}, zoneAwareLbSetting: {enabled: true, failoverPriority: [version]}}}",
 		"trafficPolicy: {outlierDetection: {consecutive5xxErrors: 3}, loadBalancer: {localityLbSetting: {failoverPriority: [version]}}}")
 	subsets := m.pick("[]", "[{name: v1, labels: {version: v1}}]", "[{name: v2, labels: {version: v2}}]",
 		"[{name: v1, labels: {version: v2}}, {name: v2, labels: {version: v2}, trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}}]")

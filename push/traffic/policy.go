@@ -189,10 +189,24 @@ func All(rule *networkingv1.DestinationRule) iter.Seq[Settings] {
 	}
 }
 
-// Locality is how localities are preferred: as the policy says, else as the service (its traffic distribution) or the mesh does. Nil: not at all.
+// Localities is how localities are preferred: as the policy says, else as the service (its traffic distribution) or the mesh does. A zone-aware setting
+// is for proxies that know their own workload's cluster alone (selfDiscovery), and goes before the other one of the same object
+// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting).
+func (p Policy) Localities(service *model.Service, mesh *model.Mesh, selfDiscovery bool) Localities {
+	zones := p.Balancer.GetZoneAwareLbSetting()
+	if zones == nil && p.Balancer.GetLocalityLbSetting() == nil && DistributionOf(service) == nil {
+		zones = mesh.Spec.GetZoneAwareLbSetting()
+	}
+	if selfDiscovery && zones.GetEnabled().GetValue() {
+		return Localities{Zones: zones}
+	}
+	return Localities{Setting: p.locality(service, mesh)}
+}
+
+// locality is the setting for proxies that are not zone-aware; nil: localities are not preferred.
 // Failover needs outlier detection, or Envoy would never fall back to another priority, unless the service asks for it
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#LocalityLoadBalancerSetting).
-func (p Policy) Locality(service *model.Service, mesh *model.Mesh) *networkingv1.LocalityLoadBalancerSetting {
+func (p Policy) locality(service *model.Service, mesh *model.Mesh) *networkingv1.LocalityLoadBalancerSetting {
 	setting := p.Balancer.GetLocalityLbSetting()
 	if preferred := DistributionOf(service); setting == nil && preferred != nil {
 		return preferred

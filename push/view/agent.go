@@ -1,6 +1,10 @@
 package view
 
-import "navarch.io/navarch/push/xds"
+import (
+	"strconv"
+
+	"navarch.io/navarch/push/xds"
+)
 
 // agentCaps adds what the proxy's agent, and Istio's builds of Envoy, are able to do, which no list of extensions says.
 func (n *Node) agentCaps() {
@@ -13,9 +17,19 @@ func (n *Node) agentCaps() {
 	if n.Kind == Sidecar && n.Version != "" { // Istio's builds of Envoy have it, whatever of its extensions a node lists
 		n.Caps |= xds.CapDynamicForward
 	}
+	if n.Kind == Sidecar && selfDiscovery(n.Metadata) {
+		n.Caps |= xds.CapSelfDiscovery
+	}
 	if fetchesModules(n.Metadata) {
 		n.Caps |= xds.CapWasmFetch
 	}
+}
+
+// selfDiscovery says whether the proxy's bootstrap has a cluster of its own workload: Istio's agents and Navarch's put it there where
+// ISTIO_META_ENABLE_SELF_DISCOVERY asks for it.
+func selfDiscovery(metadata map[string]string) bool {
+	asked, err := strconv.ParseBool(metadata["ENABLE_SELF_DISCOVERY"])
+	return err == nil && asked
 }
 
 // hasIdentity says whether a proxy gets certificates: its agent says so (NAVARCH_IDENTITY), by SDS or, for an application with gRPC's

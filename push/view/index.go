@@ -3,13 +3,11 @@ package view
 import (
 	"encoding/binary"
 	"slices"
-	"strings"
 	"weak"
-
-	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/virtualservice"
+	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
@@ -21,6 +19,7 @@ type Index struct {
 	named      map[string]map[string]int // key of a label -> value -> how many records name it
 	compared   map[string]int            // key of a label -> how many records compare it, whatever its value
 	localities int                       // records that read the locality
+	zones      int                       // records that do where the proxy is zone-aware
 	networks   int                       // records by which the network of proxies decides what they reach
 	spans      map[string]int            // namespace -> records that have its proxies send spans; "": all proxies
 	nodes      int                       // records by which the node that they run on does
@@ -138,7 +137,7 @@ func (x *Index) count(r reading, by int) (differs bool) {
 	for _, place := range []struct {
 		reads bool
 		count *int
-	}{{r.locality, &x.localities}, {r.network, &x.networks}, {r.node, &x.nodes}} {
+	}{{r.locality, &x.localities}, {r.zones, &x.zones}, {r.network, &x.networks}, {r.node, &x.nodes}} {
 		if place.reads {
 			before := *place.count > 0
 			*place.count += by
@@ -168,6 +167,7 @@ type reading struct {
 	named    map[label]bool  // labels whose values it names: other values make no difference
 	compared map[string]bool // keys of labels that it compares with those of endpoints
 	locality bool
+	zones    bool // where the proxy is zone-aware
 	network  bool
 	node     bool
 	// spans: it has proxies of its namespace send spans, which they name themselves in.
@@ -182,8 +182,8 @@ func (r *reading) name(key, value string) {
 	r.named[label{key, value}] = true
 }
 
-func (r *reading) compares(s *networkingv1.LocalityLoadBalancerSetting) {
-	for _, key := range FailoverLabels(s) {
+func (r *reading) compares(l traffic.Localities) {
+	for _, key := range l.Compared() {
 		if r.compared == nil {
 			r.compared = map[string]bool{}
 		}
@@ -203,14 +203,17 @@ func readBy(r model.Record) (out reading) {
 			out.name(key, value)
 		}
 		for p := range traffic.All(t.Spec) {
-			setting := p.GetLoadBalancer().GetLocalityLbSetting()
+			setting, zones := p.GetLoadBalancer().GetLocalityLbSetting(), p.GetLoadBalancer().GetZoneAwareLbSetting()
 			out.locality = out.locality || setting != nil || p.GetOutlierDetection() != nil // the mesh has a setting, too
-			out.compares(setting)
+			out.zones = out.zones || zones.GetEnabled().GetValue()
+			out.compares(traffic.Localities{Setting: setting})
+			out.compares(traffic.Localities{Zones: zones})
 		}
 	case *model.Mesh:
-		setting := t.Spec.GetLocalityLbSetting()
-		out.locality = len(setting.GetDistribute()) > 0
-		out.compares(setting)
+		setting, zones := t.Spec.GetLocalityLbSetting(), t.Spec.GetZoneAwareLbSetting()
+		out.locality, out.zones = len(setting.GetDistribute()) > 0, zones.GetEnabled().GetValue()
+		out.compares(traffic.Localities{Setting: setting})
+		out.compares(traffic.Localities{Zones: zones})
 		out.spans = len(t.Spec.GetDefaultProviders().GetTracing()) > 0
 	case *model.NetworkGateways:
 		out.network = true
@@ -222,20 +225,9 @@ func readBy(r model.Record) (out reading) {
 		setting := traffic.DistributionOf(t)
 		out.locality = setting != nil
 		out.node = t.Spec.GetNodeLocal() || t.Spec.GetDistribution() == model.Distribution_DISTRIBUTION_SAME_NODE
-		out.compares(setting)
+		out.compares(traffic.Localities{Setting: setting})
 	}
 	return out
-}
-
-// FailoverLabels are the keys of the proxy's labels that a setting's failoverPriority compares with those of endpoints: of
-// "key=value", which says what the endpoint's has to be, none.
-func FailoverLabels(s *networkingv1.LocalityLoadBalancerSetting) (keys []string) {
-	for _, label := range s.GetFailoverPriority() {
-		if !strings.Contains(label, "=") {
-			keys = append(keys, label)
-		}
-	}
-	return keys
 }
 
 // labelsOf are the labels of a node that some record reads.
@@ -261,7 +253,7 @@ func (x *Index) inputs(labels intern.List[string], telemetry model.Key, n Node) 
 	if n.Kind == Sidecar { // no others have listeners that report anything
 		in.Telemetry = telemetry
 	}
-	if x.localities > 0 {
+	if x.localities > 0 || x.zones > 0 && n.Caps.Has(xds.CapSelfDiscovery) {
 		in.Locality = n.Locality
 	}
 	if x.networks > 0 || x.compared[NetworkLabel] > 0 {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"navarch.io/navarch/push/extension"
+	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/proxyconfig"
@@ -32,6 +33,35 @@ type Inputs struct {
 	Extensions intern.List[extension.Filter]
 	// Listeners is what its ProxyConfig says of headers and connections in place of the mesh's. Listeners alone read it.
 	Listeners proxyconfig.Own[proxyconfig.Listeners]
+	// Own is whose endpoints are in the cluster of the proxy's own workload (xds.LocalCluster). Nothing else reads it.
+	Own Own
+}
+
+// Own is the endpoints of a proxy's own workload in its own region: those of the oldest service that selects it, of its workload, and, of a Rollout, of its
+// generation of Pods (istio/istio#60765). The zero Own: its Envoy has no such cluster, or no service selects it.
+type Own struct {
+	Service    model.Key
+	Workload   string
+	Region     string
+	Generation string // the value of the label generation
+}
+
+// generation is the label that tells the Pods of a Rollout's generations apart (Argo). Agents do not send a Deployment's.
+const generation = "rollouts-pod-template-hash"
+
+// ownOf is Inputs.Own of a node that services select, the oldest first.
+func ownOf(n Node, services intern.List[model.Key]) Own {
+	if !n.Caps.Has(xds.CapSelfDiscovery) || services.Len() == 0 {
+		return Own{}
+	}
+	region, _, _ := strings.Cut(n.Locality, "/")
+	return Own{Service: services.All()[0], Workload: n.Workload, Region: region, Generation: n.Labels[generation]}
+}
+
+// Has says whether an endpoint of the service is one of them.
+func (o Own) Has(e *model.Endpoint) bool {
+	region, _, _ := strings.Cut(e.GetLocality(), "/")
+	return region == o.Region && e.GetWorkload() == o.Workload && (o.Generation == "" || e.GetLabels()[generation] == o.Generation)
 }
 
 // Self is how a proxy names itself in spans (istio: pilot/pkg/networking/core/tracing.go, buildServiceTags). The zero Self: it sends none.

@@ -188,13 +188,14 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 			Caps: caps, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Automatic: automaticOf(n), Filters: c.out},
 		Inputs: x.inputs(c.labels, c.telemetry, n),
 		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Served: serving.List(served...), Closed: c.closed, Peers: c.peers,
-			Policies: c.policies, Authentications: c.authentications, Caps: caps, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Filters: c.in},
+			Policies: c.policies, Authentications: c.authentications, Caps: caps &^ xds.CapSelfDiscovery, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Filters: c.in},
 	}
 	if n.Kind == Proxyless && c.services.Len() > 0 {
 		v.Workload.Addresses = strs.List(n.Addresses...)
 	}
 	own, mesh := x.settingsOf(s, n)
 	v.configure(own, mesh, n)
+	v.Inputs.Own = ownOf(n, c.services)
 	v.Inputs.Self = x.self(s, root, n, own, mesh)
 	v.Workload.Telemetry, v.Workload.Self = v.Inputs.Telemetry, v.Inputs.Self
 	v.extend(c.extensions, n)

@@ -248,6 +248,7 @@ func TestIndexFollows(t *testing.T) {
 	one, two := source("a", "tier: x, app: web"), source("b", "tier: x")
 	selector, other := rule("workloadSelector: {matchLabels: {tier: w}}"), rule("workloadSelector: {matchLabels: {tier: z}}")
 	place := rule("subsets: [{name: s, trafficPolicy: {portLevelSettings: [{port: {number: 80}, outlierDetection: {interval: 3s}}]}}]")
+	zones := rule("trafficPolicy: {loadBalancer: {zoneAwareLbSetting: {enabled: true}}}")
 	compared := rule("trafficPolicy: {loadBalancer: {localityLbSetting: {failoverPriority: [tier, 'zone=a']}}}")
 	x, s := NewIndex(mirror.Empty()), mirror.Empty()
 	for i, step := range []struct {
@@ -256,7 +257,7 @@ func TestIndexFollows(t *testing.T) {
 	}{
 		{mirror.Edit{New: one}, true}, {mirror.Edit{New: two}, false}, {mirror.Edit{Old: one}, true}, {mirror.Edit{New: selector}, true},
 		{mirror.Edit{Old: selector, New: other}, true}, {mirror.Edit{Old: other, New: place}, true}, {mirror.Edit{Old: place, New: compared}, true},
-		{mirror.Edit{Old: two}, true}, {mirror.Edit{Old: compared}, true},
+		{mirror.Edit{Old: two}, true}, {mirror.Edit{Old: compared, New: zones}, true}, {mirror.Edit{Old: zones}, true},
 	} {
 		if x.Apply(step.edit) != step.differs {
 			t.Errorf("step %d: says %v that other inputs are read", i, !step.differs)
@@ -274,8 +275,43 @@ func TestIndexFollows(t *testing.T) {
 			}
 		}
 	}
-	if len(x.named)+len(x.compared)+x.localities != 0 {
+	if len(x.named)+len(x.compared)+x.localities+x.zones != 0 {
 		t.Errorf("left: %+v", x)
+	}
+}
+
+// A proxy's own workload is of the oldest service that selects it, in its own region, of its generation of Pods; nobody else has one.
+func TestOwnWorkload(t *testing.T) {
+	s := snapshot(rec(t, model.KindService, "shop/web@1", "{hosts: [web.shop], selector: {app: web}}"), rec(t, model.KindService, "shop/all@2", "{hosts: [all.shop], selector: {app: web}}"))
+	n := web("rollouts-pod-template-hash=5d4f")
+	n.Workload, n.Locality = "web", "harbour/west"
+	if v := Of(s, n); v.Inputs != (Inputs{}) {
+		t.Errorf("who does not know its own cluster: %+v", v.Inputs)
+	}
+	n.Caps |= xds.CapSelfDiscovery
+	v := Of(s, n)
+	own := v.Inputs.Own
+	if own.Service.Name != "web" || v.Workload != Of(s, web("rollouts-pod-template-hash=5d4f")).Workload {
+		t.Errorf("own %+v, workload %+v", own, v.Workload)
+	}
+	is := func(workload, locality, hash string) bool {
+		return own.Has(&model.Endpoint{Workload: workload, Locality: locality, Labels: map[string]string{"rollouts-pod-template-hash": hash}})
+	}
+	for what, has := range map[string]bool{"its zone": is("web", "harbour/west", "5d4f"), "another zone": is("web", "harbour/east", "5d4f"), "another region": !is("web", "island/west", "5d4f"),
+		"another workload": !is("canary", "harbour/west", "5d4f"), "another generation": !is("web", "harbour/west", "77aa")} {
+		if !has {
+			t.Error(what)
+		}
+	}
+	if lone := Of(snapshot(), n); lone.Inputs.Own != (Own{}) {
+		t.Errorf("no service selects it: %+v", lone.Inputs.Own)
+	}
+	zones := rec(t, model.KindDestinationRule, "shop/r", "{host: x, trafficPolicy: {loadBalancer: {zoneAwareLbSetting: {enabled: true}}}}")
+	if v := Of(snapshot(zones), n); v.Inputs.Locality != "harbour/west" {
+		t.Errorf("the place of a zone-aware proxy: %+v", v.Inputs)
+	}
+	if n.Caps &^= xds.CapSelfDiscovery; Of(snapshot(zones), n).Inputs != (Inputs{}) {
+		t.Error("the setting is read for who is not zone-aware")
 	}
 }
 

@@ -54,6 +54,8 @@ const (
 	CapHeaderCase // the formatter of HTTP/1 headers that keeps their case
 	// CapStatsLog is the access logger envoy.access_loggers.stats of an Envoy that has its scopes, which bound how much it counts: 1.39 and newer.
 	CapStatsLog
+	// CapSelfDiscovery is no extension: the proxy's bootstrap has the cluster LocalCluster, by which Envoy knows how its own workload is spread over zones.
+	CapSelfDiscovery
 )
 
 // The secrets of a proxy with CapIdentity, and the cluster of its bootstrap that serves them (as Istio's agent names

@@ -20,6 +20,8 @@ const (
 	BlockAll               = "block_all"
 	PassthroughChain       = "PassthroughFilterChain"
 	HTTPProxy              = "http_proxy" // the route configuration of the HTTP proxy (MeshConfig proxyHttpPort)
+	// LocalCluster is the cluster of the proxy's own workload, in bootstraps that ask for it (CapSelfDiscovery; istio: pilot/pkg/xds).
+	LocalCluster = "local_cluster"
 )
 
 // The names of Secrets that the control plane sends (istio: pilot/pkg/model/credentials/resource.go): SecretPrefix and NAME or NAMESPACE/NAME.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -132,6 +133,27 @@ func checkLoadBalancer(r *report, at string, lb *networkingv1.LoadBalancerSettin
 		}
 	}
 	checkLocality(r, at+".localityLbSetting", lb.LocalityLbSetting)
+	checkZones(r, at+".zoneAwareLbSetting", lb.ZoneAwareLbSetting)
+	if lb.LocalityLbSetting != nil && lb.ZoneAwareLbSetting != nil {
+		r.errorf(at+".zoneAwareLbSetting", "stands with localityLbSetting: one of the two")
+	}
+}
+
+// placeLabels are those of an endpoint's place, which a zone-aware setting decides by itself.
+var placeLabels = []string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone"}
+
+// checkZones checks a setting as its API says (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting).
+func checkZones(r *report, at string, s *networkingv1.ZoneAwareLoadBalancerSetting) {
+	for i, f := range s.GetFailover() {
+		if f.From == f.To {
+			r.errorf(fmt.Sprintf("%s.failover[%d]", at, i), "from and to are both %q", f.From)
+		}
+	}
+	for i, label := range s.GetFailoverPriority() {
+		if key, _, _ := strings.Cut(label, "="); slices.Contains(placeLabels, key) {
+			r.errorf(fmt.Sprintf("%s.failoverPriority[%d]", at, i), "%s is decided by zones and regions themselves", key)
+		}
+	}
 }
 
 func checkLocality(r *report, at string, s *networkingv1.LocalityLoadBalancerSetting) {

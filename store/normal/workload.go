@@ -120,10 +120,13 @@ func ParsePod(obj *object.Object) (*Pod, []object.Problem) {
 
 var cronJob = regexp.MustCompile(`^(.+)-\d{8,10}$`)
 
+// workloadNameLabel names the workload of a Pod or WorkloadEntry.
+const workloadNameLabel = "service.istio.io/workload-name"
+
 // workloadName follows the controlling owner one step further than Kubernetes does: a ReplicaSet stands for its
 // Deployment (its name ends in the pod-template-hash), a Job of a CronJob for that.
 func workloadName(obj *object.Object, meta owned) string {
-	if name := obj.Labels["service.istio.io/workload-name"]; name != "" {
+	if name := obj.Labels[workloadNameLabel]; name != "" {
 		return name
 	}
 	for _, o := range meta.OwnerReferences {

@@ -83,7 +83,8 @@ func TestDocumentedTasks(t *testing.T) {
 	eventually(t, patience, d.ready)
 	roots := filepath.Join(data, "root-cert.pem")
 	s.gateway(t, d, data, roots)
-	s.proxies["client"] = runAgentWith(t, d, data, roots, "client", at+".1", []string{`ISTIO_METAJSON_LABELS={"app":"client","istio-locality":"region1.zone1"}`,
+	s.proxies["client"] = runAgentWith(t, d, data, roots, "client", at+".1", []string{`ISTIO_METAJSON_LABELS={"app":"client","generation":"1","istio-locality":"region1.zone1"}`,
+		"ISTIO_META_ENABLE_SELF_DISCOVERY=true", "ISTIO_META_WORKLOAD_NAME=client",
 		`PROXY_CONFIG={"proxyHeaders":{"preserveHttp1HeaderCase":true,"attemptCount":{"disabled":true},"server":{"value":"client-proxy"}}}`})
 	for version, address := range taskVersions {
 		s.proxies[version] = runAgentProgram(t, d, binary(t, "navarch-agent"), token(t, data, "shop", "reviews"), roots, "reviews-"+version, at+address,

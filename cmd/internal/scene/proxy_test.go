@@ -18,6 +18,7 @@ type names map[string]bool
 // was sent, and what it should never have been sent.
 type proxy struct {
 	sotw      bool // state of the sotw
+	own       bool // its bootstrap has the cluster of its own workload, whose endpoints it asks for first of all
 	state     *delta.State
 	target    func() *manifest.Set
 	held      [xds.NumTypes]map[string]*xds.Resource
@@ -38,8 +39,8 @@ type proxy struct {
 	faults       []string
 }
 
-func newProxy(sotw, prompt bool, target func() *manifest.Set) *proxy {
-	p := &proxy{sotw: sotw, prompt: prompt, target: target, warming: names{}, ready: names{}}
+func newProxy(sotw, prompt, own bool, target func() *manifest.Set) *proxy {
+	p := &proxy{sotw: sotw, prompt: prompt, own: own, target: target, warming: names{}, ready: names{}}
 	for t := range xds.NumTypes {
 		p.held[t] = map[string]*xds.Resource{}
 	}
@@ -69,6 +70,7 @@ func (p *proxy) open() {
 		p.wanted[t], p.fresh[t], p.acks[t], p.asked[t], p.revisions[t] = names{}, names{}, nil, false, 0
 	}
 	p.asked[xds.Cluster] = true
+	resumed[xds.Endpoint] = resumed[xds.Endpoint] || p.own
 	for _, t := range []xds.Type{xds.Cluster, xds.Endpoint, xds.Listener, xds.Route, xds.Secret, xds.Extension} {
 		if t != xds.Cluster && !resumed[t] {
 			continue
@@ -129,6 +131,9 @@ func (p *proxy) arrive(r delta.Request) {
 // needs is what the clusters and listeners that are held make it ask for.
 func (p *proxy) needs(t xds.Type) names {
 	all := names{}
+	if t == xds.Endpoint && p.own {
+		all[xds.LocalCluster] = true
+	}
 	for _, parent := range []xds.Type{xds.Cluster, xds.Listener} {
 		for _, r := range p.held[parent] {
 			for _, need := range r.Needs {

@@ -242,7 +242,7 @@ func (s *stage) connect(args []string) (string, error) {
 	if err := s.join(a); err != nil {
 		return "", err
 	}
-	a.proxy = newProxy(sotw, prompt, func() *manifest.Set { return a.joined.Set() })
+	a.proxy = newProxy(sotw, prompt, node.Caps.Has(xds.CapSelfDiscovery), func() *manifest.Set { return a.joined.Set() })
 	s.actors[args[0]] = a
 	return "", s.settle()
 }

@@ -156,6 +156,10 @@ func policies(t testing.TB) map[string]testCase {
 
 func balancers(t testing.TB) map[string]testCase {
 	lb := func(text string) Outbound { return outbound(t, "PROTOCOL_HTTP", "", "{loadBalancer: {"+text+"}}") }
+	zoned := func(s *Outbound) { // of proxies that know the cluster of their own workload
+		s.Caps |= xds.CapSelfDiscovery
+		s.Localities = traffic.Effective(s.Rule, nil, "", 80).Over(s.Mesh).Localities(s.Service, s.Mesh, true)
+	}
 	return map[string]testCase{
 		"random":        {spec: lb("simple: RANDOM"), want: `{lb_policy: RANDOM}`},
 		"least request": {spec: lb("simple: LEAST_REQUEST"), want: `{lb_policy: LEAST_REQUEST}`},
@@ -173,8 +177,15 @@ func balancers(t testing.TB) map[string]testCase {
 		"maglev by default": {spec: lb("consistentHash: {useSourceIp: true, maglev: {}}"), want: `{lb_policy: MAGLEV}`, absent: []string{"maglev_lb_config"}},
 		"maglev of no prime": {spec: lb("consistentHash: {useSourceIp: true, maglev: {tableSize: 65536}}"), want: `{lb_policy: MAGLEV}`, absent: []string{"maglev_lb_config"},
 			problem: "spec.trafficPolicy.loadBalancer.consistentHash.maglev.tableSize: 65536: want a prime"},
-		"locality":    {spec: lb("localityLbSetting: {failover: [{from: a, to: b}]}"), want: `{lb_policy: LEAST_REQUEST}`},
-		"no locality": {spec: lb("localityLbSetting: {enabled: false}"), want: `{lb_policy: LEAST_REQUEST}`},
+		"locality": {spec: lb("localityLbSetting: {failover: [{from: a, to: b}]}"), want: `{lb_policy: LEAST_REQUEST}`},
+		"zones":    {spec: with(lb("zoneAwareLbSetting: {enabled: true, minClusterSize: 3}"), zoned), want: `{common_lb_config: {healthy_panic_threshold: {}, zone_aware_lb_config: {routing_enabled: {value: 100}, min_cluster_size: 3}}}`},
+		"zones, and Envoy's own minimum": {spec: with(lb("zoneAwareLbSetting: {enabled: true}"), zoned), want: `{common_lb_config: {healthy_panic_threshold: {}, zone_aware_lb_config: {routing_enabled: {value: 100}}}}`,
+			absent: []string{"min_cluster_size"}},
+		"no zones":             {spec: with(lb("zoneAwareLbSetting: {enabled: false}"), zoned), want: `{common_lb_config: {healthy_panic_threshold: {}, zone_aware_lb_config: {routing_enabled: {value: 0}}}}`},
+		"zones, nobody asks":   {spec: with(lb("simple: RANDOM"), zoned), want: `{common_lb_config: {healthy_panic_threshold: {}, zone_aware_lb_config: {routing_enabled: {value: 0}}}}`},
+		"zones, not its own":   {spec: lb("zoneAwareLbSetting: {enabled: true}"), want: `{lb_policy: LEAST_REQUEST}`, absent: []string{"zone_aware_lb_config"}},
+		"weights before zones": {spec: with(lb("localityLbSetting: {distribute: [{from: a, to: {b: 100}}]}"), zoned), want: `{common_lb_config: {healthy_panic_threshold: {}, locality_weighted_lb_config: {}}}`, absent: []string{"zone_aware_lb_config"}},
+		"no locality":          {spec: lb("localityLbSetting: {enabled: false}"), want: `{lb_policy: LEAST_REQUEST}`},
 	}
 }
 

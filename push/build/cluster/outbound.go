@@ -15,6 +15,7 @@ import (
 	dynamicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dynamic_forward_proxy/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"navarch.io/navarch/push/build/dnscache"
 	"navarch.io/navarch/push/build/endpoint"
@@ -76,9 +77,8 @@ func (s Outbound) draw() (*xds.Resource, []error, error) {
 	d.outlier(p)
 	d.balance(p)
 	s.locate(d)
-	if s.Balance.Weighted() && s.Discovery != traffic.OriginalDst && s.Discovery != traffic.Dynamic {
-		d.CommonLbConfig.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig_{
-			LocalityWeightedLbConfig: &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig{}}
+	if s.Discovery != traffic.OriginalDst && s.Discovery != traffic.Dynamic {
+		s.weigh(d)
 	}
 	s.secure(d, p)
 	if s.Discovery == traffic.Dynamic && s.TLS != traffic.Closed {
@@ -101,6 +101,26 @@ func (s Outbound) port() *model.ServicePort {
 var discoveries = map[traffic.Discovery]clusterv3.Cluster_DiscoveryType{
 	traffic.EDS: clusterv3.Cluster_EDS, traffic.StrictDNS: clusterv3.Cluster_STRICT_DNS, traffic.LogicalDNS: clusterv3.Cluster_LOGICAL_DNS,
 	traffic.OriginalDst: clusterv3.Cluster_ORIGINAL_DST, traffic.Dynamic: clusterv3.Cluster_STATIC, // until forward
+}
+
+// weigh says how Envoy weighs localities of one priority against each other. An Envoy that knows its own workload's cluster would prefer its own zone in every
+// cluster that does not say otherwise (envoy: configuration/upstream/cluster_manager/cluster_runtime, upstream.zone_routing.enabled).
+func (s Outbound) weigh(d *builder) {
+	zones := &clusterv3.Cluster_CommonLbConfig_ZoneAwareLbConfig{RoutingEnabled: percent(0)}
+	switch {
+	case s.Localities.Zones != nil:
+		zones.RoutingEnabled = percent(100)
+		if size := s.Localities.Zones.GetMinClusterSize(); size != nil {
+			zones.MinClusterSize = wrapperspb.UInt64(uint64(size.GetValue()))
+		}
+	case s.Localities.Weighted():
+		d.CommonLbConfig.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig_{
+			LocalityWeightedLbConfig: &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig{}}
+		return
+	case !s.Caps.Has(xds.CapSelfDiscovery):
+		return
+	}
+	d.CommonLbConfig.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_ZoneAwareLbConfig_{ZoneAwareLbConfig: zones}
 }
 
 // locate says where the endpoints come from.

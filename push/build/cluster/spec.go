@@ -17,7 +17,7 @@ import (
 // MeshFields are the fields of MeshConfig that the builders here read: Specs have a mesh configuration with these alone. A test of
 // push/inspect compares them with the code.
 var MeshFields = []protoreflect.Name{
-	"connect_timeout", "locality_lb_setting", "tcp_keepalive", "h2_upgrade_policy", "outbound_cluster_stat_name",
+	"connect_timeout", "locality_lb_setting", "zone_aware_lb_setting", "tcp_keepalive", "h2_upgrade_policy", "outbound_cluster_stat_name",
 	"inbound_cluster_stat_name", "dns_refresh_rate", "tls_defaults", "default_traffic_policy", "trust_domain", "trust_domain_aliases",
 }
 

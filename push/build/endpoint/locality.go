@@ -10,11 +10,6 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Weighted says whether Envoy has to weigh localities of one priority against each other.
-func (b Balance) Weighted() bool {
-	return len(b.Setting.GetDistribute()) > 0 || len(b.Setting.GetFailover()) > 0 || len(b.Setting.GetFailoverPriority()) > 0
-}
-
 // group is endpoints of one locality and priority.
 type group struct {
 	locality string
@@ -28,7 +23,7 @@ type group struct {
 // priority.
 func (b Balance) group(members []target) []*group {
 	var groups []*group
-	labels := b.Setting.GetFailoverPriority()
+	labels := b.Localities.Priority()
 	for _, m := range members {
 		g := &group{locality: m.Endpoint.Locality}
 		if len(labels) > 0 {
@@ -42,10 +37,14 @@ func (b Balance) group(members []target) []*group {
 		groups[i].members = append(groups[i].members, m)
 	}
 	switch {
-	case b.Setting == nil:
-	case len(b.Setting.GetDistribute()) > 0:
+	case b.Localities.Zones != nil:
+		for _, g := range groups {
+			g.priority = 3*g.priority + b.regionPriority(g.locality)
+		}
+	case b.Localities.Setting == nil:
+	case len(b.Localities.Setting.GetDistribute()) > 0:
 		b.distribute(groups)
-	case len(labels) == 0 || len(b.Setting.GetFailover()) > 0:
+	case len(labels) == 0 || len(b.Localities.Setting.GetFailover()) > 0:
 		for _, g := range groups {
 			g.priority = 5*g.priority + b.localityPriority(g.locality)
 		}
@@ -82,15 +81,25 @@ func (b Balance) localityPriority(locality string) uint32 {
 	if same > 0 {
 		return uint32(len(own) - same)
 	}
-	for _, f := range b.Setting.GetFailover() {
-		if f.GetFrom() == own[0] && f.GetTo() != other[0] {
-			return 4
-		}
-		if f.GetFrom() == own[0] {
-			break
-		}
+	if to, set := b.Localities.Failover(own[0]); set && to != other[0] {
+		return 4
 	}
 	return 3
+}
+
+// regionPriority is 0 for the proxy's own region, 1 for that which a failover is set to for it, or any where none is, and 2 for others. Where nobody knows where the
+// proxy is, all are alike
+// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting, failover).
+func (b Balance) regionPriority(locality string) uint32 {
+	own, other := split(b.Locality)[0], split(locality)[0]
+	to, set := b.Localities.Failover(own)
+	switch {
+	case own == "" || own == other:
+		return 0
+	case set && to != other:
+		return 2
+	}
+	return 1
 }
 
 // labelPriority is how many of the labels are left where the first of them differs: 0 where all are equal.
@@ -144,7 +153,7 @@ func LocalityLabel(locality, key string) (part string, ok bool) {
 
 // distribute weighs localities as the setting for the proxy's place does; those that it does not name get nothing.
 func (b Balance) distribute(groups []*group) {
-	for _, d := range b.Setting.GetDistribute() {
+	for _, d := range b.Localities.Setting.GetDistribute() {
 		if !covers(d.GetFrom(), b.Locality) {
 			continue
 		}

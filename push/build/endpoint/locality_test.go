@@ -17,15 +17,20 @@ import (
 
 func setting(t testing.TB, text string) *networkingv1.LocalityLoadBalancerSetting {
 	t.Helper()
+	out := &networkingv1.LocalityLoadBalancerSetting{}
+	read(t, text, out)
+	return out
+}
+
+func read(t testing.TB, text string, into proto.Message) {
+	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := &networkingv1.LocalityLoadBalancerSetting{}
-	if err := protojson.Unmarshal(raw, out); err != nil {
+	if err := protojson.Unmarshal(raw, into); err != nil {
 		t.Fatal(err)
 	}
-	return out
 }
 
 // What a proxy is sent for its place: priority and weight of each locality.
@@ -53,10 +58,18 @@ func TestBalance(t *testing.T) {
 			"r1/z1/s1:0:1 r1/z1/s2:0:1 r1/z2:0:1 :1:1 r2/z1:1:1 r3/z1:1:2"},
 		{"distribute", "{distribute: [{from: 'r1/*', to: {'r1/*': 80, 'r3/z1': 20}}]}", "r1/z1/s1", nil, "r1/z1/s1:0:27 r1/z1/s2:0:27 r1/z2:0:27 r3/z1:0:20"},
 		{"distribute from elsewhere", "{distribute: [{from: 'r2/*', to: {'r1/*': 100}}]}", "r1/z1/s1", nil, ":0:1 r1/z1/s1:0:1 r1/z1/s2:0:1 r1/z2:0:1 r2/z1:0:1 r3/z1:0:2"},
+		{"zones: Envoy's own", "zones {enabled: true}", "r1/z1/s1", nil, "r1/z1/s1:0:1 r1/z1/s2:0:1 r1/z2:0:1 :1:1 r2/z1:1:1 r3/z1:1:2"},
+		{"zones, failover of the region", "zones {failover: [{from: r2, to: r1}, {from: r1, to: r3}]}", "r1/z1/s1", nil, "r1/z1/s1:0:1 r1/z1/s2:0:1 r1/z2:0:1 r3/z1:1:2 :2:1 r2/z1:2:1"},
+		{"zones, a region without endpoints", "zones {failover: [{from: r9, to: r3}]}", "r9/z1", nil, "r3/z1:0:2 :1:1 r1/z1/s1:1:1 r1/z1/s2:1:1 r1/z2:1:1 r2/z1:1:1"},
+		{"zones, labels first", "zones {failoverPriority: [version]}", "r1/z1/s1", []string{"version=v0"}, "r1/z1/s1:0:1 r1/z2:0:1 :1:1 r3/z1:1:1 r1/z1/s2:2:1 r2/z1:3:1 r3/z1:3:1"},
+		{"zones, a proxy that is nowhere", "zones {failover: [{from: r1, to: r3}]}", "", nil, ":0:1 r1/z1/s1:0:1 r1/z1/s2:0:1 r1/z2:0:1 r2/z1:0:1 r3/z1:0:2"},
 	} {
 		b := Balance{Locality: c.locality, Labels: labels.List(c.labels...)}
-		if c.setting != "" {
-			b.Setting = setting(t, c.setting)
+		if zones, is := strings.CutPrefix(c.setting, "zones "); is {
+			b.Localities.Zones = &networkingv1.ZoneAwareLoadBalancerSetting{}
+			read(t, zones, b.Localities.Zones)
+		} else if c.setting != "" {
+			b.Localities.Setting = setting(t, c.setting)
 		}
 		r, err := Spec{Cluster: cluster, Members: members.List(list...), Balance: b}.Build()
 		if err != nil {

@@ -55,7 +55,7 @@ func TestHorizon(t *testing.T) {
 			s := Spec{Cluster: cluster, Members: members.List(c.members...), Plain: members.List(c.plain...),
 				Horizon: Horizon{Network: c.network, Gateways: gatewayLists.List(c.gateways...), TLS: c.tls}}
 			if c.setting != "" {
-				s.Balance = Balance{Setting: setting(t, c.setting), Locality: "r1"}
+				s.Balance = Balance{Localities: traffic.Localities{Setting: setting(t, c.setting)}, Locality: "r1"}
 			}
 			var got []string
 			cla := Assignment(s, IsAddress)

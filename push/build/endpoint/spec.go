@@ -4,8 +4,7 @@
 package endpoint
 
 import (
-	networkingv1 "istio.io/api/networking/v1alpha3"
-
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
@@ -31,8 +30,8 @@ func (s Spec) Decided() Spec { return s }
 // Balance says how the proxy's place decides which endpoints are called first. The zero Balance: it does not. Comparable.
 // Rules: https://istio.io/latest/docs/reference/config/networking/destination-rule/#LocalityLoadBalancerSetting.
 type Balance struct {
-	// Setting is the one that holds for the cluster, enabled; nil: none.
-	Setting *networkingv1.LocalityLoadBalancerSetting
+	// Localities is the setting that holds for the cluster.
+	Localities traffic.Localities
 	// Locality is the proxy's region/zone/sub-zone; empty: not known.
 	Locality string
 	// Labels are the proxy's, of the keys that failoverPriority names, as "key=value".

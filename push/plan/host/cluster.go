@@ -3,8 +3,6 @@ package host
 import (
 	"slices"
 
-	networkingv1 "istio.io/api/networking/v1alpha3"
-
 	"navarch.io/navarch/push/build/cluster"
 	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/plan/input"
@@ -20,12 +18,11 @@ import (
 type clusterUnit struct {
 	layer.Unit
 	selection input.Selection
-	labels    map[string]string // of the subset
-	// setting is how the proxy's place decides among the endpoints; nil: it does not.
-	setting *networkingv1.LocalityLoadBalancerSetting
-	demand  demand      // of clients that speak to all endpoints alike
-	tls     traffic.TLS // how the cluster's connections are secured
-	ruled   bool        // a rule says how
+	labels    map[string]string  // of the subset
+	setting   traffic.Localities // how the proxy's place decides among the endpoints
+	demand    demand             // of clients that speak to all endpoints alike
+	tls       traffic.TLS        // how the cluster's connections are secured
+	ruled     bool               // a rule says how
 }
 
 // assigned says whether Envoy asks for the cluster's endpoints.
@@ -99,7 +96,8 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 		return
 	}
 	policy := traffic.Effective(h.Rules.Main, sub.rule, sub.GetName(), port).Over(p.in.Meshes.Cluster)
-	c := clusterUnit{selection: p.selection(svc, h.Name, port, sub), labels: sub.GetLabels(), setting: policy.Locality(svc, p.in.Meshes.Cluster)}
+	c := clusterUnit{selection: p.selection(svc, h.Name, port, sub), labels: sub.GetLabels(),
+		setting: policy.Localities(svc, p.in.Meshes.Cluster, p.key.Caps.Has(xds.CapSelfDiscovery))}
 	c.selection.NotReady = !p.form.Whole && policy.Outlier.GetMinHealthPercent() <= 0 // else Envoy would send there while few are ready
 	p.place.Node = p.place.Node || c.selection.OnNode
 	p.read(c.setting)
@@ -110,14 +108,14 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 	spec := cluster.Outbound{
 		Service: svc, Host: h.Name, Port: port, Subset: sub.GetName(), Rule: h.Rules.Main, SubsetRule: sub.rule,
 		Policy: traffic.Intern(policy), Discovery: traffic.DiscoveryOf(svc, policy),
-		Mesh: p.in.Meshes.Cluster, Caps: p.key.Caps & xds.CapIdentity, Balance: endpoint.Balance{Setting: c.setting}, HeaderCase: p.key.HeaderCase,
+		Mesh: p.in.Meshes.Cluster, Caps: p.key.Caps & (xds.CapIdentity | xds.CapSelfDiscovery), Balance: endpoint.Balance{Localities: c.setting}, HeaderCase: p.key.HeaderCase,
 		Patches: p.patches.Matching(func(f model.Patch) bool {
 			return input.MergesCluster(f, Side(p.key), name)
 		}),
 	}
 	if spec.Discovery == traffic.StrictDNS || spec.Discovery == traffic.LogicalDNS {
 		spec.Members, spec.Balance = p.in.Members(c.selection, c.labels), p.balance(c.setting, p.inputs)
-		h.placed = h.placed || c.setting != nil
+		h.placed = h.placed || c.setting.Stated()
 	}
 	if spec.Discovery == traffic.StrictDNS || spec.Discovery == traffic.LogicalDNS || spec.Discovery == traffic.Dynamic {
 		spec.Families = p.key.Listening.Families
@@ -154,13 +152,13 @@ func (p *clusterPlan) secrets(policy traffic.Policy, sub subset) bool {
 	return false
 }
 
-// read notes what a setting reads of the proxy; nil: nothing.
-func (p *clusterPlan) read(setting *networkingv1.LocalityLoadBalancerSetting) {
-	if setting == nil {
+// read notes what a setting reads of the proxy.
+func (p *clusterPlan) read(setting traffic.Localities) {
+	if !setting.Stated() {
 		return
 	}
 	p.place.Locality = true
-	for _, key := range view.FailoverLabels(setting) {
+	for _, key := range setting.Compared() {
 		p.place.Network = p.place.Network || key == view.NetworkLabel
 		p.place.Node = p.place.Node || key == view.NodeLabel
 		if _, known := p.placeLabel(key, view.Inputs{}); !known {
@@ -183,13 +181,13 @@ func (t *Table) placeLabel(key string, inputs view.Inputs) (value string, known 
 }
 
 // balance is how the place of proxies with certain inputs decides among the endpoints of a cluster with a setting.
-func (t *Table) balance(setting *networkingv1.LocalityLoadBalancerSetting, inputs view.Inputs) endpoint.Balance {
-	if setting == nil {
+func (t *Table) balance(setting traffic.Localities, inputs view.Inputs) endpoint.Balance {
+	if !setting.Stated() {
 		return endpoint.Balance{}
 	}
-	b := endpoint.Balance{Setting: setting, Locality: inputs.Locality}
+	b := endpoint.Balance{Localities: setting, Locality: inputs.Locality}
 	var labels []string
-	for _, key := range view.FailoverLabels(setting) {
+	for _, key := range setting.Compared() {
 		value, known := t.placeLabel(key, inputs)
 		if !known {
 			value, _ = inputs.Label(key)

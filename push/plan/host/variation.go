@@ -25,6 +25,7 @@ type Variation struct {
 	table *Table
 	hosts map[string]*Host     // whose rules read the inputs
 	hides map[string][]xds.Ref // what the layer hides of the table's because of each
+	own   string               // host of the proxies' own workload, as last planned; empty: none
 }
 
 // Vary makes a variation, and plans the hosts that are different in it into a layer.
@@ -35,12 +36,13 @@ func (t *Table) Vary(inputs view.Inputs, to *layer.Layer) *Variation {
 			v.Resolve(name)
 		}
 	}
+	v.planOwn()
 	return v
 }
 
 // Fork is a copy for the copy of a table (Table.Fork), into another layer.
 func (v *Variation) Fork(of *Table, to *layer.Layer) *Variation {
-	return &Variation{Inputs: v.Inputs, Layer: to, table: of, hosts: maps.Clone(v.hosts), hides: maps.Clone(v.hides)}
+	return &Variation{Inputs: v.Inputs, Layer: to, table: of, hosts: maps.Clone(v.hosts), hides: maps.Clone(v.hides), own: v.own}
 }
 
 // Get is a host by its name; nil: the scope knows none.
@@ -58,6 +60,7 @@ func (v *Variation) ClusterFor(name, subset string, port, listenPort uint32) str
 
 // Resolve plans a host again that the table has resolved.
 func (v *Variation) Resolve(name string) {
+	v.followOwn(name)
 	base := v.table.Get(name)
 	inputs, reads := v.read(base)
 	if !reads {
@@ -75,6 +78,9 @@ func (v *Variation) Resolve(name string) {
 
 // Follow plans what depends on a host's endpoints alone, as the table has done (Table.Follow).
 func (v *Variation) Follow(name string, what input.Types) {
+	if what.Has(input.EDS) {
+		v.followOwn(name)
+	}
 	old := v.hosts[name]
 	if old == nil {
 		return

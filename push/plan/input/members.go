@@ -72,6 +72,17 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 	return list
 }
 
+// MembersOf are those members of a selection of all endpoints for which something holds.
+func (in *Input) MembersOf(q Selection, holds func(*model.Endpoint) bool) intern.List[model.Member] {
+	var out []model.Member
+	for _, m := range in.Members(q, nil).All() {
+		if holds(m.Endpoint) {
+			out = append(out, m)
+		}
+	}
+	return members.List(out...)
+}
+
 // portAt is the number of a service's port at one endpoint; false where the endpoint does not have it.
 func portAt(slice *model.EndpointsSpec, e *model.Endpoint, port *model.ServicePort) (uint32, bool) {
 	if strings.HasPrefix(e.GetAddress(), "unix://") {

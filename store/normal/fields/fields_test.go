@@ -92,8 +92,7 @@ func TestUnacted(t *testing.T) {
 		want    []string
 	}{
 		"nothing is set": {&networkingv1.DestinationRule{}, `{"host": "a"}`, nil},
-		"in a list": {&networkingv1.DestinationRule{}, `{"subsets": [{"name": "a"}, {"trafficPolicy": {"loadBalancer": {"zoneAwareLbSetting": {}}}}]}`,
-			[]string{"spec.subsets[1].trafficPolicy.loadBalancer.zoneAwareLbSetting"}},
+		"in a list":      {&networkingv1.Sidecar{}, `{"ingress": [{"bind": "a"}, {"tls": {"caCertCredentialName": "b"}}]}`, []string{"spec.ingress[1].tls.caCertCredentialName"}},
 		"below another": {&meshv1.MeshConfig{}, `{"caCertificates": [{"spiffeBundleUrl": "a"}], "ca": {"address": "a"}, "enableEnvoyAccessLogService": true}`,
 			[]string{"spec.ca", "spec.caCertificates[0].spiffeBundleUrl", "spec.enableEnvoyAccessLogService"}},
 		"a value":                          {&networkingv1.EnvoyFilter{}, `{"configPatches": [{"applyTo": "CLUSTER"}]}`, nil},

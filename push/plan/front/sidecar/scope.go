@@ -5,6 +5,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/build/cluster"
+	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
@@ -46,8 +47,12 @@ func (s *scope) fork(key view.Scope, to *layer.Layer) *scope {
 	return &next
 }
 
-// planStatic plans the clusters that every proxy has.
+// planStatic plans the clusters that every proxy has, and the endpoints of the own workload of those of which nothing is known (host.Variation has the others):
+// Envoy waits for these before it asks for anything else.
 func (s *scope) planStatic(found *[]input.Problem) {
+	if s.key.Caps.Has(xds.CapSelfDiscovery) {
+		s.fixed(endpoint.Spec{Cluster: xds.LocalCluster, Bare: true}, found)
+	}
 	side := host.Side(s.key)
 	for _, name := range []string{xds.BlackHole, xds.Passthrough} {
 		if !s.patches.Any(func(p model.Patch) bool { return input.RemovesCluster(p, side, name) }) {
@@ -86,5 +91,5 @@ func (s *scope) egressProxy() string {
 
 // anonymous are the capabilities without those of the agent: what only clusters read makes no second listener, nor virtual host.
 func (s *scope) anonymous() xds.Caps {
-	return s.key.Caps &^ (xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists)
+	return s.key.Caps &^ (xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists | xds.CapSelfDiscovery)
 }
