@@ -52,7 +52,7 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 		Snapshot: func() *mirror.Snapshot { return nil }, Problems: func() []inspect.Problem { return nil },
 		Patches: func() (all []inspect.Patch) {
 			for _, c := range planner.Patches() {
-				all = append(all, inspect.PatchOf(c.Patch, c.Changed, c.Uncounted))
+				all = append(all, inspect.PatchOf(c.Patch, c.Changed))
 			}
 			return all
 		}}))

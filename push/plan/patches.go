@@ -7,9 +7,9 @@ import (
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/xds"
@@ -21,9 +21,7 @@ import (
 // configurations of filters, each once, however many proxies have it.
 type PatchCount struct {
 	Patch   model.Patch
-	Changed int
-	// Uncounted: it removes clusters or listeners as a whole. These are not planned, so there is nothing to count.
-	Uncounted bool
+	Changed int // clusters and listeners that it removes as a whole, by their names, among them
 }
 
 // patchable is a Spec that may be drawn with patches.
@@ -34,17 +32,27 @@ type stock struct {
 	snapshot  *mirror.Snapshot // nil: there is nothing
 	pool      *pool.Pool
 	manifests map[*manifest.Manifest]struct{}
+	removed   map[model.Patch]map[any]struct{} // by their names, what patches remove as a whole
 }
 
-// stock takes what is planned as it is: that is work for each scope, variant and workload, not for each resource, nor for each proxy.
+// stock takes what is planned as it is: that is work for each scope, variant and workload, not for each resource, nor for each proxy; for each host where a patch
+// removes clusters or listeners as a whole.
 func (p *Planner) stock() stock {
-	s := stock{snapshot: p.input.Snapshot, pool: p.input.Pool, manifests: map[*manifest.Manifest]struct{}{}}
+	s := stock{snapshot: p.input.Snapshot, pool: p.input.Pool, manifests: map[*manifest.Manifest]struct{}{}, removed: map[model.Patch]map[any]struct{}{}}
 	add := func(l *layer.Layer) {
 		for _, t := range []xds.Type{xds.Cluster, xds.Listener, xds.Route, xds.Extension} {
 			s.manifests[l.Manifest(t)] = struct{}{}
 		}
 	}
+	remove := func(r input.Removal) {
+		if s.removed[r.By] == nil {
+			s.removed[r.By] = map[any]struct{}{}
+		}
+		s.removed[r.By][r.Ref] = struct{}{}
+	}
 	for _, scope := range p.scopes {
+		scope.hosts.Removals(remove)
+		scope.front.Removals(remove)
 		add(scope.layer)
 		for _, v := range scope.variants {
 			add(v.Layer)
@@ -52,6 +60,9 @@ func (p *Planner) stock() stock {
 	}
 	for _, wl := range p.workloads {
 		add(&wl.Layer)
+		for _, r := range wl.Removals() {
+			remove(r)
+		}
 	}
 	return s
 }
@@ -99,7 +110,7 @@ func (c *patchCounts) answer(s stock) []PatchCount {
 	if s.snapshot == nil {
 		return nil
 	}
-	changed, now := map[model.Patch]map[any]struct{}{}, map[any][]model.Patch{}
+	changed, now := s.removed, map[any][]model.Patch{}
 	s.each(func(built any, specs []any) {
 		for _, spec := range specs {
 			of, is := spec.(patchable)
@@ -125,20 +136,13 @@ func (c *patchCounts) answer(s stock) []PatchCount {
 		f := r.(*model.EnvoyFilter)
 		for i := range f.Spec.GetConfigPatches() {
 			p := model.Patch{Filter: f, Index: i}
-			out = append(out, PatchCount{Patch: p, Changed: len(changed[p]), Uncounted: removesWhole(p)})
+			out = append(out, PatchCount{Patch: p, Changed: len(changed[p])})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b PatchCount) int {
 		return cmp.Or(a.Patch.Filter.Key.Compare(b.Patch.Filter.Key), cmp.Compare(a.Patch.Index, b.Patch.Index))
 	})
 	return out
-}
-
-// removesWhole says whether a patch removes what is then not planned at all.
-func removesWhole(p model.Patch) bool {
-	c := p.Config()
-	return c.GetPatch().GetOperation() == networkingv1.EnvoyFilter_Patch_REMOVE &&
-		(c.GetApplyTo() == networkingv1.EnvoyFilter_CLUSTER || c.GetApplyTo() == networkingv1.EnvoyFilter_LISTENER)
 }
 
 // Patches counts what each patch of an EnvoyFilter changes. The first time it costs as much as building, twice, everything that patches may change; later,

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,21 +39,17 @@ func TestPatchesAreCounted(t *testing.T) {
 	told := func() string {
 		var lines []string
 		for _, c := range p.Patches() {
-			count := fmt.Sprint(c.Changed)
-			if c.Uncounted {
-				count = "uncounted"
-			}
-			lines = append(lines, fmt.Sprintf("%s[%d]=%s", c.Patch.Filter.Key.Name, c.Patch.Index, count))
+			lines = append(lines, fmt.Sprintf("%s[%d]=%d", c.Patch.Filter.Key.Name, c.Patch.Index, c.Changed))
 		}
 		return strings.Join(lines, " ")
 	}
-	if got, want := told(), "all[0]=0 all[1]=0 all[2]=0 all[3]=uncounted all[4]=0 all[5]=0 before-nothing[0]=0 before-router[0]=0 nobody[0]=0"; got != want {
+	if got, want := told(), "all[0]=0 all[1]=0 all[2]=0 all[3]=0 all[4]=0 all[5]=0 before-nothing[0]=0 before-router[0]=0 nobody[0]=0"; got != want {
 		t.Errorf("before anybody joined:\n%s, want\n%s", got, want)
 	}
 	p.Join(node("shop", "a"))
 	p.Join(node("shop", "b"))
 	p.Join(node("other", "c"))
-	want := "all[0]=2 all[1]=0 all[2]=1 all[3]=uncounted all[4]=2 all[5]=2 before-nothing[0]=0 before-router[0]=1 nobody[0]=0"
+	want := "all[0]=2 all[1]=0 all[2]=1 all[3]=1 all[4]=2 all[5]=2 before-nothing[0]=0 before-router[0]=1 nobody[0]=0"
 	if got := told(); got != want {
 		t.Errorf("with three proxies:\n%s, want\n%s", got, want)
 	}
@@ -62,5 +59,30 @@ func TestPatchesAreCounted(t *testing.T) {
 	p.Apply(s.Apply(2, []model.Record{connect(4)}, nil))
 	if got, want := told(), strings.Replace(want, "before-router[0]=1", "before-router[0]=0", 1); got != want {
 		t.Errorf("of what an edit touched:\n%s, want\n%s", got, want)
+	}
+}
+
+// What patches remove as a whole is not planned: of that the names count, each once, of clusters of both sides (three ports of web, and what is passed through) and of listeners.
+func TestRemovalsAreCounted(t *testing.T) {
+	s := snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP", "tcp:90:TCP", "more:91:TCP"), svc(t, "shop/more", "10.96.0.2", "http:80:HTTP"),
+		rec(t, model.KindDestinationRule, "shop/web", "{host: "+web+", subsets: [{name: v1, labels: {version: v1}}]}"),
+		rec(t, model.KindEnvoyFilter, "istio-system/all", `configPatches:
+- {applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND, cluster: {portNumber: 90}}, patch: {operation: REMOVE}}
+- {applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND, cluster: {portNumber: 99}}, patch: {operation: REMOVE}}
+- {applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND, cluster: {name: BlackHoleCluster}}, patch: {operation: REMOVE}}
+- {applyTo: CLUSTER, match: {context: SIDECAR_INBOUND}, patch: {operation: REMOVE}}
+- {applyTo: LISTENER, match: {context: SIDECAR_OUTBOUND, listener: {portNumber: 91}}, patch: {operation: REMOVE}}
+- {applyTo: LISTENER, match: {context: SIDECAR_OUTBOUND, listener: {name: virtualOutbound}}, patch: {operation: REMOVE}}
+- {applyTo: LISTENER, match: {context: SIDECAR_INBOUND}, patch: {operation: REMOVE}}
+`))
+	p := New(Settings{Snapshot: s})
+	p.Join(node("shop", "a", "app=web"))
+	p.Join(node("other", "b"))
+	var got []int
+	for _, c := range p.Patches() {
+		got = append(got, c.Changed)
+	}
+	if want := []int{2, 0, 1, 4, 1, 1, 1}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -9,7 +9,7 @@ import (
 func (p *Proxies) patches(sees authz.Visible) (all []inspect.Patch) {
 	for _, c := range p.Planner.Patches() {
 		if sees.Of(c.Patch.Filter.Key.Namespace) {
-			all = append(all, inspect.PatchOf(c.Patch, c.Changed, c.Uncounted))
+			all = append(all, inspect.PatchOf(c.Patch, c.Changed))
 		}
 	}
 	return all

@@ -42,6 +42,8 @@ type Front interface {
 	Explain(of xds.Ref, v *host.Variation) []any
 	// Problems are what was found while planning, as it is now: a copy, which the front does not change.
 	Problems() input.Problems
+	// Removals calls f with the listeners, and the clusters that are of no host, that patches remove as a whole: they are not planned.
+	Removals(f func(input.Removal))
 	// Describe writes down all that the front has decided, a line each, published or not, in no order. Tests compare fronts by it.
 	Describe(line func(format string, args ...any))
 }

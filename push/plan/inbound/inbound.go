@@ -53,6 +53,7 @@ type Workload struct {
 	reports         telemetry.Reports
 	bootstrap       *xds.Resource // what patches change of it; nil: nothing
 	found           []input.Problem
+	removed         []input.Removal // what patches remove as a whole
 }
 
 // port is one port of the workload.
@@ -103,7 +104,7 @@ func New(in *input.Input, key view.Workload) *Workload {
 		if p.cluster.Host != "" {
 			hosts = []string{p.cluster.Host}
 		}
-		if wl.patches.Any(func(f model.Patch) bool { return input.RemovesCluster(f, side, p.Cluster, hosts...) }) {
+		if wl.removes(xds.Cluster, p.Cluster, func(f model.Patch) bool { return input.RemovesCluster(f, side, p.Cluster, hosts...) }) {
 			continue
 		}
 		p.cluster.Patches = wl.patches.Matching(func(f model.Patch) bool { return input.MergesCluster(f, side, p.Cluster, hosts...) })
@@ -124,7 +125,7 @@ func (wl *Workload) plan(spec pool.ResourceSpec) {
 
 func (wl *Workload) planPassthrough() {
 	name := xds.InboundPassthrough
-	if !wl.patches.Any(func(p model.Patch) bool { return input.RemovesCluster(p, side, name) }) {
+	if !wl.removes(xds.Cluster, name, func(p model.Patch) bool { return input.RemovesCluster(p, side, name) }) {
 		wl.plan(cluster.Static{Name: name, HeaderCase: wl.key.HeaderCase, Families: wl.key.Listening.Families, Mesh: wl.in.Meshes.Cluster, Patches: wl.patches.Matching(func(p model.Patch) bool {
 			return input.MergesCluster(p, side, name)
 		})})
@@ -241,7 +242,7 @@ func (wl *Workload) planListeners(ports []port) {
 			continue
 		}
 		name := xds.ListenerName(p.bind, p.Port)
-		if !wl.removes(name, p.Port) {
+		if !wl.removesListener(name, p.Port) {
 			wl.plan(listener.Ingress{Common: wl.common(name, p.Port, p.Cluster), Name: name, Bind: p.bind, Also: strs.List(p.also...), Inner: p.InboundPort, Closed: wl.key.Closed,
 				Policies: wl.policies, Authentications: wl.authentications, Authorizers: asked})
 		}
@@ -253,7 +254,7 @@ func (wl *Workload) planListeners(ports []port) {
 		clusters = append(clusters, p.Cluster)
 	}
 	v.Common = wl.common(xds.VirtualInbound, n, clusters...)
-	if !input.Direct(wl.sidecar, wl.key.Mode) && !wl.removes(xds.VirtualInbound, v.Port) {
+	if !input.Direct(wl.sidecar, wl.key.Mode) && !wl.removesListener(xds.VirtualInbound, v.Port) {
 		wl.plan(v)
 	}
 }
@@ -270,9 +271,19 @@ func (wl *Workload) common(name string, port uint32, clusters ...string) listene
 	return c
 }
 
-func (wl *Workload) removes(name string, port uint32) bool {
-	return wl.patches.RemovesListener(name, port, side)
+// removes says whether patches remove a resource as a whole, and notes them.
+func (wl *Workload) removes(t xds.Type, name string, by func(model.Patch) bool) bool {
+	removals := wl.patches.Removals(xds.Ref{Type: t, Name: name}, by)
+	wl.removed = append(wl.removed, removals...)
+	return len(removals) > 0
 }
+
+func (wl *Workload) removesListener(name string, port uint32) bool {
+	return wl.removes(xds.Listener, name, func(p model.Patch) bool { return patch.RemovesListener(p, side, name, port) })
+}
+
+// Removals are the clusters and listeners that patches remove as a whole. The list does not change.
+func (wl *Workload) Removals() []input.Removal { return wl.removed }
 
 // Touched says whether a change reaches the workload: records that its view names, services that select it, hosts whose endpoints
 // name its ports, and those of services, which providers of external authorization may be.

@@ -159,6 +159,9 @@ func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	return nil
 }
 
+// Removals implements front.Front: gRPC's client takes no patches.
+func (f *Front) Removals(func(input.Removal)) {}
+
 // Describe implements front.Front.
 func (f *Front) Describe(line func(format string, args ...any)) {
 	for name, c := range f.called.All() {

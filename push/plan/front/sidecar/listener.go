@@ -169,18 +169,28 @@ func (ls *listeners) plan(l *outbound) (was outbound) {
 	return was
 }
 
+// bound is the traffic that decides where the listener is bound; nil: nothing is brought to it.
+func (l *outbound) bound() *traffic {
+	switch http, rest, ok := l.first(); {
+	case !ok:
+		return nil
+	case http != nil:
+		return &http.traffic
+	default:
+		return &rest[0].traffic
+	}
+}
+
 // spec decides a listener, and the route configuration that it asks for. False: nothing is brought to it, or an EnvoyFilter removes it.
 func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Outbound, asks routeKey, ok bool) {
 	http, rest, ok := l.first()
 	if !ok {
 		return listener.Outbound{}, routeKey{}, false
 	}
-	var t *traffic
+	t := l.bound()
 	var more []wanting
 	if http != nil {
-		t, more = &http.traffic, slices.Clip(http.more)
-	} else {
-		t = &rest[0].traffic
+		more = slices.Clip(http.more)
 	}
 	spec = listener.Outbound{Common: ls.common(l.name, t.port), Name: l.name,
 		Bind: t.bind, Port: t.port, BindToPort: t.direct}
@@ -260,10 +270,15 @@ func (ls *listeners) planVirtual(found *[]input.Problem) {
 	}
 }
 
+// redirects says whether connections of the workload are redirected to the proxy.
+func (ls *listeners) redirects() bool {
+	return ls.key.Kind != view.Router && !input.Direct(ls.sidecar, ls.key.Mode)
+}
+
 // virtual is that listener, which reports this; false: there is none.
 func (ls *listeners) virtual(reports telemetry.Spec) (spec listener.VirtualOutbound, ok bool) {
 	port := ls.in.OutboundPort()
-	if ls.key.Kind == view.Router || input.Direct(ls.sidecar, ls.key.Mode) ||
+	if !ls.redirects() ||
 		ls.patches.RemovesListener(xds.VirtualOutbound, port, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND) {
 		return spec, false
 	}

@@ -47,6 +47,9 @@ func (s *scope) fork(key view.Scope, to *layer.Layer) *scope {
 	return &next
 }
 
+// staticClusters are those that every proxy has.
+var staticClusters = []string{xds.BlackHole, xds.Passthrough}
+
 // planStatic plans the clusters that every proxy has, and the endpoints of the own workload of those of which nothing is known (host.Variation has the others):
 // Envoy waits for these before it asks for anything else.
 func (s *scope) planStatic(found *[]input.Problem) {
@@ -54,7 +57,7 @@ func (s *scope) planStatic(found *[]input.Problem) {
 		s.fixed(endpoint.Spec{Cluster: xds.LocalCluster, Bare: true}, found)
 	}
 	side := host.Side(s.key)
-	for _, name := range []string{xds.BlackHole, xds.Passthrough} {
+	for _, name := range staticClusters {
 		if !s.patches.Any(func(p model.Patch) bool { return input.RemovesCluster(p, side, name) }) {
 			s.fixed(cluster.Static{Name: name, HeaderCase: s.key.HeaderCase, Mesh: s.in.Meshes.Cluster, Patches: s.patches.Matching(func(p model.Patch) bool {
 				return input.MergesCluster(p, side, name)

@@ -1,0 +1,40 @@
+package sidecar
+
+import (
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// Removals implements front.Front.
+func (f *Front) Removals(yield func(input.Removal)) {
+	removing := f.patches.Removing()
+	if len(removing) == 0 {
+		return
+	}
+	removed := func(ref xds.Ref, removes func(model.Patch) bool) {
+		for _, r := range removing.Removals(ref, removes) {
+			yield(r)
+		}
+	}
+	for _, name := range staticClusters {
+		removed(xds.Ref{Type: xds.Cluster, Name: name}, func(p model.Patch) bool { return input.RemovesCluster(p, host.Side(f.key), name) })
+	}
+	listener := func(name string, port uint32) {
+		removed(xds.Ref{Type: xds.Listener, Name: name}, func(p model.Patch) bool {
+			return patch.RemovesListener(p, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, name, port)
+		})
+	}
+	if f.listeners.redirects() {
+		listener(xds.VirtualOutbound, f.in.OutboundPort())
+	}
+	for name, l := range f.listeners.table.All() {
+		if t := l.bound(); t != nil {
+			listener(name, t.port)
+		}
+	}
+}
