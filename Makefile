@@ -61,8 +61,8 @@ check: ## formatting, vet, staticcheck, errorlint, exhaustive switches, import a
 UNRACED := ca/istioca ca/seal cmd/internal/arrows cmd/internal/bench cmd/internal/e2e cmd/internal/partial cmd/internal/scene cmd/internal/sources \
 	cmd/internal/wire cmd/navarch-load cmd/navarchctl cmd/navarchctl/dump cmd/navarchctl/migrate cmd/navarchctl/remains cmd/navarchctl/show \
 	cmd/navarchctl/tags cmd/navarchd/callers cmd/navarchd/debug/authz cmd/navarchd/delivered cmd/navarchd/memory deploy/chart deploy/cni \
-	deploy/demo/kube deploy/demo/quickstart deploy/demo/run deploy/demo/show deploy/demo/traffic/count deploy/redirect \
-	deploy/testcluster/cluster deploy/testcluster/image deploy/testcluster/lifecycle deploy/testcluster/podenv deploy/testcluster/probe \
+	deploy/demo/quickstart deploy/demo/run deploy/demo/show deploy/demo/traffic/count deploy/redirect \
+	deploy/testcluster/image deploy/testcluster/lifecycle deploy/testcluster/podenv deploy/testcluster/probe \
 	deploy/testcluster/volume deploy/tools/benchtable deploy/tools/totals loadtest/gauge loadtest/mesh loadtest/report push/access \
 	push/agentapi push/build/authz push/build/cluster push/build/endpoint push/build/extauthz push/build/extension push/build/jwt \
 	push/build/listener push/build/patch push/build/route push/build/vhost push/delta push/extension push/inspect push/manifest \

@@ -114,10 +114,10 @@ func assignments(names []string, who []string) []Expect {
 	return []Expect{{Type: xds.Endpoint, Names: names, Namespaces: who}}
 }
 
-// ToggleReadiness takes readiness from the last pod of the k-th service, or gives it back.
+// ToggleReadiness takes readiness from the last pod of the k-th service that all of its clients have, or gives it back.
 func (c *Churn) ToggleReadiness(k int) Edit {
 	s, st := c.of(k)
-	last := len(st.pods) - 1
+	last := st.shared(s.rule)
 	st.unready[last] = !st.unready[last]
 	e := Edit{What: "endpoint edit of " + s.host(), put: c.put, files: []file{c.endpoints(s, st)},
 		Expect: assignments(s.clusters(st.pods[last].version), c.seers(s))}
@@ -125,6 +125,17 @@ func (c *Churn) ToggleReadiness(k int) Edit {
 		e.Record = "Endpoints/" + s.space.name + "/" + s.name + "-slice"
 	}
 	return e
+}
+
+// shared is the last pod that all clients have: where requests are distributed by zones, clients of zone-0 have nothing of those that the rule does not
+// name. The last pod, where there is none.
+func (st *state) shared(rule ruleKind) int {
+	for i, p := range slices.Backward(st.pods) {
+		if rule != distribute || p.zone == zoneName(0) || p.zone == zoneName(1) {
+			return i
+		}
+	}
+	return len(st.pods) - 1
 }
 
 // maxPort is how far Port goes before it begins again.

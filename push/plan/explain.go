@@ -28,6 +28,9 @@ func (p *Planner) Explain(h *Handle, t xds.Type, name string) []any {
 	}
 	switch t {
 	case xds.Cluster, xds.Endpoint:
+		if v != nil && of == (xds.Ref{Type: xds.Endpoint, Name: xds.LocalCluster}) && v.ExplainOwn() != nil {
+			return []any{v.ExplainOwn()}
+		}
 		explain := s.hosts.Explain
 		if v != nil {
 			explain = v.Explain

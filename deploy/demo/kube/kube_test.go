@@ -1,3 +1,5 @@
+//go:build kube
+
 package main
 
 import (
@@ -14,7 +16,7 @@ import (
 )
 
 // Every manifest is YAML of objects with a kind and a name, with nothing left to be replaced; the workloads differ.
-func TestManifests(t *testing.T) {
+func TestKubeManifests(t *testing.T) {
 	keys, _, err := westKeys()
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +68,7 @@ func manifestsOf(t *testing.T, texts ...string) (seen map[string]bool) {
 }
 
 // A Pod that is laid out for Istio's own agent has Istio's image, arguments and no others than pilot-agent.sh knows.
-func TestStockPod(t *testing.T) {
+func TestKubeStockPod(t *testing.T) {
 	documents := strings.Split(manifest("stock"), "\n---\n")
 	text, err := stock(documents[len(documents)-1])
 	if err != nil {
@@ -107,7 +109,7 @@ func TestStockPod(t *testing.T) {
 	}
 }
 
-func TestSum(t *testing.T) {
+func TestKubeSum(t *testing.T) {
 	page := "# TYPE navarch_proxies gauge\nnavarch_proxies{kind=\"sidecar\"} 3\nnavarch_proxies{kind=\"router\"} 1\nnavarch_proxies_other 7\nnavarch_leader 1\n"
 	if got := sum(page, "navarch_proxies"); got != 4 {
 		t.Errorf("navarch_proxies: %v, want 4", got)
@@ -118,7 +120,7 @@ func TestSum(t *testing.T) {
 }
 
 // A Pod counts that is ready and not being deleted.
-func TestReadyPods(t *testing.T) {
+func TestKubeReadyPods(t *testing.T) {
 	names, err := readyPods([]byte(`{"items": [
 		{"metadata": {"name": "ready"}, "status": {"conditions": [{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "True"}]}},
 		{"metadata": {"name": "starts"}, "status": {"conditions": [{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "False"}]}},

@@ -1,3 +1,5 @@
+//go:build kube
+
 package cluster
 
 import (
@@ -6,7 +8,7 @@ import (
 )
 
 // Where iptables is missing, a cluster is refused as something that this machine cannot do: ForTest skips then.
-func TestImpossibleWithoutIptables(t *testing.T) {
+func TestKubeClusterImpossibleWithoutIptables(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if _, err := Possible(); !errors.Is(err, ErrImpossible) {
 		t.Errorf("without iptables: %v", err)

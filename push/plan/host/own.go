@@ -3,18 +3,26 @@ package host
 import (
 	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 )
 
+// own is the endpoints of the proxies' own workload in a variation. The zero own: there are none.
+type own struct {
+	host string
+	layer.Unit
+}
+
 // ownHost is the host whose service selects the proxies of a variation first, where the scope sees it as a host of that service; empty: none.
 func (v *Variation) ownHost() string {
-	own, ok := v.table.in.Get(v.Inputs.Own.Service)
+	svc, ok := v.table.in.Get(v.Inputs.Own.Service)
 	if !ok {
 		return ""
 	}
-	for _, name := range input.HostsOf(own) {
-		if h := v.table.Get(name); h != nil && h.Service == own {
+	for _, name := range input.HostsOf(svc) {
+		if h := v.table.Get(name); h != nil && h.Service == svc {
 			return name
 		}
 	}
@@ -23,7 +31,7 @@ func (v *Variation) ownHost() string {
 
 // followOwn plans again what depends on a host of the proxies' own workload.
 func (v *Variation) followOwn(name string) {
-	if v.Inputs.Own != (view.Own{}) && (name == v.own || name == v.ownHost()) {
+	if v.Inputs.Own != (view.Own{}) && (name == v.own.host || name == v.ownHost()) {
 		v.planOwn()
 	}
 }
@@ -35,20 +43,26 @@ func (v *Variation) planOwn() {
 		return
 	}
 	v.Layer.Remove(xds.Endpoint, xds.LocalCluster)
-	if v.own = v.ownHost(); v.own == "" {
+	v.own = own{host: v.ownHost()}
+	h := v.table.Get(v.own.host)
+	if h == nil {
 		return
 	}
-	h := v.table.Get(v.own)
 	for port, svc := range h.Ports() {
 		if svc != h.Service {
 			continue
 		}
-		selection := v.table.selection(svc, v.own, port.GetNumber(), subset{})
-		var found []input.Problem // none: no EnvoyFilter is for assignments
+		selection := v.table.selection(svc, v.own.host, port.GetNumber(), subset{})
+		selection.OnNode = false // whatever the service prefers: all of them send requests
 		spec := endpoint.Spec{Cluster: xds.LocalCluster, Bare: true, Members: v.table.in.MembersOf(selection, v.Inputs.Own.Has)}
+		var found []input.Problem // of endpoints there are none
 		if u, ok := v.table.in.Make(v.table.form.Assignment(spec), svc.Key, &found); ok {
+			v.own.Unit = u
 			v.Layer.Put(u.Res)
 		}
 		return // each port has the same endpoints
 	}
 }
+
+// ExplainOwn is the Spec of the endpoints of the proxies' own workload; nil: there are none.
+func (v *Variation) ExplainOwn() pool.ResourceSpec { return v.own.Spec }

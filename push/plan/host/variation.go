@@ -25,7 +25,7 @@ type Variation struct {
 	table *Table
 	hosts map[string]*Host     // whose rules read the inputs
 	hides map[string][]xds.Ref // what the layer hides of the table's because of each
-	own   string               // host of the proxies' own workload, as last planned; empty: none
+	own   own                  // as last planned
 }
 
 // Vary makes a variation, and plans the hosts that are different in it into a layer.
