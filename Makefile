@@ -75,8 +75,9 @@ UNRACED := ca/istioca ca/seal cmd/internal/arrows cmd/internal/bench cmd/interna
 BOTH := ca/keyring loadtest/proxy push/plan shard/place shard/relay store/apiserver/listwatch store/ingest store/kv store/source/files
 
 # Both kinds are run at once, since many tests wait; what those without the race detector say comes when both are done.
-# Packages without tests are not named: go test would compile them with the race detector. `make check` vets. GOGC: a fifth of the processor time would be the garbage collector's, with the race detector a third. GORACE: without it each of the seventy binaries
-# with the race detector waits a second before it ends, for goroutines that outlive its tests.
+# Packages without tests are not named: go test would compile them with the race detector. `make check` vets. GOGC: a fifth of the processor time would
+# be the garbage collector's, with the race detector a third. GORACE: without it each of the seventy binaries with the race detector waits a second
+# before it ends, for goroutines that outlive its tests.
 test: envoy intercept-tools ## all tests, with the race detector where goroutines are; PKG=./store/... for some
 	@of() { go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(PKG) | sed 's#^navarch.io/navarch#.#' | grep "$$@" || true; }; \
 	unraced=$$(printf '^./%s$$\n' $(UNRACED)); both=$$(printf '^./%s$$\n' $(BOTH)); \
@@ -92,7 +93,7 @@ test: envoy intercept-tools ## all tests, with the race detector where goroutine
 	wait $$! || failed=1; cat "$$without"; \
 	exit $$failed; } | go run ./deploy/tools/totals
 
-# Their names begin with TestKube, so that the other tests of their packages are not run again. -p: they wait more than they work.
+# Their names begin with TestKube, so that the other tests of their packages are not run again. -p: one after another they leave a part of two cores idle.
 test-kube: kube-tools envoy ## the tests against a real Kubernetes control plane (build tag kube); PKG=./store/... for some
 	@with=$$(git grep -l --untracked '^//go:build kube$$' -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's#^#./#'); \
 	some=$$(comm -12 <(echo "$$with") <(go list -tags kube,grpcnotrace -f '{{.Dir}}' $(PKG) | sed 's#^$(CURDIR)#.#' | sort)); \

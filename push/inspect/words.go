@@ -308,11 +308,8 @@ func preference(l traffic.Localities) string {
 	if labels := l.Priority(); len(labels) > 0 {
 		parts = append(parts, "by equal labels "+strings.Join(labels, ", "))
 	}
-	for _, f := range l.Setting.GetFailover() {
-		parts = append(parts, "from "+f.GetFrom()+" to "+f.GetTo())
-	}
-	for _, f := range l.Zones.GetFailover() {
-		parts = append(parts, "from "+f.GetFrom()+" to "+f.GetTo())
+	for from, to := range l.Failovers() {
+		parts = append(parts, "from "+from+" to "+to)
 	}
 	if len(parts) == 0 {
 		return "the nearest first"

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"iter"
 	"strings"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -36,16 +37,27 @@ func (l Localities) Compared() (keys []string) {
 	return keys
 }
 
-// Failover is the region that a failover is set to for a region; false: none is.
-func (l Localities) Failover(from string) (to string, set bool) {
-	for _, f := range l.Setting.GetFailover() {
-		if f.GetFrom() == from {
-			return f.GetTo(), true
+// Failovers are the regions, and those that they fail over to, in the order of the setting.
+func (l Localities) Failovers() iter.Seq2[string, string] {
+	return func(yield func(from, to string) bool) {
+		for _, f := range l.Setting.GetFailover() {
+			if !yield(f.GetFrom(), f.GetTo()) {
+				return
+			}
+		}
+		for _, f := range l.Zones.GetFailover() {
+			if !yield(f.GetFrom(), f.GetTo()) {
+				return
+			}
 		}
 	}
-	for _, f := range l.Zones.GetFailover() {
-		if f.GetFrom() == from {
-			return f.GetTo(), true
+}
+
+// Failover is the region that a region fails over to; false: the setting names none.
+func (l Localities) Failover(of string) (to string, set bool) {
+	for from, to := range l.Failovers() {
+		if from == of {
+			return to, true
 		}
 	}
 	return "", false

@@ -144,11 +144,7 @@ var placeLabels = []string{"topology.kubernetes.io/region", "topology.kubernetes
 
 // checkZones checks a setting as its API says (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting).
 func checkZones(r *report, at string, s *networkingv1.ZoneAwareLoadBalancerSetting) {
-	for i, f := range s.GetFailover() {
-		if f.From == f.To {
-			r.errorf(fmt.Sprintf("%s.failover[%d]", at, i), "from and to are both %q", f.From)
-		}
-	}
+	checkFailover(r, at, s.GetFailover())
 	for i, label := range s.GetFailoverPriority() {
 		if key, _, _ := strings.Cut(label, "="); slices.Contains(placeLabels, key) {
 			r.errorf(fmt.Sprintf("%s.failoverPriority[%d]", at, i), "%s is decided by zones and regions themselves", key)
@@ -179,9 +175,17 @@ func checkLocality(r *report, at string, s *networkingv1.LocalityLoadBalancerSet
 			r.errorf(path+".to", "the weights add up to %d, not 100", total)
 		}
 	}
-	for i, f := range s.Failover {
-		if f.From == f.To {
-			r.errorf(fmt.Sprintf("%s.failover[%d]", at, i), "from and to are both %q", f.From)
+	checkFailover(r, at, s.Failover)
+}
+
+// checkFailover checks the regions of a locality or zone-aware setting.
+func checkFailover[F interface {
+	GetFrom() string
+	GetTo() string
+}](r *report, at string, failover []F) {
+	for i, f := range failover {
+		if f.GetFrom() == f.GetTo() {
+			r.errorf(fmt.Sprintf("%s.failover[%d]", at, i), "from and to are both %q", f.GetFrom())
 		}
 	}
 }

@@ -28,14 +28,14 @@ const fewPatterns = 16
 // Covered calls f with the names of hosts that a wildcard covers, and with that of the host that it names itself.
 func (t *Table) Covered(pattern string, f func(name string)) {
 	suffix, wildcard := strings.CutPrefix(pattern, "*")
-	t.step.covered++
+	t.lookups.covered++
 	switch {
 	case !wildcard:
 		if t.Get(pattern) != nil {
 			f(pattern)
 		}
 		return
-	case t.step.covered <= fewPatterns || pattern == "*":
+	case t.lookups.covered <= fewPatterns || pattern == "*":
 		for name := range t.hosts.All() {
 			if input.Covers(pattern, name) {
 				f(name)
@@ -43,14 +43,14 @@ func (t *Table) Covered(pattern string, f func(name string)) {
 		}
 		return
 	}
-	if t.step.names == nil {
+	if t.lookups.names == nil {
 		for name := range t.hosts.All() {
-			t.step.names = append(t.step.names, name)
+			t.lookups.names = append(t.lookups.names, name)
 		}
-		slices.SortFunc(t.step.names, compareSuffixes)
+		slices.SortFunc(t.lookups.names, compareSuffixes)
 	}
-	from, _ := slices.BinarySearchFunc(t.step.names, suffix, compareSuffixes)
-	for _, name := range t.step.names[from:] {
+	from, _ := slices.BinarySearchFunc(t.lookups.names, suffix, compareSuffixes)
+	for _, name := range t.lookups.names[from:] {
 		if !strings.HasSuffix(name, suffix) {
 			break
 		}
@@ -76,16 +76,16 @@ func (t *Table) overlap(im *Imports, vs *model.VirtualService) bool {
 		return true
 	}
 	key := overlap{im, vs}
-	is, known := t.step.overlaps[key]
+	is, known := t.lookups.overlaps[key]
 	if !known {
-		if t.step.overlaps == nil {
-			t.step.overlaps = map[overlap]bool{}
+		if t.lookups.overlaps == nil {
+			t.lookups.overlaps = map[overlap]bool{}
 		}
 		is = im.overlaps(vs)
-		t.step.overlaps[key] = is
+		t.lookups.overlaps[key] = is
 	}
 	return is
 }
 
 // Done forgets what has been looked up since the last step, or variation, was planned.
-func (t *Table) Done() { t.step = lookups{} }
+func (t *Table) Done() { t.lookups = lookups{} }

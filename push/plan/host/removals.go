@@ -13,9 +13,7 @@ func (t *Table) Removals(f func(input.Removal)) {
 		return
 	}
 	removed := func(name string) {
-		for _, r := range removing.Removals(xds.Ref{Type: xds.Cluster, Name: name}, func(p model.Patch) bool { return input.RemovesCluster(p, Side(t.key), name) }) {
-			f(r)
-		}
+		removing.Removals(xds.Ref{Type: xds.Cluster, Name: name}, func(p model.Patch) bool { return input.RemovesCluster(p, Side(t.key), name) }, f)
 	}
 	for name, h := range t.hosts.All() {
 		if h.Service == nil {

@@ -33,7 +33,7 @@ type Table struct {
 
 	hosts    layer.Table[Host]
 	renewed  map[string]*Host // hosts as they were before the step; nil: not there
-	step     lookups
+	lookups  lookups
 	problems input.Problems
 }
 
@@ -74,7 +74,7 @@ func Side(key view.Scope) networkingv1.EnvoyFilter_PatchContext {
 func (t *Table) Fork(key view.Scope, imports []*Imports, to *layer.Layer) *Table {
 	next := *t
 	next.key, next.imports, next.layer = key, imports, to
-	next.hosts, next.renewed, next.step, next.problems = t.hosts.Fork(), map[string]*Host{}, lookups{}, t.problems.Clone()
+	next.hosts, next.renewed, next.lookups, next.problems = t.hosts.Fork(), map[string]*Host{}, lookups{}, t.problems.Clone()
 	return &next
 }
 
@@ -152,7 +152,7 @@ func (t *Table) renew(name string) *Host {
 		*h = *was
 		h.varied = nil
 	} else {
-		t.step.names = nil
+		t.lookups.names = nil
 	}
 	if _, again := t.renewed[name]; !again {
 		t.renewed[name] = was

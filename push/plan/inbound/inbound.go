@@ -273,9 +273,9 @@ func (wl *Workload) common(name string, port uint32, clusters ...string) listene
 
 // removes says whether patches remove a resource as a whole, and notes them.
 func (wl *Workload) removes(t xds.Type, name string, by func(model.Patch) bool) bool {
-	removals := wl.patches.Removals(xds.Ref{Type: t, Name: name}, by)
-	wl.removed = append(wl.removed, removals...)
-	return len(removals) > 0
+	before := len(wl.removed)
+	wl.patches.Removals(xds.Ref{Type: t, Name: name}, by, func(r input.Removal) { wl.removed = append(wl.removed, r) })
+	return len(wl.removed) > before
 }
 
 func (wl *Workload) removesListener(name string, port uint32) bool {

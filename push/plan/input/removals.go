@@ -13,29 +13,23 @@ type Removal struct {
 	Ref xds.Ref
 }
 
-// RemovesWhole says whether a patch removes clusters or listeners as a whole.
-func RemovesWhole(p model.Patch) bool {
-	c := p.Config()
-	return c.GetPatch().GetOperation() == networkingv1.EnvoyFilter_Patch_REMOVE &&
-		(c.GetApplyTo() == networkingv1.EnvoyFilter_CLUSTER || c.GetApplyTo() == networkingv1.EnvoyFilter_LISTENER)
-}
-
 // Removing are the patches that remove clusters or listeners as a whole.
 func (s PatchSet) Removing() (removing PatchSet) {
 	for _, p := range s {
-		if RemovesWhole(p) {
+		c := p.Config()
+		whole := c.GetApplyTo() == networkingv1.EnvoyFilter_CLUSTER || c.GetApplyTo() == networkingv1.EnvoyFilter_LISTENER
+		if whole && c.GetPatch().GetOperation() == networkingv1.EnvoyFilter_Patch_REMOVE {
 			removing = append(removing, p)
 		}
 	}
 	return removing
 }
 
-// Removals are those of one resource: one for each patch that removes it.
-func (s PatchSet) Removals(ref xds.Ref, removes func(model.Patch) bool) (all []Removal) {
+// Removals calls f for each patch that removes a resource.
+func (s PatchSet) Removals(ref xds.Ref, removes func(model.Patch) bool, f func(Removal)) {
 	for _, p := range s {
 		if removes(p) {
-			all = append(all, Removal{p, ref})
+			f(Removal{p, ref})
 		}
 	}
-	return all
 }

@@ -169,16 +169,12 @@ func (ls *listeners) plan(l *outbound) (was outbound) {
 	return was
 }
 
-// bound is the traffic that decides where the listener is bound; nil: nothing is brought to it.
-func (l *outbound) bound() *traffic {
-	switch http, rest, ok := l.first(); {
-	case !ok:
-		return nil
-	case http != nil:
+// bound is the traffic, of that which comes first to a listener, that decides where it is bound.
+func bound(http *httpCount, rest []brought) *traffic {
+	if http != nil {
 		return &http.traffic
-	default:
-		return &rest[0].traffic
 	}
+	return &rest[0].traffic
 }
 
 // spec decides a listener, and the route configuration that it asks for. False: nothing is brought to it, or an EnvoyFilter removes it.
@@ -187,7 +183,7 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 	if !ok {
 		return listener.Outbound{}, routeKey{}, false
 	}
-	t := l.bound()
+	t := bound(http, rest)
 	var more []wanting
 	if http != nil {
 		more = slices.Clip(http.more)

@@ -16,25 +16,20 @@ func (f *Front) Removals(yield func(input.Removal)) {
 	if len(removing) == 0 {
 		return
 	}
-	removed := func(ref xds.Ref, removes func(model.Patch) bool) {
-		for _, r := range removing.Removals(ref, removes) {
-			yield(r)
-		}
-	}
 	for _, name := range staticClusters {
-		removed(xds.Ref{Type: xds.Cluster, Name: name}, func(p model.Patch) bool { return input.RemovesCluster(p, host.Side(f.key), name) })
+		removing.Removals(xds.Ref{Type: xds.Cluster, Name: name}, func(p model.Patch) bool { return input.RemovesCluster(p, host.Side(f.key), name) }, yield)
 	}
 	listener := func(name string, port uint32) {
-		removed(xds.Ref{Type: xds.Listener, Name: name}, func(p model.Patch) bool {
+		removing.Removals(xds.Ref{Type: xds.Listener, Name: name}, func(p model.Patch) bool {
 			return patch.RemovesListener(p, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, name, port)
-		})
+		}, yield)
 	}
 	if f.listeners.redirects() {
 		listener(xds.VirtualOutbound, f.in.OutboundPort())
 	}
 	for name, l := range f.listeners.table.All() {
-		if t := l.bound(); t != nil {
-			listener(name, t.port)
+		if http, rest, ok := l.first(); ok {
+			listener(name, bound(http, rest).port)
 		}
 	}
 }
