@@ -67,6 +67,10 @@ func (p *Pod) Client() *http.Client {
 // Dial connects to a port of the Pod's network namespace, where the connection comes from loopback. Errors name the Pod, and the context of the
 // kubeconfig. That nobody listens on the port is the error of the first read, or write.
 func (p *Pod) Dial(ctx context.Context, port int) (net.Conn, error) {
+	ended := func() error { return fmt.Errorf("%s, port %d, by %s: %w", p, port, p.of, ctx.Err()) }
+	if ctx.Err() != nil { // a link that stands could be quicker than the select below
+		return nil, ended()
+	}
 	type made struct {
 		conn net.Conn
 		err  error
@@ -85,7 +89,7 @@ func (p *Pod) Dial(ctx context.Context, port int) (net.Conn, error) {
 				_ = m.conn.Close()
 			}
 		}()
-		return nil, fmt.Errorf("%s, port %d, by %s: %w", p, port, p.of, ctx.Err())
+		return nil, ended()
 	}
 }
 
