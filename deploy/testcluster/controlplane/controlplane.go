@@ -86,14 +86,13 @@ func Start(t testing.TB, o Options) *ControlPlane {
 // Run is Start without a test: it keeps its files in dir, and works until Close. Where the error is not nil, the control plane may be nil,
 // or has to be closed too. A certificate of the API server that is in dir already (certs/apiserver.crt with its issuer, apiserver.key) is used.
 func Run(o Options, dir string) (*ControlPlane, error) {
-	c := &ControlPlane{options: o, dir: dir}
 	var err error
 	if o.Tools == "" {
 		if o.Tools, err = Tools(); err != nil {
 			return nil, err
 		}
 	}
-	c.bin = filepath.Join(o.Tools, "bin")
+	c := &ControlPlane{options: o, dir: dir, bin: filepath.Join(o.Tools, "bin")}
 	if err := writeKeys(dir); err != nil {
 		return nil, err
 	}
@@ -109,20 +108,8 @@ func Run(o Options, dir string) (*ControlPlane, error) {
 	} else if c.etcd, err = kvtest.StartBare(filepath.Join(dir, "etcd"), c.store, addresses[2]); err != nil {
 		return c, err
 	}
-	if err := c.startAPIServer(); err != nil {
+	if err := c.startDefined(); err != nil {
 		return c, err
-	}
-	var crds []string
-	if o.Istio {
-		crds = append(crds, "istio")
-	}
-	if o.GatewayAPI {
-		crds = append(crds, "gateway-api")
-	}
-	if len(crds) > 0 {
-		if err := c.applyCRDs(crds...); err != nil {
-			return c, err
-		}
 	}
 	if len(o.Controllers) > 0 {
 		if err := c.startManager(addresses[3]); err != nil {

@@ -4,6 +4,8 @@ package controlplane
 
 import (
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +47,42 @@ func TestKubeSharedControlPlane(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A control plane that starts with what another one has stored of definitions has the same ones as one that applied them: all that the files have.
+func TestKubeKeptDefinitions(t *testing.T) {
+	tools, err := Tools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := t.TempDir() // nothing is kept there yet
+	for _, folder := range []string{"bin", "crds"} {
+		if err := os.Symlink(filepath.Join(tools, folder), filepath.Join(own, folder)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(tools, "crds", "gateway-api.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first string
+	for _, kept := range []int{0, 1} {
+		if files, _ := filepath.Glob(filepath.Join(own, "kube-state", "*")); len(files) != kept {
+			t.Errorf("kept: %q", files)
+		}
+		c := Start(t, Options{GatewayAPI: true, Tools: own})
+		have := c.Kubectl(t, "", "get", "customresourcedefinitions,validatingadmissionpolicies,validatingadmissionpolicybindings", "-o", "yaml", "--show-managed-fields=false")
+		if kinds := strings.Count(have, "\n  kind: "); kinds != strings.Count("\n"+string(text), "\nkind: ") {
+			t.Errorf("%d objects of the %d in the file", kinds, strings.Count("\n"+string(text), "\nkind: "))
+		}
+		if have = times.ReplaceAllString(have, ""); kept == 1 && have != first {
+			t.Errorf("what is kept differs from what was applied:\n%s\n%s", first, have)
+		}
+		first = have
+	}
+}
+
+// times are parts of objects that differ each time.
+var times = regexp.MustCompile(`(resourceVersion|uid|lastTransitionTime|creationTimestamp): .*`)
 
 // The controllers make EndpointSlices of Services and Pods, and empty a namespace that is deleted; admission gives Pods an account.
 func TestKubeControllers(t *testing.T) {

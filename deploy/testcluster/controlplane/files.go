@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -64,8 +63,7 @@ func (c *ControlPlane) ApplyCRDs(t testing.TB, names ...string) {
 }
 
 func (c *ControlPlane) applyCRDs(names ...string) error {
-	for _, name := range names {
-		file := filepath.Join(filepath.Dir(c.bin), "crds", name+".yaml")
+	for _, file := range c.definitionTexts(names) {
 		if _, err := os.Stat(file); err != nil {
 			return fmt.Errorf("no %s: run `make kube-tools` (%w)", filepath.Base(file), err)
 		}
@@ -74,10 +72,5 @@ func (c *ControlPlane) applyCRDs(names ...string) error {
 			return err
 		}
 	}
-	for until := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
-		_, err := c.kubectl(strings.NewReader(""), "wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
-		if err == nil || !strings.Contains(err.Error(), "conditions accessor error") || time.Now().After(until) { // one has no status yet
-			return err
-		}
-	}
+	return c.awaitDefinitions()
 }

@@ -175,12 +175,11 @@ func (p *process) ended() bool {
 }
 
 func (c *ControlPlane) awaitOf(p *process, config *rest.Config, url string) error {
-	client, err := rest.HTTPClientFor(config)
+	client, err := impatient(config)
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
-	client.Timeout = 5 * time.Second // of one request: one that came too early may never be answered
 	for until := time.Now().Add(ready); ; time.Sleep(20 * time.Millisecond) {
 		err := get(context.Background(), client, url)
 		if err == nil {
@@ -190,6 +189,15 @@ func (c *ControlPlane) awaitOf(p *process, config *rest.Config, url string) erro
 			return fmt.Errorf("%s is not ready: %w\n%s", p.name, err, p.log.tail(4<<10))
 		}
 	}
+}
+
+// impatient is a client for requests that may come too early: some of these are answered after a minute, or never.
+func impatient(config *rest.Config) (*http.Client, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err == nil {
+		client.Timeout = 5 * time.Second // of one request
+	}
+	return client, err
 }
 
 func get(ctx context.Context, client *http.Client, url string) error {

@@ -27,18 +27,51 @@ func StartBare(dir, client, peer string) (*Bare, error) {
 }
 
 // Compact forgets all revisions but the newest.
-func (b *Bare) Compact(ctx context.Context) (err error) {
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{b.client}, Logger: zap.NewNop()})
+func (b *Bare) Compact(ctx context.Context) error {
+	return with(b.client, func(client *clientv3.Client) error {
+		newest, err := client.Get(ctx, "none")
+		if err != nil {
+			return fmt.Errorf("revision of etcd: %w", err)
+		}
+		_, err = client.Compact(ctx, newest.Header.Revision, clientv3.WithCompactPhysical())
+		return err
+	})
+}
+
+// PutAll writes values into the etcd at an address, by their keys.
+func PutAll(ctx context.Context, etcd string, values map[string][]byte) error {
+	return with(etcd, func(client *clientv3.Client) error {
+		for key, value := range values {
+			if _, err := client.Put(ctx, key, string(value)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ReadAll reads the values in the etcd at an address whose keys begin with a prefix.
+func ReadAll(ctx context.Context, etcd, prefix string) (values map[string][]byte, err error) {
+	values = map[string][]byte{}
+	return values, with(etcd, func(client *clientv3.Client) error {
+		found, err := client.Get(ctx, prefix, clientv3.WithPrefix())
+		if err != nil {
+			return err
+		}
+		for _, kv := range found.Kvs {
+			values[string(kv.Key)] = kv.Value
+		}
+		return nil
+	})
+}
+
+// with has a client of the etcd at an address.
+func with(etcd string, do func(*clientv3.Client) error) error {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd}, Logger: zap.NewNop()})
 	if err != nil {
 		return fmt.Errorf("connect to etcd: %w", err)
 	}
-	defer func() { err = errors.Join(err, client.Close()) }()
-	newest, err := client.Get(ctx, "none")
-	if err != nil {
-		return fmt.Errorf("revision of etcd: %w", err)
-	}
-	_, err = client.Compact(ctx, newest.Header.Revision, clientv3.WithCompactPhysical())
-	return err
+	return errors.Join(do(client), client.Close())
 }
 
 // Close ends it; its data stay.

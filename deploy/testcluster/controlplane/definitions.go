@@ -1,0 +1,226 @@
+package controlplane
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/gob"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"navarch.io/navarch/store/kv/kvtest"
+)
+
+// An API server takes some five seconds of a processor to take in the definitions of Istio's kinds and the Gateway API's one after the other, and less than
+// two where they are in etcd when it starts. So what the first control plane on a machine has stored of them is kept (.tools/kube-state), by the version of
+// the API server and the text of the definitions, and put into the etcd of those that start later.
+
+// definitionKinds are the places in etcd, below the prefix, of what the files of definitions have.
+var definitionKinds = []string{"apiextensions.k8s.io/customresourcedefinitions/", "validatingadmissionpolicies/", "validatingadmissionpolicybindings/"}
+
+// definitionsFile is where the definitions of some names are kept as an API server stores them.
+func (c *ControlPlane) definitionsFile(names []string) (string, error) {
+	sum := sha256.New()
+	for _, file := range append(c.definitionTexts(names), filepath.Join(c.bin, "kube-apiserver.version")) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "", fmt.Errorf("no %s: run `make kube-tools` (%w)", filepath.Base(file), err)
+		}
+		fmt.Fprintf(sum, "%d %s", len(text), text)
+	}
+	return filepath.Join(c.options.Tools, "kube-state", strings.Join(names, "+")+"-"+hex.EncodeToString(sum.Sum(nil)[:8])), nil
+}
+
+// definitionTexts are the files of the definitions of some names.
+func (c *ControlPlane) definitionTexts(names []string) (files []string) {
+	for _, name := range names {
+		files = append(files, filepath.Join(c.options.Tools, "crds", name+".yaml"))
+	}
+	return files
+}
+
+// startDefined starts the API server with the definitions of the options.
+func (c *ControlPlane) startDefined() error {
+	var names []string
+	if c.options.Istio {
+		names = append(names, "istio")
+	}
+	if c.options.GatewayAPI {
+		names = append(names, "gateway-api")
+	}
+	if len(names) == 0 {
+		return c.startAPIServer()
+	}
+	put, err := c.putDefinitions(names)
+	if err != nil {
+		return err
+	}
+	if err := c.startAPIServer(); err != nil {
+		return err
+	}
+	if put {
+		return c.awaitDefinitions()
+	}
+	if err := c.applyCRDs(names...); err != nil {
+		return err
+	}
+	return c.keepDefinitions(names)
+}
+
+// putDefinitions puts what is kept of definitions into etcd, before the API server starts. False: nothing is kept.
+func (c *ControlPlane) putDefinitions(names []string) (put bool, err error) {
+	file, err := c.definitionsFile(names)
+	if err != nil {
+		return false, err
+	}
+	content, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var kept map[string][]byte
+	if err := gob.NewDecoder(bytes.NewReader(content)).Decode(&kept); err != nil {
+		return false, fmt.Errorf("%s: %w", file, err)
+	}
+	all := map[string][]byte{}
+	for key, value := range kept {
+		all[c.prefix()+key] = value
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), ready)
+	defer cancel()
+	return true, kvtest.PutAll(ctx, c.store, all)
+}
+
+// keepDefinitions keeps what the API server has stored of definitions for others that start later.
+func (c *ControlPlane) keepDefinitions(names []string) error {
+	file, err := c.definitionsFile(names)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), ready)
+	defer cancel()
+	all := map[string][]byte{} // by key below the prefix
+	for _, kind := range definitionKinds {
+		found, err := kvtest.ReadAll(ctx, c.store, c.prefix()+kind)
+		if err != nil {
+			return err
+		}
+		for key, value := range found {
+			all[strings.TrimPrefix(key, c.prefix())] = value
+		}
+	}
+	var content bytes.Buffer
+	if err := gob.NewEncoder(&content).Encode(all); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	part, err := os.CreateTemp(filepath.Dir(file), "part") // several packages may be first at once
+	if err != nil {
+		return err
+	}
+	_, err = part.Write(content.Bytes())
+	if err = errors.Join(err, part.Close()); err == nil {
+		err = os.Rename(part.Name(), file)
+	}
+	return err
+}
+
+// prefix is that of all keys of the API server.
+func (c *ControlPlane) prefix() string { return cmp.Or(c.options.Prefix, "/registry") + "/" }
+
+// awaitDefinitions waits until every kind that is defined is listed and described, as kubectl needs it.
+func (c *ControlPlane) awaitDefinitions() error {
+	client, err := impatient(c.Config())
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	for until := time.Now().Add(ready); ; time.Sleep(20 * time.Millisecond) {
+		missing, err := c.unserved(client)
+		if err == nil && missing == "" {
+			return nil
+		}
+		if time.Now().After(until) || c.api.ended() {
+			return errors.Join(fmt.Errorf("kube-apiserver does not serve what is defined: %s", missing), err)
+		}
+	}
+}
+
+// unserved is a kind that is defined and not served yet; empty: there is none.
+func (c *ControlPlane) unserved(client *http.Client) (kind string, err error) {
+	var defined struct {
+		Items []struct {
+			Spec struct {
+				Group    string
+				Names    struct{ Plural string }
+				Versions []struct {
+					Name   string
+					Served bool
+				}
+			}
+		}
+	}
+	var groups struct {
+		Items []struct {
+			Metadata struct{ Name string }
+			Versions []struct {
+				Version   string
+				Resources []struct{ Resource string }
+			}
+		}
+	}
+	var described struct{ Paths map[string]any }
+	for page, to := range map[string]any{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions": &defined, "/apis": &groups, "/openapi/v3": &described} {
+		if err := getJSON(client, "https://"+c.address+page, to); err != nil {
+			return "", err
+		}
+	}
+	served := map[string]bool{}
+	for _, g := range groups.Items {
+		for _, v := range g.Versions {
+			for _, r := range v.Resources {
+				if at := g.Metadata.Name + "/" + v.Version; described.Paths["apis/"+at] != nil {
+					served[at+" "+r.Resource] = true
+				}
+			}
+		}
+	}
+	for _, d := range defined.Items {
+		for _, v := range d.Spec.Versions {
+			if name := d.Spec.Group + "/" + v.Name + " " + d.Spec.Names.Plural; v.Served && !served[name] {
+				return name, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// getJSON reads a page of the API server; of its groups the kinds too, where it offers that.
+func getJSON(client *http.Client, url string, to any) (err error) {
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json")
+	answer, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, answer.Body.Close()) }()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, answer.Status)
+	}
+	return json.NewDecoder(answer.Body).Decode(to)
+}
