@@ -14,11 +14,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"navarch.io/navarch/ca/seal"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/pullsecret"
 )
 
 // Store is what the vault needs of kv.Store.
@@ -99,13 +101,19 @@ func (v *Vault) sum(macKey seal.Secret, key model.Key, private model.PrivateKey)
 	return h.Sum(nil)
 }
 
-// Open gives the private key of a Secret's record. seal.ErrTampered: the sealed key was made for another place, or does
-// not belong to the record's certificate (an older one was put back). seal.ErrNewer: a newer build
+// Open gives the private key of a Secret's record, or its credentials of registries. seal.ErrTampered: what is sealed was made for another place, or does
+// not belong to the record's certificate or registries (an older one was put back). seal.ErrNewer: a newer build
 // sealed it. seal.ErrUnavailable: try again.
 func (v *Vault) Open(ctx context.Context, key model.Key, spec *model.SecretSpec) (model.PrivateKey, error) {
 	plain, err := v.Sealer.Open(ctx, spec.GetKey(), v.about(key))
 	if err != nil {
 		return nil, err
+	}
+	if len(spec.GetRegistries()) > 0 {
+		if has, err := pullsecret.Registries(plain); err != nil || !slices.Equal(has, spec.GetRegistries()) {
+			return nil, fmt.Errorf("open %s: %w: the credentials are not of the registries beside them", key, seal.ErrTampered)
+		}
+		return model.PrivateKey(plain), nil
 	}
 	if _, err := tls.X509KeyPair(spec.GetChain(), plain); err != nil {
 		return nil, fmt.Errorf("open %s: %w: it does not belong to the certificate beside it", key, seal.ErrTampered)

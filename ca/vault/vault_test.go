@@ -134,6 +134,23 @@ func TestVault(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	credentials := model.PrivateKey(`{"auths": {"r.example": {"auth": "hunter2"}}}`)
+	sealed, _, err := second.Seal(ctx, at, credentials, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := replica.Open(ctx, at, &model.SecretSpec{Registries: []string{"r.example"}, Key: sealed}); err != nil || !bytes.Equal(got, credentials) {
+		t.Errorf("credentials: %v", err)
+	}
+	for what, spec := range map[string]*model.SecretSpec{
+		"credentials of other registries": {Registries: []string{"r.example", "other"}, Key: sealed},
+		"a private key as credentials":    {Registries: []string{"r.example"}, Key: blob},
+		"credentials that are no key's":   m.spec(sealed, mac),
+	} {
+		if got, err := replica.Open(ctx, at, spec); !errors.Is(err, seal.ErrTampered) || got != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 	later := bytes.Clone(blob)
 	later[len("NVSL")]++ // the format
 	if got, err := replica.Open(ctx, at, m.spec(later, mac)); !errors.Is(err, seal.ErrNewer) || errors.Is(err, seal.ErrTampered) || got != nil {

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	extensionsv1 "istio.io/api/extensions/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/view"
@@ -18,7 +19,7 @@ import (
 func record(t *testing.T, kind model.Kind, namespace, text string) model.Record {
 	t.Helper()
 	body := map[model.Kind]proto.Message{model.KindGateway: &networkingv1.Gateway{}, model.KindDestinationRule: &networkingv1.DestinationRule{},
-		model.KindEnvoyFilter: &networkingv1.EnvoyFilter{}, model.KindSecretReader: &model.SecretReaderSpec{}}[kind]
+		model.KindEnvoyFilter: &networkingv1.EnvoyFilter{}, model.KindWasmPlugin: &extensionsv1.TrafficExtension{}, model.KindTrafficExtension: &extensionsv1.TrafficExtension{}, model.KindSecretReader: &model.SecretReaderSpec{}}[kind]
 	if err := protojson.Unmarshal([]byte(text), body); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -69,6 +70,7 @@ func TestUseOf(t *testing.T) {
 		{"the root's filter", "root", model.KindEnvoyFilter, `{` + filter + `, "workloadSelector": {"labels": {"tier": "edge"}}}`, Referred},
 		{"a filter elsewhere", "bank", model.KindEnvoyFilter, `{` + filter + `}`, Unreferred},
 		{"a filter for others", "shop", model.KindEnvoyFilter, `{` + filter + `, "workloadSelector": {"labels": {"tier": "x"}}}`, Unselected},
+		{"a module", "shop", model.KindWasmPlugin, `{"wasm": {"url": "r.example/m", "imagePullSecret": "web"}}`, Unreferred}, // private keys are no credentials
 		{"a filter of a target", "shop", model.KindEnvoyFilter, `{` + filter + `, "targetRefs": [{"kind": "Gateway", "name": "x"}]}`, Unreferred},
 	} {
 		for form, is := range map[string]bool{"kubernetes://web": true, "kubernetes://shop/web": true, "kubernetes-gateway://shop/web": true,
@@ -113,13 +115,20 @@ func TestSecretUses(t *testing.T) {
 		{"a mutual one", "apps", model.KindGateway, `{"selector": {"app": "gw"}, "servers": [{"tls": {"mode": "MUTUAL", "credentialNames": ["a", "b"], "caCertCredentialName": "ca"}}]}`, any("a", "b", "ca", "a-cacert", "b-cacert")},
 		{"by the long name", "apps", model.KindGateway, `{"servers": [{"tls": {"mode": "SIMPLE", "credentialName": "kubernetes-gateway://edge/a"}}]}`, []SecretUse{{Namespace: "edge", Name: "a"}}},
 		{"a rule", "apps", model.KindDestinationRule, `{"workloadSelector": {"matchLabels": {"app": "gw"}}, "trafficPolicy": {"tls": {"mode": "MUTUAL", "credentialName": "a"}}}`,
-			[]SecretUse{{"apps", "a", edge}, {"apps", "a-cacert", edge}}},
+			[]SecretUse{{Namespace: "apps", Name: "a", Selector: edge}, {Namespace: "apps", Name: "a-cacert", Selector: edge}}},
 		{"a filter", "apps", model.KindEnvoyFilter, `{"configPatches": [{"patch": {"value": {"a": "kubernetes://a-cacert", "b": "kubernetes-gateway://edge/x"}}}]}`,
 			[]SecretUse{{Namespace: "apps", Name: "a"}, {Namespace: "apps", Name: "a-cacert"}}},
 		{"a filter of all", "root", model.KindEnvoyFilter, `{"configPatches": [{"patch": {"value": {"b": "kubernetes-gateway://edge/x"}}}]}`, []SecretUse{{Namespace: "edge", Name: "x"}}},
+		{"a module", "apps", model.KindWasmPlugin, `{"selector": {"matchLabels": {"app": "gw"}}, "wasm": {"url": "r.example/m", "imagePullSecret": "a"}}`,
+			[]SecretUse{{Namespace: "apps", Name: "a", Selector: edge, Of: "apps"}}},
+		{"a module for all", "root", model.KindTrafficExtension, `{"wasm": {"url": "oci://r.example/m", "imagePullSecret": "a"}}`, []SecretUse{{Name: "a", Of: "root"}}},
+		{"a module that is no image", "root", model.KindTrafficExtension, `{"wasm": {"url": "https://r.example/m", "imagePullSecret": "a"}}`, nil},
+		{"a module for gateways", "apps", model.KindWasmPlugin, `{"targetRefs": [{"kind": "Gateway", "name": "g"}], "wasm": {"url": "r.example/m", "imagePullSecret": "a"}}`, nil},
 	} {
 		got := SecretUses(record(t, c.kind, c.namespace, c.text), "root")
-		byName := func(a, b SecretUse) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) }
+		byName := func(a, b SecretUse) int {
+			return strings.Compare(a.Namespace+"/"+a.Name+"/"+a.Of, b.Namespace+"/"+b.Name+"/"+b.Of)
+		}
 		slices.SortFunc(got, byName)
 		slices.SortFunc(c.want, byName)
 		if !slices.EqualFunc(got, c.want, func(a, b SecretUse) bool { return byName(a, b) == 0 && maps.Equal(a.Selector, b.Selector) }) {

@@ -8,10 +8,12 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/pullsecret"
 )
 
 // The forms of names of Secrets (istio: pilot/pkg/model/credentials/resource.go).
@@ -39,16 +41,42 @@ func References(r model.Record) iter.Seq[Reference] {
 	}
 }
 
+// PullSecret is the Secret with whose credentials proxies fetch the module of a WasmPlugin or TrafficExtension: of the record's own namespace. False: it names
+// none, or fetches no image.
+func PullSecret(r model.Record) (ref Reference, ok bool) {
+	e, is := r.(*model.TrafficExtension)
+	if !is || len(e.Spec.GetTargetRefs()) > 0 {
+		return Reference{}, false
+	}
+	name := e.Spec.GetWasm().GetImagePullSecret()
+	return Reference{e.Key.Namespace, name}, name != "" && pullsecret.Registry(extension.URL(e.Spec.GetWasm())) != ""
+}
+
+// AllReferences are References, and PullSecret.
+func AllReferences(r model.Record) iter.Seq[Reference] {
+	return func(yield func(Reference) bool) {
+		if ref, ok := PullSecret(r); ok && !yield(ref) {
+			return
+		}
+		for ref := range References(r) {
+			if !yield(ref) {
+				return
+			}
+		}
+	}
+}
+
 // SecretUse is a Secret that a record makes workloads use, with or without its private key.
 type SecretUse struct {
-	Namespace string            // of the Secret, and of these workloads; empty: of any
+	Namespace string            // of these workloads; empty: of any
 	Name      string            // of the Secret
 	Selector  map[string]string // labels of these workloads; empty: all
+	Of        string            // namespace of the Secret; empty: that of the workload
 }
 
 // SecretUses are the Secrets that have to be there for a record to be served, some twice: those of References, and those with certificates of
-// authorities that go with them (caCertCredentialName; NAME-cacert, of a client or a mutual server; NAME of a NAME-cacert). root is the mesh's root
-// namespace.
+// authorities that go with them (caCertCredentialName; NAME-cacert, of a client or a mutual server; NAME of a NAME-cacert), and PullSecret. root is the mesh's
+// root namespace.
 func SecretUses(r model.Record, root string) (all []SecretUse) {
 	namespace := r.Meta().Key.Namespace
 	switch t := r.(type) {
@@ -61,6 +89,15 @@ func SecretUses(r model.Record, root string) (all []SecretUse) {
 		if namespace == root {
 			namespace = ""
 		}
+	case *model.TrafficExtension:
+		ref, ok := PullSecret(r)
+		if !ok {
+			return nil
+		}
+		if namespace == root {
+			namespace = ""
+		}
+		return []SecretUse{{Namespace: namespace, Name: ref.Name, Selector: Selector(r), Of: ref.Namespace}}
 	}
 	add := func(name string) {
 		if ref, ok := ParseName(name); ok && (ref.Namespace == "" || namespace == "" || ref.Namespace == namespace) {
@@ -203,6 +240,8 @@ func Selector(r model.Record) map[string]string {
 		return t.Spec.GetWorkloadSelector().GetMatchLabels()
 	case *model.EnvoyFilter:
 		return t.Spec.GetWorkloadSelector().GetLabels()
+	case *model.TrafficExtension:
+		return t.Spec.GetSelector().GetMatchLabels()
 	}
 	return nil
 }

@@ -81,6 +81,10 @@ func OnConnections(e *model.TrafficExtension) bool {
 	return e.Spec.GetWasm().GetType() == extensionsv1.PluginType_NETWORK
 }
 
+// PullSecretVariable is the variable of a module's environment in which Istio's agent finds credentials of registries, as Docker's configuration has them, and
+// which it takes out again. Empty: there should be some and are not, and the agent does not fetch the module (istio pkg/wasm/convert.go).
+const PullSecretVariable = "ISTIO_META_WASM_IMAGE_PULL_SECRET"
+
 // Name is the name of the configuration that Envoy asks for: Istio's, with its spelling
 // (istio pilot/pkg/model/extensions.go).
 func Name(extension model.Key) string {

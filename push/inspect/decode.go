@@ -33,23 +33,26 @@ var messages = [xds.NumTypes]func() proto.Message{
 // plurals are the keys of a rendered set, in the order of xds.Type.
 var plurals = [xds.NumTypes]string{"clusters", "endpoints", "listeners", "routes", "secrets", "extensions"}
 
-// Message decodes a resource.
+// Message decodes a resource, without what is confidential: of Secrets it has what is public.
 func Message(r *xds.Resource) (proto.Message, error) {
 	m := messages[r.Type]()
 	if err := proto.Unmarshal(r.Body(), m); err != nil {
 		return nil, fmt.Errorf("decode %v %s: %w", r.Type, r.Name, err)
 	}
+	switch {
+	case r.Type == xds.Secret:
+		return public(m), nil
+	case r.Confidential:
+		return withoutCredential(m)
+	}
 	return m, nil
 }
 
-// JSON is a resource as proto JSON with proto field names. Of Secrets it shows what is public.
+// JSON is a resource as proto JSON with proto field names, as far as Message has it.
 func JSON(r *xds.Resource) (json.RawMessage, error) {
 	m, err := Message(r)
 	if err != nil {
 		return nil, err
-	}
-	if r.Type == xds.Secret {
-		m = public(m)
 	}
 	raw, err := printed(m)
 	if err != nil {

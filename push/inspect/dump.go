@@ -229,16 +229,16 @@ func nameOnly(t xds.Type, name string) proto.Message {
 	}
 }
 
-// packed is a resource as an Any, of Secrets what is public.
+// packed is a resource as an Any, without what is confidential.
 func packed(r *xds.Resource) (*anypb.Any, error) {
-	if r.Type != xds.Secret {
+	if r.Type != xds.Secret && !r.Confidential {
 		return &anypb.Any{TypeUrl: r.Type.URL(), Value: r.Body()}, nil
 	}
 	m, err := Message(r)
 	if err != nil {
 		return nil, err
 	}
-	return anypb.New(public(m))
+	return anypb.New(m)
 }
 
 // sectionOf is the message of Envoy's dump for one type

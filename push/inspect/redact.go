@@ -1,9 +1,16 @@
 package inspect
 
 import (
+	"fmt"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	httpwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
+	networkwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/wasm/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/push/extension"
+	"navarch.io/navarch/push/xds"
 )
 
 // redacted stands where Envoy's own dumps have it.
@@ -28,4 +35,27 @@ func public(m proto.Message) *tlsv3.Secret {
 		out.Type = &tlsv3.Secret_GenericSecret{GenericSecret: &tlsv3.GenericSecret{Secret: hidden}}
 	}
 	return out
+}
+
+// withoutCredential is the configuration of a filter without the credential that its agent fetches the module with. What is no such configuration is not shown:
+// the error says so.
+func withoutCredential(m proto.Message) (proto.Message, error) {
+	config, _ := m.(*corev3.TypedExtensionConfig)
+	filter, err := config.GetTypedConfig().UnmarshalNew()
+	if err != nil {
+		return nil, fmt.Errorf("show what is confidential of %T: %w", m, err)
+	}
+	var environment map[string]string
+	switch f := filter.(type) {
+	case *httpwasmv3.Wasm:
+		environment = f.GetConfig().GetVmConfig().GetEnvironmentVariables().GetKeyValues()
+	case *networkwasmv3.Wasm:
+		environment = f.GetConfig().GetVmConfig().GetEnvironmentVariables().GetKeyValues()
+	default:
+		return nil, fmt.Errorf("show what is confidential of %T: it is no module's", filter)
+	}
+	if environment[extension.PullSecretVariable] != "" {
+		environment[extension.PullSecretVariable] = redacted
+	}
+	return &corev3.TypedExtensionConfig{Name: config.GetName(), TypedConfig: xds.Any(filter)}, nil
 }

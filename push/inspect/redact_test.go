@@ -6,8 +6,13 @@ import (
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	httpwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
+	networkwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/wasm/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/wasm/v3"
+	"google.golang.org/protobuf/proto"
 
+	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -42,5 +47,29 @@ func TestSecretsAreRedacted(t *testing.T) {
 			strings.Contains(text, "hunter2") || strings.Contains(text, base64.StdEncoding.EncodeToString([]byte("hunter2"))) {
 			t.Errorf("%s: %s", name, text)
 		}
+	}
+}
+
+// Of the configuration of a module everything is shown but the credential that it is fetched with, wherever a page has it.
+func TestCredentialsAreRedacted(t *testing.T) {
+	config := func(filter proto.Message) *xds.Resource {
+		r, err := xds.EncodeAs(xds.Extension, "e", "v", &corev3.TypedExtensionConfig{Name: "e", TypedConfig: xds.Any(filter)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	vm := &wasmv3.PluginConfig{Vm: &wasmv3.PluginConfig_VmConfig{VmConfig: &wasmv3.VmConfig{Runtime: "public", EnvironmentVariables: &wasmv3.EnvironmentVariables{
+		KeyValues: map[string]string{extension.PullSecretVariable: "hunter2", "OTHER": "shown"}}}}}
+	for _, filter := range []proto.Message{&httpwasmv3.Wasm{Config: vm}, &networkwasmv3.Wasm{Config: vm}} {
+		r := config(filter)
+		text, err := JSON(r)
+		page, bad := packed(r)
+		if err != nil || bad != nil || !strings.Contains(string(text), redacted) || !strings.Contains(string(text), "shown") || strings.Contains(string(text)+page.String(), "hunter2") {
+			t.Errorf("%s %v, %s %v", text, err, page, bad)
+		}
+	}
+	if text, err := JSON(config(&wasmv3.PluginConfig{Name: "hunter2"})); err == nil || strings.Contains(string(text)+err.Error(), "hunter2") {
+		t.Errorf("what is no module's: %s %v", text, err)
 	}
 }

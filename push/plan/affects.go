@@ -157,10 +157,14 @@ var affects = [model.NumKinds][]effect{
 	model.KindWasmPlugin: {
 		{"views", input.All, namespaceViews, nil}, // whom it selects, how they run it, and the filters of their outbound listeners
 		{"readers", input.LDS | input.ECDS, namesIt, nil},
+		{"Secrets", input.ECDS, referredSecrets, nil}, // with whose credentials modules are fetched
+		{"Pods", input.ECDS, selectedPods, nil},       // by which labels Pods fetch with them
 	},
 	model.KindTrafficExtension: {
 		{"views", input.All, namespaceViews, nil},
 		{"readers", input.LDS | input.ECDS, namesIt, nil},
+		{"Secrets", input.ECDS, referredSecrets, nil}, // with whose credentials modules are fetched
+		{"Pods", input.ECDS, selectedPods, nil},       // by which labels Pods fetch with them
 	},
 	model.KindProxyConfig:    {}, // Pods are injected by it
 	model.KindServiceAccount: {}, // tokens are compared with it (push/identities)
@@ -333,7 +337,7 @@ func namedSecret(c *change, _ input.Types, e mirror.Edit) { c.secrets[secret.Any
 // referredSecrets: what is made of the Secrets that the record refers to, or did.
 func referredSecrets(c *change, _ input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
-		for ref := range access.References(r) {
+		for ref := range access.AllReferences(r) {
 			c.referred[ref.Name] = true
 		}
 	}

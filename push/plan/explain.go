@@ -18,6 +18,11 @@ func (p *Planner) Explain(h *Handle, t xds.Type, name string) []any {
 	if h.Set().Types[t].Get(name) == nil {
 		return nil
 	}
+	if pl.identity != nil && t == xds.Extension {
+		if spec := pl.identity.ExplainModule(pl.modules, name); spec != nil { // it stands over the workload's
+			return []any{spec}
+		}
+	}
 	if specs := pl.workload.Explain(of); specs != nil {
 		return specs
 	}

@@ -25,7 +25,7 @@ func fresh(in *input.Input, v view.View, subscribed secret.Copy, named bool) *ma
 	}
 	set := *pl.set.Load()
 	if v.Secrets != (view.Identity{}) {
-		set.Types[xds.Secret][manifest.Overlay] = subscribed.Fresh(in)
+		set.Types[xds.Secret][manifest.Overlay], set.Types[xds.Extension][manifest.Overlay] = subscribed.Fresh(in, pl.modules)
 	}
 	return &set
 }
@@ -46,7 +46,7 @@ func (p *Planner) Check(h *Handle) []string {
 func compare(have, want *manifest.Set) (out []string) {
 	for t := range xds.NumTypes {
 		for _, d := range manifest.Diff(have.Types[t], want.Types[t]) {
-			if t == xds.Secret && want.Types[t].Pending(d.Name) {
+			if (t == xds.Secret || t == xds.Extension) && want.Types[t].Pending(d.Name) {
 				continue // it is being opened again, and the last good one stands
 			}
 			if d.Old == nil || d.New == nil || d.Old.Version != d.New.Version {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/plan/secret"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/model"
@@ -19,7 +20,18 @@ func (p *Planner) identityOf(pl *planned) *identity {
 		p.identities[who] = id
 	}
 	id.views[pl] = struct{}{}
+	p.secrets.Use(id.Subscriptions, pl.modules)
 	return id
+}
+
+// modulesOf are the extensions of a view whose modules agents fetch.
+func modulesOf(v view.View) (modules []model.Key) {
+	for _, e := range v.Workload.Extensions.All() {
+		if e.Way == extension.ByAgent {
+			modules = append(modules, e.Key)
+		}
+	}
+	return modules
 }
 
 // leaveIdentity drops the Secrets of a view that nobody has any more.
@@ -28,6 +40,7 @@ func (p *Planner) leaveIdentity(pl *planned) {
 	if id == nil {
 		return
 	}
+	p.secrets.Disuse(id.Subscriptions, pl.modules)
 	if delete(id.views, pl); len(id.views) == 0 {
 		delete(p.identities, id.Identity())
 		p.secrets.Release(id.Subscriptions)

@@ -278,6 +278,7 @@ func (l *Loop) Join(ctx context.Context, n view.Node, moved func(Path)) (*Proxy,
 		}
 		p = &Proxy{Handle: h, loop: l, moved: moved}
 		l.proxies[p.Handle] = p
+		l.open() // credentials that its agent fetches modules with
 		l.show()
 	})
 	switch {

@@ -18,6 +18,7 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
 	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/pool"
@@ -46,6 +47,11 @@ func newRandomRun(t testing.TB, seed uint64, table *[model.NumKinds][]effect) *r
 	d.planner.table = table
 	for _, n := range nodes()[:4] {
 		d.handles = append(d.handles, d.planner.Join(n))
+	}
+	if d.mesh.pulls != nil {
+		for _, n := range fetchers() {
+			d.apps = append(d.apps, d.planner.Join(n))
+		}
 	}
 	return d
 }
@@ -119,6 +125,9 @@ func (d *randomRun) edit() {
 	}
 	if d.mesh.exts != nil && d.mesh.exts.IntN(4) == 0 {
 		take(d.mesh.extensions())
+	}
+	if d.mesh.pulls != nil && d.mesh.pulls.IntN(4) == 0 {
+		take(d.mesh.credentials())
 	}
 	if d.mesh.join != nil && d.mesh.join.IntN(3) == 0 {
 		take(d.mesh.joined())
@@ -204,10 +213,13 @@ func (d *randomRun) during() (left int) {
 // open opens what is sealed, and nothing else: who asks for nothing has nothing opened.
 func (d *randomRun) open() {
 	for _, r := range d.planner.secrets.Sealed() {
-		if !d.planner.secrets.Subscribed(r.Key.Namespace) {
+		key := "the key of " + string(r.Spec.Mac)
+		if len(r.Spec.Registries) > 0 {
+			key = fmt.Sprintf(`{"auths": {"index.docker.io": {"auth": %q}}}`, key)
+		} else if !d.planner.secrets.Subscribed(r.Key.Namespace) {
 			panic("nobody subscribes to " + r.Key.String())
 		}
-		d.planner.Opened(r, model.PrivateKey("the key of "+string(r.Spec.Mac)))
+		d.planner.Opened(r, model.PrivateKey(key))
 	}
 }
 
@@ -256,6 +268,11 @@ func (d *randomRun) differs(i int) string {
 		for _, name := range wanted {
 			if want.Types[xds.Secret].Pending(name) {
 				return fmt.Sprintf("%s/%s: secret %s is not opened, and nobody is told to open it", h.Node.Namespace, h.Node.Name, name)
+			}
+		}
+		for _, e := range v.Workload.Extensions.All() {
+			if want.Types[xds.Extension].Pending(extension.Name(e.Key)) {
+				return fmt.Sprintf("%s/%s: the credential of %v is not opened, and nobody is told to open it", h.Node.Namespace, h.Node.Name, e.Key)
 			}
 		}
 		if a, b := have.Names.Get(""), want.Names.Get(""); a != b && (a == nil || b == nil || a.Version != b.Version) {

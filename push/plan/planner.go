@@ -65,8 +65,10 @@ type planned struct {
 	variant  *variant
 	workload *workload
 	overlay  *manifest.Manifest
-	identity *identity // nil: it may have no Secrets
-	names    bool      // a proxy asks for the name table
+	identity *identity          // nil: it may have no Secrets
+	modules  []model.Key        // extensions whose modules agents fetch
+	pulled   *manifest.Manifest // of these, what has a credential
+	names    bool               // a proxy asks for the name table
 	set      atomic.Pointer[manifest.Set]
 	handles  map[*Handle]struct{}
 	id       atomic.Pointer[string] // nil: nobody has asked for it
@@ -207,7 +209,7 @@ func (p *Planner) release(pl *planned) {
 
 // plan finds or plans the layers of a view.
 func (p *Planner) plan(v view.View) *planned {
-	pl := &planned{view: v, handles: map[*Handle]struct{}{}}
+	pl := &planned{view: v, modules: modulesOf(v), handles: map[*Handle]struct{}{}}
 	done := false
 	defer func() {
 		if !done { // it panics
@@ -249,7 +251,8 @@ func (pl *planned) compose(p *Planner) (moved bool) {
 	}
 	set.Types[xds.Listener][manifest.Overlay] = pl.overlay
 	if pl.identity != nil {
-		set.Types[xds.Secret][manifest.Overlay] = pl.identity.Manifest()
+		pl.pulled = pl.identity.Modules(pl.modules, pl.pulled)
+		set.Types[xds.Secret][manifest.Overlay], set.Types[xds.Extension][manifest.Overlay] = pl.identity.Manifest(), pl.pulled
 	}
 	if pl.names {
 		set.Names = pl.scope.names.Manifest()
@@ -267,12 +270,13 @@ func (pl *planned) compose(p *Planner) (moved bool) {
 	return true
 }
 
-// sameButEndpoints says whether nothing but endpoints differs, and Secrets: those are opened when they are asked for.
+// sameButEndpoints says whether nothing but endpoints differs, and Secrets and credentials: those are opened when they are asked for.
 func sameButEndpoints(a, b *manifest.Set) bool {
 	x, y := a.Types, b.Types
 	for _, t := range []xds.Type{xds.Endpoint, xds.Secret} {
 		x[t], y[t] = manifest.Stack{}, manifest.Stack{}
 	}
+	x[xds.Extension][manifest.Overlay], y[xds.Extension][manifest.Overlay] = nil, nil
 	return x == y && a.Names == b.Names && a.Bootstrap == b.Bootstrap
 }
 

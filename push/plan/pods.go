@@ -69,7 +69,7 @@ func boundProxies(c *change, _ input.Types, e mirror.Edit) {
 // selectedPods: proxies that are bound to any Pod, where the record selects by labels who uses a Secret, or did.
 func selectedPods(c *change, _ input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
-		for range access.References(r) {
+		for range access.AllReferences(r) {
 			c.allPods = true
 		}
 	}

@@ -43,6 +43,7 @@ func (p *Planner) inquire() inquiry {
 	for _, wl := range p.workloads {
 		q.workloads = append(q.workloads, wl)
 	}
+	q.found = append(q.found, input.Problems{"": unfetched(p.secrets.Unfetched())})
 	return q
 }
 

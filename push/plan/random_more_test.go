@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/base64"
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	securityv1 "istio.io/api/security/v1beta1"
@@ -99,12 +100,29 @@ func (m *mesh) extensions() (put model.Record, del model.Key) {
 	}
 	filter := fmt.Sprintf("wasm: {url: '%s', type: %s, failStrategy: %s, pluginName: %s}", pick("file:///m.wasm", "oci://r/i:1"), pick("HTTP", "NETWORK"),
 		pick("FAIL_OPEN", "FAIL_CLOSE"), pick("one", "two"))
+	if m.pulls != nil {
+		filter = strings.TrimSuffix(filter, "}") + ", imagePullSecret: " + []string{"''", "pull", "pull", "other"}[m.pulls.IntN(4)] + "}"
+	}
 	if kind == model.KindTrafficExtension && m.exts.IntN(2) == 0 {
 		filter = "lua: {inlineCode: '" + pick("--one", "--two") + "'}"
 	}
 	put = rec(m.t, kind, key.Namespace+"/"+key.Name, fmt.Sprintf("{selector: {matchLabels: {%s}}, phase: %s, priority: %s, match: [%s], %s}",
 		pick("", "app: s0", "version: v1"), pick("AUTHN", "AUTHZ", "STATS", "UNSPECIFIED"), pick("1", "2"),
 		pick("", "{mode: CLIENT}", "{mode: SERVER}", "{ports: [{number: 80}]}, {mode: SERVER, ports: [{number: 8080}]}"), filter))
+	m.records[key] = put
+	return put, model.Key{}
+}
+
+// credentials makes, changes or deletes a Secret that modules may be fetched with.
+func (m *mesh) credentials() (put model.Record, del model.Key) {
+	pick := func(from ...string) string { return from[m.pulls.IntN(len(from))] }
+	key := model.Key{Kind: model.KindSecret, Namespace: pick("a", "b", "istio-system"), Name: pick("pull", "pull", "other")}
+	if old, ok := m.records[key]; ok && m.pulls.IntN(4) == 0 {
+		delete(m.records, key)
+		return nil, old.Meta().Key
+	}
+	put = rec(m.t, key.Kind, key.Namespace+"/"+key.Name, fmt.Sprintf("{registries: [%s], key: '%s', mac: '%s'}", pick("index.docker.io", "index.docker.io, r.example", "r.example"),
+		pick("eA==", "eQ=="), pick("eA==", "eQ==")))
 	m.records[key] = put
 	return put, model.Key{}
 }

@@ -82,6 +82,17 @@ func apps() []view.Node {
 	return all
 }
 
+// fetchers are proxies whose agents fetch modules: of two namespaces, without a credential, bound to a Pod, and such as claim labels that their Pods do not have.
+func fetchers() []view.Node {
+	all := []view.Node{node("a", "fetch-0", "app=s0", "version=v1"), node("b", "fetch-1", "app=s0"), node("a", "fetch-2", "app=s0"), node("a", "fetch-3", "app=s0", "version=v1"), node("b", "fetch-4")}
+	for i := range all {
+		all[i].Caps |= xds.CapWasmHTTP | xds.CapWasmNetwork | xds.CapWasmFetch
+		all[i].Verified = view.Identity{Namespace: all[i].Namespace, Account: "sa"}
+	}
+	all[2].Verified, all[3].Pod, all[4].Verified.Account = view.Identity{}, "w0", "other"
+	return all
+}
+
 // settings are those of a ProxyConfig.
 func settings(t testing.TB, text string) *proxyconfig.Settings {
 	t.Helper()

@@ -21,6 +21,7 @@ type mesh struct {
 	tokens  *rand.Rand // of RequestAuthentications and providers of external authorization, for the same reason; nil: there are none
 	tell    *rand.Rand // of Telemetries and their providers, for the same reason; nil: there are none
 	exts    *rand.Rand // of WasmPlugins and TrafficExtensions, for the same reason; nil: there are none
+	pulls   *rand.Rand // of credentials that modules of extensions are fetched with, for the same reason; nil: there are none
 	join    *rand.Rand // of ServiceEntries that are one service and their endpoints, for the same reason; nil: there are none
 	proxies *rand.Rand // of what defaultConfig says of headers and connections, for the same reason; nil: nothing
 	turns   *rand.Rand // of where plans in the background pause, for the same reason
@@ -39,22 +40,26 @@ var (
 )
 
 // Seeds from firstStrike on are of histories that strike cells: networks are there from firstNetworks to firstTokens alone, since each edit of a gateway
-// would plan what other cells have to, tokens to firstTelemetry, Telemetries to firstExtensions, extensions to firstJoined, and joined ServiceEntries from there on.
-const firstStrike, firstNetworks, firstTokens, firstTelemetry, firstExtensions, firstJoined = 1000, 2000, 3000, 4000, 5000, 6000
+// would plan what other cells have to, tokens to firstTelemetry, Telemetries to firstExtensions, extensions to firstJoined, joined ServiceEntries to firstPulls,
+// and extensions with credentials from there on.
+const firstStrike, firstNetworks, firstTokens, firstTelemetry, firstExtensions, firstJoined, firstPulls = 1000, 2000, 3000, 4000, 5000, 6000, 7000
 
 // firstAsked is the seed of the first history that Envoy is asked about.
 const firstAsked = 500
 
 func newMesh(t testing.TB, seed uint64) *mesh {
 	m := &mesh{t: t, r: rand.New(rand.NewPCG(seed, 7)), more: rand.New(rand.NewPCG(seed, 8)), lives: rand.New(rand.NewPCG(seed, 9)), turns: rand.New(rand.NewPCG(seed, 17)), records: map[model.Key]model.Record{}}
-	if seed < firstStrike || seed >= firstJoined {
+	if seed < firstStrike || seed >= firstPulls {
+		m.pulls = rand.New(rand.NewPCG(seed, 18))
+	}
+	if seed < firstStrike || seed >= firstJoined && seed < firstPulls {
 		m.join = rand.New(rand.NewPCG(seed, 14))
 	}
 	if seed < firstStrike {
 		m.proxies = rand.New(rand.NewPCG(seed, 15))
 		m.ends, m.files = rand.New(rand.NewPCG(seed, 16)), seed < firstAsked
 	}
-	if seed < firstStrike || seed >= firstExtensions && seed < firstJoined {
+	if seed < firstStrike || seed >= firstExtensions && seed < firstJoined || seed >= firstPulls {
 		m.exts = rand.New(rand.NewPCG(seed, 13))
 	}
 	if seed < firstStrike || seed >= firstNetworks && seed < firstTokens {

@@ -40,6 +40,7 @@ func tlsSecret(t testing.TB, name, chain, trust, key string) model.Record {
 type opener struct {
 	mu     sync.Mutex
 	err    error
+	text   string // what it gives; empty: what tlsSecret has sealed
 	opened []string
 }
 
@@ -50,7 +51,17 @@ func (o *opener) Open(_ context.Context, key model.Key, spec *model.SecretSpec) 
 		return nil, o.err
 	}
 	o.opened = append(o.opened, key.Namespace+"/"+key.Name)
+	if o.text != "" {
+		return model.PrivateKey(o.text), nil
+	}
 	return model.PrivateKey("key of " + strings.TrimPrefix(string(spec.GetKey()), "sealed ")), nil
+}
+
+// give has it give a text from now on.
+func (o *opener) give(text string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.err, o.text = nil, text
 }
 
 func (o *opener) set(err error) {

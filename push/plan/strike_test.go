@@ -67,6 +67,9 @@ func TestOracleFindsStruckCells(t *testing.T) {
 					}
 					if strings.HasPrefix(cell, model.KindWasmPlugin.String()) || strings.HasPrefix(cell, model.KindTrafficExtension.String()) {
 						first = firstExtensions
+						if strings.HasSuffix(cell, "/Secrets") || strings.HasSuffix(cell, "/Pods") {
+							first = firstPulls
+						}
 					}
 					at = search(t, first, &table)
 				}

@@ -40,7 +40,7 @@ func (w *withheld) covers() func(*xds.Resource) bool {
 		return nil
 	}
 	return func(r *xds.Resource) bool {
-		if w.secrets && r.Type == xds.Secret { // a private key that the client did not have (issue 12, item 3)
+		if w.secrets && (r.Type == xds.Secret || r.Confidential) { // a private key that the client did not have (issue 12, item 3), or a credential
 			w.secret = true
 			return true
 		}

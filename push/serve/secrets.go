@@ -31,10 +31,12 @@ const (
 // not about any more, after it was taken in: else their absence would be answered. Only the reading goroutine calls these.
 func (st *stream) subscribeSecrets(ctx context.Context, m delta.Message) (after func()) {
 	asker, ok := st.view.(SecretSubscriber)
+	if m.Type == xds.Secret || m.Type == xds.Extension { // some of the latter have credentials
+		st.secrets.Store(true)
+	}
 	if m.Type != xds.Secret {
 		return func() {}
 	}
-	st.secrets.Store(true)
 	if !ok {
 		return func() {}
 	}

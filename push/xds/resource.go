@@ -41,6 +41,8 @@ type Resource struct {
 	Version string
 	// Needs are the resources that Envoy asks for once it has this one: a cluster's endpoints, a listener's routes.
 	Needs []Ref
+	// Confidential: it holds a private key or a credential, which goes to nobody but the clients that have a right to it.
+	Confidential bool
 
 	head []byte
 	tail []*Fragment // shared: not to be changed
@@ -65,7 +67,7 @@ func Encode(t Type, name string, m proto.Message, needs ...Ref) (*Resource, erro
 	return encode(t, name, "", m, needs)
 }
 
-// EncodeAs is Encode with a version of the caller's: for what must not be hashed where others see the hash. It has to
+// EncodeAs is Encode for what is confidential, with a version of the caller's, since of a private key nobody is to see a hash. It has to
 // differ wherever the message does, and be equal on every replica.
 func EncodeAs(t Type, name, version string, m proto.Message, needs ...Ref) (*Resource, error) {
 	return encode(t, name, version, m, needs)
@@ -111,13 +113,14 @@ func encode(t Type, name, version string, m proto.Message, needs []Ref) (*Resour
 	if err != nil {
 		return nil, fmt.Errorf("encode %v %s: %w", t, name, err)
 	}
-	if version == "" {
+	confidential := version != ""
+	if !confidential {
 		h := hash(b)
 		version = hex.EncodeToString(h[:])
 	}
-	r := &Resource{Type: t, Name: name, Version: version, Needs: needs, head: b, size: len(b)}
+	r := &Resource{Type: t, Name: name, Version: version, Needs: needs, Confidential: confidential, head: b, size: len(b)}
 	r.shareBody()
-	if cap(b) <= maxScratch && t != Secret { // of private keys nothing is left behind
+	if cap(b) <= maxScratch && !confidential { // of private keys nothing is left behind
 		*buf = b
 		scratch.Put(buf)
 	}

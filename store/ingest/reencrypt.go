@@ -57,9 +57,7 @@ func (s *State) look() []Effect {
 // reencrypted notes what is to be written, of the records that are still stored.
 func (s *State) reencrypted(e Reencrypted) {
 	for from, sealed := range e.Sealed {
-		old := from.Spec
-		r, err := model.New(from.Key, from.Created, &model.SecretSpec{Chain: old.Chain, Ocsp: old.Ocsp, Trust: old.Trust, Crl: old.Crl,
-			Key: sealed, Mac: old.Mac})
+		r, err := sealedAs(from, sealed, from.Spec.GetMac())
 		if err == nil { // it was a record before
 			s.reencryptions[from.Key] = reencryption{from, r.(*model.Secret)}
 		}

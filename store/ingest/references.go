@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -15,9 +16,10 @@ import (
 
 // SecretUse is a Secret that a record makes workloads use.
 type SecretUse struct {
-	Namespace string            // of the Secret, and of these workloads; empty: of any
+	Namespace string            // of these workloads; empty: of any
 	Name      string            // of the Secret
 	Selector  map[string]string // labels of these workloads; empty: all
+	Of        string            // namespace of the Secret; empty: that of the workload
 }
 
 // references knows which Secrets are used: those that a record names for workloads that there are. Those of another cluster use Secrets of their own
@@ -119,8 +121,9 @@ func (f *references) find(root string) bool {
 		from := normal.SourceObject(key)
 		for _, one := range u.all {
 			for _, at := range f.reach(reach, one) {
-				refer(at.cluster, at.namespace, one.Name, from)
-				refer("", at.namespace, one.Name, from)
+				namespace := cmp.Or(one.Of, at.namespace)
+				refer(at.cluster, namespace, one.Name, from)
+				refer("", namespace, one.Name, from)
 			}
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
@@ -134,9 +136,14 @@ func sealAll(ctx context.Context, sealer Sealer, e Seal) Sealed {
 			away, out.Errors[i] = err, err
 			continue
 		}
-		public := d.Record.Spec
-		out.Records[i], out.Errors[i] = model.New(d.Record.Key, d.Record.Created, &model.SecretSpec{Chain: public.Chain,
-			Ocsp: public.Ocsp, Trust: public.Trust, Crl: public.Crl, Key: sealed, Mac: mac})
+		out.Records[i], out.Errors[i] = sealedAs(d.Record, sealed, mac)
 	}
 	return out
+}
+
+// sealedAs is a record with another sealed key, and its MAC.
+func sealedAs(r *model.Secret, key, mac []byte) (model.Record, error) {
+	spec := proto.CloneOf(r.Spec)
+	spec.Key, spec.Mac = key, mac
+	return model.New(r.Key, r.Created, spec)
 }

@@ -1214,8 +1214,10 @@ type SecretSpec struct {
 	Crl   []byte                 `protobuf:"bytes,4,opt,name=crl,proto3" json:"crl,omitempty"`     // PEM
 	// The private key, sealed for this mesh, namespace and name: moved elsewhere it does not open. Sealing the same key
 	// twice gives other bytes, so it is sealed again only when the MAC says that it is another key.
-	Key           []byte `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
-	Mac           []byte `protobuf:"bytes,6,opt,name=mac,proto3" json:"mac,omitempty"` // of the private key and its place, under a key of the mesh that is sealed itself
+	Key []byte `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
+	Mac []byte `protobuf:"bytes,6,opt,name=mac,proto3" json:"mac,omitempty"` // of the private key and its place, under a key of the mesh that is sealed itself
+	// The registries, host and port, sorted, of which there are credentials: these are what is sealed as key then (store/pullsecret). Empty: there are none.
+	Registries    []string `protobuf:"bytes,7,rep,name=registries,proto3" json:"registries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1288,6 +1290,13 @@ func (x *SecretSpec) GetKey() []byte {
 func (x *SecretSpec) GetMac() []byte {
 	if x != nil {
 		return x.Mac
+	}
+	return nil
+}
+
+func (x *SecretSpec) GetRegistries() []string {
+	if x != nil {
+		return x.Registries
 	}
 	return nil
 }
@@ -1929,7 +1938,7 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\adry_run\x18\x05 \x01(\x0e2\x18.navarch.store.v1.DryRunR\x06dryRun\x1a;\n" +
 	"\rSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x82\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa2\x01\n" +
 	"\n" +
 	"SecretSpec\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\fR\x05chain\x12\x12\n" +
@@ -1937,7 +1946,10 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\x05trust\x18\x03 \x01(\fR\x05trust\x12\x10\n" +
 	"\x03crl\x18\x04 \x01(\fR\x03crl\x12\x10\n" +
 	"\x03key\x18\x05 \x01(\fR\x03key\x12\x10\n" +
-	"\x03mac\x18\x06 \x01(\fR\x03mac\".\n" +
+	"\x03mac\x18\x06 \x01(\fR\x03mac\x12\x1e\n" +
+	"\n" +
+	"registries\x18\a \x03(\tR\n" +
+	"registries\".\n" +
 	"\x10SecretReaderSpec\x12\x1a\n" +
 	"\baccounts\x18\x01 \x03(\tR\baccounts\"\x92\x01\n" +
 	"\fWorkloadSpec\x128\n" +

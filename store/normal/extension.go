@@ -13,6 +13,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/pullsecret"
 )
 
 // wasmPluginRecords checks a WasmPlugin and makes the TrafficExtension of it that says the same
@@ -120,6 +121,9 @@ func (r *report) wasm(at string, w *extensionsv1.WasmConfig) {
 	}
 	if n := len(w.ImagePullSecret); n > maxSecretName {
 		r.errorf(at+".imagePullSecret", "is %d characters long; %d at most", n, maxSecretName)
+	}
+	if w.ImagePullSecret != "" && w.Url != "" && pullsecret.Registry(where) == "" {
+		r.warnf(problem.NoEffect, at+".imagePullSecret", "modules are fetched with credentials from image registries alone (oci://), not from %q", w.Url)
 	}
 	if n := len(w.PluginName); n > maxPluginName {
 		r.errorf(at+".pluginName", "is %d characters long; %d at most", n, maxPluginName)

@@ -15,6 +15,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/pullsecret"
 )
 
 // secretKeys are the two sets of keys that Istio reads, the first first
@@ -29,8 +30,8 @@ const tlsSecret = "kubernetes.io/tls"
 // maxSecret bounds the parts of a Secret, bytes: what Kubernetes allows for all of it.
 const maxSecret = 1 << 20
 
-// secretRecords reads a Secret of TLS material. Of others nothing is kept, and so it is with the CA's own keys: proxies
-// have no business with them. The private key leaves by Result.Private alone; no message shows what is in a Secret.
+// secretRecords reads a Secret of TLS material, or of credentials of image registries. Of others nothing is kept, and so it is with the CA's own keys: proxies
+// have no business with them. The private key, or the credentials, leave by Result.Private alone; no message shows what is in a Secret.
 func secretRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []model.Record {
 	var whole struct {
 		Type       string
@@ -44,7 +45,7 @@ func secretRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mod
 	if own := obj.ID.Name == "cacerts" || obj.ID.Name == "istio-ca-secret"; own && obj.ID.Namespace == n.SystemNamespace {
 		return nil
 	}
-	if whole.Type != tlsSecret && whole.Type != "Opaque" && whole.Type != "" {
+	if !slices.Contains([]string{tlsSecret, pullsecret.Type, "Opaque", ""}, whole.Type) {
 		return nil
 	}
 	data := whole.Data
@@ -53,6 +54,9 @@ func secretRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mod
 	}
 	for key, value := range whole.StringData { // the API server folds it in; a file has it as it was written
 		data[key] = []byte(value)
+	}
+	if whole.Type == pullsecret.Type {
+		return r.pullSecret(obj, data[pullsecret.Key])
 	}
 	spec, key := &model.SecretSpec{}, model.PrivateKey(nil)
 	for _, keys := range secretKeys {
@@ -85,6 +89,21 @@ func secretRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mod
 	}
 	r.private = key
 	return r.record(model.KindSecret, obj, obj.ID.Name, spec)
+}
+
+// pullSecret reads credentials of image registries.
+func (r *report) pullSecret(obj *object.Object, credentials []byte) []model.Record {
+	if len(credentials) > maxSecret {
+		r.errorf("data."+pullsecret.Key, "has %d bytes, more than %d", len(credentials), maxSecret)
+		return nil
+	}
+	registries, err := pullsecret.Registries(credentials)
+	if err != nil {
+		r.errorf("data."+pullsecret.Key, "%v", err)
+		return nil
+	}
+	r.private = credentials
+	return r.record(model.KindSecret, obj, obj.ID.Name, &model.SecretSpec{Registries: registries})
 }
 
 // pair reads a certificate chain and its private key. Both are encoded again, so that white space makes no difference and

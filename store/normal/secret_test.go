@@ -12,6 +12,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/pullsecret"
 )
 
 // pair is a certificate and its key, in PEM.
@@ -122,6 +124,37 @@ func TestSecrets(t *testing.T) {
 				t.Errorf("record %v", r.Spec)
 			}
 		})
+	}
+}
+
+// Of credentials of registries the record says whose they are.
+func TestPullSecrets(t *testing.T) {
+	for name, c := range map[string]struct {
+		data       map[string]string
+		registries []string
+		problem    string
+	}{
+		"two":     {map[string]string{".dockerconfigjson": `{"auths": {"b.example": {"auth": "hunter2"}, "https://a.example/v1/": {}}}`}, []string{"a.example", "b.example"}, ""},
+		"none":    {map[string]string{".dockerconfigjson": `{"auths": {}}`}, nil, "data..dockerconfigjson: has no credentials"},
+		"no key":  {map[string]string{"other": "hunter2"}, nil, "data..dockerconfigjson: is no JSON of Docker's configuration"},
+		"no JSON": {map[string]string{".dockerconfigjson": `hunter2`}, nil, "data..dockerconfigjson: is no JSON of Docker's configuration"},
+		"large":   {map[string]string{".dockerconfigjson": strings.Repeat("hunter2", 200_000)}, nil, "data..dockerconfigjson: has 1400000 bytes"},
+	} {
+		result := testNormal.Object(secret(t, "pull", pullsecret.Type, c.data), &fake{})
+		if c.problem != "" {
+			wantProblems(t, result.Problems, c.problem)
+			if len(result.Records) > 0 || result.Private != nil || strings.Contains(fmt.Sprint(result.Problems), "hunter2") {
+				t.Errorf("%s: %v, %v", name, result.Records, result.Problems)
+			}
+			continue
+		}
+		wantProblems(t, result.Problems)
+		if len(result.Records) != 1 || string(result.Private) != c.data[".dockerconfigjson"] {
+			t.Fatalf("%s: %v", name, result.Records)
+		}
+		if r := result.Records[0].(*model.Secret); !slices.Equal(r.Spec.Registries, c.registries) || len(r.Spec.Chain)+len(r.Spec.Key) > 0 || strings.Contains(r.Spec.String(), "hunter2") {
+			t.Errorf("%s: %v", name, r.Spec)
+		}
 	}
 }
 

@@ -73,40 +73,12 @@ func refusedSecrets(t *testing.T, d *daemon, data string) {
 // nowhere: neither the data directory nor a page nor a log has a private key in any form.
 func nowhere(t *testing.T, d *daemon, data string, agent func() (agentPage, error), sites ...site) {
 	t.Helper()
-	text := map[string]string{"the log": d.log.String()}
-	list, err := get(d.http, "/debug/list")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(list) {
-		path := strings.Fields(line)[0]
-		for _, query := range []string{"", "?proxyID=gateway-0.shop", "?proxyID=gateway-0.shop&resource=kubernetes://site"} {
-			if page, err := get(d.http, path+query); err == nil && !strings.Contains(path, "pprof") {
-				text[path+query] = page
-			}
-		}
-	}
+	text := shown(t, d, data, "gateway-0.shop", "kubernetes://site", "records/Secret//files/shop/site")
 	if dump := text["/debug/config_dump?proxyID=gateway-0.shop"]; !strings.Contains(dump, "kubernetes://site") || !strings.Contains(dump, "[redacted]") {
 		t.Errorf("the dump does not show what the gateway has: %s", dump)
 	}
 	page, err := agent()
 	text["the agent's page"] = fmt.Sprintf("%+v %v", page, err)
-	seen := false
-	err = filepath.WalkDir(data, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() || entry.Name() == "kek.key" || entry.Name() == "token-issuer.key" {
-			return err
-		}
-		raw, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		text[path] = string(raw)
-		seen = seen || strings.Contains(string(raw), "records/Secret//files/shop/site")
-		return err
-	})
-	if err != nil || !seen {
-		t.Fatalf("the data directory was not looked at: %v", err)
-	}
 	for where, content := range text {
 		if strings.Contains(content, "PRIVATE KEY") {
 			t.Errorf("%s holds a private key in PEM", where)
@@ -119,6 +91,42 @@ func nowhere(t *testing.T, d *daemon, data string, agent func() (agentPage, erro
 			}
 		}
 	}
+}
+
+// shown is what navarchd's log, its pages, about a proxy and a resource of it too, and the files of its data directory have, by where it stands. Among the
+// files there has to be one with the key of a record.
+func shown(t *testing.T, d *daemon, data, proxy, resource, record string) map[string]string {
+	t.Helper()
+	text := map[string]string{"the log": d.log.String()}
+	list, err := get(d.http, "/debug/list")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(list) {
+		path := strings.Fields(line)[0]
+		for _, query := range []string{"", "?proxyID=" + proxy, "?proxyID=" + proxy + "&resource=" + resource} {
+			if page, err := get(d.http, path+query); err == nil && !strings.Contains(path, "pprof") {
+				text[path+query] = page
+			}
+		}
+	}
+	seen := false
+	err = filepath.WalkDir(data, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() || entry.Name() == "kek.key" || entry.Name() == "token-issuer.key" {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		text[path] = string(raw)
+		seen = seen || strings.Contains(string(raw), record)
+		return err
+	})
+	if err != nil || !seen {
+		t.Fatalf("the data directory was not looked at: %v", err)
+	}
+	return text
 }
 
 // explained: navarchctl says where a Secret of the gateway stands.

@@ -3,6 +3,8 @@ package extension
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -25,12 +27,16 @@ import (
 	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/pullsecret"
 )
 
 // Variables of a module's environment that Istio's agent takes out again: it reads from them how to fetch the module
 // (istio pkg/model/wasm.go, pkg/wasm/convert.go).
 const (
 	pullPolicyVariable = "ISTIO_META_WASM_IMAGE_PULL_POLICY"
+	pullSecretVariable = extension.PullSecretVariable
 	versionVariable    = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"
 )
 
@@ -43,22 +49,57 @@ const (
 
 // Build draws it. The error is a model.Problem at the extension: a value that Envoy does not take.
 func (c Config) Build() (*xds.Resource, error) {
-	name := extension.Name(c.Extension.Key)
-	config, err := c.filter(name)
+	config, err := c.message("")
 	if err == nil && !c.ByAgent { // the agent needs no sha256, and writes what its Envoy is to have
 		err = patch.Check(config)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", c.Extension.Key, err)
 	}
-	return xds.Encode(xds.Extension, name, &corev3.TypedExtensionConfig{Name: name, TypedConfig: xds.Any(config)})
+	return xds.Encode(xds.Extension, config.Name, config)
 }
 
-func (c Config) filter(name string) (proto.Message, error) {
+// Build draws it as Config does, with the credential for the registry of the module's image. The version is made of what is public and the MAC of the
+// credentials: it tells nothing of them, is equal on all replicas, and the same when the same credentials are encrypted again. The error is a
+// model.Problem at the extension, or at the Secret: it has no credential for the registry.
+func (p Pulled) Build() (*xds.Resource, error) {
+	shared := Config{Extension: p.Extension, ByAgent: true}
+	public, err := shared.Build()
+	if err != nil {
+		return nil, err
+	}
+	registry := pullsecret.Registry(extension.URL(p.Extension.Spec.GetWasm()))
+	credential := pullsecret.For(*p.Credentials, registry)
+	if credential == nil {
+		return nil, model.Fault(p.Secret.Key, problem.Required, "data", fmt.Errorf("has no credential for %s", registry))
+	}
+	config, err := shared.message(string(credential))
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.New()
+	for _, part := range [][]byte{[]byte("navarch.io/pulled/1"), []byte(public.Version), p.Secret.Spec.GetMac()} {
+		fmt.Fprintf(sum, "%d:", len(part))
+		sum.Write(part)
+	}
+	return xds.EncodeAs(xds.Extension, config.Name, hex.EncodeToString(sum.Sum(nil)[:16]), config)
+}
+
+// message is the configuration with a credential for the module's registry; empty: without.
+func (c Config) message(credential string) (*corev3.TypedExtensionConfig, error) {
+	name := extension.Name(c.Extension.Key)
+	filter, err := c.filter(name, credential)
+	if err != nil {
+		return nil, err
+	}
+	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: xds.Any(filter)}, nil
+}
+
+func (c Config) filter(name, credential string) (proto.Message, error) {
 	if lua := c.Extension.Spec.GetLua(); lua != nil {
 		return &luav3.Lua{DefaultSourceCode: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: lua.GetInlineCode()}}}, nil
 	}
-	plugin, err := c.plugin(name, c.Extension.Spec.GetWasm())
+	plugin, err := c.plugin(name, credential, c.Extension.Spec.GetWasm())
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +117,7 @@ var policies = map[extensionsv1.FailStrategy]wasmv3.FailurePolicy{
 }
 
 // plugin is as istiod draws it (pilot/pkg/model/extensions.go, buildWasmExtensionConfig).
-func (c Config) plugin(name string, wasm *extensionsv1.WasmConfig) (*wasmv3.PluginConfig, error) {
+func (c Config) plugin(name, credential string, wasm *extensionsv1.WasmConfig) (*wasmv3.PluginConfig, error) {
 	configuration, err := configurationOf(wasm.GetPluginConfig())
 	if err != nil {
 		return nil, err
@@ -87,7 +128,7 @@ func (c Config) plugin(name string, wasm *extensionsv1.WasmConfig) (*wasmv3.Plug
 	}
 	return &wasmv3.PluginConfig{
 		Name: name, RootId: wasm.GetPluginName(), Configuration: configuration, FailurePolicy: policies[wasm.GetFailStrategy()],
-		Vm: &wasmv3.PluginConfig_VmConfig{VmConfig: &wasmv3.VmConfig{Runtime: runtime, Code: code, EnvironmentVariables: c.environment(wasm)}},
+		Vm: &wasmv3.PluginConfig_VmConfig{VmConfig: &wasmv3.VmConfig{Runtime: runtime, Code: code, EnvironmentVariables: c.environment(wasm, credential)}},
 	}, nil
 }
 
@@ -137,7 +178,7 @@ func clusterOf(u *url.URL) string {
 }
 
 // environment is what the module finds as environment variables, and what the agent is told.
-func (c Config) environment(wasm *extensionsv1.WasmConfig) *wasmv3.EnvironmentVariables {
+func (c Config) environment(wasm *extensionsv1.WasmConfig, credential string) *wasmv3.EnvironmentVariables {
 	out := &wasmv3.EnvironmentVariables{KeyValues: map[string]string{}}
 	for _, e := range wasm.GetVmConfig().GetEnv() {
 		if e.GetValueFrom() == extensionsv1.EnvValueSource_HOST {
@@ -151,6 +192,9 @@ func (c Config) environment(wasm *extensionsv1.WasmConfig) *wasmv3.EnvironmentVa
 		out.KeyValues[versionVariable] = c.Extension.Hash.String()
 		if wasm.GetImagePullPolicy() != extensionsv1.PullPolicy_UNSPECIFIED_POLICY {
 			out.KeyValues[pullPolicyVariable] = wasm.GetImagePullPolicy().String()
+		}
+		if wasm.GetImagePullSecret() != "" && pullsecret.Registry(extension.URL(wasm)) != "" {
+			out.KeyValues[pullSecretVariable] = credential
 		}
 	}
 	if len(out.HostEnvKeys)+len(out.KeyValues) == 0 {

@@ -1,10 +1,12 @@
 package extension
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	httpwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	extensionsv1 "istio.io/api/extensions/v1alpha1"
@@ -77,6 +79,14 @@ func TestConfig(t *testing.T) {
 			strings.Replace(wasm, "http.wasm", "network.wasm", 1) + `name: NAME, failure_policy: FAIL_CLOSED, vm_config: {runtime: envoy.wasm.runtime.v8,
 				environment_variables: {key_values: {ISTIO_META_WASM_IMAGE_PULL_POLICY: Always, ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION: HASH}},
 				code: {remote: {http_uri: {uri: 'oci://r:5000/b', timeout: 30s, cluster: _}}}}}}`},
+		{"one that it needs a credential for, and has none", "{wasm: {url: 'r:5000/b', imagePullSecret: pull}}", true,
+			wasm + `name: NAME, failure_policy: FAIL_CLOSED, vm_config: {runtime: envoy.wasm.runtime.v8,
+				environment_variables: {key_values: {ISTIO_META_WASM_IMAGE_PULL_SECRET: '', ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION: HASH}},
+				code: {remote: {http_uri: {uri: 'oci://r:5000/b', timeout: 30s, cluster: _}}}}}}`},
+		{"no image", "{wasm: {url: 'https://r/b', imagePullSecret: pull}}", true,
+			wasm + `name: NAME, failure_policy: FAIL_CLOSED, vm_config: {runtime: envoy.wasm.runtime.v8,
+				environment_variables: {key_values: {ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION: HASH}},
+				code: {remote: {http_uri: {uri: 'https://r/b', timeout: 30s, cluster: _}}}}}}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			spec := &extensionsv1.TrafficExtension{}
@@ -92,6 +102,46 @@ func TestConfig(t *testing.T) {
 	fromYAML(t, "{wasm: {url: 'https://a/b'}}", other)
 	if _, err := (Config{Extension: record(t, model.KindTrafficExtension, other).(*model.TrafficExtension)}).Build(); err == nil {
 		t.Error("a module that Envoy is to fetch without knowing its sum is taken")
+	}
+}
+
+// Agents are given the credential for the registry of the image, and no other. Its version tells nothing of the credential, and is another one with another
+// credential or another configuration.
+func TestPulled(t *testing.T) {
+	of := func(url, mac, credentials string) (*xds.Resource, error) {
+		spec := &extensionsv1.TrafficExtension{}
+		fromYAML(t, "{wasm: {url: '"+url+"', imagePullSecret: pull}}", spec)
+		key := model.PrivateKey(credentials)
+		return Pulled{record(t, model.KindWasmPlugin, spec).(*model.TrafficExtension),
+			record(t, model.KindSecret, &model.SecretSpec{Registries: []string{"r:5000"}, Mac: []byte(mac)}).(*model.Secret), &key}.Build()
+	}
+	const both = `{"auths": {"r:5000": {"auth": "hunter2"}, "other": {"auth": "hunter3"}}, "credsStore": "run-me"}`
+	first, err := of("r:5000/b", "mac", both)
+	if err != nil || !first.Confidential {
+		t.Fatal(first, err)
+	}
+	got, wasm := &corev3.TypedExtensionConfig{}, &httpwasmv3.Wasm{}
+	if err := errors.Join(proto.Unmarshal(first.Body(), got), got.GetTypedConfig().UnmarshalTo(wasm)); err != nil {
+		t.Fatal(err)
+	}
+	if have := wasm.GetConfig().GetVmConfig().GetEnvironmentVariables().GetKeyValues()["ISTIO_META_WASM_IMAGE_PULL_SECRET"]; have != `{"auths":{"r:5000":{"auth":"hunter2"}}}` {
+		t.Errorf("the agent is given %s", have)
+	}
+	for what, other := range map[string]struct {
+		url, mac, credentials string
+		same                  bool
+	}{
+		"the same":      {"r:5000/b", "mac", both, true},
+		"unseen":        {"r:5000/b", "mac", strings.Replace(both, "hunter2", "hunter4", 1), true}, // never so: the MAC is of the credentials
+		"another MAC":   {"r:5000/b", "other", both, false},
+		"another image": {"r:5000/c", "mac", both, false},
+	} {
+		if r, err := of(other.url, other.mac, other.credentials); err != nil || (r.Version == first.Version) != other.same {
+			t.Errorf("%s: %v, version %v, at first %s", what, err, r, first.Version)
+		}
+	}
+	if _, err := of("else/b.example/c", "mac", both); err == nil || !strings.HasPrefix(err.Error(), "Secret shop/x: data") || strings.Contains(err.Error(), "hunter") {
+		t.Errorf("a registry without credentials: %v", err)
 	}
 }
 

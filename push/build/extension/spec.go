@@ -16,3 +16,11 @@ type Config struct {
 	Extension *model.TrafficExtension
 	ByAgent   bool // the proxy's agent fetches the module, which its Envoy then reads from a file
 }
+
+// Pulled is the configuration of a filter whose module the proxy's agent fetches with a credential of its registry.
+type Pulled struct {
+	Extension *model.TrafficExtension
+	Secret    *model.Secret
+	// Credentials are the Secret's, opened. They are the only part that is not in the records, and print as [sealed].
+	Credentials *model.PrivateKey
+}

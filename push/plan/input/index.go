@@ -26,7 +26,7 @@ type Index struct {
 func newIndex(s *mirror.Snapshot) *Index {
 	var edits []mirror.Edit
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry, model.KindVirtualService, model.KindDestinationRule,
-		model.KindEnvoyFilter, model.KindGateway} {
+		model.KindEnvoyFilter, model.KindGateway, model.KindWasmPlugin, model.KindTrafficExtension} {
 		for r := range s.All(kind) {
 			edits = append(edits, mirror.Edit{New: r})
 		}
@@ -56,7 +56,7 @@ func (x *Index) put(r model.Record, there bool) {
 	for _, namespace := range namespacesOf(r) {
 		x.naming.put(namespace, key.Path(), key, there)
 	}
-	for ref := range access.References(r) {
+	for ref := range access.AllReferences(r) {
 		x.secrets.put(ref.Name, key.Path(), key, there)
 	}
 	switch t := r.(type) {

@@ -17,7 +17,7 @@ type Copy struct {
 	Who   view.Identity
 	Right access.Standing
 	names []string
-	keys  map[model.Key]opened
+	keys  map[model.Key]opened // without their users
 }
 
 // Copy copies the subscriptions of an identity.
@@ -25,25 +25,27 @@ func (t *Table) Copy(who view.Identity) Copy {
 	out := Copy{Who: who, keys: map[model.Key]opened{}}
 	if subs := t.identities[who]; subs != nil {
 		out.Right, out.names = subs.right, slices.Sorted(maps.Keys(subs.names))
-		for _, s := range subs.names {
-			if o := t.keys[s.needs]; o != nil {
-				out.keys[s.needs] = *o
+		for key, o := range t.keys {
+			if o.users[subs] > 0 {
+				out.keys[key] = opened{record: o.record, of: o.of, key: o.key}
 			}
 		}
 	}
 	return out
 }
 
-// Fresh plans the subscriptions from nothing.
-func (c Copy) Fresh(in *input.Input) *manifest.Manifest {
-	subs := &Subscriptions{who: c.Who, right: c.Right, names: map[string]*subscription{}}
-	keys := map[model.Key]*opened{}
+// Fresh plans the subscriptions from nothing, and modules of WasmPlugins and TrafficExtensions.
+func (c Copy) Fresh(in *input.Input, modules []model.Key) (secrets, extensions *manifest.Manifest) {
+	t := New(in)
+	subs := t.Of(c.Who)
+	subs.right = c.Right
 	for key, o := range c.keys {
-		keys[key] = &o
+		t.keys[key] = &o
 	}
 	for _, name := range c.names {
 		subs.names[name] = &subscription{}
 	}
-	subs.plan(in, c.names, keys)
-	return subs.manifest
+	subs.plan(in, c.names, t.keys)
+	t.Use(subs, modules)
+	return subs.manifest, subs.Modules(modules, nil)
 }

@@ -2,6 +2,7 @@ package secret
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -52,29 +53,39 @@ func Anywhere(key model.Key) model.Key {
 // cluster's, and nobody has those of a third (istio: pilot/pkg/credentials/kube/multicluster.go, ForCluster).
 func secretFor(in *input.Input, who view.Identity, resource string) (record *model.Secret, trust bool) {
 	keys, trust := candidates(who.Namespace, resource)
-	for _, cluster := range slices.Compact([]string{who.Cluster, ""}) {
-		for i, key := range keys {
-			for r := range in.Named(key.Kind, key.Namespace, key.Name) {
-				s := r.(*model.Secret)
-				switch {
-				case s.Key.Origin.Cluster() != cluster:
-				case trust && (len(s.Spec.GetTrust()) > 0 || i == 0):
-					return s, true // of that name: what it has not, no other Secret stands in for
-				case !trust && len(s.Spec.GetKey()) > 0:
-					return s, false
-				}
-			}
+	for s := range secretsNamed(in, who, keys...) {
+		switch {
+		case trust && (len(s.Spec.GetTrust()) > 0 || s.Key.Name == keys[0].Name):
+			return s, true // of that name: what it has not, no other Secret stands in for
+		case !trust && len(s.Spec.GetChain()) > 0 && len(s.Spec.GetKey()) > 0:
+			return s, false
 		}
 	}
 	return nil, false
 }
 
+// secretsNamed are the Secrets of some names: of the cluster of an identity, then of the config cluster.
+func secretsNamed(in *input.Input, who view.Identity, keys ...model.Key) iter.Seq[*model.Secret] {
+	return func(yield func(*model.Secret) bool) {
+		for _, cluster := range slices.Compact([]string{who.Cluster, ""}) {
+			for _, key := range keys {
+				for r := range in.Named(key.Kind, key.Namespace, key.Name) {
+					if s := r.(*model.Secret); s.Key.Origin.Cluster() == cluster && !yield(s) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
 // planOne plans one resource; what has to be opened for it is noted in keys. It returns what stands in the manifest;
 // nil: nothing, and the subscription's cause and why say why. Certificates of authorities are for all of the namespace; a private key is
 // for who has the right to it, and uses it.
-func (subs *Subscriptions) planOne(in *input.Input, name string, keys map[model.Key]*opened, labels func() []map[string]string) *xds.Resource {
+func (subs *Subscriptions) planOne(in *input.Input, name string, keys keys, labels func() []map[string]string) *xds.Resource {
 	s := subs.names[name]
 	old := s.Unit
+	keys.drop(s.needs, subs)
 	s.Unit, s.needs, s.cause, s.why = layer.Unit{}, model.Key{}, "", ""
 	record, trust := secretFor(in, subs.who, name)
 	var spec pool.ResourceSpec
@@ -97,21 +108,14 @@ func (subs *Subscriptions) planOne(in *input.Input, name string, keys map[model.
 			return nil
 		}
 		s.needs = record.Key
-		o := keys[record.Key]
-		if o == nil {
-			o = &opened{}
-			keys[record.Key] = o
-		}
-		if o.record != record {
-			o.record, o.taken = record, false
-		}
-		if o.of != record { // until it is opened the last good one stands
+		key := keys.need(record, subs)
+		if key == nil { // until it is opened the last good one stands
 			if s.Unit = old; old.Res == nil {
 				return manifest.Pending(xds.Secret, name)
 			}
 			return old.Res
 		}
-		spec = secret.Pair{Name: name, Secret: record, Key: o.key}
+		spec = secret.Pair{Name: name, Secret: record, Key: key}
 	}
 	var found []input.Problem
 	s.Unit, _ = in.Make(spec, record.Key, &found) // what it is drawn from was checked before
@@ -128,7 +132,7 @@ func absent(namespace, resource string) (cause, why string) {
 }
 
 // plan plans some of what is subscribed to.
-func (subs *Subscriptions) plan(in *input.Input, names []string, keys map[model.Key]*opened) {
+func (subs *Subscriptions) plan(in *input.Input, names []string, keys keys) {
 	var puts []*xds.Resource
 	var gone []string
 	labels := labelsOf(in, subs.who)
@@ -172,6 +176,7 @@ func (t *Table) Plan(c Change) {
 				subs.plan(t.in, names, t.keys)
 			}
 		}
-		t.tidyKeys(namespace)
 	}
+	t.planModules(c)
+	t.keys.tidy()
 }

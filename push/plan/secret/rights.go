@@ -89,6 +89,9 @@ func addLabels(sets map[string]map[string]string, r model.Record, who view.Ident
 // Relabelled says whether an edit of endpoints or of a Workload changes the labels of workloads of an identity that subscribes to Secrets.
 func (t *Table) Relabelled(e mirror.Edit) bool {
 	for subs := range t.subscribed[e.Key().Namespace] {
+		if !subs.readsLabels() {
+			continue
+		}
 		old, now := map[string]map[string]string{}, map[string]map[string]string{}
 		addLabels(old, e.Old, subs.who)
 		addLabels(now, e.New, subs.who)
@@ -152,7 +155,7 @@ func (t *Table) Authorised(account view.Identity, right access.Standing) (planne
 		subs.plan(t.in, slices.Collect(maps.Keys(subs.names)), t.keys)
 		planned = append(planned, subs)
 	}
-	t.tidyKeys(account.Namespace)
+	t.keys.tidy()
 	return planned
 }
 

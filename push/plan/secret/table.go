@@ -1,5 +1,6 @@
 // Package secret plans Envoy's Secrets of what proxies subscribe to: certificates of authorities for all of a namespace, certificates
-// with private keys for identities that may list the namespace's Secrets and whose workloads some object makes use them.
+// with private keys for identities that may list the namespace's Secrets and whose workloads some object makes use them. It also plans
+// the configurations of modules that are fetched with a credential, for identities whose workloads a WasmPlugin or TrafficExtension selects.
 //
 // Owns: the subscriptions of each identity, and the private keys that are opened for them (the planner's goroutine alone).
 // Reads: plan/input, push/access.  Never: opens a private key or asks an authoriser by itself; it says what is to be opened (Sealed)
@@ -22,8 +23,9 @@ import (
 type Table struct {
 	in         *input.Input
 	identities map[view.Identity]*Subscriptions
-	subscribed map[string]map[*Subscriptions]struct{} // by namespace: those of which something is subscribed to
-	keys       map[model.Key]*opened                  // private keys that are needed
+	subscribed map[string]map[*Subscriptions]struct{} // by namespace: those of which something is subscribed to, or fetched with a credential
+	fetching   map[*Subscriptions]struct{}            // those that have modules
+	keys       keys                                   // private keys that are needed, and credentials
 	selected   selectorKeys
 }
 
@@ -32,10 +34,11 @@ type Table struct {
 type Subscriptions struct {
 	who      view.Identity
 	names    map[string]*subscription // by resource name
-	manifest *manifest.Manifest
-	right    access.Standing // to private keys
-	needed   bool            // the right has mattered
-	doubted  bool            // something has changed that the right may depend on
+	modules  map[model.Key]*module    // by WasmPlugin or TrafficExtension
+	manifest *manifest.Manifest       // of names
+	right    access.Standing          // to private keys
+	needed   bool                     // the right has mattered
+	doubted  bool                     // something has changed that the right may depend on
 }
 
 // subscription is one resource that some proxy subscribes to.
@@ -44,14 +47,6 @@ type subscription struct {
 	needs      model.Key // the Secret whose private key it takes; zero: none
 	proxies    int       // that subscribe
 	cause, why string    // there is none for this identity; see Refused
-}
-
-// opened is the private key of one record, or that it is needed.
-type opened struct {
-	record *model.Secret // whose key is needed
-	of     *model.Secret // whose key is here; nil: none
-	key    *model.PrivateKey
-	taken  bool // somebody has been told to open it
 }
 
 // Names are the Secrets that one proxy subscribes to, by resource name. The zero Names are none.
@@ -72,14 +67,16 @@ const (
 // New makes a table without subscriptions.
 func New(in *input.Input) *Table {
 	return &Table{in: in, identities: map[view.Identity]*Subscriptions{}, subscribed: map[string]map[*Subscriptions]struct{}{},
-		keys: map[model.Key]*opened{}}
+		fetching: map[*Subscriptions]struct{}{}, keys: keys{}}
 }
 
 // Read has the table plan with another input from now on.
 func (t *Table) Read(in *input.Input) { t.in = in }
 
 // Empty says whether nothing is kept: no identity, no subscription, no private key.
-func (t *Table) Empty() bool { return len(t.identities)+len(t.subscribed)+len(t.keys) == 0 }
+func (t *Table) Empty() bool {
+	return len(t.identities)+len(t.subscribed)+len(t.fetching)+len(t.keys) == 0
+}
 
 // Subscribed says whether anything of a namespace is subscribed to.
 func (t *Table) Subscribed(namespace string) bool { return len(t.subscribed[namespace]) > 0 }
@@ -91,10 +88,14 @@ func (t *Table) Keys() int { return len(t.keys) }
 func (t *Table) Of(who view.Identity) *Subscriptions {
 	subs := t.identities[who]
 	if subs == nil {
-		subs = &Subscriptions{who: who, names: map[string]*subscription{}}
+		subs = newSubscriptions(who)
 		t.identities[who] = subs
 	}
 	return subs
+}
+
+func newSubscriptions(who view.Identity) *Subscriptions {
+	return &Subscriptions{who: who, names: map[string]*subscription{}, modules: map[model.Key]*module{}}
 }
 
 // Find is the subscriptions of an identity; nil: it has none.
@@ -103,9 +104,16 @@ func (t *Table) Find(who view.Identity) *Subscriptions { return t.identities[who
 // Release drops the subscriptions of an identity of which there is no proxy any more.
 func (t *Table) Release(subs *Subscriptions) {
 	delete(t.identities, subs.who)
+	for _, s := range subs.names {
+		t.keys.drop(s.needs, subs)
+	}
+	for _, m := range subs.modules {
+		t.keys.drop(m.needs, subs)
+	}
 	clear(subs.names)
+	clear(subs.modules)
 	t.enlist(subs)
-	t.tidyKeys(subs.who.Namespace)
+	t.keys.tidy()
 }
 
 // Manifest is what all proxies of the identity that subscribe to it have.
@@ -123,7 +131,7 @@ func (t *Table) Subscribe(subs *Subscriptions, of *Names, add, drop []string) {
 	for _, name := range drop {
 		if of.names[name] {
 			delete(of.names, name)
-			subs.release(name)
+			t.release(subs, name)
 		}
 	}
 	var fresh []string
@@ -148,23 +156,29 @@ func (t *Table) Subscribe(subs *Subscriptions, of *Names, add, drop []string) {
 	}
 	t.enlist(subs)
 	subs.plan(t.in, fresh, t.keys)
-	t.tidyKeys(subs.who.Namespace)
+	t.keys.tidy()
 }
 
 // release drops what nobody subscribes to any more.
-func (subs *Subscriptions) release(name string) {
+func (t *Table) release(subs *Subscriptions, name string) {
 	s := subs.names[name]
 	if s.proxies--; s.proxies == 0 {
+		t.keys.drop(s.needs, subs)
 		delete(subs.names, name)
 		subs.manifest = subs.manifest.With(nil, []string{name})
 	}
 }
 
-// enlist keeps the list of the identities that subscribe to something.
+// enlist keeps the lists of the identities that subscribe to something, or have modules.
 func (t *Table) enlist(subs *Subscriptions) {
 	namespace := subs.who.Namespace
 	if len(subs.names) == 0 {
 		subs.needed, subs.doubted, subs.right = false, false, access.Standing{} // nobody keeps it up to date
+	}
+	if delete(t.fetching, subs); len(subs.modules) > 0 {
+		t.fetching[subs] = struct{}{}
+	}
+	if len(subs.names) == 0 && !subs.pulls() {
 		if delete(t.subscribed[namespace], subs); len(t.subscribed[namespace]) == 0 {
 			delete(t.subscribed, namespace)
 		}
@@ -174,15 +188,4 @@ func (t *Table) enlist(subs *Subscriptions) {
 		t.subscribed[namespace] = map[*Subscriptions]struct{}{}
 	}
 	t.subscribed[namespace][subs] = struct{}{}
-}
-
-// tidyKeys forgets private keys of a namespace that nothing which is subscribed to needs.
-func (t *Table) tidyKeys(namespace string) {
-	needed := map[model.Key]bool{}
-	for subs := range t.subscribed[namespace] {
-		for _, s := range subs.names {
-			needed[s.needs] = true
-		}
-	}
-	maps.DeleteFunc(t.keys, func(key model.Key, _ *opened) bool { return key.Namespace == namespace && !needed[key] })
 }

@@ -1,0 +1,173 @@
+package plan
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	httpwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
+	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/push/extension"
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// plugin is a WasmPlugin whose module is an image of r.example, fetched with the Secret pull of its namespace.
+func plugin(t testing.TB, name, selector string) model.Record {
+	t.Helper()
+	return rec(t, model.KindWasmPlugin, name, "{selector: {matchLabels: {"+selector+"}}, wasm: {url: 'oci://r.example/m', imagePullSecret: pull}}")
+}
+
+func pullSecret(t testing.TB, name, registries, mac string) model.Record {
+	t.Helper()
+	return rec(t, model.KindSecret, name, fmt.Sprintf("{registries: [%s], key: '%s', mac: '%s'}", registries, "eA==", mac))
+}
+
+// fetcher is a sidecar whose agent fetches modules, and that is authenticated as the service account web of its namespace; verified: of another one, or nobody.
+func fetcher(namespace, verified string, labels ...string) view.Node {
+	n := node(namespace, "web-1", labels...)
+	n.Caps |= xds.CapWasmHTTP | xds.CapWasmFetch
+	if verified != "" {
+		n.Verified = view.Identity{Namespace: verified, Account: "web"}
+	}
+	return n
+}
+
+// credentialIn is what an agent finds as the credential of a module: "pending", "absent" where there is no configuration, "none" where it needs none, or what stands
+// there.
+func credentialIn(t testing.TB, set *manifest.Set, key model.Key) string {
+	t.Helper()
+	name := extension.Name(key)
+	if set.Types[xds.Extension].Pending(name) {
+		return "pending"
+	}
+	r := set.Types[xds.Extension].Get(name)
+	if r == nil {
+		return "absent"
+	}
+	m, wasm := &corev3.TypedExtensionConfig{}, &httpwasmv3.Wasm{}
+	if err := errors.Join(proto.Unmarshal(r.Body(), m), m.GetTypedConfig().UnmarshalTo(wasm)); err != nil {
+		t.Fatal(err)
+	}
+	credential, is := wasm.GetConfig().GetVmConfig().GetEnvironmentVariables().GetKeyValues()[extension.PullSecretVariable]
+	if !is {
+		return "none"
+	}
+	if r.Confidential != (credential != "") {
+		t.Errorf("%q is confidential: %v", credential, r.Confidential)
+	}
+	return credential
+}
+
+// credentials are what is sealed in the tests' Secrets.
+const credentials = `{"auths": {"r.example": {"auth": "hunter2"}, "other.example": {"auth": "hunter3"}}}`
+
+// Who is given the credential that a module is fetched with: the agents of workloads that the extension selects by the labels that the configuration has for them,
+// whatever they say of themselves. Nobody has it by asking for the Secret. Who has none is told so by an empty one, and the extension has a problem.
+func TestWhoFetchesWithCredentials(t *testing.T) {
+	const given = `{"auths":{"r.example":{"auth":"hunter2"}}}`
+	pod := workloadOf(t, "shop/web-1", "web", "app: web")
+	forged := fetcher("shop", "shop", "app=admin")
+	bound := fetcher("shop", "shop", "app=web")
+	bound.Pod = "web-1"
+	otherPod := bound
+	otherPod.Pod = "web-2"
+	for name, c := range map[string]struct {
+		plugin, secret model.Record
+		node           view.Node
+		want, problem  string
+	}{
+		"selected":                 {plugin(t, "shop/p", "app: web"), pullSecret(t, "shop/pull", "other.example, r.example", "MQ=="), fetcher("shop", "shop", "app=web"), given, ""},
+		"all":                      {plugin(t, "shop/p", ""), pullSecret(t, "shop/pull", "r.example", "MQ=="), fetcher("shop", "shop"), given, ""},
+		"all of the mesh":          {plugin(t, "istio-system/p", ""), pullSecret(t, "istio-system/pull", "r.example", "MQ=="), fetcher("shop", "shop"), given, ""},
+		"its Pod":                  {plugin(t, "shop/p", "app: web"), pullSecret(t, "shop/pull", "r.example", "MQ=="), bound, given, ""},
+		"another Pod's labels":     {plugin(t, "shop/p", "app: web"), pullSecret(t, "shop/pull", "r.example", "MQ=="), otherPod, "", "WasmPlugin shop/p does not select service account shop/web"},
+		"labels that it claims":    {plugin(t, "shop/p", "app: admin"), pullSecret(t, "shop/pull", "r.example", "MQ=="), forged, "", "WasmPlugin shop/p does not select service account shop/web"},
+		"nobody":                   {plugin(t, "shop/p", ""), pullSecret(t, "shop/pull", "r.example", "MQ=="), fetcher("shop", ""), "", ""},
+		"a namespace that it says": {plugin(t, "shop/p", ""), pullSecret(t, "shop/pull", "r.example", "MQ=="), fetcher("shop", "bank"), "", ""},
+		"of another namespace":     {plugin(t, "istio-system/p", ""), pullSecret(t, "shop/pull", "r.example", "MQ=="), fetcher("shop", "shop"), "", "there is no Secret istio-system/pull of type kubernetes.io/dockerconfigjson with a credential for r.example"},
+		"no such Secret":           {plugin(t, "shop/p", ""), pullSecret(t, "shop/else", "r.example", "MQ=="), fetcher("shop", "shop"), "", "there is no Secret shop/pull"},
+		"of other registries":      {plugin(t, "shop/p", ""), pullSecret(t, "shop/pull", "other.example", "MQ=="), fetcher("shop", "shop"), "", "with a credential for r.example"},
+		"a private key":            {plugin(t, "shop/p", ""), tlsSecret(t, "shop/pull", "chain", "", "1"), fetcher("shop", "shop"), "", "there is no Secret shop/pull of type"},
+		"none is named":            {rec(t, model.KindWasmPlugin, "shop/p", "{wasm: {url: 'oci://r.example/m'}}"), pullSecret(t, "shop/pull", "r.example", "MQ=="), fetcher("shop", "shop"), "none", ""},
+		"no image":                 {rec(t, model.KindWasmPlugin, "shop/p", "{wasm: {url: 'https://r.example/m', imagePullSecret: pull}}"), pullSecret(t, "shop/pull", "r.example", "MQ=="), fetcher("shop", "shop"), "none", ""},
+		"another cluster's":        {plugin(t, "shop/p", ""), of(t, west, pullSecret(t, "shop/pull", "r.example", "MQ==")), fetcher("shop", "shop"), "", "there is no Secret shop/pull"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := New(Settings{Snapshot: snapshot(c.plugin, c.secret, pod, workloadOf(t, "shop/web-2", "web", "app: other"))})
+			h := p.Join(c.node)
+			p.SubscribeSecrets(h, []string{"kubernetes://pull"}, nil)
+			open(p, credentials)
+			key := c.plugin.Meta().Key
+			if got := credentialIn(t, h.Set(), key); got != c.want {
+				t.Errorf("given %q, want %q", got, c.want)
+			}
+			if sent := held(t, h.Set(), "kubernetes://pull"); sent != "" {
+				t.Errorf("sent as a Secret: %s", sent)
+			}
+			if found := fmt.Sprint(p.inquire().found); strings.Contains(found, "imagePullSecret") != (c.problem != "") || !strings.Contains(found, c.problem) {
+				t.Errorf("problems %s, want %q", found, c.problem)
+			}
+			if specs := fmt.Sprintf("%+v", p.Explain(h, xds.Extension, extension.Name(key))); strings.Contains(specs, "hunter") || (c.want == given) != strings.Contains(specs, "[sealed]") {
+				t.Errorf("explained as %s", specs)
+			}
+			if bad := p.Check(h); len(bad) > 0 {
+				t.Error(bad)
+			}
+			if p.Leave(h); !p.secrets.Empty() {
+				t.Error("something is kept of a proxy that has left")
+			}
+		})
+	}
+}
+
+// Until a credential is opened there is no configuration, since the agent would not fetch. Another one is sent when it is opened, the last good one stands until
+// then, and one that is gone is taken away. Which one it is tells nobody that the configuration differs.
+func TestCredentialsAreOpened(t *testing.T) {
+	var log bytes.Buffer
+	o := &opener{err: errors.New("the provider is away")}
+	inBubble(t, Config{Opener: o, Authoriser: &judge{}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *Loop, src *testSource) {
+		key := plugin(t, "shop/p", "").Meta().Key
+		src.put(plugin(t, "shop/p", ""), pullSecret(t, "shop/pull", "r.example", "MQ=="))
+		moved := 0
+		p, err := l.Join(t.Context(), fetcher("shop", "shop"), func(Path) { moved++ })
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect := func(want string, moves int) {
+			t.Helper()
+			if synctest.Wait(); credentialIn(t, p.Set(), key) != want || moved != moves {
+				t.Fatalf("%q after %d moves, want %q after %d", credentialIn(t, p.Set(), key), moved, want, moves)
+			}
+		}
+		expect("pending", 0)
+		plan := p.Set().Plan
+		o.give(credentials)
+		pass(openPause)
+		expect(`{"auths":{"r.example":{"auth":"hunter2"}}}`, 1)
+		o.set(errors.New("away again"))
+		src.put(pullSecret(t, "shop/pull", "r.example", "Mg=="))
+		pass(openRetry)
+		expect(`{"auths":{"r.example":{"auth":"hunter2"}}}`, 1)
+		o.give(strings.Replace(credentials, "hunter2", "hunter4", 1))
+		pass(openPause)
+		expect(`{"auths":{"r.example":{"auth":"hunter4"}}}`, 2)
+		if p.Set().Plan != plan {
+			t.Errorf("a credential is rolled out as configuration: plan %d, was %d", p.Set().Plan, plan)
+		}
+		src.apply(nil, pullSecret(t, "shop/pull", "r.example", "").Meta().Key)
+		pass(openPause)
+		expect("", 3)
+		if strings.Contains(log.String(), "hunter") || !strings.Contains(log.String(), "the provider is away") {
+			t.Errorf("log: %s", log.String())
+		}
+	})
+}
