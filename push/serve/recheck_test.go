@@ -8,8 +8,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/push/fanout"
@@ -173,5 +175,43 @@ func TestRenewedSecretsNeedACredential(t *testing.T) {
 		if got := c.next(); len(got.GetResources()) != 1 || got.GetResources()[0].GetVersion() != renewed.Version {
 			t.Errorf("with a newer credential: %v", got)
 		}
+	}
+}
+
+// A module's configuration with another credential is not sent either; one without goes on.
+func TestRenewedModulesNeedACredential(t *testing.T) {
+	var ended atomic.Bool
+	pulled := func(version string) *xds.Resource {
+		r, err := xds.EncodeAs(xds.Extension, "pulled", version, &corev3.TypedExtensionConfig{Name: "pulled"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	plain := func(url string) *xds.Resource {
+		r, err := xds.Encode(xds.Extension, "plain", &corev3.TypedExtensionConfig{Name: "plain", TypedConfig: &anypb.Any{TypeUrl: url}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	p := newPlanner(pulled("1"), plain("a"))
+	s, addr := start(t, Config{Planner: p,
+		Authenticate: func(context.Context) (attest.Caller, error) { return callerOf("spiffe://mesh/ns/shop/sa/web"), nil },
+		MayHaveKeys:  func(attest.Caller) (bool, bool) { return !ended.Load(), false }})
+	c := dial(t, addr)
+	c.ask(xds.Extension, "pulled", "plain")
+	c.ack(c.next())
+	ended.Store(true)
+	p.put(pulled("2"), plain("b"))
+	got := c.next()
+	if len(got.GetResources()) != 1 || got.GetResources()[0].GetName() != "plain" {
+		t.Fatalf("without a credential in force: %v", got)
+	}
+	c.ack(got)
+	ended.Store(false)
+	s.Recheck()
+	if got := c.next(); len(got.GetResources()) != 1 || got.GetResources()[0].GetVersion() != "2" {
+		t.Errorf("with a newer credential: %v", got)
 	}
 }

@@ -88,14 +88,14 @@ func hostOf(address string) string {
 	return host
 }
 
-// Registry is the registry, host and port, that a module's URL names an image of; empty: it is no image's. A reference whose first part is no host is Docker
-// Hub's (github.com/google/go-containerregistry, pkg/name).
+// Registry is the registry, host and port, that a module's URL names an image of; empty: it is no image's. A reference whose first part is no host, or docker.io, is
+// Docker Hub's (github.com/google/go-containerregistry, pkg/name).
 func Registry(module string) string {
 	u, err := url.Parse(module)
 	if err != nil || !strings.EqualFold(u.Scheme, "oci") {
 		return ""
 	}
-	if u.Path == "" || !strings.ContainsAny(u.Host, ".:") {
+	if u.Path == "" || u.Host == "docker.io" || !strings.ContainsAny(u.Host, ".:") {
 		return dockerHub
 	}
 	return u.Host

@@ -55,7 +55,7 @@ func TestFor(t *testing.T) {
 
 func TestRegistry(t *testing.T) {
 	for module, want := range map[string]string{
-		"oci://a.example:5000/team/m:1": "a.example:5000", "OCI://ghcr.io/m": "ghcr.io", "oci://localhost:5000/m": "localhost:5000", "oci://team/m:1": dockerHub, "oci://m": dockerHub,
+		"oci://a.example:5000/team/m:1": "a.example:5000", "OCI://ghcr.io/m": "ghcr.io", "oci://localhost:5000/m": "localhost:5000", "oci://team/m:1": dockerHub, "oci://m": dockerHub, "oci://docker.io/team/m": dockerHub,
 		"oci://a.example": dockerHub, "https://a.example/m.wasm": "", "file:///m.wasm": "", "oci://a b": "", "": "",
 	} {
 		if got := Registry(module); got != want {
