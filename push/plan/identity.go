@@ -8,11 +8,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// identityOf finds or makes the Secrets of a view's identity; nil: it may have none.
-func (p *Planner) identityOf(pl *planned) *identity {
+// joinIdentity finds or makes the Secrets of a view's identity, unless it may have none. leaveIdentity ends it, also where it panics.
+func (p *Planner) joinIdentity(pl *planned) {
 	who := pl.view.Secrets
 	if who == (view.Identity{}) {
-		return nil
+		return
 	}
 	id := p.identities[who]
 	if id == nil {
@@ -20,8 +20,8 @@ func (p *Planner) identityOf(pl *planned) *identity {
 		p.identities[who] = id
 	}
 	id.views[pl] = struct{}{}
+	pl.identity = id
 	p.secrets.Use(id.Subscriptions, pl.modules)
-	return id
 }
 
 // modulesOf are the extensions of a view whose modules agents fetch.

@@ -232,7 +232,7 @@ func (p *Planner) plan(v view.View) *planned {
 	}
 	pl.workload.refs++
 	pl.overlay = pl.workload.Overlay(v.Addresses)
-	pl.identity = p.identityOf(pl)
+	p.joinIdentity(pl)
 	p.input.Tested(v.Scope)
 	pl.compose(p)
 	done = true

@@ -15,6 +15,7 @@ import (
 
 	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
@@ -170,4 +171,45 @@ func TestCredentialsAreOpened(t *testing.T) {
 			t.Errorf("log: %s", log.String())
 		}
 	})
+}
+
+// Of a view that panics while it is planned no module is kept, and no credential.
+func TestPanickingViewHasNoModules(t *testing.T) {
+	broken := true
+	p := New(Settings{Snapshot: snapshot(plugin(t, "shop/p", ""), pullSecret(t, "shop/pull", "r.example", "MQ==")), fault: func(*input.Input, view.Scope) {
+		if broken {
+			panic("broken on purpose")
+		}
+	}})
+	func() {
+		defer func() { _ = recover() }()
+		p.Join(fetcher("shop", "shop"))
+	}()
+	if !p.secrets.Empty() || len(p.identities) > 0 {
+		t.Error("something is kept")
+	}
+	broken = false
+	h := p.Join(fetcher("shop", "shop"))
+	open(p, credentials)
+	if got := credentialIn(t, h.Set(), plugin(t, "shop/p", "").Meta().Key); got == "" {
+		t.Error("nothing is given afterwards")
+	}
+}
+
+// A credential is held as long as a proxy has the extension, not as long as one of its service account is there.
+func TestCredentialsAreForgotten(t *testing.T) {
+	p := New(Settings{Snapshot: snapshot(plugin(t, "shop/p", "app: web"), pullSecret(t, "shop/pull", "r.example", "MQ=="), workloadOf(t, "shop/web-1", "web", "app: web"))})
+	selected, same, other := p.Join(fetcher("shop", "shop", "app=web")), p.Join(fetcher("shop", "shop", "app=web", "more=x")), p.Join(fetcher("shop", "shop"))
+	open(p, credentials)
+	for _, step := range []struct {
+		leaves *Handle
+		keys   int
+	}{{selected, 1}, {same, 0}, {other, 0}} {
+		if p.Leave(step.leaves); p.secrets.Keys() != step.keys {
+			t.Errorf("%d credentials are held, want %d", p.secrets.Keys(), step.keys)
+		}
+	}
+	if !p.secrets.Empty() {
+		t.Error("something is kept")
+	}
 }

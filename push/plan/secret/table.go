@@ -175,8 +175,10 @@ func (t *Table) enlist(subs *Subscriptions) {
 	if len(subs.names) == 0 {
 		subs.needed, subs.doubted, subs.right = false, false, access.Standing{} // nobody keeps it up to date
 	}
-	if delete(t.fetching, subs); len(subs.modules) > 0 {
+	if len(subs.modules) > 0 {
 		t.fetching[subs] = struct{}{}
+	} else {
+		delete(t.fetching, subs)
 	}
 	if len(subs.names) == 0 && !subs.pulls() {
 		if delete(t.subscribed[namespace], subs); len(t.subscribed[namespace]) == 0 {
