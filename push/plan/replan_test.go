@@ -104,6 +104,40 @@ func TestLoopTakesTurns(t *testing.T) {
 	}
 }
 
+// What comes while configuration is planned in turns is planned next, without anything that has to come after it.
+func TestLoopGoesOnAfterItsTurns(t *testing.T) {
+	for name, late := range map[string]model.Record{"configuration": svc(t, "ns0/s3", "10.0.3.1", "http:80:HTTP"), "endpoints": readyEndpoints(t, "ns0", "s3", 1)} {
+		t.Run(name, func(t *testing.T) {
+			src := newTestSource()
+			l, err := NewLoop(Config{Source: src, DebounceAfter: 1, Coalesce: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			src.now = bigMesh(t, 60)
+			src.box.Put(mirror.Change{Old: mirror.Empty(), New: src.now})
+			l.take(src.box)
+			l.planner.backgroundFrom, l.turn = 0, 0
+			for i := range 6 {
+				l.planner.Join(node(fmt.Sprintf("ns%d", i), "a"))
+			}
+			src.put(wave(t, 50, "s5")...)
+			l.take(src.box)
+			now := time.Now()
+			if l.plan(now); l.going == nil {
+				t.Fatal("the plan took one turn")
+			}
+			src.put(late)
+			l.take(src.box)
+			for i := 0; l.Revision() < 3; i++ { // as Run does
+				wait := l.plan(now)
+				if now = now.Add(wait); l.Revision() < 3 && wait > time.Minute || i > 10_000 {
+					t.Fatalf("it waits %v, and %d edits of configuration wait, endpoints: %v", wait, l.pending.Len(), l.endpoints.waits)
+				}
+			}
+		})
+	}
+}
+
 // Proxies that come and go, and whoever asks, see no half of a plan.
 func TestNobodySeesHalfAPlan(t *testing.T) {
 	inBubble(t, Config{Linger: -1, DebounceAfter: 40 * time.Millisecond}, func(t *testing.T, l *Loop, src *testSource) {

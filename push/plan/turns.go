@@ -40,15 +40,15 @@ func (l *Loop) plan(now time.Time) time.Duration {
 	}
 	if l.going != nil {
 		l.resume(time.Now())
-	} else if in, waits := l.config.due(now); waits {
-		if in <= 0 {
-			l.apply(now)
-		} else {
-			wait = min(wait, in)
-		}
+		return 0 // to go on, or to see what has come, and what has become due, while it was planned
 	}
-	if l.going != nil {
+	in, waits := l.config.due(now)
+	if waits && in <= 0 {
+		l.apply(now)
 		return 0
+	}
+	if waits {
+		wait = min(wait, in)
 	}
 	return wait
 }
