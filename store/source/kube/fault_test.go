@@ -112,7 +112,8 @@ func TestKubeLostEvents(t *testing.T) {
 	e.untilNames(ns, "VirtualService lost, VirtualService seen")
 	c.Kubectl(t, "", "-n", ns, "delete", "virtualservice", "lost")
 	e.untilNames(ns, "VirtualService seen")
-	if !added.Load() || e.s.Stats().Repaired == 0 {
+	// Of what comes or goes while a list is made, which happens every second here, no event says anything.
+	if !added.Load() && !deleted.Load() || e.s.Stats().Repaired == 0 {
 		t.Errorf("lost: added %v, deleted %v; %d objects repaired", added.Load(), deleted.Load(), e.s.Stats().Repaired)
 	}
 }
