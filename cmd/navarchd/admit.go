@@ -23,8 +23,9 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// webhookLimits are those of the webhooks' address. API servers keep connections, and open one for each review that they make at once.
-var webhookLimits = web.Limits{Body: 9 << 20, Connections: 1024, PerSource: 512}
+// webhookLimits are those of the webhooks' address. API servers keep connections, and open one for each review that they make at once. They do not repeat a
+// review whose connection ends, and let a connection go that was idle for 90 s: ours are to end after that, and never beneath a review.
+var webhookLimits = web.Limits{Body: 9 << 20, Connections: 1024, PerSource: 512, Idle: 3 * time.Minute}
 
 // configurations makes the process follow the webhook configurations of the cluster; nil: there is none, or no role needs them.
 func (a *assembly) configurations() (*webhooks.Configurations, error) {
@@ -67,7 +68,9 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 	a.log.Info("listening", obs.KeyListener, "webhooks, TLS", obs.KeyAddress, l.Addr().String())
 	a.add(part{tasks: []loop.Task{
 		{Name: "webhooks", Run: func(ctx context.Context) error {
-			return web.Serve(ctx, tls.NewListener(l, conf), server, webhookLimits, obs.NewSampled(a.log))
+			limits := webhookLimits
+			limits.Leave = min(time.Second, a.config.shutdown/10) // a drain of streams leaves twice as much of it (place.Leaving.Margin)
+			return web.Serve(ctx, tls.NewListener(l, conf), server, limits, obs.NewSampled(a.log))
 		}},
 		{Name: "definitions of Istio's kinds", Run: func(ctx context.Context) error {
 			if err := schema.Compile(ctx); err != nil && ctx.Err() == nil {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"navarch.io/navarch/store/obs"
@@ -29,6 +30,9 @@ type Limits struct {
 	Connections int           // open at once: 256
 	PerSource   int           // of these, from one IPv4 address or one IPv6 /64: 64
 	Body        int64         // bytes that are read of a request's body: 64 KiB
+	// Leave is for how long each connection is closed with its next answer before the server ends: a client that sends many requests by one comes by another,
+	// to another server, and no request meets a connection that is just being closed. 0: for no time.
+	Leave time.Duration
 }
 
 func (l *Limits) fill() {
@@ -44,18 +48,21 @@ func (l *Limits) fill() {
 	l.Body = cmp.Or(l.Body, defaults.Body)
 }
 
-// Serve answers on a listener until the context ends, then lets requests finish for a second. Where there are more connections
+// Serve answers on a listener until the context ends, and for Limits.Leave, then lets requests finish for a second. Where there are more connections
 // than the limits allow, the oldest of whoever has most is closed, so that nobody who comes is kept out; clients gets a line
 // about it. clients may be nil. The error is the listener's.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, limits Limits, clients *obs.Sampled) error {
 	limits.fill()
+	var leaving atomic.Bool
 	server := &http.Server{
-		Handler: http.MaxBytesHandler(h, limits.Body), MaxHeaderBytes: limits.HeaderBytes, ReadHeaderTimeout: limits.Header,
+		Handler: http.MaxBytesHandler(closing(h, &leaving), limits.Body), MaxHeaderBytes: limits.HeaderBytes, ReadHeaderTimeout: limits.Header,
 		ReadTimeout: limits.Request, WriteTimeout: limits.Answer, IdleTimeout: limits.Idle,
 	}
 	answered := make(chan struct{}) // what was under way when the context ended
 	stop := context.AfterFunc(ctx, func() {
 		defer close(answered)
+		leaving.Store(true)
+		time.Sleep(limits.Leave)
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if server.Shutdown(grace) != nil {
@@ -68,4 +75,14 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, limits Limits, c
 	}
 	<-answered
 	return nil
+}
+
+// closing has connections closed with their next answer, once the server leaves (RFC 9112, section 9.6; with HTTP/2 it is a GOAWAY).
+func closing(h http.Handler, leaving *atomic.Bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if leaving.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	})
 }

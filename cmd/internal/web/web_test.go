@@ -183,3 +183,39 @@ func TestBounded(t *testing.T) {
 		t.Errorf("%d are kept", n)
 	}
 }
+
+// A server that leaves closes connections with their next answers, and answers on others until then.
+func TestServeLeaves(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") })
+	go func() { served <- Serve(ctx, l, answer, Limits{Leave: 2 * time.Second}, nil) }()
+	client := &http.Client{Transport: &http.Transport{}}
+	ask := func() (closes bool) {
+		res, err := client.Post("http://"+l.Addr().String(), "text/plain", strings.NewReader("x"))
+		if err != nil {
+			t.Fatalf("a request is not answered: %v", err)
+		}
+		defer res.Body.Close()
+		if body, err := io.ReadAll(res.Body); err != nil || string(body) != "here" {
+			t.Fatalf("%q %v", body, err)
+		}
+		return res.Close
+	}
+	if ask() {
+		t.Error("a connection is closed while the server stays")
+	}
+	leave()
+	for !ask() { // as soon as the server knows
+	}
+	if !ask() {
+		t.Error("another connection is kept")
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
