@@ -211,8 +211,17 @@ func (c *ControlPlane) StartAPIServer(t testing.TB) {
 }
 
 // PauseAPIServer stops the API server without ending it (SIGSTOP): connections stay open, and nothing is answered. It goes on with
-// ResumeAPIServer.
-func (c *ControlPlane) PauseAPIServer() { c.api.signal(syscall.SIGSTOP) }
+// ResumeAPIServer. On a busy machine a process goes on for a moment after the signal: PauseAPIServer returns once it has stopped.
+func (c *ControlPlane) PauseAPIServer() {
+	c.api.signal(syscall.SIGSTOP)
+	status := fmt.Sprintf("/proc/%d/status", c.api.cmd.Process.Pid)
+	for !c.api.ended() {
+		if text, err := os.ReadFile(status); err != nil || bytes.Contains(text, []byte("\nState:\tT")) {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
 
 // ResumeAPIServer lets a paused API server go on.
 func (c *ControlPlane) ResumeAPIServer() { c.api.signal(syscall.SIGCONT) }
