@@ -13,7 +13,6 @@ import (
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
-	"navarch.io/navarch/store/pullsecret"
 )
 
 // The forms of names of Secrets (istio: pilot/pkg/model/credentials/resource.go).
@@ -48,8 +47,8 @@ func PullSecret(r model.Record) (ref Reference, ok bool) {
 	if !is || len(e.Spec.GetTargetRefs()) > 0 {
 		return Reference{}, false
 	}
-	name := e.Spec.GetWasm().GetImagePullSecret()
-	return Reference{e.Key.Namespace, name}, name != "" && pullsecret.Registry(extension.URL(e.Spec.GetWasm())) != ""
+	wasm := e.Spec.GetWasm()
+	return Reference{e.Key.Namespace, wasm.GetImagePullSecret()}, extension.Registry(wasm) != ""
 }
 
 // AllReferences are References, and PullSecret.

@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/pullsecret"
 )
 
 // Way is how a proxy runs an extension.
@@ -74,6 +75,14 @@ func URL(wasm *extensionsv1.WasmConfig) string {
 		return wasm.GetUrl()
 	}
 	return "oci://" + wasm.GetUrl()
+}
+
+// Registry is the registry that a module is fetched from with a credential (imagePullSecret); empty: it is fetched without, or is no image.
+func Registry(wasm *extensionsv1.WasmConfig) string {
+	if wasm.GetImagePullSecret() == "" {
+		return ""
+	}
+	return pullsecret.Registry(URL(wasm))
 }
 
 // OnConnections says whether the extension is a network filter; else it is an HTTP filter.

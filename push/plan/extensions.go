@@ -36,7 +36,7 @@ func unfetched(all []secret.Unfetched) (found []Problem) {
 		if u.Extension.Kind == model.KindTrafficExtension {
 			field = "spec.wasm.imagePullSecret"
 		}
-		message := fmt.Sprintf("%s: agents of %d service accounts do not fetch the module, and its failStrategy decides about their traffic", u.Why, u.Identities)
+		message := fmt.Sprintf("%s: agents of %d service accounts do not fetch the module, and its failStrategy decides about their traffic", u.Why, u.Accounts)
 		found = append(found, input.NotFound(u.Extension, field, message))
 	}
 	return found

@@ -73,6 +73,16 @@ func EncodeAs(t Type, name, version string, m proto.Message, needs ...Ref) (*Res
 	return encode(t, name, version, m, needs)
 }
 
+// VersionOf is a version for EncodeAs of some parts: of each what is public, or a MAC.
+func VersionOf(parts ...[]byte) string {
+	sum := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(sum, "%d:", len(part))
+		sum.Write(part)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}
+
 // EncodeAny makes a resource of no type of Envoy's: its body is an encoded message of any type, which is copied. An error is a name or type
 // URL that is not UTF-8, or no type URL.
 func EncodeAny(name string, body *anypb.Any) (*Resource, error) {

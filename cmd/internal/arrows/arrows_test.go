@@ -40,11 +40,11 @@ var may = map[string][]string{
 	"store/tenants":       {"store/ingest", "store/kv"},
 	"store/mirror":        {"store/durable", "store/kv"},
 	"push/view":           {"store/mirror", "store/protowalk", "store/proxyconfig", "push/extension", "push/traffic", "push/virtualservice"},
-	"push/access":         {"push/extension", "push/view", "store/mirror", "push/traffic", "store/pullsecret"},
+	"push/access":         {"push/extension", "push/view", "store/mirror", "push/traffic"},
 	"push/resolve":        {"store/crash", "store/mirror"},
 	"push/traffic":        {},
 	"push/virtualservice": {},
-	"push/extension":      {},
+	"push/extension":      {"store/pullsecret"},
 	"push/istiometrics":   {},
 	"push/build/patch":    {},
 

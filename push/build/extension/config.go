@@ -3,8 +3,6 @@ package extension
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -32,11 +30,10 @@ import (
 	"navarch.io/navarch/store/pullsecret"
 )
 
-// Variables of a module's environment that Istio's agent takes out again: it reads from them how to fetch the module
+// Variables of a module's environment that Istio's agent takes out again, as extension.PullSecretVariable: it reads from them how to fetch the module
 // (istio pkg/model/wasm.go, pkg/wasm/convert.go).
 const (
 	pullPolicyVariable = "ISTIO_META_WASM_IMAGE_PULL_POLICY"
-	pullSecretVariable = extension.PullSecretVariable
 	versionVariable    = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"
 )
 
@@ -68,7 +65,7 @@ func (p Pulled) Build() (*xds.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	registry := pullsecret.Registry(extension.URL(p.Extension.Spec.GetWasm()))
+	registry := extension.Registry(p.Extension.Spec.GetWasm())
 	credential := pullsecret.For(*p.Credentials, registry)
 	if credential == nil {
 		return nil, model.Fault(p.Secret.Key, problem.Required, "data", fmt.Errorf("has no credential for %s", registry))
@@ -77,12 +74,8 @@ func (p Pulled) Build() (*xds.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.New()
-	for _, part := range [][]byte{[]byte("navarch.io/pulled/1"), []byte(public.Version), p.Secret.Spec.GetMac()} {
-		fmt.Fprintf(sum, "%d:", len(part))
-		sum.Write(part)
-	}
-	return xds.EncodeAs(xds.Extension, config.Name, hex.EncodeToString(sum.Sum(nil)[:16]), config)
+	version := xds.VersionOf([]byte("navarch.io/pulled/1"), []byte(public.Version), p.Secret.Spec.GetMac())
+	return xds.EncodeAs(xds.Extension, config.Name, version, config)
 }
 
 // message is the configuration with a credential for the module's registry; empty: without.
@@ -193,8 +186,8 @@ func (c Config) environment(wasm *extensionsv1.WasmConfig, credential string) *w
 		if wasm.GetImagePullPolicy() != extensionsv1.PullPolicy_UNSPECIFIED_POLICY {
 			out.KeyValues[pullPolicyVariable] = wasm.GetImagePullPolicy().String()
 		}
-		if wasm.GetImagePullSecret() != "" && pullsecret.Registry(extension.URL(wasm)) != "" {
-			out.KeyValues[pullSecretVariable] = credential
+		if extension.Registry(wasm) != "" {
+			out.KeyValues[extension.PullSecretVariable] = credential
 		}
 	}
 	if len(out.HostEnvKeys)+len(out.KeyValues) == 0 {

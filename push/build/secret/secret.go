@@ -4,10 +4,7 @@
 package secret
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -36,12 +33,7 @@ func (s Pair) Build() (*xds.Resource, error) {
 	if len(body.GetOcsp()) > 0 {
 		pair.OcspStaple = inline(body.GetOcsp())
 	}
-	sum := sha256.New()
-	for _, part := range [][]byte{[]byte("navarch.io/secret/1"), []byte(s.Name), body.GetChain(), body.GetOcsp(), body.GetMac()} {
-		fmt.Fprintf(sum, "%d:", len(part))
-		sum.Write(part)
-	}
-	version := hex.EncodeToString(sum.Sum(nil)[:16])
+	version := xds.VersionOf([]byte("navarch.io/secret/1"), []byte(s.Name), body.GetChain(), body.GetOcsp(), body.GetMac())
 	return xds.EncodeAs(xds.Secret, s.Name, version, &tlsv3.Secret{Name: s.Name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: pair}})
 }
 

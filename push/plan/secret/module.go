@@ -14,6 +14,7 @@ import (
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/pullsecret"
@@ -89,11 +90,11 @@ func (subs *Subscriptions) ExplainModule(extensions []model.Key, resource string
 	return nil
 }
 
-// Unfetched is an extension for which some identities have no credential though there should be one.
+// Unfetched is an extension for which some service accounts have no credential though there should be one.
 type Unfetched struct {
-	Extension  model.Key
-	Why        string // of one of them
-	Identities int
+	Extension model.Key
+	Why       string // of one of them
+	Accounts  int
 }
 
 // Unfetched are all of them, by extension and cause, in order.
@@ -102,22 +103,26 @@ func (t *Table) Unfetched() (all []Unfetched) {
 		extension model.Key
 		cause     string
 	}
-	groups := map[group]Unfetched{}
+	whys := map[group]map[view.Identity]string{} // of each service account, of whose Pods some may be told apart
 	for subs := range t.fetching {
 		for key, m := range subs.modules {
 			if m.cause == "" {
 				continue
 			}
-			u, known := groups[group{key, m.cause}]
-			if !known || m.why < u.Why {
-				u.Why = m.why
+			g := group{key, m.cause}
+			if whys[g] == nil {
+				whys[g] = map[view.Identity]string{}
 			}
-			groups[group{key, m.cause}] = Unfetched{key, u.Why, u.Identities + 1}
+			whys[g][subs.who.OfAccount()] = m.why
 		}
 	}
-	return slices.SortedFunc(maps.Values(groups), func(a, b Unfetched) int {
+	for g, of := range whys {
+		all = append(all, Unfetched{g.extension, slices.Min(slices.Collect(maps.Values(of))), len(of)})
+	}
+	slices.SortFunc(all, func(a, b Unfetched) int {
 		return cmp.Or(a.Extension.Compare(b.Extension), strings.Compare(a.Why, b.Why))
 	})
+	return all
 }
 
 // pulls says whether some module should have a credential.
@@ -148,9 +153,12 @@ func (t *Table) planModules(c Change) {
 	for subs := range t.fetching {
 		var some []model.Key
 		for key, m := range subs.modules {
-			ref, _ := access.PullSecret(recordOf(t.in, key))
-			touched := c.All || c.Referred[m.secret] || c.Referred[ref.Name] || m.selects && c.Labelled[subs.who.Namespace]
-			if touched || c.Secrets[model.Key{Kind: model.KindSecret, Namespace: key.Namespace, Name: m.secret}] {
+			touched := c.All || m.selects && c.Labelled[subs.who.Namespace] || c.Secrets[model.Key{Kind: model.KindSecret, Namespace: key.Namespace, Name: m.secret}]
+			if !touched && len(c.Referred) > 0 {
+				now, _ := access.PullSecret(recordOf(t.in, key))
+				touched = c.Referred[m.secret] || c.Referred[now.Name]
+			}
+			if touched {
 				some = append(some, key)
 			}
 		}
@@ -210,7 +218,7 @@ func (subs *Subscriptions) credentialsFor(in *input.Input, e *model.TrafficExten
 			return nil
 		}
 	}
-	registry := pullsecret.Registry(extension.URL(e.Spec.GetWasm()))
+	registry := extension.Registry(e.Spec.GetWasm())
 	for s := range secretsNamed(in, subs.who, model.Key{Kind: model.KindSecret, Namespace: ref.Namespace, Name: ref.Name}) {
 		if slices.Contains(s.Spec.GetRegistries(), registry) {
 			return s
