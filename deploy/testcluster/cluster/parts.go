@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"navarch.io/navarch/deploy/testcluster/netns"
@@ -42,7 +43,8 @@ func (s *supervisor) startDNS(ctx context.Context, failed chan<- error) error {
 
 // outerService makes a Service of something that listens in the outer namespace, at its own ports.
 func (s *supervisor) outerService(ctx context.Context, namespace, name, ip string, ports ...corev1.ServicePort) error {
-	if _, err := s.client.CoreV1().Services(namespace).Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: ports}}, metav1.CreateOptions{}); err != nil {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: ports}}
+	if err := create(ctx, service, s.client.CoreV1().Services(namespace).Create); err != nil {
 		return err
 	}
 	ready := true
@@ -51,8 +53,21 @@ func (s *supervisor) outerService(ctx context.Context, namespace, name, ip strin
 	for i := range ports {
 		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &ports[i].Name, Protocol: &ports[i].Protocol, Port: &ports[i].Port})
 	}
-	_, err := s.client.DiscoveryV1().EndpointSlices(namespace).Create(ctx, slice, metav1.CreateOptions{})
-	return err
+	return create(ctx, slice, s.client.DiscoveryV1().EndpointSlices(namespace).Create)
+}
+
+// create makes an object by a client's Create. An API server that has just started on a busy machine may give up on a request of its own accord
+// (504 after 34 s) and carry it out later: it is asked again.
+func create[T any](ctx context.Context, object T, by func(context.Context, T, metav1.CreateOptions) (T, error)) error {
+	for {
+		_, err := by(ctx, object, metav1.CreateOptions{})
+		switch {
+		case apierrors.IsAlreadyExists(err):
+			return nil
+		case !apierrors.IsTimeout(err) || ctx.Err() != nil:
+			return err
+		}
+	}
 }
 
 // startNode runs a node, and a kube-proxy in its namespace.

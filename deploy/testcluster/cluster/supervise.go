@@ -57,6 +57,9 @@ func supervise() int {
 	}()
 	failed := make(chan error, 8)
 	if err := s.start(ctx, front, failed); err != nil {
+		if s.plane != nil {
+			err = fmt.Errorf("%w\n%s", err, s.plane.Log())
+		}
 		fmt.Fprint(report, err)
 		return 1
 	}
