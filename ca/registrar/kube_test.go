@@ -14,6 +14,7 @@ import (
 
 	"navarch.io/navarch/ca/serve"
 	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/deploy/testcluster/rights"
 	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/loop"
 )
@@ -60,8 +61,8 @@ func signs(t *testing.T, c *controlplane.ControlPlane, f *foreign) {
 // right in our rules is not approved for, one that fails is told of, and nothing is left behind.
 func TestKubeSigner(t *testing.T) {
 	c, f, key := controlplane.Start(t, controlplane.Options{}), newForeign(t), newKey(t)
-	kubeconfig := c.Documented(t)
-	c.Grant(t, "certificatesigningrequests")
+	kubeconfig := rights.Documented(t, c)
+	rights.Grant(t, c, rights.OfSigners)
 	api, err := apiserver.New(kubeconfig)
 	if err != nil {
 		t.Fatal(err)

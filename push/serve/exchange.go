@@ -87,6 +87,7 @@ type advanced struct {
 	acked    int              // bytes
 	since    int64            // when what it answers was sent; unix nanoseconds
 	accepted []quarantine.Key // retries that it has acknowledged
+	refused  int64            // the plan that was tried on it, where it has refused something
 	idle     bool             // there is nothing to be sent
 	moved    time.Time        // see converged
 	leftOut  int              // names
@@ -94,7 +95,7 @@ type advanced struct {
 }
 
 // requested is the event that a request of a client has come; false: the stream was closed.
-func (x *exchange) requested(m delta.Message, c *Client, now time.Time) (a advanced, open bool) {
+func (x *exchange) requested(m delta.Message, now time.Time) (a advanced, open bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {
@@ -115,7 +116,7 @@ func (x *exchange) requested(m delta.Message, c *Client, now time.Time) (a advan
 		*since = now.UnixNano() // of the next one in flight
 	}
 	if slices.ContainsFunc(a.reports, func(r delta.Report) bool { return r.Kind == delta.Nacked && r.Type < xds.NumTypes }) {
-		x.refused(c)
+		a.refused = x.refused()
 	}
 	a.accepted = x.acknowledgedRetries()
 	x.took()

@@ -15,7 +15,9 @@ import (
 	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
 )
 
 // crowd is proxies that refuse one version and take all others.
@@ -85,9 +87,9 @@ func TestBadVersionReachesAFew(t *testing.T) {
 			bad, first := stat("c", "bad"), stat("d", "0")
 			c := &crowd{t: t, bad: bad.Version, has: map[string]int{}}
 			p := newPlanner(stat("c", "good"), first)
-			var identities, known atomic.Int32
-			_, addr := start(t, Config{Planner: p, Budget: fanout.Budget{Slow: patience}, // on any machine
-				Hooks: Hooks{Refused: func(Refusal) { known.Add(1) }},
+			var identities atomic.Int32
+			withheld := quarantine.New(quarantine.Config{})
+			_, addr := start(t, Config{Planner: p, Budget: fanout.Budget{Slow: patience}, Quarantine: withheld, // on any machine
 				Authenticate: func(context.Context) (attest.Caller, error) {
 					n := int(identities.Add(1))
 					who := callerOf(fmt.Sprintf("spiffe://mesh/ns/shop/sa/%d", n/size.each))
@@ -107,7 +109,9 @@ func TestBadVersionReachesAFew(t *testing.T) {
 				good(enough)
 			}
 			p.put(bad)
-			eventually(t, "refusals", func() bool { return known.Load() >= 3 })
+			eventually(t, "it is withheld from all", func() bool {
+				return slices.ContainsFunc(withheld.Withheld(), func(w quarantine.Withheld) bool { return w.Identity == "" })
+			})
 			for range 3 {
 				good(enough)
 			}
@@ -115,9 +119,10 @@ func TestBadVersionReachesAFew(t *testing.T) {
 			fixed := stat("c", "fixed")
 			p.put(fixed)
 			c.have(fixed, proxies)
-			few := int32(20)
+			// A plan goes to eight at first. The refusals of three identities withhold the version; the first of each keeps its place for a second.
+			few := int32(8 + 3)
 			if size.each > 1 {
-				few = 3 * 8 // three identities are needed, and each is tried with the first window
+				few = 3 * (8 + 2) // each identity is tried with the first window; the places of its first refusal, later, and its second are free for two more
 			}
 			if n := c.refused.Load(); n > few {
 				t.Errorf("%d of %d proxies were sent a version that all refuse", n, proxies)
@@ -125,6 +130,43 @@ func TestBadVersionReachesAFew(t *testing.T) {
 				t.Logf("%d of %d proxies were sent it", n, proxies)
 			}
 		})
+	}
+}
+
+// A refusal counts before it gives its place of the rollout to another proxy: the third one of an identity withholds the version from that
+// identity, so that no fourth proxy is sent it, however long it takes to say which objects it was made of.
+func TestRefusalCountsFirst(t *testing.T) {
+	bad, first := stat("c", "bad"), stat("d", "0")
+	c := &crowd{t: t, bad: bad.Version, has: map[string]int{}}
+	p := newPlanner(stat("c", "good"), first)
+	var identities, refusals, counted atomic.Int32
+	var srv *Server
+	srv, addr := start(t, Config{Planner: p, Budget: fanout.Budget{Rollout: 2, Slow: patience},
+		Hooks: Hooks{Refused: func(Refusal) { counted.Add(1) }},
+		Blame: func(View, xds.Type, string, string) []model.Place {
+			if refusals.Add(1) == 3 { // a turn that is asked for now comes after that of a fourth proxy, if that has been asked for
+				turn := make(chan struct{})
+				s := srv.loop.Join("", false, func(bool, int64) int { close(turn); return 0 })
+				s.Mark(fanout.Answers)
+				<-turn
+				s.Leave()
+			}
+			return nil
+		},
+		Authenticate: func(context.Context) (attest.Caller, error) {
+			who := callerOf("spiffe://mesh/ns/shop/sa/web")
+			who.Token = fmt.Sprint(identities.Add(1))
+			return who, nil
+		}})
+	c.join(addr, 8)
+	c.have(first, 8)
+	p.put(bad)
+	last := stat("d", "1")
+	eventually(t, "three have refused it", func() bool { return counted.Load() >= 3 })
+	p.put(last)
+	c.have(last, 8)
+	if n := c.refused.Load(); n != 3 {
+		t.Errorf("%d proxies of one identity were sent a version that three refused", n)
 	}
 }
 

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"cmp"
 	"math"
 	"time"
 
@@ -62,12 +61,12 @@ func (x *exchange) took() {
 	}
 }
 
-// refused is called, with the lock held, when the client has refused something.
-func (x *exchange) refused(c *Client) {
+// refused is called, with the lock held, when the client has refused something. It is the plan that was tried on it, or 0.
+func (x *exchange) refused() (plan int64) {
 	if x.rollout.plan > 0 {
 		x.planOver()
-		x.turn.Load().Refused(x.rollout.plan, cmp.Or(c.Identity, "node:"+c.ID))
 	}
+	return x.rollout.plan
 }
 
 // planOver notes that the turn for a plan is over. It says whether what was sent was of that plan: where it was of an older one, the

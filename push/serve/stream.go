@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -233,7 +234,7 @@ func (st *stream) advance(m delta.Message) error {
 		st.open(m.Type, &offers)
 	}
 	st.payFor(m)
-	a, open := st.requested(m, &st.client, now)
+	a, open := st.requested(m, now)
 	if !open {
 		return status.Error(codes.Aborted, "the stream was closed")
 	}
@@ -251,6 +252,9 @@ func (st *stream) advance(m delta.Message) error {
 	}
 	for i := range a.reports {
 		st.report(&a.reports[i], now, a.since)
+	}
+	if a.refused > 0 { // after the report: the next one that has its turn is not sent what this one made the quarantine withhold
+		turn.Refused(a.refused, cmp.Or(st.client.Identity, "node:"+st.client.ID))
 	}
 	for _, k := range a.accepted {
 		answer := st.reportOn(k, now)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/deploy/testcluster/rights"
 )
 
 func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) { os.Exit(controlplane.Main(m)) }
 // place of one that somebody else made. One that may not be changed (immutable) is a problem that names it.
 func TestKubeRootCerts(t *testing.T) {
 	c := controlplane.Shared(t)
-	api, err := NewConfigMaps(c.Documented(t), metav1.NamespaceAll, RootCertName)
+	api, err := NewConfigMaps(rights.Documented(t, c), metav1.NamespaceAll, RootCertName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func TestKubeObjectStatus(t *testing.T) {
 	c.Kubectl(t, `{"apiVersion": "networking.istio.io/v1", "kind": "VirtualService", "metadata": {"name": "cart"},
 		"spec": {"hosts": ["cart"], "http": [{"route": [{"destination": {"host": "cart"}}]}]}}`, "-n", namespace, "create", "-f", "-")
 	c.Kubectl(t, `{"apiVersion": "networking.istio.io/v1alpha3", "kind": "EnvoyFilter", "metadata": {"name": "f"}, "spec": {}}`, "-n", namespace, "create", "-f", "-")
-	kubeconfig := c.Documented(t)
+	kubeconfig := rights.Documented(t, c)
 	begin := func(kind string, epoch int64) (*delayed, *Writer[unstructured.Unstructured]) {
 		api, err := NewIstio(kubeconfig, "", Kind{networking, kind})
 		if err != nil {

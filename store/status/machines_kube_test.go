@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/deploy/testcluster/rights"
 	"navarch.io/navarch/store/machines"
 )
 
@@ -89,7 +90,7 @@ func istioObject(kind, name string, spec map[string]any) *unstructured.Unstructu
 // and one whose WorkloadGroup is not there, are problems. An object that has changed since it was read is not deleted.
 func TestKubeMachines(t *testing.T) {
 	c := controlplane.Shared(t)
-	namespace, kubeconfig := c.Namespace(t), c.Documented(t)
+	namespace, kubeconfig := c.Namespace(t), rights.Documented(t, c)
 	client, err := dynamic.NewForConfig(c.Config())
 	if err != nil {
 		t.Fatal(err)

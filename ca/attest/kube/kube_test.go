@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/deploy/testcluster/rights"
 	"navarch.io/navarch/store/apiserver"
 )
 
@@ -24,7 +25,7 @@ const patience = time.Minute
 // connect is a client with the documented rights and no more.
 func connect(t *testing.T, c *controlplane.ControlPlane) *apiserver.Client {
 	t.Helper()
-	api, err := apiserver.New(c.Documented(t))
+	api, err := apiserver.New(rights.Documented(t, c))
 	if err != nil {
 		t.Fatal(err)
 	}

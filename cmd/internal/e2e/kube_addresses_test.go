@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/deploy/testcluster/rights"
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
@@ -20,7 +21,7 @@ import (
 // is deleted and made again, and another leader changes nothing.
 func TestKubeAutomaticAddresses(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{Istio: true})
-	kubeconfig := c.Documented(t)
+	kubeconfig := rights.Documented(t, c)
 	entry := func(name string) string {
 		return fmt.Sprintf(`{"apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry", "metadata": {"name": %q, "namespace": "shop"},
 			"spec": {"hosts": ["%[1]s.example.com"], "resolution": "DNS", "ports": [{"number": 5432, "name": "tcp", "protocol": "TCP"}]}}`, name)

@@ -18,6 +18,7 @@ import (
 
 	"navarch.io/navarch/deploy/docs"
 	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/deploy/testcluster/rights"
 	"navarch.io/navarch/store/apiserver"
 )
 
@@ -38,7 +39,7 @@ func webhookConfigurations(t *testing.T, address string) string {
 // together take and refuse what Istio does.
 func TestKubeValidation(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{Istio: true})
-	kubeconfig := c.Documented(t)
+	kubeconfig := rights.Documented(t, c)
 	d := start(t, "--kubeconfig", kubeconfig, "--data-dir", t.TempDir())
 	c.Kubectl(t, webhookConfigurations(t, d.https), "apply", "-f", "-")
 	for _, name := range []string{"istio-validator-istio-system", "istiod-default-validator"} {

@@ -19,6 +19,7 @@ import (
 	kuberest "k8s.io/client-go/rest"
 
 	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/deploy/testcluster/rights"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -200,7 +201,7 @@ func remoteSecretOf(t *testing.T, c *controlplane.ControlPlane, bound string) st
 // its endpoints stay, and a problem names it and its age; when the Secret is deleted the removal is held, until an operator accepts it.
 func TestKubeSecondCluster(t *testing.T) {
 	home, west := twoClusters(t)
-	data, kubeconfig := t.TempDir(), home.Documented(t)
+	data, kubeconfig := t.TempDir(), rights.Documented(t, home)
 	home.Kubectl(t, "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}\n---\n"+ratings, "apply", "-f", "-")
 	west.Kubectl(t, ratings+"---\n"+ratingsAt("10.244.1.1", "10.244.1.2"), "apply", "-f", "-")
 	first := remoteSecretOf(t, west, "first")

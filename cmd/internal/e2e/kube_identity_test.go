@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/deploy/testcluster/rights"
 )
 
 // Tokens of Kubernetes are verified without a word about their issuer on the command line. A Pod that was deleted and made again under its
@@ -24,7 +25,7 @@ import (
 // it does not count. Namespaces have the roots of the mesh. All of that goes on while the API server is away.
 func TestKubeDeletedPods(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{Istio: true})
-	kubeconfig := c.Documented(t)
+	kubeconfig := rights.Documented(t, c)
 	c.Kubectl(t, "", "create", "namespace", "shop")
 	c.Kubectl(t, "", "create", "serviceaccount", "web", "-n", "shop")
 	pod := func(address string) (token string) {

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/deploy/testcluster/rights"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -115,7 +116,7 @@ func withoutItsSecret(t *testing.T, home *controlplane.ControlPlane, d *daemon, 
 func TestKubeIdentitiesOfTwoClusters(t *testing.T) {
 	home, west := twoClusters(t)
 	clusters := map[string]*controlplane.ControlPlane{"Kubernetes": home, "west": west}
-	data, dir, kubeconfig := t.TempDir(), t.TempDir(), home.Documented(t)
+	data, dir, kubeconfig := t.TempDir(), t.TempDir(), rights.Documented(t, home)
 	write(t, dir, "gateway.yaml", siteGateway)
 	home.Kubectl(t, "", "create", "namespace", "shop")
 	tokens := map[string]string{}

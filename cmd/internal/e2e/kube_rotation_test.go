@@ -20,6 +20,7 @@ import (
 
 	"navarch.io/navarch/deploy/chart/files/injection"
 	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/deploy/testcluster/rights"
 	"navarch.io/navarch/store/admit/inject"
 	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/kv/kvtest"
@@ -196,7 +197,7 @@ func (l *injected) made(t *testing.T, more int) {
 // by what the configuration says at that moment.
 func TestKubePodsWhileRootsRotate(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{})
-	kubeconfig, etcd, kek := c.Documented(t), kvtest.Start(t), "--kek=file:"+filepath.Join(t.TempDir(), "kek")
+	kubeconfig, etcd, kek := rights.Documented(t, c), kvtest.Start(t), "--kek=file:"+filepath.Join(t.TempDir(), "kek")
 	store := "--etcd-endpoints=" + etcd.Endpoint()
 	all := []string{"--kubeconfig", kubeconfig, store, kek}
 	ingest := append(all, "--roles=ingest", "--leader-lease=2s")

@@ -28,6 +28,7 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 
 	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/deploy/testcluster/rights"
 	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/loop"
 )
@@ -128,8 +129,8 @@ func stockRequest(ctx context.Context, t *testing.T, address string, conf *tls.C
 // another identity is refused, and while the mesh configuration names no root of the signer everybody is.
 func TestKubeRegistrationAuthority(t *testing.T) {
 	c, ca, data := controlplane.Start(t, controlplane.Options{}), newAuthority(t), t.TempDir()
-	kubeconfig := c.Documented(t)
-	c.Grant(t, "certificatesigningrequests")
+	kubeconfig := rights.Documented(t, c)
+	rights.Grant(t, c, rights.OfSigners)
 	c.Kubectl(t, "", "create", "namespace", "shop")
 	c.Kubectl(t, webPod+"---\n"+ratings, "apply", "-f", "-")
 	token := strings.TrimSpace(c.Kubectl(t, "", "create", "token", "web", "-n", "shop", "--audience=istio-ca"))

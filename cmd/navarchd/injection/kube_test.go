@@ -19,6 +19,7 @@ import (
 
 	files "navarch.io/navarch/deploy/chart/files/injection"
 	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/deploy/testcluster/rights"
 	"navarch.io/navarch/store/admit"
 	"navarch.io/navarch/store/admit/inject"
 	"navarch.io/navarch/store/apiserver"
@@ -50,7 +51,7 @@ func eventually(t *testing.T, what string, fact func() bool) {
 // follow starts an Injection with the documented rights alone, and serves its handler as the API server is told to find it.
 func follow(t *testing.T, c *controlplane.ControlPlane) (*Injection, *httptest.Server) {
 	t.Helper()
-	kubeconfig := c.Documented(t)
+	kubeconfig := rights.Documented(t, c)
 	maps, err := status.NewConfigMaps(kubeconfig, "istio-system", "istio-sidecar-injector")
 	if err != nil {
 		t.Fatal(err)

@@ -31,6 +31,7 @@ type Config struct {
 	never, always []labels.Selector
 	values        values
 	allValues     map[string]any
+	overlays      *overlays
 }
 
 // parsed is a template, or why it cannot be used: others of the same ConfigMap can.
@@ -65,7 +66,7 @@ func (v values) holds() bool { return v.Global.Proxy.Hold }
 // ParseConfig reads the keys config and values of a ConfigMap. source names it in messages; env is what templates may read of the
 // environment, nil: nothing. A template that cannot be used is no error before a Pod asks for it: Problems has it.
 func ParseConfig(source, config, valuesText string, env func(string) string) (*Config, error) {
-	c := &Config{Source: source, parsed: map[string]parsed{}}
+	c := &Config{Source: source, parsed: map[string]parsed{}, overlays: newOverlays()}
 	if err := yaml.Unmarshal([]byte(config), c); err != nil {
 		return nil, fmt.Errorf("%s, key config: %w", source, err)
 	}

@@ -3,9 +3,7 @@ package inject
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strings"
 
 	"istio.io/api/annotation"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
@@ -14,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"sigs.k8s.io/yaml"
 )
 
 // templateData is what templates read. Names and types are those of Istio's (pkg/kube/inject.SidecarTemplateData), of the present version and of
@@ -112,36 +109,11 @@ func (c *Config) overlay(name string, data *templateData) (map[string]any, error
 	if err := t.Execute(&text, data); err != nil {
 		return nil, c.blame(name, err)
 	}
-	var out map[string]any
-	if err := yaml.Unmarshal(text.Bytes(), &out); err != nil {
-		return nil, c.blame(name, fmt.Errorf("what it gives is not YAML: %w%s", err, lineOf(text.String(), err)))
-	}
-	if out == nil {
-		out = map[string]any{}
+	out, err := c.overlays.of(text.String())
+	if err != nil {
+		return nil, c.blame(name, err)
 	}
 	return out, nil
-}
-
-// lineOf quotes the line of a text that an error of YAML names, and the one after: it is one of both.
-func lineOf(text string, err error) string {
-	_, after, found := strings.Cut(err.Error(), "line ")
-	var n int
-	if _, scan := fmt.Sscanf(after, "%d", &n); !found || scan != nil {
-		return ""
-	}
-	lines := strings.Split(text, "\n")
-	if n < 1 || n > len(lines) {
-		return ""
-	}
-	all := quoted(lines[n-1 : min(n+1, len(lines))])
-	return " (" + strings.Join(all, ", ") + ")"
-}
-
-func quoted(lines []string) (all []string) {
-	for _, line := range lines {
-		all = append(all, fmt.Sprintf("%.200q", strings.TrimSpace(line)))
-	}
-	return all
 }
 
 // moveToInit moves the proxy's container, which is its author's overlay, to where the template has it.
@@ -193,29 +165,44 @@ type names struct {
 // statusAnnotation is what tells injectors that a Pod was injected.
 var statusAnnotation = annotation.SidecarStatus.Name
 
+// add notes what an overlay draws.
 func (n *names) add(overlay map[string]any) error {
-	js, err := json.Marshal(overlay["spec"])
+	spec, err := as[map[string]any](overlay["spec"], "spec", "an object")
 	if err != nil {
 		return err
 	}
-	var spec struct{ InitContainers, Containers, Volumes, ImagePullSecrets []struct{ Name string } }
-	if err := json.Unmarshal(js, &spec); err != nil {
-		return fmt.Errorf("what it gives is no part of a Pod: %w", err)
-	}
-	for _, of := range []struct {
-		to   *[]string
-		from []struct{ Name string }
-	}{{&n.InitContainers, spec.InitContainers}, {&n.Containers, spec.Containers}, {&n.Volumes, spec.Volumes}, {&n.ImagePullSecrets, spec.ImagePullSecrets}} {
-		for _, one := range of.from {
-			if one.Name == "" {
-				return errors.New("what it gives has a container, volume or imagePullSecret without a name")
+	for field, to := range map[string]*[]string{"initContainers": &n.InitContainers, "containers": &n.Containers, "volumes": &n.Volumes, "imagePullSecrets": &n.ImagePullSecrets} {
+		list, err := as[[]any](spec[field], "spec."+field, "a list")
+		if err != nil {
+			return err
+		}
+		for _, one := range list {
+			object, err := as[map[string]any](one, "an element of spec."+field, "an object")
+			if err != nil {
+				return err
 			}
-			if !has(*of.to, one.Name) {
-				*of.to = append(*of.to, one.Name)
+			name, err := as[string](object["name"], "a name in spec."+field, "a string")
+			if err != nil {
+				return err
+			}
+			if name == "" {
+				return fmt.Errorf("what it gives has an element of spec.%s without a name", field)
+			}
+			if !has(*to, name) {
+				*to = append(*to, name)
 			}
 		}
 	}
 	return nil
+}
+
+// as is a value of JSON that has to be of a type, or null; what and want name both in the error.
+func as[T any](value any, what, want string) (out T, err error) {
+	out, is := value.(T)
+	if !is && value != nil {
+		return out, fmt.Errorf("what it gives is no part of a Pod: %s is not %s", what, want)
+	}
+	return out, nil
 }
 
 func has(list []string, name string) bool {

@@ -2,7 +2,6 @@ package inject
 
 import (
 	"encoding/json"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,22 +11,10 @@ import (
 
 // operation is one of a JSON patch (RFC 6902).
 type operation struct {
-	Op    string
-	Path  string
-	From  string // of a move
-	Value any    // of add and replace
-}
-
-// MarshalJSON writes the members that the operation has: a value may be null.
-func (o operation) MarshalJSON() ([]byte, error) {
-	m := map[string]any{"op": o.Op, "path": o.Path}
-	switch o.Op {
-	case "add", "replace":
-		m["value"] = o.Value
-	case "move":
-		m["from"] = o.From
-	}
-	return json.Marshal(m)
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	From  string `json:"from,omitempty"`  // of a move
+	Value *any   `json:"value,omitempty"` // of add and replace; it may be null, which is written
 }
 
 // Patch is the JSON patch from one Pod to another; nil: they are the same. It touches nothing but what differs: fields that this build does not know
@@ -49,20 +36,21 @@ func Patch(from, to *corev1.Pod) ([]byte, error) {
 }
 
 func diff(all []operation, path string, a, b any) []operation {
-	if reflect.DeepEqual(a, b) {
-		return all
-	}
-	if x, is := a.(map[string]any); is {
+	switch x := a.(type) {
+	case map[string]any:
 		if y, is := b.(map[string]any); is {
 			return diffObjects(all, path, x, y)
 		}
-	}
-	if x, is := a.([]any); is {
+	case []any:
 		if y, is := b.([]any); is {
 			return diffLists(all, path, x, y)
 		}
+	default:
+		if a == b { // strings, numbers and the like; of b's objects and lists the type differs
+			return all
+		}
 	}
-	return append(all, operation{Op: "replace", Path: path, Value: b})
+	return append(all, operation{Op: "replace", Path: path, Value: &b})
 }
 
 func diffObjects(all []operation, path string, a, b map[string]any) []operation {
@@ -75,7 +63,8 @@ func diffObjects(all []operation, path string, a, b map[string]any) []operation 
 		if was, there := a[key]; there {
 			all = diff(all, below(path, key), was, b[key])
 		} else {
-			all = append(all, operation{Op: "add", Path: below(path, key), Value: b[key]})
+			value := b[key]
+			all = append(all, operation{Op: "add", Path: below(path, key), Value: &value})
 		}
 	}
 	return all
@@ -87,7 +76,8 @@ func diffLists(all []operation, path string, a, b []any) []operation {
 	to, both := namesOf(b)
 	if !ok || !both {
 		if len(a) != len(b) {
-			return append(all, operation{Op: "replace", Path: path, Value: b})
+			var value any = b
+			return append(all, operation{Op: "replace", Path: path, Value: &value})
 		}
 		for i := range a {
 			all = diff(all, at(path, i), a[i], b[i])
@@ -107,7 +97,7 @@ func diffLists(all []operation, path string, a, b []any) []operation {
 	for i, name := range to {
 		switch j := slices.Index(from, name); {
 		case j < 0:
-			all = append(all, operation{Op: "add", Path: at(path, i), Value: b[i]})
+			all = append(all, operation{Op: "add", Path: at(path, i), Value: &b[i]})
 			from = slices.Insert(from, i, name)
 		case j != i:
 			all = append(all, operation{Op: "move", From: at(path, j), Path: at(path, i)})

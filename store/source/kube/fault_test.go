@@ -5,8 +5,6 @@ package kube
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"navarch.io/navarch/deploy/testcluster/controlplane"
+	"navarch.io/navarch/deploy/testcluster/rights"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
 )
@@ -202,30 +201,11 @@ func TestKubeSelectedNamespaces(t *testing.T) {
 // The rights that the documentation lists are enough: by them alone everything is read, and nothing is refused.
 func TestKubeDocumentedRights(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{Istio: true, GatewayAPI: true})
-	page, err := os.ReadFile("../../../deploy/docs/kubernetes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rights, _ := strings.Cut(string(page), "```yaml\n")
-	rights, more, _ := strings.Cut(rights, "```")
-	_, ofSecrets, _ := strings.Cut(more, "```yaml\n")
-	ofSecrets, _, _ = strings.Cut(ofSecrets, "```")
-	for _, ns := range []string{"istio-system", "istio-ingress"} {
-		c.Kubectl(t, "", "create", "namespace", ns)
-	}
-	c.Kubectl(t, rights, "apply", "-f", "-")
-	c.Kubectl(t, ofSecrets, "apply", "-f", "-")
+	kubeconfig := rights.Documented(t, c)
+	c.Kubectl(t, "", "create", "namespace", "istio-ingress")
+	rights.Grant(t, c, rights.ToSecrets)
 	for _, name := range []string{"shop-tls", "other"} {
 		c.Kubectl(t, "", "-n", "istio-ingress", "create", "secret", "generic", name, "--from-literal=tls.crt=c", "--from-literal=tls.key=k", "--from-literal=password=p")
-	}
-	raw, err := os.ReadFile(c.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	as := "user:\n    as: system:serviceaccount:istio-system:navarchd\n    as-groups: [\"system:serviceaccounts\", \"system:authenticated\"]"
-	if err := os.WriteFile(kubeconfig, []byte(strings.Replace(string(raw), "user:\n", as+"\n", 1)), 0o600); err != nil {
-		t.Fatal(err)
 	}
 	e := listen(t, c, func(config *Config) {
 		config.Kubeconfig = kubeconfig
