@@ -105,7 +105,7 @@ var environment = []row{
 	{"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX", ActedOn, "the same", ""},
 	{"PILOT_IP_AUTOALLOCATE_IPV6_PREFIX", ActedOn, "the same", ""},
 	{"ISTIO_DUAL_STACK", NoEffect, "proxies with addresses of both families listen at both, whatever it says", ""},
-	{"ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS", Reported, "listeners of both address families are not there", "false"},
+	{"ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS", Reported, "a proxy without an IPv4 address listens at none", "false"},
 	// Webhooks.
 	{"INJECTION_WEBHOOK_CONFIG_NAME", NoEffect, "configurations are known by their revision and Service; none: `--write-webhook-configurations=false`", ""},
 	{"VALIDATION_WEBHOOK_CONFIG_NAME", NoEffect, "configurations are known by their revision and Service; none: `--write-webhook-configurations=false`", ""},

@@ -171,25 +171,28 @@ func (n *names) add(overlay map[string]any) error {
 	if err != nil {
 		return err
 	}
-	for field, to := range map[string]*[]string{"initContainers": &n.InitContainers, "containers": &n.Containers, "volumes": &n.Volumes, "imagePullSecrets": &n.ImagePullSecrets} {
-		list, err := as[[]any](spec[field], "spec."+field, "a list")
+	for _, list := range []struct {
+		field string
+		to    *[]string
+	}{{"initContainers", &n.InitContainers}, {"containers", &n.Containers}, {"volumes", &n.Volumes}, {"imagePullSecrets", &n.ImagePullSecrets}} {
+		elements, err := as[[]any](spec[list.field], "spec."+list.field, "a list")
 		if err != nil {
 			return err
 		}
-		for _, one := range list {
-			object, err := as[map[string]any](one, "an element of spec."+field, "an object")
+		for _, e := range elements {
+			object, err := as[map[string]any](e, "an element of spec."+list.field, "an object")
 			if err != nil {
 				return err
 			}
-			name, err := as[string](object["name"], "a name in spec."+field, "a string")
+			name, err := as[string](object["name"], "a name in spec."+list.field, "a string")
 			if err != nil {
 				return err
 			}
 			if name == "" {
-				return fmt.Errorf("what it gives has an element of spec.%s without a name", field)
+				return fmt.Errorf("what it gives has an element of spec.%s without a name", list.field)
 			}
-			if !has(*to, name) {
-				*to = append(*to, name)
+			if !has(*list.to, name) {
+				*list.to = append(*list.to, name)
 			}
 		}
 	}

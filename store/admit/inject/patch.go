@@ -1,7 +1,9 @@
 package inject
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,118 +13,129 @@ import (
 
 // operation is one of a JSON patch (RFC 6902).
 type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	From  string `json:"from,omitempty"`  // of a move
-	Value *any   `json:"value,omitempty"` // of add and replace; it may be null, which is written
+	Op    string          `json:"op"`
+	Path  string          `json:"path"`
+	From  string          `json:"from,omitempty"`  // of a move
+	Value json.RawMessage `json:"value,omitempty"` // of add and replace
 }
 
 // Patch is the JSON patch from one Pod to another; nil: they are the same. It touches nothing but what differs: fields that this build does not know
 // stay, and containers are matched by name, so that a rewritten probe is one operation, not a container that is removed and added.
 func Patch(from, to *corev1.Pod) ([]byte, error) {
-	a, err := toMap(from)
+	a, err := json.Marshal(from)
 	if err != nil {
 		return nil, err
 	}
-	b, err := toMap(to)
+	b, err := json.Marshal(to)
 	if err != nil {
 		return nil, err
 	}
-	all := diff(nil, "", a, b)
-	if len(all) == 0 {
-		return nil, nil
+	all, err := diff(nil, "", a, b)
+	if err != nil || len(all) == 0 {
+		return nil, err
 	}
 	return json.Marshal(all)
 }
 
-func diff(all []operation, path string, a, b any) []operation {
-	switch x := a.(type) {
-	case map[string]any:
-		if y, is := b.(map[string]any); is {
-			return diffObjects(all, path, x, y)
-		}
-	case []any:
-		if y, is := b.([]any); is {
-			return diffLists(all, path, x, y)
-		}
-	default:
-		if a == b { // strings, numbers and the like; of b's objects and lists the type differs
-			return all
-		}
+// diff compares two values that the same encoder has written: where they are equal, so are their bytes, and no more of them is read.
+func diff(all []operation, path string, a, b json.RawMessage) ([]operation, error) {
+	switch {
+	case bytes.Equal(a, b):
+		return all, nil
+	case a[0] == '{' && b[0] == '{':
+		return diffObjects(all, path, a, b)
+	case a[0] == '[' && b[0] == '[':
+		return diffLists(all, path, a, b)
 	}
-	return append(all, operation{Op: "replace", Path: path, Value: &b})
+	return append(all, operation{Op: "replace", Path: path, Value: b}), nil
 }
 
-func diffObjects(all []operation, path string, a, b map[string]any) []operation {
+// both reads two values of one type.
+func both[T any](a, b json.RawMessage) (x, y T, err error) {
+	return x, y, errors.Join(json.Unmarshal(a, &x), json.Unmarshal(b, &y))
+}
+
+func diffObjects(all []operation, path string, from, to json.RawMessage) ([]operation, error) {
+	a, b, err := both[map[string]json.RawMessage](from, to)
+	if err != nil {
+		return nil, err
+	}
 	for _, key := range sorted(a) {
 		if _, stays := b[key]; !stays {
 			all = append(all, operation{Op: "remove", Path: below(path, key)})
 		}
 	}
 	for _, key := range sorted(b) {
-		if was, there := a[key]; there {
-			all = diff(all, below(path, key), was, b[key])
-		} else {
-			value := b[key]
-			all = append(all, operation{Op: "add", Path: below(path, key), Value: &value})
+		was, there := a[key]
+		if !there {
+			all = append(all, operation{Op: "add", Path: below(path, key), Value: b[key]})
+		} else if all, err = diff(all, below(path, key), was, b[key]); err != nil {
+			return nil, err
 		}
 	}
-	return all
+	return all, nil
 }
 
-// diffLists first brings the elements of a that stay into the order of b, then changes them in their places.
-func diffLists(all []operation, path string, a, b []any) []operation {
-	from, ok := namesOf(a)
-	to, both := namesOf(b)
-	if !ok || !both {
-		if len(a) != len(b) {
-			var value any = b
-			return append(all, operation{Op: "replace", Path: path, Value: &value})
-		}
-		for i := range a {
-			all = diff(all, at(path, i), a[i], b[i])
-		}
-		return all
+// diffLists brings elements with names into their new order first, and then changes them in their places.
+func diffLists(all []operation, path string, from, to json.RawMessage) ([]operation, error) {
+	a, b, err := both[[]json.RawMessage](from, to)
+	if err != nil {
+		return nil, err
 	}
-	was := map[string]any{}
-	for i, name := range from {
-		was[name] = a[i]
+	was := a // what b's elements were before
+	is, named := namesOf(a)
+	want, alsoNamed := namesOf(b)
+	if named && alsoNamed {
+		all = arrange(all, path, is, want, b)
+		was = slices.Clone(b) // what was added is there as it is to be
+		for i, name := range want {
+			if j := slices.Index(is, name); j >= 0 {
+				was[i] = a[j]
+			}
+		}
+	} else if len(a) != len(b) {
+		return append(all, operation{Op: "replace", Path: path, Value: to}), nil
 	}
-	for i := len(from) - 1; i >= 0; i-- {
-		if !slices.Contains(to, from[i]) {
+	for i := range b {
+		if all, err = diff(all, at(path, i), was[i], b[i]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// arrange removes, adds and moves elements of a list, by their names, until they are those that are wanted, in that order.
+func arrange(all []operation, path string, is, want []string, values []json.RawMessage) []operation {
+	is = slices.Clone(is)
+	for i := len(is) - 1; i >= 0; i-- {
+		if !slices.Contains(want, is[i]) {
 			all = append(all, operation{Op: "remove", Path: at(path, i)})
-			from = slices.Delete(from, i, i+1)
+			is = slices.Delete(is, i, i+1)
 		}
 	}
-	for i, name := range to {
-		switch j := slices.Index(from, name); {
+	for i, name := range want {
+		switch j := slices.Index(is, name); {
 		case j < 0:
-			all = append(all, operation{Op: "add", Path: at(path, i), Value: &b[i]})
-			from = slices.Insert(from, i, name)
+			all = append(all, operation{Op: "add", Path: at(path, i), Value: values[i]})
+			is = slices.Insert(is, i, name)
 		case j != i:
 			all = append(all, operation{Op: "move", From: at(path, j), Path: at(path, i)})
-			from = slices.Insert(slices.Delete(from, j, j+1), i, name)
-		}
-	}
-	for i, name := range to {
-		if x, there := was[name]; there {
-			all = diff(all, at(path, i), x, b[i])
+			is = slices.Insert(slices.Delete(is, j, j+1), i, name)
 		}
 	}
 	return all
 }
 
 // namesOf are the names of a list's elements; false: they have none, or not each its own.
-func namesOf(list []any) (all []string, ok bool) {
-	seen := map[string]bool{}
+func namesOf(list []json.RawMessage) (all []string, ok bool) {
 	for _, e := range list {
-		object, _ := e.(map[string]any)
-		name, is := object["name"].(string)
-		if !is || seen[name] {
+		var object struct {
+			Name string `json:"name"`
+		}
+		if e[0] != '{' || json.Unmarshal(e, &object) != nil || object.Name == "" || slices.Contains(all, object.Name) {
 			return nil, false
 		}
-		seen[name] = true
-		all = append(all, name)
+		all = append(all, object.Name)
 	}
 	return all, true
 }
