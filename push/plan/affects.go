@@ -104,7 +104,6 @@ var affects = [model.NumKinds][]effect{
 		{"workloads", input.CDS, ruledServices, nil},              // connection pools of inbound clusters
 		{"Secrets", input.SDS, referredSecrets, nil},
 		{"Pods", input.SDS, selectedPods, nil}, // by which labels Pods use them
-		// who uses them
 	},
 	model.KindSidecar: {
 		{"views", input.All, namespaceViews, nil}, // which Sidecar applies
@@ -115,7 +114,6 @@ var affects = [model.NumKinds][]effect{
 		{"readers", input.All | input.ECDS, namesIt, nil},
 		{"Secrets", input.SDS, referredSecrets, nil},
 		{"Pods", input.SDS, selectedPods, nil}, // by which labels Pods use them
-
 	},
 	model.KindPeerAuthentication: {
 		{"hosts", input.CDS | input.EDS, peered, nil}, // endpoints that take no mTLS, and that clusters know of it
@@ -137,7 +135,6 @@ var affects = [model.NumKinds][]effect{
 	model.KindGateway: {
 		{"Secrets", input.SDS, referredSecrets, nil},
 		{"Pods", input.SDS, selectedPods, nil}, // by which labels Pods use them
-
 	},
 	model.KindSecretReader: {
 		{"rights", input.SDS, grantedRights, nil}, // the authoriser is asked again
