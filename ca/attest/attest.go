@@ -65,6 +65,10 @@ func (c Caller) Credential() string {
 	return cmp.Or(c.Token, c.Serial)
 }
 
+// MayBeOf says whether the caller may be one of a cluster: it is, or of which one it is is not known. Identities name no cluster (SPIFFE IDs of Istio are
+// of a namespace and a service account of the whole mesh), so what is a cluster's own is not given by the identity alone.
+func (c Caller) MayBeOf(cluster string) bool { return c.Cluster == "" || c.Cluster == cluster }
+
 // What Caller.By says.
 const (
 	ByToken       = "token"

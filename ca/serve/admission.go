@@ -44,7 +44,7 @@ func (d *admission) step(e event) {
 // Stats is how many requests are where, for gauges.
 type Stats struct {
 	First, Renewals int // queued, by kind
-	Delayed         int // held back by their identity's rate
+	Delayed         int // held back by the rate of their identity or credential
 	Signing         int // in a slot
 	Writing         int // signed, and not durable yet
 	Bytes           int // of the requests that wait
@@ -61,7 +61,7 @@ func (s *Server) Stats() Stats {
 // hopeless refuses what enter would refuse, judged by the kind alone: so that a storm is not even authenticated where it
 // cannot be served. It takes no place.
 func (d *admission) hopeless(ctx context.Context, first bool, maxWait time.Duration) error {
-	t := newTicket(ctx, d.now(), "", first, 0, maxWait)
+	t := newTicket(ctx, d.now(), holder{}, first, 0, maxWait)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if r := d.queue.judge(d.now(), t); r != nil {
@@ -70,8 +70,8 @@ func (d *admission) hopeless(ctx context.Context, first bool, maxWait time.Durat
 	return nil
 }
 
-func newTicket(ctx context.Context, now time.Time, identity string, first bool, bytes int, maxWait time.Duration) *ticket {
-	t := &ticket{identity: identity, first: first, bytes: bytes, arrived: now, ready: now, deadline: now.Add(maxWait), expiry: codes.ResourceExhausted, admitted: make(chan error, 1)}
+func newTicket(ctx context.Context, now time.Time, by holder, first bool, bytes int, maxWait time.Duration) *ticket {
+	t := &ticket{holder: by, first: first, bytes: bytes, arrived: now, ready: now, deadline: now.Add(maxWait), expiry: codes.ResourceExhausted, admitted: make(chan error, 1)}
 	if own, ok := ctx.Deadline(); ok && own.Before(t.deadline) {
 		t.deadline, t.expiry = own, codes.DeadlineExceeded
 	}
@@ -79,8 +79,8 @@ func newTicket(ctx context.Context, now time.Time, identity string, first bool, 
 }
 
 // enter blocks until the caller may sign (nil; it must then call leave once), or is refused with a gRPC status.
-func (d *admission) enter(ctx context.Context, identity string, first bool, bytes int, maxWait time.Duration) (*pass, error) {
-	t := newTicket(ctx, d.now(), identity, first, bytes, maxWait)
+func (d *admission) enter(ctx context.Context, by holder, first bool, bytes int, maxWait time.Duration) (*pass, error) {
+	t := newTicket(ctx, d.now(), by, first, bytes, maxWait)
 	d.step(arrive{t})
 	timer := time.NewTimer(t.deadline.Sub(d.now()))
 	defer timer.Stop()

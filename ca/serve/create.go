@@ -192,7 +192,7 @@ const maxDuration = time.Duration(1<<63 - 1)
 func (s *Server) admit(ctx context.Context, c attest.Caller, bytes int) (*pass, error) {
 	first := c.By != attest.ByCertificate
 	began := s.cfg.Now()
-	pass, err := s.admission.enter(ctx, c.ID.String(), first, bytes, s.cfg.Limits.MaxWait)
+	pass, err := s.admission.enter(ctx, holder{c.ID.String(), c.Credential()}, first, bytes, s.cfg.Limits.MaxWait)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func (s *Server) sign(r *securityv1.IstioCertificateRequest, c attest.Caller) (*
 		ttl, policy = outliving(left, s.alone(c, left, ttl), policy)
 	}
 	want := issue.Request{CSR: []byte(r.GetCsr()), Identity: c.ID, Aliases: s.cfg.Aliases(), TTL: ttl, Proven: c.Proven, Origin: c.Origin()}
-	if c.ID == s.cfg.ControlPlane && c.By == attest.ByToken {
+	if c.ID == s.cfg.ControlPlane && c.By == attest.ByToken && c.MayBeOf(s.cfg.Cluster) {
 		want.Names = s.cfg.Names
 	}
 	issued, err := issue.Issue(current.Authority, want, policy, s.cfg.Now(), s.cfg.Random)

@@ -6,78 +6,137 @@ import (
 	"time"
 )
 
-// line is the tickets of one class: identities in turn, each in the order of arrival.
+// line is the tickets of one class: identities in turn, of each its credentials in turn, and of each of these in the order of arrival.
 type line struct {
-	n       int
-	bytes   int        // of the tickets' requests
-	turns   *list.List // of *class, the next first
-	classes map[string]*class
+	n, bytes   int // tickets, and bytes of their requests
+	identities rotation[*party]
 }
 
-type class struct {
-	identity string
-	turn     *list.Element
-	tickets  *list.List
-	bytes    int
+// party is the tickets of one identity.
+type party struct {
+	n, bytes    int
+	credentials rotation[*own]
 }
 
-func newLine() line { return line{turns: list.New(), classes: map[string]*class{}} }
+// own is the tickets of one credential.
+type own struct {
+	bytes   int
+	tickets *list.List
+}
+
+func newLine() line { return line{identities: newRotation[*party]()} }
+
+// find gives what there is of a ticket's identity and credential; nil: nothing.
+func (l *line) find(h holder) (p *party, o *own) {
+	if p = l.identities.find(h.identity); p != nil {
+		o = p.credentials.find(h.credential)
+	}
+	return p, o
+}
 
 func (l *line) push(t *ticket) {
-	in := l.classes[t.identity]
-	if in == nil {
-		in = &class{identity: t.identity, tickets: list.New()}
-		in.turn = l.turns.PushBack(in)
-		l.classes[t.identity] = in
+	p, o := l.find(t.holder)
+	if p == nil {
+		p = &party{credentials: newRotation[*own]()}
+		l.identities.join(t.identity, p)
 	}
-	t.element, t.state = in.tickets.PushBack(t), waiting
-	l.n++
-	l.bytes += t.bytes
-	in.bytes += t.bytes
+	if o == nil {
+		o = &own{tickets: list.New()}
+		p.credentials.join(t.credential, o)
+	}
+	t.element, t.state = o.tickets.PushBack(t), waiting
+	l.n, p.n = l.n+1, p.n+1
+	l.bytes, p.bytes, o.bytes = l.bytes+t.bytes, p.bytes+t.bytes, o.bytes+t.bytes
 }
 
 func (l *line) pop() *ticket {
-	turn := l.turns.Front()
-	if turn == nil {
+	if l.n == 0 {
 		return nil
 	}
-	in := turn.Value.(*class)
-	t := in.tickets.Front().Value.(*ticket)
-	l.turns.MoveToBack(turn)
+	t := l.identities.next().credentials.next().tickets.Front().Value.(*ticket)
 	l.remove(t)
 	return t
 }
 
 func (l *line) remove(t *ticket) {
-	in := l.classes[t.identity]
-	in.tickets.Remove(t.element)
+	p, o := l.find(t.holder)
+	o.tickets.Remove(t.element)
 	t.element, t.state = nil, outside
-	l.n--
-	l.bytes -= t.bytes
-	in.bytes -= t.bytes
-	if in.tickets.Len() == 0 {
-		l.turns.Remove(in.turn)
-		delete(l.classes, in.identity)
+	l.n, p.n = l.n-1, p.n-1
+	l.bytes, p.bytes, o.bytes = l.bytes-t.bytes, p.bytes-t.bytes, o.bytes-t.bytes
+	if o.tickets.Len() == 0 {
+		p.credentials.leave(t.credential)
+	}
+	if p.n == 0 {
+		l.identities.leave(t.identity)
 	}
 }
 
-// last is the newest ticket of the identity whose turn is furthest away; nil: none waits.
+// last is the newest ticket of the identity, and the credential of it, whose turns are furthest away; nil: none waits.
 func (l *line) last() *ticket {
-	turn := l.turns.Back()
-	if turn == nil {
+	if l.n == 0 {
 		return nil
 	}
-	return turn.Value.(*class).tickets.Back().Value.(*ticket)
+	return l.identities.last().credentials.last().tickets.Back().Value.(*ticket)
 }
 
-// ahead is how many tickets would start before one that identity pushed now.
-func (l *line) ahead(identity string) int {
-	own := 0
-	if in := l.classes[identity]; in != nil {
-		own = in.tickets.Len()
+// ahead is how many tickets would start before one that a holder pushed now.
+func (l *line) ahead(h holder) int {
+	p, o := l.find(h)
+	own := 0 // of its identity
+	if p != nil {
+		own = p.n
 	}
-	return min(l.n, (own+1)*len(l.classes))
+	if p != nil && o == nil {
+		own = min(own, p.credentials.len())
+	} else if o != nil {
+		own = min(own, (o.tickets.Len()+1)*p.credentials.len())
+	}
+	return min(l.n, (own+1)*l.identities.len())
 }
+
+// rotation gives its members turns.
+type rotation[T any] struct {
+	turns *list.List // of seat[T], the next first
+	seats map[string]*list.Element
+}
+
+type seat[T any] struct {
+	name string
+	of   T
+}
+
+func newRotation[T any]() rotation[T] {
+	return rotation[T]{turns: list.New(), seats: map[string]*list.Element{}}
+}
+
+func (r rotation[T]) len() int { return len(r.seats) }
+
+// find gives a member; the zero T: it is none.
+func (r rotation[T]) find(name string) (of T) {
+	if turn := r.seats[name]; turn != nil {
+		of = turn.Value.(seat[T]).of
+	}
+	return of
+}
+
+// join adds a member, whose turn is the last.
+func (r rotation[T]) join(name string, of T) { r.seats[name] = r.turns.PushBack(seat[T]{name, of}) }
+
+func (r rotation[T]) leave(name string) {
+	r.turns.Remove(r.seats[name])
+	delete(r.seats, name)
+}
+
+// next is whose turn it is, of at least one; its next turn is the last.
+func (r rotation[T]) next() T {
+	turn := r.turns.Front()
+	r.turns.MoveToBack(turn)
+	return turn.Value.(seat[T]).of
+}
+
+// last is whose turn is the last, of at least one.
+func (r rotation[T]) last() T { return r.turns.Back().Value.(seat[T]).of }
 
 // delays is a heap of tickets by the time they become ready.
 type delays []*ticket
@@ -121,41 +180,41 @@ func (d *delays) Pop() any {
 	return t
 }
 
-// rates are token buckets by identity, each kept as the one time at which it will be full again. They are not limiters of
+// rates are token buckets by identity, or by credential of one, each kept as the one time at which it will be full again. They are not limiters of
 // golang.org/x/time/rate, because the queue asks when an identity may have its next token long before it takes it (a Reservation takes it at
 // once), and because there is one for each identity that asked of late: 24 bytes, where a Limiter has 80 and a mutex.
 type rates struct {
 	each  time.Duration // between two tokens
 	burst time.Duration // worth of tokens
-	full  map[string]time.Time
+	full  map[holder]time.Time
 	sweep int // when so many are kept, those that are full go
 }
 
 func newRates(perSecond float64, burst int) rates {
 	each := time.Duration(float64(time.Second) / perSecond)
-	return rates{each: each, burst: time.Duration(burst) * each, full: map[string]time.Time{}, sweep: 1024}
+	return rates{each: each, burst: time.Duration(burst) * each, full: map[holder]time.Time{}, sweep: 1024}
 }
 
-// earliest is when identity may have its next token: now, or later.
-func (r *rates) earliest(identity string, now time.Time) time.Time {
-	if at := r.full[identity].Add(r.each - r.burst); at.After(now) {
+// earliest is when a holder may have its next token: now, or later.
+func (r *rates) earliest(h holder, now time.Time) time.Time {
+	if at := r.full[h].Add(r.each - r.burst); at.After(now) {
 		return at
 	}
 	return now
 }
 
-func (r *rates) take(identity string, now time.Time) {
-	full := r.full[identity]
+func (r *rates) take(h holder, now time.Time) {
+	full := r.full[h]
 	if full.Before(now) {
 		full = now
 	}
-	r.full[identity] = full.Add(r.each)
+	r.full[h] = full.Add(r.each)
 	if len(r.full) < r.sweep {
 		return
 	}
-	for id, at := range r.full {
+	for h, at := range r.full {
 		if !at.After(now) {
-			delete(r.full, id)
+			delete(r.full, h)
 		}
 	}
 	r.sweep = max(1024, 2*len(r.full))

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 	securityv1 "istio.io/api/security/v1alpha1"
 
+	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/serve"
 	"navarch.io/navarch/ca/serve/servetest"
 )
@@ -31,10 +32,14 @@ import (
 // lender is a CA that gives the control plane's identity, istio-system/istiod, two names.
 func lender(t *testing.T) *servetest.CA {
 	t.Helper()
+	return servetest.Start(t, lending())
+}
+
+func lending() serve.Config {
 	cfg := quiet()
 	cfg.ControlPlane = spiffeid.RequireFromPath(servetest.TrustDomain, "/ns/istio-system/sa/istiod")
 	cfg.Names = []string{servetest.ServerName, "127.0.0.1"}
-	return servetest.Start(t, cfg)
+	return cfg
 }
 
 func rootsOf(ca *servetest.CA) *x509.CertPool {
@@ -68,6 +73,31 @@ func TestServingNamesAreTheControlPlanes(t *testing.T) {
 		}
 		if leaf := parse(t, chain[0]); len(leaf.DNSNames)+len(leaf.IPAddresses) != 0 {
 			t.Errorf("%s/%s renewed by certificate has the names %q", who.ns, who.sa, leaf.DNSNames)
+		}
+	}
+}
+
+// ofCluster says of callers of a CA that they are of a cluster.
+type ofCluster struct {
+	*servetest.CA
+	cluster string
+}
+
+func (o *ofCluster) Authenticate(ctx context.Context) (attest.Caller, error) {
+	c, err := o.CA.Authenticate(ctx)
+	c.Cluster = o.cluster
+	return c, err
+}
+
+// Another cluster's token of the control plane's namespace and service account gets a workload's certificate: whoever rules that cluster may have it.
+func TestServingNamesAreOfTheConfigCluster(t *testing.T) {
+	cfg, who := lending(), &ofCluster{}
+	cfg.Cluster, cfg.Authenticator = "east", who
+	who.CA = servetest.Start(t, cfg)
+	for cluster, want := range map[string]int{"": 1, "east": 1, "west": 0} {
+		who.cluster = cluster
+		if own, _ := first(t, who.CA, "istio-system", "istiod"); len(own.Leaf.DNSNames) != want || len(own.Leaf.IPAddresses) != want {
+			t.Errorf("of cluster %q: names %q %v", cluster, own.Leaf.DNSNames, own.Leaf.IPAddresses)
 		}
 	}
 }

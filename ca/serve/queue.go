@@ -8,9 +8,16 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
+// holder is one credential of an identity (attest.Caller.Credential), whose workloads may be thousands: what one of them asks for is not to keep the
+// others waiting.
+type holder struct{ identity, credential string }
+
+// whole is all of the identity.
+func (h holder) whole() holder { return holder{identity: h.identity} }
+
 // ticket is one request that wants to sign. It is owned by the queue from Arrive until Start or Refuse.
 type ticket struct {
-	identity string
+	holder
 	first    bool
 	bytes    int // of its request, which is held while it waits
 	deadline time.Time
@@ -19,7 +26,7 @@ type ticket struct {
 
 	state   ticketState
 	element *list.Element // in its line
-	ready   time.Time     // delayed by its identity's rate until then
+	ready   time.Time     // delayed by the rate of its identity, or its credential, until then
 	index   int           // in the heap of delayed ones
 
 	admitted chan error // of one: nil to start
@@ -84,11 +91,16 @@ type queue struct {
 	held         room
 	streak       int // first certificates started in a row while renewals waited
 	late         delays
-	rates        rates
+	rates        rates // of identities
+	shares       rates // of their credentials
 }
 
+// share is the part of an identity's rate that one of its credentials has.
+const share = 4
+
 func newQueue(l Limits) *queue {
-	return &queue{limits: l, service: 500 * time.Microsecond, first: newLine(), renew: newLine(), held: newRoom(l.WaitingBytes), rates: newRates(l.Rate, l.Burst)}
+	return &queue{limits: l, service: 500 * time.Microsecond, first: newLine(), renew: newLine(), held: newRoom(l.WaitingBytes), rates: newRates(l.Rate, l.Burst),
+		shares: newRates(l.Rate/share, max(1, l.Burst/share))}
 }
 
 // Step takes one event and says what to do.
@@ -116,7 +128,12 @@ func (q *queue) Step(now time.Time, e event) []effect {
 
 func (q *queue) arrive(now time.Time, t *ticket) []effect {
 	t.arrived = now
-	t.ready = q.rates.earliest(t.identity, now)
+	t.ready = q.rates.earliest(t.whole(), now)
+	if t.credential != "" {
+		if own := q.shares.earliest(t.holder, now); own.After(t.ready) {
+			t.ready = own
+		}
+	}
 	if r := q.judge(now, t); r != nil {
 		return []effect{*r}
 	}
@@ -126,7 +143,10 @@ func (q *queue) arrive(now time.Time, t *ticket) []effect {
 		q.remove(last)
 		out = append(out, refuse{last, codes.ResourceExhausted, "displaced by a first certificate: try again with back-off"})
 	}
-	q.rates.take(t.identity, now)
+	q.rates.take(t.whole(), now)
+	if t.credential != "" {
+		q.shares.take(t.holder, now)
+	}
 	q.held.take(t)
 	if t.ready.After(now) {
 		q.late.add(t)
@@ -136,7 +156,7 @@ func (q *queue) arrive(now time.Time, t *ticket) []effect {
 	return out
 }
 
-// judge says why t cannot be served: its deadline is too near for the queue or for its identity's rate, or there is no room.
+// judge says why t cannot be served: its deadline is too near for the queue or for its rate, or there is no room.
 // nil: it can.
 func (q *queue) judge(now time.Time, t *ticket) *refuse {
 	patience := t.deadline.Sub(now)
@@ -145,7 +165,11 @@ func (q *queue) judge(now time.Time, t *ticket) *refuse {
 	}
 	held := t.ready.Sub(now)
 	if held > patience {
-		return &refuse{t, codes.ResourceExhausted, fmt.Sprintf("%s asks for more than %g certificates a second: it may have the next in %s", t.identity, q.limits.Rate, held.Round(time.Millisecond))}
+		who, rate := t.identity, q.limits.Rate
+		if t.credential != "" && t.ready.After(q.rates.earliest(t.whole(), now)) {
+			who, rate = "one Pod or token of "+who, rate/share
+		}
+		return &refuse{t, codes.ResourceExhausted, fmt.Sprintf("%s asks for more than %g certificates a second: it may have the next in %s", who, rate, held.Round(time.Millisecond))}
 	}
 	if wait := held + q.estimate(t); wait > patience {
 		return &refuse{t, codes.ResourceExhausted, fmt.Sprintf("the queue is %s long and this request gives up in %s: try again with back-off", wait.Round(time.Millisecond), patience.Round(time.Millisecond))}
@@ -155,14 +179,14 @@ func (q *queue) judge(now time.Time, t *ticket) *refuse {
 	}
 	if !q.held.fits(t) && !(t.first && q.held.without(&q.renew, t)) {
 		return &refuse{t, codes.ResourceExhausted, fmt.Sprintf("%d bytes of requests wait already, %d of them of %s: try again with back-off",
-			q.held.used, q.held.of[t.identity], t.identity)}
+			q.held.used, q.held.of[t.whole()], t.identity)}
 	}
 	return nil
 }
 
 // estimate is how long t would wait if nothing else came.
 func (q *queue) estimate(t *ticket) time.Duration {
-	ahead := q.line(t).ahead(t.identity)
+	ahead := q.line(t).ahead(t.holder)
 	if !t.first {
 		ahead += q.first.n
 	}

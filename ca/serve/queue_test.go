@@ -25,18 +25,22 @@ func testQueue(t *testing.T, edit func(*Limits)) *queue {
 	return newQueue(l)
 }
 
-func ask(identity string, first bool, patience time.Duration) *ticket {
-	return &ticket{identity: identity, first: first, deadline: epoch.Add(patience), expiry: codes.DeadlineExceeded}
+// ask is a request of an identity, or of a credential of one (identity/credential).
+func ask(who string, first bool, patience time.Duration) *ticket {
+	identity, credential, _ := strings.Cut(who, "/")
+	return &ticket{holder: holder{identity, credential}, first: first, deadline: epoch.Add(patience), expiry: codes.DeadlineExceeded}
 }
+
+func (h holder) String() string { return strings.TrimSuffix(h.identity+"/"+h.credential, "/") }
 
 func names(es []effect) string {
 	var out []string
 	for _, e := range es {
 		switch e := e.(type) {
 		case start:
-			out = append(out, "start "+e.t.identity)
+			out = append(out, "start "+e.t.holder.String())
 		case refuse:
-			out = append(out, fmt.Sprintf("refuse %s %s", e.t.identity, e.code))
+			out = append(out, fmt.Sprintf("refuse %s %s", e.t.holder, e.code))
 		case wakeAt:
 			out = append(out, "wake +"+e.at.Sub(epoch).String())
 		}
@@ -79,6 +83,46 @@ func TestIdentitiesTakeTurns(t *testing.T) {
 	q.Step(epoch, arrive{ask("lone", true, time.Minute)})
 	if got, want := order(q), "crowd lone crowd crowd crowd"; got != want {
 		t.Errorf("started %s, want %s", got, want)
+	}
+}
+
+// One credential of an identity that asks for much does not keep the others of it waiting: they take turns, each has a rate, which is a quarter of the
+// identity's, and it is estimated how long each would wait.
+func TestCredentialsTakeTurns(t *testing.T) {
+	q := testQueue(t, func(l *Limits) { l.Rate, l.Burst = 400, 40 })
+	q.service = 10 * time.Millisecond
+	q.Step(epoch, arrive{ask("busy", true, time.Minute)})
+	for range 10 {
+		q.Step(epoch, arrive{ask("web/hog", true, time.Minute)})
+	}
+	if late := names(q.Step(epoch, arrive{ask("web/hog", true, 50*time.Millisecond)})); late != "refuse web/hog ResourceExhausted" {
+		t.Errorf("an eleventh at once: %s", late)
+	}
+	for _, who := range []string{"web/a", "shop/x", "web/b", "web/a"} {
+		if es := q.Step(epoch, arrive{ask(who, true, 150*time.Millisecond)}); len(es) != 0 {
+			t.Errorf("%s: %s", who, names(es))
+		}
+	}
+	if got, want := order(q), "web/hog shop/x web/a web/b web/hog web/a"+strings.Repeat(" web/hog", 8); got != want {
+		t.Errorf("started %s, want %s", got, want)
+	}
+}
+
+func TestRateOfACredential(t *testing.T) {
+	q := testQueue(t, func(l *Limits) { l.Rate, l.Burst, l.Signing = 10, 8, 100 })
+	for i, want := range []string{"start web/hog", "start web/hog", "wake +400ms", "refuse web/hog ResourceExhausted"} {
+		es := q.Step(epoch, arrive{ask("web/hog", true, 500*time.Millisecond)})
+		if got := names(es); got != want {
+			t.Errorf("request %d: %s, want %s", i, got, want)
+		}
+		if i == 3 && !strings.Contains(es[0].(refuse).why, "one Pod or token of web asks for more than 2.5 certificates a second: it may have the next in 800ms") {
+			t.Errorf("%+v", es)
+		}
+	}
+	for _, who := range []string{"web/a", "web/b", "web/c"} {
+		if got := names(q.Step(epoch, arrive{ask(who, true, time.Second)})); got != "start "+who {
+			t.Errorf("another credential: %s", got)
+		}
 	}
 }
 
@@ -245,7 +289,7 @@ func (c *crowd) act(arrivals bool) {
 	}
 	switch k := c.IntN(10); {
 	case k < 5 && arrivals:
-		tk := &ticket{identity: fmt.Sprint(c.IntN(6)), first: c.IntN(2) == 0, bytes: c.IntN(20), deadline: c.now.Add(time.Duration(c.IntN(900)) * time.Millisecond)}
+		tk := &ticket{holder: holder{fmt.Sprint(c.IntN(6)), strings.Repeat("c", c.IntN(3))}, first: c.IntN(2) == 0, bytes: c.IntN(20), deadline: c.now.Add(time.Duration(c.IntN(900)) * time.Millisecond)}
 		c.all = append(c.all, tk)
 		c.step(arrive{tk})
 	case k == 5 && len(c.all) > 0 && arrivals:
@@ -284,7 +328,7 @@ func TestQueueRandom(t *testing.T) {
 				t.Fatalf("seed %d: %d decisions (left: %v)", seed, n, c.left[tk])
 			}
 		}
-		if q := c.q; q.waiting() != 0 || len(q.first.classes)+len(q.renew.classes)+len(q.held.of) != 0 || q.running != 0 {
+		if q := c.q; q.waiting() != 0 || q.first.identities.len()+q.renew.identities.len()+len(q.held.of) != 0 || q.running != 0 {
 			t.Fatalf("seed %d: %d waiting, %d running at the end", seed, q.waiting(), q.running)
 		}
 	}
@@ -303,7 +347,7 @@ func TestTheReasonIsTheRate(t *testing.T) {
 func TestRatesForgetTheIdle(t *testing.T) {
 	r := newRates(1, 1)
 	for i := range 5000 {
-		r.take(fmt.Sprint(i), epoch.Add(time.Duration(i)*time.Second))
+		r.take(holder{identity: fmt.Sprint(i)}, epoch.Add(time.Duration(i)*time.Second))
 	}
 	if len(r.full) > 1024 {
 		t.Errorf("%d buckets kept", len(r.full))

@@ -316,3 +316,32 @@ func TestAskPeers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// byToken tells callers of a CA apart by their tokens.
+type byToken struct{ *servetest.CA }
+
+func (b *byToken) Authenticate(ctx context.Context) (attest.Caller, error) {
+	c, err := b.CA.Authenticate(ctx)
+	md, _ := metadata.FromIncomingContext(ctx)
+	c.Token = strings.Join(md.Get("authorization"), " ")
+	return c, err
+}
+
+// A Pod that asks for certificate after certificate is refused; another one of its account, which shows another token, is not.
+func TestOneCredentialLeavesCertificates(t *testing.T) {
+	cfg, who := quiet(), &byToken{}
+	cfg.Authenticator, cfg.Limits = who, serve.Limits{Rate: .1, Burst: 8, MaxWait: time.Second}
+	who.CA = servetest.Start(t, cfg)
+	conn := dial(t, who.CA, nil)
+	defer conn.Close()
+	csr, _ := request(t)
+	var got []string
+	hog, other := who.CA.Token("shop", "web"), who.CA.Token("shop", "web")
+	for _, token := range []string{hog, hog, hog, other, hog, other} {
+		_, err := create(t.Context(), conn, token, &securityv1.IstioCertificateRequest{Csr: csr})
+		got = append(got, status.Code(err).String())
+	}
+	if got, want := strings.Join(got, " "), "OK OK ResourceExhausted OK ResourceExhausted OK"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

@@ -38,6 +38,26 @@ func TestQueueIsBoundedByBytes(t *testing.T) {
 	}
 }
 
+// The same between the credentials of one identity: one alone gets a quarter of the bytes, and however many fill the identity's part, another one has room.
+func TestCredentialsLeaveRoom(t *testing.T) {
+	q := testQueue(t, func(l *Limits) { l.Rate, l.Burst, l.Waiting = 1e6, 1e6, 1<<20 })
+	q.Step(epoch, arrive{ask("busy", true, time.Hour)})
+	for n := 1; n <= 8; n++ {
+		for i := range 2100 { // 33 MiB
+			q.Step(epoch, arrive{heavy(fmt.Sprint("web/hog", i%n), true, issue.MaxCSR)})
+		}
+		if used := q.held.used; used > 16<<20 || n == 1 && used > 8<<20 || used < 7<<20 {
+			t.Errorf("%d credentials: %d bytes wait", n, used)
+		}
+		for _, who := range []string{fmt.Sprint("web/good", n), fmt.Sprint("good", n)} {
+			good := heavy(who, true, 1200)
+			if es := q.Step(epoch, arrive{good}); len(es) != 0 || good.state != waiting {
+				t.Fatalf("%s beside %d credentials, with %d bytes waiting: %v", who, n, q.held.used, es)
+			}
+		}
+	}
+}
+
 // First certificates displace renewals where bytes are short, as many as it takes, and no more.
 func TestBytesOfRenewalsMakeRoomForFirstCertificates(t *testing.T) {
 	q := testQueue(t, func(l *Limits) { l.WaitingBytes = 4000 })

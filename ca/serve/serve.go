@@ -105,8 +105,10 @@ type Config struct {
 	Memory        Memory      // nil: peers are answered Unimplemented
 	// ControlPlane is the identity of the replicas themselves. Who proves by a token that it has it, and nobody else, gets
 	// the Names too: a replica that cannot sign asks for its serving certificate so (Borrow). A certificate does not count: it
-	// would let a stolen serving key live on. Zero: nobody.
+	// would let a stolen serving key live on. Nor does a token of another cluster than Cluster: whoever rules there may have one of any
+	// namespace and service account. Zero: nobody.
 	ControlPlane spiffeid.ID
+	Cluster      string   // the config cluster, by its name in attest.Caller
 	Names        []string // see issue.Request
 	// Aliases are other trust domains under which a CSR may name its caller, as agents do that were started before the mesh
 	// changed its own (MeshConfig trustDomainAliases); asked for each request. nil: none.
@@ -187,11 +189,11 @@ type Limits struct {
 	Checks  int // credentials being checked at once: of each sort: 4 x GOMAXPROCS
 	Journal int // signed and not durable yet: 4096
 	Waiting int // in the queue: 32768; what comes then displaces renewals, or is refused
-	// WaitingBytes bounds the requests in the queue together: 32 MiB. One identity may hold as much as it leaves free, so at most half.
+	// WaitingBytes bounds the requests in the queue together: 32 MiB. One identity may hold as much as it leaves free, so at most half, and one credential a quarter.
 	WaitingBytes int
 	MaxWait      time.Duration // of a request, even if its own deadline is later: 20 s
-	Rate         float64       // certificates a second for one identity, in the long run: 500
-	Burst        int           // and at once: 5000
+	Rate         float64       // certificates a second for one identity, in the long run: 500; for one credential of it a quarter
+	Burst        int           // and at once: 5000; for one credential a quarter
 	FirstRuns    int           // first certificates in a row while renewals wait, before one renewal: 15
 }
 

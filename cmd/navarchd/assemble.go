@@ -85,7 +85,7 @@ func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger
 	a := &assembly{config: c, log: log, store: store, telemetry: telemetry, tenants: tenants.New(), read: asof.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
 		snapshot: func() *mirror.Snapshot { return nil }, reads: func() kv.Place { return kv.Place{} }, away: func() bool { return true }, silent: func() error { return nil },
 		signs: func() bool { return false }, streams: noStreams{}, tls: func() (*tls.Config, error) { return c.tlsOfFiles(log) }}
-	a.pages = debug.New(debug.Pages{ID: c.processName(), Rules: &authz.Authorizer{Open: !c.env.debugAuth, Hosts: c.debugNames(), System: c.env.podNamespace,
+	a.pages = debug.New(debug.Pages{ID: c.processName(), Rules: &authz.Authorizer{Open: !c.env.debugAuth, Hosts: c.debugNames(), System: c.env.podNamespace, Cluster: c.cluster,
 		Domain: c.trustDomain, Tenant: a.tenants.Of}, Store: func() []inspect.Problem { return append(spaceProblems(full), awayProblems(a.silent())...) }})
 	a.add(part{tasks: []loop.Task{{Name: "tenants", Run: func(ctx context.Context) error { return a.tenants.Follow(ctx, store, log) }},
 		{Name: "read clusters", Run: func(ctx context.Context) error { return a.read.Follow(ctx, store, log) }}}})

@@ -87,7 +87,7 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 		return nil, err
 	}
 	a.server, err = caserve.New(caserve.Config{
-		ControlPlane: self, Names: c.servingNames(),
+		ControlPlane: self, Cluster: c.cluster, Names: c.servingNames(),
 		Now: now, Authorities: current{a.ring}, Authenticator: a.callers.OfCalls(), Journal: journal{a.ring}, Spare: renewals{a.ring}, Revocations: revocations{a.ring},
 		Holders: holders{a.ring}, Memory: a.ring, Aliases: identities.Aliases(snapshot), Policy: issue.Policy{DefaultTTL: c.env.certTTL, MaxTTL: c.env.maxCertTTL},
 		Renewals: caserve.Renewals{Alone: c.renewAlone, Machines: c.renewMachines, Machine: identities.Machines(snapshot), Tokens: a.callers.Tokens(), Ending: obs.MachinesEnding.Inc},

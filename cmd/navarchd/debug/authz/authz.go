@@ -1,5 +1,5 @@
 // Package authz says who may see what of /debug, as HTTP pages and as questions on a stream: callers from this machine and of the system
-// namespace see everything, others with a token what belongs to their tenant, and nobody else anything (as istiod does, for namespaces).
+// namespace of the config cluster see everything, others with a token what belongs to their tenant, and nobody else anything (as istiod does, for namespaces).
 //
 // Owns: the list of pages that tenants may see, and the profiles of this process.  Reads: tokens, identities, tenants.  Never: makes
 // another page, nor believes what a client writes about itself.
@@ -42,7 +42,8 @@ const sameMachine = "this machine"
 type Authorizer struct {
 	Open    bool                          // ENABLE_DEBUG_ENDPOINT_AUTH=false: everybody sees everything
 	Hosts   web.Hosts                     // names by which pages may be asked for
-	System  string                        // the namespace whose callers see everything
+	System  string                        // the namespace whose callers see everything, if they are of Cluster
+	Cluster string                        // the config cluster, by its name in attest.Caller
 	Domain  string                        // the trust domain of the identities that count on streams
 	Tokens  attest.Authenticator          // of callers of pages; nil: this process can verify no token
 	Revoked func(spiffeid.ID) bool        // nil: nobody is
@@ -67,10 +68,15 @@ func (d *Authorizer) look(r *http.Request) (Caller, error) {
 		return Caller{}, err
 	case d.Revoked != nil && d.Revoked(who.ID):
 		return Caller{}, fmt.Errorf("%s is revoked", who.ID)
-	case who.Namespace == d.System:
+	case d.system(who):
 		return Caller{Name: who.ID.String()}, nil
 	}
 	return Caller{Name: who.ID.String(), Sees: d.within(who.Namespace)}, nil
+}
+
+// system says whether a caller is of the control plane's own namespace: whoever rules another cluster may have the identities of all namespaces there.
+func (d *Authorizer) system(who attest.Caller) bool {
+	return who.Namespace == d.System && who.MayBeOf(d.Cluster)
 }
 
 // within is what a caller of a namespace sees: the namespaces of its tenant.
@@ -111,9 +117,9 @@ func (d *Authorizer) Guard(pages func(Caller) http.Handler) http.Handler {
 	}))
 }
 
-// Stream is which namespaces a stream's caller sees, by the same rules as a page's. An identity is needed, as istiod wants
+// Stream is which namespaces a stream's caller sees, by its identity and cluster (serve.Client), and the same rules as a page's. An identity is needed, as istiod wants
 // it: a sidecar in front of this replica would make every plain-text caller one of this machine. Errors are gRPC statuses.
-func (d *Authorizer) Stream(identity string) (Visible, error) {
+func (d *Authorizer) Stream(identity, cluster string) (Visible, error) {
 	if d.Open {
 		return nil, nil
 	}
@@ -127,7 +133,7 @@ func (d *Authorizer) Stream(identity string) (Visible, error) {
 	if id, err := spiffeid.FromString(identity); err != nil || d.Revoked != nil && d.Revoked(id) {
 		return nil, status.Errorf(codes.PermissionDenied, "%s is revoked", identity)
 	}
-	if who.Namespace == d.System {
+	if d.system(attest.Caller{Namespace: who.Namespace, Cluster: cluster}) {
 		return nil, nil
 	}
 	return d.within(who.Namespace), nil

@@ -129,20 +129,24 @@ func TestAuthorizer(t *testing.T) {
 
 // What a stream's caller sees of istio.io/debug goes by its identity; where there is none of this mesh it sees nothing.
 func TestSeen(t *testing.T) {
-	d := &Authorizer{System: "istio-system", Domain: "cluster.local", Tenant: func(namespace string) string {
+	d := &Authorizer{System: "istio-system", Cluster: "east", Domain: "cluster.local", Tenant: func(namespace string) string {
 		return strings.NewReplacer("shop", "t", "pay", "t").Replace(namespace)
 	}, Revoked: func(id spiffeid.ID) bool { return strings.HasSuffix(id.Path(), "/gone") }}
-	for identity, want := range map[string]string{
-		"spiffe://cluster.local/ns/istio-system/sa/x":    "shop pay other",
-		"spiffe://cluster.local/ns/pay/sa/x":             "shop pay",
-		"spiffe://cluster.local/ns/other/sa/x":           "other",
-		"spiffe://cluster.local/ns/istio-system/sa/gone": "PermissionDenied",
-		"spiffe://elsewhere/ns/istio-system/sa/x":        "PermissionDenied",
-		"spiffe://cluster.local/istio-system":            "PermissionDenied",
-		"nobody":                                         "PermissionDenied",
-		"":                                               "Unauthenticated",
+	for caller, want := range map[string]string{
+		"spiffe://cluster.local/ns/istio-system/sa/x":      "shop pay other",
+		"spiffe://cluster.local/ns/istio-system/sa/x east": "shop pay other",
+		"spiffe://cluster.local/ns/istio-system/sa/x west": "",
+		"spiffe://cluster.local/ns/pay/sa/x west":          "shop pay",
+		"spiffe://cluster.local/ns/pay/sa/x":               "shop pay",
+		"spiffe://cluster.local/ns/other/sa/x":             "other",
+		"spiffe://cluster.local/ns/istio-system/sa/gone":   "PermissionDenied",
+		"spiffe://elsewhere/ns/istio-system/sa/x":          "PermissionDenied",
+		"spiffe://cluster.local/istio-system":              "PermissionDenied",
+		"nobody":                                           "PermissionDenied",
+		"":                                                 "Unauthenticated",
 	} {
-		sees, err := d.Stream(identity)
+		identity, cluster, _ := strings.Cut(caller, " ")
+		sees, err := d.Stream(identity, cluster)
 		var got []string
 		for _, namespace := range []string{"shop", "pay", "other"} {
 			if err == nil && sees.Of(namespace) {
@@ -153,10 +157,10 @@ func TestSeen(t *testing.T) {
 			got = append(got, status.Code(err).String())
 		}
 		if strings.Join(got, " ") != want {
-			t.Errorf("%q: %v, want %s", identity, got, want)
+			t.Errorf("%q: %v, want %s", caller, got, want)
 		}
 	}
-	if sees, err := (&Authorizer{Open: true}).Stream(""); err != nil || !sees.Of("shop") {
+	if sees, err := (&Authorizer{Open: true}).Stream("", ""); err != nil || !sees.Of("shop") {
 		t.Error("open, and closed", err)
 	}
 }
