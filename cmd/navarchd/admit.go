@@ -21,6 +21,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/turns"
 )
 
 // webhookLimits are those of the webhooks' address. API servers keep connections, and open one for each review that they make at once. They do not repeat a
@@ -70,7 +71,7 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 		{Name: "webhooks", Run: func(ctx context.Context) error {
 			limits := webhookLimits
 			limits.Leave = min(time.Second, a.config.shutdown/10) // a drain of streams leaves twice as much of it (place.Leaving.Margin)
-			return web.Serve(ctx, tls.NewListener(l, conf), server, limits, obs.NewSampled(a.log))
+			return web.Serve(ctx, web.Handshakes(l, conf, turns.New(0, 0)), server, limits, obs.NewSampled(a.log))
 		}},
 		{Name: "definitions of Istio's kinds", Run: func(ctx context.Context) error {
 			if err := schema.Compile(ctx); err != nil && ctx.Err() == nil {

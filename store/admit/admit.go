@@ -2,7 +2,7 @@
 // number and time, hands each request to the Handler of its path, and encodes the answer. It is an http.Handler; who serves it brings TLS
 // and the limits of connections.
 //
-// Owns: how many bytes of reviews are in hand, of each host and in all.  Reads: bodies of requests.  Never: decides what is admitted; goes by
+// Owns: how many bytes of reviews are in hand, and how many are worked on, of each host and in all.  Reads: bodies of requests.  Never: decides what is admitted; goes by
 // who a request says that it is of: nobody who calls a webhook has shown a credential.
 package admit
 
@@ -16,12 +16,12 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/netip"
 	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
@@ -29,6 +29,7 @@ import (
 	"navarch.io/navarch/store/crash"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/remote"
+	"navarch.io/navarch/store/turns"
 )
 
 // Handler answers the reviews of one webhook. It is called from many goroutines at once.
@@ -59,7 +60,7 @@ type Server struct {
 	Config
 	mux     *http.ServeMux
 	room    *room
-	work    *semaphore.Weighted // reviews that are decoded and answered at once; the others wait with nothing but their bytes
+	work    *turns.Line // of reviews that are decoded and answered; the others wait with nothing but their bytes
 	clients *obs.Sampled
 }
 
@@ -74,7 +75,7 @@ func New(c Config) *Server {
 		c.Crashes = crash.New(c.Log)
 	}
 	return &Server{Config: c, mux: http.NewServeMux(), room: newRoom(c.MaxHost, c.MaxAll),
-		work: semaphore.NewWeighted(int64(2 * runtime.GOMAXPROCS(0))), clients: obs.NewSampled(c.Log)}
+		work: turns.New(2*runtime.GOMAXPROCS(0), runtime.GOMAXPROCS(0)), clients: obs.NewSampled(c.Log)}
 }
 
 // Register has reviews to a path prefix, such as /validate, and to all paths below it answered by a handler. name is the webhook's label in
@@ -142,7 +143,8 @@ func (s *Server) review(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if size < 0 { // it does not say
 		size = s.MaxBody
 	}
-	leave, err := s.room.enter(ctx, hostOf(r), size)
+	host := hostOf(r)
+	leave, err := s.room.enter(ctx, host, size)
 	if err != nil {
 		return nil, &refusal{http.StatusServiceUnavailable, "no room", errors.New("too many reviews are in hand")}
 	}
@@ -154,10 +156,10 @@ func (s *Server) review(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		}
 		return nil, &refusal{http.StatusBadRequest, "body", fmt.Errorf("the body cannot be read: %w", err)}
 	}
-	if err := s.work.Acquire(ctx, 1); err != nil {
+	if !s.work.Enter(host, false, ctx.Done()) {
 		return nil, &refusal{http.StatusServiceUnavailable, "no room", errors.New("too many reviews are in hand")}
 	}
-	defer s.work.Release(1)
+	defer s.work.Leave(host)
 	return s.admit(ctx, r.URL.Path, body, h)
 }
 
@@ -165,12 +167,13 @@ func tooLarge(limit int64) *refusal {
 	return &refusal{http.StatusRequestEntityTooLarge, "size", fmt.Errorf("the AdmissionReview has more than %d bytes", limit)}
 }
 
-func hostOf(r *http.Request) string {
-	from, err := net.ResolveTCPAddr("tcp", r.RemoteAddr) // an address and a port: nothing is looked up
+// hostOf is the host that a request comes from; those without an address are of one.
+func hostOf(r *http.Request) netip.Prefix {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return ""
+		return netip.Prefix{}
 	}
-	return remote.Host(from).String()
+	return remote.Host(net.TCPAddrFromAddrPort(from))
 }
 
 // admit decodes a review and hands it to its handler, whose panics end this review alone.

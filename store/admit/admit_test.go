@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,8 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"navarch.io/navarch/store/turns"
 )
 
 // handler is a function as a Handler.
@@ -128,43 +131,84 @@ func TestRefusals(t *testing.T) {
 
 // One host holds no more bytes than its share, whatever it sends: the next review of it waits, and one of another host does not.
 func TestRoom(t *testing.T) {
-	size := int64(len(good))
-	entered, leave := make(chan string, 10), make(chan struct{})
-	s := newServer(Config{MaxHost: 2 * size, MaxAll: 4 * size}, func(ctx context.Context, _ string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-		entered <- r.Name
+	b := newBusy(t, Config{MaxHost: 2 * int64(len(good)), MaxAll: 4 * int64(len(good))})
+	b.s.work = turns.New(100, 0) // as many at once as there are in this test
+	for range 2 {
+		b.begin("10.0.0.1:1")
+	}
+	if w := b.send("10.0.0.1:2", "timeout=1ms"); w.Code != http.StatusServiceUnavailable || len(b.entered) > 0 {
+		t.Errorf("a third review of a host that has its share: %d, handled: %d", w.Code, len(b.entered))
+	}
+	b.begin("10.0.0.2:1")
+	b.end()
+	if w := b.send("10.0.0.1:3", ""); w.Code != http.StatusOK {
+		t.Errorf("after all have left: %d %s", w.Code, w.Body)
+	}
+	if len(b.s.room.hosts) != 0 {
+		t.Errorf("%d hosts are still in the room", len(b.s.room.hosts))
+	}
+}
+
+// However many reviews a host sends, and however long they take, one of another host is worked on at once: the first has half of all turns at most.
+func TestReviewsTakeTurns(t *testing.T) {
+	b := newBusy(t, Config{})
+	half := runtime.GOMAXPROCS(0)
+	for range half {
+		b.begin("10.0.0.1:1")
+	}
+	for range 4 * half {
+		b.all.Go(func() { b.send("10.0.0.1:1", "") })
+	}
+	for b.s.work.Waiting() < 4*half {
+		runtime.Gosched()
+	}
+	b.begin("10.0.0.2:1")
+	if len(b.entered) > 0 {
+		t.Errorf("%d more of the first host are worked on", len(b.entered))
+	}
+	b.end()
+}
+
+// busy is a server whose handler takes until end.
+type busy struct {
+	s       *Server
+	entered chan string // each that is worked on
+	leave   chan struct{}
+	all     sync.WaitGroup
+}
+
+func newBusy(t *testing.T, c Config) *busy {
+	b := &busy{entered: make(chan string, 1000), leave: make(chan struct{})}
+	b.s = newServer(c, func(ctx context.Context, _ string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		b.entered <- r.Name
 		select {
-		case <-leave:
+		case <-b.leave:
 		case <-ctx.Done():
 		}
 		return Allow()
 	})
-	s.work = newRoom(1, 100).all // as many at once as there are in this test
-	var all sync.WaitGroup
-	send := func(from, query string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest(http.MethodPost, "/test?"+query, strings.NewReader(good))
-		r.Header.Set("Content-Type", "application/json")
-		r.RemoteAddr = from
-		w := httptest.NewRecorder()
-		s.ServeHTTP(w, r)
-		return w
-	}
-	for range 2 {
-		all.Go(func() { send("10.0.0.1:1", "") })
-		<-entered
-	}
-	if w := send("10.0.0.1:2", "timeout=1ms"); w.Code != http.StatusServiceUnavailable || len(entered) > 0 {
-		t.Errorf("a third review of a host that has its share: %d, handled: %d", w.Code, len(entered))
-	}
-	all.Go(func() { send("10.0.0.2:1", "") })
-	<-entered
-	close(leave)
-	all.Wait()
-	if w := send("10.0.0.1:3", ""); w.Code != http.StatusOK {
-		t.Errorf("after all have left: %d %s", w.Code, w.Body)
-	}
-	if len(s.room.hosts) != 0 {
-		t.Errorf("%d hosts are still in the room", len(s.room.hosts))
-	}
+	t.Cleanup(b.all.Wait)
+	return b
+}
+
+func (b *busy) send(from, query string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, "/test?"+query, strings.NewReader(good))
+	r.Header.Set("Content-Type", "application/json")
+	r.RemoteAddr = from
+	w := httptest.NewRecorder()
+	b.s.ServeHTTP(w, r)
+	return w
+}
+
+// begin sends a review that is worked on until end.
+func (b *busy) begin(from string) {
+	b.all.Go(func() { b.send(from, "") })
+	<-b.entered
+}
+
+func (b *busy) end() {
+	close(b.leave)
+	b.all.Wait()
 }
 
 // Warnings are what an API server lets through: it cuts what is longer, and drops what is more.

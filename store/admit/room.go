@@ -2,6 +2,7 @@ package admit
 
 import (
 	"context"
+	"net/netip"
 	"sync"
 
 	"golang.org/x/sync/semaphore"
@@ -14,7 +15,7 @@ type room struct {
 	all     *semaphore.Weighted
 
 	mu    sync.Mutex // a leaf; guards what follows
-	hosts map[string]*hostRoom
+	hosts map[netip.Prefix]*hostRoom
 }
 
 // hostRoom is there while somebody of the host is in the room or waits for it.
@@ -24,12 +25,12 @@ type hostRoom struct {
 }
 
 func newRoom(perHost, all int64) *room {
-	return &room{perHost: perHost, all: semaphore.NewWeighted(all), hosts: map[string]*hostRoom{}}
+	return &room{perHost: perHost, all: semaphore.NewWeighted(all), hosts: map[netip.Prefix]*hostRoom{}}
 }
 
 // enter waits until there is room for a number of bytes of a host. leave, which must be called once, gives it back. The error is the
 // context's.
-func (r *room) enter(ctx context.Context, host string, size int64) (leave func(), err error) {
+func (r *room) enter(ctx context.Context, host netip.Prefix, size int64) (leave func(), err error) {
 	size = min(size, r.perHost)
 	r.mu.Lock()
 	of := r.hosts[host]

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/turns"
 )
 
 // Credentials bounds the handshakes of inner: TLS, or none, on plain text. A connection whose client certificate was verified and is
@@ -59,12 +60,12 @@ func (h handshakes) Clone() credentials.TransportCredentials {
 	return handshakes{h.TransportCredentials.Clone(), h.limiter, h.admits}
 }
 
-// steps is a connection during its handshake: there is a turn in the line for all that is computed, and none while it waits for
-// its client.
+// steps is a connection during its handshake: there is a turn for all that is computed, and none while it waits for its client; a handshake that
+// began goes before others of its source.
 type steps struct {
 	net.Conn
 	of    *conn
-	line  *line
+	line  *turns.Line
 	begun bool
 	turn  bool
 	over  bool
@@ -81,7 +82,7 @@ func (s *steps) Read(b []byte) (int, error) {
 	s.of.wakes(s.next.read(b[:n]))
 	if err == nil || n > 0 {
 		s.of.working.Store(true)
-		if s.turn = s.line.enter(s.of.entry.Source(), s.begun, s.of.gone); !s.turn {
+		if s.turn = s.line.Enter(s.of.entry.Source(), s.begun, s.of.gone); !s.turn {
 			return 0, net.ErrClosed
 		}
 		s.begun = true
@@ -102,7 +103,7 @@ func (s *steps) pause() {
 	if s.turn {
 		s.turn = false
 		s.of.working.Store(false)
-		s.line.leave()
+		s.line.Leave(s.of.entry.Source())
 	}
 }
 

@@ -4,85 +4,11 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
-	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
-
-// Sources have their turns one after the other, however many wait of one; of one source the handshake that began goes first, and
-// who has gone has none.
-func TestLineIsFair(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLine(1)
-		source := func(b byte) netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, b}), 32) }
-		if !l.enter(source(1), false, nil) {
-			t.Fatal("there is a free turn")
-		}
-		var order []string
-		wait := func(name string, b byte, begun bool) (leave func()) {
-			gone := make(chan struct{})
-			go func() {
-				if l.enter(source(b), begun, gone) {
-					order = append(order, name)
-					l.leave()
-				}
-			}()
-			synctest.Wait()
-			return func() { close(gone); synctest.Wait() }
-		}
-		wait("a1", 1, false)
-		wait("a2", 1, false)
-		left := wait("a3", 1, false)
-		wait("a4", 1, false)
-		wait("b1", 2, false)
-		wait("a5, begun", 1, true)
-		wait("c1", 3, false)
-		gone := wait("d1", 4, false)
-		left()
-		gone()
-		l.leave()
-		synctest.Wait()
-		if got := strings.Join(order, " "); got != "a5, begun b1 c1 a1 a2 a4" {
-			t.Error(got)
-		}
-		if l.free != 1 || l.order.Len() != 0 || len(l.sources) != 0 {
-			t.Errorf("%d free, %d sources wait", l.free, len(l.sources))
-		}
-	})
-}
-
-// No more steps are computed at once than there are turns.
-func TestTurnsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const turns, clients = 3, 20
-		l := newLine(turns)
-		var mu sync.Mutex
-		now, highest, done := 0, 0, 0
-		var all sync.WaitGroup
-		for range clients {
-			all.Go(func() {
-				l.enter(netip.Prefix{}, false, nil)
-				mu.Lock()
-				now++
-				highest = max(highest, now)
-				mu.Unlock()
-				time.Sleep(time.Second)
-				mu.Lock()
-				now--
-				done++
-				mu.Unlock()
-				l.leave()
-			})
-		}
-		all.Wait()
-		if highest != turns || done != clients {
-			t.Errorf("%d at once, %d of %d", highest, done, clients)
-		}
-	})
-}
 
 // A handshake that fails for the client's fault is logged by its cause, and one of which the client says nothing is not.
 func TestFailedHandshakesAreLogged(t *testing.T) {

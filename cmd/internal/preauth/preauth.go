@@ -20,6 +20,7 @@ import (
 
 	"navarch.io/navarch/cmd/internal/sources"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/turns"
 )
 
 // Limits of the unauthenticated connections of one address. A field that is zero stands for its default.
@@ -84,7 +85,7 @@ const (
 type Limiter struct {
 	limits  Limits
 	ledger  *sources.Ledger
-	line    *line
+	line    *turns.Line // of steps of TLS handshakes: what is computed between one message of the client and the next
 	clients *obs.Sampled
 	left    chan struct{} // of one: somebody has
 	waiting atomic.Int64  // connections of shared sources that have no place yet
@@ -94,7 +95,7 @@ type Limiter struct {
 func New(l Limits, clients *obs.Sampled) *Limiter {
 	l.fill()
 	return &Limiter{
-		limits: l, line: newLine(l.Steps), clients: clients, left: make(chan struct{}, 1),
+		limits: l, line: turns.New(l.Steps, 0), clients: clients, left: make(chan struct{}, 1),
 		ledger: sources.NewLedger(sources.Limits{Total: l.Total, PerSource: l.PerSource, Shared: l.Shared, Known: l.Known}),
 	}
 }

@@ -1,0 +1,112 @@
+package web
+
+import (
+	"crypto/tls"
+	"net"
+	"net/netip"
+	"sync"
+
+	"navarch.io/navarch/store/remote"
+	"navarch.io/navarch/store/turns"
+)
+
+// Handshakes is a listener that speaks TLS, like tls.NewListener: but hosts have turns (line) for what a handshake computes between one message of the
+// client and the next, so that who begins many does not keep others waiting.
+func Handshakes(l net.Listener, conf *tls.Config, line *turns.Line) net.Listener {
+	return handshakes{l, conf, line}
+}
+
+type handshakes struct {
+	net.Listener
+	conf *tls.Config
+	line *turns.Line
+}
+
+// Accept implements net.Listener.
+func (h handshakes) Accept() (net.Conn, error) {
+	raw, err := h.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	s := &steps{Conn: raw, host: remote.Host(raw.RemoteAddr()), line: h.line, gone: make(chan struct{})}
+	return &secure{Conn: tls.Server(s, h.conf), steps: s}, nil
+}
+
+// secure is a connection over TLS. Its first reader or writer makes the handshake.
+type secure struct {
+	*tls.Conn
+	steps *steps
+	once  sync.Once
+	fault error
+}
+
+func (c *secure) handshake() error {
+	c.once.Do(func() {
+		c.fault = c.Handshake()
+		c.steps.done()
+	})
+	return c.fault
+}
+
+// Read implements net.Conn.
+func (c *secure) Read(b []byte) (int, error) {
+	if err := c.handshake(); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(b)
+}
+
+// Write implements net.Conn.
+func (c *secure) Write(b []byte) (int, error) {
+	if err := c.handshake(); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}
+
+// Close implements net.Conn.
+func (c *secure) Close() error {
+	c.steps.closed.Do(func() { close(c.steps.gone) })
+	return c.Conn.Close()
+}
+
+// steps is the connection beneath, during its handshake: there is a turn from each message of the client until the next is waited for.
+type steps struct {
+	net.Conn
+	host   netip.Prefix
+	line   *turns.Line
+	gone   chan struct{} // closed with the connection
+	closed sync.Once
+
+	begun, turn, over bool // of whoever makes the handshake
+}
+
+// Read implements net.Conn.
+func (s *steps) Read(b []byte) (int, error) {
+	if s.over {
+		return s.Conn.Read(b)
+	}
+	s.pause()
+	n, err := s.Conn.Read(b)
+	if n > 0 {
+		if s.turn = s.line.Enter(s.host, s.begun, s.gone); !s.turn {
+			return 0, net.ErrClosed
+		}
+		s.begun = true
+	}
+	return n, err
+}
+
+// pause ends the turn, if there is one.
+func (s *steps) pause() {
+	if s.turn {
+		s.turn = false
+		s.line.Leave(s.host)
+	}
+}
+
+// done ends the handshake.
+func (s *steps) done() {
+	s.pause()
+	s.over = true
+}

@@ -1,0 +1,137 @@
+package turns
+
+import (
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func host(b byte) netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, b}), 32) }
+
+// Hosts have their turns one after the other, however many wait of one; of one host what is first goes first, and who has gone has none.
+func TestLineIsFair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(1, 0)
+		if !l.Enter(host(1), false, nil) {
+			t.Fatal("there is a free turn")
+		}
+		var order []string
+		wait := func(name string, b byte, first bool) (leave func()) {
+			gone := make(chan struct{})
+			go func() {
+				if l.Enter(host(b), first, gone) {
+					order = append(order, name)
+					l.Leave(host(b))
+				}
+			}()
+			synctest.Wait()
+			return func() { close(gone); synctest.Wait() }
+		}
+		wait("a1", 1, false)
+		wait("a2", 1, false)
+		left := wait("a3", 1, false)
+		wait("a4", 1, false)
+		wait("b1", 2, false)
+		wait("a5, first", 1, true)
+		wait("c1", 3, false)
+		gone := wait("d1", 4, false)
+		left()
+		gone()
+		l.Leave(host(1))
+		synctest.Wait()
+		if got := strings.Join(order, " "); got != "a5, first b1 c1 a1 a2 a4" {
+			t.Error(got)
+		}
+		if l.free != 1 || l.Waiting()+l.order.Len() != 0 || len(l.hosts)+len(l.running) != 0 {
+			t.Errorf("%d free, %d hosts wait", l.free, len(l.hosts))
+		}
+	})
+}
+
+// No more have a turn at once than there are.
+func TestTurnsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const turns, clients = 3, 20
+		l := New(turns, 0)
+		var mu sync.Mutex
+		now, highest, done := 0, 0, 0
+		var all sync.WaitGroup
+		for range clients {
+			all.Go(func() {
+				l.Enter(netip.Prefix{}, false, nil)
+				mu.Lock()
+				now++
+				highest = max(highest, now)
+				mu.Unlock()
+				time.Sleep(time.Second)
+				mu.Lock()
+				now--
+				done++
+				mu.Unlock()
+				l.Leave(netip.Prefix{})
+			})
+		}
+		all.Wait()
+		if highest != turns || done != clients {
+			t.Errorf("%d at once, %d of %d", highest, done, clients)
+		}
+	})
+}
+
+// A host has no more turns at once than its part, though there are free ones, which another host has at once.
+func TestPartOfAHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(4, 2)
+		entered := map[byte]int{}
+		var mu sync.Mutex
+		enter := func(b byte) {
+			go func() {
+				l.Enter(host(b), false, nil)
+				mu.Lock()
+				defer mu.Unlock()
+				entered[b]++
+			}()
+			synctest.Wait()
+		}
+		expect := func(one, two, three int) {
+			t.Helper()
+			if synctest.Wait(); entered[1] != one || entered[2] != two || entered[3] != three {
+				t.Errorf("turns %v, want %d %d %d", entered, one, two, three)
+			}
+		}
+		for range 5 {
+			enter(1)
+		}
+		expect(2, 0, 0)
+		enter(2)
+		expect(2, 1, 0)
+		l.Leave(host(2)) // frees nothing for the first
+		expect(2, 1, 0)
+		for range 3 {
+			enter(2)
+		}
+		expect(2, 3, 0)
+		enter(3)
+		expect(2, 3, 0)
+		l.Leave(host(1)) // the first host's own, who waited longest
+		expect(3, 3, 0)
+		l.Leave(host(2))
+		expect(3, 4, 0)
+		l.Leave(host(1)) // the first has two left, and its turn is after the others'
+		expect(3, 4, 1)
+		for b, n := range map[byte]int{1: 1, 2: 2, 3: 1} {
+			for range n {
+				l.Leave(host(b))
+			}
+		}
+		expect(5, 4, 1)
+		l.Leave(host(1))
+		l.Leave(host(1))
+		if l.free != 4 || l.Waiting()+l.order.Len()+len(l.hosts)+len(l.running) != 0 {
+			t.Errorf("%d free, %d hosts wait", l.free, len(l.hosts))
+		}
+	})
+}
