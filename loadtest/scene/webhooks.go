@@ -2,19 +2,23 @@ package scene
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,7 +48,7 @@ func webhooks(s *stage) error {
 	if err := s.cluster.Injection(s.ctx); err != nil {
 		return err
 	}
-	client, err := reviewer(s.starter.ca)
+	client, err := reviewer(s.starter.ca, "127.0.0.1")
 	if err != nil {
 		return err
 	}
@@ -79,8 +83,76 @@ func webhooks(s *stage) error {
 		if err := s.reviews(hook.row, hook.path, ask); err != nil {
 			return err
 		}
+		if hook.path == "/inject" {
+			if err := s.flooded(url, reviews[0], func() error { return s.reviews(rowFlooded, hook.path, ask) }); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// flooders is how many reviews somebody without a credential keeps under way who wants to keep the API server waiting.
+const flooders = 128
+
+// flooded measures while a host other than the API server's sends reviews of Pods that take long, as many at once as it can.
+func (s *stage) flooded(url string, body []byte, measure func() error) error {
+	body, err := large(body)
+	if err != nil {
+		return err
+	}
+	client, err := reviewer(s.starter.ca, attackers)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(s.ctx)
+	var answered, refused atomic.Int64
+	var all sync.WaitGroup
+	for range flooders {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := review(client, url, body); err != nil {
+					refused.Add(1)
+				} else {
+					answered.Add(1)
+				}
+			}
+		})
+	}
+	err = measure()
+	stop()
+	all.Wait()
+	s.note("The flood: %d reviews of %d KB were answered, %d were not.", answered.Load(), len(body)>>10, refused.Load())
+	if err == nil && answered.Load() == 0 {
+		err = errors.New("the flood: no review was answered, so nothing was measured")
+	}
+	return err
+}
+
+// large is a review of a Pod with a hundred containers.
+func large(body []byte) ([]byte, error) {
+	var whole struct {
+		metav1.TypeMeta
+		Request *admissionv1.AdmissionRequest `json:"request"`
+	}
+	var pod corev1.Pod
+	if err := errors.Join(json.Unmarshal(body, &whole), json.Unmarshal(whole.Request.Object.Raw, &pod)); err != nil {
+		return nil, err
+	}
+	one := pod.Spec.Containers[0]
+	for i := range 20 {
+		one.Env = append(one.Env, corev1.EnvVar{Name: fmt.Sprint("VARIABLE_", i), Value: "of some length"})
+	}
+	for i := range 100 {
+		one.Name = fmt.Sprint("more-", i)
+		pod.Spec.Containers = append(pod.Spec.Containers, one)
+	}
+	raw, err := json.Marshal(pod)
+	if err != nil {
+		return nil, err
+	}
+	whole.Request.Object = runtime.RawExtension{Raw: raw}
+	return json.Marshal(whole)
 }
 
 // reviews asks at the rate, whether or not earlier answers have come.
@@ -114,8 +186,8 @@ func (s *stage) reviews(row, path string, ask func(i int) error) error {
 	return nil
 }
 
-// reviewer is a client as an API server has one: connections stay open, and the server's certificate is verified.
-func reviewer(ca string) (*http.Client, error) {
+// reviewer is a client as an API server has one, at an address: connections stay open, and the server's certificate is verified.
+func reviewer(ca, from string) (*http.Client, error) {
 	raw, err := os.ReadFile(filepath.Join(ca, fileRoot))
 	if err != nil {
 		return nil, err
@@ -123,6 +195,7 @@ func reviewer(ca string) (*http.Client, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(raw)
 	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: reviewRate,
+		DialContext:     (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext,
 		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: serverName, MinVersion: tls.VersionTLS12}}}, nil
 }
 
