@@ -1,0 +1,136 @@
+//go:build kube
+
+package chart
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"navarch.io/navarch/deploy/testcluster/cluster"
+)
+
+// beside is Navarch as a revision of its own beside an istiod.
+var beside = revision{"istiod-navarch", "navarch/navarch-agent:", []string{"istio-injection-", "istio.io/rev=navarch"}}
+
+// istiodsNames are the objects of testdata/istiod.yaml.
+var istiodsNames = []string{"serviceaccount/istiod", "configmap/istio", "configmap/istio-sidecar-injector", "service/istiod", "poddisruptionbudget/istiod", "horizontalpodautoscaler/istiod",
+	"deployment/istiod", "clusterrole/istiod-clusterrole-istio-system", "mutatingwebhookconfiguration/istio-sidecar-injector",
+	"validatingwebhookconfiguration/istio-validator-istio-system", "validatingwebhookconfiguration/istiod-default-validator"}
+
+// Navarch beside an istiod, in its place, and istiod again (deploy/docs/migration.md, Beside istiod, and back): a revision of our own changes nothing of
+// istiod's, a namespace is moved to it and back; then istiod's names are taken over, and given back. The root of the mesh is istiod's all the while.
+func TestKubeChartBesideIstiod(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("not root: sidecars run as a user of their own")
+	}
+	i := newInstallation(t)
+	root := i.istiodsRoot()
+	i.MustKubectl(t, "", "apply", "-f", "testdata/istiod.yaml")
+	i.MustKubectl(t, "", "rollout", "status", "-n", "store", "deployment/etcd", "--timeout=60s")
+	i.istiodAnswers()
+	was := i.versions()
+
+	i.run("install", "navarch", i.helm.Dir, "-f", "testdata/cluster.yaml", "--set", "revision=navarch,validation.default=false", "--wait", "--timeout=120s")
+	i.joins(beside)
+	if now := i.root(); now != root {
+		t.Errorf("the root is another one:\n%s\nwas\n%s", now, root)
+	}
+	i.MustKubectl(t, "", "label", "namespace", "shop", "istio.io/rev-", "istio-injection=enabled")
+	i.istiodAnswers()
+	i.run("uninstall", "navarch", "--wait", "--timeout=60s")
+	if now := i.versions(); now != was {
+		t.Errorf("of istiod's there is now\n%s\nwas\n%s", now, was)
+	}
+
+	// What runs istiod goes, and what it is asked by stays: the Service, the webhooks, the ConfigMaps.
+	i.MustKubectl(t, "", "delete", "-n", "istio-system", "deployment/istiod", "horizontalpodautoscaler/istiod", "poddisruptionbudget/istiod", "--wait")
+	i.run("install", "navarch", i.helm.Dir, "-f", "testdata/cluster.yaml", "--take-ownership", "--force-conflicts", "--wait", "--timeout=120s")
+	i.works()
+	i.joins(own)
+	if now := i.root(); now != root {
+		t.Errorf("under istiod's names the root is another one:\n%s\nwas\n%s", now, root)
+	}
+
+	i.run("uninstall", "navarch", "--wait", "--timeout=60s")
+	i.MustKubectl(t, "", "apply", "-f", "testdata/istiod.yaml") // helm install istiod
+	i.istiodAnswers()
+	if now := i.root(); now != root {
+		t.Errorf("back, and the root is another one:\n%s\nwas\n%s", now, root)
+	}
+	if secret := i.get("{.data.ca-cert\\.pem}", "secret", "-n", "istio-system", "istio-ca-secret"); len(secret) < 100 {
+		t.Errorf("istiod's CA is gone: %s", secret)
+	}
+}
+
+// istiodsRoot makes the root that istiod makes for itself, and puts it where istiod does.
+func (i *installation) istiodsRoot() (root string) {
+	t := i.t
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(7), Subject: pkix.Name{Organization: []string{"cluster.local"}}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(10, 0, 0),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	_, err = i.client.CoreV1().Secrets("istio-system").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "istio-ca-secret"}, Type: "istio.io/ca-root", Data: map[string][]byte{
+		"ca-cert.pem": []byte(root), "ca-key.pem": pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}), "cert-chain.pem": {}, "key.pem": {}, "root-cert.pem": {}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, namespace := range []string{"shop", "istio-system"} {
+		roots := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "istio-ca-root-cert", Labels: map[string]string{"istio.io/config": "true"}}, Data: map[string]string{"root-cert.pem": root}}
+		if _, err := i.client.CoreV1().ConfigMaps(namespace).Create(t.Context(), roots, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// istiodAnswers waits until Pods of the namespace shop are what istiod's webhook is asked about, which does not answer here.
+func (i *installation) istiodAnswers() {
+	i.t.Helper()
+	cluster.Await(i.t, "istiod's webhook", func() string {
+		err := i.injected(i.t.Context())
+		if err == nil || !strings.Contains(err.Error(), "namespace.sidecar-injector.istio.io") || !strings.Contains(err.Error(), "istiod.istio-system.svc:443") {
+			return "a Pod is made by " + errorText(err)
+		}
+		return ""
+	})
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return "somebody else"
+	}
+	return err.Error()
+}
+
+// versions are the resource versions of istiod's objects, without what their status changes.
+func (i *installation) versions() string {
+	var all []string
+	for _, name := range istiodsNames {
+		all = append(all, name+" "+i.get("{.metadata.uid} {.metadata.generation} {.metadata.labels} {.metadata.annotations} {.data} {.webhooks} {.spec}", "-n", "istio-system", name))
+	}
+	return strings.Join(all, "\n")
+}
