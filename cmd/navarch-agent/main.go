@@ -86,7 +86,7 @@ func command() *cobra.Command {
 	f.IntVar(&o.concurrency, "concurrency", 0, "Envoy's worker threads (default PROXY_CONFIG's concurrency; 0: one per CPU).")
 	f.DurationVar(&o.drain, "drain-duration", 0, "How long a changed listener serves its old connections (default PROXY_CONFIG's drainDuration, else 45s).")
 	f.DurationVar(&o.bye.wait, "termination-drain-duration", 0, "How long Envoy drains after SIGTERM (TERMINATION_DRAIN_DURATION_SECONDS; default PROXY_CONFIG's terminationDrainDuration, else 5s).")
-	f.StringVar(&o.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error.")
+	f.StringVar(&o.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error, none; also as Istio writes levels of scopes, of which that of default counts (default:info,ads:debug).")
 	f.StringVar(&o.logFormat, "log-format", "text", "Form of log lines: text, json.")
 	f.StringVar(&o.envoyLogLevel, "envoy-log-level", "warning", "Least level of Envoy's log lines: trace, debug, info, warning, error, critical, off.")
 	f.StringVar(&o.envoyComponentLog, "envoy-component-log-level", "misc:error", "Levels of single components of Envoy; the default hides its warnings of deprecated fields.")

@@ -213,7 +213,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.BoolVar(&c.writeWebhooks, "write-webhook-configurations", true, "Keep the roots and the failure policy in the webhook configurations of this revision and its tags, while this process leads.")
 	f.BoolVar(&c.tokenReview, "token-review", false, "Ask the API server of --kubeconfig or --registries (TokenReview) about service-account tokens of other issuers, and while keys cannot be had.")
 	c.bindKeySets(f)
-	f.StringVar(&c.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error.")
+	f.StringVar(&c.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error, none; also as Istio writes levels of scopes, of which that of default counts (default:info,ads:debug).")
 	f.StringVar(&c.otlp, "otlp-endpoint", "", "Address of an OTLP collector for spans from event to ACK; off unless given.")
 	f.DurationVar(&c.shutdown, "shutdown-duration", 10*time.Second, "Longest time for an orderly stop.")
 }

@@ -1,5 +1,5 @@
 // Package obs names what Navarch shows of itself: keys of log lines, metrics and their labels, all in one place. It also samples
-// log lines that clients bring about.
+// log lines that clients bring about, and reads their least level.
 //
 // Owns: the metrics registry.  Reads: nothing of ours.  Never: a label per proxy, key material.
 package obs

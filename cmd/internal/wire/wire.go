@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"navarch.io/navarch/store/obs"
 )
 
 // dumpableEnv lets processes of the same user read the memory of this one: those that measure it, profilers, debuggers. It lets the kernel
@@ -46,20 +48,26 @@ func Main(cmd *cobra.Command) {
 	}
 }
 
-// Logger writes records of level (debug, info, warn, error) and above to w, as text or json.
+// Logger writes records of level (obs.Level) and above to w, as text or json. What of the level has no effect is said at once.
 func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("log level %q: want debug, info, warn or error", level)
+	l, scopes, err := obs.Level(level)
+	if err != nil {
+		return nil, err
 	}
 	opts := &slog.HandlerOptions{Level: l}
+	var log *slog.Logger
 	switch format {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, opts)), nil
+		log = slog.New(slog.NewTextHandler(w, opts))
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, opts)), nil
+		log = slog.New(slog.NewJSONHandler(w, opts))
+	default:
+		return nil, fmt.Errorf("log format %q: want text or json", format)
 	}
-	return nil, fmt.Errorf("log format %q: want text or json", format)
+	if len(scopes) > 0 {
+		log.Warn("there is one level for all log lines: levels of other scopes than default have no effect", "scopes", strings.Join(scopes, ","))
+	}
+	return log, nil
 }
 
 // FromEnv sets flags that were not given on the command line from the environment: names maps a flag to its variable.

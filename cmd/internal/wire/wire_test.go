@@ -58,4 +58,12 @@ func TestLogger(t *testing.T) {
 			t.Errorf("%v was taken", bad)
 		}
 	}
+	b.Reset()
+	if log, err = Logger(&b, "default:error,ads:debug", "text"); err != nil {
+		t.Fatal(err)
+	}
+	log.Warn("quiet")
+	if _, err := Logger(&b, "ads:debug,xds:none", "text"); err != nil || strings.Count(b.String(), "\n") != 1 || !strings.Contains(b.String(), "scopes=ads,xds") {
+		t.Errorf("%v: %s", err, b.String())
+	}
 }

@@ -18,7 +18,7 @@ var flags = []row{
 	{"caCertFile", ActedOn, "`--tls-client-ca`", ""},
 	{"tlsCertFile", ActedOn, "`--tls-cert`", ""},
 	{"tlsKeyFile", ActedOn, "`--tls-key`", ""},
-	{"log_output_level", ActedOn, "`--log-level`: one level for all", ""},
+	{"log_output_level", ActedOn, "`--log-level`, which takes the same; the level of `default` counts, for all", ""},
 	{"clusterAliases", Reported, "a cluster has one name", ""},
 	{"clusterRegistriesNamespace", Reported, "Secrets of other clusters are those of `POD_NAMESPACE`", "istio-system"},
 	{"meshConfig", Reported, "the mesh configuration is a ConfigMap, or a file of `--config-dir`", ""},

@@ -84,6 +84,7 @@ func TestUnreadableTemplates(t *testing.T) {
 		{"policy: enabled", "", "there is no template"},
 		{"policy: [", "", "key config"},
 		{text, "[", "key values"},
+		{text, "global: {logging: {level: loud}}", `global.logging.level: log level "loud"`},
 		{text + "neverInjectSelector: [{}, {matchExpressions: [{key: a, operator: Like}]}]", "", "neverInjectSelector[1]"},
 	} {
 		if _, err := ParseConfig(source, bad.config, bad.values, nil); err == nil || !strings.Contains(err.Error(), bad.want) || !strings.HasPrefix(err.Error(), source) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"istio.io/api/annotation"
+
+	"navarch.io/navarch/store/obs"
 )
 
 // checked are the annotations whose values end in rules of redirection or in fields of the Pod: one that is wrong refuses the Pod, by name.
@@ -25,6 +27,7 @@ var checked = map[string]func(string) error{
 	annotation.SidecarTrafficIncludeOutboundPorts.Name:        orAll(isPorts),
 	annotation.SidecarTrafficExcludeOutboundPorts.Name:        isPorts,
 	annotation.SidecarNativeSidecar.Name:                      isBool,
+	annotation.SidecarAgentLogLevel.Name:                      isLevel,
 	annotation.PrometheusMergeMetrics.Name:                    isBool,
 	annotation.SidecarRewriteAppHTTPProbers.Name:              isBool,
 }
@@ -65,6 +68,12 @@ func isBool(v string) error {
 		return fmt.Errorf("%.100q: want true or false", v)
 	}
 	return nil
+}
+
+// isLevel: navarch-agent and pilot-agent end where they are given a level that they do not know.
+func isLevel(v string) error {
+	_, _, err := obs.Level(v)
+	return err
 }
 
 func isSeconds(v string) error {

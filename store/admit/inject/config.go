@@ -47,6 +47,9 @@ type values struct {
 		Tag     any    `json:"tag"` // a number where nobody quotes it
 		Variant string `json:"variant"`
 		Network string `json:"network"`
+		Logging struct {
+			Level string `json:"level"` // of the agent's log
+		} `json:"logging"`
 		Proxy   struct {
 			Image string `json:"image"`
 			Hold  bool   `json:"holdApplicationUntilProxyStarts"`
@@ -78,6 +81,11 @@ func ParseConfig(source, config, valuesText string, env func(string) string) (*C
 	}
 	if err := c.values.SidecarInjectorWebhook.Canary.check(); err != nil {
 		return nil, fmt.Errorf("%s, key values: %w", source, err)
+	}
+	if level := c.values.Global.Logging.Level; level != "" {
+		if err := isLevel(level); err != nil {
+			return nil, fmt.Errorf("%s, key values: global.logging.level: %w", source, err)
+		}
 	}
 	if c.Policy != policyEnabled && c.Policy != policyDisabled {
 		return nil, fmt.Errorf("%s, key config: policy %.100q: want %s or %s", source, c.Policy, policyEnabled, policyDisabled)

@@ -65,7 +65,8 @@ func TestAnnotations(t *testing.T) {
 		{`sidecar.istio.io/proxyImageType: distroless`, func(p *corev1.Pod) any { return container(ProxyContainer, p).Image }, "navarch/navarch-agent:dev-distroless"},
 		{`proxy.istio.io/config: '{"image": {"imageType": "debug"}}'`, func(p *corev1.Pod) any { return container(ProxyContainer, p).Image }, "navarch/navarch-agent:dev-debug"},
 		{`sidecar.istio.io/logLevel: debug, sidecar.istio.io/agentLogLevel: "default:warn"`, func(p *corev1.Pod) any { return container(ProxyContainer, p).Args },
-			"[run --envoy-log-level=debug --envoy-component-log-level=misc:error --log-level=warn]"},
+			"[run --envoy-log-level=debug --envoy-component-log-level=misc:error --log-level=default:warn]"},
+		{`sidecar.istio.io/agentLogLevel: "default:info,ads:debug"`, func(p *corev1.Pod) any { return container(ProxyContainer, p).Args[3] }, "--log-level=default:info,ads:debug"},
 		{`traffic.sidecar.istio.io/includeOutboundIPRanges: "10.0.0.0/8,fd00::/8", traffic.sidecar.istio.io/excludeOutboundIPRanges: 10.1.0.0/16, traffic.sidecar.istio.io/includeInboundPorts: "80,443", traffic.sidecar.istio.io/excludeInboundPorts: "22", traffic.sidecar.istio.io/excludeOutboundPorts: "25", traffic.sidecar.istio.io/includeOutboundPorts: "5432", traffic.sidecar.istio.io/excludeInterfaces: eth1, istio.io/reroute-virtual-interfaces: tap0`,
 			func(p *corev1.Pod) any { return container(initContainer, p).Args },
 			"[redirect -p 15001 -z 15006 -u 1337 -m REDIRECT -i 10.0.0.0/8,fd00::/8 -x 10.1.0.0/16 -b 80,443 -d 15090,15021,22,15020 -q 5432 -o 25 -k tap0 -c eth1]"},
@@ -114,9 +115,9 @@ func userVolume(p *corev1.Pod) any {
 // Values of annotations that would end in rules of redirection are checked; what is wrong is named, all of it.
 func TestAnnotationsAreChecked(t *testing.T) {
 	pod := podOf(t, annotated(`sidecar.istio.io/interceptionMode: ALL, traffic.sidecar.istio.io/includeOutboundIPRanges: 10.0.0.1, traffic.sidecar.istio.io/excludeInboundPorts: "80,99999",
- status.sidecar.istio.io/port: x, readiness.status.sidecar.istio.io/periodSeconds: "-1", sidecar.istio.io/nativeSidecar: perhaps, prometheus.istio.io/merge-metrics: "2"`))
+ status.sidecar.istio.io/port: x, readiness.status.sidecar.istio.io/periodSeconds: "-1", sidecar.istio.io/nativeSidecar: perhaps, sidecar.istio.io/agentLogLevel: "ads:loud", prometheus.istio.io/merge-metrics: "2"`))
 	_, err := settings(t).Inject(Request{Pod: pod, Namespace: "shop"})
-	if err == nil || strings.Count(err.Error(), "annotation ") != 7 {
+	if err == nil || strings.Count(err.Error(), "annotation ") != 8 {
 		t.Fatalf("%v", err)
 	}
 	for _, bad := range []string{`proxy.istio.io/config: "["`, `proxy.istio.io/config: "concurrency: many"`, `sidecar.istio.io/status: "{"`, `sidecar.istio.io/bootstrapOverride: own`, `sidecar.istio.io/userVolume: "{"`,
