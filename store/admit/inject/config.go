@@ -50,7 +50,7 @@ type values struct {
 		Logging struct {
 			Level string `json:"level"` // of the agent's log
 		} `json:"logging"`
-		Proxy   struct {
+		Proxy struct {
 			Image string `json:"image"`
 			Hold  bool   `json:"holdApplicationUntilProxyStarts"`
 		} `json:"proxy"`

@@ -163,7 +163,7 @@ spec:
 
 func TestProbesAreTheAgents(t *testing.T) {
 	before := podOf(t, probed)
-	pod := injectedPod(t, settings(t), probed)
+	pod := injectTwice(t, settings(t), Request{Pod: before, Namespace: "shop", Native: true})
 	app := nth(t, pod, "app")
 	for path, p := range map[string]*corev1.HTTPGetAction{"/app-health/app/readyz": app.ReadinessProbe.HTTPGet, "/app-health/app/livez": app.LivenessProbe.HTTPGet, "/app-health/app/startupz": app.StartupProbe.HTTPGet,
 		"/app-lifecycle/app/prestopz": app.Lifecycle.PreStop.HTTPGet, "/app-lifecycle/app/poststartz": app.Lifecycle.PostStart.HTTPGet, "/app-health/aside/startupz": nth(t, pod, "aside").StartupProbe.HTTPGet} {
@@ -185,6 +185,14 @@ func TestProbesAreTheAgents(t *testing.T) {
 		`"/app-health/app/startupz":{"grpc":{"port":9000,"service":"s"}},"/app-health/aside/startupz":{"tcpSocket":{"port":7000}},"/app-lifecycle/app/poststartz":{"tcpSocket":{"port":8080}},"/app-lifecycle/app/prestopz":{"httpGet":{"path":"/bye","port":8080}}}`
 	if got := string(encoded(t, asked)); got != want {
 		t.Errorf("the agent asks\n%s, want\n%s", got, want)
+	}
+	// The kubelet waits for the probe of a sidecar of the application before it starts containers, of which the agent is one here.
+	pod = injectedPod(t, settings(t), probed)
+	if got, want := string(encoded(t, nth(t, pod, "aside"))), string(encoded(t, container("aside", before))); got != want || strings.Contains(envOf(nth(t, pod, ProxyContainer), probersVariable), "aside") {
+		t.Errorf("a sidecar that starts before the agent is %s, was %s", got, want)
+	}
+	if got := nth(t, pod, "app").ReadinessProbe.HTTPGet.Path; got != "/app-health/app/readyz" {
+		t.Errorf("where the agent is a container like others, the application is asked at %s", got)
 	}
 	for _, off := range []string{`sidecar.istio.io/rewriteAppHTTPProbers: "false"`, `status.sidecar.istio.io/port: "0"`} {
 		pod := injectedPod(t, settings(t), strings.Replace(probed, "name: web-0", "name: web-0, annotations: {"+off+"}", 1))

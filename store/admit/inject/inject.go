@@ -93,6 +93,7 @@ func (w *task) finish(from, pod *corev1.Pod) error {
 	if pod.Labels == nil {
 		pod.Labels = map[string]string{}
 	}
+	order(pod, w.proxy.GetHoldApplicationUntilProxyStarts().GetValue() || w.settings.Config.values.holds())
 	port := statusPort(pod.Annotations, w.proxy)
 	sidecar := container(ProxyContainer, pod)
 	w.place.onto(pod, sidecar)
@@ -115,7 +116,6 @@ func (w *task) finish(from, pod *corev1.Pod) error {
 		return err
 	}
 	pod.Annotations[statusAnnotation] = status
-	order(pod, w.proxy.GetHoldApplicationUntilProxyStarts().GetValue() || w.settings.Config.values.holds())
 	return nil
 }
 

@@ -50,13 +50,20 @@ func actions(c *corev1.Container) map[string]action {
 }
 
 // rewriteProbes has the kubelet ask the agent, which asks the application past the proxy: the kubelet has no certificate of the mesh. Left alone
-// are commands, hooks that sleep, what asks another host than the Pod, and what names a port that the container does not have.
+// are commands, hooks that sleep, what asks another host than the Pod, and what names a port that the container does not have; and init containers
+// that start before the agent does: the kubelet waits for their startup probes and hooks, and nobody would answer them. The containers are in order.
 func rewriteProbes(pod *corev1.Pod, sidecar *corev1.Container, port int32) error {
 	if port == 0 {
 		return nil
 	}
 	all := map[string]prober{}
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+	init := pod.Spec.InitContainers
+	if at := index(init, ProxyContainer); at >= 0 {
+		init = init[at:]
+	} else {
+		init = nil
+	}
+	for _, list := range [][]corev1.Container{init, pod.Spec.Containers} {
 		for i := range list {
 			if list[i].Name == ProxyContainer {
 				continue
