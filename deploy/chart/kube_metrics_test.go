@@ -51,7 +51,7 @@ func expressions(t *testing.T) map[string]string {
 }
 
 // added are labels that scraping, and histograms, add to those of navarchd.
-var added = []string{"namespace", "pod", "le"}
+var added = []string{"namespace", "pod", "istio_io_rev", "le"}
 
 // known are metrics of navarchd by name, with their labels, read from the source of store/obs; histograms have the names of their series. Those
 // of the Go client for processes are not in that source.
