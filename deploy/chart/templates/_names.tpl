@@ -43,6 +43,23 @@ app.kubernetes.io/name: navarch-etcd
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{- /* Annotations of Secrets that are made once: Helm, Argo CD and Flux do not delete them when the chart does not have them any more, and Flux does not
+replace them (fluxcd.io: kustomize.toolkit.fluxcd.io/ssa; argo-cd.readthedocs.io: Sync Options). */}}
+{{- define "navarch.keptSecret" -}}
+helm.sh/resource-policy: keep
+argocd.argoproj.io/sync-options: Prune=false,Delete=false
+kustomize.toolkit.fluxcd.io/prune: disabled
+kustomize.toolkit.fluxcd.io/ssa: IfNotPresent
+{{- end }}
+
+{{- /* Who renders without a cluster (`helm template`, as Argo CD does) makes other contents each time: an API server refuses to put those into a Secret that is
+immutable. One that was made before is left as it is, since no rollback could take that back. Takes what is there of the Secret. */}}
+{{- define "navarch.immutable" }}
+{{- if or (not .) .immutable }}
+immutable: true
+{{- end }}
+{{- end }}
+
 {{- define "navarch.image" -}}
 {{ .Values.hub }}/{{ .Values.image }}:{{ .Values.tag | default .Chart.AppVersion }}
 {{- end }}

@@ -1,0 +1,138 @@
+//go:build kube
+
+package chart
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/store/apiserver/apiservertest"
+)
+
+// kinds are what the API server of against serves, by the path of their group's version: all that the chart makes or looks up.
+func kinds(t *testing.T) map[string][]map[string]any {
+	t.Helper()
+	all, seen := map[string][]map[string]any{}, map[string]bool{}
+	add := func(version, kind string, namespaced bool) {
+		path := "/apis/" + version
+		if version == "v1" {
+			path = "/api/v1"
+		}
+		if name := strings.TrimSuffix(strings.ToLower(kind), "y"); !seen[path+kind] {
+			seen[path+kind] = true
+			name += map[bool]string{true: "ies", false: "s"}[strings.HasSuffix(kind, "y")]
+			all[path] = append(all[path], map[string]any{"name": name, "namespaced": namespaced, "kind": kind, "verbs": []string{"get"}})
+		}
+	}
+	add("apiextensions.k8s.io/v1", "CustomResourceDefinition", false)
+	add("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", false)
+	for _, text := range scenes(t) {
+		for _, u := range objects(t, text) {
+			add(u.GetAPIVersion(), u.GetKind(), u.GetNamespace() != "")
+		}
+	}
+	return all
+}
+
+// against is what the chart comes to in a cluster that has some objects, in YAML, by the paths at which its API server has them: what templates look up.
+func against(t *testing.T, has map[string]string, args ...string) (string, error) {
+	t.Helper()
+	kinds := kinds(t)
+	kubeconfig := apiservertest.Kubeconfig(t, func(w http.ResponseWriter, r *http.Request) {
+		answer := map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": http.StatusNotFound}
+		path := strings.TrimSuffix(r.URL.Path, "/")
+		if text, there := has[path]; there {
+			answer = nil
+			if err := yaml.Unmarshal([]byte(text), &answer); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		} else if served, there := kinds[path]; there {
+			answer = map[string]any{"kind": "APIResourceList", "groupVersion": strings.TrimPrefix(strings.TrimPrefix(path, "/apis/"), "/api/"), "resources": served}
+		} else if path == "/version" {
+			answer = map[string]any{"major": "1", "minor": "36", "gitVersion": "v1.36.0"}
+		} else if path == "/api" {
+			answer = map[string]any{"kind": "APIVersions", "versions": []string{"v1"}}
+		} else if path == "/apis" {
+			var groups []map[string]any
+			for path := range kinds {
+				if name, found := strings.CutPrefix(path, "/apis/"); found {
+					group, number, _ := strings.Cut(name, "/")
+					version := map[string]any{"groupVersion": name, "version": number}
+					groups = append(groups, map[string]any{"name": group, "versions": []any{version}, "preferredVersion": version})
+				}
+			}
+			answer = map[string]any{"kind": "APIGroupList", "groups": groups}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if answer["code"] != nil {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	})
+	h, err := NewHelm(t.TempDir(), kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.Run(t.Context(), append([]string{"template", "navarch", h.Dir, "-n", "istio-system", "--dry-run=server", "--is-upgrade", "--disable-openapi-validation"}, args...)...)
+}
+
+// secretAt is where an API server has a Secret of the release's namespace.
+func secretAt(name string) string { return "/api/v1/namespaces/istio-system/secrets/" + name }
+
+// What the chart makes once it leaves as it is, with all that is in it, where it is there; and makes nothing beside a part of it, by which what the
+// present one wraps could not be opened.
+func TestKubeChartKeepsSecrets(t *testing.T) {
+	t.Parallel()
+	const kek = "{apiVersion: v1, kind: Secret, metadata: {name: navarch-kek, namespace: istio-system}, data: {kek.key: b2xk, older: b2xkZXI=}}"
+	const of = "{apiVersion: v1, kind: Secret, metadata: {namespace: istio-system}, immutable: true, data: {tls.crt: b2xk}}"
+	has := map[string]string{secretAt("navarch-kek"): kek, secretAt("navarch-etcd-server"): of, secretAt("navarch-etcd-client"): of}
+	text, err := against(t, has)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"navarch-kek": "kek.key=old older=older", "navarch-etcd-server": "tls.crt=old immutable", "navarch-etcd-client": "tls.crt=old immutable"} {
+		if got := contents(t, text, name); got != want {
+			t.Errorf("%s has %s, want %s", name, got, want)
+		}
+	}
+	if _, err := against(t, has, "--set", "kek.key=other"); err == nil || !strings.Contains(err.Error(), "kek.key: Secret istio-system/navarch-kek is there and has no key other, only: kek.key, older") {
+		t.Errorf("another key: %v", err)
+	}
+	delete(has, secretAt("navarch-etcd-client"))
+	if _, err := against(t, has); err == nil || !strings.Contains(err.Error(), "navarch-etcd-server and navarch-etcd-client of namespace istio-system are made together") {
+		t.Errorf("without a certificate of clients: %v", err)
+	}
+	// Who renders without a cluster makes others, which an API server does not let replace those that are there, nor do tools delete them.
+	for _, name := range []string{"navarch-kek", "navarch-etcd-server", "navarch-etcd-client"} {
+		secret := &corev1.Secret{}
+		object(t, scenes(t)["default"], "Secret", name, secret)
+		if secret.Immutable == nil || !*secret.Immutable || secret.Annotations["helm.sh/resource-policy"] != "keep" || secret.Annotations["kustomize.toolkit.fluxcd.io/ssa"] != "IfNotPresent" ||
+			!strings.Contains(secret.Annotations["argocd.argoproj.io/sync-options"], "Prune=false") {
+			t.Errorf("%s: immutable %v, %v", name, secret.Immutable, secret.Annotations)
+		}
+	}
+}
+
+// contents are those of a Secret, with whether it is immutable.
+func contents(t *testing.T, text, name string) string {
+	t.Helper()
+	secret := &corev1.Secret{}
+	object(t, text, "Secret", name, secret)
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(secret.Data)) {
+		all = append(all, key+"="+string(secret.Data[key]))
+	}
+	if secret.Immutable != nil {
+		all = append(all, "immutable")
+	}
+	return strings.Join(all, " ")
+}
