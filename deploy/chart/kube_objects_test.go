@@ -15,6 +15,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -206,6 +207,35 @@ func TestKubeChartKeeps(t *testing.T) {
 	}
 	if kept < 5 {
 		t.Errorf("%d objects are kept", kept)
+	}
+}
+
+// The claim of snapshots has a Pod that needs it from the start, as it is bound only then where its storage class says so, and Helm waits for that. What
+// the Job does has no other name: Kubernetes changes no template of a Job.
+func TestKubeChartFirstSnapshot(t *testing.T) {
+	t.Parallel()
+	first := func(text string) (name string) {
+		for of, pod := range podsOf(t, text) {
+			kind, its, _ := strings.Cut(of, " ")
+			for _, v := range pod.Spec.Volumes {
+				if kind == "Job" && v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == "navarch-etcd-snapshots" {
+					name = its
+				}
+			}
+		}
+		return name
+	}
+	name := first(scenes(t)["default"])
+	if !strings.HasPrefix(name, "navarch-etcd-snapshot-first-") {
+		t.Errorf("the claim is needed by the Job %q", name)
+	}
+	job := &batchv1.Job{}
+	object(t, scenes(t)["default"], "Job", name, job)
+	if job.Annotations["helm.sh/hook"] != "" || job.Spec.ActiveDeadlineSeconds != nil || job.Spec.Template.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
+		t.Errorf("%+v", job)
+	}
+	if again, other := first(template(t, "--set", "podLabels.a=b")), first(template(t, "--set", "etcd.own.image=other")); again != name || other == name {
+		t.Errorf("with the same to do it is %s, with another image %s; was %s", again, other, name)
 	}
 }
 
