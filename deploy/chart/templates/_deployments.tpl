@@ -47,7 +47,24 @@
 {{ include "navarch.service" . }}-ca
 {{- end }}
 
-{{- /* The greatest and the least number of Pods of an entry of navarch.deployments. */}}
-{{- define "navarch.atLeast" -}}
-{{ if .autoscaling }}{{ .autoscaling.minReplicas }}{{ else }}{{ .replicas }}{{ end }}
+{{- /* The replicas of a Deployment: a dict of root, entry and its name. The number of one that is scaled automatically is the autoscaler's, and a number here would be a
+conflict with it (of server-side apply, rollbacks included). But where Helm has set the number alone, as with a fixed one before, leaving it out has Kubernetes run one
+replica, until the autoscaler acts (kubernetes.io: Migrating Deployments and StatefulSets to horizontal autoscaling): then it stays as it is. So it does for Helm 3, which
+applies nothing on the server, and takes out what it has once set. */}}
+{{- define "navarch.replicas" -}}
+{{- if .entry.autoscaling }}
+  {{- with lookup "apps/v1" "Deployment" .root.Release.Namespace .name }}
+    {{- $scaled := false }}
+    {{- $applied := false }}
+    {{- range .metadata.managedFields }}
+      {{- if eq (.subresource | default "") "scale" }}{{ $scaled = true }}{{ end }}
+      {{- if eq .operation "Apply" }}{{ $applied = true }}{{ end }}
+    {{- end }}
+    {{- if not (and $scaled $applied) -}}
+replicas: {{ max (int $.entry.autoscaling.minReplicas) (int .spec.replicas) }}
+    {{- end }}
+  {{- end }}
+{{- else -}}
+replicas: {{ .entry.replicas }}
+{{- end }}
 {{- end }}
