@@ -173,16 +173,17 @@ func TestKubeChartServices(t *testing.T) {
 // another metric is asked for.
 func TestKubeChartAutoscaling(t *testing.T) {
 	t.Parallel()
-	for scene, want := range map[string]string{"large": "cpu", "apart": "navarch_proxies"} {
+	for scene, want := range map[string]string{"large": "cpu of navarchd", "apart": "navarch_proxies"} {
 		text := scenes(t)[scene]
 		name := map[string]string{"large": "istiod", "apart": "istiod-canary"}[scene]
 		scaler, deployment := &autoscalingv2.HorizontalPodAutoscaler{}, &appsv1.Deployment{}
 		object(t, text, "HorizontalPodAutoscaler", name, scaler)
 		object(t, text, "Deployment", name, deployment)
 		got := ""
-		if m := scaler.Spec.Metrics[0]; m.Resource != nil {
-			got = string(m.Resource.Name)
-		} else {
+		// Of the Pod as a whole the autoscaler has no use where one container, as that of a KMS, asks for no CPU.
+		if m := scaler.Spec.Metrics[0]; m.ContainerResource != nil {
+			got = string(m.ContainerResource.Name) + " of " + m.ContainerResource.Container
+		} else if m.Pods != nil {
 			got = m.Pods.Metric.Name
 		}
 		if got != want || deployment.Spec.Replicas != nil {

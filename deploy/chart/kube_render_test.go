@@ -190,13 +190,16 @@ func TestKubeChartRefuses(t *testing.T) {
 		}
 	}
 	for values, want := range map[string]string{
-		`[{"roles": ["ingest", "xds", "admit"], "replicas": 1}]`:                                                                                               "none has the role ca",
-		`[{"roles": ["ingest", "xds", "ca"], "replicas": 1}]`:                                                                                                  "none has the role admit",
-		`[{"roles": ["ingest", "xds", "ca", "admit"], "replicas": 1}, {"name": "more", "roles": ["xds"], "replicas": 1}]`:                                      "role xds",
-		`[{"roles": ["ingest", "xds"], "replicas": 1}, {"roles": ["ca", "admit"], "replicas": 1}]`:                                                             "is there twice",
-		`[{"roles": ["ingest", "xds", "ca", "admit"], "autoscaling": {"minReplicas": 1, "maxReplicas": 2, "targetCPU": 50, "targetProxies": 100}}]`:            "targetCPU",
-		`[{"roles": ["ingest", "xds", "ca", "admit"], "replicas": 1, "autoscaling": {"minReplicas": 1, "maxReplicas": 2}}]`:                                    "deployments",
-		`[{"roles": ["ingest", "xds", "ca"], "replicas": 1}, {"name": "admit", "roles": ["admit"], "replicas": 1, "resources": {"limit": {"memory": "1Gi"}}}]`: "limit",
+		`[{"roles": ["ingest", "xds", "admit"], "replicas": 1}]`:                                                                                                            "none has the role ca",
+		`[{"roles": ["ingest", "xds", "ca"], "replicas": 1}]`:                                                                                                               "none has the role admit",
+		`[{"roles": ["ingest", "xds", "ca", "admit"], "replicas": 1}, {"name": "more", "roles": ["xds"], "replicas": 1}]`:                                                   "role xds",
+		`[{"roles": ["ingest", "xds"], "replicas": 1}, {"roles": ["ca", "admit"], "replicas": 1}]`:                                                                          "is there twice",
+		`[{"roles": ["ingest", "xds", "ca", "admit"], "autoscaling": {"minReplicas": 1, "maxReplicas": 2, "targetCPU": 50, "targetProxies": 100}}]`:                         "targetCPU",
+		`[{"roles": ["ingest", "xds", "ca", "admit"], "replicas": 1, "autoscaling": {"minReplicas": 1, "maxReplicas": 2}}]`:                                                 "deployments",
+		`[{"roles": ["ingest", "xds", "ca", "admit"], "autoscaling": {"minReplicas": 1, "maxReplicas": 2}}]`:                                                                "deployments: autoscaling by CPU needs resources.requests.cpu",
+		`[{"roles": ["ingest", "xds", "ca", "admit"], "autoscaling": {"minReplicas": 1, "maxReplicas": 2, "targetCPU": 50}, "resources": {"requests": {"memory": "1Gi"}}}]`: "resources.requests.cpu",
+		`[{"roles": ["ingest", "xds", "ca", "admit"], "autoscaling": {"minReplicas": 3, "maxReplicas": 2, "targetProxies": 50}}]`:                                           "deployments: autoscaling.maxReplicas, 2, is less than minReplicas, 3",
+		`[{"roles": ["ingest", "xds", "ca"], "replicas": 1}, {"name": "admit", "roles": ["admit"], "replicas": 1, "resources": {"limit": {"memory": "1Gi"}}}]`:              "limit",
 	} {
 		if _, err := h.Run(t.Context(), "template", h.Dir, "--set-json", "deployments="+values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", values, err, want)

@@ -15,6 +15,14 @@
   {{- $name := .name | default "" }}
   {{- if hasKey $names $name }}{{ fail (printf "deployments: the name %q is there twice" $name) }}{{ end }}
   {{- $_ := set $names $name true }}
+  {{- with .autoscaling }}
+    {{- if lt (int .maxReplicas) (int .minReplicas) }}{{ fail (printf "deployments: autoscaling.maxReplicas, %d, is less than minReplicas, %d" (int .maxReplicas) (int .minReplicas)) }}{{ end }}
+  {{- end }}
+  {{- $resources := .resources | default dict }}
+  {{- $cpu := hasKey ($resources.requests | default dict) "cpu" | or (hasKey ($resources.limits | default dict) "cpu") }}
+  {{- if and .autoscaling (not (.autoscaling | default dict).targetProxies) (not $cpu) }}
+    {{- fail "deployments: autoscaling by CPU needs resources.requests.cpu, of which it goes by a part (or autoscaling.targetProxies)" }}
+  {{- end }}
   {{- if and $.Values.sharedMeshConfig (has "admit" .roles) (not (has "xds" .roles)) }}
     {{- fail "sharedMeshConfig: a process with role admit reads it only with role xds, too" }}
   {{- end }}
