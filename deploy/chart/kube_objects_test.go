@@ -240,6 +240,29 @@ func TestKubeChartFirstSnapshot(t *testing.T) {
 	}
 }
 
+// Secrets of a KMS may have any name that Secrets have, as with dots, which volumes may not, and be mounted twice; a tag may be longer than a label.
+func TestKubeChartNames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("t", 62)
+	text := template(t, "--set", "kek.kms.enabled=true,kek.kms.image=kms,kek.kms.secrets[0].name=a.b,kek.kms.secrets[0].mountPath=/a,kek.kms.secrets[1].name=a.b,kek.kms.secrets[1].mountPath=/b,tag="+long+"_x")
+	pod := podsOf(t, text)["Deployment istiod"]
+	var secrets, mounts []string
+	for _, v := range pod.Spec.Volumes {
+		if v.Secret != nil && strings.HasPrefix(v.Name, "kms-") {
+			secrets = append(secrets, v.Name+" "+v.Secret.SecretName)
+		}
+	}
+	for _, m := range pod.Spec.InitContainers[0].VolumeMounts {
+		mounts = append(mounts, m.Name+" "+m.MountPath)
+	}
+	if !slices.Equal(secrets, []string{"kms-0 a.b", "kms-1 a.b"}) || !slices.Equal(mounts, []string{"kms /var/run/kms", "kms-0 /a", "kms-1 /b"}) {
+		t.Errorf("volumes %v, mounts %v", secrets, mounts)
+	}
+	if got := pod.Labels["app.kubernetes.io/version"]; got != long || !strings.HasSuffix(pod.Spec.Containers[0].Image, long+"_x") {
+		t.Errorf("version %s, image %s", got, pod.Spec.Containers[0].Image)
+	}
+}
+
 // Istio's definitions are in the copy of the chart that `make chart` makes, all of them, and Helm is told to keep each.
 func TestKubeChartDefinitions(t *testing.T) {
 	t.Parallel()

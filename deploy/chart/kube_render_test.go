@@ -156,6 +156,7 @@ func TestKubeChartRenders(t *testing.T) {
 func TestKubeChartRefuses(t *testing.T) {
 	t.Parallel()
 	h := helm(t)
+	const long = "abcdefghijklmnopqrstuvwxyz"
 	const asked = "issuer.kind=signers,issuer.signers.a\\.b/c=-----BEGIN CERTIFICATE-----,issuer.servingSecretName=s"
 	for set, want := range map[string]string{
 		"kek.creat=true":                 "creat",
@@ -180,7 +181,15 @@ func TestKubeChartRefuses(t *testing.T) {
 		"crds.install=true":                                   "make chart",
 		"etcd.tls.secretName=mine":                            "serverSecretName",
 		"sharedMeshConfig=shared,deployments[0].roles={ingest,xds,ca},deployments[0].replicas=1,deployments[1].roles={admit},deployments[1].name=admit,deployments[1].replicas=1": "sharedMeshConfig",
-		"deployments[0].roles={xds}":      "replicas",
+		"deployments[0].roles={xds}": "replicas",
+		"revision=" + long:           "revision: the name navarch-etcd-" + long + "-snapshot-week of a CronJob has 53 characters, at most 52 are allowed",
+		"etcd.own.snapshots.enabled=false,etcd.own.defragmentation=,revision=" + long + "abcdefghijklmn":                                                "revision: the name navarch-etcd-" + long + "abcdefghijklmn of a StatefulSet has 53 characters, at most 52",
+		"etcd.endpoints={https://a:1},revision=" + long + "abcdefghijklmn":                                                                              "", // there is no etcd of the chart's
+		"revision=abcdefghijklmnop,deployments[0].roles={ingest,xds,ca,admit},deployments[0].replicas=1,deployments[0].name=" + long + "abcdefghijklmn": "deployments: the name istiod-abcdefghijklmnop-" + long + "abcdefghijklmn has 64 characters, at most 63",
+		"tag=sha256:abc":                   "tag",
+		"tag=1.2@sha256:abc":               "tag",
+		"tag=" + long + long + long + "_x": "", // more than a label takes
+		"gatewaySecrets[0].namespace=a,gatewaySecrets[1].namespace=b,gatewaySecrets[2].namespace=a": "gatewaySecrets: namespace a is there twice",
 		"monitoring.alerts.enable=true":   "enable",
 		"etcd.own.snapshots.schedules.x=": "", // a name without a schedule is none
 	} {

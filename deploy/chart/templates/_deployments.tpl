@@ -1,6 +1,11 @@
 {{- /* Which Deployments there are, as a YAML list: those of the values, else those of the size. Wrong ones are refused here, by name. */}}
 {{- define "navarch.deployments" -}}
 {{- include "navarch.checkIssuer" . }}
+{{- $namespaces := dict }}
+{{- range .Values.gatewaySecrets }}
+  {{- if hasKey $namespaces .namespace }}{{ fail (printf "gatewaySecrets: namespace %s is there twice: list its names once" .namespace) }}{{ end }}
+  {{- $_ := set $namespaces .namespace true }}
+{{- end }}
 {{- $other := eq .Values.issuer.kind "other" }}
 {{- $all := .Values.deployments }}
 {{- if not $all }}
@@ -15,6 +20,8 @@
   {{- $name := .name | default "" }}
   {{- if hasKey $names $name }}{{ fail (printf "deployments: the name %q is there twice" $name) }}{{ end }}
   {{- $_ := set $names $name true }}
+  {{- /* It is the label navarch.io/deployment. */}}
+  {{- include "navarch.checkName" (dict "value" "deployments" "name" (include "navarch.deployment" (dict "root" $ "entry" .)) "of" "" "most" 63) }}
   {{- with .autoscaling }}
     {{- if lt (int .maxReplicas) (int .minReplicas) }}{{ fail (printf "deployments: autoscaling.maxReplicas, %d, is less than minReplicas, %d" (int .maxReplicas) (int .minReplicas)) }}{{ end }}
   {{- end }}

@@ -22,10 +22,21 @@ istiod{{ include "navarch.suffix" . }}
 navarch-etcd{{ include "navarch.suffix" . }}
 {{- end }}
 
+{{- /* The version, as a label may say it. */}}
+{{- define "navarch.version" -}}
+{{ .Values.tag | default .Chart.AppVersion | trunc 63 | trimAll "-_." | quote }}
+{{- end }}
+
+{{- /* Refuses a name that is longer than Kubernetes takes of its kind: a dict of value, name, of (what) and most. CronJobs: 52, since their Jobs have names of up to 63.
+StatefulSets: 52, since their Pods have the label controller-revision-hash of at most 63. (kubernetes.io: CronJob limitations; kubernetes/kubernetes#64023) */}}
+{{- define "navarch.checkName" -}}
+{{- if gt (len .name) (int .most) }}{{ fail (printf "%s: the name %s%s has %d characters, at most %d are allowed" .value .name .of (len .name) (int .most)) }}{{ end }}
+{{- end }}
+
 {{- define "navarch.labels" -}}
 app.kubernetes.io/name: navarch
 app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/version: {{ .Values.tag | default .Chart.AppVersion | quote }}
+app.kubernetes.io/version: {{ include "navarch.version" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/part-of: istio
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
