@@ -25,12 +25,12 @@ tools: ## put the pinned tools into .tools/ (Envoy, protoc, protoc-gen-go, stati
 kube-tools: ## build kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubectl, CoreDNS, Helm and etcdctl into .tools/bin/ (at first some seven minutes)
 	@deploy/tools/install.sh kube helm etcdctl promql
 
-chart: ## package the Helm chart, with Istio's CustomResourceDefinitions, into out/
+chart: ## package the Helm chart, with Istio's CustomResourceDefinitions, into out/; VERSION=... is the tag of its images (as with `make image`)
 	@deploy/tools/install.sh helm
 	@rm -rf out/chart && mkdir -p out/chart && cp -r deploy/chart out/chart/navarch && mkdir -p out/chart/navarch/files/crds
 	@find out/chart -name '*.go' -delete # ./... is not to find them
 	@cp "$$(go list -m -f '{{.Dir}}' istio.io/api)/kubernetes/customresourcedefinitions.gen.yaml" out/chart/navarch/files/crds/istio.yaml
-	@rm -f out/navarch-*.tgz && $(TOOLS)/helm package out/chart/navarch --destination out
+	@rm -f out/navarch-*.tgz && $(TOOLS)/helm package out/chart/navarch --app-version '$(VERSION)' --destination out
 
 envoy: ## put the pinned Envoy alone into .tools/bin/
 	@deploy/tools/install.sh envoy

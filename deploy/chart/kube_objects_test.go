@@ -263,6 +263,29 @@ func TestKubeChartNames(t *testing.T) {
 	}
 }
 
+// `make chart` packages the chart for the images that `make image` makes of the same tree: what is installed without a tag is what was built. Without a registry
+// of one's own etcd's image is the published one, of the version that navarchd is tested with.
+func TestKubeChartVersion(t *testing.T) {
+	t.Parallel()
+	for _, target := range []string{"chart", "image"} {
+		out, err := execute(t, "make", "-C", "../..", "-n", target, "VERSION=of-this-tree")
+		if err != nil || !strings.Contains(out, "version 'of-this-tree'") {
+			t.Errorf("make %s: %v\n%s", target, err, out)
+		}
+	}
+	modules, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, version, _ := strings.Cut(string(modules), "\tgo.etcd.io/etcd/server/v3 ")
+	version, _, _ = strings.Cut(version, "\n")
+	set := &appsv1.StatefulSet{}
+	object(t, scenes(t)["default"], "StatefulSet", "navarch-etcd", set)
+	if got := set.Spec.Template.Spec.Containers[0].Image; got != "gcr.io/etcd-development/etcd:"+version {
+		t.Errorf("etcd's image is %s", got)
+	}
+}
+
 // Istio's definitions are in the copy of the chart that `make chart` makes, all of them, and Helm is told to keep each.
 func TestKubeChartDefinitions(t *testing.T) {
 	t.Parallel()

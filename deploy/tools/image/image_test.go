@@ -58,6 +58,24 @@ func TestTwoAssembliesAreEqual(t *testing.T) {
 	}
 }
 
+// containerd is told the whole name of an image, with the registry that names without one mean: kubelets ask for that.
+func TestNamesOfContainerd(t *testing.T) {
+	index, err := layout.ImageIndexFromPath(assembled(t, time.Now(), 0o755))
+	must(t, err)
+	top, err := index.IndexManifest()
+	must(t, err)
+	for _, d := range top.Manifests {
+		if name, short := d.Annotations["io.containerd.image.name"], d.Annotations["org.opencontainers.image.ref.name"]; name != "docker.io/"+short || !strings.HasPrefix(short, "navarch/") {
+			t.Errorf("containerd is told %s, of %s", name, short)
+		}
+	}
+	for name, want := range map[string]string{"navarch/a:1": "docker.io/navarch/a:1", "example.com/a:1": "example.com/a:1", "localhost/a:1": "localhost/a:1", "here:5000/a:1": "here:5000/a:1"} {
+		if got := qualified(name); got != want {
+			t.Errorf("%s is %s", name, got)
+		}
+	}
+}
+
 // What would not run in a container is refused, and nothing is left behind.
 func TestWhatDoesNotRunIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {

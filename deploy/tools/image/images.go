@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -62,11 +63,20 @@ func write(o options, folder string) error {
 		annotated := mutate.Annotations(index, i.labels(o)).(v1.ImageIndex)
 		name := o.repository + "/" + i.name + ":" + o.version
 		// The second is what containerd calls the image that it imports.
-		if err := to.AppendIndex(annotated, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": name, "io.containerd.image.name": name})); err != nil {
+		if err := to.AppendIndex(annotated, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": name, "io.containerd.image.name": qualified(name)})); err != nil {
 			return fmt.Errorf("%s: %w", i.name, err)
 		}
 	}
 	return nil
+}
+
+// qualified is an image's name as containerd keeps it: the first part is a registry where it has a dot or a port or is localhost, else the registry is Docker's
+// (github.com/distribution/reference).
+func qualified(name string) string {
+	if first, _, _ := strings.Cut(name, "/"); strings.ContainsAny(first, ".:") || first == "localhost" {
+		return name
+	}
+	return "docker.io/" + name
 }
 
 // assemble is the image for one architecture. What changes seldom is in a layer of its own.
