@@ -43,8 +43,15 @@ func kinds(t *testing.T) map[string][]map[string]any {
 	return all
 }
 
-// against is what the chart comes to in a cluster that has some objects, in YAML, by the paths at which its API server has them: what templates look up.
+// against is what the chart comes to in an upgrade, in a cluster that has some objects.
 func against(t *testing.T, has map[string]string, args ...string) (string, error) {
+	t.Helper()
+	h := played(t, has)
+	return h.Run(t.Context(), append([]string{"template", "navarch", h.Dir, "-n", "istio-system", "--dry-run=server", "--is-upgrade", "--disable-openapi-validation"}, args...)...)
+}
+
+// played is Helm for a cluster that has some objects, in YAML, by the paths at which its API server has them: what templates look up.
+func played(t *testing.T, has map[string]string) *Helm {
 	t.Helper()
 	kinds := kinds(t)
 	kubeconfig := apiservertest.Kubeconfig(t, func(w http.ResponseWriter, r *http.Request) {
@@ -84,7 +91,7 @@ func against(t *testing.T, has map[string]string, args ...string) (string, error
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h.Run(t.Context(), append([]string{"template", "navarch", h.Dir, "-n", "istio-system", "--dry-run=server", "--is-upgrade", "--disable-openapi-validation"}, args...)...)
+	return h
 }
 
 // secretAt is where an API server has a Secret of the release's namespace.
@@ -171,6 +178,33 @@ func TestKubeChartKeepsReplicas(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("of %d replicas, set by %s, there are %s, want %s", c.now, c.fields, got, c.want)
+		}
+	}
+}
+
+// Istio's definitions that are there and another's, as those of istiod, are left out, since Helm takes over nothing that is not its own, and are named; those that
+// a release of the same name has left are not.
+func TestKubeChartLeavesDefinitions(t *testing.T) {
+	t.Parallel()
+	const at = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
+	own := func(name string, release string) string {
+		return fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %s, labels: {app.kubernetes.io/managed-by: Helm},
+			annotations: {meta.helm.sh/release-name: %s, meta.helm.sh/release-namespace: istio-system}}}`, name, release)
+	}
+	out, err := played(t, map[string]string{
+		"/api/v1/namespaces/istio-system/secrets":  "{apiVersion: v1, kind: SecretList, items: []}", // Helm's releases
+		at + "virtualservices.networking.istio.io": "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: virtualservices.networking.istio.io}}",
+		at + "gateways.networking.istio.io":        own("gateways.networking.istio.io", "base"),
+		at + "sidecars.networking.istio.io":        own("sidecars.networking.istio.io", "navarch"),
+	}).Run(t.Context(), "install", "navarch", packaged(t), "-n", "istio-system", "--dry-run=server", "--disable-openapi-validation", "--set", "crds.install=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"virtualservices", "gateways", "sidecars", "serviceentries"} {
+		name += ".networking.istio.io"
+		made, said := strings.Contains(out, "\n  name: "+name+"\n"), strings.Contains(out, "\n  "+name+"\n")
+		if left := strings.HasPrefix(name, "v") || strings.HasPrefix(name, "g"); made == left || said != left {
+			t.Errorf("%s: it is made: %v, it is said that it is left out: %v", name, made, said)
 		}
 	}
 }

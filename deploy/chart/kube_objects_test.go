@@ -289,26 +289,12 @@ func TestKubeChartVersion(t *testing.T) {
 // Istio's definitions are in the copy of the chart that `make chart` makes, all of them, and Helm is told to keep each.
 func TestKubeChartDefinitions(t *testing.T) {
 	t.Parallel()
-	h := helm(t)
-	tools, err := controlplane.Tools()
+	chart := packaged(t)
+	definitions, err := os.ReadFile(filepath.Join(chart, "files", "crds", "istio.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	definitions, err := os.ReadFile(filepath.Join(tools, "crds", "istio.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	packaged := filepath.Join(t.TempDir(), "navarch")
-	if err := os.CopyFS(packaged, os.DirFS(h.Dir)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Join(packaged, "files", "crds"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(packaged, "files", "crds", "istio.yaml"), definitions, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	text, err := h.Run(t.Context(), "template", "navarch", packaged, "--set", "crds.install=true")
+	text, err := helm(t).Run(t.Context(), "template", "navarch", chart, "--set", "crds.install=true")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,6 +310,30 @@ func TestKubeChartDefinitions(t *testing.T) {
 	if want := strings.Count(string(definitions), "\nkind: CustomResourceDefinition\n"); found != want || want == 0 {
 		t.Errorf("%d definitions, want %d", found, want)
 	}
+}
+
+// packaged is a copy of the chart with Istio's definitions, as `make chart` makes it.
+func packaged(t *testing.T) string {
+	t.Helper()
+	tools, err := controlplane.Tools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	definitions, err := os.ReadFile(filepath.Join(tools, "crds", "istio.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(t.TempDir(), "navarch")
+	if err := os.CopyFS(folder, os.DirFS(helm(t).Dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(folder, "files", "crds"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "files", "crds", "istio.yaml"), definitions, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return folder
 }
 
 func contains(all, some map[string]string) bool {
