@@ -96,6 +96,8 @@ func TestAnnotations(t *testing.T) {
 		{`sidecar.istio.io/nativeSidecar: "true"`, func(p *corev1.Pod) any {
 			return words(containerNames(p.Spec.InitContainers), containerNames(p.Spec.Containers), *container(ProxyContainer, p).RestartPolicy)
 		}, "[istio-init istio-proxy] [app] Always"},
+		// As the check of the annotation reads it (strconv.ParseBool).
+		{`sidecar.istio.io/nativeSidecar: "T"`, func(p *corev1.Pod) any { return containerNames(p.Spec.Containers) }, "[app]"},
 		{`kubectl.kubernetes.io/default-container: mine`, func(p *corev1.Pod) any { return p.Annotations["kubectl.kubernetes.io/default-container"] }, "mine"},
 	} {
 		pod := injectedPod(t, settings(t), annotated(c.annotations))
@@ -110,6 +112,16 @@ func userVolume(p *corev1.Pod) any {
 	mounts := container(ProxyContainer, p).VolumeMounts
 	last := mounts[len(mounts)-1]
 	return words(volume, last.Name, last.MountPath, last.ReadOnly)
+}
+
+// Where kubelets know sidecar containers, each word for false keeps the proxy from being one.
+func TestNotNative(t *testing.T) {
+	for _, word := range []string{"false", "False", "FALSE", "f", "0"} {
+		pod := injectTwice(t, settings(t), Request{Pod: podOf(t, annotated(`sidecar.istio.io/nativeSidecar: "`+word+`"`)), Namespace: "shop", Native: true})
+		if got := fmt.Sprint(containerNames(pod.Spec.Containers)); got != "[app istio-proxy]" {
+			t.Errorf("%s: the containers are %s", word, got)
+		}
+	}
 }
 
 // Values of annotations that would end in rules of redirection are checked; what is wrong is named, all of it.
