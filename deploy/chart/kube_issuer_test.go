@@ -120,7 +120,7 @@ func TestKubeChartRevisions(t *testing.T) {
 			t.Errorf("the Job has %v, navarchd has not", m)
 		}
 	}
-	if !strings.HasPrefix(job.Annotations["helm.sh/hook"], "post-install,") || strings.Contains(scenes(t)["default"], "kind: Job\n") {
+	if !strings.HasPrefix(job.Annotations["helm.sh/hook"], "post-install,") || strings.Contains(scenes(t)["default"], "name: istiod-promote\n") {
 		t.Error("the Job is no hook, or is there without being asked for")
 	}
 }
