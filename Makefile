@@ -94,12 +94,16 @@ test: envoy intercept-tools ## all tests, with the race detector where goroutine
 	exit $$failed; } | go run ./deploy/tools/totals
 
 # Their names begin with TestKube, so that the other tests of their packages are not run again. -p: one after another they leave a part of two cores idle.
-# go list compiles them all first: beside compilers an API server that starts may answer nothing for half a minute.
+# The test of rights looks at what all of them have asked an API server for. go list compiles them all first: beside compilers an API server that starts may answer nothing for half a minute.
 test-kube: kube-tools envoy ## the tests against a real Kubernetes control plane (build tag kube); PKG=./store/... for some
 	@with=$$(git grep -l --untracked '^//go:build kube$$' -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's#^#./#'); \
 	some=$$(comm -12 <(echo "$$with") <(go list -tags kube,grpcnotrace -f '{{.Dir}}' $(PKG) | sed 's#^$(CURDIR)#.#' | sort)); \
 	go list -tags kube,grpcnotrace -test -export $$some >/dev/null; \
-	GOGC=400 go test -tags kube,grpcnotrace -run '^TestKube' -p 4 -count=1 -vet=off -timeout 10m -json $$some | go run ./deploy/tools/totals
+	rm -rf out/rights; \
+	{ failed=0; \
+	GOGC=400 go test -tags kube,grpcnotrace -run '^TestKube' -p 4 -count=1 -vet=off -timeout 10m -json $$some || failed=1; \
+	[ "$(PKG)" != ./... ] || go test -tags rights,grpcnotrace -count=1 -vet=off -json ./deploy/testcluster/rights || failed=1; \
+	exit $$failed; } | go run ./deploy/tools/totals
 
 # Builds the version in deploy/upgrade-from from the history of the repository, once, into out/programs: two minutes of processor time, the test itself 45 s.
 test-upgrade: envoy ## the test of an upgrade from the version before, and of the way back (build tag upgrade)

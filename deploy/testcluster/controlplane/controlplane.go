@@ -145,6 +145,7 @@ func (c *ControlPlane) Close() {
 	for _, p := range append(c.managers, c.api) {
 		p.kill()
 	}
+	_ = c.noteUsed() // a right that is not noted is found missing (deploy/testcluster/rights)
 	if c.etcd != nil {
 		_ = c.etcd.Close() // what it leaves is in a temporary folder
 	}

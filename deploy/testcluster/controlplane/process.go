@@ -107,6 +107,11 @@ func (c *ControlPlane) startAPIServer() (err error) {
 	if !c.options.Admission {
 		args = append(args, "--disable-admission-plugins=ServiceAccount,NamespaceLifecycle")
 	}
+	audit, err := c.auditFlags()
+	if err != nil {
+		return err
+	}
+	args = append(args, audit...)
 	for range tries {
 		if c.api, err = c.run("kube-apiserver", append(args, c.options.Flags...)...); err != nil {
 			return err

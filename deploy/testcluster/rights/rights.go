@@ -1,6 +1,8 @@
-// Package rights gives navarchd the rights in a control plane of a test that the documentation lists, and no others.
+// Package rights gives navarchd the rights in a control plane of a test that the documentation lists, and no others. Its own test, after those that use them,
+// says which of them nothing has used.
 //
-// Owns: the objects that it makes, until the control plane ends.  Reads: deploy/docs.  Never: is part of a program.
+// Owns: the objects that it makes, until the control plane ends.  Reads: deploy/docs; what control planes have noted (controlplane.Used).  Never: is part of a
+// program.
 package rights
 
 import (
@@ -8,6 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"navarch.io/navarch/deploy/docs"
 	"navarch.io/navarch/deploy/testcluster/controlplane"
@@ -32,9 +37,16 @@ func Documented(t testing.TB, c *controlplane.ControlPlane) (kubeconfig string) 
 	if err != nil {
 		t.Fatal(err)
 	}
+	config, err := clientcmd.Load(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := strings.TrimSpace(c.Kubectl(t, "", "create", "token", "navarchd", "-n", "istio-system", "--duration=24h"))
+	for name := range config.AuthInfos {
+		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
+	}
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	as := "user:\n    as: system:serviceaccount:istio-system:navarchd\n    as-groups: [\"system:serviceaccounts\", \"system:authenticated\"]"
-	if err := os.WriteFile(kubeconfig, []byte(strings.Replace(string(raw), "user:\n", as+"\n", 1)), 0o600); err != nil {
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 	return kubeconfig
