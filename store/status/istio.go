@@ -36,7 +36,7 @@ var versions = map[string][]string{networking: {"v1", "v1beta1", "v1alpha3"}, se
 // resource is the kind's name in paths.
 func (k Kind) resource() string {
 	name := strings.ToLower(k.Kind)
-	if stem, is := strings.CutSuffix(name, "y"); is {
+	if stem, is := strings.CutSuffix(name, "y"); is && !strings.HasSuffix(stem, "a") { // policies, and gateways
 		return stem + "ies"
 	}
 	return name + "s"
