@@ -268,6 +268,13 @@ func TestSidecarEgress(t *testing.T) {
 		"./*','~/*":                       "",
 		"shop/web.shop.svc.cluster.local": "80||b.data.svc.cluster.local 80||" + web,
 		"data/web.shop.svc.cluster.local": "",
+		"*/*','~data/*":                   "80||b.data.svc.cluster.local 80||c.else.svc.cluster.local 80||" + web, // b: web's VirtualService sends there
+		"*/*','~data/*','~./*":            "80||c.else.svc.cluster.local",
+		"*/*','~./*":                      "80||a.data.svc.cluster.local 80||b.data.svc.cluster.local 80||c.else.svc.cluster.local",
+		"*/*','~shop/web.shop.svc.cluster.local','~*/a.data.svc.cluster.local":  "80||b.data.svc.cluster.local 80||c.else.svc.cluster.local",
+		"*/*','~else/*.data.svc.cluster.local','~data/*.else.svc.cluster.local": "80||a.data.svc.cluster.local 80||b.data.svc.cluster.local 80||c.else.svc.cluster.local 80||" + web,
+		"data/*','~/*.data.svc.cluster.local":                                   "",
+		"~else/*":                                                               "",
 	} {
 		with := s.Apply(2, []model.Record{sidecarOf(t, "shop/default", "egress: [{hosts: ['"+hosts+"']}]")}, nil).New
 		if got := clusterNames(planFor(with, node("shop", "a"))); got != want {

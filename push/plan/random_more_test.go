@@ -157,3 +157,11 @@ func (m *mesh) proxyPort() string {
 	}
 	return []string{"", ", proxyHttpPort: 15002", ", proxyHttpPort: 80"}[m.ends.IntN(3)]
 }
+
+// excluded are hosts that an egress listener excludes.
+func (m *mesh) excluded() []string {
+	if m.without == nil || m.without.IntN(2) == 0 {
+		return nil
+	}
+	return [][]string{{"~a/*"}, {"~./*"}, {"~*/*.b.svc.cluster.local"}, {"~*/*.com", "~b/s0.b.svc.cluster.local"}, {"~*/s1.a.svc.cluster.local"}, {"~a/*.example.com"}}[m.without.IntN(6)]
+}

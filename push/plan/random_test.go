@@ -26,6 +26,7 @@ type mesh struct {
 	proxies *rand.Rand // of what defaultConfig says of headers and connections, for the same reason; nil: nothing
 	turns   *rand.Rand // of where plans in the background pause, for the same reason
 	ends    *rand.Rand // of TLS that ingress listeners end, and of the HTTP proxy's port, for the same reason; nil: there are none
+	without *rand.Rand // of hosts that Sidecars exclude, for the same reason; nil: there are none
 	files   bool       // ingress listeners end TLS with files: not in the histories that Envoy is asked about, which would read them
 	auto    bool       // ServiceEntries have automatic addresses: not in the histories that strike cells, which stay what they are
 	records map[model.Key]model.Record
@@ -57,6 +58,7 @@ func newMesh(t testing.TB, seed uint64) *mesh {
 	}
 	if seed < firstStrike {
 		m.proxies = rand.New(rand.NewPCG(seed, 15))
+		m.without = rand.New(rand.NewPCG(seed, 19))
 		m.ends, m.files = rand.New(rand.NewPCG(seed, 16)), seed < firstAsked
 	}
 	if seed < firstStrike || seed >= firstExtensions && seed < firstJoined || seed >= firstPulls {
@@ -326,7 +328,7 @@ func (m *mesh) rule() string {
 
 func (m *mesh) sidecar() string {
 	hosts := func() string {
-		return quoted(m.pick("./*", "*/*", "a/*", "b/*", "~/*", "./s0.a.svc.cluster.local", "*/"+m.host()))
+		return quoted(append([]string{m.pick("./*", "*/*", "a/*", "b/*", "~/*", "./s0.a.svc.cluster.local", "*/"+m.host())}, m.excluded()...)...)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "workloadSelector: {labels: {%s}}\n", m.pick("", "", "app: s0", "app: s1"))

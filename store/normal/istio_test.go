@@ -214,6 +214,7 @@ workloadSelector: {labels: {app: web}}
 ingress: [{port: {number: 8080, protocol: HTTP, name: http}, bind: 127.0.10.1, captureMode: NONE, defaultEndpoint: 0.0.0.0:9080}]
 egress:
 - {port: {number: 80, protocol: HTTP, name: http}, bind: 127.0.10.1, captureMode: NONE, hosts: [backend/*, ./*, "*/A.example.com", ./reviews, far/reviews]}
+- {port: {number: 81}, hosts: [./*, ~far/reviews, ~./reviews, ~/A.example.com, "~*/*.example.org", "~else/*"]}
 - {hosts: ["~/*"]}
 `)), &fake{})
 	wantProblems(t, r.Problems)
@@ -222,6 +223,7 @@ workloadSelector: {labels: {app: web}}
 ingress: [{port: {number: 8080, protocol: HTTP, name: http}, bind: 127.0.10.1, captureMode: NONE, defaultEndpoint: "0.0.0.0:9080"}]
 egress:
 - {port: {number: 80, protocol: HTTP, name: http}, bind: 127.0.10.1, captureMode: NONE, hosts: ["*/a.example.com", ./*, ./reviews.shop.svc.cluster.local, backend/*, far/reviews.far.svc.cluster.local]}
+- {port: {number: 81}, hosts: [./*, "~*/*.example.org", "~*/a.example.com", ~./reviews.shop.svc.cluster.local, "~else/*", ~far/reviews.far.svc.cluster.local]}
 - {hosts: ["~/*"]}
 `)
 	for spec, want := range map[string]string{
@@ -230,6 +232,11 @@ egress:
 		"{egress: [{hosts: ['A_B/*']}]}":                                    `spec.egress[0].hosts[0]: "A_B" is no namespace`,
 		"{egress: [{hosts: ['a/b*']}]}":                                     `spec.egress[0].hosts[0]: host "b*"`,
 		"{egress: [{hosts: ['./*', '~/*']}]}":                               `warning spec.egress[0].hosts: "~/*" imports nothing`,
+		"{egress: [{hosts: ['./*', '~*/*']}]}":                              `warning spec.egress[0].hosts: "~/*" imports nothing`,
+		"{egress: [{hosts: ['~a/*']}]}":                                     `warning spec.egress[0].hosts: all hosts are excluded ones`,
+		"{egress: [{hosts: ['./*', '~~/*']}]}":                              `spec.egress[0].hosts[1]: "~~" is no namespace`,
+		"{egress: [{hosts: ['./*', '~A_B/x']}]}":                            `spec.egress[0].hosts[1]: "~A_B" is no namespace`,
+		"{egress: [{hosts: ['./*', '~/a']}]}":                               `warning spec.egress[0].hosts[1]: "a" is no fully qualified host`,
 		"{egress: [{hosts: ['*/a']}]}":                                      `warning spec.egress[0].hosts[0]: "a" is no fully qualified host`,
 		"{egress: [{hosts: ['./*']}, {hosts: ['./*'], port: {number: 1}}]}": "spec.egress[0].port: must not be empty but in the last",
 		"{egress: [{hosts: ['./*'], port: {number: 1}}, {hosts: ['./*'], port: {number: 1}}]}": `spec.egress[1].port.number: another listener has bind "" and port 1`,

@@ -44,9 +44,8 @@ func sidecarRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mo
 		for j, h := range e.Hosts {
 			e.Hosts[j] = n.egressHost(r, fmt.Sprintf("%s.hosts[%d]", at, j), h, obj.ID.Namespace)
 		}
-		if e.Hosts = sortedSet(e.Hosts); len(e.Hosts) > 1 && slices.Contains(e.Hosts, "~/*") {
-			r.warnf(problem.NoEffect, at+".hosts", `"~/*" imports nothing, and the hosts beside it are without effect`)
-		}
+		e.Hosts = sortedSet(e.Hosts)
+		checkExcluded(r, at+".hosts", e.Hosts)
 	}
 	if p := sidecar.OutboundTrafficPolicy.GetEgressProxy(); p != nil {
 		if wrong := plainHost(p.Host); wrong != "" {
@@ -66,33 +65,57 @@ func sidecarRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mo
 	return r.record(model.KindSidecar, obj, obj.ID.Name, sidecar)
 }
 
+// noHosts is the egress host that imports nothing.
+const noHosts = "~/*"
+
+// checkExcluded warns of hosts that are without effect beside others, and of a listener that has nothing to exclude them from.
+func checkExcluded(r *report, at string, hosts []string) {
+	isExcluded := func(h string) bool { return strings.HasPrefix(h, "~") }
+	switch {
+	case len(hosts) > 1 && slices.Contains(hosts, noHosts):
+		r.warnf(problem.NoEffect, at, "%q imports nothing, and the hosts beside it are without effect", noHosts)
+	case len(hosts) > 0 && !slices.Contains(hosts, noHosts) && !slices.ContainsFunc(hosts, func(h string) bool { return !isExcluded(h) }):
+		r.warnf(problem.NoEffect, at, "all hosts are excluded ones: nothing is imported that they could be excluded from")
+	}
+}
+
 // egressHost checks one "namespace/host": "." is the namespace of the proxy (the Sidecar's own, but for the root
-// namespace's Sidecar, which applies in all), "*" any, "~" none.
+// namespace's Sidecar, which applies in all), "*" any. "~" before the namespace excludes the host, and stands for "~*" where no namespace follows:
+// that is how it is written here, since builds that knew of no exclusions took "~" for no namespace, and imported nothing (IstioEgressListener.hosts in
+// sidecar.proto). "~/*" stays.
 func (n *Normalizer) egressHost(r *report, at, text, namespace string) string {
 	ns, host, ok := strings.Cut(text, "/")
 	if !ok || strings.Contains(host, "/") {
 		r.errorf(at, "%q must have the form namespace/host", text)
 		return text
 	}
-	if ns != "." && ns != "*" && ns != "~" && len(validation.IsDNS1123Label(ns)) > 0 {
-		r.errorf(at, "%q is no namespace: want a name, \".\", \"*\" or \"~\"", ns)
+	name, excluded := strings.CutPrefix(ns, "~")
+	if excluded && name == "" {
+		name = "*"
 	}
-	if ns == "~" && host != "*" {
-		r.errorf(at, `"~" (no namespace) goes with host "*" only`)
+	if name != "." && name != "*" && len(validation.IsDNS1123Label(name)) > 0 {
+		r.errorf(at, "%q is no namespace: want a name, \".\" or \"*\", with \"~\" before it to exclude the host, or \"~\"", ns)
 	}
 	if wrong := wildcardHost(host); wrong != "" {
 		r.errorf(at, "host %q %s", host, wrong)
 	}
-	if ns == "*" || ns == "~" {
-		if host != "*" && !strings.Contains(host, ".") {
+	sign := ""
+	if excluded {
+		sign = "~"
+	}
+	if name == "*" {
+		switch {
+		case host == "*" && excluded:
+			return noHosts
+		case host != "*" && !strings.Contains(host, "."):
 			r.warnf(problem.NoEffect, at, "%q is no fully qualified host and matches nothing", host)
 		}
-		return ns + "/" + strings.ToLower(host)
+		return sign + name + "/" + strings.ToLower(host)
 	}
-	if ns != "." {
-		namespace = ns
+	if name != "." {
+		namespace = name
 	}
-	return ns + "/" + n.fqdn(host, namespace)
+	return sign + name + "/" + n.fqdn(host, namespace)
 }
 
 func checkIngress(r *report, ingress []*networkingv1.IstioIngressListener) {

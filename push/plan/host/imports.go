@@ -13,6 +13,7 @@ import (
 type Imports struct {
 	port     uint32 // the listener's; 0: the ports of the services
 	patterns []pattern
+	excluded []pattern // subtracted from what patterns name
 	// pulls counts, by host, the VirtualServices that are seen here and send there: their destinations are seen too.
 	pulls map[string]int
 }
@@ -20,29 +21,44 @@ type Imports struct {
 // pattern is one entry of IstioEgressListener.hosts, "namespace/host".
 type pattern struct{ namespace, host string }
 
+// selects says whether the pattern is for a namespace, "*" for any.
+func (p pattern) selects(namespace string) bool {
+	return p.namespace == "*" || p.namespace == namespace
+}
+
 // everything is the pattern that imports all that is exported.
 var everything = pattern{"*", "*"}
 
 // ImportAll imports all that is exported.
 func ImportAll() *Imports { return &Imports{patterns: []pattern{everything}} }
 
+// nothing is the host that imports nothing, whatever stands beside it.
+const nothing = "~/*"
+
 // ImportHosts reads the hosts of an egress listener for proxies of a namespace; port 0 means the ports of the services.
-// "~/*" (no namespace) among them means that nothing is imported, whatever stands beside it, as in Istio's control plane
-// (IstioEgressListener.hosts in sidecar.proto).
+// "~" before a namespace excludes what the entry names from all that the others import, and "~/*" among them means that nothing is
+// imported (IstioEgressListener.hosts in sidecar.proto).
 func ImportHosts(hosts []string, namespace string, port uint32) *Imports {
 	im := &Imports{port: port, pulls: map[string]int{}}
+	if slices.Contains(hosts, nothing) {
+		return im
+	}
 	for _, h := range hosts {
+		h, excluded := strings.CutPrefix(h, "~")
 		ns, host, ok := strings.Cut(h, "/")
-		if !ok {
+		switch {
+		case !ok:
 			ns, host = "*", h
-		}
-		if ns == "." {
+		case ns == "" && excluded: // "~/host" is of all namespaces
+			ns = "*"
+		case ns == ".":
 			ns = namespace
 		}
-		im.patterns = append(im.patterns, pattern{ns, host})
-	}
-	if slices.ContainsFunc(im.patterns, func(p pattern) bool { return p.namespace == "~" }) {
-		im.patterns = nil
+		if excluded {
+			im.excluded = append(im.excluded, pattern{ns, host})
+		} else {
+			im.patterns = append(im.patterns, pattern{ns, host})
+		}
 	}
 	return im
 }
@@ -70,20 +86,27 @@ func (t *Table) ImportOf(h *Host, port uint32) *Imports {
 }
 
 // Everything says whether all that is exported is imported.
-func (im *Imports) Everything() bool { return len(im.patterns) == 1 && im.patterns[0] == everything }
+func (im *Imports) Everything() bool {
+	return len(im.patterns) == 1 && im.patterns[0] == everything && len(im.excluded) == 0
+}
 
-// names says whether the patterns name this host of this namespace.
+// names says whether the patterns name this host of this namespace, and none excludes it.
 func (im *Imports) names(namespace, host string) bool {
-	return slices.ContainsFunc(im.patterns, func(p pattern) bool {
-		return (p.namespace == "*" || p.namespace == namespace) && input.Covers(p.host, host)
+	return !im.excludes(namespace, host) && slices.ContainsFunc(im.patterns, func(p pattern) bool {
+		return p.selects(namespace) && input.Covers(p.host, host)
 	})
 }
 
-// overlaps says whether the patterns and the hosts of a VirtualService overlap.
+// excludes says whether a host of a namespace is excluded; a wildcard is where all that it covers is.
+func (im *Imports) excludes(namespace, host string) bool {
+	return slices.ContainsFunc(im.excluded, func(p pattern) bool { return p.selects(namespace) && input.Covers(p.host, host) })
+}
+
+// overlaps says whether the patterns and those hosts of a VirtualService that are not excluded overlap.
 func (im *Imports) overlaps(vs *model.VirtualService) bool {
 	return slices.ContainsFunc(im.patterns, func(p pattern) bool {
-		return (p.namespace == "*" || p.namespace == vs.Key.Namespace) && slices.ContainsFunc(vs.Spec.GetHosts(), func(h string) bool {
-			return input.Covers(p.host, h) || input.Covers(h, p.host)
+		return p.selects(vs.Key.Namespace) && slices.ContainsFunc(vs.Spec.GetHosts(), func(h string) bool {
+			return (input.Covers(p.host, h) || input.Covers(h, p.host)) && !im.excludes(vs.Key.Namespace, h)
 		})
 	})
 }
