@@ -49,8 +49,9 @@ func (r Ref) Get() Policy {
 
 // Effective finds the policy of (rule, subset, port): the subset's settings stand over the host's, setting by setting;
 // settings of the port stand in the place of all others of their level, unset ones included
-// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy, portLevelSettings). subsetRule is the rule
-// that defines the subset; both rules may be nil.
+// (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy, portLevelSettings). Those of a port of the subset stand so
+// in the place of the host's too, but for what a port has no settings of, which the host's are as for other ports
+// (istio: pilot/pkg/networking/util, MergeSubsetTrafficPolicy). subsetRule is the rule that defines the subset; both rules may be nil.
 func Effective(rule, subsetRule *model.DestinationRule, subset string, port uint32) Policy {
 	var p Policy
 	if rule != nil && rule.Spec.GetTrafficPolicy() != nil {
@@ -65,7 +66,7 @@ func Effective(rule, subsetRule *model.DestinationRule, subset string, port uint
 		}
 		over, whole := ofPort(s.TrafficPolicy, port, model.Place{Key: subsetRule.Key, Field: fmt.Sprintf("spec.subsets[%d].trafficPolicy", i)})
 		if whole {
-			return over
+			p = p.portless()
 		}
 		return p.under(over)
 	}
@@ -111,6 +112,11 @@ func (p Policy) located(at model.Place) Policy {
 		p.TunnelAt = Within(at, "tunnel")
 	}
 	return p
+}
+
+// portless is p with nothing but the parts that settings of a port cannot have.
+func (p Policy) portless() Policy {
+	return Policy{ProxyProtocol: p.ProxyProtocol, RetryBudget: p.RetryBudget, Tunnel: p.Tunnel, ProxyProtocolAt: p.ProxyProtocolAt, RetryBudgetAt: p.RetryBudgetAt, TunnelAt: p.TunnelAt}
 }
 
 // under is p with the parts that `over` has in their place.

@@ -1,7 +1,9 @@
 package traffic
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -35,6 +37,9 @@ trafficPolicy:
   connectionPool: {tcp: {maxConnections: 1}}
   loadBalancer: {simple: RANDOM}
   tls: {mode: SIMPLE}
+  tunnel: {targetHost: host.example.com, targetPort: 1}
+  proxyProtocol: {version: V2}
+  retryBudget: {minRetryConcurrency: 7}
   portLevelSettings: [{port: {number: 90}, outlierDetection: {maxEjectionPercent: 9}}]
 subsets:
 - {name: bare}
@@ -42,11 +47,33 @@ subsets:
   trafficPolicy:
     loadBalancer: {simple: ROUND_ROBIN}
     portLevelSettings: [{port: {number: 91}, tls: {mode: DISABLE}}]
+- name: tunnel
+  trafficPolicy:
+    tunnel: {targetHost: subset.example.com, targetPort: 1}
+    portLevelSettings: [{port: {number: 91}, outlierDetection: {maxEjectionPercent: 8}}, {port: {number: 90}, tls: {mode: DISABLE}}]
 `
 
-// Settings of a subset stand over the host's one by one; those of a port in the place of all of their level.
+// further are the parts of a policy that settings of a port cannot have, and where they stand.
+func further(p Policy) string {
+	var out []string
+	if p.Tunnel != nil {
+		out = append(out, p.Tunnel.TargetHost+" "+p.TunnelAt.Field)
+	}
+	if p.ProxyProtocol != nil {
+		out = append(out, p.ProxyProtocol.Version.String()+" "+p.ProxyProtocolAt.Field)
+	}
+	if p.RetryBudget != nil {
+		out = append(out, fmt.Sprint(p.RetryBudget.MinRetryConcurrency)+" "+p.RetryBudgetAt.Field)
+	}
+	return strings.Join(out, ", ")
+}
+
+// Settings of a subset stand over the host's one by one; those of a port in the place of all of their level, and of the host's that a port may have.
 func TestEffective(t *testing.T) {
 	r := rule(t, levels)
+	const proxyAndBudget = "V2 spec.trafficPolicy.proxyProtocol, 7 spec.trafficPolicy.retryBudget"
+	const ofHost = "host.example.com spec.trafficPolicy.tunnel, " + proxyAndBudget
+	const ofSubset = "subset.example.com spec.subsets[2].trafficPolicy.tunnel, " + proxyAndBudget
 	for _, c := range []struct {
 		name, subset string
 		port         uint32
@@ -55,19 +82,23 @@ func TestEffective(t *testing.T) {
 		tls          bool
 		tlsAt        string
 		ejection     int32
+		further      string
 	}{
-		{"the host", "", 80, 1, networkingv1.LoadBalancerSettings_RANDOM, true, "spec.trafficPolicy.tls", 0},
-		{"a port of the host", "", 90, 0, networkingv1.LoadBalancerSettings_UNSPECIFIED, false, "", 9},
-		{"a subset without a policy", "bare", 80, 1, networkingv1.LoadBalancerSettings_RANDOM, true, "spec.trafficPolicy.tls", 0},
-		{"a subset", "over", 80, 1, networkingv1.LoadBalancerSettings_ROUND_ROBIN, true, "spec.trafficPolicy.tls", 0},
-		{"a subset over a port of the host", "over", 90, 0, networkingv1.LoadBalancerSettings_ROUND_ROBIN, false, "", 9},
-		{"a port of a subset", "over", 91, 0, networkingv1.LoadBalancerSettings_UNSPECIFIED, true, "spec.subsets[1].trafficPolicy.portLevelSettings[0].tls", 0},
-		{"a subset that there is not", "none", 80, 1, networkingv1.LoadBalancerSettings_RANDOM, true, "spec.trafficPolicy.tls", 0},
+		{"the host", "", 80, 1, networkingv1.LoadBalancerSettings_RANDOM, true, "spec.trafficPolicy.tls", 0, ofHost},
+		{"a port of the host", "", 90, 0, networkingv1.LoadBalancerSettings_UNSPECIFIED, false, "", 9, ""},
+		{"a subset without a policy", "bare", 80, 1, networkingv1.LoadBalancerSettings_RANDOM, true, "spec.trafficPolicy.tls", 0, ofHost},
+		{"a subset", "over", 80, 1, networkingv1.LoadBalancerSettings_ROUND_ROBIN, true, "spec.trafficPolicy.tls", 0, ofHost},
+		{"a subset over a port of the host", "over", 90, 0, networkingv1.LoadBalancerSettings_ROUND_ROBIN, false, "", 9, ""},
+		{"a port of a subset", "over", 91, 0, networkingv1.LoadBalancerSettings_UNSPECIFIED, true, "spec.subsets[1].trafficPolicy.portLevelSettings[0].tls", 0, ofHost},
+		{"a port of a subset over that of the host", "tunnel", 90, 0, networkingv1.LoadBalancerSettings_UNSPECIFIED, true, "spec.subsets[2].trafficPolicy.portLevelSettings[1].tls", 0, ""},
+		{"a subset that tunnels", "tunnel", 80, 1, networkingv1.LoadBalancerSettings_RANDOM, true, "spec.trafficPolicy.tls", 0, ofSubset},
+		{"a port of a subset whose others tunnel", "tunnel", 91, 0, networkingv1.LoadBalancerSettings_UNSPECIFIED, false, "", 8, ofHost},
+		{"a subset that there is not", "none", 80, 1, networkingv1.LoadBalancerSettings_RANDOM, true, "spec.trafficPolicy.tls", 0, ofHost},
 	} {
 		p := Effective(r, r, c.subset, c.port)
 		if p.Pool.GetTcp().GetMaxConnections() != c.pool || p.Balancer.GetSimple() != c.balancer || (p.TLS != nil) != c.tls ||
-			p.TLSAt.Field != c.tlsAt || p.Outlier.GetMaxEjectionPercent() != c.ejection {
-			t.Errorf("%s: %+v", c.name, p)
+			p.TLSAt.Field != c.tlsAt || p.Outlier.GetMaxEjectionPercent() != c.ejection || further(p) != c.further {
+			t.Errorf("%s: %+v, %s", c.name, p, further(p))
 		}
 	}
 	if p := Effective(nil, nil, "", 80); p != (Policy{}) || Intern(p) != (Ref{}) || (Ref{}).Get() != p {
@@ -76,8 +107,8 @@ func TestEffective(t *testing.T) {
 	if Intern(Effective(r, nil, "", 80)) != Intern(Effective(r, nil, "", 81)) || Intern(Effective(r, nil, "", 80)) == Intern(Effective(r, nil, "", 90)) {
 		t.Error("references are not those of equal policies")
 	}
-	if got := len(slices.Collect(All(r.Spec))); got != 4 {
-		t.Errorf("%d policies, want those of the host, of its port, of the subset, and of its port", got)
+	if got := len(slices.Collect(All(r.Spec))); got != 7 {
+		t.Errorf("%d policies, want those of the host, of its port, of two subsets, and of their three ports", got)
 	}
 }
 
