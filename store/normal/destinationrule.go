@@ -128,8 +128,8 @@ func checkLoadBalancer(r *report, at string, lb *networkingv1.LoadBalancerSettin
 		if p := w.MinimumPercent; p != nil && !(p.Value >= 0 && p.Value <= 100) {
 			r.errorf(at+".warmup.minimumPercent", "%v is not in 0-100", p.Value)
 		}
-		if a := w.Aggression; a != nil && !(a.Value >= 1) {
-			r.errorf(at+".warmup.aggression", "must be at least 1")
+		if a := w.Aggression; a != nil && !(a.Value > 0) { // as Envoy wants it, and Istio from 1.31 on (istio/istio#60611)
+			r.errorf(at+".warmup.aggression", "must be greater than 0")
 		}
 	}
 	checkLocality(r, at+".localityLbSetting", lb.LocalityLbSetting)

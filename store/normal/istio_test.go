@@ -127,6 +127,8 @@ func TestDestinationRule(t *testing.T) {
 		"{host: a, subsets: [{name: a}, {name: a}]}": `spec.subsets[1].name: "a" is used twice`,
 		"{host: a, subsets: [{}]}":                   "spec.subsets[0].name: must not be empty",
 		"{host: a, trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true, maglev: {tableSize: 10}}}}}":                          "spec.trafficPolicy.loadBalancer.consistentHash.maglev.tableSize: 10 is no prime",
+		"{host: a, trafficPolicy: {loadBalancer: {warmup: {duration: 30s, aggression: 0}}}}":                                                "spec.trafficPolicy.loadBalancer.warmup.aggression: must be greater than 0",
+		"{host: a, trafficPolicy: {loadBalancer: {warmup: {duration: 30s, aggression: NaN}}}}":                                              "spec.trafficPolicy.loadBalancer.warmup.aggression: must be greater than 0",
 		"{host: a, trafficPolicy: {connectionPool: {tcp: {maxConnections: -1}}}}":                                                           "spec.trafficPolicy.connectionPool.tcp.maxConnections: must not be negative",
 		"{host: a, trafficPolicy: {connectionPool: {tcp: {connectTimeout: 0s}}}}":                                                           "spec.trafficPolicy.connectionPool.tcp.connectTimeout: must be at least 1ms",
 		"{host: a, trafficPolicy: {outlierDetection: {maxEjectionPercent: 101}}}":                                                           "spec.trafficPolicy.outlierDetection.maxEjectionPercent: 101",
