@@ -34,7 +34,7 @@ func (r Rules) subset(name string) (subset, bool) {
 	return r.subsets[i], true
 }
 
-// rulesFor looks for rules in the client's namespace, the service's, the root namespace: the first that has one for the
+// rulesFor looks for rules in the client's namespace, the service's, the root namespace (rulesSeen): the first that has one for the
 // host, or for the longest wildcard, decides
 // (https://istio.io/latest/docs/ops/best-practices/traffic-management/#cross-namespace-configuration). Rules with a workloadSelector
 // are for proxies of their own namespace: one that selects the proxy goes before those without, and one that does not select it hides
@@ -55,19 +55,37 @@ func Inbound(in *input.Input, namespace, host string, svc *model.Service) Rules 
 	return merge(general)
 }
 
-// rulesSeen are the rules of the first namespace that has one for a host.
+// rulesSeen are the rules of the first namespace that has one for a host: the client's, the service's, the root namespace. Those of the root namespace
+// are mostly for everybody: for its own proxies, too, they come last, but for those that are for it alone
+// (istio: pilot/pkg/model/push_context.go, destinationRule).
 func rulesSeen(in *input.Input, client, host string, svc *model.Service) []*model.DestinationRule {
-	tried := make([]string, 0, 3)
-	for _, namespace := range [...]string{client, svc.Key.Namespace, in.Root()} {
-		if slices.Contains(tried, namespace) {
-			continue
+	own := func(rule *model.DestinationRule) bool {
+		to := audience(in, rule)
+		return client != in.Root() || len(to) == 1 && (to[0] == "." || to[0] == client)
+	}
+	if found := rulesIn(in, client, host, own); len(found) > 0 {
+		return found
+	}
+	reaches := func(rule *model.DestinationRule) bool {
+		return (rule.Key.Namespace == client || rule.Spec.GetWorkloadSelector() == nil) && exported(audience(in, rule), nil, rule.Key.Namespace, client)
+	}
+	for _, namespace := range slices.Compact([]string{svc.Key.Namespace, in.Root()}) {
+		if namespace == client && client != in.Root() {
+			continue // all of its rules have been looked at
 		}
-		tried = append(tried, namespace)
-		if found := rulesIn(in, client, namespace, host); len(found) > 0 {
+		if found := rulesIn(in, namespace, host, reaches); len(found) > 0 {
 			return found
 		}
 	}
 	return nil
+}
+
+// audience is the exportTo of a rule, or the mesh's default.
+func audience(in *input.Input, rule *model.DestinationRule) []string {
+	if to := rule.Spec.GetExportTo(); len(to) > 0 {
+		return to
+	}
+	return in.Mesh.Spec.GetDefaultDestinationRuleExportTo()
 }
 
 // selected merges those of the rules of one host and namespace that hold for a proxy.
@@ -102,13 +120,11 @@ func selected(found []*model.DestinationRule, inputs view.Inputs) (rules Rules, 
 	return merge(general), reads
 }
 
-// rulesIn are the rules of a namespace for a host, or for the longest wildcard that covers it, as clients of another namespace see them.
-func rulesIn(in *input.Input, client, namespace, host string) (found []*model.DestinationRule) {
+// rulesIn are the rules of a namespace that a client sees, for a host, or for the longest wildcard that covers it and has one.
+func rulesIn(in *input.Input, namespace, host string, sees func(*model.DestinationRule) bool) (found []*model.DestinationRule) {
 	in.Index.Covering(model.KindDestinationRule, host, func(pattern string) bool {
 		for r := range in.ByHost(model.KindDestinationRule, pattern) {
-			rule := r.(*model.DestinationRule)
-			if rule.Key.Namespace == namespace && (namespace == client || rule.Spec.GetWorkloadSelector() == nil &&
-				exported(rule.Spec.GetExportTo(), in.Mesh.Spec.GetDefaultDestinationRuleExportTo(), namespace, client)) {
+			if rule := r.(*model.DestinationRule); rule.Key.Namespace == namespace && sees(rule) {
 				found = append(found, rule)
 			}
 		}
