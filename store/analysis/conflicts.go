@@ -58,14 +58,22 @@ func claims(vs *model.VirtualService) bool {
 	return slices.Contains(vs.Spec.GetGateways(), mesh) && len(vs.Spec.GetHttp()) > 0
 }
 
-// ruledHost warns of a rule whose host has an older one in its namespace. One with a workloadSelector may stand beside a general one.
+// ruledHost warns of a rule whose host has an older one in its namespace that some proxies see, too. One with a workloadSelector may stand beside a general one,
+// and rules for other namespaces beside one another.
 func ruledHost(x *examination) {
 	rule := x.record.(*model.DestinationRule)
 	if rule.Spec.GetWorkloadSelector() != nil {
 		return
 	}
-	if older := x.older(fact{kind: ownRule, namespace: rule.Key.Namespace, name: rule.Spec.GetHost()}); len(older) > 0 {
-		x.found("", problem.Duplicate, "spec.host", "host %q has the older %v too: its trafficPolicy and its subsets of the same name win", rule.Spec.GetHost(), older[0].Meta().Key)
+	for _, r := range x.older(fact{kind: ownRule, namespace: rule.Key.Namespace, name: rule.Spec.GetHost()}) {
+		switch older := r.(*model.DestinationRule); {
+		case model.Merges(older, rule):
+			x.found("", problem.Duplicate, "spec.host", "host %q has the older %v too: its trafficPolicy and its subsets of the same name win", rule.Spec.GetHost(), older.Key)
+			return
+		case overlap(older.Spec.GetExportTo(), rule.Spec.GetExportTo()):
+			x.found("", problem.Duplicate, "spec.host", "host %q has the older %v too, with another exportTo: proxies that see both have nothing of that", rule.Spec.GetHost(), older.Key)
+			return
+		}
 	}
 }
 

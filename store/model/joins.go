@@ -13,3 +13,11 @@ func Joins(a, b *Service) bool {
 		a.Spec.GetResolution() == b.Spec.GetResolution() && maps.Equal(a.Spec.GetSelector(), b.Spec.GetSelector()) &&
 		slices.Equal(a.Spec.GetExportTo(), b.Spec.GetExportTo())
 }
+
+// Merges says whether a DestinationRule is merged with an older one of its host and namespace, for those who see both and where neither has a workloadSelector: its
+// exportTo is that of the older one, or has more. Otherwise they stand apart, and those who see both have the younger one
+// (istio: pilot/pkg/model/destination_rule.go, mergeDestinationRule).
+func Merges(older, younger *DestinationRule) bool {
+	to, more := older.Spec.GetExportTo(), younger.Spec.GetExportTo()
+	return slices.Equal(to, more) || len(to) > 0 && !slices.ContainsFunc(to, func(namespace string) bool { return !slices.Contains(more, namespace) })
+}

@@ -114,7 +114,7 @@ var environment = []row{
 	{"PILOT_ENABLE_SERVICEENTRY_SELECT_PODS", NoEffect, "they do", ""},
 	{"PILOT_ENABLE_K8S_SELECT_WORKLOAD_ENTRIES", NoEffect, "they do", ""},
 	{"PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN", NoEffect, "the names with a dot at their end are there", ""},
-	{"ENABLE_ENHANCED_DESTINATIONRULE_MERGE", NoEffect, "rules are merged by their exportTo", ""},
+	{"ENABLE_ENHANCED_DESTINATIONRULE_MERGE", Reported, "rules of one host whose exportTo differs stand apart", "true"},
 	{"PILOT_ENABLE_ROUTE_COLLAPSE_OPTIMIZATION", NoEffect, "it makes routes smaller, not others", ""},
 	{"PILOT_ENABLE_TELEMETRY_LABEL", NoEffect, "clusters and endpoints have Istio's metadata", ""},
 	{"PILOT_ENDPOINT_TELEMETRY_LABEL", NoEffect, "clusters and endpoints have Istio's metadata", ""},

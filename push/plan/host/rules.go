@@ -52,22 +52,25 @@ func Inbound(in *input.Input, namespace, host string, svc *model.Service) Rules 
 	if len(general) == 0 {
 		return Rules{}
 	}
-	return merge(general)
+	return merge(last(general))
 }
 
 // rulesSeen are the rules of the first namespace that has one for a host: the client's, the service's, the root namespace. Those of the root namespace
-// are mostly for everybody: for its own proxies, too, they come last, but for those that are for it alone
-// (istio: pilot/pkg/model/push_context.go, destinationRule).
+// are mostly for everybody: for its own proxies, too, they come last, but for those that are for it alone. A namespace sees of its own rules, too, what is
+// exported to it (istio: pilot/pkg/model/push_context.go, setDestinationRules and destinationRule).
 func rulesSeen(in *input.Input, client, host string, svc *model.Service) []*model.DestinationRule {
-	own := func(rule *model.DestinationRule) bool {
-		to := audience(in, rule)
-		return client != in.Root() || len(to) == 1 && (to[0] == "." || to[0] == client)
+	reaches := func(rule *model.DestinationRule) bool {
+		return exported(audience(in, rule), nil, rule.Key.Namespace, client)
+	}
+	own := reaches
+	if client == in.Root() {
+		own = func(rule *model.DestinationRule) bool {
+			to := audience(in, rule)
+			return len(to) == 1 && (to[0] == "." || to[0] == client)
+		}
 	}
 	if found := rulesIn(in, client, host, own); len(found) > 0 {
 		return found
-	}
-	reaches := func(rule *model.DestinationRule) bool {
-		return (rule.Key.Namespace == client || rule.Spec.GetWorkloadSelector() == nil) && exported(audience(in, rule), nil, rule.Key.Namespace, client)
 	}
 	for _, namespace := range slices.Compact([]string{svc.Key.Namespace, in.Root()}) {
 		if namespace == client && client != in.Root() {
@@ -80,8 +83,11 @@ func rulesSeen(in *input.Input, client, host string, svc *model.Service) []*mode
 	return nil
 }
 
-// audience is the exportTo of a rule, or the mesh's default.
+// audience is the exportTo of a rule, or the mesh's default. One with a workloadSelector is for its namespace alone.
 func audience(in *input.Input, rule *model.DestinationRule) []string {
+	if rule.Spec.GetWorkloadSelector() != nil {
+		return []string{"."}
+	}
 	if to := rule.Spec.GetExportTo(); len(to) > 0 {
 		return to
 	}
@@ -117,7 +123,27 @@ func selected(found []*model.DestinationRule, inputs view.Inputs) (rules Rules, 
 	if len(general) == 0 {
 		return Rules{}, reads
 	}
-	return merge(general), reads
+	return merge(last(general)), reads
+}
+
+// last are those of the rules of one host and namespace, none of which has a workloadSelector, that count together for a client that sees them all: of the
+// groups of rules that are merged (model.Merges) that which begins with the youngest rule, as with Istio's control plane
+// (istio: pilot/pkg/model/sidecar.go, DestinationRule). It sorts what it is given.
+func last(general []*model.DestinationRule) []*model.DestinationRule {
+	slices.SortFunc(general, func(a, b *model.DestinationRule) int { return a.Older(&b.Head) })
+	var groups [][]*model.DestinationRule
+	for _, rule := range general {
+		merged := false
+		for i, group := range groups {
+			if model.Merges(group[0], rule) {
+				groups[i], merged = append(group, rule), true
+			}
+		}
+		if !merged {
+			groups = append(groups, []*model.DestinationRule{rule})
+		}
+	}
+	return groups[len(groups)-1]
 }
 
 // rulesIn are the rules of a namespace that a client sees, for a host, or for the longest wildcard that covers it and has one.
