@@ -85,7 +85,7 @@ type Target struct {
 type VirtualOutbound struct {
 	Common
 	Port        uint32 // 15001
-	Passthrough bool   // ALLOW_ANY: unknown destinations pass; else they end in the black hole
+	Passthrough bool   // ALLOW_ANY, ALLOW_ANY_DYNAMIC_DNS: unknown destinations pass; else they end in the black hole
 	EgressProxy string // cluster that takes what passes through; empty: it goes where it was sent
 	Transparent bool   // TPROXY
 }

@@ -73,12 +73,14 @@ func (s *scope) fixed(spec pool.ResourceSpec, found *[]input.Problem) {
 	}
 }
 
-// passthrough says whether unknown destinations are let pass: the Sidecar's policy, else the mesh's.
+// passthrough says whether unknown destinations are let pass: the Sidecar's policy, else the mesh's. ALLOW_ANY_DYNAMIC_DNS, which the mesh alone can
+// have, lets them pass too: with Istio the names of requests are resolved in the proxy, here connections go to the address that they were made to
+// (store/normal/fields reports the mode).
 func (s *scope) passthrough() bool {
 	if p := s.sidecar; p != nil && p.Spec.GetOutboundTrafficPolicy() != nil {
 		return p.Spec.GetOutboundTrafficPolicy().GetMode() == networkingv1.OutboundTrafficPolicy_ALLOW_ANY
 	}
-	return s.in.Mesh.Spec.GetOutboundTrafficPolicy().GetMode() == meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY
+	return s.in.Mesh.Spec.GetOutboundTrafficPolicy().GetMode() != meshv1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY
 }
 
 // egressProxy is the cluster that the Sidecar has unknown destinations go to, empty where it says none. Whether there is one, the Sidecar's imports
