@@ -68,7 +68,7 @@ type Inbound struct {
 	Families xds.Families   // of the proxy's addresses
 	Service  *model.Service // for metadata; nil: none
 	Host     string
-	// Pool are the connection pool settings of the service's rules, where the Sidecar has none.
+	// Pool are the connection pool settings of the service's rules, else of the mesh's default, where the Sidecar has none.
 	Pool traffic.Ref
 	// Sidecar gives connection pool settings; nil: none applies. Ingress is the index of its ingress listener, -1: none.
 	Sidecar *model.Sidecar

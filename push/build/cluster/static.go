@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// passthroughIdle ends HTTP connections to unknown destinations that nobody uses.
+// passthroughIdle ends HTTP connections to unknown destinations that nobody uses, where the mesh's default connection pool says no other time.
 const passthroughIdle = 5 * time.Minute
 
 // Build draws the cluster. The error: the name is none of the three.
@@ -41,8 +41,8 @@ func (s Static) draw() (*xds.Resource, []error, error) {
 		if s.HeaderCase {
 			d.keepHeaderCase()
 		}
-		d.pool(nil, nil)
-		d.httpOptions().CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(passthroughIdle)}
+		d.pool(s.Mesh.Spec.GetDefaultTrafficPolicy().GetConnectionPool(), nil) // Istio 1.31: https://github.com/istio/istio/pull/60664
+		d.idle(passthroughIdle)
 		if s.Name == xds.InboundPassthrough {
 			d.bind(s.Families.Sources()...)
 		}
@@ -51,6 +51,17 @@ func (s Static) draw() (*xds.Resource, []error, error) {
 	}
 	r, err := d.seal(s.Patches.All())
 	return r, d.problems, err
+}
+
+// idle ends HTTP connections that nobody uses after that time, where no connection pool says another.
+func (d *builder) idle(after time.Duration) {
+	options := d.httpOptions()
+	if options.CommonHttpProtocolOptions == nil {
+		options.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{}
+	}
+	if options.CommonHttpProtocolOptions.IdleTimeout == nil {
+		options.CommonHttpProtocolOptions.IdleTimeout = durationpb.New(after)
+	}
 }
 
 // Build draws the cluster that the patch adds. The error names the EnvoyFilter and what is wrong with the value.

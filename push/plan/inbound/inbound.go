@@ -219,11 +219,12 @@ type served struct {
 
 func (wl *Workload) port(p listener.InboundPort, of served, ingress int, target string) port {
 	p.Cluster, p.MTLS = xds.InboundCluster(p.Port), wl.mode(p.Port)
-	pool := traffic.Policy{}
+	policy, pool := traffic.Policy{}, traffic.Policy{}
 	if of.service != nil {
-		policy := host.Inbound(wl.in, wl.key.Namespace, of.host, of.service).Policy("", of.port)
-		pool.Pool, pool.PoolAt = policy.Pool, policy.PoolAt
+		policy = host.Inbound(wl.in, wl.key.Namespace, of.host, of.service).Policy("", of.port)
 	}
+	policy = policy.Over(wl.in.Meshes.Cluster)
+	pool.Pool, pool.PoolAt = policy.Pool, policy.PoolAt
 	c := cluster.Inbound{Port: p.Port, Target: target, Pool: traffic.Intern(pool), Families: wl.key.Listening.Families, Service: of.service, Host: of.host, Sidecar: wl.sidecar, Ingress: ingress,
 		HTTP2: input.IsHTTP2(p.Protocol), Auto: p.Protocol == model.Protocol_PROTOCOL_AUTO, Mesh: wl.in.Meshes.Cluster,
 		HeaderCase: wl.key.HeaderCase && (p.Protocol == model.Protocol_PROTOCOL_HTTP || p.Protocol == model.Protocol_PROTOCOL_AUTO)}
