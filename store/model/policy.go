@@ -102,6 +102,27 @@ func ClaimPath(key string) (path []string, ok bool) {
 	return path, true
 }
 
+// claimHeader begins the names of headers, in matches of VirtualServices, that stand for claims of the request's token.
+const claimHeader = "@request.auth.claims"
+
+// RoutedClaim reads the name of a header of a VirtualService's match that stands for a claim: @request.auth.claims.a.b or @request.auth.claims[a][b], the
+// claim b inside of the claim a (https://istio.io/latest/docs/tasks/security/authentication/jwt-route/). named: it begins as these do, and may name no claim.
+func RoutedClaim(header string) (path []string, named bool) {
+	if len(header) < len(claimHeader) || !strings.EqualFold(header[:len(claimHeader)], claimHeader) {
+		return nil, false
+	}
+	rest := header[len(claimHeader):]
+	if dotted, is := strings.CutPrefix(rest, "."); is {
+		path = strings.Split(dotted, ".")
+	} else if inner, is := strings.CutPrefix(rest, "["); is && strings.HasSuffix(inner, "]") {
+		path = strings.Split(strings.TrimSuffix(inner, "]"), "][")
+	}
+	if slices.Contains(path, "") {
+		return nil, true
+	}
+	return path, true
+}
+
 // IsPolicy says whether records of a kind are policies (PolicySpec): one that cannot be enforced closes what it selects.
 func (k Kind) IsPolicy() bool {
 	return k == KindPeerAuthentication || k == KindAuthorizationPolicy || k == KindRequestAuthentication

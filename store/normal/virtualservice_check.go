@@ -8,6 +8,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -42,6 +43,7 @@ func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 		}
 		checkRoutes(r, at, t.Route)
 	}
+	checkClaims(r, vs)
 	checkUnreachable(r, vs)
 	Destinations(vs, func(path string, d *networkingv1.Destination) {
 		switch wrong := wildcardHost(d.Host); {
@@ -72,6 +74,37 @@ func checkHostsDiffer(r *report, vs *networkingv1.VirtualService) {
 			if coveredBy(h, []string{other}) || coveredBy(other, []string{h}) {
 				r.refusef(problem.Duplicate, at, "%q and %q stand for the same hosts", h, other)
 				break
+			}
+		}
+	}
+}
+
+// checkClaims warns of matches on claims of tokens that are for sidecars: they route before any token is looked at, so that no request has the claim. Istio's
+// webhook refuses them where no gateway has the object; of a delegate its root decides that.
+func checkClaims(r *report, vs *networkingv1.VirtualService) {
+	forMesh := func(gateways []string) bool { return len(gateways) == 0 || slices.Contains(gateways, "mesh") }
+	if !forMesh(vs.Gateways) {
+		return
+	}
+	say := r.warnf
+	if len(vs.Hosts) > 0 && !slices.ContainsFunc(vs.Gateways, func(name string) bool { return name != "mesh" }) {
+		say = r.refusef
+	}
+	for i, h := range vs.Http {
+		for j, m := range h.Match {
+			if !forMesh(m.GetGateways()) {
+				continue
+			}
+			for _, of := range []struct {
+				field, means string
+				by           map[string]*networkingv1.StringMatch
+			}{{"headers", "the match takes none", m.GetHeaders()}, {"withoutHeaders", "it excludes none", m.GetWithoutHeaders()}} {
+				for _, name := range sortedKeys(of.by) {
+					if _, claim := model.RoutedClaim(name); claim {
+						say(problem.NoEffect, fmt.Sprintf("spec.http[%d].match[%d].%s[%s]", i, j, of.field, name),
+							"claims of tokens are for gateways: a sidecar knows those of no request that its workload sends, and %s", of.means)
+					}
+				}
 			}
 		}
 	}

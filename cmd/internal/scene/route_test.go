@@ -110,7 +110,8 @@ func (r *request) matches(m *routev3.RouteMatch) bool {
 		hit = fullMatch(p.SafeRegex.GetRegex(), path)
 	}
 	params, err := url.ParseQuery(query)
-	return hit && err == nil && r.headersMatch(m) && queryMatches(m, params)
+	claimed := slices.ContainsFunc(m.GetDynamicMetadata(), func(d *matcherv3.MetadataMatcher) bool { return !d.GetInvert() }) // no filter has found any
+	return hit && err == nil && !claimed && r.headersMatch(m) && queryMatches(m, params)
 }
 
 func (r *request) headersMatch(m *routev3.RouteMatch) bool {

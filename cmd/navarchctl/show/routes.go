@@ -61,6 +61,13 @@ func match(m *routev3.RouteMatch) string {
 		}
 		said = append(said, not+"header "+h.GetName())
 	}
+	for _, d := range m.GetDynamicMetadata() {
+		not := ""
+		if d.GetInvert() {
+			not = "not "
+		}
+		said = append(said, not+"metadata "+d.GetFilter())
+	}
 	for _, q := range m.GetQueryParameters() {
 		said = append(said, "query "+q.GetName())
 	}

@@ -75,8 +75,17 @@ func claim(path, values []string) *rbacv3.Principal {
 	for _, v := range values {
 		each = append(each, stringValue(text(v, false)))
 	}
-	value := orValues(each)
-	return verified(path, orValues([]*matcherv3.ValueMatcher{element(value), value}))
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Metadata{Metadata: Claim(path, orValues(each))}}
+}
+
+// Claim matches a claim of the verified token, each part of path inside of the one before: its value, or an element of it where it is a list.
+func Claim(path []string, value *matcherv3.ValueMatcher) *matcherv3.MetadataMatcher {
+	return payload(path, orValues([]*matcherv3.ValueMatcher{element(value), value}))
+}
+
+// payload matches what stands at a path in the claims of the verified token.
+func payload(path []string, value *matcherv3.ValueMatcher) *matcherv3.MetadataMatcher {
+	return metadata(jwt.FilterName, append([]string{jwt.Payload}, path...), value)
 }
 
 // element is a list that has a value.
@@ -88,7 +97,7 @@ func element(value *matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
 
 // verified is a claim of the token that was verified.
 func verified(path []string, value *matcherv3.ValueMatcher) *rbacv3.Principal {
-	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Metadata{Metadata: metadata(jwt.FilterName, append([]string{jwt.Payload}, path...), value)}}
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Metadata{Metadata: payload(path, value)}}
 }
 
 func metadata(filter string, path []string, value *matcherv3.ValueMatcher) *matcherv3.MetadataMatcher {

@@ -136,6 +136,8 @@ http:
 - {name: regex, match: [{uri: {regex: "/re/[0-9]+"}}], rewrite: {uriRegexRewrite: {match: "/re/(.*)", rewrite: "/got/\\1"}}, route: [{destination: {host: a, subset: v1}}]}
 - {name: cors, match: [{uri: {prefix: /cors}}], corsPolicy: {allowOrigins: [{exact: "http://good"}], allowMethods: [GET], maxAge: 60s}, route: [{destination: {host: a, subset: v1}}]}
 - {match: [{uri: {prefix: /CASE}, ignoreUriCase: true, method: {exact: GET}, authority: {prefix: "127."}, scheme: {exact: http}}], directResponse: {status: 299}}
+- {name: claimed, match: [{uri: {prefix: /claims}, headers: {"@request.auth.claims.group": {exact: a}}}], directResponse: {status: 298}}
+- {name: unclaimed, match: [{uri: {prefix: /claims}, withoutHeaders: {"@request.auth.claims[group][of]": {prefix: a}, "@request.auth.claims[other]": {}}}], directResponse: {status: 297}}
 - {name: rest, route: [{destination: {host: a, subset: v1}}]}
 `
 

@@ -108,6 +108,7 @@ func (e *live) actions() {
 	e.status(504, "GET", "/slow")
 	e.status(451, "GET", "/fault")
 	e.status(299, "GET", "/case")
+	e.status(297, "GET", "/claims") // no filter has found any
 	if _, got, _ := e.status(200, "GET", "/flaky"); got.Header.Get("X-Envoy-Attempt-Count") != "3" {
 		e.Errorf("retries: backend saw %+v", got)
 	}

@@ -12,6 +12,8 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
+	"navarch.io/navarch/push/build/authz"
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -23,7 +25,7 @@ func everything() *routev3.RouteMatch {
 
 // matchesEverything: no request gets past it.
 func matchesEverything(m *routev3.RouteMatch) bool {
-	if len(m.GetHeaders()) > 0 || len(m.GetQueryParameters()) > 0 {
+	if len(m.GetHeaders()) > 0 || len(m.GetQueryParameters()) > 0 || len(m.GetDynamicMetadata()) > 0 {
 		return false
 	}
 	switch p := m.GetPathSpecifier().(type) {
@@ -80,9 +82,20 @@ func setPath(out *routev3.RouteMatch, uri *networkingv1.StringMatch) error {
 	return nil
 }
 
-// setHeaders sets the matches on headers by name, then those on method, authority and scheme.
+// setHeaders sets the matches on headers by name, then those on method, authority and scheme. Names that stand for claims are matches on what a filter has
+// found in the token of the request, as with Istio: before the routes of a sidecar there is no such filter, unless an EnvoyFilter adds it.
 func setHeaders(out *routev3.RouteMatch, m *networkingv1.HTTPMatchRequest) error {
 	add := func(name string, in *networkingv1.StringMatch, without bool) error {
+		if path, _ := model.RoutedClaim(name); path != nil {
+			value, err := claimMatch(in)
+			if err != nil {
+				return problem.Within("headers["+name+"]", err)
+			}
+			claim := authz.Claim(path, value)
+			claim.Invert = without
+			out.DynamicMetadata = append(out.DynamicMetadata, claim)
+			return nil
+		}
 		h, err := headerMatch(name, in, without)
 		if err != nil {
 			return problem.Within("headers["+name+"]", err)
@@ -116,6 +129,15 @@ func setHeaders(out *routev3.RouteMatch, m *networkingv1.HTTPMatchRequest) error
 		}
 	}
 	return nil
+}
+
+// claimMatch matches a value of a claim.
+func claimMatch(in *networkingv1.StringMatch) (*matcherv3.ValueMatcher, error) {
+	if present(in) {
+		return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true}}, nil
+	}
+	s, err := stringMatch(in)
+	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: s}}, err
 }
 
 // headerMatch: `without` also matches where the header is missing.

@@ -38,6 +38,9 @@ func TestMatches(t *testing.T) {
 		{"without exact", `withoutHeaders: {x-team: {exact: blue}}`, []request{get("/"), with("x-team", "red")}, []request{with("x-team", "blue")}},
 		{"without present", `withoutHeaders: {x-team: {}}`, []request{get("/")}, []request{with("x-team", "red")}},
 		{"with and without", `{headers: {a: {}}, withoutHeaders: {a: {exact: x}}}`, []request{with("a", "y")}, []request{with("a", "x"), get("/")}},
+		{"claim of a token", `headers: {"@request.auth.claims.group": {exact: a}}`, nil, []request{get("/"), with("@request.auth.claims.group", "a")}},
+		{"without a claim", `withoutHeaders: {"@request.auth.claims[group]": {exact: a}}`, []request{get("/"), with("@request.auth.claims[group]", "a")}, nil},
+		{"claim that is there", `headers: {"@request.auth.claims.group": {}}`, nil, []request{get("/"), with("@request.auth.claims.group", "a")}},
 		{"method", `method: {exact: POST}`, []request{{path: "/", method: "POST"}}, []request{get("/")}},
 		{"authority", `authority: {prefix: rev}`, []request{get("/")}, []request{{path: "/", authority: "other"}}},
 		{"scheme", `scheme: {exact: https}`, []request{with(":scheme", "https")}, []request{get("/")}},
@@ -102,13 +105,14 @@ http:
 // The list ends at the first match that takes everything: a prefix "/", a regex ".*", no match at all.
 func TestCatchAllEnds(t *testing.T) {
 	for match, end := range map[string]bool{
-		`{uri: {prefix: /}}`:                   true,
-		`{uri: {regex: ".*"}}`:                 true,
-		`{port: 80}`:                           true,
-		`{uri: {prefix: /}, headers: {a: {}}}`: false,
-		`{queryParams: {a: {}}}`:               false,
-		`{uri: {prefix: /a}}`:                  false,
-		`{method: {exact: GET}}`:               false,
+		`{uri: {prefix: /}}`:                        true,
+		`{uri: {regex: ".*"}}`:                      true,
+		`{port: 80}`:                                true,
+		`{uri: {prefix: /}, headers: {a: {}}}`:      false,
+		`{queryParams: {a: {}}}`:                    false,
+		`{headers: {"@request.auth.claims.a": {}}}`: false,
+		`{uri: {prefix: /a}}`:                       false,
+		`{method: {exact: GET}}`:                    false,
 	} {
 		vs := service(t, `http: [{name: one, match: [`+match+`, {uri: {exact: /second}}], route: [{destination: {host: a}}]}, {name: two, route: [{destination: {host: a}}]}]`)
 		want := []string{"one"}

@@ -2,8 +2,10 @@ package vhost
 
 import (
 	"fmt"
+	"slices"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -17,8 +19,8 @@ import (
 func (s Proxyless) Build() (*xds.Resource, error) {
 	vh := &routev3.VirtualHost{Name: xds.VirtualHost(s.Host, s.Port), Domains: []string{"*"}}
 	for _, r := range newDrawing(s.Spec).routes() {
-		if len(r.GetMatch().GetQueryParameters()) > 0 {
-			continue // of gRPC there are none: it matches nothing
+		if m := r.GetMatch(); len(m.GetQueryParameters()) > 0 || slices.ContainsFunc(m.GetDynamicMetadata(), wantsClaim) {
+			continue // of gRPC there are none of these: it matches nothing
 		}
 		vh.Routes = append(vh.Routes, known(r))
 	}
@@ -28,6 +30,10 @@ func (s Proxyless) Build() (*xds.Resource, error) {
 	}
 	return xds.Encode(xds.Route, s.Name, rc)
 }
+
+// wantsClaim says whether a claim of a token has to be there. gRPC's client knows of none, and does not read such matches: one that excludes a claim
+// holds.
+func wantsClaim(m *matcherv3.MetadataMatcher) bool { return !m.GetInvert() }
 
 // known is what gRPC's client reads of a route. A route with another action than to forward stays, for it takes its requests: the client
 // fails them (gRFC A28).

@@ -29,6 +29,8 @@ http:
   route: [{destination: {host: a}, weight: 75}, {destination: {host: b}, weight: 25, headers: {request: {set: {y: z}}}}]
 - match: [{queryParams: {q: {exact: "1"}}}]
   route: [{destination: {host: a}}]
+- match: [{headers: {"@request.auth.claims.a": {exact: "1"}}}]
+  route: [{destination: {host: a}}]
 - match: [{uri: {prefix: /r}, method: {exact: POST}, withoutHeaders: {h: {exact: v}, i: {}}}]
   redirect: {uri: /x}
 - retries: {attempts: 0}
@@ -76,7 +78,7 @@ virtual_hosts:
 		fields = append(fields, strings.TrimPrefix(p.Field, "spec."))
 	}
 	if diff := cmp.Diff([]string{"http[0].rewrite", "http[0].mirror", "http[0].headers", "http[0].retries", "http[1].match[0].queryParams",
-		"http[2].redirect", "http[2].match[0].method", "http[2].match[0].withoutHeaders"}, fields); diff != "" {
+		"http[3].redirect", "http[3].match[0].method", "http[3].match[0].withoutHeaders"}, fields); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -3,6 +3,7 @@ package vhost
 import (
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -143,7 +144,8 @@ func walk(vh *routev3.VirtualHost, r request) *routev3.Route {
 	path, query, _ := strings.Cut(r.path, "?")
 	params, _ := url.ParseQuery(query)
 	for _, route := range vh.Routes {
-		if pathMatches(route.Match, path) && headersMatch(route.Match, all) && queryMatches(route.Match, params) {
+		claimed := slices.ContainsFunc(route.Match.DynamicMetadata, wantsClaim) // no filter has found any
+		if pathMatches(route.Match, path) && !claimed && headersMatch(route.Match, all) && queryMatches(route.Match, params) {
 			return route
 		}
 	}
