@@ -48,8 +48,12 @@ func TestServiceProblems(t *testing.T) {
 		service("clusterIP: 10.0.0.1, ports: [{port: eighty}]"):                           {"spec.ports.port: must be of type int32, not string"},
 		service("clusterIP: 10.0.0.1, ports: [{port: 80, protocol: SCTP}]"):               {"warning spec.ports[0].protocol: SCTP"},
 		service("clusterIP: 10.0.0.1, prots: []"):                                         {"warning spec.prots: unknown field"},
-		service("ports: [{port: 80}]"):                                                    {"warning spec.clusterIP: no address"},
-		service("type: ExternalName, externalName: 'a b'"):                                {`spec.externalName: "a b" is no valid host name`},
+		service("clusterIP: 10.0.0.1, ports: [{port: 80}], sessionAffinity: ClientIP"):    {"warning spec.sessionAffinity: ClientIP"},
+		service("clusterIP: 10.0.0.1, ports: [{port: 80}], sessionAffinity: None"):        nil,
+		strings.Replace(service("clusterIP: 10.0.0.1, ports: [{port: 80}]"), "metadata: {", "metadata: {labels: {istio.io/persistent-session: cookie, istio.io/persistent-session-header: x-session}, ", 1): {
+			"warning metadata.labels[istio.io/persistent-session]: is not acted on", "warning metadata.labels[istio.io/persistent-session-header]: is not acted on"},
+		service("ports: [{port: 80}]"):                     {"warning spec.clusterIP: no address"},
+		service("type: ExternalName, externalName: 'a b'"): {`spec.externalName: "a b" is no valid host name`},
 	} {
 		wantProblems(t, testNormal.Object(read(t, in), &fake{}).Problems, want...)
 	}
