@@ -103,6 +103,7 @@ type config struct {
 
 // environment are the knobs of istiod that Navarch honours (compatibility: names and defaults are Istio's).
 type environment struct {
+	reads        map[string]bool // names of what is read of it, set or not
 	podName      string
 	debounce     time.Duration // PILOT_DEBOUNCE_AFTER
 	debounceMax  time.Duration // PILOT_DEBOUNCE_MAX
@@ -265,7 +266,7 @@ func (c *config) has(r role) bool { return slices.Contains(c.roles, string(r)) }
 
 // read takes the knobs from the environment; what is not set keeps its default.
 func (e *environment) read(lookup func(string) (string, bool)) error {
-	*e = environment{
+	*e = environment{reads: map[string]bool{},
 		debounce: 100 * time.Millisecond, debounceMax: 10 * time.Second, maxRecvSize: 4 << 20, debugOnHTTP: true, debugAuth: true,
 		podNamespace: "istio-system", account: "istiod", audiences: []string{"istio-ca"}, certTTL: 24 * time.Hour, maxCertTTL: 90 * 24 * time.Hour,
 		xdsAuth: true, identityCheck: true, autoRegister: true, machineGrace: machines.DefaultGrace,
@@ -273,6 +274,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	}
 	var problems []error
 	parse := func(name string, set func(string) error) {
+		e.reads[name] = true
 		if v, ok := lookup(name); ok && v != "" {
 			if err := set(v); err != nil {
 				problems = append(problems, fmt.Errorf("environment %s=%q: %w", name, v, err))

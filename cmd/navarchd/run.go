@@ -52,6 +52,7 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	defer cancel()
 	began := time.Now()
 	log.Info("navarchd starts", obs.KeyVersion, obs.Version, obs.KeyName, c.processName(), obs.KeyRoles, strings.Join(c.roles, ","), obs.KeyMesh, c.mesh, obs.KeyStore, c.storeNamed())
+	c.env.warnUnread(os.Environ(), log)
 	store, server, closed, err := openStore(c, log)
 	if err != nil {
 		return err

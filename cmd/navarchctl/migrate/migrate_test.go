@@ -185,6 +185,14 @@ func TestOrder(t *testing.T) {
 	if got := strings.Join(order, " "); got != "ctrlz_port httpAddr resync" {
 		t.Errorf("order %s", got)
 	}
+	for _, of := range []struct {
+		name, value string
+		want        Effect
+	}{{"PILOT_HTTP10", "true", Reported}, {"PILOT_HTTP10", "false", NoEffect}, {"PILOT_ENABLE_MONGO_FILTER", "false", Reported}, {"PILOT_ENABLE_MONGO_FILTER", "true", NoEffect}} {
+		if s := judge(Setting{Sort: Environment, Key: of.name, Value: of.value}); s.Effect != of.want || strings.Contains(s.Here, "navarchctl render") {
+			t.Errorf("%s=%s: %+v, want %s", of.name, of.value, s, of.want)
+		}
+	}
 	tables["test"] = []row{{"a", Reported, "short", ""}, {"a.b", ActedOn, "long", ""}, {"a.*", NoEffect, "any", ""}}
 	defer delete(tables, "test")
 	for key, want := range map[string]string{"a": "short", "a.b": "long", "a.b.c": "long", "a.x": "any", "ab": unknown} {

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"log/slog"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/store/obs"
+)
+
+// istiodPrefixes begin the names of istiod's own variables (pilot/pkg/features); others may be anybody's.
+var istiodPrefixes = []string{"PILOT_", "ENABLE_", "ISTIO_"}
+
+// serviceLink is a variable that the kubelet sets for each Service of a Pod's namespace, as istio-ingressgateway
+// (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables).
+var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// unread are the names, sorted, of the variables among environ ("NAME=value") that istiod would act on, by their names, and navarchd does not read.
+func (e *environment) unread(environ []string) []string {
+	out := map[string]bool{}
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		istiods := slices.ContainsFunc(istiodPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+		if istiods && value != "" && !e.reads[name] && !serviceLink.MatchString(name) {
+			out[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(out))
+}
+
+// warnUnread says once, a line for each, which of istiod's variables are set and not acted on.
+func (e *environment) warnUnread(environ []string, log *slog.Logger) {
+	for _, name := range e.unread(environ) {
+		log.Warn("variable of istiod's that is not acted on: navarchctl migrate says what it would have changed", obs.KeyName, name)
+	}
+}
