@@ -205,24 +205,6 @@ func TestListenerConflicts(t *testing.T) {
 	}
 }
 
-// A headless service has a listener for each endpoint, except for the proxy that has the address.
-func TestHeadless(t *testing.T) {
-	s := snapshot(svc(t, "shop/db", "None", "tcp:5432:TCP"), eps(t, "shop/db-1", "{name: tcp, number: 5432}", "10.1.0.1", "10.1.0.2", "10.1.0.3 v1 !"))
-	own := node("shop", "db-0", "app=db")
-	own.Addresses = []string{"10.1.0.2"}
-	p := New(Settings{Snapshot: s})
-	other, self := p.Join(node("shop", "a")), p.Join(own)
-	if got := names(other.Set(), xds.Listener); got != "10.1.0.1_5432 10.1.0.2_5432 virtualInbound virtualOutbound" {
-		t.Errorf("listeners: %s", got)
-	}
-	if got := names(self.Set(), xds.Listener); got != "10.1.0.1_5432 virtualInbound virtualOutbound" {
-		t.Errorf("listeners of the pod itself: %s", got)
-	}
-	if other.View().Scope != self.View().Scope || p.Stats().Overlays != 1 {
-		t.Errorf("the scope split: %+v", p.Stats())
-	}
-}
-
 // A workload without redirection: its Sidecar binds everything to an address of its own.
 func TestSidecarWithoutRedirection(t *testing.T) {
 	s := snapshot(

@@ -20,7 +20,7 @@ const exportToAnnotation = "networking.istio.io/exportTo"
 var wellKnownPorts = map[int32]bool{25: true, 53: true, 3306: true, 27017: true}
 
 // protocolNames is what a port's name prefix, appProtocol, or a ServiceEntry's protocol may say. Names of protocols that
-// are not looked into are TCP.
+// are not looked into are TCP; those of MySQL and Redis are not, as by Istio's default (PILOT_ENABLE_MYSQL_FILTER, PILOT_ENABLE_REDIS_FILTER).
 var protocolNames = map[string]model.Protocol{
 	"http": model.Protocol_PROTOCOL_HTTP, "http_proxy": model.Protocol_PROTOCOL_HTTP,
 	"http2": model.Protocol_PROTOCOL_HTTP2, "grpc": model.Protocol_PROTOCOL_GRPC,

@@ -16,7 +16,8 @@ import (
 )
 
 // headlessBound is how many endpoints of a headless service get listeners of their own; beyond it one listener
-// matches all their addresses.
+// matches all their addresses. Istio has a switch for that, PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER
+// (https://github.com/istio/istio/pull/60642): deploy/docs/fidelity.md says why it is by the number here.
 const headlessBound = 64
 
 // traffic is what one host brings to one outbound listener. Comparable.
