@@ -33,6 +33,7 @@ func TestVisibilityCapsExportTo(t *testing.T) {
 		{"a policy", "{applyToSidecars: true, defaultVisibility: NONE, policies: [" + public + "]}", "shared", `["*"]`, "*"},
 		{"another label", "{applyToSidecars: true, defaultVisibility: NONE, policies: [" + public + "]}", "own", `["*"]`, ""},
 		{"the first policy", "{applyToSidecars: true, policies: [{visibility: NAMESPACE}, " + public + "]}", "shared", `["*"]`, "shop"},
+		{"a policy of nobody", "{applyToSidecars: true, defaultVisibility: PUBLIC, policies: [{visibility: NONE}]}", "shared", `["*"]`, ""},
 		{"all rules", "{applyToSidecars: true, defaultVisibility: NONE, policies: [{visibility: PUBLIC, matchingRules: [{namespaceSelector: {}}, {namespaceSelector: {matchLabels: {a: b}}}]}]}",
 			"shared", `["*"]`, ""},
 		{"a rule without a selector", "{applyToSidecars: true, defaultVisibility: NONE, policies: [{visibility: PUBLIC, matchingRules: [{}]}]}", "shared", `["*"]`, ""},

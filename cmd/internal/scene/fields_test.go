@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,7 +26,7 @@ const notShown = 0
 // the scenes of the table are written: the first, by the number of its objects, in which a field is struck.
 func TestFieldsAreStruck(t *testing.T) {
 	var mu sync.Mutex
-	found := map[*fields.Row][]*struckScene{}
+	found, values := map[*fields.Row][]*struckScene{}, map[enumValue]bool{}
 	t.Run("scenes", func(t *testing.T) {
 		for _, name := range sceneNames(t) {
 			t.Run(name, func(t *testing.T) {
@@ -34,6 +35,9 @@ func TestFieldsAreStruck(t *testing.T) {
 				if s == nil {
 					return
 				}
+				mu.Lock()
+				maps.Copy(values, s.values)
+				mu.Unlock()
 				for row := range s.rows {
 					if !*update && row.Mark != fields.None && row.Scene != name {
 						continue
@@ -66,6 +70,7 @@ func TestFieldsAreStruck(t *testing.T) {
 			t.Errorf("%v is marked as acted on, and scene %s is the same without it", row, row.Scene)
 		}
 	}
+	everyValue(t, values)
 	if count != notShown {
 		t.Errorf("%d fields are acted on and not shown by a scene, want %d: a scene for each, and a smaller number", count, notShown)
 	}

@@ -23,6 +23,8 @@ func (s *struckScene) collect(t *testing.T) {
 	see := &striker{struck: func(row *fields.Row) bool {
 		s.rows[row] = true
 		return false
+	}, value: func(v protoreflect.EnumValueDescriptor, of protoreflect.FieldDescriptor) {
+		s.values[enumValue{of.FullName(), v.Name()}] = true
 	}}
 	s.each(t, see)
 }
@@ -30,8 +32,9 @@ func (s *struckScene) collect(t *testing.T) {
 // striker takes fields out of objects, or gives them other values.
 type striker struct {
 	struck func(*fields.Row) bool
-	other  bool // fields are given another value, where that can be
-	given  bool // one was
+	value  func(protoreflect.EnumValueDescriptor, protoreflect.FieldDescriptor) // told of each value of an enum; nil: nobody is
+	other  bool                                                                 // fields are given another value, where that can be
+	given  bool                                                                 // one was
 }
 
 // each calls struck with the row of everything that objects and nodes have, and gives them without that for which it is true.
@@ -140,6 +143,7 @@ func (by *striker) strike(v any, md protoreflect.MessageDescriptor, within []pro
 			continue
 		}
 		value, _ := object[key].(string)
+		by.valued(fd, object[key])
 		row := fields.Of(fd, value, within)
 		if row == nil {
 			continue

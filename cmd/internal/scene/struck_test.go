@@ -46,6 +46,7 @@ type struckScene struct {
 	nodes    map[string]map[string]any // by the proxy's name
 	verified map[string]view.Identity
 	rows     map[*fields.Row]bool // of what its objects and nodes have
+	values   map[enumValue]bool   // that fields of its objects have
 	pool     *pool.Pool
 	injector *inject.Config
 	injected map[string]injectedPod // by all that injection reads
@@ -60,7 +61,7 @@ func loadStruck(t *testing.T, name string) *struckScene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &struckScene{name: name, nodes: map[string]map[string]any{}, verified: map[string]view.Identity{}, rows: map[*fields.Row]bool{}, pool: &pool.Pool{}, injected: map[string]injectedPod{}}
+	s := &struckScene{name: name, nodes: map[string]map[string]any{}, verified: map[string]view.Identity{}, rows: map[*fields.Row]bool{}, values: map[enumValue]bool{}, pool: &pool.Pool{}, injected: map[string]injectedPod{}}
 	in := map[string][]byte{}
 	for _, f := range archive.Files {
 		in[f.Name] = f.Data

@@ -136,6 +136,7 @@ func TestPathNormalization(t *testing.T) {
 		slashes          hcmv3.HttpConnectionManager_PathWithEscapedSlashesAction
 	}{
 		"http":             {true, false, hcmv3.HttpConnectionManager_KEEP_UNCHANGED},
+		"base":             {true, false, hcmv3.HttpConnectionManager_KEEP_UNCHANGED},
 		"no normalisation": {false, false, hcmv3.HttpConnectionManager_KEEP_UNCHANGED},
 		"merge slashes":    {true, true, hcmv3.HttpConnectionManager_KEEP_UNCHANGED},
 		"decode slashes":   {true, true, hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD},

@@ -104,6 +104,7 @@ trafficPolicy:
 		"nothing":          Outbound{Common: stock(t), Name: "0.0.0.0_9000", Bind: "0.0.0.0", Port: 9000},
 		"no targets":       Outbound{Common: stock(t), Name: "0.0.0.0_9000", Bind: "0.0.0.0", Port: 9000, TCP: chains.List(Chain{})},
 		"no capabilities":  Outbound{Common: bare(t), Name: "0.0.0.0_443", Bind: "0.0.0.0", Port: 443, Route: "443", Sniff: true, TCP: chains.List(sni, cidr, db)},
+		"base":             normalising(t, meshv1.MeshConfig_ProxyPathNormalization_BASE),
 		"no normalisation": normalising(t, meshv1.MeshConfig_ProxyPathNormalization_NONE),
 		"merge slashes":    normalising(t, meshv1.MeshConfig_ProxyPathNormalization_MERGE_SLASHES),
 		"decode slashes":   normalising(t, meshv1.MeshConfig_ProxyPathNormalization_DECODE_AND_MERGE_SLASHES),

@@ -42,7 +42,7 @@ type Row struct {
 	Within string
 	Mark   Mark
 	Scene  string // of an acted field: the scene in which it is struck; empty: none yet
-	Text   string // of others: why, and what happens instead; of an acted name that no scene shows: what acts on it
+	Text   string // of others: why, and what happens instead; of an acted name or value that no scene shows: what acts on it
 }
 
 // String is the field as a line of the table has it, with its message.
