@@ -149,7 +149,7 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	if u, covered := p.Mirror.Current().Covered(node.Namespace); covered { // another replica may know it
 		return nil, status.Errorf(codes.Unavailable, "this replica lets in no proxy of namespace %q: %v", node.Namespace, u)
 	}
-	machine, err := p.Machines.Register(node, c.Node)
+	machine, err := p.Machines.Register(ctx, node, c.Node)
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,7 @@ const networkLabel = "topology.istio.io/network"
 // an address is bounded by that: it gets traffic of services that select the group's labels, and no others.
 type claim struct {
 	namespace, account string // proved
+	credential         string // by what, see machines.Machine
 	group, entry       string // one of the two
 	address            string // claimed
 	network, locality  string // the same: where it is reached from, and preferred
@@ -93,7 +94,7 @@ func (c claim) draw(s *mirror.Snapshot) (machines.Machine, error) {
 		labels[networkLabel] = spec.Network
 	}
 	spec.Labels = labels
-	return machines.Machine{Namespace: c.namespace, Name: machines.EntryName(c.group, c.address, spec.Network), Account: c.account, Group: c.group,
+	return machines.Machine{Namespace: c.namespace, Name: machines.EntryName(c.group, c.address, spec.Network), Account: c.account, Credential: c.credential, Group: c.group,
 		Labels: labels, Annotations: group.GetMetadata().GetAnnotations(), Checked: c.checked, Spec: spec}, nil
 }
 
@@ -107,7 +108,7 @@ func (c claim) drawExisting(s *mirror.Snapshot) (machines.Machine, error) {
 		if account := w.Spec.GetEndpoint().GetServiceAccount(); account != c.account {
 			return machines.Machine{}, status.Errorf(codes.PermissionDenied, "node.metadata.%s: WorkloadEntry %s/%s is of service account %q, and the proxy of %q", entryKey, c.namespace, c.entry, account, c.account)
 		}
-		return machines.Machine{Namespace: c.namespace, Name: c.entry, Account: c.account}, nil
+		return machines.Machine{Namespace: c.namespace, Name: c.entry, Account: c.account, Credential: c.credential}, nil
 	}
 	return machines.Machine{}, status.Errorf(codes.FailedPrecondition, "node.metadata.%s: WorkloadEntry %s/%s is not there", entryKey, c.namespace, c.entry)
 }

@@ -8,7 +8,10 @@ package machines
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"log/slog"
 	"slices"
 	"strings"
@@ -32,8 +35,10 @@ const HealthEvery = 5 * time.Second
 type Config struct {
 	Replica  string // its name, in the fleet
 	Snapshot func() *mirror.Snapshot
-	Grace    time.Duration // for how long a machine that left is reported as disconnected; 0: machines.DefaultGrace
-	Log      *slog.Logger  // nil: slog's default
+	// Credential tells the caller of a stream, by the stream's context, from others of its identity, as attest.Caller.Credential does; nil: nothing does.
+	Credential func(context.Context) (string, error)
+	Grace      time.Duration // for how long a machine that left is reported as disconnected; 0: machines.DefaultGrace
+	Log        *slog.Logger  // nil: slog's default
 }
 
 // Registry is the machines of one replica. Its methods may be called from any goroutine; a nil one registers nobody.
@@ -76,14 +81,14 @@ type Connection struct {
 	at       time.Time
 }
 
-// Register lets a machine have its WorkloadEntry, for as long as the connection stays, where its node asks for that; nil: it does not. raw is
-// the encoded node. Errors are gRPC statuses: PermissionDenied where the proof does not allow it, FailedPrecondition where the group or the
-// entry is not there or the address is another's, ResourceExhausted.
-func (r *Registry) Register(node view.Node, raw []byte) (*Connection, error) {
+// Register lets a machine have its WorkloadEntry, for as long as the connection stays, where its node asks for that; nil: it does not. ctx is
+// the stream's, and raw the encoded node. Errors are gRPC statuses: PermissionDenied where the proof does not allow it, FailedPrecondition where
+// the group or the entry is not there or the address is another's, ResourceExhausted, Unauthenticated where the proof does not count any more.
+func (r *Registry) Register(ctx context.Context, node view.Node, raw []byte) (*Connection, error) {
 	if r == nil || node.Metadata[groupKey] == "" && node.Metadata[entryKey] == "" {
 		return nil, nil
 	}
-	connection, result, err := r.register(node, raw)
+	connection, result, err := r.register(ctx, node, raw)
 	obs.Registrations.WithLabelValues(result).Inc()
 	return connection, err
 }
@@ -94,7 +99,7 @@ const (
 	ofIdentity  = "identity" // the proof does not allow it
 	ofAddress   = "address"  // none that can be used, or one of somebody else
 	ofGroup     = "group"    // the WorkloadGroup, or WorkloadEntry, is not there, or no entry can be made of it
-	ofTheNumber = "number"   // the service account has too many
+	ofTheNumber = "number"   // the service account has too many, or the credential
 )
 
 // refused is why a machine was refused, where it is not because of its identity or its number.
@@ -108,11 +113,14 @@ func refused(err error, otherwise string) string {
 	return otherwise
 }
 
-func (r *Registry) register(node view.Node, raw []byte) (*Connection, string, error) {
+func (r *Registry) register(ctx context.Context, node view.Node, raw []byte) (*Connection, string, error) {
 	snapshot, now := r.Snapshot(), time.Now()
 	c, err := claimOf(node, raw)
 	if err != nil {
 		return nil, refused(err, ofAddress), err
+	}
+	if c.credential, err = r.credential(ctx); err != nil {
+		return nil, ofIdentity, err
 	}
 	report, err := c.draw(snapshot)
 	if err != nil {
@@ -135,22 +143,37 @@ func (r *Registry) register(node view.Node, raw []byte) (*Connection, string, er
 	return connection, registered, nil
 }
 
+// credential is a digest of that of the caller: the same text on every replica, however long what it has shown is.
+func (r *Registry) credential(ctx context.Context) (string, error) {
+	if r.Credential == nil {
+		return "", nil
+	}
+	shown, err := r.Credential(ctx)
+	if err != nil || shown == "" {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(shown))
+	return hex.EncodeToString(sum[:16]), nil
+}
+
 // free says why a machine may not be registered beside those that are. The lock is held.
 func (r *Registry) free(snapshot *mirror.Snapshot, report machines.Machine, now time.Time) error {
-	of := r.known.accounts[accountOf(report)]
+	of, by := r.known.accounts[accountOf(report)], r.known.credentials[credentialOf(report)]
 	if own := r.known.get(report.ID()); own != nil {
 		if own.report.Account != report.Account {
 			return status.Errorf(codes.PermissionDenied, "WorkloadEntry %s is of a machine of service account %q, not %q", report.ID(), own.report.Account, report.Account)
 		}
-		of--
+		if of--; own.report.Credential == report.Credential {
+			by--
+		}
 	}
 	if report.Spec != nil {
 		if name, held := r.known.holders[placeOf(report)]; held && name != report.ID() {
 			return taken(report, "WorkloadEntry "+name.String())
 		}
 	}
-	if of >= machines.MostOfAccount {
-		return status.Errorf(codes.ResourceExhausted, "service account %s/%s has %d machines connected here already", report.Namespace, report.Account, of)
+	if full := machines.Full(of, by); full != "" {
+		return status.Errorf(codes.ResourceExhausted, "service account %s/%s %s", report.Namespace, report.Account, full)
 	}
 	if report.Spec == nil {
 		return nil

@@ -3,6 +3,7 @@ package machines
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -53,7 +54,17 @@ func mesh(t *testing.T) *mirror.Snapshot {
 }
 
 func registry(s *mirror.Snapshot) *Registry {
-	return New(Config{Replica: "a", Snapshot: func() *mirror.Snapshot { return s }, Log: slog.New(slog.DiscardHandler)})
+	return New(Config{Replica: "a", Snapshot: func() *mirror.Snapshot { return s }, Log: slog.New(slog.DiscardHandler), Credential: func(ctx context.Context) (string, error) {
+		shown, _ := ctx.Value(credentialKey{}).(string)
+		return shown, nil
+	}})
+}
+
+type credentialKey struct{}
+
+// by is the context of a stream whose caller has shown a credential.
+func by(t *testing.T, credential string) context.Context {
+	return context.WithValue(t.Context(), credentialKey{}, credential)
 }
 
 func node(address string) view.Node {
@@ -74,7 +85,7 @@ func TestEntry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Register(n, encoded); err != nil {
+	if _, err := r.Register(t.Context(), n, encoded); err != nil {
 		t.Fatal(err)
 	}
 	m := r.known.get(machines.Name{Namespace: "shop", Name: "vms-10.0.0.1-west"})
@@ -118,24 +129,24 @@ func TestRefused(t *testing.T) {
 	} {
 		n := node("10.0.0.1")
 		c.change(&n)
-		_, err := registry(mesh(t)).Register(n, nil)
+		_, err := registry(mesh(t)).Register(t.Context(), n, nil)
 		if status.Code(err) != c.code || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	r := registry(mesh(t))
-	if _, err := r.Register(node("10.0.0.1"), nil); err != nil {
+	if _, err := r.Register(t.Context(), node("10.0.0.1"), nil); err != nil {
 		t.Fatal(err)
 	}
 	second := mesh(t).Apply(2, []model.Record{record(t, model.KindWorkloadGroup, "shop", "more", &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{ServiceAccount: "vm"}})}, nil).New
 	r.Snapshot = func() *mirror.Snapshot { return second }
 	n := node("10.0.0.1")
 	n.Metadata[groupKey] = "more"
-	if _, err := r.Register(n, nil); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "vms-10.0.0.1") {
+	if _, err := r.Register(t.Context(), n, nil); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "vms-10.0.0.1") {
 		t.Errorf("two machines claim one address: %v", err)
 	}
 	var off *Registry
-	if c, err := off.Register(node("10.0.0.1"), nil); c != nil || err != nil {
+	if c, err := off.Register(t.Context(), node("10.0.0.1"), nil); c != nil || err != nil {
 		t.Errorf("it is off: %v %v", c, err)
 	}
 }
@@ -147,7 +158,7 @@ func TestMostOfAccount(t *testing.T) {
 		name := machines.Name{Namespace: "shop", Name: string(rune('a'+i%26)) + strings.Repeat("x", i/26)}
 		r.known.put(machines.Machine{Namespace: "shop", Name: name.Name, Account: "vm"})
 	}
-	if _, err := r.Register(node("10.0.0.1"), nil); status.Code(err) != codes.ResourceExhausted {
+	if _, err := r.Register(t.Context(), node("10.0.0.1"), nil); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("one more: %v", err)
 	}
 	for _, m := range r.known.each() {
@@ -155,8 +166,36 @@ func TestMostOfAccount(t *testing.T) {
 		other.Account = "other"
 		r.known.put(other)
 	}
-	if _, err := r.Register(node("10.0.0.1"), nil); err != nil {
+	if _, err := r.Register(t.Context(), node("10.0.0.1"), nil); err != nil {
 		t.Errorf("of another account: %v", err)
+	}
+}
+
+// One credential has a quarter of its account's machines at most, at whatever addresses: the others are for other credentials, however long they wait. A
+// machine that is known comes back.
+func TestMostOfCredential(t *testing.T) {
+	r := registry(mesh(t))
+	let := func(credential string) (n int, err error) {
+		for ; n <= machines.MostOfAccount; n++ {
+			if _, err = r.Register(by(t, credential), node(fmt.Sprintf("10.%d.%d.%d", credential[0], n/200, n%200)), nil); err != nil {
+				return n, err
+			}
+		}
+		return n, nil
+	}
+	for _, credential := range []string{"a", "b"} {
+		if n, err := let(credential); n != machines.MostOfCredential || status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "one credential") {
+			t.Errorf("%s has %d: %v", credential, n, err)
+		}
+	}
+	first, err := r.Register(by(t, "a"), node("10.97.0.0"), nil)
+	if err != nil {
+		t.Errorf("one that is known: %v", err)
+	}
+	first.Leave()
+	r.Config.Credential = func(context.Context) (string, error) { return "", status.Error(codes.Unauthenticated, "it has ended") }
+	if _, err := r.Register(t.Context(), node("10.1.0.1"), nil); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a credential that does not count any more: %v", err)
 	}
 }
 
@@ -166,7 +205,7 @@ func TestStreams(t *testing.T) {
 	r := registry(mesh(t))
 	open := func() *Connection {
 		t.Helper()
-		c, err := r.Register(node("10.0.0.1"), nil)
+		c, err := r.Register(by(t, "one"), node("10.0.0.1"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +264,7 @@ func TestStreams(t *testing.T) {
 		t.Errorf("after the grace: %+v", changes)
 	}
 	r.known.get(second.name).written = nil
-	if r.pending(left.Add(r.Grace)); len(r.known.all)+len(r.known.holders)+len(r.known.accounts) != 0 {
+	if r.pending(left.Add(r.Grace)); len(r.known.all)+len(r.known.holders)+len(r.known.accounts)+len(r.known.credentials) != 0 {
 		t.Errorf("it is known: %v %v %v", r.known.all, r.known.holders, r.known.accounts)
 	}
 	second.Leave() // once too often
@@ -235,7 +274,7 @@ func TestStreams(t *testing.T) {
 func TestGroupGoes(t *testing.T) {
 	s := mesh(t)
 	r := registry(s)
-	if _, err := r.Register(node("10.0.0.1"), nil); err != nil {
+	if _, err := r.Register(t.Context(), node("10.0.0.1"), nil); err != nil {
 		t.Fatal(err)
 	}
 	raw := func() []byte {
@@ -268,7 +307,7 @@ func TestGroupGoes(t *testing.T) {
 // However long a message is, a little of it is kept, and not the message beside that.
 func TestLongMessageIsNotKept(t *testing.T) {
 	r := registry(mesh(t))
-	c, err := r.Register(node("10.0.0.1"), nil)
+	c, err := r.Register(t.Context(), node("10.0.0.1"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +337,7 @@ func TestCut(t *testing.T) {
 func TestThroughEtcd(t *testing.T) {
 	store := kvtest.Start(t).Connect()
 	r := registry(mesh(t))
-	c, err := r.Register(node("10.0.0.1"), nil)
+	c, err := r.Register(t.Context(), node("10.0.0.1"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,23 +6,32 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
-// table is the machines of one replica by name, with who has which address, and how many each service account has: a registration looks at no other
-// machine.
+// table is the machines of one replica by name, with who has which address, and how many each service account and each credential has: a
+// registration looks at no other machine.
 type table struct {
-	all      map[machines.Name]*machine
-	holders  map[place]machines.Name // of those whose entries have addresses
-	accounts map[account]int
-	visited  int // machines that were looked at one by one
+	all         map[machines.Name]*machine
+	holders     map[place]machines.Name // of those whose entries have addresses
+	accounts    map[account]int
+	credentials map[credential]int // but for those that are not told apart
+	visited     int                // machines that were looked at one by one
 }
 
 // account is a service account.
 type account struct{ namespace, name string }
 
+// credential is what one of an account has shown.
+type credential struct {
+	account
+	digest string // machines.Machine.Credential
+}
+
 func newTable() table {
-	return table{all: map[machines.Name]*machine{}, holders: map[place]machines.Name{}, accounts: map[account]int{}}
+	return table{all: map[machines.Name]*machine{}, holders: map[place]machines.Name{}, accounts: map[account]int{}, credentials: map[credential]int{}}
 }
 
 func accountOf(m machines.Machine) account { return account{m.Namespace, m.Account} }
+
+func credentialOf(m machines.Machine) credential { return credential{accountOf(m), m.Credential} }
 
 // placeOf is for machines that have a Spec.
 func placeOf(m machines.Machine) place { return place{m.Spec.GetNetwork(), m.Spec.GetAddress()} }
@@ -56,6 +65,11 @@ func (t *table) count(report machines.Machine, by int) {
 	of := accountOf(report)
 	if t.accounts[of] += by; t.accounts[of] == 0 {
 		delete(t.accounts, of)
+	}
+	if of := credentialOf(report); of.digest != "" {
+		if t.credentials[of] += by; t.credentials[of] == 0 {
+			delete(t.credentials, of)
+		}
 	}
 	switch {
 	case report.Spec == nil:

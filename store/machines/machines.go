@@ -31,7 +31,21 @@ const (
 	MostOfAccount = 1000     // WorkloadEntries of one service account, connected or within the grace
 	MaxReport     = 64 << 10 // bytes of one machine's report
 	MaxMessage    = 512      // bytes of what an agent says about health
+	// MostOfCredential is how many of an account's one credential has at most: a quarter, as of what else credentials share (push/budget). It is
+	// the same however many there are, so what one process lets in another one does, in whatever order machines come to it.
+	MostOfCredential = MostOfAccount / 4
 )
+
+// Full says why a service account may not have one more machine, by a credential by which it has some; empty: it may.
+func Full(ofAccount, ofCredential int) string {
+	switch {
+	case ofAccount >= MostOfAccount:
+		return fmt.Sprintf("has %d machines already", ofAccount)
+	case ofCredential >= MostOfCredential:
+		return fmt.Sprintf("has %d machines by one credential already, and the others are for other credentials: give machines tokens of their own", ofCredential)
+	}
+	return ""
+}
 
 // Name is of a WorkloadEntry.
 type Name struct{ Namespace, Name string }
@@ -44,6 +58,9 @@ type Machine struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`    // of its WorkloadEntry
 	Account   string `json:"account"` // service account that it has proved to be of
+	// Credential is a digest of what it has proved that by, equal for a token and for what was issued for that; empty: a replica of an older
+	// version reports it, and nothing is compared.
+	Credential string `json:"credential,omitempty"`
 	// Group is the WorkloadGroup that its entry is made of; empty: the entry is somebody else's, and its health alone is followed.
 	Group       string                      `json:"group,omitempty"`
 	Labels      map[string]string           `json:"labels,omitempty"`      // of the entry, as an object

@@ -125,9 +125,16 @@ func newer(a, b *Machine) int {
 func (r *Registry) admitted(machines map[Name]*Machine) (map[Name]*Machine, []Problem) {
 	type place struct{ network, address string }
 	type account struct{ namespace, name string }
-	holders, of := map[place]Name{}, map[account]int{}
+	type credential struct {
+		account
+		digest string
+	}
+	holders, of, by := map[place]Name{}, map[account]int{}, map[credential]int{}
 	for name, k := range r.known {
 		of[account{name.Namespace, k.account}]++
+		if k.machine != nil && k.machine.Credential != "" {
+			by[credential{account{name.Namespace, k.account}, k.machine.Credential}]++
+		}
 		if k.machine != nil && k.machine.Spec != nil {
 			holders[place{k.machine.Spec.Network, k.machine.Spec.Address}] = name
 		}
@@ -151,12 +158,16 @@ func (r *Registry) admitted(machines map[Name]*Machine) (map[Name]*Machine, []Pr
 			continue
 		}
 		if k == nil {
-			if of[account{name.Namespace, m.Account}] >= MostOfAccount {
-				problems = append(problems, Problem{*m, fmt.Sprintf("service account %q has %d machines already", m.Account, MostOfAccount)})
+			a := account{name.Namespace, m.Account}
+			c := credential{a, m.Credential}
+			if full := Full(of[a], by[c]); full != "" {
+				problems = append(problems, Problem{*m, fmt.Sprintf("service account %q %s", m.Account, full)})
 				delete(machines, name)
 				continue
 			}
-			of[account{name.Namespace, m.Account}]++
+			if of[a]++; m.Credential != "" {
+				by[c]++
+			}
 		}
 		holders[at] = name
 	}

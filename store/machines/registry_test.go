@@ -125,6 +125,28 @@ func TestMostOfAccount(t *testing.T) {
 	}
 }
 
+// One credential has a quarter of its account's entries at most, in whatever order replicas report them; what older replicas report is of none.
+func TestMostOfCredential(t *testing.T) {
+	r := NewRegistry(grace)
+	var reports []Machine
+	for _, credential := range []string{"a", "b", ""} {
+		for i := range MostOfCredential + 3 {
+			m := machine(fmt.Sprintf("m%s-%04d", credential, i), fmt.Sprintf("10.%d.%d.%d", len(reports)/1000, i/250, i%250+1), "vm", 0)
+			m.Spec.Network, m.Credential = "n"+credential, credential
+			reports = append(reports, m)
+		}
+	}
+	all, problems, _ := r.Step(start, reports, nil)
+	if len(all) != 3*MostOfCredential+3 || len(problems) != 6 || !strings.Contains(problems[0].Message, "one credential") {
+		t.Fatalf("%d entries, %d problems: %.300v", len(all), len(problems), problems)
+	}
+	reports = append(reports, machine("a-0", "10.9.0.1", "vm", time.Hour))
+	reports[len(reports)-1].Credential = "c"
+	if all, problems, _ = r.Step(start, reports, nil); len(problems) != 6 || all[Name{"shop", "a-0"}].Machine == nil {
+		t.Errorf("another credential: %d entries, %d problems", len(all), len(problems))
+	}
+}
+
 func TestEntryName(t *testing.T) {
 	for _, c := range []struct{ group, address, network, want string }{
 		{"vms", "10.0.0.1", "", "vms-10.0.0.1"}, {"vms", "10.0.0.1", "n1", "vms-10.0.0.1-n1"}, {"vms", "fd00::1", "", "vms-fd00--1"},

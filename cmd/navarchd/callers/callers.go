@@ -21,8 +21,10 @@ import (
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/expiry"
@@ -160,6 +162,19 @@ func (k *Callers) Authenticate(ctx context.Context) (who attest.Caller, err erro
 		return attest.Caller{}, err
 	}
 	return who, nil
+}
+
+// Credential tells the caller of a stream that was let in from others of its identity (attest.Caller.Credential). What it has shown is looked at
+// again. The error is a gRPC status.
+func (k *Callers) Credential(ctx context.Context) (string, error) {
+	who, err := k.all.Authenticate(ctx)
+	switch {
+	case errors.Is(err, attest.ErrUnavailable):
+		return "", status.Errorf(codes.Unavailable, "not authenticated: %v", err)
+	case err != nil:
+		return "", status.Errorf(codes.Unauthenticated, "not authenticated: %v", err)
+	}
+	return who.Credential(), nil
 }
 
 // Refused says why somebody who was authenticated is served no longer; nil: they are.
