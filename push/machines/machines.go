@@ -2,8 +2,9 @@
 // one whose node names a WorkloadEntry (WORKLOAD_ENTRY) has its health kept there. This is the replica's half: who may register, what the entry
 // is, and the report to the leader, who writes it (store/machines).
 //
-// Owns: which machines are connected to this replica, and what of them is reported in registrations/.  Reads: the proved identity, the node, the
-// newest snapshot.  Never: takes from a node what decides which traffic a machine gets, but its address; writes WorkloadEntries.
+// Owns: which machines are connected to this replica, and what of them is reported in registrations/.  Reads: the proved identity and its
+// credential, the node, the newest snapshot, what other replicas report.  Never: takes from a node what decides which traffic a machine gets, but its
+// address; writes WorkloadEntries.
 package machines
 
 import (
@@ -47,9 +48,10 @@ type Registry struct {
 	process string        // this process, in the paths of its reports
 	wake    chan struct{} // one place: there is something to report
 
-	mu     sync.Mutex // guards what follows; nothing blocks under it
-	known  table
-	claims claims // who has which address by the configuration
+	mu        sync.Mutex // guards what follows; nothing blocks under it
+	known     table
+	claims    claims                              // who has which address by the configuration
+	elsewhere map[machines.Name][]machines.Holder // who has which entry at other replicas
 }
 
 // machine is one that is connected, or was until a grace ago.
@@ -159,6 +161,9 @@ func (r *Registry) credential(ctx context.Context) (string, error) {
 // free says why a machine may not be registered beside those that are. The lock is held.
 func (r *Registry) free(snapshot *mirror.Snapshot, report machines.Machine, now time.Time) error {
 	of, by := r.known.accounts[accountOf(report)], r.known.credentials[credentialOf(report)]
+	if err := r.held(report, now); err != nil {
+		return err
+	}
 	if own := r.known.get(report.ID()); own != nil {
 		if own.report.Account != report.Account {
 			return status.Errorf(codes.PermissionDenied, "WorkloadEntry %s is of a machine of service account %q, not %q", report.ID(), own.report.Account, report.Account)
@@ -179,6 +184,19 @@ func (r *Registry) free(snapshot *mirror.Snapshot, report machines.Machine, now 
 		return nil
 	}
 	return r.claims.free(snapshot, report, now)
+}
+
+// held says why a machine may not take over the entry of one that is connected, or was until a grace ago, here or to another replica: it is another
+// one, since it has not shown the same credential. With the same it is a reconnect. The lock is held.
+func (r *Registry) held(report machines.Machine, now time.Time) error {
+	holders := r.elsewhere[report.ID()]
+	if own := r.known.get(report.ID()); own != nil && (len(own.open) > 0 || now.Sub(own.report.Disconnected) < r.Grace) {
+		holders = []machines.Holder{own.report.Holder()}
+	}
+	if len(holders) == 0 || slices.ContainsFunc(holders, report.Holder().Is) {
+		return nil
+	}
+	return status.Error(codes.FailedPrecondition, machines.Held(report.ID(), holders[0]))
 }
 
 // changed has the reports looked at.

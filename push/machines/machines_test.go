@@ -18,6 +18,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/kv/kvtest"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/machines"
@@ -227,7 +228,20 @@ func TestStreams(t *testing.T) {
 		}
 		return &m
 	}
+	other := func(at time.Time) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		c := claim{namespace: "shop", account: "vm", credential: "another", group: "vms", address: "10.0.0.1"}
+		report, err := c.draw(r.Snapshot())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.free(r.Snapshot(), report, at)
+	}
 	first := open()
+	if c, err := r.Register(by(t, "another"), node("10.0.0.1"), nil); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "by another credential") {
+		t.Errorf("another credential takes the entry over: %v, %v", c, err)
+	}
 	second := open()
 	second.Health(false, "down")
 	first.Health(false, "an old stream")
@@ -260,6 +274,9 @@ func TestStreams(t *testing.T) {
 	if m := reported(left.Add(r.Grace - 1)); m != nil {
 		t.Errorf("within the grace: %+v", m)
 	}
+	if within, after := other(left.Add(r.Grace-1)), other(left.Add(r.Grace)); within == nil || after != nil {
+		t.Errorf("another credential within the grace: %v, and after it: %v", within, after)
+	}
 	if changes, _ := r.pending(left.Add(r.Grace)); len(changes) != 1 || changes[0].raw != nil {
 		t.Errorf("after the grace: %+v", changes)
 	}
@@ -268,6 +285,39 @@ func TestStreams(t *testing.T) {
 		t.Errorf("it is known: %v %v %v", r.known.all, r.known.holders, r.known.accounts)
 	}
 	second.Leave() // once too often
+}
+
+// The entry of a machine that is connected to another replica is not taken over by another credential: with the same one the machine moves. What this
+// process has reported itself does not count, nor what cannot be read.
+func TestHeldElsewhere(t *testing.T) {
+	r := registry(mesh(t))
+	c := claim{namespace: "shop", account: "vm", group: "vms", address: "10.0.0.1"}
+	c.credential, _ = r.credential(by(t, "one"))
+	report, err := c.draw(r.Snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := report.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := r.others()
+	for i, paths := range [][]string{{report.Path("b-1"), "registrations/b-1/shop/x"}, {report.Path(r.process)}} {
+		folder := kv.Folder{}
+		for _, path := range paths {
+			folder.Blobs = append(folder.Blobs, kv.Blob{Path: path, Raw: raw, Revision: 1})
+		}
+		r.hold(others.Read(folder))
+		moved, err := r.Register(by(t, "one"), node("10.0.0.1"), nil)
+		if err != nil {
+			t.Fatalf("it moves: %v", err)
+		}
+		moved.Leave()
+		r.known.drop(report.ID())
+		if _, err := r.Register(by(t, "another"), node("10.0.0.1"), nil); (status.Code(err) == codes.FailedPrecondition) != (i == 0) {
+			t.Errorf("reports %v, and another credential: %v", paths, err)
+		}
+	}
 }
 
 // A group goes while a machine is connected: nothing is reported of it; it is back: the machine is registered as the new group has it.

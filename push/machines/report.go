@@ -3,12 +3,14 @@ package machines
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/machines"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/obs"
@@ -22,7 +24,13 @@ const (
 
 // Run reports the machines of this replica until ctx ends; then their reports are taken away, and each has the leader's grace to be reported by
 // another replica. changes are what mirror.Mirror's Subscribe gives: groups may have come or gone. While etcd is away what was written stands for as long as its lease.
+// Its error is that the folder of reports cannot be followed at all.
 func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[mirror.Change]) error {
+	folders, err := store.Follow(ctx, machines.Folder)
+	if err != nil {
+		return err
+	}
+	others := r.others()
 	w := &writer{registry: r, blobs: store.Leased(lease), limit: rate.NewLimiter(writes, writes)}
 	defer w.blobs.End()
 	timer := time.NewTimer(time.Hour)
@@ -38,12 +46,39 @@ func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[m
 			r.forgetWritten()
 		case <-r.wake:
 		case <-timer.C:
+		case folder, open := <-folders:
+			if !open {
+				return nil // ctx has ended
+			}
+			r.hold(others.Read(folder))
 		case <-changes.Ready():
 			if c, is := changes.Take(); is {
 				r.follow(c)
 			}
 		}
 	}
+}
+
+// entry is a report of another replica, or of an ended process of this one: what of it counts here.
+type entry struct {
+	name   machines.Name
+	holder machines.Holder
+}
+
+// others reads these. What cannot be read the leader logs.
+func (r *Registry) others() *machines.Reports[entry] {
+	return &machines.Reports[entry]{Of: func(m machines.Machine) entry { return entry{m.ID(), m.Holder()} }, Except: r.process, Log: slog.New(slog.DiscardHandler)}
+}
+
+// hold takes in who has which entry elsewhere.
+func (r *Registry) hold(entries []entry) {
+	all := make(map[machines.Name][]machines.Holder, len(entries))
+	for _, e := range entries {
+		all[e.name] = append(all[e.name], e.holder)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.elsewhere = all
 }
 
 // follow withholds the machines whose group is gone, or of another service account, and registers them again where it is back.

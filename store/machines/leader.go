@@ -2,14 +2,11 @@ package machines
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"navarch.io/navarch/store/kv"
-	"navarch.io/navarch/store/obs"
 )
 
 // Entries is where WorkloadEntries of machines are: in Kubernetes, or, where the configuration comes from files alone, records.
@@ -54,7 +51,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, entries Entries) erro
 	}
 	defer l.problems.Store(nil)
 	registry := NewRegistry(l.Grace)
-	read, reports := map[string]report{}, []Machine(nil)
+	read, reports := Reports[Machine]{Of: func(m Machine) Machine { return m }, Log: l.Log}, []Machine(nil)
 	known := false // what the replicas report; before that nothing is decided
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -81,7 +78,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, entries Entries) erro
 			if !open {
 				return ctx.Err()
 			}
-			read, reports = l.parse(read, folder)
+			reports = read.Read(folder)
 			known = true
 		case <-changed:
 		case <-timer.C:
@@ -89,33 +86,4 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, entries Entries) erro
 			return nil
 		}
 	}
-}
-
-// report is what one blob says.
-type report struct {
-	revision int64
-	machine  Machine
-	bad      bool
-}
-
-// parse reads the reports of a folder that are new.
-func (l *Leader) parse(before map[string]report, folder kv.Folder) (map[string]report, []Machine) {
-	next, all := make(map[string]report, len(folder.Blobs)), make([]Machine, 0, len(folder.Blobs))
-	for _, blob := range folder.Blobs {
-		one, same := before[blob.Path]
-		if !same || one.revision != blob.Revision {
-			one = report{revision: blob.Revision}
-			var err error
-			if one.machine, err = Decode(blob.Raw); err == nil && !strings.HasSuffix(blob.Path, "/"+one.machine.ID().String()) {
-				err = fmt.Errorf("it says that it is of %s", one.machine.ID())
-			}
-			if one.bad = err != nil; one.bad {
-				l.Log.Warn("what a replica reports of a machine cannot be read", obs.KeyError, fmt.Errorf("%s: %w", blob.Path, err))
-			}
-		}
-		if next[blob.Path] = one; !one.bad {
-			all = append(all, one.machine)
-		}
-	}
-	return next, all
 }

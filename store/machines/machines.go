@@ -84,6 +84,22 @@ type Health struct {
 // ID names its WorkloadEntry.
 func (m Machine) ID() Name { return Name{m.Namespace, m.Name} }
 
+// Holder is who a WorkloadEntry is of, while its machine is connected and until the grace after that is over.
+type Holder struct{ Account, Credential string }
+
+// Holder is who has proved to be the machine.
+func (m Machine) Holder() Holder { return Holder{m.Account, m.Credential} }
+
+// Is says whether two are the same, as far as is known.
+func (h Holder) Is(o Holder) bool {
+	return h.Account == o.Account && (h.Credential == o.Credential || h.Credential == "" || o.Credential == "")
+}
+
+// Held says why a machine does not take over a WorkloadEntry: it has not shown what its holder has.
+func Held(name Name, by Holder) string {
+	return fmt.Sprintf("WorkloadEntry %s is of a machine of service account %q that is connected by another credential, or was until a moment ago", name, by.Account)
+}
+
 // Encode is the form in etcd.
 func (m Machine) Encode() ([]byte, error) {
 	raw, err := json.Marshal(m)

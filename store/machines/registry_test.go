@@ -107,6 +107,49 @@ func TestClaims(t *testing.T) {
 	}
 }
 
+// A machine whose entry is known keeps it against another credential, however new the connection of that is, until it has been gone for the grace; with
+// the same credential it moves. A leader that is new takes the machine that was there first.
+func TestCredentialKeepsItsEntry(t *testing.T) {
+	of := func(credential, replica string, connected time.Duration) Machine {
+		m := machine("one", "10.0.0.1", "vm", connected)
+		m.Credential, m.Replica = credential, replica
+		return m
+	}
+	mine, thief := of("mine", "a", 0), of("thief", "b", time.Hour)
+	left := mine
+	left.Disconnected = start
+	r := NewRegistry(grace)
+	for i, c := range []struct {
+		at       time.Duration
+		reports  []Machine
+		want     string
+		problems int
+	}{
+		{0, []Machine{mine}, "one@a connected", 0},
+		{1 * time.Second, []Machine{mine, thief}, "one@a connected", 1},
+		{2 * time.Second, []Machine{mine, thief, of("mine", "c", time.Minute)}, "one@c connected", 1}, // it moves
+		{3 * time.Second, []Machine{thief, of("", "d", 2*time.Hour)}, "one@d connected", 0},           // to a replica of an older version, which does not tell them apart
+		{4 * time.Second, []Machine{mine, thief}, "one@a connected", 1},
+		{5 * time.Second, []Machine{left, thief}, "one@a disconnected", 1},
+		{14 * time.Second, []Machine{thief}, "one@a disconnected", 1},
+		{15 * time.Second, []Machine{thief}, "one@b connected", 0},
+	} {
+		all, problems, _ := r.Step(start.Add(c.at), c.reports, nil)
+		if got := say(all); got != c.want || len(problems) != c.problems {
+			t.Errorf("%d: %q, want %q; problems %v", i, got, c.want, problems)
+		}
+		if len(problems) > 0 && !strings.Contains(problems[0].Message, "by another credential") {
+			t.Errorf("%d: %v", i, problems)
+		}
+	}
+	for _, reports := range [][]Machine{{mine, thief}, {thief, mine}} {
+		all, problems, _ := NewRegistry(grace).Step(start, reports, []Entry{{mine.ID(), "vm"}})
+		if say(all) != "one@a connected" || len(problems) != 1 || problems[0].Replica != "b" {
+			t.Errorf("another leader: %q, problems %v", say(all), problems)
+		}
+	}
+}
+
 // A service account has so many entries, and no more; those that are known stay.
 func TestMostOfAccount(t *testing.T) {
 	r := NewRegistry(grace)

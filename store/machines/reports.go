@@ -1,0 +1,52 @@
+package machines
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/obs"
+)
+
+// Reports reads what replicas report, each report once, and keeps of each what Of takes of it. One goroutine uses it.
+type Reports[T any] struct {
+	Of     func(Machine) T
+	Except string // reports of this process are left out; empty: of none
+	Log    *slog.Logger
+	read   map[string]reported[T] // by path
+}
+
+// reported is what one blob says.
+type reported[T any] struct {
+	revision int64
+	of       T
+	bad      bool
+}
+
+// Read takes in the folder as it is now. What cannot be read is logged once.
+func (r *Reports[T]) Read(folder kv.Folder) []T {
+	next, all := make(map[string]reported[T], len(folder.Blobs)), make([]T, 0, len(folder.Blobs))
+	for _, blob := range folder.Blobs {
+		if r.Except != "" && strings.HasPrefix(blob.Path, Folder+r.Except+"/") {
+			continue
+		}
+		one, same := r.read[blob.Path]
+		if !same || one.revision != blob.Revision {
+			m, err := Decode(blob.Raw)
+			if err == nil && !strings.HasSuffix(blob.Path, "/"+m.ID().String()) {
+				err = fmt.Errorf("it says that it is of %s", m.ID())
+			}
+			if one = (reported[T]{revision: blob.Revision, bad: err != nil}); err != nil {
+				r.Log.Warn("what a replica reports of a machine cannot be read", obs.KeyError, fmt.Errorf("%s: %w", blob.Path, err))
+			} else {
+				one.of = r.Of(m)
+			}
+		}
+		if next[blob.Path] = one; !one.bad {
+			all = append(all, one.of)
+		}
+	}
+	r.read = next
+	return all
+}
