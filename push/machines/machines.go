@@ -173,7 +173,7 @@ func (r *Registry) free(snapshot *mirror.Snapshot, report machines.Machine, now 
 		}
 	}
 	if report.Spec != nil {
-		if name, held := r.known.holders[placeOf(report)]; held && name != report.ID() {
+		if name, held := r.known.holder(report); held {
 			return taken(report, "WorkloadEntry "+name.String())
 		}
 	}

@@ -50,6 +50,11 @@ func mesh(t *testing.T) *mirror.Snapshot {
 		record(t, model.KindWorkload, "shop", model.WorkloadEntryPrefix+"theirs", workload(entry, "10.0.0.101", "vm")),
 		record(t, model.KindWorkload, "shop", model.WorkloadEntryPrefix+"others", workload(entry, "10.0.0.102", "other")),
 		record(t, model.KindEndpoints, "other", "serviceentry:x", &model.EndpointsSpec{Endpoints: []*model.Endpoint{{Address: "10.0.0.103", ServiceAccount: "vm"}}}),
+		record(t, model.KindWorkload, "shop", "east-0", &model.WorkloadSpec{Source: pod, Endpoint: &model.Endpoint{Address: "10.0.0.105", ServiceAccount: "vm", Network: "east"}, MoreAddresses: []string{"fd00::105"}}),
+		record(t, model.KindWorkload, "shop", model.WorkloadEntryPrefix+"long", workload(entry, "FD00:0::106", "other")),
+		record(t, model.KindService, "shop", "web", &model.ServiceSpec{Hosts: []string{"web.shop.svc.cluster.local"}, Addresses: []string{"10.96.0.1", "fd00:96::1"}}),
+		record(t, model.KindServiceEntry, "shop", "db", &model.ServiceSpec{Hosts: []string{"db.example"}, Addresses: []string{"10.95.0.1/32", "10.0.0.0/8"},
+			Automatic: []*model.HostAddresses{{Host: "db.example", Addresses: []string{"240.240.0.1"}}}}),
 		record(t, model.KindEndpoints, "shop", "serviceentry:y", &model.EndpointsSpec{Endpoints: []*model.Endpoint{{Address: "10.0.0.104", ServiceAccount: "vm"}}}),
 	}, nil).New
 }
@@ -119,6 +124,16 @@ func TestRefused(t *testing.T) {
 		"a group that is not there":  {func(n *view.Node) { n.Metadata[groupKey] = "vm" }, codes.FailedPrecondition, "shop/vm is not there"},
 		"a group elsewhere":          {func(n *view.Node) { n.Namespace, n.Verified.Namespace = "other", "other" }, codes.FailedPrecondition, "other/vms is not there"},
 		"a Pod's address":            {func(n *view.Node) { n.Addresses[0] = "10.0.0.100" }, codes.FailedPrecondition, "Pod shop/web-0"},
+		"a Pod's, no network named":  {func(n *view.Node) { n.Addresses[0] = "10.0.0.105" }, codes.FailedPrecondition, "Pod shop/east-0"},
+		"a Pod's of no network":      {func(n *view.Node) { n.Addresses[0], n.Network = "10.0.0.100", "west" }, codes.FailedPrecondition, "Pod shop/web-0"},
+		"a Pod's of its network":     {func(n *view.Node) { n.Addresses[0], n.Network = "10.0.0.105", "east" }, codes.FailedPrecondition, "Pod shop/east-0"},
+		"a Pod's of another network": {func(n *view.Node) { n.Addresses[0], n.Network = "10.0.0.105", "west" }, codes.OK, ""},
+		"a Pod's second":             {func(n *view.Node) { n.Addresses[0] = "fd00::105" }, codes.FailedPrecondition, "Pod shop/east-0"},
+		"another entry's, at length": {func(n *view.Node) { n.Addresses[0] = "fd00::106" }, codes.FailedPrecondition, "long"},
+		"a Service's":                {func(n *view.Node) { n.Addresses[0] = "10.96.0.1" }, codes.FailedPrecondition, "Service shop/web, as a virtual address"},
+		"a Service's second":         {func(n *view.Node) { n.Addresses[0] = "fd00:96::1" }, codes.FailedPrecondition, "Service shop/web"},
+		"a ServiceEntry's":           {func(n *view.Node) { n.Addresses[0] = "10.95.0.1" }, codes.FailedPrecondition, "ServiceEntry shop/db, as a virtual address"},
+		"an automatic one":           {func(n *view.Node) { n.Addresses[0] = "240.240.0.1" }, codes.FailedPrecondition, "ServiceEntry shop/db"},
 		"another entry's":            {func(n *view.Node) { n.Addresses[0] = "10.0.0.101" }, codes.FailedPrecondition, "theirs"},
 		"another identity's":         {func(n *view.Node) { n.Addresses[0] = "10.0.0.102" }, codes.FailedPrecondition, "others"},
 		"another namespace's":        {func(n *view.Node) { n.Addresses[0] = "10.0.0.103" }, codes.FailedPrecondition, "other/serviceentry:x"},
@@ -145,6 +160,11 @@ func TestRefused(t *testing.T) {
 	n.Metadata[groupKey] = "more"
 	if _, err := r.Register(t.Context(), n, nil); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "vms-10.0.0.1") {
 		t.Errorf("two machines claim one address: %v", err)
+	}
+	third := node("10.0.0.1")
+	third.Metadata[groupKey], third.Network = "more", "west"
+	if _, err := r.Register(t.Context(), third, nil); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "vms-10.0.0.1") {
+		t.Errorf("two machines claim one address, and one names no network: %v", err)
 	}
 	var off *Registry
 	if c, err := off.Register(t.Context(), node("10.0.0.1"), nil); c != nil || err != nil {

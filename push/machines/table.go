@@ -2,6 +2,7 @@ package machines
 
 import (
 	"iter"
+	"slices"
 
 	"navarch.io/navarch/store/machines"
 )
@@ -10,7 +11,7 @@ import (
 // registration looks at no other machine.
 type table struct {
 	all         map[machines.Name]*machine
-	holders     map[place]machines.Name // of those whose entries have addresses
+	holders     map[string][]machines.Name // by address, of those whose entries have one: few, in as many networks
 	accounts    map[account]int
 	credentials map[credential]int // but for those that are not told apart
 	visited     int                // machines that were looked at one by one
@@ -26,15 +27,12 @@ type credential struct {
 }
 
 func newTable() table {
-	return table{all: map[machines.Name]*machine{}, holders: map[place]machines.Name{}, accounts: map[account]int{}, credentials: map[credential]int{}}
+	return table{all: map[machines.Name]*machine{}, holders: map[string][]machines.Name{}, accounts: map[account]int{}, credentials: map[credential]int{}}
 }
 
 func accountOf(m machines.Machine) account { return account{m.Namespace, m.Account} }
 
 func credentialOf(m machines.Machine) credential { return credential{accountOf(m), m.Credential} }
-
-// placeOf is for machines that have a Spec.
-func placeOf(m machines.Machine) place { return place{m.Spec.GetNetwork(), m.Spec.GetAddress()} }
 
 // get is nil where the machine is not known.
 func (t *table) get(name machines.Name) *machine { return t.all[name] }
@@ -71,13 +69,27 @@ func (t *table) count(report machines.Machine, by int) {
 			delete(t.credentials, of)
 		}
 	}
-	switch {
-	case report.Spec == nil:
-	case by > 0:
-		t.holders[placeOf(report)] = report.ID()
-	case t.holders[placeOf(report)] == report.ID():
-		delete(t.holders, placeOf(report))
+	if report.Spec == nil {
+		return
 	}
+	at, id := report.Spec.GetAddress(), report.ID()
+	others := slices.DeleteFunc(t.holders[at], func(n machines.Name) bool { return n == id })
+	if by > 0 {
+		others = append(others, id)
+	}
+	if t.holders[at] = others; len(others) == 0 {
+		delete(t.holders, at)
+	}
+}
+
+// holder is another machine that has the address of one, in a network that may be the same.
+func (t *table) holder(report machines.Machine) (holder machines.Name, held bool) {
+	for _, name := range t.holders[report.Spec.GetAddress()] {
+		if name != report.ID() && machines.Meet(t.all[name].report.Spec.GetNetwork(), report.Spec.GetNetwork()) {
+			return name, true
+		}
+	}
+	return machines.Name{}, false
 }
 
 // each looks at all of them.

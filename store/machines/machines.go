@@ -95,6 +95,9 @@ func (h Holder) Is(o Holder) bool {
 	return h.Account == o.Account && (h.Credential == o.Credential || h.Credential == "" || o.Credential == "")
 }
 
+// Meet says whether two networks may be one: a network that is not named may be any.
+func Meet(a, b string) bool { return a == b || a == "" || b == "" }
+
 // Held says why a machine does not take over a WorkloadEntry: it has not shown what its holder has.
 func Held(name Name, by Holder) string {
 	return fmt.Sprintf("WorkloadEntry %s is of a machine of service account %q that is connected by another credential, or was until a moment ago", name, by.Account)

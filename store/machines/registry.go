@@ -156,20 +156,19 @@ func newer(a, b *Machine) int {
 // admitted leaves out machines that claim the address of another one, and those of a service account that has too many. Who is known stays.
 // Replicas refuse both before, as far as they know (push/machines): two may let in one each at the same time.
 func (r *Registry) admitted(machines map[Name]*Machine) (map[Name]*Machine, []Problem) {
-	type place struct{ network, address string }
 	type account struct{ namespace, name string }
 	type credential struct {
 		account
 		digest string
 	}
-	holders, of, by := map[place]Name{}, map[account]int{}, map[credential]int{}
+	holders, of, by := map[string][]*Machine{}, map[account]int{}, map[credential]int{}
 	for name, k := range r.known {
 		of[account{name.Namespace, k.account}]++
 		if k.machine != nil && k.machine.Credential != "" {
 			by[credential{account{name.Namespace, k.account}, k.machine.Credential}]++
 		}
 		if k.machine != nil && k.machine.Spec != nil {
-			holders[place{k.machine.Spec.Network, k.machine.Spec.Address}] = name
+			holders[k.machine.Spec.Address] = append(holders[k.machine.Spec.Address], k.machine)
 		}
 	}
 	var problems []Problem
@@ -184,9 +183,9 @@ func (r *Registry) admitted(machines map[Name]*Machine) (map[Name]*Machine, []Pr
 		case m.Spec == nil:
 			continue
 		}
-		at := place{m.Spec.Network, m.Spec.Address}
-		if holder, taken := holders[at]; taken && holder != name {
-			problems = append(problems, Problem{*m, fmt.Sprintf("it claims address %s, which is that of WorkloadEntry %s", m.Spec.Address, holder)})
+		at := m.Spec.Address
+		if i := slices.IndexFunc(holders[at], func(o *Machine) bool { return o.ID() != name && Meet(o.Spec.Network, m.Spec.Network) }); i >= 0 {
+			problems = append(problems, Problem{*m, fmt.Sprintf("it claims address %s, which is that of WorkloadEntry %s", at, holders[at][i].ID())})
 			delete(machines, name)
 			continue
 		}
@@ -202,7 +201,7 @@ func (r *Registry) admitted(machines map[Name]*Machine) (map[Name]*Machine, []Pr
 				by[c]++
 			}
 		}
-		holders[at] = name
+		holders[at] = append(holders[at], m)
 	}
 	return machines, problems
 }

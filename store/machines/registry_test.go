@@ -80,13 +80,13 @@ func TestGrace(t *testing.T) {
 }
 
 // Of two machines that claim one address the one whose entry is known stays, whichever is newer; the other is a problem, and has its turn when
-// that one is gone. In another network the address is another one. An entry is adopted by its own service account alone.
+// that one is gone. In another network the address is another one; a network that is not named may be any. An entry is adopted by its own service account alone.
 func TestClaims(t *testing.T) {
 	r := NewRegistry(grace)
 	first := machine("b-10.0.0.1", "10.0.0.1", "vm", 0)
 	second := machine("a-10.0.0.1", "10.0.0.1", "other", time.Hour)
 	elsewhere := machine("a-10.0.0.1-west", "10.0.0.1", "other", 0)
-	elsewhere.Spec.Network = "west"
+	first.Spec.Network, elsewhere.Spec.Network = "east", "west"
 	if all, problems, _ := r.Step(start, []Machine{first}, nil); say(all) != "b-10.0.0.1@a connected" || len(problems) > 0 {
 		t.Fatalf("%q %v", say(all), problems)
 	}
@@ -94,6 +94,11 @@ func TestClaims(t *testing.T) {
 	if len(all) != 2 || all[second.ID()].Machine != nil || len(problems) != 1 || problems[0].Name != second.Name || !strings.Contains(problems[0].Message, "shop/b-10.0.0.1") {
 		t.Errorf("%q %v", say(all), problems)
 	}
+	if all, problems, _ = r.Step(start, []Machine{first, elsewhere}, nil); len(all) != 2 || all[elsewhere.ID()].Machine == nil || len(problems) != 0 {
+		t.Errorf("two networks: %q %v", say(all), problems)
+	}
+	r = NewRegistry(grace)
+	r.Step(start, []Machine{first}, nil)
 	if all, problems, _ = r.Step(start.Add(time.Second), []Machine{second}, nil); len(problems) != 1 { // within the grace
 		t.Errorf("%q %v", say(all), problems)
 	}

@@ -1356,7 +1356,9 @@ type WorkloadSpec struct {
 	// Its first address, labels, service account, owner, node, locality, network, cluster, weight, readiness; its own ports by name.
 	Endpoint *Endpoint `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	// Of a Pod, what tells it from others that have had or will have its name (model.UID); empty: the source does not say.
-	Uid           []byte `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
+	Uid []byte `protobuf:"bytes,3,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Its other addresses, where a Pod has more than one (status.podIPs). No selector picks them: they are nobody else's.
+	MoreAddresses []string `protobuf:"bytes,4,rep,name=more_addresses,json=moreAddresses,proto3" json:"more_addresses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1408,6 +1410,13 @@ func (x *WorkloadSpec) GetEndpoint() *Endpoint {
 func (x *WorkloadSpec) GetUid() []byte {
 	if x != nil {
 		return x.Uid
+	}
+	return nil
+}
+
+func (x *WorkloadSpec) GetMoreAddresses() []string {
+	if x != nil {
+		return x.MoreAddresses
 	}
 	return nil
 }
@@ -1951,11 +1960,12 @@ const file_store_model_record_proto_rawDesc = "" +
 	"registries\x18\a \x03(\tR\n" +
 	"registries\".\n" +
 	"\x10SecretReaderSpec\x12\x1a\n" +
-	"\baccounts\x18\x01 \x03(\tR\baccounts\"\x92\x01\n" +
+	"\baccounts\x18\x01 \x03(\tR\baccounts\"\xb9\x01\n" +
 	"\fWorkloadSpec\x128\n" +
 	"\x06source\x18\x01 \x01(\x0e2 .navarch.store.v1.WorkloadSourceR\x06source\x126\n" +
 	"\bendpoint\x18\x02 \x01(\v2\x1a.navarch.store.v1.EndpointR\bendpoint\x12\x10\n" +
-	"\x03uid\x18\x03 \x01(\fR\x03uid\"&\n" +
+	"\x03uid\x18\x03 \x01(\fR\x03uid\x12%\n" +
+	"\x0emore_addresses\x18\x04 \x03(\tR\rmoreAddresses\"&\n" +
 	"\x12ServiceAccountSpec\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\fR\x03uid\"S\n" +
 	"\x13NetworkGatewaysSpec\x12<\n" +

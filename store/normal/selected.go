@@ -35,7 +35,15 @@ func podRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []mode
 		e.Health = model.Health_HEALTH_NOT_READY
 	}
 	e.Network = n.network(r, obj.ID, pod, e.Address, ctx)
-	return r.record(model.KindWorkload, obj, obj.ID.Name, &model.WorkloadSpec{Source: model.WorkloadSource_WORKLOAD_SOURCE_POD, Endpoint: e, Uid: model.UID(pod.UID)})
+	spec := &model.WorkloadSpec{Source: model.WorkloadSource_WORKLOAD_SOURCE_POD, Endpoint: e, Uid: model.UID(pod.UID)}
+	for _, address := range pod.More {
+		if !isIP(address) {
+			r.warnf(problem.Invalid, "status.podIPs", "%q is no IP address", address)
+			continue
+		}
+		spec.MoreAddresses = append(spec.MoreAddresses, address)
+	}
+	return r.record(model.KindWorkload, obj, obj.ID.Name, spec)
 }
 
 // workloadEntryRecords is the Workload of a WorkloadEntry

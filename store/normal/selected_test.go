@@ -21,6 +21,8 @@ func TestPodIsAWorkload(t *testing.T) {
 			workload: web, cluster: Kubernetes, locality: r/z, node: n1}}`},
 		"terminating": {func(p *Pod) { p.Terminating, p.Labels = true, nil }, `{endpoint: {address: 10.1.0.1, health: HEALTH_DRAINING, namespace: shop, serviceAccount: sa,
 			workload: web, cluster: Kubernetes, locality: r/z, node: n1}}`},
+		"of two families": {func(p *Pod) { p.Labels, p.More = nil, []string{"fd00::1"} }, `{endpoint: {address: 10.1.0.1, namespace: shop, serviceAccount: sa,
+			workload: web, cluster: Kubernetes, locality: r/z, node: n1}, moreAddresses: ["fd00::1"]}`},
 		"without an address": {func(p *Pod) { p.Address = "" }, ""},
 		"ended":              {func(p *Pod) { p.Ended = true }, ""},
 	} {
@@ -44,10 +46,13 @@ func TestPodIsAWorkload(t *testing.T) {
 }
 
 func TestParsePodStatus(t *testing.T) {
-	pod, problems := ParsePod(read(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: shop, deletionTimestamp: '2026-01-01T00:00:00Z'}\nstatus: {phase: Failed, podIP: 10.1.0.1}"))
+	pod, problems := ParsePod(read(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: shop, deletionTimestamp: '2026-01-01T00:00:00Z'}\nstatus: {phase: Failed, podIP: 10.1.0.1, podIPs: [{ip: 10.1.0.1}, {ip: 'fd00::1'}]}"))
 	wantProblems(t, problems)
-	if !pod.Terminating || !pod.Ended || pod.Address != "10.1.0.1" {
+	if !pod.Terminating || !pod.Ended || pod.Address != "10.1.0.1" || len(pod.More) != 1 || pod.More[0] != "fd00::1" {
 		t.Errorf("%+v", pod)
+	}
+	if one := (Pod{Address: pod.Address}); one.Equal(&Pod{Address: pod.Address, More: pod.More}) {
+		t.Error("a Pod that has got another address is as it was")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,11 +19,12 @@ type Pod struct {
 	Labels         map[string]string
 	Node           string
 	ServiceAccount string
-	Workload       string // name of the Deployment, StatefulSet, ...; its own name where nothing owns it
-	NotReady       bool   // its Ready condition is False
-	Address        string // the first; empty: it has none yet
-	Terminating    bool   // it is being deleted
-	Ended          bool   // it has succeeded or failed, and does not come back
+	Workload       string   // name of the Deployment, StatefulSet, ...; its own name where nothing owns it
+	NotReady       bool     // its Ready condition is False
+	Address        string   // the first; empty: it has none yet
+	More           []string // the others, of another family; mostly none
+	Terminating    bool     // it is being deleted
+	Ended          bool     // it has succeeded or failed, and does not come back
 }
 
 // Equal says whether two Pods mean the same to endpoints and Workloads; nil is a Pod that is not there.
@@ -31,7 +33,7 @@ func (p *Pod) Equal(o *Pod) bool {
 		return p == o
 	}
 	return p.UID == o.UID && p.Node == o.Node && p.ServiceAccount == o.ServiceAccount && p.Workload == o.Workload &&
-		p.NotReady == o.NotReady && p.Address == o.Address && p.Terminating == o.Terminating && p.Ended == o.Ended && maps.Equal(p.Labels, o.Labels)
+		p.NotReady == o.NotReady && p.Address == o.Address && p.Terminating == o.Terminating && p.Ended == o.Ended && slices.Equal(p.More, o.More) && maps.Equal(p.Labels, o.Labels)
 }
 
 // Node is what endpoints, and gateways at node ports, take from a Node.
@@ -94,8 +96,9 @@ func ParsePod(obj *object.Object) (*Pod, []object.Problem) {
 			ServiceAccountName string `json:"serviceAccountName"`
 		} `json:"spec"`
 		Status struct {
-			Phase      string `json:"phase"`
-			PodIP      string `json:"podIP"`
+			Phase      string                `json:"phase"`
+			PodIP      string                `json:"podIP"`
+			PodIPs     []struct{ IP string } `json:"podIPs"`
 			Conditions []struct {
 				Type   string `json:"type"`
 				Status string `json:"status"`
@@ -110,6 +113,11 @@ func ParsePod(obj *object.Object) (*Pod, []object.Problem) {
 		Terminating: whole.Metadata.DeletionTimestamp != nil, Ended: whole.Status.Phase == "Succeeded" || whole.Status.Phase == "Failed"}
 	if pod.ServiceAccount == "" {
 		pod.ServiceAccount = "default"
+	}
+	for _, a := range whole.Status.PodIPs {
+		if a.IP != pod.Address {
+			pod.More = append(pod.More, a.IP)
+		}
 	}
 	for _, c := range whole.Status.Conditions {
 		pod.NotReady = pod.NotReady || c.Type == "Ready" && c.Status == "False"
