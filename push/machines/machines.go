@@ -29,8 +29,13 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// HealthEvery is the least time between two reports of one machine's health: what changes faster is reported once, as it is then.
-const HealthEvery = 5 * time.Second
+// HealthEvery is the least time between two reports of one machine's health: what changes faster is reported once, as it is then. ConnectionEvery is
+// that of its connection, but for the first one: half of the grace where that is less, so that a machine that is back within the grace is reported
+// within it.
+const (
+	HealthEvery     = 5 * time.Second
+	ConnectionEvery = 5 * time.Second
+)
 
 // Config is what New needs.
 type Config struct {
@@ -57,13 +62,21 @@ type Registry struct {
 // machine is one that is connected, or was until a grace ago.
 type machine struct {
 	claim    claim
-	report   machines.Machine // as it should be in etcd, but for the health; its name, service account and address are table's
+	report   machines.Machine // as it should be in etcd, but for the health, and what is told later; its name, service account and address are table's
 	open     []*Connection    // the newest last
+	told     connection       // that is reported
+	toldAt   time.Time
 	health   *machines.Health // that its agent said last
 	shown    *machines.Health // that is reported
 	shownAt  time.Time
 	withheld bool   // its group is not there any more, or not for it
 	written  []byte // what is in etcd; nil: nothing
+}
+
+// connection is what is reported of one.
+type connection struct {
+	connected, disconnected time.Time
+	over                    bool // the grace has passed since it ended: nothing is
 }
 
 // New makes one without machines.

@@ -2,8 +2,10 @@ package machines
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -19,7 +21,7 @@ import (
 const (
 	lease     = 30 * time.Second // a report ends so long after the replica that wrote it, also where that is cut off from etcd
 	writeTime = 5 * time.Second
-	writes    = 100 // a second, at most
+	writes    = 100 // a second, at most, and until it is looked again what is to be written
 )
 
 // Run reports the machines of this replica until ctx ends; then their reports are taken away, and each has the leader's grace to be reported by
@@ -127,6 +129,7 @@ type change struct {
 	machine *machine
 	path    string
 	raw     []byte
+	turn    int // how many of its service account come before
 }
 
 // write writes what differs, and returns when there is something to write again, if nothing changes.
@@ -168,8 +171,8 @@ func (w *writer) put(ctx context.Context, c change) (err error) {
 	return err
 }
 
-// pending is what is to be written now, and how long it is until something else is. Machines whose grace is over, and of which nothing is in
-// etcd, are forgotten.
+// pending is what is to be written next, and how long it is until something else is. Machines whose grace is over, and of which nothing is in
+// etcd, are forgotten. Service accounts take turns: machines of one that come and go do not delay those of another.
 func (r *Registry) pending(now time.Time) (changes []change, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,23 +188,57 @@ func (r *Registry) pending(now time.Time) (changes []change, wait time.Duration)
 			r.known.drop(name)
 			continue
 		}
-		if due := m.show(now); due > 0 {
-			wait = min(wait, due)
+		later := m.tell(now, left <= 0, min(ConnectionEvery, r.Grace/2))
+		if later > 0 {
+			wait = min(wait, later)
+		}
+		if later == 0 || m.health != nil { // else what is shown is of the connection that is told
+			if due := m.show(now); due > 0 {
+				wait = min(wait, due)
+			}
 		}
 		var raw []byte
-		if left > 0 && !m.withheld {
+		if !m.told.over && !m.withheld {
 			report := m.report
-			report.Health = m.shown
+			report.Connected, report.Disconnected, report.Health = m.told.connected, m.told.disconnected, m.shown
 			raw, _ = report.Encode() // it was looked at when it came
 		}
-		if left <= 0 {
+		if m.told.over {
 			wait = 0 // to forget it
 		}
 		if !bytes.Equal(raw, m.written) {
-			changes = append(changes, change{m, m.report.Path(r.process), raw})
+			changes = append(changes, change{machine: m, path: m.report.Path(r.process), raw: raw})
 		}
 	}
+	if changes = inTurns(changes); len(changes) > writes {
+		changes, wait = changes[:writes], 0
+	}
 	return changes, wait
+}
+
+// inTurns orders changes so that the first of each service account come before their second ones.
+func inTurns(changes []change) []change {
+	before := map[account]int{}
+	for i := range changes {
+		of := accountOf(changes[i].machine.report)
+		changes[i].turn = before[of]
+		before[of]++
+	}
+	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.turn, b.turn) })
+	return changes
+}
+
+// tell takes over the connection that is reported; else it returns in how long it may, at one change in so long.
+func (m *machine) tell(now time.Time, over bool, every time.Duration) (later time.Duration) {
+	is := connection{m.report.Connected, m.report.Disconnected, over}
+	if is == m.told {
+		return 0
+	}
+	if later = every - now.Sub(m.toldAt); later > 0 && !m.toldAt.IsZero() {
+		return later
+	}
+	m.told, m.toldAt = is, now
+	return 0
 }
 
 // show takes over the health that is reported; else it returns in how long it may.

@@ -19,11 +19,19 @@ func Machines(all map[machines.Name]machines.Wanted) map[Key]Desired[WorkloadEnt
 	out := make(map[Key]Desired[WorkloadEntry], len(all))
 	for name, wanted := range all {
 		w := wanted
-		out[Key(name)] = Desired[WorkloadEntry]{Version: versionOfWanted(w), Draw: func(there *WorkloadEntry, epoch int64) *WorkloadEntry {
+		out[Key(name)] = Desired[WorkloadEntry]{Version: versionOfWanted(w), Turn: turnOf(name, w), Draw: func(there *WorkloadEntry, epoch int64) *WorkloadEntry {
 			return drawEntry(Key(name), w, there, epoch)
 		}, Left: func(there *WorkloadEntry) string { return left(w, there) }}
 	}
 	return out
+}
+
+// turnOf has service accounts take turns: machines of one that come and go as often as they may do not delay those of another.
+func turnOf(name machines.Name, w machines.Wanted) string {
+	if w.Machine == nil {
+		return name.Namespace
+	}
+	return name.Namespace + "/" + w.Machine.Account
 }
 
 // versionOfWanted is the same where the same is wanted.

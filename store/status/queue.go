@@ -22,7 +22,7 @@ type queue[O any] struct {
 	want    map[Key]Desired[O]
 	there   map[Key]Found[O]
 	entries map[Key]*entry // of what is wanted
-	line    []Key          // those that may differ, in the order in which they came; each once
+	line    line           // those that may differ
 }
 
 // entry is what is known of one object that is wanted.
@@ -39,7 +39,7 @@ type entry struct {
 }
 
 func newQueue[O any](epoch int64) *queue[O] {
-	return &queue[O]{epoch: epoch, want: map[Key]Desired[O]{}, there: map[Key]Found[O]{}, entries: map[Key]*entry{}}
+	return &queue[O]{epoch: epoch, want: map[Key]Desired[O]{}, there: map[Key]Found[O]{}, entries: map[Key]*entry{}, line: newLine()}
 }
 
 // wants takes what is wanted now in place of what was before.
@@ -51,7 +51,7 @@ func (q *queue[O]) wants(all map[Key]Desired[O]) {
 			delete(q.entries, k)
 		}
 	}
-	q.line = slices.DeleteFunc(q.line, func(k Key) bool { return q.entries[k] == nil })
+	q.line.drop(func(k Key) bool { return q.entries[k] == nil })
 	fresh := make([]Key, 0)
 	for k, d := range all {
 		e := q.entries[k]
@@ -73,7 +73,7 @@ func (q *queue[O]) wants(all map[Key]Desired[O]) {
 func (q *queue[O]) enqueue(k Key) {
 	if e := q.entries[k]; e != nil && !e.waits {
 		e.waits = true
-		q.line = append(q.line, k)
+		q.line.push(q.want[k].Turn, k)
 	}
 }
 
@@ -103,35 +103,40 @@ func (q *queue[O]) reread(k Key, f Found[O]) {
 }
 
 // next is the first object in the line that differs and may be written now, and what to write; nil: none for so long, if nothing changes.
-// It stays at the end of the line.
-func (q *queue[O]) next(now time.Time) (Key, *O, time.Duration) {
-	wait := time.Hour
+// It stays first, until it is taken.
+func (q *queue[O]) next(now time.Time) (key Key, object *O, wait time.Duration) {
+	wait = time.Hour
 	if !q.listed {
 		return Key{}, nil, wait
 	}
-	for range len(q.line) {
-		k := q.line[0]
-		q.line = q.line[1:]
-		e := q.entries[k]
-		e.waits = false
-		want, there := q.want[k], q.there[k].Object
-		object := want.Draw(there, q.epoch)
+	q.line.each(func(k Key) said {
+		e, want, there := q.entries[k], q.want[k], q.there[k].Object
+		drawn := want.Draw(there, q.epoch)
 		e.left = ""
-		if object == nil {
-			e.right, e.wrong, e.failures = true, "", 0
+		if drawn == nil {
+			e.waits, e.right, e.wrong, e.failures = false, true, "", 0
 			if want.Left != nil {
 				e.left = want.Left(there)
 			}
-			continue
+			return leaves
 		}
-		q.enqueue(k)
 		if due := e.notBefore.Sub(now); due > 0 {
 			wait = min(wait, due)
-			continue
+			return waits
 		}
-		return k, object, 0
+		key, object, wait = k, drawn, 0
+		return stops
+	})
+	return key, object, wait
+}
+
+// take is next, and what it gives goes to the end of the line: it is being written.
+func (q *queue[O]) take(now time.Time) (Key, *O) {
+	k, object, _ := q.next(now)
+	if object != nil {
+		q.line.took()
 	}
-	return Key{}, nil, wait
+	return k, object
 }
 
 // wrote takes in that an object was written. It returns who writes against this process, the first time that patience is over.

@@ -1,6 +1,6 @@
 // Package status writes to the API server of Kubernetes: the ConfigMap istio-ca-root-cert of each namespace, WorkloadEntries of machines, and in
 // the status of Istio's objects what is known of them. What is wanted is said object by object (Desired); one that differs from it waits in a queue, whoever made it
-// differ.
+// differ, in which those who have many objects take turns with others (Desired.Turn).
 //
 // Owns: which objects wait and since when, who writes against this process; the annotation EpochAnnotation of whole objects that it has
 // written; in the status of others the entries that are its own (Report). Reads: the objects that it writes, by a watch of its own. Never: writes while this process does not lead, nor with a deadline after the end of its
@@ -36,6 +36,8 @@ func (k Key) String() string { return k.Namespace + "/" + k.Name }
 // Desired is what an object should be.
 type Desired[O any] struct {
 	Version string // the same where the same is wanted
+	// Turn is whose it is, among those who take turns in having objects written; empty: nobody's, who are one together.
+	Turn string
 	// Draw makes of an object as it is there, nil: there is none, the one that is to be written, with the epoch's annotation; nil: what is there
 	// is as it should be. It changes nothing that it is given.
 	Draw func(there *O, epoch int64) *O
@@ -178,7 +180,7 @@ func (w *Writer[O]) Run(ctx context.Context, epoch int64) error {
 				continue
 			}
 		}
-		if key, object, _ := w.next(); object != nil { // as it is wanted by now
+		if key, object := w.take(); object != nil { // as it is wanted by now
 			w.write(ctx, key, object, min(w.Deadline, time.Until(until)))
 		}
 	}
@@ -225,6 +227,12 @@ func (w *Writer[O]) next() (Key, *O, time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.queue.next(time.Now())
+}
+
+func (w *Writer[O]) take() (Key, *O) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.queue.take(time.Now())
 }
 
 // idle waits until something changes, or for so long.

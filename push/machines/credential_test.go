@@ -1,0 +1,75 @@
+package machines
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/machines"
+)
+
+// One credential has a quarter of its account's machines at most, at whatever addresses: the others are for other credentials, however long they wait. A
+// machine that is known comes back.
+func TestMostOfCredential(t *testing.T) {
+	r := registry(mesh(t))
+	let := func(credential string) (n int, err error) {
+		for ; n <= machines.MostOfAccount; n++ {
+			if _, err = r.Register(by(t, credential), node(fmt.Sprintf("10.%d.%d.%d", credential[0], n/200, n%200)), nil); err != nil {
+				return n, err
+			}
+		}
+		return n, nil
+	}
+	for _, credential := range []string{"a", "b"} {
+		if n, err := let(credential); n != machines.MostOfCredential || status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "one credential") {
+			t.Errorf("%s has %d: %v", credential, n, err)
+		}
+	}
+	first, err := r.Register(by(t, "a"), node("10.97.0.0"), nil)
+	if err != nil {
+		t.Errorf("one that is known: %v", err)
+	}
+	first.Leave()
+	r.Config.Credential = func(context.Context) (string, error) { return "", status.Error(codes.Unauthenticated, "it has ended") }
+	if _, err := r.Register(t.Context(), node("10.1.0.1"), nil); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a credential that does not count any more: %v", err)
+	}
+}
+
+// The entry of a machine that is connected to another replica is not taken over by another credential: with the same one the machine moves. What this
+// process has reported itself does not count, nor what cannot be read.
+func TestHeldElsewhere(t *testing.T) {
+	r := registry(mesh(t))
+	c := claim{namespace: "shop", account: "vm", group: "vms", address: "10.0.0.1"}
+	c.credential, _ = r.credential(by(t, "one"))
+	report, err := c.draw(r.Snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := report.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := r.others()
+	for i, paths := range [][]string{{report.Path("b-1"), "registrations/b-1/shop/x"}, {report.Path(r.process)}} {
+		folder := kv.Folder{}
+		for _, path := range paths {
+			folder.Blobs = append(folder.Blobs, kv.Blob{Path: path, Raw: raw, Revision: 1})
+		}
+		r.hold(others.Read(folder))
+		moved, err := r.Register(by(t, "one"), node("10.0.0.1"), nil)
+		if err != nil {
+			t.Fatalf("it moves: %v", err)
+		}
+		moved.Leave()
+		r.known.drop(report.ID())
+		if _, err := r.Register(by(t, "another"), node("10.0.0.1"), nil); (status.Code(err) == codes.FailedPrecondition) != (i == 0) {
+			t.Errorf("reports %v, and another credential: %v", paths, err)
+		}
+	}
+}
