@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -66,10 +67,18 @@ func TestHeldElsewhere(t *testing.T) {
 		if err != nil {
 			t.Fatalf("it moves: %v", err)
 		}
-		moved.Leave()
-		r.known.drop(report.ID())
+		moved.Leave() // it is connected elsewhere still, or nowhere
 		if _, err := r.Register(by(t, "another"), node("10.0.0.1"), nil); (status.Code(err) == codes.FailedPrecondition) != (i == 0) {
 			t.Errorf("reports %v, and another credential: %v", paths, err)
 		}
+		r.known.drop(report.ID())
+	}
+	report.Disconnected = time.Now()
+	if raw, err = report.Encode(); err != nil {
+		t.Fatal(err)
+	}
+	r.hold(others.Read(kv.Folder{Blobs: []kv.Blob{{Path: report.Path("b-1"), Raw: raw, Revision: 2}}}))
+	if _, err := r.Register(by(t, "another"), node("10.0.0.1"), nil); err != nil {
+		t.Errorf("it has left the other replica, and another credential: %v", err)
 	}
 }

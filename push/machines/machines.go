@@ -56,7 +56,7 @@ type Registry struct {
 	mu        sync.Mutex // guards what follows; nothing blocks under it
 	known     table
 	claims    claims                              // who has which address by the configuration
-	elsewhere map[machines.Name][]machines.Holder // who has which entry at other replicas
+	elsewhere map[machines.Name][]machines.Holder // who is connected for which entry to other replicas
 }
 
 // machine is one that is connected, or was until a grace ago.
@@ -174,7 +174,7 @@ func (r *Registry) credential(ctx context.Context) (string, error) {
 // free says why a machine may not be registered beside those that are. The lock is held.
 func (r *Registry) free(snapshot *mirror.Snapshot, report machines.Machine, now time.Time) error {
 	of, by := r.known.accounts[accountOf(report)], r.known.credentials[credentialOf(report)]
-	if err := r.held(report, now); err != nil {
+	if err := r.held(report); err != nil {
 		return err
 	}
 	if own := r.known.get(report.ID()); own != nil {
@@ -199,11 +199,11 @@ func (r *Registry) free(snapshot *mirror.Snapshot, report machines.Machine, now 
 	return r.claims.free(snapshot, report, now)
 }
 
-// held says why a machine may not take over the entry of one that is connected, or was until a grace ago, here or to another replica: it is another
-// one, since it has not shown the same credential. With the same it is a reconnect. The lock is held.
-func (r *Registry) held(report machines.Machine, now time.Time) error {
+// held says why a machine may not take over the entry of one that is connected here or to another replica: it is another one, since it has not
+// shown the same credential. With the same it is a reconnect. The lock is held.
+func (r *Registry) held(report machines.Machine) error {
 	holders := r.elsewhere[report.ID()]
-	if own := r.known.get(report.ID()); own != nil && (len(own.open) > 0 || now.Sub(own.report.Disconnected) < r.Grace) {
+	if own := r.known.get(report.ID()); own != nil && len(own.open) > 0 {
 		holders = []machines.Holder{own.report.Holder()}
 	}
 	if len(holders) == 0 || slices.ContainsFunc(holders, report.Holder().Is) {

@@ -65,18 +65,21 @@ func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[m
 type entry struct {
 	name   machines.Name
 	holder machines.Holder
+	open   bool // it is connected
 }
 
 // others reads these. What cannot be read the leader logs.
 func (r *Registry) others() *machines.Reports[entry] {
-	return &machines.Reports[entry]{Of: func(m machines.Machine) entry { return entry{m.ID(), m.Holder()} }, Except: r.process, Log: slog.New(slog.DiscardHandler)}
+	return &machines.Reports[entry]{Of: func(m machines.Machine) entry { return entry{m.ID(), m.Holder(), m.Disconnected.IsZero()} }, Except: r.process, Log: slog.New(slog.DiscardHandler)}
 }
 
-// hold takes in who has which entry elsewhere.
+// hold takes in who is connected for which entry elsewhere.
 func (r *Registry) hold(entries []entry) {
 	all := make(map[machines.Name][]machines.Holder, len(entries))
 	for _, e := range entries {
-		all[e.name] = append(all[e.name], e.holder)
+		if e.open {
+			all[e.name] = append(all[e.name], e.holder)
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -84,7 +84,7 @@ type Health struct {
 // ID names its WorkloadEntry.
 func (m Machine) ID() Name { return Name{m.Namespace, m.Name} }
 
-// Holder is who a WorkloadEntry is of, while its machine is connected and until the grace after that is over.
+// Holder is who a WorkloadEntry is of, while its machine is connected.
 type Holder struct{ Account, Credential string }
 
 // Holder is who has proved to be the machine.
@@ -100,7 +100,7 @@ func Meet(a, b string) bool { return a == b || a == "" || b == "" }
 
 // Held says why a machine does not take over a WorkloadEntry: it has not shown what its holder has.
 func Held(name Name, by Holder) string {
-	return fmt.Sprintf("WorkloadEntry %s is of a machine of service account %q that is connected by another credential, or was until a moment ago", name, by.Account)
+	return fmt.Sprintf("WorkloadEntry %s is of a machine of service account %q that is connected by another credential", name, by.Account)
 }
 
 // Encode is the form in etcd.

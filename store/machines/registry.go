@@ -58,7 +58,7 @@ func (r *Registry) Step(now time.Time, reports []Machine, there []Entry) (all ma
 			r.known[e.Name] = &known{account: e.Account, since: now}
 		}
 	}
-	machines, foreign := r.latest(now, reports)
+	machines, foreign := r.latest(reports)
 	machines, problems = r.admitted(machines)
 	problems = append(problems, foreign...)
 	for name, m := range machines {
@@ -101,41 +101,34 @@ func (r *Registry) Step(now time.Time, reports []Machine, there []Entry) (all ma
 // latest has one report of each machine: of two that of the newer connection, and one of a machine that is connected before others. Two
 // replicas report one machine while it moves; the older connection ends, and then its report goes. Who does not hold the entry does not take it
 // over: they are a problem. Replicas refuse that before, as far as they know (push/machines).
-func (r *Registry) latest(now time.Time, reports []Machine) (map[Name]*Machine, []Problem) {
-	out := map[Name]*Machine{}
+func (r *Registry) latest(reports []Machine) (map[Name]*Machine, []Problem) {
+	out, held := map[Name]*Machine{}, map[Name]Holder{}
+	for _, m := range reports {
+		if k := r.known[m.ID()]; m.Disconnected.IsZero() && k != nil && k.machine != nil && k.machine.Holder().Is(m.Holder()) {
+			held[m.ID()] = k.machine.Holder()
+		}
+	}
 	for i := range reports {
 		m := &reports[i]
-		holder, held := r.holder(m.ID(), now)
+		holder, is := held[m.ID()]
 		was := out[m.ID()]
 		switch {
-		case held && !holder.Is(m.Holder()):
+		case is && !holder.Is(m.Holder()):
 		case was == nil, was.Holder().Is(m.Holder()) && newer(m, was) > 0, !was.Holder().Is(m.Holder()) && first(m, was):
 			out[m.ID()] = m
 		}
 	}
 	var problems []Problem
 	for _, m := range reports {
-		holder, held := r.holder(m.ID(), now)
-		if has := out[m.ID()]; has != nil {
-			holder, held = has.Holder(), true
-		}
-		if held && m.Disconnected.IsZero() && !holder.Is(m.Holder()) {
+		if holder := out[m.ID()].Holder(); m.Disconnected.IsZero() && !holder.Is(m.Holder()) {
 			problems = append(problems, Problem{m, Held(m.ID(), holder)})
 		}
 	}
 	return out, problems
 }
 
-// holder is who has an entry. One that was only found, by a leader that is new, is nobody's before its machine is reported.
-func (r *Registry) holder(name Name, now time.Time) (holder Holder, held bool) {
-	k := r.known[name]
-	if k == nil || k.machine == nil || !k.since.IsZero() && now.Sub(k.since) >= r.grace {
-		return Holder{}, false
-	}
-	return k.machine.Holder(), true
-}
-
-// first says whether a is before b where they are not the same machine, and it is not known whose the entry is: after another process has begun to lead.
+// first says whether a is before b where they are not the same machine, and neither is known to hold the entry: after another process has begun to
+// lead, or after its holder has left.
 func first(a, b *Machine) bool {
 	if a.Disconnected.IsZero() != b.Disconnected.IsZero() {
 		return a.Disconnected.IsZero()
