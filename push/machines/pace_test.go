@@ -9,6 +9,24 @@ import (
 	"navarch.io/navarch/store/machines"
 )
 
+// reports writes what is to be written now; nil: a report is taken away.
+func reports(t *testing.T, r *Registry) (all []*machines.Machine) {
+	t.Helper()
+	changes, _ := r.pending(time.Now())
+	for _, c := range changes {
+		c.machine.written = c.raw
+		all = append(all, nil)
+		if c.raw != nil {
+			m, err := machines.Decode(c.raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[len(all)-1] = &m
+		}
+	}
+	return all
+}
+
 // A machine that joins and leaves as fast as it can is reported once in ConnectionEvery, as it is then, and its health no oftener. It is there at once
 // when it comes first; after it has left for good its report stays for the grace and goes, also where the grace is shorter than that.
 func TestConnectionsArePaced(t *testing.T) {
@@ -17,21 +35,8 @@ func TestConnectionsArePaced(t *testing.T) {
 			r := registry(mesh(t))
 			r.Grace = grace
 			every := min(ConnectionEvery, grace/2)
-			var written []*machines.Machine // nil: its report was taken away
-			look := func() {
-				changes, _ := r.pending(time.Now())
-				for _, c := range changes {
-					c.machine.written = c.raw
-					written = append(written, nil)
-					if c.raw != nil {
-						m, err := machines.Decode(c.raw)
-						if err != nil {
-							t.Fatal(err)
-						}
-						written[len(written)-1] = &m
-					}
-				}
-			}
+			var written []*machines.Machine
+			look := func() { written = append(written, reports(t, r)...) }
 			began := time.Now()
 			for time.Since(began) < time.Minute {
 				c, err := r.Register(by(t, "one"), node("10.0.0.1"), nil)
