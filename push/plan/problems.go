@@ -1,11 +1,13 @@
 package plan
 
 import (
+	"errors"
 	"slices"
 	"sync"
 
 	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/plan/front"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/pool"
@@ -16,13 +18,17 @@ import (
 // incomplete is a Spec that knows what it is drawn without.
 type incomplete interface{ Problems() []error }
 
+// patched is a Spec that is drawn without patches alone, and says whether it has any.
+type patched interface{ Patched() bool }
+
 // inquiry is what to ask the builders about. It holds nothing that changes, and what it holds is told apart and asked in any goroutine:
 // that takes as long as planning everything, and must not hold up the plan.
 type inquiry struct {
 	snapshot  *mirror.Snapshot // nil: there is nothing to ask
 	mesh      model.Key
 	hosts     []host.Frozen
-	specs     []pool.ResourceSpec // of scopes, beside hosts
+	fronts    []front.Frozen
+	specs     []pool.ResourceSpec // of scopes, beside hosts and fronts
 	workloads []*workload         // each is planned once, as a whole
 	found     []input.Problems    // what the plan itself has found
 }
@@ -36,7 +42,7 @@ type ask struct {
 func (p *Planner) inquire() inquiry {
 	q := inquiry{snapshot: p.input.Snapshot, mesh: p.input.Mesh.Key}
 	for _, s := range p.scopes {
-		q.hosts = append(q.hosts, s.hosts.Freeze())
+		q.hosts, q.fronts = append(q.hosts, s.hosts.Freeze()), append(q.fronts, s.front.Freeze())
 		s.layer.Specs(func(spec pool.ResourceSpec) { q.specs = append(q.specs, spec) })
 		q.found = append(q.found, input.Problems{"": s.problems}, s.hosts.Problems().Clone(), s.front.Problems())
 	}
@@ -54,13 +60,19 @@ func (q *inquiry) asks() map[any]ask {
 	if q.snapshot == nil {
 		return asks
 	}
-	add := func(spec pool.ResourceSpec, blame model.Key) {
+	add := func(spec any, blame model.Key) {
+		if p, ok := spec.(patched); ok && !p.Patched() {
+			return // most are, and what is not asked need not be remembered
+		}
 		if s, ok := spec.(incomplete); ok {
 			asks[spec] = ask{blame, s.Problems}
 		}
 	}
 	byMesh := func(spec pool.ResourceSpec) { add(spec, q.mesh) }
-	host.Specs(q.hosts, add)
+	host.Specs(q.hosts, func(spec pool.ResourceSpec, by model.Key) { add(spec, by) })
+	for _, frozen := range q.fronts {
+		frozen(func(spec any) { add(spec, q.mesh) })
+	}
 	for _, spec := range q.specs {
 		byMesh(spec)
 	}
@@ -82,7 +94,13 @@ func (q *inquiry) asks() map[any]ask {
 // for concurrent use.
 type reports struct {
 	mu   sync.Mutex
-	said map[any][]Problem
+	said map[any][]said
+}
+
+// said is a problem, and the resource that a patch is left out of for it; empty: it is another problem.
+type said struct {
+	Problem
+	resource string
 }
 
 // answer asks the builders what is not remembered, forgets what is not asked about any more, and returns everything, each
@@ -91,20 +109,63 @@ func (r *reports) answer(q inquiry) []Problem {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	asks := q.asks()
-	now := make(map[any][]Problem, len(asks))
-	sets := q.found
+	now := make(map[any][]said, len(asks))
+	sets, left := q.found, omissions{}
 	for key, ask := range asks {
 		found, ok := r.said[key]
 		if !ok {
 			for _, err := range ask.find() {
-				found = append(found, model.ProblemOf(err, ask.blame))
+				one := said{Problem: model.ProblemOf(err, ask.blame)}
+				if of := (patch.Left{}); errors.As(err, &of) {
+					one.resource = of.Resource
+				}
+				found = append(found, one)
 			}
 		}
 		now[key] = found
-		sets = append(sets, input.Problems{"": found})
+		var others []Problem
+		for _, one := range found {
+			if one.resource != "" {
+				left.add(one)
+			} else {
+				others = append(others, one.Problem)
+			}
+		}
+		sets = append(sets, input.Problems{"": others})
 	}
 	r.said = now
-	return input.Sorted(sets...)
+	return input.Sorted(append(sets, input.Problems{"": left.problems()})...)
+}
+
+// omissions are the problems of patches that are left out of resources, and of which: a patch of all virtual hosts may be left out of thousands, for one
+// reason.
+type omissions map[Problem]struct {
+	first  string // of their names
+	others bool
+}
+
+func (l omissions) add(one said) {
+	of, known := l[one.Problem]
+	switch {
+	case !known:
+		of.first = one.resource
+	case of.first != one.resource:
+		of.first, of.others = min(of.first, one.resource), true
+	}
+	l[one.Problem] = of
+}
+
+// problems are these, each once, with the first of the resources.
+func (l omissions) problems() (all []Problem) {
+	for one, of := range l {
+		name := of.first
+		if of.others {
+			name += " and others"
+		}
+		one.Message = "left out of " + name + ": " + one.Message
+		all = append(all, one)
+	}
+	return all
 }
 
 func patchProblems(f *model.EnvoyFilter) (all []error) {

@@ -41,22 +41,23 @@ func (c Common) detectionTimeout() *durationpb.Duration {
 }
 
 // finish patches a listener, checks it and encodes it. A listener that violates a constraint of Envoy's API is an error
-// here, because Envoy would refuse all listeners of the response with it (measured: LDS, PGV).
-func (c Common) finish(l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext) (*xds.Resource, error) {
+// here, because Envoy would refuse all listeners of the response with it (measured: LDS, PGV). The problems are the patches that it is drawn without.
+func (c Common) finish(l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext) (*xds.Resource, []error, error) {
 	name := l.Name
 	c.setBuffer(l)
+	var problems []error
 	if c.Patches.Len() > 0 {
-		l = patch.Listener(l, context, c.Patches.All())
-		l.Name = name // the manifest's name: a renamed listener could not be removed any more
+		l, problems = patch.Listener(l, context, c.Patches.All())
 	}
 	if len(l.FilterChains) == 0 && l.DefaultFilterChain == nil {
 		// Envoy refuses a listener without chains; one that ends nowhere says the same.
 		l.FilterChains = []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{blackHole()}}}
 	}
 	if err := l.ValidateAll(); err != nil {
-		return nil, fmt.Errorf("listener %s: %w", name, err)
+		return nil, problems, fmt.Errorf("listener %s: %w", name, err)
 	}
-	return xds.Encode(xds.Listener, name, l, needsOf(l)...)
+	r, err := xds.Encode(xds.Listener, name, l, needsOf(l)...)
+	return r, problems, err
 }
 
 // needsOf is the route configurations, and the configurations of filters, that a listener asks for over ADS, each once, in order.

@@ -37,3 +37,30 @@ func effective(c *Common, build func() (*xds.Resource, error)) []model.Patch {
 		return patch.VersionOf(build())
 	})
 }
+
+// Patched says whether there are patches that may match the listener, or the routes within it.
+func (c Common) Patched() bool { return c.Patches.Len() > 0 }
+
+// Problems are the patches that the listener is drawn without. Of what makes it none at all Build tells.
+func (o Outbound) Problems() []error {
+	_, problems, _ := o.draw()
+	return problems
+}
+
+// Problems are the patches that the listener is drawn without. Of what makes it none at all Build tells.
+func (v VirtualOutbound) Problems() []error {
+	_, problems, _ := v.draw()
+	return problems
+}
+
+// Problems are the patches that the listener, or the routes within it, are drawn without. Of what makes it none at all Build tells.
+func (v VirtualInbound) Problems() []error {
+	_, problems, _ := v.draw()
+	return problems
+}
+
+// Problems are the patches that the listener, or the routes within it, are drawn without. Of what makes it none at all Build tells.
+func (i Ingress) Problems() []error {
+	_, problems, _ := i.draw()
+	return problems
+}

@@ -30,6 +30,7 @@ type inboundTraffic struct {
 	match   uint32
 	closed  bool
 	demands *demands
+	left    *[]error // the patches that its routes are drawn without
 }
 
 func isHTTP(p model.Protocol) bool {
@@ -62,7 +63,8 @@ func (c Common) inboundHTTP(t inboundTraffic, mtls bool) []*listenerv3.Filter {
 	http2 := isGRPC(t.Protocol) || t.Protocol == model.Protocol_PROTOCOL_HTTP2
 	routes := inboundRoutes(t.Cluster, fmt.Sprintf("inbound|http|%d", t.ServicePort), cluster, fmt.Sprintf("%s:%d/*", t.Host, t.ServicePort), http2)
 	if !t.closed {
-		routes = patch.RouteConfiguration(routes, patch.InboundRoutes(t.Cluster), c.Patches.All())
+		patched, left := patch.RouteConfiguration(routes, patch.InboundRoutes(t.Cluster), c.Patches.All())
+		routes, *t.left = patched, append(*t.left, left...)
 	}
 	return append(c.networkExtensions(t.Port), c.connectionManager(httpTraffic{
 		statPrefix: t.statPrefix,
@@ -96,11 +98,17 @@ func (c Common) inboundTCP(t inboundTraffic) []*listenerv3.Filter {
 // chains for all other ports. Envoy closes what arrives at a port that has chains of which none matches; the chains for
 // all ports do not take it (measured).
 func (v VirtualInbound) Build() (*xds.Resource, error) {
+	r, _, err := v.draw()
+	return r, err
+}
+
+func (v VirtualInbound) draw() (*xds.Resource, []error, error) {
 	addr, err := address(v.Families.Wildcard(), v.Port)
 	if err != nil {
-		return nil, fmt.Errorf("listener %s: %w", xds.VirtualInbound, err)
+		return nil, nil, fmt.Errorf("listener %s: %w", xds.VirtualInbound, err)
 	}
 	l := inboundListener(xds.VirtualInbound, addr, v.Common)
+	var left []error
 	policies := v.demanded(v.Policies, v.Authentications, v.Authorizers)
 	l.AdditionalAddresses = v.also(v.Families.Wildcard(), v.Port)
 	l.FilterChains = []*listenerv3.FilterChain{{
@@ -113,7 +121,7 @@ func (v VirtualInbound) Build() (*xds.Resource, error) {
 	l.FilterChains = append(l.FilterChains, v.inboundChains(inboundTraffic{
 		InboundPort: InboundPort{Protocol: model.Protocol_PROTOCOL_AUTO, Cluster: xds.InboundPassthrough, MTLS: v.Rest},
 		httpChain:   inboundCatchAllHTTPChain, tcpChain: inboundCatchAllChain,
-		statPrefix: xds.InboundPassthrough, closed: v.Closed, demands: policies,
+		statPrefix: xds.InboundPassthrough, closed: v.Closed, demands: policies, left: &left,
 	})...)
 	sniff.rest = v.sniffed(model.Protocol_PROTOCOL_AUTO, v.Rest)
 	tls.rest = v.mode(v.Rest).mesh()
@@ -124,7 +132,7 @@ func (v VirtualInbound) Build() (*xds.Resource, error) {
 		}
 		name := xds.ListenerName(v.Families.Wildcard(), p.Port)
 		chains := v.inboundChains(inboundTraffic{
-			InboundPort: p, httpChain: name, tcpChain: name, statPrefix: "inbound_" + name, match: p.Port, closed: v.Closed, demands: policies,
+			InboundPort: p, httpChain: name, tcpChain: name, statPrefix: "inbound_" + name, match: p.Port, closed: v.Closed, demands: policies, left: &left,
 		})
 		if chains == nil {
 			continue
@@ -145,27 +153,34 @@ func (v VirtualInbound) Build() (*xds.Resource, error) {
 	}
 	l.ListenerFilters = append(l.ListenerFilters, tls.by(tlsInspector())...)
 	l.ListenerFilters = append(l.ListenerFilters, sniff.by(httpInspector())...)
-	return v.finish(l, inbound)
+	r, problems, err := v.finish(l, inbound)
+	return r, append(left, problems...), err
 }
 
 // Build draws the listener of one ingress of a Sidecar that is not redirected to but binds its own address.
 func (i Ingress) Build() (*xds.Resource, error) {
+	r, _, err := i.draw()
+	return r, err
+}
+
+func (i Ingress) draw() (*xds.Resource, []error, error) {
 	addr, err := address(i.Bind, i.Inner.Port)
 	if err != nil {
-		return nil, fmt.Errorf("listener %s: %w", i.Name, err)
+		return nil, nil, fmt.Errorf("listener %s: %w", i.Name, err)
 	}
 	l := inboundListener(i.Name, addr, i.Common)
 	l.AdditionalAddresses = i.also(i.Bind, i.Inner.Port)
 	for _, ip := range i.Also.All() {
 		other, err := address(ip, i.Inner.Port)
 		if err != nil {
-			return nil, fmt.Errorf("listener %s: %w", i.Name, err)
+			return nil, nil, fmt.Errorf("listener %s: %w", i.Name, err)
 		}
 		l.AdditionalAddresses = append(l.AdditionalAddresses, &listenerv3.AdditionalAddress{Address: other})
 	}
+	var left []error
 	t := inboundTraffic{
 		InboundPort: i.Inner, httpChain: i.Name, tcpChain: i.Name, statPrefix: "inbound_" + i.Name, closed: i.Closed,
-		demands: i.demanded(i.Policies, i.Authentications, i.Authorizers),
+		demands: i.demanded(i.Policies, i.Authentications, i.Authorizers), left: &left,
 	}
 	if addr.GetSocketAddress() != nil { // connections to a Unix socket have no port
 		t.match = i.Inner.Port
@@ -177,7 +192,8 @@ func (i Ingress) Build() (*xds.Resource, error) {
 	if i.sniffed(i.Inner.Protocol, i.Inner.MTLS) {
 		l.ListenerFilters = append(l.ListenerFilters, httpInspector())
 	}
-	return i.finish(l, inbound)
+	r, problems, err := i.finish(l, inbound)
+	return r, append(left, problems...), err
 }
 
 func inboundListener(name string, addr *corev3.Address, c Common) *listenerv3.Listener {

@@ -25,9 +25,14 @@ var connectTimeout = durationpb.New(15 * time.Second)
 
 // Build draws an outbound listener. The error names the listener and what of its address is wrong.
 func (o Outbound) Build() (*xds.Resource, error) {
+	r, _, err := o.draw()
+	return r, err
+}
+
+func (o Outbound) draw() (*xds.Resource, []error, error) {
 	addr, err := address(o.Bind, o.Port)
 	if err != nil {
-		return nil, fmt.Errorf("listener %s: %w", o.Name, err)
+		return nil, nil, fmt.Errorf("listener %s: %w", o.Name, err)
 	}
 	l := &listenerv3.Listener{
 		Name:                             o.Name,
@@ -92,9 +97,14 @@ func (o Outbound) inspect(l *listenerv3.Listener, sniffed bool) {
 // Build draws the listener that redirected connections arrive at; it hands them to the listener of their original
 // destination, and keeps those that have none.
 func (v VirtualOutbound) Build() (*xds.Resource, error) {
+	r, _, err := v.draw()
+	return r, err
+}
+
+func (v VirtualOutbound) draw() (*xds.Resource, []error, error) {
 	addr, err := address(v.Families.Wildcard(), v.Port)
 	if err != nil {
-		return nil, fmt.Errorf("listener %s: %w", xds.VirtualOutbound, err)
+		return nil, nil, fmt.Errorf("listener %s: %w", xds.VirtualOutbound, err)
 	}
 	unknown := xds.BlackHole
 	if v.Passthrough {

@@ -1,7 +1,6 @@
 package patch
 
 import (
-	"errors"
 	"slices"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -64,7 +63,7 @@ func inContext(p model.Patch, context networkingv1.EnvoyFilter_PatchContext) boo
 }
 
 // Cluster merges patches into a cluster, in order; the cluster it was given is not changed. What does not apply, or would
-// make a cluster that violates Envoy's API, is skipped and reported. The name stands: a resource is known by it. The
+// make a cluster that violates Envoy's API, is skipped and reported (Left). The name stands: a resource is known by it. The
 // settings of EDS go where a patch changes the type.
 func Cluster(c *clusterv3.Cluster, patches []model.Patch) (*clusterv3.Cluster, []error) {
 	var faults []error
@@ -74,18 +73,15 @@ func Cluster(c *clusterv3.Cluster, patches []model.Patch) (*clusterv3.Cluster, [
 		}
 		next := proto.CloneOf(c)
 		if err := Merge(p, next); err != nil {
-			faults = append(faults, err)
+			faults = append(faults, left(p, "cluster "+c.Name, err))
 			continue
 		}
-		if next.Name != c.Name {
-			faults = append(faults, fault(p, "patch.value.name", errors.New("the name of a cluster cannot be patched")))
-			next.Name = c.Name
-		}
+		faults = append(faults, keepName(p, "cluster", &next.Name, c.Name)...)
 		if next.GetType() != clusterv3.Cluster_EDS && next.GetClusterType() == nil {
 			next.EdsClusterConfig = nil
 		}
 		if err := Check(next); err != nil {
-			faults = append(faults, fault(p, "patch.value", err))
+			faults = append(faults, left(p, "cluster "+c.Name, err))
 			continue
 		}
 		c = next

@@ -21,21 +21,24 @@ func InboundRoutes(cluster string) RouteConfig {
 // RouteConfiguration applies the patches of ROUTE_CONFIGURATION, VIRTUAL_HOST and HTTP_ROUTE that are for it to a route configuration as a whole, in
 // Istio's order: it, each virtual host and its routes, and then the virtual hosts that are added. It must be no one else's: it may be changed. A patch
 // that does not decode, or that makes of it what Envoy would refuse, is left out, and so is a name that an earlier virtual host has: Envoy would refuse the
-// listener.
-func RouteConfiguration(rc *routev3.RouteConfiguration, of RouteConfig, patches []model.Patch) *routev3.RouteConfiguration {
+// listener. The errors are the patches that are left out, each a Left, and the names that patches state.
+func RouteConfiguration(rc *routev3.RouteConfiguration, of RouteConfig, patches []model.Patch) (*routev3.RouteConfiguration, []error) {
 	patches = slices.DeleteFunc(slices.Clone(patches), func(p model.Patch) bool { return !RouteConfigMatches(p, of) })
 	if len(patches) == 0 {
-		return rc
+		return rc, nil
 	}
-	rc = ApplyRouteConfig(rc, patches)
+	rc, faults := ApplyRouteConfig(rc, patches)
+	l := leaving{resource: "route configuration " + of.Name}
 	var hosts []*routev3.VirtualHost
 	for _, vh := range rc.VirtualHosts {
-		if vh = ApplyVirtualHost(vh, patches); vh != nil {
+		vh, more := ApplyVirtualHost(vh, patches)
+		faults = append(faults, more...)
+		if vh != nil {
 			hosts = append(hosts, vh)
 		}
 	}
 	for _, p := range patches {
-		if vh := (&routev3.VirtualHost{}); AddsVirtualHost(p, of) && decoded(p, vh) {
+		if vh := (&routev3.VirtualHost{}); AddsVirtualHost(p, of) && l.decoded(p, vh) {
 			hosts = append(hosts, vh)
 		}
 	}
@@ -49,5 +52,5 @@ func RouteConfiguration(rc *routev3.RouteConfiguration, of RouteConfig, patches 
 		})
 		return len(vh.Domains) == 0
 	})
-	return rc
+	return rc, append(faults, l.faults...)
 }

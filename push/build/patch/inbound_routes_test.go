@@ -48,7 +48,7 @@ func TestRouteConfiguration(t *testing.T) {
 			got, want := &routev3.RouteConfiguration{}, &routev3.RouteConfiguration{}
 			routeYAML(t, plain, got)
 			routeYAML(t, c.want, want)
-			got = RouteConfiguration(got, InboundRoutes("inbound|8080||"), routePatches(t, c.patches))
+			got, _ = RouteConfiguration(got, InboundRoutes("inbound|8080||"), routePatches(t, c.patches))
 			if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 				t.Error(diff)
 			}

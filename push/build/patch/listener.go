@@ -72,19 +72,26 @@ func matchesListener(c *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, context
 // Listener is a copy of the listener with the patches applied in Istio's order: LISTENER, LISTENER_FILTER, then for each
 // chain FILTER_CHAIN, NETWORK_FILTER and HTTP_FILTER, then the chains that are added. What does not match is passed over. A
 // patch whose value does not decode is skipped, and so is one that would make the listener violate Envoy's API: Envoy
-// would refuse it together with every other listener of the response.
-func Listener(l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch) *listenerv3.Listener {
-	patched := applyToListener(l, context, patches)
+// would refuse it together with every other listener of the response. The errors are these patches, each a Left, and the names that patches state: a
+// resource is known by its name, which stands.
+func Listener(l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch) (*listenerv3.Listener, []error) {
+	patched, faults := applyToListener(l, context, patches)
 	if Check(patched) == nil {
-		return patched
+		return patched, faults
 	}
 	var good []model.Patch
+	var refused []error
 	for _, p := range patches {
-		if with := append(good[:len(good):len(good)], p); Check(applyToListener(l, context, with)) == nil {
+		with := append(good[:len(good):len(good)], p)
+		next, _ := applyToListener(l, context, with)
+		if err := Check(next); err != nil {
+			refused = append(refused, left(p, "listener "+l.Name, err))
+		} else {
 			good = with
 		}
 	}
-	return applyToListener(l, context, good)
+	patched, faults = applyToListener(l, context, good)
+	return patched, append(faults, refused...)
 }
 
 // listenerPatches is the patches on their way through one listener.
@@ -92,34 +99,42 @@ type listenerPatches struct {
 	listener *listenerv3.Listener
 	context  networkingv1.EnvoyFilter_PatchContext
 	patches  []model.Patch
+	leaving
 }
 
-func applyToListener(l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch) *listenerv3.Listener {
+func applyToListener(l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch) (*listenerv3.Listener, []error) {
+	name := l.Name
 	l = proto.Clone(l).(*listenerv3.Listener)
-	s := listenerPatches{listener: l, context: context, patches: patches}
+	s := &listenerPatches{listener: l, context: context, patches: patches, leaving: leaving{resource: "listener " + name}}
 	for p := range s.of(networkingv1.EnvoyFilter_LISTENER) {
 		if operation(p) == networkingv1.EnvoyFilter_Patch_MERGE {
-			_ = Merge(p, l) // skipped where it does not decode
+			s.out(p, Merge(p, l))
+			s.faults = append(s.faults, keepName(p, "listener", &l.Name, name)...)
 		}
 	}
 	for p := range s.of(networkingv1.EnvoyFilter_LISTENER_FILTER) {
 		anchor := anchor{p.Config().GetMatch().GetListener().GetListenerFilter(), p.Config().GetMatch().GetListener().GetListenerFilter() != ""}
-		l.ListenerFilters = edit(p, l.ListenerFilters, anchor, &listenerv3.ListenerFilter{}, nil)
+		filters, err := edit(p, l.ListenerFilters, anchor, &listenerv3.ListenerFilter{}, nil)
+		l.ListenerFilters = filters
+		s.out(p, err)
 	}
 	l.FilterChains = slices.DeleteFunc(l.FilterChains, func(c *listenerv3.FilterChain) bool { return !s.chain(c) })
 	if l.DefaultFilterChain != nil && !s.chain(l.DefaultFilterChain) {
 		l.DefaultFilterChain = nil
 	}
 	for p := range s.of(networkingv1.EnvoyFilter_FILTER_CHAIN) {
-		if c := (&listenerv3.FilterChain{}); operation(p) == networkingv1.EnvoyFilter_Patch_ADD && Decode(p, c) == nil {
+		if operation(p) != networkingv1.EnvoyFilter_Patch_ADD {
+			continue
+		}
+		if c := (&listenerv3.FilterChain{}); !s.out(p, Decode(p, c)) {
 			l.FilterChains = append(l.FilterChains, c)
 		}
 	}
-	return l
+	return l, s.faults
 }
 
 // of is the patches of one kind that match the listener as a whole, in order.
-func (s listenerPatches) of(kind networkingv1.EnvoyFilter_ApplyTo) iter.Seq[model.Patch] {
+func (s *listenerPatches) of(kind networkingv1.EnvoyFilter_ApplyTo) iter.Seq[model.Patch] {
 	return func(yield func(model.Patch) bool) {
 		for _, p := range s.patches {
 			port := s.listener.GetAddress().GetSocketAddress().GetPortValue()
@@ -131,7 +146,7 @@ func (s listenerPatches) of(kind networkingv1.EnvoyFilter_ApplyTo) iter.Seq[mode
 }
 
 // chain applies what matches one chain to it; false: it is removed.
-func (s listenerPatches) chain(c *listenerv3.FilterChain) bool {
+func (s *listenerPatches) chain(c *listenerv3.FilterChain) bool {
 	for p := range s.of(networkingv1.EnvoyFilter_FILTER_CHAIN) {
 		if !s.matchesChain(p, c) {
 			continue
@@ -140,7 +155,7 @@ func (s listenerPatches) chain(c *listenerv3.FilterChain) bool {
 		case networkingv1.EnvoyFilter_Patch_REMOVE:
 			return false
 		case networkingv1.EnvoyFilter_Patch_MERGE:
-			_ = Merge(p, c)
+			s.out(p, Merge(p, c))
 		}
 	}
 	s.networkFilters(c)
@@ -148,7 +163,7 @@ func (s listenerPatches) chain(c *listenerv3.FilterChain) bool {
 }
 
 // matchesChain compares a match's port (on the virtual listeners) and filterChain with a chain.
-func (s listenerPatches) matchesChain(p model.Patch, c *listenerv3.FilterChain) bool {
+func (s *listenerPatches) matchesChain(p model.Patch, c *listenerv3.FilterChain) bool {
 	m, has := p.Config().GetMatch().GetListener(), c.GetFilterChainMatch()
 	port := has.GetDestinationPort().GetValue()
 	if isVirtual(s.listener.Name) && m.GetPortNumber() != 0 && m.GetPortNumber() != port {

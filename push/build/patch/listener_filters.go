@@ -39,15 +39,15 @@ func httpAnchor(p model.Patch) anchor {
 // edit applies one patch to a list of filters, all operations but MERGE. `fresh` is an empty filter, for the value;
 // `ends` says which filters must be last (nil: none): what is added goes before it, where Istio would add it behind and
 // Envoy refuse the listener. Without an anchor INSERT_BEFORE and INSERT_AFTER mean first and last, and REPLACE and
-// REMOVE nothing.
-func edit[F named](p model.Patch, list []F, a anchor, fresh F, ends func(F) bool) []F {
+// REMOVE nothing. The error: the value does not decode, and the list is as it was.
+func edit[F named](p model.Patch, list []F, a anchor, fresh F, ends func(F) bool) ([]F, error) {
 	at := slices.IndexFunc(list, func(f F) bool { return a.stated && f.GetName() == a.name })
 	op := operation(p)
 	if op == networkingv1.EnvoyFilter_Patch_REMOVE {
 		if !a.stated {
-			return list
+			return list, nil
 		}
-		return slices.DeleteFunc(list, func(f F) bool { return f.GetName() == a.name })
+		return slices.DeleteFunc(list, func(f F) bool { return f.GetName() == a.name }), nil
 	}
 	switch {
 	case op == networkingv1.EnvoyFilter_Patch_ADD:
@@ -62,47 +62,54 @@ func edit[F named](p model.Patch, list []F, a anchor, fresh F, ends func(F) bool
 		at++
 	case (op == networkingv1.EnvoyFilter_Patch_INSERT_BEFORE || op == networkingv1.EnvoyFilter_Patch_REPLACE) && at >= 0:
 	default:
-		return list // nothing to stand by, or no operation on lists
+		return list, nil // nothing to stand by, or no operation on lists
 	}
-	if Decode(p, fresh) != nil {
-		return list
+	if err := Decode(p, fresh); err != nil {
+		return list, err
 	}
 	if op == networkingv1.EnvoyFilter_Patch_REPLACE {
 		list[at] = fresh
-		return list
+		return list, nil
 	}
 	if last := len(list) - 1; at == len(list) && last >= 0 && ends != nil && ends(list[last]) {
 		at = last
 	}
-	return slices.Insert(list, at, fresh)
+	return slices.Insert(list, at, fresh), nil
 }
 
 // mergeFilter applies one MERGE to one filter. A patch that names no filter merges into those of its own type:
-// configurations of two types do not merge.
-func mergeFilter[F named](p model.Patch, f F, a anchor, value F) {
+// configurations of two types do not merge. The error: the value does not decode, and the filter is as it was.
+func mergeFilter[F named](p model.Patch, f F, a anchor, value F) error {
 	if operation(p) != networkingv1.EnvoyFilter_Patch_MERGE || f.GetTypedConfig() == nil {
-		return
+		return nil
 	}
 	if a.stated && f.GetName() != a.name {
-		return
+		return nil
 	}
-	if !a.stated && (Decode(p, value) != nil || value.GetTypedConfig().GetTypeUrl() != f.GetTypedConfig().GetTypeUrl()) {
-		return
+	if !a.stated {
+		if err := Decode(p, value); err != nil {
+			return err
+		}
+		if value.GetTypedConfig().GetTypeUrl() != f.GetTypedConfig().GetTypeUrl() {
+			return nil
+		}
 	}
-	_ = Merge(p, f) // skipped where it does not decode
+	return Merge(p, f)
 }
 
 // networkFilters applies NETWORK_FILTER and HTTP_FILTER patches to one chain.
-func (s listenerPatches) networkFilters(c *listenerv3.FilterChain) {
+func (s *listenerPatches) networkFilters(c *listenerv3.FilterChain) {
 	for p := range s.of(networkingv1.EnvoyFilter_NETWORK_FILTER) {
 		if s.matchesChain(p, c) {
-			c.Filters = edit(p, c.Filters, networkAnchor(p), &listenerv3.Filter{}, endsConnection)
+			filters, err := edit(p, c.Filters, networkAnchor(p), &listenerv3.Filter{}, endsConnection)
+			c.Filters = filters
+			s.out(p, err)
 		}
 	}
 	for _, f := range c.Filters {
 		for p := range s.of(networkingv1.EnvoyFilter_NETWORK_FILTER) {
 			if s.matchesChain(p, c) {
-				mergeFilter(p, f, networkAnchor(p), &listenerv3.Filter{})
+				s.out(p, mergeFilter(p, f, networkAnchor(p), &listenerv3.Filter{}))
 			}
 		}
 		s.httpFilters(c, f)
@@ -110,7 +117,7 @@ func (s listenerPatches) networkFilters(c *listenerv3.FilterChain) {
 }
 
 // httpFilters applies HTTP_FILTER patches to one connection manager.
-func (s listenerPatches) httpFilters(c *listenerv3.FilterChain, f *listenerv3.Filter) {
+func (s *listenerPatches) httpFilters(c *listenerv3.FilterChain, f *listenerv3.Filter) {
 	m := &hcmv3.HttpConnectionManager{}
 	var matching []model.Patch
 	for p := range s.of(networkingv1.EnvoyFilter_HTTP_FILTER) {
@@ -122,11 +129,13 @@ func (s listenerPatches) httpFilters(c *listenerv3.FilterChain, f *listenerv3.Fi
 		return
 	}
 	for _, p := range matching {
-		m.HttpFilters = edit(p, m.HttpFilters, httpAnchor(p), &hcmv3.HttpFilter{}, endsRequest)
+		filters, err := edit(p, m.HttpFilters, httpAnchor(p), &hcmv3.HttpFilter{}, endsRequest)
+		m.HttpFilters = filters
+		s.out(p, err)
 	}
 	for _, h := range m.HttpFilters {
 		for _, p := range matching {
-			mergeFilter(p, h, httpAnchor(p), &hcmv3.HttpFilter{})
+			s.out(p, mergeFilter(p, h, httpAnchor(p), &hcmv3.HttpFilter{}))
 		}
 	}
 	f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: xds.Any(m)}

@@ -217,7 +217,7 @@ func TestListener(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			l := webListener("L", 80)
 			before := proto.Clone(l)
-			got := Listener(l, out, patchesOf(t, c.patches))
+			got, _ := Listener(l, out, patchesOf(t, c.patches))
 			if s := drawn(t, got); s != c.want {
 				t.Errorf("got  %s\nwant %s", s, c.want)
 			}
@@ -250,7 +250,7 @@ func TestListenerMatchesChains(t *testing.T) {
 		{"L", `match: {listener: {filterChain: {applicationProtocols: "h2c, http/1.1"}}}`, "web"},
 		{"L", "match: {listener: {filterChain: {applicationProtocols: h2}}}", ""},
 	} {
-		got := Listener(webListener(c.listener, 80), out, patchesOf(t, one("NETWORK_FILTER", c.match, echo, "INSERT_FIRST")))
+		got, _ := Listener(webListener(c.listener, 80), out, patchesOf(t, one("NETWORK_FILTER", c.match, echo, "INSERT_FIRST")))
 		var reached []string
 		for _, fc := range append(got.FilterChains, got.DefaultFilterChain) {
 			if fc.Filters[0].Name == "echo" {

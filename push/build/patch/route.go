@@ -63,47 +63,50 @@ func MergesRouteConfig(p model.Patch, rc RouteConfig) bool {
 }
 
 // ApplyRouteConfig merges the patches of ROUTE_CONFIGURATION, in order, and keeps the name: Envoy asked for it. A patch
-// that does not decode, or that makes of it what Envoy would refuse, is left out.
-func ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model.Patch) *routev3.RouteConfiguration {
+// that does not decode, or that makes of it what Envoy would refuse, is left out. The errors are these patches, each a Left, and the names that
+// patches state.
+func ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model.Patch) (*routev3.RouteConfiguration, []error) {
 	name := rc.GetName()
+	l := leaving{resource: "route configuration " + name}
 	for _, p := range patches {
 		if p.Config().GetApplyTo() == networkingv1.EnvoyFilter_ROUTE_CONFIGURATION && operation(p) == networkingv1.EnvoyFilter_Patch_MERGE {
-			rc = merged(p, rc)
+			rc = merged(&l, p, rc)
+			l.faults = append(l.faults, keepName(p, "route configuration", &rc.Name, name)...)
 		}
 	}
-	rc.Name = name
-	return rc
+	return rc, l.faults
 }
 
 // ApplyVirtualHost applies the patches of VIRTUAL_HOST and then those of HTTP_ROUTE that name this virtual host, in
 // order; nil where one of them removes it. What is given must be no one else's: it may be changed. A patch that does not
-// decode, or that makes of it what Envoy would refuse, is left out.
-func ApplyVirtualHost(vh *routev3.VirtualHost, patches []model.Patch) *routev3.VirtualHost {
+// decode, or that makes of it what Envoy would refuse, is left out: the errors are these patches, each a Left.
+func ApplyVirtualHost(vh *routev3.VirtualHost, patches []model.Patch) (*routev3.VirtualHost, []error) {
+	l := &leaving{resource: "virtual host " + vh.GetName()}
 	for _, p := range patches {
 		if p.Config().GetApplyTo() != networkingv1.EnvoyFilter_VIRTUAL_HOST || !namesVirtualHost(p, vh.GetName()) || !hasDomain(p, vh) {
 			continue
 		}
 		switch operation(p) {
 		case networkingv1.EnvoyFilter_Patch_REMOVE:
-			return nil
+			return nil, l.faults
 		case networkingv1.EnvoyFilter_Patch_MERGE:
-			vh = merged(p, vh)
+			vh = merged(l, p, vh)
 			vh.Domains = unique(vh.Domains)
 		case networkingv1.EnvoyFilter_Patch_REPLACE:
 			value := &routev3.VirtualHost{}
-			if decoded(p, value) {
+			if l.decoded(p, value) {
 				value.Domains = unique(value.Domains)
 				vh = value
 			}
 		}
 	}
-	vh.Routes = applyRoutes(vh, patches)
-	return vh
+	vh.Routes = applyRoutes(l, vh, patches)
+	return vh, l.faults
 }
 
 // applyRoutes changes and removes routes one by one, and then adds: a patch that adds does not see what a later one adds,
 // and no added route is changed.
-func applyRoutes(vh *routev3.VirtualHost, patches []model.Patch) []*routev3.Route {
+func applyRoutes(l *leaving, vh *routev3.VirtualHost, patches []model.Patch) []*routev3.Route {
 	routes := vh.GetRoutes()
 	patches = slices.DeleteFunc(slices.Clone(patches), func(p model.Patch) bool {
 		return p.Config().GetApplyTo() != networkingv1.EnvoyFilter_HTTP_ROUTE || !namesVirtualHost(p, vh.GetName()) || !hasDomain(p, vh)
@@ -113,17 +116,17 @@ func applyRoutes(vh *routev3.VirtualHost, patches []model.Patch) []*routev3.Rout
 	}
 	kept := make([]*routev3.Route, 0, len(routes))
 	for _, r := range routes {
-		if r = changeRoute(r, patches); r != nil {
+		if r = changeRoute(l, r, patches); r != nil {
 			kept = append(kept, r)
 		}
 	}
 	for _, p := range patches {
-		kept = addRoute(kept, p)
+		kept = addRoute(l, kept, p)
 	}
 	return kept
 }
 
-func changeRoute(r *routev3.Route, patches []model.Patch) *routev3.Route {
+func changeRoute(l *leaving, r *routev3.Route, patches []model.Patch) *routev3.Route {
 	for _, p := range patches {
 		if !matchesRoute(p, r) {
 			continue
@@ -132,7 +135,7 @@ func changeRoute(r *routev3.Route, patches []model.Patch) *routev3.Route {
 		case networkingv1.EnvoyFilter_Patch_REMOVE:
 			return nil
 		case networkingv1.EnvoyFilter_Patch_MERGE:
-			r = merged(p, r)
+			r = merged(l, p, r)
 		}
 	}
 	return r
@@ -140,7 +143,7 @@ func changeRoute(r *routev3.Route, patches []model.Patch) *routev3.Route {
 
 // addRoute: with a route match an insertion goes to the first route that matches, and nowhere where none does; without,
 // before is first and after is last.
-func addRoute(routes []*routev3.Route, p model.Patch) []*routev3.Route {
+func addRoute(l *leaving, routes []*routev3.Route, p model.Patch) []*routev3.Route {
 	at := 0
 	if routeMatch(p) != nil {
 		at = slices.IndexFunc(routes, func(r *routev3.Route) bool { return matchesRoute(p, r) })
@@ -161,7 +164,7 @@ func addRoute(routes []*routev3.Route, p model.Patch) []*routev3.Route {
 		return routes
 	}
 	value := &routev3.Route{}
-	if at < 0 || !decoded(p, value) {
+	if at < 0 || !l.decoded(p, value) {
 		return routes
 	}
 	return slices.Insert(routes, at, value)
@@ -206,14 +209,10 @@ func matchesRoute(p model.Patch, r *routev3.Route) bool {
 	return false
 }
 
-func decoded(p model.Patch, into proto.Message) bool {
-	return Decode(p, into) == nil && Check(into) == nil
-}
-
 // merged is a merged copy, or what it was given where the merge fails.
-func merged[M proto.Message](p model.Patch, m M) M {
+func merged[M proto.Message](l *leaving, p model.Patch, m M) M {
 	fresh := proto.CloneOf(m)
-	if Merge(p, fresh) != nil || Check(fresh) != nil {
+	if l.out(p, Merge(p, fresh)) || l.out(p, Check(fresh)) {
 		return m
 	}
 	return fresh

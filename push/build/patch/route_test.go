@@ -134,7 +134,7 @@ func TestApplyVirtualHost(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			in := &routev3.VirtualHost{}
 			routeYAML(t, twoRoutes, in)
-			out := ApplyVirtualHost(in, routePatches(t, "["+c.patches+"]"))
+			out, _ := ApplyVirtualHost(in, routePatches(t, "["+c.patches+"]"))
 			var names []string
 			for _, r := range out.Routes {
 				names = append(names, r.Name)
@@ -155,7 +155,7 @@ func TestApplyVirtualHost(t *testing.T) {
 func TestMergeRoute(t *testing.T) {
 	in := &routev3.VirtualHost{}
 	routeYAML(t, twoRoutes, in)
-	out := ApplyVirtualHost(in, routePatches(t, `[
+	out, _ := ApplyVirtualHost(in, routePatches(t, `[
 	 {applyTo: HTTP_ROUTE, match: {routeConfiguration: {vhost: {name: "a:80", route: {name: one}}}}, patch: {operation: MERGE, value: {route: {timeout: 2.5s, prefix_rewrite: /x}}}},
 	 {applyTo: HTTP_ROUTE, match: {routeConfiguration: {vhost: {route: {action: REDIRECT}}}}, patch: {operation: MERGE, value: {redirect: {response_code: 99}}}}]`))
 	a := out.Routes[0].GetRoute()
@@ -170,17 +170,17 @@ func TestMergeRoute(t *testing.T) {
 func TestRemoveVirtualHost(t *testing.T) {
 	in := &routev3.VirtualHost{Name: "a:80", Domains: []string{"a"}}
 	patches := routePatches(t, `[{applyTo: VIRTUAL_HOST, match: {routeConfiguration: {vhost: {name: "b:80"}}}, patch: {operation: REMOVE}}, {applyTo: VIRTUAL_HOST, match: {routeConfiguration: {vhost: {name: "a:80"}}}, patch: {operation: REMOVE}}]`)
-	if ApplyVirtualHost(in, patches[:1]) == nil {
+	if left, _ := ApplyVirtualHost(in, patches[:1]); left == nil {
 		t.Error("the wrong host was removed")
 	}
-	if ApplyVirtualHost(in, patches) != nil {
+	if left, _ := ApplyVirtualHost(in, patches); left != nil {
 		t.Error("the host was not removed")
 	}
 }
 
 func TestApplyRouteConfig(t *testing.T) {
 	rc := &routev3.RouteConfiguration{Name: "80"}
-	out := ApplyRouteConfig(rc, routePatches(t, `[
+	out, _ := ApplyRouteConfig(rc, routePatches(t, `[
 	 {applyTo: ROUTE_CONFIGURATION, patch: {operation: MERGE, value: {name: other, response_headers_to_remove: [server]}}},
 	 {applyTo: ROUTE_CONFIGURATION, patch: {operation: MERGE, value: {nonsense: 1}}},
 	 {applyTo: ROUTE_CONFIGURATION, patch: {operation: REMOVE}},

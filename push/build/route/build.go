@@ -19,16 +19,30 @@ const maxDirectResponse = 1 << 20
 // Build is the route configuration as a rope: the head, and the virtual hosts as they are. Envoy reads the fields of a
 // message in any order.
 func (s Spec) Build() (*xds.Resource, error) {
-	head := patch.ApplyRouteConfig(&routev3.RouteConfiguration{
+	head, _ := s.head()
+	if err := head.ValidateAll(); err != nil {
+		return nil, fmt.Errorf("route configuration %s: %w", s.Name, err)
+	}
+	return xds.EncodeRope(xds.Route, s.Name, head, s.Hosts.All())
+}
+
+// head is all but the virtual hosts, and the patches that it is drawn without.
+func (s Spec) head() (*routev3.RouteConfiguration, []error) {
+	return patch.ApplyRouteConfig(&routev3.RouteConfiguration{
 		Name:                           s.Name,
 		ValidateClusters:               wrapperspb.Bool(false), // RDS comes after CDS, and an unknown cluster answers 503
 		MaxDirectResponseBodySizeBytes: wrapperspb.UInt32(maxDirectResponse),
 		IgnorePortInHostMatching:       !s.WithPorts,
 	}, s.Patches.All())
-	if err := head.ValidateAll(); err != nil {
-		return nil, fmt.Errorf("route configuration %s: %w", s.Name, err)
-	}
-	return xds.EncodeRope(xds.Route, s.Name, head, s.Hosts.All())
+}
+
+// Patched says whether there are patches for the head.
+func (s Spec) Patched() bool { return s.Patches.Len() > 0 }
+
+// Problems are the patches that the head is drawn without.
+func (s Spec) Problems() []error {
+	_, problems := s.head()
+	return problems
 }
 
 // Effective is the patches that change the head.

@@ -32,3 +32,21 @@ func versionOf(f *xds.Fragment, err error) (string, error) {
 	}
 	return string(f.Hash[:]), nil
 }
+
+// Patched says whether there are patches that may match the virtual host.
+func (s Spec) Patched() bool { return s.Patches.Len() > 0 }
+
+// Problems are the patches that the virtual host, or its routes, are drawn without. What of its VirtualService is left out the function Problems tells.
+func (s Spec) Problems() []error {
+	_, problems := patch.ApplyVirtualHost(s.draw(), s.Patches.All())
+	return problems
+}
+
+// Patched says whether there are patches that may match the virtual host.
+func (s CatchAll) Patched() bool { return s.Patches.Len() > 0 }
+
+// Problems are the patches that the virtual host, or its routes, are drawn without.
+func (s CatchAll) Problems() []error {
+	_, problems := patch.ApplyVirtualHost(s.draw(), s.Patches.All())
+	return problems
+}

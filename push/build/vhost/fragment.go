@@ -24,18 +24,24 @@ const fieldVirtualHosts = 2
 // Fragment is the virtual host as a field of a RouteConfiguration. It has no bytes where a patch removes the virtual
 // host: a rope may hold such a fragment. An error is a fault of the Spec (no domains), never of one of its rules: a rule
 // that Envoy would refuse is left out and the others stand.
-func (s Spec) Fragment() (*xds.Fragment, error) {
-	return seal(&routev3.VirtualHost{
+func (s Spec) Fragment() (*xds.Fragment, error) { return seal(s.draw(), s.Patches) }
+
+// draw is the virtual host before any patch.
+func (s Spec) draw() *routev3.VirtualHost {
+	return &routev3.VirtualHost{
 		Name:                       xds.VirtualHost(s.Host, s.Port),
 		Domains:                    slices.Clone(s.Domains.All()),
 		Routes:                     newDrawing(s).routes(),
 		IncludeRequestAttemptCount: !s.Proxy.NoAttempts,
-	}, s.Patches)
+	}
 }
 
 // Fragment is the virtual host allow_any, to PassthroughCluster or the egress proxy's, or block_all, which answers 502
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode).
-func (s CatchAll) Fragment() (*xds.Fragment, error) {
+func (s CatchAll) Fragment() (*xds.Fragment, error) { return seal(s.draw(), s.Patches) }
+
+// draw is the virtual host before any patch.
+func (s CatchAll) draw() *routev3.VirtualHost {
 	vh := &routev3.VirtualHost{Name: xds.BlockAll, Domains: []string{"*"}, IncludeRequestAttemptCount: !s.Proxy.NoAttempts}
 	route := &routev3.Route{Match: everything(), Action: &routev3.Route_DirectResponse{
 		DirectResponse: &routev3.DirectResponseAction{Status: 502},
@@ -49,7 +55,7 @@ func (s CatchAll) Fragment() (*xds.Fragment, error) {
 	}
 	route.Name = vh.Name
 	vh.Routes = []*routev3.Route{route}
-	return seal(vh, s.Patches)
+	return vh
 }
 
 // Fragment is the patch's value.
@@ -84,7 +90,7 @@ func (s Added) draw() (*routev3.VirtualHost, error) {
 
 func seal(vh *routev3.VirtualHost, patches intern.List[model.Patch]) (*xds.Fragment, error) {
 	name := vh.Name
-	if vh = patch.ApplyVirtualHost(vh, patches.All()); vh == nil {
+	if vh, _ = patch.ApplyVirtualHost(vh, patches.All()); vh == nil {
 		sum := sha256.Sum256([]byte("removed " + name))
 		return &xds.Fragment{Name: name, Hash: xds.Hash(sum[:16])}, nil
 	}

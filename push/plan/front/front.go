@@ -12,6 +12,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
+// Frozen calls f with the Specs of a front's listeners, route configurations and virtual hosts that patches may change.
+type Frozen func(f func(spec any))
+
 // Front plans the listeners and route configurations of one scope from its hosts. It belongs to the goroutine of the planner. A step
 // calls Read, then Host or Endpoints for each host that was planned again, all of which are resolved by then, and then Finish.
 type Front interface {
@@ -42,6 +45,8 @@ type Front interface {
 	Explain(of xds.Ref, v *host.Variation) []any
 	// Problems are what was found while planning, as it is now: a copy, which the front does not change.
 	Problems() input.Problems
+	// Freeze takes what is planned as it is, for a walk in any goroutine. Between steps only.
+	Freeze() Frozen
 	// Removals calls f with the listeners, and the clusters that are of no host, that patches remove as a whole: they are not planned.
 	Removals(f func(input.Removal))
 	// Describe writes down all that the front has decided, a line each, published or not, in no order. Tests compare fronts by it.

@@ -78,6 +78,9 @@ func (f *Front) Read(in *input.Input) { f.in = in }
 // Problems implements front.Front.
 func (f *Front) Problems() input.Problems { return f.problems.Clone() }
 
+// Freeze implements front.Front: there are no patches for these clients.
+func (f *Front) Freeze() front.Frozen { return func(func(any)) {} }
+
 // Host implements front.Front. A host that only VirtualServices name is nothing that can be called: its name is nowhere to be found.
 func (f *Front) Host(name string, what input.Types) (uses bool) {
 	if what.Has(input.LDS | input.RDS) {
