@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// ClusterMatches says whether a patch of CLUSTER (MERGE or REMOVE) is for a cluster, by the context and the name. hosts
+// ClusterMatches says whether a patch of CLUSTER (one that merges, or REMOVE) is for a cluster, by the context and the name. hosts
 // are the services' hosts behind an inbound cluster, whose name has none; for the others they are not looked at. A match
 // with a name looks at nothing else. The static clusters have no host, port and subset: a match of one of these passes
 // them over (https://istio.io/latest/docs/reference/config/networking/envoy-filter/#EnvoyFilter-ClusterMatch).
@@ -21,9 +21,7 @@ func ClusterMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContext
 		c.GetMatch().GetRouteConfiguration() != nil {
 		return false
 	}
-	switch operation(p) {
-	case networkingv1.EnvoyFilter_Patch_MERGE, networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST, networkingv1.EnvoyFilter_Patch_REMOVE:
-	default:
+	if !merges(p) && operation(p) != networkingv1.EnvoyFilter_Patch_REMOVE {
 		return false
 	}
 	m := c.GetMatch().GetCluster()
@@ -68,7 +66,7 @@ func inContext(p model.Patch, context networkingv1.EnvoyFilter_PatchContext) boo
 func Cluster(c *clusterv3.Cluster, patches []model.Patch) (*clusterv3.Cluster, []error) {
 	var faults []error
 	for _, p := range patches {
-		if op := operation(p); op != networkingv1.EnvoyFilter_Patch_MERGE && op != networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST {
+		if !merges(p) {
 			continue
 		}
 		next := proto.CloneOf(c)

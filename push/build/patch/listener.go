@@ -24,7 +24,7 @@ func ListenerMatches(p model.Patch, context networkingv1.EnvoyFilter_PatchContex
 	c := p.Config()
 	switch c.GetApplyTo() {
 	case networkingv1.EnvoyFilter_LISTENER:
-		if op := c.GetPatch().GetOperation(); op != networkingv1.EnvoyFilter_Patch_MERGE {
+		if !merges(p) {
 			return false
 		}
 	case networkingv1.EnvoyFilter_LISTENER_FILTER, networkingv1.EnvoyFilter_FILTER_CHAIN,
@@ -107,7 +107,7 @@ func applyToListener(l *listenerv3.Listener, context networkingv1.EnvoyFilter_Pa
 	l = proto.Clone(l).(*listenerv3.Listener)
 	s := &listenerPatches{listener: l, context: context, patches: patches, leaving: leaving{resource: "listener " + name}}
 	for p := range s.of(networkingv1.EnvoyFilter_LISTENER) {
-		if operation(p) == networkingv1.EnvoyFilter_Patch_MERGE {
+		if merges(p) {
 			s.out(p, Merge(p, l))
 			s.faults = append(s.faults, keepName(p, "listener", &l.Name, name)...)
 		}
@@ -117,6 +117,9 @@ func applyToListener(l *listenerv3.Listener, context networkingv1.EnvoyFilter_Pa
 		filters, err := edit(p, l.ListenerFilters, anchor, &listenerv3.ListenerFilter{}, nil)
 		l.ListenerFilters = filters
 		s.out(p, err)
+		for _, f := range l.ListenerFilters {
+			s.out(p, mergeFilter(p, f, anchor, &listenerv3.ListenerFilter{}))
+		}
 	}
 	l.FilterChains = slices.DeleteFunc(l.FilterChains, func(c *listenerv3.FilterChain) bool { return !s.chain(c) })
 	if l.DefaultFilterChain != nil && !s.chain(l.DefaultFilterChain) {
@@ -151,10 +154,10 @@ func (s *listenerPatches) chain(c *listenerv3.FilterChain) bool {
 		if !s.matchesChain(p, c) {
 			continue
 		}
-		switch operation(p) {
-		case networkingv1.EnvoyFilter_Patch_REMOVE:
+		if operation(p) == networkingv1.EnvoyFilter_Patch_REMOVE {
 			return false
-		case networkingv1.EnvoyFilter_Patch_MERGE:
+		}
+		if merges(p) {
 			s.out(p, Merge(p, c))
 		}
 	}

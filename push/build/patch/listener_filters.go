@@ -36,7 +36,7 @@ func httpAnchor(p model.Patch) anchor {
 	return anchor{f.GetName(), f != nil}
 }
 
-// edit applies one patch to a list of filters, all operations but MERGE. `fresh` is an empty filter, for the value;
+// edit applies one patch to a list of filters, all operations but those that merge. `fresh` is an empty filter, for the value;
 // `ends` says which filters must be last (nil: none): what is added goes before it, where Istio would add it behind and
 // Envoy refuse the listener. Without an anchor INSERT_BEFORE and INSERT_AFTER mean first and last, and REPLACE and
 // REMOVE nothing. The error: the value does not decode, and the list is as it was.
@@ -77,10 +77,10 @@ func edit[F named](p model.Patch, list []F, a anchor, fresh F, ends func(F) bool
 	return slices.Insert(list, at, fresh), nil
 }
 
-// mergeFilter applies one MERGE to one filter. A patch that names no filter merges into those of its own type:
+// mergeFilter applies one patch that merges to one filter. A patch that names no filter merges into those of its own type:
 // configurations of two types do not merge. The error: the value does not decode, and the filter is as it was.
 func mergeFilter[F named](p model.Patch, f F, a anchor, value F) error {
-	if operation(p) != networkingv1.EnvoyFilter_Patch_MERGE || f.GetTypedConfig() == nil {
+	if !merges(p) || f.GetTypedConfig() == nil {
 		return nil
 	}
 	if a.stated && f.GetName() != a.name {

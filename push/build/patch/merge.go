@@ -40,9 +40,16 @@ func readable(err error) error {
 	return errors.New(position.ReplaceAllString(strings.ReplaceAll(err.Error(), "\u00a0", " "), ""))
 }
 
+// merges says whether a patch merges its value into what it matches, of whatever it is for (istio: isMergeOperation of
+// pilot/pkg/networking/core/envoyfilter/util.go). Merge tells MERGE from MERGE_AND_REPLACE_LIST.
+func merges(p model.Patch) bool {
+	op := operation(p)
+	return op == networkingv1.EnvoyFilter_Patch_MERGE || op == networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST
+}
+
 // Merge merges the patch's value into a message as Istio's MERGE does: fields that the value does not state stay;
 // messages are merged field by field, except durations, timestamps and wrappers, which are one value each; lists are
-// appended (MERGE_AND_REPLACE_LIST: replaced, inside an Any too); map entries are replaced; an Any is merged with one of
+// appended (MERGE_AND_REPLACE_LIST: replaced, inside an Any too, https://github.com/istio/istio/pull/61269); map entries are replaced; an Any is merged with one of
 // the same type, else replaced (https://istio.io/latest/docs/reference/config/networking/envoy-filter/#EnvoyFilter-Patch-Operation).
 // Unlike Istio, a value with a transport_socket is merged whole, not its transport_socket alone. After an error `into` is
 // as it was.

@@ -42,12 +42,12 @@ func Problem(p model.Patch) error {
 		return nil // the normaliser says so (store/normal/fields), and no builder applies it
 	}
 	value := message()
-	switch op := operation(p); op {
-	case networkingv1.EnvoyFilter_Patch_REMOVE:
+	switch op := operation(p); {
+	case op == networkingv1.EnvoyFilter_Patch_REMOVE:
 		return nil
-	case networkingv1.EnvoyFilter_Patch_INVALID:
+	case op == networkingv1.EnvoyFilter_Patch_INVALID:
 		return faultOf(p, problem.Required, "patch.operation", errors.New("is missing"))
-	case networkingv1.EnvoyFilter_Patch_MERGE, networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST:
+	case merges(p):
 		if err := Decode(p, value); err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ func RouteConfigMatches(p model.Patch, rc RouteConfig) bool {
 	return (m.GetPortNumber() == 0 || m.GetPortNumber() == rc.Port) && (m.GetName() == "" || m.GetName() == rc.Name)
 }
 
-// VirtualHostMatches says whether a patch of VIRTUAL_HOST (MERGE, REMOVE, REPLACE) or HTTP_ROUTE is for a virtual host in
+// VirtualHostMatches says whether a patch of VIRTUAL_HOST (one that merges, REMOVE, REPLACE) or HTTP_ROUTE is for a virtual host in
 // such a route configuration, and so belongs into its Spec.
 func VirtualHostMatches(p model.Patch, rc RouteConfig, vhostName string) bool {
 	switch p.Config().GetApplyTo() {
@@ -59,7 +59,7 @@ func AddsVirtualHost(p model.Patch, rc RouteConfig) bool {
 // MergesRouteConfig says whether a patch is merged into the head of such a route configuration.
 func MergesRouteConfig(p model.Patch, rc RouteConfig) bool {
 	return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_ROUTE_CONFIGURATION &&
-		operation(p) == networkingv1.EnvoyFilter_Patch_MERGE && RouteConfigMatches(p, rc)
+		merges(p) && RouteConfigMatches(p, rc)
 }
 
 // ApplyRouteConfig merges the patches of ROUTE_CONFIGURATION, in order, and keeps the name: Envoy asked for it. A patch
@@ -69,7 +69,7 @@ func ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model.Patch) (*r
 	name := rc.GetName()
 	l := leaving{resource: "route configuration " + name}
 	for _, p := range patches {
-		if p.Config().GetApplyTo() == networkingv1.EnvoyFilter_ROUTE_CONFIGURATION && operation(p) == networkingv1.EnvoyFilter_Patch_MERGE {
+		if p.Config().GetApplyTo() == networkingv1.EnvoyFilter_ROUTE_CONFIGURATION && merges(p) {
 			rc = merged(&l, p, rc)
 			l.faults = append(l.faults, keepName(p, "route configuration", &rc.Name, name)...)
 		}
@@ -86,13 +86,13 @@ func ApplyVirtualHost(vh *routev3.VirtualHost, patches []model.Patch) (*routev3.
 		if p.Config().GetApplyTo() != networkingv1.EnvoyFilter_VIRTUAL_HOST || !namesVirtualHost(p, vh.GetName()) || !hasDomain(p, vh) {
 			continue
 		}
-		switch operation(p) {
-		case networkingv1.EnvoyFilter_Patch_REMOVE:
+		switch op := operation(p); {
+		case op == networkingv1.EnvoyFilter_Patch_REMOVE:
 			return nil, l.faults
-		case networkingv1.EnvoyFilter_Patch_MERGE:
+		case merges(p):
 			vh = merged(l, p, vh)
 			vh.Domains = unique(vh.Domains)
-		case networkingv1.EnvoyFilter_Patch_REPLACE:
+		case op == networkingv1.EnvoyFilter_Patch_REPLACE:
 			value := &routev3.VirtualHost{}
 			if l.decoded(p, value) {
 				value.Domains = unique(value.Domains)
@@ -131,10 +131,10 @@ func changeRoute(l *leaving, r *routev3.Route, patches []model.Patch) *routev3.R
 		if !matchesRoute(p, r) {
 			continue
 		}
-		switch operation(p) {
-		case networkingv1.EnvoyFilter_Patch_REMOVE:
+		if operation(p) == networkingv1.EnvoyFilter_Patch_REMOVE {
 			return nil
-		case networkingv1.EnvoyFilter_Patch_MERGE:
+		}
+		if merges(p) {
 			r = merged(l, p, r)
 		}
 	}

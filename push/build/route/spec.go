@@ -15,5 +15,5 @@ type Spec struct {
 	Hosts intern.List[*xds.Fragment] // virtual hosts by name, the catch-all last
 	// WithPorts: the ports of requests' names are compared, too; else what is before them decides.
 	WithPorts bool
-	Patches   intern.List[model.Patch] // ROUTE_CONFIGURATION MERGE that match
+	Patches   intern.List[model.Patch] // ROUTE_CONFIGURATION that merge, and match
 }
