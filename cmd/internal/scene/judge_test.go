@@ -40,11 +40,21 @@ func holds[M proto.Message](p *proxy, t xds.Type) map[string]M {
 // judgements are what Envoy said, by the hash of what it was asked about: many proxies of many scenes hold the same.
 var judgements = map[[sha256.Size]byte]string{}
 
+// istios are the filters of Istio's own Envoy: the one that judges, which has no such extensions, would refuse everything because of them. It is asked
+// about the rest; their configurations are tested where they are built.
+var istios = []string{"istio.metadata_exchange", "istio.alpn", "istio.stats"}
+
+// unjudged says whether the Envoy that judges cannot be asked about a filter: it is Istio's own, or a module that is somewhere else, and Envoy would want to
+// load.
+func unjudged(f interface {
+	GetName() string
+	GetConfigDiscovery() *corev3.ExtensionConfigSource
+}) bool {
+	return f.GetConfigDiscovery() != nil || slices.Contains(istios, f.GetName())
+}
+
 // judge folds what a proxy holds into one static bootstrap, and asks Envoy. It returns its first complaint.
 func (s *stage) judge(a *actor) string {
-	if a.view.Caps&(xds.CapALPN|xds.CapIstioStats|xds.CapMetadataExchange) != 0 {
-		return "" // a stock Envoy does not have what this one has
-	}
 	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(fold(a.proxy))
 	if err != nil {
 		return err.Error()
@@ -105,9 +115,8 @@ func fold(p *proxy) *bootstrapv3.Bootstrap {
 	routes := holds[*routev3.RouteConfiguration](p, xds.Route)
 	for _, l := range holds[*listenerv3.Listener](p, xds.Listener) {
 		for _, c := range append(slices.Clone(l.GetFilterChains()), l.GetDefaultFilterChain()) {
-			// Modules are somewhere else, and Envoy would want to load them.
 			if c != nil {
-				c.Filters = slices.DeleteFunc(c.Filters, func(f *listenerv3.Filter) bool { return f.GetConfigDiscovery() != nil })
+				c.Filters = slices.DeleteFunc(c.Filters, func(f *listenerv3.Filter) bool { return unjudged(f) })
 			}
 			for _, f := range c.GetFilters() {
 				m := &hcmv3.HttpConnectionManager{}
@@ -124,7 +133,7 @@ func fold(p *proxy) *bootstrapv3.Bootstrap {
 						h.ConfigType = &hcmv3.HttpFilter_TypedConfig{TypedConfig: config.GetTypedConfig()}
 					}
 				}
-				m.HttpFilters = slices.DeleteFunc(m.HttpFilters, func(h *hcmv3.HttpFilter) bool { return h.GetConfigDiscovery() != nil })
+				m.HttpFilters = slices.DeleteFunc(m.HttpFilters, func(h *hcmv3.HttpFilter) bool { return unjudged(h) })
 				f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: xds.Any(m)}
 			}
 		}
