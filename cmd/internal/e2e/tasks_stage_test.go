@@ -36,10 +36,11 @@ var taskVersions = map[string]string{"v1": ".2", "v2": ".3"}
 type taskStage struct {
 	t       *testing.T
 	at, dir string
-	proxies map[string]proxy  // by version, and the client's
-	ca      string            // file of the root of the server outside of the mesh
-	keys    string            // key set, as JSON
-	tokens  map[string]string // by what they are
+	proxies map[string]proxy             // by version, and the client's
+	ca      string                       // file of the root of the server outside of the mesh
+	keys    string                       // key set, as JSON
+	tokens  map[string]string            // by what they are
+	first   map[string]map[string]string // who answered each key of a line of keys, by host
 
 	collector *taskCollector
 }
@@ -139,6 +140,7 @@ var counts = []string{"stat", "log", "told"}
 //
 //	METHOD PATH [HEADER=VALUE]... [host=HOST] [port=PORT] [plain=VERSION] [token=TOKEN] [who=HEADER] [xN] [min=DURATION] -> STATUS [WHO=COUNT]...
 //	tcp [xN] -> WHO=COUNT...
+//	keys HOST KEY N -> [WHO=COUNT]... [moved=COUNT]
 //	stat PROXY TEXT -> COUNT
 //	log FILE TEXT -> COUNT
 //	told TEXT... -> COUNT
@@ -146,7 +148,7 @@ var counts = []string{"stat", "log", "told"}
 // WHO is who has answered: an application's version, as the header X-App of the answer says (or the one that who names), or envoy. A request goes through the
 // client's proxy, or, plain, to that of a version in clear. STATUS is 000 where no answer came. N requests are sent at once. COUNT is N, N.. or N..M. What is
 // counted: by stat, the sum of an Envoy's counters whose names have the text; by log, the lines of a file that have it; by told, the spans and entries of
-// logs that the collector has with all of the texts.
+// logs that the collector has with all of the texts. Of keys the method hashed says more.
 func (s *taskStage) play(line string) error {
 	do, want, is := strings.Cut(line, " -> ")
 	fields, wanted := strings.Fields(do), strings.Fields(want)
@@ -178,6 +180,8 @@ func (s *taskStage) play(line string) error {
 			return fmt.Errorf("%w; the last is %s", err, last)
 		}
 		return nil
+	case "keys":
+		return s.hashed(fields[1:], wanted)
 	case "tcp":
 		return s.all(fields[1:], wanted, func([]string) (status, who string) { return "", s.connect() })
 	}

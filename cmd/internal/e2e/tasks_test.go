@@ -71,7 +71,7 @@ spec:
 func TestDocumentedTasks(t *testing.T) {
 	parallel(t)
 	at := loopback.NetFor(t)
-	s := &taskStage{t: t, at: at, dir: t.TempDir(), proxies: map[string]proxy{}}
+	s := &taskStage{t: t, at: at, dir: t.TempDir(), proxies: map[string]proxy{}, first: map[string]map[string]string{}}
 	s.serve()
 	mesh := taskMesh
 	for version, address := range taskVersions {
@@ -106,7 +106,8 @@ func TestDocumentedTasks(t *testing.T) {
 	}
 }
 
-// task applies what is in the file config.yaml, and plays the lines of the file calls, each until it is so: the change is on its way meanwhile.
+// task applies what is in the file config.yaml, and plays the lines of the file calls, each until it is so: the change is on its way meanwhile. A line
+// "drop TEXT" takes the lines that have the text out of the configuration.
 func (s *taskStage) task(t *testing.T, a *txtar.Archive) {
 	t.Helper()
 	parts := map[string]string{}
@@ -120,6 +121,12 @@ func (s *taskStage) task(t *testing.T, a *txtar.Archive) {
 	before := ""
 	for line := range strings.Lines(parts["calls"]) {
 		line = strings.TrimSpace(line)
+		if text, is := strings.CutPrefix(line, "drop "); is {
+			kept := slices.DeleteFunc(slices.Collect(strings.Lines(parts["config.yaml"])), func(line string) bool { return strings.Contains(line, text) })
+			parts["config.yaml"] = strings.Join(kept, "")
+			write(t, s.dir, "task.yaml", s.fill(parts["config.yaml"]))
+			continue
+		}
 		counted := slices.Contains(counts, strings.Fields(line)[0])
 		eventually(t, patience, func() error {
 			if counted { // of what the requests before do

@@ -1,0 +1,115 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// keysAtOnce is how many connections of its own the client has for the requests of a line of keys.
+const keysAtOnce = 8
+
+// hashed does what a line "keys HOST KEY N -> [WHO=COUNT]... [moved=COUNT]" says once: N keys, twice each, of which each must be answered by one application.
+// KEY is header:NAME, query:NAME or cookie:NAME. WHO counts the keys that it answers; moved, in later lines of the host, those that another one
+// answers than in the first line, while who answered them there still answers some: they had no reason to.
+func (s *taskStage) hashed(fields, wanted []string) error {
+	if len(fields) != 3 {
+		return errors.New("no line of keys")
+	}
+	n, err := strconv.Atoi(fields[2])
+	kind, name, is := strings.Cut(fields[1], ":")
+	if err != nil || !is {
+		return errors.New("no line of keys")
+	}
+	homes, err := s.homes(fields[0], kind, name, n)
+	if err != nil {
+		return err
+	}
+	answers := map[string]int{}
+	for _, who := range homes {
+		answers[who]++
+	}
+	first, again := s.first[fields[0]]
+	moved := 0
+	for key, was := range first {
+		if homes[key] != was && answers[was] > 0 {
+			moved++
+		}
+	}
+	answers["moved"] = moved
+	for _, share := range wanted {
+		who, of, _ := strings.Cut(share, "=")
+		if err := isCount(answers[who], of); err != nil {
+			return fmt.Errorf("%v, want %s", answers, share)
+		}
+	}
+	if !again {
+		s.first[fields[0]] = homes
+	}
+	return nil
+}
+
+// homes is who answers each of n keys, by key. The error: a key has been answered by two, or with another status than 200.
+func (s *taskStage) homes(host, kind, name string, n int) (map[string]string, error) {
+	transport := &http.Transport{MaxIdleConnsPerHost: keysAtOnce}
+	defer transport.CloseIdleConnections()
+	client := http.Client{Timeout: patience, Transport: transport}
+	ask := func(key string) (string, error) {
+		r, err := http.NewRequest("GET", "http://"+s.at+".1:8001/", nil)
+		if err != nil {
+			return "", err
+		}
+		switch r.Host = host; kind {
+		case "header":
+			r.Header.Set(name, key)
+		case "cookie":
+			r.AddCookie(&http.Cookie{Name: name, Value: key})
+		case "query":
+			r.URL.RawQuery = url.Values{name: {key}, "other": {"same"}}.Encode()
+		}
+		res, err := client.Do(r)
+		if err != nil {
+			return "", err
+		}
+		defer res.Body.Close()
+		_, _ = io.Copy(io.Discard, res.Body)
+		if res.StatusCode != http.StatusOK {
+			return "", fmt.Errorf("key %s: %s", key, res.Status)
+		}
+		return res.Header.Get("X-App"), nil
+	}
+	var mu sync.Mutex
+	homes, faults := map[string]string{}, map[string]error{}
+	var all sync.WaitGroup
+	for i := range keysAtOnce {
+		all.Go(func() {
+			for k := i; k < n; k += keysAtOnce {
+				key := fmt.Sprint("user-", k)
+				who, err := ask(key)
+				other, err2 := ask(key)
+				if err == nil && err2 == nil && who != other {
+					err = fmt.Errorf("key %s: %s and then %s", key, who, other)
+				}
+				mu.Lock()
+				homes[key] = who
+				if err = errors.Join(err, err2); err != nil {
+					faults[key] = err
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	if len(faults) > 0 {
+		key := slices.Min(slices.Collect(maps.Keys(faults)))
+		return nil, fmt.Errorf("%d keys: %w", len(faults), faults[key])
+	}
+	return homes, nil
+}
