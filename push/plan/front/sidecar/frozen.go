@@ -9,31 +9,34 @@ import (
 type patched interface{ Patched() bool }
 
 // Freeze implements front.Front: of all listeners, and of the route configurations that a listener asks for, as proxies have them that are of no
-// variation.
+// variation. Listeners are looked at now, because a step changes them in place; virtual hosts, of which there are many, later: they are replaced.
 func (f *Front) Freeze() front.Frozen {
-	var tails []tailSpec
-	var heads []any
-	var entries []layer.Table[entry]
-	for _, rc := range f.routes.table {
-		if rc.users > 0 {
-			heads, tails, entries = append(heads, rc.Spec), append(tails, rc.tail...), append(entries, rc.entries.Fork())
+	if len(f.patches) == 0 {
+		return func(func(any)) {}
+	}
+	var specs []any
+	look := func(spec any) {
+		if p, is := spec.(patched); is && p.Patched() {
+			specs = append(specs, spec)
 		}
 	}
-	listeners := f.listeners.table.Fork()
-	return func(found func(spec any)) {
-		look := func(spec any) {
-			if p, is := spec.(patched); is && p.Patched() {
-				found(spec)
-			}
+	for _, l := range f.listeners.table.All() {
+		look(l.Spec)
+	}
+	var entries []layer.Table[entry]
+	for _, rc := range f.routes.table {
+		if rc.users <= 0 {
+			continue
 		}
-		for _, l := range listeners.All() {
-			look(l.Spec)
-		}
-		for _, head := range heads {
-			look(head)
-		}
-		for _, tail := range tails {
+		look(rc.Spec)
+		for _, tail := range rc.tail {
 			look(tail.spec)
+		}
+		entries = append(entries, rc.entries.Fork())
+	}
+	return func(found func(spec any)) {
+		for _, spec := range specs {
+			found(spec)
 		}
 		for _, table := range entries {
 			for _, en := range table.All() {
