@@ -53,9 +53,13 @@ func (i *installation) ownEtcd() {
 	}
 	const peer = "--peer-urls=https://navarch-etcd-other-2.navarch-etcd-other-peers.other.svc:2380"
 	for _, step := range [][]string{{"member", "remove", id}, {"member", "add", "navarch-etcd-other-2", peer}} {
-		if _, err := i.etcdctl(append(asMember, step...)...); err != nil {
-			t.Fatal(err)
-		}
+		// etcd refuses while its members have been connected for less than 5 s (etcd: --strict-reconfig-check).
+		cluster.Await(t, strings.Join(step, " "), func() string {
+			if _, err := i.etcdctl(append(asMember, step...)...); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
 	}
 	// The other members have no disks, which a restart would cost them.
 	i.MustKubectl(t, "", "patch", "statefulset", "-n", "other", "navarch-etcd-other", "-p", `{"spec": {"updateStrategy": {"rollingUpdate": {"partition": 2}}}}`)

@@ -12,7 +12,6 @@ import (
 	"math/big"
 	"os"
 	"strings"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,49 +28,52 @@ var istiodsNames = []string{"serviceaccount/istiod", "configmap/istio", "configm
 	"deployment/istiod", "clusterrole/istiod-clusterrole-istio-system", "mutatingwebhookconfiguration/istio-sidecar-injector",
 	"validatingwebhookconfiguration/istio-validator-istio-system", "validatingwebhookconfiguration/istiod-default-validator"}
 
-// Navarch beside an istiod, in its place, and istiod again (deploy/docs/migration.md, Beside istiod, and back): a revision of our own changes nothing of
-// istiod's, a namespace is moved to it and back; then istiod's names are taken over, and given back. The root of the mesh is istiod's all the while.
-func TestKubeChartBesideIstiod(t *testing.T) {
-	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("not root: sidecars run as a user of their own")
-	}
-	i := newInstallation(t)
-	root := i.istiodsRoot()
-	i.MustKubectl(t, "", "apply", "-f", "testdata/istiod.yaml")
-	i.MustKubectl(t, "", "rollout", "status", "-n", "store", "deployment/etcd", "--timeout=60s")
+// istiod has the cluster be as an istiod leaves it, whose webhooks answer nobody, and returns its root.
+func (i *installation) istiod() (root string) {
+	root = i.istiodsRoot()
+	i.MustKubectl(i.t, "", "apply", "-f", "testdata/istiod.yaml")
 	i.istiodAnswers()
+	return root
+}
+
+// beside installs a revision beside an istiod, of which it changes nothing: a namespace is moved to it and back.
+func (i *installation) beside(root string) {
 	was := i.versions()
-
-	i.run("install", "navarch", i.helm.Dir, "-f", "testdata/cluster.yaml", "--set", "revision=navarch,validation.default=false", "--wait", "--timeout=120s")
-	i.joins(beside)
-	if now := i.root(); now != root {
-		t.Errorf("the root is another one:\n%s\nwas\n%s", now, root)
+	i.run("install", "beside", i.helm.Dir, "-f", "testdata/cluster.yaml", "--set", "revision=navarch,validation.default=false", "--wait", "--timeout=120s")
+	if os.Geteuid() == 0 {
+		i.joins(beside)
 	}
-	i.MustKubectl(t, "", "label", "namespace", "shop", "istio.io/rev-", "istio-injection=enabled")
+	i.rootIs(root)
+	i.MustKubectl(i.t, "", "label", "namespace", "shop", "istio.io/rev-", "istio-injection=enabled")
 	i.istiodAnswers()
-	i.run("uninstall", "navarch", "--wait", "--timeout=60s")
+	i.run("uninstall", "beside", "--wait", "--timeout=60s")
 	if now := i.versions(); now != was {
-		t.Errorf("of istiod's there is now\n%s\nwas\n%s", now, was)
+		i.t.Errorf("of istiod's there is now\n%s\nwas\n%s", now, was)
 	}
+}
 
-	// What runs istiod goes, and what it is asked by stays: the Service, the webhooks, the ConfigMaps.
-	i.MustKubectl(t, "", "delete", "-n", "istio-system", "deployment/istiod", "horizontalpodautoscaler/istiod", "poddisruptionbudget/istiod", "--wait")
-	i.run("install", "navarch", i.helm.Dir, "-f", "testdata/cluster.yaml", "--take-ownership", "--force-conflicts", "--wait", "--timeout=120s")
-	i.works()
-	i.joins(own)
-	if now := i.root(); now != root {
-		t.Errorf("under istiod's names the root is another one:\n%s\nwas\n%s", now, root)
-	}
+// instead takes away what runs istiod; what it is asked by stays, and is taken over: the Service, the webhooks, the ConfigMaps; and of the release
+// beside it the key encryption key.
+func (i *installation) instead(values, wait string) {
+	i.MustKubectl(i.t, "", "delete", "-n", "istio-system", "deployment/istiod", "horizontalpodautoscaler/istiod", "poddisruptionbudget/istiod", "--wait")
+	i.run("install", "navarch", i.helm.Dir, "-f", values, "--take-ownership", "--force-conflicts", "--set", "promote=true", "--wait", wait)
+}
 
+// back is istiod again, with its root, after Navarch was in its place.
+func (i *installation) back(root string) {
 	i.run("uninstall", "navarch", "--wait", "--timeout=60s")
-	i.MustKubectl(t, "", "apply", "-f", "testdata/istiod.yaml") // helm install istiod
+	i.MustKubectl(i.t, "", "apply", "-f", "testdata/istiod.yaml") // helm install istiod
 	i.istiodAnswers()
-	if now := i.root(); now != root {
-		t.Errorf("back, and the root is another one:\n%s\nwas\n%s", now, root)
-	}
+	i.rootIs(root)
 	if secret := i.get("{.data.ca-cert\\.pem}", "secret", "-n", "istio-system", "istio-ca-secret"); len(secret) < 100 {
-		t.Errorf("istiod's CA is gone: %s", secret)
+		i.t.Errorf("istiod's CA is gone: %s", secret)
+	}
+}
+
+func (i *installation) rootIs(root string) {
+	i.t.Helper()
+	if now := i.root(); now != root {
+		i.t.Errorf("the root is another one:\n%s\nwas\n%s", now, root)
 	}
 }
 
