@@ -80,11 +80,17 @@ func webhooks(s *stage) error {
 		if err := s.await("the webhook "+hook.path+" answers", func() error { return ask(0) }); err != nil {
 			return err
 		}
-		if err := s.reviews(hook.row, hook.path, ask); err != nil {
+		began := spent(s.watched())
+		n, err := s.reviews(hook.row, hook.path, ask)
+		if err != nil {
 			return err
 		}
+		s.cost(hook.row+": server CPU per review", "ms", ms(spent(s.watched())-began)/float64(n))
 		if hook.path == "/inject" {
-			if err := s.flooded(url, reviews[0], func() error { return s.reviews(rowFlooded, hook.path, ask) }); err != nil {
+			if err := s.flooded(url, reviews[0], func() error {
+				_, err := s.reviews(rowFlooded, hook.path, ask)
+				return err
+			}); err != nil {
 				return err
 			}
 		}
@@ -155,16 +161,15 @@ func large(body []byte) ([]byte, error) {
 	return json.Marshal(whole)
 }
 
-// reviews asks at the rate, whether or not earlier answers have come.
-func (s *stage) reviews(row, path string, ask func(i int) error) error {
+// reviews asks at the rate, whether or not earlier answers have come, and says how often.
+func (s *stage) reviews(row, path string, ask func(i int) error) (n uint64, err error) {
 	s.enter(fmt.Sprintf("%d reviews a second to %s", reviewRate, path))
 	h := &gauge.Histogram{}
 	var answers sync.WaitGroup
 	var mu sync.Mutex // guards failed
 	var failed error
-	began := spent(s.watched())
 	span := s.span(reviewSpan)
-	err := s.schedule(time.Second/reviewRate, span, func(i int, due time.Time) error {
+	err = s.schedule(time.Second/reviewRate, span, func(i int, due time.Time) error {
 		answers.Go(func() {
 			err := ask(i)
 			h.Record(time.Since(due))
@@ -178,12 +183,11 @@ func (s *stage) reviews(row, path string, ask func(i int) error) error {
 	})
 	answers.Wait()
 	if err = errors.Join(err, failed); err != nil {
-		return err
+		return 0, err
 	}
 	s.row(row, "ms", ms(h.Quantile(.99)))
-	s.cost(row+": server CPU per review", "ms", ms(spent(s.watched())-began)/float64(h.Count()))
 	s.latency("review to answer: "+path, h)
-	return nil
+	return h.Count(), nil
 }
 
 // reviewer is a client as an API server has one, at an address: connections stay open, and the server's certificate is verified.
