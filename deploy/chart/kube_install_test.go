@@ -5,6 +5,7 @@ package chart
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -208,31 +209,7 @@ func (i *installation) policies() string {
 // whilePodsAreMade does something while ten Pods a second are made: each must be injected.
 func (i *installation) whilePodsAreMade(do func()) {
 	i.t.Helper()
-	ctx, stop := context.WithCancel(i.t.Context())
-	var made sync.WaitGroup
-	count := 0
-	made.Go(func() {
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			count++
-			if err := i.injected(context.Background()); err != nil {
-				i.t.Errorf("Pod %d: %v", count, err)
-			}
-		}
-	})
-	do()
-	stop()
-	made.Wait()
-	i.t.Logf("%d Pods were made meanwhile", count)
-	if count == 0 {
-		i.t.Error("no Pod was made meanwhile")
-	}
+	i.meanwhile("Pod", 100*time.Millisecond, func() error { return i.injected(context.Background()) }, do)
 }
 
 // whileAsked does something while the Pod web, which its Envoy receives for, is asked twenty times a second: each request must be answered. Without root there is
@@ -243,11 +220,24 @@ func (i *installation) whileAsked(do func()) {
 		do()
 		return
 	}
+	web := i.client.CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/shop/pods/web:9080/proxy/")
+	i.meanwhile("request", 50*time.Millisecond, func() error {
+		page, err := web.DoRaw(context.Background())
+		if err == nil && !strings.Contains(string(page), "web") {
+			err = fmt.Errorf("the answer is %q", page)
+		}
+		return err
+	}, do)
+}
+
+// meanwhile does something while something else is tried again and again, each time with success.
+func (i *installation) meanwhile(what string, every time.Duration, try func() error, do func()) {
+	i.t.Helper()
 	ctx, stop := context.WithCancel(i.t.Context())
-	var asking sync.WaitGroup
+	var trying sync.WaitGroup
 	count := 0
-	asking.Go(func() {
-		tick := time.NewTicker(50 * time.Millisecond)
+	trying.Go(func() {
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
 			select {
@@ -256,18 +246,17 @@ func (i *installation) whileAsked(do func()) {
 			case <-tick.C:
 			}
 			count++
-			page, err := i.client.CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/shop/pods/web:9080/proxy/").DoRaw(context.Background())
-			if err != nil || !strings.Contains(string(page), "web") {
-				i.t.Errorf("request %d: %q %v", count, page, err)
+			if err := try(); err != nil {
+				i.t.Errorf("%s %d: %v", what, count, err)
 			}
 		}
 	})
 	do()
 	stop()
-	asking.Wait()
-	i.t.Logf("%d requests were answered meanwhile", count)
+	trying.Wait()
+	i.t.Logf("%s: %d meanwhile", what, count)
 	if count == 0 {
-		i.t.Error("nobody was asked meanwhile")
+		i.t.Errorf("%s: none meanwhile", what)
 	}
 }
 
