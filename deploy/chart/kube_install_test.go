@@ -297,6 +297,7 @@ func (i *installation) release() {
 	i.instead(values, wait)
 	i.works()
 	i.rootIs(root)
+	i.withoutAdapter()
 	was := i.kept()
 	if len(was.bundles) != 1 || was.policies != "Fail Fail" || was.key == "" {
 		i.t.Fatalf("%+v", was)
