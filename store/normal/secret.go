@@ -20,9 +20,18 @@ import (
 
 // secretKeys are the two sets of keys that Istio reads, the first first
 // (istio: pilot/pkg/credentials/kube/secrets.go, ExtractCertInfo and extractRoot).
-var secretKeys = []struct{ chain, key, trust, crl, ocsp string }{
+var secretKeys = []secretKeyNames{
 	{"cert", "key", "cacert", "crl", ""},
 	{"tls.crt", "tls.key", "ca.crt", "ca.crl", "tls.ocsp-staple"},
+}
+
+type secretKeyNames struct{ chain, key, trust, crl, ocsp string }
+
+// ReadsOfSecrets says whether records are made of what a Secret has at a key: sources need not keep the rest.
+func ReadsOfSecrets(key string) bool {
+	return key == pullsecret.Key || key != "" && slices.ContainsFunc(secretKeys, func(keys secretKeyNames) bool {
+		return slices.Contains([]string{keys.chain, keys.key, keys.trust, keys.crl, keys.ocsp}, key)
+	})
 }
 
 const tlsSecret = "kubernetes.io/tls"

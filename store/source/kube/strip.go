@@ -3,7 +3,6 @@ package kube
 import (
 	"encoding/json"
 	"maps"
-	"slices"
 	"time"
 	"unique"
 
@@ -13,15 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
 )
 
 // location is where objects of this source are read, for messages.
 const location = "Kubernetes"
-
-// tlsKeys are the keys of a Secret that records are made of (normal has the same list; a test compares them).
-var tlsKeys = []string{"cert", "key", "cacert", "crl", "tls.crt", "tls.key", "ca.crt", "ca.crl", "tls.ocsp-staple"}
 
 // strip drops the fields that no record needs, as soon as an object has come: heartbeats, what controllers write about their work, what
 // is for the kubelet. It changes the object that it is given, which is nobody else's.
@@ -53,7 +50,7 @@ func (k kind) strip(o runtime.Object) {
 	case *corev1.Secret:
 		o.Annotations = nil
 		for key := range o.Data {
-			if !slices.Contains(tlsKeys, key) {
+			if !normal.ReadsOfSecrets(key) {
 				o.Data[key] = nil // that it is there is enough
 			}
 		}
@@ -82,6 +79,9 @@ func (k kind) strip(o runtime.Object) {
 func stripPod(p *corev1.Pod) {
 	p.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, ServiceAccountName: p.Spec.ServiceAccountName}
 	status := corev1.PodStatus{Phase: p.Status.Phase, PodIP: p.Status.PodIP}
+	if len(p.Status.PodIPs) > 1 { // else it is the first one again
+		status.PodIPs = p.Status.PodIPs
+	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse {
 			status.Conditions = append(status.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status})
