@@ -141,8 +141,11 @@ func large(body []byte) ([]byte, error) {
 		metav1.TypeMeta
 		Request *admissionv1.AdmissionRequest `json:"request"`
 	}
+	if err := json.Unmarshal(body, &whole); err != nil {
+		return nil, err
+	}
 	var pod corev1.Pod
-	if err := errors.Join(json.Unmarshal(body, &whole), json.Unmarshal(whole.Request.Object.Raw, &pod)); err != nil {
+	if err := json.Unmarshal(whole.Request.Object.Raw, &pod); err != nil {
 		return nil, err
 	}
 	one := pod.Spec.Containers[0]

@@ -18,9 +18,6 @@ import (
 // incomplete is a Spec that knows what it is drawn without.
 type incomplete interface{ Problems() []error }
 
-// patched is a Spec that is drawn without patches alone, and says whether it has any.
-type patched interface{ Patched() bool }
-
 // inquiry is what to ask the builders about. It holds nothing that changes, and what it holds is told apart and asked in any goroutine:
 // that takes as long as planning everything, and must not hold up the plan.
 type inquiry struct {
@@ -61,8 +58,8 @@ func (q *inquiry) asks() map[any]ask {
 		return asks
 	}
 	add := func(spec any, blame model.Key) {
-		if p, ok := spec.(patched); ok && !p.Patched() {
-			return // most are, and what is not asked need not be remembered
+		if p, ok := spec.(front.Patched); ok && !p.Patched() { // patches are all that it may be drawn without
+			return // most are so, and what is not asked need not be remembered
 		}
 		if s, ok := spec.(incomplete); ok {
 			asks[spec] = ask{blame, s.Problems}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -85,17 +84,15 @@ func uses(used map[string]bool, right string) bool {
 		verbs = append(verbs, "watch "+rest)
 	}
 	for _, right := range verbs {
-		before, after, any := strings.Cut(right, "*")
-		if used[right] || any && slices.ContainsFunc(keys(used), func(one string) bool { return strings.HasPrefix(one, before) && strings.HasSuffix(one, after) }) {
+		if used[right] {
 			return true
+		}
+		before, after, any := strings.Cut(right, "*")
+		for one := range used {
+			if any && strings.HasPrefix(one, before) && strings.HasSuffix(one, after) {
+				return true
+			}
 		}
 	}
 	return false
-}
-
-func keys(set map[string]bool) (all []string) {
-	for k := range set {
-		all = append(all, k)
-	}
-	return all
 }

@@ -12,6 +12,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
+// Patched is a Spec that says whether patches may change what is drawn of it.
+type Patched interface{ Patched() bool }
+
 // Frozen calls f with the Specs of a front's listeners, route configurations and virtual hosts that patches may change.
 type Frozen func(f func(spec any))
 

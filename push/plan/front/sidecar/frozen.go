@@ -5,9 +5,6 @@ import (
 	"navarch.io/navarch/push/plan/layer"
 )
 
-// patched is a Spec that says whether patches may change what is drawn of it.
-type patched interface{ Patched() bool }
-
 // Freeze implements front.Front: of all listeners, and of the route configurations that a listener asks for, as proxies have them that are of no
 // variation. Listeners are looked at now, because a step changes them in place; virtual hosts, of which there are many, later: they are replaced.
 func (f *Front) Freeze() front.Frozen {
@@ -16,7 +13,7 @@ func (f *Front) Freeze() front.Frozen {
 	}
 	var specs []any
 	look := func(spec any) {
-		if p, is := spec.(patched); is && p.Patched() {
+		if p, is := spec.(front.Patched); is && p.Patched() {
 			specs = append(specs, spec)
 		}
 	}
