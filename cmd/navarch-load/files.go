@@ -11,6 +11,7 @@ import (
 
 	"navarch.io/navarch/loadtest/mesh"
 	"navarch.io/navarch/loadtest/report"
+	"navarch.io/navarch/loadtest/report/page"
 	"navarch.io/navarch/loadtest/scene"
 )
 
@@ -76,7 +77,7 @@ func reportCommand() *cobra.Command {
 				return err
 			}
 			if html != "" {
-				if err := result.WriteHTML(html); err != nil {
+				if err := writePage(html, result); err != nil {
 					return err
 				}
 			}
@@ -85,6 +86,15 @@ func reportCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&html, "html", "", "File for the page.")
 	return cmd
+}
+
+// writePage writes the page of a result to a file, which is whole or not there.
+func writePage(name string, result report.Result) error {
+	raw, err := page.OfResult(result)
+	if err != nil {
+		return err
+	}
+	return report.Replace(name, raw)
 }
 
 func compareCommand() *cobra.Command {
@@ -106,7 +116,11 @@ func compareCommand() *cobra.Command {
 				return err
 			}
 			if html != "" {
-				if err := c.WriteHTML(html); err != nil {
+				raw, err := page.OfComparison(c)
+				if err != nil {
+					return err
+				}
+				if err := report.Replace(html, raw); err != nil {
 					return err
 				}
 			}

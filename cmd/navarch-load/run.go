@@ -135,7 +135,7 @@ func (f *runFlags) workBase() string {
 
 // leave writes the report, prints the table, and says by its error whether all is well.
 func (f *runFlags) leave(cmd *cobra.Command, result report.Result) error {
-	err := errors.Join(result.WriteFile(filepath.Join(f.out, "result.json")), result.WriteHTML(filepath.Join(f.out, "report.html")),
+	err := errors.Join(result.WriteFile(filepath.Join(f.out, "result.json")), writePage(filepath.Join(f.out, "report.html"), result),
 		result.Table(cmd.OutOrStdout()))
 	if err != nil {
 		return err

@@ -58,7 +58,7 @@ PY
 }
 
 gotool() { # gotool PACKAGE VERSION
-  (cd "$tools" && GOFLAGS=-mod=mod GOBIN=$tools/bin go install "$1@$2")
+  (cd "$tools" && GOFLAGS="-mod=mod -gcflags=all=-dwarf=false" GOBIN=$tools/bin go install "$1@$2")
 }
 
 # kube: what a Kubernetes control plane needs for tests. Its programs are large: they are built where their version is not there yet.

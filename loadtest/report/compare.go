@@ -162,6 +162,17 @@ func interleaved(before, after []Result) bool {
 	return true
 }
 
+// Count is how many figures differ in this way.
+func (c Comparison) Count(o Difference) int {
+	n := 0
+	for _, r := range c.Rows {
+		if r.Result == o {
+			n++
+		}
+	}
+	return n
+}
+
 // Table prints the comparison for a terminal.
 func (c Comparison) Table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -182,5 +193,5 @@ func (c Comparison) Table(w io.Writer) error {
 }
 
 func span(median float64, ends [2]float64, unit string) string {
-	return fmt.Sprintf("%s %s (%s to %s)", number(median), unit, number(ends[0]), number(ends[1]))
+	return fmt.Sprintf("%s %s (%s to %s)", Number(median), unit, Number(ends[0]), Number(ends[1]))
 }

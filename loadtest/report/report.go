@@ -1,5 +1,5 @@
-// Package report is what a load run leaves: a result as JSON with a documented schema (schema.json), a page of HTML with
-// plots that fetches nothing, a table for the terminal, and the comparison of two sets of runs.
+// Package report is what a load run leaves: a result as JSON with a documented schema (schema.json), a table for the terminal, and the
+// comparison of two sets of runs.
 //
 // Owns: nothing.  Reads: loadtest/gauge.  Never: measures anything; decides what a target is.
 package report
@@ -214,10 +214,11 @@ func (r Result) WriteFile(name string) error {
 	if err != nil {
 		return err
 	}
-	return replace(name, append(raw, '\n'))
+	return Replace(name, append(raw, '\n'))
 }
 
-func replace(name string, data []byte) error {
+// Replace writes a file that is whole or not there.
+func Replace(name string, data []byte) error {
 	if err := os.WriteFile(name+".new", data, 0o644); err != nil {
 		return errors.Join(err, os.Remove(name+".new"))
 	}

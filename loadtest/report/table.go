@@ -18,7 +18,7 @@ func (r Result) Table(w io.Writer) error {
 	for _, s := range r.Scenarios {
 		name := s.Name
 		for _, row := range s.Rows {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", name, row.Name, row.Text(), row.Goal(), mark(row.Outcome), row.Compare)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", name, row.Name, row.Text(), row.Goal(), row.Outcome.Mark(), row.Compare)
 			name = ""
 		}
 	}
@@ -48,9 +48,9 @@ func (s Scenario) wrong() []string {
 	return lines
 }
 
-// mark is how an outcome is shown where colours cannot be relied on.
-func mark(v Outcome) string {
-	switch v {
+// Mark is how an outcome is shown where colours cannot be relied on.
+func (o Outcome) Mark() string {
+	switch o {
 	case Pass:
 		return "ok"
 	case Miss:
@@ -61,7 +61,7 @@ func mark(v Outcome) string {
 }
 
 // Text is the value with its unit.
-func (r Row) Text() string { return number(r.Value) + " " + r.Unit }
+func (r Row) Text() string { return Number(r.Value) + " " + r.Unit }
 
 // Goal is the target with its direction; empty where there is none.
 func (r Row) Goal() string {
@@ -72,11 +72,11 @@ func (r Row) Goal() string {
 	if r.Better == More {
 		sign = ">="
 	}
-	return sign + " " + number(*r.Target) + " " + r.Unit
+	return sign + " " + Number(*r.Target) + " " + r.Unit
 }
 
-// number has three significant digits, and no exponent.
-func number(v float64) string {
+// Number has three significant digits, and no exponent.
+func Number(v float64) string {
 	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
 		return strconv.FormatFloat(v, 'f', -1, 64)
 	}

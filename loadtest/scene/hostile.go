@@ -74,15 +74,12 @@ func (s *stage) playHostile(c *cage, credential []string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.still(); err != nil {
+	if err := s.quiet(); err != nil {
 		return err
 	}
 	s.enter("edits of endpoints, attackers aimed at the server")
 	under, err := s.assault(c, append([]string{"--addr", s.servers[0].Addr}, credential...), services[1])
 	if err != nil {
-		return err
-	}
-	if err := s.still(); err != nil {
 		return err
 	}
 	s.compareAssaults(sink, under)

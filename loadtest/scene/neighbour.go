@@ -65,9 +65,6 @@ func neighbour(s *stage) error {
 	if err = errors.Join(err, noise.failed); err != nil {
 		return err
 	}
-	if err := s.still(); err != nil {
-		return err
-	}
 	s.row(rowNoisy, "1/s", float64(noise.edits)/took)
 	s.row("noisy namespace: objects committed a second", "1/s", float64(noise.objects)/took)
 	s.row(rowQuiet, "ms", ms(alone.acks.Quantile(.99)))

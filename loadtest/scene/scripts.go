@@ -1,7 +1,6 @@
 package scene
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -73,8 +72,11 @@ func join(s *stage) error {
 
 func mb(n uint64) float64 { return float64(n) / 1e6 }
 
-// equal has proxies of one View compare what they hold: differences are violations.
+// equal has proxies of one View compare what they hold, once nothing is sent to them any more: differences are violations.
 func (s *stage) equal() error {
+	if err := s.quiet(); err != nil {
+		return err
+	}
 	s.enter("comparing what proxies hold")
 	_, err := s.fleet.CheckEqual()
 	return err
@@ -278,9 +280,6 @@ func rate(s *stage) error {
 	s.row("harness, CPU per push", "us", 1000*ms(own)/max(1, pushes))
 	s.row("harness, CPU", "cores", own.Seconds()/took)
 	s.note("Endpoints of services that %d of the proxies see change on a schedule, one every %v, whatever the server does. Pushes are what was acknowledged in that time: a server that does not keep up sends the newest state instead of every one.", seers, every)
-	if err := s.still(); err != nil {
-		return err
-	}
 	return s.equal()
 }
 
@@ -326,31 +325,6 @@ func (s *stage) schedule(every, span time.Duration, do func(i int, at time.Time)
 		}
 		if err := do(i, at); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// still waits until the proxies are told nothing any more.
-func (s *stage) still() error {
-	last := uint64(0)
-	ctx, cancel := context.WithTimeout(s.ctx, patience)
-	defer cancel()
-	for same := 0; same < 3; {
-		now, err := s.fleet.Stats()
-		if err != nil {
-			return err
-		}
-		if acks := now.Total().Acks; acks == last {
-			same++
-		} else {
-			same, last = 0, acks
-		}
-		timer := time.NewTimer(100 * time.Millisecond)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package report
+package page
 
 import (
 	"bytes"
@@ -16,6 +16,8 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	_ "gonum.org/v1/plot/vg/vgsvg" // the format svg
+
+	"navarch.io/navarch/loadtest/report"
 )
 
 // palette tells lines apart for colour-blind readers too (Okabe and Ito, https://jfly.uni-koeln.de/color/).
@@ -99,7 +101,7 @@ func inline(w io.WriterTo) (template.HTML, error) {
 
 // latencyPlot shows distributions as percentiles, the tail stretched: 90 %, 99 % and 99.9 % are equally far apart, as in
 // HDR histograms' plots.
-func latencyPlot(latencies []Latency) (template.HTML, error) {
+func latencyPlot(latencies []report.Latency) (template.HTML, error) {
 	var lines []line
 	top := 0.0
 	for _, l := range latencies {
@@ -135,7 +137,7 @@ func latencyPlot(latencies []Latency) (template.HTML, error) {
 }
 
 // quantile is in ms.
-func quantile(l Latency, q float64) float64 {
+func quantile(l report.Latency, q float64) float64 {
 	if l.Histogram.Count() == 0 {
 		return 0
 	}
@@ -143,7 +145,7 @@ func quantile(l Latency, q float64) float64 {
 }
 
 // seriesPlots draws each group of series into one plot.
-func seriesPlots(all []Series) ([]template.HTML, error) {
+func seriesPlots(all []report.Series) ([]template.HTML, error) {
 	var groups []string
 	for _, s := range all {
 		if len(s.Points) > 1 && !slices.Contains(groups, s.Group) {

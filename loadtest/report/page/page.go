@@ -1,4 +1,8 @@
-package report
+// Package page draws a result, or the comparison of two sets of runs, as one page of HTML with plots, which fetches nothing. It is apart from
+// loadtest/report since only navarch-load draws, and drawing links fonts and formats of pictures.
+//
+// Owns: nothing.  Reads: loadtest/report.  Never: judges a figure.
+package page
 
 import (
 	"bytes"
@@ -11,6 +15,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/loadtest/gauge"
+	"navarch.io/navarch/loadtest/report"
 )
 
 //go:embed page.html
@@ -23,32 +28,32 @@ var compareText string
 var style string
 
 var (
-	page           = template.Must(template.New("page").Funcs(functions).Parse(pageText))
+	resultPage     = template.Must(template.New("page").Funcs(functions).Parse(pageText))
 	comparisonPage = template.Must(template.New("compare").Funcs(functions).Parse(compareText))
 )
 
 var functions = template.FuncMap{
 	"style":   func() template.CSS { return template.CSS(style) },
 	"percent": func(share float64) string { return fmt.Sprintf("%+.1f %%", 100*share) },
-	"mark":    mark,
-	"number":  number,
+	"mark":    report.Outcome.Mark,
+	"number":  report.Number,
 	"time":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-	"mib":     func(n uint64) string { return number(float64(n) / (1 << 20)) },
+	"mib":     func(n uint64) string { return report.Number(float64(n) / (1 << 20)) },
 	"sum":     func(h *gauge.Histogram) gauge.Summary { return h.Summary() },
-	"types":   func(m map[string]Traffic) []string { return slices.Sorted(maps.Keys(m)) },
-	"kinds":   func(m map[string]Violations) []string { return slices.Sorted(maps.Keys(m)) },
+	"types":   func(m map[string]report.Traffic) []string { return slices.Sorted(maps.Keys(m)) },
+	"kinds":   func(m map[string]report.Violations) []string { return slices.Sorted(maps.Keys(m)) },
 }
 
 // drawn is a scenario with its plots.
 type drawn struct {
-	Scenario
+	report.Scenario
 	Latency template.HTML
 	Plots   []template.HTML
 }
 
 // aim is a figure that was judged, with the length of its bar.
 type aim struct {
-	Row
+	report.Row
 	Scenario string
 	First    bool    // of its scenario
 	Bar      float64 // percent of the widest, where the target is at half
@@ -56,17 +61,17 @@ type aim struct {
 
 // aims are the figures that have an outcome. A bar is the value by the target, or where more is better the target by the
 // value: half of the column is the target, less is better, and all of it is twice the target or more.
-func aims(r Result) []aim {
+func aims(r report.Result) []aim {
 	var all []aim
 	for _, s := range r.Scenarios {
 		first := true
 		for _, row := range s.Rows {
-			if row.Outcome == None {
+			if row.Outcome == report.None {
 				continue
 			}
 			a := aim{Row: row, Scenario: s.Name, First: first}
 			ratio := row.Value / *row.Target
-			if row.Better == More {
+			if row.Better == report.More {
 				ratio = *row.Target / row.Value
 			}
 			switch {
@@ -85,16 +90,17 @@ func aims(r Result) []aim {
 	return all
 }
 
-// HTML is the result as one page: styles and plots are in it, scripts are not, and its policy forbids to fetch anything.
-func (r Result) HTML() ([]byte, error) {
+// OfResult is the result as one page: styles and plots are in it, scripts are not, and its policy forbids to fetch anything. An error says
+// what could not be drawn.
+func OfResult(r report.Result) ([]byte, error) {
 	view := struct {
-		Result
+		report.Result
 		Aims        []aim
 		Met, Missed int
 		Drawn       []drawn
 	}{Result: r, Aims: aims(r)}
 	for _, a := range view.Aims {
-		if a.Outcome == Pass {
+		if a.Outcome == report.Pass {
 			view.Met++
 		} else {
 			view.Missed++
@@ -112,19 +118,10 @@ func (r Result) HTML() ([]byte, error) {
 		view.Drawn = append(view.Drawn, d)
 	}
 	var b bytes.Buffer
-	if err := page.Execute(&b, view); err != nil {
+	if err := resultPage.Execute(&b, view); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
-}
-
-// WriteHTML writes the page to a file, which is whole or not there.
-func (r Result) WriteHTML(name string) error {
-	raw, err := r.HTML()
-	if err != nil {
-		return err
-	}
-	return replace(name, raw)
 }
 
 // side is one set of runs in a line of a comparison; From, Width and At are percent of the greatest value of the line.
@@ -137,16 +134,16 @@ type side struct {
 
 // compared is a line of a comparison's page.
 type compared struct {
-	Compared
+	report.Compared
 	Head  string // the scenario, in its first line
 	Class string
 	Sides []side
 }
 
-// HTML is the comparison as one page, which fetches nothing.
-func (c Comparison) HTML() ([]byte, error) {
+// OfComparison is the comparison as one page, which fetches nothing.
+func OfComparison(c report.Comparison) ([]byte, error) {
 	view := struct {
-		Comparison
+		report.Comparison
 		Lines []compared
 	}{Comparison: c}
 	last := ""
@@ -172,24 +169,4 @@ func drawnSide(class, unit string, median float64, ends [2]float64, runs int, mo
 		s.From, s.Width, s.At = 100*max(0, ends[0])/most, 100*max(0, ends[1]-max(0, ends[0]))/most, 100*max(0, median)/most
 	}
 	return s
-}
-
-// Count is how many figures differ in this way.
-func (c Comparison) Count(o Difference) int {
-	n := 0
-	for _, r := range c.Rows {
-		if r.Result == o {
-			n++
-		}
-	}
-	return n
-}
-
-// WriteHTML writes the comparison's page to a file, which is whole or not there.
-func (c Comparison) WriteHTML(name string) error {
-	raw, err := c.HTML()
-	if err != nil {
-		return err
-	}
-	return replace(name, raw)
 }
