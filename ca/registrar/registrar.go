@@ -91,7 +91,7 @@ func (r *Registrar) Register(ctx context.Context, q serve.Registration) (got ser
 	}
 	issued, err := issue.Foreign{Identity: q.Identity, Key: key, Roots: own, MaxTTL: r.cfg.MaxTTL}.Check(text, r.cfg.Now())
 	if err != nil {
-		r.logged.Warn("a signer of Kubernetes has signed what was not asked for: it is not given out", "", "signer", signer, obs.KeyIdentity, q.Identity.String(), obs.KeyError, err)
+		r.logged.Warn("a signer of Kubernetes signed something other than what was requested: the certificate is not given out", "", "signer", signer, obs.KeyIdentity, q.Identity.String(), obs.KeyError, err)
 		return got, err
 	}
 	return serve.Registered{Issued: issued, Bundle: all, Signer: signer}, nil

@@ -216,7 +216,7 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	others.Go(func() { i.keepLevel(notifying, epoch, current) })
 	others.Go(func() {
 		if err := i.found.Run(notifying, i.store); err != nil {
-			i.log.Error("what the replicas find wrong with objects is not collected", obs.KeyError, err)
+			i.log.Error("the problems with objects that replicas found are not collected", obs.KeyError, err)
 		}
 	})
 	defer func() { stop(); others.Wait() }()
@@ -231,7 +231,7 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 		case errors.Is(err, kv.ErrDeposed):
 			return err
 		}
-		i.log.Warn("no ring is made, trying again", obs.KeyError, err)
+		i.log.Warn("shards cannot be assigned to replicas, trying again", obs.KeyError, err)
 		_ = loop.Pause(ctx, time.Second)
 	}
 }

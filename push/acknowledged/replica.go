@@ -68,7 +68,7 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 			}
 			q, err := questionIn(f)
 			if err != nil {
-				l.cfg.Log.Warn("what the leader asks cannot be read", obs.KeyError, err)
+				l.cfg.Log.Warn("the leader's question about acknowledged revisions cannot be read", obs.KeyError, err)
 				continue
 			}
 			l.ask(q)
@@ -84,13 +84,13 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 			}
 			l.looks++
 			if err := l.say(ctx); err != nil && ctx.Err() == nil {
-				l.cfg.Log.Warn("what the streams of this replica have acknowledged cannot be told to the leader; trying again", obs.KeyError, err)
+				l.cfg.Log.Warn("this replica's answer about acknowledged revisions cannot be written for the leader; trying again", obs.KeyError, err)
 			}
 		}
 	}
 }
 
-// ask takes the leader's question. Another leader is answered from nothing; where no leader asks any more, the answer ends.
+// ask takes the leader's question. Another leader is answered from scratch; where no leader asks any more, the answer ends.
 func (l *Loop) ask(q question) {
 	if q.Epoch == 0 {
 		l.end()

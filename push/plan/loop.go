@@ -56,7 +56,7 @@ type Config struct {
 	// Linger (10 s; negative: none) is how long the view of a proxy that left is kept up to date: where all proxies of a scope
 	// reconnect at once, it is not planned again.
 	Linger time.Duration
-	// CheckEvery is how often one view is planned from nothing and compared; 0: never.
+	// CheckEvery is how often one view is planned from scratch and compared; 0: never.
 	CheckEvery time.Duration
 	Crashes    *crash.Log // where panics go; nil: one of its own, to Logger
 }
@@ -236,7 +236,7 @@ func (l *Loop) show() {
 	l.revision.Store(l.planner.Revision())
 }
 
-// check plans one view from nothing, beside the loop, and compares.
+// check plans one view from scratch, beside the loop, and compares.
 func (l *Loop) check() {
 	if l.planner == nil || l.going != nil || l.pending.Len() > 0 || l.endpointEdits.Len() > 0 || l.checking.Load() {
 		return
@@ -250,7 +250,7 @@ func (l *Loop) check() {
 			_ = l.guarded(func() {
 				if bad := compare(have, freshFor(input.New(snapshot, l.cfg.Pool), h.Node, subscribed, have.Names != nil)); len(bad) > 0 {
 					obs.OracleFailures.Inc()
-					l.log.Error("the incremental plan differs from the plan from nothing", obs.KeyProxy, h.Node.ID, obs.KeyRevision, snapshot.Revision(), obs.KeyName, bad)
+					l.log.Error("the incremental plan differs from a plan made from scratch", obs.KeyProxy, h.Node.ID, obs.KeyRevision, snapshot.Revision(), obs.KeyName, bad)
 				}
 			})
 		}()

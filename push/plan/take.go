@@ -34,7 +34,7 @@ func (l *Loop) take(box *loop.Box[mirror.Change]) {
 }
 
 // accepted resolves a change of the source and leaves out what is set aside. Where that panics the resolver is half-changed: another one
-// begins from nothing. false: that panics too; what is planned stands, and the source's next change is taken whole.
+// begins from scratch. false: that panics too; what is planned stands, and the source's next change is taken whole.
 func (l *Loop) accepted(c mirror.Change) (out mirror.Change, ok bool) {
 	if l.resolve != nil && l.guarded(func() { out = l.accept(l.resolve.Step(c)) }) == nil {
 		return out, true

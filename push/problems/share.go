@@ -75,7 +75,7 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 		case <-tick.C:
 			if err := l.look(ctx); err != nil && ctx.Err() == nil {
 				l.at = -1
-				l.cfg.Log.Warn("what this replica finds wrong with objects cannot be told to the leader; trying again", obs.KeyError, err)
+				l.cfg.Log.Warn("problems that this replica found with objects cannot be reported to the leader; trying again", obs.KeyError, err)
 			}
 		}
 	}

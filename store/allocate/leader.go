@@ -186,7 +186,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 		case errors.Is(err, kv.ErrDeposed):
 			return
 		case err != nil && ctx.Err() == nil:
-			l.Log.Warn("automatic addresses cannot be stored, and are not given before that; trying again", obs.KeyError, err)
+			l.Log.Warn("automatic addresses cannot be stored in etcd, and are not given out until they are; trying again", obs.KeyError, err)
 			wait = time.Second
 		}
 		timer.Reset(wait)
@@ -223,7 +223,7 @@ func (t *term) take(blob kv.Blob) {
 	of := Name{namespace, name}
 	hosts := Hosts{}
 	if err := json.Unmarshal(blob.Raw, &hosts); err != nil {
-		t.Log.Warn("the automatic addresses that are stored for a ServiceEntry cannot be understood: it has others, unless its status has them", obs.KeyName, of.String(), obs.KeyError, err)
+		t.Log.Warn("the automatic addresses stored for a ServiceEntry cannot be decoded: it gets new ones, unless its status names them", obs.KeyName, of.String(), obs.KeyError, err)
 		hosts = nil
 	}
 	t.stored[of] = string(blob.Raw)

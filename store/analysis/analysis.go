@@ -64,7 +64,7 @@ func New() *Analysis {
 		watches: newWatches(), units: map[model.Key]*unit{}}
 }
 
-// Of analyses records from nothing.
+// Of analyses records from scratch.
 func Of(records iter.Seq[model.Record]) *Analysis {
 	var edits []Edit
 	for r := range records {

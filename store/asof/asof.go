@@ -69,7 +69,7 @@ func (t *Times) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) e
 				continue
 			}
 			if err := json.Unmarshal(blob.Raw, &known); err != nil {
-				log.Warn("up to when clusters have been read cannot be understood: nobody is refused because of what is not there", obs.KeyError, err)
+				log.Warn("the stored times up to which clusters were read cannot be decoded: until they can be, no caller is refused because an object is missing", obs.KeyError, err)
 				known = nil
 			}
 		}
@@ -104,7 +104,7 @@ func lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, read func() map[
 			case errors.Is(err, kv.ErrDeposed):
 				return
 			case ctx.Err() == nil:
-				log.Warn("up to when clusters have been read cannot be written to etcd; trying again", obs.KeyError, err)
+				log.Warn("the times up to which clusters were read cannot be written to etcd; trying again", obs.KeyError, err)
 			}
 		}
 		before = now

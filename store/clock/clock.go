@@ -213,10 +213,10 @@ func (c *Clock) say(ran time.Duration) {
 	err := c.off(ran)
 	switch {
 	case err == nil && c.said:
-		c.cfg.Log.Info("the clock is that of the others again")
+		c.cfg.Log.Info("this machine's clock agrees with the other processes' clocks again")
 		c.said = false
 	case err != nil && !c.said:
 		c.said = true
-		c.cfg.Log.Error("nothing is signed here, and nothing ended or pruned", obs.KeyError, err)
+		c.cfg.Log.Error("this machine's clock is not trusted: this process signs nothing, ends no rotation and prunes nothing", obs.KeyError, err)
 	}
 }

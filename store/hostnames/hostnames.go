@@ -146,7 +146,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 		if err := t.tell(ctx); errors.Is(err, kv.ErrDeposed) {
 			return
 		} else if err != nil && ctx.Err() == nil {
-			l.Log.Warn("resolved names of gateways cannot be stored, and are not used before that; trying again", obs.KeyError, err)
+			l.Log.Warn("resolved addresses of gateways' names cannot be stored in etcd, and are not used until they are; trying again", obs.KeyError, err)
 			wait = min(wait, time.Second)
 		}
 		timer.Reset(wait)
@@ -242,7 +242,7 @@ func (t *term) take(a answered, now time.Time) {
 	t.running--
 	k := t.known[a.name]
 	if k.wrong == "" && a.Wrong != "" {
-		t.Log.Warn("the name of a network's gateway cannot be resolved; what is known of it stands", obs.KeyName, a.name, obs.KeyReason, a.Wrong)
+		t.Log.Warn("the name of a network's gateway cannot be resolved; its last known addresses stay in use", obs.KeyName, a.name, obs.KeyReason, a.Wrong)
 	}
 	t.changed[a.name] = t.changed[a.name] || !slices.Equal(k.addresses, a.Addresses)
 	k.asking, k.asked, k.due, k.addresses, k.wrong = false, true, now.Add(a.Again), a.Addresses, a.Wrong

@@ -148,7 +148,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 		if err := t.tell(ctx); errors.Is(err, kv.ErrDeposed) {
 			return
 		} else if err != nil && ctx.Err() == nil {
-			l.Log.Warn("key sets that were fetched cannot be stored, and are not used before that; trying again", obs.KeyError, err)
+			l.Log.Warn("fetched key sets cannot be stored in etcd, and are not used until they are; trying again", obs.KeyError, err)
 			wait = min(wait, time.Second)
 		}
 		timer.Reset(wait)
@@ -275,7 +275,7 @@ func (t *term) take(a answer, now time.Time) {
 	if a.err != nil {
 		obs.JWKSFailed.Inc()
 		if s.wrong == nil {
-			t.Log.Warn("a key set cannot be fetched; what was good of it stands", obs.KeyName, a.of.String(), obs.KeyError, a.err)
+			t.Log.Warn("a key set cannot be fetched; its last good version stays in use", obs.KeyName, a.of.String(), obs.KeyError, a.err)
 		}
 		s.wrong = a.err
 		s.due = now.Add(jittered(min(firstRetry<<min(s.failed, 16), lastRetry, t.Refresh)))

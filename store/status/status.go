@@ -206,9 +206,9 @@ func (w *Writer[O]) reads(err error) {
 	}
 	switch {
 	case was == "" && w.unread != "":
-		w.Log.Warn("objects that this process writes to Kubernetes cannot be read there; none is written before all were read once", obs.KeyKind, w.Kind, obs.KeyError, err)
+		w.Log.Warn("objects that this process writes to Kubernetes cannot be listed there; none is written until all have been listed once", obs.KeyKind, w.Kind, obs.KeyError, err)
 	case was != "" && w.unread == "":
-		w.Log.Info("objects that this process writes to Kubernetes can be read there again", obs.KeyKind, w.Kind)
+		w.Log.Info("objects that this process writes to Kubernetes can be listed there again", obs.KeyKind, w.Kind)
 	}
 }
 
@@ -275,7 +275,7 @@ func (w *Writer[O]) write(ctx context.Context, k Key, o *O, within time.Duration
 		w.complained = true
 	default:
 		if by := w.queue.wrote(k, found, now); by != "" {
-			w.Log.Warn("somebody else writes the same object again and again with another content; it is left to them for a while", obs.KeyKind, w.Kind,
+			w.Log.Warn("another writer keeps overwriting an object with different content; this process leaves it alone for a while", obs.KeyKind, w.Kind,
 				obs.KeyObject, k.String(), obs.KeyName, by)
 		}
 		if w.complained && !w.queue.failing() {

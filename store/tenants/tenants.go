@@ -114,7 +114,7 @@ func (t *Tenants) Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, sou
 				return
 			}
 			if again = time.After(5 * time.Second); err != nil && ctx.Err() == nil {
-				log.Warn("which namespaces are one tenant's cannot be written to etcd; trying again", obs.KeyError, err)
+				log.Warn("the tenants' namespaces cannot be written to etcd; trying again", obs.KeyError, err)
 			}
 		}
 		select {

@@ -159,7 +159,7 @@ func (p *Proxies) planned(info serve.StreamInfo, t xds.Type, name string) *xds.R
 	return proxy.Set().Types[t].Get(name)
 }
 
-// explain plans the proxy's view from nothing at the current snapshot: nothing is shared with the serving path.
+// explain plans the proxy's view from scratch at the current snapshot: nothing is shared with the serving path.
 func (p *Proxies) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, error) {
 	now, ok := p.Server.ViewOf(info.ID).(*join.View)
 	if !ok {
