@@ -1,5 +1,6 @@
-// Package registrar has signers of Kubernetes sign for workloads, by CertificateSigningRequests (EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API of istiod): it makes one
-// for a caller that was authenticated, approves it, waits for the certificate, checks it, and deletes the object.
+// Package registrar has signers of Kubernetes issue certificates for workloads, by CertificateSigningRequests
+// (EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API of istiod): for a caller that was authenticated it makes a request, approves it, waits for the
+// certificate, checks it, and deletes the request.
 //
 // Owns: the objects that it makes, and how many there are at once for one identity.  Reads: the API server, the roots that the mesh configuration names.
 // Never: approves what somebody else made; gives out a certificate that is not the caller's; keeps a CSR or a certificate.

@@ -1,6 +1,6 @@
-// Package allocate gives automatic addresses to hosts of ServiceEntries that state none: to each one of the IPv4 range and one of the IPv6
-// range, which are its own for as long as it is there. What status.addresses of an object in Kubernetes says is taken over. Who has which is
-// stored in allocations/ before anybody is told, so restarts, other leaders and a status that is lost change nothing.
+// Package allocate assigns automatic addresses to hosts of ServiceEntries that state none: each host gets one of the IPv4 range and one of the
+// IPv6 range, and keeps them for as long as it exists. Addresses in status.addresses of an object in Kubernetes are adopted. Which host has
+// which is stored in allocations/ before anything uses it, so restarts, other leaders and a status that is lost change nothing.
 //
 // Owns: allocations/ in etcd (the leader), and the objects that say which addresses a ServiceEntry has (normal.AutomaticID).  Reads: what
 // sources tell of ServiceEntries; the lock of istiod's controller of the same purpose.  Never: gives a new address while istiod holds that

@@ -1,5 +1,5 @@
-// Package asof lets every replica know up to when the leader has read a Kubernetes cluster: the records have all of its Pods and
-// ServiceAccounts, and all of its Namespaces, that were there at that time. That stays true, whoever leads and whether the API server answers.
+// Package asof tells every replica the time up to which the leader has read a Kubernetes cluster: the records have all Pods, ServiceAccounts
+// and Namespaces that the cluster had at that time. That stays true whoever leads, and whether or not the API server answers.
 //
 // Owns: sources/read in etcd (the leader), and what this process knows of it.  Reads: nothing of ours but the store.  Never: says more than
 // was written to the records.

@@ -1,9 +1,10 @@
-// Package hostnames resolves the names that gateways of networks have for addresses (load balancers that Kubernetes knows by a name, meshNetworks),
-// as istiod does (pilot/pkg/model/network.go): the leader asks the DNS servers of its Pod, again when an answer is out of date, and tells the
-// ingester. What was good stands: while a server does not answer, and where it knows nothing of a name any more.
+// Package hostnames resolves the addresses of networks' gateways that are known by a DNS name only (load balancers of Kubernetes that have a
+// name, meshNetworks), as istiod does (pilot/pkg/model/network.go). The leader asks the DNS servers of its Pod, again whenever an answer
+// expires, and tells the ingester. The last good answer stays in use while a server does not answer, and where it no longer knows a name.
 //
 // Owns: dns/ in etcd (the leader), and the objects that say which addresses a name has (normal.ResolvedID).  Reads: which names the ingester
-// needs.  Never: asks for other names; is asked by whoever plans or pushes; believes an answer beyond that it says where a gateway is (mTLS goes from proxy to proxy).
+// needs.  Never: asks for other names; is called by planning or pushing; uses an answer for more than where a gateway is (who it is, mTLS
+// between the proxies decides).
 package hostnames
 
 import (

@@ -1,8 +1,9 @@
-// Package jwks fetches the keys that tokens are verified with (RequestAuthentication, jwksUri and issuer): the leader alone asks for them, again when they may
-// have changed, and tells the ingester. What was good stands: while a server does not answer, and where it answers with something else.
+// Package jwks fetches the keys that tokens are verified with (RequestAuthentication, jwksUri and issuer). The leader alone asks for them,
+// again when they may have changed, and tells the ingester. The last good keys stay in use while a server does not answer, and where it
+// answers with something else.
 //
 // Owns: fetched/ in etcd (the leader), and the objects that say which keys a source has (normal.KeysID).  Reads: which sources the ingester
-// needs.  Never: asks for others; is asked by whoever plans or pushes; makes up a key.
+// needs.  Never: asks for others; is called by planning or pushing; makes up a key.
 package jwks
 
 import (

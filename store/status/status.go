@@ -1,9 +1,9 @@
-// Package status writes to the API server of Kubernetes: the ConfigMap istio-ca-root-cert of each namespace, WorkloadEntries of machines, and in
-// the status of Istio's objects what is known of them. What is wanted is said object by object (Desired); one that differs from it waits in a queue, whoever made it
-// differ, in which those who have many objects take turns with others (Desired.Turn).
+// Package status writes to the API server of Kubernetes: the ConfigMap istio-ca-root-cert of each namespace, WorkloadEntries of machines, and
+// entries in the status of Istio's objects. Callers state what is wanted object by object (Desired). An object that differs from it, whoever
+// changed it, waits in a queue, in which owners of many objects take turns with others (Desired.Turn).
 //
 // Owns: which objects wait and since when, who writes against this process; the annotation EpochAnnotation of whole objects that it has
-// written; in the status of others the entries that are its own (Report). Reads: the objects that it writes, by a watch of its own. Never: writes while this process does not lead, nor with a deadline after the end of its
+// written; in the status of others the entries that are its own (Report).  Reads: the objects that it writes, by a watch of its own.  Never: writes while this process does not lead, nor with a deadline after the end of its
 // lease, nor what is there as wanted already, nor more than Rate objects a second; writes without the resourceVersion that it has read.
 package status
 

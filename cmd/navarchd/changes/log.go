@@ -1,5 +1,5 @@
-// Package changes follows each change of configuration through one process, from its event to the last acknowledgement: a line in the log,
-// when revisions were committed, and the newest commits for who measures from outside.
+// Package changes follows each change of configuration through one process, from its event to the last acknowledgement: it logs a line for
+// each, and keeps the times at which revisions were committed and a list of the newest commits, for tools that measure from outside.
 //
 // Owns: what is on its way, and a bounded list of the newest commits.  Reads: what is built, by the pool's counters.  Never: decides anything.
 package changes
