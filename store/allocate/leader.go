@@ -164,7 +164,7 @@ type term struct {
 	*Leader
 	store   *kv.Store
 	epoch   kv.Epoch
-	book    *Book
+	book    *book
 	stored  map[Name]string // as JSON
 	emitted map[Name]string
 	pending map[Name]bool // to be stored and told
@@ -174,7 +174,7 @@ type term struct {
 // Run is one term, until ctx ends or another process leads.
 func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer l.problems.Store(nil)
-	t := &term{Leader: l, store: store, epoch: epoch, book: NewBook(l.Grace, l.Ranges...), stored: map[Name]string{}, emitted: map[Name]string{}, pending: map[Name]bool{}}
+	t := &term{Leader: l, store: store, epoch: epoch, book: newBook(l.Grace, l.Ranges...), stored: map[Name]string{}, emitted: map[Name]string{}, pending: map[Name]bool{}}
 	if !t.load(ctx) {
 		return
 	}

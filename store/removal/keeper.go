@@ -130,7 +130,7 @@ func (k *Keeper) Watch(ctx context.Context, leads func() bool) error {
 		for digest, end := range until {
 			parts, all := k.measure()
 			switch {
-			case len(all) > 0 && DigestOf(all) == digest:
+			case len(all) > 0 && digestOf(all) == digest:
 				delete(until, digest)
 				if k.release(ctx, parts) {
 					k.Log.Info("a held removal that an operator accepted at the leader is applied here too", obs.KeyDigest, digest, obs.KeyObjects, len(all))
@@ -221,7 +221,7 @@ func (t *term) act(ctx context.Context) error {
 			return err
 		}
 		t.approvals = t.approvals[1:]
-		if parts, all = t.measure(); len(all) == 0 || t.held == nil || DigestOf(all) != t.held.Digest {
+		if parts, all = t.measure(); len(all) == 0 || t.held == nil || digestOf(all) != t.held.Digest {
 			if err := t.publish(ctx, heldOf(all)); err != nil {
 				return err
 			}

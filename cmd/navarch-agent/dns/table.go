@@ -30,8 +30,8 @@ type Table struct {
 	names map[string]agentapi.Name // by host
 }
 
-// NewTable makes a table; of two names of one host the later counts.
-func NewTable(names []agentapi.Name, place Place) *Table {
+// newTable makes a table; of two names of one host the later counts.
+func newTable(names []agentapi.Name, place Place) *Table {
 	t := &Table{place: place, names: make(map[string]agentapi.Name, len(names))}
 	for _, n := range names {
 		t.names[n.Host] = n

@@ -91,7 +91,7 @@ func CountFirst(log *slog.Logger, dir string, emit func([]object.Event)) func([]
 				for i, kind := range kinds {
 					amount[i] = counts[kind]
 				}
-				log.Info("configuration folder read", obs.KeyName, dir, obs.KeyObjects, Amounts(amount, func(i int) string { return kinds[i] }))
+				log.Info("configuration folder read", obs.KeyName, dir, obs.KeyObjects, amounts(amount, func(i int) string { return kinds[i] }))
 			}
 		}
 		emit(events)
