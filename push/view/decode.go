@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"navarch.io/navarch/push/xds"
-	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/protowalk"
 )
 
@@ -113,8 +112,11 @@ func locality(encoded [][]byte) (string, error) {
 			b = rest
 		}
 	}
-	return words.of([]byte(model.Locality(string(parts[0]), string(parts[1]), string(parts[2])))), nil
+	return words.of([]byte(joinLocality(string(parts[0]), string(parts[1]), string(parts[2])))), nil
 }
+
+// joinLocality is region/zone/sub-zone without empty parts at its end.
+func joinLocality(parts ...string) string { return strings.TrimRight(strings.Join(parts, "/"), "/") }
 
 // ID is the id of an encoded core.v3.Node; empty where it has none. The error says what is malformed.
 func ID(raw []byte) (string, error) {

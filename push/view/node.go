@@ -18,7 +18,6 @@ import (
 
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
-	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/proxyconfig"
 )
@@ -338,7 +337,7 @@ func labelledLocality(labels map[string]string) string {
 	if own := labels["istio-locality"]; own != "" {
 		return strings.ReplaceAll(own, ".", "/")
 	}
-	return model.Locality(labels[model.LabelRegion], labels[model.LabelZone], labels[model.LabelSubzone])
+	return joinLocality(labels["topology.kubernetes.io/region"], labels["topology.kubernetes.io/zone"], labels["topology.istio.io/subzone"])
 }
 
 func parseMode(s string) (Mode, error) {

@@ -29,7 +29,7 @@ const Folder = "registrations/"
 // Bounds of what one client can make others keep.
 const (
 	MostOfAccount = 1000     // WorkloadEntries of one service account, connected or within the grace
-	maxReport     = 64 << 10 // bytes of one machine's report
+	MaxReport     = 64 << 10 // bytes of one machine's report
 	MaxMessage    = 512      // bytes of what an agent says about health
 	// MostOfCredential is how many of an account's one credential has at most: a quarter, as of what else credentials share (push/budget). It is
 	// the same however many there are, so what one process lets in another one does, in whatever order machines come to it.
@@ -106,16 +106,16 @@ func Held(name Name, by Holder) string {
 // Encode is the form in etcd.
 func (m Machine) Encode() ([]byte, error) {
 	raw, err := json.Marshal(m)
-	if err == nil && len(raw) > maxReport {
-		return nil, fmt.Errorf("its report has %d bytes, %d at most", len(raw), maxReport)
+	if err == nil && len(raw) > MaxReport {
+		return nil, fmt.Errorf("its report has %d bytes, %d at most", len(raw), MaxReport)
 	}
 	return raw, err
 }
 
 // Decode is the inverse of Encode. What lacks a name, or an entry to be made without one, is an error.
 func Decode(raw []byte) (m Machine, err error) {
-	if len(raw) > maxReport {
-		return m, fmt.Errorf("%d bytes, at most %d are read", len(raw), maxReport)
+	if len(raw) > MaxReport {
+		return m, fmt.Errorf("%d bytes, at most %d are read", len(raw), MaxReport)
 	}
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return m, err

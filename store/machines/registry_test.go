@@ -220,11 +220,11 @@ func TestReport(t *testing.T) {
 	if err != nil || got.Spec.Ports["http"] != 8080 || got.Health.Message != "down" || !got.Connected.Equal(m.Connected) || !got.Disconnected.IsZero() {
 		t.Errorf("%+v %v", got, err)
 	}
-	m.Labels = map[string]string{"a": strings.Repeat("x", maxReport)}
+	m.Labels = map[string]string{"a": strings.Repeat("x", MaxReport)}
 	if _, err := m.Encode(); err == nil {
 		t.Error("a report of any length is written")
 	}
-	for _, raw := range []string{`{`, `{}`, `{"namespace":"a","name":"b","group":"g"}`, `"` + strings.Repeat("x", maxReport) + `"`} {
+	for _, raw := range []string{`{`, `{}`, `{"namespace":"a","name":"b","group":"g"}`, `"` + strings.Repeat("x", MaxReport) + `"`} {
 		if m, err := Decode([]byte(raw)); err == nil {
 			t.Errorf("%.40s is read: %+v", raw, m)
 		}

@@ -102,7 +102,7 @@ func (n *Normalizer) inlineEndpoint(r *report, namespace string, e *networkingv1
 	tls, stated := e.Labels["security.istio.io/tlsMode"]
 	return &model.Endpoint{
 		Address: e.Address, Labels: e.Labels, Namespace: namespace, ServiceAccount: e.ServiceAccount,
-		Network: cmp.Or(e.Network, e.Labels[model.LabelNetwork]), Locality: cmp.Or(e.Locality, localityLabel(e.Labels["istio-locality"])), Weight: e.Weight, Ports: e.Ports,
+		Network: cmp.Or(e.Network, e.Labels[networkLabel]), Locality: cmp.Or(e.Locality, localityLabel(e.Labels["istio-locality"])), Weight: e.Weight, Ports: e.Ports,
 		// As istiod: a stated mode, else whoever has an identity speaks mTLS.
 		Mtls: tls == "istio" || !stated && e.ServiceAccount != "",
 	}

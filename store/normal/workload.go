@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
 )
@@ -167,10 +166,10 @@ func ParseNode(obj *object.Object) *Node {
 		}
 		return ""
 	}
-	n := &Node{Locality: model.Locality(
-		first(model.LabelRegion, "failure-domain.beta.kubernetes.io/region"),
-		first(model.LabelZone, "failure-domain.beta.kubernetes.io/zone"),
-		obj.Labels[model.LabelSubzone])}
+	n := &Node{Locality: locality(
+		first("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"),
+		first("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),
+		first("topology.istio.io/subzone"))}
 	var whole corev1.Node
 	if err := json.Unmarshal(obj.JSON, &whole); err != nil {
 		return n
@@ -186,7 +185,11 @@ func ParseNode(obj *object.Object) *Node {
 
 // ParseNamespace reads what endpoints and ServiceEntries need of a Namespace.
 func ParseNamespace(obj *object.Object) *Namespace {
-	return &Namespace{Network: obj.Labels[model.LabelNetwork], Labels: obj.Labels}
+	return &Namespace{Network: obj.Labels[networkLabel], Labels: obj.Labels}
+}
+
+func locality(region, zone, subzone string) string {
+	return strings.TrimRight(region+"/"+zone+"/"+subzone, "/")
 }
 
 // localityLabel reads label istio-locality: region.zone.subzone, since a label's value has no slashes.

@@ -73,7 +73,7 @@ func compact(groups []*group) {
 // localityPriority is 0 for the proxy's own sub-zone, 1 for its zone, 2 for its region, 3 for others; where a failover is set for the
 // proxy's region, others than its target come after that.
 func (b Balance) localityPriority(locality string) uint32 {
-	own, other := model.SplitLocality(b.Locality), model.SplitLocality(locality)
+	own, other := split(b.Locality), split(locality)
 	same := 0
 	for same < len(own) && own[same] == other[same] {
 		same++
@@ -91,7 +91,7 @@ func (b Balance) localityPriority(locality string) uint32 {
 // proxy is, all are alike
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting, failover).
 func (b Balance) regionPriority(locality string) uint32 {
-	own, other := model.SplitLocality(b.Locality)[0], model.SplitLocality(locality)[0]
+	own, other := split(b.Locality)[0], split(locality)[0]
 	to, set := b.Localities.Failover(own)
 	switch {
 	case own == "" || own == other:
@@ -128,17 +128,27 @@ func (b Balance) label(key string) string {
 // labelOf is a label of an endpoint; those of its place follow from what is known of it.
 func labelOf(e *model.Endpoint, key string) string {
 	switch key {
-	case model.LabelNetwork:
+	case "topology.istio.io/network":
 		return e.Network
-	case model.LabelCluster:
+	case "topology.istio.io/cluster":
 		return e.Cluster
-	case model.LabelHostname:
+	case "kubernetes.io/hostname":
 		return cmp.Or(e.Node, e.Labels[key])
 	}
-	if part, ok := model.LocalityLabel(e.Locality, key); ok {
+	if part, ok := LocalityLabel(e.Locality, key); ok {
 		return part
 	}
 	return e.Labels[key]
+}
+
+// LocalityLabel is the part of a locality that a well-known label names; false: the label names none.
+func LocalityLabel(locality, key string) (part string, ok bool) {
+	for i, known := range [...]string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone"} {
+		if key == known {
+			return split(locality)[i], true
+		}
+	}
+	return "", false
 }
 
 // distribute weighs localities as the setting for the proxy's place does; those that it does not name get nothing.
@@ -180,7 +190,7 @@ func (g *group) sum() (total float64) {
 
 // covers says whether a locality of a setting, in which "*" stands for all that follows, names another.
 func covers(pattern, locality string) bool {
-	parts := model.SplitLocality(locality)
+	parts := split(locality)
 	for i, p := range strings.SplitN(pattern, "/", 3) {
 		if p == "*" {
 			return true
@@ -190,4 +200,10 @@ func covers(pattern, locality string) bool {
 		}
 	}
 	return true
+}
+
+// split is region, zone and sub-zone.
+func split(locality string) (parts [3]string) {
+	copy(parts[:], strings.SplitN(locality, "/", 3))
+	return parts
 }

@@ -159,8 +159,8 @@ func (p *clusterPlan) read(setting traffic.Localities) {
 	}
 	p.place.Locality = true
 	for _, key := range setting.Compared() {
-		p.place.Network = p.place.Network || key == model.LabelNetwork
-		p.place.Node = p.place.Node || key == model.LabelHostname
+		p.place.Network = p.place.Network || key == view.NetworkLabel
+		p.place.Node = p.place.Node || key == view.NodeLabel
 		if _, known := p.placeLabel(key, view.Inputs{}); !known {
 			p.labels = append(p.labels, key)
 		}
@@ -170,14 +170,14 @@ func (p *clusterPlan) read(setting traffic.Localities) {
 // placeLabel is the value of a label that follows from where a proxy is, and not from its labels.
 func (t *Table) placeLabel(key string, inputs view.Inputs) (value string, known bool) {
 	switch key {
-	case model.LabelNetwork:
+	case view.NetworkLabel:
 		return inputs.Network, true
-	case model.LabelHostname:
+	case view.NodeLabel:
 		return inputs.Node, true
-	case model.LabelCluster:
+	case "topology.istio.io/cluster":
 		return t.key.Cluster, true
 	}
-	return model.LocalityLabel(inputs.Locality, key)
+	return endpoint.LocalityLabel(inputs.Locality, key)
 }
 
 // balance is how the place of proxies with certain inputs decides among the endpoints of a cluster with a setting.
