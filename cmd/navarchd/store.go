@@ -13,15 +13,12 @@ import (
 
 	"navarch.io/navarch/cmd/navarchd/changes"
 	"navarch.io/navarch/cmd/navarchd/debug"
-	"navarch.io/navarch/cmd/navarchd/webhooks"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/problems"
 	"navarch.io/navarch/shard/place"
 	"navarch.io/navarch/shard/ring"
 	"navarch.io/navarch/store/asof"
-	"navarch.io/navarch/store/hostnames"
 	"navarch.io/navarch/store/ingest"
-	"navarch.io/navarch/store/jwks"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/kv/embedded"
 	"navarch.io/navarch/store/lead"
@@ -67,16 +64,11 @@ type ingester struct {
 	clusters  *remote.Clusters // beside kube; nil with it
 	loop      *ingest.Loop
 	lead      *lead.Elector
-	tenants   *tenants.Tenants
 	writer    *kubernetesWriter // nil: there is no cluster
 	keeper    *removal.Keeper
 	losses    *removal.Losses
-	roots     []*rootCerts      // nil: there is no cluster, or they are not to be written
-	hooks     *webhooks.Leader  // nil: webhook configurations are not to be written
-	vms       *registered       // nil: machines do not register themselves
-	automatic *automatic        // nil: hosts are given no automatic addresses
-	names     *hostnames.Leader // nil: names of gateways are not resolved
-	keySets   *jwks.Leader
+	duties    []duty              // while this process leads
+	automatic *automatic          // nil: hosts are given no automatic addresses
 	status    *objectStatus       // nil: there is no cluster, or PILOT_ENABLE_STATUS is false
 	found     *problems.Collector // what the replicas found, while this process leads
 	alone     string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
@@ -115,7 +107,6 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 	i := &ingester{
 		losses:   losses,
 		alone:    alone,
-		tenants:  known,
 		source:   source,
 		kube:     cluster,
 		clusters: clusters,
@@ -127,14 +118,14 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 			Store: store, Sealer: sealer, Seen: seen, Remember: losses.Write, Log: log, Committed: committed, Options: options, Referred: referred,
 		}),
 	}
-	i.names = newNames(c, i.loop, log)
-	if i.keySets, err = newKeySets(c, i.loop, log); err != nil {
+	if err = i.addDuties(c, known); err != nil {
 		return nil, err
 	}
 	if cluster != nil {
 		if i.writer, err = newKubernetesWriter(c, store, elector, func() { i.automatic.wake() }, log); err != nil {
 			return nil, err
 		}
+		i.duties = append(i.duties, duty{lead: i.writer.lead, problems: i.writer.problems})
 		cluster.Settle = func(ctx context.Context) error {
 			defer clusters.Complete()
 			return i.loop.Settle(ctx)
@@ -144,6 +135,17 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 	}
 	i.keeper = i.newKeeper(c.processName(), c.heldFor)
 	return i, nil
+}
+
+// addDuties adds those that every leader has, with a cluster or without.
+func (i *ingester) addDuties(c *config, known *tenants.Tenants) error {
+	keySets, err := newKeySets(c, i.loop, i.store, i.log)
+	if err != nil {
+		return err
+	}
+	i.duties = append(newNames(c, i.loop, i.store, i.log), keySets, duty{lead: i.keep}, duty{lead: i.collect},
+		duty{lead: func(ctx context.Context, epoch kv.Epoch) { known.Lead(ctx, i.store, epoch, i.loop, i.log) }})
+	return nil
 }
 
 // objectsOfBurst is how many objects are read in a burst that is worth tidying up after, as when a cluster is listed; edits are far from it.
@@ -185,40 +187,16 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	if err := i.losses.Recall(ctx, epoch); err != nil {
 		return fmt.Errorf("what vanished under the leader before: %w", err)
 	}
-	defer i.forgetKube() // after Lost: else what is forgotten would be taken out of the store
+	defer i.forget() // after Lost: else what is forgotten would be taken out of the store
 	i.loop.Gained(epoch)
 	defer i.loop.Lost()
 	notifying, stop := context.WithCancel(ctx)
 	var others sync.WaitGroup
-	others.Go(func() { i.tenants.Lead(notifying, i.store, epoch, i.loop, i.log) })
-	others.Go(func() { i.keep(notifying, epoch) })
-	if i.status == nil { // else it asks itself
-		others.Go(func() { i.withdraw(notifying, epoch) })
-	}
-	if i.writer != nil {
-		others.Go(func() { i.writer.lead(notifying, epoch) })
+	for _, d := range i.duties {
+		others.Go(func() { d.lead(notifying, epoch) })
 	}
 	i.readClusters(notifying, epoch, &others)
-	for _, r := range i.roots {
-		others.Go(func() { r.lead(notifying, epoch) })
-	}
-	if i.vms != nil {
-		others.Go(func() { i.vms.lead(notifying, epoch) })
-	}
-	if i.names != nil {
-		others.Go(func() { i.names.Run(notifying, i.store, epoch) })
-	}
-	others.Go(func() { i.keySets.Run(notifying, i.store, epoch) })
-	if i.automatic != nil {
-		others.Go(func() { i.automatic.lead(notifying, epoch) })
-	}
-	others.Go(func() { i.hooks.Lead(notifying, epoch.Revision) })
 	others.Go(func() { i.keepLevel(notifying, epoch, current) })
-	others.Go(func() {
-		if err := i.found.Run(notifying, i.store); err != nil {
-			i.log.Error("the problems with objects that replicas found are not collected", obs.KeyError, err)
-		}
-	})
 	defer func() { stop(); others.Wait() }()
 	for {
 		alone := i.alone
@@ -233,6 +211,13 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 		}
 		i.log.Warn("shards cannot be assigned to replicas, trying again", obs.KeyError, err)
 		_ = loop.Pause(ctx, time.Second)
+	}
+}
+
+// collect gathers what the replicas found while this process leads.
+func (i *ingester) collect(ctx context.Context, _ kv.Epoch) {
+	if err := i.found.Run(ctx, i.store); err != nil {
+		i.log.Error("the problems with objects that replicas found are not collected", obs.KeyError, err)
 	}
 }
 
