@@ -296,6 +296,6 @@ func culprits(all []serve.Refusal) *[]acknowledged.Refusal {
 
 // acknowledges is the loop that tells the leader what the streams of this replica have.
 func (r *replica) acknowledges() *acknowledged.Loop {
-	return acknowledged.New(acknowledged.Config{Name: r.config.processName(), Told: r.planner.Told, Refused: r.refusals, Log: r.log,
+	return acknowledged.New(acknowledged.Config{Name: r.config.processName(), Notified: r.planner.Notified, Refused: r.refusals, Log: r.log,
 		Unsettled: func() func() int { return r.server.Unsettled(time.Now()).Left }})
 }

@@ -15,8 +15,8 @@ import (
 // Config is what a replica's Loop is made of.
 type Config struct {
 	Name string // of the replica, in the fleet
-	// Told is the revision up to which every stream knows whether it is to be sent something.
-	Told func() int64
+	// Notified is the revision up to which every stream knows whether it is to be sent something.
+	Notified func() int64
 	// Unsettled takes the streams that have not acknowledged what they are to have by now; left says how many still have not.
 	Unsettled func() (left func() int)
 	Refused   func() []Refusal // because of what proxies refuse something now
@@ -104,8 +104,8 @@ func (l *Loop) ask(q question) {
 // step looks whether the streams are there.
 func (l *Loop) step() {
 	if l.left == nil && l.reached.Revision < l.asked.Revision {
-		if told := l.cfg.Told(); told >= l.asked.Revision {
-			l.target, l.left = told, l.cfg.Unsettled()
+		if notified := l.cfg.Notified(); notified >= l.asked.Revision {
+			l.target, l.left = notified, l.cfg.Unsettled()
 		}
 	}
 	if l.left != nil && l.left() == 0 {

@@ -105,7 +105,7 @@ type Loop struct {
 	reports  reports
 	counts   patchCounts
 	revision atomic.Int64
-	told     atomic.Int64
+	notified atomic.Int64
 }
 
 // departed is a view whose proxy has left.
@@ -320,8 +320,8 @@ func (p *Proxy) Namespace() string { return p.Node.Namespace }
 // Revision is the store's revision that all views are complete at; 0: there is no snapshot.
 func (l *Loop) Revision() int64 { return l.revision.Load() }
 
-// Told is the store's revision up to which every proxy whose set has changed was told so; 0: there is no snapshot.
-func (l *Loop) Told() int64 { return l.told.Load() }
+// Notified is the store's revision up to which every proxy whose set has changed was told so; 0: there is no snapshot.
+func (l *Loop) Notified() int64 { return l.notified.Load() }
 
 // Problems is Planner.Problems, and what cannot be resolved; the builders are asked in the caller's goroutine, so the loop goes on.
 func (l *Loop) Problems() []Problem {

@@ -163,7 +163,7 @@ func (l *Loop) restore() {
 		moved = append(moved, Moved{h, Slow})
 	}
 	l.notify(moved)
-	l.told.Store(l.planner.Revision())
+	l.notified.Store(l.planner.Revision())
 }
 
 // giveUp sets aside what is to blame for the first proxy that failed, and says whether nothing more can be done: no record is, and the

@@ -60,7 +60,7 @@ func (l *Loop) sort(c mirror.Change) {
 		l.planner = New(Settings{Pool: l.cfg.Pool, Snapshot: c.New, fault: l.fault})
 		l.good = c.New
 		l.show()
-		l.told.Store(l.planner.Revision()) // there are no proxies yet
+		l.notified.Store(l.planner.Revision()) // there are no proxies yet
 		return
 	}
 	now := time.Now()

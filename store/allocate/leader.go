@@ -272,7 +272,7 @@ func (t *term) step(ctx context.Context) (time.Duration, error) {
 	if err := t.write(ctx); err != nil {
 		return 0, err
 	}
-	t.tell()
+	t.publish()
 	t.report()
 	if t.Want != nil {
 		t.want(allocate)
@@ -313,8 +313,8 @@ func (t *term) write(ctx context.Context) error {
 	return blobs.Flush(ctx)
 }
 
-// tell tells the ingester what is pending and stored.
-func (t *term) tell() {
+// publish tells the ingester what is pending and stored.
+func (t *term) publish() {
 	var events []object.Event
 	for _, name := range slices.SortedFunc(maps.Keys(t.pending), Name.compare) {
 		hosts := map[string][]string{}

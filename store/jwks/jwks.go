@@ -101,7 +101,7 @@ type term struct {
 	epoch   kv.Epoch
 	sources map[normal.KeySource]*source
 	stored  map[normal.KeySource]string               // what etcd has
-	told    map[normal.KeySource]map[object.ID]string // JSON
+	emitted map[normal.KeySource]map[object.ID]string // JSON
 	changed map[normal.KeySource]bool                 // sources that were not looked at since they changed
 	left    map[string]int                            // sources of a namespace that are not fetched
 	whole   bool
@@ -132,7 +132,7 @@ type answer struct {
 func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer l.problems.Store(nil)
 	ctx, cancel := context.WithCancel(ctx)
-	t := &term{Leader: l, store: store, epoch: epoch, sources: map[normal.KeySource]*source{}, told: map[normal.KeySource]map[object.ID]string{}, changed: map[normal.KeySource]bool{},
+	t := &term{Leader: l, store: store, epoch: epoch, sources: map[normal.KeySource]*source{}, emitted: map[normal.KeySource]map[object.ID]string{}, changed: map[normal.KeySource]bool{},
 		by:      map[string]int{},
 		answers: make(chan answer, parallel)}
 	var asking sync.WaitGroup
@@ -146,7 +146,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	t.needed()
 	for {
 		wait := t.ask(ctx, &asking, time.Now())
-		if err := t.tell(ctx); errors.Is(err, kv.ErrDeposed) {
+		if err := t.publish(ctx); errors.Is(err, kv.ErrDeposed) {
 			return
 		} else if err != nil && ctx.Err() == nil {
 			l.Log.Warn("fetched key sets cannot be stored in etcd, and are not used until they are; trying again", obs.KeyError, err)
