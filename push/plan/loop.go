@@ -40,7 +40,7 @@ type Config struct {
 	Source Source
 	Pool   *pool.Pool
 	Opener Opener // of the Secrets that proxies ask for; nil: none is served with its private key
-	// Authoriser says who may have private keys; nil: nobody. Access says how long its answers stand.
+	// Authoriser says who may have private keys; nil: nobody. Access says for how long its answers are valid.
 	Authoriser access.Authoriser
 	Access     access.Settings
 	Logger     *slog.Logger
@@ -50,8 +50,8 @@ type Config struct {
 	Coalesce time.Duration
 	// DebounceEndpoints is PILOT_ENABLE_EDS_DEBOUNCE=true: endpoints wait like configuration.
 	DebounceEndpoints bool
-	// Planned is told of every plan: of which revision, on which path, when it began, of how many edits, and how many proxies
-	// have something else now. nil: nobody is. It is called by the loop and must not block.
+	// Planned is called after every plan, with its revision, its path, when it began, how many edits it took, and for how many proxies
+	// the configuration differs now. It is called by the loop and must not block; it may be nil.
 	Planned func(revision int64, path Path, began time.Time, edits, moved int)
 	// Linger (10 s; negative: none) is how long the view of a proxy that left is kept up to date: where all proxies of a scope
 	// reconnect at once, it is not planned again.
@@ -320,7 +320,7 @@ func (p *Proxy) Namespace() string { return p.Node.Namespace }
 // Revision is the store's revision that all views are complete at; 0: there is no snapshot.
 func (l *Loop) Revision() int64 { return l.revision.Load() }
 
-// Notified is the store's revision up to which every proxy whose set has changed was told so; 0: there is no snapshot.
+// Notified is the store's revision up to which the streams of all proxies whose sets changed have been notified; 0: there is no snapshot.
 func (l *Loop) Notified() int64 { return l.notified.Load() }
 
 // Problems is Planner.Problems, and what cannot be resolved; the builders are asked in the caller's goroutine, so the loop goes on.
