@@ -270,8 +270,6 @@ func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring, hook
 			return err
 		}
 		i.status = statuses
-	} else {
-		i.duties = append(i.duties, duty{lead: i.withdraw})
 	}
 	if i.kube != nil && a.config.writeRootCerts && !a.config.env.foreign() { // whoever signs has the roots
 		for _, of := range []content{ofRoots, ofLists} {

@@ -116,7 +116,7 @@ func (i *ingester) addDuties(c *config, known *tenants.Tenants) error {
 	if err != nil {
 		return err
 	}
-	i.duties = append(newNames(c, i.loop, i.store, i.log), keySets, duty{lead: i.keep}, duty{lead: i.collect},
+	i.duties = append(newNames(c, i.loop, i.store, i.log), keySets, duty{lead: i.keep}, duty{lead: i.collect}, duty{lead: i.withdraw},
 		duty{lead: func(ctx context.Context, epoch kv.Epoch) { known.Lead(ctx, i.store, epoch, i.loop, i.log) }})
 	return nil
 }

@@ -240,8 +240,11 @@ func (t *term) await(ctx context.Context) {
 	}
 }
 
-// withdraw has replicas end what they answer to a leader before that kept the status of objects.
+// withdraw has replicas end what they answer to a leader before that kept the status of objects, unless this one does, and asks itself.
 func (i *ingester) withdraw(ctx context.Context, epoch kv.Epoch) {
+	if i.status != nil {
+		return
+	}
 	if err := acknowledged.Withdraw(ctx, i.store, epoch, i.log); err != nil {
 		i.log.Error("an earlier leader's question about acknowledged revisions cannot be deleted, so replicas go on answering it", obs.KeyError, err)
 	}
