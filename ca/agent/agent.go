@@ -1,6 +1,6 @@
-// Package agent is the identity half of navarch-agent: it makes a key, has it certified, hands both to Envoy by SDS over a
-// Unix socket, and renews them in time. Over the same socket Envoy gets the certificates, keys and authorities that the configuration of its proxy has in
-// files of it.
+// Package agent is the identity half of navarch-agent: it makes a key, has it certified, hands both to Envoy by SDS over a Unix socket, and
+// renews them in time. Over the same socket it serves Envoy the certificates, keys and CA certificates that the proxy's configuration names as
+// files of the proxy.
 //
 // Owns: the private key, in memory; the SDS socket.  Reads: the token file and the root file, again each time; the files that Envoy names.  Never: logs
 // or sends key material; asks a CA that it cannot verify; gives up a certificate before it has the next.

@@ -147,7 +147,7 @@ func (a *Agent) reports(ctx context.Context) error {
 			told = pending
 		default:
 			if ctx.Err() == nil {
-				a.cfg.Log.Warn("report of held roots not taken; it is repeated", "error", err)
+				a.cfg.Log.Warn("the CA did not take the report of the roots that this agent holds; it is repeated", "error", err)
 			}
 			timer.Reset(reportPause)
 		}

@@ -92,12 +92,16 @@ func readFile(path string) ([]byte, fs.FileInfo, error) {
 	if !info.Mode().IsRegular() {
 		return nil, nil, fmt.Errorf("%s is no file", path)
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	tooLarge := fmt.Errorf("%s has more than %d bytes", path, maxFile)
+	if info.Size() > maxFile {
+		return nil, nil, tooLarge // it is looked at each second, and read only once it is smaller
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1)) // it may grow meanwhile
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(text) > maxFile {
-		return nil, nil, fmt.Errorf("%s has more than %d bytes", path, maxFile)
+		return nil, nil, tooLarge
 	}
 	return text, info, nil
 }

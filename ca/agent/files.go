@@ -46,7 +46,7 @@ func (f *files) want(name string) bool {
 	if s == nil {
 		if len(f.wanted) >= maxNames {
 			if !f.full {
-				f.log.Warn("Envoy asks for too many secrets of files; those that are beyond stay unanswered", "name", name, "most", maxNames)
+				f.log.Warn("Envoy asks for too many secrets from files; those beyond the limit get no answer", "name", name, "most", maxNames)
 			}
 			f.full = true
 			return false

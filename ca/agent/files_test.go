@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -208,6 +209,25 @@ func TestFilesThatAreNone(t *testing.T) {
 		if h.files.look(); strings.Count(out.String(), "\n") != 1 {
 			t.Errorf("%.80q is logged again", name)
 		}
+	}
+}
+
+// A file that is too large is looked at each second, and not read.
+func TestTooLargeFileIsNotRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "huge")
+	if err := os.WriteFile(path, make([]byte, maxFile+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 10 {
+		if _, _, err := readFile(path); err == nil {
+			t.Fatal("it is read")
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > maxFile {
+		t.Errorf("%d bytes were made for ten looks at it", n)
 	}
 }
 

@@ -210,7 +210,7 @@ func (c *client) subscribe(name, version string) {
 			return
 		}
 	case name != certificateName && name != trustName:
-		c.log.Warn("a secret was asked for that does not exist here; it stays unanswered", "name", name)
+		c.log.Warn("Envoy asked for a secret that this agent does not have; it gets no answer", "name", name)
 	}
 	c.wants[name], c.resumed[name] = version, version != ""
 }

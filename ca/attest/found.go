@@ -86,7 +86,7 @@ func (k *Keys) remembered() {
 		set, _, err = parseKeys(m.Keys)
 	}
 	if err != nil {
-		k.cfg.Log.Warn("token keys that were kept are not used", "file", k.cfg.Memory, "source", k.source, "error", err)
+		k.cfg.Log.Warn("token keys saved by an earlier process are not used", "file", k.cfg.Memory, "source", k.source, "error", err)
 		return
 	}
 	set.issuer = m.Issuer
@@ -108,6 +108,6 @@ func (k *Keys) remember(issuer string, keys []byte) {
 		}
 	}
 	if err != nil {
-		k.cfg.Log.Warn("token keys are not kept: a process that starts while nobody answers will not have them", "file", k.cfg.Memory, "error", err)
+		k.cfg.Log.Warn("token keys could not be saved: a process that starts while their issuer does not answer will not have them", "file", k.cfg.Memory, "error", err)
 	}
 }

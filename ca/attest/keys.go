@@ -181,7 +181,7 @@ func (k *Keys) Run(ctx context.Context) error {
 		wait := k.cfg.Refresh
 		if err != nil {
 			if !failing {
-				k.cfg.Log.Warn("token keys cannot be refreshed, the last good ones stay", "source", k.source, "loaded", k.Loaded(), "error", err)
+				k.cfg.Log.Warn("token keys cannot be refreshed; the last good ones stay in use", "source", k.source, "loaded", k.Loaded(), "error", err)
 			}
 			wait = min(retry, wait)
 			retry = min(2*retry, k.cfg.Refresh)

@@ -46,7 +46,7 @@ func (d Source) Run(ctx context.Context) error {
 			}
 			d.Emit([]object.Event{{Op: object.Put, ID: all.ID, Object: all, Location: all.Location}})
 			if !first || len(ids) > 0 {
-				d.Log.Info("the revoked identities that proxies are to refuse", obs.KeyIdentities, len(ids))
+				d.Log.Info("the list of revoked identities, which proxies refuse, has changed", obs.KeyIdentities, len(ids))
 			}
 			emitted, first = ids, false
 		}

@@ -1,9 +1,9 @@
-// Package expiry says what becomes of streams whose credential has ended (issue 12, item 3). A stream ends when its identity has shown no
-// newer credential here for a grace, and could have had one all that time. While none can be had streams stay, without private
-// keys that they did not have.
+// Package expiry decides when streams end whose credential has expired (issue 12, item 3). A stream ends when its identity has shown no newer
+// credential here for a grace period, although it could have obtained one during all that time. While none can be obtained, streams stay, and
+// are given no private keys beyond those that they have.
 //
-// Whether one can be had a process with a keyring knows. One without goes by the certificates that are shown to it: where any of them
-// began long enough after a credential's end, certificates were issued then, and the identity has shown none of them.
+// A process with a keyring knows whether credentials can be obtained. One without goes by the certificates that callers show to it: where one
+// of them became valid long enough after a credential's end, certificates were being issued then, and the identity has shown none of them.
 //
 // Owns: the latest end of the credentials that each identity showed here, and when certificates shown here began.  Reads: callers that ca/attest verified.  Never: ends a stream
 // itself, nor verifies a credential.

@@ -85,7 +85,7 @@ func (s *Secrets) turn(ctx context.Context) {
 		s.now.Store(&found{ca, err})
 	case ctx.Err() == nil:
 		if !s.failing {
-			s.log.Warn("the Secrets of the CA cannot be read; what was read before stands", obs.KeyError, err)
+			s.log.Warn("the Secrets of the CA cannot be read; what was read last stays in use", obs.KeyError, err)
 		}
 		if s.failing = true; !s.known {
 			s.now.Store(&found{err: err})

@@ -295,9 +295,9 @@ func (k *Keyring) say(err error) {
 	switch {
 	case text == k.said:
 	case err != nil:
-		k.log.Warn("keyring: trouble, trying again", slog.Any(obs.KeyError, err))
+		k.log.Warn("keyring: it cannot be read or advanced, trying again", slog.Any(obs.KeyError, err))
 	default:
-		k.log.Info("keyring: the trouble is over")
+		k.log.Info("keyring: it can be read and advanced again")
 	}
 	k.said = text
 }

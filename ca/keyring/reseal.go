@@ -37,7 +37,7 @@ func (k *Keyring) reseal(ctx context.Context) {
 	case err != nil && k.resealing == nil:
 		k.log.Warn("keyring: cannot tell whether the key encryption key was rotated, trying again", slog.Any(obs.KeyError, err))
 	case err == nil && k.resealing != nil:
-		k.log.Info("keyring: the key encryption key was looked at again")
+		k.log.Info("keyring: the check for a rotated key encryption key works again")
 	}
 	k.resealing = err
 }

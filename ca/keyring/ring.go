@@ -132,7 +132,7 @@ func (k *Keyring) noteTrouble(err error) {
 	was := k.trouble != nil && alarming(k.trouble)
 	switch is := err != nil && alarming(err); {
 	case is && (!was || k.trouble.Error() != err.Error()):
-		k.log.Error("keyring: refused what etcd holds, what was in force stays", slog.Any(obs.KeyError, err))
+		k.log.Error("keyring: refused the keyring that etcd holds; the previous one stays in force", slog.Any(obs.KeyError, err))
 		k.cfg.Alarm(err)
 	case was && !is:
 		k.cfg.Alarm(nil)

@@ -227,7 +227,7 @@ func (k *Keyring) handOver(ctx context.Context, s *spender) error {
 	}
 	if len(revoked) > 0 {
 		if _, err := k.revokeAll(ctx, revoked, nil); err != nil {
-			k.log.Error("certificates that were issued while etcd was away, for ones that are revoked, are not in the revocation lists: revoke their identities",
+			k.log.Error("certificates that were issued while etcd was away, as renewals of certificates since revoked, could not be revoked: revoke their identities",
 				slog.Any("serials", revoked), slog.Any(obs.KeyError, err))
 		}
 	}

@@ -1,5 +1,6 @@
-// Package registrar has signers of Kubernetes sign for workloads, by CertificateSigningRequests (EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API of istiod): it makes one
-// for a caller that was authenticated, approves it, waits for the certificate, checks it, and deletes the object.
+// Package registrar has signers of Kubernetes issue certificates for workloads, by CertificateSigningRequests
+// (EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API of istiod): for a caller that was authenticated it makes a request, approves it, waits for the
+// certificate, checks it, and deletes the request.
 //
 // Owns: the objects that it makes, and how many there are at once for one identity.  Reads: the API server, the roots that the mesh configuration names.
 // Never: approves what somebody else made; gives out a certificate that is not the caller's; keeps a CSR or a certificate.
@@ -91,7 +92,7 @@ func (r *Registrar) Register(ctx context.Context, q serve.Registration) (got ser
 	}
 	issued, err := issue.Foreign{Identity: q.Identity, Key: key, Roots: own, MaxTTL: r.cfg.MaxTTL}.Check(text, r.cfg.Now())
 	if err != nil {
-		r.logged.Warn("a signer of Kubernetes has signed what was not asked for: it is not given out", "", "signer", signer, obs.KeyIdentity, q.Identity.String(), obs.KeyError, err)
+		r.logged.Warn("a signer of Kubernetes signed something other than what was requested: the certificate is not given out", "", "signer", signer, obs.KeyIdentity, q.Identity.String(), obs.KeyError, err)
 		return got, err
 	}
 	return serve.Registered{Issued: issued, Bundle: all, Signer: signer}, nil

@@ -1,5 +1,5 @@
-// Package serving is the TLS of the secure gRPC address: the certificate that a process presents, an operator's, one of our own CA, or one
-// that a peer issued while this process cannot sign; and the roots that callers are verified against, by the newest state of the keyring.
+// Package serving is the TLS of the secure gRPC address: the certificate that a process presents (an operator's, one of our own CA, or one
+// that a peer issued while this process cannot sign), and the roots that callers are verified against, by the newest state of the keyring.
 //
 // Owns: the serving certificate, and the loop that asks peers for one.  Reads: states of ca/keyring, an operator's files, the fleet.
 // Never: says who a caller is, nor issues a certificate to anybody else.

@@ -6,10 +6,10 @@ const healthURL = "type.googleapis.com/istio.v1.HealthInformation"
 // sayHealth tells the control plane how the application is; nil: it is well.
 func (a *agent) sayHealth(wrong error) {
 	if wrong == nil {
-		a.log.Info("the application is well")
+		a.log.Info("the application is healthy")
 		a.relay.Say(healthURL, "")
 		return
 	}
-	a.log.Warn("the application is not well", "error", wrong)
+	a.log.Warn("the application is not healthy", "error", wrong)
 	a.relay.Say(healthURL, wrong.Error())
 }

@@ -42,7 +42,7 @@ func writeRoles(w io.Writer, mesh, revision string) error {
 		if _, err := fmt.Fprintf(w, "# %s: %s\netcdctl role add %s\n", name, r.is, name); err != nil {
 			return err
 		}
-		for _, g := range kv.RevisionGrants(mesh, revision, r.role) {
+		for _, g := range kv.Grants(mesh, revision, r.role) {
 			right := "read"
 			if g.Write {
 				right = "readwrite"

@@ -15,7 +15,7 @@ func TestStoreRoles(t *testing.T) {
 	}
 	grants := 0
 	for _, r := range storeRoles {
-		grants += len(kv.Grants("shop", r.role))
+		grants += len(kv.Grants("shop", "", r.role))
 		if !strings.Contains(out.String(), "etcdctl role add "+string(r.role)+"\n") {
 			t.Errorf("%s is not made", r.role)
 		}

@@ -255,11 +255,15 @@ func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring, hook
 		return err
 	}
 	limit := status.NewLimit()
-	if i.vms, err = newRegistered(a.config, i, limit, a.log); err != nil {
+	vms, err := newRegistered(a.config, i, limit, a.log)
+	if err != nil {
 		return err
 	}
-	if i.automatic, err = newAutomatic(a.config, i, a.api, limit, a.log); err != nil {
-		return err
+	if i.duties = append(i.duties, vms...); a.config.env.autoAllocate {
+		if i.automatic, err = newAutomatic(a.config, i, a.api, limit, a.log); err != nil {
+			return err
+		}
+		i.duties = append(i.duties, i.automatic.duty())
 	}
 	if i.kube != nil && a.config.env.status {
 		if statuses, err = newObjectStatus(a.config, i, limit, a.log); err != nil {
@@ -273,11 +277,12 @@ func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring, hook
 			if err != nil {
 				return err
 			}
-			i.roots = append(i.roots, one)
+			i.duties = append(i.duties, duty{lead: one.lead, problems: one.problems})
 		}
 	}
 	if i.kube != nil && hooks != nil && a.config.writeWebhooks {
-		i.hooks = webhooks.NewLeader(hooks, a.api, i.kube.Origin(), i.lead.Until, limit)
+		leader := webhooks.NewLeader(hooks, a.api, i.kube.Origin(), i.lead.Until, limit)
+		i.duties = append(i.duties, duty{lead: func(ctx context.Context, epoch kv.Epoch) { leader.Lead(ctx, epoch.Revision) }, problems: leader.Problems})
 	}
 	a.pages.Objects = i.shown(t.written.List)
 	a.add(i.part())

@@ -28,11 +28,8 @@ type automatic struct {
 	origin origin.Origin // of the objects that problems are of
 }
 
-// newAutomatic asks nothing yet; nil: there are no automatic addresses (PILOT_ENABLE_IP_AUTOALLOCATE). Errors name flags.
+// newAutomatic asks nothing yet. Errors name flags.
 func newAutomatic(c *config, i *ingester, api *apiserver.Client, limit *rate.Limiter, log *slog.Logger) (*automatic, error) {
-	if !c.env.autoAllocate {
-		return nil, nil
-	}
 	a := &automatic{store: i.store, origin: origin.New("", origin.Files)}
 	conf := allocate.Config{Ranges: []netip.Prefix{c.env.ipv4Range, c.env.ipv6Range}, Grace: allocate.Grace, Emit: i.loop.Emit, Log: log}
 	if i.source != nil {
@@ -49,6 +46,11 @@ func newAutomatic(c *config, i *ingester, api *apiserver.Client, limit *rate.Lim
 	}
 	a.leader = allocate.New(conf)
 	return a, nil
+}
+
+func (a *automatic) duty() duty {
+	from := allocate.Origin()
+	return duty{lead: a.lead, problems: a.problems, origin: &from}
 }
 
 // want has the status of objects say what is given.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/x509"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/jwks"
+	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
 )
@@ -19,24 +21,25 @@ func (c *config) bindKeySets(f *pflag.FlagSet) {
 	f.BoolVar(&c.jwksLoopback, "jwks-loopback", false, "Fetch key sets from addresses of this machine, too.")
 }
 
-// newKeySets has the keys fetched that RequestAuthentications name, while this process leads, and the ingester's loop say which these are. Errors name flags.
-func newKeySets(c *config, to *ingest.Loop, log *slog.Logger) (*jwks.Leader, error) {
+// newKeySets has the leader fetch the keys that RequestAuthentications name, and the ingester's loop say which these are. Errors name flags.
+func newKeySets(c *config, to *ingest.Loop, store *kv.Store, log *slog.Logger) (duty, error) {
 	of := jwks.FetcherConfig{Blocked: c.env.keysNotAt, Loopback: c.jwksLoopback}
 	if c.jwksRoots != "" {
 		raw, err := os.ReadFile(c.jwksRoots)
 		if err != nil {
-			return nil, fmt.Errorf("--jwks-roots: %w", err)
+			return duty{}, fmt.Errorf("--jwks-roots: %w", err)
 		}
 		if of.Roots, err = x509.SystemCertPool(); err != nil {
-			return nil, fmt.Errorf("--jwks-roots: the system's certificates: %w", err)
+			return duty{}, fmt.Errorf("--jwks-roots: the system's certificates: %w", err)
 		}
 		if !of.Roots.AppendCertsFromPEM(raw) {
-			return nil, fmt.Errorf("--jwks-roots: %s has no certificate, PEM", c.jwksRoots)
+			return duty{}, fmt.Errorf("--jwks-roots: %s has no certificate, PEM", c.jwksRoots)
 		}
 	}
 	keys := jwks.New(jwks.Config{Fetch: jwks.NewFetcher(of).Fetch, Refresh: c.env.keyRefresh, Emit: to.Emit, Log: log})
 	to.KeySets = keys.Need
-	return keys, nil
+	from := jwks.Origin()
+	return duty{lead: func(ctx context.Context, epoch kv.Epoch) { keys.Run(ctx, store, epoch) }, problems: func() []object.Problem { return keySetProblems(keys) }, origin: &from}, nil
 }
 
 // keySetProblems are those of the key sets that this process has fetched as leader.

@@ -29,14 +29,14 @@ type registered struct {
 	log    *slog.Logger
 }
 
-// newRegistered asks nothing yet; nil: machines do not register themselves. The limit is that of all that is written to Kubernetes. Errors name flags.
-func newRegistered(c *config, i *ingester, limit *rate.Limiter, log *slog.Logger) (*registered, error) {
+// newRegistered asks nothing yet; none: machines do not register themselves. The limit is that of all that is written to Kubernetes. Errors name flags.
+func newRegistered(c *config, i *ingester, limit *rate.Limiter, log *slog.Logger) ([]duty, error) {
 	if !c.env.autoRegister {
 		return nil, nil
 	}
 	r := &registered{leader: &machines.Leader{Grace: c.env.machineGrace, OwnOnly: i.kube == nil, Log: log}, emit: i.loop.Emit, store: i.store, origin: machines.Origin(), log: log}
 	if i.kube == nil {
-		return r, nil
+		return []duty{{lead: r.lead, problems: r.problems, origin: &r.origin}}, nil
 	}
 	var err error
 	if r.api, err = status.NewWorkloadEntries(c.kubeconfig); err != nil {
@@ -44,7 +44,7 @@ func newRegistered(c *config, i *ingester, limit *rate.Limiter, log *slog.Logger
 	}
 	r.origin = i.kube.Origin()
 	r.writer = status.New(status.Config[status.WorkloadEntry]{API: r.api, Kind: "WorkloadEntry", Until: i.writer.Until, Limit: limit, Log: log})
-	return r, nil
+	return []duty{{lead: r.lead, problems: r.problems}}, nil
 }
 
 // written is the entries of a cluster, as store/machines knows them.

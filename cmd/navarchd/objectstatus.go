@@ -99,7 +99,7 @@ func (s *objectStatus) lead(ctx context.Context, epoch kv.Epoch) {
 	}
 	parts.Go(func() {
 		if err := s.acks.Run(ctx, s.store, epoch); err != nil {
-			s.log.Error("what proxies have acknowledged is not collected", obs.KeyError, err)
+			s.log.Error("the replicas' answers about acknowledged revisions are not collected", obs.KeyError, err)
 		}
 	})
 	fleets, err := member.Follow(ctx, s.store, s.log)
@@ -240,10 +240,13 @@ func (t *term) await(ctx context.Context) {
 	}
 }
 
-// withdraw has replicas end what they answer to a leader before that kept the status of objects.
+// withdraw has replicas end what they answer to a leader before that kept the status of objects, unless this one does, and asks itself.
 func (i *ingester) withdraw(ctx context.Context, epoch kv.Epoch) {
+	if i.status != nil {
+		return
+	}
 	if err := acknowledged.Withdraw(ctx, i.store, epoch, i.log); err != nil {
-		i.log.Error("replicas go on answering what a leader before asked", obs.KeyError, err)
+		i.log.Error("an earlier leader's question about acknowledged revisions cannot be deleted, so replicas go on answering it", obs.KeyError, err)
 	}
 }
 
@@ -296,6 +299,6 @@ func culprits(all []serve.Refusal) *[]acknowledged.Refusal {
 
 // acknowledges is the loop that tells the leader what the streams of this replica have.
 func (r *replica) acknowledges() *acknowledged.Loop {
-	return acknowledged.New(acknowledged.Config{Name: r.config.processName(), Told: r.planner.Told, Refused: r.refusals, Log: r.log,
+	return acknowledged.New(acknowledged.Config{Name: r.config.processName(), Notified: r.planner.Notified, Refused: r.refusals, Log: r.log,
 		Unsettled: func() func() int { return r.server.Unsettled(time.Now()).Left }})
 }

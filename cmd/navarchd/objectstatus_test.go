@@ -106,7 +106,7 @@ func TestObjectStatusFollowsReplicas(t *testing.T) {
 	var told atomic.Int64
 	var refused atomic.Pointer[[]acknowledged.Refusal]
 	refused.Store(&[]acknowledged.Refusal{})
-	replica := acknowledged.New(acknowledged.Config{Name: "a", Every: time.Millisecond, Log: log, Told: told.Load,
+	replica := acknowledged.New(acknowledged.Config{Name: "a", Every: time.Millisecond, Log: log, Notified: told.Load,
 		Unsettled: func() func() int { return func() int { return 0 } }, Refused: func() []acknowledged.Refusal { return *refused.Load() }})
 	runs(t, func(ctx context.Context) { _ = replica.Run(ctx, etcd.Connect()) })
 

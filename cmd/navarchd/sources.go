@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 
@@ -9,6 +10,7 @@ import (
 	"navarch.io/navarch/store/hostnames"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/jwks"
+	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/machines"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
@@ -59,8 +61,8 @@ func (c *config) remotes(log *slog.Logger) remote.Config {
 	return remote.Config{Kubeconfig: c.kubeconfig, Namespace: c.env.podNamespace, Own: c.cluster, Allowed: c.env.fromFiles, Log: log}
 }
 
-// newNames has names of networks' gateways resolved, and the ingester's loop say which these are; nil: they are not resolved.
-func newNames(c *config, to *ingest.Loop, log *slog.Logger) *hostnames.Leader {
+// newNames has the leader resolve names of networks' gateways, and the ingester's loop say which these are; none: they are not resolved.
+func newNames(c *config, to *ingest.Loop, store *kv.Store, log *slog.Logger) []duty {
 	if !c.env.gatewayNames {
 		return nil
 	}
@@ -70,7 +72,16 @@ func newNames(c *config, to *ingest.Loop, log *slog.Logger) *hostnames.Leader {
 	}
 	names := hostnames.New(hostnames.Config{Resolve: servers.Resolve, Emit: to.Emit, Log: log})
 	to.Named = names.Need
-	return names
+	from := hostnames.Origin()
+	return []duty{{lead: func(ctx context.Context, epoch kv.Epoch) { names.Run(ctx, store, epoch) }, problems: func() []object.Problem { return nameProblems(names) }, origin: &from}}
+}
+
+// nameProblems are those of the names that this process has resolved as leader.
+func nameProblems(names *hostnames.Leader) (all []object.Problem) {
+	for _, p := range names.Problems() {
+		all = append(all, object.Problem{ID: normal.ResolvedID(p.Name), Location: "DNS", Code: problem.Pending, Severity: problem.Warning, Message: p.Message})
+	}
+	return all
 }
 
 // normal is what normal forms depend on. In Kubernetes the mesh configuration is that of this process's own namespace and revision.
@@ -110,17 +121,12 @@ func secretUses(r model.Record, root string) (all []ingest.SecretUse) {
 	return all
 }
 
-// forgetKube drops what a term has read of the cluster, or said of machines, automatic addresses, names and key sets: only the leader does, and the next term begins again.
-func (i *ingester) forgetKube() {
-	i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: jwks.Origin()}}})
-	if i.names != nil {
-		i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: hostnames.Origin()}}})
-	}
-	if i.automatic != nil {
-		i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: allocate.Origin()}}})
-	}
-	if i.vms != nil && i.kube == nil {
-		i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: machines.Origin()}}})
+// forget drops what a term has emitted: its duties' objects, and what it has read of the cluster. Only the leader reads that, and the next term begins again.
+func (i *ingester) forget() {
+	for _, d := range i.duties {
+		if d.origin != nil {
+			i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: *d.origin}}})
+		}
 	}
 	if i.kube != nil {
 		i.automatic.emit(i.loop.Emit)([]object.Event{{Op: object.Forget, ID: object.ID{Origin: i.kube.Origin()}}})
@@ -139,32 +145,11 @@ func (i *ingester) allSourceProblems() (all []object.Problem) {
 	if i.kube != nil {
 		all = append(all[:len(all):len(all)], i.kube.Problems()...)
 	}
-	if i.writer != nil {
-		all = append(all, i.writer.problems()...)
-	}
-	for _, r := range i.roots {
-		all = append(all, r.problems()...)
-	}
-	if i.vms != nil {
-		all = append(all, i.vms.problems()...)
-	}
-	if i.automatic != nil {
-		all = append(all, i.automatic.problems()...)
-	}
-	if i.names != nil {
-		for _, p := range i.names.Problems() {
-			all = append(all, object.Problem{ID: normal.ResolvedID(p.Name), Location: "DNS", Code: problem.Pending, Severity: problem.Warning, Message: p.Message})
-		}
-	}
-	all = append(all, keySetProblems(i.keySets)...)
-	if i.hooks != nil {
-		all = append(all, i.hooks.Problems()...)
+	if i.clusters != nil {
+		all = append(all[:len(all):len(all)], i.clusters.Problems()...)
 	}
 	if i.status != nil {
 		all = append(all, i.status.problems(i.kube.Origin())...)
 	}
-	if i.clusters != nil {
-		all = append(all[:len(all):len(all)], i.clusters.Problems()...)
-	}
-	return all
+	return append(all[:len(all):len(all)], problemsOf(i.duties)...)
 }

@@ -33,6 +33,6 @@ func (e *environment) unread(environ []string) []string {
 // warnUnread says once, a line for each, which of istiod's variables are set and not acted on.
 func (e *environment) warnUnread(environ []string, log *slog.Logger) {
 	for _, name := range e.unread(environ) {
-		log.Warn("variable of istiod's that is not acted on: navarchctl migrate says what it would have changed", obs.KeyName, name)
+		log.Warn("an environment variable of istiod's is set that navarchd does not act on: navarchctl migrate says what it would have changed", obs.KeyName, name)
 	}
 }

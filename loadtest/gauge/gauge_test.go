@@ -2,14 +2,12 @@ package gauge
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -150,16 +148,15 @@ func TestReadProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := after.Since(before)
-	if u.Grown < 60<<20 || u.CPU < 20*time.Millisecond || u.Elapsed <= 0 || after.Files == 0 || after.Threads == 0 {
-		t.Errorf("%+v %+v", u, after)
+	if after.RSS < before.RSS+60<<20 || after.CPU()-before.CPU() < 20*time.Millisecond || !after.At.After(before.At) || after.Files == 0 || after.Threads == 0 {
+		t.Errorf("%+v, before %+v", after, before)
 	}
 	last, err := Glance(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u := last.Since(first); u.Grown < 60<<20 || u.Grown > 200<<20 || u.CPU < 20*time.Millisecond || last.Threads == 0 || last.Files != 0 {
-		t.Errorf("at a glance: %+v %+v", u, last)
+	if grown := last.RSS - first.RSS; grown < 60<<20 || grown > 200<<20 || last.CPU()-first.CPU() < 20*time.Millisecond || last.Threads == 0 || last.Files != 0 {
+		t.Errorf("at a glance: %+v, before %+v", last, first)
 	}
 	if _, err := Glance(1 << 30); err == nil {
 		t.Error("a process that is not there was measured")
@@ -204,20 +201,6 @@ func burnt(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func TestFind(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), "sleep", "60")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	if pids, err := Find("sleep"); err != nil || !slices.Contains(pids, cmd.Process.Pid) {
-		t.Errorf("%v %v", pids, err)
-	}
-	if pids, err := Find("no-such-process"); err != nil || len(pids) != 0 {
-		t.Errorf("%v %v", pids, err)
-	}
-}
-
 const page = `# TYPE navarch_views gauge
 navarch_views{layer="scope"} 50
 navarch_views{layer="workload"} 2000
@@ -250,15 +233,6 @@ func TestScrape(t *testing.T) {
 	if views := s.By("navarch_views", "layer"); views["scope"] != 50 || views["workload"] != 2000 {
 		t.Errorf("%v", views)
 	}
-	if n, ok := s.Sum("navarch_views"); n != 2050 || !ok {
-		t.Errorf("%v %v", n, ok)
-	}
-	if n, ok := s.Sum("navarch_proxies"); n != 2000 || !ok {
-		t.Errorf("%v %v", n, ok)
-	}
-	if _, ok := s.Sum("navarch"); ok {
-		t.Error("a prefix is no name")
-	}
 	if s["pilot_proxy_convergence_time_count"] != 4 || s[`pilot_xds_pushes{type="cds"}`] != 3 {
 		t.Errorf("%v", s)
 	}
@@ -266,24 +240,6 @@ func TestScrape(t *testing.T) {
 		if _, err := Scrape(t.Context(), srv.Client(), srv.URL+path); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", path, err)
 		}
-	}
-	r := Target{Name: "x", PID: os.Getpid(), Metrics: srv.URL + "/metrics"}.Read(t.Context(), srv.Client())
-	if r.Problem != "" || r.Process.RSS == 0 || r.Metrics["navarch_proxies"] != 2000 || len(r.Metrics) != 4 {
-		t.Errorf("%+v", r)
-	}
-	r = Target{Name: "x", PID: 1 << 30, Metrics: srv.URL + "/none"}.Read(t.Context(), srv.Client())
-	if !strings.Contains(r.Problem, "process") || !strings.Contains(r.Problem, "404") {
-		t.Errorf("%+v", r)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	n := 0
-	Watch(ctx, time.Millisecond, []Target{{Name: "a"}, {Name: "b"}}, func(all []Reading) {
-		if n++; len(all) != 2 || n == 3 {
-			cancel()
-		}
-	})
-	if n != 3 {
-		t.Errorf("%d readings", n)
 	}
 }
 

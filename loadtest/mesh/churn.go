@@ -21,11 +21,6 @@ type Expect struct {
 	Marker string
 }
 
-// For says whether the expectation is about a proxy.
-func (e Expect) For(w Workload) bool {
-	return (e.Namespaces == nil || slices.Contains(e.Namespaces, w.Namespace)) && (e.Workload == "" || e.Workload == w.Name)
-}
-
 // Edit is one change of a folder, made and not yet done: who measures it sets up first.
 type Edit struct {
 	What   string

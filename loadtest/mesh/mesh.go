@@ -280,9 +280,6 @@ func (s *service) clusters(versions ...string) []string {
 	return names
 }
 
-// Clusters are the names of all outbound clusters of the k-th service.
-func (w *Mesh) Clusters(k int) []string { return w.services[k].clusters("v1", "v2") }
-
 // Workload is who a proxy says that it is. Fields are as in the node's metadata.
 type Workload struct {
 	Namespace, Pod, Name, ServiceAccount string // Name of the workload: the service's

@@ -1,6 +1,6 @@
-// Package access says who may have the private keys of Secrets: whom an authoriser lets list the Secrets of a namespace, for how
-// long its answers stand, and which objects make a workload use a Secret (issue 12, item 1). Certificates of authorities are no
-// private keys, and not its business.
+// Package access decides who may have the private keys of Secrets: which identities an authoriser lets list the Secrets of a namespace, for
+// how long its answers are valid, and which objects make a workload use a Secret (issue 12, item 1). Certificates of authorities are no
+// private keys, and not its concern.
 //
 // Owns: what the authoriser answered (Memory: one goroutine).  Reads: snapshots.  Never: what a proxy says of itself; a clock; a
 // socket.

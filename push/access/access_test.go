@@ -86,7 +86,7 @@ func TestUseOf(t *testing.T) {
 				t.Errorf("%s, %s: %v, want %v", c.name, form, got, want)
 			}
 			unlabelled := UseOf(slices.Values([]model.Record{r}), "root", one, "web", func() []map[string]string { return nil })
-			if selector, _ := Reaches(r, "root", "shop"); len(selector) > 0 && want > Unreferred && unlabelled != Unlabelled {
+			if selector, _ := reaches(r, "root", "shop"); len(selector) > 0 && want > Unreferred && unlabelled != Unlabelled {
 				t.Errorf("%s, of which no labels are known: %v", c.name, unlabelled)
 			}
 		}

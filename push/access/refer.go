@@ -216,9 +216,9 @@ func texts(v *structpb.Value, yield func(string) bool) bool {
 	return true
 }
 
-// Reaches says whether a record that refers to Secrets is for workloads of a namespace, and the labels that it selects among them;
+// reaches says whether a record that refers to Secrets is for workloads of a namespace, and the labels that it selects among them;
 // none: all. A Gateway selects in all namespaces, as in Istio; an EnvoyFilter of the root namespace does, too.
-func Reaches(r model.Record, root, namespace string) (selector map[string]string, ok bool) {
+func reaches(r model.Record, root, namespace string) (selector map[string]string, ok bool) {
 	switch t := r.(type) {
 	case *model.Gateway:
 		ok = true
@@ -261,7 +261,7 @@ const (
 func UseOf(candidates iter.Seq[model.Record], root string, who view.Identity, secret string, labels func() []map[string]string) Use {
 	use := Unreferred
 	for r := range candidates {
-		selector, reaches := Reaches(r, root, who.Namespace)
+		selector, reaches := reaches(r, root, who.Namespace)
 		if !reaches || !refers(r, who.Namespace, secret) {
 			continue
 		}

@@ -1,6 +1,7 @@
-// Package acknowledged brings to the leader up to which revision of the store the streams of all replicas have acknowledged what they were to
-// have, and which objects proxies refuse. The leader asks for one revision (awaited/), and each replica answers once, when all of its streams
-// are there (acknowledged/, under a lease). So what is written follows what the leader asks, never proxies or endpoints that come and go.
+// Package acknowledged tells the leader up to which revision of the store the streams of all replicas have acknowledged their configuration,
+// and which objects proxies refuse. The leader asks about one revision (awaited/), and each replica answers once, when all of its streams have
+// reached it (acknowledged/, under a lease). So the number of writes follows the leader's questions, not the proxies or endpoints that come
+// and go.
 //
 // Owns: this replica's answer in acknowledged/; at the leader awaited/, and what the answers say.  Reads: both, etcd through store/kv.  Never:
 // says anything about single proxies; decides what follows from it.

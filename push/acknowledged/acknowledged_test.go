@@ -24,7 +24,7 @@ type replica struct {
 func start(t *testing.T, store *kv.Store, name string) (*replica, func()) {
 	r := &replica{}
 	r.refused.Store(&[]Refusal{})
-	l := New(Config{Name: name, Every: time.Millisecond, Log: slog.New(slog.DiscardHandler), Told: r.told.Load,
+	l := New(Config{Name: name, Every: time.Millisecond, Log: slog.New(slog.DiscardHandler), Notified: r.told.Load,
 		Unsettled: func() func() int { r.taken.Add(1); return func() int { return int(r.unsettled.Load()) } },
 		Refused:   func() []Refusal { return *r.refused.Load() }})
 	return r, kvtest.Run(t, func(ctx context.Context) error { return l.Run(ctx, store) })

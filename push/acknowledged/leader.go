@@ -70,7 +70,7 @@ func (c *Collector) read(f kv.Folder, epoch int64) *Answers {
 	for _, blob := range f.Blobs {
 		a, objects, err := decode(blob.Raw)
 		if err != nil {
-			c.log.Warn("what a replica's streams have acknowledged cannot be read", obs.KeyError, fmt.Errorf("%s: %w", blob.Path, err))
+			c.log.Warn("a replica's answer about acknowledged revisions cannot be read", obs.KeyError, fmt.Errorf("%s: %w", blob.Path, err))
 			continue
 		}
 		if a.Epoch == epoch {
@@ -132,7 +132,7 @@ func Withdraw(ctx context.Context, store *kv.Store, epoch kv.Epoch, log *slog.Lo
 			return nil
 		}
 		if retry = nil; err != nil {
-			cmp.Or(log, slog.Default()).Warn("replicas go on answering what a leader before asked; trying again", obs.KeyError, err)
+			cmp.Or(log, slog.Default()).Warn("an earlier leader's question about acknowledged revisions cannot be deleted, so replicas go on answering it; trying again", obs.KeyError, err)
 			retry = time.After(time.Second)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 // Config is what a replica's Loop is made of.
 type Config struct {
 	Name string // of the replica, in the fleet
-	// Told is the revision up to which every stream knows whether it is to be sent something.
-	Told func() int64
+	// Notified is the revision up to which every stream knows whether it is to be sent something.
+	Notified func() int64
 	// Unsettled takes the streams that have not acknowledged what they are to have by now; left says how many still have not.
 	Unsettled func() (left func() int)
 	Refused   func() []Refusal // because of what proxies refuse something now
@@ -68,7 +68,7 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 			}
 			q, err := questionIn(f)
 			if err != nil {
-				l.cfg.Log.Warn("what the leader asks cannot be read", obs.KeyError, err)
+				l.cfg.Log.Warn("the leader's question about acknowledged revisions cannot be read", obs.KeyError, err)
 				continue
 			}
 			l.ask(q)
@@ -84,13 +84,13 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 			}
 			l.looks++
 			if err := l.say(ctx); err != nil && ctx.Err() == nil {
-				l.cfg.Log.Warn("what the streams of this replica have acknowledged cannot be told to the leader; trying again", obs.KeyError, err)
+				l.cfg.Log.Warn("this replica's answer about acknowledged revisions cannot be written for the leader; trying again", obs.KeyError, err)
 			}
 		}
 	}
 }
 
-// ask takes the leader's question. Another leader is answered from nothing; where no leader asks any more, the answer ends.
+// ask takes the leader's question. Another leader is answered from scratch; where no leader asks any more, the answer ends.
 func (l *Loop) ask(q question) {
 	if q.Epoch == 0 {
 		l.end()
@@ -104,8 +104,8 @@ func (l *Loop) ask(q question) {
 // step looks whether the streams are there.
 func (l *Loop) step() {
 	if l.left == nil && l.reached.Revision < l.asked.Revision {
-		if told := l.cfg.Told(); told >= l.asked.Revision {
-			l.target, l.left = told, l.cfg.Unsettled()
+		if notified := l.cfg.Notified(); notified >= l.asked.Revision {
+			l.target, l.left = notified, l.cfg.Unsettled()
 		}
 	}
 	if l.left != nil && l.left() == 0 {

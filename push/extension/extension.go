@@ -1,5 +1,5 @@
-// Package extension says what WasmPlugins and TrafficExtensions come to for one proxy: how it runs them, and which filters they are in its
-// listeners (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/).
+// Package extension decides the effect of WasmPlugins and TrafficExtensions on one proxy: how it runs each, and which filters it has for them
+// in its listeners (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/).
 //
 // Owns: nothing; the functions are pure.  Reads: records it is given.  Never: the snapshot, Envoy's protobuf.
 package extension

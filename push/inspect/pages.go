@@ -31,7 +31,7 @@ type Stream struct {
 	Held      func() Resources // what it holds, or will once what is in flight has arrived
 	// Planned is a resource of the newest set of its view, sent or not; nil: there is none. The function may be nil.
 	Planned func(t xds.Type, name string) *xds.Resource
-	// Explain plans the view of this proxy from nothing and gives the Specs of its resources.
+	// Explain plans the view of this proxy from scratch and gives the Specs of its resources.
 	Explain func() (*manifest.Set, Specs, error)
 	// Secret says where a Secret stands, by its resource name; false: the proxy has gone.
 	Secret func(name string) (Standing, bool)

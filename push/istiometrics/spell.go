@@ -19,9 +19,6 @@ var order = []string{
 	"destination_service_namespace", "destination_cluster", "request_protocol", ResponseCode, GRPCStatus, ResponseFlags, "connection_security_policy",
 }
 
-// Labels are the names of Istio's labels.
-func Labels() []string { return slices.Clone(order) }
-
 // spell are Istio's labels for those by which Envoy has counted, and whether some were left out. Labels of Envoy's that are not named here stay as
 // they are, and go before what is computed: overrides of tags are such.
 func (w Workload) spell(metric string, counted []label) (out []label, fewer bool) {

@@ -1,5 +1,5 @@
-// Package join lets proxies in: it decides whether a client may have the proxy that its node claims, what of the names in that node counts,
-// and whether this replica is new enough for it; then it has the view planned.
+// Package join lets proxies in: it decides whether a client may have the proxy that its node claims to be, which names in that node count, and
+// whether this replica is new enough for it; then it has the view planned.
 //
 // Owns: the order of these steps, and the views until they are left.  Reads: the authenticated identity, the node, the snapshot.
 // Never: authorisation from what a node says, nor scopes by names that the configuration does not know.

@@ -60,7 +60,7 @@ func (s *Scopes) accept(c serve.Client, node *view.Node) error {
 // unknown reports what a node names.
 func (s *Scopes) unknown(what, name string, c serve.Client) {
 	obs.UnknownScopes.WithLabelValues(what).Inc()
-	s.Clients.Warn("a proxy names something that is not known; it is served as if it had not", what, obs.KeyNode, c.ID, obs.KeyPeer, c.Addr,
+	s.Clients.Warn("a proxy's node names a network or DNS domain that the configuration does not have; it is served as if it had named none", what, obs.KeyNode, c.ID, obs.KeyPeer, c.Addr,
 		obs.KeyIdentity, c.Identity, obs.KeyName, name)
 }
 

@@ -62,7 +62,7 @@ func (l *Loop) authorised(who view.Identity, answer access.Answer, err error) {
 		l.access.Answered(who, answer, now)
 	} else {
 		l.access.Failed(who, err, now)
-		l.clients.Warn("it cannot be said now whether a service account may list Secrets: the last yes stands for a while, and nobody else is sent private keys",
+		l.clients.Warn("whether a service account may list Secrets cannot be checked now: an earlier yes remains valid for a while, and nobody else is sent private keys",
 			"", obs.KeyIdentity, who.String(), obs.KeyError, err)
 	}
 	if l.planner == nil { // see restore

@@ -13,7 +13,7 @@ import (
 )
 
 // A record with which the plan panics is found by bisection: the edits since a snapshot that could be planned, in the order of
-// their keys, are applied one more at a time, and the first with which one proxy's view cannot be planned from nothing is the
+// their keys, are applied one more at a time, and the first with which one proxy's view cannot be planned from scratch is the
 // culprit. Its last good version stands, and the search goes on with the rest.
 //
 // Who is to blame, the record or the proxy, matters: a proxy with strange metadata must not take a record away from others. A
@@ -37,7 +37,7 @@ type bisection struct {
 // that a tenant with thousands of such records costs no more.
 const maxOfOneKind = 8
 
-// fails says whether the view of a node cannot be planned from nothing.
+// fails says whether the view of a node cannot be planned from scratch.
 func (f bisection) fails(n view.Node, s *mirror.Snapshot) (failed bool) {
 	defer func() { failed = recover() != nil }()
 	in := input.New(s, f.pool)

@@ -24,7 +24,7 @@ func (p *Planner) scopeFor(key view.Scope) *scope {
 	return s
 }
 
-// cloneOrPlan plans a scope: as a template has it where there is one, else from nothing.
+// cloneOrPlan plans a scope: as a template has it where there is one, else from scratch.
 func (p *Planner) cloneOrPlan(key view.Scope) *scope {
 	for _, s := range p.scopes {
 		if s.in == p.input && s.isTemplateFor(key) {
@@ -37,7 +37,7 @@ func (p *Planner) cloneOrPlan(key view.Scope) *scope {
 }
 
 // isTemplateFor says whether a scope with this key may be cloned from this one. One that imports hosts by name sees few of them, and
-// others than those of other namespaces: it is planned from nothing.
+// others than those of other namespaces: it is planned from scratch.
 func (s *scope) isTemplateFor(key view.Scope) bool {
 	other := key
 	other.Namespace = s.key.Namespace

@@ -59,7 +59,7 @@ func BenchmarkScope(b *testing.B) {
 	}
 }
 
-// A scope that is cloned from a template has decided, in the middle of any history, what one that is planned from nothing has;
+// A scope that is cloned from a template has decided, in the middle of any history, what one that is planned from scratch has;
 // and cloning leaves the template as it was.
 func TestClonedScopeEqualsPlanned(t *testing.T) {
 	const runs = 2
@@ -101,7 +101,7 @@ func templateOf(t *testing.T, p *Planner, s *scope, at string) (clones int) {
 		clones++
 		cloned := s.clone(p.input, key, between)
 		if diff := cmp.Diff(digest(newScope(p.input, key)), digest(cloned)); diff != "" {
-			t.Fatalf("%s: %v cloned from %s: (- from nothing, + cloned)\n%s", at, key, s.key.Namespace, diff)
+			t.Fatalf("%s: %v cloned from %s: (- from scratch, + cloned)\n%s", at, key, s.key.Namespace, diff)
 		}
 	}
 	if clones > 0 {
@@ -141,7 +141,7 @@ func TestNamespaceDecides(t *testing.T) {
 			of := p.Join(node(pair[0], "x"))
 			cloned := p.Join(node(pair[1], "x"))
 			if diff := cmp.Diff(digest(newScope(p.input, cloned.View().Scope)), digest(cloned.planned.Load().scope)); diff != "" {
-				t.Errorf("%s: %s cloned from %s: (- from nothing, + cloned)\n%s", name, pair[1], pair[0], diff)
+				t.Errorf("%s: %s cloned from %s: (- from scratch, + cloned)\n%s", name, pair[1], pair[0], diff)
 			}
 			p.Leave(of)
 			p.Leave(cloned)

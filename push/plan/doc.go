@@ -1,5 +1,5 @@
 // Package plan decides what every view should have, and keeps it decided as snapshots change: Planner, the table of effects, the loop,
-// and the oracle that compares what is kept with plans from nothing.
+// and the oracle that compares what is kept with plans from scratch.
 //
 // # Data structures
 //

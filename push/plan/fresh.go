@@ -10,12 +10,12 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// Fresh plans a view from nothing, at a resolved snapshot, without the Secrets that its proxies subscribe to.
+// Fresh plans a view from scratch, at a resolved snapshot, without the Secrets that its proxies subscribe to.
 func Fresh(s *mirror.Snapshot, v view.View) *manifest.Set {
 	return fresh(input.New(s, &pool.Pool{}), v, secret.Copy{}, false)
 }
 
-// fresh plans a view from nothing, with the Secrets that are subscribed to, and with the name table, if that is asked for.
+// fresh plans a view from scratch, with the Secrets that are subscribed to, and with the name table, if that is asked for.
 func fresh(in *input.Input, v view.View, subscribed secret.Copy, named bool) *manifest.Set {
 	p := &Planner{input: in, scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, index: hostIndex{},
 		secrets: secret.New(in), identities: map[view.Identity]*identity{}, revision: in.Revision()}
@@ -35,7 +35,7 @@ func freshFor(in *input.Input, n view.Node, subscribed secret.Copy, named bool) 
 	return fresh(in, viewFrom(in, n), subscribed, named)
 }
 
-// Check plans a joined proxy's view from nothing and compares. It returns what differs, by type and name; nothing is
+// Check plans a joined proxy's view from scratch and compares. It returns what differs, by type and name; nothing is
 // right.
 func (p *Planner) Check(h *Handle) []string {
 	in := input.New(p.input.Snapshot, p.input.Pool)

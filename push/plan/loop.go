@@ -40,7 +40,7 @@ type Config struct {
 	Source Source
 	Pool   *pool.Pool
 	Opener Opener // of the Secrets that proxies ask for; nil: none is served with its private key
-	// Authoriser says who may have private keys; nil: nobody. Access says how long its answers stand.
+	// Authoriser says who may have private keys; nil: nobody. Access says for how long its answers are valid.
 	Authoriser access.Authoriser
 	Access     access.Settings
 	Logger     *slog.Logger
@@ -50,13 +50,13 @@ type Config struct {
 	Coalesce time.Duration
 	// DebounceEndpoints is PILOT_ENABLE_EDS_DEBOUNCE=true: endpoints wait like configuration.
 	DebounceEndpoints bool
-	// Planned is told of every plan: of which revision, on which path, when it began, of how many edits, and how many proxies
-	// have something else now. nil: nobody is. It is called by the loop and must not block.
+	// Planned is called after every plan, with its revision, its path, when it began, how many edits it took, and for how many proxies
+	// the configuration differs now. It is called by the loop and must not block; it may be nil.
 	Planned func(revision int64, path Path, began time.Time, edits, moved int)
 	// Linger (10 s; negative: none) is how long the view of a proxy that left is kept up to date: where all proxies of a scope
 	// reconnect at once, it is not planned again.
 	Linger time.Duration
-	// CheckEvery is how often one view is planned from nothing and compared; 0: never.
+	// CheckEvery is how often one view is planned from scratch and compared; 0: never.
 	CheckEvery time.Duration
 	Crashes    *crash.Log // where panics go; nil: one of its own, to Logger
 }
@@ -105,7 +105,7 @@ type Loop struct {
 	reports  reports
 	counts   patchCounts
 	revision atomic.Int64
-	told     atomic.Int64
+	notified atomic.Int64
 }
 
 // departed is a view whose proxy has left.
@@ -236,7 +236,7 @@ func (l *Loop) show() {
 	l.revision.Store(l.planner.Revision())
 }
 
-// check plans one view from nothing, beside the loop, and compares.
+// check plans one view from scratch, beside the loop, and compares.
 func (l *Loop) check() {
 	if l.planner == nil || l.going != nil || l.pending.Len() > 0 || l.endpointEdits.Len() > 0 || l.checking.Load() {
 		return
@@ -250,7 +250,7 @@ func (l *Loop) check() {
 			_ = l.guarded(func() {
 				if bad := compare(have, freshFor(input.New(snapshot, l.cfg.Pool), h.Node, subscribed, have.Names != nil)); len(bad) > 0 {
 					obs.OracleFailures.Inc()
-					l.log.Error("the incremental plan differs from the plan from nothing", obs.KeyProxy, h.Node.ID, obs.KeyRevision, snapshot.Revision(), obs.KeyName, bad)
+					l.log.Error("the incremental plan differs from a plan made from scratch", obs.KeyProxy, h.Node.ID, obs.KeyRevision, snapshot.Revision(), obs.KeyName, bad)
 				}
 			})
 		}()
@@ -320,8 +320,8 @@ func (p *Proxy) Namespace() string { return p.Node.Namespace }
 // Revision is the store's revision that all views are complete at; 0: there is no snapshot.
 func (l *Loop) Revision() int64 { return l.revision.Load() }
 
-// Told is the store's revision up to which every proxy whose set has changed was told so; 0: there is no snapshot.
-func (l *Loop) Told() int64 { return l.told.Load() }
+// Notified is the store's revision up to which the streams of all proxies whose sets changed have been notified; 0: there is no snapshot.
+func (l *Loop) Notified() int64 { return l.notified.Load() }
 
 // Problems is Planner.Problems, and what cannot be resolved; the builders are asked in the caller's goroutine, so the loop goes on.
 func (l *Loop) Problems() []Problem {

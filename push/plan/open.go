@@ -110,7 +110,7 @@ func (l *Loop) reportMissing(p *Proxy, names []string) {
 		if told++; told > maxReported {
 			return
 		}
-		l.clients.Warn("a proxy asks for a Secret that it is not sent", cause, obs.KeyNode, p.Node.ID, obs.KeyPeer, p.Node.Peer, obs.KeyName, fmt.Sprintf("%.300q", name), obs.KeyReason, why)
+		l.clients.Warn("a proxy is not sent a Secret that it subscribes to", cause, obs.KeyNode, p.Node.ID, obs.KeyPeer, p.Node.Peer, obs.KeyName, fmt.Sprintf("%.300q", name), obs.KeyReason, why)
 	}
 }
 
@@ -146,7 +146,7 @@ func (l *Loop) opened(record *model.Secret, key model.PrivateKey, err error) {
 	pause := min(openRetry<<min(before, 10), openPause)
 	l.failed[record.Key] = failure{before + 1, err}
 	obs.SecretErrors.Inc()
-	l.log.Warn("the private key of a Secret cannot be opened: proxies keep what they have of it, and wait where they have nothing",
+	l.log.Warn("the private key of a Secret cannot be decrypted: proxies that have the Secret keep it, and those that do not wait",
 		obs.KeyObject, record.Key.String(), obs.KeyError, err, "again_in", pause)
 	time.AfterFunc(pause, func() {
 		_ = l.call(context.Background(), func() {

@@ -28,12 +28,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// randomRun drives a planner through random edits, both paths, and compares it with plans from nothing.
+// randomRun drives a planner through random edits, both paths, and compares it with plans from scratch.
 type randomRun struct {
 	mesh    *mesh
 	planner *Planner
 	handles []*Handle
-	other   *pool.Pool // of the plans from nothing at every other comparison: what builders draw must be equal, too
+	other   *pool.Pool // of the plans from scratch at every other comparison: what builders draw must be equal, too
 	snap    *mirror.Snapshot
 	pending Pending
 	last    string
@@ -242,7 +242,7 @@ func (d *randomRun) visit() {
 	}
 }
 
-// differs is what differs from plans from nothing; empty: nothing.
+// differs is what differs from plans from scratch; empty: nothing.
 func (d *randomRun) differs(i int) string {
 	hosts := hostIndex{}
 	for _, s := range d.planner.scopes {
@@ -276,10 +276,10 @@ func (d *randomRun) differs(i int) string {
 			}
 		}
 		if a, b := have.Names.Get(""), want.Names.Get(""); a != b && (a == nil || b == nil || a.Version != b.Version) {
-			return fmt.Sprintf("%s/%s: name table (- incremental, + from nothing)\n%s", h.Node.Namespace, h.Node.Name, cmp.Diff(namesIn(a), namesIn(b)))
+			return fmt.Sprintf("%s/%s: name table (- incremental, + from scratch)\n%s", h.Node.Namespace, h.Node.Name, cmp.Diff(namesIn(a), namesIn(b)))
 		}
 		if a, b := have.Bootstrap, want.Bootstrap; a != b && (a == nil || b == nil || a.Version != b.Version) {
-			return fmt.Sprintf("%s/%s: bootstrap: incremental %v, from nothing %v", h.Node.Namespace, h.Node.Name, a, b)
+			return fmt.Sprintf("%s/%s: bootstrap: incremental %v, from scratch %v", h.Node.Namespace, h.Node.Name, a, b)
 		}
 		for t := range xds.NumTypes {
 			for _, delta := range manifest.Diff(have.Types[t], want.Types[t]) {
@@ -364,7 +364,7 @@ func wellFormed(t *testing.T, set *manifest.Set) {
 
 func show(a, b *xds.Resource) string {
 	if a == nil || b == nil {
-		return fmt.Sprintf("incremental %v, from nothing %v", a != nil, b != nil)
+		return fmt.Sprintf("incremental %v, from scratch %v", a != nil, b != nil)
 	}
 	read := func(r *xds.Resource) proto.Message {
 		m := [...]proto.Message{&clusterv3.Cluster{}, &endpointv3.ClusterLoadAssignment{}, &listenerv3.Listener{}, &routev3.RouteConfiguration{}, &tlsv3.Secret{}, &corev3.TypedExtensionConfig{}}[r.Type]
@@ -373,7 +373,7 @@ func show(a, b *xds.Resource) string {
 		}
 		return m
 	}
-	return "(- incremental, + from nothing)\n" + cmp.Diff(read(a), read(b), protocmp.Transform())
+	return "(- incremental, + from scratch)\n" + cmp.Diff(read(a), read(b), protocmp.Transform())
 }
 
 // digest is everything that a scope has decided, published or not, as text.

@@ -286,7 +286,7 @@ func (p *Planner) Apply(c mirror.Change) []Moved {
 	return p.End()
 }
 
-// relink follows layers that were planned from nothing.
+// relink follows layers that were planned from scratch.
 func (pl *planned) relink(s *scope, wl *workload) {
 	if pl.scope = s; pl.variant != nil {
 		pl.variant = s.variants[pl.view.Inputs]

@@ -90,7 +90,7 @@ func TestProxylessClusterTakesMTLSAsAWhole(t *testing.T) {
 			p.Apply(mirror.Change{New: c.New, Edits: rest})
 		}
 		if diff := p.Check(h); len(diff) > 0 {
-			t.Errorf("not as planned from nothing: %v", diff)
+			t.Errorf("not as planned from scratch: %v", diff)
 		}
 	}
 	if !secured() {
@@ -138,7 +138,7 @@ func TestProxylessClusterOfAReplan(t *testing.T) {
 		p.PlanEndpoints(mirror.Change{New: next.New}, false)
 	}
 	if diff := p.Check(h); len(diff) > 0 {
-		t.Errorf("not as planned from nothing: %v", diff)
+		t.Errorf("not as planned from scratch: %v", diff)
 	}
 }
 

@@ -24,7 +24,7 @@ const backgroundFrom = 500
 // replan is a change that is being planned.
 type replan struct {
 	*change
-	scopes    []*scope // to be planned, but for those that are planned from nothing
+	scopes    []*scope // to be planned, but for those that are planned from scratch
 	shadows   map[*scope]*shadow
 	fastSteps []fastStep
 
@@ -60,7 +60,7 @@ func (p *Planner) Begin(c mirror.Change) {
 	ch.collect(p.table, c.Edits)
 	rp := &replan{change: ch, shadows: map[*scope]*shadow{}}
 	for _, s := range p.scopes {
-		if !rp.fromNothing(s) {
+		if !rp.fromScratch(s) {
 			rp.scopes = append(rp.scopes, s)
 		}
 	}
@@ -86,8 +86,8 @@ func (d *dirt) weight() int {
 	return len(d.hosts) + len(d.members) + len(d.pulls) + wildcard*(len(d.patterns)+len(d.reporting))
 }
 
-// fromNothing says whether a scope is planned from nothing, at the end.
-func (rp *replan) fromNothing(s *scope) bool { return rp.everything || s.reads(rp.readers) }
+// fromScratch says whether a scope is planned from scratch, at the end.
+func (rp *replan) fromScratch(s *scope) bool { return rp.everything || s.reads(rp.readers) }
 
 // InBackground says whether a change is being planned in the background: PlanEndpoints may come between two steps.
 func (p *Planner) InBackground() bool { return p.replan != nil && p.replan.next != nil }
@@ -173,7 +173,7 @@ func (rp *replan) replay(now *mirror.Snapshot, hosts map[string]input.Types, tou
 	f := fastStep{rp.in.Later(now), hosts}
 	rp.fastSteps = append(rp.fastSteps, f)
 	for s := range touched {
-		if !rp.fromNothing(s) {
+		if !rp.fromScratch(s) {
 			rp.shadowOf(s)
 		}
 	}
@@ -202,7 +202,7 @@ func (p *Planner) End() []Moved {
 		s.swap(d, p.input)
 	}
 	for _, s := range p.scopes {
-		if rp.fromNothing(s) {
+		if rp.fromScratch(s) {
 			p.scopes[s.key] = p.again(s)
 		}
 	}
@@ -233,7 +233,7 @@ func (s *scope) swap(d *shadow, in *input.Input) {
 	s.read(in)
 }
 
-// again plans a scope from nothing.
+// again plans a scope from scratch.
 func (p *Planner) again(s *scope) *scope {
 	next := p.scopeFor(s.key)
 	next.layer.Succeed(s.layer, p.input.Sharing)

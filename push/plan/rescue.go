@@ -17,7 +17,7 @@ import (
 )
 
 // A panic while configuration is planned leaves the planner half-changed, and nothing else: what proxies have is immutable. So
-// another planner is made from nothing, for the same proxies, at the newest snapshot without the records that are to blame
+// another planner is made from scratch, for the same proxies, at the newest snapshot without the records that are to blame
 // (blame.go). Where it is no record, the proxy whose view cannot be planned loses its stream, and no other does.
 
 // ErrUnplannable is why a proxy is not served: its view cannot be planned, and no record is to blame.
@@ -163,7 +163,7 @@ func (l *Loop) restore() {
 		moved = append(moved, Moved{h, Slow})
 	}
 	l.notify(moved)
-	l.told.Store(l.planner.Revision())
+	l.notified.Store(l.planner.Revision())
 }
 
 // giveUp sets aside what is to blame for the first proxy that failed, and says whether nothing more can be done: no record is, and the

@@ -111,7 +111,7 @@ func TestRecordThatPanicsIsSetAside(t *testing.T) {
 	})
 }
 
-// What was planned around a panic is what a plan from nothing has, for each proxy.
+// What was planned around a panic is what a plan from scratch has, for each proxy.
 func TestRescuedPlanIsFresh(t *testing.T) {
 	withFault(t, panicsWith(model.KindDestinationRule, "poison", everybody), func(t *testing.T, l *Loop, src *testSource, _ *bytes.Buffer) {
 		src.put(shop(t)...)

@@ -29,7 +29,7 @@ type scope struct {
 	names    *nametable.Table // nil: no proxy asks for it
 	problems []input.Problem  // of the scope itself
 	step     step
-	index    hostIndex // nil while the scope is planned from nothing, and of a shadow copy
+	index    hostIndex // nil while the scope is planned from scratch, and of a shadow copy
 	refs     int
 	pause    func() // called between two pieces of a step, where others may have their turn; nil: they have none
 }
@@ -51,7 +51,7 @@ type variant struct {
 	refs int
 }
 
-// newScope plans a scope from nothing.
+// newScope plans a scope from scratch.
 func newScope(in *input.Input, key view.Scope) *scope {
 	s := &scope{in: in, layer: &layer.Layer{}, key: key, variants: map[view.Inputs]*variant{}, step: newStep()}
 	if r, ok := in.Get(key.Sidecar); ok {

@@ -178,7 +178,7 @@ func wantSent(t *testing.T, records []model.Record, n view.Node, ask, want, why 
 		if pair := strings.Contains(want, "key of"); len(o.opened) > 1 || pair != (len(o.opened) == 1) {
 			t.Errorf("opened %q", o.opened)
 		}
-		if (want == "") != strings.Contains(log.String(), "a Secret that it is not sent") || strings.Contains(log.String(), "key of") {
+		if (want == "") != strings.Contains(log.String(), "a proxy is not sent a Secret that it subscribes to") || strings.Contains(log.String(), "key of") {
 			t.Errorf("log: %s", log.String())
 		}
 		if want == "" && !strings.Contains(log.String(), "node="+n.ID+" peer=10.9.9.9:1") {

@@ -34,7 +34,7 @@ func (l *Loop) take(box *loop.Box[mirror.Change]) {
 }
 
 // accepted resolves a change of the source and leaves out what is set aside. Where that panics the resolver is half-changed: another one
-// begins from nothing. false: that panics too; what is planned stands, and the source's next change is taken whole.
+// begins from scratch. false: that panics too; what is planned stands, and the source's next change is taken whole.
 func (l *Loop) accepted(c mirror.Change) (out mirror.Change, ok bool) {
 	if l.resolve != nil && l.guarded(func() { out = l.accept(l.resolve.Step(c)) }) == nil {
 		return out, true
@@ -60,7 +60,7 @@ func (l *Loop) sort(c mirror.Change) {
 		l.planner = New(Settings{Pool: l.cfg.Pool, Snapshot: c.New, fault: l.fault})
 		l.good = c.New
 		l.show()
-		l.told.Store(l.planner.Revision()) // there are no proxies yet
+		l.notified.Store(l.planner.Revision()) // there are no proxies yet
 		return
 	}
 	now := time.Now()

@@ -29,7 +29,7 @@ func (p panicking) Step(c mirror.Change) mirror.Change {
 // it is the configuration, what was planned stands, and the change is made up for as soon as there is one that can be resolved.
 func TestChangeThatPanics(t *testing.T) {
 	for name, c := range map[string]struct {
-		fresh bool // resolving from nothing panics too
+		fresh bool // resolving from scratch panics too
 	}{"the step": {false}, "the configuration": {true}} {
 		t.Run(name, func(t *testing.T) {
 			bad := func(s *mirror.Snapshot) bool {

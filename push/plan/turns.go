@@ -69,7 +69,7 @@ func (l *Loop) planEndpoints(now time.Time) {
 
 // planned tells who wants to know.
 func (l *Loop) planned(path Path, revision int64, began time.Time, edits, moved int) {
-	l.told.Store(l.planner.Revision())
+	l.notified.Store(l.planner.Revision())
 	if l.cfg.Planned != nil {
 		l.cfg.Planned(revision, path, began, edits, moved)
 	}

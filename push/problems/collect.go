@@ -83,7 +83,7 @@ func (c *Collector) take(f kv.Folder) {
 			var err error
 			p = parsed{revision: blob.Revision}
 			if p.found, p.more, err = decode(blob.Raw); err != nil {
-				c.log.Warn("what a replica finds wrong with objects cannot be read", obs.KeyError, fmt.Errorf("%s: %w", blob.Path, err))
+				c.log.Warn("a replica's list of problems with objects cannot be read", obs.KeyError, fmt.Errorf("%s: %w", blob.Path, err))
 			}
 		}
 		next[blob.Path] = p

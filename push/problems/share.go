@@ -1,5 +1,5 @@
-// Package problems brings what replicas find wrong with objects, while they plan and build, to the leader: each replica writes a leased,
-// bounded list into etcd, and the leader reads them all, each problem once.
+// Package problems reports to the leader the problems with objects that replicas find while they plan and build: each replica writes a leased,
+// bounded list into etcd, and the leader reads all lists, and takes each problem once.
 //
 // Owns: this replica's list in replica-problems/; at the leader what the lists say.  Reads: the lists there, etcd through store/kv.  Never:
 // looks for problems itself; says anything about proxies.
@@ -75,7 +75,7 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 		case <-tick.C:
 			if err := l.look(ctx); err != nil && ctx.Err() == nil {
 				l.at = -1
-				l.cfg.Log.Warn("what this replica finds wrong with objects cannot be told to the leader; trying again", obs.KeyError, err)
+				l.cfg.Log.Warn("problems that this replica found with objects cannot be reported to the leader; trying again", obs.KeyError, err)
 			}
 		}
 	}

@@ -18,7 +18,7 @@
 // each record of the overlay whose content differs. A change that touches no unit costs one insertion into a radix tree for each
 // edit, and nothing at all while nothing is resolved.
 //
-// Invariants, held by tests: a resolved snapshot has, record by record, the content of one that was resolved from nothing, after every
+// Invariants, held by tests: a resolved snapshot has, record by record, the content of one that was resolved from scratch, after every
 // step, and without any one row of the table it has not. The edits of a change are exactly what differs between its two snapshots.
 // What a unit becomes depends on the source's newest snapshot alone, and on nothing that was before it, so that all replicas come to
 // the same; but for a panic, which leaves what that unit became last.

@@ -44,7 +44,7 @@ func New(crashes *crash.Log) *Resolver {
 		readers: map[setKey]map[model.Key]struct{}{}, overlay: map[model.Key]model.Record{}}
 }
 
-// Snapshot resolves one snapshot from nothing.
+// Snapshot resolves one snapshot from scratch.
 func Snapshot(s *mirror.Snapshot) (*mirror.Snapshot, []model.Problem) {
 	r := New(nil)
 	return r.Step(mirror.Diff(mirror.Empty(), s)).New, r.Problems()

@@ -50,14 +50,14 @@ func (d *randomRun) step() (resolved bool) {
 	return true
 }
 
-// fault is how what was resolved step by step differs from what is resolved from nothing; empty: in nothing.
+// fault is how what was resolved step by step differs from what is resolved from scratch; empty: in nothing.
 func (d *randomRun) fault() string {
 	whole, problems := Snapshot(d.source)
 	if edits := mirror.Diff(whole, d.last.New).Edits; len(edits) > 0 {
-		return fmt.Sprintf("from nothing, then step by step: %v", edits)
+		return fmt.Sprintf("from scratch, then step by step: %v", edits)
 	}
 	if found := d.resolver.Problems(); !slices.Equal(found, problems) {
-		return fmt.Sprintf("problems from nothing %v, step by step %v", problems, found)
+		return fmt.Sprintf("problems from scratch %v, step by step %v", problems, found)
 	}
 	return d.wrong()
 }
@@ -129,7 +129,7 @@ func hosts(r model.Record) []string {
 	return nil
 }
 
-// Over random histories what is resolved step by step is what is resolved from nothing, and each change says exactly what differs.
+// Over random histories what is resolved step by step is what is resolved from scratch, and each change says exactly what differs.
 func TestStepMatchesSnapshot(t *testing.T) {
 	for seed := range uint64(40) {
 		d := newRandomRun(t, seed, &dependencies)

@@ -88,7 +88,7 @@ func (st *stream) reply(ctx context.Context, i int, m delta.Message) error {
 		return err // the stream ends, which is logged
 	}
 	if err != nil {
-		st.srv.clients.Warn("question not answered", status.Code(err).String(), append(st.about(err), obs.KeyType, a.TypeURL)...)
+		st.srv.clients.Warn("a tool's question was not answered", status.Code(err).String(), append(st.about(err), obs.KeyType, a.TypeURL)...)
 	}
 	one := &answer{a.TypeURL, st.response(a.TypeURL, resources)}
 	if st.view == nil {

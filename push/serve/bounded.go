@@ -90,7 +90,7 @@ func exhausted(err error) error {
 // leftOut reports that names of a request were left out.
 func (st *stream) leftOut(m delta.Message, names int) {
 	st.srv.cfg.Hooks.Bounded(BoundNames, names)
-	st.srv.clients.Warn("names that there is nothing of are left out: a proxy asks for too many", typeName(m.Type, m.TypeURL),
+	st.srv.clients.Warn("a proxy subscribes to too many names that do not exist: those beyond its limit are ignored", typeName(m.Type, m.TypeURL),
 		append(st.about(errors.New("they are neither answered nor kept")), "names", names)...)
 }
 

@@ -53,6 +53,6 @@ func (st *stream) notServed(url string) {
 	}
 	st.unserved = append(st.unserved, short)
 	const cause = "unknown type"
-	st.srv.clients.Warn("a type that is not served was asked for: it stays unanswered", cause, obs.KeyType, short,
+	st.srv.clients.Warn("a resource type was requested that this server does not serve: the request gets no response", cause, obs.KeyType, short,
 		obs.KeyNode, st.client.ID, obs.KeyPeer, st.client.Addr, obs.KeyIdentity, st.client.Identity)
 }

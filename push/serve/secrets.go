@@ -110,7 +110,7 @@ func (st *stream) credentialAllows() (may, again bool) {
 // noKeys reports that Secrets are withheld because the credential has ended, and ends the stream where a newer one can be had.
 func (st *stream) noKeys(again bool, what string) {
 	err := errors.New("the credential has ended: " + what)
-	st.srv.clients.Warn("Secrets are withheld", "ended", st.about(err)...)
+	st.srv.clients.Warn("Secrets are withheld from a proxy whose credential has expired", "ended", st.about(err)...)
 	if again {
 		st.kill(status.Error(codes.Unauthenticated, err.Error()))
 	}

@@ -1,5 +1,5 @@
-// Package traffic decides what the traffic policies of DestinationRules mean for one cluster: which setting of which level holds, how the
-// cluster is secured, how Envoy finds its endpoints. The planner decides it once; Specs carry the result, and builders draw it.
+// Package traffic decides the effective traffic policy of one cluster, from DestinationRules: which level's setting applies, how the cluster
+// is secured, how Envoy finds its endpoints. The planner decides it once; Specs carry the result, and builders draw it.
 //
 // Owns: nothing; values are immutable.  Reads: records.  Never: Envoy's protobuf, snapshots.
 package traffic

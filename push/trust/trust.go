@@ -1,5 +1,5 @@
-// Package trust gives the proxies of the mesh what the keyring says is trusted: roots and revocation lists, as resources of their agents,
-// and as a file for agents on the same machine. Stock agents are told of other CAs' roots too, which the mesh configuration names.
+// Package trust gives the proxies of the mesh what the keyring says is trusted: roots and revocation lists, as resources of their agents, and
+// as a file for agents on the same machine. Stock agents also get the roots of other CAs that the mesh configuration names.
 //
 // Owns: the encoded resources, and root-cert.pem in the data directory.  Reads: states of ca/keyring.  Never: roots without the
 // revocation lists that belong to them.

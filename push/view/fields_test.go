@@ -3,8 +3,10 @@ package view
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 
+	"navarch.io/navarch/push/extension"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -34,6 +36,16 @@ func another(t *testing.T, v reflect.Value) reflect.Value {
 			Listeners: proxyconfig.Listeners{Headers: "other"}})
 	case []string:
 		return reflect.ValueOf([]string{"10.9.9.9"})
+	case intern.List[string]:
+		return reflect.ValueOf(strs.List("app=other"))
+	case intern.List[extension.Filter]:
+		return reflect.ValueOf(filters.List(extension.Filter{Closed: true}))
+	case Self:
+		return reflect.ValueOf(Self{Cluster: "other"})
+	case Own:
+		return reflect.ValueOf(Own{Workload: "other"})
+	case proxyconfig.Own[proxyconfig.Listeners]:
+		return reflect.ValueOf(proxyconfig.Own[proxyconfig.Listeners]{Stated: true})
 	}
 	switch v.Kind() {
 	case reflect.String:
@@ -93,6 +105,44 @@ func TestChoiceReadsNothingThatItsKeyHasNot(t *testing.T) {
 			if got, want := x.View(s, other), Of(s, other); got != want {
 				t.Errorf("after a node that differs in %s, one that differs in %s has the view\n%+v, want\n%+v", first, second, got, want)
 			}
+		}
+	}
+}
+
+// ofListeners are the inputs that no entry of a host reads: listeners alone read them, and Own the cluster of the proxy's own workload.
+var ofListeners = []string{"Telemetry", "Self", "Extensions", "Listeners", "Own"}
+
+// Entries of hosts are given the inputs that their Reads say, and no others: each input is one that Reads can say, or is listed above, and each of
+// Reads gives something. A new input that a cluster or an assignment is to read, and that Reads.Of forgets, fails here.
+func TestReadsGiveEveryInput(t *testing.T) {
+	var all Reads
+	every := reflect.ValueOf(&all).Elem()
+	for i := range every.NumField() {
+		if field := every.Field(i); field.Kind() == reflect.Bool {
+			field.SetBool(true)
+		}
+	}
+	all = all.With([]string{"app"})
+	for i := range reflect.TypeFor[Inputs]().NumField() {
+		var in Inputs
+		name, field := reflect.TypeFor[Inputs]().Field(i).Name, reflect.ValueOf(&in).Elem().Field(i)
+		field.Set(another(t, field))
+		switch given := all.Of(in) == in; {
+		case in == Inputs{}:
+			t.Errorf("%s: no other value", name)
+		case given == slices.Contains(ofListeners, name):
+			t.Errorf("%s: given to entries of hosts: %v; listed as read by listeners alone: %v", name, given, !given)
+		case Reads{}.Of(in) != Inputs{}:
+			t.Errorf("%s: given to an entry that reads nothing", name)
+		}
+	}
+	in := Inputs{Labels: strs.List("app=web"), Locality: "region/zone", Network: "one", Node: "node"}
+	for i := range every.NumField() {
+		less := all
+		field := reflect.ValueOf(&less).Elem().Field(i)
+		field.SetZero()
+		if less.Of(in) == in {
+			t.Errorf("Reads.%s gives nothing", every.Type().Field(i).Name)
 		}
 	}
 }

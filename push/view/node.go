@@ -1,9 +1,9 @@
-// Package view says what may decide a proxy's configuration: a node and a snapshot in, a View out, with the proxy's
-// identity removed, so that proxies which get the same are the same.
+// Package view reduces a proxy to what its configuration depends on: a node and a snapshot go in, a View comes out. The View is without the
+// proxy's own identity, so that proxies which get the same configuration have equal views.
 //
-// What a rule reads of the proxy splits the entries that read it, and not the scope (Inputs). The cluster and the DNS domain are of the
-// scope all the same: the cluster decides the virtual addresses of all services that several clusters have, and by them listeners and the
-// domains of virtual hosts; the domain decides the short names of every host.
+// A property of the proxy that a rule reads splits only the entries that read it, not the scope (Inputs). The cluster and the DNS domain are
+// part of the scope nevertheless: the cluster decides the virtual addresses of all services that several clusters have, and through them
+// listeners and the domains of virtual hosts; the domain decides the short names of every host.
 //
 // Owns: nothing; values are immutable.  Reads: store/mirror.  Never: builds anything; a clock; a socket.
 package view

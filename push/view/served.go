@@ -47,7 +47,7 @@ func (x *Index) statedIn(s *mirror.Snapshot, namespace string) map[string][]Serv
 		}
 		for _, e := range slice.Spec.GetEndpoints() {
 			for _, p := range entry.(*model.Service).Spec.GetPorts() {
-				if target := targetAt(slice, e, p.GetName()); target != 0 && p.GetProtocol() != model.Protocol_PROTOCOL_UDP {
+				if target, _ := slice.Spec.PortAt(e, p); target != 0 && p.GetProtocol() != model.Protocol_PROTOCOL_UDP {
 					if stated == nil {
 						stated = map[string][]Served{}
 					}
@@ -61,19 +61,6 @@ func (x *Index) statedIn(s *mirror.Snapshot, namespace string) map[string][]Serv
 	}
 	x.stated[namespace] = stated
 	return stated
-}
-
-// targetAt is the number of a port at one endpoint; 0: it does not have it.
-func targetAt(slice *model.Endpoints, e *model.Endpoint, port string) uint32 {
-	if number, ok := e.GetPorts()[port]; ok {
-		return number
-	}
-	for _, p := range slice.Spec.GetPorts() {
-		if p.GetName() == port {
-			return p.GetNumber()
-		}
-	}
-	return 0
 }
 
 // withServed are services of a workload and the ServiceEntries of which it serves ports, the oldest first.

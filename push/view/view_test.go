@@ -239,7 +239,7 @@ func TestAuthentications(t *testing.T) {
 	}
 }
 
-// The index follows edits: what it says of a node after each is what it says when read from nothing; and it says when that may be another.
+// The index follows edits: what it says of a node after each is what it says when read from scratch; and it says when that may be another.
 func TestIndexFollows(t *testing.T) {
 	source := func(name, labels string) model.Record {
 		return rec(t, model.KindVirtualService, "shop/"+name, "http: [{match: [{sourceLabels: {"+labels+"}}]}]")
@@ -271,7 +271,7 @@ func TestIndexFollows(t *testing.T) {
 			n := web("tier=" + tier)
 			n.Locality = "r/z"
 			if got, want := x.View(s, n).Inputs, Of(s, n).Inputs; got != want {
-				t.Errorf("step %d: %v, read from nothing %v", i, got, want)
+				t.Errorf("step %d: %v, read from scratch %v", i, got, want)
 			}
 		}
 	}

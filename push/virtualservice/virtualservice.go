@@ -1,4 +1,4 @@
-// Package virtualservice walks VirtualServices: what they send to, and what they read of the proxies that they are for.
+// Package virtualservice walks VirtualServices: which destinations they send to, and which properties of a proxy they match on.
 //
 // Owns: nothing.  Reads: the record that it is given.  Never: a snapshot, a proxy; it decides nothing.
 package virtualservice

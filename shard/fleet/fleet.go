@@ -190,7 +190,7 @@ func (f *Fleet) resource(o owner) *serve.AgentResource {
 	}
 	r, err := serve.EncodeAgentResource(agentapi.OwnerName, agentapi.Owner{Address: o.address, Self: o.self}.Encode())
 	if err != nil {
-		f.log.Error("an owner that cannot be encoded: agents are not told of it", obs.KeyAddress, o.address, obs.KeyError, err)
+		f.log.Error("the address of an owner cannot be encoded: agents are not told of this owner", obs.KeyAddress, o.address, obs.KeyError, err)
 		return nil
 	}
 	if len(f.owners) >= maxOwners {

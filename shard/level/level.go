@@ -1,6 +1,6 @@
-// Package level decides which level of stored configuration the fleet uses (model.Level): the highest that every replica reads. So an
-// upgrade brings what only its build knows when the last replica runs it, and a downgrade takes it back before a replica that does not
-// know it serves.
+// Package level decides which level of stored configuration the fleet uses (model.Level): the highest that every replica reads. So kinds and
+// fields that only a newer build knows take effect when the last replica runs that build, and are withdrawn before a replica of an older build
+// serves again.
 //
 // Owns: level/current, written by the leader alone.  Reads: shard/member.  Never: raises the level while a replica joins that does not
 // read it (one transaction compares all of them); lowers it before what needs it is gone from the store.

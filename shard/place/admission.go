@@ -61,12 +61,12 @@ func NewAdmission(cfg AdmissionConfig) *Admission {
 	cfg.Queue = cmp.Or(cfg.Queue, 20_000)
 	cfg.Every = cmp.Or(cfg.Every, time.Second)
 	if cfg.Meter == nil {
-		cfg.Meter = NewProcessMeter()
+		cfg.Meter = newProcessMeter()
 	}
 	if cfg.Waited == nil {
 		cfg.Waited = func(time.Duration, error) {}
 	}
-	a := &Admission{cfg: cfg, pace: NewPace(cfg.Pace), wake: make(chan struct{}, 1)}
+	a := &Admission{cfg: cfg, pace: newPace(cfg.Pace), wake: make(chan struct{}, 1)}
 	a.gate = gate{rate: a.pace.Rate(), most: cfg.Pace.Most, longest: cfg.Longest, size: cfg.Queue}
 	return a
 }

@@ -23,9 +23,9 @@ const (
 	memoryReleased = "/memory/classes/heap/released:bytes"
 )
 
-// NewProcessMeter measures this process: CPU by getrusage(2), memory against GOMEMLIMIT, and how long goroutines wait for a
+// newProcessMeter measures this process: CPU by getrusage(2), memory against GOMEMLIMIT, and how long goroutines wait for a
 // processor. One goroutine may use it.
-func NewProcessMeter() Meter {
+func newProcessMeter() Meter {
 	m := &processMeter{samples: []metrics.Sample{{Name: memoryTotal}, {Name: memoryReleased}}}
 	m.Measure()
 	return m

@@ -67,8 +67,8 @@ const fewJoins = 2 * CostFull
 // leastPart is the part of the processors that joins get however busy they are: somebody waits for them.
 const leastPart = .1
 
-// NewPace makes one that has measured nothing.
-func NewPace(cfg PaceConfig) *Pace {
+// newPace makes one that has measured nothing.
+func newPace(cfg PaceConfig) *Pace {
 	cfg.Cores = cmp.Or(cfg.Cores, 1)
 	cfg.Busy = cmp.Or(cfg.Busy, .85)
 	cfg.Least = cmp.Or(cfg.Least, 5*cfg.Cores)

@@ -42,7 +42,7 @@ func TestPaceFindsTheHeadroom(t *testing.T) {
 	for _, cores := range []float64{1, 2, 16} {
 		for _, cost := range []float64{.0003, .001, .005, .03} {
 			for _, other := range []float64{0, .4} {
-				m := machine{cores: cores, cost: cost, other: other * cores, pace: NewPace(PaceConfig{Cores: cores})}
+				m := machine{cores: cores, cost: cost, other: other * cores, pace: newPace(PaceConfig{Cores: cores})}
 				for range 20 {
 					m.second(0)
 				}
@@ -71,7 +71,7 @@ func TestPaceFindsTheHeadroom(t *testing.T) {
 }
 
 func TestPaceBounds(t *testing.T) {
-	p := NewPace(PaceConfig{Cores: 2})
+	p := newPace(PaceConfig{Cores: 2})
 	full := p.Rate()
 	for range 30 { // something else uses everything
 		p.Measured(Measure{Period: time.Second, CPU: 2 * time.Second, Latency: time.Second})
@@ -102,7 +102,7 @@ func TestPaceBounds(t *testing.T) {
 	if p.Rate() != 2 || p.Overfull() {
 		t.Errorf("memory is above a limit that nobody enforces: %v a second, overfull %t", p.Rate(), p.Overfull())
 	}
-	p = NewPace(PaceConfig{Cores: 2, Contained: true})
+	p = newPace(PaceConfig{Cores: 2, Contained: true})
 	for memory, want := range map[float64]float64{1.02: 2, 1.03: 0} {
 		p.Measured(Measure{Period: time.Second, Memory: memory})
 		if p.Rate() != want || p.Overfull() != (want == 0) {
@@ -314,7 +314,7 @@ func TestAdmissionCap(t *testing.T) {
 
 // The meter sees the processor time that is spent, and no memory where there is no limit.
 func TestProcessMeter(t *testing.T) {
-	m := NewProcessMeter()
+	m := newProcessMeter()
 	var got Measure
 	for x, began := 0., time.Now(); got.CPU < 5*time.Millisecond; {
 		for range 1_000_000 {

@@ -164,7 +164,7 @@ func (r *Replica) read(folder kv.Folder) *ring.Ring {
 		if err == nil {
 			return next
 		}
-		r.cfg.Log.Error("the stored ring cannot be read, the last one stands", slog.Any("error", err))
+		r.cfg.Log.Error("the stored ring cannot be read; the last one stays in use", slog.Any("error", err))
 	}
 	return r.Ring()
 }

@@ -19,7 +19,7 @@ import (
 	"navarch.io/navarch/store/socket"
 )
 
-// Config says where Envoy knocks and where its streams go.
+// Config says where Envoy connects, and to which control plane its streams are carried.
 type Config struct {
 	// Socket is the path of the Unix socket, and Access who may connect beside the user of this process, as which Envoy runs: who
 	// does acts as this proxy towards the control plane.

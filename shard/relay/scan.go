@@ -39,7 +39,7 @@ type response struct {
 	strange                  bool
 }
 
-// scanRequest reads a request where it lies. What it returns are copies.
+// scanRequest reads a request in the buffers that it came in. What it returns are copies.
 func scanRequest(data mem.BufferSlice) (request, error) {
 	var h request
 	c := cursor{bufs: data}
@@ -71,7 +71,7 @@ func scanRequest(data mem.BufferSlice) (request, error) {
 	return h, err
 }
 
-// scanResponse reads a response where it lies, and skips the bodies of its resources.
+// scanResponse reads a response in the buffers that it came in, and skips the bodies of its resources.
 func scanResponse(data mem.BufferSlice) (response, error) {
 	var h response
 	c := cursor{bufs: data}

@@ -359,7 +359,7 @@ func (r *Relay) notice(n notice) {
 		r.cfg.Log.Info("moved to the owner", "address", n.addr)
 	case moveFailed:
 		r.stats.movesFailed.Add(1)
-		r.cfg.Log.Info("stayed, the owner could not be reached", "address", n.addr, "error", n.err)
+		r.cfg.Log.Info("the owner could not be reached; staying with the present replica", "address", n.addr, "error", n.err)
 	case resumed:
 		r.stats.resumes.Add(1)
 	case owned:

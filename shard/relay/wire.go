@@ -7,7 +7,7 @@ import (
 )
 
 // Messages that the relay makes or changes. A changed field is appended: of a field that comes twice the last one counts
-// (https://protobuf.dev/programming-guides/encoding/#last-one-wins), so the rest passes as it lies.
+// (https://protobuf.dev/programming-guides/encoding/#last-one-wins), so the rest is passed on as it is.
 
 func appendText(b []byte, field protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)

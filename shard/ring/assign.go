@@ -241,7 +241,7 @@ func (t *table) nextShard(m int) int {
 // shedOverload takes shards from members that have too much, fullest first.
 func (t *table) shedOverload() {
 	stuck := make([]bool, len(t.members)) // nothing that it could give away helps
-	for range 4 * Shards {                // each round makes a full member less full; the bound is for peace of mind
+	for range 4 * Shards {                // each round makes a full member less full; the bound is a precaution
 		fullest := -1
 		for m := range t.members {
 			if !stuck[m] && t.fill(m) > full && (fullest < 0 || t.fill(m) > t.fill(fullest)) {

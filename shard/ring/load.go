@@ -42,7 +42,7 @@ func (l *Load) Add(other Load) {
 	}
 }
 
-// When a namespace is split by workload: it holds more than an eighth of a replica's fair share (issue "Shards"). It is
+// When a namespace is split by workload: it holds more than an eighth of a replica's fair share. It is
 // joined again below half of that, so that a load near the limit changes nothing. Below splitLeast streams nothing is
 // gained by it.
 const (

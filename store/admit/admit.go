@@ -1,9 +1,9 @@
-// Package admit is the server of admission webhooks: it decodes the AdmissionReviews that Kubernetes API servers send, bounded in size,
-// number and time, hands each request to the Handler of its path, and encodes the answer. It is an http.Handler; who serves it brings TLS
-// and the limits of connections.
+// Package admit is the server of admission webhooks: it decodes the AdmissionReviews that Kubernetes API servers send, bounded in size, number
+// and time, hands each request to the Handler of its path, and encodes the answer. It is an http.Handler; TLS and the limits of connections
+// are for the caller to provide.
 //
-// Owns: how many bytes of reviews are in hand, and how many are worked on, of each host and in all.  Reads: bodies of requests.  Never: decides what is admitted; goes by
-// who a request says that it is of: nobody who calls a webhook has shown a credential.
+// Owns: how many bytes of reviews are in memory, and how many reviews are worked on, for each host and in all.  Reads: bodies of requests.
+// Never: decides what is admitted; trusts the user that a request names: callers of webhooks show no credential.
 package admit
 
 import (

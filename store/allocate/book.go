@@ -13,7 +13,7 @@ import (
 
 // Bounds of what others can make a mesh give away.
 const (
-	MostOfEntry     = 256     // hosts of one ServiceEntry that have automatic addresses: as many as its CRD takes
+	mostOfEntry     = 256     // hosts of one ServiceEntry that have automatic addresses: as many as its CRD takes
 	MostOfNamespace = 1 << 14 // hosts of one namespace
 )
 
@@ -37,9 +37,9 @@ type Entry struct {
 // Hosts is addresses by host: IPv4 before IPv6.
 type Hosts map[string][]netip.Addr
 
-// Book is who has which address. It is the leader's, for one term: it asks no clock and nobody. What an object's status says counts before
+// book is who has which address. It is the leader's, for one term: it asks no clock and nobody. What an object's status says counts before
 // what is stored, and that before a new address. Not safe for concurrent use.
-type Book struct {
+type book struct {
 	ranges    []netip.Prefix
 	grace     time.Duration
 	entries   map[Name]*entry
@@ -73,14 +73,14 @@ type given struct {
 	status    bool // the object's status says so
 }
 
-// NewBook gives addresses of these ranges, one of each to every host, and takes them back when a host was not there for grace.
-func NewBook(grace time.Duration, ranges ...netip.Prefix) *Book {
-	return &Book{ranges: ranges, used: make([]int, len(ranges)), grace: grace, entries: map[Name]*entry{}, owners: map[netip.Addr]slot{}, stated: map[netip.Addr]int{}, of: map[string]int{},
+// newBook gives addresses of these ranges, one of each to every host, and takes them back when a host was not there for grace.
+func newBook(grace time.Duration, ranges ...netip.Prefix) *book {
+	return &book{ranges: ranges, used: make([]int, len(ranges)), grace: grace, entries: map[Name]*entry{}, owners: map[netip.Addr]slot{}, stated: map[netip.Addr]int{}, of: map[string]int{},
 		leaving: map[slot]time.Time{}, dirty: map[Name]bool{}, short: map[Name]bool{}, altered: map[Name]bool{}}
 }
 
 // Load takes what is stored of one ServiceEntry, before the first Put. What somebody else has is left out.
-func (b *Book) Load(name Name, hosts Hosts) {
+func (b *book) Load(name Name, hosts Hosts) {
 	e := b.entry(name)
 	for _, host := range slices.Sorted(maps.Keys(hosts)) {
 		if free := !slices.ContainsFunc(hosts[host], func(a netip.Addr) bool { _, taken := b.owners[a]; return taken }); free {
@@ -90,7 +90,7 @@ func (b *Book) Load(name Name, hosts Hosts) {
 	b.dirty[name], b.altered[name] = true, true
 }
 
-func (b *Book) entry(name Name) *entry {
+func (b *book) entry(name Name) *entry {
 	e := b.entries[name]
 	if e == nil {
 		e = &entry{Entry: Entry{Name: name}, has: map[string]*given{}}
@@ -100,7 +100,7 @@ func (b *Book) entry(name Name) *entry {
 }
 
 // Put takes a ServiceEntry as it is now.
-func (b *Book) Put(now Entry) {
+func (b *book) Put(now Entry) {
 	e := b.entry(now.Name)
 	b.restate(e.Stated, now.Stated)
 	e.Entry, e.there = now, true
@@ -108,7 +108,7 @@ func (b *Book) Put(now Entry) {
 }
 
 // Remove takes one away.
-func (b *Book) Remove(name Name) {
+func (b *book) Remove(name Name) {
 	if e := b.entries[name]; e != nil {
 		b.restate(e.Stated, nil)
 		e.Entry, e.there = Entry{Name: name}, false
@@ -117,7 +117,7 @@ func (b *Book) Remove(name Name) {
 }
 
 // restate follows which addresses of the ranges are stated: whoever was given one gives it up.
-func (b *Book) restate(was, is []netip.Addr) {
+func (b *book) restate(was, is []netip.Addr) {
 	for _, a := range is {
 		if b.within(a) {
 			if b.stated[a]++; b.stated[a] == 1 {
@@ -140,12 +140,12 @@ func (b *Book) restate(was, is []netip.Addr) {
 	}
 }
 
-func (b *Book) within(a netip.Addr) bool {
+func (b *book) within(a netip.Addr) bool {
 	return slices.ContainsFunc(b.ranges, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // count follows how many addresses of each range are used.
-func (b *Book) count(a netip.Addr, by int) {
+func (b *book) count(a netip.Addr, by int) {
 	for i, p := range b.ranges {
 		if p.Contains(a) {
 			b.used[i] += by
@@ -154,7 +154,7 @@ func (b *Book) count(a netip.Addr, by int) {
 }
 
 // retry has all that lack an address looked at again.
-func (b *Book) retry() {
+func (b *book) retry() {
 	for name := range b.short {
 		b.dirty[name] = true
 	}
@@ -162,7 +162,7 @@ func (b *Book) retry() {
 
 // Step decides what changed, and says which ServiceEntries have other addresses than before, in order. allocate: hosts without an address are
 // given new ones. wait is when it has to be asked again though nothing changed; 0: never.
-func (b *Book) Step(now time.Time, allocate bool) (altered []Name, wait time.Duration) {
+func (b *book) Step(now time.Time, allocate bool) (altered []Name, wait time.Duration) {
 	for at, since := range b.leaving {
 		left := b.grace - now.Sub(since)
 		if left > 0 {
@@ -204,7 +204,7 @@ func (e *entry) older(o *entry) int {
 }
 
 // settle looks at one ServiceEntry.
-func (b *Book) settle(e *entry, now time.Time, allocate bool) {
+func (b *book) settle(e *entry, now time.Time, allocate bool) {
 	e.problem = ""
 	delete(b.short, e.Name)
 	for host, g := range e.has {
@@ -227,12 +227,12 @@ func (b *Book) settle(e *entry, now time.Time, allocate bool) {
 }
 
 // isStated says whether somebody states one of some addresses.
-func (b *Book) isStated(all []netip.Addr) bool {
+func (b *book) isStated(all []netip.Addr) bool {
 	return slices.ContainsFunc(all, func(a netip.Addr) bool { return b.stated[a] > 0 })
 }
 
 // settleHost gives one host what its status says, what it has, or, where that is allowed, new addresses.
-func (b *Book) settleHost(e *entry, host string, i int, allocate bool) {
+func (b *book) settleHost(e *entry, host string, i int, allocate bool) {
 	at := slot{e.Name, host}
 	if won := b.won(at, e.Given[host]); len(won) > 0 {
 		b.take(e, host, won)
@@ -251,8 +251,8 @@ func (b *Book) settleHost(e *entry, host string, i int, allocate bool) {
 	}
 	wrong, fresh := "", []netip.Addr(nil)
 	switch {
-	case i >= MostOfEntry:
-		wrong = fmt.Sprintf("the first %d hosts of a ServiceEntry have automatic addresses", MostOfEntry)
+	case i >= mostOfEntry:
+		wrong = fmt.Sprintf("the first %d hosts of a ServiceEntry have automatic addresses", mostOfEntry)
 	case b.of[e.Namespace] >= MostOfNamespace:
 		wrong = fmt.Sprintf("namespace %s has automatic addresses for %d hosts already", e.Namespace, MostOfNamespace)
 	default:
@@ -269,7 +269,7 @@ func (b *Book) settleHost(e *entry, host string, i int, allocate bool) {
 }
 
 // won are those addresses of a status that nobody has a better right to: who states one, and an older object whose status has it, too.
-func (b *Book) won(at slot, claimed []netip.Addr) (won []netip.Addr) {
+func (b *book) won(at slot, claimed []netip.Addr) (won []netip.Addr) {
 	for _, a := range claimed {
 		by, taken := b.owners[a]
 		other := b.entries[by.name]
@@ -284,7 +284,7 @@ func (b *Book) won(at slot, claimed []netip.Addr) (won []netip.Addr) {
 }
 
 // take gives a host what its status says; whoever has that gives it up.
-func (b *Book) take(e *entry, host string, won []netip.Addr) {
+func (b *book) take(e *entry, host string, won []netip.Addr) {
 	if have := e.has[host]; have != nil && slices.Equal(have.addresses, won) {
 		have.status = true
 		return
@@ -299,7 +299,7 @@ func (b *Book) take(e *entry, host string, won []netip.Addr) {
 	b.give(e, host, &given{addresses: won, status: true})
 }
 
-func (b *Book) give(e *entry, host string, g *given) {
+func (b *book) give(e *entry, host string, g *given) {
 	e.has[host] = g
 	for _, a := range g.addresses {
 		b.owners[a] = slot{e.Name, host}
@@ -310,7 +310,7 @@ func (b *Book) give(e *entry, host string, g *given) {
 }
 
 // release takes back what a host has, if it has anything.
-func (b *Book) release(at slot) {
+func (b *book) release(at slot) {
 	delete(b.leaving, at)
 	e := b.entries[at.name]
 	g := e.has[at.host]
@@ -329,7 +329,7 @@ func (b *Book) release(at slot) {
 }
 
 // Addresses is what the hosts of a ServiceEntry have that is there.
-func (b *Book) Addresses(name Name) Hosts {
+func (b *book) Addresses(name Name) Hosts {
 	e, out := b.entries[name], Hosts{}
 	if e == nil {
 		return out
@@ -343,7 +343,7 @@ func (b *Book) Addresses(name Name) Hosts {
 }
 
 // Kept is what a ServiceEntry has and had until a grace ago: what is stored.
-func (b *Book) Kept(name Name) Hosts {
+func (b *book) Kept(name Name) Hosts {
 	e, out := b.entries[name], Hosts{}
 	if e == nil {
 		return out
@@ -356,7 +356,7 @@ func (b *Book) Kept(name Name) Hosts {
 
 // Problems is why ServiceEntries lack an address that are to have one, by name: so many at most, and how many more. While no new ones are given
 // nothing is said.
-func (b *Book) Problems(most int) (all []Problem) {
+func (b *book) Problems(most int) (all []Problem) {
 	for _, name := range slices.SortedFunc(maps.Keys(b.short), Name.compare) {
 		if text := b.entries[name].problem; text != "" {
 			all = append(all, Problem{name, text})

@@ -38,7 +38,7 @@ func entryOf(name string, created int, hosts ...string) Entry {
 	return e
 }
 
-func (b *Book) say(names ...string) string {
+func (b *book) say(names ...string) string {
 	var out []string
 	for _, name := range names {
 		all := b.Addresses(Name{"shop", name})
@@ -49,7 +49,7 @@ func (b *Book) say(names ...string) string {
 	return strings.Join(out, "; ")
 }
 
-func messages(b *Book) (text string) {
+func messages(b *book) (text string) {
 	for _, p := range b.Problems(9) {
 		text += p.Name.String() + ": " + p.Message + "; "
 	}
@@ -59,7 +59,7 @@ func messages(b *Book) (text string) {
 // One book from the first ServiceEntry on: every host has an address of each range, its own, the same whoever gives it; it keeps it while others come
 // and go, and when it is away for less than the grace.
 func TestGive(t *testing.T) {
-	b := NewBook(time.Minute, ranges...)
+	b := newBook(time.Minute, ranges...)
 	b.Put(entryOf("a", 0, "a.example.com", "b.example.com"))
 	b.Put(entryOf("c", 1, "a.example.com"))
 	altered, wait := b.Step(start, true)
@@ -70,7 +70,7 @@ func TestGive(t *testing.T) {
 	if n := strings.Count(first, "240.240."); n != 3 || strings.Count(first, "2001:2::") != 3 || len(b.owners) != 6 {
 		t.Fatalf("%s", first)
 	}
-	other := NewBook(time.Minute, ranges...) // another leader, which hears them in another order
+	other := newBook(time.Minute, ranges...) // another leader, which hears them in another order
 	other.Put(entryOf("c", 1, "a.example.com"))
 	other.Step(start, true)
 	other.Put(entryOf("a", 0, "a.example.com", "b.example.com"))
@@ -121,7 +121,7 @@ func TestRights(t *testing.T) {
 		"stated by one, stored of another":              {map[string]Hosts{"a": {"h": ips(v4)}}, []Entry{entryOf("a", 0, "h"), stating}, false, ""},
 	} {
 		for _, backwards := range []bool{false, true} {
-			b := NewBook(time.Minute, ranges...)
+			b := newBook(time.Minute, ranges...)
 			for name, hosts := range c.stored {
 				b.Load(Name{"shop", name}, hosts)
 			}
@@ -152,7 +152,7 @@ func TestRights(t *testing.T) {
 // A range that is given away refuses by name, whoever has an address keeps it, and what one host gives back another gets. So do the bounds of one
 // ServiceEntry and one namespace.
 func TestExhausted(t *testing.T) {
-	b := NewBook(time.Minute, netip.MustParsePrefix("240.240.0.0/28"), netip.MustParsePrefix("2001:2::/120"))
+	b := newBook(time.Minute, netip.MustParsePrefix("240.240.0.0/28"), netip.MustParsePrefix("2001:2::/120"))
 	for i := range 20 {
 		b.Put(entryOf(fmt.Sprintf("e%02d", i), i, "h"))
 	}
@@ -170,13 +170,13 @@ func TestExhausted(t *testing.T) {
 	if b.Step(start.Add(time.Minute), true); b.say("e14") == "" || b.say("e15") != "" || b.say("e00", "e13") != before || len(b.Problems(9)) != 5 {
 		t.Errorf("after the grace: %q %q, problems %v", b.say("e14"), b.say("e15"), b.Problems(9))
 	}
-	b = NewBook(time.Minute, ranges...)
+	b = newBook(time.Minute, ranges...)
 	var many []string
-	for i := range MostOfEntry + 1 {
+	for i := range mostOfEntry + 1 {
 		many = append(many, fmt.Sprintf("h%04d", i))
 	}
 	b.Put(entryOf("many", 0, many...))
-	if b.Step(start, true); len(b.Addresses(Name{"shop", "many"})) != MostOfEntry || !strings.Contains(messages(b), "h0256") {
+	if b.Step(start, true); len(b.Addresses(Name{"shop", "many"})) != mostOfEntry || !strings.Contains(messages(b), "h0256") {
 		t.Errorf("%d hosts, %v", len(b.Addresses(Name{"shop", "many"})), b.Problems(9))
 	}
 	b.of["shop"] = MostOfNamespace
@@ -195,7 +195,7 @@ func TestRandomBook(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		small := []netip.Prefix{netip.MustParsePrefix("240.240.0.0/27"), netip.MustParsePrefix("2001:2::/48")}
-		b, now := NewBook(time.Minute, small...), start
+		b, now := newBook(time.Minute, small...), start
 		for range 100 {
 			name := string(rune('a' + rnd.IntN(8)))
 			if rnd.IntN(4) == 0 {
@@ -227,7 +227,7 @@ func TestRandomBook(t *testing.T) {
 	}
 }
 
-func check(t *testing.T, b *Book, allocate bool) {
+func check(t *testing.T, b *book, allocate bool) {
 	t.Helper()
 	seen, hosts, used := map[netip.Addr]bool{}, 0, make([]int, len(b.ranges))
 	for name, e := range b.entries {

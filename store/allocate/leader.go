@@ -1,6 +1,6 @@
-// Package allocate gives automatic addresses to hosts of ServiceEntries that state none: to each one of the IPv4 range and one of the IPv6
-// range, which are its own for as long as it is there. What status.addresses of an object in Kubernetes says is taken over. Who has which is
-// stored in allocations/ before anybody is told, so restarts, other leaders and a status that is lost change nothing.
+// Package allocate assigns automatic addresses to hosts of ServiceEntries that state none: each host gets one of the IPv4 range and one of the
+// IPv6 range, and keeps them for as long as it exists. Addresses in status.addresses of an object in Kubernetes are adopted. Which host has
+// which is stored in allocations/ before anything uses it, so restarts, other leaders and a status that is lost change nothing.
 //
 // Owns: allocations/ in etcd (the leader), and the objects that say which addresses a ServiceEntry has (normal.AutomaticID).  Reads: what
 // sources tell of ServiceEntries; the lock of istiod's controller of the same purpose.  Never: gives a new address while istiod holds that
@@ -164,7 +164,7 @@ type term struct {
 	*Leader
 	store   *kv.Store
 	epoch   kv.Epoch
-	book    *Book
+	book    *book
 	stored  map[Name]string // as JSON
 	emitted map[Name]string
 	pending map[Name]bool // to be stored and told
@@ -174,7 +174,7 @@ type term struct {
 // Run is one term, until ctx ends or another process leads.
 func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer l.problems.Store(nil)
-	t := &term{Leader: l, store: store, epoch: epoch, book: NewBook(l.Grace, l.Ranges...), stored: map[Name]string{}, emitted: map[Name]string{}, pending: map[Name]bool{}}
+	t := &term{Leader: l, store: store, epoch: epoch, book: newBook(l.Grace, l.Ranges...), stored: map[Name]string{}, emitted: map[Name]string{}, pending: map[Name]bool{}}
 	if !t.load(ctx) {
 		return
 	}
@@ -186,7 +186,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 		case errors.Is(err, kv.ErrDeposed):
 			return
 		case err != nil && ctx.Err() == nil:
-			l.Log.Warn("automatic addresses cannot be stored, and are not given before that; trying again", obs.KeyError, err)
+			l.Log.Warn("automatic addresses cannot be stored in etcd, and are not given out until they are; trying again", obs.KeyError, err)
 			wait = time.Second
 		}
 		timer.Reset(wait)
@@ -223,7 +223,7 @@ func (t *term) take(blob kv.Blob) {
 	of := Name{namespace, name}
 	hosts := Hosts{}
 	if err := json.Unmarshal(blob.Raw, &hosts); err != nil {
-		t.Log.Warn("the automatic addresses that are stored for a ServiceEntry cannot be understood: it has others, unless its status has them", obs.KeyName, of.String(), obs.KeyError, err)
+		t.Log.Warn("the automatic addresses stored for a ServiceEntry cannot be decoded: it gets new ones, unless its status names them", obs.KeyName, of.String(), obs.KeyError, err)
 		hosts = nil
 	}
 	t.stored[of] = string(blob.Raw)
@@ -272,7 +272,7 @@ func (t *term) step(ctx context.Context) (time.Duration, error) {
 	if err := t.write(ctx); err != nil {
 		return 0, err
 	}
-	t.tell()
+	t.publish()
 	t.report()
 	if t.Want != nil {
 		t.want(allocate)
@@ -313,8 +313,8 @@ func (t *term) write(ctx context.Context) error {
 	return blobs.Flush(ctx)
 }
 
-// tell tells the ingester what is pending and stored.
-func (t *term) tell() {
+// publish tells the ingester what is pending and stored.
+func (t *term) publish() {
 	var events []object.Event
 	for _, name := range slices.SortedFunc(maps.Keys(t.pending), Name.compare) {
 		hosts := map[string][]string{}

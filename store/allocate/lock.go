@@ -153,7 +153,7 @@ func (l *Lock) look(now time.Time, records [2]record, err error) {
 	}
 	switch {
 	case why == "" && l.why != "":
-		l.log.Warn("whether istiod gives automatic addresses cannot be read, so none are given", obs.KeyName, lockName, obs.KeyError, err)
+		l.log.Warn("istiod's lock for automatic addresses cannot be read, so none are given", obs.KeyName, lockName, obs.KeyError, err)
 	case was != held && held:
 		l.log.Info("istiod holds the lock of automatic addresses: they are only read", obs.KeyName, lockName)
 	case was != held:

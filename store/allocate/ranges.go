@@ -9,7 +9,7 @@ import (
 
 // choose finds a free address in each range, the same ones whoever looks: where the hash of the host points to, or the next one that is free.
 // wrong: there is none.
-func (b *Book) choose(at slot) (fresh []netip.Addr, wrong string) {
+func (b *book) choose(at slot) (fresh []netip.Addr, wrong string) {
 	sum := sha256.Sum256([]byte(at.name.Namespace + "/" + at.name.Name + "\x00" + at.host))
 	hash := binary.BigEndian.Uint64(sum[:])
 	for i, p := range b.ranges {
@@ -23,7 +23,7 @@ func (b *Book) choose(at slot) (fresh []netip.Addr, wrong string) {
 }
 
 // probe looks for a free address of a range of which so many are used. The first and the last address of a range are nobody's.
-func (b *Book) probe(p netip.Prefix, used int, hash uint64) (netip.Addr, bool) {
+func (b *book) probe(p netip.Prefix, used int, hash uint64) (netip.Addr, bool) {
 	size := sizeOf(p)
 	if uint64(used) >= size {
 		return netip.Addr{}, false

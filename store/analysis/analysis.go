@@ -1,9 +1,11 @@
-// Package analysis finds what is legal and dead between objects: names of what is not there, selectors without a workload, objects of which another one
-// takes the place. All of it are warnings: what they are about applies as far as it can. What one object alone shows is store/normal's.
+// Package analysis finds objects that are valid and yet have no effect, in whole or in part, because of other objects: references to what does
+// not exist, selectors without a workload, objects that another one overrides. All findings are warnings: the object applies as far as it can.
+// Problems that one object alone shows are store/normal's.
 //
-// Each record that can have such warnings is examined for itself. Which facts about others it reads is noted as it reads them (fact.go says which facts
-// each record gives), and which selectors it watches (selectors.go); an edit has those examined again that read a fact of the record before or after the
-// edit, or watch a selector that had its first workload by it, or lost its last.
+// Each record that can have such warnings is examined by itself. The facts about others that it reads are noted as it reads them (fact.go says
+// which facts each record gives), and so are the selectors that it watches (selectors.go). After an edit, those records are examined again
+// that read a fact of the edited record, before or after the edit, or that watch a selector which got its first workload by the edit, or lost
+// its last one.
 //
 // Owns: an index of the records by their facts, what was found.  Reads: records, as edits.  Never: a clock, the store, what proxies have.
 package analysis
@@ -64,7 +66,7 @@ func New() *Analysis {
 		watches: newWatches(), units: map[model.Key]*unit{}}
 }
 
-// Of analyses records from nothing.
+// Of analyses records from scratch.
 func Of(records iter.Seq[model.Record]) *Analysis {
 	var edits []Edit
 	for r := range records {

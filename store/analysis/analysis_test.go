@@ -148,7 +148,7 @@ func warns(t *testing.T, name string, records []string, mend string, want []stri
 		}
 		a.Step([]Edit{edit})
 		if whole := Of(maps.Values(all)).Problems(); !slices.Equal(whole, a.Problems()) {
-			t.Errorf("%s: step by step %v, from nothing %v", name, a.Problems(), whole)
+			t.Errorf("%s: step by step %v, from scratch %v", name, a.Problems(), whole)
 		}
 	}
 	for _, text := range records {

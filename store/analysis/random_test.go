@@ -70,7 +70,7 @@ func (w *world) body(kind model.Kind) string {
 	}
 }
 
-// Whatever the history, what is found step by step is what is found from nothing; and when all records have gone, nothing is kept.
+// Whatever the history, what is found step by step is what is found from scratch; and when all records have gone, nothing is kept.
 func TestRandomHistories(t *testing.T) {
 	seen := map[string]bool{}
 	for seed := range uint64(20) {
@@ -86,7 +86,7 @@ func TestRandomHistories(t *testing.T) {
 			a.Step(slices.Collect(maps.Values(edits)))
 			got, want := a.Problems(), Of(maps.Values(w.records)).Problems()
 			if !slices.Equal(got, want) {
-				t.Fatalf("seed %d, step %d: step by step\n%v\nfrom nothing\n%v", seed, step, got, want)
+				t.Fatalf("seed %d, step %d: step by step\n%v\nfrom scratch\n%v", seed, step, got, want)
 			}
 			for _, p := range got {
 				seen[string(p.Analyzer)+" "+string(p.Code)] = true

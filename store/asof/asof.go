@@ -1,5 +1,5 @@
-// Package asof lets every replica know up to when the leader has read a Kubernetes cluster: the records have all of its Pods and
-// ServiceAccounts, and all of its Namespaces, that were there at that time. That stays true, whoever leads and whether the API server answers.
+// Package asof tells every replica the time up to which the leader has read a Kubernetes cluster: the records have all Pods, ServiceAccounts
+// and Namespaces that the cluster had at that time. That stays true whoever leads, and whether or not the API server answers.
 //
 // Owns: sources/read in etcd (the leader), and what this process knows of it.  Reads: nothing of ours but the store.  Never: says more than
 // was written to the records.
@@ -69,7 +69,7 @@ func (t *Times) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) e
 				continue
 			}
 			if err := json.Unmarshal(blob.Raw, &known); err != nil {
-				log.Warn("up to when clusters have been read cannot be understood: nobody is refused because of what is not there", obs.KeyError, err)
+				log.Warn("the stored times up to which clusters were read cannot be decoded: until they can be, no caller is refused because an object is missing", obs.KeyError, err)
 				known = nil
 			}
 		}
@@ -104,7 +104,7 @@ func lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, read func() map[
 			case errors.Is(err, kv.ErrDeposed):
 				return
 			case ctx.Err() == nil:
-				log.Warn("up to when clusters have been read cannot be written to etcd; trying again", obs.KeyError, err)
+				log.Warn("the times up to which clusters were read cannot be written to etcd; trying again", obs.KeyError, err)
 			}
 		}
 		before = now

@@ -1,5 +1,6 @@
-// Package clock says whether this process's clock can be believed, by those of the mesh's other processes: each writes its time into
-// etcd, and reads the others'; and peers, and the API server where there is one, say it when they are asked. Who signs certificates, ends rotations and prunes what has expired asks first (issue 12, item 15).
+// Package clock decides whether this process's clock can be trusted, by comparing it with those of the mesh's other processes: each writes its
+// time into etcd and reads the others'; peers, and the API server where there is one, say their time when they are asked. Code that signs
+// certificates, ends rotations or prunes what has expired asks this package first (issue 12, item 15).
 //
 // Owns: clocks/<process>, leased, and clocks/recorded.  Reads: clocks/.  Never: corrects a clock; believes one process more than
 // another.
@@ -213,10 +214,10 @@ func (c *Clock) say(ran time.Duration) {
 	err := c.off(ran)
 	switch {
 	case err == nil && c.said:
-		c.cfg.Log.Info("the clock is that of the others again")
+		c.cfg.Log.Info("this machine's clock agrees with the other processes' clocks again")
 		c.said = false
 	case err != nil && !c.said:
 		c.said = true
-		c.cfg.Log.Error("nothing is signed here, and nothing ended or pruned", obs.KeyError, err)
+		c.cfg.Log.Error("this machine's clock is not trusted: this process signs nothing, ends no rotation and prunes nothing", obs.KeyError, err)
 	}
 }

@@ -1,9 +1,10 @@
-// Package hostnames resolves the names that gateways of networks have for addresses (load balancers that Kubernetes knows by a name, meshNetworks),
-// as istiod does (pilot/pkg/model/network.go): the leader asks the DNS servers of its Pod, again when an answer is out of date, and tells the
-// ingester. What was good stands: while a server does not answer, and where it knows nothing of a name any more.
+// Package hostnames resolves the addresses of networks' gateways that are known by a DNS name only (load balancers of Kubernetes that have a
+// name, meshNetworks), as istiod does (pilot/pkg/model/network.go). The leader asks the DNS servers of its Pod, again whenever an answer
+// expires, and tells the ingester. The last good answer stays in use while a server does not answer, and where it no longer knows a name.
 //
 // Owns: dns/ in etcd (the leader), and the objects that say which addresses a name has (normal.ResolvedID).  Reads: which names the ingester
-// needs.  Never: asks for other names; is asked by whoever plans or pushes; believes an answer beyond that it says where a gateway is (mTLS goes from proxy to proxy).
+// needs.  Never: asks for other names; is called by planning or pushing; uses an answer for more than where a gateway is (who it is, mTLS
+// between the proxies decides).
 package hostnames
 
 import (
@@ -104,7 +105,7 @@ type term struct {
 	changed map[string]bool     // names whose place in all was not looked at since they changed
 	stored  map[string][]string // what etcd has
 	before  map[string][]string // what it had when the term began: for names that are not known yet
-	told    map[string]string   // JSON
+	emitted map[string]string   // JSON
 	left    int                 // names beyond MostNames
 	whole   bool
 	synced  bool
@@ -131,7 +132,7 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer l.problems.Store(nil)
 	ctx, cancel := context.WithCancel(ctx)
 	t := &term{Leader: l, store: store, epoch: epoch, known: map[string]*known{}, all: map[string][]string{}, changed: map[string]bool{},
-		told: map[string]string{}, answers: make(chan answered, parallel)}
+		emitted: map[string]string{}, answers: make(chan answered, parallel)}
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	defer cancel()
@@ -143,10 +144,10 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	for {
 		t.needed()
 		wait := t.ask(ctx, &asking, time.Now())
-		if err := t.tell(ctx); errors.Is(err, kv.ErrDeposed) {
+		if err := t.publish(ctx); errors.Is(err, kv.ErrDeposed) {
 			return
 		} else if err != nil && ctx.Err() == nil {
-			l.Log.Warn("resolved names of gateways cannot be stored, and are not used before that; trying again", obs.KeyError, err)
+			l.Log.Warn("resolved addresses of gateways' names cannot be stored in etcd, and are not used until they are; trying again", obs.KeyError, err)
 			wait = min(wait, time.Second)
 		}
 		timer.Reset(wait)
@@ -242,15 +243,15 @@ func (t *term) take(a answered, now time.Time) {
 	t.running--
 	k := t.known[a.name]
 	if k.wrong == "" && a.Wrong != "" {
-		t.Log.Warn("the name of a network's gateway cannot be resolved; what is known of it stands", obs.KeyName, a.name, obs.KeyReason, a.Wrong)
+		t.Log.Warn("the name of a network's gateway cannot be resolved; its last known addresses stay in use", obs.KeyName, a.name, obs.KeyReason, a.Wrong)
 	}
 	t.changed[a.name] = t.changed[a.name] || !slices.Equal(k.addresses, a.Addresses)
 	k.asking, k.asked, k.due, k.addresses, k.wrong = false, true, now.Add(a.Again), a.Addresses, a.Wrong
 }
 
-// tell stores what is known, where that is another than what is stored, and tells the ingester. With all that is known, or was asked for once, the source
+// publish stores what is known, where that is another than what is stored, and tells the ingester. With all that is known, or was asked for once, the source
 // has told everything.
-func (t *term) tell(ctx context.Context) error {
+func (t *term) publish(ctx context.Context) error {
 	if !t.whole {
 		return nil // what is not needed yet may be needed still
 	}
@@ -291,15 +292,15 @@ func (t *term) tell(ctx context.Context) error {
 func (t *term) events() (events []object.Event) {
 	for _, name := range slices.Sorted(maps.Keys(t.changed)) {
 		addresses := t.all[name]
-		was, told := t.told[name]
+		was, told := t.emitted[name]
 		made, err := normal.NewResolved(name, addresses)
 		switch {
 		case err != nil || addresses == nil && !told || addresses != nil && was == string(made.JSON): // texts have no error
 		case addresses == nil:
-			delete(t.told, name)
+			delete(t.emitted, name)
 			events = append(events, object.Event{Op: object.Delete, ID: normal.ResolvedID(name)})
 		default:
-			t.told[name] = string(made.JSON)
+			t.emitted[name] = string(made.JSON)
 			events = append(events, object.Event{Op: object.Put, ID: made.ID, Object: made, Location: made.Location})
 		}
 	}

@@ -18,7 +18,7 @@
 //
 // # Invariants, held by tests
 //
-// The store is, after the last batch, what the objects say: incrementally the same as from nothing. An edit that changes no record writes
+// The store is, after the last batch, what the objects say: incrementally the same as from scratch. An edit that changes no record writes
 // nothing. An object that cannot be understood, or makes this build panic (panic.go), keeps its last good records, and a policy of that
 // kind closes what it selects. A loss of more than half of a kind is held until something explains it or it is accepted.
 //

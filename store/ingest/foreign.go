@@ -154,11 +154,11 @@ func (l *Loop) follow(ctx context.Context, from kv.Position, epoch kv.Epoch, res
 			return
 		}
 		if errors.Is(err, errAltered) || errors.Is(err, kv.ErrCompacted) || errors.Is(err, kv.ErrRegressed) || errors.Is(err, kv.ErrClusterChanged) {
-			l.changes.Warn("what others change of the stored records is not known any more: comparing everything again", "", obs.KeyEpoch, epoch.Revision, obs.KeyError, err)
+			l.changes.Warn("changes that others made to stored records may have been missed: comparing everything again", "", obs.KeyEpoch, epoch.Revision, obs.KeyError, err)
 			send(ctx, results, Altered{epoch})
 			return
 		}
-		l.changes.Warn("the stored records are not followed; trying again. What others change in them is not mended meanwhile", "", obs.KeyError, err)
+		l.changes.Warn("the watch on the stored records failed; trying again. Until then, changes that others make to them are not put back", "", obs.KeyError, err)
 		_ = loop.Pause(ctx, l.Retry)
 	}
 }
@@ -172,7 +172,7 @@ func (l *Loop) differing(state *kv.State) {
 		if !known {
 			state.Contents.Take(kind, state.Said)
 		}
-		l.Log.Warn("the stored records of a kind are not those that the last leader left: somebody else changed them", obs.KeyKind, kind,
+		l.Log.Warn("the stored records of a kind differ from what the last leader wrote: somebody else changed them", obs.KeyKind, kind,
 			obs.KeySaid, said, obs.KeyRecords, stored, obs.KeyKnown, known)
 	}
 }
@@ -195,7 +195,7 @@ func (l *Loop) followOnce(ctx context.Context, from *kv.Position, epoch kv.Epoch
 				paths[i] = v.Path
 			}
 			count, kinds, names := describe(paths)
-			l.changes.Warn("somebody else than the leader changed stored records: they are put back", "", obs.KeyRevision, u.Revision,
+			l.changes.Warn("somebody other than the leader changed stored records: they are put back", "", obs.KeyRevision, u.Revision,
 				obs.KeyRecords, count, obs.KeyKinds, kinds, obs.KeyNames, names)
 			send(ctx, results, Foreign{epoch, u.Revision, u.Values})
 		}
@@ -234,7 +234,7 @@ func (l *Loop) recall(ctx context.Context, e Recall) Event {
 		}
 		if errors.Is(err, kv.ErrCompacted) {
 			count, kinds, names := describe(e.Paths)
-			l.Log.Error("stored records that somebody else changed cannot be put back: no object says what they are to be, and etcd has forgotten it",
+			l.Log.Error("stored records that somebody else changed cannot be put back: no object says what they should be, and etcd has compacted the revision before the change",
 				obs.KeyRecords, count, obs.KeyKinds, kinds, obs.KeyNames, names, obs.KeyError, err)
 			break
 		}

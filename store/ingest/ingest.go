@@ -367,7 +367,7 @@ func (l *Loop) write(ctx context.Context, e Write) Event {
 		written.Outcome = Deposed
 	default:
 		if ctx.Err() == nil {
-			l.Log.Warn("a batch was not written or not all of it; comparing everything again", obs.KeyEpoch, batch.Epoch.Revision, obs.KeyError, err)
+			l.Log.Warn("a batch was not written, or not in full; comparing everything again", obs.KeyEpoch, batch.Epoch.Revision, obs.KeyError, err)
 		}
 		written.Outcome = Unknown
 	}

@@ -63,7 +63,7 @@ func (r *randomSource) tell(all bool) {
 	}
 }
 
-// contents is from nothing what the leader has stored, whatever others made of it.
+// contents is from scratch what the leader has stored, whatever others made of it.
 func (r *randomSource) contents() kv.Contents {
 	c := kv.NewContents()
 	for key, hash := range r.stored {

@@ -1,8 +1,9 @@
-// Package jwks fetches the keys that tokens are verified with (RequestAuthentication, jwksUri and issuer): the leader alone asks for them, again when they may
-// have changed, and tells the ingester. What was good stands: while a server does not answer, and where it answers with something else.
+// Package jwks fetches the keys that tokens are verified with (RequestAuthentication, jwksUri and issuer). The leader alone asks for them,
+// again when they may have changed, and tells the ingester. The last good keys stay in use while a server does not answer, and where it
+// answers with something else.
 //
 // Owns: fetched/ in etcd (the leader), and the objects that say which keys a source has (normal.KeysID).  Reads: which sources the ingester
-// needs.  Never: asks for others; is asked by whoever plans or pushes; makes up a key.
+// needs.  Never: asks for others; is called by planning or pushing; makes up a key.
 package jwks
 
 import (
@@ -100,7 +101,7 @@ type term struct {
 	epoch   kv.Epoch
 	sources map[normal.KeySource]*source
 	stored  map[normal.KeySource]string               // what etcd has
-	told    map[normal.KeySource]map[object.ID]string // JSON
+	emitted map[normal.KeySource]map[object.ID]string // JSON
 	changed map[normal.KeySource]bool                 // sources that were not looked at since they changed
 	left    map[string]int                            // sources of a namespace that are not fetched
 	whole   bool
@@ -131,7 +132,7 @@ type answer struct {
 func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	defer l.problems.Store(nil)
 	ctx, cancel := context.WithCancel(ctx)
-	t := &term{Leader: l, store: store, epoch: epoch, sources: map[normal.KeySource]*source{}, told: map[normal.KeySource]map[object.ID]string{}, changed: map[normal.KeySource]bool{},
+	t := &term{Leader: l, store: store, epoch: epoch, sources: map[normal.KeySource]*source{}, emitted: map[normal.KeySource]map[object.ID]string{}, changed: map[normal.KeySource]bool{},
 		by:      map[string]int{},
 		answers: make(chan answer, parallel)}
 	var asking sync.WaitGroup
@@ -145,10 +146,10 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) {
 	t.needed()
 	for {
 		wait := t.ask(ctx, &asking, time.Now())
-		if err := t.tell(ctx); errors.Is(err, kv.ErrDeposed) {
+		if err := t.publish(ctx); errors.Is(err, kv.ErrDeposed) {
 			return
 		} else if err != nil && ctx.Err() == nil {
-			l.Log.Warn("key sets that were fetched cannot be stored, and are not used before that; trying again", obs.KeyError, err)
+			l.Log.Warn("fetched key sets cannot be stored in etcd, and are not used until they are; trying again", obs.KeyError, err)
 			wait = min(wait, time.Second)
 		}
 		timer.Reset(wait)
@@ -275,7 +276,7 @@ func (t *term) take(a answer, now time.Time) {
 	if a.err != nil {
 		obs.JWKSFailed.Inc()
 		if s.wrong == nil {
-			t.Log.Warn("a key set cannot be fetched; what was good of it stands", obs.KeyName, a.of.String(), obs.KeyError, a.err)
+			t.Log.Warn("a key set cannot be fetched; its last good version stays in use", obs.KeyName, a.of.String(), obs.KeyError, a.err)
 		}
 		s.wrong = a.err
 		s.due = now.Add(jittered(min(firstRetry<<min(s.failed, 16), lastRetry, t.Refresh)))

@@ -96,7 +96,7 @@ func (s *Store) encodeHead(h *Head) ([]byte, error) {
 	if err != nil || len(value) <= headRoom-fenceRoom {
 		return value, err
 	}
-	s.log.Error("there are too many kinds of records for the head: it does not say what they are", slog.Int("kinds", len(h.Contents.Kinds())))
+	s.log.Error("there are too many kinds of records for the head, which is written without their counts and digests", slog.Int("kinds", len(h.Contents.Kinds())))
 	h.Contents = Contents{}
 	return h.encode()
 }
@@ -219,7 +219,7 @@ func (s *Store) split(b Batch) (all [][]clientv3.Op, contents Contents, refused 
 		if contents.Replace(path, b.Was[record.Meta().Key], hash); hash != record.Meta().Hash {
 			// The writer will know the record by another hash than that of its bytes. Nothing is compared then: no fleet may stand still
 			// for a fault in how records are encoded.
-			s.log.Error("a record is not encoded as its hash says: the head does not say what the records are", slog.String("record", record.Meta().Key.String()))
+			s.log.Error("a record's hash is not that of its encoded bytes: the head is written without counts and digests", slog.String("record", record.Meta().Key.String()))
 			contents = Contents{}
 		}
 	}

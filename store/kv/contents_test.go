@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Followed change by change the contents are those of a list from nothing; every difference in a path, a value or a number shows in its
+// Followed change by change the contents are those of a list from scratch; every difference in a path, a value or a number shows in its
 // kind, and in no other.
 func TestContentsFollowChanges(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

@@ -180,7 +180,7 @@ func TestFleetRoles(t *testing.T) {
 	stores := map[kv.Role]*kv.Store{kv.RoleIngest: nil, kv.RoleXDS: nil}
 	for role := range stores {
 		must(admin.RoleAdd(ctx, string(role)))
-		for _, g := range kv.Grants(kvtest.Mesh, role) {
+		for _, g := range kv.Grants(kvtest.Mesh, kv.DefaultRevision, role) {
 			kind := clientv3.PermissionType(clientv3.PermRead)
 			if g.Write {
 				kind = clientv3.PermissionType(clientv3.PermReadWrite)

@@ -121,11 +121,9 @@ type Grant struct {
 	Write    bool // else read only
 }
 
-// Grants lists what a role needs for one mesh, as `etcdctl role grant-permission` takes it.
-func Grants(mesh string, role Role) []Grant { return RevisionGrants(mesh, DefaultRevision, role) }
-
-// RevisionGrants lists what a role needs in processes of one revision: a user that has no more cannot touch what other revisions have for themselves.
-func RevisionGrants(mesh, revision string, role Role) []Grant {
+// Grants lists the permissions that a role needs in processes of one revision of a mesh, as `etcdctl role grant-permission` takes them: a user that
+// has no others cannot touch what other revisions have for themselves.
+func Grants(mesh, revision string, role Role) []Grant {
 	own, common := RevisionPrefix(mesh, revision), Prefix(mesh)
 	var grants []Grant
 	for _, f := range Families {

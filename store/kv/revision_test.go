@@ -134,7 +134,7 @@ func TestRevisionGrants(t *testing.T) {
 	must(admin.UserAdd(ctx, "root", "secret"))
 	must(admin.UserGrantRole(ctx, "root", "root"))
 	must(admin.RoleAdd(ctx, "canary"))
-	for _, g := range kv.RevisionGrants(kvtest.Mesh, "canary", kv.RoleIngest) {
+	for _, g := range kv.Grants(kvtest.Mesh, "canary", kv.RoleIngest) {
 		kind := clientv3.PermissionType(clientv3.PermRead)
 		if g.Write {
 			kind = clientv3.PermissionType(clientv3.PermReadWrite)

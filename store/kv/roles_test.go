@@ -30,7 +30,7 @@ func TestRoles(t *testing.T) {
 	stores := map[kv.Role]*kv.Store{}
 	for _, role := range []kv.Role{kv.RoleIngest, kv.RoleXDS, kv.RoleCA, kv.RoleOperator} {
 		must(admin.RoleAdd(ctx, string(role)))
-		for _, g := range kv.Grants(kvtest.Mesh, role) {
+		for _, g := range kv.Grants(kvtest.Mesh, kv.DefaultRevision, role) {
 			kind := clientv3.PermissionType(clientv3.PermRead)
 			if g.Write {
 				kind = clientv3.PermissionType(clientv3.PermReadWrite)

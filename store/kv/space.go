@@ -120,7 +120,7 @@ func (s *Space) saw(size looked) {
 	case is != "" && (was == "" || size.Full):
 		s.Log.Warn(is)
 	case is == "" && was != "":
-		s.Log.Info("etcd has space again, or is compacted", "bytes", size.File)
+		s.Log.Info("etcd has enough space again", "bytes", size.File)
 	}
 }
 

@@ -1,7 +1,7 @@
-// Package loopback gives addresses to processes that are started with them, and keeps them free until then. An address
-// that is asked of the kernel (port 0) and given back is anybody's: the next connection out may be given its port. Ports
-// here are below the kernel's range for connections, so none of them is: nor can one that waits for a server on such a
-// port be connected to itself.
+// Package loopback reserves addresses for processes that are started with them. An address that was obtained from the kernel (port 0) and
+// released again may be taken by anybody: the next outgoing connection may get its port. The ports here are below the kernel's range for
+// outgoing connections, so no connection gets one of them, nor can a connection to such a port, made before its server listens, be connected
+// to itself.
 package loopback
 
 import (

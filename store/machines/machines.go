@@ -1,8 +1,8 @@
-// Package machines is what becomes of machines that register themselves (WorkloadGroups, Istio's auto-registration): replicas report who is
-// connected in registrations/, and the leader decides by that which WorkloadEntries there are.
+// Package machines decides which WorkloadEntries exist for machines that register themselves (WorkloadGroups, Istio's auto-registration):
+// replicas report in registrations/ which machines are connected to them, and the leader decides from these reports.
 //
-// Owns: since when each entry has no connected machine; the form of a report.  Reads: registrations/, by store/kv; which entries are there, as
-// the writer says it.  Never: decides by a clock of another process; who may register (push/machines); writes to Kubernetes (store/status).
+// Owns: since when each entry has no connected machine; the form of a report.  Reads: registrations/, by store/kv; which entries exist, from
+// the writer.  Never: decides by a clock of another process; who may register (push/machines); writes to Kubernetes (store/status).
 package machines
 
 import (

@@ -26,15 +26,15 @@ type join struct {
 	err  error
 }
 
-// ErrBehind: a client has seen more than this replica has, and etcd gives no word that there is nothing more, or has older state itself.
+// ErrBehind: a client has seen a newer state than this replica has, and etcd does not answer, or has an older state itself.
 var ErrBehind = errors.New("behind what the client has seen")
 
 // errOther: etcd answers as another store, or as this one was at an earlier time.
 var errOther = errors.New("the store is not the one that was read")
 
-// Confirm returns when the current snapshot is at least as new as any that any replica had when Confirm was called:
-// before a replica's first answer on a stream, so that a proxy which comes from another one is not taken back. Where etcd
-// does not answer, or answers as another store, the replica answers from what it has: nil. The error is the context's.
+// Confirm returns when the current snapshot is at least as new as the snapshot that any replica had when Confirm was called. It is called
+// before a replica's first answer on a stream, so that a proxy which comes from another replica is not sent an older state. Where etcd does
+// not answer, or is another store, it returns nil at once, and the replica answers from what it has. The error is the context's.
 func (m *Mirror) Confirm(ctx context.Context) error { return m.ConfirmAt(ctx, Seen{}) }
 
 // Seen is what a client says that it has seen; the zero Seen: nothing.
@@ -43,13 +43,13 @@ type Seen struct {
 	Place kv.Place
 }
 
-// ConfirmAt is Confirm for a client that says what it has seen. Its revision counts where etcd gives no word: a replica that was cut off
-// may be behind the others without knowing. It then waits until it has that revision; at the context's deadline the error is ErrBehind
-// too. While etcd answers, its word is newer than any client's, and a revision that it does not have (forged, or of before a restore) is
-// nobody's. Its place counts always: of what etcd holds it tells whether that is older than what the client was served, where it was
-// restored from a backup and this replica remembers nothing newer (issue 12, item 14). Who forges one waits alone.
+// ConfirmAt is Confirm for a client that says what it has seen. While etcd answers, its revision is newer than any that a client can have
+// seen, so the client's revision is not looked at (it may be forged, or be of before a restore). While etcd does not answer, this replica may
+// be behind the others without knowing, so it waits for the client's revision; at the context's deadline the error is ErrBehind. The
+// client's place is looked at in any case: it shows whether etcd was restored from a backup that is older than what the client was served,
+// even where this replica remembers nothing newer (issue 12, item 14). A client with a forged place delays only itself.
 func (m *Mirror) ConfirmAt(ctx context.Context, seen Seen) error {
-	revision, none := m.word(ctx)
+	revision, none := m.confirmed(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -71,10 +71,10 @@ func (m *Mirror) ConfirmAt(ctx context.Context, seen Seen) error {
 	return nil
 }
 
-// ConfirmNow is Confirm for a client whose word is old: where etcd does not answer there is nothing to go by, and that is an
-// error too.
+// ConfirmNow is Confirm for a client whose statement of what it has seen is out of date: where etcd does not answer there is nothing to
+// compare with, and that is an error too.
 func (m *Mirror) ConfirmNow(ctx context.Context) error {
-	revision, none := m.word(ctx)
+	revision, none := m.confirmed(ctx)
 	switch {
 	case errors.Is(none, errOther):
 		return nil
@@ -84,8 +84,8 @@ func (m *Mirror) ConfirmNow(ctx context.Context) error {
 	return m.reach(ctx, revision)
 }
 
-// word is the complete revision of a confirming read; an error: etcd says nothing that counts.
-func (m *Mirror) word(ctx context.Context) (revision int64, none error) {
+// confirmed is the complete revision of a confirming read; an error: etcd does not answer, or is another store.
+func (m *Mirror) confirmed(ctx context.Context) (revision int64, none error) {
 	j := m.join()
 	select {
 	case <-j.done:

@@ -23,7 +23,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Disk says where the newest snapshot is kept, so that a replica can start while etcd is away (design.md 4, "Never empty").
+// Disk says where the newest snapshot is kept, so that a replica can start while etcd is away.
 // Records are written as etcd has them: what is sealed there is sealed here.
 type Disk struct {
 	Path   string

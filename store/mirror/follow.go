@@ -65,10 +65,10 @@ func (m *Mirror) Run(ctx context.Context) error {
 			m.cfg.Logger.Info("etcd compacted what was not read yet, listing again", slog.Int64("revision", f.at.Revision))
 			f.at = kv.Position{}
 		case errors.Is(err, errGap):
-			m.cfg.Logger.Error("listing again", slog.Any("error", err))
+			m.cfg.Logger.Error("listing the store again", slog.Any("error", err))
 			f.at = kv.Position{}
 		case errors.Is(err, errDiffers):
-			m.cfg.Logger.Info("listing again", slog.Any("error", err))
+			m.cfg.Logger.Info("listing the store again", slog.Any("error", err))
 			f.at = kv.Position{}
 		case errors.Is(err, kv.ErrRegressed), errors.Is(err, kv.ErrClusterChanged), errors.Is(err, kv.ErrRolledBack):
 			f.another(ctx)
@@ -249,7 +249,7 @@ func (f *follower) setStatus(edit func(*Status)) {
 	log, hooks := f.cfg.Logger, f.cfg.Hooks
 	if (was.Alarm == nil) != (now.Alarm == nil) {
 		if now.Alarm != nil {
-			log.Error("the store is another one, or has older state than was read: the last snapshot stands", slog.Any("error", now.Alarm))
+			log.Error("the store was replaced, or its state is older than what was read before: the last snapshot stays in use", slog.Any("error", now.Alarm))
 		} else {
 			log.Warn("the alarm about the store is over")
 		}
@@ -259,7 +259,7 @@ func (f *follower) setStatus(edit func(*Status)) {
 	}
 	if (was.Away == nil) != (now.Away == nil) {
 		if now.Away != nil {
-			log.Warn("etcd does not answer: the last snapshot stands", slog.Any("error", now.Away))
+			log.Warn("etcd does not answer: the last snapshot stays in use", slog.Any("error", now.Away))
 		} else {
 			log.Info("etcd answers again")
 		}
@@ -269,7 +269,7 @@ func (f *follower) setStatus(edit func(*Status)) {
 	}
 	f.logHeld(was.Held, now.Held)
 	if was.Unchecked != now.Unchecked && now.Unchecked != "" {
-		log.Warn("what others than the leader change in the store is not noticed", slog.String("reason", now.Unchecked))
+		log.Warn("changes that others than the leader make to the store are not noticed", slog.String("reason", now.Unchecked))
 	}
 	if !slices.Equal(was.Unknown, now.Unknown) {
 		logUnknown(log, was.Unknown, now.Unknown)
@@ -298,11 +298,11 @@ func logUnknown(log *slog.Logger, was, now []model.Unknown) {
 			continue
 		}
 		if lines++; lines <= maxUnknownLines {
-			log.Warn("a stored record is of a newer build", slog.String("problem", u.String()))
+			log.Warn("a stored record was written by a newer build", slog.String("problem", u.String()))
 		}
 	}
 	if lines > maxUnknownLines {
-		log.Warn("more stored records are of a newer build: /debug/problems lists them", slog.Int("records", lines-maxUnknownLines))
+		log.Warn("more stored records were written by a newer build: /debug/problems lists them", slog.Int("records", lines-maxUnknownLines))
 	}
 }
 

@@ -92,7 +92,7 @@ func (f *follower) logHeld(was, now []Held) {
 	}
 	for _, h := range was {
 		if !has(now, h.Kind) {
-			f.lines.Warn("the stored records of a kind are those that the leader wrote again", cause(h), obs.KeyKind, h.Kind)
+			f.lines.Warn("the stored records of a kind agree with what the leader wrote again", cause(h), obs.KeyKind, h.Kind)
 		}
 	}
 	if f.cfg.Hooks.Held != nil && !slices.Equal(was, now) {

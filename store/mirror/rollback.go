@@ -43,7 +43,7 @@ func (f *follower) another(ctx context.Context) {
 // listAgain has a store listed that has nothing older than what was read.
 func (f *follower) listAgain(a answer) {
 	if a.asked.Check(a.stat) != nil {
-		f.cfg.Logger.Warn("etcd was restored, or is another one, and has nothing older than what was read: listing it")
+		f.cfg.Logger.Warn("etcd was restored or replaced, and its state is not older than what was read before: listing it")
 		f.seen = kv.Position{}
 	}
 	f.at, f.behind = kv.Position{}, 0

@@ -33,12 +33,12 @@ const (
 	keyCause = "cause"
 	// keySuppressed is how many lines of the same cause were not written.
 	keySuppressed = "suppressed"
-	KeyObjects    = "objects" // of a change; that a resource was made of, the likeliest culprit first
+	KeyObjects    = "objects" // the objects of a change; those that a resource was made of, the likeliest cause first
 	KeyTook       = "took"
 
 	KeyChanges      = "changes"      // of configuration, in one line
 	KeyBuilt        = "built"        // resources, by type
-	KeyProxies      = "proxies"      // that have something else because of a change
+	KeyProxies      = "proxies"      // whose configuration differs because of a change
 	KeyAcknowledged = "acknowledged" // proxies that have acknowledged it
 	KeyResponses    = "responses"    // acknowledged, by type
 
@@ -141,18 +141,18 @@ var (
 	ChainExpiryIn      = gauge("citadel_server_cert_chain_expiry_seconds", "Seconds until the signer in force can sign no more; below 0: it cannot.")
 	QueueWait          = histogramVec("navarch_certificate_queue_seconds", "Seconds that signing requests waited for their turn, by kind: first, renewal.", "kind")
 	Turned             = counterVec("navarch_certificate_requests_refused_total", "Signing requests that the queue refused or that gave up in it, by gRPC code.", "code")
-	SignerRequests     = counterVec("navarch_signer_requests_total", "Requests to signers of Kubernetes, by what they came to: signed, invalid, busy, refused (denied or failed), unfit (what was signed is not what was asked for), late, unavailable; left: a CertificateSigningRequest could not be deleted.", "outcome")
+	SignerRequests     = counterVec("navarch_signer_requests_total", "Requests to signers of Kubernetes, by outcome: signed, invalid, busy, refused (denied or failed), unfit (what was signed is not what was asked for), late, unavailable; left: a CertificateSigningRequest could not be deleted.", "outcome")
 	SigningQueue       = gaugeVec("navarch_certificate_queue", "Signing requests, by where they are: first, renewal (queued), delayed (by rate), signing, writing (to the journal).", "where")
-	JournalLag         = gauge("navarch_journal_lag_seconds", "Seconds for which the oldest certificate in the journal's transaction waits to be durable; 0: none does.")
+	JournalLag         = gauge("navarch_journal_lag_seconds", "Seconds that the oldest certificate which is not yet durable in the journal has waited; 0: none waits.")
 	Epochs             = gaugeVec("navarch_keyring_epochs", "Signing epochs, by status.", "status")
 	Generation         = gauge("navarch_keyring_generation", "Generation of the root bundle that this replica gives out.")
 	Sealed             = gauge("navarch_keyring_sealed", "1 while this replica cannot sign.")
 	WaitingHolders     = gauge("navarch_keyring_waiting_holders", "Holders of leaves that a root rotation waits for.")
-	Revocations        = gaugeVec("navarch_keyring_revoked", "What is revoked: certificates, identities.", "what")
-	KeyringPeers       = gauge("navarch_keyring_peers", "Replicas that said last what they remember of the keyring.")
-	MachinesEnding     = counter("navarch_machine_renewals_ending_total", "Renewals of machines that may renew by certificate alone for less than 14 days yet (--machine-renewals).")
+	Revocations        = gaugeVec("navarch_keyring_revoked", "How much is revoked, by what: certificates, identities.", "what")
+	KeyringPeers       = gauge("navarch_keyring_peers", "Replicas that answered when this one last asked its peers which keyring they remember.")
+	MachinesEnding     = counter("navarch_machine_renewals_ending_total", "Renewals of machines that may go on renewing by certificate alone for fewer than 14 more days (--machine-renewals).")
 	Allowance          = gauge("navarch_keyring_allowance", "Renewals of certificates that this replica may issue while etcd is away.")
-	TokenKeysAge       = gauge("navarch_token_keys_age_seconds", "Seconds since the keys of token issuers were fetched, the oldest of them; 0: none are fetched.")
+	TokenKeysAge       = gauge("navarch_token_keys_age_seconds", "Seconds since the keys of a token issuer were fetched, of the issuer whose keys are the oldest; 0: none are fetched.")
 )
 
 // The metrics of the webhooks; those named galley_ are istiod's.
@@ -160,50 +160,50 @@ var (
 	ValidationPassed     = counterVec("galley_validation_passed", "Objects that the validation webhook admitted.", "group", "version", "resource")
 	ValidationFailed     = counterVec("galley_validation_failed", "Objects that the validation webhook refused, by reason: crd_decode_error, unknown_type, invalid_resource.", "group", "version", "resource", "reason")
 	ValidationHTTPErrors = counterVec("galley_validation_http_error", "Requests to the validation webhook that were answered with an HTTP error.", "status")
-	WebhookFailsOpen     = gaugeVec("navarch_webhook_fails_open", "1 while objects that are not valid pass when the webhooks of a ValidatingWebhookConfiguration do not answer (failurePolicy Ignore), 0 while they are refused then, by configuration.", "configuration")
-	AdmissionReviews     = counterVec("navarch_admission_reviews_total", "Reviews of objects that are to be written to Kubernetes, by webhook and result: allowed, refused, error (there was no answer, or nobody waited for it).", "webhook", "result")
-	AdmissionTime        = histogramVec("navarch_admission_seconds", "Seconds from a review to its answer, by webhook.", "webhook")
+	WebhookFailsOpen     = gaugeVec("navarch_webhook_fails_open", "By ValidatingWebhookConfiguration: 1 while invalid objects are admitted if its webhooks do not answer (failurePolicy Ignore), 0 while they are refused (Fail).", "configuration")
+	AdmissionReviews     = counterVec("navarch_admission_reviews_total", "Admission reviews, by webhook and result: allowed, refused, error (no answer was made, or the API server no longer waited for it).", "webhook", "result")
+	AdmissionTime        = histogramVec("navarch_admission_seconds", "Seconds from an admission review to its answer, by webhook.", "webhook")
 )
 
 // The metrics that are Navarch's own.
 var (
-	Proxies        = gauge("navarch_proxies", "Streams that are served.")
+	Proxies        = gauge("navarch_proxies", "xDS streams that are served.")
 	Views          = gaugeVec("navarch_views", "Planned layers that are shared by proxies, by layer: scope, variant, workload, overlay.", "layer")
 	Builds         = counterVec("navarch_builds_total", "Resources built (encoded), by type.", "type")
 	FragmentBuilds = counter("navarch_virtual_host_builds_total", "Virtual hosts built (encoded).")
 	Pooled         = gaugeVec("navarch_pooled", "Encoded resources and virtual hosts that are held.", "what")
 	SharedBytes    = counter("navarch_shared_bytes_total", "Bytes of resources handed to streams without a copy.")
-	Revision       = gauge("navarch_revision", "Store revision that this replica is complete at.")
+	Revision       = gauge("navarch_revision", "Newest store revision whose records this replica has in full.")
 	Propagation    = histogram("navarch_propagation_seconds", "Seconds from the commit of a revision to its acknowledgement by a proxy.")
 	Acks           = histogram("navarch_ack_seconds", "Seconds from sending a response to its acknowledgement.")
 	Leading        = gauge("navarch_leader", "1 while this process is the elected ingester.")
 	Promoted       = gauge("navarch_promoted", "1 while this process is the elected ingester of the promoted revision, whose leader alone writes to Kubernetes.")
 	Writes         = counterVec("navarch_store_writes_total", "Records written to the store, by operation.", "op")
-	KubeWrites     = counterVec("navarch_kubernetes_writes_total", "Objects that the leader wrote to the API server of Kubernetes, by result: written, conflict (somebody else has written it meanwhile; it is read again), failed (it is tried again).", "result")
-	RemoteAge      = gaugeVec("navarch_remote_cluster_age_seconds", "How long ago each other cluster's API server said something last, on the leader; before it has said anything: since it is asked. While it is away what is stored of it stands.", "cluster")
+	KubeWrites     = counterVec("navarch_kubernetes_writes_total", "Objects that the leader wrote to the API server of Kubernetes, by result: written, conflict (somebody else wrote the object first; it is read again), failed (it is tried again).", "result")
+	RemoteAge      = gaugeVec("navarch_remote_cluster_age_seconds", "Seconds since the API server of each other cluster last answered the leader or, if it never has, since it was first asked. While it does not answer, what is stored of the cluster stays in use.", "cluster")
 	Machines       = gauge("navarch_machines", "Machines that registered themselves and are connected to this replica.")
 	Registrations  = counterVec("navarch_machine_registrations_total", "Machines that asked to be registered, by result: registered, or why they were refused: identity (the proof does not allow it), address (none, or somebody else's), group (the WorkloadGroup or WorkloadEntry is not there), number (the service account has too many).", "result")
 	Waiting        = gauge("navarch_ingest_waiting", "Records that wait in the leader's ingester for their batch; 0 elsewhere.")
-	StoreAlarm     = gaugeVec("navarch_store_alarm", "1 while the store is not to be trusted, by cause.", "cause")
-	ClockOff       = gauge("navarch_clock_off_seconds", "How far this machine's clock is from the middle of those of the processes that sign; above 120 nothing is signed here.")
-	StoreBytes     = gaugeVec("navarch_store_bytes", "Bytes of etcd's database, of the member whose file is the largest: file, in_use (of it), quota (of the file; then nothing is written any more).", "what")
-	HeldKinds      = gaugeVec("navarch_store_held", "1 while the stored records of a kind are not those that the leader wrote, so that this replica serves the last good ones of it, by kind; unknown: of a kind that this build does not know.", "kind")
+	StoreAlarm     = gaugeVec("navarch_store_alarm", "1 while something is wrong with the store, by cause: away (etcd does not answer), identity (it is another or an older store than was read), contents (somebody other than the leader changed records), keyring (its keyring is older than one seen before), space (its quota is nearly used).", "cause")
+	ClockOff       = gauge("navarch_clock_off_seconds", "Seconds between this machine's clock and the median clock of the processes that sign certificates; above 120 this process signs nothing.")
+	StoreBytes     = gaugeVec("navarch_store_bytes", "Bytes of etcd's database, at the member whose file is the largest, by what: file (its size), in_use (the part of it that holds data), quota (the size at which etcd stops accepting writes).", "what")
+	HeldKinds      = gaugeVec("navarch_store_held", "By kind: 1 while the stored records of the kind differ from what the leader wrote, so that this replica serves the last good ones; unknown: kinds that this build does not know.", "kind")
 	Problems       = gauge("navarch_problems", "Problems with files, objects, stored values and refused resources; /debug/problems lists these, and what planning finds.")
 	TenantObjects  = gaugeVec("navarch_tenant_objects", "Objects of tenants that use half of their budget or more.", "tenant")
 	TenantBytes    = gaugeVec("navarch_tenant_bytes", "Bytes of configuration of tenants that use half of their budget or more.", "tenant")
 	TenantRefused  = gauge("navarch_tenant_refused_objects", "Objects that do not apply because their tenant's budget has no room.")
-	OracleChecks   = counter("navarch_oracle_checks_total", "Views planned from nothing to check the incremental plan.")
-	OracleFailures = counter("navarch_oracle_failures_total", "Views whose incremental plan differed from the plan from nothing.")
+	OracleChecks   = counter("navarch_oracle_checks_total", "Views planned from scratch to check the incremental plan.")
+	OracleFailures = counter("navarch_oracle_failures_total", "Views whose incremental plan differed from the plan made from scratch.")
 	Panics         = counterVec("navarch_panics_total", "Panics that ended one piece of work and not the process, by what they ended: rpc, plan, normalise, admission.", "work")
 	SetAside       = gauge("navarch_records_set_aside", "Records whose newest version is not served because the plan panics with it; their last good version is, where there is one.")
 	Quarantined    = gaugeVec("navarch_quarantined", "Resources that proxies refused and that are held back, by type.", "type")
 
 	Unauthenticated        = gaugeVec("navarch_unauthenticated_connections", "Connections that are served and have shown no credential yet, by address: plain, secure.", "listener")
-	UnauthenticatedWaiting = gaugeVec("navarch_unauthenticated_waiting", "Connections of shared sources (--shared-sources) that wait to be served because as many as may be have shown no credential yet, by address: plain, secure.", "listener")
+	UnauthenticatedWaiting = gaugeVec("navarch_unauthenticated_waiting", "Connections of shared sources (--shared-sources) that wait to be served because the limit of connections without a credential is reached, by address: plain, secure.", "listener")
 	UnauthenticatedRefused = counterVec("navarch_unauthenticated_refused_total", "Connections closed, or calls refused, before a credential was shown, by reason: displaced (by others, where there was no room), no_room, no_credential (in time), too_many_bytes, too_many_frames, too_many_calls, too_many_headers.", "reason")
 
-	Bounded       = counterVec("navarch_identity_bounded_total", "What identities may have no more of: streams that were refused or ended for others of the identity (streams), joins that were refused (joins), connections, in the same way (connections), connections, calls and streams that ended because of messages that were begun and not completed, or that waited to be handled (messages), names that there is nothing of and that are left out (names), questions that were refused (questions).", "what")
-	UnknownScopes = counterVec("navarch_unknown_scopes_total", "Proxies that joined and named a network or a DNS domain that is not known: they are served as if they had not, by what: network, domain.", "what")
+	Bounded       = counterVec("navarch_identity_bounded_total", "Times that an identity was held to a limit, by what: streams (refused, or ended to make room for others of the identity), joins (refused), connections (refused, or ended in the same way), messages (connections, calls and streams ended because of messages that were begun and not completed, or that waited to be handled), names (subscriptions to names that do not exist, ignored), questions (refused).", "what")
+	UnknownScopes = counterVec("navarch_unknown_scopes_total", "Proxies that joined with a network or a DNS domain that the configuration does not have, and are served as if they had named none, by what: network, domain.", "what")
 
 	WithheldVersions    = gaugeVec("navarch_withheld_versions", "Versions of resources that are withheld from all proxies of a view because distinct identities refused them, or from those of one identity because several of its workloads did, by type.", "type")
 	QuarantineDecisions = counterVec("navarch_quarantine_decisions_total", "Versions that this replica began to withhold (withheld), and released because a proxy acknowledged them (acknowledged) or nobody refused them again in time (not_refused_again).", "decision")
@@ -212,19 +212,19 @@ var (
 
 // The metrics of the fleet: what an autoscaler and an operator of several replicas go by.
 var (
-	FleetProxies = gauge("navarch_fleet_proxies_per_replica", "Streams of all replicas, with those that wait to be let in, by the number of replicas that are ready, some seconds old.")
+	FleetProxies = gauge("navarch_fleet_proxies_per_replica", "Streams of all replicas, including those that wait to be admitted, divided by the number of ready replicas; some seconds old.")
 	FleetReady   = gauge("navarch_fleet_replicas", "Replicas that are ready.")
-	Imbalance    = gauge("navarch_imbalance", "Streams of this replica against its fair share; 1 is even.")
-	Misplaced    = gauge("navarch_misplaced_proxies", "Streams of this replica that another one owns.")
-	PushLag      = gauge("navarch_push_lag_seconds", "Seconds for which the stream has waited that waits longest for its turn.")
-	JoinDelay    = gauge("navarch_join_delay_seconds", "Seconds that a stream which comes now would wait to be let in.")
-	JoinRate     = gauge("navarch_join_rate", "Streams of proxies without anything that are let in a second.")
-	JoinsWaiting = gauge("navarch_joins_waiting", "Streams that wait to be let in.")
-	Joins        = counterVec("navarch_joins_total", "Streams that came, by result: admitted, refused, gone.", "result")
+	Imbalance    = gauge("navarch_imbalance", "Streams of this replica divided by its fair share; 1 is even.")
+	Misplaced    = gauge("navarch_misplaced_proxies", "Streams of this replica that another replica should have, by the ring.")
+	PushLag      = gauge("navarch_push_lag_seconds", "Seconds that the longest-waiting stream has waited for its turn to be sent to.")
+	JoinDelay    = gauge("navarch_join_delay_seconds", "Seconds that a stream which arrives now would wait to be admitted.")
+	JoinRate     = gauge("navarch_join_rate", "Streams admitted per second, of proxies that have no configuration yet.")
+	JoinsWaiting = gauge("navarch_joins_waiting", "Streams that wait to be admitted.")
+	Joins        = counterVec("navarch_joins_total", "Streams that asked to be admitted, by result: admitted, refused, gone (the client left while it waited).", "result")
 	TooSlow      = counterVec("navarch_streams_too_slow_total", "Streams closed because the client was too slow, by what was not done in time: written, acknowledged.", "not")
-	SentAway     = counterVec("navarch_streams_sent_away_total", "Streams closed so that they come back elsewhere, by why: imbalance, leaving.", "why")
-	RingVersion  = gauge("navarch_ring_version", "Version of the ring that this replica goes by.")
-	RingMoved    = counter("navarch_ring_shards_moved_total", "Shards that got another owner by rings that this process wrote.")
+	SentAway     = counterVec("navarch_streams_sent_away_total", "Streams closed so that their proxies reconnect to another replica, by why: imbalance, leaving (this replica stops).", "why")
+	RingVersion  = gauge("navarch_ring_version", "Version of the ring that this replica uses.")
+	RingMoved    = counter("navarch_ring_shards_moved_total", "Shards whose owner changed in rings that this process wrote.")
 )
 
 // rejects are the four counters of refused resources that Istio names by type.

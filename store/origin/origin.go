@@ -1,4 +1,4 @@
-// Package origin says which cluster an object is of, and which source has told of it.
+// Package origin says which cluster an object belongs to, and which source it was read from.
 //
 // Owns: nothing; values are immutable.  Reads: nothing of ours.  Never: which cluster is the config cluster (a flag, --cluster-id).
 package origin

@@ -1,5 +1,5 @@
-// Package problem has the words in which everything that is wrong with an object is said, wherever that is found: which kind of thing it
-// is (Code), and how much it spoils (Severity). Field and message stand beside them in object.Problem and model.Problem.
+// Package problem is the vocabulary for everything that is wrong with an object, wherever it is found: the class of the problem (Code), and
+// how much of the object it affects (Severity). Field and message are added in object.Problem and model.Problem.
 //
 // Owns: nothing; values are immutable.  Reads: nothing of ours.  Never: reads a code, a field or an object out of a text.
 package problem

@@ -1,8 +1,8 @@
 // Package protowalk reads encoded protobuf messages field by field, without making an object of them: for messages that are long, come from
 // anybody, or are read for one field of many.
 //
-// Two readers are their own, because they read what is not one piece of memory: shard/relay walks the buffers that gRPC hands over, and
-// loadtest/proxy fields of which only a part has come.
+// Two packages have readers of their own, because what they read is not one piece of memory: shard/relay walks the buffers that gRPC hands
+// over, and loadtest/proxy reads fields of which only a part has arrived.
 //
 // Owns: nothing; what it returns are parts of what it was given.  Reads: google.golang.org/protobuf/encoding/protowire.  Never: a schema.
 package protowalk

@@ -1,5 +1,5 @@
-// Package proxyconfig says what the control plane itself acts on of a ProxyConfig: of the mesh's (defaultConfig), and of those that proxies send
-// (PROXY_CONFIG of their node's metadata). What else one has is for agents and for injection.
+// Package proxyconfig reads the part of a ProxyConfig that the control plane itself acts on: of the mesh's (defaultConfig), and of those that
+// proxies send (PROXY_CONFIG of their node's metadata). The rest is for agents and for injection.
 //
 // Owns: nothing.  Reads: nothing of ours.  Never: Envoy's protobuf.
 package proxyconfig

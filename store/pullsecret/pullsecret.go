@@ -1,4 +1,4 @@
-// Package pullsecret reads credentials of image registries, as Secrets of type kubernetes.io/dockerconfigjson have them
+// Package pullsecret reads credentials of image registries from Secrets of type kubernetes.io/dockerconfigjson
 // (https://kubernetes.io/docs/tasks/configure-pod-container/pull-image-private-registry/).
 //
 // Owns: nothing; all functions are pure.  Never: an error that shows a credential.

@@ -81,7 +81,7 @@ func (k *Keeper) Lead(ctx context.Context, epoch kv.Epoch) error {
 		} else if err != nil && ctx.Err() == nil {
 			t.again = time.Now().Add(time.Second)
 			if !errors.Is(err, kv.ErrConflict) { // what another wrote comes by the watch
-				k.Log.Warn("what is held, or a decision on it, was not written; trying again", obs.KeyError, err)
+				k.Log.Warn("the held removals, or a decision on one, could not be written; trying again", obs.KeyError, err)
 			}
 		}
 	}
@@ -130,10 +130,10 @@ func (k *Keeper) Watch(ctx context.Context, leads func() bool) error {
 		for digest, end := range until {
 			parts, all := k.measure()
 			switch {
-			case len(all) > 0 && DigestOf(all) == digest:
+			case len(all) > 0 && digestOf(all) == digest:
 				delete(until, digest)
 				if k.release(ctx, parts) {
-					k.Log.Info("a removal that the leader's operator accepted is taken over", obs.KeyDigest, digest, obs.KeyObjects, len(all))
+					k.Log.Info("a held removal that an operator accepted at the leader is applied here too", obs.KeyDigest, digest, obs.KeyObjects, len(all))
 				}
 			case time.Now().After(end):
 				delete(until, digest)
@@ -195,7 +195,7 @@ func (t *term) read(f kv.Folder) {
 	t.decisions, errs[1] = parseDecisions(decisions.Raw)
 	t.known, t.heldAt, t.decidedAt = true, held.Revision, decisions.Revision
 	if err := errors.Join(errs[:]...); err != nil {
-		t.Log.Warn("what is stored of held removals cannot be read, it is replaced", obs.KeyError, err)
+		t.Log.Warn("the stored list of held removals cannot be read; it is replaced", obs.KeyError, err)
 	}
 }
 
@@ -221,7 +221,7 @@ func (t *term) act(ctx context.Context) error {
 			return err
 		}
 		t.approvals = t.approvals[1:]
-		if parts, all = t.measure(); len(all) == 0 || t.held == nil || DigestOf(all) != t.held.Digest {
+		if parts, all = t.measure(); len(all) == 0 || t.held == nil || digestOf(all) != t.held.Digest {
 			if err := t.publish(ctx, heldOf(all)); err != nil {
 				return err
 			}
@@ -258,7 +258,7 @@ func (t *term) publish(ctx context.Context, now *Held) error {
 	}
 	t.shown.Store(now)
 	if now != nil {
-		t.Log.Warn("a removal of many objects at once is held; navarchctl store held lists them, navarchctl store accept-removal lets them go",
+		t.Log.Warn("a removal of many objects at once is held; navarchctl store held lists them, navarchctl store accept-removal accepts it",
 			obs.KeyDigest, now.Digest, obs.KeyObjects, now.Count)
 	}
 	return nil
@@ -313,10 +313,10 @@ func (t *term) accept(ctx context.Context, parts [][]object.Loss) error {
 func (t *term) apply(ctx context.Context, d Decision, parts [][]object.Loss, line []any) error {
 	if t.release(ctx, parts) {
 		d.Applied = true
-		t.Log.Warn("a held removal was accepted, the objects are let go", append(line, obs.KeyObjects, d.Count)...)
+		t.Log.Warn("a held removal was accepted; the objects are removed", append(line, obs.KeyObjects, d.Count)...)
 	} else {
 		d.Failed = "what is held has changed in the meantime, and is held"
-		t.Log.Warn("a held removal was accepted and not applied", append(line, obs.KeyError, d.Failed)...)
+		t.Log.Warn("a held removal was accepted, but not applied", append(line, obs.KeyError, d.Failed)...)
 	}
 	return t.record(ctx, d, nil)
 }

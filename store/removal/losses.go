@@ -38,7 +38,7 @@ func (l *Losses) Recall(ctx context.Context, epoch kv.Epoch) error {
 	var sums []guard.Sum
 	if len(raw) > 0 {
 		if err := json.Unmarshal(raw, &sums); err != nil {
-			l.Log.Warn("what vanished under the leader before cannot be read, and does not count", obs.KeyError, err)
+			l.Log.Warn("the previous leader's list of vanished objects cannot be read, and is ignored", obs.KeyError, err)
 		}
 	}
 	l.mu.Lock()

@@ -39,7 +39,7 @@ const (
 
 // Held is what the leader holds.
 type Held struct {
-	Digest string         `json:"digest"` // of exactly these losses, see DigestOf
+	Digest string         `json:"digest"` // of exactly these losses, see digestOf
 	Count  int            `json:"count"`
 	Kinds  map[string]int `json:"kinds"`
 	Names  []string       `json:"names"` // the first, as object.Loss has it: "Kind namespace/name", "(changed)" where it is still there
@@ -74,9 +74,9 @@ type Decision struct {
 // Final says whether nothing more becomes of it.
 func (d Decision) Final() bool { return d.Refused != "" || d.Failed != "" || d.Applied }
 
-// DigestOf names a set of losses: hexadecimal SHA-256 of their objects, and the versions of those that are still there, in order, each
+// digestOf names a set of losses: hexadecimal SHA-256 of their objects, and the versions of those that are still there, in order, each
 // part with its length before it.
-func DigestOf(losses []object.Loss) string {
+func digestOf(losses []object.Loss) string {
 	h := sha256.New()
 	for _, l := range slices.SortedFunc(slices.Values(losses), object.Loss.Compare) {
 		for _, part := range []string{l.ID.Origin.Cluster(), l.ID.Group, l.ID.Kind, l.ID.Namespace, l.ID.Name, l.Version} {
@@ -92,7 +92,7 @@ func heldOf(losses []object.Loss) *Held {
 	if len(losses) == 0 {
 		return nil
 	}
-	h := &Held{Digest: DigestOf(losses), Count: len(losses), Kinds: map[string]int{}}
+	h := &Held{Digest: digestOf(losses), Count: len(losses), Kinds: map[string]int{}}
 	for i, l := range slices.SortedFunc(slices.Values(losses), object.Loss.Compare) {
 		if h.Kinds[clip(l.ID.Kind)]++; i < maxNames {
 			h.Names = append(h.Names, clip(l.String()))

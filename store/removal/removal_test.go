@@ -50,7 +50,7 @@ func (g *holder) Release(_ context.Context, ids []object.Loss) bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if DigestOf(ids) != DigestOf(g.held) {
+	if digestOf(ids) != digestOf(g.held) {
 		return false
 	}
 	g.released, g.held = append(g.released, ids), nil
@@ -127,14 +127,14 @@ func TestAcceptOnce(t *testing.T) {
 	s, g, other := kvtest.Start(t), &holder{}, &holder{}
 	g.set("a", "b", "c")
 	other.set("d")
-	digest := DigestOf(append(g.Held(), other.Held()...))
+	digest := digestOf(append(g.Held(), other.Held()...))
 	lead(t, s.Store, "one", s.Elect("one"), g, other)
 	held(t, s.Store, digest)
 	h, _, err := Read(within(t), s.Store)
 	if err != nil || h.Count != 4 || h.Kinds["Service"] != 4 || !slices.Equal(h.Names, []string{"Service shop/a", "Service shop/b", "Service shop/c", "Service shop/d"}) || h.Leader != "one" {
 		t.Errorf("held: %+v, %v", h, err)
 	}
-	wrong := DigestOf(g.Held())
+	wrong := digestOf(g.Held())
 	if _, err := Accept(within(t), s.Store, Approval{Digest: wrong}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), digest) {
 		t.Errorf("another digest: %v", err)
 	}
@@ -163,7 +163,7 @@ func TestAcceptOnce(t *testing.T) {
 func TestGarbageIsRefused(t *testing.T) {
 	s, g := kvtest.Start(t), &holder{}
 	g.set("a")
-	digest := DigestOf(g.Held())
+	digest := digestOf(g.Held())
 	lead(t, s.Store, "one", s.Elect("one"), g)
 	held(t, s.Store, digest)
 	if _, err := Accept(within(t), s.Store, Approval{Digest: "not one"}); err == nil || errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), `"not one" is not a digest: 64 hexadecimal digits`) {
@@ -202,14 +202,14 @@ func TestLeaderChanges(t *testing.T) {
 	s, first, second := kvtest.Start(t), &holder{}, &holder{}
 	first.set("a", "b")
 	second.set("a")
-	digest := DigestOf(first.Held())
+	digest := digestOf(first.Held())
 	old := s.Elect("old")
 	_, ended := lead(t, s.Connect(), "old", old, first)
 	held(t, s.Store, digest)
 	s.Depose(old)
 	s.Put(Approvals+"x", fmt.Sprintf(`{"id":"x","digest":%q}`, digest))
 	lead(t, s.Connect(), "young", s.Elect("young"), second)
-	held(t, s.Store, DigestOf(second.Held()))
+	held(t, s.Store, digestOf(second.Held()))
 	if err := ended(); !errors.Is(err, kv.ErrDeposed) { // it is told when it writes next
 		t.Errorf("the old leader ended with %v", err)
 	}
@@ -226,14 +226,14 @@ func TestLeaderChanges(t *testing.T) {
 func TestHeldChangesMeanwhile(t *testing.T) {
 	s, g := kvtest.Start(t), &holder{}
 	g.set("a", "b")
-	digest := DigestOf(g.Held())
+	digest := digestOf(g.Held())
 	g.before = func() { g.before = nil; g.set("a") }
 	lead(t, s.Store, "one", s.Elect("one"), g)
 	held(t, s.Store, digest)
 	if d, err := Accept(within(t), s.Store, Approval{Digest: digest}); !errors.Is(err, ErrRefused) || d.Applied || d.Failed == "" {
 		t.Errorf("%+v, %v", d, err)
 	}
-	held(t, s.Store, DigestOf(g.Held()))
+	held(t, s.Store, digestOf(g.Held()))
 	if g.times() != 0 {
 		t.Error("something was let go")
 	}
@@ -245,7 +245,7 @@ func TestFollowersTakeOver(t *testing.T) {
 	g.set("a", "b")
 	same.set("b", "a")
 	differs.set("a")
-	digest := DigestOf(g.Held())
+	digest := digestOf(g.Held())
 	for _, f := range []*holder{same, differs} {
 		k := &Keeper{Store: s.Connect(), Holders: []Holder{f}, Name: "follower", Log: slog.New(slog.DiscardHandler)}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -255,7 +255,7 @@ func TestFollowersTakeOver(t *testing.T) {
 	}
 	lead(t, s.Store, "one", s.Elect("one"), g)
 	held(t, s.Store, digest)
-	if _, err := Accept(within(t), s.Store, Approval{Digest: DigestOf(nil)}); !errors.Is(err, ErrRefused) {
+	if _, err := Accept(within(t), s.Store, Approval{Digest: digestOf(nil)}); !errors.Is(err, ErrRefused) {
 		t.Errorf("nothing at all: %v", err) // and the followers have seen a decision
 	}
 	if _, err := Accept(within(t), s.Store, Approval{Digest: digest}); err != nil {
@@ -288,7 +288,7 @@ func TestHoldEndsAfterItsTime(t *testing.T) {
 	}
 	g := &holder{}
 	g.set("a", "b")
-	raw, err := json.Marshal(&Held{Digest: DigestOf(g.Held()), Since: time.Now().Add(-2 * time.Hour), Leader: "before"})
+	raw, err := json.Marshal(&Held{Digest: digestOf(g.Held()), Since: time.Now().Add(-2 * time.Hour), Leader: "before"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,13 +315,13 @@ func TestDigest(t *testing.T) {
 	}
 	a, b, east := loss("", "A", "b", "c", ""), loss("", "A", "b", "d", ""), loss("", "A", "b", "c", "")
 	east.ID.Origin = origin.New("east", "files")
-	if DigestOf([]object.Loss{a, b}) != DigestOf([]object.Loss{b, a}) {
+	if digestOf([]object.Loss{a, b}) != digestOf([]object.Loss{b, a}) {
 		t.Error("it depends on order")
 	}
 	seen := map[string]bool{}
 	sets := [][]object.Loss{nil, {a}, {a, b}, {east}, {loss("", "A", "b", "c", "1")}, {loss("", "A", "b", "c", "2")}, {loss("", "Ab", "", "c", "")}, {loss("", "A", "bc", "", "")}, {loss("A", "b", "c", "", "")}, {loss("", "A", "b", "c\nA b/d", "")}}
 	for _, losses := range sets {
-		seen[DigestOf(losses)] = true
+		seen[digestOf(losses)] = true
 	}
 	if len(seen) != len(sets) {
 		t.Errorf("%d digests of %d sets", len(seen), len(sets))

@@ -1,5 +1,5 @@
-// Package smallset has sets of which there are very many, almost all of one or two elements: a map for each would be the largest part of what they take
-// (most Pods have one EndpointSlice that looks them up, most facts and selectors one reader).
+// Package smallset has sets for structures that keep very many of them, almost all with one or two elements, where a map for each would take
+// more memory than everything else (most Pods have one EndpointSlice that looks them up, most facts and selectors one reader).
 //
 // Owns: nothing.  Reads: nothing.  Never: is safe for concurrent use.
 package smallset

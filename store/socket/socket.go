@@ -1,4 +1,4 @@
-// Package socket listens on Unix sockets that outlive their processes, and are for the user of this process, or a group besides
+// Package socket listens on Unix sockets that outlive their processes, and that are open to the user of this process, or to a group as well
 // (leaf).
 //
 // Owns: the folders and sockets that it makes.  Reads: the credentials of who connects.  Never: takes a path from a process that

@@ -1,9 +1,9 @@
-// Package status writes to the API server of Kubernetes: the ConfigMap istio-ca-root-cert of each namespace, WorkloadEntries of machines, and in
-// the status of Istio's objects what is known of them. What is wanted is said object by object (Desired); one that differs from it waits in a queue, whoever made it
-// differ, in which those who have many objects take turns with others (Desired.Turn).
+// Package status writes to the API server of Kubernetes: the ConfigMap istio-ca-root-cert of each namespace, WorkloadEntries of machines, and
+// entries in the status of Istio's objects. Callers state what is wanted object by object (Desired). An object that differs from it, whoever
+// changed it, waits in a queue, in which owners of many objects take turns with others (Desired.Turn).
 //
 // Owns: which objects wait and since when, who writes against this process; the annotation EpochAnnotation of whole objects that it has
-// written; in the status of others the entries that are its own (Report). Reads: the objects that it writes, by a watch of its own. Never: writes while this process does not lead, nor with a deadline after the end of its
+// written; in the status of others the entries that are its own (Report).  Reads: the objects that it writes, by a watch of its own.  Never: writes while this process does not lead, nor with a deadline after the end of its
 // lease, nor what is there as wanted already, nor more than Rate objects a second; writes without the resourceVersion that it has read.
 package status
 
@@ -206,9 +206,9 @@ func (w *Writer[O]) reads(err error) {
 	}
 	switch {
 	case was == "" && w.unread != "":
-		w.Log.Warn("objects that this process writes to Kubernetes cannot be read there; none is written before all were read once", obs.KeyKind, w.Kind, obs.KeyError, err)
+		w.Log.Warn("objects that this process writes to Kubernetes cannot be listed there; none is written until all have been listed once", obs.KeyKind, w.Kind, obs.KeyError, err)
 	case was != "" && w.unread == "":
-		w.Log.Info("objects that this process writes to Kubernetes can be read there again", obs.KeyKind, w.Kind)
+		w.Log.Info("objects that this process writes to Kubernetes can be listed there again", obs.KeyKind, w.Kind)
 	}
 }
 
@@ -275,7 +275,7 @@ func (w *Writer[O]) write(ctx context.Context, k Key, o *O, within time.Duration
 		w.complained = true
 	default:
 		if by := w.queue.wrote(k, found, now); by != "" {
-			w.Log.Warn("somebody else writes the same object again and again with another content; it is left to them for a while", obs.KeyKind, w.Kind,
+			w.Log.Warn("another writer keeps overwriting an object with different content; this process leaves it alone for a while", obs.KeyKind, w.Kind,
 				obs.KeyObject, k.String(), obs.KeyName, by)
 		}
 		if w.complained && !w.queue.failing() {

@@ -1,5 +1,5 @@
-// Package tenants lets every replica know which namespaces belong to one tenant: the leader writes what the ingester read of their labels
-// to etcd, because records do not hold it, and all follow it there.
+// Package tenants tells every replica which namespaces belong to one tenant: records do not hold the labels of namespaces, so the leader
+// writes what the ingester read of them to etcd, and all replicas follow it there.
 //
 // Owns: tenants/labels in etcd (the leader), and what this process knows of it.  Reads: labels, from store/ingest.  Never: joins two
 // namespaces of which it does not know that they have one label.
@@ -114,7 +114,7 @@ func (t *Tenants) Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, sou
 				return
 			}
 			if again = time.After(5 * time.Second); err != nil && ctx.Err() == nil {
-				log.Warn("which namespaces are one tenant's cannot be written to etcd; trying again", obs.KeyError, err)
+				log.Warn("the tenants' namespaces cannot be written to etcd; trying again", obs.KeyError, err)
 			}
 		}
 		select {

@@ -1,4 +1,5 @@
-// Package turns has work done for many hosts, so much at once, and the hosts in turn: who asks for much keeps nobody of another host waiting (leaf).
+// Package turns does work for many hosts, a bounded amount at a time and the hosts in turn, so that a host which asks for much does not keep
+// others waiting (leaf).
 //
 // Owns: whose turn is next.  Reads: nothing.  Never: believes what a client says.
 package turns

@@ -112,7 +112,7 @@ func (c *Clusters) forget(name string) {
 		return
 	}
 	if err := os.Remove(c.file(name)); err != nil && !os.IsNotExist(err) {
-		c.log.Warn("token keys that were kept of a cluster cannot be removed; they count for nobody", obs.KeyName, name, obs.KeyError, err)
+		c.log.Warn("the saved token keys of a cluster that is no longer configured cannot be deleted; they are not used", obs.KeyName, name, obs.KeyError, err)
 	}
 }
 

@@ -1,7 +1,8 @@
-// Package kube asks a Kubernetes API server about the identities of its cluster: who issues their tokens, with which keys, and whether a
-// service account may list Secrets; of the config cluster, and of each other cluster its own.
+// Package kube asks Kubernetes API servers about the identities of their clusters: who issues their tokens, with which keys, and whether a
+// service account may list Secrets. Each cluster's own API server is asked, the config cluster's among them.
 //
-// Owns: the pace at which it asks, the keys of other clusters.  Reads: the API server.  Never: decides for how long an answer stands; sends a token anywhere else.
+// Owns: the pace at which it asks, the keys of other clusters.  Reads: the API servers.  Never: decides for how long an answer is valid; sends a
+// token anywhere else.
 package kube
 
 import (

@@ -229,3 +229,24 @@ func TestArchitectureNamesPackages(t *testing.T) {
 		}
 	}
 }
+
+// README leads to every page for operators, in at most 200 lines (issue 13).
+func TestReadmeLeadsToEveryPage(t *testing.T) {
+	const root, most = "../../..", 200
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob(filepath.Join(root, "deploy/docs/*.md"))
+	if err != nil || len(pages) < 15 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	for _, page := range pages {
+		if link := "](deploy/docs/" + filepath.Base(page) + ")"; !strings.Contains(string(readme), link) {
+			t.Errorf("README.md has no link to %s", filepath.Base(page))
+		}
+	}
+	if lines := strings.Count(string(readme), "\n"); lines > most {
+		t.Errorf("README.md has %d lines, at most %d", lines, most)
+	}
+}

@@ -5,7 +5,9 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -118,5 +120,57 @@ func TestWalkNamesFunctions(t *testing.T) {
 		if _, missing := missingSteps(t, root, row); strings.Join(missing, " ") != want {
 			t.Errorf("%s: %v are missing, want %q", row, missing, want)
 		}
+	}
+}
+
+// dotted are code spans that name something in Go: `package.Name`, `Type.method`, `package.Type.Method`.
+var dotted = regexp.MustCompile(`^\w+\.(\w+)(?:\.(\w+))?$`)
+
+// unknownNames are those of dotted code spans of a page that are no identifier of the repository.
+func unknownNames(page string, identifiers map[string]bool) (names int, unknown []string) {
+	for _, match := range quoted.FindAllStringSubmatch(page, -1) {
+		parts := dotted.FindStringSubmatch(match[1])
+		if parts == nil || pathLike.MatchString(match[1]) || strings.HasSuffix(match[1], ".pem") || strings.HasSuffix(match[1], ".yaml") {
+			continue
+		}
+		names++
+		for _, part := range parts[1:] {
+			if part != "" && !identifiers[part] {
+				unknown = append(unknown, match[1])
+			}
+		}
+	}
+	return names, unknown
+}
+
+// What ARCHITECTURE.md names beside the walk, as package.Name or Type.method, is there too: a rename of code reaches its prose.
+func TestArchitectureNamesIdentifiers(t *testing.T) {
+	const root = "../../.."
+	list := exec.Command("git", "ls-files", "-co", "--exclude-standard", "*.go")
+	list.Dir = root
+	out, err := list.Output()
+	if err != nil {
+		t.Skipf("not a git worktree: %v", err)
+	}
+	identifiers := map[string]bool{}
+	for name := range strings.Lines(string(out)) {
+		source, err := os.ReadFile(filepath.Join(root, strings.TrimSpace(name)))
+		if err != nil {
+			continue // removed, and not yet committed
+		}
+		for _, word := range regexp.MustCompile(`[A-Za-z_]\w*`).FindAllString(string(source), -1) {
+			identifiers[word] = true
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, unknown := unknownNames(string(page), identifiers)
+	if len(unknown) > 0 || names < 100 {
+		t.Errorf("of %d names these are not there: %q", names, unknown)
+	}
+	if _, unknown = unknownNames("`ring.gone`, `Ring.Owner.nothing`, `ring.Owner`, `a/b.go`, `root-cert.pem`", map[string]bool{"Owner": true}); len(unknown) != 2 {
+		t.Errorf("what is not there is not found: %q", unknown)
 	}
 }

@@ -94,7 +94,7 @@ func TestDeletedRecordsComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	leader.said(t, 1, "level=WARN", "somebody else than the leader changed stored records: they are put back", "kinds=Service", "records=2")
+	leader.said(t, 1, "level=WARN", "somebody other than the leader changed stored records: they are put back", "kinds=Service", "records=2")
 	if out, err := adopt(t, etcd, "--yes"); err != nil || !strings.Contains(out, "nothing to adopt") {
 		t.Errorf("%v: %s", err, out)
 	}

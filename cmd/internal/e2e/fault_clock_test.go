@@ -70,7 +70,7 @@ func TestFaultClocksTenMinutesOff(t *testing.T) {
 			eventually(t, patience, second.ready)
 			off := run(wrong, "--roles=xds,ca", "--ca-peers", right.secure+","+second.secure)
 			if !c.all {
-				off.said(t, 1, "nothing is signed here", "the clock of this machine is", c.way+" ") // "ahead of", or "behind the"
+				off.said(t, 1, "this process signs nothing", "the clock of this machine is", c.way+" ") // "ahead of", or "behind the"
 			}
 			eventually(t, patience, s.enrolment(off).answers(off))
 			if _, err := s.sign(off); !c.all && err == nil {
@@ -130,8 +130,8 @@ func TestFaultReplicaWithAFastClock(t *testing.T) {
 	}
 	operate("rotate")
 	fast := startProgram(t, clockBinary(t), append(slices.Clone(s.env), aheadBy+"=25h"), s.flags...) // by it every certificate has ended
-	fast.said(t, 1, "nothing is signed here", "the clock of this machine is 25h", "ahead of the median")
-	fast.said(t, 1, "keyring: trouble", "the keyring cannot be changed by this replica")
+	fast.said(t, 1, "this process signs nothing", "the clock of this machine is 25h", "ahead of the median")
+	fast.said(t, 1, "keyring: it cannot be read or advanced", "the keyring cannot be changed by this replica")
 	if _, err := s.sign(fast); err == nil {
 		t.Error("it has signed")
 	}

@@ -198,7 +198,7 @@ func TestFaultStoreFull(t *testing.T) {
 	reaches(t, f, 2, func() {
 		began := time.Now()
 		write(t, dir, "town.yaml", town(0, n, 2))
-		const failure = "a batch was not written or not all of it"
+		const failure = "a batch was not written, or not in full"
 		eventually(t, patience, func() error {
 			if strings.Count(leader.log.String(), failure) < 3 {
 				return errors.New("the leader has not failed three times")

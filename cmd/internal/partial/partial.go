@@ -1,5 +1,5 @@
-// Package partial reads along what a client of gRPC sends on a connection of HTTP/2, and knows how much has come of messages that are
-// not complete: gRPC keeps that until they are, and tells nobody (issue 12, item 8).
+// Package partial observes the bytes that a gRPC client sends on an HTTP/2 connection, and counts how many belong to messages that are not
+// complete yet: gRPC buffers these until they are, and reports it to nobody (issue 12, item 8).
 //
 // Owns: the state of the frames and messages of one connection.  Reads: the client's bytes, as they come.  Never: keeps or changes any
 // of them; decides what is too much.

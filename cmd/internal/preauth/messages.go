@@ -71,7 +71,7 @@ func (l *Limiter) count(ctx context.Context, c *conn, method string) context.Con
 		limited, cancel := context.WithCancel(ctx)
 		end := func(why string, err error) {
 			obs.Bounded.WithLabelValues("messages").Inc()
-			l.clients.Warn("a call ended by its message", why, obs.KeyPeer, c.Conn.RemoteAddr().String(), "method", method, obs.KeyError, err)
+			l.clients.Warn("a call was ended because of its messages", why, obs.KeyPeer, c.Conn.RemoteAddr().String(), "method", method, obs.KeyError, err)
 			cancel()
 		}
 		late := time.AfterFunc(l.limits.First, func() {

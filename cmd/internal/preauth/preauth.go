@@ -1,7 +1,7 @@
-// Package preauth says what a connection of a gRPC address may cost before it has shown a credential: how many there may be, in
-// all and of one source, for how long, what each may send and call, and whose handshake is computed next; and what a message of a call
-// may have, be there a credential or not (issue 12, item 8). What else a connection may cost afterwards its holder decides, who is told
-// what it keeps of messages that are not complete.
+// Package preauth limits what a connection of a gRPC address may cost before it has shown a credential: how many such connections there may
+// be, in all and from one source, for how long, what each may send and call, and whose handshake is computed next. It also limits how large a
+// message of a call may be, with or without a credential (issue 12, item 8). What else a connection may cost afterwards is for its Holder to
+// decide, which is told how many bytes of incomplete messages it has.
 //
 // A connection counts as unauthenticated from Accept until a client certificate was admitted in its handshake, or until a call on
 // it was authenticated (Authenticated), whichever comes first.

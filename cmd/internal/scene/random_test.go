@@ -20,7 +20,7 @@ var seeds = flag.Uint64("seeds", 4, "how many random orders TestAnyOrder tries")
 
 // Everything that the scenes say holds too when their files come, change and go in any order, while proxies stall, leave
 // and come back: no proxy is ever sent what a proxy must not be sent, all end up with what they should hold, and that is
-// what is planned from nothing.
+// what is planned from scratch.
 func TestAnyOrder(t *testing.T) {
 	files := sceneFiles(t)
 	for seed := range *seeds {

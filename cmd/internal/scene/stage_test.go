@@ -370,7 +370,7 @@ func (s *stage) finish() []string {
 	return out
 }
 
-// check compares, for every proxy, what it holds with what it should hold, and that with what is planned from nothing; and
+// check compares, for every proxy, what it holds with what it should hold, and that with what is planned from scratch; and
 // lets Envoy judge it.
 func (s *stage) check(judged bool) (out []string) {
 	s.endResumes()
@@ -386,7 +386,7 @@ func (s *stage) check(judged bool) (out []string) {
 		fresh := plan.Fresh(snapshot, view.Of(snapshot, a.view))
 		for t := range xds.Secret { // Secrets are planned for who asks for them; plan's own tests compare these
 			for _, d := range differences(a.joined.Set(), fresh, t) {
-				say("what was planned step by step is not what is planned from nothing: %s", d)
+				say("what was planned step by step is not what is planned from scratch: %s", d)
 			}
 		}
 		if judged {

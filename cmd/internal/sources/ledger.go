@@ -1,5 +1,5 @@
-// Package sources bounds what clients hold of one thing, such as connections, in all and for each source, so that whoever takes
-// much takes it from themselves (issue 12, item 8). A source is an IPv4 address, or the /64 that one host has all of with IPv6.
+// Package sources bounds what clients hold of one thing, such as connections, in all and for each source, so that a source which takes much
+// displaces only its own (issue 12, item 8). A source is an IPv4 address, or an IPv6 /64, all of which one host may have.
 //
 // Owns: the counts.  Reads: addresses of peers.  Never: closes anything itself; believes what a client says.
 package sources

@@ -1,4 +1,4 @@
-// Package wire is what every command of ours does before its own work: signals, the log, flags that the environment may set.
+// Package wire is the start of every command of ours: signals, the log, flags that the environment may set.
 //
 // Owns: nothing.  Reads: the environment, signals.  Never: what a command is about.
 package wire

@@ -106,7 +106,7 @@ func (s *Server) Addresses() (out []string) {
 }
 
 // Take replaces the table.
-func (s *Server) Take(names []agentapi.Name) { s.table.Store(NewTable(names, s.cfg.Place)) }
+func (s *Server) Take(names []agentapi.Name) { s.table.Store(newTable(names, s.cfg.Place)) }
 
 // Ready says whether there is a table. Before that no name is resolved: a name of the mesh would be resolved past it.
 func (s *Server) Ready() bool { return s.table.Load() != nil }

@@ -3,8 +3,8 @@
 //
 // Owns: its sockets, the newest table, a small cache of what servers said.  Reads: nothing.  Never: the control plane, Envoy, resolv.conf.
 //
-// Redirection (deploy/redirect) hands it what the application sends to the servers of its resolv.conf. What the agent itself sends goes past
-// that; where it does not, its queries come back to it, which it notices.
+// Redirection (deploy/redirect) sends it the queries that the application sends to the servers of its resolv.conf. The agent's own queries are
+// exempt from redirection; where they are not, they come back to the agent, which notices that.
 package dns
 
 import (
@@ -30,8 +30,8 @@ type Table struct {
 	names map[string]agentapi.Name // by host
 }
 
-// NewTable makes a table; of two names of one host the later counts.
-func NewTable(names []agentapi.Name, place Place) *Table {
+// newTable makes a table; of two names of one host the later counts.
+func newTable(names []agentapi.Name, place Place) *Table {
 	t := &Table{place: place, names: make(map[string]agentapi.Name, len(names))}
 	for _, n := range names {
 		t.names[n.Host] = n

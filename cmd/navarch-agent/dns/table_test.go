@@ -37,7 +37,7 @@ func meshNames() []agentapi.Name {
 }
 
 func TestLookup(t *testing.T) {
-	table := NewTable(meshNames(), shop)
+	table := newTable(meshNames(), shop)
 	if table.Len() != len(meshNames()) {
 		t.Errorf("%d names", table.Len())
 	}
@@ -96,7 +96,7 @@ func TestLookup(t *testing.T) {
 
 // A name of the mesh is one whatever family is asked for.
 func TestLookupByFamily(t *testing.T) {
-	table := NewTable(meshNames(), shop)
+	table := newTable(meshNames(), shop)
 	if _, addresses, found := table.Lookup("web", true); !found || !slices.Equal(addresses, addrs("fd00::1")) {
 		t.Errorf("web over IPv6: %v %t", addresses, found)
 	}
@@ -107,7 +107,7 @@ func TestLookupByFamily(t *testing.T) {
 
 // Without a place and a search domain only full names are known.
 func TestLookupOutsideOfKubernetes(t *testing.T) {
-	table := NewTable(meshNames(), Place{})
+	table := newTable(meshNames(), Place{})
 	for _, name := range []string{"web", "web.shop", "web.shop.svc"} {
 		if _, _, found := table.Lookup(name, false); found {
 			t.Errorf("%s is known", name)
@@ -119,7 +119,7 @@ func TestLookupOutsideOfKubernetes(t *testing.T) {
 }
 
 func FuzzLookup(f *testing.F) {
-	table := NewTable(meshNames(), shop)
+	table := newTable(meshNames(), shop)
 	f.Add("a.example.com.shop.svc.cluster.local")
 	f.Fuzz(func(t *testing.T, name string) {
 		if alias, _, found := table.Lookup(name, false); !strings.HasPrefix(name, alias) || !found && alias != "" {

@@ -191,7 +191,7 @@ func (s *Server) probe(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	code, body, err := s.prober.ask(ctx, probe, r)
 	if err != nil {
-		s.cfg.Log.Debug("the application is not well", "probe", r.URL.Path, "error", err)
+		s.cfg.Log.Debug("the application is not healthy", "probe", r.URL.Path, "error", err)
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}

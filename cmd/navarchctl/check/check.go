@@ -1,8 +1,8 @@
-// Package check looks at a cluster with the eyes of somebody who installs a control plane, or wonders what is wrong with one: the API server, rights,
+// Package check examines a cluster for somebody who installs a control plane, or who looks for what is wrong with one: the API server, rights,
 // definitions of Istio's kinds, webhooks, clocks, etcd, and whether a workload would get a certificate and its configuration.
 //
-// Owns: what is looked at, and what is said of it.  Reads: the API server, replicas' pages, their secure address.  Never: changes anything, but
-// that a token and a certificate are made for the check itself, for a quarter of an hour.
+// Owns: the list of checks, and what is said of each.  Reads: the API server, replicas' pages, their secure address.  Never: changes anything,
+// except that a token and a certificate, each valid for a quarter of an hour, are made for the check itself.
 package check
 
 import (

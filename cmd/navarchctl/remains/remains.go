@@ -1,5 +1,5 @@
-// Package remains is what is left of a control plane when its chart is uninstalled, and what has to go before that: the webhooks, without which the
-// API server would refuse Pods and objects that nobody answers for any more.
+// Package remains lists what is left of a control plane when its chart is uninstalled, and what has to be deleted before that: its webhook
+// configurations, because the API server would refuse Pods and objects once no webhook answers any more.
 //
 // Owns: the list of these objects, and the order in which they go.  Reads: the API server.  Never: deletes what was not listed before; a definition
 // of a kind that has objects, unless it was named.

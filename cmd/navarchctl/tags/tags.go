@@ -1,8 +1,9 @@
 // Package tags keeps revision tags: more names for a revision, by which namespaces and Pods choose it. A tag is a MutatingWebhookConfiguration of its
 // own, with the names, labels and selectors of Istio's, so that istioctl tag sees ours and navarchctl tag istiod's.
 //
-// Owns: what a tag's configuration is, and what changes when one is set or removed.  Reads: the cluster's webhook configurations and namespaces.
-// Never: writes a caBundle that it did not find (the leader does); changes the configuration of a revision, but to end what another default was.
+// Owns: the content of a tag's configuration, and what changes when one is set or removed.  Reads: the cluster's webhook configurations and
+// namespaces.  Never: writes a caBundle that it did not find (the leader does); changes the configuration of a revision, except to end that it
+// is the default.
 package tags
 
 import (

@@ -48,7 +48,7 @@ func (k *Callers) claim(who attest.Caller, from net.Addr) preauth.Claim {
 				what = "messages"
 			}
 			obs.Bounded.WithLabelValues(what).Inc()
-			k.clients.Warn("a connection is closed: its identity has too much", what, obs.KeyIdentity, holder.Identity, obs.KeyPeer, from.String(), obs.KeyError, why)
+			k.clients.Warn("a connection is closed: its identity has reached a limit", what, obs.KeyIdentity, holder.Identity, obs.KeyPeer, from.String(), obs.KeyError, why)
 			end()
 		})
 		if err != nil || who.ID.IsZero() {

@@ -1,5 +1,5 @@
-// Package changes follows each change of configuration through one process, from its event to the last acknowledgement: a line in the log,
-// when revisions were committed, and the newest commits for who measures from outside.
+// Package changes follows each change of configuration through one process, from its event to the last acknowledgement: it logs a line for
+// each, and keeps the times at which revisions were committed and a list of the newest commits, for tools that measure from outside.
 //
 // Owns: what is on its way, and a bounded list of the newest commits.  Reads: what is built, by the pool's counters.  Never: decides anything.
 package changes
@@ -271,7 +271,7 @@ func (c *Log) write(ch *change, done bool) {
 		}
 		after := c.built()
 		line = append(line, obs.KeyBuilt, after.since(ch.before), obs.KeyProxies, ch.proxies, obs.KeyAcknowledged, len(ch.acknowledged),
-			obs.KeyResponses, Amounts(ch.responses[:], func(t int) string { return xds.Type(t).String() }))
+			obs.KeyResponses, amounts(ch.responses[:], func(t int) string { return xds.Type(t).String() }))
 	}
 	c.log.Info(message, append(line, obs.KeyTook, last.Sub(ch.began).Round(time.Millisecond/10))...)
 }
@@ -281,7 +281,7 @@ func (b buildCounts) since(before buildCounts) string {
 	for t := range b.types {
 		b.types[t] -= before.types[t]
 	}
-	all := Amounts(b.types[:], func(t int) string { return xds.Type(t).Noun() })
+	all := amounts(b.types[:], func(t int) string { return xds.Type(t).Noun() })
 	if n := b.fragments - before.fragments; n > 0 {
 		all = strings.TrimPrefix(fmt.Sprintf("%s, virtual host %d", all, n), ", ")
 	}
@@ -295,11 +295,11 @@ func snapshotCounts(s *mirror.Snapshot) string {
 	for i, kind := range kinds {
 		counts[i] = s.Len(kind)
 	}
-	return Amounts(counts, func(i int) string { return kinds[i].String() })
+	return amounts(counts, func(i int) string { return kinds[i].String() })
 }
 
-// Amounts lists what is there of a list of counts: "Service 3, Sidecar 1".
-func Amounts[N int | int64](counts []N, name func(i int) string) string {
+// amounts lists what is there of a list of counts: "Service 3, Sidecar 1".
+func amounts[N int | int64](counts []N, name func(i int) string) string {
 	var parts []string
 	for i, n := range counts {
 		if n > 0 {

@@ -54,7 +54,7 @@ func (l *ProblemLog) Step(now time.Time, problems []object.Problem) {
 	}
 	l.known = next
 	if l.left > 0 && l.bound.TokensAt(now) >= problemBurst/2 {
-		l.Log.Warn("more problems with the configuration appeared or ended than are logged: /debug/problems lists those that there are", obs.KeyLines, l.left)
+		l.Log.Warn("more problems with the configuration appeared or ended than are logged: /debug/problems lists all present ones", obs.KeyLines, l.left)
 		l.left = 0
 	}
 }
@@ -91,7 +91,7 @@ func CountFirst(log *slog.Logger, dir string, emit func([]object.Event)) func([]
 				for i, kind := range kinds {
 					amount[i] = counts[kind]
 				}
-				log.Info("configuration folder read", obs.KeyName, dir, obs.KeyObjects, Amounts(amount, func(i int) string { return kinds[i] }))
+				log.Info("configuration folder read", obs.KeyName, dir, obs.KeyObjects, amounts(amount, func(i int) string { return kinds[i] }))
 			}
 		}
 		emit(events)

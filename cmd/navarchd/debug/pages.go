@@ -1,8 +1,8 @@
-// Package debug has the pages below /debug, and what istioctl asks for on a stream: what push/inspect draws, of the loops that this process
-// runs, as far as the caller may see it.
+// Package debug has the pages below /debug, and the answers to what istioctl asks for on a stream. push/inspect draws them from the loops that
+// this process runs, and a caller sees of them what it may see.
 //
-// Owns: how many answers that cost are made at once.  Reads: the loops, through what they show; cmd/navarchd/debug/authz.  Never: changes
-// anything, nor shows a tenant what is another's.
+// Owns: how many costly answers are made at once.  Reads: the loops, through what they show; cmd/navarchd/debug/authz.  Never: changes anything,
+// nor shows one tenant what belongs to another.
 package debug
 
 import (
@@ -159,7 +159,7 @@ func (p *Proxies) planned(info serve.StreamInfo, t xds.Type, name string) *xds.R
 	return proxy.Set().Types[t].Get(name)
 }
 
-// explain plans the proxy's view from nothing at the current snapshot: nothing is shared with the serving path.
+// explain plans the proxy's view from scratch at the current snapshot: nothing is shared with the serving path.
 func (p *Proxies) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, error) {
 	now, ok := p.Server.ViewOf(info.ID).(*join.View)
 	if !ok {

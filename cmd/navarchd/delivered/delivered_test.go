@@ -103,7 +103,7 @@ func TestGenerationSettles(t *testing.T) {
 		t.Errorf("due at %v, and nothing changes by time", o.Due())
 	}
 
-	// A new generation begins from nothing; what is written of the one before stays until then.
+	// A new generation begins from scratch; what is written of the one before stays until then.
 	check(8*time.Minute, refused, refusal)
 	o.Take([]object.Event{put(route, 2)}, begin.Add(9*time.Minute))
 	check(9*time.Minute, Facts{Acknowledged: 99}, "nothing")

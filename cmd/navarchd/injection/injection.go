@@ -154,7 +154,7 @@ func (i *Injection) use(f status.Found[corev1.ConfigMap]) {
 		problems = append(problems, err.Error())
 		i.Log.Warn("a template for injection cannot be used", obs.KeyError, err)
 	}
-	i.Log.Info("injection configuration taken", obs.KeyObject, source)
+	i.Log.Info("injection configuration loaded", obs.KeyObject, source)
 	i.mu.Lock()
 	i.version, i.unusable, i.problems = f.Version, "", problems
 	i.mu.Unlock()

@@ -62,7 +62,7 @@ func (m *Mesh) use(there *corev1.ConfigMap) {
 	}
 	read := m.normal.ParseMesh(&object.Object{ID: m.normal.MeshID(), JSON: js})
 	if read.Config == nil {
-		m.log.Error("mesh configuration cannot be read; the one before stands, if there was one", obs.KeyProblem, fmt.Sprint(read.Problems))
+		m.log.Error("mesh configuration cannot be read; the previous one stays in use, if there was one", obs.KeyProblem, fmt.Sprint(read.Problems))
 		return
 	}
 	m.current.Store(read.Config)

@@ -1,5 +1,5 @@
-// Package memory keeps a process small: how much garbage may lie, by how busy the process is, and when pages that a burst has left, of joins at a
-// replica or of objects that a leader reads, go back to the system.
+// Package memory keeps the memory of a process small: it sets how much garbage may accumulate, by how busy the process is, and returns pages
+// to the system after a burst (of joins at a replica, or of objects that a leader reads).
 //
 // It is a control loop on the load of this machine, made for one fault: after a storm of joins a replica keeps for minutes the memory that the
 // storm needed, and its container is sized for that. Its figure is the scenario `memory` of the load harness: resident memory per proxy, with

@@ -51,11 +51,8 @@ func NewLeader(c *Configurations, api *apiserver.Client, from origin.Origin, unt
 // tryAgain is how often a dry run that did not pass is made again.
 const tryAgain = 2 * time.Second
 
-// Lead is one term; a nil Leader writes nothing.
+// Lead is one term.
 func (l *Leader) Lead(ctx context.Context, epoch int64) {
-	if l == nil {
-		return
-	}
 	l.mu.Lock()
 	l.passed, l.open = map[status.Key]bool{}, map[status.Key]error{}
 	l.mu.Unlock()

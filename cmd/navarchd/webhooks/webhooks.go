@@ -1,5 +1,5 @@
-// Package webhooks follows the webhook configurations of a cluster, for two questions: whether the API server would believe a certificate that
-// this process presents, and, while this process leads, what is to be written into them.
+// Package webhooks follows the webhook configurations of a cluster, to answer two questions: whether the API server would trust a certificate
+// that this process presents, and, while this process leads, what has to be written into them.
 //
 // Owns: what is known of the configurations; which webhooks have refused a dry run.  Reads: both kinds of configurations, the mesh's roots.
 // Never: writes while this process does not lead; makes a configuration.

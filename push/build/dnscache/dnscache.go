@@ -1,5 +1,5 @@
-// Package dnscache draws how Envoy resolves names: what a cluster that resolves names as clients ask for them, and the filters before it, have
-// to say alike.
+// Package dnscache draws the configuration of Envoy's DNS cache: a cluster that resolves names as clients ask for them (dynamic forward proxy)
+// and the filters before it must state it identically.
 //
 // Owns: nothing.  Reads: its arguments.  Never: a service, a snapshot.
 package dnscache

@@ -1,4 +1,4 @@
-// Package identity draws what TLS contexts say about the mesh's identities: the secrets of SDS, and whom to believe.
+// Package identity draws the part of TLS contexts that concerns the mesh's identities: the secrets of SDS, and which peers are accepted.
 //
 // Owns: nothing.  Reads: its arguments.  Never: key material; it comes from the proxy's own agent.
 package identity

@@ -1,5 +1,5 @@
-// Package telemetry draws what listeners report of their traffic: access logs and spans. What is to be reported, and to whom, the plan has
-// decided; the settings of a provider are those of meshConfig.extensionProviders.
+// Package telemetry draws how listeners report their traffic: access logs, spans and metrics. The plan has decided what is reported, and to
+// which provider; the settings of a provider are those of meshConfig.extensionProviders.
 //
 // Owns: nothing.  Reads: its Specs, and the providers of the mesh configuration.  Never: the snapshot, a view, a clock.
 package telemetry

@@ -89,7 +89,7 @@ func destination(hosts Hosts, ref virtualservice.Ref, listenPort uint32) vhost.D
 
 // target is the host that a name stands for: itself, unless it is an alias (a Service of type ExternalName).
 func target(hosts Hosts, name string) string {
-	for range LongestAlias {
+	for range longestAlias {
 		h := hosts.Get(name)
 		if h == nil || h.alias == nil {
 			return name
@@ -105,8 +105,8 @@ func (t *Table) Target(name string) string { return target(t, name) }
 // Alias is the Service by which it is another name of a host (of type ExternalName); nil: it is none.
 func (h *Host) Alias() *model.Service { return h.alias }
 
-// LongestAlias bounds chains of aliases, which may go in a circle.
-const LongestAlias = 10
+// longestAlias bounds chains of aliases, which may go in a circle.
+const longestAlias = 10
 
 // Reached are the hosts that the rules of the variation decide otherwise: those with other rules, and those that are routed to them, or to
 // other names of them.

@@ -64,7 +64,7 @@ type port struct {
 	also    []string // further addresses of that
 }
 
-// New plans a workload from nothing.
+// New plans a workload from scratch.
 func New(in *input.Input, key view.Workload) *Workload {
 	wl := &Workload{in: in, key: key, reads: map[string]bool{}}
 	if key.Kind == view.Router { // it has no inbound side

@@ -3,7 +3,6 @@ package input
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -55,7 +54,7 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 			if !q.selects(e, labels) {
 				continue
 			}
-			if number, ok := portAt(slice.Spec, e, port); ok {
+			if number, ok := slice.Spec.PortAt(e, port); ok {
 				out = append(out, model.Member{Endpoint: e, Port: number})
 			}
 		}
@@ -81,26 +80,4 @@ func (in *Input) MembersOf(q Selection, holds func(*model.Endpoint) bool) intern
 		}
 	}
 	return members.List(out...)
-}
-
-// portAt is the number of a service's port at one endpoint; false where the endpoint does not have it.
-func portAt(slice *model.EndpointsSpec, e *model.Endpoint, port *model.ServicePort) (uint32, bool) {
-	if strings.HasPrefix(e.GetAddress(), "unix://") {
-		return 0, true
-	}
-	if n, ok := e.GetPorts()[port.GetName()]; ok {
-		return n, true
-	}
-	for _, p := range slice.GetPorts() {
-		if p.GetName() == port.GetName() {
-			return p.GetNumber(), p.GetNumber() != 0
-		}
-	}
-	if len(slice.GetPorts()) > 0 {
-		return 0, false
-	}
-	if port.GetTargetNumber() != 0 {
-		return port.GetTargetNumber(), true
-	}
-	return port.GetNumber(), port.GetNumber() != 0
 }

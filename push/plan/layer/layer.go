@@ -150,7 +150,7 @@ func (l *Layer) Commit(x *Sharing) {
 	}
 }
 
-// Succeed makes this layer, planned from nothing, share what it has in common with the one it replaces.
+// Succeed makes this layer, planned from scratch, share what it has in common with the one it replaces.
 func (l *Layer) Succeed(old *Layer, x *Sharing) {
 	for t := range l.types {
 		var changed []*xds.Resource

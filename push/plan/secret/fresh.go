@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Copy is what an identity subscribes to, its right, and what is opened for it: what a plan from nothing needs beside the snapshot. It
+// Copy is what an identity subscribes to, its right, and what is opened for it: what a plan from scratch needs beside the snapshot. It
 // may be used in any goroutine.
 type Copy struct {
 	Who   view.Identity
@@ -34,7 +34,7 @@ func (t *Table) Copy(who view.Identity) Copy {
 	return out
 }
 
-// Fresh plans the subscriptions from nothing, and modules of WasmPlugins and TrafficExtensions.
+// Fresh plans the subscriptions from scratch, and modules of WasmPlugins and TrafficExtensions.
 func (c Copy) Fresh(in *input.Input, modules []model.Key) (secrets, extensions *manifest.Manifest) {
 	t := New(in)
 	subs := t.Of(c.Who)

@@ -1,10 +1,10 @@
-// Package telemetry decides what the listeners of a proxy report of their traffic: what the providers of the mesh configuration and the
-// Telemetries that are for the proxy come to, for one direction of it.
+// Package telemetry decides which access logs, spans and metrics the listeners of a proxy report, for one direction of it: it combines the
+// providers of the mesh configuration with the Telemetries that apply to the proxy.
 //
 // Owns: nothing.  Reads: plan/input, plan/host for what is visible.  Never: Envoy's protobuf.
 //
-// Three Telemetries are for a proxy at most, the later ones going before the others: the oldest of the root namespace and the oldest of its own
-// namespace that have no selector, and the oldest of its own namespace whose selector picks it
+// At most three Telemetries apply to a proxy, each taking precedence over the ones before: the oldest of the root namespace and the oldest of
+// its own namespace that have no selector, and the oldest of its own namespace whose selector picks it
 // (https://istio.io/latest/docs/reference/config/telemetry/; istio: pilot/pkg/model/telemetry.go, applicableTelemetries).
 package telemetry
 

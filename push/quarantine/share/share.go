@@ -88,7 +88,7 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store, q *quarantine.Quarantin
 			reports, problems := others.read(f, l.path)
 			q.Merge(reports)
 			for _, problem := range problems {
-				l.log.Warn("what proxies answered to another replica cannot be read", obs.KeyError, problem)
+				l.log.Warn("another replica's list of refusals cannot be read", obs.KeyError, problem)
 			}
 		case <-l.changed:
 			if due == nil {
@@ -102,7 +102,7 @@ func (l *Loop) Run(ctx context.Context, store *kv.Store, q *quarantine.Quarantin
 		case <-due:
 			due, last = nil, time.Now()
 			if err := l.write(ctx, blobs); err != nil && ctx.Err() == nil {
-				l.log.Warn("what proxies answered cannot be shared with the other replicas; trying again", obs.KeyError, err)
+				l.log.Warn("this replica's list of refusals cannot be written to etcd for the other replicas; trying again", obs.KeyError, err)
 				due = time.After(retryWrite)
 			}
 		}

@@ -1,5 +1,6 @@
-// Package configure says what the webhook configurations of a mesh should be: which of those in a cluster are the mesh's, by which roots the API
-// server is to verify whom it calls (caBundle), and when a webhook that does not answer refuses (failurePolicy). Pure.
+// Package configure decides what the webhook configurations of a mesh should contain: which configurations of a cluster are the mesh's, the
+// roots by which the API server verifies the webhook's server (caBundle), and whether objects are refused while a webhook does not answer
+// (failurePolicy). Pure.
 //
 // Owns: nothing.  Reads: ValidatingWebhookConfigurations and MutatingWebhookConfigurations as they are.  Never: makes or deletes one; changes
 // rules, selectors, or where a webhook is; sets a failurePolicy back to Ignore; knows a client.

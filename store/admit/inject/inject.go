@@ -1,5 +1,5 @@
-// Package inject puts a proxy into Pods, as Istio's injector does: it decides whether a Pod gets one, draws the templates of the ConfigMap
-// istio-sidecar-injector[-rev], merges what they say onto the Pod, and makes of the difference a JSON patch.
+// Package inject puts a proxy into Pods, as Istio's injector does: it decides whether a Pod gets one, renders the templates of the ConfigMap
+// istio-sidecar-injector[-rev], merges the result onto the Pod, and encodes the difference as a JSON patch.
 //
 // A Pod that was injected before is first brought back to what its author wrote (again.go), so that injecting it again changes nothing.
 //

@@ -1,8 +1,8 @@
-// Package schema holds objects of Istio's kinds to their CustomResourceDefinitions, with the API server's own code: structure, list types, CEL
-// rules, unknown fields. The definitions are those of the module istio.io/api; istio.json.gz has them without their descriptions.
+// Package schema checks objects of Istio's kinds against their CustomResourceDefinitions, with the API server's own code: structure, list
+// types, CEL rules, unknown fields. The definitions are those of the module istio.io/api; istio.json.gz has them without their descriptions.
 //
-// An API server whose CustomResourceDefinitions are the same has checked all of this before it asks a webhook. Those of a cluster may be
-// older, and objects in files were never checked.
+// An API server with the same CustomResourceDefinitions has checked all of this before it asks a webhook. But those of a cluster may be older,
+// and objects in files were never checked.
 //
 // Owns: the compiled definitions.  Reads: nothing of ours but store/problem.  Never: changes an object that it is given.
 package schema

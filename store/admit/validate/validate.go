@@ -1,9 +1,9 @@
-// Package validate answers the validation webhook: an object of Istio's is held to the CustomResourceDefinition of its kind, then to what
-// store/normal makes of it, by the code that the leader runs. What would not apply is refused with the paths of the fields; what applies and is
-// not as it should be is admitted with warnings.
+// Package validate answers the validation webhook: an object of Istio's is checked against the CustomResourceDefinition of its kind, then by
+// store/normal, with the code that the leader runs. An object that would not apply is refused with the paths of its fields; one that applies,
+// but not in full or not as its author may expect, is admitted with warnings.
 //
 // Owns: nothing.  Reads: the replica's snapshot, where it has one, for the mesh configuration and for what objects refer to.  Never: asks
-// anybody; changes an object; refuses what is valid and this version does not act on; goes by who writes an object.
+// anybody; changes an object; refuses what is valid and this version does not act on; decides by who writes an object.
 package validate
 
 import (

@@ -1,5 +1,5 @@
-// Package fields says of every field of Istio's configuration what becomes of it in this version: it is acted on, it is reported where somebody
-// sets it, or it has no effect for sidecars. table.txt says so for the fields of istio.io/api, names.txt for annotations, labels and node metadata;
+// Package fields says how this version treats every field of Istio's configuration: it is acted on, it is reported where somebody sets it, or
+// it has no effect for sidecars. table.txt says so for the fields of istio.io/api, names.txt for annotations, labels and node metadata;
 // deploy/docs/compatibility.md is generated from both, and store/normal reports by them.
 //
 // Owns: nothing; the tables are immutable.  Reads: descriptors of istio.io/api.  Never: objects of Kubernetes, Envoy types.

@@ -48,7 +48,7 @@ func TestRunsDependOnTheHostsAlone(t *testing.T) {
 			fresh.touch(h)
 		}
 		if spell(live) != spell(fresh) {
-			t.Fatalf("step %d (%s):\nincremental %s\nfrom nothing %s", i, host, spell(live), spell(fresh))
+			t.Fatalf("step %d (%s):\nincremental %s\nfrom scratch %s", i, host, spell(live), spell(fresh))
 		}
 	}
 }

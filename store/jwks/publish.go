@@ -55,9 +55,9 @@ func (t *term) load(ctx context.Context) bool {
 	return false
 }
 
-// tell stores what was fetched, where that is another than what is stored, and tells the ingester. Keys are of use once they are stored: another leader
+// publish stores what was fetched, where that is another than what is stored, and tells the ingester. Keys are of use once they are stored: another leader
 // knows them then. The source has told everything with what was stored: nobody waits for servers.
-func (t *term) tell(ctx context.Context) error {
+func (t *term) publish(ctx context.Context) error {
 	if err := t.save(ctx); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (t *term) events() (events []object.Event) {
 		if s == nil {
 			s = &source{}
 		}
-		before, now := t.told[of], map[object.ID]string{}
+		before, now := t.emitted[of], map[object.ID]string{}
 		for _, id := range s.ids {
 			made, err := normal.NewKeys(id, s.keys, s.reason())
 			if err != nil || s.keys == "" && s.wrong == nil { // texts have no error; nobody has answered
@@ -125,8 +125,8 @@ func (t *term) events() (events []object.Event) {
 				events = append(events, object.Event{Op: object.Delete, ID: id})
 			}
 		}
-		if t.told[of] = now; len(now) == 0 {
-			delete(t.told, of)
+		if t.emitted[of] = now; len(now) == 0 {
+			delete(t.emitted, of)
 		}
 	}
 	clear(t.changed)

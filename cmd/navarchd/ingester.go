@@ -5,33 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"navarch.io/navarch/cmd/navarchd/changes"
 	"navarch.io/navarch/cmd/navarchd/debug"
-	"navarch.io/navarch/cmd/navarchd/webhooks"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/problems"
 	"navarch.io/navarch/shard/place"
 	"navarch.io/navarch/shard/ring"
 	"navarch.io/navarch/store/asof"
-	"navarch.io/navarch/store/hostnames"
 	"navarch.io/navarch/store/ingest"
-	"navarch.io/navarch/store/jwks"
 	"navarch.io/navarch/store/kv"
-	"navarch.io/navarch/store/kv/embedded"
 	"navarch.io/navarch/store/lead"
 	"navarch.io/navarch/store/loop"
-	"navarch.io/navarch/store/mirror"
-	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/origin"
-	"navarch.io/navarch/store/problem"
 	"navarch.io/navarch/store/removal"
 	"navarch.io/navarch/store/source/files"
 	"navarch.io/navarch/store/source/guard"
@@ -40,26 +30,6 @@ import (
 	"navarch.io/navarch/store/tenants"
 )
 
-// openStore connects to etcd, or starts the embedded one, which runs until it is closed.
-func openStore(c *config, log *slog.Logger) (store *kv.Store, server []loop.Task, closed func() error, err error) {
-	if c.dataDir != "" {
-		etcd, err := embedded.Start(embedded.Config{Mesh: c.mesh, Revision: c.env.revision, Dir: c.dataDir, Logger: log})
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		return etcd.Store, []loop.Task{{Name: "etcd", Run: etcd.Run}}, etcd.Close, nil
-	}
-	cfg, err := c.etcd.Config()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	cfg.Mesh, cfg.Revision, cfg.Logger = c.mesh, c.env.revision, log
-	if store, err = kv.Open(cfg); err != nil {
-		return nil, nil, nil, err
-	}
-	return store, nil, store.Close, nil
-}
-
 // ingester is the role ingest: the folder, the Kubernetes cluster, the leader's loop, the election.
 type ingester struct {
 	source    *files.Source    // nil: there is no folder
@@ -67,16 +37,11 @@ type ingester struct {
 	clusters  *remote.Clusters // beside kube; nil with it
 	loop      *ingest.Loop
 	lead      *lead.Elector
-	tenants   *tenants.Tenants
 	writer    *kubernetesWriter // nil: there is no cluster
 	keeper    *removal.Keeper
 	losses    *removal.Losses
-	roots     []*rootCerts      // nil: there is no cluster, or they are not to be written
-	hooks     *webhooks.Leader  // nil: webhook configurations are not to be written
-	vms       *registered       // nil: machines do not register themselves
-	automatic *automatic        // nil: hosts are given no automatic addresses
-	names     *hostnames.Leader // nil: names of gateways are not resolved
-	keySets   *jwks.Leader
+	duties    []duty              // while this process leads
+	automatic *automatic          // nil: hosts are given no automatic addresses
 	status    *objectStatus       // nil: there is no cluster, or PILOT_ENABLE_STATUS is false
 	found     *problems.Collector // what the replicas found, while this process leads
 	alone     string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
@@ -115,7 +80,6 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 	i := &ingester{
 		losses:   losses,
 		alone:    alone,
-		tenants:  known,
 		source:   source,
 		kube:     cluster,
 		clusters: clusters,
@@ -127,14 +91,14 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 			Store: store, Sealer: sealer, Seen: seen, Remember: losses.Write, Log: log, Committed: committed, Options: options, Referred: referred,
 		}),
 	}
-	i.names = newNames(c, i.loop, log)
-	if i.keySets, err = newKeySets(c, i.loop, log); err != nil {
+	if err = i.addDuties(c, known); err != nil {
 		return nil, err
 	}
 	if cluster != nil {
 		if i.writer, err = newKubernetesWriter(c, store, elector, func() { i.automatic.wake() }, log); err != nil {
 			return nil, err
 		}
+		i.duties = append(i.duties, duty{lead: i.writer.lead, problems: i.writer.problems})
 		cluster.Settle = func(ctx context.Context) error {
 			defer clusters.Complete()
 			return i.loop.Settle(ctx)
@@ -144,6 +108,17 @@ func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() k
 	}
 	i.keeper = i.newKeeper(c.processName(), c.heldFor)
 	return i, nil
+}
+
+// addDuties adds those that every leader has, with a cluster or without.
+func (i *ingester) addDuties(c *config, known *tenants.Tenants) error {
+	keySets, err := newKeySets(c, i.loop, i.store, i.log)
+	if err != nil {
+		return err
+	}
+	i.duties = append(newNames(c, i.loop, i.store, i.log), keySets, duty{lead: i.keep}, duty{lead: i.collect}, duty{lead: i.withdraw},
+		duty{lead: func(ctx context.Context, epoch kv.Epoch) { known.Lead(ctx, i.store, epoch, i.loop, i.log) }})
+	return nil
 }
 
 // objectsOfBurst is how many objects are read in a burst that is worth tidying up after, as when a cluster is listed; edits are far from it.
@@ -185,40 +160,16 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	if err := i.losses.Recall(ctx, epoch); err != nil {
 		return fmt.Errorf("what vanished under the leader before: %w", err)
 	}
-	defer i.forgetKube() // after Lost: else what is forgotten would be taken out of the store
+	defer i.forget() // after Lost: else what is forgotten would be taken out of the store
 	i.loop.Gained(epoch)
 	defer i.loop.Lost()
 	notifying, stop := context.WithCancel(ctx)
 	var others sync.WaitGroup
-	others.Go(func() { i.tenants.Lead(notifying, i.store, epoch, i.loop, i.log) })
-	others.Go(func() { i.keep(notifying, epoch) })
-	if i.status == nil { // else it asks itself
-		others.Go(func() { i.withdraw(notifying, epoch) })
-	}
-	if i.writer != nil {
-		others.Go(func() { i.writer.lead(notifying, epoch) })
+	for _, d := range i.duties {
+		others.Go(func() { d.lead(notifying, epoch) })
 	}
 	i.readClusters(notifying, epoch, &others)
-	for _, r := range i.roots {
-		others.Go(func() { r.lead(notifying, epoch) })
-	}
-	if i.vms != nil {
-		others.Go(func() { i.vms.lead(notifying, epoch) })
-	}
-	if i.names != nil {
-		others.Go(func() { i.names.Run(notifying, i.store, epoch) })
-	}
-	others.Go(func() { i.keySets.Run(notifying, i.store, epoch) })
-	if i.automatic != nil {
-		others.Go(func() { i.automatic.lead(notifying, epoch) })
-	}
-	others.Go(func() { i.hooks.Lead(notifying, epoch.Revision) })
 	others.Go(func() { i.keepLevel(notifying, epoch, current) })
-	others.Go(func() {
-		if err := i.found.Run(notifying, i.store); err != nil {
-			i.log.Error("what the replicas find wrong with objects is not collected", obs.KeyError, err)
-		}
-	})
 	defer func() { stop(); others.Wait() }()
 	for {
 		alone := i.alone
@@ -231,8 +182,15 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 		case errors.Is(err, kv.ErrDeposed):
 			return err
 		}
-		i.log.Warn("no ring is made, trying again", obs.KeyError, err)
+		i.log.Warn("shards cannot be assigned to replicas, trying again", obs.KeyError, err)
 		_ = loop.Pause(ctx, time.Second)
+	}
+}
+
+// collect gathers what the replicas found while this process leads.
+func (i *ingester) collect(ctx context.Context, _ kv.Epoch) {
+	if err := i.found.Run(ctx, i.store); err != nil {
+		i.log.Error("the problems with objects that replicas found are not collected", obs.KeyError, err)
 	}
 }
 
@@ -252,96 +210,4 @@ func (i *ingester) readClusters(ctx context.Context, epoch kv.Epoch, others *syn
 	others.Go(func() { _ = i.kube.Run(ctx, emit) })            // its error is the context's
 	others.Go(func() { _ = i.clusters.Run(ctx, i.loop.Emit) }) // its error is the context's
 	others.Go(func() { asof.Lead(ctx, i.store, epoch, i.toldOf, i.loop.Settled, i.log) })
-}
-
-func newMirror(c *config, store *kv.Store, log *slog.Logger, t *telemetry) (*mirror.Mirror, error) {
-	disk, err := c.snapshot()
-	if err != nil {
-		return nil, fmt.Errorf("--state-dir: %w", err)
-	}
-	return mirror.New(mirror.Config{Source: store, Logger: log, Disk: disk, Hooks: mirror.Hooks{
-		Published: func(c mirror.Change) {
-			at := c.Committed
-			if at.IsZero() {
-				at = time.Now()
-			}
-			t.commits.Saw(c.New.Revision(), at)
-			obs.Revision.Set(float64(c.New.Revision()))
-			traceMirror(t.tracer, c)
-			t.changes.Published(c)
-		},
-		Alarm: func(err error) {
-			obs.StoreAlarm.WithLabelValues("identity").Set(flag(err != nil))
-		},
-		Held: countHeld,
-		Contact: func(err error) {
-			obs.StoreAlarm.WithLabelValues("away").Set(flag(err != nil))
-		},
-	}})
-}
-
-// countHeld shows which kinds a replica holds.
-func countHeld(held []mirror.Held) {
-	obs.HeldKinds.Reset()
-	for _, h := range held {
-		kind := h.Kind
-		if _, known := model.ParseKind(kind); !known {
-			kind = "unknown" // names are whoever's
-		}
-		obs.HeldKinds.WithLabelValues(kind).Set(1)
-	}
-	obs.StoreAlarm.WithLabelValues("contents").Set(flag(len(held) > 0))
-}
-
-// snapshot is where the last snapshot is kept; nil where there is no folder for it, or where etcd is in this process.
-func (c *config) snapshot() (*mirror.Disk, error) {
-	if c.stateDir == "" || c.dataDir != "" {
-		return nil, nil
-	}
-	if err := os.MkdirAll(c.stateDir, 0o700); err != nil {
-		return nil, err
-	}
-	mesh := c.mesh
-	if own := c.env.revision; own != kv.DefaultRevision {
-		mesh = path.Join(mesh, own) // another revision's records are of no use
-	}
-	return &mirror.Disk{Path: filepath.Join(c.stateDir, "snapshot"), Mesh: mesh, MaxAge: c.snapshotAge}, nil
-}
-
-func flag(on bool) float64 {
-	if on {
-		return 1
-	}
-	return 0
-}
-
-// spacePart is what following the size of etcd adds to a process.
-func spacePart(s *kv.Space) part {
-	return part{tasks: []loop.Task{{Name: "space", Run: s.Run}}, notes: []func() []string{func() []string {
-		if text, _ := s.Warning(); text != "" {
-			return []string{text}
-		}
-		return nil
-	}}}
-}
-
-// awayProblems is what /debug/problems says while etcd does not answer.
-func awayProblems(why error) []inspect.Problem {
-	if why == nil {
-		return nil
-	}
-	return []inspect.Problem{{Object: "etcd", Location: "etcd", Code: problem.Unreadable, Severity: problem.Error, Message: "it does not answer, and what was read of it stands: " + why.Error()}}
-}
-
-// spaceProblems is what /debug/problems says of the size of etcd.
-func spaceProblems(s *kv.Space) []inspect.Problem {
-	text, full := s.Warning()
-	if text == "" {
-		return nil
-	}
-	severity := problem.Warning
-	if full {
-		severity = problem.Error
-	}
-	return []inspect.Problem{{Object: "etcd", Location: "etcd", Code: problem.NotAllowed, Severity: severity, Message: text}}
 }

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/embedded"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/problem"
+)
+
+// openStore connects to etcd, or starts the embedded one, which runs until it is closed.
+func openStore(c *config, log *slog.Logger) (store *kv.Store, server []loop.Task, closed func() error, err error) {
+	if c.dataDir != "" {
+		etcd, err := embedded.Start(embedded.Config{Mesh: c.mesh, Revision: c.env.revision, Dir: c.dataDir, Logger: log})
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		return etcd.Store, []loop.Task{{Name: "etcd", Run: etcd.Run}}, etcd.Close, nil
+	}
+	cfg, err := c.etcd.Config()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	cfg.Mesh, cfg.Revision, cfg.Logger = c.mesh, c.env.revision, log
+	if store, err = kv.Open(cfg); err != nil {
+		return nil, nil, nil, err
+	}
+	return store, nil, store.Close, nil
+}
+
+func newMirror(c *config, store *kv.Store, log *slog.Logger, t *telemetry) (*mirror.Mirror, error) {
+	disk, err := c.snapshot()
+	if err != nil {
+		return nil, fmt.Errorf("--state-dir: %w", err)
+	}
+	return mirror.New(mirror.Config{Source: store, Logger: log, Disk: disk, Hooks: mirror.Hooks{
+		Published: func(c mirror.Change) {
+			at := c.Committed
+			if at.IsZero() {
+				at = time.Now()
+			}
+			t.commits.Saw(c.New.Revision(), at)
+			obs.Revision.Set(float64(c.New.Revision()))
+			traceMirror(t.tracer, c)
+			t.changes.Published(c)
+		},
+		Alarm: func(err error) {
+			obs.StoreAlarm.WithLabelValues("identity").Set(flag(err != nil))
+		},
+		Held: countHeld,
+		Contact: func(err error) {
+			obs.StoreAlarm.WithLabelValues("away").Set(flag(err != nil))
+		},
+	}})
+}
+
+// countHeld shows which kinds a replica holds.
+func countHeld(held []mirror.Held) {
+	obs.HeldKinds.Reset()
+	for _, h := range held {
+		kind := h.Kind
+		if _, known := model.ParseKind(kind); !known {
+			kind = "unknown" // names are whoever's
+		}
+		obs.HeldKinds.WithLabelValues(kind).Set(1)
+	}
+	obs.StoreAlarm.WithLabelValues("contents").Set(flag(len(held) > 0))
+}
+
+// snapshot is where the last snapshot is kept; nil where there is no folder for it, or where etcd is in this process.
+func (c *config) snapshot() (*mirror.Disk, error) {
+	if c.stateDir == "" || c.dataDir != "" {
+		return nil, nil
+	}
+	if err := os.MkdirAll(c.stateDir, 0o700); err != nil {
+		return nil, err
+	}
+	mesh := c.mesh
+	if own := c.env.revision; own != kv.DefaultRevision {
+		mesh = path.Join(mesh, own) // another revision's records are of no use
+	}
+	return &mirror.Disk{Path: filepath.Join(c.stateDir, "snapshot"), Mesh: mesh, MaxAge: c.snapshotAge}, nil
+}
+
+func flag(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// spacePart is what following the size of etcd adds to a process.
+func spacePart(s *kv.Space) part {
+	return part{tasks: []loop.Task{{Name: "space", Run: s.Run}}, notes: []func() []string{func() []string {
+		if text, _ := s.Warning(); text != "" {
+			return []string{text}
+		}
+		return nil
+	}}}
+}
+
+// awayProblems is what /debug/problems says while etcd does not answer.
+func awayProblems(why error) []inspect.Problem {
+	if why == nil {
+		return nil
+	}
+	return []inspect.Problem{{Object: "etcd", Location: "etcd", Code: problem.Unreadable, Severity: problem.Error, Message: "it does not answer, and what was read of it stands: " + why.Error()}}
+}
+
+// spaceProblems is what /debug/problems says of the size of etcd.
+func spaceProblems(s *kv.Space) []inspect.Problem {
+	text, full := s.Warning()
+	if text == "" {
+		return nil
+	}
+	severity := problem.Warning
+	if full {
+		severity = problem.Error
+	}
+	return []inspect.Problem{{Object: "etcd", Location: "etcd", Code: problem.NotAllowed, Severity: severity, Message: text}}
+}
