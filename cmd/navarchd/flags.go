@@ -123,6 +123,7 @@ type environment struct {
 	ignore         []string                 // PILOT_IGNORE_RESOURCES, comma-separated
 	include        []string                 // PILOT_INCLUDE_RESOURCES, comma-separated
 	sharedMesh     string                   // SHARED_MESH_CONFIG
+	theirEntries   bool                     // PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY: WorkloadEntries of other clusters are read
 	fromFiles      []string                 // PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS, comma-separated: what kubeconfigs of other clusters may have beside inline data
 	customHost     string                   // ISTIOD_CUSTOM_HOST
 	audiences      []string                 // TOKEN_AUDIENCES, comma-separated
@@ -269,7 +270,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	*e = environment{reads: map[string]bool{},
 		debounce: 100 * time.Millisecond, debounceMax: 10 * time.Second, maxRecvSize: 4 << 20, debugOnHTTP: true, debugAuth: true,
 		podNamespace: "istio-system", account: "istiod", audiences: []string{"istio-ca"}, certTTL: 24 * time.Hour, maxCertTTL: 90 * 24 * time.Hour,
-		xdsAuth: true, identityCheck: true, autoRegister: true, machineGrace: machines.DefaultGrace,
+		theirEntries: true, xdsAuth: true, identityCheck: true, autoRegister: true, machineGrace: machines.DefaultGrace,
 		keyRefresh: jwks.Refresh, gatewayNames: true, autoAllocate: true, ipv4Range: netip.MustParsePrefix(allocate.IPv4Range), ipv6Range: netip.MustParsePrefix(allocate.IPv6Range), nativeSidecars: injection.NativeAuto,
 	}
 	var problems []error
@@ -299,6 +300,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("PILOT_INCLUDE_RESOURCES", list(&e.include))
 	parse("SHARED_MESH_CONFIG", text(&e.sharedMesh))
 	parse("PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS", list(&e.fromFiles))
+	parse("PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY", boolean(&e.theirEntries))
 	parse("ISTIOD_CUSTOM_HOST", text(&e.customHost))
 	parse("TOKEN_AUDIENCES", func(v string) error { e.audiences = strings.Split(v, ","); return nil })
 	parse("DEFAULT_WORKLOAD_CERT_TTL", duration(&e.certTTL))

@@ -121,8 +121,11 @@ func (i *ingester) addDuties(c *config, known *tenants.Tenants) error {
 	return nil
 }
 
-// objectsOfBurst is how many objects are read in a burst that is worth tidying up after, as when a cluster is listed; edits are far from it.
+// objectsOfBurst is how many objects are read, or records written, in a burst that is worth tidying up after, as when a cluster is listed; edits are far from it.
 const objectsOfBurst = 10_000
+
+// burst counts these: where a cluster is listed the records are written after that, for a minute or so, and leave as much behind.
+func burst(s ingest.Stats) uint64 { return (s.Normalised + s.Puts + s.Deletes) / objectsOfBurst }
 
 // part is what the role adds to its process.
 func (i *ingester) part() part {
@@ -137,7 +140,7 @@ func (i *ingester) part() part {
 			return i.source.Run(ctx, changes.CountFirst(i.log, i.source.Dir, i.automatic.emit(i.loop.Emit)))
 		}})
 	}
-	p := part{tasks: tasks, bursts: []func() uint64{func() uint64 { return i.loop.Stats().Normalised / objectsOfBurst }}}
+	p := part{tasks: tasks, bursts: []func() uint64{func() uint64 { return burst(i.loop.Stats()) }}}
 	if i.clusters != nil {
 		p.gauges = append(p.gauges, i.clusters.Gauges)
 	}

@@ -48,7 +48,8 @@ func newClusters(c *config, memory *guard.Memory, log *slog.Logger) (*remote.Clu
 		return nil, nil
 	}
 	of := c.remotes(log)
-	of.Source = kube.Config{Namespace: c.env.watchOnly, AllowEmpty: c.allowNone, Memory: memory}
+	of.Source = kube.Config{Namespace: c.env.watchOnly, Revision: c.env.revision, WorkloadEntries: c.env.theirEntries, Ignore: c.env.ignore, Include: c.env.include,
+		AllowEmpty: c.allowNone, Memory: memory}
 	clusters, err := remote.New(of)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig, PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS: %w", err)

@@ -14,7 +14,7 @@ import (
 const machineEndpoints = "serviceentry:"
 
 // Machines says which identities are machines': those that a WorkloadEntry, the template of a WorkloadGroup, or an endpoint of a
-// ServiceEntry, in their own namespace names as its service account. A process that does not follow the configuration (role ca alone) knows of none.
+// ServiceEntry, in their own namespace names as its service account. WorkloadEntries of all clusters count: clusters of one mesh trust each other's identities. A process that does not follow the configuration (role ca alone) knows of none.
 func Machines(snapshot func() *mirror.Snapshot) func(spiffeid.ID) bool {
 	return func(id spiffeid.ID) bool {
 		s := snapshot()

@@ -8,6 +8,7 @@ import (
 
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/origin"
 )
 
 // A machine is what a WorkloadEntry, a WorkloadGroup or an endpoint of a ServiceEntry of its own namespace says, and nothing else: not a Pod, not what another
@@ -21,6 +22,10 @@ func TestMachines(t *testing.T) {
 	workload := func(namespace, name, account string) model.Record {
 		r := &model.Workload{Spec: &model.WorkloadSpec{Endpoint: &model.Endpoint{ServiceAccount: account}}}
 		r.Meta().Key = model.Key{Kind: model.KindWorkload, Namespace: namespace, Name: name}
+		return r
+	}
+	western := func(r model.Record) model.Record {
+		r.Meta().Key.Origin = origin.New("west", origin.Kube)
 		return r
 	}
 	group := func(namespace, name, account string) model.Record {
@@ -39,12 +44,13 @@ func TestMachines(t *testing.T) {
 		endpoints("shop", "web-1", &model.Endpoint{Address: "10.0.0.2", Namespace: "shop", ServiceAccount: "pod"}),
 		endpoints("other", "serviceentry:vms", &model.Endpoint{Address: "10.0.0.3", Namespace: "shop", ServiceAccount: "claimed"}),
 		workload("shop", "workloadentry:vm", "entry"),
+		western(workload("shop", "workloadentry:vm", "western")),
 		workload("shop", "web-1", "pod"),
 		workload("other", "workloadentry:vm", "elsewhere"),
 		group("shop", "vms", "grouped"),
 		group("other", "vms", "others"),
 	}, nil).New
-	for account, want := range map[string]bool{"vm": true, "entry": true, "grouped": true, "elsewhere": false, "others": false, "pod": false, "claimed": false, "none": false} {
+	for account, want := range map[string]bool{"vm": true, "entry": true, "western": true, "grouped": true, "elsewhere": false, "others": false, "pod": false, "claimed": false, "none": false} {
 		if got := is(spiffeid.RequireFromString("spiffe://cluster.local/ns/shop/sa/" + account)); got != want {
 			t.Errorf("%s: %t", account, got)
 		}

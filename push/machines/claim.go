@@ -98,11 +98,11 @@ func (c claim) draw(s *mirror.Snapshot) (machines.Machine, error) {
 		Labels: labels, Annotations: group.GetMetadata().GetAnnotations(), Checked: c.checked, Spec: spec}, nil
 }
 
-// drawExisting is for an entry that somebody wrote: of the machine's own service account.
+// drawExisting is for an entry that somebody wrote: of the machine's own service account, and of the config cluster, since it is there that its health is written.
 func (c claim) drawExisting(s *mirror.Snapshot) (machines.Machine, error) {
 	for r := range s.WithPrefix(model.KindWorkload, c.namespace, model.WorkloadEntryPrefix+c.entry) {
 		w, is := r.(*model.Workload)
-		if !is || r.Meta().Key.Name != model.WorkloadEntryPrefix+c.entry {
+		if !is || r.Meta().Key.Name != model.WorkloadEntryPrefix+c.entry || r.Meta().Key.Origin.Cluster() != "" {
 			continue
 		}
 		if account := w.Spec.GetEndpoint().GetServiceAccount(); account != c.account {

@@ -22,11 +22,17 @@ import (
 	"navarch.io/navarch/store/machines"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/origin"
 )
 
 func record(t *testing.T, kind model.Kind, namespace, name string, body proto.Message) model.Record {
 	t.Helper()
-	r, err := model.New(model.Key{Kind: kind, Namespace: namespace, Name: name}, 1, body)
+	return recordOf(t, model.Key{Kind: kind, Namespace: namespace, Name: name}, body)
+}
+
+func recordOf(t *testing.T, key model.Key, body proto.Message) model.Record {
+	t.Helper()
+	r, err := model.New(key, 1, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +55,8 @@ func mesh(t *testing.T) *mirror.Snapshot {
 		record(t, model.KindWorkload, "shop", model.WorkloadEntryPrefix+"others", workload(entry, "10.0.0.102", "other")),
 		record(t, model.KindEndpoints, "other", "serviceentry:x", &model.EndpointsSpec{Endpoints: []*model.Endpoint{{Address: "10.0.0.103", ServiceAccount: "vm"}}}),
 		record(t, model.KindWorkload, "shop", "east-0", &model.WorkloadSpec{Source: pod, Endpoint: &model.Endpoint{Address: "10.0.0.105", ServiceAccount: "vm", Network: "east"}, MoreAddresses: []string{"fd00::105"}}),
+		recordOf(t, model.Key{Kind: model.KindWorkload, Namespace: "shop", Name: model.WorkloadEntryPrefix + "west", Origin: origin.New("west", origin.Kube)},
+			workload(entry, "10.2.0.1", "vm")),
 		record(t, model.KindWorkload, "shop", model.WorkloadEntryPrefix+"long", workload(entry, "FD00:0::106", "other")),
 		record(t, model.KindService, "shop", "web", &model.ServiceSpec{Hosts: []string{"web.shop.svc.cluster.local"}, Addresses: []string{"10.96.0.1", "fd00:96::1"}}),
 		record(t, model.KindServiceEntry, "shop", "db", &model.ServiceSpec{Hosts: []string{"db.example"}, Addresses: []string{"10.95.0.1/32", "10.0.0.0/8"},
@@ -139,6 +147,7 @@ func TestRefused(t *testing.T) {
 		"each client's own, as IPv6": {func(n *view.Node) { n.Addresses[0] = "::ffff:127.0.0.1" }, codes.FailedPrecondition, "127.0.0.1"},
 		"none":                       {func(n *view.Node) { n.Addresses = nil }, codes.FailedPrecondition, "no address"},
 		"another's entry":            {func(n *view.Node) { n.Metadata = map[string]string{entryKey: "others"} }, codes.PermissionDenied, `"other"`},
+		"another cluster's entry":    {func(n *view.Node) { n.Metadata = map[string]string{entryKey: "west"} }, codes.FailedPrecondition, "shop/west is not there"},
 		"an entry that is not there": {func(n *view.Node) { n.Metadata = map[string]string{entryKey: "the"} }, codes.FailedPrecondition, "shop/the is not there"},
 	} {
 		n := node("10.0.0.1")

@@ -10,13 +10,15 @@ import (
 )
 
 // set is records of one kind in one namespace: the one of a name, or, without a name, all that have the labels, and whose names begin
-// with a prefix.
+// with a prefix. They are of any cluster, or of one alone.
 type set struct {
 	kind      model.Kind
 	namespace string
 	name      string
 	labels    map[string]string // at least one where there is no name
 	prefix    string
+	ofCluster bool   // of cluster alone
+	cluster   string // as origins have it
 }
 
 // setKey is what a set is found by: its name, or the first of its labels.
@@ -38,7 +40,7 @@ func (s set) key() setKey {
 // has says whether a record is in the set.
 func (s set) has(r model.Record) bool {
 	key := r.Meta().Key
-	if key.Kind != s.kind || key.Namespace != s.namespace {
+	if key.Kind != s.kind || key.Namespace != s.namespace || s.ofCluster && key.Origin.Cluster() != s.cluster {
 		return false
 	}
 	return s.name == key.Name || s.name == "" && strings.HasPrefix(key.Name, s.prefix) && includes(labelsOf(r), s.labels)
@@ -82,7 +84,7 @@ var dependencies = [model.NumKinds][]dependency{
 	},
 	model.KindWorkload: {
 		{"ServiceEntries", readers(model.KindServiceEntry)}, // that select it
-		{"Services", readers(model.KindService)},            // that select it, where it is a WorkloadEntry
+		{"Services", readers(model.KindService)},            // of its cluster that select it, where it is a WorkloadEntry
 	},
 }
 

@@ -32,27 +32,27 @@ func selecting(s *mirror.Snapshot, r model.Record) *unit {
 	svc := r.(*model.Service)
 	selector := svc.Spec.GetSelector()
 	resolution := svc.Spec.GetResolution()
-	remote := svc.Key.Kind == model.KindService && svc.Key.Origin.Cluster() != "" // WorkloadEntries are the config cluster's
-	if remote || len(selector) == 0 || resolution != model.Resolution_RESOLUTION_EDS && resolution != model.Resolution_RESOLUTION_DNS {
+	if len(selector) == 0 || resolution != model.Resolution_RESOLUTION_EDS && resolution != model.Resolution_RESOLUTION_DNS {
 		return nil
 	}
 	read := set{kind: model.KindWorkload, namespace: svc.Key.Namespace, labels: selector}
-	if svc.Key.Kind == model.KindService {
-		read.prefix = model.WorkloadEntryPrefix
+	if svc.Key.Kind == model.KindService { // a ServiceEntry selects the workloads of all clusters
+		read.prefix, read.ofCluster, read.cluster = model.WorkloadEntryPrefix, true, svc.Key.Origin.Cluster()
 	}
 	u := &unit{reads: []set{read}}
 	var endpoints []*model.Endpoint
 	for r := range s.WithPrefix(read.kind, read.namespace, read.prefix) {
 		w := r.(*model.Workload)
 		e := w.Spec.GetEndpoint()
-		switch {
-		case !read.has(w) || e.GetHealth() != model.Health_HEALTH_READY: // as istiod: others are not there
-		case resolution == model.Resolution_RESOLUTION_EDS && !isIP(e.GetAddress()) && (e.GetAddress() != "" || e.GetNetwork() == ""):
-			u.note(model.Problem{Key: svc.Key, Field: selectorField(svc), Code: problem.Invalid, Severity: problem.Warning, Message: fmt.Sprintf(
-				"%s is left out: its address %q is no IP address, and what the host stands for is not resolved", objectName(w), e.GetAddress())})
-		default:
-			endpoints = append(endpoints, atNamedPorts(svc, e))
+		if !read.has(w) || e.GetHealth() != model.Health_HEALTH_READY { // as istiod: others are not there
+			continue
 		}
+		if why := leftOut(w, resolution); why != "" {
+			u.note(model.Problem{Key: svc.Key, Field: selectorField(svc), Code: problem.Invalid, Severity: problem.Warning, Message: fmt.Sprintf(
+				"%s is left out: its address %q is no IP address, and %s", objectName(w), e.GetAddress(), why)})
+			continue
+		}
+		endpoints = append(endpoints, atNamedPorts(svc, e))
 	}
 	if len(endpoints) == 0 {
 		return u
@@ -72,6 +72,22 @@ func selecting(s *mirror.Snapshot, r model.Record) *unit {
 	}
 	u.became = record
 	return u
+}
+
+// leftOut says why a workload is none of the endpoints that a host with a resolution stands for; empty: it is one. One without an address is reached by the
+// gateways of its network. A name, or a Unix socket, is for hosts whose names are resolved, and there for WorkloadEntries of the config cluster alone
+// (istio: pilot/pkg/serviceregistry/serviceentry, workloadEntryHandler: those of another cluster are handed on only where their address is an IP address).
+func leftOut(w *model.Workload, resolution model.Resolution) string {
+	e := w.Spec.GetEndpoint()
+	switch {
+	case isIP(e.GetAddress()), e.GetAddress() == "" && e.GetNetwork() != "":
+		return ""
+	case resolution == model.Resolution_RESOLUTION_EDS:
+		return "what the host stands for is not resolved"
+	case w.Key.Origin.Cluster() != "":
+		return "one of another cluster than the config cluster needs one"
+	}
+	return ""
 }
 
 // atNamedPorts is an endpoint with its ports by the names of a service's ports: a target port may be the name of one of its own.

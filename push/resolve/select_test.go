@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/origin"
 )
 
 // workload makes a Pod, or a WorkloadEntry where the name says so, of an endpoint in YAML.
@@ -82,20 +83,54 @@ func TestSelectedWorkloads(t *testing.T) {
 	}
 }
 
-// A ServiceEntry, which is the config cluster's, selects Pods of all clusters; a Service of another cluster selects no WorkloadEntry.
+// A ServiceEntry, which is the config cluster's, selects Pods and WorkloadEntries of all clusters, those of another one only at IP addresses; a Service selects
+// WorkloadEntries of its own cluster.
 func TestSelectedOfClusters(t *testing.T) {
-	entry := model.Key{Kind: model.KindServiceEntry, Namespace: "a", Name: "s"}
-	service := model.Key{Kind: model.KindService, Namespace: "a", Name: "s", Origin: west}
-	const spec = "{hosts: [h], selector: {app: x}, ports: [{name: http, number: 80}]}"
-	pod := "{endpoint: {address: 10.1.0.%d, labels: {app: x}}}"
-	s, _ := resolved(record(t, entry, spec), record(t, service, spec), workload(t, "a/workloadentry:vm", "address: 10.1.0.1, labels: {app: x}"),
-		record(t, model.Key{Kind: model.KindWorkload, Namespace: "a", Name: "p"}, fmt.Sprintf(pod, 2)),
-		record(t, model.Key{Kind: model.KindWorkload, Namespace: "a", Name: "p", Origin: west}, fmt.Sprintf(pod, 3)))
-	if got := endpointsOf(t, s, "s"); len(got) != 3 || got[2].Address != "10.1.0.3" {
-		t.Errorf("the ServiceEntry selects %v", got)
+	of := func(o origin.Origin, name, endpoint string) model.Record {
+		return record(t, model.Key{Kind: model.KindWorkload, Namespace: "a", Name: name, Origin: o}, "{endpoint: {"+endpoint+", labels: {app: x}}}")
 	}
-	if got, ok := s.Get(EndpointsKey(service)); ok {
-		t.Errorf("the other cluster's Service selects %v", got)
+	const vm = model.WorkloadEntryPrefix + "vm"
+	entry := model.Key{Kind: model.KindServiceEntry, Namespace: "a", Name: "s"}
+	named := model.Key{Kind: model.KindServiceEntry, Namespace: "a", Name: "named"}
+	service := model.Key{Kind: model.KindService, Namespace: "a", Name: "s"}
+	theirs := model.Key{Kind: model.KindService, Namespace: "a", Name: "s", Origin: west}
+	const spec = "{hosts: [h], selector: {app: x}, ports: [{name: http, number: 80}]"
+	records := []model.Record{record(t, entry, spec+"}"), record(t, named, spec+", resolution: RESOLUTION_DNS}"), record(t, service, spec+"}"), record(t, theirs, spec+"}"),
+		of(origin.Origin{}, vm, "address: 10.1.0.1"), of(origin.Origin{}, "p", "address: 10.1.0.2"), of(west, "p", "address: 10.1.0.3"), of(west, vm, "address: 10.1.0.4"),
+		of(west, vm+"-name", "address: vm.example.com"), of(origin.Origin{}, vm+"-name", "address: here.example.com"), of(west, vm+"-nowhere", "network: far")}
+	r := New(nil)
+	c := r.Step(r.source.Apply(1, records, nil))
+	all := "|10.1.0.1|10.1.0.2|10.1.0.3|10.1.0.4"
+	wants := func(key model.Key, want string) {
+		t.Helper()
+		got := ""
+		if e, is := c.New.Get(EndpointsKey(key)); is {
+			for _, e := range e.(*model.Endpoints).Spec.GetEndpoints() {
+				got += "|" + e.GetAddress()
+			}
+		}
+		if got != want {
+			t.Errorf("%v selects %s, want %s", key, got, want)
+		}
+	}
+	wants(entry, "|"+all)
+	wants(named, "|"+all+"|here.example.com")
+	wants(service, "|10.1.0.1")
+	wants(theirs, "||10.1.0.4")
+	var problems []string
+	for _, p := range r.Problems() {
+		problems = append(problems, p.Key.Name+": "+p.Message)
+	}
+	want := "named: WorkloadEntry a/vm-name in cluster west is left out: its address \"vm.example.com\" is no IP address, and one of another cluster than the config cluster needs one"
+	if !slices.Contains(problems, want) {
+		t.Errorf("problems %q", problems)
+	}
+	c = r.Step(r.source.Apply(2, []model.Record{of(west, vm, "address: 10.1.0.5")}, nil))
+	wants(entry, strings.Replace("|"+all, "0.4", "0.5", 1))
+	wants(service, "|10.1.0.1")
+	wants(theirs, "||10.1.0.5")
+	if keys := keysOf(c); len(keys) != 4 { // the entry, both ServiceEntries and the Service of its cluster
+		t.Errorf("edits of %v", keys)
 	}
 }
 

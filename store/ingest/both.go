@@ -54,7 +54,7 @@ func (w *inventory) yields(id object.ID, e *entry) bool {
 		w.withdraw(id, e)
 	}
 	e.mesh, e.spoiled, e.closed = false, false, false
-	w.setRefs(id, e, nil)
+	w.setRefs(e, nil)
 	w.setRecords(e, nil, nil)
 	location, place := "", "Kubernetes"
 	if from.Source() == origin.Files {

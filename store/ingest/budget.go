@@ -65,14 +65,14 @@ func (w *inventory) offer(id object.ID, e *entry, records []model.Record, spoile
 		return false
 	}
 	w.ledger.offer(id, created(e.object), exempt(id), chargeOf(records))
-	e.offered, e.waiting = records, true
+	e.offer(records, true)
 	return true
 }
 
 func (w *inventory) withdraw(id object.ID, e *entry) {
 	w.ledger.withdraw(id)
 	if e != nil {
-		e.offered, e.waiting = nil, false
+		e.offer(nil, false)
 	}
 }
 
@@ -90,8 +90,9 @@ func (w *inventory) applyBudgets() {
 	}
 	for _, id := range w.ledger.admit() {
 		e := w.objects[id]
-		records := e.offered
-		e.closed, e.offered, e.waiting = false, nil, false
+		records := e.few().offered
+		e.closed = false
+		e.offer(nil, false)
 		w.setRecords(e, records, nil)
 	}
 }
@@ -130,7 +131,7 @@ func (w *inventory) rebaseObject(id object.ID, o *entry, stored charge, same fun
 	at, free := created(o.object), exempt(id)
 	newest := o.records
 	if o.waiting {
-		newest = o.offered
+		newest = o.few().offered
 	}
 	switch {
 	case o.spoiled && len(o.records) > 0 && !o.closed:
@@ -139,7 +140,7 @@ func (w *inventory) rebaseObject(id object.ID, o *entry, stored charge, same fun
 		w.ledger.stand(id, at, free, stored)
 	case free || same(newest):
 		if o.waiting {
-			o.offered, o.waiting = nil, false
+			o.offer(nil, false)
 			w.setRecords(o, newest, nil)
 		}
 		w.ledger.stand(id, at, free, chargeOf(newest))
@@ -151,7 +152,7 @@ func (w *inventory) rebaseObject(id object.ID, o *entry, stored charge, same fun
 			w.ledger.stand(id, at, free, stored)
 			w.setRecords(o, nil, nil)
 		}
-		o.offered, o.waiting = newest, true
+		o.offer(newest, true)
 		w.ledger.offer(id, at, free, chargeOf(newest))
 	}
 }

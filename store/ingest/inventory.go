@@ -15,32 +15,13 @@ import (
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
-	"navarch.io/navarch/store/smallset"
 )
-
-// entry is one object as it was told last.
-type entry struct {
-	object   *object.Object   // nil: it was never readable
-	pod      *normal.Pod      // what it says as a Pod; nil: it is none, or was never readable
-	records  []model.Record   // its last good form
-	private  model.PrivateKey // of its record, which is without it; nil: it has none
-	closed   bool             // records is not a good form: it closes what an unreadable policy selects
-	spoiled  bool             // its present content is not what records says
-	adopted  []model.Key      // stored records of it from before this process, which stand while it is spoiled
-	problems []object.Problem
-	parsing  []object.Problem // those of its parsing, where it is joined with
-	refs     []object.ID
-	mesh     bool
-
-	waiting bool // the tenant's budget has no room for offered
-	offered []model.Record
-}
 
 // inventory is every object and what the records should be. It knows nothing of the store. Owned by State.
 type inventory struct {
 	normal       *normal.Normalizer
 	objects      map[object.ID]*entry
-	dependents   map[object.ID]*smallset.Set[object.ID] // Pod, Node, Namespace, Role -> objects that looked it up
+	missing      map[object.ID]*entry // what objects look up and is not there
 	nodes        map[object.ID]*normal.Node
 	namespaces   map[object.ID]*normal.Namespace
 	roles        map[object.ID]*normal.Role
@@ -78,7 +59,7 @@ func newInventory(options normal.Options, crashes *crash.Log) *inventory {
 	if crashes == nil {
 		crashes = crash.New(nil)
 	}
-	return &inventory{crashes: crashes, normal: normal.New(options), objects: map[object.ID]*entry{}, dependents: map[object.ID]*smallset.Set[object.ID]{},
+	return &inventory{crashes: crashes, normal: normal.New(options), objects: map[object.ID]*entry{}, missing: map[object.ID]*entry{},
 		nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{}, roles: map[object.ID]*normal.Role{},
 		automatic: map[object.ID]map[string][]string{}, resolved: map[object.ID][]string{}, names: nameCounts{of: map[object.ID]int{}}, keys: map[object.ID]normal.Keys{}, keySets: nameCounts{of: map[object.ID]int{}}, mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faults: newFaults(),
 		references: newReferences(nil)}
@@ -132,12 +113,8 @@ func (w *inventory) take(events []object.Event) {
 }
 
 func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
-	e := w.objects[o.ID]
-	if e == nil {
-		e = &entry{}
-		w.objects[o.ID] = e
-	}
-	e.object = o
+	e := w.entryOf(o.ID)
+	e.setObject(o)
 	w.touchOther(o.ID, touched)
 	switch {
 	case own(o.ID):
@@ -146,7 +123,7 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 		touched[o.ID] = true
 	case o.ID.Group == "" && o.ID.Kind == "Pod":
 		pod, problems := normal.ParsePod(o)
-		e.parsing = problems
+		e.setParsing(problems)
 		w.setProblems(o.ID, e, problems)
 		if pod != nil && !pod.Equal(e.pod) {
 			e.pod = pod
@@ -199,12 +176,6 @@ func (w *inventory) setNode(id object.ID, node *normal.Node, touched map[object.
 	w.touch(id, touched)
 }
 
-func (w *inventory) touch(of object.ID, touched map[object.ID]bool) {
-	for id := range w.dependents[of].All() {
-		touched[id] = true
-	}
-}
-
 // remove takes an object away, for good; what is left of it is nothing.
 func (w *inventory) remove(e object.Event, touched map[object.ID]bool) {
 	if e.ID.Name == "" {
@@ -216,9 +187,9 @@ func (w *inventory) remove(e object.Event, touched map[object.ID]bool) {
 		return
 	}
 	w.setRecords(have, nil, nil)
-	w.setRefs(e.ID, have, nil)
+	w.setRefs(have, nil)
 	w.setProblems(e.ID, have, nil)
-	delete(w.objects, e.ID)
+	w.forgetObject(e.ID, have)
 	delete(touched, e.ID)
 	w.setNode(e.ID, nil, touched)
 	delete(w.namespaces, e.ID)
@@ -245,12 +216,10 @@ func (w *inventory) broken(e object.Event) {
 		w.unreadable[e.Location] = true
 		return
 	}
-	have := w.objects[e.ID]
-	if have == nil {
-		have = &entry{}
-		w.objects[e.ID] = have
+	have := w.entryOf(e.ID)
+	if have.spoiled = true; have.object == nil {
+		have.name(e.ID)
 	}
-	have.spoiled = true
 	if w.normal.IsMesh(e.ID) {
 		w.meshID = e.ID
 	}
@@ -286,14 +255,15 @@ func (w *inventory) normalise(id object.ID) {
 	w.normalised++
 	result := w.result(e)
 	e.mesh, e.spoiled = result.UsesMesh, result.Spoiled
-	w.setProblems(id, e, append(e.parsing[:len(e.parsing):len(e.parsing)], result.Problems...))
-	w.setRefs(id, e, result.Refs)
+	w.setProblems(id, e, slices.Concat(e.few().parsing, result.Problems))
+	w.setRefs(e, result.Refs)
+	shareEndpoints(e.refs, result.Records)
 	switch {
 	case w.offer(id, e, result.Records, result.Spoiled):
 	case !result.Spoiled:
 		e.closed = false
 		w.setRecords(e, result.Records, result.Private)
-	case result.Closed != nil && (len(e.records) == 0 && len(e.adopted) == 0 || e.closed):
+	case result.Closed != nil && (len(e.records) == 0 && len(e.few().adopted) == 0 || e.closed):
 		e.closed = true
 		w.setRecords(e, []model.Record{result.Closed}, nil)
 	}
@@ -308,7 +278,7 @@ func (w *inventory) setRecords(e *entry, records []model.Record, private model.P
 		delete(w.awaitingSeal, r.Meta().Key)
 		w.changed[r.Meta().Key] = true
 	}
-	for _, key := range e.adopted {
+	for _, key := range e.few().adopted {
 		w.changed[key] = true
 	}
 	for _, r := range records {
@@ -320,26 +290,9 @@ func (w *inventory) setRecords(e *entry, records []model.Record, private model.P
 	if len(private) > 0 {
 		w.awaitSeal(private, records)
 	}
-	e.records, e.private, e.adopted = records, private, nil
+	e.setRecords(records, private)
 }
 
 func (w *inventory) setProblems(id object.ID, e *entry, problems []object.Problem) {
 	w.faults.set(id, e, problems)
-}
-
-func (w *inventory) setRefs(id object.ID, e *entry, refs []object.ID) {
-	for _, ref := range e.refs {
-		if have := w.dependents[ref]; have != nil && have.Remove(id) {
-			delete(w.dependents, ref)
-		}
-		w.countName(ref, -1)
-	}
-	for _, ref := range refs {
-		if w.dependents[ref] == nil {
-			w.dependents[ref] = &smallset.Set[object.ID]{}
-		}
-		w.dependents[ref].Add(id)
-		w.countName(ref, 1)
-	}
-	e.refs = slices.Clone(refs) // of a size of their own: they are kept
 }

@@ -33,16 +33,16 @@ func (w *inventory) putMesh(e *entry, touched map[object.ID]bool) {
 	}
 	records := []model.Record{mesh}
 	gateways, refs, err := w.normal.MeshGateways(w.networks, w.Resolved)
-	w.setRefs(e.object.ID, e, refs)
+	w.setRefs(e, refs)
 	if err != nil {
 		w.unfitMesh(e, "data.meshNetworks", err)
 	} else if gateways != nil {
 		records = append(records, gateways)
 	}
-	stored := parsed.Networks == nil && slices.Contains(e.adopted, model.MeshGatewaysKey)
+	stored := parsed.Networks == nil && slices.Contains(e.few().adopted, model.MeshGatewaysKey)
 	w.setRecords(e, records, nil)
 	if stored { // they stand until the networks can be read
-		e.adopted = []model.Key{model.MeshGatewaysKey}
+		e.setAdopted([]model.Key{model.MeshGatewaysKey})
 		delete(w.changed, model.MeshGatewaysKey)
 	}
 }

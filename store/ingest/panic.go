@@ -30,12 +30,9 @@ func (w *inventory) guarded(o *object.Object, f func()) (problems []object.Probl
 // putGuarded is put, after which an object that panics is spoiled.
 func (w *inventory) putGuarded(o *object.Object, touched map[object.ID]bool) {
 	if problems := w.guarded(o, func() { w.put(o, touched) }); problems != nil {
-		e := w.objects[o.ID]
-		if e == nil {
-			e = &entry{}
-			w.objects[o.ID] = e
-		}
-		e.object, e.spoiled = o, true
+		e := w.entryOf(o.ID)
+		e.setObject(o)
+		e.spoiled = true
 		w.closeUnread(o.ID, o.Location, e)
 		w.setProblems(o.ID, e, problems)
 	}
@@ -45,7 +42,11 @@ func (w *inventory) putGuarded(o *object.Object, touched map[object.ID]bool) {
 func (w *inventory) result(e *entry) (r normal.Result) {
 	if problems := w.guarded(e.object, func() { r = w.normal.Object(e.object, w) }); problems != nil {
 		unread := &object.Object{ID: e.object.ID, Location: e.object.Location} // nothing is read of it again
-		r = normal.Result{Spoiled: true, Problems: problems, Refs: e.refs, UsesMesh: e.mesh, Closed: w.normal.Closed(unread, w.mesh.GetRootNamespace())}
+		var refs []object.ID
+		for _, of := range e.refs {
+			refs = append(refs, of.id())
+		}
+		r = normal.Result{Spoiled: true, Problems: problems, Refs: refs, UsesMesh: e.mesh, Closed: w.normal.Closed(unread, w.mesh.GetRootNamespace())}
 	}
 	return r
 }

@@ -71,11 +71,11 @@ func (s *State) sealAgain() {
 	s.sealing, s.resealing = false, false
 	clear(s.unsealed)
 	for _, e := range s.objects {
-		if len(e.private) > 0 {
+		if private := e.few().private; len(private) > 0 {
 			for _, r := range e.records {
 				delete(s.want, r.Meta().Key)
 			}
-			s.awaitSeal(e.private, e.records)
+			s.awaitSeal(private, e.records)
 		}
 	}
 }

@@ -307,7 +307,7 @@ func (s *State) compare(e Loaded) {
 	clear(s.refused)
 	s.unguard()
 	for _, o := range s.objects {
-		o.adopted = nil
+		o.setAdopted(nil)
 	}
 	s.rebase(e)
 	s.sealAgain()
@@ -320,7 +320,7 @@ func (s *State) compare(e Loaded) {
 				s.setRecords(owner, nil, nil)
 				owner.closed = false
 			}
-			owner.adopted = append(owner.adopted, key)
+			owner.setAdopted(append(owner.few().adopted, key))
 		case s.want[key] != nil || s.awaitingSeal[key] != nil:
 		case s.remotes.stand(key.Origin): // its cluster was not listed in full
 		case owner == nil && len(s.unreadable) > 0:

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 
 	"google.golang.org/protobuf/proto"
 	extensionsv1 "istio.io/api/extensions/v1alpha1"
@@ -98,6 +99,14 @@ func (p Patch) Config() *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch {
 type Member struct {
 	Endpoint *Endpoint
 	Port     uint32
+}
+
+// SameEndpoint says whether two endpoints are equal, as proto.Equal does, which takes ten times as long.
+func SameEndpoint(a, b *Endpoint) bool {
+	return a.GetAddress() == b.GetAddress() && a.GetHealth() == b.GetHealth() && a.GetNamespace() == b.GetNamespace() && a.GetServiceAccount() == b.GetServiceAccount() &&
+		a.GetWorkload() == b.GetWorkload() && a.GetNetwork() == b.GetNetwork() && a.GetCluster() == b.GetCluster() && a.GetLocality() == b.GetLocality() &&
+		a.GetWeight() == b.GetWeight() && a.GetHostname() == b.GetHostname() && a.GetNode() == b.GetNode() && a.GetMtls() == b.GetMtls() &&
+		maps.Equal(a.GetLabels(), b.GetLabels()) && maps.Equal(a.GetPorts(), b.GetPorts())
 }
 
 // ServiceEntryPrefix begins the names of the Endpoints that a ServiceEntry states itself, for the same reason: its name follows, and a colon before

@@ -10,9 +10,10 @@ import (
 
 // configuration says whether objects of a kind configure the mesh, and so come from one cluster, the config cluster
 // (https://istio.io/latest/docs/ops/deployment/deployment-models/#control-plane-models). The mesh configuration's ConfigMap is one
-// too; other ConfigMaps are not acted on. What describes workloads, and who may read their Secrets, comes from every cluster.
+// too; other ConfigMaps are not acted on. What describes workloads, and who may read their Secrets, comes from every cluster: of Istio's kinds
+// that is WorkloadEntry (istio: pilot/pkg/serviceregistry/kube/controller/multicluster.go).
 func (n *Normalizer) configuration(id object.ID) bool {
-	return strings.HasSuffix(id.Group, "istio.io") || n.named(id)
+	return strings.HasSuffix(id.Group, "istio.io") && id.Kind != "WorkloadEntry" || n.named(id)
 }
 
 // named says whether an object has the name of the mesh configuration, in whatever cluster.

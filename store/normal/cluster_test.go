@@ -40,6 +40,26 @@ func TestRecordsOfAnotherCluster(t *testing.T) {
 	}
 }
 
+// A WorkloadEntry describes a workload, and is one of its own cluster.
+func TestWorkloadEntryOfAnotherCluster(t *testing.T) {
+	for cluster, called := range map[string]string{"west": "west", "": "Kubernetes"} {
+		obj := in(cluster, read(t, istio("WorkloadEntry", "address: 10.2.0.1\nserviceAccount: vm\nlabels: {app: x}")))
+		result := testNormal.Object(obj, &fake{})
+		if len(result.Records) != 1 || len(result.Problems) != 0 {
+			t.Errorf("of cluster %q: records %v, problems %v", cluster, result.Records, result.Problems)
+			continue
+		}
+		w := result.Records[0].(*model.Workload)
+		e := w.Spec.GetEndpoint()
+		if w.Key.Origin != obj.ID.Origin || e.Cluster != called || e.Address != "10.2.0.1" || e.ServiceAccount != "vm" || !e.Mtls || e.Labels["app"] != "x" {
+			t.Errorf("of cluster %q: %v %v", cluster, w.Key, e)
+		}
+		if source := SourceObject(w.Key); source != obj.ID {
+			t.Errorf("its source is %v", source)
+		}
+	}
+}
+
 // Configuration of another cluster is reported by its name, and makes no record: not even one that closes what a policy selects.
 func TestConfigurationComesFromOneCluster(t *testing.T) {
 	configuration := map[string]string{
@@ -47,7 +67,6 @@ func TestConfigurationComesFromOneCluster(t *testing.T) {
 		"DestinationRule":       "host: a",
 		"ServiceEntry":          "hosts: [a.example]\nports: [{number: 80, name: http}]\nresolution: DNS",
 		"Sidecar":               "egress: [{hosts: ['*/*']}]",
-		"WorkloadEntry":         "address: 10.1.0.1",
 		"WorkloadGroup":         "template: {serviceAccount: vm}",
 		"EnvoyFilter":           "priority: 1",
 		"Gateway":               "selector: {a: b}",

@@ -81,6 +81,7 @@ func workloadEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 	maps.Copy(labels, obj.Labels)
 	entry.Labels = labels
 	e := n.inlineEndpoint(r, obj.ID.Namespace, entry, ctx)
+	e.Cluster = n.clusterOf(obj.ID)
 	e.Workload = cmp.Or(labels[workloadNameLabel], obj.ID.Name)
 	if !healthy {
 		e.Health = model.Health_HEALTH_NOT_READY

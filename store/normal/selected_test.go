@@ -66,14 +66,14 @@ func TestWorkloadEntry(t *testing.T) {
 		want string
 	}{
 		"labels of the object come first": {entry(", labels: {app: web}", "address: 192.0.2.1, labels: {app: x, version: v1}, serviceAccount: sa, ports: {http: 81}, weight: 3, locality: r/z", ""),
-			`{source: WORKLOAD_SOURCE_WORKLOAD_ENTRY, endpoint: {address: 192.0.2.1, labels: {app: web, version: v1}, namespace: shop, serviceAccount: sa, workload: vm,
+			`{source: WORKLOAD_SOURCE_WORKLOAD_ENTRY, endpoint: {address: 192.0.2.1, labels: {app: web, version: v1}, namespace: shop, serviceAccount: sa, workload: vm, cluster: Kubernetes,
 			  locality: r/z, weight: 3, mtls: true, ports: {http: 81}}}`},
 		"a name, without an identity": {entry("", "address: vm.example.com, network: net1", ""),
-			`{source: WORKLOAD_SOURCE_WORKLOAD_ENTRY, endpoint: {address: vm.example.com, namespace: shop, workload: vm, network: net1}}`},
+			`{source: WORKLOAD_SOURCE_WORKLOAD_ENTRY, endpoint: {address: vm.example.com, namespace: shop, workload: vm, cluster: Kubernetes, network: net1}}`},
 		"healthy": {entry(", annotations: {proxy.istio.io/health-checks-enabled: 'true'}", "address: 192.0.2.1", "status: {conditions: [{type: Healthy, status: 'True'}]}"),
-			`{source: WORKLOAD_SOURCE_WORKLOAD_ENTRY, endpoint: {address: 192.0.2.1, namespace: shop, workload: vm}}`},
+			`{source: WORKLOAD_SOURCE_WORKLOAD_ENTRY, endpoint: {address: 192.0.2.1, namespace: shop, workload: vm, cluster: Kubernetes}}`},
 		"not known to be healthy": {entry(", annotations: {proxy.istio.io/health-checks-enabled: 'true'}", "address: 192.0.2.1", ""),
-			`{source: WORKLOAD_SOURCE_WORKLOAD_ENTRY, endpoint: {address: 192.0.2.1, health: HEALTH_NOT_READY, namespace: shop, workload: vm}}`},
+			`{source: WORKLOAD_SOURCE_WORKLOAD_ENTRY, endpoint: {address: 192.0.2.1, health: HEALTH_NOT_READY, namespace: shop, workload: vm, cluster: Kubernetes}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := testNormal.Object(c.in, &fake{})

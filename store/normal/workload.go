@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
 )
@@ -109,7 +110,7 @@ func ParsePod(obj *object.Object) (*Pod, []object.Problem) {
 		r.errorf("", "%v", err)
 		return nil, r.problems
 	}
-	pod := &Pod{UID: obj.UID, Labels: obj.Labels, Node: whole.Spec.NodeName, ServiceAccount: whole.Spec.ServiceAccountName, Address: whole.Status.PodIP,
+	pod := &Pod{UID: obj.UID, Labels: obj.Labels, Node: intern.Text(whole.Spec.NodeName), ServiceAccount: intern.Text(whole.Spec.ServiceAccountName), Address: whole.Status.PodIP,
 		Terminating: whole.Metadata.DeletionTimestamp != nil, Ended: whole.Status.Phase == "Succeeded" || whole.Status.Phase == "Failed"}
 	if pod.ServiceAccount == "" {
 		pod.ServiceAccount = "default"
@@ -122,7 +123,9 @@ func ParsePod(obj *object.Object) (*Pod, []object.Problem) {
 	for _, c := range whole.Status.Conditions {
 		pod.NotReady = pod.NotReady || c.Type == "Ready" && c.Status == "False"
 	}
-	pod.Workload = workloadName(obj, whole.Metadata)
+	if pod.Workload = workloadName(obj, whole.Metadata); pod.Workload != obj.ID.Name {
+		pod.Workload = intern.Text(pod.Workload)
+	}
 	return pod, r.problems
 }
 

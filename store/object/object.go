@@ -91,11 +91,10 @@ type Object struct {
 	Annotations map[string]string
 	// JSON is the whole object, as JSON; a source may leave out what no record needs.
 	JSON []byte
-	// UID, Generation and ResourceVersion are the source's, where it has them: of a file they are what somebody wrote there. Records
-	// have the UID of Pods and ServiceAccounts, and nothing else of these.
-	UID             string
-	Generation      int64
-	ResourceVersion string
+	// UID and Generation are the source's, where it has them: of a file they are what somebody wrote there. Records have the UID of Pods and
+	// ServiceAccounts, and nothing else of these.
+	UID        string
+	Generation int64
 	// Location is where it was read, for messages: a path relative to the folder and a document number.
 	Location string
 }

@@ -38,6 +38,7 @@ metadata: {name: istio-reader}
 rules:
   - {apiGroups: [""], resources: [endpoints, pods, services, nodes, replicationcontrollers, namespaces, secrets], verbs: [get, list, watch]}
   - {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [get, list, watch]}
+  - {apiGroups: [networking.istio.io], resources: [workloadentries], verbs: [get, list, watch]}
   - {apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews], verbs: [create]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -59,14 +60,22 @@ func ratingsAt(addresses ...string) string {
 		" addressType: IPv4, ports: [{name: http, port: 8080}], endpoints: [" + strings.Join(endpoints, ", ") + "]}\n"
 }
 
-// endpoints follows how many endpoints ratings has, on one stream, until the test ends.
+// legacy is a ServiceEntry that selects WorkloadEntries, and workloadEntry one, at an address.
+const legacy = "{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: legacy, namespace: shop}, spec: {hosts: [legacy.internal], location: MESH_INTERNAL," +
+	" resolution: STATIC, ports: [{name: http, number: 80, protocol: HTTP}], workloadSelector: {labels: {tier: old}}}}\n"
+
+func workloadEntry(name, address string) string {
+	return fmt.Sprintf("{apiVersion: networking.istio.io/v1, kind: WorkloadEntry, metadata: {name: %s, namespace: shop, labels: {tier: old}}, spec: {address: %s, serviceAccount: vm}}\n", name, address)
+}
+
+// endpoints follows how many endpoints a cluster of Envoy's has, on one stream, until the test ends.
 type endpoints struct {
 	mu    sync.Mutex
 	all   []int // of each answer
 	ended error
 }
 
-func followRatings(t *testing.T, d *daemon) *endpoints {
+func followEndpoints(t *testing.T, d *daemon, cluster string) *endpoints {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -80,7 +89,7 @@ func followRatings(t *testing.T, d *daemon) *endpoints {
 		t.Fatal(err)
 	}
 	err = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node("shop", "client", "10.1.9.9"), TypeUrl: xds.Endpoint.URL(),
-		ResourceNamesSubscribe: []string{"outbound|8000||ratings.shop.svc.cluster.local"}})
+		ResourceNamesSubscribe: []string{cluster}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +167,7 @@ func twoClusters(t *testing.T) (home, west *controlplane.ControlPlane) {
 		dir := t.TempDir()
 		starts.Go(func() {
 			var err error
-			if *c, err = controlplane.Run(controlplane.Options{}, dir); err != nil {
+			if *c, err = controlplane.Run(controlplane.Options{Istio: true}, dir); err != nil {
 				t.Error(err)
 			}
 		})
@@ -197,20 +206,23 @@ func remoteSecretOf(t *testing.T, c *controlplane.ControlPlane, bound string) st
 }
 
 // A second cluster is named by a Secret that navarchctl makes, with the rights of Istio's reader, to a navarchd with the documented rights. Its endpoints
-// reach a stream; other credentials take the place of the first ones without an endpoint missing, and wrong ones do not; while its API server is away
+// reach a stream, and so do its WorkloadEntries that a ServiceEntry of the config cluster selects; other credentials take the place of the first ones without an endpoint missing, and wrong ones do not; while its API server is away
 // its endpoints stay, and a problem names it and its age; when the Secret is deleted the removal is held, until an operator accepts it.
 func TestKubeSecondCluster(t *testing.T) {
 	home, west := twoClusters(t)
 	data, kubeconfig := t.TempDir(), rights.Documented(t, home)
 	home.Kubectl(t, "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}\n---\n"+ratings, "apply", "-f", "-")
-	west.Kubectl(t, ratings+"---\n"+ratingsAt("10.244.1.1", "10.244.1.2"), "apply", "-f", "-")
+	home.Kubectl(t, legacy+"---\n"+workloadEntry("vm", "10.1.5.1"), "apply", "-f", "-")
+	west.Kubectl(t, ratings+"---\n"+ratingsAt("10.244.1.1", "10.244.1.2")+"---\n"+workloadEntry("vm", "10.2.5.1")+"---\n"+workloadEntry("vm-2", "10.2.5.2"), "apply", "-f", "-")
 	first := remoteSecretOf(t, west, "first")
 	d, store := start(t, "--kubeconfig", kubeconfig, "--data-dir", data), storeOf(t, data)
 	eventually(t, patience, d.ready)
-	seen := followRatings(t, d)
+	seen, machines := followEndpoints(t, d, "outbound|8000||ratings.shop.svc.cluster.local"), followEndpoints(t, d, "outbound|80||legacy.internal")
 	seen.are(t, 0)
+	machines.are(t, 1)
 	home.Kubectl(t, first, "apply", "-f", "-")
 	seen.are(t, 2)
+	machines.are(t, 3)
 	d.hasProblem(t, "Object:in cluster west", "Severity:warning", "may not be listed and watched", "ClusterRole, ClusterRoleBinding, Role, RoleBinding, ServiceAccount")
 
 	home.Kubectl(t, remoteSecretOf(t, west, "second"), "apply", "-f", "-")
@@ -241,8 +253,10 @@ func TestKubeSecondCluster(t *testing.T) {
 	})
 	d.hasProblem(t, "those of cluster west among them", "navarchctl store held")
 	seen.neverFewer(t, 2)
+	machines.neverFewer(t, 3)
 	if out, err := store("accept-removal", digest); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 	seen.are(t, 0)
+	machines.are(t, 1)
 }

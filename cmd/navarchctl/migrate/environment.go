@@ -99,7 +99,7 @@ var environment = []row{
 	{"PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", ActedOn, "the same; `machines`", ""},
 	{"PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", ActedOn, "the same", ""},
 	{"PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS", NoEffect, "agents that report their health are believed", ""},
-	{"PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY", Reported, "WorkloadEntries are the config cluster's", ""},
+	{"PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY", ActedOn, "the same", ""},
 	{"ISTIO_WORKLOAD_ENTRY_VALIDATE_IDENTITY", NoEffect, "the identity is always compared", ""},
 	{"PILOT_ENABLE_IP_AUTOALLOCATE", ActedOn, "the same; `automaticAddresses`", ""},
 	{"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX", ActedOn, "the same", ""},

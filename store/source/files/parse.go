@@ -205,7 +205,6 @@ type head struct {
 		CreationTimestamp *time.Time        `json:"creationTimestamp"`
 		UID               string            `json:"uid"`
 		Generation        int64             `json:"generation"`
-		ResourceVersion   string            `json:"resourceVersion"`
 	} `json:"metadata"`
 }
 
@@ -266,7 +265,7 @@ func single(location string, tree []byte) doc {
 		return doc{id: id, location: location, wrong: wrong}
 	}
 	o := &object.Object{ID: id, Labels: h.Metadata.Labels, Annotations: h.Metadata.Annotations, JSON: tree, Location: location,
-		UID: h.Metadata.UID, Generation: h.Metadata.Generation, ResourceVersion: h.Metadata.ResourceVersion}
+		UID: h.Metadata.UID, Generation: h.Metadata.Generation}
 	_, o.Version = cutLast(h.APIVersion)
 	if t := h.Metadata.CreationTimestamp; t != nil {
 		o.Created = *t

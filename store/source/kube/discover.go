@@ -14,20 +14,20 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// served asks the API server which kinds of Istio and of the Gateway API it serves. While it starts it may not know all of them yet, so
-// it has to be ready.
+// served asks the API server which kinds of Istio and of the Gateway API it serves; of another cluster, whether WorkloadEntries. While it starts it may not
+// know all of them yet, so it has to be ready.
 func (s *Source) served(ctx context.Context) (map[kindID]kind, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Answer, listwatch.ErrNoAnswer)
 	defer cancel()
 	if err := s.clients.get(ctx, "/readyz", nil); err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("it is not ready: %w", err)
 	}
-	var groups metav1.APIGroupList
-	if err := s.clients.get(ctx, "/apis", &groups); err != nil {
+	groups, err := s.groups(ctx)
+	if err != nil {
 		return nil, err
 	}
 	found := map[kindID]kind{}
-	for _, g := range groups.Groups {
+	for _, g := range groups {
 		if !wanted(g.Name) {
 			continue
 		}
@@ -46,13 +46,37 @@ func (s *Source) served(ctx context.Context) (map[kindID]kind, error) {
 			for _, r := range list.APIResources {
 				k := s.custom(g.Name, version, r.Kind, r.Name, r.Namespaced)
 				watched := slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch") && !strings.Contains(r.Name, "/")
-				if _, better := found[k.id()]; watched && !better && !s.ignored(r.Name, g.Name) {
+				mine := s.Cluster == "" || k.id() == workloadEntries
+				if _, better := found[k.id()]; watched && mine && !better && !s.ignored(r.Name, g.Name) {
 					found[k.id()] = k
 				}
+			}
+			if s.Cluster != "" && len(found) > 0 {
+				return found, nil
 			}
 		}
 	}
 	return found, nil
+}
+
+// groups is the groups of kinds that the API server serves; of another cluster, that of WorkloadEntries, if it has it. Where that one may not be asked for,
+// which every account may as a rule (system:discovery), it counts as not served, and Problems says so.
+func (s *Source) groups(ctx context.Context) ([]metav1.APIGroup, error) {
+	if s.Cluster == "" {
+		var all metav1.APIGroupList
+		err := s.clients.get(ctx, "/apis", &all)
+		return all.Groups, err
+	}
+	var one metav1.APIGroup
+	err := s.clients.get(ctx, "/apis/"+workloadEntries.group, &one)
+	hidden := apierrors.IsForbidden(err)
+	s.mu.Lock()
+	s.hidden = hidden
+	s.mu.Unlock()
+	if hidden || apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return []metav1.APIGroup{one}, err
 }
 
 // inOrder is the versions of a group that are read, the best first.

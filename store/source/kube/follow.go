@@ -34,19 +34,19 @@ type follower struct {
 	// With the source's lock:
 	kind     kind
 	table    *table
-	complete bool              // listed is closed
-	gone     bool              // the kind is not served any more
-	missed   int               // how many times in a row it was not
-	wrong    string            // why it cannot be read now
-	refused  int               // how many times in a row it was answered that it may not be, and it is optional
-	broken   bool              // it is a Secret that was told to be unreadable
-	tooMuch  bool              // the last list was not taken because there is too much
-	listing  amount            // of the list that is being read
-	left     map[name]string   // objects that are left out, and why
-	leftMore int               // how many more there are
-	newest   uint64            // resource version that was seen
-	older    int               // lists in a row that were older than that
-	labels   map[string]string // of the object that was read last
+	complete bool            // listed is closed
+	gone     bool            // the kind is not served any more
+	missed   int             // how many times in a row it was not
+	wrong    string          // why it cannot be read now
+	refused  int             // how many times in a row it was answered that it may not be, and it is optional
+	broken   bool            // it is a Secret that was told to be unreadable
+	tooMuch  bool            // the last list was not taken because there is too much
+	listing  amount          // of the list that is being read
+	left     map[name]string // objects that are left out, and why
+	leftMore int             // how many more there are
+	newest   uint64          // resource version that was seen
+	older    int             // lists in a row that were older than that
+	labels   labelSets
 }
 
 func (s *Source) newFollower(k kind) *follower {
@@ -222,7 +222,7 @@ func (st store) Update(o any) error {
 		return nil
 	}
 	f.saw(o.(metav1.Object).GetResourceVersion())
-	f.put(o.(runtime.Object))
+	f.put(o)
 	return nil
 }
 
@@ -302,40 +302,37 @@ func (st store) Resync() error { return nil }
 func (st store) current() bool { return st.f.kind == st.kind }
 
 // put takes an object as it is now; false: that is how it was. With the lock.
-func (f *follower) put(o runtime.Object) bool {
+func (f *follower) put(o any) bool {
 	if mesh, is := o.(*corev1.ConfigMap); is {
 		return f.putMesh(mesh)
 	}
-	m := o.(metav1.Object)
-	n := name{m.GetNamespace(), m.GetName()}
-	if why := f.exceeds(n, o); why != "" {
-		f.leaveOut(n, why)
+	l := listedOf(o)
+	if why := f.exceeds(l.name, l.size); why != "" {
+		f.leaveOut(l.name, why)
 		return false
 	}
-	f.selects(m, true)
-	if f.kind.namespaced && !f.source.selection.selects(n.namespace) || f.source.otherRevision(f.kind, m.GetLabels()) {
-		return f.remove(n)
+	if namespace, is := o.(*corev1.Namespace); is {
+		f.selects(namespace, true)
 	}
-	out, err := f.kind.object(f.source.origin, o)
-	if err != nil {
-		f.source.decide(object.Event{Op: object.Broken, ID: f.id(n), Location: location, Problem: brief(err)})
+	if f.kind.namespaced && !f.source.selection.selects(l.name.namespace) || f.source.otherRevision(f.kind, l.labels) {
+		return f.remove(l.name)
+	}
+	if whole, is := o.(runtime.Object); is {
+		l.object, l.wrong = f.kind.object(f.source.origin, whole, f.labelsOf(l.name, l.labels))
+	}
+	if l.wrong != nil {
+		f.source.decide(object.Event{Op: object.Broken, ID: f.id(l.name), Location: location, Problem: brief(l.wrong)})
 		return true
 	}
-	f.shareLabels(n, out)
-	return f.set(n, out)
+	return f.set(l.name, l.object)
 }
 
-// shareLabels gives an object the labels of the one that it was, or of the one that was read before it, where they are equal: lists come in the order of
-// names, so Pods of one workload follow each other. With the lock.
-func (f *follower) shareLabels(n name, o *object.Object) {
-	before := f.table.all[n].now
-	switch {
-	case before != nil && maps.Equal(before.Labels, o.Labels):
-		o.Labels = before.Labels
-	case maps.Equal(f.labels, o.Labels):
-		o.Labels = f.labels
+// labelsOf is an object's labels: in the map that it had before, or that others have, where they are equal. With the lock.
+func (f *follower) labelsOf(n name, labels map[string]string) map[string]string {
+	if before := f.table.all[n].now; before != nil && maps.Equal(before.Labels, labels) {
+		return before.Labels
 	}
-	f.labels = o.Labels
+	return f.labels.of(labels)
 }
 
 // remove takes an object away; false: it was not there. With the lock.
@@ -362,8 +359,7 @@ func (f *follower) id(n name) object.ID {
 func (f *follower) replace(list []any) (changed int) {
 	there := make(map[name]bool, len(list))
 	for _, o := range list {
-		m := o.(metav1.Object)
-		there[name{m.GetNamespace(), m.GetName()}] = true
+		there[listedOf(o).name] = true
 	}
 	f.forgetNamespaces(there)
 	f.takeBackAbsent(there)
@@ -377,7 +373,7 @@ func (f *follower) replace(list []any) (changed int) {
 		changed++
 	}
 	for _, o := range list {
-		if f.put(o.(runtime.Object)) {
+		if f.put(o) {
 			changed++
 		}
 	}

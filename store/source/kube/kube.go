@@ -26,7 +26,8 @@ import (
 type Config struct {
 	Kubeconfig      string        // path; empty: the service account of the Pod that this process is in
 	API             *rest.Config  // instead of Kubeconfig; nil: that counts
-	Cluster         string        // in origins; empty: the config cluster. Of another one neither mesh configuration nor Istio's kinds are read
+	Cluster         string        // in origins; empty: the config cluster. Of another one neither mesh configuration nor Istio's kinds are read, but for WorkloadEntries
+	WorkloadEntries bool          // of another cluster, WorkloadEntries are read (PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY)
 	SystemNamespace string        // where the mesh configuration is; default istio-system
 	Revision        string        // whose objects are read (istio.io/rev), and mesh configuration, ConfigMap istio-<Revision>; default default, whose ConfigMap is istio
 	SharedMesh      string        // a ConfigMap beside it, which stands where it says nothing (SHARED_MESH_CONFIG); empty: none
@@ -41,7 +42,7 @@ type Config struct {
 	Compare  time.Duration // everything is listed again, and compared, after so long; default 10 min
 	Silence  time.Duration // a watch that says nothing for so long, not even a bookmark (one a minute), is opened again; default 3 min
 	Answer   time.Duration // a list or the beginning of a watch that takes longer has failed; default 1 min
-	Discover time.Duration // the kinds that are served are looked at so often; default 10 s
+	Discover time.Duration // the kinds that are served are looked at so often; default 10 s, of another cluster 1 min
 	Log      *slog.Logger
 	// Settle returns once what was told before is taken, and Refer was called of the Secrets that it refers to; nil: no Secret is read. Its
 	// error is the context's.
@@ -83,6 +84,7 @@ type Source struct {
 	held       []object.Loss
 	beyond     []object.Reference // Secrets that are not read, because there are too many
 	discover   bool               // the kinds that are served are known: kinds is complete
+	hidden     bool               // the API server of another cluster may not be asked whether it serves WorkloadEntries
 	wrong      string             // why the API server cannot be asked what it serves
 	settled    bool               // Secrets are followed, or none is to be read
 	complete   bool               // everything was listed in full
@@ -112,8 +114,12 @@ func New(c Config) (*Source, error) {
 func newSource(c Config, clients *clients) *Source {
 	c.SystemNamespace, c.Revision = cmp.Or(c.SystemNamespace, "istio-system"), cmp.Or(c.Revision, "default")
 	c.Quiet, c.Compare = cmp.Or(c.Quiet, 10*time.Millisecond), cmp.Or(c.Compare, 10*time.Minute)
-	c.Silence, c.Answer, c.Discover = cmp.Or(c.Silence, 3*time.Minute), cmp.Or(c.Answer, time.Minute), cmp.Or(c.Discover, 10*time.Second)
-	c.pause = cmp.Or(c.pause, time.Minute)
+	c.Silence, c.Answer, c.pause = cmp.Or(c.Silence, 3*time.Minute), cmp.Or(c.Answer, time.Minute), cmp.Or(c.pause, time.Minute)
+	discover := 10 * time.Second
+	if c.Cluster != "" { // there may be hundreds
+		discover = time.Minute
+	}
+	c.Discover = cmp.Or(c.Discover, discover)
 	c.Limits = c.Limits.orDefault(c.Cluster)
 	c.Grace = max(cmp.Or(c.Grace, 250*time.Millisecond), 0)
 	if c.Log == nil {
@@ -132,7 +138,7 @@ func (s *Source) reset() {
 	s.kinds, s.selection, s.guard = map[kindID]*follower{}, newSelection(s.Namespace), guard.New(s.AllowEmpty, s.Memory)
 	s.meshes = meshes{}
 	s.touched, s.leaving, s.decided, s.held = map[object.ID]bool{}, leaving{}, nil, nil
-	s.discover, s.settled, s.complete, s.told, s.wrong, s.beyond = false, false, false, false, "", nil
+	s.discover, s.hidden, s.settled, s.complete, s.told, s.wrong, s.beyond = false, false, false, false, false, "", nil
 	s.ready = make(chan struct{}, 1)
 }
 
@@ -261,7 +267,7 @@ func (s *Source) follow(ctx context.Context, start func(...kind)) {
 		defer s.mu.Unlock()
 		s.selectReady()
 	})
-	if s.Cluster != "" { // its kinds are known
+	if s.Cluster != "" && !s.WorkloadEntries { // its kinds are known
 		s.mu.Lock()
 		s.discover = true
 		s.synced()

@@ -80,9 +80,9 @@ func (s *Source) bytes() (total int) {
 	return total
 }
 
-// exceeds says why an object is left out as it is now; empty: it is not. With the lock.
-func (f *follower) exceeds(n name, o runtime.Object) string {
-	s, size := f.source, weight(o)
+// exceeds says why an object of a size is left out as it is now; empty: it is not. With the lock.
+func (f *follower) exceeds(n name, size int) string {
+	s := f.source
 	if size > s.Limits.Object {
 		return fmt.Sprintf("it has %d bytes, and at most %d are read", size, s.Limits.Object)
 	}
@@ -113,7 +113,7 @@ func (f *follower) leaveOut(n name, why string) {
 func (f *follower) tooManyLeft(list []any) error {
 	large := 0
 	for _, o := range list {
-		if weight(o.(runtime.Object)) > f.source.Limits.Object {
+		if listedOf(o).size > f.source.Limits.Object {
 			large++
 		}
 	}

@@ -71,7 +71,7 @@ func (f *follower) putMesh(o *corev1.ConfigMap) bool {
 		return own.set(n, nil)
 	}
 	s.selectBy(merged.Data["mesh"])
-	out, err := own.kind.object(s.origin, merged.DeepCopy())
+	out, err := own.kind.object(s.origin, merged.DeepCopy(), merged.Labels)
 	if err != nil {
 		return false // a ConfigMap is always JSON
 	}

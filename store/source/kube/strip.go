@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"maps"
 	"time"
-	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
@@ -112,13 +112,13 @@ func (k kind) stripCustom(u *unstructured.Unstructured) {
 	}
 }
 
-// object is a stripped object as sources tell it.
-func (k kind) object(from origin.Origin, o runtime.Object) (*object.Object, error) {
+// object is a stripped object as sources tell it; its labels are these.
+func (k kind) object(from origin.Origin, o runtime.Object, labels map[string]string) (*object.Object, error) {
 	m := o.(metav1.Object)
 	out := &object.Object{
-		ID:      object.ID{Origin: from, Group: k.group, Kind: k.kind, Namespace: one(m.GetNamespace()), Name: m.GetName()},
-		Version: k.version, Labels: shared(m.GetLabels()), Annotations: m.GetAnnotations(),
-		UID: string(m.GetUID()), Generation: m.GetGeneration(), ResourceVersion: m.GetResourceVersion(), Location: location,
+		ID:      object.ID{Origin: from, Group: k.group, Kind: k.kind, Namespace: intern.Text(m.GetNamespace()), Name: m.GetName()},
+		Version: k.version, Labels: labels, Annotations: m.GetAnnotations(),
+		UID: string(m.GetUID()), Generation: m.GetGeneration(), Location: location,
 	}
 	if created := m.GetCreationTimestamp(); !created.IsZero() {
 		out.Created = created.UTC().Truncate(time.Second)
@@ -126,35 +126,48 @@ func (k kind) object(from origin.Origin, o runtime.Object) (*object.Object, erro
 	// What changes with every write is not what is compared.
 	m.SetResourceVersion("")
 	m.SetGeneration(0)
-	if pod, is := o.(*corev1.Pod); is {
-		bare(pod)
-	}
 	o.GetObjectKind().SetGroupVersionKind(k.gv().WithKind(k.kind))
-	raw, err := json.Marshal(o)
+	var text any = o
+	if pod, is := o.(*corev1.Pod); is {
+		text = textOf(pod)
+	}
+	raw, err := json.Marshal(text)
 	out.JSON = raw
 	return out, err
 }
 
-// bare leaves of a Pod's metadata what is not in its object.Object beside the text: a cluster has more Pods than anything else, and two thirds of a
-// Pod's text would be its metadata.
-func bare(p *corev1.Pod) {
-	meta := metav1.ObjectMeta{DeletionTimestamp: p.DeletionTimestamp}
+// podText is the text of a Pod: what is left of it and is not in its object.Object beside the text. A cluster has more Pods than anything else, and three
+// quarters of a Pod's text would be its metadata, and fields that are always there.
+type podText struct {
+	Metadata struct {
+		DeletionTimestamp *metav1.Time `json:"deletionTimestamp,omitempty"`
+		OwnerReferences   []ownerText  `json:"ownerReferences,omitempty"`
+	} `json:"metadata,omitzero"`
+	Spec struct {
+		NodeName           string `json:"nodeName,omitempty"`
+		ServiceAccountName string `json:"serviceAccountName,omitempty"`
+	} `json:"spec"`
+	Status podStatusText `json:"status"`
+}
+
+type ownerText struct {
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	Controller *bool  `json:"controller,omitempty"`
+}
+
+type podStatusText struct {
+	Phase      corev1.PodPhase       `json:"phase,omitempty"`
+	PodIP      string                `json:"podIP,omitempty"`
+	PodIPs     []corev1.PodIP        `json:"podIPs,omitempty"`
+	Conditions []corev1.PodCondition `json:"conditions,omitempty"`
+}
+
+func textOf(p *corev1.Pod) *podText {
+	t := &podText{Status: podStatusText{p.Status.Phase, p.Status.PodIP, p.Status.PodIPs, p.Status.Conditions}}
+	t.Metadata.DeletionTimestamp, t.Spec.NodeName, t.Spec.ServiceAccountName = p.DeletionTimestamp, p.Spec.NodeName, p.Spec.ServiceAccountName
 	for _, of := range p.OwnerReferences {
-		meta.OwnerReferences = append(meta.OwnerReferences, metav1.OwnerReference{Kind: of.Kind, Name: of.Name, Controller: of.Controller})
+		t.Metadata.OwnerReferences = append(t.Metadata.OwnerReferences, ownerText{of.Kind, of.Name, of.Controller})
 	}
-	p.ObjectMeta = meta
+	return t
 }
-
-// shared is labels whose texts are held once in this process: thousands of Pods have the same.
-func shared(labels map[string]string) map[string]string {
-	if len(labels) == 0 {
-		return nil
-	}
-	out := make(map[string]string, len(labels))
-	for k, v := range labels {
-		out[one(k)] = one(v)
-	}
-	return out
-}
-
-func one(text string) string { return unique.Make(text).Value() }

@@ -19,7 +19,7 @@ func told(t *testing.T, name string, o runtime.Object) *object.Object {
 	t.Helper()
 	k := kind{version: "v1", kind: name}
 	k.strip(o)
-	out, err := k.object(origin.New("", origin.Kube), o)
+	out, err := k.object(origin.New("", origin.Kube), o, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

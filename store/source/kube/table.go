@@ -48,7 +48,7 @@ func (t *table) set(n name, now *object.Object) bool {
 	return true
 }
 
-// same says whether two objects of one name are equal; nil is one that is not there. The text of a Pod is without what else is compared (bare).
+// same says whether two objects of one name are equal; nil is one that is not there. The text of a Pod is without what else is compared (podText).
 func same(a, b *object.Object) bool {
 	if a == nil || b == nil {
 		return a == b

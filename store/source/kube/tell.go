@@ -240,10 +240,13 @@ func (s *Source) Problems() []object.Problem {
 			say(f.kind.of(), problem.Unreadable, "cannot be read from the API server: "+f.wrong+"; what was read before stands")
 		}
 	}
+	if s.hidden {
+		refused = append(refused, workloadEntries.kind)
+	}
 	if slices.Sort(refused); len(refused) > 0 {
 		all = append(all, object.Problem{ID: object.ID{Origin: s.origin}, Location: location, Code: problem.NotAllowed, Severity: problem.Warning,
 			Message: "may not be listed and watched with the credentials of this cluster: " + strings.Join(refused, ", ") +
-				"; its endpoints are read all the same"})
+				"; its other kinds, endpoints among them, are read all the same"})
 	}
 	for f := range s.followers() {
 		f.leftOut(say)

@@ -1,0 +1,155 @@
+package kube
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/store/apiserver/apiservertest"
+	"navarch.io/navarch/store/problem"
+)
+
+// farEntries plays the API server of another cluster: of the group networking.istio.io it serves VirtualServices and WorkloadEntries in some versions, and has
+// one WorkloadEntry for each revision's label.
+type farEntries struct {
+	far
+	mu       sync.Mutex
+	versions []string // in which the group is served; none: it is not
+	hidden   bool     // the group may not be asked for
+	refused  bool     // WorkloadEntries may not be listed
+	asked    []string // paths of the group
+}
+
+func (f *farEntries) set(change func(*farEntries)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
+func (f *farEntries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	const group = "/apis/networking.istio.io"
+	rest, of := strings.CutPrefix(r.URL.Path, group)
+	if r.URL.Path == "/readyz" {
+		return
+	}
+	if !of {
+		f.far.ServeHTTP(w, r)
+		return
+	}
+	f.mu.Lock()
+	f.asked = append(f.asked, rest)
+	versions, hidden, refused := f.versions, f.hidden, f.refused
+	f.mu.Unlock()
+	version, resource, _ := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
+	fails := func(code int, reason string) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		fmt.Fprintf(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": %q, "code": %d}`, reason, code)
+	}
+	var list []string
+	switch q := r.URL.Query(); {
+	case hidden:
+		fails(http.StatusForbidden, "Forbidden")
+	case len(versions) == 0, rest != "" && !slices.Contains(versions, version):
+		fails(http.StatusNotFound, "NotFound")
+	case rest == "":
+		for _, v := range versions {
+			list = append(list, fmt.Sprintf(`{"groupVersion": "networking.istio.io/%s", "version": %q}`, v, v))
+		}
+		fmt.Fprintf(w, `{"kind": "APIGroup", "name": "networking.istio.io", "versions": [%s], "preferredVersion": %s}`, strings.Join(list, ","), list[0])
+	case resource == "":
+		for _, k := range []string{"VirtualService", "WorkloadEntry"} {
+			plural := map[string]string{"VirtualService": "virtualservices", "WorkloadEntry": "workloadentries"}[k]
+			list = append(list, fmt.Sprintf(`{"name": %q, "kind": %q, "namespaced": true, "verbs": ["list", "watch"]}`, plural, k))
+		}
+		fmt.Fprintf(w, `{"kind": "APIResourceList", "resources": [%s]}`, strings.Join(list, ","))
+	case refused:
+		fails(http.StatusForbidden, "Forbidden")
+	case q.Get("watch") != "" || q.Get("sendInitialEvents") != "":
+		f.far.ServeHTTP(w, r)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		for name, labels := range map[string]string{"any": "", "mine": `"istio.io/rev": "canary"`, "other": `"istio.io/rev": "blue"`} {
+			list = append(list, fmt.Sprintf(`{"apiVersion": "networking.istio.io/%s", "kind": "WorkloadEntry", "metadata": {"namespace": "shop", "name": %q, "resourceVersion": "7",
+				"labels": {%s}}, "spec": {"address": "10.2.0.1"}}`, version, name, labels))
+		}
+		fmt.Fprintf(w, `{"kind": "WorkloadEntryList", "apiVersion": "networking.istio.io/%s", "metadata": {"resourceVersion": "7"}, "items": [%s]}`, version, strings.Join(list, ","))
+	}
+}
+
+// Of another cluster WorkloadEntries are read, of Istio's kinds alone, in the best version that it serves. A cluster that does not serve them, does not let
+// them be listed, or not be asked whether it serves them, is read whole without; where it comes to serve them later they are read then.
+func TestWorkloadEntriesOfAnotherCluster(t *testing.T) {
+	for name, c := range map[string]struct {
+		serve   func(*farEntries)
+		off     bool
+		version string // in which they are told; empty: they are not
+		warned  bool
+	}{
+		"served":                 {serve: func(f *farEntries) { f.versions = []string{"v1", "v1beta1", "v1alpha3"} }, version: "v1"},
+		"in older versions":      {serve: func(f *farEntries) { f.versions = []string{"v1alpha3", "v1beta1"} }, version: "v1beta1"},
+		"not served":             {serve: func(*farEntries) {}},
+		"may not be asked for":   {serve: func(f *farEntries) { f.hidden = true }, warned: true},
+		"may not be listed":      {serve: func(f *farEntries) { f.versions, f.refused = []string{"v1"}, true }, warned: true},
+		"served, and not wanted": {serve: func(f *farEntries) { f.versions = []string{"v1"} }, off: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := &farEntries{}
+			server.has(2)
+			c.serve(server)
+			s, err := New(Config{Kubeconfig: apiservertest.Kubeconfig(t, server.ServeHTTP), Cluster: "far", WorkloadEntries: !c.off, Revision: "canary", Discover: 100 * time.Millisecond,
+				pause: 100 * time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := hear(t, s)
+			e.untilSynced()
+			e.entries(c.version)
+			all := s.Problems()
+			if warned := len(all) == 1 && all[0].Code == problem.NotAllowed && all[0].Severity == problem.Warning && strings.Contains(all[0].Message, "this cluster: WorkloadEntry;"); warned != c.warned ||
+				!warned && len(all) > 0 {
+				t.Errorf("problems %v", all)
+			}
+			server.set(func(f *farEntries) {
+				if c.off && len(f.asked) > 0 {
+					t.Errorf("asked %v", f.asked)
+				}
+				f.versions, f.hidden, f.refused = []string{"v1"}, false, false
+			})
+			if !c.off {
+				e.entries("v1")
+				e.untilProblem("")
+			}
+		})
+	}
+}
+
+// entries waits until the objects are two Services and, in this version, the WorkloadEntries that are for this revision.
+func (e *recorder) entries(version string) {
+	e.t.Helper()
+	want := []string{"Service shop/s0", "Service shop/s1"}
+	if version != "" {
+		want = append(want, "WorkloadEntry shop/any "+version, "WorkloadEntry shop/mine "+version)
+	}
+	e.until(func() string {
+		var got []string
+		for id, o := range e.objects {
+			text := id.Kind + " " + id.Namespace + "/" + id.Name
+			if id.Group != "" {
+				text += " " + o.Version
+			}
+			if id.Origin != e.s.Origin() {
+				e.t.Errorf("%v is of another origin", id)
+			}
+			got = append(got, text)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			return fmt.Sprintf("there are %v, want %v", got, want)
+		}
+		return ""
+	})
+}

@@ -1,0 +1,77 @@
+package kube
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	kuberuntime "k8s.io/apimachinery/pkg/runtime"
+)
+
+// streamed is a complete list of a kind whose objects came one by one.
+func (d *desk) streamed(kind string, objects ...kuberuntime.Object) {
+	d.t.Helper()
+	var all []any
+	for _, o := range objects {
+		d.store(kind).kind.strip(o)
+		l, err := d.store(kind).Transformer()(o)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		all = append(all, l)
+	}
+	if err := d.store(kind).Replace(all, ""); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// A list whose objects are made as they come is told as any other: what changed, what is new and what is gone, and nothing of what is as it was; one that is too
+// large is left out, and one of another revision or of a namespace that is not selected is not there.
+func TestStreamedLists(t *testing.T) {
+	d := newDesk(t)
+	d.s.Limits.Object = 1000
+	d.list("Service", service("a", "1"), service("b", "1"), service("c", "1"))
+	d.told("put Service shop/a", "put Service shop/b", "put Service shop/c")
+	before := d.store("Service").f.table.all[name{"shop", "a"}].now
+	d.streamed("Service", service("a", "1"), service("b", "2"), service("d", "1"), service("e", strings.Repeat("x", 2000)))
+	d.told("3", "put Service shop/b", "put Service shop/d", "delete Service shop/c")
+	if d.store("Service").f.table.all[name{"shop", "a"}].now != before {
+		t.Error("an object that is as it was is another one")
+	}
+	d.put("Service", service("b", "2"))
+	d.told()
+	elsewhere := service("a", "1")
+	elsewhere.Namespace = "other"
+	d.s.selection.only = "other"
+	d.streamed("Service", service("a", "1"), service("b", "2"), service("d", "1"), elsewhere)
+	if got := d.tell(); !slices.Contains(got, "put Service other/a") || d.store("Service").f.table.now != 1 {
+		t.Errorf("told %v, %d are there", got, d.store("Service").f.table.now)
+	}
+	for _, kind := range []string{"Namespace"} {
+		if d.store(kind).Transformer() != nil {
+			t.Errorf("a %s is not looked at as a whole", kind)
+		}
+	}
+}
+
+// What is kept of a Pod while its list is read is a part of what it was decoded to.
+func TestBytesOfAList(t *testing.T) {
+	const pods, most = 2000, 700
+	d := newDesk(t)
+	transform := d.store("Pod").Transformer()
+	all, before := make([]any, pods), heap()
+	for i := range all {
+		p := realisticPod(fmt.Sprint("web-5d4f8c7b9-", i), "10.244.0.1")
+		d.store("Pod").kind.strip(p)
+		var err error
+		if all[i], err = transform(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if each := (heap() - before) / pods; each > most {
+		t.Errorf("%d bytes for each Pod, want at most %d", each, most)
+	}
+	runtime.KeepAlive(all)
+}
