@@ -42,6 +42,27 @@ webhooks:
   admissionReviewVersions: [v1]
   objectSelector:
     matchExpressions: {{ toJson .selector }}
+{{- /* It warns, and refuses nothing: others act on the Gateway API, too, and are not to be held up. So navarchd never sets Fail here (store/admit/configure), and the API
+server asks about what is the mesh's alone. */}}
+- name: gateway-api.{{ .webhook }}
+  {{- include "navarch.webhookClient" (dict "root" .root "path" "/validate") | nindent 2 }}
+  rules:
+  - operations: [CREATE, UPDATE]
+    apiGroups: [gateway.networking.k8s.io]
+    apiVersions: ["*"]
+    resources: [gatewayclasses, gateways, httproutes, grpcroutes, tlsroutes, tcproutes, udproutes]
+  matchConditions:
+  - name: of-the-mesh
+    expression: >-
+      object.kind == 'GatewayClass' ? object.spec.controllerName in ['istio.io/gateway-controller', 'istio.io/unmanaged-gateway', 'istio.io/mesh-controller'] :
+      object.kind == 'Gateway' ? object.spec.gatewayClassName in ['istio', 'istio-remote', 'istio-waypoint'] :
+      has(object.spec.parentRefs) && object.spec.parentRefs.exists(p, has(p.kind) && p.kind in ['Service', 'ServiceEntry'])
+  failurePolicy: Ignore
+  timeoutSeconds: 5
+  sideEffects: None
+  admissionReviewVersions: [v1]
+  objectSelector:
+    matchExpressions: {{ toJson .selector }}
 {{- end }}
 
 {{- /* One webhook of injection: a dict of root, name, namespaces and pods (requirements of labels). */}}
