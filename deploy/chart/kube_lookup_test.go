@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -208,3 +209,47 @@ func TestKubeChartLeavesDefinitions(t *testing.T) {
 		}
 	}
 }
+// No two webhooks inject the same Pods: a tag that is the revision's own name is refused, and the tag default while the default revision's webhooks select anything;
+// those stay off, upgrades included, while another revision has that tag.
+func TestKubeChartTagDefault(t *testing.T) {
+	t.Parallel()
+	const at = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+	config := func(name, labels, selector string) map[string]string {
+		return map[string]string{at: fmt.Sprintf(`{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfigurationList, items: [{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration,
+			metadata: {name: %s, labels: {app: sidecar-injector, %s}}, webhooks: [{name: namespace.sidecar-injector.istio.io, namespaceSelector: %s}]}]}`, name, labels, selector)}
+	}
+	const off = "{matchLabels: {istio.io/deactivated: never-match}}"
+	selects := config("istio-sidecar-injector", "istio.io/rev: default", "{matchLabels: {istio-injection: enabled}}")
+	nothing := config("istio-sidecar-injector", "istio.io/rev: default", off)
+	tag := config("istio-revision-tag-default", "istio.io/rev: canary, istio.io/tag: default", "{matchLabels: {istio-injection: enabled}}")
+	for _, c := range []struct {
+		name, set, want string
+		has             map[string]string
+	}{
+		{"its own name", "revisionTags={default}", "revisionTags: default is the name of this revision", nil},
+		{"its own name, of another one", "revision=canary,revisionTags={prod,canary}", "revisionTags: canary is the name of this revision", nil},
+		{"beside the default revision", "revision=canary,revisionTags={default}", "run `navarchctl tag set default --revision canary`", selects},
+		{"beside one that was turned off", "revision=canary,revisionTags={default}", "", nothing},
+		{"beside itself", "revision=canary,revisionTags={default}", "", tag},
+		{"another tag", "revision=canary,revisionTags={prod}", "", selects},
+		{"nobody has it", "revision=canary,revisionTags={default}", "", nil},
+	} {
+		if _, err := against(t, c.has, "--set", c.set); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+	for want, has := range map[string]map[string]string{"never-match": tag, "": selects} {
+		text, err := against(t, has)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		object(t, text, "MutatingWebhookConfiguration", "istio-sidecar-injector", config)
+		for _, w := range config.Webhooks {
+			if got := w.NamespaceSelector.MatchLabels["istio.io/deactivated"]; got != want || w.ObjectSelector.MatchLabels["istio.io/deactivated"] != want {
+				t.Errorf("%s selects by %v and %v", w.Name, w.NamespaceSelector, w.ObjectSelector)
+			}
+		}
+	}
+}
+

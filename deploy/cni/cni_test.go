@@ -74,6 +74,25 @@ func TestWhichPods(t *testing.T) {
 	}
 }
 
+// DNS of the servers that a Pod states is captured, and that of all servers where its resolv.conf is the kubelet's business.
+func TestWhichDNS(t *testing.T) {
+	for policy, want := range map[corev1.DNSPolicy]string{corev1.DNSNone: "false [127.0.0.1 fd00::a]", corev1.DNSClusterFirst: "true []", corev1.DNSDefault: "true []"} {
+		c, err := configOf(sidecar(func(p *corev1.Pod) {
+			p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: "ISTIO_META_DNS_CAPTURE", Value: "true"}}
+			p.Spec.DNSPolicy, p.Spec.DNSConfig = policy, &corev1.PodDNSConfig{Nameservers: []string{"127.0.0.1", "fd00::a"}}
+		}))
+		if got := fmt.Sprint(c.DNSAll, c.DNSServers); err != nil || got != want {
+			t.Errorf("%s: all %s, %v; want %s", policy, got, err, want)
+		}
+	}
+	none := func(p *corev1.Pod) {
+		p.Spec.DNSPolicy, p.Spec.DNSConfig = corev1.DNSNone, &corev1.PodDNSConfig{Nameservers: []string{"10.0.0.1", "x"}}
+	}
+	if c, err := configOf(sidecar(none)); err == nil || !strings.Contains(err.Error(), "spec.dnsConfig.nameservers[1]: ") {
+		t.Errorf("%+v %v", c, err)
+	}
+}
+
 // api is an API server that the test plays, with one Pod, and the kubeconfig by which it is asked.
 func api(t *testing.T, pod *corev1.Pod) (kubeconfig string) {
 	t.Helper()

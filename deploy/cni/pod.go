@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -68,6 +70,15 @@ func configOf(pod *corev1.Pod) (redirect.Config, error) {
 	p := redirect.Pod{Annotations: pod.Annotations, Env: map[string]string{}}
 	for _, e := range proxy.Env {
 		p.Env[e.Name] = e.Value
+	}
+	if d := pod.Spec.DNSConfig; d != nil && pod.Spec.DNSPolicy == corev1.DNSNone {
+		for i, server := range d.Nameservers {
+			at, err := netip.ParseAddr(server)
+			if err != nil {
+				return redirect.Config{}, fmt.Errorf("spec.dnsConfig.nameservers[%d]: %w", i, err)
+			}
+			p.Resolvers = append(p.Resolvers, at)
+		}
 	}
 	if s := pod.Spec.SecurityContext; s != nil {
 		p.UID, p.GID = s.RunAsUser, s.RunAsGroup

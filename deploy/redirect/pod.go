@@ -2,6 +2,7 @@ package redirect
 
 import (
 	"fmt"
+	"net/netip"
 	"strconv"
 
 	"istio.io/api/annotation"
@@ -12,6 +13,8 @@ type Pod struct {
 	Annotations map[string]string
 	Env         map[string]string // of the proxy's container
 	UID, GID    *int64            // that the proxy runs as; nil: not stated
+	// Resolvers are the servers that its resolv.conf will have, where the Pod states them all (dnsPolicy None); none: they are not known.
+	Resolvers []netip.Addr
 }
 
 // alwaysExcluded are the inbound ports of the agent and of Envoy that are not for redirection: merged metrics and probes, readiness, Envoy's
@@ -19,7 +22,9 @@ type Pod struct {
 const alwaysExcluded = "15020,15021,15090"
 
 // Config is the configuration of a Pod, by the annotations that Istio's CNI plugin reads (cni/pkg/plugin/sidecar_redirect.go). DNS of all servers
-// is captured where the proxy answers it: before the Pod's containers run nobody knows its resolv.conf.
+// is captured where the proxy answers it, as there: before the Pod's containers run nobody knows its resolv.conf. Where the Pod states it, DNS of those
+// servers is, as by an init container: one of them may be in the Pod itself, which the agent asks, and which would be answered by the agent again if what it
+// asks of others were captured, too.
 func (p Pod) Config() (Config, error) {
 	get := func(name, otherwise string) string {
 		if v, is := p.Annotations[name]; is {
@@ -64,6 +69,9 @@ func (p Pod) Config() (Config, error) {
 				return Config{}, fmt.Errorf("environment %s: %.20q: want true or false", flag.name, text)
 			}
 		}
+	}
+	if c.DNSAll && len(p.Resolvers) > 0 {
+		c.DNSAll, c.DNSServers = false, p.Resolvers
 	}
 	return c, c.Validate()
 }

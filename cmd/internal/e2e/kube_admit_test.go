@@ -28,8 +28,8 @@ func webhookConfigurations(t *testing.T, address string) string {
 	t.Helper()
 	all := docs.YAML(t, "validation.md", "# ")
 	const service = "service: {name: istiod, namespace: istio-system, path: /validate}"
-	if strings.Count(all, service) != 2 {
-		t.Fatalf("the page has no two webhooks at %q:\n%s", service, all)
+	if strings.Count(all, service) != 4 {
+		t.Fatalf("the page has no four webhooks at %q:\n%s", service, all)
 	}
 	return strings.ReplaceAll(all, service, fmt.Sprintf("url: \"https://%s/validate\"", address))
 }
@@ -38,7 +38,7 @@ func webhookConfigurations(t *testing.T, address string) string {
 // field, first only by itself, and, once it has refused a dry run, also by being away. Of 2,236 objects the API server and the webhook
 // together take and refuse what Istio does.
 func TestKubeValidation(t *testing.T) {
-	c := controlplane.Start(t, controlplane.Options{Istio: true})
+	c := controlplane.Start(t, controlplane.Options{Istio: true, GatewayAPI: true})
 	kubeconfig := rights.Documented(t, c)
 	d := start(t, "--kubeconfig", kubeconfig, "--data-dir", t.TempDir())
 	c.Kubectl(t, webhookConfigurations(t, d.https), "apply", "-f", "-")
@@ -48,7 +48,7 @@ func TestKubeValidation(t *testing.T) {
 				page, _ := get(d.http, "/debug/problems")
 				return fmt.Errorf("%w; %s", err, page)
 			}
-			if got := c.Kubectl(t, "", "get", "validatingwebhookconfiguration", name, "-o", "jsonpath={.webhooks[*].failurePolicy}"); got != "Fail" {
+			if got := c.Kubectl(t, "", "get", "validatingwebhookconfiguration", name, "-o", "jsonpath={.webhooks[*].failurePolicy}"); got != "Fail Ignore" {
 				return fmt.Errorf("failurePolicy %q", got)
 			}
 			return nil
@@ -73,12 +73,40 @@ func TestKubeValidation(t *testing.T) {
 		t.Errorf("one whose destination is not known: %q", said)
 	}
 	t.Run("agrees", func(t *testing.T) { agrees(t, c) })
+	warnsOfGatewayAPI(t, c)
 	d.stop(t)
 	if said := applied(c, strings.Replace(wrong, `"gateways": ["b/c/d"], `, "", 1)+"\n"); !strings.Contains(said, "unchanged") && !strings.Contains(said, "failed calling webhook") {
 		t.Errorf("while the webhook is away: %q", said)
 	}
 	if said := applied(c, wrong); !strings.Contains(said, "failed calling webhook") {
 		t.Errorf("a wrong VirtualService while the webhook is away: %q", said)
+	}
+	if said := applied(c, fmt.Sprintf(gatewayAPIGateway, "later", "istio")); !strings.HasSuffix(said, "/later created\n") {
+		t.Errorf("a Gateway of the Gateway API while the webhook is away: %q", said)
+	}
+}
+
+const (
+	gatewayAPIGateway = `{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: %s, namespace: val}, spec: {gatewayClassName: %s, listeners: [{name: http, port: 80, protocol: HTTP}]}}`
+	gatewayAPIRoute   = `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: %s, namespace: val}, spec: {parentRefs: [%s], rules: [{backendRefs: [{name: web, port: 80}]}]}}`
+	gatewayAPIClass   = `{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: %s}, spec: {controllerName: %s}}`
+)
+
+// warnsOfGatewayAPI: what the mesh would be asked for is made with a warning, and what is others' without one.
+func warnsOfGatewayAPI(t *testing.T, c *controlplane.ControlPlane) {
+	t.Helper()
+	for object, warning := range map[string]string{
+		fmt.Sprintf(gatewayAPIClass, "ours", "istio.io/gateway-controller"):           "spec.controllerName: the Gateway API is not served by this version",
+		fmt.Sprintf(gatewayAPIClass, "others", "example.com/controller"):              "",
+		fmt.Sprintf(gatewayAPIGateway, "ours", "istio"):                               "spec.gatewayClassName: the Gateway API is not served by this version: a Gateway of class istio",
+		fmt.Sprintf(gatewayAPIGateway, "others", "others"):                            "",
+		fmt.Sprintf(gatewayAPIRoute, "mesh", `{kind: Service, group: "", name: web}`): "spec.parentRefs[0]: the Gateway API is not served by this version: sidecars route nothing by this HTTPRoute",
+		fmt.Sprintf(gatewayAPIRoute, "gateways", "{name: ours}"):                      "",
+	} {
+		said := applied(c, object)
+		if !strings.HasSuffix(said, " created\n") || strings.Contains(said, "Warning: ") != (warning != "") || !strings.Contains(said, warning) {
+			t.Errorf("%s: %q, want %q", object, said, warning)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"navarch.io/navarch/cmd/navarchctl/hooks"
+	"navarch.io/navarch/store/admit/configure"
 )
 
 // hook is one webhook of a configuration.
@@ -58,7 +59,7 @@ func (k *checker) webhooks(ctx context.Context) {
 			k.say(h.String(), Failure, err.Error(), do)
 			continue
 		}
-		if h.of.Kind == hooks.Validating && h.Ignores {
+		if h.of.Kind == hooks.Validating && h.Ignores && !configure.WarnsOnly(h.Name) {
 			k.say(h.String(), Warning, "wrong objects pass while it does not answer (failurePolicy Ignore)", "the leader sets Fail once its dry run was refused: /debug/problems of the leader says what is missing")
 			continue
 		}

@@ -169,7 +169,7 @@ func (t Tags) Set(ctx context.Context, tag, revision string, overwrite bool) (*C
 			keep(made, c)
 		case is == "" && of == tag && tag != defaultTag:
 			return nil, fmt.Errorf("%s is a revision: both would inject the same Pods", tag)
-		case is == "" && of == tag && revision != defaultTag: // the default revision's own
+		case is == "" && of == tag: // the default revision's own, also where the tag stands for that, as with istioctl
 			change.Edit = append(change.Edit, off(c))
 		}
 	}

@@ -196,6 +196,28 @@ func TestSetDefault(t *testing.T) {
 	}
 }
 
+// The tag default may stand for the default revision itself: one of both configurations selects then, too.
+func TestSetDefaultToItself(t *testing.T) {
+	s, tags := revisions(t)
+	change, err := tags.Set(t.Context(), "default", "default", false)
+	if err == nil {
+		err = tags.Apply(t.Context(), change)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"istio-revision-tag-default": true, "istio-sidecar-injector": false} {
+		asked := false
+		for _, w := range s.configuration(t, name).Webhooks {
+			yes, _ := inject.Selects(&w, map[string]string{"istio-injection": "enabled"}, nil)
+			asked = asked || yes
+		}
+		if asked != want {
+			t.Errorf("%s selects: %v", name, asked)
+		}
+	}
+}
+
 func TestListAndRemove(t *testing.T) {
 	s, tags := revisions(t)
 	for _, tag := range []string{"prod", "old"} {

@@ -42,9 +42,60 @@ webhooks:
   admissionReviewVersions: [v1]
   objectSelector:
     matchExpressions: {{ toJson .selector }}
+{{- /* It warns, and refuses nothing: others act on the Gateway API, too, and are not to be held up. So navarchd never sets Fail here (store/admit/configure), and the API
+server asks about what is the mesh's alone. */}}
+- name: gateway-api.{{ .webhook }}
+  {{- include "navarch.webhookClient" (dict "root" .root "path" "/validate") | nindent 2 }}
+  rules:
+  - operations: [CREATE, UPDATE]
+    apiGroups: [gateway.networking.k8s.io]
+    apiVersions: ["*"]
+    resources: [gatewayclasses, gateways, httproutes, grpcroutes, tlsroutes, tcproutes, udproutes]
+  matchConditions:
+  - name: of-the-mesh
+    expression: >-
+      object.kind == 'GatewayClass' ? object.spec.controllerName in ['istio.io/gateway-controller', 'istio.io/unmanaged-gateway', 'istio.io/mesh-controller'] :
+      object.kind == 'Gateway' ? object.spec.gatewayClassName in ['istio', 'istio-remote', 'istio-waypoint'] :
+      has(object.spec.parentRefs) && object.spec.parentRefs.exists(p, has(p.kind) && p.kind in ['Service', 'ServiceEntry'])
+  failurePolicy: Ignore
+  timeoutSeconds: 5
+  sideEffects: None
+  admissionReviewVersions: [v1]
+  objectSelector:
+    matchExpressions: {{ toJson .selector }}
 {{- end }}
 
-{{- /* One webhook of injection: a dict of root, name, namespaces and pods (requirements of labels). */}}
+{{- /* Refuses a tag whose webhooks would select what others select already: both would inject the same Pods. Istio's chart has no such check, and istioctl turns the default
+revision's webhooks off (istioctl/pkg/tag), which `navarchctl tag set default` does as well. Those that are off have a selector that nothing matches. */}}
+{{- define "navarch.checkTags" -}}
+{{- range .Values.revisionTags }}
+  {{- if eq . (include "navarch.revision" $) }}
+    {{- fail (printf "revisionTags: %s is the name of this revision, by which it is chosen without a tag: the webhooks of both would inject the same Pods" .) }}
+  {{- end }}
+  {{- if eq . "default" }}
+    {{- range (lookup "admissionregistration.k8s.io/v1" "MutatingWebhookConfiguration" "" "").items }}
+      {{- $labels := .metadata.labels | default dict }}
+      {{- if and (eq (get $labels "app") "sidecar-injector") (eq (get $labels "istio.io/rev") "default") (not (hasKey $labels "istio.io/tag")) }}
+        {{- range $webhook := .webhooks }}
+          {{- if not (hasKey (($webhook.namespaceSelector | default dict).matchLabels | default dict) "istio.io/deactivated") }}
+            {{- fail (printf "revisionTags: the default revision is installed, and its webhooks would inject the same Pods as those of the tag default: leave the tag out and run `navarchctl tag set default --revision %s`, which turns them off, or uninstall that revision before" (include "navarch.revision" $)) }}
+          {{- end }}
+        {{- end }}
+      {{- end }}
+    {{- end }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* "true" where the tag default is there: then the default revision's own webhooks stay as `navarchctl tag` or istioctl has turned them off. */}}
+{{- define "navarch.defaultIsTag" -}}
+{{- range (lookup "admissionregistration.k8s.io/v1" "MutatingWebhookConfiguration" "" "").items }}
+  {{- $labels := .metadata.labels | default dict }}
+  {{- if and (eq (get $labels "app") "sidecar-injector") (eq (get $labels "istio.io/tag") "default") }}true{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* One webhook of injection: a dict of root, name, namespaces and pods (requirements of labels), and off, whether it is to select nothing. */}}
 {{- define "navarch.injection" -}}
 - name: {{ .name }}sidecar-injector.istio.io
   {{- include "navarch.webhookClient" (dict "root" .root "path" .root.Values.injection.path) | nindent 2 }}
@@ -58,10 +109,15 @@ webhooks:
   sideEffects: None
   reinvocationPolicy: Never
   admissionReviewVersions: [v1]
+  {{- if .off }}
+  namespaceSelector: {matchLabels: {istio.io/deactivated: never-match}}
+  objectSelector: {matchLabels: {istio.io/deactivated: never-match}}
+  {{- else }}
   namespaceSelector:
     matchExpressions: {{ toJson .namespaces }}
   objectSelector:
     matchExpressions: {{ toJson .pods }}
+  {{- end }}
 {{- end }}
 
 {{- /* One MutatingWebhookConfiguration, that of a revision or of a tag for it, as navarchctl injection-webhook prints it: a dict of root and tag. */}}
@@ -70,6 +126,7 @@ webhooks:
 {{- $name := printf "istio-sidecar-injector%s" (include "navarch.suffix" .root) }}
 {{- if .tag }}{{ $name = printf "istio-revision-tag-%s" .tag }}{{ end }}
 {{- if ne .root.Release.Namespace "istio-system" }}{{ $name = printf "%s-%s" $name .root.Release.Namespace }}{{ end }}
+{{- $off := and (not .tag) (eq $rev "default") (include "navarch.defaultIsTag" .root) }}
 {{- $inRev := dict "key" "istio.io/rev" "operator" "In" "values" (list $rev) }}
 {{- $noRev := dict "key" "istio.io/rev" "operator" "DoesNotExist" }}
 {{- $unsaid := dict "key" "istio-injection" "operator" "DoesNotExist" }}
@@ -89,13 +146,13 @@ metadata:
     {{- end }}
     {{- include "navarch.labels" .root | nindent 4 }}
 webhooks:
-{{ include "navarch.injection" (dict "root" .root "name" "rev.namespace." "namespaces" (list $inRev $unsaid) "pods" (list $notFalse)) }}
-{{ include "navarch.injection" (dict "root" .root "name" "rev.object." "namespaces" (list $noRev $unsaid) "pods" (list $notFalse $inRev)) }}
+{{ include "navarch.injection" (dict "root" .root "off" $off "name" "rev.namespace." "namespaces" (list $inRev $unsaid) "pods" (list $notFalse)) }}
+{{ include "navarch.injection" (dict "root" .root "off" $off "name" "rev.object." "namespaces" (list $noRev $unsaid) "pods" (list $notFalse $inRev)) }}
 {{- if eq $rev "default" }}
-{{ include "navarch.injection" (dict "root" .root "name" "namespace." "namespaces" (list $said) "pods" (list $notFalse)) }}
-{{ include "navarch.injection" (dict "root" .root "name" "object." "namespaces" (list $unsaid $noRev) "pods" (list $true $noRev)) }}
+{{ include "navarch.injection" (dict "root" .root "off" $off "name" "namespace." "namespaces" (list $said) "pods" (list $notFalse)) }}
+{{ include "navarch.injection" (dict "root" .root "off" $off "name" "object." "namespaces" (list $unsaid $noRev) "pods" (list $true $noRev)) }}
 {{- if .root.Values.injection.everywhere }}
-{{ include "navarch.injection" (dict "root" .root "name" "auto." "namespaces" (list $unsaid $noRev $notTheirs) "pods" (list $none $noRev)) }}
+{{ include "navarch.injection" (dict "root" .root "off" $off "name" "auto." "namespaces" (list $unsaid $noRev $notTheirs) "pods" (list $none $noRev)) }}
 {{- end }}
 {{- end }}
 {{- end }}

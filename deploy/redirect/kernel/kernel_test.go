@@ -171,6 +171,40 @@ func TestRedirectDNS(t *testing.T) {
 	expect(t, []expectation{{"another server", app, "tcp", another, 53, fmt.Sprintf("envoy 15001 %s %s", netip.AddrPortFrom(another, 53), podIP[0])}})
 }
 
+// A Pod may have a resolver of its own, as the only server of its resolv.conf: the agent asks it, and what it asks of others does not come back to the agent, which
+// would ask it again. Captured with that of all servers it does.
+func TestResolverInPod(t *testing.T) {
+	n := newNetwork(t)
+	serve(t, n.pod, "agent", 15053)
+	serve(t, n.pod, "resolver", 53)
+	serve(t, n.other, "server", 53)
+	const resolverUser = 4322
+	app, agent, resolver := caller{n.pod, appUser, appUser, netip.Addr{}}, caller{n.pod, proxyUser, proxyUser, netip.Addr{}}, caller{n.pod, resolverUser, resolverUser, netip.Addr{}}
+	for _, server := range otherIP { // neighbours of a network that has just been made are not found at once
+		for range 10 {
+			if agent.call("udp", server, 53) != "silence" {
+				break
+			}
+		}
+	}
+	for _, c := range []struct {
+		resolvers []netip.Addr
+		upstream  string // who answers the resolver
+	}{{[]netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}, "server 53"}, {nil, "agent 15053"}} {
+		conf, err := redirect.Pod{Env: map[string]string{"ISTIO_META_DNS_CAPTURE": "true"}, Resolvers: c.resolvers}.Config()
+		must(t, err)
+		n.apply(t, conf)
+		for i, loopback := range []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")} {
+			expect(t, []expectation{
+				{"the application", app, "udp", loopback, 53, "agent 15053"},
+				{"the agent", agent, "udp", loopback, 53, "resolver 53"},
+				{"the agent, of another server", agent, "udp", otherIP[i], 53, "server 53"},
+				{"the resolver", resolver, "udp", otherIP[i], 53, c.upstream},
+			})
+		}
+	}
+}
+
 // fromPort asks over UDP from a fixed port.
 func fromPort(n network, uid int, from, to netip.Addr) (said string) {
 	err := as(n.pod, uid, uid, func() error {

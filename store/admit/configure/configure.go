@@ -3,7 +3,7 @@
 // (failurePolicy). Pure.
 //
 // Owns: nothing.  Reads: ValidatingWebhookConfigurations and MutatingWebhookConfigurations as they are.  Never: makes or deletes one; changes
-// rules, selectors, or where a webhook is; sets a failurePolicy back to Ignore; knows a client.
+// rules, selectors, or where a webhook is; sets a failurePolicy back to Ignore; has one refuse that warns only; knows a client.
 package configure
 
 import (
@@ -16,6 +16,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -120,13 +121,23 @@ func Selected(u *unstructured.Unstructured) map[string]string {
 	return labels
 }
 
-// FailsOpen says whether one of a configuration's webhooks lets everything pass while it does not answer.
+// WarnsOnly says whether a webhook of a name refuses nothing, as that for kinds of the Gateway API: objects that other implementations act on, too, are never
+// held up by it, so its failurePolicy stays Ignore.
+func WarnsOnly(name string) bool { return strings.HasPrefix(name, "gateway-api.") }
+
+// mayFail says whether a webhook may refuse while it does not answer.
+func mayFail(w map[string]any) bool {
+	name, _ := w["name"].(string)
+	return !WarnsOnly(name)
+}
+
+// FailsOpen says whether one of a configuration's webhooks that refuse lets everything pass while it does not answer.
 func FailsOpen(u *unstructured.Unstructured) bool {
-	return slices.ContainsFunc(webhooks(u), func(w map[string]any) bool { return w["failurePolicy"] == "Ignore" })
+	return slices.ContainsFunc(webhooks(u), func(w map[string]any) bool { return w["failurePolicy"] == "Ignore" && mayFail(w) })
 }
 
 // Wanted is what a configuration should be: every webhook of the namespace is verified by these roots (PEM), and, where fail is true, refuses
-// while it does not answer.
+// while it does not answer, unless it warns only.
 func (m Mesh) Wanted(roots []byte, fail bool) status.Desired[unstructured.Unstructured] {
 	return status.Desired[unstructured.Unstructured]{Version: string(roots) + strconv.FormatBool(fail), Draw: func(there *unstructured.Unstructured, epoch int64) *unstructured.Unstructured {
 		if there == nil {
@@ -143,7 +154,7 @@ func (m Mesh) draw(there *unstructured.Unstructured, bundle string, fail bool, e
 			if was, _, _ := unstructured.NestedString(w, "clientConfig", "caBundle"); was != bundle {
 				changed = unstructured.SetNestedField(w, bundle, "clientConfig", "caBundle") == nil || changed
 			}
-			if fail && w["failurePolicy"] != "Fail" {
+			if fail && w["failurePolicy"] != "Fail" && mayFail(w) {
 				w["failurePolicy"], changed = "Fail", true
 			}
 		}

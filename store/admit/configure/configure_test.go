@@ -67,6 +67,9 @@ webhooks:
   objectSelector: {matchLabels: {x: w}, matchExpressions: [{key: istio.io/rev, operator: In, values: [r, s]}, {key: z, operator: DoesNotExist}]}
 - name: others
   clientConfig: {service: {name: c, namespace: elsewhere}}
+- name: gateway-api.b
+  failurePolicy: Ignore
+  clientConfig: {service: {name: istiod, namespace: `+namespace+`}, caBundle: "`+base64.StdEncoding.EncodeToString(roots)+`"}
 `), &tree); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +100,7 @@ func TestManaged(t *testing.T) {
 	}
 }
 
-// What is written is the roots, and Fail where that is asked for; what is right already, and what is somebody else's, is not touched.
+// What is written is the roots, and Fail where that is asked for, but of no webhook that warns only; what is right already, and what is somebody else's, is not touched.
 func TestWanted(t *testing.T) {
 	old, _ := authority(t)
 	fresh, _ := authority(t)
@@ -119,6 +122,9 @@ func TestWanted(t *testing.T) {
 	if closed == nil || FailsOpen(closed) {
 		t.Fatalf("it still fails open: %v", closed)
 	}
+	if warns := webhooks(closed)[2]; warns["failurePolicy"] != "Ignore" || webhooks(closed)[0]["failurePolicy"] != "Fail" {
+		t.Errorf("the webhook that warns only refuses while it does not answer: %v", closed)
+	}
 	if again := m.Wanted(both, false).Draw(closed, 9); again != nil {
 		t.Errorf("it is set back to Ignore: %v", again)
 	}
@@ -128,7 +134,7 @@ func TestWanted(t *testing.T) {
 	if got := Selected(there); len(got) != 2 || got["x"] != "w" || got["istio.io/rev"] != "r" {
 		t.Errorf("selected %v", got)
 	}
-	if got := Names(there); len(got) != 2 || got[0] != "b" {
+	if got := Names(there); len(got) != 3 || got[0] != "b" {
 		t.Errorf("names %v", got)
 	}
 	if bundle := func(u *unstructured.Unstructured) any { return webhooks(u)[0]["clientConfig"] }; before.GetResourceVersion() != there.GetResourceVersion() || bundle(before).(map[string]any)["caBundle"] != bundle(there).(map[string]any)["caBundle"] {

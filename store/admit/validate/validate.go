@@ -156,9 +156,13 @@ func (e Error) text() string {
 // nothing is what counts as known where this process knows nothing.
 var nothing = mirror.Empty()
 
-// check holds an object to the definition of its kind, and then to what the normaliser makes of it.
+// check holds an object of Istio's to the definition of its kind, and then to what the normaliser makes of it.
 func (w *Webhook) check(ctx context.Context, tree map[string]any, obj *object.Object) Found {
 	var found Found
+	if obj.ID.Group == gatewayAPI {
+		found.Warnings = ofGatewayAPI(tree, obj.ID)
+		return found
+	}
 	if d := schema.Of(obj.ID.Group, obj.Version, obj.ID.Kind); d != nil {
 		wrong, _ := d.Check(ctx, tree) // fields that it does not know are the normaliser's business: the cluster's definition may be newer
 		for _, v := range wrong {

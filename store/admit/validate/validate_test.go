@@ -55,14 +55,23 @@ func TestRefusalNamesFields(t *testing.T) {
 	}
 }
 
-// What is valid and not acted on, has no effect, or is of a kind that is not Istio's, is admitted, and warnings say so.
+// What is valid and not acted on, has no effect, or is of a kind that is not Istio's, is admitted, and warnings say so; of the Gateway API what is the mesh's.
 func TestWarns(t *testing.T) {
-	gatewayAPI := `{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": {"name": "a"}, "spec": {}}`
+	gatewayAPI := func(kind, spec string) string {
+		return fmt.Sprintf(`{"apiVersion": "gateway.networking.k8s.io/v1", "kind": %q, "metadata": {"name": "a"}, "spec": %s}`, kind, spec)
+	}
 	for name, c := range map[string]struct{ raw, want string }{
-		"good":            {of("DestinationRule", `{"host": "a"}`), ""},
-		"no effect":       {of("EnvoyFilter", `{}`), "spec.configPatches: none: the EnvoyFilter does nothing"},
-		"not acted on":    {of("Gateway", `{"selector": {"a": "b"}, "servers": [{"hosts": ["*"], "port": {"number": 80, "name": "http", "protocol": "HTTP"}}]}`), "no listeners are made of a Gateway yet"},
-		"the Gateway API": {gatewayAPI, "not acted on"},
+		"good":                         {of("DestinationRule", `{"host": "a"}`), ""},
+		"no effect":                    {of("EnvoyFilter", `{}`), "spec.configPatches: none: the EnvoyFilter does nothing"},
+		"not acted on":                 {of("Gateway", `{"selector": {"a": "b"}, "servers": [{"hosts": ["*"], "port": {"number": 80, "name": "http", "protocol": "HTTP"}}]}`), "no listeners are made of a Gateway yet"},
+		"a class of the mesh":          {gatewayAPI("GatewayClass", `{"controllerName": "istio.io/gateway-controller"}`), "spec.controllerName: the Gateway API is not served by this version"},
+		"a class of others":            {gatewayAPI("GatewayClass", `{"controllerName": "example.com/controller"}`), ""},
+		"a Gateway of the mesh":        {gatewayAPI("Gateway", `{"gatewayClassName": "istio-waypoint"}`), "a Gateway of class istio-waypoint gets no Deployment"},
+		"a Gateway of others":          {gatewayAPI("Gateway", `{"gatewayClassName": "istiod"}`), ""},
+		"a route of the mesh":          {gatewayAPI("GRPCRoute", `{"parentRefs": [{"name": "a"}, {"kind": "Service", "name": "b"}]}`), "spec.parentRefs[1]: the Gateway API is not served by this version: sidecars route nothing by this GRPCRoute"},
+		"a route of a Gateway":         {gatewayAPI("HTTPRoute", `{"parentRefs": [{"kind": "Gateway", "name": "a"}]}`), ""},
+		"a Gateway without a class":    {gatewayAPI("Gateway", `{"gatewayClassName": 7}`), ""},
+		"a route whose parents are no": {gatewayAPI("HTTPRoute", `{"parentRefs": [7, null]}`), ""},
 		"another kind of Istio's": {`{"apiVersion": "networking.istio.io/v1beta1", "kind": "Novel", "metadata": {"name": "a"}, "spec": {"concurrency": 1}}`,
 			"kind Novel of networking.istio.io is not acted on yet"},
 		"a policy that closes": {of("AuthorizationPolicy", `{"targetRefs": [{"kind": "Service", "name": "a"}], "rules": [{"to": [{"operation": {"ports": ["80"]}}]}]}`), "policies of gateways and waypoints are not supported: what the policy selects is closed"},
