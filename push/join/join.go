@@ -129,7 +129,7 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 			p.Clients.Warn("node metadata that is not acted on: "+row.Text, row.Field, obs.KeyNode, node.ID, obs.KeyPeer, c.Addr, obs.KeyIdentity, c.Identity)
 		}
 	}
-	node.Pod, node.Peer = c.Pod, c.Addr
+	node.Pod, node.Peer = c.Caller.Pod, c.Addr
 	if err := errors.Join(p.Mirror.Ready(), p.Fleet.Above()); err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
@@ -149,7 +149,7 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	if u, covered := p.Mirror.Current().Covered(node.Namespace); covered { // another replica may know it
 		return nil, status.Errorf(codes.Unavailable, "this replica lets in no proxy of namespace %q: %v", node.Namespace, u)
 	}
-	machine, err := p.Machines.Register(ctx, node, c.Node)
+	machine, err := p.Machines.Register(node, c.Caller.Credential(), c.Node)
 	if err != nil {
 		return nil, err
 	}

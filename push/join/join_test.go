@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/plan"
@@ -125,7 +126,7 @@ func TestJoinInOrder(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			p := &c.parts
-			v, err := p.planner().Join(t.Context(), serve.Client{Node: encoded(t, c.metadata), Identity: c.identity, Cluster: c.cluster}, func(fanout.Lane) {})
+			v, err := p.planner().Join(t.Context(), serve.Client{Node: encoded(t, c.metadata), Identity: c.identity, Caller: attest.Caller{Cluster: c.cluster}}, func(fanout.Lane) {})
 			want := slices.Clone(all[:c.asked])
 			if c.code == codes.OK {
 				want = append(want, "count shop/web")
@@ -187,7 +188,7 @@ func TestJoinPlansWhatIsProved(t *testing.T) {
 		{"", view.Identity{}.String(), plan.Slow, fanout.Config},
 	} {
 		p, lane := &parts{path: c.path}, fanout.Lane(255)
-		v, err := p.planner().Join(t.Context(), serve.Client{Node: encoded(t, map[string]any{"NETWORK": "invented"}), Identity: c.identity, Pod: "web-1"},
+		v, err := p.planner().Join(t.Context(), serve.Client{Node: encoded(t, map[string]any{"NETWORK": "invented"}), Identity: c.identity, Caller: attest.Caller{Pod: "web-1"}},
 			func(l fanout.Lane) { lane = l })
 		if err != nil {
 			t.Fatal(err)

@@ -58,14 +58,17 @@ type Node struct {
 	// proof. Zero: nobody.
 	Verified Identity
 	// Pod is the Pod that its credential is bound to, for whoever has authenticated it to fill in. Empty: to none.
-	Pod      string
-	Peer     string // network address that it comes from, for lines of the log; whoever has it fills it in
-	Cluster  string // as origins of records have it: empty: the config cluster
-	Network  string
-	Locality string // region/zone/sub-zone, as far as stated; empty: not known
-	Version  string // ISTIO_VERSION
-	Mode     Mode
-	Caps     xds.Caps
+	Pod     string
+	Peer    string // network address that it comes from, for lines of the log; whoever has it fills it in
+	Cluster string // as origins of records have it: empty: the config cluster
+	// ClusterUnproved: nothing that it has shown proves that it is of Cluster, and there are several; for whoever has authenticated it to fill in. It may have no Secrets, which are
+	// a cluster's own.
+	ClusterUnproved bool
+	Network         string
+	Locality        string // region/zone/sub-zone, as far as stated; empty: not known
+	Version         string // ISTIO_VERSION
+	Mode            Mode
+	Caps            xds.Caps
 	// Metadata are the plain strings of the metadata, for the proxy match of EnvoyFilters
 	// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/: "only string key-value pairs").
 	Metadata map[string]string
