@@ -125,7 +125,7 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 		p.Clients.Warn("a proxy may have no Secrets", "identity", obs.KeyNode, node.ID, obs.KeyPeer, c.Addr, obs.KeyIdentity, c.Identity, obs.KeyError, err)
 	}
 	for row := range fields.In(fields.Metadata) {
-		if _, says := node.Metadata[row.Field]; says && row.Mark == fields.Reported {
+		if row.Mark == fields.Reported && node.Says(row.Field) {
 			p.Clients.Warn("node metadata that is not acted on: "+row.Text, row.Field, obs.KeyNode, node.ID, obs.KeyPeer, c.Addr, obs.KeyIdentity, c.Identity)
 		}
 	}
