@@ -54,6 +54,7 @@ type Registry struct {
 	known     table
 	claims    claims                              // who has which address by the configuration
 	elsewhere map[machines.Name][]machines.Holder // who is connected for which entry to other replicas
+	doubted   map[machines.Name]bool              // who may have an address that is somebody else's by now
 }
 
 // machine is one that is connected, or was until a grace ago.
@@ -83,7 +84,7 @@ func New(c Config) *Registry {
 		c.Log = slog.Default()
 	}
 	// What a process of the same name reported before it was killed stands until its lease ends.
-	return &Registry{Config: c, process: c.Replica + "-" + rand.Text()[:8], wake: make(chan struct{}, 1), known: newTable()}
+	return &Registry{Config: c, process: c.Replica + "-" + rand.Text()[:8], wake: make(chan struct{}, 1), known: newTable(), doubted: map[machines.Name]bool{}}
 }
 
 // Connection is one stream of a machine.
@@ -147,6 +148,7 @@ func (r *Registry) register(node view.Node, credential string, raw []byte) (*Con
 		return nil, refused(err, ofAddress), err
 	}
 	m := r.known.put(report)
+	r.doubted[report.ID()] = report.Spec != nil && !r.claims.isOf(snapshot)
 	m.claim, m.withheld, m.health = c, false, nil
 	connection := &Connection{registry: r, name: report.ID(), at: now}
 	m.open = append(m.open, connection)
