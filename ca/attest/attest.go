@@ -65,9 +65,13 @@ func (c Caller) Credential() string {
 	return cmp.Or(c.Token, c.Serial)
 }
 
-// MayBeOf says whether the caller may be one of a cluster: it is, or of which one it is is not known. Identities name no cluster (SPIFFE IDs of Istio are
-// of a namespace and a service account of the whole mesh), so what is a cluster's own is not given by the identity alone.
-func (c Caller) MayBeOf(cluster string) bool { return c.Cluster == "" || c.Cluster == cluster }
+// ProvesToBeOf says whether what the caller has shown proves that it is of a cluster. Identities name no cluster (SPIFFE IDs of
+// Istio are of a namespace and a service account of the whole mesh), so what is a cluster's own is not given by the identity alone: a certificate that does not say of which
+// cluster's token it follows (another CA's, an older version's) may be of any, and proves none. A token whose issuer is of no cluster is our own issuer's (Local), whose key is the
+// control plane's: it is of the cluster that its holder says.
+func (c Caller) ProvesToBeOf(cluster string) bool {
+	return c.Cluster == cluster || c.Cluster == "" && c.By == ByToken
+}
 
 // What Caller.By says.
 const (

@@ -22,7 +22,9 @@ type Certificates struct {
 	// before the mesh changed its trust domain. Aliases is asked each time; nil: there are none.
 	TrustDomain spiffeid.TrustDomain
 	Aliases     func() []spiffeid.TrustDomain
-	Now         func() time.Time // nil: time.Now
+	// Foreign: another CA signs, which may have taken extensions from CSRs. So what a certificate says of the token that it follows from counts for nothing.
+	Foreign bool
+	Now     func() time.Time // nil: time.Now
 }
 
 // Authenticate implements Authenticator. ErrNone: the connection has no client certificate.
@@ -73,7 +75,12 @@ func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
 		return Caller{}, err
 	}
 	caller := Caller{ID: id, Namespace: namespace, ServiceAccount: account, By: ByCertificate, Serial: issue.SerialString(leaf.SerialNumber),
-		NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter, Issued: issue.Follows(leaf)}
+		NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter}
+	if c.Foreign {
+		caller.Issued = leaf.NotBefore.Add(issue.Backdate)
+		return caller, nil
+	}
+	caller.Issued = issue.Follows(leaf)
 	origin := issue.OriginOf(leaf)
 	caller.Pod, caller.PodUID, caller.Token, caller.Cluster = origin.Pod, origin.PodUID, origin.Token, origin.Cluster
 	return caller, nil

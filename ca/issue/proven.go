@@ -9,7 +9,7 @@ import (
 
 // provenOID is the extension of a leaf that says when its identity was proven by a token last, in Unix seconds (an INTEGER; not critical).
 // It goes from certificate to certificate as these are renewed, so that every replica knows it without asking (issue 12, item 4). It is
-// below the arc for experiments (1.3.6.1.3): only our own CA writes it, and only our own CA reads it.
+// below the arc for experiments (1.3.6.1.3): only our own CA writes it, and it counts only where that is the mesh's (attest.Certificates.Foreign).
 var provenOID = asn1.ObjectIdentifier{1, 3, 6, 1, 3, 20112, 1}
 
 // Proven is when the identity of a leaf was proven by a token last. One that does not say counts from its own beginning: an older version

@@ -99,7 +99,7 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 // callersConfig is how callers are told apart; cluster: what is known of the cluster's tokens; revoked: what this process knows of revocations.
 func (c *config) callersConfig(snapshot func() *mirror.Snapshot, cluster clusterFacts, revoked func(attest.Caller) bool, log *slog.Logger) callers.Config {
 	return callers.Config{TrustDomain: c.trustDomain, Audiences: c.env.audiences, TokenIssuer: c.tokenIssuer, TokenKeys: c.tokenKeys, Cluster: c.cluster, Found: cluster.keys, Remote: cluster.remote, Gone: cluster.gone, Reviewer: cluster.reviewer, DataDir: c.dataDir,
-		Required: c.env.xdsAuth, MaxMessage: c.env.maxRecvSize, Now: now, Log: log, Aliases: identities.Aliases(snapshot), Workloads: identities.Workloads(snapshot), Revoked: revoked}
+		Required: c.env.xdsAuth, Foreign: c.env.foreign(), MaxMessage: c.env.maxRecvSize, Now: now, Log: log, Aliases: identities.Aliases(snapshot), Workloads: identities.Workloads(snapshot), Revoked: revoked}
 }
 
 // peerIssued keeps the serving certificate while this process cannot sign.

@@ -1,15 +1,22 @@
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
 	"testing"
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/cmd/navarchd/callers"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/serve"
+	"navarch.io/navarch/store/mirror"
 )
 
 // Who has certificates minted with one stolen token, and a stream for each, has what one credential may have: the streams of others
@@ -45,5 +52,36 @@ func TestCertificatesOfOneTokenAreOneCredential(t *testing.T) {
 	}
 	if streams, credentials, _ := ledger.Count(id); streams > 100+2*1024 || credentials != 102 || ended > 0 {
 		t.Errorf("%d streams, %d credentials; %d of others ended", streams, credentials, ended)
+	}
+}
+
+// A CA beside navarchd may take extensions from the CSRs of workloads. So a certificate of the mesh's own CA says which token it follows from, and where another
+// CA signs, none does: not which Pod it is of, not of which cluster, not when it was proven.
+func TestOriginOfAnotherCA(t *testing.T) {
+	authority, err := issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), 1, time.Hour, time.Now(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged, _ := signedPair(t, authority, issue.Request{Identity: spiffeid.RequireFromString("spiffe://cluster.local/ns/istio-system/sa/x"),
+		Origin: issue.Origin{Pod: "gateway-0", PodUID: "u", Cluster: "east"}, Proven: time.Now().Add(time.Hour)})
+	ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}, AuthInfo: credentials.TLSInfo{State: tls.ConnectionState{
+		PeerCertificates: []*x509.Certificate{forged}, VerifiedChains: [][]*x509.Certificate{{forged}}}}})
+	for name, variable := range map[string]string{"our own": "", "another": "ENABLE_CA_SERVER", "a signer": "EXTERNAL_CA"} {
+		c := &config{dataDir: t.TempDir(), trustDomain: "cluster.local", cluster: "east"}
+		value := map[string]string{"ENABLE_CA_SERVER": "false", "EXTERNAL_CA": kubernetesSigners}[variable]
+		if err := c.env.read(func(name string) (string, bool) { return value, name == variable && value != "" }); err != nil {
+			t.Fatal(err)
+		}
+		k, err := callers.New(c.callersConfig(func() *mirror.Snapshot { return nil }, clusterFacts{}, nil, quiet))
+		if err != nil {
+			t.Fatal(err)
+		}
+		who, err := k.Authenticate(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if own := variable == ""; who.ProvesToBeOf("east") != own || (who.Pod == "gateway-0") != own || who.Issued.After(time.Now().Add(time.Minute)) != own {
+			t.Errorf("%s CA: %+v", name, who)
+		}
 	}
 }

@@ -90,7 +90,7 @@ func newReplica(c replicaConfig) (*replica, error) {
 	r.withheld = quarantine.New(quarantine.Config{Settings: quarantine.Settings{Pause: c.config.retryAfter}, Log: c.log, Share: r.shared.Add})
 	r.found = problems.New(problems.Config{Name: c.config.processName(), Find: r.planner.Problems, Revision: r.planner.Revision, Log: c.log})
 	if c.config.env.autoRegister {
-		r.machines = machines.New(machines.Config{Replica: c.config.processName(), Snapshot: c.mirror.Current, Credential: c.callers.Credential, Grace: c.config.env.machineGrace, Log: c.log})
+		r.machines = machines.New(machines.Config{Replica: c.config.processName(), Snapshot: c.mirror.Current, Grace: c.config.env.machineGrace, Log: c.log})
 	}
 	r.shown = &debug.Proxies{Planner: r.planner, Mirror: c.mirror, Cluster: c.config.cluster, Fleet: r.fleet.Page}
 	if r.server, err = r.newServer(); err != nil {

@@ -35,6 +35,9 @@ func (s *State) decide(t xds.Type, name string, o override) (verb, *xds.Resource
 		if o.force && has != nil {
 			return set, has // the last good version stands
 		}
+		if has == nil && want.StandIn != nil && !o.claimed && !o.noStandIn && o.flying == 0 {
+			return set, want.StandIn
+		}
 		return hold, nil
 	case !o.force && known && same(has, want):
 		return hold, nil

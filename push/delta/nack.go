@@ -38,7 +38,11 @@ func (s *State) refuse(r Request, f flight, out []Report) []Report {
 		}
 		o.held = true
 		if slices.Contains(refused, res.Name) {
-			o.refused, o.force = res.Version, false
+			if o.force = false; res.StandsIn() {
+				o.noStandIn = true
+			} else {
+				o.refused = res.Version
+			}
 			culprit := report
 			culprit.Name, culprit.Version = res.Name, res.Version
 			if o.have != nil {

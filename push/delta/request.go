@@ -370,7 +370,7 @@ func (ty *typed) accept(f flight) {
 		if o.flying == f.nonce {
 			o.flying, o.now = 0, nil
 		}
-		if o.refused != "" && (carried == nil || !same(carried, o.have)) {
+		if o.refused != "" && (carried == nil || !same(carried, o.have)) && !carried.StandsIn() {
 			o.refused = ""
 		}
 		o.have, o.held, o.claimed = carried, false, false

@@ -83,6 +83,7 @@ type override struct {
 	force       bool          // subscribed to: must be answered even if nothing differs
 	placeholder bool          // what it has is the empty placeholder for a resource that does not exist
 	refused     string        // the version that it refused
+	noStandIn   bool          // it has refused what stands in for that
 	flying      uint64        // the newest response in flight that carries the name
 	now         *xds.Resource // carried by it
 }

@@ -19,12 +19,13 @@ import (
 //	target CDS a@1 b@2 EDS a@1      the newest set; types that are not named stay, "CDS" alone is empty
 //	s@?                             a secret that is there and not known yet
 //	r@1(a)                          a resource that mentions cluster a
+//	f@1/s                           one that f@s stands in for
 //	> CDS +a -b a=1 ack 3           a request: subscribe, unsubscribe, initial version, ACK
 //	> CDS nack 3 words              a NACK
 //	< CDS 1 a@1 -b                  the next response, with its nonce; "due" where it is outside the credit
 //	= nack CDS a@2 good 1           the reports of the last request
 //	= took yes                      whether all configuration is acknowledged
-//	endresume | credit 100 | refuse CDS a@1 | sotw
+//	endresume | credit 100 | refuse CDS a@1 | release CDS a@1 | sotw
 //	fast a b                        the hosts whose endpoints do not wait, in the next targets
 //	urgent                          from here on only what is urgent is sent, until "all"
 //
@@ -88,6 +89,8 @@ func (s *story) step(verb string, args []string) {
 			s.withheld = map[string]bool{}
 		}
 		s.withheld[args[0]+thing(typeOf(args[0]), args[1]).Version] = true
+	case "release":
+		delete(s.withheld, args[0]+thing(typeOf(args[0]), args[1]).Version)
 	case "target":
 		s.target(args)
 	case "endresume":
@@ -283,6 +286,7 @@ func thing(t xds.Type, label string) *xds.Resource {
 		return r
 	}
 	name, version, _ := strings.Cut(label, "@")
+	version, standIn, _ := strings.Cut(version, "/")
 	if version == "?" {
 		things[key] = manifest.Pending(t, name)
 		return things[key]
@@ -297,6 +301,14 @@ func thing(t xds.Type, label string) *xds.Resource {
 	r, err := xds.Encode(t, name, &clusterv3.Cluster{Name: name, AltStatName: version}, needs...)
 	if err != nil {
 		panic(err)
+	}
+	if standIn != "" {
+		stand, err := xds.Encode(t, name, &clusterv3.Cluster{Name: name, AltStatName: standIn})
+		if err != nil {
+			panic(err)
+		}
+		r.With(stand)
+		versions[stand.Version] = standIn
 	}
 	things[key], versions[r.Version] = r, version
 	return r

@@ -125,11 +125,11 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 		p.Clients.Warn("a proxy may have no Secrets", "identity", obs.KeyNode, node.ID, obs.KeyPeer, c.Addr, obs.KeyIdentity, c.Identity, obs.KeyError, err)
 	}
 	for row := range fields.In(fields.Metadata) {
-		if _, says := node.Metadata[row.Field]; says && row.Mark == fields.Reported {
+		if row.Mark == fields.Reported && node.Says(row.Field) {
 			p.Clients.Warn("node metadata that is not acted on: "+row.Text, row.Field, obs.KeyNode, node.ID, obs.KeyPeer, c.Addr, obs.KeyIdentity, c.Identity)
 		}
 	}
-	node.Pod, node.Peer = c.Pod, c.Addr
+	node.Pod, node.Peer = c.Caller.Pod, c.Addr
 	if err := errors.Join(p.Mirror.Ready(), p.Fleet.Above()); err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
@@ -149,7 +149,7 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	if u, covered := p.Mirror.Current().Covered(node.Namespace); covered { // another replica may know it
 		return nil, status.Errorf(codes.Unavailable, "this replica lets in no proxy of namespace %q: %v", node.Namespace, u)
 	}
-	machine, err := p.Machines.Register(ctx, node, c.Node)
+	machine, err := p.Machines.Register(node, c.Caller.Credential(), c.Node)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/plan"
@@ -125,7 +126,7 @@ func TestJoinInOrder(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			p := &c.parts
-			v, err := p.planner().Join(t.Context(), serve.Client{Node: encoded(t, c.metadata), Identity: c.identity, Cluster: c.cluster}, func(fanout.Lane) {})
+			v, err := p.planner().Join(t.Context(), serve.Client{Node: encoded(t, c.metadata), Identity: c.identity, Caller: attest.Caller{Cluster: c.cluster}}, func(fanout.Lane) {})
 			want := slices.Clone(all[:c.asked])
 			if c.code == codes.OK {
 				want = append(want, "count shop/web")
@@ -145,10 +146,10 @@ func TestJoinNamesMetadataThatIsNotActedOn(t *testing.T) {
 	var log strings.Builder
 	p := (&parts{}).planner()
 	p.Clients = obs.NewSampled(slog.New(slog.NewTextHandler(&log, nil)))
-	if _, err := p.Join(t.Context(), serve.Client{Node: encoded(t, map[string]any{"REQUESTED_NETWORK_VIEW": "n", "MESH_ID": "shop"})}, func(fanout.Lane) {}); err != nil {
+	if _, err := p.Join(t.Context(), serve.Client{Node: encoded(t, map[string]any{"REQUESTED_NETWORK_VIEW": "n", "MESH_ID": "shop", "STATIC_LABELS": map[string]any{"app": "pay"}})}, func(fanout.Lane) {}); err != nil {
 		t.Fatal(err)
 	}
-	if lines := log.String(); strings.Count(lines, "node metadata that is not acted on") != 1 || !strings.Contains(lines, "cause=REQUESTED_NETWORK_VIEW") {
+	if lines := log.String(); strings.Count(lines, "node metadata that is not acted on") != 2 || !strings.Contains(lines, "cause=REQUESTED_NETWORK_VIEW") || !strings.Contains(lines, "cause=STATIC_LABELS") {
 		t.Error(lines)
 	}
 }
@@ -187,7 +188,7 @@ func TestJoinPlansWhatIsProved(t *testing.T) {
 		{"", view.Identity{}.String(), plan.Slow, fanout.Config},
 	} {
 		p, lane := &parts{path: c.path}, fanout.Lane(255)
-		v, err := p.planner().Join(t.Context(), serve.Client{Node: encoded(t, map[string]any{"NETWORK": "invented"}), Identity: c.identity, Pod: "web-1"},
+		v, err := p.planner().Join(t.Context(), serve.Client{Node: encoded(t, map[string]any{"NETWORK": "invented"}), Identity: c.identity, Caller: attest.Caller{Pod: "web-1"}},
 			func(l fanout.Lane) { lane = l })
 		if err != nil {
 			t.Fatal(err)

@@ -58,7 +58,7 @@ func TestClusterOfACertificate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.accept(serve.Client{Cluster: who.Cluster}, &view.Node{Cluster: one.says, Domain: "svc.cluster.local"}); status.Code(err) != one.want {
+		if err := s.accept(serve.Client{Caller: who}, &view.Node{Cluster: one.says, Domain: "svc.cluster.local"}); status.Code(err) != one.want {
 			t.Errorf("token of %q, node of %q: %v", one.by, one.says, err)
 		}
 	}

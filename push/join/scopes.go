@@ -29,7 +29,7 @@ type Scopes struct {
 
 	mu       sync.Mutex // a leaf: guards what follows
 	networks map[string]bool
-	clusters map[string]bool // other than the config cluster
+	clusters map[string]bool // as origins of records have them
 	at       time.Time       // when they were found
 }
 
@@ -37,15 +37,17 @@ type Scopes struct {
 // the services, are as if they had not been named. A cluster that is not known waits: the error is a gRPC status that names it,
 // and the client tries again. One is known if it is the config cluster, if the configuration has a service or an endpoint of it, or if
 // its keys verified the proxy's token. The cluster of the token, and of that which a certificate follows from, must be the node's; a
-// certificate of an older version or of another CA names none: the clusters of one mesh trust each other's identities, as in Istio.
+// certificate of an older version or of another CA names none: the clusters of one mesh trust each other's identities, as in Istio, but for Secrets, which are a
+// cluster's own. Where there are several clusters, whose Secrets are a proxy's is not for the proxy to say.
 func (s *Scopes) accept(c serve.Client, node *view.Node) error {
 	cluster := cmp.Or(node.Cluster, s.Cluster)
 	switch {
-	case c.Cluster != "" && cluster != c.Cluster:
-		return status.Errorf(codes.PermissionDenied, "node.metadata.CLUSTER_ID: the proxy says that it is of cluster %q, and its credential is of cluster %q", cluster, c.Cluster)
-	case node.Cluster != "" && node.Cluster != c.Cluster && !s.knows(node.Cluster, false):
+	case c.Caller.Cluster != "" && cluster != c.Caller.Cluster:
+		return status.Errorf(codes.PermissionDenied, "node.metadata.CLUSTER_ID: the proxy says that it is of cluster %q, and its credential is of cluster %q", cluster, c.Caller.Cluster)
+	case node.Cluster != "" && node.Cluster != c.Caller.Cluster && !s.knows(node.Cluster, false):
 		return status.Errorf(codes.Unavailable, "node.metadata.CLUSTER_ID: cluster %q is not known here; this is the configuration of cluster %q", node.Cluster, s.Cluster)
 	}
+	node.ClusterUnproved = c.Identity != "" && !c.Caller.ProvesToBeOf(cluster) && s.several()
 	if node.Domain != s.Domain {
 		s.unknown("domain", node.Domain, c)
 		node.Domain = s.Domain
@@ -64,20 +66,37 @@ func (s *Scopes) unknown(what, name string, c serve.Client) {
 		obs.KeyIdentity, c.Identity, obs.KeyName, name)
 }
 
+// several says whether the configuration knows other clusters than the config cluster.
+func (s *Scopes) several() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refresh()
+	for cluster := range s.clusters {
+		if cluster != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // knows says whether the configuration knows a network or, if it is none, a cluster: a Service, an endpoint or a Workload is of it, or the
 // network has a gateway. One that is there for less than networksFor may be missed.
 func (s *Scopes) knows(name string, network bool) bool {
-	now := s.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.networks == nil || now.Sub(s.at) >= networksFor {
-		s.networks, s.clusters = namesIn(s.Snapshot())
-		s.at = now
-	}
+	s.refresh()
 	if network {
 		return s.networks[name]
 	}
 	return s.clusters[name]
+}
+
+// refresh looks for networks and clusters again where it is time. The lock is held.
+func (s *Scopes) refresh() {
+	if now := s.Now(); s.networks == nil || now.Sub(s.at) >= networksFor {
+		s.networks, s.clusters = namesIn(s.Snapshot())
+		s.at = now
+	}
 }
 
 // namesIn finds the networks and the clusters that a snapshot has endpoints of; services make a cluster known, too.

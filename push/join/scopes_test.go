@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/mirror"
@@ -116,9 +117,45 @@ func TestClusters(t *testing.T) {
 		{says: "", token: "west", code: codes.PermissionDenied, names: `"west"`},
 	} {
 		n := view.Node{Cluster: c.says, Domain: "svc.cluster.local"}
-		err := s.accept(serve.Client{Cluster: c.token}, &n)
+		err := s.accept(serve.Client{Caller: attest.Caller{Cluster: c.token}}, &n)
 		if status.Code(err) != c.code || err != nil && !strings.Contains(err.Error(), c.names) {
 			t.Errorf("it says %q, its token is of %q: %v", c.says, c.token, err)
+		}
+	}
+}
+
+// Where there are several clusters, a certificate that names none proves none, so that its holder may not choose whose Secrets it has by CLUSTER_ID. Tokens prove theirs, and
+// those of our own issuer the one that is named; in a mesh of one cluster there is nothing to choose.
+func TestUnprovedCluster(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	var records []model.Record
+	for _, cluster := range []string{"", "east", "west"} {
+		web, err := model.New(model.Key{Kind: model.KindService, Namespace: "shop", Name: "web", Origin: origin.New(cluster, "files")}, 0, &model.ServiceSpec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, web)
+	}
+	const token, certificate = attest.ByToken, attest.ByCertificate
+	for _, c := range []struct {
+		clusters         int
+		by, cluster      string
+		says             string
+		unproved, nobody bool
+	}{
+		{clusters: 3, by: certificate, says: "east", unproved: true}, {clusters: 3, by: certificate, unproved: true},
+		{clusters: 3, by: certificate, cluster: "east", says: "east"}, {clusters: 3, by: certificate, cluster: "Kubernetes"},
+		{clusters: 3, by: token, cluster: "east", says: "east"}, {clusters: 3, by: token, says: "east"}, {clusters: 3, by: token},
+		{clusters: 3, says: "east", nobody: true},
+		{clusters: 1, by: certificate}, {clusters: 1, by: token, cluster: "Kubernetes"},
+	} {
+		s := newScopes(t, mirror.Empty().Apply(1, records[:c.clusters], nil).New, &now)
+		n, who := view.Node{Cluster: c.says, Domain: "svc.cluster.local"}, serve.Client{Identity: "spiffe://cluster.local/ns/shop/sa/web", Caller: attest.Caller{By: c.by, Cluster: c.cluster}}
+		if c.nobody {
+			who.Identity = ""
+		}
+		if err := s.accept(who, &n); err != nil || n.ClusterUnproved != c.unproved {
+			t.Errorf("%+v: unproved %v, %v", c, n.ClusterUnproved, err)
 		}
 	}
 }

@@ -43,63 +43,89 @@ const (
 )
 
 // free says why a machine may not have its address: a Pod has it, another WorkloadEntry, an endpoint that is not of its service account, or a
-// service, as a virtual address. Addresses of two networks differ, unless one of them is not named. What came within the last claimsFor may be missed.
+// service, as a virtual address. Addresses of two networks differ, unless one of them is not named. What came within the last claimsFor may be missed: it is looked again then (Registry.judge).
 func (c *claims) free(s *mirror.Snapshot, m machines.Machine, now time.Time) error {
-	if of := weak.Make(s); c.holders == nil || c.of != of && (now.Sub(c.at) >= claimsFor || now.Before(c.at)) {
-		c.at, c.of, c.holders = now, of, holdersOf(s)
-		c.looked++
+	if !c.isOf(s) && c.wait(now) <= 0 {
+		c.look(s, now)
 	}
-	address, _ := netip.ParseAddr(m.Spec.GetAddress()) // it was read when it was claimed
-	own := model.WorkloadEntryPrefix + m.Name
-	for _, h := range c.holders[address] {
-		mine := h.key.Namespace == m.Namespace && h.account == m.Account
-		switch {
-		case !machines.Meet(h.network, m.Spec.GetNetwork()):
-		case h.of == ofPod:
-			return taken(m, "Pod "+h.key.Namespace+"/"+h.key.Name)
-		case h.of == ofService:
-			return taken(m, h.key.Kind.String()+" "+h.key.Namespace+"/"+h.key.Name+", as a virtual address")
-		case mine && h.key.Kind == model.KindEndpoints, mine && h.key.Kind == model.KindWorkload && h.key.Name == own:
-		default:
-			return taken(m, h.key.Kind.String()+" "+h.key.Namespace+"/"+h.key.Name)
+	for _, h := range c.holders[addressOf(m)] {
+		if by := h.excludes(m); by != "" {
+			return taken(m, by)
 		}
 	}
 	return nil
 }
 
+// isOf says whether what was found is what a snapshot has.
+func (c *claims) isOf(s *mirror.Snapshot) bool { return c.holders != nil && c.of == weak.Make(s) }
+
+// wait is how long what was found is used before another snapshot is looked through.
+func (c *claims) wait(now time.Time) time.Duration {
+	if c.holders == nil || now.Before(c.at) {
+		return 0
+	}
+	return claimsFor - now.Sub(c.at)
+}
+
+func (c *claims) look(s *mirror.Snapshot, now time.Time) {
+	c.at, c.of, c.holders = now, weak.Make(s), holdersOf(s)
+	c.looked++
+}
+
+func addressOf(m machines.Machine) netip.Addr {
+	address, _ := netip.ParseAddr(m.Spec.GetAddress()) // it was read when it was claimed
+	return address
+}
+
+// excludes names the holder, where a machine may not have the same address; empty: it may.
+func (h holder) excludes(m machines.Machine) string {
+	mine := h.key.Namespace == m.Namespace && h.account == m.Account
+	switch {
+	case !machines.Meet(h.network, m.Spec.GetNetwork()):
+		return ""
+	case h.of == ofPod:
+		return "Pod " + h.key.Namespace + "/" + h.key.Name
+	case h.of == ofService:
+		return h.key.Kind.String() + " " + h.key.Namespace + "/" + h.key.Name + ", as a virtual address"
+	case mine && h.key.Kind == model.KindEndpoints, mine && h.key.Kind == model.KindWorkload && h.key.Name == model.WorkloadEntryPrefix+m.Name:
+		return ""
+	}
+	return h.key.Kind.String() + " " + h.key.Namespace + "/" + h.key.Name
+}
+
 func holdersOf(s *mirror.Snapshot) holders {
 	all := holders{}
-	for r := range s.All(model.KindWorkload) {
-		if w, is := r.(*model.Workload); is {
-			h := holder{key: r.Meta().Key, account: w.Spec.GetEndpoint().GetServiceAccount(), network: w.Spec.GetEndpoint().GetNetwork()}
-			if w.Spec.GetSource() == model.WorkloadSource_WORKLOAD_SOURCE_POD {
-				h.of = ofPod
-			}
-			all.add(h, w.Spec.GetEndpoint().GetAddress())
-			all.add(h, w.Spec.GetMoreAddresses()...)
-		}
-	}
-	for r := range s.All(model.KindEndpoints) {
-		if endpoints, is := r.(*model.Endpoints); is {
-			for _, e := range endpoints.Spec.GetEndpoints() {
-				h := holder{key: r.Meta().Key, account: e.GetServiceAccount(), network: e.GetNetwork()}
-				h.key.Namespace = cmp.Or(e.GetNamespace(), h.key.Namespace)
-				all.add(h, e.GetAddress())
-			}
-		}
-	}
-	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
+	for _, kind := range []model.Kind{model.KindWorkload, model.KindEndpoints, model.KindService, model.KindServiceEntry} {
 		for r := range s.All(kind) {
-			if service, is := r.(*model.Service); is {
-				h := holder{key: r.Meta().Key, of: ofService}
-				all.add(h, service.Spec.GetAddresses()...)
-				for _, host := range service.Spec.GetAutomatic() {
-					all.add(h, host.GetAddresses()...)
-				}
-			}
+			all.read(r)
 		}
 	}
 	return all
+}
+
+// read takes in the addresses that a record has; those of nil, and of other kinds, are none.
+func (all holders) read(r model.Record) {
+	switch t := r.(type) {
+	case *model.Workload:
+		h := holder{key: t.Key, account: t.Spec.GetEndpoint().GetServiceAccount(), network: t.Spec.GetEndpoint().GetNetwork()}
+		if t.Spec.GetSource() == model.WorkloadSource_WORKLOAD_SOURCE_POD {
+			h.of = ofPod
+		}
+		all.add(h, t.Spec.GetEndpoint().GetAddress())
+		all.add(h, t.Spec.GetMoreAddresses()...)
+	case *model.Endpoints:
+		for _, e := range t.Spec.GetEndpoints() {
+			h := holder{key: t.Key, account: e.GetServiceAccount(), network: e.GetNetwork()}
+			h.key.Namespace = cmp.Or(e.GetNamespace(), h.key.Namespace)
+			all.add(h, e.GetAddress())
+		}
+	case *model.Service:
+		h := holder{key: t.Key, of: ofService}
+		all.add(h, t.Spec.GetAddresses()...)
+		for _, host := range t.Spec.GetAutomatic() {
+			all.add(h, host.GetAddresses()...)
+		}
+	}
 }
 
 // add takes in addresses as the configuration has them, in whatever form. What is none is nobody's: names, paths, and ranges of more than one, in which

@@ -1,7 +1,6 @@
 package machines
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -20,7 +19,7 @@ func TestMostOfCredential(t *testing.T) {
 	r := registry(mesh(t))
 	let := func(credential string) (n int, err error) {
 		for ; n <= machines.MostOfAccount; n++ {
-			if _, err = r.Register(by(t, credential), node(fmt.Sprintf("10.%d.%d.%d", credential[0], n/200, n%200)), nil); err != nil {
+			if _, err = r.Register(node(fmt.Sprintf("10.%d.%d.%d", credential[0], n/200, n%200)), credential, nil); err != nil {
 				return n, err
 			}
 		}
@@ -31,15 +30,11 @@ func TestMostOfCredential(t *testing.T) {
 			t.Errorf("%s has %d: %v", credential, n, err)
 		}
 	}
-	first, err := r.Register(by(t, "a"), node("10.97.0.0"), nil)
+	first, err := r.Register(node("10.97.0.0"), "a", nil)
 	if err != nil {
 		t.Errorf("one that is known: %v", err)
 	}
 	first.Leave()
-	r.Config.Credential = func(context.Context) (string, error) { return "", status.Error(codes.Unauthenticated, "it has ended") }
-	if _, err := r.Register(t.Context(), node("10.1.0.1"), nil); status.Code(err) != codes.Unauthenticated {
-		t.Errorf("a credential that does not count any more: %v", err)
-	}
 }
 
 // The entry of a machine that is connected to another replica is not taken over by another credential: with the same one the machine moves. What this
@@ -47,7 +42,7 @@ func TestMostOfCredential(t *testing.T) {
 func TestHeldElsewhere(t *testing.T) {
 	r := registry(mesh(t))
 	c := claim{namespace: "shop", account: "vm", group: "vms", address: "10.0.0.1"}
-	c.credential, _ = r.credential(by(t, "one"))
+	c.credential = digest("one")
 	report, err := c.draw(r.Snapshot())
 	if err != nil {
 		t.Fatal(err)
@@ -63,12 +58,12 @@ func TestHeldElsewhere(t *testing.T) {
 			folder.Blobs = append(folder.Blobs, kv.Blob{Path: path, Raw: raw, Revision: 1})
 		}
 		r.hold(others.Read(folder))
-		moved, err := r.Register(by(t, "one"), node("10.0.0.1"), nil)
+		moved, err := r.Register(node("10.0.0.1"), "one", nil)
 		if err != nil {
 			t.Fatalf("it moves: %v", err)
 		}
 		moved.Leave() // it is connected elsewhere still, or nowhere
-		if _, err := r.Register(by(t, "another"), node("10.0.0.1"), nil); (status.Code(err) == codes.FailedPrecondition) != (i == 0) {
+		if _, err := r.Register(node("10.0.0.1"), "another", nil); (status.Code(err) == codes.FailedPrecondition) != (i == 0) {
 			t.Errorf("reports %v, and another credential: %v", paths, err)
 		}
 		r.known.drop(report.ID())
@@ -78,7 +73,7 @@ func TestHeldElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.hold(others.Read(kv.Folder{Blobs: []kv.Blob{{Path: report.Path("b-1"), Raw: raw, Revision: 2}}}))
-	if _, err := r.Register(by(t, "another"), node("10.0.0.1"), nil); err != nil {
+	if _, err := r.Register(node("10.0.0.1"), "another", nil); err != nil {
 		t.Errorf("it has left the other replica, and another credential: %v", err)
 	}
 }

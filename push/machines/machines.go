@@ -9,7 +9,6 @@ package machines
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -41,10 +40,8 @@ const (
 type Config struct {
 	Replica  string // its name, in the fleet
 	Snapshot func() *mirror.Snapshot
-	// Credential tells the caller of a stream, by the stream's context, from others of its identity, as attest.Caller.Credential does; nil: nothing does.
-	Credential func(context.Context) (string, error)
-	Grace      time.Duration // for how long a machine that left is reported as disconnected; 0: machines.DefaultGrace
-	Log        *slog.Logger  // nil: slog's default
+	Grace    time.Duration // for how long a machine that left is reported as disconnected; 0: machines.DefaultGrace
+	Log      *slog.Logger  // nil: slog's default
 }
 
 // Registry is the machines of one replica. Its methods may be called from any goroutine; a nil one registers nobody.
@@ -57,6 +54,7 @@ type Registry struct {
 	known     table
 	claims    claims                              // who has which address by the configuration
 	elsewhere map[machines.Name][]machines.Holder // who is connected for which entry to other replicas
+	doubted   map[machines.Name]bool              // who may have an address that is somebody else's by now
 }
 
 // machine is one that is connected, or was until a grace ago.
@@ -86,7 +84,7 @@ func New(c Config) *Registry {
 		c.Log = slog.Default()
 	}
 	// What a process of the same name reported before it was killed stands until its lease ends.
-	return &Registry{Config: c, process: c.Replica + "-" + rand.Text()[:8], wake: make(chan struct{}, 1), known: newTable()}
+	return &Registry{Config: c, process: c.Replica + "-" + rand.Text()[:8], wake: make(chan struct{}, 1), known: newTable(), doubted: map[machines.Name]bool{}}
 }
 
 // Connection is one stream of a machine.
@@ -96,14 +94,15 @@ type Connection struct {
 	at       time.Time
 }
 
-// Register lets a machine have its WorkloadEntry, for as long as the connection stays, where its node asks for that; nil: it does not. ctx is
-// the stream's, and raw the encoded node. Errors are gRPC statuses: PermissionDenied where the proof does not allow it, FailedPrecondition where
-// the group or the entry is not there or the address is another's, ResourceExhausted, Unauthenticated where the proof does not count any more.
-func (r *Registry) Register(ctx context.Context, node view.Node, raw []byte) (*Connection, error) {
+// Register lets a machine have its WorkloadEntry, for as long as the connection stays, where its node asks for that; nil: it does not.
+// credential tells the caller of a stream from others of its identity, as attest.Caller.Credential does; empty: nothing does. raw is the encoded node.
+// Errors are gRPC statuses: PermissionDenied where the proof does not allow it, FailedPrecondition where
+// the group or the entry is not there or the address is another's, ResourceExhausted.
+func (r *Registry) Register(node view.Node, credential string, raw []byte) (*Connection, error) {
 	if r == nil || node.Metadata[groupKey] == "" && node.Metadata[entryKey] == "" {
 		return nil, nil
 	}
-	connection, result, err := r.register(ctx, node, raw)
+	connection, result, err := r.register(node, credential, raw)
 	obs.Registrations.WithLabelValues(result).Inc()
 	return connection, err
 }
@@ -128,15 +127,13 @@ func refused(err error, otherwise string) string {
 	return otherwise
 }
 
-func (r *Registry) register(ctx context.Context, node view.Node, raw []byte) (*Connection, string, error) {
+func (r *Registry) register(node view.Node, credential string, raw []byte) (*Connection, string, error) {
 	snapshot, now := r.Snapshot(), time.Now()
 	c, err := claimOf(node, raw)
 	if err != nil {
 		return nil, refused(err, ofAddress), err
 	}
-	if c.credential, err = r.credential(ctx); err != nil {
-		return nil, ofIdentity, err
-	}
+	c.credential = digest(credential)
 	report, err := c.draw(snapshot)
 	if err != nil {
 		return nil, refused(err, ofGroup), err
@@ -151,6 +148,7 @@ func (r *Registry) register(ctx context.Context, node view.Node, raw []byte) (*C
 		return nil, refused(err, ofAddress), err
 	}
 	m := r.known.put(report)
+	r.doubted[report.ID()] = report.Spec != nil && !r.claims.isOf(snapshot)
 	m.claim, m.withheld, m.health = c, false, nil
 	connection := &Connection{registry: r, name: report.ID(), at: now}
 	m.open = append(m.open, connection)
@@ -158,17 +156,13 @@ func (r *Registry) register(ctx context.Context, node view.Node, raw []byte) (*C
 	return connection, registered, nil
 }
 
-// credential is a digest of that of the caller: the same text on every replica, however long what it has shown is.
-func (r *Registry) credential(ctx context.Context) (string, error) {
-	if r.Credential == nil {
-		return "", nil
+// digest is of a caller's credential: the same text on every replica, however long what it has shown is.
+func digest(credential string) string {
+	if credential == "" {
+		return ""
 	}
-	shown, err := r.Credential(ctx)
-	if err != nil || shown == "" {
-		return "", err
-	}
-	sum := sha256.Sum256([]byte(shown))
-	return hex.EncodeToString(sum[:16]), nil
+	sum := sha256.Sum256([]byte(credential))
+	return hex.EncodeToString(sum[:16])
 }
 
 // free says why a machine may not be registered beside those that are. The lock is held.

@@ -66,17 +66,7 @@ func mesh(t *testing.T) *mirror.Snapshot {
 }
 
 func registry(s *mirror.Snapshot) *Registry {
-	return New(Config{Replica: "a", Snapshot: func() *mirror.Snapshot { return s }, Log: slog.New(slog.DiscardHandler), Credential: func(ctx context.Context) (string, error) {
-		shown, _ := ctx.Value(credentialKey{}).(string)
-		return shown, nil
-	}})
-}
-
-type credentialKey struct{}
-
-// by is the context of a stream whose caller has shown a credential.
-func by(t *testing.T, credential string) context.Context {
-	return context.WithValue(t.Context(), credentialKey{}, credential)
+	return New(Config{Replica: "a", Snapshot: func() *mirror.Snapshot { return s }, Log: slog.New(slog.DiscardHandler)})
 }
 
 func node(address string) view.Node {
@@ -97,7 +87,7 @@ func TestEntry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Register(t.Context(), n, encoded); err != nil {
+	if _, err := r.Register(n, "", encoded); err != nil {
 		t.Fatal(err)
 	}
 	m := r.known.get(machines.Name{Namespace: "shop", Name: "vms-10.0.0.1-west"})
@@ -152,13 +142,13 @@ func TestRefused(t *testing.T) {
 	} {
 		n := node("10.0.0.1")
 		c.change(&n)
-		_, err := registry(mesh(t)).Register(t.Context(), n, nil)
+		_, err := registry(mesh(t)).Register(n, "", nil)
 		if status.Code(err) != c.code || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	var off *Registry
-	if c, err := off.Register(t.Context(), node("10.0.0.1"), nil); c != nil || err != nil {
+	if c, err := off.Register(node("10.0.0.1"), "", nil); c != nil || err != nil {
 		t.Errorf("it is off: %v %v", c, err)
 	}
 }
@@ -166,19 +156,19 @@ func TestRefused(t *testing.T) {
 // Two machines of two groups do not have one address, unless they name two networks.
 func TestAddressOfAnotherMachine(t *testing.T) {
 	r := registry(mesh(t))
-	if _, err := r.Register(t.Context(), node("10.0.0.1"), nil); err != nil {
+	if _, err := r.Register(node("10.0.0.1"), "", nil); err != nil {
 		t.Fatal(err)
 	}
 	second := mesh(t).Apply(2, []model.Record{record(t, model.KindWorkloadGroup, "shop", "more", &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{ServiceAccount: "vm"}})}, nil).New
 	r.Snapshot = func() *mirror.Snapshot { return second }
 	n := node("10.0.0.1")
 	n.Metadata[groupKey] = "more"
-	if _, err := r.Register(t.Context(), n, nil); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "vms-10.0.0.1") {
+	if _, err := r.Register(n, "", nil); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "vms-10.0.0.1") {
 		t.Errorf("two machines claim one address: %v", err)
 	}
 	third := node("10.0.0.1")
 	third.Metadata[groupKey], third.Network = "more", "west"
-	if _, err := r.Register(t.Context(), third, nil); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "vms-10.0.0.1") {
+	if _, err := r.Register(third, "", nil); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "vms-10.0.0.1") {
 		t.Errorf("two machines claim one address, and one names no network: %v", err)
 	}
 }
@@ -190,7 +180,7 @@ func TestMostOfAccount(t *testing.T) {
 		name := machines.Name{Namespace: "shop", Name: string(rune('a'+i%26)) + strings.Repeat("x", i/26)}
 		r.known.put(machines.Machine{Namespace: "shop", Name: name.Name, Account: "vm"})
 	}
-	if _, err := r.Register(t.Context(), node("10.0.0.1"), nil); status.Code(err) != codes.ResourceExhausted {
+	if _, err := r.Register(node("10.0.0.1"), "", nil); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("one more: %v", err)
 	}
 	for _, m := range r.known.each() {
@@ -198,7 +188,7 @@ func TestMostOfAccount(t *testing.T) {
 		other.Account = "other"
 		r.known.put(other)
 	}
-	if _, err := r.Register(t.Context(), node("10.0.0.1"), nil); err != nil {
+	if _, err := r.Register(node("10.0.0.1"), "", nil); err != nil {
 		t.Errorf("of another account: %v", err)
 	}
 }
@@ -209,7 +199,7 @@ func TestStreams(t *testing.T) {
 	r := registry(mesh(t))
 	open := func() *Connection {
 		t.Helper()
-		c, err := r.Register(by(t, "one"), node("10.0.0.1"), nil)
+		c, err := r.Register(node("10.0.0.1"), "one", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +222,7 @@ func TestStreams(t *testing.T) {
 		return &m
 	}
 	first := open()
-	if c, err := r.Register(by(t, "another"), node("10.0.0.1"), nil); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "by another credential") {
+	if c, err := r.Register(node("10.0.0.1"), "another", nil); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "by another credential") {
 		t.Errorf("another credential takes the entry over: %v, %v", c, err)
 	}
 	second := open()
@@ -281,7 +271,7 @@ func TestStreams(t *testing.T) {
 func TestGroupGoes(t *testing.T) {
 	s := mesh(t)
 	r := registry(s)
-	if _, err := r.Register(t.Context(), node("10.0.0.1"), nil); err != nil {
+	if _, err := r.Register(node("10.0.0.1"), "", nil); err != nil {
 		t.Fatal(err)
 	}
 	raw := func() []byte {
@@ -314,7 +304,7 @@ func TestGroupGoes(t *testing.T) {
 // However long a message is, a little of it is kept, and not the message beside that.
 func TestLongMessageIsNotKept(t *testing.T) {
 	r := registry(mesh(t))
-	c, err := r.Register(t.Context(), node("10.0.0.1"), nil)
+	c, err := r.Register(node("10.0.0.1"), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +334,7 @@ func TestCut(t *testing.T) {
 func TestThroughEtcd(t *testing.T) {
 	store := kvtest.Start(t).Connect()
 	r := registry(mesh(t))
-	c, err := r.Register(t.Context(), node("10.0.0.1"), nil)
+	c, err := r.Register(node("10.0.0.1"), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

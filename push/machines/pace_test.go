@@ -39,7 +39,7 @@ func TestConnectionsArePaced(t *testing.T) {
 			look := func() { written = append(written, reports(t, r)...) }
 			began := time.Now()
 			for time.Since(began) < time.Minute {
-				c, err := r.Register(by(t, "one"), node("10.0.0.1"), nil)
+				c, err := r.Register(node("10.0.0.1"), "one", nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -57,7 +57,7 @@ func TestConnectionsArePaced(t *testing.T) {
 			if most := int(time.Minute/every) + int(time.Minute/HealthEvery) + 2; len(written) > most {
 				t.Errorf("grace %v: %d reports in a minute, want %d at most", grace, len(written), most)
 			}
-			c, err := r.Register(by(t, "one"), node("10.0.0.1"), nil)
+			c, err := r.Register(node("10.0.0.1"), "one", nil)
 			if err != nil {
 				t.Fatal(err)
 			}

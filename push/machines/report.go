@@ -38,7 +38,8 @@ func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[m
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		wait := w.write(ctx)
+		wait := r.judge(time.Now())
+		wait = min(wait, w.write(ctx))
 		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
@@ -86,8 +87,10 @@ func (r *Registry) hold(entries []entry) {
 	r.elsewhere = all
 }
 
-// follow withholds the machines whose group is gone, or of another service account, and registers them again where it is back.
+// follow withholds the machines whose group is gone, or of another service account, and registers them again where it is back; and it notes whose address may have become
+// somebody else's.
 func (r *Registry) follow(c mirror.Change) {
+	r.doubt(c.Edits)
 	touched := false
 	for _, e := range c.Edits {
 		touched = touched || e.Key().Kind == model.KindWorkloadGroup
@@ -103,7 +106,7 @@ func (r *Registry) follow(c mirror.Change) {
 		}
 		report, err := m.claim.draw(c.New)
 		if was := m.withheld; err == nil && was && report.ID() == m.report.ID() {
-			report.Replica, report.Connected, report.Disconnected = m.report.Replica, m.report.Connected, m.report.Disconnected
+			report.Replica, report.Connected, report.Disconnected, report.Taken = m.report.Replica, m.report.Connected, m.report.Disconnected, m.report.Taken
 			r.known.put(report)
 		}
 		m.withheld = err != nil

@@ -26,11 +26,11 @@ func TestRegistrationsCost(t *testing.T) {
 	for _, result := range []string{registered, ofIdentity, ofAddress, ofGroup, ofTheNumber} {
 		before[result] = counted(result)
 	}
-	_, taken := r.Register(t.Context(), node("10.0.0.100"), nil)
+	_, taken := r.Register(node("10.0.0.100"), "", nil)
 	const many = machines.MostOfAccount
 	var first *Connection
 	for i := range many {
-		c, err := r.Register(by(t, fmt.Sprint(i%8)), node(fmt.Sprintf("10.7.%d.%d", i/200, i%200)), nil)
+		c, err := r.Register(node(fmt.Sprintf("10.7.%d.%d", i/200, i%200)), fmt.Sprint(i%8), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,16 +38,16 @@ func TestRegistrationsCost(t *testing.T) {
 			first = c
 		}
 	}
-	if again, err := r.Register(by(t, "0"), node("10.7.0.0"), nil); err != nil {
+	if again, err := r.Register(node("10.7.0.0"), "0", nil); err != nil {
 		t.Errorf("one that is known: %v", err)
 	} else {
 		again.Leave()
 	}
-	_, tooMany := r.Register(t.Context(), node("10.8.0.1"), nil)
+	_, tooMany := r.Register(node("10.8.0.1"), "", nil)
 	stranger, nowhere := node("10.8.0.2"), node("10.8.0.3")
 	stranger.Verified.Account, nowhere.Metadata[groupKey] = "web", "none"
-	_, denied := r.Register(t.Context(), stranger, nil)
-	_, missing := r.Register(t.Context(), nowhere, nil)
+	_, denied := r.Register(stranger, "", nil)
+	_, missing := r.Register(nowhere, "", nil)
 	if status.Code(tooMany) != codes.ResourceExhausted || taken == nil || denied == nil || missing == nil {
 		t.Errorf("%v, %v, %v, %v", tooMany, taken, denied, missing)
 	}

@@ -141,7 +141,7 @@ var affects = [model.NumKinds][]effect{
 	},
 	model.KindWorkload: {
 		{"labels", input.SDS, labelledWorkloads, slowLabels}, // as of Endpoints; what selects it has Endpoints of it (push/resolve)
-		{"its proxy", input.SDS, boundProxies, slowProxy},    // selectors decide by its labels which Secrets it uses
+		{"its proxy", input.All, boundProxies, slowProxy},    // selectors decide by its labels what is for the proxy, and which Secrets it uses
 	},
 	model.KindNetworkGateways: {
 		{"hosts", input.CDS, everyHost, nil}, // with a host's clusters its variations plan the assignments that read the network (host.Variation)

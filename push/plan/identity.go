@@ -101,7 +101,7 @@ func (p *Planner) refused(h *Handle, resource string) (cause, why string) {
 	if id := h.planned.Load().identity; id != nil {
 		subs = id.Subscriptions
 	}
-	return secret.Refused(h.Node.Verified, subs, resource)
+	return secret.Refused(h.Node, subs, resource)
 }
 
 // missing says why there is nothing of a resource that a proxy subscribes to; empty: there is, or it is waited for.

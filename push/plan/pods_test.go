@@ -56,6 +56,22 @@ func TestPodOfTheToken(t *testing.T) {
 	}
 }
 
+// A proxy of which it is not proved of which cluster it is has no Secrets, certificates of authorities among them, and is told why; nobody is asked about its right.
+func TestClusterThatIsNotProved(t *testing.T) {
+	n := boundTo("edge")
+	n.ClusterUnproved = true
+	p := New(Settings{Snapshot: snapshot(tlsSecret(t, "shop/web", "chain", "", "1"), selecting(t, "app: edge"), workloadOf(t, "shop/edge", "gw", "app: edge"))})
+	h := p.Join(n)
+	p.SubscribeSecrets(h, []string{site}, nil)
+	open(p, "key of 1")
+	if cause, why := p.missing(h, site); cause != "cluster not proved" || !strings.Contains(why, "a token of its cluster proves it") || h.View().Secrets != (view.Identity{}) || held(t, h.Set(), site) != "" {
+		t.Errorf("%q, because %s: %s", held(t, h.Set(), site), cause, why)
+	}
+	for who := range p.secrets.Rights() {
+		t.Errorf("the authoriser is asked about %v", who)
+	}
+}
+
 // Pods that no selector tells apart share their subscriptions, and the authoriser is asked about their service account.
 func TestBoundPodsShare(t *testing.T) {
 	records := []model.Record{tlsSecret(t, "shop/web", "chain", "", "1"), selecting(t, "app: edge")}

@@ -90,7 +90,7 @@ func TestWhoFetchesWithCredentials(t *testing.T) {
 		"all":                      {plugin(t, "shop/p", ""), pullSecret(t, "shop/pull", "r.example", "MQ=="), fetcher("shop", "shop"), given, ""},
 		"all of the mesh":          {plugin(t, "istio-system/p", ""), pullSecret(t, "istio-system/pull", "r.example", "MQ=="), fetcher("shop", "shop"), given, ""},
 		"its Pod":                  {plugin(t, "shop/p", "app: web"), pullSecret(t, "shop/pull", "r.example", "MQ=="), bound, given, ""},
-		"another Pod's labels":     {plugin(t, "shop/p", "app: web"), pullSecret(t, "shop/pull", "r.example", "MQ=="), otherPod, "", "WasmPlugin shop/p does not select service account shop/web"},
+		"another Pod's labels":     {plugin(t, "shop/p", "app: web"), pullSecret(t, "shop/pull", "r.example", "MQ=="), otherPod, "absent", ""},
 		"labels that it claims":    {plugin(t, "shop/p", "app: admin"), pullSecret(t, "shop/pull", "r.example", "MQ=="), forged, "", "WasmPlugin shop/p does not select service account shop/web"},
 		"nobody":                   {plugin(t, "shop/p", ""), pullSecret(t, "shop/pull", "r.example", "MQ=="), fetcher("shop", ""), "", ""},
 		"a namespace that it says": {plugin(t, "shop/p", ""), pullSecret(t, "shop/pull", "r.example", "MQ=="), fetcher("shop", "bank"), "", ""},

@@ -45,8 +45,8 @@ func (st *stream) hold(bytes int) (counted int) {
 
 // enter takes a place among the streams of the caller's identity, or, where it has shown none, of the address that it comes from.
 func (st *stream) enter() (err error) {
-	ledger, holder := st.srv.cfg.Callers, Holder(st.caller, st.client.Addr)
-	if st.caller.ID.IsZero() {
+	ledger, holder := st.srv.cfg.Callers, Holder(st.client.Caller, st.client.Addr)
+	if st.client.Caller.ID.IsZero() {
 		ledger, holder.Identity = st.srv.cfg.Sources, "plain text from "+holder.From.String()
 	}
 	st.place, err = ledger.Enter(holder, func(err error) {

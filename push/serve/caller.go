@@ -28,14 +28,14 @@ func (st *stream) authenticate(ctx context.Context) error {
 		}
 	}
 	var err error
-	st.caller, err = st.srv.cfg.Authenticate(ctx)
+	st.client.Caller, err = st.srv.cfg.Authenticate(ctx)
 	switch {
 	case errors.Is(err, attest.ErrUnavailable): // not the credential's fault: it may be accepted later
 		return status.Errorf(codes.Unavailable, "not authenticated: %v", err)
 	case err != nil:
 		return status.Errorf(codes.Unauthenticated, "not authenticated: %v", err)
 	}
-	st.client.Identity, st.client.Ends, st.client.Pod, st.client.Cluster = st.caller.ID.String(), st.caller.NotAfter, st.caller.Pod, st.caller.Cluster
+	st.client.Identity = st.client.Caller.ID.String()
 	st.client.MinRevision, st.places = agentapi.DecodeMinRevision(ctx)
 	return st.enter()
 }
@@ -48,13 +48,21 @@ func (st *stream) newest() string {
 	return st.srv.cfg.Place()
 }
 
+// refused says why its caller is served no longer; nil: it is. The error is a gRPC status.
+func (st *stream) refused() error {
+	if st.client.Caller.ID.IsZero() || st.srv.cfg.Refused == nil {
+		return nil
+	}
+	if err := st.srv.cfg.Refused(st.client.Caller); err != nil {
+		return status.Error(codes.PermissionDenied, err.Error())
+	}
+	return nil
+}
+
 // recheck ends the stream where its caller is refused by now.
 func (st *stream) recheck() (ended bool) {
-	if st.caller.ID.IsZero() || st.srv.cfg.Refused == nil {
-		return false
-	}
-	err := st.srv.cfg.Refused(st.caller)
-	return err != nil && st.kill(status.Error(codes.PermissionDenied, err.Error()))
+	err := st.refused()
+	return err != nil && st.kill(err)
 }
 
 // maxNodeID bounds the id that is kept for a client, in logs too. Names of Pods and namespaces, an address and a domain, of which

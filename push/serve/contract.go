@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"time"
 
+	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/fanout"
 	"navarch.io/navarch/push/manifest"
@@ -33,9 +33,7 @@ type Client struct {
 	ID          string               // of the first request's node
 	Node        []byte               // that node, an encoded core.v3.Node: the server's, and there only until Join has returned
 	Identity    string               // the authenticated peer (a SPIFFE ID); empty on plain text
-	Pod         string               // that its token is bound to, or the token that its certificate follows from; empty: to none
-	Cluster     string               // whose keys verified that token; empty: it is not known whose
-	Ends        time.Time            // when its credential does; zero: not known
+	Caller      attest.Caller        // the same, and what it has shown; zero on plain text
 	Addr        string               // the peer's address
 	Envoy       string               // version of its Envoy; empty: it does not say
 	MinRevision agentapi.MinRevision // what it has seen before

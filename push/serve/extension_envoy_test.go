@@ -77,3 +77,26 @@ func TestEnvoyDiscoversFilters(t *testing.T) {
 		t.Error("a filter lost its configuration while a listener had it")
 	}
 }
+
+// An Envoy that refuses the configuration of a filter, and has no earlier one, is given what stands in for it: its listener serves, which would wait for ever.
+func TestEnvoyIsGivenStandIns(t *testing.T) {
+	t.Parallel()
+	in := freePort(t)
+	url := fmt.Sprintf("http://127.0.0.1:%d/", in)
+	p := newPlanner(cluster("one"), endpoints("one", backend(t, "one")), route("r1", "one"),
+		listen("in", in, "r1", discovering("greeting", 0)), lua("greeting", "this is no Lua").With(answering("greeting", "stands in")))
+	s, addr := start(t, Config{Planner: p})
+	e := startEnvoy(t, addr, "DELTA_GRPC")
+	e.Live()
+	eventually(t, "an answer of what stands in", serves(url, "stands in"))
+	if !inQuarantine(s, xds.Ref{Type: xds.Extension, Name: "greeting"}) {
+		t.Error("the refused configuration is not in quarantine")
+	}
+	p.put(answering("greeting", "good day"))
+	eventually(t, "an answer of the configuration that is good", serves(url, "good day"))
+	p.put(lua("greeting", "this is no Lua either").With(answering("greeting", "stands in")))
+	eventually(t, "the refused configuration in quarantine", func() bool { return inQuarantine(s, xds.Ref{Type: xds.Extension, Name: "greeting"}) })
+	if !serves(url, "good day")() {
+		t.Error("the last good configuration does not serve")
+	}
+}

@@ -65,7 +65,7 @@ func (st *stream) reporter(k quarantine.Key) quarantine.Reporter {
 
 // credential is what the client has shown; zero: nothing that tells it from others of its identity.
 func (st *stream) credential() quarantine.Credential {
-	return quarantine.CredentialOf(st.client.Identity, st.caller.Credential())
+	return quarantine.CredentialOf(st.client.Identity, st.client.Caller.Credential())
 }
 
 // reportOn is a report of the client on a version.

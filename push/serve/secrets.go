@@ -101,10 +101,10 @@ func (st *stream) mayHaveKeys() bool {
 // credentialAllows says whether the caller's credential is in force as far as Secrets need one, and where it is not, whether a newer
 // one can be had.
 func (st *stream) credentialAllows() (may, again bool) {
-	if st.caller.ID.IsZero() || st.srv.cfg.MayHaveKeys == nil {
+	if st.client.Caller.ID.IsZero() || st.srv.cfg.MayHaveKeys == nil {
 		return true, false
 	}
-	return st.srv.cfg.MayHaveKeys(st.caller)
+	return st.srv.cfg.MayHaveKeys(st.client.Caller)
 }
 
 // noKeys reports that Secrets are withheld because the credential has ended, and ends the stream where a newer one can be had.

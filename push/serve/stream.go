@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/delta"
@@ -33,7 +32,6 @@ type stream struct {
 	hangUp      func() error // nil: the listener was not made by Listen
 	client      Client
 	places      bool          // it understands places
-	caller      attest.Caller // the zero one: nobody
 	place       *budget.Entry // nil: nobody's
 	opened      time.Time
 	secrets     atomic.Bool     // it has asked for Secrets
@@ -160,6 +158,9 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 	st.place.Node(id)
 	if err := st.place.Join(); err != nil {
 		return st.bounded(BoundJoins, err)
+	}
+	if err := st.refused(); err != nil { // a stream that waits before its first request is not found by rechecks
+		return err
 	}
 	joined, err := st.srv.cfg.Planner.Join(ctx, st.client, st.moved)
 	st.client.Node = nil // the bytes are the request's

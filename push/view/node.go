@@ -51,21 +51,26 @@ type Node struct {
 	Domain    string // DNS suffix of services: svc.cluster.local
 	Addresses []string
 	Labels    map[string]string
-	Workload  string // WORKLOAD_NAME, else the node's cluster
-	Service   string // node.cluster: the service that its spans are of
-	Account   string // SERVICE_ACCOUNT
+	// StaticLabels: some of Labels its agent was given beside those of a Pod (STATIC_LABELS, by ISTIO_METAJSON_LABELS).
+	StaticLabels bool
+	Workload     string // WORKLOAD_NAME, else the node's cluster
+	Service      string // node.cluster: the service that its spans are of
+	Account      string // SERVICE_ACCOUNT
 	// Verified is the authenticated identity, for whoever has authenticated it to fill in; what the node says of itself is no
 	// proof. Zero: nobody.
 	Verified Identity
 	// Pod is the Pod that its credential is bound to, for whoever has authenticated it to fill in. Empty: to none.
-	Pod      string
-	Peer     string // network address that it comes from, for lines of the log; whoever has it fills it in
-	Cluster  string // as origins of records have it: empty: the config cluster
-	Network  string
-	Locality string // region/zone/sub-zone, as far as stated; empty: not known
-	Version  string // ISTIO_VERSION
-	Mode     Mode
-	Caps     xds.Caps
+	Pod     string
+	Peer    string // network address that it comes from, for lines of the log; whoever has it fills it in
+	Cluster string // as origins of records have it: empty: the config cluster
+	// ClusterUnproved: nothing that it has shown proves that it is of Cluster, and there are several; for whoever has authenticated it to fill in. It may have no Secrets, which are
+	// a cluster's own.
+	ClusterUnproved bool
+	Network         string
+	Locality        string // region/zone/sub-zone, as far as stated; empty: not known
+	Version         string // ISTIO_VERSION
+	Mode            Mode
+	Caps            xds.Caps
 	// Metadata are the plain strings of the metadata, for the proxy match of EnvoyFilters
 	// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/: "only string key-value pairs").
 	Metadata map[string]string
@@ -130,6 +135,15 @@ func (t *texts) check(field string) error {
 // text lists the metadata keys that must be strings where they are there.
 var text = []string{"NAME", "NAMESPACE", "WORKLOAD_NAME", "SERVICE_ACCOUNT", "INSTANCE_IPS", "CLUSTER_ID", "NETWORK",
 	"ISTIO_VERSION", "NAVARCH_IDENTITY", "NAVARCH_FILES", "NAVARCH_BOOTSTRAP", "INTERCEPTION_MODE", "GENERATOR", "OWNER", "NODE_NAME", "MESH_ID", "ISTIO_REVISION"}
+
+// staticLabels is the key of labels that are not the Pod's.
+const staticLabels = "STATIC_LABELS"
+
+// Says whether its metadata has a key, of those that are texts or are counted by name (names.txt of store/normal/fields).
+func (n *Node) Says(key string) bool {
+	_, says := n.Metadata[key]
+	return says || key == staticLabels && n.StaticLabels
+}
 
 // own lists those of text that each proxy has of its own: there is nothing to share.
 var own = []string{"NAME", "INSTANCE_IPS"}
@@ -260,6 +274,8 @@ func (n *Node) metadata(parts [][]byte) error {
 				labels = v
 			case borrow(key) == proxyConfigKey:
 				config = v
+			case borrow(key) == staticLabels:
+				n.StaticLabels = v.kind == valueStruct
 			case v.kind != valueString || len(v.text) > longest || len(key) > longest:
 				delete(n.Metadata, borrow(key)) // what came before
 			case !kept.add(key, v.text): // checked below

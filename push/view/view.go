@@ -26,7 +26,7 @@ type View struct {
 	// Addresses are the proxy's own, where a headless service with TCP ports includes them; else empty.
 	Addresses intern.List[string]
 	// Secrets is the identity as which the proxy asks for Secrets: that which it has proved, where it is of the proxy's
-	// namespace. Zero: it may have none, ever.
+	// namespace and nothing is doubtful about its cluster. Zero: it may have none, ever.
 	Secrets Identity
 }
 
@@ -163,7 +163,7 @@ func Of(s *mirror.Snapshot, n Node) View { return NewIndex(s).View(s, n) }
 // View is Of with an index of the same snapshot.
 func (x *Index) View(s *mirror.Snapshot, n Node) View {
 	v := x.view(s, n)
-	if n.Verified.Namespace == n.Namespace {
+	if n.Verified.Namespace == n.Namespace && !n.ClusterUnproved {
 		v.Secrets = n.Verified
 		v.Secrets.Cluster = n.Cluster
 	}

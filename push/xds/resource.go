@@ -43,6 +43,11 @@ type Resource struct {
 	Needs []Ref
 	// Confidential: it holds a private key or a credential, which goes to nobody but the clients that have a right to it.
 	Confidential bool
+	// StandIn is what a client is sent in the place of this version, where it has refused that, or it is withheld, and the client has no other that is good; nil: nothing is. Of configurations
+	// that something else waits for without end (push/build/extension).
+	StandIn *Resource
+
+	standsIn bool // it is a StandIn
 
 	head []byte
 	tail []*Fragment // shared: not to be changed
@@ -55,6 +60,15 @@ type Resource struct {
 	boxed   mem.BufferSlice
 	runs    atomic.Pointer[[]*run] // what it was the first of, when it was last sent with others
 }
+
+// With is the resource with a stand-in of the same name, which belongs to it alone. For builders: before anybody else has either.
+func (r *Resource) With(standIn *Resource) *Resource {
+	r.StandIn, standIn.standsIn = standIn, true
+	return r
+}
+
+// StandsIn says whether it is a StandIn.
+func (r *Resource) StandsIn() bool { return r != nil && r.standsIn }
 
 // flattenAbove is the number of segments beyond which a resource is joined into one slice when it is first sent: a
 // writev of hundreds of pieces per stream costs more than one copy for all of them.

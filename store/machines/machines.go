@@ -67,8 +67,10 @@ type Machine struct {
 	Annotations map[string]string           `json:"annotations,omitempty"` // the same, without those above
 	Checked     bool                        `json:"checked,omitempty"`     // its agent reports its health
 	Spec        *networkingv1.WorkloadEntry `json:"spec,omitempty"`        // nil where there is no Group
-	Replica     string                      `json:"replica"`
-	Connected   time.Time                   `json:"connected"`
+	// Taken is whose its address has become since it was registered, a Pod's or a Service's: it has no entry as long as that is so. Empty: it is its own.
+	Taken     string    `json:"taken,omitempty"`
+	Replica   string    `json:"replica"`
+	Connected time.Time `json:"connected"`
 	// Disconnected is when its last stream ended; zero: it is connected. Replicas report that for as long as the grace.
 	Disconnected time.Time `json:"disconnected,omitzero"`
 	Health       *Health   `json:"health,omitempty"` // nil: its agent has reported nothing on this connection

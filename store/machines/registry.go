@@ -59,7 +59,9 @@ func (r *Registry) Step(now time.Time, reports []Machine, there []Entry) (all ma
 		}
 	}
 	machines, foreign := r.latest(reports)
+	lost, taken := withoutTaken(machines)
 	machines, problems = r.admitted(machines)
+	problems = append(problems, taken...)
 	problems = append(problems, foreign...)
 	for name, m := range machines {
 		k := r.known[name]
@@ -82,6 +84,9 @@ func (r *Registry) Step(now time.Time, reports []Machine, there []Entry) (all ma
 		if k.since.IsZero() && (m == nil || !m.Disconnected.IsZero()) {
 			k.since = now
 		}
+		if lost[name] { // without the grace: requests for somebody else's service would go to who has the address now
+			k.since = now.Add(-r.grace)
+		}
 		w := Wanted{Machine: k.machine, Disconnected: k.since}
 		if !k.since.IsZero() {
 			left := r.grace - now.Sub(k.since)
@@ -96,6 +101,19 @@ func (r *Registry) Step(now time.Time, reports []Machine, there []Entry) (all ma
 		all[name] = w
 	}
 	return all, problems, wait
+}
+
+// withoutTaken leaves out machines whose address is somebody else's by now, and names them.
+func withoutTaken(machines map[Name]*Machine) (lost map[Name]bool, problems []Problem) {
+	lost = map[Name]bool{}
+	for _, name := range slices.SortedFunc(maps.Keys(machines), compareNames) {
+		if m := machines[name]; m.Taken != "" {
+			lost[name] = true
+			problems = append(problems, Problem{*m, fmt.Sprintf("its address %s has become that of %s: there is no WorkloadEntry as long as that is so", m.Spec.GetAddress(), m.Taken)})
+			delete(machines, name)
+		}
+	}
+	return lost, problems
 }
 
 // latest has one report of each machine: of two that of the newer connection, and one of a machine that is connected before others. Two

@@ -230,3 +230,31 @@ func TestReport(t *testing.T) {
 		}
 	}
 }
+
+// A machine whose address has become a Pod's has no entry from the moment on at which its replica says so, and is named; it has one again when that is over.
+func TestTakenAddress(t *testing.T) {
+	r := NewRegistry(grace)
+	a, other, entry := machine("one", "10.0.0.1", "vm", 0), machine("two", "10.0.0.2", "vm", 0), []Entry{{Name{"shop", "one"}, "vm"}}
+	lost := a
+	lost.Taken = "Pod shop/web-0"
+	for i, c := range []struct {
+		reports []Machine
+		there   []Entry
+		want    string
+		named   bool
+	}{
+		{[]Machine{a}, nil, "one@a connected", false},
+		{[]Machine{lost}, entry, "one@a gone", true},
+		{[]Machine{lost}, nil, "", true},
+		{[]Machine{a}, nil, "one@a connected", false},
+		{[]Machine{lost, other}, nil, "two@a connected", true},
+	} {
+		all, problems, _ := r.Step(start.Add(time.Duration(i)*time.Second), c.reports, c.there)
+		if got := say(all); got != c.want {
+			t.Errorf("%d: %q, want %q", i, got, c.want)
+		}
+		if named := len(problems) == 1 && problems[0].Name == "one" && strings.Contains(problems[0].Message, "its address 10.0.0.1 has become that of Pod shop/web-0"); named != c.named || len(problems) > 1 {
+			t.Errorf("%d: problems %v", i, problems)
+		}
+	}
+}

@@ -21,10 +21,8 @@ import (
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/expiry"
@@ -61,6 +59,7 @@ type Config struct {
 	Now        func() time.Time // by which tokens are verified
 	// Aliases are of the trust domain; Workloads says which workloads an identity has (budget.Config.Workloads).
 	Aliases   func() []spiffeid.TrustDomain
+	Foreign   bool // another CA signs certificates (attest.Certificates.Foreign)
 	Workloads func(identity string) map[netip.Addr]struct{}
 	// Revoked says whether what a caller showed is revoked, as far as this process knows; nil: nothing is.
 	Revoked func(attest.Caller) bool
@@ -108,7 +107,7 @@ func New(c Config) (*Callers, error) {
 	if k.gone = c.Gone; k.gone == nil {
 		k.gone = func(attest.Caller) error { return nil }
 	}
-	k.certs = &attest.Certificates{TrustDomain: domain, Aliases: c.Aliases}
+	k.certs = &attest.Certificates{TrustDomain: domain, Aliases: c.Aliases, Foreign: c.Foreign}
 	chain := []attest.Authenticator{living{k.certs, k.gone}}
 	if k.tokens != nil {
 		k.tokens = living{k.tokens, k.gone} // each time, however long a token has been known
@@ -162,19 +161,6 @@ func (k *Callers) Authenticate(ctx context.Context) (who attest.Caller, err erro
 		return attest.Caller{}, err
 	}
 	return who, nil
-}
-
-// Credential tells the caller of a stream that was let in from others of its identity (attest.Caller.Credential). What it has shown is looked at
-// again. The error is a gRPC status.
-func (k *Callers) Credential(ctx context.Context) (string, error) {
-	who, err := k.all.Authenticate(ctx)
-	switch {
-	case errors.Is(err, attest.ErrUnavailable):
-		return "", status.Errorf(codes.Unavailable, "not authenticated: %v", err)
-	case err != nil:
-		return "", status.Errorf(codes.Unauthenticated, "not authenticated: %v", err)
-	}
-	return who.Credential(), nil
 }
 
 // Refused says why somebody who was authenticated is served no longer; nil: they are.

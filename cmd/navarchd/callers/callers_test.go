@@ -14,11 +14,9 @@ import (
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/ca/attest"
 )
@@ -89,15 +87,6 @@ func TestCallersWithoutKeyring(t *testing.T) {
 		if who, err := k.Authenticate(one.ctx); who.ID.String() != one.want || !errors.Is(err, one.err) {
 			t.Errorf("%s: %q, %v", name, who.ID, err)
 		}
-	}
-	for name, ctx := range map[string]context.Context{"token": over(t, token), "certificate": over(t, "", own)} {
-		who, err := k.Authenticate(ctx)
-		if shown, again := k.Credential(ctx); err != nil || again != nil || shown == "" || shown != who.Credential() {
-			t.Errorf("%s: credential %q, want %q: %v, %v", name, shown, who.Credential(), err, again)
-		}
-	}
-	if shown, err := k.Credential(over(t, wrong)); shown != "" || status.Code(err) != codes.Unauthenticated {
-		t.Errorf("one that does not count: credential %q, %v", shown, err)
 	}
 	k.revoked = func(who attest.Caller) bool { return who.Serial == "7" }
 	serial := attest.Caller{ID: spiffeid.RequireFromString(own), Serial: "7"}

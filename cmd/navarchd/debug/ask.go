@@ -32,7 +32,7 @@ const (
 func (p *Pages) Answers() []serve.Answer {
 	of := func(url string, make func(context.Context, authz.Caller, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
 		answer := func(ctx context.Context, c serve.Client, names []string) ([]*discoveryv3.Resource, error) {
-			sees, err := p.Rules.Stream(c.Identity, c.Cluster)
+			sees, err := p.Rules.Stream(c.Caller)
 			if err != nil {
 				return nil, err
 			}

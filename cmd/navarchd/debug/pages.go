@@ -23,7 +23,6 @@ import (
 	"navarch.io/navarch/push/plan"
 	"navarch.io/navarch/push/problems"
 	"navarch.io/navarch/push/serve"
-	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/mirror"
@@ -167,7 +166,7 @@ func (p *Proxies) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, 
 	}
 	planner := plan.New(plan.Settings{Snapshot: p.Planner.Newest()})
 	node := now.Node
-	node.Verified = view.Identity{} // no Secret is opened for a page
+	node.ClusterUnproved = true // no Secret is opened for a page; what is proved of the proxy counts as it does where it is served
 	proxy := planner.Join(node)
 	return proxy.Set(), func(t xds.Type, name string) []any { return planner.Explain(proxy, t, name) }, nil
 }

@@ -53,7 +53,11 @@ func (c Config) Build() (*xds.Resource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", c.Extension.Key, err)
 	}
-	return xds.Encode(xds.Extension, config.Name, config)
+	r, err := xds.Encode(xds.Extension, config.Name, config)
+	if err != nil {
+		return nil, err
+	}
+	return c.stoodInFor(r)
 }
 
 // Build draws it as Config does, with the credential for the registry of the module's image. The version is made of what is public and the MAC of the
@@ -75,7 +79,11 @@ func (p Pulled) Build() (*xds.Resource, error) {
 		return nil, err
 	}
 	version := xds.VersionOf([]byte("navarch.io/pulled/1"), []byte(public.Version), p.Secret.Spec.GetMac())
-	return xds.EncodeAs(xds.Extension, config.Name, version, config)
+	r, err := xds.EncodeAs(xds.Extension, config.Name, version, config)
+	if err != nil {
+		return nil, err
+	}
+	return shared.stoodInFor(r)
 }
 
 // message is the configuration with a credential for the module's registry; empty: without.

@@ -18,6 +18,7 @@ import (
 	extensionsv1 "istio.io/api/extensions/v1alpha1"
 
 	"navarch.io/navarch/push/envoytest"
+	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/loopback"
 	"navarch.io/navarch/store/model"
 )
@@ -62,7 +63,7 @@ func TestEnvoyRunsModules(t *testing.T) {
 {"endpoint": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": %[2]s}}}}]}]}}]}}`, strings.Join(listeners, ","), backend)))
 	e.Live()
 	for sum, want := range map[string]string{right: "200 module", wrong: "503 "} {
-		if got := ask(t, at[sum]); !strings.HasPrefix(got, want) {
+		if got := answered(at[sum]); !strings.HasPrefix(got, want) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
@@ -76,6 +77,12 @@ func listener(t *testing.T, port int, url, sum string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return filtering(t, port, r, false)
+}
+
+// filtering is a listener whose first filter is a configuration's, of connections or of requests.
+func filtering(t *testing.T, port int, r *xds.Resource, connections bool) string {
+	t.Helper()
 	config := &corev3.TypedExtensionConfig{}
 	if err := proto.Unmarshal(r.Body(), config); err != nil {
 		t.Fatal(err)
@@ -84,23 +91,68 @@ func listener(t *testing.T, port int, url, sum string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf(`{"name": "%[1]d", "address": {"socket_address": {"address": "127.0.0.1", "port_value": %[1]d}}, "filter_chains": [{"filters": [{"name": "http", "typed_config": {
-"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager", "stat_prefix": "in", "http_filters": [%[2]s,
+	network, http := "", string(filter)+","
+	if connections {
+		network, http = http, ""
+	}
+	return fmt.Sprintf(`{"name": "%[1]d", "address": {"socket_address": {"address": "127.0.0.1", "port_value": %[1]d}}, "filter_chains": [{"filters": [%[3]s{"name": "http", "typed_config": {
+"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager", "stat_prefix": "in", "http_filters": [%[2]s
 {"name": "router", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}],
-"route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [{"match": {"prefix": "/"}, "direct_response": {"status": 204}}]}]}}}]}]}`, port, filter)
+"route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [{"match": {"prefix": "/"}, "direct_response": {"status": 204}}]}]}}}]}]}`, port, http, network)
 }
 
-func ask(t *testing.T, port int) string {
-	t.Helper()
+// What stands in for a configuration that a proxy refuses does what failStrategy says, and a real Envoy takes it.
+func TestEnvoyTakesStandIns(t *testing.T) {
+	t.Parallel()
+	answers := map[string]string{
+		"{lua: {inlineCode: this is none}}":                                                     "503 ",
+		"{wasm: {url: 'file:///none'}}":                                                         "403 RBAC: access denied",
+		"{wasm: {url: 'file:///none', failStrategy: FAIL_RELOAD}}":                              "403 RBAC: access denied",
+		"{wasm: {url: 'file:///none', failStrategy: FAIL_OPEN}}":                                "204 ",
+		"{wasm: {url: 'file:///none', type: NETWORK}}":                                          "EOF",
+		"{wasm: {url: 'file:///none', type: NETWORK, failStrategy: FAIL_OPEN}}":                 "204 ",
+		"{wasm: {url: 'oci://r.example/none', imagePullSecret: pull, failStrategy: FAIL_OPEN}}": "204 ",
+	}
+	at := map[string]int{}
+	var listeners []string
+	for text := range answers {
+		spec := &extensionsv1.TrafficExtension{}
+		fromYAML(t, text, spec)
+		e := record(t, model.KindTrafficExtension, spec).(*model.TrafficExtension)
+		r, err := Config{Extension: e, ByAgent: true}.Build()
+		if spec.GetWasm().GetImagePullSecret() != "" {
+			credentials := model.PrivateKey(`{"auths": {"r.example": {"auth": "hunter2"}}}`)
+			r, err = Pulled{e, record(t, model.KindSecret, &model.SecretSpec{Mac: []byte("mac")}).(*model.Secret), &credentials}.Build()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.StandIn == nil || !r.StandIn.StandsIn() || r.StandIn.Name != r.Name || r.StandIn.Confidential || r.StandIn.Version == r.Version {
+			t.Fatalf("%s: %+v stands in", text, r.StandIn)
+		}
+		at[text] = loopback.PortFor(t)
+		listeners = append(listeners, filtering(t, at[text], r.StandIn, spec.GetWasm().GetType() == extensionsv1.PluginType_NETWORK))
+	}
+	e := envoytest.Start(t, envoytest.JSON(t, fmt.Appendf(nil, `{"node": {"id": "n", "cluster": "c"}, "static_resources": {"listeners": [%s]}}`, strings.Join(listeners, ","))))
+	e.Live()
+	for text, want := range answers {
+		if got := answered(at[text]); !strings.HasSuffix(got, want) {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// answered is what a port answers, or the error.
+func answered(port int) string {
 	client := http.Client{Timeout: 10 * time.Second}
 	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
 	if err != nil {
-		t.Fatal(err)
+		return err.Error()
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatal(err)
+		return err.Error()
 	}
 	return fmt.Sprintf("%d %s", resp.StatusCode, body)
 }

@@ -20,7 +20,7 @@ import (
 // Bind is the identity of a proxy whose credential is bound to a Pod. Where it is bound to none, or the configuration knows no such Pod of
 // the service account, at a snapshot, it is the identity of the service account.
 func (t *Table) Bind(s *mirror.Snapshot, who view.Identity, pod string) view.Identity {
-	w := podOf(s, who, pod)
+	w := PodOf(s, who, pod)
 	if w == nil {
 		return who
 	}
@@ -37,8 +37,8 @@ func (t *Table) Bind(s *mirror.Snapshot, who view.Identity, pod string) view.Ide
 
 var podLabels intern.Table[string]
 
-// podOf finds the Workload of a Pod: in the proxy's own cluster, else in the config cluster.
-func podOf(s *mirror.Snapshot, who view.Identity, pod string) (found *model.Workload) {
+// PodOf finds the Workload of a Pod of an identity: in the proxy's own cluster, else in the config cluster; nil: the configuration knows none.
+func PodOf(s *mirror.Snapshot, who view.Identity, pod string) (found *model.Workload) {
 	if who == (view.Identity{}) || pod == "" {
 		return nil
 	}

@@ -8,14 +8,16 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Refused says why a proxy of a verified identity may not have a Secret of this name, whatever there is; empty: it may. The cause is one
-// of a few, for which log lines are counted; why is the sentence. Subscriptions of nil: its identity is not of its own namespace.
-func Refused(verified view.Identity, subs *Subscriptions, resource string) (cause, why string) {
+// Refused says why a proxy may not have a Secret of this name, whatever there is; empty: it may. The cause is one
+// of a few, for which log lines are counted; why is the sentence. Subscriptions of nil: its identity is not of its own namespace, or its cluster is not proved.
+func Refused(n view.Node, subs *Subscriptions, resource string) (cause, why string) {
 	switch {
-	case verified == view.Identity{}:
+	case n.Verified == view.Identity{}:
 		return "not authenticated", "it is not authenticated as of any namespace"
+	case subs == nil && n.Verified.Namespace == n.Namespace:
+		return "cluster not proved", "its certificate does not say of which of several clusters it is, and Secrets are a cluster's own: a token of its cluster proves it"
 	case subs == nil:
-		return "identity of another namespace", "its identity is of namespace " + verified.Namespace + ", not of its own"
+		return "identity of another namespace", "its identity is of namespace " + n.Verified.Namespace + ", not of its own"
 	}
 	if keys, _ := candidates(subs.who.Namespace, resource); keys == nil {
 		return "Secret of another namespace", "the name does not lead to a Secret of its namespace " + subs.who.Namespace

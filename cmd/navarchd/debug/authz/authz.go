@@ -20,7 +20,6 @@ import (
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/cmd/internal/web"
-	"navarch.io/navarch/push/join"
 )
 
 // Visible is which namespaces a caller of /debug sees; nil: all, and what concerns the whole process.
@@ -44,7 +43,6 @@ type Authorizer struct {
 	Hosts   web.Hosts                     // names by which pages may be asked for
 	System  string                        // the namespace whose callers see everything, if they are of Cluster
 	Cluster string                        // the config cluster, by its name in attest.Caller
-	Domain  string                        // the trust domain of the identities that count on streams
 	Tokens  attest.Authenticator          // of callers of pages; nil: this process can verify no token
 	Revoked func(spiffeid.ID) bool        // nil: nobody is
 	Tenant  func(namespace string) string // equal for the namespaces of one tenant
@@ -68,21 +66,23 @@ func (d *Authorizer) look(r *http.Request) (Caller, error) {
 		return Caller{}, err
 	case d.Revoked != nil && d.Revoked(who.ID):
 		return Caller{}, fmt.Errorf("%s is revoked", who.ID)
-	case d.system(who):
-		return Caller{Name: who.ID.String()}, nil
 	}
-	return Caller{Name: who.ID.String(), Sees: d.within(who.Namespace)}, nil
+	return Caller{Name: who.ID.String(), Sees: d.sees(who)}, nil
 }
 
-// system says whether a caller is of the control plane's own namespace: whoever rules another cluster may have the identities of all namespaces there.
-func (d *Authorizer) system(who attest.Caller) bool {
-	return who.Namespace == d.System && who.MayBeOf(d.Cluster)
-}
-
-// within is what a caller of a namespace sees: the namespaces of its tenant.
-func (d *Authorizer) within(namespace string) Visible {
-	own := d.Tenant(namespace)
+// sees is what an authenticated caller does.
+func (d *Authorizer) sees(who attest.Caller) Visible {
+	if d.system(who) {
+		return nil
+	}
+	own := d.Tenant(who.Namespace)
 	return func(other string) bool { return d.Tenant(other) == own }
+}
+
+// system says whether a caller is of the control plane's own namespace, in the config cluster: whoever rules another cluster may have the identities of all namespaces there.
+// Where that is not proved, by a certificate that names no cluster, it sees what its namespace's tenant does: a token of the config cluster proves it.
+func (d *Authorizer) system(who attest.Caller) bool {
+	return who.Namespace == d.System && who.ProvesToBeOf(d.Cluster)
 }
 
 // TenantMaySee says whether a tenant may ask for a page by its path; the page shows it what is its own.
@@ -117,24 +117,16 @@ func (d *Authorizer) Guard(pages func(Caller) http.Handler) http.Handler {
 	}))
 }
 
-// Stream is which namespaces a stream's caller sees, by its identity and cluster (serve.Client), and the same rules as a page's. An identity is needed, as istiod wants
+// Stream is which namespaces a stream's caller sees, by the same rules as a page's. An identity is needed, as istiod wants
 // it: a sidecar in front of this replica would make every plain-text caller one of this machine. Errors are gRPC statuses.
-func (d *Authorizer) Stream(identity, cluster string) (Visible, error) {
-	if d.Open {
+func (d *Authorizer) Stream(who attest.Caller) (Visible, error) {
+	switch {
+	case d.Open:
 		return nil, nil
-	}
-	if identity == "" {
+	case who.ID.IsZero():
 		return nil, status.Error(codes.Unauthenticated, "authentication required: ask over TLS, with a certificate or a token")
+	case d.Revoked != nil && d.Revoked(who.ID):
+		return nil, status.Errorf(codes.PermissionDenied, "%s is revoked", who.ID)
 	}
-	who, err := join.Verified(identity, d.Domain)
-	if err != nil {
-		return nil, status.Errorf(codes.PermissionDenied, "%s: %v", identity, err)
-	}
-	if id, err := spiffeid.FromString(identity); err != nil || d.Revoked != nil && d.Revoked(id) {
-		return nil, status.Errorf(codes.PermissionDenied, "%s is revoked", identity)
-	}
-	if d.system(attest.Caller{Namespace: who.Namespace, Cluster: cluster}) {
-		return nil, nil
-	}
-	return d.within(who.Namespace), nil
+	return d.sees(who), nil
 }

@@ -127,26 +127,31 @@ func TestAuthorizer(t *testing.T) {
 	}
 }
 
-// What a stream's caller sees of istio.io/debug goes by its identity; where there is none of this mesh it sees nothing.
+// What a stream's caller sees of istio.io/debug goes by its identity, and whether that is of the config cluster by what proves it: a certificate that names no cluster (another CA's)
+// does not.
 func TestSeen(t *testing.T) {
-	d := &Authorizer{System: "istio-system", Cluster: "east", Domain: "cluster.local", Tenant: func(namespace string) string {
+	d := &Authorizer{System: "istio-system", Cluster: "east", Tenant: func(namespace string) string {
 		return strings.NewReplacer("shop", "t", "pay", "t").Replace(namespace)
 	}, Revoked: func(id spiffeid.ID) bool { return strings.HasSuffix(id.Path(), "/gone") }}
-	for caller, want := range map[string]string{
-		"spiffe://cluster.local/ns/istio-system/sa/x":      "shop pay other",
-		"spiffe://cluster.local/ns/istio-system/sa/x east": "shop pay other",
-		"spiffe://cluster.local/ns/istio-system/sa/x west": "",
-		"spiffe://cluster.local/ns/pay/sa/x west":          "shop pay",
-		"spiffe://cluster.local/ns/pay/sa/x":               "shop pay",
-		"spiffe://cluster.local/ns/other/sa/x":             "other",
-		"spiffe://cluster.local/ns/istio-system/sa/gone":   "PermissionDenied",
-		"spiffe://elsewhere/ns/istio-system/sa/x":          "PermissionDenied",
-		"spiffe://cluster.local/istio-system":              "PermissionDenied",
-		"nobody":                                           "PermissionDenied",
-		"":                                                 "Unauthenticated",
+	const token, certificate = attest.ByToken, attest.ByCertificate
+	for _, one := range []struct{ namespace, account, by, cluster, want string }{
+		{"istio-system", "x", token, "", "shop pay other"}, // of our own issuer
+		{"istio-system", "x", token, "east", "shop pay other"},
+		{"istio-system", "x", token, "west", ""},
+		{"istio-system", "x", certificate, "", ""},
+		{"istio-system", "x", certificate, "east", "shop pay other"},
+		{"istio-system", "x", certificate, "west", ""},
+		{"pay", "x", token, "west", "shop pay"},
+		{"pay", "x", certificate, "", "shop pay"},
+		{"other", "x", token, "east", "other"},
+		{"istio-system", "gone", token, "east", "PermissionDenied"},
+		{"", "", "", "", "Unauthenticated"},
 	} {
-		identity, cluster, _ := strings.Cut(caller, " ")
-		sees, err := d.Stream(identity, cluster)
+		who := attest.Caller{Namespace: one.namespace, By: one.by, Cluster: one.cluster}
+		if one.namespace != "" {
+			who.ID = spiffeid.RequireFromPath(spiffeid.RequireTrustDomainFromString("cluster.local"), "/ns/"+one.namespace+"/sa/"+one.account)
+		}
+		sees, err := d.Stream(who)
 		var got []string
 		for _, namespace := range []string{"shop", "pay", "other"} {
 			if err == nil && sees.Of(namespace) {
@@ -156,11 +161,11 @@ func TestSeen(t *testing.T) {
 		if err != nil {
 			got = append(got, status.Code(err).String())
 		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%q: %v, want %s", caller, got, want)
+		if strings.Join(got, " ") != one.want {
+			t.Errorf("%+v: sees %v", one, got)
 		}
 	}
-	if sees, err := (&Authorizer{Open: true}).Stream("", ""); err != nil || !sees.Of("shop") {
+	if sees, err := (&Authorizer{Open: true}).Stream(attest.Caller{}); err != nil || !sees.Of("shop") {
 		t.Error("open, and closed", err)
 	}
 }
