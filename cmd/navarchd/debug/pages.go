@@ -165,7 +165,7 @@ func (p *Proxies) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, 
 	if !ok {
 		return nil, nil, errors.New("the stream has ended")
 	}
-	planner := plan.New(plan.Settings{Snapshot: p.Planner.Newest()})
+	planner := plan.New(plan.Settings{Snapshot: p.Planner.Newest(), Cluster: p.Cluster})
 	node := now.Node
 	node.Verified = view.Identity{} // no Secret is opened for a page
 	proxy := planner.Join(node)

@@ -73,7 +73,7 @@ func compact(groups []*group) {
 // localityPriority is 0 for the proxy's own sub-zone, 1 for its zone, 2 for its region, 3 for others; where a failover is set for the
 // proxy's region, others than its target come after that.
 func (b Balance) localityPriority(locality string) uint32 {
-	own, other := split(b.Locality), split(locality)
+	own, other := model.LocalityParts(b.Locality), model.LocalityParts(locality)
 	same := 0
 	for same < len(own) && own[same] == other[same] {
 		same++
@@ -91,7 +91,7 @@ func (b Balance) localityPriority(locality string) uint32 {
 // proxy is, all are alike
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting, failover).
 func (b Balance) regionPriority(locality string) uint32 {
-	own, other := split(b.Locality)[0], split(locality)[0]
+	own, other := model.LocalityParts(b.Locality)[0], model.LocalityParts(locality)[0]
 	to, set := b.Localities.Failover(own)
 	switch {
 	case own == "" || own == other:
@@ -109,7 +109,7 @@ func (b Balance) labelPriority(e *model.Endpoint, labels []string) uint32 {
 		if !stated {
 			want = b.label(key)
 		}
-		if want != labelOf(e, key) {
+		if has, _ := model.LabelOf(e, key); want != has {
 			return uint32(len(labels) - i)
 		}
 	}
@@ -123,32 +123,6 @@ func (b Balance) label(key string) string {
 		}
 	}
 	return ""
-}
-
-// labelOf is a label of an endpoint; those of its place follow from what is known of it.
-func labelOf(e *model.Endpoint, key string) string {
-	switch key {
-	case "topology.istio.io/network":
-		return e.Network
-	case "topology.istio.io/cluster":
-		return e.Cluster
-	case "kubernetes.io/hostname":
-		return cmp.Or(e.Node, e.Labels[key])
-	}
-	if part, ok := LocalityLabel(e.Locality, key); ok {
-		return part
-	}
-	return e.Labels[key]
-}
-
-// LocalityLabel is the part of a locality that a well-known label names; false: the label names none.
-func LocalityLabel(locality, key string) (part string, ok bool) {
-	for i, known := range [...]string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone"} {
-		if key == known {
-			return split(locality)[i], true
-		}
-	}
-	return "", false
 }
 
 // distribute weighs localities as the setting for the proxy's place does; those that it does not name get nothing.
@@ -190,7 +164,7 @@ func (g *group) sum() (total float64) {
 
 // covers says whether a locality of a setting, in which "*" stands for all that follows, names another.
 func covers(pattern, locality string) bool {
-	parts := split(locality)
+	parts := model.LocalityParts(locality)
 	for i, p := range strings.SplitN(pattern, "/", 3) {
 		if p == "*" {
 			return true
@@ -200,10 +174,4 @@ func covers(pattern, locality string) bool {
 		}
 	}
 	return true
-}
-
-// split is region, zone and sub-zone.
-func split(locality string) (parts [3]string) {
-	copy(parts[:], strings.SplitN(locality, "/", 3))
-	return parts
 }
