@@ -102,18 +102,34 @@ func (b Balance) regionPriority(locality string) uint32 {
 	return 1
 }
 
-// labelPriority is how many of the labels are left where the first of them differs: 0 where all are equal.
+// labelPriority is how many of the labels are left where the first of them differs: 0 where all are equal. The network, where it is the first label, is
+// preferred and not required: endpoints of another one come behind all of the own one, and are told apart by the other labels as those are. That is Istio 1.31,
+// whose change notes say so ("failover routing when the network is included", https://istio.io/latest/news/releases/1.31.x/announcing-1.31/change-notes/), where
+// the comment of failoverPriority has all of them alike.
 func (b Balance) labelPriority(e *model.Endpoint, labels []string) uint32 {
-	for i, label := range labels {
-		key, want, stated := strings.Cut(label, "=")
-		if !stated {
-			want = b.label(key)
+	outside := 0
+	if key, _, _ := strings.Cut(labels[0], "="); key == model.NetworkLabel {
+		if !b.equal(e, labels[0]) {
+			outside = len(labels)
 		}
-		if has, _ := model.LabelOf(e, key); want != has {
-			return uint32(len(labels) - i)
+		labels = labels[1:]
+	}
+	for i, label := range labels {
+		if !b.equal(e, label) {
+			return uint32(outside + len(labels) - i)
 		}
 	}
-	return 0
+	return uint32(outside)
+}
+
+// equal says whether an endpoint has what a label of failoverPriority states ("key=value"), or the proxy has ("key").
+func (b Balance) equal(e *model.Endpoint, label string) bool {
+	key, want, stated := strings.Cut(label, "=")
+	if !stated {
+		want = b.label(key)
+	}
+	has, _ := model.LabelOf(e, key)
+	return has == want
 }
 
 func (b Balance) label(key string) string {
