@@ -52,7 +52,7 @@ func (o *offline) plan() (*plan.Planner, *plan.Handle, []object.Problem, error) 
 	for _, p := range unresolved {
 		problems = append(problems, object.Problem{ID: normal.SourceObject(p.Key), Field: p.Field, Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity, Message: p.Message})
 	}
-	planner := plan.New(plan.Settings{Snapshot: snapshot})
+	planner := plan.New(plan.Settings{Snapshot: snapshot, Cluster: o.cluster})
 	return planner, planner.Join(node), problems, nil
 }
 

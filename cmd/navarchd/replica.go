@@ -76,7 +76,7 @@ func newReplica(c replicaConfig) (*replica, error) {
 	r := &replica{replicaConfig: c, pool: &pool.Pool{}, shared: share.New(c.config.processName(), c.log)}
 	var err error
 	r.planner, err = plan.NewLoop(plan.Config{
-		Source: c.mirror, Pool: r.pool, Opener: openerOf(c.vault), Logger: c.log, Crashes: c.crashes, CheckEvery: time.Minute,
+		Source: c.mirror, Pool: r.pool, Cluster: c.config.cluster, Opener: openerOf(c.vault), Logger: c.log, Crashes: c.crashes, CheckEvery: time.Minute,
 		Authoriser: authoriserOf(c.api, c.clusters, c.mirror.Current), Access: access.Settings{Away: c.config.rightsAway},
 		DebounceAfter: c.config.env.debounce, DebounceMax: c.config.env.debounceMax, DebounceEndpoints: c.config.env.edsDebounce,
 		Planned: tracePlans(c.telemetry.tracer, c.telemetry.changes),

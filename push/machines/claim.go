@@ -23,9 +23,6 @@ const (
 	entryKey = "WORKLOAD_ENTRY"
 )
 
-// networkLabel says of which network a workload is.
-const networkLabel = "topology.istio.io/network"
-
 // claim is what a machine asks for, and what it has proved. The group must be of its namespace and of its service account, so that a claim of
 // an address is bounded by that: it gets traffic of services that select the group's labels, and no others.
 type claim struct {
@@ -91,7 +88,7 @@ func (c claim) draw(s *mirror.Snapshot) (machines.Machine, error) {
 	}
 	maps.Copy(labels, group.GetMetadata().GetLabels())
 	if spec.Network != "" {
-		labels[networkLabel] = spec.Network
+		labels[model.NetworkLabel] = spec.Network
 	}
 	spec.Labels = labels
 	return machines.Machine{Namespace: c.namespace, Name: machines.EntryName(c.group, c.address, spec.Network), Account: c.account, Credential: c.credential, Group: c.group,

@@ -40,7 +40,7 @@ const maxOfOneKind = 8
 // fails says whether the view of a node cannot be planned from scratch.
 func (f bisection) fails(n view.Node, s *mirror.Snapshot) (failed bool) {
 	defer func() { failed = recover() != nil }()
-	in := input.New(s, f.pool)
+	in := input.New(s, f.pool, "")
 	in.Fault = f.fault
 	fresh(in, viewFrom(in, n), secret.Copy{}, true)
 	return false

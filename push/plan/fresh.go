@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/store/mirror"
 )
 
-// Fresh plans a view from scratch, at a resolved snapshot, without the Secrets that its proxies subscribe to.
-func Fresh(s *mirror.Snapshot, v view.View) *manifest.Set {
-	return fresh(input.New(s, &pool.Pool{}), v, secret.Copy{}, false)
+// Fresh plans a view from scratch, at a resolved snapshot, without the Secrets that its proxies subscribe to. cluster is what the config cluster is called.
+func Fresh(s *mirror.Snapshot, v view.View, cluster string) *manifest.Set {
+	return fresh(input.New(s, &pool.Pool{}, cluster), v, secret.Copy{}, false)
 }
 
 // fresh plans a view from scratch, with the Secrets that are subscribed to, and with the name table, if that is asked for.
@@ -38,7 +38,7 @@ func freshFor(in *input.Input, n view.Node, subscribed secret.Copy, named bool) 
 // Check plans a joined proxy's view from scratch and compares. It returns what differs, by type and name; nothing is
 // right.
 func (p *Planner) Check(h *Handle) []string {
-	in := input.New(p.input.Snapshot, p.input.Pool)
+	in := input.New(p.input.Snapshot, p.input.Pool, p.input.Cluster)
 	have := h.Set()
 	return compare(have, freshFor(in, h.Node, p.secrets.Copy(h.View().Secrets), have.Names != nil))
 }

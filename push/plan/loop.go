@@ -37,9 +37,10 @@ type Source interface {
 
 // Config of a Loop. Zero durations mean the defaults.
 type Config struct {
-	Source Source
-	Pool   *pool.Pool
-	Opener Opener // of the Secrets that proxies ask for; nil: none is served with its private key
+	Source  Source
+	Pool    *pool.Pool
+	Cluster string // see Settings
+	Opener  Opener // of the Secrets that proxies ask for; nil: none is served with its private key
 	// Authoriser says who may have private keys; nil: nobody. Access says for how long its answers are valid.
 	Authoriser access.Authoriser
 	Access     access.Settings
@@ -248,7 +249,7 @@ func (l *Loop) check() {
 			defer l.checking.Store(false)
 			obs.OracleChecks.Inc()
 			_ = l.guarded(func() {
-				if bad := compare(have, freshFor(input.New(snapshot, l.cfg.Pool), h.Node, subscribed, have.Names != nil)); len(bad) > 0 {
+				if bad := compare(have, freshFor(input.New(snapshot, l.cfg.Pool, l.cfg.Cluster), h.Node, subscribed, have.Names != nil)); len(bad) > 0 {
 					obs.OracleFailures.Inc()
 					l.log.Error("the incremental plan differs from a plan made from scratch", obs.KeyProxy, h.Node.ID, obs.KeyRevision, snapshot.Revision(), obs.KeyName, bad)
 				}

@@ -163,7 +163,7 @@ func node(namespace, name string, labels ...string) view.Node {
 	return n
 }
 
-func planFor(s *mirror.Snapshot, n view.Node) *manifest.Set { return Fresh(s, view.Of(s, n)) }
+func planFor(s *mirror.Snapshot, n view.Node) *manifest.Set { return Fresh(s, view.Of(s, n), "") }
 
 func names(set *manifest.Set, t xds.Type) string {
 	var out []string

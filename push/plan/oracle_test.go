@@ -255,7 +255,7 @@ func (d *randomRun) differs(i int) string {
 	if i%2 == 0 {
 		from = d.other
 	}
-	w := input.New(d.snap, from)
+	w := input.New(d.snap, from, "")
 	for _, h := range slices.Concat(d.handles, d.apps) {
 		subscribed := d.planner.secrets.Copy(h.View().Secrets)
 		subscribed.Right = d.right(subscribed.Who)

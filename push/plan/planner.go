@@ -27,6 +27,7 @@ const (
 type Settings struct {
 	Pool     *pool.Pool       // nil: one of its own
 	Snapshot *mirror.Snapshot // to start from, resolved; nil: the empty one
+	Cluster  string           // what the config cluster is called in endpoints of it (topology.istio.io/cluster), by which failoverPriority may prefer
 
 	fault func(*input.Input, view.Scope) // see input.Input.Fault
 }
@@ -125,7 +126,7 @@ func New(c Settings) *Planner {
 	if c.Snapshot == nil {
 		c.Snapshot = mirror.Empty()
 	}
-	in := input.New(c.Snapshot, c.Pool)
+	in := input.New(c.Snapshot, c.Pool, c.Cluster)
 	in.Fault = c.fault
 	return &Planner{
 		input: in, table: &affects, keys: view.NewIndex(c.Snapshot), latest: c.Snapshot, revision: c.Snapshot.Revision(),

@@ -206,7 +206,9 @@ func (l *Loop) culprits(n view.Node) []blame {
 // replacement is a planner at the newest snapshot for the proxies that joined, and those of them that it cannot plan for. nil: not for
 // anybody.
 func (l *Loop) replacement(old *Planner) (p *Planner, failed []*Handle) {
-	if l.guarded(func() { p = New(Settings{Pool: l.cfg.Pool, Snapshot: l.newest, fault: l.fault}) }) != nil {
+	if l.guarded(func() {
+		p = New(Settings{Pool: l.cfg.Pool, Snapshot: l.newest, Cluster: l.cfg.Cluster, fault: l.fault})
+	}) != nil {
 		return nil, nil
 	}
 	if old != nil {

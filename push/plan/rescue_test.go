@@ -121,7 +121,7 @@ func TestRescuedPlanIsFresh(t *testing.T) {
 		src.put(eps(t, "shop/web-1", "{name: http, number: 8080}", "10.1.0.7"))
 		pass(time.Second)
 		for _, p := range proxies {
-			if bad := compare(p.Set(), Fresh(l.Newest(), p.View())); len(bad) > 0 {
+			if bad := compare(p.Set(), Fresh(l.Newest(), p.View(), "")); len(bad) > 0 {
 				t.Errorf("%s differs in %v", p.Node.ID, bad)
 			}
 			if got := addresses(t, p.Set(), "outbound|80||"+web); got != "10.1.0.7:8080" {

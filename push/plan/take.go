@@ -57,7 +57,7 @@ func (l *Loop) accepted(c mirror.Change) (out mirror.Change, ok bool) {
 // sort has the edits of a change wait for their paths.
 func (l *Loop) sort(c mirror.Change) {
 	if l.planner == nil {
-		l.planner = New(Settings{Pool: l.cfg.Pool, Snapshot: c.New, fault: l.fault})
+		l.planner = New(Settings{Pool: l.cfg.Pool, Snapshot: c.New, Cluster: l.cfg.Cluster, fault: l.fault})
 		l.good = c.New
 		l.show()
 		l.notified.Store(l.planner.Revision()) // there are no proxies yet

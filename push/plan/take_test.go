@@ -65,7 +65,7 @@ func TestChangeThatPanics(t *testing.T) {
 				if !has("one") || !has("two") {
 					t.Error("what was left out is not planned")
 				}
-				if bad := compare(p.Set(), Fresh(l.Newest(), p.View())); len(bad) > 0 || l.Newest().Revision() != 4 {
+				if bad := compare(p.Set(), Fresh(l.Newest(), p.View(), "")); len(bad) > 0 || l.Newest().Revision() != 4 {
 					t.Errorf("it differs in %v; revision %d", bad, l.Newest().Revision())
 				}
 			})

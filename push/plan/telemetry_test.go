@@ -36,3 +36,22 @@ func TestNothingIsKeptOfProxiesThatLeft(t *testing.T) {
 		t.Errorf("%d problems of proxies that left", n)
 	}
 }
+
+// What says something of spans alone leaves the listeners of connections alone, as it comes and as it is edited: there are as many as services.
+func TestSpansLeaveConnections(t *testing.T) {
+	for _, services := range []int{20, 40} {
+		shared := &pool.Pool{}
+		s := bigMesh(t, services)
+		p := New(Settings{Pool: shared, Snapshot: s.Apply(s.Revision()+1, []model.Record{rec(t, model.KindMesh, "/mesh",
+			"{rootNamespace: istio-system, enableTracing: true, defaultProviders: {tracing: [spans]}, extensionProviders: [{name: spans, zipkin: {service: s0.ns0.svc.cluster.local, port: 80}}]}")}, nil).New})
+		p.Join(node("ns1", "a"))
+		for _, sampling := range []int{5, 6} {
+			got := measure(shared, func() {
+				p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{rec(t, model.KindTelemetry, "ns1/spans", fmt.Sprintf("tracing: [{randomSamplingPercentage: %d}]", sampling))}, nil))
+			})
+			if want := (work{listeners: 2}); got != want { // that of HTTP, and the inbound one
+				t.Errorf("%d services, %d%%: built %+v, want %+v", services, sampling, got, want)
+			}
+		}
+	}
+}

@@ -228,8 +228,7 @@ func (p Policy) locality(service *model.Service, mesh *model.Mesh) *networkingv1
 
 // distributions are what the traffic distributions of services come to (istio: pilot/pkg/networking/core/loadbalancer, GetLocalityLbSetting).
 var distributions = map[model.Distribution]*networkingv1.LocalityLoadBalancerSetting{
-	model.Distribution_DISTRIBUTION_SAME_ZONE: {FailoverPriority: []string{
-		"topology.istio.io/network", "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone"}},
+	model.Distribution_DISTRIBUTION_SAME_ZONE: {FailoverPriority: []string{"topology.istio.io/network", "topology.kubernetes.io/region", "topology.kubernetes.io/zone"}},
 	model.Distribution_DISTRIBUTION_SAME_NODE: {FailoverPriority: []string{
 		"topology.istio.io/network", "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone", "kubernetes.io/hostname"}},
 }

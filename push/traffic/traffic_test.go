@@ -176,3 +176,21 @@ func TestTLSOf(t *testing.T) {
 		t.Errorf("a Secret that the proxy may ask for: %v, %v", got, wrong)
 	}
 }
+
+// The traffic distribution of a service comes to what it does in istiod: of PreferSameZone (and PreferClose, which is the same) sub-zones are alike.
+func TestDistributions(t *testing.T) {
+	for distribution, want := range map[model.Distribution]string{
+		model.Distribution_DISTRIBUTION_ANY:       "",
+		model.Distribution_DISTRIBUTION_SAME_ZONE: "network region zone",
+		model.Distribution_DISTRIBUTION_SAME_NODE: "network region zone subzone hostname",
+	} {
+		var got []string
+		for _, label := range DistributionOf(&model.Service{Spec: &model.ServiceSpec{Distribution: distribution}}).GetFailoverPriority() {
+			_, name, _ := strings.Cut(label, "/")
+			got = append(got, name)
+		}
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("%v: %q, want %q", distribution, text, want)
+		}
+	}
+}

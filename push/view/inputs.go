@@ -77,12 +77,6 @@ type Self struct {
 	Tracing proxyconfig.Own[proxyconfig.Part]
 }
 
-// NodeLabel is the key by which failoverPriority names the nodes of proxies and endpoints.
-const NodeLabel = "kubernetes.io/hostname"
-
-// NetworkLabel is the key by which failoverPriority names the network of proxies and endpoints.
-const NetworkLabel = "topology.istio.io/network"
-
 // Reads is which of the Inputs an entry reads. Comparable; the zero Reads are none.
 type Reads struct {
 	Labels   intern.List[string] // keys, sorted

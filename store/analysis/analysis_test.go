@@ -126,6 +126,8 @@ func TestWarnings(t *testing.T) {
 			"Gateway edge/gw {servers: [{hosts: ['*/x.shop']}]}", []string{"VirtualService v spec.hosts NotFound IST0132"}},
 		{"subset that no endpoint has", []string{web, "Endpoints shop/web {hosts: [web.shop], endpoints: [{address: 10.0.0.1, labels: {version: v1}}]}", "DestinationRule shop/r {host: web.shop, subsets: [{name: one, labels: {version: v1}}, {name: two, labels: {version: v2}}]}"},
 			"Endpoints shop/more {hosts: [web.shop], endpoints: [{address: 10.0.0.2, labels: {version: v2}}]}", []string{"DestinationRule r spec.subsets[1].labels NotFound IST0173"}},
+		{"subset by where endpoints are", []string{web, "Endpoints shop/web {hosts: [web.shop], endpoints: [{address: 10.0.0.1, cluster: west}]}", "DestinationRule shop/r {host: web.shop, subsets: [{name: one, labels: {topology.istio.io/cluster: west}}, {name: two, labels: {topology.istio.io/cluster: east}}]}"},
+			"Endpoints shop/more {hosts: [web.shop], endpoints: [{address: 10.0.0.2, cluster: east}]}", []string{"DestinationRule r spec.subsets[1].labels NotFound IST0173"}},
 		{"subset of a host without endpoints", []string{web, "DestinationRule shop/r {host: web.shop, subsets: [{name: one, labels: {version: v1}}]}"}, "", nil},
 		{"subset of selected workloads", []string{pod, "ServiceEntry shop/e {hosts: [e.shop], selector: {app: web}, ports: [{number: 80}]}", "DestinationRule shop/r {host: e.shop, subsets: [{name: two, labels: {version: v2}}]}"},
 			"Workload shop/two {endpoint: {labels: {app: web, version: v2}}}", []string{"DestinationRule r spec.subsets[0].labels NotFound IST0173"}},

@@ -154,7 +154,7 @@ func emptySubsets(x *examination) {
 	reached := func(labels map[string]string) bool {
 		for _, r := range endpoints {
 			for _, e := range r.(*model.Endpoints).Spec.GetEndpoints() {
-				if model.Matches(labels, e.GetLabels()) {
+				if model.Selects(labels, e) {
 					return true
 				}
 			}
@@ -163,7 +163,9 @@ func emptySubsets(x *examination) {
 			if len(svc.Spec.GetSelector()) == 0 {
 				continue
 			}
-			if all, ok := union(svc.Spec.GetSelector(), labels); ok && x.watch(svc.Key.Namespace, all).count > 0 {
+			own := maps.Clone(labels) // of workloads that are selected the place is not looked at
+			maps.DeleteFunc(own, func(key, _ string) bool { return model.PlaceLabel(key) })
+			if all, ok := union(svc.Spec.GetSelector(), own); ok && x.watch(svc.Key.Namespace, all).count > 0 {
 				return true
 			}
 		}

@@ -48,29 +48,73 @@ func checkPatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObj
 		r.requiredf(at+".patch.value", "must not be empty for operation %v", op)
 	}
 	if op == networkingv1.EnvoyFilter_Patch_REMOVE && p.Patch.Value != nil {
-		r.errorf(at+".patch.value", "operation REMOVE takes none")
+		r.warnf(problem.NoEffect, at+".patch.value", "operation REMOVE takes none")
 	}
 	checkPatchMatch(r, at, p)
-	ordered := map[networkingv1.EnvoyFilter_ApplyTo]bool{
-		networkingv1.EnvoyFilter_NETWORK_FILTER: true, networkingv1.EnvoyFilter_HTTP_FILTER: true,
-		networkingv1.EnvoyFilter_HTTP_ROUTE: true, networkingv1.EnvoyFilter_LISTENER_FILTER: true,
+	checkOperation(r, at, p)
+}
+
+// What can be done to things that have no order, to those that have one, and to filters, which are known by their names.
+var (
+	merging   = []networkingv1.EnvoyFilter_Patch_Operation{networkingv1.EnvoyFilter_Patch_MERGE, networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST}
+	unordered = append(slices.Clone(merging), networkingv1.EnvoyFilter_Patch_ADD, networkingv1.EnvoyFilter_Patch_REMOVE)
+	ordered   = append(slices.Clone(unordered), networkingv1.EnvoyFilter_Patch_INSERT_BEFORE, networkingv1.EnvoyFilter_Patch_INSERT_AFTER,
+		networkingv1.EnvoyFilter_Patch_INSERT_FIRST)
+	filters = append(slices.Clone(ordered), networkingv1.EnvoyFilter_Patch_REPLACE)
+)
+
+// operations are those that change something of what a patch applies to. Others are legal, and ignored, as istiod ignores them: what it does decides, where
+// the API says of ADD and REMOVE that they are ignored of HTTP_ROUTE, and of REPLACE that it is for two kinds of filters alone
+// (istio: pilot/pkg/networking/core/envoyfilter, pilot/pkg/xds/bootstrapds.go).
+var operations = map[networkingv1.EnvoyFilter_ApplyTo][]networkingv1.EnvoyFilter_Patch_Operation{
+	networkingv1.EnvoyFilter_LISTENER:            unordered,
+	networkingv1.EnvoyFilter_FILTER_CHAIN:        unordered,
+	networkingv1.EnvoyFilter_CLUSTER:             unordered,
+	networkingv1.EnvoyFilter_VIRTUAL_HOST:        append(slices.Clone(unordered), networkingv1.EnvoyFilter_Patch_REPLACE),
+	networkingv1.EnvoyFilter_HTTP_ROUTE:          ordered,
+	networkingv1.EnvoyFilter_LISTENER_FILTER:     filters,
+	networkingv1.EnvoyFilter_NETWORK_FILTER:      filters,
+	networkingv1.EnvoyFilter_HTTP_FILTER:         filters,
+	networkingv1.EnvoyFilter_ROUTE_CONFIGURATION: merging,
+	networkingv1.EnvoyFilter_BOOTSTRAP:           {networkingv1.EnvoyFilter_Patch_MERGE},
+	networkingv1.EnvoyFilter_EXTENSION_CONFIG:    {networkingv1.EnvoyFilter_Patch_ADD},
+}
+
+// checkOperation says where a patch does nothing because of its operation: there is no such one for what it applies to, or it takes a filter by its name
+// and the match names none.
+func checkOperation(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch) {
+	op, known := p.Patch.Operation, operations[p.ApplyTo]
+	if known == nil || op == networkingv1.EnvoyFilter_Patch_INVALID {
+		return // which is refused
 	}
-	switch op {
-	case networkingv1.EnvoyFilter_Patch_INSERT_BEFORE, networkingv1.EnvoyFilter_Patch_INSERT_AFTER, networkingv1.EnvoyFilter_Patch_INSERT_FIRST:
-		if !ordered[p.ApplyTo] {
-			r.warnf(problem.NoEffect, at+".patch.operation", "%v has no place in %v: the patch is ignored", op, p.ApplyTo)
+	if !slices.Contains(known, op) {
+		var analyzer problem.Analyzer
+		switch {
+		case op == networkingv1.EnvoyFilter_Patch_REPLACE:
+			analyzer = problem.EnvoyFilterUsesReplaceOperationIncorrectly
+		case p.ApplyTo != networkingv1.EnvoyFilter_ROUTE_CONFIGURATION:
+		case op == networkingv1.EnvoyFilter_Patch_ADD:
+			analyzer = problem.EnvoyFilterUsesAddOperationIncorrectly
+		case op == networkingv1.EnvoyFilter_Patch_REMOVE:
+			analyzer = problem.EnvoyFilterUsesRemoveOperationIncorrectly
 		}
-	case networkingv1.EnvoyFilter_Patch_ADD, networkingv1.EnvoyFilter_Patch_MERGE, networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST, networkingv1.EnvoyFilter_Patch_REMOVE:
-		if p.ApplyTo == networkingv1.EnvoyFilter_BOOTSTRAP && op != networkingv1.EnvoyFilter_Patch_MERGE {
-			r.warnf(problem.NoEffect, at+".patch.operation", "is MERGE alone for BOOTSTRAP, not %v: the patch is ignored", op)
-		}
-		if op != networkingv1.EnvoyFilter_Patch_ADD && p.ApplyTo == networkingv1.EnvoyFilter_EXTENSION_CONFIG {
-			r.warnf(problem.NoEffect, at+".patch.operation", "is ADD alone for EXTENSION_CONFIG, not %v: the patch is ignored", op)
-		}
-	case networkingv1.EnvoyFilter_Patch_REPLACE:
-		if p.ApplyTo != networkingv1.EnvoyFilter_HTTP_FILTER && p.ApplyTo != networkingv1.EnvoyFilter_NETWORK_FILTER && p.ApplyTo != networkingv1.EnvoyFilter_LISTENER_FILTER {
-			r.analysef(problem.EnvoyFilterUsesReplaceOperationIncorrectly, problem.NoEffect, at+".patch.operation", "REPLACE is for filters only: the patch is ignored")
-		}
+		r.analysef(analyzer, problem.NoEffect, at+".patch.operation", "%v does nothing to %v, and the patch is ignored: want one of %v", op, p.ApplyTo, known)
+		return
+	}
+	if op != networkingv1.EnvoyFilter_Patch_REMOVE && op != networkingv1.EnvoyFilter_Patch_REPLACE {
+		return
+	}
+	unnamed, chain := "", p.Match.GetListener().GetFilterChain()
+	switch {
+	case p.ApplyTo == networkingv1.EnvoyFilter_LISTENER_FILTER && p.Match.GetListener().GetListenerFilter() == "":
+		unnamed = "listenerFilter"
+	case p.ApplyTo == networkingv1.EnvoyFilter_NETWORK_FILTER && chain.GetFilter() == nil:
+		unnamed = "filterChain.filter"
+	case p.ApplyTo == networkingv1.EnvoyFilter_HTTP_FILTER && chain.GetFilter().GetSubFilter() == nil:
+		unnamed = "filterChain.filter.subFilter"
+	}
+	if unnamed != "" {
+		r.warnf(problem.NoEffect, at+".match.listener."+unnamed, "%v takes a filter by its name, and the patch is ignored without one", op)
 	}
 }
 
@@ -87,8 +131,13 @@ func checkPatchMatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConf
 	}
 	want := ""
 	switch p.ApplyTo {
+	case networkingv1.EnvoyFilter_LISTENER_FILTER, networkingv1.EnvoyFilter_BOOTSTRAP, networkingv1.EnvoyFilter_EXTENSION_CONFIG: // Istio admits any match of these
+		if p.ApplyTo != networkingv1.EnvoyFilter_LISTENER_FILTER || m.GetListener() == nil {
+			r.warnf(problem.NoEffect, at+".match", "applyTo %v is matched by no such thing: the patch applies as if none were stated", p.ApplyTo)
+		}
+		return
 	case networkingv1.EnvoyFilter_LISTENER, networkingv1.EnvoyFilter_FILTER_CHAIN, networkingv1.EnvoyFilter_NETWORK_FILTER,
-		networkingv1.EnvoyFilter_HTTP_FILTER, networkingv1.EnvoyFilter_LISTENER_FILTER:
+		networkingv1.EnvoyFilter_HTTP_FILTER:
 		if m.GetListener() == nil {
 			want = "listener"
 		}
@@ -101,8 +150,11 @@ func checkPatchMatch(r *report, at string, p *networkingv1.EnvoyFilter_EnvoyConf
 			want = "cluster"
 		}
 	}
-	if m.GetListener() != nil && want == "" {
-		checkFilterMatch(r, at+".match.listener.filterChain.filter", p.ApplyTo, m.GetListener().GetFilterChain().GetFilter())
+	if f := m.GetListener().GetFilterChain().GetFilter(); f != nil && want == "" {
+		if p.ApplyTo == networkingv1.EnvoyFilter_LISTENER || p.ApplyTo == networkingv1.EnvoyFilter_FILTER_CHAIN {
+			r.warnf(problem.NoEffect, at+".match.listener.filterChain.filter", "is not looked at for applyTo %v", p.ApplyTo)
+		}
+		checkFilterMatch(r, at+".match.listener.filterChain.filter", p.ApplyTo, f)
 	}
 	if want != "" {
 		r.requiredf(at+".match", "applyTo %v needs a match on %s", p.ApplyTo, want)
@@ -115,7 +167,6 @@ var connectionManagers = []string{"envoy.filters.network.http_connection_manager
 // checkFilterMatch holds that a filter is matched by its name, and one below it only where there is one (Istio: validateEnvoyFilter).
 func checkFilterMatch(r *report, at string, applyTo networkingv1.EnvoyFilter_ApplyTo, f *networkingv1.EnvoyFilter_ListenerMatch_FilterMatch) {
 	switch sub := f.GetSubFilter(); {
-	case f == nil:
 	case f.Name == "":
 		r.refusef(problem.Required, at+".name", "must not be empty")
 	case sub == nil:

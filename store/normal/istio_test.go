@@ -273,7 +273,7 @@ configPatches: [{applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND, cluster: {
 		"{applyTo: CLUSTER, patch: {operation: ADD}}":                                         "spec.configPatches[0].patch.value: must not be empty for operation ADD",
 		"{applyTo: CLUSTER, patch: {operation: ADD, value: 3}}":                               "spec.configPatches[0].patch.value: must be an object",
 		"{applyTo: CLUSTER, match: {listener: {}}, patch: {operation: REMOVE}}":               "spec.configPatches[0].match: applyTo CLUSTER needs a match on cluster",
-		"{applyTo: LISTENER, patch: {operation: INSERT_FIRST, value: {a: b}}}":                "warning spec.configPatches[0].patch.operation: INSERT_FIRST has no place",
+		"{applyTo: LISTENER, patch: {operation: INSERT_FIRST, value: {a: b}}}":                "warning spec.configPatches[0].patch.operation: INSERT_FIRST does nothing to LISTENER",
 		"{applyTo: CLUSTER, match: {proxy: {proxyVersion: '('}}, patch: {operation: REMOVE}}": "spec.configPatches[0].match.proxy.proxyVersion: is no regular",
 	} {
 		wantProblems(t, testNormal.Object(read(t, istio("EnvoyFilter", "{configPatches: ["+patch+"]}")), &fake{}).Problems, want)

@@ -74,6 +74,8 @@ func TestAdmitted(t *testing.T) {
 		{"DestinationRule", "{host: a, subsets: [{name: V1, labels: {a: " + long + "}}]}", "spec.subsets[0].labels"},
 		{"DestinationRule", "{host: a, workloadSelector: {matchLabels: {a: 'b c'}}}", "spec.workloadSelector.matchLabels"},
 		{"PeerAuthentication", "{selector: {matchLabels: {a: 'b c'}}}", "spec.selector.matchLabels"},
+		{"EnvoyFilter", "{configPatches: [{applyTo: CLUSTER, patch: {operation: REMOVE, value: {}}}]}", "spec.configPatches[0].patch.value"},
+		{"EnvoyFilter", "{configPatches: [{applyTo: LISTENER_FILTER, match: {cluster: {}}, patch: {operation: ADD, value: {}}}]}", "spec.configPatches[0].match"},
 	} {
 		r := testNormal.Object(read(t, istio(c.kind, c.spec)), &fake{})
 		if r.Spoiled || len(r.Records) == 0 || len(r.Refused) > 0 || (len(r.Problems) == 1) != (c.warning != "") || c.warning != "" && r.Problems[0].Field != c.warning {

@@ -18,6 +18,8 @@ const (
 	VirtualServiceHostNotFoundInGateway         Analyzer = "IST0132"
 	ServiceEntryAddressesRequired               Analyzer = "IST0134"
 	EnvoyFilterUsesReplaceOperationIncorrectly  Analyzer = "IST0152"
+	EnvoyFilterUsesAddOperationIncorrectly      Analyzer = "IST0153"
+	EnvoyFilterUsesRemoveOperationIncorrectly   Analyzer = "IST0154"
 	InvalidTelemetryProvider                    Analyzer = "IST0157"
 	ConflictingTelemetryWorkloadSelectors       Analyzer = "IST0159"
 	MultipleTelemetriesWithoutWorkloadSelectors Analyzer = "IST0160"
@@ -41,6 +43,8 @@ var analyzerNames = map[Analyzer]string{
 	VirtualServiceHostNotFoundInGateway:         "VirtualServiceHostNotFoundInGateway",
 	ServiceEntryAddressesRequired:               "ServiceEntryAddressesRequired",
 	EnvoyFilterUsesReplaceOperationIncorrectly:  "EnvoyFilterUsesReplaceOperationIncorrectly",
+	EnvoyFilterUsesAddOperationIncorrectly:      "EnvoyFilterUsesAddOperationIncorrectly",
+	EnvoyFilterUsesRemoveOperationIncorrectly:   "EnvoyFilterUsesRemoveOperationIncorrectly",
 	InvalidTelemetryProvider:                    "InvalidTelemetryProvider",
 	ConflictingTelemetryWorkloadSelectors:       "ConflictingTelemetryWorkloadSelectors",
 	MultipleTelemetriesWithoutWorkloadSelectors: "MultipleTelemetriesWithoutWorkloadSelectors",

@@ -80,7 +80,7 @@ func newPipeline(folder string, allowEmpty bool) (*pipeline, error) {
 	if w.safe, w.vault, err = newSafe(folder + ".kek"); err != nil {
 		return nil, err
 	}
-	if w.plan, err = plan.NewLoop(plan.Config{Source: w.mirror, Pool: w.pool, Opener: w.vault, Authoriser: access.Snapshots{Current: w.mirror.Current}, Linger: -1, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if w.plan, err = plan.NewLoop(plan.Config{Source: w.mirror, Pool: w.pool, Cluster: configCluster, Opener: w.vault, Authoriser: access.Snapshots{Current: w.mirror.Current}, Linger: -1, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -383,7 +383,7 @@ func (s *stage) check(judged bool) (out []string) {
 			say("%s", fault)
 		}
 		snapshot, _ := resolve.Snapshot(s.pipeline.mirror.Current())
-		fresh := plan.Fresh(snapshot, view.Of(snapshot, a.view))
+		fresh := plan.Fresh(snapshot, view.Of(snapshot, a.view), configCluster)
 		for t := range xds.Secret { // Secrets are planned for who asks for them; plan's own tests compare these
 			for _, d := range differences(a.joined.Set(), fresh, t) {
 				say("what was planned step by step is not what is planned from scratch: %s", d)

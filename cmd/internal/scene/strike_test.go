@@ -33,8 +33,9 @@ func (s *struckScene) collect(t *testing.T) {
 type striker struct {
 	struck func(*fields.Row) bool
 	value  func(protoreflect.EnumValueDescriptor, protoreflect.FieldDescriptor) // told of each value of an enum; nil: nobody is
-	other  bool                                                                 // fields are given another value, where that can be
+	other  int                                                                  // fields are given another value, where that can be: of an enum the one so many behind; 0: they are taken out
 	given  bool                                                                 // one was
+	values int                                                                  // how many values the enum of a struck field has
 }
 
 // each calls struck with the row of everything that objects and nodes have, and gives them without that for which it is true.
@@ -149,7 +150,10 @@ func (by *striker) strike(v any, md protoreflect.MessageDescriptor, within []pro
 			continue
 		}
 		if by.struck(row) {
-			if value, can := another(object[key], fd); can && by.other {
+			if fd.Enum() != nil {
+				by.values = fd.Enum().Values().Len()
+			}
+			if value, can := another(object[key], fd, by.other); can && by.other > 0 {
 				object[key], by.given = value, true
 			} else {
 				delete(object, key)
@@ -180,12 +184,12 @@ func (by *striker) strike(v any, md protoreflect.MessageDescriptor, within []pro
 	return changed
 }
 
-// another is another value of a field; false: it holds messages, or maps.
-func another(v any, fd protoreflect.FieldDescriptor) (any, bool) {
+// another is another value of a field, of an enum the one that is so many behind; false: it holds messages, or maps.
+func another(v any, fd protoreflect.FieldDescriptor, behind int) (any, bool) {
 	if list, is := v.([]any); is {
 		out := make([]any, len(list))
 		for i := range list {
-			other, can := anotherOf(list[i], fd)
+			other, can := anotherOf(list[i], fd, behind)
 			if !can {
 				return nil, false
 			}
@@ -193,16 +197,16 @@ func another(v any, fd protoreflect.FieldDescriptor) (any, bool) {
 		}
 		return out, true
 	}
-	return anotherOf(v, fd)
+	return anotherOf(v, fd, behind)
 }
 
-func anotherOf(v any, fd protoreflect.FieldDescriptor) (any, bool) {
+func anotherOf(v any, fd protoreflect.FieldDescriptor, behind int) (any, bool) {
 	switch t := v.(type) {
 	case string:
 		if fd.Enum() != nil {
 			values := fd.Enum().Values()
 			if now := values.ByName(protoreflect.Name(t)); now != nil {
-				return string(values.Get((now.Index() + 1) % values.Len()).Name()), true
+				return string(values.Get((now.Index() + behind) % values.Len()).Name()), true
 			}
 		}
 		if d, err := time.ParseDuration(t); err == nil {

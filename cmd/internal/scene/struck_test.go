@@ -200,7 +200,7 @@ func (s *struckScene) output(events []object.Event, nodes map[string]map[string]
 	raw := mirror.Empty().Apply(1, records, nil).New
 	snapshot, _ := resolve.Snapshot(raw)
 	sum := sha256.New()
-	planner := plan.New(plan.Settings{Snapshot: snapshot, Pool: s.pool})
+	planner := plan.New(plan.Settings{Snapshot: snapshot, Pool: s.pool, Cluster: configCluster})
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		node, err := parseNode(nodes[name])
 		if err != nil {

@@ -52,7 +52,7 @@ func everyValue(t *testing.T, shown map[enumValue]bool) {
 			for j := range fd.Enum().Values().Len() {
 				v := fd.Enum().Values().Get(j)
 				row := fields.Of(fd, string(v.Name()), nil)
-				if v.Number() != 0 && row != nil && row.Mark == fields.Acted && row.Value == "" && row.Text == "" && !shown[enumValue{fd.FullName(), v.Name()}] {
+				if v.Number() != 0 && row != nil && row.Mark == fields.Acted && row.Value == "" && row.Test == "" && !shown[enumValue{fd.FullName(), v.Name()}] {
 					t.Errorf("%s=%s is marked as acted on, and no scene has it: give one the value, or the value a line of its own", row, v.Name())
 				}
 			}

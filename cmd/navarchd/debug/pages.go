@@ -164,7 +164,7 @@ func (p *Proxies) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, 
 	if !ok {
 		return nil, nil, errors.New("the stream has ended")
 	}
-	planner := plan.New(plan.Settings{Snapshot: p.Planner.Newest()})
+	planner := plan.New(plan.Settings{Snapshot: p.Planner.Newest(), Cluster: p.Cluster})
 	node := now.Node
 	node.ClusterUnproved = true // no Secret is opened for a page; what is proved of the proxy counts as it does where it is served
 	proxy := planner.Join(node)

@@ -73,7 +73,7 @@ func compact(groups []*group) {
 // localityPriority is 0 for the proxy's own sub-zone, 1 for its zone, 2 for its region, 3 for others; where a failover is set for the
 // proxy's region, others than its target come after that.
 func (b Balance) localityPriority(locality string) uint32 {
-	own, other := split(b.Locality), split(locality)
+	own, other := model.LocalityParts(b.Locality), model.LocalityParts(locality)
 	same := 0
 	for same < len(own) && own[same] == other[same] {
 		same++
@@ -91,7 +91,7 @@ func (b Balance) localityPriority(locality string) uint32 {
 // proxy is, all are alike
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting, failover).
 func (b Balance) regionPriority(locality string) uint32 {
-	own, other := split(b.Locality)[0], split(locality)[0]
+	own, other := model.LocalityParts(b.Locality)[0], model.LocalityParts(locality)[0]
 	to, set := b.Localities.Failover(own)
 	switch {
 	case own == "" || own == other:
@@ -102,18 +102,34 @@ func (b Balance) regionPriority(locality string) uint32 {
 	return 1
 }
 
-// labelPriority is how many of the labels are left where the first of them differs: 0 where all are equal.
+// labelPriority is how many of the labels are left where the first of them differs: 0 where all are equal. The network, where it is the first label, is
+// preferred and not required: endpoints of another one come behind all of the own one, and are told apart by the other labels as those are. That is Istio 1.31,
+// whose change notes say so ("failover routing when the network is included", https://istio.io/latest/news/releases/1.31.x/announcing-1.31/change-notes/), where
+// the comment of failoverPriority has all of them alike.
 func (b Balance) labelPriority(e *model.Endpoint, labels []string) uint32 {
-	for i, label := range labels {
-		key, want, stated := strings.Cut(label, "=")
-		if !stated {
-			want = b.label(key)
+	outside := 0
+	if key, _, _ := strings.Cut(labels[0], "="); key == model.NetworkLabel {
+		if !b.equal(e, labels[0]) {
+			outside = len(labels)
 		}
-		if want != labelOf(e, key) {
-			return uint32(len(labels) - i)
+		labels = labels[1:]
+	}
+	for i, label := range labels {
+		if !b.equal(e, label) {
+			return uint32(outside + len(labels) - i)
 		}
 	}
-	return 0
+	return uint32(outside)
+}
+
+// equal says whether an endpoint has what a label of failoverPriority states ("key=value"), or the proxy has ("key").
+func (b Balance) equal(e *model.Endpoint, label string) bool {
+	key, want, stated := strings.Cut(label, "=")
+	if !stated {
+		want = b.label(key)
+	}
+	has, _ := model.LabelOf(e, key)
+	return has == want
 }
 
 func (b Balance) label(key string) string {
@@ -123,32 +139,6 @@ func (b Balance) label(key string) string {
 		}
 	}
 	return ""
-}
-
-// labelOf is a label of an endpoint; those of its place follow from what is known of it.
-func labelOf(e *model.Endpoint, key string) string {
-	switch key {
-	case "topology.istio.io/network":
-		return e.Network
-	case "topology.istio.io/cluster":
-		return e.Cluster
-	case "kubernetes.io/hostname":
-		return cmp.Or(e.Node, e.Labels[key])
-	}
-	if part, ok := LocalityLabel(e.Locality, key); ok {
-		return part
-	}
-	return e.Labels[key]
-}
-
-// LocalityLabel is the part of a locality that a well-known label names; false: the label names none.
-func LocalityLabel(locality, key string) (part string, ok bool) {
-	for i, known := range [...]string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone"} {
-		if key == known {
-			return split(locality)[i], true
-		}
-	}
-	return "", false
 }
 
 // distribute weighs localities as the setting for the proxy's place does; those that it does not name get nothing.
@@ -190,7 +180,7 @@ func (g *group) sum() (total float64) {
 
 // covers says whether a locality of a setting, in which "*" stands for all that follows, names another.
 func covers(pattern, locality string) bool {
-	parts := split(locality)
+	parts := model.LocalityParts(locality)
 	for i, p := range strings.SplitN(pattern, "/", 3) {
 		if p == "*" {
 			return true
@@ -200,10 +190,4 @@ func covers(pattern, locality string) bool {
 		}
 	}
 	return true
-}
-
-// split is region, zone and sub-zone.
-func split(locality string) (parts [3]string) {
-	copy(parts[:], strings.SplitN(locality, "/", 3))
-	return parts
 }

@@ -11,6 +11,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 	"sigs.k8s.io/yaml"
 
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
@@ -56,6 +57,8 @@ func TestBalance(t *testing.T) {
 		{"a label with its value", "{failoverPriority: ['version=v1']}", "r1/z1/s1", nil, "r1/z1/s2:0:1 r2/z1:0:1 r3/z1:0:1 :1:1 r1/z1/s1:1:1 r1/z2:1:1 r3/z1:1:1"},
 		{"labels of the place", "{failoverPriority: [topology.istio.io/network, topology.kubernetes.io/region]}", "r1", []string{"topology.istio.io/network=n1", "topology.kubernetes.io/region=r1"},
 			"r1/z1/s1:0:1 r1/z1/s2:0:1 r1/z2:0:1 :1:1 r2/z1:1:1 r3/z1:1:2"},
+		{"labels of the place, in another network", "{failoverPriority: [topology.istio.io/network, topology.kubernetes.io/region]}", "r1", []string{"topology.istio.io/network=n2", "topology.kubernetes.io/region=r1"},
+			"r1/z1/s1:0:1 r1/z1/s2:0:1 r1/z2:0:1 :1:1 r2/z1:1:1 r3/z1:1:2"},
 		{"distribute", "{distribute: [{from: 'r1/*', to: {'r1/*': 80, 'r3/z1': 20}}]}", "r1/z1/s1", nil, "r1/z1/s1:0:27 r1/z1/s2:0:27 r1/z2:0:27 r3/z1:0:20"},
 		{"distribute from elsewhere", "{distribute: [{from: 'r2/*', to: {'r1/*': 100}}]}", "r1/z1/s1", nil, ":0:1 r1/z1/s1:0:1 r1/z1/s2:0:1 r1/z2:0:1 r2/z1:0:1 r3/z1:0:2"},
 		{"zones: Envoy's own", "zones {enabled: true}", "r1/z1/s1", nil, "r1/z1/s1:0:1 r1/z1/s2:0:1 r1/z2:0:1 :1:1 r2/z1:1:1 r3/z1:1:2"},
@@ -87,6 +90,34 @@ func TestBalance(t *testing.T) {
 		}
 		if s := strings.Join(got, " "); s != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, s, c.want)
+		}
+	}
+}
+
+// The network is preferred where it is the first label of failoverPriority, and only there is what comes behind it still told apart by the other labels: the order
+// is that of Istio 1.31's change notes (network, region and zone; network and region; network; region and zone; region; none).
+func TestNetworkIsPreferred(t *testing.T) {
+	const network, region, zone = "topology.istio.io/network", "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
+	own := []string{network + "=n1", region + "=r1", zone + "=z1"}
+	places := []*model.Endpoint{{Network: "n1", Locality: "r1/z1"}, {Network: "n1", Locality: "r1/z2"}, {Network: "n1", Locality: "r2/z1"}, {Network: "n2", Locality: "r1/z1"}, {Network: "n2", Locality: "r1/z2"},
+		{Network: "n2", Locality: "r2/z1"}}
+	var labels intern.Table[string]
+	for _, c := range []struct {
+		priority []string
+		want     []uint32 // of each place
+	}{
+		{[]string{network, region, zone}, []uint32{0, 1, 2, 3, 4, 5}},
+		{[]string{network + "=n1", region, zone}, []uint32{0, 1, 2, 3, 4, 5}},
+		{[]string{network + "=n2", region, zone}, []uint32{3, 4, 5, 0, 1, 2}},
+		{[]string{network}, []uint32{0, 0, 0, 1, 1, 1}},
+		{[]string{region, network, zone}, []uint32{0, 1, 3, 2, 2, 3}},
+		{[]string{region, zone}, []uint32{0, 1, 2, 0, 1, 2}},
+	} {
+		b := Balance{Labels: labels.List(own...), Localities: traffic.Localities{Setting: &networkingv1.LocalityLoadBalancerSetting{FailoverPriority: c.priority}}}
+		for i, e := range places {
+			if got := b.labelPriority(e, c.priority); got != c.want[i] {
+				t.Errorf("%v: network %s, %s: priority %d, want %d", c.priority, e.Network, e.Locality, got, c.want[i])
+			}
 		}
 	}
 }

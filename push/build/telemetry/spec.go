@@ -22,7 +22,7 @@ type Spec struct {
 	Logs    intern.List[Log]
 	Tracing Tracing
 	Metrics Metrics
-	By      intern.List[model.Key] // the Telemetries that say so
+	By      intern.List[model.Key] // the Telemetries that say something of logs or metrics
 }
 
 // Log is one access log.
@@ -47,8 +47,9 @@ type Tracing struct {
 	Tags     intern.List[Tag]
 	// MaxPathTagLength is how many bytes of a path are kept; 0: Envoy's 256.
 	MaxPathTagLength uint32
-	RequestID        bool // whether the request id says if a request is sampled
-	NoPropagation    bool // the headers of the trace are not passed on
+	RequestID        bool                   // whether the request id says if a request is sampled
+	NoPropagation    bool                   // the headers of the trace are not passed on
+	By               intern.List[model.Key] // the Telemetries that say something of spans
 }
 
 // Kind is where a Tag has its value from.

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"slices"
 
 	"navarch.io/navarch/push/build/cluster"
@@ -159,8 +160,8 @@ func (p *clusterPlan) read(setting traffic.Localities) {
 	}
 	p.place.Locality = true
 	for _, key := range setting.Compared() {
-		p.place.Network = p.place.Network || key == view.NetworkLabel
-		p.place.Node = p.place.Node || key == view.NodeLabel
+		p.place.Network = p.place.Network || key == model.NetworkLabel
+		p.place.Node = p.place.Node || key == model.NodeLabel
 		if _, known := p.placeLabel(key, view.Inputs{}); !known {
 			p.labels = append(p.labels, key)
 		}
@@ -170,14 +171,14 @@ func (p *clusterPlan) read(setting traffic.Localities) {
 // placeLabel is the value of a label that follows from where a proxy is, and not from its labels.
 func (t *Table) placeLabel(key string, inputs view.Inputs) (value string, known bool) {
 	switch key {
-	case view.NetworkLabel:
+	case model.NetworkLabel:
 		return inputs.Network, true
-	case view.NodeLabel:
+	case model.NodeLabel:
 		return inputs.Node, true
-	case "topology.istio.io/cluster":
-		return t.key.Cluster, true
+	case model.ClusterLabel:
+		return cmp.Or(t.key.Cluster, t.in.Cluster), true
 	}
-	return endpoint.LocalityLabel(inputs.Locality, key)
+	return model.LocalityLabel(inputs.Locality, key)
 }
 
 // balance is how the place of proxies with certain inputs decides among the endpoints of a cluster with a setting.

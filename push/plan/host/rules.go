@@ -57,17 +57,20 @@ func Inbound(in *input.Input, namespace, host string, svc *model.Service) Rules 
 
 // rulesSeen are the rules of the first namespace that has one for a host: the client's, the service's, the root namespace. Those of the root namespace
 // are mostly for everybody: for its own proxies, too, they come last, but for those that are for it alone. A namespace sees of its own rules, too, what is
-// exported to it (istio: pilot/pkg/model/push_context.go, setDestinationRules and destinationRule).
+// exported to it. In another namespace the rules for the host, or for the longest wildcard, that are exported to anybody decide, also where the client does not see
+// them: they hide those of wider wildcards that it would see (istio: pilot/pkg/model/push_context.go, setDestinationRules, destinationRule and
+// getExportedDestinationRuleFromNamespace).
 func rulesSeen(in *input.Input, client, host string, svc *model.Service) []*model.DestinationRule {
 	reaches := func(rule *model.DestinationRule) bool {
 		return exported(audience(in, rule), nil, rule.Key.Namespace, client)
 	}
+	private := func(rule *model.DestinationRule) bool {
+		to := audience(in, rule)
+		return len(to) == 1 && (to[0] == "." || to[0] == rule.Key.Namespace)
+	}
 	own := reaches
 	if client == in.Root() {
-		own = func(rule *model.DestinationRule) bool {
-			to := audience(in, rule)
-			return len(to) == 1 && (to[0] == "." || to[0] == client)
-		}
+		own = private
 	}
 	if found := rulesIn(in, client, host, own); len(found) > 0 {
 		return found
@@ -76,7 +79,8 @@ func rulesSeen(in *input.Input, client, host string, svc *model.Service) []*mode
 		if namespace == client && client != in.Root() {
 			continue // all of its rules have been looked at
 		}
-		if found := rulesIn(in, namespace, host, reaches); len(found) > 0 {
+		found := rulesIn(in, namespace, host, func(rule *model.DestinationRule) bool { return !private(rule) })
+		if found = slices.DeleteFunc(found, func(rule *model.DestinationRule) bool { return !reaches(rule) }); len(found) > 0 {
 			return found
 		}
 	}
@@ -146,11 +150,11 @@ func last(general []*model.DestinationRule) []*model.DestinationRule {
 	return groups[len(groups)-1]
 }
 
-// rulesIn are the rules of a namespace that a client sees, for a host, or for the longest wildcard that covers it and has one.
-func rulesIn(in *input.Input, namespace, host string, sees func(*model.DestinationRule) bool) (found []*model.DestinationRule) {
+// rulesIn are those of a namespace's rules that count, for a host, or for the longest wildcard that covers it and has one.
+func rulesIn(in *input.Input, namespace, host string, counts func(*model.DestinationRule) bool) (found []*model.DestinationRule) {
 	in.Index.Covering(model.KindDestinationRule, host, func(pattern string) bool {
 		for r := range in.ByHost(model.KindDestinationRule, pattern) {
-			if rule := r.(*model.DestinationRule); rule.Key.Namespace == namespace && sees(rule) {
+			if rule := r.(*model.DestinationRule); rule.Key.Namespace == namespace && counts(rule) {
 				found = append(found, rule)
 			}
 		}

@@ -21,8 +21,9 @@ import (
 // of the planner may use it, but for the Snapshot.
 type Input struct {
 	*mirror.Snapshot
-	Mesh   *model.Mesh // what the plan decides by
-	Meshes Meshes      // what the builders read
+	Cluster string      // what the config cluster is called in endpoints of it; origins have no name for it
+	Mesh    *model.Mesh // what the plan decides by
+	Meshes  Meshes      // what the builders read
 	// Defaults is what counts of MeshConfig's defaultConfig for proxies whose own ProxyConfig says nothing else.
 	Defaults proxyconfig.Settings
 	// Gateways are the gateways of all networks, sorted.
@@ -45,9 +46,9 @@ type Input struct {
 	Fault func(in *Input, of view.Scope)
 }
 
-// New derives what there is to derive from a snapshot; resources are built in the pool.
-func New(s *mirror.Snapshot, p *pool.Pool) *Input {
-	in := &Input{Index: newIndex(s), Pool: p}
+// New derives what there is to derive from a snapshot; resources are built in the pool. cluster is what the config cluster is called.
+func New(s *mirror.Snapshot, p *pool.Pool, cluster string) *Input {
+	in := &Input{Cluster: cluster, Index: newIndex(s), Pool: p}
 	in.read(s)
 	return in
 }

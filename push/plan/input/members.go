@@ -31,7 +31,7 @@ func (q *Selection) selects(e *model.Endpoint, labels map[string]string) bool {
 	case q.OnNode && e.GetNode() != q.Node:
 		return false
 	case e.GetHealth() == model.Health_HEALTH_READY, q.Service.Spec.GetPublishNotReady(), q.NotReady && e.GetHealth() == model.Health_HEALTH_NOT_READY:
-		return model.Matches(labels, e.GetLabels())
+		return model.Selects(labels, e)
 	}
 	return false
 }

@@ -60,14 +60,22 @@ func Of(in *input.Input, p Proxy) Reports {
 		d.out.Spec.Tracing = d.sampled()
 		return d.out
 	}
-	var by []model.Key
+	var counted, traced []model.Key
 	for _, t := range all {
-		by = append(by, t.Key)
+		if len(t.Spec.GetAccessLogging())+len(t.Spec.GetMetrics()) > 0 {
+			counted = append(counted, t.Key)
+		}
+		if len(t.Spec.GetTracing()) > 0 {
+			traced = append(traced, t.Key)
+		}
 	}
-	d.out.Spec.By = keys.List(by...)
+	d.out.Spec.By = keys.List(counted...)
 	d.out.Spec.Logs = d.logs(all)
 	d.out.Spec.Metrics = d.metrics(all)
 	d.out.Spec.Tracing = d.tracing(all)
+	if p.Self.Sends {
+		d.out.Spec.Tracing.By = keys.List(traced...)
+	}
 	return d.out
 }
 

@@ -125,7 +125,7 @@ func decide(t *testing.T, mesh string, sends bool, specs ...string) (client, ser
 			p.Telemetry = records[len(records)-1].Meta().Key
 		}
 	}
-	in := input.New(mirror.Empty().Apply(1, records, nil).New, &pool.Pool{})
+	in := input.New(mirror.Empty().Apply(1, records, nil).New, &pool.Pool{}, "")
 	server = Of(in, p).String()
 	p.Client = true
 	return Of(in, p).String(), server
@@ -201,7 +201,7 @@ func TestSampled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			mesh := rec(t, model.KindMesh, "/mesh", "{}").(*model.Mesh)
 			mesh.Spec.EnableTracing, mesh.Spec.DefaultProviders = !c.off, &meshv1.MeshConfig_DefaultProviders{AccessLogging: c.logs}
-			in := input.New(mirror.Empty().Apply(1, []model.Record{mesh}, nil).New, &pool.Pool{})
+			in := input.New(mirror.Empty().Apply(1, []model.Record{mesh}, nil).New, &pool.Pool{}, "")
 			got := Of(in, Proxy{Namespace: "shop", Caps: xds.StockCaps, Self: view.Self{Sends: c.sends}}).Spec.Tracing
 			names := func(l intern.List[build.Tag]) (out []string) {
 				for _, tag := range l.All() {
@@ -225,7 +225,7 @@ func TestOldestCounts(t *testing.T) {
 	records := []model.Record{rec(t, model.KindMesh, "/mesh", providers), rec(t, model.KindTelemetry, "shop/a@5", "accessLogging: [{providers: [{name: text}]}]"),
 		rec(t, model.KindTelemetry, "shop/b@3", "accessLogging: [{providers: [{name: envoy}], filter: {expression: x}}]"),
 		rec(t, model.KindTelemetry, "shop/c@1", "{selector: {matchLabels: {a: b}}, accessLogging: [{providers: [{name: text}]}]}")}
-	in := input.New(mirror.Empty().Apply(1, records, nil).New, &pool.Pool{})
+	in := input.New(mirror.Empty().Apply(1, records, nil).New, &pool.Pool{}, "")
 	p := Proxy{Namespace: "shop", Caps: xds.StockCaps, Imports: []*host.Imports{host.ImportAll()}}
 	if got := Of(in, p).String(); got != "envoy if x" {
 		t.Errorf("got %s", got)

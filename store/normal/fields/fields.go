@@ -41,8 +41,9 @@ type Row struct {
 	// Within is a field, as Message.field: the row is for what lies below it, in place of the general one; empty: it is the general one.
 	Within string
 	Mark   Mark
-	Scene  string // of an acted field: the scene in which it is struck; empty: none yet
-	Text   string // of others: why, and what happens instead; of an acted name or value that no scene shows: what acts on it
+	Scene  string // of an acted field: the scene in which it is struck; empty: none
+	Test   string // of one that no scene can show: the Go test that does, as the folder of its package and its name; empty: none
+	Text   string // of others: why, and what happens instead; beside a test: what acts on it, may be empty
 }
 
 // String is the field as a line of the table has it, with its message.

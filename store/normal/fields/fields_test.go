@@ -2,6 +2,8 @@ package fields
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +67,31 @@ func TestEveryNameHasAMark(t *testing.T) {
 	}
 }
 
+// A test that a row names is there.
+func TestTestsAreThere(t *testing.T) {
+	for row := range All() {
+		folder, name, is := strings.Cut(row.Test, " ")
+		if !is {
+			continue
+		}
+		files, err := filepath.Glob(filepath.Join("..", "..", "..", folder, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		there := false
+		for _, path := range files {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			there = there || strings.Contains(string(text), "\nfunc "+name+"(t *testing.T) {")
+		}
+		if !there {
+			t.Errorf("%v: %s has no test %s", row, folder, name)
+		}
+	}
+}
+
 func TestParse(t *testing.T) {
 	const of = "[istio.networking.v1alpha3.ServiceEntry]\n"
 	for text, want := range map[string]string{
@@ -74,6 +101,8 @@ func TestParse(t *testing.T) {
 		of + "hosts=A none never":                  "has no value A",
 		of + "hosts somehow -":                     `"somehow" is no mark`,
 		of + "hosts acted":                         "a scene or a reason",
+		of + "hosts acted by the builder":          "neither a scene nor a test",
+		of + "hosts acted test push/build":         "no folder and name of a test",
 		of + "hosts acted -\nhosts reported again": "twice",
 		"hosts acted -":                            "below no message",
 	} {

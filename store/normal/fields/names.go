@@ -17,8 +17,7 @@ const (
 	Metadata    = "node metadata" // keys of the metadata of a proxy's node
 )
 
-// A line of names.txt is NAME MARK TEXT, below its section in brackets; of an acted name the text is the name of a scene of cmd/internal/scene, "-", or
-// words that say what acts on it, where that is no scene's to show.
+// A line of names.txt is NAME MARK TEXT, below its section in brackets; of an acted name the text is that of an acted field in table.txt.
 //
 //go:embed names.txt
 var namesText string

@@ -22,7 +22,7 @@ This page is generated from ` + "`store/normal/fields`" + ` (table.txt, names.tx
 has one of three marks:
 
 - **acted on**: it changes what proxies are sent, or what else its scene prints. The scene is one of ` + "`cmd/internal/scene/testdata`" + `; a test takes the field out of its
-  objects, and what comes of them must be another. Where the proxies of a scene cannot show it, the row says what acts on it. A row with neither is acted on, as the code says, and not shown yet: there are %d of them.
+  objects, and what comes of them must be another. Where no scene can show it, the row names a Go test that does, and its package. A row with neither is acted on, as the code says, and not shown yet: there are %d of them.
 - **reported**: it is not acted on. An object that sets it has a problem that names it (code ` + "`NotSupported`" + `, NAV0005 in the status of the object), with the path of
   the field and what happens instead; it applies without it. *Refused or closed*: without it the object would mean something else that matters for security or
   for where traffic goes, so the object is refused, or what it selects is closed. *With its object*: the object has one problem for all of it.
@@ -99,7 +99,7 @@ func drawPage() string {
 			if md != root.Message {
 				fmt.Fprintf(&body, "\n### %s\n", short(md.FullName()))
 			}
-			fmt.Fprintf(&body, "\n| field | mark | scene, or what happens instead |\n|---|---|---|\n")
+			fmt.Fprintf(&body, "\n| field | mark | scene, or test, or what happens instead |\n|---|---|---|\n")
 			for _, l := range lines {
 				body.WriteString(l.String())
 			}
@@ -113,15 +113,28 @@ func drawPage() string {
 	} {
 		var lines []line
 		for row := range In(of.section) {
-			lines = append(lines, line{[]string{row.Field}, row.Mark, cmp.Or(row.Scene, row.Text)})
+			lines = append(lines, line{[]string{row.Field}, row.Mark, said(row)})
 		}
-		fmt.Fprintf(&body, "\n## %s\n\n%s\n\n| name | mark | scene, or what acts on it, or what happens instead |\n|---|---|---|\n", of.title, of.about)
+		fmt.Fprintf(&body, "\n## %s\n\n%s\n\n| name | mark | scene, or test, or what happens instead |\n|---|---|---|\n", of.title, of.about)
 		for _, l := range lines {
 			body.WriteString(l.String())
 		}
 		count(of.title, lines)
 	}
 	return fmt.Sprintf(pageHead, "(1.31)", unshown) + counts.String() + body.String()
+}
+
+// said is the last column of a row: the scene, or the test and what acts on it, or why it is not acted on.
+func said(row *Row) string {
+	if row.Test == "" {
+		return cmp.Or(row.Scene, row.Text)
+	}
+	folder, name, _ := strings.Cut(row.Test, " ")
+	text := fmt.Sprintf("test `%s` of `%s`", name, folder)
+	if row.Text != "" {
+		text += ": " + row.Text
+	}
+	return text
 }
 
 // below are a message and all that lie below it, in the order of their fields.
@@ -149,7 +162,7 @@ func linesOf(md protoreflect.MessageDescriptor) (lines []line) {
 	for i := range md.Fields().Len() {
 		fd := md.Fields().Get(i)
 		for _, row := range table().rows[fd.FullName()] {
-			lines = append(lines, line{[]string{row.key()}, row.Mark, cmp.Or(row.Scene, row.Text)})
+			lines = append(lines, line{[]string{row.key()}, row.Mark, said(row)})
 		}
 	}
 	if len(lines) > 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 // A line of table.txt is FIELD[=VALUE] [in MESSAGE.FIELD] MARK TEXT, below the name of its message in brackets; of an acted field the text is the name of
-// a scene of cmd/internal/scene, or "-". Lines that begin with # are comments.
+// a scene of cmd/internal/scene, or "-" where there is none yet, or, where no scene can show it, "test FOLDER TestName[: TEXT]". Lines that begin with # are comments.
 //
 //go:embed table.txt
 var tableText string
@@ -93,10 +93,21 @@ func parseRow(line string) (*Row, error) {
 	if text == "" {
 		return nil, errors.New("a row has a scene or a reason")
 	}
-	switch {
-	case row.Mark != Acted || strings.Contains(text, " "):
+	if row.Mark != Acted {
 		row.Text = text
-	case text != "-":
+		return row, nil
+	}
+	if test, is := strings.CutPrefix(text, "test "); is {
+		test, row.Text, _ = strings.Cut(test, ": ")
+		if row.Test = test; !strings.Contains(test, " Test") {
+			return nil, fmt.Errorf("%q is no folder and name of a test", test)
+		}
+		return row, nil
+	}
+	if strings.Contains(text, " ") {
+		return nil, fmt.Errorf("%q is neither a scene nor a test", text)
+	}
+	if text != "-" {
 		row.Scene = text
 	}
 	return row, nil

@@ -1,0 +1,27 @@
+package model
+
+import "testing"
+
+// Labels of the place of an endpoint are what is known of it, before what it says itself; others are its own.
+func TestSelects(t *testing.T) {
+	e := &Endpoint{Network: "n1", Cluster: "west", Node: "node-1", Locality: "r/z", Labels: map[string]string{
+		"version": "v1", "topology.istio.io/cluster": "east", "topology.kubernetes.io/zone": "other", "topology.istio.io/subzone": "s", "kubernetes.io/hostname": "node-2", "empty": ""}}
+	for _, c := range []struct {
+		key, value string
+		want       bool
+	}{
+		{"version", "v1", true}, {"version", "v2", false}, {"lost", "", false}, {"empty", "", true},
+		{"topology.istio.io/cluster", "west", true}, {"topology.istio.io/cluster", "east", false},
+		{"topology.istio.io/network", "n1", true}, {"topology.istio.io/network", "", false},
+		{"kubernetes.io/hostname", "node-1", true}, {"kubernetes.io/hostname", "node-2", false},
+		{"topology.kubernetes.io/region", "r", true}, {"topology.kubernetes.io/zone", "z", true}, {"topology.kubernetes.io/zone", "other", false},
+		{"topology.istio.io/subzone", "s", true}, {"topology.istio.io/subzone", "", false},
+	} {
+		if got := Selects(map[string]string{c.key: c.value}, e); got != c.want {
+			t.Errorf("%s=%s: %v", c.key, c.value, got)
+		}
+	}
+	if own := (&Endpoint{Labels: map[string]string{"topology.istio.io/cluster": "vm"}}); !Selects(map[string]string{"topology.istio.io/cluster": "vm"}, own) || !Selects(nil, own) {
+		t.Error("what nothing is known of is not what it says of itself")
+	}
+}
