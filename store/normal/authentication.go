@@ -21,6 +21,7 @@ func requestAuthenticationRecords(_ *Normalizer, r *report, obj *object.Object, 
 	}
 	r.mesh = true
 	spec := policySpec(obj.ID, p.Selector.GetMatchLabels(), ctx.Mesh().GetRootNamespace())
+	r.targetRefs(p.Selector, p.TargetRef, p.TargetRefs)
 	for i, rule := range p.JwtRules {
 		r.jwtRule(fmt.Sprintf("spec.jwtRules[%d]", i), rule)
 	}

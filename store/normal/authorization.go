@@ -67,7 +67,7 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securit
 		r.refusef(problem.NoEffect, "spec.rules", "none: action DENY denies nothing")
 	}
 	custom := action == securityv1.AuthorizationPolicy_CUSTOM
-	if custom != (p.GetProvider().GetName() != "") {
+	if custom && p.GetProvider().GetName() == "" || !custom && p.GetProvider() != nil {
 		r.refusef(problem.Invalid, "spec.provider", "goes with action CUSTOM, and only with that")
 	}
 	if custom {

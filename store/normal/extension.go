@@ -37,6 +37,7 @@ func wasmPluginRecords(_ *Normalizer, r *report, obj *object.Object, _ Lookup) [
 	}
 	e.FilterConfig = &extensionsv1.TrafficExtension_Wasm{Wasm: wasm}
 	r.extension(e, p.TargetRef != nil && len(p.TargetRefs) > 0)
+	r.eachTarget(p.TargetRef, p.TargetRefs)
 	r.wasm("spec", wasm)
 	return r.record(model.KindWasmPlugin, obj, obj.ID.Name, e)
 }
@@ -48,6 +49,7 @@ func trafficExtensionRecords(_ *Normalizer, r *report, obj *object.Object, _ Loo
 		return nil
 	}
 	r.extension(e, false)
+	r.eachTarget(nil, e.TargetRefs)
 	switch lua := e.GetLua(); {
 	case e.GetWasm() != nil:
 		r.wasm("spec.wasm", e.GetWasm())

@@ -2,7 +2,10 @@ package normal
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	securityv1 "istio.io/api/security/v1beta1"
@@ -80,6 +83,43 @@ func targets(one *typev1.PolicyTargetReference, all []*typev1.PolicyTargetRefere
 	return append(targeted{one}, all...)
 }
 
+// attachable are the groups and kinds that a policy may be for (PolicyTargetReference in istio.io/api; istio: pkg/config/validation,
+// validatePolicyTargetReference).
+var attachable = []string{"gateway.networking.k8s.io/Gateway", "gateway.networking.k8s.io/GatewayClass", "/Service", "core/Service", "networking.istio.io/ServiceEntry"}
+
+// targetRefs refuses what Istio's webhook refuses of whom an object is for: more than one of selector, targetRef and targetRefs, and what no object of that kind
+// can be for.
+func (r *report) targetRefs(selector *typev1.WorkloadSelector, one *typev1.PolicyTargetReference, all []*typev1.PolicyTargetReference) {
+	switch {
+	case selector != nil && (one != nil || len(all) > 0):
+		r.refusef(problem.Invalid, "spec.targetRefs", "stands with selector: one of the two")
+	case one != nil && len(all) > 0:
+		r.refusef(problem.Invalid, "spec.targetRefs", "stands with targetRef: one of the two")
+	}
+	r.eachTarget(one, all)
+}
+
+func (r *report) eachTarget(one *typev1.PolicyTargetReference, all []*typev1.PolicyTargetReference) {
+	if one != nil {
+		r.target("spec.targetRef", one)
+	}
+	for i, t := range all {
+		r.target(fmt.Sprintf("spec.targetRefs[%d]", i), t)
+	}
+}
+
+func (r *report) target(at string, t *typev1.PolicyTargetReference) {
+	if t.GetName() == "" {
+		r.refusef(problem.Required, at+".name", "must not be empty")
+	}
+	if t.GetNamespace() != "" {
+		r.refusef(problem.Invalid, at+".namespace", "a policy is for what its own namespace has, and names none")
+	}
+	if of := t.GetGroup() + "/" + t.GetKind(); !slices.Contains(attachable, of) {
+		r.refusef(problem.Invalid, at+".kind", "%q is nothing that a policy can be for: want one of %s", of, strings.Join(attachable, ", "))
+	}
+}
+
 // on says whether a policy has targets: it is for what they name, not for what a selector selects. One Gateway's Pods carry its label.
 func (t targeted) on(spec *model.PolicySpec) bool {
 	if len(t) == 1 && t[0].GetKind() == "Gateway" {
@@ -120,6 +160,7 @@ func authorizationPolicyRecords(_ *Normalizer, r *report, obj *object.Object, ct
 			r.warnf(problem.NotSupported, "metadata.annotations["+dryRun+"]", "the provider of a dry run is not asked: what the rules match is counted")
 		}
 	}
+	r.targetRefs(p.Selector, p.TargetRef, p.TargetRefs)
 	r.authorization(p, action)
 	if r.spoiled {
 		return nil

@@ -67,6 +67,7 @@ func workloadEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 	}
 	r.labels("spec.labels", entry.Labels)
 	for _, name := range sortedKeys(entry.Ports) {
+		r.name("spec.ports["+name+"]", name)
 		r.port("spec.ports["+name+"]", entry.Ports[name])
 	}
 	healthy := machineHealth(r, obj)

@@ -23,9 +23,7 @@ func telemetryRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) 
 	r.mesh = true
 	r.selector("spec.selector.matchLabels", t.Selector.GetMatchLabels())
 	targeted := len(targets(t.TargetRef, t.TargetRefs)) > 0 // it is for what it names, and not for workloads by their labels
-	if t.Selector != nil && targeted {
-		r.refusef(problem.Invalid, "spec.targetRefs", "stands with selector: one of the two")
-	}
+	r.targetRefs(t.Selector, t.TargetRef, t.TargetRefs)
 	if len(t.Tracing)+len(t.Metrics)+len(t.AccessLogging) == 0 {
 		r.warnf(problem.NoEffect, "spec", "neither tracing nor accessLogging nor metrics: the Telemetry does nothing")
 	}
@@ -95,8 +93,9 @@ func checkTracing(r *report, at string, t *telemetryv1.Tracing, mesh *meshv1.Mes
 			r.needed(tag+".header.name", of.Header.GetName())
 		case *telemetryv1.Tracing_CustomTag_Formatter:
 			r.needed(tag+".formatter.value", of.Formatter.GetValue())
-		default:
-			r.requiredf(tag, "must have a literal, environment, header or formatter")
+		default: // which Istio takes
+			r.warnf(problem.NoEffect, tag, "has neither a literal nor an environment, header or formatter: the tag is left out")
+			delete(t.CustomTags, name)
 		}
 	}
 }
@@ -135,8 +134,9 @@ func checkMetrics(r *report, at string, m *telemetryv1.Metrics, mesh *meshv1.Mes
 		for _, name := range sortedKeys(o.TagOverrides) {
 			tag := fmt.Sprintf("%s.tagOverrides[%s]", override, name)
 			switch of := o.TagOverrides[name]; {
-			case name == "":
-				r.requiredf(override+".tagOverrides", "a tag without a name")
+			case name == "": // which Istio takes
+				r.warnf(problem.NoEffect, override+".tagOverrides", "a tag without a name is left out")
+				delete(o.TagOverrides, name)
 			case of.GetOperation() == telemetryv1.MetricsOverrides_TagOverride_UPSERT:
 				r.needed(tag+".value", of.GetValue())
 			case of.GetValue() != "":

@@ -31,7 +31,7 @@ func TestTelemetry(t *testing.T) {
 		"{accessLogging: [{filter: {}}]}":                                                                 "spec.accessLogging[0].filter.expression: is no CEL expression",
 		"{tracing: [{randomSamplingPercentage: 101}]}":                                                    "spec.tracing[0].randomSamplingPercentage: 101 is not in 0-100",
 		"{tracing: [{providers: [{name: zipkin}, {name: zipkin}]}]}":                                      "warning spec.tracing[0].providers: spans go to the first one alone",
-		"{tracing: [{customTags: {a: {}}}]}":                                                              "spec.tracing[0].customTags[a]: must have a literal",
+		"{tracing: [{customTags: {a: {}}}]}":                                                              "warning spec.tracing[0].customTags[a]: has neither a literal",
 		"{tracing: [{customTags: {a: {literal: {}}}}]}":                                                   "spec.tracing[0].customTags[a].literal.value: must not be empty",
 		"{tracing: [{customTags: {a: {environment: {defaultValue: x}}}}]}":                                "spec.tracing[0].customTags[a].environment.name: must not be empty",
 		"{tracing: [{customTags: {a: {header: {}}}}]}":                                                    "spec.tracing[0].customTags[a].header.name: must not be empty",

@@ -103,9 +103,8 @@ func (b Balance) regionPriority(locality string) uint32 {
 }
 
 // labelPriority is how many of the labels are left where the first of them differs: 0 where all are equal. The network, where it is the first label, is
-// preferred and not required: endpoints of another one come behind all of the own one, and are told apart by the other labels as those are. That is Istio 1.31,
-// whose change notes say so ("failover routing when the network is included", https://istio.io/latest/news/releases/1.31.x/announcing-1.31/change-notes/), where
-// the comment of failoverPriority has all of them alike.
+// preferred and not required: endpoints of another one come behind all of the own one, and are told apart by the other labels as those are. The change notes
+// of Istio 1.31.0 say so ("failover routing when the network is included"), where the comment of failoverPriority in istio.io/api has all of them alike.
 func (b Balance) labelPriority(e *model.Endpoint, labels []string) uint32 {
 	outside := 0
 	if key, _, _ := strings.Cut(labels[0], "="); key == model.NetworkLabel {
