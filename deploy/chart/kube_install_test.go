@@ -286,6 +286,10 @@ func TestKubeChartLifecycle(t *testing.T) {
 			t.Parallel()
 			i.as(t).ownEtcd()
 		})
+		t.Run("signers", func(t *testing.T) {
+			t.Parallel()
+			i.as(t).signers()
+		})
 	})
 }
 
@@ -331,7 +335,7 @@ func (i *installation) release() {
 		i.works()
 		unchanged("the rollback to the first")
 	})
-	if tags := i.get("{.items[*].metadata.name}", "mutatingwebhookconfigurations"); tags != "istio-sidecar-injector" {
+	if tags := i.get("{.items[*].metadata.name}", "mutatingwebhookconfigurations", "-l", "app.kubernetes.io/instance=navarch"); tags != "istio-sidecar-injector" {
 		i.t.Errorf("after the rollbacks there are %s", tags)
 	}
 	i.whileAsked(func() {
