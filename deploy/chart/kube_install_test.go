@@ -54,12 +54,12 @@ func newInstallation(t *testing.T) *installation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	local := map[string]string{"etcd": etcd, "etcdctl": filepath.Join(tools, "bin", "etcdctl"), "pilot-agent": agent, "envoy": envoytest.Binary(t)}
+	local := map[string]string{"etcd": etcd, "etcdctl": filepath.Join(tools, "bin", "etcdctl"), "etcdutl": filepath.Join(tools, "bin", "etcdutl"), "pilot-agent": agent, "envoy": envoytest.Binary(t)}
 	for _, name := range []string{"navarchd", "navarchctl", "navarch-agent", "app"} {
 		local[name] = programs.For(t, name)
 	}
 	images := image.Table{}
-	for name, has := range map[string][]string{"navarchd": {"navarchd", "navarchctl"}, "etcd": {"etcd", "etcdctl"}, "app": {"app"},
+	for name, has := range map[string][]string{"navarchd": {"navarchd", "navarchctl"}, "etcd": {"etcd", "etcdctl", "etcdutl"}, "app": {"app"},
 		"navarch-agent": {"navarch-agent", "envoy", "navarchctl"}, "proxyv2": {"pilot-agent", "navarch-agent", "envoy", "navarchctl"}} {
 		one := image.Image{Programs: map[string]string{}, Entrypoint: []string{"/usr/local/bin/" + has[0]}}
 		for _, program := range has {
