@@ -4,10 +4,17 @@ package chart
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
+	"navarch.io/navarch/deploy/docs"
 	"navarch.io/navarch/deploy/testcluster/cluster"
+	"navarch.io/navarch/loadtest/programs"
 )
 
 // etcdctl runs in a member's Pod, with the arguments that come before the command; it fails with what it printed.
@@ -19,28 +26,53 @@ func (i *installation) etcdctl(args ...string) (string, error) {
 
 var asMember = []string{"--cert=/etc/etcd/tls/tls.crt", "--key=/etc/etcd/tls/tls.key"}
 
-// An etcd of the chart's: three members over TLS, which let nobody in without a certificate; its maintenance runs; and a member whose disk was
-// lost does not come back by itself, but does by the steps of deploy/docs/installation.md, A member of etcd is lost.
+// An etcd of the chart's: three members over TLS, which let nobody in without a certificate; its maintenance runs; a member whose volume was
+// lost does not come back by itself, but does by the steps of deploy/docs/installation.md, A member of etcd is lost; and where two are lost, a snapshot is restored
+// by the steps of Two members of etcd are lost. Then the key encryption key is changed, by the steps of The key that wraps all keys.
 func (i *installation) ownEtcd() {
 	t := i.t
-	i.MustKubectl(t, `{apiVersion: v1, kind: Namespace, metadata: {name: other, labels: {pod-security.kubernetes.io/enforce: restricted}}}`, "apply", "-f", "-")
+	i.MustKubectl(t, `{apiVersion: v1, kind: Namespace, metadata: {name: other, labels: {mesh: other, pod-security.kubernetes.io/enforce: restricted}}}`, "apply", "-f", "-")
 	i.runIn("other", "install", "other", i.helm.Dir, "-f", "testdata/own-etcd.yaml", "--wait", "--timeout=120s")
 	for want, as := range map[bool][]string{false: nil, true: asMember} {
 		if out, err := i.etcdctl(append(as, "member", "list", "--command-timeout=2s")...); (err == nil) != want {
 			t.Errorf("with the certificate %q: %s, %v", as, out, err)
 		}
 	}
-	i.MustKubectl(t, "", "create", "job", "-n", "other", "--from=cronjob/navarch-etcd-other-defragment", "now")
-	i.MustKubectl(t, "", "wait", "-n", "other", "--for=condition=Complete", "job/now", "--timeout=60s")
-	i.at("defragmented")
+	i.maintained("defragment")
+	i.memberLost()
+	i.twoMembersLost()
+	i.otherKey()
+}
 
-	i.MustKubectl(t, "", "delete", "pod", "-n", "other", "navarch-etcd-other-2", "--wait")
-	cluster.Await(t, "a member without its disk", func() string {
-		if out := i.get("{.status.containerStatuses[0].restartCount}", "pod", "-n", "other", "navarch-etcd-other-2"); out == "" || out == "0" || strings.Contains(out, " ") {
-			return "it has not failed: " + out
-		}
-		return ""
-	})
+// maintained runs a CronJob of the chart's now.
+func (i *installation) maintained(name string) {
+	i.MustKubectl(i.t, "", "create", "job", "-n", "other", "--from=cronjob/navarch-etcd-other-"+name, "now-"+name)
+	i.MustKubectl(i.t, "", "wait", "-n", "other", "--for=condition=Complete", "job/now-"+name, "--timeout=60s")
+	i.at(name)
+}
+
+// loses takes a member's volume, and waits until the member fails for it.
+func (i *installation) loses(members ...string) {
+	was := map[string]string{}
+	for _, m := range members {
+		was[m] = i.get("{.metadata.uid}", "pod", "-n", "other", m)
+		i.MustKubectl(i.t, "", "delete", "pvc", "-n", "other", "data-"+m, "--wait=false")
+		i.MustKubectl(i.t, "", "delete", "pod", "-n", "other", m, "--wait=false")
+	}
+	for _, m := range members {
+		cluster.Await(i.t, m+" without its volume", func() string {
+			uid, restarts, found := strings.Cut(i.get("{.metadata.uid} {.status.containerStatuses[0].restartCount}", "pod", "-n", "other", m), " ")
+			if n, err := strconv.Atoi(restarts); !found || uid == was[m] || err != nil || n == 0 {
+				return "it has not failed: " + uid + " " + restarts
+			}
+			return ""
+		})
+	}
+}
+
+func (i *installation) memberLost() {
+	t := i.t
+	i.loses("navarch-etcd-other-2")
 	list, err := i.etcdctl(append(asMember, "member", "list")...)
 	if err != nil {
 		t.Fatal(err)
@@ -61,15 +93,180 @@ func (i *installation) ownEtcd() {
 			return ""
 		})
 	}
-	// The other members have no disks, which a restart would cost them.
+	// The others, which have their data, need not be restarted for this.
 	i.MustKubectl(t, "", "patch", "statefulset", "-n", "other", "navarch-etcd-other", "-p", `{"spec": {"updateStrategy": {"rollingUpdate": {"partition": 2}}}}`)
 	i.runIn("other", "upgrade", "other", i.helm.Dir, "--reuse-values", "--set", "etcd.own.initialClusterState=existing")
-	cluster.Await(t, "the member that was replaced", func() string {
+	i.healthy("the member that was replaced")
+	i.runIn("other", "upgrade", "other", i.helm.Dir, "--reuse-values", "--set", "etcd.own.initialClusterState=new")
+	i.MustKubectl(t, "", "rollout", "status", "-n", "other", "statefulset/navarch-etcd-other", "--timeout=60s")
+	i.at("a member was replaced")
+}
+
+// healthy waits until all three members answer.
+func (i *installation) healthy(what string) {
+	cluster.Await(i.t, what, func() string {
 		out, err := i.etcdctl(append(asMember, "endpoint", "health", "--cluster")...)
 		if err != nil || strings.Count(out, "is healthy") != 3 {
-			return out + i.get("{.status}", "pod", "-n", "other", "navarch-etcd-other-2")
+			return fmt.Sprint(out, err, i.get("{.items[*].status.containerStatuses}", "pods", "-n", "other", "-l", "app.kubernetes.io/name=navarch-etcd"))
 		}
 		return ""
 	})
-	i.at("a member was replaced")
+}
+
+// twoMembersLost restores a snapshot. The mesh is the same afterwards: its root, what a proxy that was there all the time has, and what came
+// after the snapshot.
+func (i *installation) twoMembersLost() {
+	t := i.t
+	i.MustKubectl(t, "{apiVersion: v1, kind: Namespace, metadata: {name: outside, labels: {mesh: other, istio.io/rev: other}}}", "apply", "-f", "-")
+	i.MustKubectl(t, webIn(t, "outside"), "apply", "-f", "-")
+	if os.Geteuid() == 0 { // sidecars run as a user of their own
+		i.MustKubectl(t, "", "wait", "-n", "outside", "--for=condition=Ready", "pod/web", "--timeout=60s")
+	}
+	i.otherServes()
+	root := i.get("{.data.root-cert\\.pem}", "configmap", "-n", "other", "istio-ca-root-cert")
+	i.maintained("snapshot-h06")
+	i.entry("late")
+	i.arrives("late")
+	removed := i.stat("envoy_cluster_manager_cluster_removed")
+
+	i.loses("navarch-etcd-other-1", "navarch-etcd-other-2")
+	i.MustKubectl(t, "", "patch", "statefulset", "-n", "other", "navarch-etcd-other", "-p", `{"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}}`)
+	for _, command := range i.commands("### Two members of etcd are lost") {
+		i.does(command)
+	}
+	i.healthy("the members that were restored")
+	i.at("a snapshot was restored")
+	i.entry("later")
+	i.arrives("later")
+	i.otherServes()
+	if now := i.get("{.data.root-cert\\.pem}", "configmap", "-n", "other", "istio-ca-root-cert"); now != root || !strings.Contains(root, "BEGIN CERTIFICATE") {
+		t.Errorf("the root is\n%s\nwas\n%s", now, root)
+	}
+	if now := i.stat("envoy_cluster_manager_cluster_removed"); now != removed {
+		t.Errorf("of the proxy's clusters %s were removed, before %s", now, removed)
+	}
+	i.at("the mesh is the same")
+}
+
+// otherServes waits until navarchctl finds nothing wrong with the second mesh, among other things a CSR is signed by the root that its namespace
+// has, and clusters are sent; and no alarm is raised about the store.
+func (i *installation) otherServes() {
+	cluster.Await(i.t, "navarchctl check", func() string {
+		out, err := exec.CommandContext(i.t.Context(), programs.For(i.t, "navarchctl"), "check", "-i", "other", "--revision", "other", "--kubeconfig", i.Kubeconfig(), "-o", "json").Output()
+		var all []struct{ Check, Status, Found string }
+		if wrong := json.Unmarshal(out, &all); wrong != nil {
+			return fmt.Sprintf("%v %v %s", err, wrong, out)
+		}
+		joined := false
+		for _, r := range all {
+			joined = joined || strings.HasPrefix(r.Check, "certificate and configuration of a workload, by ") && r.Status == "ok"
+			if r.Status == "failure" {
+				return fmt.Sprint(r)
+			}
+		}
+		if !joined {
+			return string(out)
+		}
+		page := i.page("other", i.get("{.items[*].metadata.name}", "pods", "-n", "other", "-l", "app.kubernetes.io/name=navarchd"))
+		for line := range strings.Lines(page) {
+			if (strings.HasPrefix(line, "navarch_store_alarm{") || strings.HasPrefix(line, "navarch_store_held{")) && !strings.HasSuffix(line, " 0\n") {
+				return line
+			}
+		}
+		if !strings.Contains(page, "navarch_store_alarm{") {
+			return "no page: " + page
+		}
+		return ""
+	})
+}
+
+// entry makes a ServiceEntry in the second mesh, for which the proxy there gets a cluster.
+func (i *installation) entry(name string) {
+	i.MustKubectl(i.t, `{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: `+name+`, namespace: outside, labels: {istio.io/rev: other}}, spec: {hosts: [`+name+
+		`.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 192.0.2.1}]}}`, "apply", "-f", "-")
+}
+
+// arrives waits until the proxy has the cluster of an entry.
+func (i *installation) arrives(name string) {
+	if os.Geteuid() != 0 {
+		return
+	}
+	cluster.Await(i.t, "the cluster of "+name, func() string {
+		out, err := i.Kubectl(i.t.Context(), "", "exec", "-n", "outside", "web", "-c", "istio-proxy", "--", "navarchctl", "proxy-config", "clusters", "--envoy=127.0.0.1:15000")
+		if err != nil || !strings.Contains(out, name+".example.com") {
+			return fmt.Sprint(out, err)
+		}
+		return ""
+	})
+}
+
+// stat is a counter of the proxy's; empty: there is no proxy.
+func (i *installation) stat(name string) string {
+	if os.Geteuid() != 0 {
+		return ""
+	}
+	page := i.MustKubectl(i.t, "", "get", "--raw", "/api/v1/namespaces/outside/pods/web:15090/proxy/stats/prometheus")
+	_, rest, found := strings.Cut(page, "\n"+name+"{} ")
+	value, _, _ := strings.Cut(rest, "\n")
+	if !found {
+		i.t.Errorf("the proxy has no counter %s", name)
+	}
+	return value
+}
+
+// otherKey changes the key encryption key as the page says: everything is sealed under another one afterwards, and the root is the same.
+func (i *installation) otherKey() {
+	root := i.get("{.data.root-cert\\.pem}", "configmap", "-n", "other", "istio-ca-root-cert")
+	commands := i.commands("**To change the key**")
+	if len(commands) != 4 {
+		i.t.Fatalf("the page has %q", commands)
+	}
+	sealed := func() string { // by the line of `navarchctl ca status` that names the key encryption keys in use
+		out := i.does(commands[2])
+		_, rest, _ := strings.Cut(out, "sealed under: ")
+		keys, _, found := strings.Cut(rest, "\n")
+		if !found {
+			i.t.Errorf("navarchctl ca status says %s", out)
+		}
+		return keys
+	}
+	i.does(commands[0])
+	was := sealed()
+	i.does(commands[1])
+	cluster.Await(i.t, "everything sealed under the other key", func() string {
+		if now := sealed(); now == was || strings.Contains(now, ",") {
+			return now + ", was " + was
+		}
+		return ""
+	})
+	i.does(commands[3])
+	i.otherServes()
+	if now := i.get("{.data.root-cert\\.pem}", "configmap", "-n", "other", "istio-ca-root-cert"); now != root || !strings.Contains(root, "BEGIN CERTIFICATE") {
+		i.t.Errorf("the root is\n%s\nwas\n%s", now, root)
+	}
+	i.at("another key encryption key")
+}
+
+// commands are those of deploy/docs/installation.md after a text, for the second mesh: its release, revision and namespace.
+func (i *installation) commands(after string) []string {
+	here := strings.NewReplacer("upgrade navarch CHART", "upgrade other "+i.helm.Dir, "istio-system", "other", "deployment/istiod ", "deployment/istiod-other ", "navarch-etcd", "navarch-etcd-other")
+	all := docs.Commands(i.t, "installation.md", after)
+	for n := range all {
+		all[n] = here.Replace(all[n])
+	}
+	return all
+}
+
+// does is what a command of helm or kubectl prints, which must succeed.
+func (i *installation) does(command string) string {
+	i.t.Helper()
+	args := strings.Fields(strings.ReplaceAll(command, "'", ""))
+	switch args[0] {
+	case "kubectl":
+		return i.MustKubectl(i.t, "", args[1:]...)
+	case "helm":
+		return i.runIn("other", args[1:]...)
+	}
+	i.t.Fatalf("nobody runs %q", command)
+	return ""
 }

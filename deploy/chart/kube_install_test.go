@@ -54,12 +54,12 @@ func newInstallation(t *testing.T) *installation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	local := map[string]string{"etcd": etcd, "etcdctl": filepath.Join(tools, "bin", "etcdctl"), "pilot-agent": agent, "envoy": envoytest.Binary(t)}
+	local := map[string]string{"etcd": etcd, "etcdctl": filepath.Join(tools, "bin", "etcdctl"), "etcdutl": filepath.Join(tools, "bin", "etcdutl"), "pilot-agent": agent, "envoy": envoytest.Binary(t)}
 	for _, name := range []string{"navarchd", "navarchctl", "navarch-agent", "app"} {
 		local[name] = programs.For(t, name)
 	}
 	images := image.Table{}
-	for name, has := range map[string][]string{"navarchd": {"navarchd", "navarchctl"}, "etcd": {"etcd", "etcdctl"}, "app": {"app"},
+	for name, has := range map[string][]string{"navarchd": {"navarchd", "navarchctl"}, "etcd": {"etcd", "etcdctl", "etcdutl"}, "app": {"app"},
 		"navarch-agent": {"navarch-agent", "envoy", "navarchctl"}, "proxyv2": {"pilot-agent", "navarch-agent", "envoy", "navarchctl"}} {
 		one := image.Image{Programs: map[string]string{}, Entrypoint: []string{"/usr/local/bin/" + has[0]}}
 		for _, program := range has {
@@ -286,6 +286,10 @@ func TestKubeChartLifecycle(t *testing.T) {
 			t.Parallel()
 			i.as(t).ownEtcd()
 		})
+		t.Run("signers", func(t *testing.T) {
+			t.Parallel()
+			i.as(t).signers()
+		})
 	})
 }
 
@@ -331,7 +335,7 @@ func (i *installation) release() {
 		i.works()
 		unchanged("the rollback to the first")
 	})
-	if tags := i.get("{.items[*].metadata.name}", "mutatingwebhookconfigurations"); tags != "istio-sidecar-injector" {
+	if tags := i.get("{.items[*].metadata.name}", "mutatingwebhookconfigurations", "-l", "app.kubernetes.io/instance=navarch"); tags != "istio-sidecar-injector" {
 		i.t.Errorf("after the rollbacks there are %s", tags)
 	}
 	i.whileAsked(func() {

@@ -3,16 +3,8 @@
 package chart
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"os"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,33 +72,25 @@ func (i *installation) rootIs(root string) {
 // istiodsRoot makes the root that istiod makes for itself, and puts it where istiod does.
 func (i *installation) istiodsRoot() (root string) {
 	t := i.t
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(7), Subject: pkix.Name{Organization: []string{"cluster.local"}}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(10, 0, 0),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	_, err = i.client.CoreV1().Secrets("istio-system").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "istio-ca-secret"}, Type: "istio.io/ca-root", Data: map[string][]byte{
-		"ca-cert.pem": []byte(root), "ca-key.pem": pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}), "cert-chain.pem": {}, "key.pem": {}, "root-cert.pem": {}}}, metav1.CreateOptions{})
+	ca := newAuthority(t)
+	root = string(ca.root)
+	_, err := i.client.CoreV1().Secrets("istio-system").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "istio-ca-secret"}, Type: "istio.io/ca-root", Data: map[string][]byte{
+		"ca-cert.pem": []byte(root), "ca-key.pem": encodeKey(t, ca.key), "cert-chain.pem": {}, "key.pem": {}, "root-cert.pem": {}}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, namespace := range []string{"shop", "istio-system"} {
-		roots := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "istio-ca-root-cert", Labels: map[string]string{"istio.io/config": "true"}}, Data: map[string]string{"root-cert.pem": root}}
-		if _, err := i.client.CoreV1().ConfigMaps(namespace).Create(t.Context(), roots, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		i.trusts(namespace, root)
 	}
 	return root
+}
+
+// trusts has the workloads of a namespace believe a root, as the control plane of a CA of its own does.
+func (i *installation) trusts(namespace, root string) {
+	roots := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "istio-ca-root-cert", Labels: map[string]string{"istio.io/config": "true"}}, Data: map[string]string{"root-cert.pem": root}}
+	if _, err := i.client.CoreV1().ConfigMaps(namespace).Create(i.t.Context(), roots, metav1.CreateOptions{}); err != nil {
+		i.t.Fatal(err)
+	}
 }
 
 // istiodAnswers waits until Pods of the namespace shop are what istiod's webhook is asked about, which does not answer here.

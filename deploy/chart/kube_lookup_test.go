@@ -44,9 +44,16 @@ func kinds(t *testing.T) map[string][]map[string]any {
 	return all
 }
 
-// against is what the chart comes to in an upgrade, in a cluster that has some objects.
+// against is what the chart comes to in an upgrade, in a cluster that has some objects, and the key encryption key.
 func against(t *testing.T, has map[string]string, args ...string) (string, error) {
 	t.Helper()
+	has = maps.Clone(has)
+	if has == nil {
+		has = map[string]string{}
+	}
+	if _, there := has[secretAt("navarch-kek")]; !there {
+		has[secretAt("navarch-kek")] = "{apiVersion: v1, kind: Secret, metadata: {name: navarch-kek, namespace: istio-system}, immutable: true, data: {kek.key: Zmlyc3Q=}}"
+	}
 	h := played(t, has)
 	return h.Run(t.Context(), append([]string{"template", "navarch", h.Dir, "-n", "istio-system", "--dry-run=server", "--is-upgrade", "--disable-openapi-validation"}, args...)...)
 }
@@ -132,6 +139,51 @@ func TestKubeChartKeepsSecrets(t *testing.T) {
 	}
 }
 
+// The key encryption key is changed in three upgrades: another one is added, which is made; both are exchanged; the old one is left out. In each of them processes
+// have what the others wrap with. A first key that is not there is not made in an upgrade.
+func TestKubeChartChangesKey(t *testing.T) {
+	t.Parallel()
+	const second = "{apiVersion: v1, kind: Secret, metadata: {name: second, namespace: istio-system}, immutable: true, data: {kek.key: c2Vjb25k}}"
+	has := map[string]string{}
+	for i, step := range []struct{ set, flag, secrets string }{
+		{"kek.others[0].secretName=second", "file:/etc/navarch/kek/kek.key,/etc/navarch/kek-1/kek.key", "kek=navarch-kek kek-1=second"},
+		{"kek.secretName=second,kek.others[0].secretName=navarch-kek", "file:/etc/navarch/kek/kek.key,/etc/navarch/kek-1/kek.key", "kek=second kek-1=navarch-kek"},
+		{"kek.secretName=second", "file:/etc/navarch/kek/kek.key", "kek=second"},
+	} {
+		text, err := against(t, has, "--set", step.set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := podsOf(t, text)["Deployment istiod"].Spec
+		var secrets []string
+		for _, v := range pod.Volumes {
+			if strings.HasPrefix(v.Name, "kek") {
+				secrets = append(secrets, v.Name+"="+v.Secret.SecretName)
+			}
+		}
+		if got := strings.Join(secrets, " "); got != step.secrets || !slices.Contains(pod.Containers[0].Args, "--kek="+step.flag) {
+			t.Errorf("step %d: Secrets %s, %v", i, got, pod.Containers[0].Args)
+		}
+		if i == 0 {
+			if made := contents(t, text, "second"); !strings.HasPrefix(made, "kek.key=") || len(made) != len("kek.key= immutable")+32 {
+				t.Errorf("the other key is %q", made)
+			}
+			if first := contents(t, text, "navarch-kek"); first != "kek.key=first immutable" {
+				t.Errorf("the first key is %q", first)
+			}
+			has[secretAt("second")] = second
+		} else if kept := contents(t, text, "second"); kept != "kek.key=second immutable" {
+			t.Errorf("step %d: the other key is %q", i, kept)
+		}
+	}
+	if _, err := against(t, has, "--set", "kek.secretName=third"); err == nil || !strings.Contains(err.Error(), "kek.secretName: Secret istio-system/third is not there, and an upgrade makes no other first key") {
+		t.Errorf("another first key: %v", err)
+	}
+	if _, err := against(t, has, "--set", "kek.others[0].secretName=second,kek.others[0].key=b"); err == nil || !strings.Contains(err.Error(), "kek.others: Secret istio-system/second is there and has no key b") {
+		t.Errorf("an entry that a Secret has not: %v", err)
+	}
+}
+
 // contents are those of a Secret, with whether it is immutable.
 func contents(t *testing.T, text, name string) string {
 	t.Helper()
@@ -183,32 +235,6 @@ func TestKubeChartKeepsReplicas(t *testing.T) {
 	}
 }
 
-// Istio's definitions that are there and another's, as those of istiod, are left out, since Helm takes over nothing that is not its own, and are named; those that
-// a release of the same name has left are not.
-func TestKubeChartLeavesDefinitions(t *testing.T) {
-	t.Parallel()
-	const at = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
-	own := func(name string, release string) string {
-		return fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %s, labels: {app.kubernetes.io/managed-by: Helm},
-			annotations: {meta.helm.sh/release-name: %s, meta.helm.sh/release-namespace: istio-system}}}`, name, release)
-	}
-	out, err := played(t, map[string]string{
-		"/api/v1/namespaces/istio-system/secrets":  "{apiVersion: v1, kind: SecretList, items: []}", // Helm's releases
-		at + "virtualservices.networking.istio.io": "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: virtualservices.networking.istio.io}}",
-		at + "gateways.networking.istio.io":        own("gateways.networking.istio.io", "base"),
-		at + "sidecars.networking.istio.io":        own("sidecars.networking.istio.io", "navarch"),
-	}).Run(t.Context(), "install", "navarch", packaged(t), "-n", "istio-system", "--dry-run=server", "--disable-openapi-validation", "--set", "crds.install=true")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"virtualservices", "gateways", "sidecars", "serviceentries"} {
-		name += ".networking.istio.io"
-		made, said := strings.Contains(out, "\n  name: "+name+"\n"), strings.Contains(out, "\n  "+name+"\n")
-		if left := strings.HasPrefix(name, "v") || strings.HasPrefix(name, "g"); made == left || said != left {
-			t.Errorf("%s: it is made: %v, it is said that it is left out: %v", name, made, said)
-		}
-	}
-}
 // No two webhooks inject the same Pods: a tag that is the revision's own name is refused, and the tag default while the default revision's webhooks select anything;
 // those stay off, upgrades included, while another revision has that tag.
 func TestKubeChartTagDefault(t *testing.T) {
@@ -253,3 +279,29 @@ func TestKubeChartTagDefault(t *testing.T) {
 	}
 }
 
+// Istio's definitions that are there and another's, as those of istiod, are left out, since Helm takes over nothing that is not its own, and are named; those that
+// a release of the same name has left are not.
+func TestKubeChartLeavesDefinitions(t *testing.T) {
+	t.Parallel()
+	const at = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
+	own := func(name string, release string) string {
+		return fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %s, labels: {app.kubernetes.io/managed-by: Helm},
+			annotations: {meta.helm.sh/release-name: %s, meta.helm.sh/release-namespace: istio-system}}}`, name, release)
+	}
+	out, err := played(t, map[string]string{
+		"/api/v1/namespaces/istio-system/secrets":  "{apiVersion: v1, kind: SecretList, items: []}", // Helm's releases
+		at + "virtualservices.networking.istio.io": "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: virtualservices.networking.istio.io}}",
+		at + "gateways.networking.istio.io":        own("gateways.networking.istio.io", "base"),
+		at + "sidecars.networking.istio.io":        own("sidecars.networking.istio.io", "navarch"),
+	}).Run(t.Context(), "install", "navarch", packaged(t), "-n", "istio-system", "--dry-run=server", "--disable-openapi-validation", "--set", "crds.install=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"virtualservices", "gateways", "sidecars", "serviceentries"} {
+		name += ".networking.istio.io"
+		made, said := strings.Contains(out, "\n  name: "+name+"\n"), strings.Contains(out, "\n  "+name+"\n")
+		if left := strings.HasPrefix(name, "v") || strings.HasPrefix(name, "g"); made == left || said != left {
+			t.Errorf("%s: it is made: %v, it is said that it is left out: %v", name, made, said)
+		}
+	}
+}

@@ -242,6 +242,45 @@ func TestKubeChartFirstSnapshot(t *testing.T) {
 	}
 }
 
+// A snapshot is restored for the cluster that the members then are, each into the folder that it reads, by a Job that names what it does; no member runs meanwhile, and
+// nothing replaces the snapshots.
+func TestKubeChartRestores(t *testing.T) {
+	t.Parallel()
+	text := scenes(t)["restore"]
+	set := &appsv1.StatefulSet{}
+	object(t, text, "StatefulSet", "navarch-etcd", set)
+	if *set.Spec.Replicas != 0 {
+		t.Errorf("%d members run", *set.Spec.Replicas)
+	}
+	restored := 0
+	for of, pod := range podsOf(t, text) {
+		kind, name, _ := strings.Cut(of, " ")
+		if kind == "CronJob" {
+			job := &batchv1.CronJob{}
+			if object(t, text, kind, name, job); job.Spec.Suspend == nil || !*job.Spec.Suspend {
+				t.Errorf("%s runs", name)
+			}
+		}
+		c := pod.Spec.Containers[0]
+		if c.Name != "etcdutl" {
+			continue
+		}
+		restored++
+		member := strings.TrimPrefix(pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName, "data-")
+		for _, arg := range c.Args[5:] {
+			if own := strings.ReplaceAll(arg, member+".", "$(POD_NAME)."); arg != "--name="+member && !slices.Contains(set.Spec.Template.Spec.Containers[0].Args, own) && !slices.Contains(set.Spec.Template.Spec.Containers[0].Args, arg) {
+				t.Errorf("%s is restored with %s, and runs with %v", member, arg, set.Spec.Template.Spec.Containers[0].Args)
+			}
+		}
+		if got := c.Args[:3]; !slices.Equal(got, []string{"snapshot", "restore", "/snapshots/h06.db"}) || !slices.Contains(c.Args, "--data-dir=/var/lib/etcd/restored") {
+			t.Errorf("%s: %v", name, c.Args)
+		}
+	}
+	if restored != 3 {
+		t.Errorf("%d members are restored", restored)
+	}
+}
+
 // Secrets of a KMS may have any name that Secrets have, as with dots, which volumes may not, and be mounted twice; a tag may be longer than a label.
 func TestKubeChartNames(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"testing"
 	"time"
 
 	"navarch.io/navarch/deploy/testcluster/cluster"
@@ -50,7 +51,7 @@ func (i *installation) promoted(r revision) {
 	cluster.Await(i.t, r.app+" is promoted", func() string {
 		by := ""
 		for _, pod := range strings.Fields(i.get("{.items[*].metadata.name}", "pods", "-n", "istio-system", "-l", "app.kubernetes.io/name=navarchd")) {
-			if strings.Contains(i.page(pod), "\nnavarch_promoted 1\n") {
+			if strings.Contains(i.page("istio-system", pod), "\nnavarch_promoted 1\n") {
 				by += pod + " "
 			}
 		}
@@ -63,8 +64,8 @@ func (i *installation) promoted(r revision) {
 }
 
 // page is the page of metrics of a Pod of navarchd; empty: it does not answer.
-func (i *installation) page(pod string) string {
-	page, _ := i.Kubectl(context.Background(), "", "get", "--raw", "/api/v1/namespaces/istio-system/pods/"+pod+":15014/proxy/metrics")
+func (i *installation) page(namespace, pod string) string {
+	page, _ := i.Kubectl(context.Background(), "", "get", "--raw", "/api/v1/namespaces/"+namespace+"/pods/"+pod+":15014/proxy/metrics")
 	return page
 }
 
@@ -108,7 +109,7 @@ func (i *installation) joins(r revision) {
 // serves is how many proxies the Pods of a Deployment have.
 func (i *installation) serves(app string) (n int) {
 	for _, pod := range strings.Fields(i.get("{.items[*].metadata.name}", "pods", "-n", "istio-system", "-l", "navarch.io/deployment="+app)) {
-		_, value, _ := strings.Cut(i.page(pod), "\nnavarch_proxies ")
+		_, value, _ := strings.Cut(i.page("istio-system", pod), "\nnavarch_proxies ")
 		one := 0
 		if _, err := fmt.Sscan(value, &one); err != nil {
 			i.t.Errorf("%s has no number of proxies: %v", pod, err)
@@ -116,4 +117,14 @@ func (i *installation) serves(app string) (n int) {
 		n += one
 	}
 	return n
+}
+
+// webIn is the Pod web as its author writes it, in a namespace.
+func webIn(t *testing.T, namespace string) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/web.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(string(text), "namespace: shop", "namespace: "+namespace)
 }

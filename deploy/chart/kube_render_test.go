@@ -190,8 +190,14 @@ func TestKubeChartRefuses(t *testing.T) {
 		"tag=1.2@sha256:abc":               "tag",
 		"tag=" + long + long + long + "_x": "", // more than a label takes
 		"gatewaySecrets[0].namespace=a,gatewaySecrets[1].namespace=b,gatewaySecrets[2].namespace=a": "gatewaySecrets: namespace a is there twice",
-		"monitoring.alerts.enable=true":   "enable",
-		"etcd.own.snapshots.schedules.x=": "", // a name without a schedule is none
+		"monitoring.alerts.enable=true":                                                "enable",
+		"etcd.own.snapshots.schedules.x=":                                              "", // a name without a schedule is none
+		"kek.others[0].key=b":                                                          "secretName",
+		"kek.others[0].secretName=navarch-kek":                                         "kek.others: key kek.key of Secret navarch-kek is there twice",
+		"kek.others[0].secretName=b,kek.kms.enabled=true,kek.kms.image=i":              "kek.others: a KMS changes its keys by itself",
+		"etcd.own.restore=h06.db":                                                      "etcd.own.restore: name a folder that is not there yet with etcd.own.dataFolder",
+		"etcd.own.restore=h06.db,etcd.own.dataFolder=b,etcd.own.storage.enabled=false": "etcd.own.restore: there are no volumes",
+		"etcd.own.restore=../x,etcd.own.dataFolder=b":                                  "restore",
 	} {
 		_, err := h.Run(t.Context(), "template", h.Dir, "--set", set)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -20,6 +20,7 @@ import (
 // is gone a ServiceEntry without any gets two, in its status and at the listeners of proxies whose agents resolve names. It has the same ones when it
 // is deleted and made again, and another leader changes nothing.
 func TestKubeAutomaticAddresses(t *testing.T) {
+	parallel(t)
 	c := controlplane.Start(t, controlplane.Options{Istio: true})
 	kubeconfig := rights.Documented(t, c)
 	entry := func(name string) string {

@@ -24,6 +24,7 @@ import (
 // xDS; and so is the certificate that followed from it. The mesh's CA is the one that cert-manager keeps in the Secret cacerts, and istiod's own beside
 // it does not count. Namespaces have the roots of the mesh. All of that goes on while the API server is away.
 func TestKubeDeletedPods(t *testing.T) {
+	parallel(t)
 	c := controlplane.Start(t, controlplane.Options{Istio: true})
 	kubeconfig := rights.Documented(t, c)
 	c.Kubectl(t, "", "create", "namespace", "shop")

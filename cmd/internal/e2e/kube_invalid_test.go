@@ -15,6 +15,7 @@ import (
 // Some hundred objects that do not apply in an API server, and one good one: that is served, the page of problems is bounded and counts the others, the log
 // has no line for each; when they are mended nothing is wrong any more.
 func TestKubeInvalidObjects(t *testing.T) {
+	parallel(t)
 	const n = problem.MostOfNamespace + 100
 	c := controlplane.Start(t, controlplane.Options{Istio: true})
 	c.Kubectl(t, "", "create", "namespace", "shop")

@@ -128,6 +128,7 @@ func stockRequest(ctx context.Context, t *testing.T, address string, conf *tls.C
 // workload that shows its token gets a certificate that the signer has signed, with which it is served; no request is left behind, and no root is made. A CSR of
 // another identity is refused, and while the mesh configuration names no root of the signer everybody is.
 func TestKubeRegistrationAuthority(t *testing.T) {
+	parallel(t)
 	c, ca, data := controlplane.Start(t, controlplane.Options{}), newAuthority(t), t.TempDir()
 	kubeconfig := rights.Documented(t, c)
 	rights.Grant(t, c, rights.OfSigners)

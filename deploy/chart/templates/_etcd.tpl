@@ -26,6 +26,9 @@
 {{- /* The rest of a CronJob that runs etcdctl: a dict of root, args (YAML) and snapshots, whether it has their volume. */}}
 {{- define "navarch.etcdCronJob" -}}
 concurrencyPolicy: Forbid
+{{- if .root.Values.etcd.own.restore }}
+suspend: true
+{{- end }}
 successfulJobsHistoryLimit: 1
 failedJobsHistoryLimit: 1
 jobTemplate:
@@ -33,7 +36,8 @@ jobTemplate:
     {{- include "navarch.etcdJob" . | nindent 4 }}
 {{- end }}
 
-{{- /* The spec of a Job that runs etcdctl once, of the same; with until it begins again until that is done. */}}
+{{- /* The spec of a Job that runs etcdctl once, of the same; with until it begins again until that is done. With member, the name of one, it is etcdutl instead, which
+asks nobody, with that member's volume. */}}
 {{- define "navarch.etcdJob" -}}
 {{- if .until }}
 backoffLimit: 10000
@@ -54,23 +58,47 @@ template:
       {{- include "navarch.podSecurity" .root | nindent 6 }}
     {{- include "navarch.placement" .root | nindent 4 }}
     containers:
-    - name: etcdctl
+    - name: {{ ternary "etcdutl" "etcdctl" (hasKey . "member") }}
       image: {{ .root.Values.etcd.own.image }}
-      command: [etcdctl]
+      command: [{{ ternary "etcdutl" "etcdctl" (hasKey . "member") }}]
       args:
       {{- .args | nindent 6 }}
+      {{- if not .member }}
       {{- include "navarch.etcdctl" .root | nindent 6 }}
+      {{- end }}
       resources: {requests: {cpu: 50m, memory: 64Mi}, limits: {memory: 256Mi}}
       securityContext:
         {{- include "navarch.containerSecurity" .root | nindent 8 }}
       volumeMounts:
+      {{- if .member }}
+      - {name: data, mountPath: /var/lib/etcd}
+      {{- else }}
       - {name: tls, mountPath: /etc/etcd/tls, readOnly: true}
+      {{- end }}
       {{- if .snapshots }}
       - {name: snapshots, mountPath: /snapshots}
       {{- end }}
     volumes:
+    {{- if .member }}
+    - {name: data, persistentVolumeClaim: {claimName: data-{{ .member }}}}
+    {{- else }}
     - {name: tls, secret: {secretName: {{ include "navarch.etcdTLS" .root }}, defaultMode: 0440}}
+    {{- end }}
     {{- if .snapshots }}
     - {name: snapshots, persistentVolumeClaim: {claimName: {{ include "navarch.etcd" .root }}-snapshots}}
     {{- end }}
+{{- end }}
+
+{{- /* What makes the members one cluster, in the same words for etcd itself and for a member that is restored: a dict of root and member, its name. With another folder
+the cluster has another id, so that what is left of the one before, as a member that has not ended yet, is no part of it (etcd.io: Disaster recovery). */}}
+{{- define "navarch.etcdCluster" -}}
+{{- $name := include "navarch.etcd" .root }}
+{{- $peers := list }}
+{{- range until 3 }}{{ $peers = append $peers (printf "%s-%d=https://%s-%d.%s-peers.%s.svc:2380" $name . $name . $name $.root.Release.Namespace) }}{{ end -}}
+{{- $folder := .root.Values.etcd.own.dataFolder -}}
+- --name={{ .member }}
+- --data-dir=/var/lib/etcd/{{ $folder }}
+- --initial-advertise-peer-urls=https://{{ .member }}.{{ $name }}-peers.{{ .root.Release.Namespace }}.svc:2380
+- --initial-cluster={{ join "," $peers }}
+- --initial-cluster-token={{ .root.Release.Namespace }}-{{ $name }}{{ if ne $folder "data" }}-{{ $folder }}{{ end }}
 {{- end }}

@@ -91,13 +91,36 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
+{{- /* The key encryption keys, the one that wraps first, as a YAML list of secretName and key; none with a KMS. */}}
+{{- define "navarch.keks" -}}
+{{- $kek := .Values.kek }}
+{{- $all := list (dict "secretName" $kek.secretName "key" $kek.key) }}
+{{- if $kek.kms.enabled }}
+  {{- if $kek.others }}{{ fail "kek.others: a KMS changes its keys by itself (kek.kms.enabled)" }}{{ end }}
+  {{- $all = list }}
+{{- end }}
+{{- range $kek.others }}
+  {{- $one := dict "secretName" .secretName "key" (.key | default $kek.key) }}
+  {{- if has $one $all }}{{ fail (printf "kek.others: key %s of Secret %s is there twice" $one.key $one.secretName) }}{{ end }}
+  {{- $all = append $all $one }}
+{{- end }}
+{{- toYaml $all }}
+{{- end }}
+
+{{- /* The folder of a key encryption key, by its place in that list. */}}
+{{- define "navarch.kekFolder" -}}
+/etc/navarch/kek{{ if . }}-{{ . }}{{ end }}
+{{- end }}
+
 {{- /* The flags of navarchd that follow from the values, one in a line: a dict of root and entry. */}}
 {{- define "navarch.flags" -}}
 {{- $v := .root.Values }}
 --roles={{ join "," .entry.roles }}
 --registries=Kubernetes
 {{ include "navarch.etcdFlags" .root | trim }}
---kek={{ if $v.kek.kms.enabled }}kms:/var/run/kms/{{ $v.kek.kms.socket }}{{ else }}file:/etc/navarch/kek/{{ $v.kek.key }}{{ end }}
+{{- $files := list }}
+{{- range $i, $one := include "navarch.keks" .root | fromYamlArray }}{{ $files = append $files (printf "%s/%s" (include "navarch.kekFolder" $i) $one.key) }}{{ end }}
+--kek={{ if $v.kek.kms.enabled }}kms:/var/run/kms/{{ $v.kek.kms.socket }}{{ else }}file:{{ join "," $files }}{{ end }}
 --state-dir=/var/lib/navarch
 --cluster-id={{ $v.clusterName }}
 --domain={{ $v.clusterDomain }}

@@ -81,7 +81,7 @@ func (s *supervisor) startNode(ctx context.Context, index int, objects *node.Obj
 	if err != nil {
 		return nil, err
 	}
-	n := node.New(node.Config{Name: name, Zone: fmt.Sprintf("zone%d", index), Network: network, Client: s.client, Objects: objects, Images: s.Images, Dir: s.path("pods", name),
+	n := node.New(node.Config{Name: name, Zone: fmt.Sprintf("zone%d", index), Network: network, Client: s.client, Objects: objects, Images: s.Images, Dir: s.path("pods", name), Volumes: s.path("volumes"),
 		DNS: dns, TLS: tls, Log: s.log.With("node", name)})
 	go func() {
 		if err := n.Run(ctx); err != nil && ctx.Err() == nil {

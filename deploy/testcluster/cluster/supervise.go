@@ -105,6 +105,9 @@ func (s *supervisor) start(ctx context.Context, front *os.File, failed chan<- er
 	if err != nil {
 		return err
 	}
+	if err = s.startVolumes(ctx, objects.Claims); err != nil {
+		return err
+	}
 	nodes := make([]*node.Node, s.Nodes)
 	for i := range nodes {
 		if nodes[i], err = s.startNode(ctx, i+1, objects, failed); err != nil {
@@ -125,12 +128,12 @@ func (s *supervisor) path(elements ...string) string {
 func (s *supervisor) mounts() error {
 	s.state = filepath.Join(s.Dir, "state")
 	return errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("proc", "/proc", "proc", 0, ""), unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=755"),
-		os.Mkdir(s.state, 0o755), unix.Mount("tmpfs", s.state, "tmpfs", 0, "mode=755"), os.Mkdir(s.path("plane"), 0o755), os.Mkdir(s.path("pki"), 0o755))
+		os.Mkdir(s.state, 0o755), unix.Mount("tmpfs", s.state, "tmpfs", 0, "mode=755"), os.Mkdir(s.path("plane"), 0o755), os.Mkdir(s.path("pki"), 0o755), os.Mkdir(s.path("volumes"), 0o755))
 }
 
-// controllers are those that make Pods and EndpointSlices, clean up, and look after nodes.
+// controllers are those that make Pods and EndpointSlices, bind claims to volumes, clean up, and look after nodes.
 var controllers = append([]string{"statefulset-controller", "daemonset-controller", "job-controller", "cronjob-controller", "disruption-controller", "horizontal-pod-autoscaler-controller",
-	"node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller"}, controlplane.Controllers...)
+	"node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller", "persistentvolume-binder-controller", "persistentvolumeclaim-protection-controller"}, controlplane.Controllers...)
 
 func (s *supervisor) startControlPlane() (err error) {
 	if err := s.pki.writeServing(s.path("plane", "certs"), "apiserver", "127.0.0.1", netns.Outer, "10.96.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",

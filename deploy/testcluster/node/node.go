@@ -1,8 +1,8 @@
 // Package node does the kubelet's part for one node of the cluster of processes: it makes the Node and keeps its lease, runs the Pods that
 // are bound to it as processes in namespaces, writes their status, and answers for their logs, exec and port-forward.
 //
-// Owns: its Node and lease; the status of its Pods; their processes, namespaces and folders.  Reads: Pods, ConfigMaps, Secrets and Services,
-// through informers that all nodes share.  Never: another node's Pods; images.
+// Owns: its Node and lease; the status of its Pods; their processes, namespaces and folders.  Reads: Pods, ConfigMaps, Secrets, Services and claims
+// of volumes, through informers that all nodes share.  Never: another node's Pods; images.
 package node
 
 import (
@@ -36,6 +36,7 @@ type Config struct {
 	Objects *Objects // that have been read once
 	Images  image.Table
 	Dir     string // a folder of its own
+	Volumes string // the folder of persistent volumes, which all nodes have; each is there by its name
 	DNS     string // address of the cluster's DNS
 	TLS     *tls.Config
 	Log     *slog.Logger
@@ -85,7 +86,7 @@ func (n *Node) watch(ctx context.Context) error {
 	if _, err := n.Objects.Pods.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: pods, UpdateFunc: func(_, o any) { pods(o) }, DeleteFunc: n.gone}); err != nil {
 		return err
 	}
-	for _, i := range []cache.SharedIndexInformer{n.Objects.ConfigMaps, n.Objects.Secrets} {
+	for _, i := range []cache.SharedIndexInformer{n.Objects.ConfigMaps, n.Objects.Secrets, n.Objects.Claims} {
 		poke := func(o any) {
 			if d, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = d.Obj

@@ -13,7 +13,7 @@ import (
 
 // Objects are what nodes read of the whole cluster. (The factory of client-go would link the informers of every kind.)
 type Objects struct {
-	Pods, ConfigMaps, Secrets, Services cache.SharedIndexInformer
+	Pods, ConfigMaps, Secrets, Services, Claims cache.SharedIndexInformer
 }
 
 // Follow reads the objects of a cluster, and follows them until the context ends. It returns once all have been read; an error: the context ended before.
@@ -25,8 +25,8 @@ func Follow(ctx context.Context, client kubernetes.Interface) (*Objects, error) 
 		return informer
 	}
 	o := &Objects{Pods: follow("pods", &corev1.Pod{}), ConfigMaps: follow("configmaps", &corev1.ConfigMap{}), Secrets: follow("secrets", &corev1.Secret{}),
-		Services: follow("services", &corev1.Service{})}
-	if !cache.WaitForCacheSync(ctx.Done(), o.Pods.HasSynced, o.ConfigMaps.HasSynced, o.Secrets.HasSynced, o.Services.HasSynced) {
+		Services: follow("services", &corev1.Service{}), Claims: follow("persistentvolumeclaims", &corev1.PersistentVolumeClaim{})}
+	if !cache.WaitForCacheSync(ctx.Done(), o.Pods.HasSynced, o.ConfigMaps.HasSynced, o.Secrets.HasSynced, o.Services.HasSynced, o.Claims.HasSynced) {
 		return nil, errors.Join(errors.New("objects of the cluster were not read"), ctx.Err())
 	}
 	return o, nil

@@ -50,7 +50,7 @@ func newPod(n *Node, object *corev1.Pod) *pod {
 		refresh: loop.NewBox(func(_, _ struct{}) struct{} { return struct{}{} }), statuses: loop.NewBox(func(_, next corev1.PodStatus) corev1.PodStatus { return next })}
 	p.object.Store(object)
 	p.status.Store(object.Status.DeepCopy())
-	p.volumes = volume.New(filepath.Join(p.dir, "volumes"), volume.Source{Source: n.from, Token: n.token})
+	p.volumes = volume.New(filepath.Join(p.dir, "volumes"), volume.Source{Source: n.from, Token: n.token, Claim: n.claim})
 	return p
 }
 

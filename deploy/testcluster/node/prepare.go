@@ -13,6 +13,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	listers "k8s.io/client-go/listers/core/v1"
 
 	"navarch.io/navarch/deploy/testcluster/netns"
 )
@@ -96,6 +97,18 @@ func (n *Node) token(ctx context.Context, object *corev1.Pod, audience string, s
 		return "", time.Time{}, err
 	}
 	return answer.Status.Token, answer.Status.ExpirationTimestamp.Time, nil
+}
+
+// claim is the folder of the volume that a claim is bound to.
+func (n *Node) claim(namespace, name string) (string, error) {
+	claim, err := listers.NewPersistentVolumeClaimLister(n.Objects.Claims.GetIndexer()).PersistentVolumeClaims(namespace).Get(name)
+	if err != nil {
+		return "", err
+	}
+	if claim.Status.Phase != corev1.ClaimBound {
+		return "", fmt.Errorf("claim %q is not bound to a volume", name)
+	}
+	return filepath.Join(n.Volumes, claim.Spec.VolumeName), nil
 }
 
 // domain is that of the cluster.

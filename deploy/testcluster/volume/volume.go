@@ -1,9 +1,9 @@
 // Package volume makes the volumes of a Pod as folders: emptyDir, ConfigMap, Secret, downward API, projected ones with tokens of the
-// TokenRequest API, and paths of the machine. It keeps them up to date: files are replaced all at once, as the kubelet does, and tokens are
-// renewed before they end.
+// TokenRequest API, claims of persistent volumes, and paths of the machine. It keeps them up to date: files are replaced all at once, as the
+// kubelet does, and tokens are renewed before they end.
 //
-// Owns: one folder for each Pod.  Reads: ConfigMaps, Secrets and tokens, through functions that it is given.  Never: mounts anything; kinds
-// of volumes other than these (they are refused by name).
+// Owns: one folder for each Pod.  Reads: ConfigMaps, Secrets, claims and tokens, through functions that it is given.  Never: mounts anything;
+// kinds of volumes other than these (they are refused by name).
 package volume
 
 import (
@@ -27,6 +27,8 @@ type Source struct {
 	podenv.Source
 	// Token asks for a token of the Pod's account that is bound to the Pod; it says when it ends.
 	Token func(ctx context.Context, pod *corev1.Pod, audience string, seconds int64) (token string, ends time.Time, err error)
+	// Claim is the folder of the volume that a PersistentVolumeClaim is bound to, whose parent is there. An error: it is not bound yet.
+	Claim func(namespace, name string) (dir string, err error)
 }
 
 type token struct {
@@ -91,6 +93,8 @@ func (s *Set) files(ctx context.Context, pod *corev1.Pod, status corev1.PodStatu
 		return nil, true, makeEmpty(filepath.Join(s.dir, v.Name), group(pod))
 	case v.HostPath != nil:
 		return nil, true, hostPath(v.HostPath)
+	case v.PersistentVolumeClaim != nil:
+		return nil, true, s.claim(pod, v)
 	case v.ConfigMap != nil:
 		err = all.configMap(pod.Namespace, v.ConfigMap.Name, v.ConfigMap.Items, modeOr(v.ConfigMap.DefaultMode, 0o644), v.ConfigMap.Optional, s.from.Source)
 	case v.Secret != nil:
@@ -149,6 +153,22 @@ func (s *Set) token(ctx context.Context, pod *corev1.Pod, volume string, p *core
 	}
 	s.tokens[key] = token{text, now.Add(min(ends.Sub(now)*4/5, 24*time.Hour)), ends}
 	return text, nil
+}
+
+// claim makes a link to the folder of a claim's volume, and that folder where no Pod has had the volume before. The volume of a Pod stays the same.
+func (s *Set) claim(pod *corev1.Pod, v *corev1.Volume) error {
+	link := filepath.Join(s.dir, v.Name)
+	if _, err := os.Lstat(link); err == nil {
+		return nil
+	}
+	dir, err := s.from.Claim(pod.Namespace, v.PersistentVolumeClaim.ClaimName)
+	if err != nil {
+		return err
+	}
+	if err := makeEmpty(dir, group(pod)); err != nil {
+		return err
+	}
+	return os.Symlink(dir, link)
 }
 
 // makeEmpty makes an emptyDir where it is not there yet.
@@ -262,6 +282,9 @@ func (s *Set) Mounts(pod *corev1.Pod, c *corev1.Container, env []string) ([]cont
 			}
 			if v.HostPath != nil {
 				source = v.HostPath.Path
+			}
+			if c := v.PersistentVolumeClaim; c != nil {
+				readOnly = readOnly || c.ReadOnly
 			}
 			readOnly = readOnly || v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 		}

@@ -127,6 +127,45 @@ func TestTokenRenewal(t *testing.T) {
 	}
 }
 
+// A claim is waited for until it is bound; its volume is the same for every Pod that has it, and stays when one of them has gone.
+func TestClaimVolume(t *testing.T) {
+	volume := filepath.Join(t.TempDir(), "pvc-1")
+	unbound := errors.New("not bound")
+	from := Source{Claim: func(namespace, name string) (string, error) {
+		if namespace != "shop" || name != "data" {
+			return "", fmt.Errorf("%s/%s was asked for", namespace, name)
+		}
+		return volume, unbound
+	}}
+	pod := podWith(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}})
+	first, second := t.TempDir(), t.TempDir()
+	if _, err := New(first, from).Sync(t.Context(), pod, corev1.PodStatus{}, time.Now()); !errors.Is(err, unbound) {
+		t.Errorf("before it is bound: %v", err)
+	}
+	unbound = nil
+	for _, dir := range []string{first, second} {
+		s := New(dir, from)
+		for range 2 {
+			if _, err := s.Sync(t.Context(), pod, corev1.PodStatus{}, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := s.Mounts(pod, &corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/data"}}}, nil)
+		if err != nil || len(got) != 1 || got[0].ReadOnly {
+			t.Fatalf("%+v %v", got, err)
+		}
+		if err := os.WriteFile(filepath.Join(got[0].Source, filepath.Base(dir)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files, err := os.ReadDir(volume); err != nil || len(files) != 2 {
+		t.Errorf("%v %v", files, err)
+	}
+}
+
 func TestMounts(t *testing.T) {
 	dir := t.TempDir()
 	s := New(dir, Source{})

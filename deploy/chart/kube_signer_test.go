@@ -1,0 +1,155 @@
+//go:build kube
+
+package chart
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"navarch.io/navarch/store/loop"
+)
+
+// authority is a CA that is not Navarch's.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	root []byte // cert, PEM
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func encodeKey(t *testing.T, key *ecdsa.PrivateKey) []byte {
+	t.Helper()
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{key: newKey(t)}
+	template := &x509.Certificate{Subject: pkix.Name{Organization: []string{"cluster.local"}}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign}
+	a.root = a.sign(t, template, template, &a.key.PublicKey)
+	block, _ := pem.Decode(a.root)
+	var err error
+	if a.cert, err = x509.ParseCertificate(block.Bytes); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// sign is a certificate, PEM, which is valid for a part of an hour, and a root for ten years.
+func (a *authority) sign(t *testing.T, of, by *x509.Certificate, key any) []byte {
+	of.SerialNumber, of.NotBefore, of.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Minute), time.Now().Add(50*time.Minute)
+	if of.IsCA {
+		of.NotAfter = of.NotAfter.AddDate(10, 0, 0)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, of, by, key, a.key)
+	if err != nil {
+		t.Error(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// signs is the signer example.com/mesh of Kubernetes: what is approved it signs, and tells the identities.
+func (a *authority) signs(i *installation) (signed func() string) {
+	requests := i.client.CertificatesV1().CertificateSigningRequests()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	var all []string
+	running.Go(func() {
+		for loop.Pause(ctx, 50*time.Millisecond) == nil {
+			list, err := requests.List(ctx, metav1.ListOptions{})
+			if err != nil {
+				continue
+			}
+			for _, r := range list.Items {
+				if r.Spec.SignerName != "example.com/mesh" || len(r.Status.Certificate) > 0 || len(r.Status.Conditions) != 1 || r.Status.Conditions[0].Type != certificatesv1.CertificateApproved {
+					continue
+				}
+				block, _ := pem.Decode(r.Spec.Request)
+				asked, err := x509.ParseCertificateRequest(block.Bytes)
+				if err != nil {
+					i.t.Error(err)
+					continue
+				}
+				r.Status.Certificate = a.sign(i.t, &x509.Certificate{URIs: asked.URIs, KeyUsage: x509.KeyUsageDigitalSignature,
+					ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}, a.cert, asked.PublicKey)
+				if _, err := requests.UpdateStatus(ctx, &r, metav1.UpdateOptions{}); err == nil { // else it is there the next time
+					mu.Lock()
+					all = append(all, asked.URIs[0].String())
+					mu.Unlock()
+				}
+			}
+		}
+	})
+	i.t.Cleanup(func() { cancel(); running.Wait() })
+	return func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Join(all, " ")
+	}
+}
+
+// signers is a third mesh, whose certificates a signer of Kubernetes signs (value issuer): a Pod that is injected gets one, and joins.
+func (i *installation) signers() {
+	t, ca := i.t, newAuthority(i.t)
+	if os.Geteuid() != 0 {
+		t.Log("not root: sidecars, which run as a user of their own, are left out")
+		return
+	}
+	i.MustKubectl(t, `{apiVersion: v1, kind: Namespace, metadata: {name: signed, labels: {mesh: signed, pod-security.kubernetes.io/enforce: restricted}}}`, "apply", "-f", "-")
+	key := newKey(t)
+	serving := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "istiod-serving"}, Data: map[string][]byte{"tls.key": encodeKey(t, key), "ca.crt": ca.root,
+		"tls.crt": ca.sign(t, &x509.Certificate{DNSNames: []string{"istiod-signed.signed.svc"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, ca.cert, &key.PublicKey)}}
+	if _, err := i.client.CoreV1().Secrets("signed").Create(t.Context(), serving, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	signers, err := json.Marshal(map[string]string{"example.com/mesh": string(ca.root)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	servingRoots, err := json.Marshal(string(ca.root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed := ca.signs(i)
+	i.runIn("signed", "install", "signed", i.helm.Dir, "-f", "testdata/signed.yaml", "--set-json", "issuer.signers="+string(signers), "--set-json", "issuer.servingRoots="+string(servingRoots), "--wait", "--timeout=120s")
+	i.MustKubectl(t, "{apiVersion: v1, kind: Namespace, metadata: {name: signed-shop, labels: {mesh: signed, istio.io/rev: signed}}}", "apply", "-f", "-")
+	i.trusts("signed-shop", string(ca.root))
+	i.MustKubectl(t, webIn(t, "signed-shop"), "apply", "-f", "-")
+	if out, err := i.Kubectl(t.Context(), "", "wait", "-n", "signed-shop", "--for=condition=Ready", "pod/web", "--timeout=60s"); err != nil {
+		logs, _ := i.Kubectl(t.Context(), "", "logs", "-n", "signed-shop", "web", "--all-containers", "--tail=30")
+		t.Fatalf("%v %s\n%s", err, out, logs)
+	}
+	if got := signed(); got != "spiffe://cluster.local/ns/signed-shop/sa/default" {
+		t.Errorf("the signer has signed for %q", got)
+	}
+	i.at("the Pod has its certificate of the signer")
+}
