@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/origin"
 )
 
@@ -87,5 +89,18 @@ func TestPagesOfIstiodWithoutRecords(t *testing.T) {
 	}
 	if _, body := visit(t, s, "/debug/clusterz"); strings.TrimSpace(body) != "[]" {
 		t.Errorf("clusters: %s", body)
+	}
+}
+
+// notListed are the kinds of Istio's whose records have no message of Istio's any more: configz leaves them out.
+var notListed = []model.Kind{model.KindServiceEntry, model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication, model.KindWasmPlugin}
+
+// configz lists each of Istio's kinds that records are made of, or it is named above: whoever adds a kind is told here that it is missing.
+func TestConfigzListsEveryKind(t *testing.T) {
+	for _, kind := range model.Kinds() {
+		of := normal.SourceObject(model.Key{Kind: kind, Namespace: "shop", Name: "x"})
+		if listed := istioKinds[kind] != ""; strings.HasSuffix(of.Group, ".istio.io") && listed == slices.Contains(notListed, kind) {
+			t.Errorf("%v: listed by configz: %v, named as not listed: %v", kind, listed, !listed)
+		}
 	}
 }

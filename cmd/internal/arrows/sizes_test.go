@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,22 +45,33 @@ func oversized(name string, source []byte) (found []string) {
 	return found
 }
 
-// Files and functions are small, because concepts are.
-func TestSizes(t *testing.T) {
-	const root = "../../.."
-	list := exec.Command("git", "ls-files", "-co", "--exclude-standard", "*.go")
+// worktree are the files of this worktree whose names match a pattern of git's (none: all), new ones among them, with what is in them. Where there is no
+// worktree the test is skipped.
+func worktree(t *testing.T, root string, patterns ...string) iter.Seq2[string, []byte] {
+	t.Helper()
+	list := exec.Command("git", append([]string{"ls-files", "-co", "--exclude-standard"}, patterns...)...)
 	list.Dir = root
 	out, err := list.Output()
 	if err != nil {
 		t.Skipf("not a git worktree: %v", err)
 	}
-	for name := range strings.Lines(string(out)) {
-		if name = strings.TrimSpace(name); strings.HasSuffix(name, ".pb.go") {
-			continue
+	return func(yield func(string, []byte) bool) {
+		for name := range strings.Lines(string(out)) {
+			name = strings.TrimSpace(name)
+			source, err := os.ReadFile(filepath.Join(root, name))
+			if err == nil && !yield(name, source) { // an error: removed, and not yet committed
+				return
+			}
 		}
-		source, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			continue // removed, and not yet committed
+	}
+}
+
+// Files and functions are small, because concepts are.
+func TestSizes(t *testing.T) {
+	const root = "../../.."
+	for name, source := range worktree(t, root, "*.go") {
+		if strings.HasSuffix(name, ".pb.go") {
+			continue
 		}
 		for _, one := range oversized(name, source) {
 			t.Error(one)

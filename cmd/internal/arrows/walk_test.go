@@ -5,7 +5,6 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -146,18 +145,8 @@ func unknownNames(page string, identifiers map[string]bool) (names int, unknown 
 // What ARCHITECTURE.md names beside the walk, as package.Name or Type.method, is there too: a rename of code reaches its prose.
 func TestArchitectureNamesIdentifiers(t *testing.T) {
 	const root = "../../.."
-	list := exec.Command("git", "ls-files", "-co", "--exclude-standard", "*.go")
-	list.Dir = root
-	out, err := list.Output()
-	if err != nil {
-		t.Skipf("not a git worktree: %v", err)
-	}
 	identifiers := map[string]bool{}
-	for name := range strings.Lines(string(out)) {
-		source, err := os.ReadFile(filepath.Join(root, strings.TrimSpace(name)))
-		if err != nil {
-			continue // removed, and not yet committed
-		}
+	for _, source := range worktree(t, root, "*.go") {
 		for _, word := range regexp.MustCompile(`[A-Za-z_]\w*`).FindAllString(string(source), -1) {
 			identifiers[word] = true
 		}

@@ -5,8 +5,6 @@ import (
 	"go/scanner"
 	"go/token"
 	"maps"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -130,22 +128,10 @@ func privateWords(refused *regexp.Regexp, name string, source []byte) (found []s
 func TestPlainWords(t *testing.T) {
 	refused := regexp.MustCompile("^(?:" + strings.Join(slices.Sorted(maps.Keys(private)), "|") + ")$")
 	const root = "../../.."
-	list := exec.Command("git", "ls-files", "-co", "--exclude-standard")
-	list.Dir = root
-	out, err := list.Output()
-	if err != nil {
-		t.Skipf("not a git worktree: %v", err)
-	}
 	read := 0
-	for name := range strings.Lines(string(out)) {
-		name = strings.TrimSpace(name)
-		if strings.HasSuffix(name, ".pb.go") || name == "cmd/internal/arrows/words_test.go" ||
-			!slices.Contains([]string{".go", ".md", ".txtar", ".yaml", ".proto"}, filepath.Ext(name)) {
+	for name, source := range worktree(t, root, "*.go", "*.md", "*.txtar", "*.yaml", "*.proto") {
+		if strings.HasSuffix(name, ".pb.go") || name == "cmd/internal/arrows/words_test.go" {
 			continue
-		}
-		source, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			continue // removed, and not yet committed
 		}
 		read++
 		for _, found := range privateWords(refused, name, source) {
