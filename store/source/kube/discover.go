@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,32 @@ func (s *Source) served(ctx context.Context) (map[kindID]kind, error) {
 		return nil, err
 	}
 	found := map[kindID]kind{}
+	for _, v := range s.resources(ctx, groups) {
+		if v.err != nil {
+			return nil, v.err
+		}
+		for _, r := range v.list.APIResources {
+			k := s.custom(v.group, v.version, r.Kind, r.Name, r.Namespaced)
+			watched := slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch") && !strings.Contains(r.Name, "/")
+			mine := s.Cluster == "" || k.id() == workloadEntries
+			if _, better := found[k.id()]; watched && mine && !better && !s.ignored(r.Name, v.group) {
+				found[k.id()] = k
+			}
+		}
+	}
+	return found, nil
+}
+
+// version is a version of a group, and the resources that it has; a kind may be served in fewer versions than its group.
+type version struct {
+	group, version string
+	list           metav1.APIResourceList
+	err            error
+}
+
+// resources are those of the versions that are read, of each group the best one first. They are asked for at once: an API server that is busy, as while a leader
+// starts, takes its time for each.
+func (s *Source) resources(ctx context.Context, groups []metav1.APIGroup) (all []*version) {
 	for _, g := range groups {
 		if !wanted(g.Name) {
 			continue
@@ -37,26 +64,16 @@ func (s *Source) served(ctx context.Context) (map[kindID]kind, error) {
 				served = append(served, v.Version)
 			}
 		}
-		// A kind may be served in fewer versions than its group.
-		for _, version := range inOrder(g.Name, served) {
-			var list metav1.APIResourceList
-			if err := s.clients.get(ctx, "/apis/"+g.Name+"/"+version, &list); err != nil {
-				return nil, err
-			}
-			for _, r := range list.APIResources {
-				k := s.custom(g.Name, version, r.Kind, r.Name, r.Namespaced)
-				watched := slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch") && !strings.Contains(r.Name, "/")
-				mine := s.Cluster == "" || k.id() == workloadEntries
-				if _, better := found[k.id()]; watched && mine && !better && !s.ignored(r.Name, g.Name) {
-					found[k.id()] = k
-				}
-			}
-			if s.Cluster != "" && len(found) > 0 {
-				return found, nil
-			}
+		for _, v := range inOrder(g.Name, served) {
+			all = append(all, &version{group: g.Name, version: v})
 		}
 	}
-	return found, nil
+	var asks sync.WaitGroup
+	for _, v := range all {
+		asks.Go(func() { v.err = s.clients.get(ctx, "/apis/"+v.group+"/"+v.version, &v.list) })
+	}
+	asks.Wait()
+	return all
 }
 
 // groups is the groups of kinds that the API server serves; of another cluster, that of WorkloadEntries, if it has it. Where that one may not be asked for,

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,6 +126,44 @@ func TestWorkloadEntriesOfAnotherCluster(t *testing.T) {
 				e.untilProblem("")
 			}
 		})
+	}
+}
+
+// All versions of all groups are asked for at once: none is answered before the others were asked for.
+func TestVersionsAreAskedForAtOnce(t *testing.T) {
+	var asked atomic.Int32
+	all := make(chan struct{})
+	s, err := New(Config{Kubeconfig: apiservertest.Kubeconfig(t, func(w http.ResponseWriter, r *http.Request) {
+		switch group, version, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/apis/"), "/"); {
+		case r.URL.Path == "/readyz":
+		case r.URL.Path == "/apis":
+			fmt.Fprint(w, `{"groups": [{"name": "security.istio.io", "versions": [{"version": "v1"}, {"version": "v1beta1"}], "preferredVersion": {"version": "v1"}},
+				{"name": "telemetry.istio.io", "versions": [{"version": "v1"}], "preferredVersion": {"version": "v1"}}]}`)
+		default:
+			if asked.Add(1) == 3 {
+				close(all)
+			}
+			select {
+			case <-all:
+			case <-r.Context().Done():
+			}
+			fmt.Fprintf(w, `{"resources": [{"name": "%[1]ss", "kind": "K", "namespaced": true, "verbs": ["list", "watch"]}, {"name": "%[1]ss-%[2]s", "kind": "Only%[2]s", "verbs": ["list", "watch"]}]}`, group, version)
+		}
+	}), Answer: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := s.served(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, version := range map[kindID]string{{group: "security.istio.io", kind: "K"}: "v1", {group: "security.istio.io", kind: "Onlyv1beta1"}: "v1beta1", {group: "telemetry.istio.io", kind: "K"}: "v1"} {
+		if found[id].version != version {
+			t.Errorf("%v is read in %q, want %q", id, found[id].version, version)
+		}
+	}
+	if len(found) != 5 {
+		t.Errorf("found %v", found)
 	}
 }
 
