@@ -81,8 +81,7 @@ func workloadEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Look
 	}
 	maps.Copy(labels, obj.Labels)
 	entry.Labels = labels
-	e := n.inlineEndpoint(r, obj.ID.Namespace, entry, ctx)
-	e.Cluster = n.clusterOf(obj.ID)
+	e := n.inlineEndpoint(obj.ID, entry)
 	e.Workload = cmp.Or(labels[workloadNameLabel], obj.ID.Name)
 	if !healthy {
 		e.Health = model.Health_HEALTH_NOT_READY

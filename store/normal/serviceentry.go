@@ -79,7 +79,7 @@ func (n *Normalizer) inlineEndpoints(r *report, obj *object.Object, entry *netwo
 	case len(entry.Endpoints) > 0:
 		all := &model.EndpointsSpec{Hosts: spec.Hosts, Ports: endpointPorts(spec.Ports)}
 		for _, e := range entry.Endpoints {
-			all.Endpoints = append(all.Endpoints, n.inlineEndpoint(r, obj.ID.Namespace, e, ctx))
+			all.Endpoints = append(all.Endpoints, n.inlineEndpoint(obj.ID, e))
 		}
 		all.Endpoints = sortEndpoints(all.Endpoints)
 		return r.split(obj, byName, all)
@@ -98,10 +98,12 @@ func (n *Normalizer) inlineEndpoints(r *report, obj *object.Object, entry *netwo
 	return records
 }
 
-func (n *Normalizer) inlineEndpoint(r *report, namespace string, e *networkingv1.WorkloadEntry, ctx Lookup) *model.Endpoint {
+// inlineEndpoint is an endpoint that an object states. It is of the object's cluster, as istiod has it
+// (pilot/pkg/serviceregistry/serviceentry/conversion.go, convertEndpoint).
+func (n *Normalizer) inlineEndpoint(of object.ID, e *networkingv1.WorkloadEntry) *model.Endpoint {
 	tls, stated := e.Labels["security.istio.io/tlsMode"]
 	return &model.Endpoint{
-		Address: e.Address, Labels: e.Labels, Namespace: namespace, ServiceAccount: e.ServiceAccount,
+		Address: e.Address, Labels: e.Labels, Namespace: of.Namespace, ServiceAccount: e.ServiceAccount, Cluster: n.clusterOf(of),
 		Network: cmp.Or(e.Network, e.Labels[networkLabel]), Locality: cmp.Or(e.Locality, localityLabel(e.Labels["istio-locality"])), Weight: e.Weight, Ports: e.Ports,
 		// As istiod: a stated mode, else whoever has an identity speaks mTLS.
 		Mtls: tls == "istio" || !stated && e.ServiceAccount != "",
