@@ -40,6 +40,9 @@ func attackCommand() *cobra.Command {
 	flags.StringVar(&f.token, "token-file", "", "File of its token.")
 	flags.StringVar(&f.Identity, "identity", "", "Whose they are: NAMESPACE/SERVICEACCOUNT.")
 	flags.StringVar(&f.Victim, "victim", "", "Proxy of another identity that is claimed to be attacker's own: NAMESPACE/SERVICEACCOUNT/POD.")
+	flags.StringVar(&f.Proxy, "proxy", "", "Proxy of the identity that pages are asked about: NAME.NAMESPACE.")
+	flags.StringVar(&f.Group, "group", "", "WorkloadGroup of the identity, by which machines register themselves (default: vms).")
+	flags.StringVar(&f.Pages, "pages", "", "IP address of loopback and port: HTTP with /debug (default: it is not attacked).")
 	flags.StringSliceVar(&f.Only, "only", nil, "Names of attacks (default: all).")
 	flags.IntVar(&f.Connections, "connections", 1500, "Connections at once, 1,500 at most.")
 	flags.BoolVar(&f.Even, "even", false, "All attacks have as many connections (default: each has its share).")
@@ -67,12 +70,12 @@ func (f *attackFlags) run(cmd *cobra.Command) error {
 		f.Certificate, f.Token = &pair, strings.TrimSpace(string(token))
 	}
 	if f.sink {
-		addr, stop, err := attack.Sink()
+		addr, pages, stop, err := attack.Sink()
 		if err != nil {
 			return err
 		}
 		defer stop()
-		f.Addr = addr
+		f.Addr, f.Pages = addr, pages
 	}
 	ctx := cmd.Context()
 	if f.ready > 0 {

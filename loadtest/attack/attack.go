@@ -32,6 +32,10 @@ type Config struct {
 	// Identity is the workload's, as "namespace/service account"; Victim is a proxy of another one, as "namespace/service
 	// account/pod".
 	Identity, Victim string
+	Proxy            string // of the identity, as NAME.NAMESPACE, which pages are asked about; empty: none is known
+	Group            string // WorkloadGroup of the identity, which machines register themselves by; empty: "vms"
+	// Pages is the host:port of HTTP with /debug, as Addr is of gRPC; empty: it is not attacked.
+	Pages string
 
 	Only        []string      // names of attacks; empty: all
 	Connections int           // at once, of all attacks together; 1,500, which is also the most
@@ -68,7 +72,7 @@ const (
 // All are the attacks.
 func All() []Attack {
 	return []Attack{
-		{Name: "silent", Share: 400, once: silent},
+		{Name: "silent", Share: 300, once: silent},
 		{Name: "trickle", Share: 250, once: trickle},
 		{Name: "hello", Share: 250, once: hello},
 		{Name: "headers", Share: 50, once: headers},
@@ -84,6 +88,10 @@ func All() []Attack {
 		{Name: "questions", Share: 30, Credential: true, once: questions},
 		{Name: "unended-streams", Share: 20, Credential: true, once: unendedStreams},
 		{Name: "unended-requests", Share: 20, Credential: true, once: unendedRequests},
+		{Name: "secrets", Share: 20, Credential: true, once: secrets},
+		{Name: "holders", Share: 20, Credential: true, once: holders},
+		{Name: "machines", Share: 30, Credential: true, once: machines},
+		{Name: pagesAttack, Share: 30, Credential: true, once: pages},
 	}
 }
 
@@ -184,7 +192,7 @@ func (c *Config) share(a Attack) int {
 
 // chooses says whether an attack is carried out.
 func (c *Config) chooses(a Attack) bool {
-	return (c.Certificate != nil || !a.Credential) && (len(c.Only) == 0 || slices.Contains(c.Only, a.Name))
+	return (c.Certificate != nil || !a.Credential) && (c.Pages != "" || a.Name != pagesAttack) && (len(c.Only) == 0 || slices.Contains(c.Only, a.Name))
 }
 
 // complete checks what was given and fills in what was not.
@@ -193,7 +201,11 @@ func (c *Config) complete() error {
 	c.Names = cmp.Or(c.Names, 200_000)
 	c.Hold = cmp.Or(c.Hold, 20*time.Second)
 	c.Pause = cmp.Or(c.Pause, 20*time.Millisecond)
+	c.Group = cmp.Or(c.Group, "vms")
 	err := errors.Join(loopback(c.Addr), from(c.From))
+	if c.Pages != "" {
+		err = errors.Join(err, loopback(c.Pages))
+	}
 	for _, name := range c.Only {
 		if !slices.ContainsFunc(All(), func(a Attack) bool { return a.Name == name }) {
 			err = errors.Join(err, fmt.Errorf("there is no attack %q", name))

@@ -35,12 +35,14 @@ func config(certificate *tls.Certificate) *tls.Config {
 }
 
 // dial makes a TCP connection, which ends with the context.
-func (w *attacker) dial(ctx context.Context) (net.Conn, error) {
+func (w *attacker) dial(ctx context.Context) (net.Conn, error) { return w.dialTo(ctx, w.Addr) }
+
+func (w *attacker) dialTo(ctx context.Context, addr string) (net.Conn, error) {
 	d := net.Dialer{KeepAlive: -1}
 	if w.From != "" {
 		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(w.From)}
 	}
-	conn, err := d.DialContext(ctx, "tcp", w.Addr)
+	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"cmp"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -12,10 +13,12 @@ type node struct {
 	namespace, account, name string
 	labels                   map[string]string
 	metadata                 map[string]string // more of it
+	address                  string            // empty: one that is as good as any
 }
 
 // message is the node as the first request has it.
 func (n *node) message() *corev3.Node {
+	address := cmp.Or(n.address, "10.99.99.99")
 	labels := &structpb.Struct{Fields: map[string]*structpb.Value{}}
 	for key, value := range n.labels {
 		labels.Fields[key] = structpb.NewStringValue(value)
@@ -25,11 +28,11 @@ func (n *node) message() *corev3.Node {
 		fields[key] = structpb.NewStringValue(value)
 	}
 	for key, value := range map[string]string{"NAME": n.name, "NAMESPACE": n.namespace, "SERVICE_ACCOUNT": n.account, "WORKLOAD_NAME": n.name,
-		"CLUSTER_ID": "Kubernetes", "INSTANCE_IPS": "10.99.99.99", "NAVARCH_IDENTITY": "sds"} {
+		"CLUSTER_ID": "Kubernetes", "INSTANCE_IPS": address, "NAVARCH_IDENTITY": "sds"} {
 		fields[key] = structpb.NewStringValue(value)
 	}
 	return &corev3.Node{
-		Id:      strings.Join([]string{"sidecar", "10.99.99.99", n.name + "." + n.namespace, n.namespace + ".svc.cluster.local"}, "~"),
+		Id:      strings.Join([]string{"sidecar", address, n.name + "." + n.namespace, n.namespace + ".svc.cluster.local"}, "~"),
 		Cluster: n.name + "." + n.namespace, Metadata: &structpb.Struct{Fields: fields},
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"net/http"
 	"time"
 
 	"google.golang.org/grpc"
@@ -20,17 +21,34 @@ import (
 
 // Sink is a gRPC server on loopback that takes whatever is sent, answers each message with an empty one, and keeps nothing.
 // Attackers that are aimed at it have the same to do as with a real one, and the real one has none of it. It stands in their
-// process, so that what it costs is theirs: a limit on their processor time holds for both. stop ends it.
-func Sink() (addr string, stop func(), err error) {
+// process, so that what it costs is theirs: a limit on their processor time holds for both. pages is a server of HTTP of the same kind. stop ends both.
+func Sink() (addr, pages string, stop func(), err error) {
 	pair, err := selfSigned()
 	if err != nil {
-		return "", nil, fmt.Errorf("sink: %w", err)
+		return "", "", nil, fmt.Errorf("sink: %w", err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return "", nil, fmt.Errorf("sink: %w", err)
+		return "", "", nil, fmt.Errorf("sink: %w", err)
 	}
-	return l.Addr().String(), serve(l, pair), nil
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		l.Close()
+		return "", "", nil, fmt.Errorf("sink: %w", err)
+	}
+	calls, pagesEnd := serve(l, pair), servePages(plain)
+	return l.Addr().String(), plain.Addr().String(), func() { calls(); pagesEnd() }, nil
+}
+
+// servePages answers each request with nothing.
+func servePages(l net.Listener) (stop func()) {
+	server := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l) // ends with Close
+	}()
+	return func() { _ = server.Close(); <-done }
 }
 
 func serve(l net.Listener, pair tls.Certificate) (stop func()) {

@@ -43,15 +43,22 @@ func (w *attacker) alone(ctx context.Context, first bool, speak func(line) error
 const perMessage = 45_000
 
 // names subscribes to very many names, which nobody else knows.
-func names(ctx context.Context, w *attacker) string {
+func names(ctx context.Context, w *attacker) string { return w.subscribe(ctx, xds.Endpoint, w.cluster) }
+
+// secrets does so with names of Secrets, each of which could be one of its namespace.
+func secrets(ctx context.Context, w *attacker) string {
+	return w.subscribe(ctx, xds.Secret, func(i int) string { return "kubernetes://" + w.invented(i) })
+}
+
+func (w *attacker) subscribe(ctx context.Context, to xds.Type, name func(int) string) string {
 	return w.alone(ctx, false, func(l line) error {
 		for from := 0; from < w.Names; from += perMessage {
-			r := &request{TypeUrl: xds.Endpoint.URL()}
+			r := &request{TypeUrl: to.URL()}
 			if from == 0 {
 				r.Node = w.node(w.invented(0)).message()
 			}
 			for i := from; i < min(from+perMessage, w.Names); i++ {
-				r.ResourceNamesSubscribe = append(r.ResourceNamesSubscribe, w.cluster(i))
+				r.ResourceNamesSubscribe = append(r.ResourceNamesSubscribe, name(i))
 			}
 			if err := l.send(r); err != nil {
 				return err

@@ -58,7 +58,9 @@ func (s *stage) attacked(prepare func() error, play func(*cage) error) (err erro
 func hostile(s *stage) error {
 	var credential []string
 	prepare := func() (err error) {
-		credential, err = s.stolen()
+		if credential, err = s.stolen(); err == nil {
+			err = s.group()
+		}
 		return err
 	}
 	return s.attacked(prepare, func(c *cage) error { return s.playHostile(c, credential) })
@@ -78,7 +80,7 @@ func (s *stage) playHostile(c *cage, credential []string) error {
 		return err
 	}
 	s.enter("edits of endpoints, attackers aimed at the server")
-	under, err := s.assault(c, append([]string{"--addr", s.servers[0].Addr}, credential...), services[1])
+	under, err := s.assault(c, append([]string{"--addr", s.servers[0].Addr, "--pages", s.servers[0].Debug}, credential...), services[1])
 	if err != nil {
 		return err
 	}
@@ -257,7 +259,7 @@ func (s *stage) stolen() ([]string, error) {
 	scale := min(1, s.Scale)
 	args := []string{"--cert", file("stolen.pem", chain), "--key", file("stolen.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})),
 		"--token-file", file("stolen.token", []byte(token)), "--from", s.attackersAddress(),
-		"--identity", thief.Namespace + "/" + thief.ServiceAccount,
+		"--identity", thief.Namespace + "/" + thief.ServiceAccount, "--proxy", all[0].Pod + "." + thief.Namespace,
 		"--victim", all[victim].Namespace + "/" + all[victim].ServiceAccount + "/" + all[victim].Pod,
 		"--connections", strconv.Itoa(max(attack.MinConnections, int(attack.MaxConnections*scale))), "--names", strconv.Itoa(max(1000, int(200_000*scale)))}
 	if only := s.Attacks; len(only) > 0 {
@@ -266,6 +268,14 @@ func (s *stage) stolen() ([]string, error) {
 		args = append(args, "--only", strings.Join(accountAttacks, ","))
 	}
 	return args, err
+}
+
+// group writes a WorkloadGroup of the workload whose credential is stolen, by which machines register themselves. No service selects them: they cost what they cost, and change no proxy.
+func (s *stage) group() error {
+	thief := s.identity(s.mesh.Workloads(1)[0])
+	text := fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata: {name: vms, namespace: %s}\nspec: {metadata: {labels: {machine: stolen}}, template: {serviceAccount: %s}}\n",
+		thief.Namespace, thief.ServiceAccount)
+	return os.WriteFile(filepath.Join(s.dir, "workloadgroup.yaml"), []byte(text), 0o600)
 }
 
 // accountAttacks are what somebody does who wants the streams of an account for themselves.

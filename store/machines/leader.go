@@ -23,6 +23,9 @@ const DefaultGrace = 10 * time.Second
 // tick is how often it is looked whether anything is to be decided, though nothing changed.
 const tick = 10 * time.Second
 
+// StepsApart is the least time between two decisions, each of which looks at all machines: what machines of one account do, who come and go, costs as much however many others there are.
+const StepsApart = 200 * time.Millisecond
+
 // maxProblems is how many machines are named that have no entry.
 const maxProblems = 50
 
@@ -53,12 +56,16 @@ func (l *Leader) Run(ctx context.Context, store *kv.Store, entries Entries) erro
 	registry := NewRegistry(l.Grace)
 	read, reports := Reports[Machine]{Of: func(m Machine) Machine { return m }, Log: l.Log}, []Machine(nil)
 	known := false // what the replicas report; before that nothing is decided
+	var decided time.Time
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		there, changed := entries.There()
 		wait := tick
-		if known {
+		if rest := StepsApart - time.Since(decided); known && rest > 0 {
+			wait = rest
+		} else if known {
+			decided = time.Now()
 			all, problems, next := registry.Step(time.Now(), reports, there)
 			if next > 0 {
 				wait = min(wait, next)
