@@ -129,7 +129,7 @@ func TestFleetShares(t *testing.T) {
 	fresh := f.add()
 	eventually(t, patience, fresh.ready)
 	eventually(t, patience, func() error { // it logs that before it is ready; the test may read it later
-		if !strings.Contains(fresh.log.String(), "msg=warm namespaces=") {
+		if !strings.Contains(fresh.log.String(), `msg="the namespaces that this replica will own are planned" namespaces=`) {
 			return errors.New("it planned nothing before it was ready")
 		}
 		return nil
