@@ -1,6 +1,10 @@
 package delta
 
-import "navarch.io/navarch/push/xds"
+import (
+	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+)
 
 // Info is the state of one type, for debugging.
 type Info struct {
@@ -17,8 +21,47 @@ type Info struct {
 	Refused       map[string]string // name -> version in quarantine
 }
 
+// Sums remembers the hashes of what clients hold while many are described: a hash costs as much as a client holds, and most hold what
+// others of their view do. The zero Sums are ready; they keep what they have summed alive, and are for one goroutine.
+type Sums struct{ of map[holding]sum }
+
+// holding is what a client holds where nothing is different from its stack.
+type holding struct {
+	stack manifest.Stack
+	all   bool
+	names intern.List[string]
+}
+
+type sum struct {
+	held    int
+	version string
+}
+
+// sum is of what a client holds of a type. Sums of nil remember nothing.
+func (k *Sums) sum(ty *typed) sum {
+	of := func() sum {
+		all := ty.holding()
+		return sum{len(all), setVersion(all)}
+	}
+	if k == nil || !ty.subscribed || len(ty.overrides) > 0 {
+		return of()
+	}
+	key := holding{ty.sent, ty.all, ty.names}
+	one, known := k.of[key]
+	if !known {
+		if one = of(); k.of == nil {
+			k.of = map[holding]sum{}
+		}
+		k.of[key] = one
+	}
+	return one
+}
+
 // Info describes one type; it costs as much as the client holds.
-func (s *State) Info(t xds.Type) Info {
+func (s *State) Info(t xds.Type) Info { return s.InfoWith(t, nil) }
+
+// InfoWith is Info for one of many clients, which are described with the same Sums; nil: as Info.
+func (s *State) InfoWith(t xds.Type, sums *Sums) Info {
 	ty := s.typed(t)
 	if ty == nil {
 		return Info{}
@@ -31,8 +74,8 @@ func (s *State) Info(t xds.Type) Info {
 	if ty.ackedNonce > 0 {
 		i.Acked = nonceText(ty.ackedNonce)
 	}
-	held := ty.holding()
-	i.Held, i.Version = len(held), setVersion(held)
+	held := sums.sum(ty)
+	i.Held, i.Version = held.held, held.version
 	for name, o := range ty.overrides {
 		if o.refused != "" {
 			if i.Refused == nil {

@@ -1,6 +1,7 @@
 package delta
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
@@ -52,5 +53,32 @@ func TestStandingOfOneResource(t *testing.T) {
 	want("refused", true, "", v1, "")
 	if s.Asks(xds.Route, "other") || s.Lacks(xds.Route, "other", thing(xds.Route, "other@1").Version) {
 		t.Error("it asks for what it did not")
+	}
+}
+
+// Clients that hold the same are summed once; one that has refused something, or asks for other names, by itself.
+func TestSums(t *testing.T) {
+	set := &manifest.Set{Revision: 1}
+	set.Types[xds.Route] = evolve(manifest.Stack{}, []*xds.Resource{thing(xds.Route, "r@1"), thing(xds.Route, "other@1")})
+	shared := &Names{}
+	client := func(fails bool, names ...string) *State {
+		s := New(Config{Names: shared}, set)
+		s.Request(Request{Type: xds.Route, Subscribe: slices.Values(names)}, nil)
+		r, _ := s.Next()
+		s.Request(Request{Type: xds.Route, Nonce: r.Nonce, Failed: fails, Error: "no"}, nil)
+		return s
+	}
+	sums := &Sums{}
+	for i, s := range []*State{client(false, "r", "other"), client(false, "r", "other"), client(true, "r", "other"), client(false, "r")} {
+		if got, want := s.InfoWith(xds.Route, sums), s.Info(xds.Route); !reflect.DeepEqual(got, want) {
+			t.Errorf("%d: %+v, by itself %+v", i, got, want)
+		}
+		if want := []int{1, 1, 1, 2}[i]; len(sums.of) != want {
+			t.Errorf("%d: %d sums, want %d", i, len(sums.of), want)
+		}
+	}
+	first := client(false, "r", "other")
+	if n := testing.AllocsPerRun(10, func() { first.InfoWith(xds.Route, sums) }); n > 2 {
+		t.Errorf("%v allocations for what is known", n)
 	}
 }

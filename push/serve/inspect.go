@@ -34,13 +34,13 @@ func (s *Server) Inspect() []StreamInfo { return s.InspectOf(func(string) bool {
 // InspectOf lists the streams of the proxies of some namespaces. Others cost nothing: a question of one of their tenants may come often.
 func (s *Server) InspectOf(of func(namespace string) bool) []StreamInfo {
 	var all []StreamInfo
-	withheld := map[string][]quarantine.Withheld{}
+	sums, withheld := &delta.Sums{}, map[string][]quarantine.Withheld{}
 	for _, w := range s.cfg.Quarantine.Withheld() {
 		withheld[w.View] = append(withheld[w.View], w)
 	}
 	for _, st := range s.all() {
 		if of(st.view.Namespace()) {
-			all = append(all, st.info(withheld))
+			all = append(all, st.info(withheld, sums))
 		}
 	}
 	slices.SortFunc(all, func(a, b StreamInfo) int {
@@ -91,20 +91,20 @@ func (s *Server) Withheld() (all []quarantine.Withheld) {
 	return all
 }
 
-func (st *stream) info(withheld map[string][]quarantine.Withheld) StreamInfo {
+func (st *stream) info(withheld map[string][]quarantine.Withheld, sums *delta.Sums) StreamInfo {
 	i := StreamInfo{ID: st.id, Node: st.client.ID, Identity: st.client.Identity, Addr: st.client.Addr,
 		View: st.view.ID(), Namespace: st.view.Namespace(), SotW: st.sotw, Opened: st.opened, Target: st.view.Set().Revision}
-	st.describe(&i, st.srv.cfg.AgentTypes)
+	st.describe(&i, st.srv.cfg.AgentTypes, sums)
 	i.Withheld = st.withheldFrom(withheld[i.View])
 	return i
 }
 
 // describe says what the state machine knows.
-func (x *exchange) describe(i *StreamInfo, agents []AgentType) {
+func (x *exchange) describe(i *StreamInfo, agents []AgentType, sums *delta.Sums) {
 	x.locked(func() {
 		i.Unacked = x.state.Unacked()
 		for t := range xds.NumTypes {
-			i.Types[t] = x.state.Info(t)
+			i.Types[t] = x.state.InfoWith(t, sums)
 		}
 		i.AgentSubscriptions, i.Refusals = x.agentSubscriptionInfo(agents), x.standing()
 	})
@@ -127,9 +127,14 @@ func (x *exchange) quarantined() (all []Refusal) {
 }
 
 // Refusals lists what is in quarantine, of all streams.
-func (s *Server) Refusals() (all []Refusal) {
+func (s *Server) Refusals() []Refusal { return s.RefusalsOf(func(string) bool { return true }) }
+
+// RefusalsOf lists what is in quarantine, of the streams of the proxies of some namespaces.
+func (s *Server) RefusalsOf(of func(namespace string) bool) (all []Refusal) {
 	for _, st := range s.all() {
-		all = append(all, st.quarantined()...)
+		if of(st.view.Namespace()) {
+			all = append(all, st.quarantined()...)
+		}
 	}
 	return all
 }

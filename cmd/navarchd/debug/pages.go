@@ -344,7 +344,7 @@ func (p *Proxies) reported(sees authz.Visible) (all []inspect.Problem) {
 			all = append(all, problemOf(one))
 		}
 	}
-	all = append(all, refused(p.refusals(sees))...)
+	all = append(all, refused(p.Server.RefusalsOf(sees.Of))...)
 	return append(all, withheld(p.Server.Withheld(), sees)...)
 }
 

@@ -16,19 +16,6 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// refusals are those of the proxies that somebody may see.
-func (p *Proxies) refusals(sees authz.Visible) (all []serve.Refusal) {
-	if sees == nil {
-		return p.Server.Refusals()
-	}
-	for _, info := range p.Server.Inspect() {
-		if sees(info.Namespace) {
-			all = append(all, info.Refusals...)
-		}
-	}
-	return all
-}
-
 // refused is one problem for each version that proxies refused, at the object that made it.
 func refused(refusals []serve.Refusal) []inspect.Problem {
 	type version struct {
