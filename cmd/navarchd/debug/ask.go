@@ -42,10 +42,20 @@ func (p *Pages) Answers() []serve.Answer {
 	}
 	return []serve.Answer{
 		of(debugURL, p.page),
-		of(syncURL, func(_ context.Context, who authz.Caller, _ []string) ([]*discoveryv3.Resource, error) {
+		of(syncURL, func(ctx context.Context, who authz.Caller, _ []string) ([]*discoveryv3.Resource, error) {
+			made, err := p.turn(ctx, who)
+			if err != nil {
+				return nil, status.Error(codes.ResourceExhausted, err.Error())
+			}
+			defer made()
 			return inspect.Status(p.shown(who))
 		}),
-		of(configDumpURL, func(_ context.Context, who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
+		of(configDumpURL, func(ctx context.Context, who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
+			made, err := p.turn(ctx, who)
+			if err != nil {
+				return nil, status.Error(codes.ResourceExhausted, err.Error())
+			}
+			defer made()
 			if len(names) != 1 {
 				return nil, status.Error(codes.InvalidArgument, "exactly one proxy is to be named: name.namespace")
 			}

@@ -53,6 +53,7 @@ type Pages struct {
 	Store func() []inspect.Problem
 
 	costly *web.Slots // answers that cost
+	pace   *web.Pace  // all answers of a tenant
 }
 
 // Proxies are what role xds shows.
@@ -76,15 +77,36 @@ type Objects struct {
 
 // New completes p, which it keeps.
 func New(p Pages) *Pages {
-	p.costly = web.NewSlots(maxCostly, maxCostlyOfCaller)
+	p.costly, p.pace = web.NewSlots(maxCostly, maxCostlyOfCaller), &web.Pace{}
 	return &p
 }
 
 // Handler serves the pages below /debug/ as far as their caller may see them.
 func (p *Pages) Handler() http.Handler { return p.Rules.Guard(p.debug) }
 
-// debug serves the pages from the loops that this process runs; a role that it does not have answers with nothing.
-func (p *Pages) debug(who authz.Caller) http.Handler { return inspect.Handler(p.shown(who)) }
+// debug serves the pages from the loops that this process runs; a role that it does not have answers with nothing. Tenants are answered at the pace of what that costs: there is none who does
+// not see at least their own proxies, of which there may be thousands, and what asks for a page again and again takes the processor from what plans and sends.
+func (p *Pages) debug(who authz.Caller) http.Handler {
+	pages := inspect.Handler(p.shown(who))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		made, err := p.turn(r.Context(), who)
+		if err != nil {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, err.Error(), http.StatusTooManyRequests)
+			return
+		}
+		defer made()
+		pages.ServeHTTP(w, r)
+	})
+}
+
+// turn waits until a caller is answered, who says when the answer is made. Who sees everything does not wait. Errors are web.Pace's.
+func (p *Pages) turn(ctx context.Context, who authz.Caller) (made func(), err error) {
+	if who.Sees == nil {
+		return func() {}, nil
+	}
+	return p.pace.Take(ctx, who.Name)
+}
 
 // shown is what they read, as far as the caller may see it.
 func (p *Pages) shown(who authz.Caller) inspect.Config {

@@ -3,6 +3,8 @@ package debug
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -111,4 +113,33 @@ func TestCostlyPagesAreCountedByCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	done()
+}
+
+// A tenant's pages are made one after the other, with a pause, whichever they are; who sees everything does not wait, nor another tenant.
+func TestTenantsArePaced(t *testing.T) {
+	p := New(Pages{})
+	tenant := func(name string) authz.Caller {
+		return authz.Caller{Name: name, Sees: func(string) bool { return false }}
+	}
+	made, err := p.turn(t.Context(), tenant("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer made()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for _, one := range []struct {
+		who  authz.Caller
+		want int
+	}{{tenant("a"), http.StatusTooManyRequests}, {tenant("b"), http.StatusOK}, {authz.Caller{Name: "a"}, http.StatusOK}} {
+		ctx := t.Context()
+		if one.want != http.StatusOK {
+			ctx = gone // it would wait
+		}
+		w := httptest.NewRecorder()
+		p.debug(one.who).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/syncz", nil).WithContext(ctx))
+		if w.Code != one.want {
+			t.Errorf("%q, which sees everything: %v: %d", one.who.Name, one.who.Sees == nil, w.Code)
+		}
+	}
 }
