@@ -1,0 +1,167 @@
+package debug
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+)
+
+// problems is everything that is wrong, from the folder to the proxies' refusals, as far as somebody may see it.
+func (p *Pages) problems(sees authz.Visible) []inspect.Problem {
+	all, own := p.Reported(sees), map[model.Problem]bool{}
+	if p.Proxies != nil {
+		planned := p.Proxies.Planner.Problems()
+		for _, one := range planned {
+			own[one] = true
+		}
+		all = append(all, planning(planned, sees)...)
+	}
+	if p.Objects == nil {
+		return all
+	}
+	return append(all, p.Objects.found(sees, own)...)
+}
+
+// problemOf is a problem with a record as the pages have it.
+func problemOf(p model.Problem) inspect.Problem {
+	return inspect.Problem{Object: p.Key.String(), Field: p.Field, Code: p.Code, Analyzer: p.Analyzer, Severity: p.Severity, Message: p.Message}
+}
+
+// planning is what planning found, as much as is listed (problem.Bound), as far as somebody may see it.
+func planning(found []model.Problem, sees authz.Visible) (all []inspect.Problem) {
+	found = slices.DeleteFunc(slices.Clone(found), func(p model.Problem) bool { return !sees.Of(p.Key.Namespace) })
+	listed, left := problem.Bound(found, func(p model.Problem) (string, model.Key) { return p.Key.Namespace, p.Key })
+	for _, one := range listed {
+		all = append(all, problemOf(one))
+	}
+	more, namespaces := 0, slices.Sorted(maps.Keys(left))
+	for i, namespace := range namespaces {
+		if more += left[namespace]; i < problem.MostOfNamespace {
+			more = 0
+			all = append(all, inspect.Problem{Object: "Namespace " + namespace, Location: "plan", Code: problem.NotAllowed, Severity: problem.Warning,
+				Message: fmt.Sprintf("%d more problems that planning found are not listed here", left[namespace])})
+		}
+	}
+	if more > 0 {
+		all = append(all, inspect.Problem{Object: "other namespaces", Location: "plan", Code: problem.NotAllowed, Severity: problem.Warning,
+			Message: fmt.Sprintf("%d more problems that planning found are not listed here", more)})
+	}
+	return all
+}
+
+// Count is how many problems Reported is of, those that are not listed included.
+func (p *Pages) Count() int {
+	n := len(p.Reported(nil))
+	if p.Objects != nil {
+		n += p.Objects.Total() - len(p.Objects.Loop())
+	}
+	return n
+}
+
+// found is what other replicas found, where this process leads; own is what this one did.
+func (o *Objects) found(sees authz.Visible, own map[model.Problem]bool) (all []inspect.Problem) {
+	found, more := o.Found.All()
+	for _, one := range found {
+		if own[one.Problem] || !sees.Of(one.Key.Namespace) {
+			continue
+		}
+		at := "replica " + one.First
+		if one.Replicas > 1 {
+			at += fmt.Sprintf(" and %d more", one.Replicas-1)
+		}
+		p := problemOf(one.Problem)
+		p.Location = at
+		all = append(all, p)
+	}
+	if more > 0 && sees.Of("") {
+		all = append(all, inspect.Problem{Object: "replicas", Location: "etcd", Code: problem.NotAllowed, Severity: problem.Warning,
+			Message: fmt.Sprintf("%d problems that replicas found are not listed here: /debug/problems of each replica lists its own", more)})
+	}
+	return all
+}
+
+// Reported is what is wrong before and after the plan: cheap to ask for.
+func (p *Pages) Reported(sees authz.Visible) []inspect.Problem {
+	all := []inspect.Problem{}
+	if p.Objects != nil {
+		all = append(all, p.Objects.reported(sees)...)
+	}
+	if p.Proxies != nil {
+		all = append(all, p.Proxies.unreadable(sees)...)
+	}
+	if sees.Of("") {
+		all = append(all, p.Store()...)
+	}
+	if p.Proxies != nil {
+		all = append(all, p.Proxies.reported(sees)...)
+	}
+	return all
+}
+
+// reported is what is wrong with the folder and its objects.
+func (o *Objects) reported(sees authz.Visible) (all []inspect.Problem) {
+	if held, is := o.Held(); is && sees.Of("") {
+		all = append(all, held)
+	}
+	for _, list := range [][]object.Problem{o.Sources(), o.Loop()} {
+		for _, one := range list {
+			if !sees.Of(ingest.NamespaceOf(one)) {
+				continue
+			}
+			all = append(all, inspect.Problem{Object: Named(one.ID), Location: one.Location, Field: one.Field, Code: one.Code, Analyzer: one.Analyzer, Severity: one.Severity, Message: one.Message})
+		}
+	}
+	return all
+}
+
+// unreadable are the records that cannot be read.
+func (p *Proxies) unreadable(sees authz.Visible) (all []inspect.Problem) {
+	for _, one := range p.Mirror.Status().Problems {
+		if key, _ := model.ParsePath(one.Path); !sees.Of(key.Namespace) {
+			continue
+		}
+		all = append(all, inspect.Problem{Object: "records/" + one.Path, Location: "etcd", Code: problem.Unreadable, Severity: severity(one.Kept), Message: one.String()})
+	}
+	return all
+}
+
+// reported is what is wrong with the records as a whole, with what is not planned, and what proxies refused.
+func (p *Proxies) reported(sees authz.Visible) (all []inspect.Problem) {
+	if sees.Of("") {
+		all = append(all, contentsProblems(p.Mirror.Status())...)
+	}
+	for _, one := range p.Mirror.Status().Unknown {
+		if sees.Of(one.Namespace) {
+			all = append(all, inspect.Problem{Object: "records/" + one.Path, Location: "etcd", Code: problem.NotSupported, Severity: severity(!one.Closing), Message: one.String()})
+		}
+	}
+	for _, one := range p.Planner.SetAside() {
+		if sees.Of(one.Key.Namespace) {
+			all = append(all, problemOf(one))
+		}
+	}
+	all = append(all, refused(p.Server.RefusalsOf(sees.Of))...)
+	return append(all, withheld(p.Server.Withheld(), sees)...)
+}
+
+// contentsProblems is what is wrong with the store, and with the stored records as a whole.
+func contentsProblems(s mirror.Status) (all []inspect.Problem) {
+	if s.Alarm != nil {
+		all = append(all, inspect.Problem{Object: "head", Location: "etcd", Code: problem.Held, Severity: problem.Error, Message: s.Alarm.Error()})
+	}
+	for _, one := range s.Held {
+		all = append(all, inspect.Problem{Object: "records/" + one.Kind, Location: "etcd", Code: problem.Held, Severity: problem.Error, Message: one.String()})
+	}
+	if s.Unchecked != "" {
+		all = append(all, inspect.Problem{Object: "head", Location: "etcd", Code: problem.Unreadable, Severity: problem.Warning, Message: "what others than the leader change in the store is not noticed: " + s.Unchecked})
+	}
+	return all
+}
