@@ -57,6 +57,8 @@ func TestPace(t *testing.T) {
 		}
 		made()
 		time.Sleep(time.Hour)
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		if len(p.callers) != 0 {
 			t.Errorf("%d callers are kept", len(p.callers))
 		}
