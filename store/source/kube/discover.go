@@ -93,6 +93,7 @@ func (s *Source) groups(ctx context.Context) ([]metav1.APIGroup, error) {
 	if hidden || apierrors.IsNotFound(err) {
 		return nil, nil
 	}
+	one.Name = workloadEntries.group // whatever the server calls it: of a known group the known versions are asked for, of another all that it lists
 	return []metav1.APIGroup{one}, err
 }
 

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -20,6 +21,7 @@ type farEntries struct {
 	far
 	mu       sync.Mutex
 	versions []string // in which the group is served; none: it is not
+	called   string   // the name that it gives the group; empty: its own
 	hidden   bool     // the group may not be asked for
 	refused  bool     // WorkloadEntries may not be listed
 	asked    []string // paths of the group
@@ -43,7 +45,7 @@ func (f *farEntries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f.mu.Lock()
 	f.asked = append(f.asked, rest)
-	versions, hidden, refused := f.versions, f.hidden, f.refused
+	versions, hidden, refused, called := f.versions, f.hidden, f.refused, cmp.Or(f.called, "networking.istio.io")
 	f.mu.Unlock()
 	version, resource, _ := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
 	fails := func(code int, reason string) {
@@ -61,7 +63,7 @@ func (f *farEntries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		for _, v := range versions {
 			list = append(list, fmt.Sprintf(`{"groupVersion": "networking.istio.io/%s", "version": %q}`, v, v))
 		}
-		fmt.Fprintf(w, `{"kind": "APIGroup", "name": "networking.istio.io", "versions": [%s], "preferredVersion": %s}`, strings.Join(list, ","), list[0])
+		fmt.Fprintf(w, `{"kind": "APIGroup", "name": %q, "versions": [%s], "preferredVersion": %s}`, called, strings.Join(list, ","), list[0])
 	case resource == "":
 		for _, k := range []string{"VirtualService", "WorkloadEntry"} {
 			plural := map[string]string{"VirtualService": "virtualservices", "WorkloadEntry": "workloadentries"}[k]
@@ -93,6 +95,7 @@ func TestWorkloadEntriesOfAnotherCluster(t *testing.T) {
 	}{
 		"served":                 {serve: func(f *farEntries) { f.versions = []string{"v1", "v1beta1", "v1alpha3"} }, version: "v1"},
 		"in older versions":      {serve: func(f *farEntries) { f.versions = []string{"v1alpha3", "v1beta1"} }, version: "v1beta1"},
+		"by another name":        {serve: func(f *farEntries) { f.versions, f.called = []string{"v9", "v1"}, "other.istio.io" }, version: "v1"},
 		"not served":             {serve: func(*farEntries) {}},
 		"may not be asked for":   {serve: func(f *farEntries) { f.hidden = true }, warned: true},
 		"may not be listed":      {serve: func(f *farEntries) { f.versions, f.refused = []string{"v1"}, true }, warned: true},
@@ -116,6 +119,9 @@ func TestWorkloadEntriesOfAnotherCluster(t *testing.T) {
 				t.Errorf("problems %v", all)
 			}
 			server.set(func(f *farEntries) {
+				if slices.Contains(f.asked, "/v9") {
+					t.Error("a version that is not known was asked for")
+				}
 				if c.off && len(f.asked) > 0 {
 					t.Errorf("asked %v", f.asked)
 				}
