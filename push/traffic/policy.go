@@ -228,9 +228,8 @@ func (p Policy) locality(service *model.Service, mesh *model.Mesh) *networkingv1
 
 // distributions are what the traffic distributions of services come to (istio: pilot/pkg/networking/core/loadbalancer, GetLocalityLbSetting).
 var distributions = map[model.Distribution]*networkingv1.LocalityLoadBalancerSetting{
-	model.Distribution_DISTRIBUTION_SAME_ZONE: {FailoverPriority: []string{"topology.istio.io/network", "topology.kubernetes.io/region", "topology.kubernetes.io/zone"}},
-	model.Distribution_DISTRIBUTION_SAME_NODE: {FailoverPriority: []string{
-		"topology.istio.io/network", "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone", "kubernetes.io/hostname"}},
+	model.Distribution_DISTRIBUTION_SAME_ZONE: {FailoverPriority: []string{model.NetworkLabel, model.RegionLabel, model.ZoneLabel}},
+	model.Distribution_DISTRIBUTION_SAME_NODE: {FailoverPriority: []string{model.NetworkLabel, model.RegionLabel, model.ZoneLabel, model.SubzoneLabel, model.NodeLabel}},
 }
 
 // DistributionOf is the setting that the traffic distribution of a service comes to, the same pointer for all of one kind; nil: none.

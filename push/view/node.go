@@ -18,6 +18,7 @@ import (
 
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/proxyconfig"
 )
@@ -353,7 +354,7 @@ func labelledLocality(labels map[string]string) string {
 	if own := labels["istio-locality"]; own != "" {
 		return strings.ReplaceAll(own, ".", "/")
 	}
-	return joinLocality(labels["topology.kubernetes.io/region"], labels["topology.kubernetes.io/zone"], labels["topology.istio.io/subzone"])
+	return joinLocality(labels[model.RegionLabel], labels[model.ZoneLabel], labels[model.SubzoneLabel])
 }
 
 func parseMode(s string) (Mode, error) {

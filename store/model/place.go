@@ -2,15 +2,18 @@ package model
 
 import "strings"
 
-// Labels of the place of proxies and endpoints, beside those of a locality.
+// Labels of the place of proxies and endpoints.
 const (
 	NetworkLabel = "topology.istio.io/network"
 	ClusterLabel = "topology.istio.io/cluster"
+	RegionLabel  = "topology.kubernetes.io/region"
+	ZoneLabel    = "topology.kubernetes.io/zone"
+	SubzoneLabel = "topology.istio.io/subzone"
 	NodeLabel    = "kubernetes.io/hostname"
 )
 
 // localityLabels are the labels of the parts of a locality, in their order.
-var localityLabels = [...]string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone"}
+var localityLabels = [...]string{RegionLabel, ZoneLabel, SubzoneLabel}
 
 // LocalityParts are region, zone and sub-zone of a locality, "region/zone/sub-zone".
 func LocalityParts(locality string) (parts [3]string) {

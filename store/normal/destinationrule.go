@@ -139,14 +139,12 @@ func checkLoadBalancer(r *report, at string, lb *networkingv1.LoadBalancerSettin
 	}
 }
 
-// placeLabels are those of an endpoint's place, which a zone-aware setting decides by itself.
-var placeLabels = []string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone"}
-
-// checkZones checks a setting as its API says (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting).
+// checkZones checks a setting as its API says: what is decided by zones and regions is named by no label (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting).
 func checkZones(r *report, at string, s *networkingv1.ZoneAwareLoadBalancerSetting) {
 	checkFailover(r, at, s.GetFailover())
 	for i, label := range s.GetFailoverPriority() {
-		if key, _, _ := strings.Cut(label, "="); slices.Contains(placeLabels, key) {
+		key, _, _ := strings.Cut(label, "=")
+		if _, locality := model.LocalityLabel("", key); locality {
 			r.errorf(fmt.Sprintf("%s.failoverPriority[%d]", at, i), "%s is decided by zones and regions themselves", key)
 		}
 	}

@@ -21,7 +21,6 @@ import (
 // (pilot/pkg/serviceregistry/kube/controller/network.go, pilot/pkg/model/network.go).
 
 const (
-	networkLabel           = "topology.istio.io/network"
 	gatewayPortLabel       = "networking.istio.io/gatewayPort"
 	nodeSelectorAnnotation = "traffic.istio.io/nodeSelector"
 	// gatewayPort is the port of gateways that name none.
@@ -31,8 +30,8 @@ const (
 // network is the network of one endpoint of an object: its pod's label, the system namespace's label, the mesh's networks (by cluster,
 // then by address), the option.
 func (n *Normalizer) network(r *report, of object.ID, pod *Pod, address string, ctx Lookup) string {
-	if pod != nil && pod.Labels[networkLabel] != "" {
-		return pod.Labels[networkLabel]
+	if pod != nil && pod.Labels[model.NetworkLabel] != "" {
+		return pod.Labels[model.NetworkLabel]
 	}
 	system := of.SameOrigin(object.ID{Kind: "Namespace", Name: n.SystemNamespace})
 	r.ref(system)
@@ -164,7 +163,7 @@ func (n *Normalizer) networkGateways(r *report, obj *object.Object, svc *corev1.
 
 // gatewaysOf are the networks and ports that a Service is a gateway with; they have no address yet. Its label goes before meshNetworks.
 func (n *Normalizer) gatewaysOf(r *report, obj *object.Object, ctx Lookup) (out []*model.NetworkGateway) {
-	if network := obj.Labels[networkLabel]; network != "" {
+	if network := obj.Labels[model.NetworkLabel]; network != "" {
 		port := uint32(gatewayPort)
 		if text := obj.Labels[gatewayPortLabel]; text != "" {
 			number, err := strconv.ParseUint(text, 10, 16)

@@ -146,7 +146,7 @@ func TestEndpointSlice(t *testing.T) {
 	ctx := &fake{
 		pods: map[string]*Pod{
 			"shop/web-1": {Labels: map[string]string{"app": "web", "security.istio.io/tlsMode": "istio"}, Node: "n1", ServiceAccount: "web", Workload: "web"},
-			"shop/web-2": {Labels: map[string]string{"istio-locality": "r.z.s", networkLabel: "far"}, Node: "n1", ServiceAccount: "default", Workload: "web-2", NotReady: true},
+			"shop/web-2": {Labels: map[string]string{"istio-locality": "r.z.s", model.NetworkLabel: "far"}, Node: "n1", ServiceAccount: "default", Workload: "web-2", NotReady: true},
 		},
 		nodes:  map[string]*Node{"n1": {Locality: "r1/z1"}},
 		spaces: map[string]*Namespace{"istio-system": {Network: "near"}},

@@ -104,7 +104,7 @@ func (n *Normalizer) inlineEndpoint(of object.ID, e *networkingv1.WorkloadEntry)
 	tls, stated := e.Labels["security.istio.io/tlsMode"]
 	return &model.Endpoint{
 		Address: e.Address, Labels: e.Labels, Namespace: of.Namespace, ServiceAccount: e.ServiceAccount, Cluster: n.clusterOf(of),
-		Network: cmp.Or(e.Network, e.Labels[networkLabel]), Locality: cmp.Or(e.Locality, localityLabel(e.Labels["istio-locality"])), Weight: e.Weight, Ports: e.Ports,
+		Network: cmp.Or(e.Network, e.Labels[model.NetworkLabel]), Locality: cmp.Or(e.Locality, localityLabel(e.Labels["istio-locality"])), Weight: e.Weight, Ports: e.Ports,
 		// As istiod: a stated mode, else whoever has an identity speaks mTLS.
 		Mtls: tls == "istio" || !stated && e.ServiceAccount != "",
 	}

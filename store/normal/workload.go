@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
 )
@@ -170,9 +171,9 @@ func ParseNode(obj *object.Object) *Node {
 		return ""
 	}
 	n := &Node{Locality: locality(
-		first("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"),
-		first("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),
-		first("topology.istio.io/subzone"))}
+		first(model.RegionLabel, "failure-domain.beta.kubernetes.io/region"),
+		first(model.ZoneLabel, "failure-domain.beta.kubernetes.io/zone"),
+		first(model.SubzoneLabel))}
 	var whole corev1.Node
 	if err := json.Unmarshal(obj.JSON, &whole); err != nil {
 		return n
@@ -188,7 +189,7 @@ func ParseNode(obj *object.Object) *Node {
 
 // ParseNamespace reads what endpoints and ServiceEntries need of a Namespace.
 func ParseNamespace(obj *object.Object) *Namespace {
-	return &Namespace{Network: obj.Labels[networkLabel], Labels: obj.Labels}
+	return &Namespace{Network: obj.Labels[model.NetworkLabel], Labels: obj.Labels}
 }
 
 func locality(region, zone, subzone string) string {
