@@ -77,7 +77,7 @@ func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
 	caller := Caller{ID: id, Namespace: namespace, ServiceAccount: account, By: ByCertificate, Serial: issue.SerialString(leaf.SerialNumber),
 		NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter}
 	if c.Foreign {
-		caller.Issued = leaf.NotBefore.Add(issue.Backdate)
+		caller.Issued = issue.IssuedAt(leaf)
 		return caller, nil
 	}
 	caller.Issued = issue.Follows(leaf)

@@ -22,13 +22,16 @@ func Proven(leaf *x509.Certificate) time.Time {
 }
 
 // Follows is the time from which what a leaf says is true: that at which a token proved it. A leaf that does not say, of an older version, counts
-// from when it was issued: its beginning lies Backdate before that, unless its CA is younger.
+// from when it was issued.
 func Follows(leaf *x509.Certificate) time.Time {
 	if at, says := provenAt(leaf); says {
 		return at
 	}
-	return leaf.NotBefore.Add(Backdate)
+	return IssuedAt(leaf)
 }
+
+// IssuedAt is when a leaf was issued, by its beginning, which lies Backdate before that, unless its CA is younger.
+func IssuedAt(leaf *x509.Certificate) time.Time { return leaf.NotBefore.Add(Backdate) }
 
 func provenAt(leaf *x509.Certificate) (at time.Time, says bool) {
 	for _, e := range leaf.Extensions {
