@@ -29,8 +29,9 @@ type blame struct {
 
 // bisection finds culprits.
 type bisection struct {
-	pool  *pool.Pool
-	fault func(*input.Input, view.Scope) // tests only, see input.Input.Fault
+	pool    *pool.Pool
+	cluster string                         // see Settings
+	fault   func(*input.Input, view.Scope) // tests only, see input.Input.Fault
 }
 
 // maxOfOneKind is how many records of one kind and namespace one search finds one by one; then all edits of these are left out, so
@@ -40,7 +41,7 @@ const maxOfOneKind = 8
 // fails says whether the view of a node cannot be planned from scratch.
 func (f bisection) fails(n view.Node, s *mirror.Snapshot) (failed bool) {
 	defer func() { failed = recover() != nil }()
-	in := input.New(s, f.pool, "")
+	in := input.New(s, f.pool, f.cluster)
 	in.Fault = f.fault
 	fresh(in, viewFrom(in, n), secret.Copy{}, true)
 	return false

@@ -191,7 +191,7 @@ func (l *Loop) giveUp(failed []*Handle) bool {
 
 // culprits searches among what came since the last plan; where that was as bad, among all records.
 func (l *Loop) culprits(n view.Node) []blame {
-	s := bisection{l.cfg.Pool, l.fault}
+	s := bisection{l.cfg.Pool, l.cfg.Cluster, l.fault}
 	good := l.good
 	if good == nil || s.fails(n, good) {
 		good = mirror.Empty()
