@@ -40,22 +40,22 @@ func (p *Pages) Answers() []serve.Answer {
 		}
 		return serve.Answer{TypeURL: url, Resources: answer}
 	}
-	return []serve.Answer{
-		of(debugURL, p.page),
-		of(syncURL, func(ctx context.Context, who authz.Caller, _ []string) ([]*discoveryv3.Resource, error) {
+	paced := func(url string, make func(authz.Caller, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
+		return of(url, func(ctx context.Context, who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
 			made, err := p.turn(ctx, who)
 			if err != nil {
 				return nil, status.Error(codes.ResourceExhausted, err.Error())
 			}
 			defer made()
+			return make(who, names)
+		})
+	}
+	return []serve.Answer{
+		of(debugURL, p.page), // which is paced as pages are
+		paced(syncURL, func(who authz.Caller, _ []string) ([]*discoveryv3.Resource, error) {
 			return inspect.Status(p.shown(who))
 		}),
-		of(configDumpURL, func(ctx context.Context, who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
-			made, err := p.turn(ctx, who)
-			if err != nil {
-				return nil, status.Error(codes.ResourceExhausted, err.Error())
-			}
-			defer made()
+		paced(configDumpURL, func(who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
 			if len(names) != 1 {
 				return nil, status.Error(codes.InvalidArgument, "exactly one proxy is to be named: name.namespace")
 			}

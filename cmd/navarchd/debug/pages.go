@@ -51,7 +51,7 @@ type Pages struct {
 	Store func() []inspect.Problem
 
 	costly *web.Slots // answers that cost
-	pace   *web.Pace  // all answers of a tenant
+	pace   *web.Pace  // all answers of a caller who does not see everything
 }
 
 // Proxies are what role xds shows.
@@ -82,8 +82,9 @@ func New(p Pages) *Pages {
 // Handler serves the pages below /debug/ as far as their caller may see them.
 func (p *Pages) Handler() http.Handler { return p.Rules.Guard(p.debug) }
 
-// debug serves the pages from the loops that this process runs; a role that it does not have answers with nothing. Tenants are answered at the pace of what that costs: there is none who does
-// not see at least their own proxies, of which there may be thousands, and what asks for a page again and again takes the processor from what plans and sends.
+// debug serves the pages from the loops that this process runs; a role that it does not have answers with nothing. Who does not see
+// everything is answered at the pace of what that costs: every tenant sees its own proxies, of which there may be thousands, and whoever asks for pages again and again takes
+// the processor from planning and sending.
 func (p *Pages) debug(who authz.Caller) http.Handler {
 	pages := inspect.Handler(p.shown(who))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -98,7 +99,7 @@ func (p *Pages) debug(who authz.Caller) http.Handler {
 	})
 }
 
-// turn waits until a caller is answered, who says when the answer is made. Who sees everything does not wait. Errors are web.Pace's.
+// turn waits until a caller may be answered; made is to be called once the answer is made. Who sees everything does not wait. Errors are web.Pace's.
 func (p *Pages) turn(ctx context.Context, who authz.Caller) (made func(), err error) {
 	if who.Sees == nil {
 		return func() {}, nil
