@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"navarch.io/navarch/loadtest/programs"
 	"navarch.io/navarch/loadtest/report"
 	"navarch.io/navarch/loadtest/scene"
 	"navarch.io/navarch/store/loopback"
+	"navarch.io/navarch/store/programs"
 )
 
 func TestMain(m *testing.M) {

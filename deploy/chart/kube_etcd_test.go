@@ -14,7 +14,7 @@ import (
 
 	"navarch.io/navarch/deploy/docs"
 	"navarch.io/navarch/deploy/testcluster/cluster"
-	"navarch.io/navarch/loadtest/programs"
+	"navarch.io/navarch/store/programs"
 )
 
 // etcdctl runs in a member's Pod, with the arguments that come before the command; it fails with what it printed.

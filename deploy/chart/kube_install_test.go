@@ -24,8 +24,8 @@ import (
 	"navarch.io/navarch/deploy/testcluster/cluster"
 	"navarch.io/navarch/deploy/testcluster/controlplane"
 	"navarch.io/navarch/deploy/testcluster/image"
-	"navarch.io/navarch/loadtest/programs"
 	"navarch.io/navarch/push/envoytest"
+	"navarch.io/navarch/store/programs"
 )
 
 // installation is a cluster in which the chart is installed.

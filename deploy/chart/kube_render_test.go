@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/deploy/testcluster/cluster"
-	"navarch.io/navarch/loadtest/programs"
+	"navarch.io/navarch/store/programs"
 )
 
 func TestMain(m *testing.M) {

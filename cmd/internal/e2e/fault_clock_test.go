@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"navarch.io/navarch/ca/keyring"
-	"navarch.io/navarch/loadtest/programs"
 	"navarch.io/navarch/store/loopback"
+	"navarch.io/navarch/store/programs"
 )
 
 // aheadBy is the variable by which clockBinary and clockCtl are told how far their clock is ahead of this machine's: one build of each serves every test.

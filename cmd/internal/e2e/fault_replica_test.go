@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"navarch.io/navarch/loadtest/programs"
 	sim "navarch.io/navarch/loadtest/proxy"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/programs"
 )
 
 // Fault 12: one of three replicas is killed, the leading one. Its proxies find the others and are sent nothing that they

@@ -7,8 +7,8 @@ import (
 
 	sim "navarch.io/navarch/loadtest/proxy"
 
-	"navarch.io/navarch/loadtest/programs"
 	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/programs"
 )
 
 // noveltyBinary is a build of navarchd that knows one kind more, from level 2 on: each Gateway is a record of it besides. It panics

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"navarch.io/navarch/loadtest/programs"
 	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/store/loopback"
+	"navarch.io/navarch/store/programs"
 )
 
 // binary is the path of one of our programs, built from this tree.

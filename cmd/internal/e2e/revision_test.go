@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"testing"
 
-	"navarch.io/navarch/loadtest/programs"
 	sim "navarch.io/navarch/loadtest/proxy"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/programs"
 )
 
 // wrongBinary is a build of navarchd whose normal form of Services is wrong: ports of HTTP are ports of TCP.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"navarch.io/navarch/loadtest/programs"
+	"navarch.io/navarch/store/programs"
 )
 
 // sideBySide is how many tests run at once: most of what they do is to wait for leases, deadlines and Envoys.

@@ -15,12 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"navarch.io/navarch/loadtest/programs"
 	sim "navarch.io/navarch/loadtest/proxy"
 	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/kv/kvtest"
 	"navarch.io/navarch/store/loopback"
+	"navarch.io/navarch/store/programs"
 )
 
 // calls is requests through a proxy without a pause, one after the other.

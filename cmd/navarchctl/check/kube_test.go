@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/deploy/docs"
 	"navarch.io/navarch/deploy/testcluster/cluster"
 	"navarch.io/navarch/deploy/testcluster/image"
-	"navarch.io/navarch/loadtest/programs"
+	"navarch.io/navarch/store/programs"
 )
 
 func TestMain(m *testing.M) {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"navarch.io/navarch/loadtest/programs"
+	"navarch.io/navarch/store/programs"
 )
 
 // inside is set where the test runs in its namespaces.
@@ -55,7 +55,7 @@ func inNamespaces(t *testing.T, name string) {
 	}
 }
 
-// linked is how our programs are linked for tests (loadtest/programs): what has all that `make build` asks for is not linked once more.
+// linked is how our programs are linked for tests (store/programs): what has all that `make build` asks for is not linked once more.
 const linked = "GOFLAGS=-buildvcs=false -tags=grpcnotrace '" + programs.LinkFlags + "'"
 
 // arrive makes the namespaces a machine on which the repository was just cloned: the loopback interface is up, and bin/ and out/ are empty, but for the programs

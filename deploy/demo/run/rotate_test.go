@@ -12,9 +12,9 @@ import (
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/seal/kmstest"
-	"navarch.io/navarch/loadtest/programs"
 	"navarch.io/navarch/store/kv/kvtest"
 	"navarch.io/navarch/store/loopback"
+	"navarch.io/navarch/store/programs"
 )
 
 const quickTTL = 10 * time.Second // of leaves: each is renewed after about half of it

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/deploy/demo/show"
-	"navarch.io/navarch/loadtest/programs"
+	"navarch.io/navarch/store/programs"
 )
 
 // copied is the demo's YAML in a folder that the test may change.

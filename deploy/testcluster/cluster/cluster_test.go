@@ -25,7 +25,7 @@ import (
 
 	"navarch.io/navarch/deploy/testcluster/cluster"
 	"navarch.io/navarch/deploy/testcluster/image"
-	"navarch.io/navarch/loadtest/programs"
+	"navarch.io/navarch/store/programs"
 )
 
 // abandoned is set in a process that starts a cluster and waits to be killed.

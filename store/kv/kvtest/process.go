@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"navarch.io/navarch/loadtest/programs"
+	"navarch.io/navarch/store/programs"
 )
 
 // readyTimeout is how long an etcd may take to start on a busy machine.
