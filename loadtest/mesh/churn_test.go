@@ -4,7 +4,7 @@ import "testing"
 
 // An edit of an endpoint reaches all clients of its service: where requests are distributed by zones, some have no endpoints in the third one.
 func TestToggledPodsAreSeenByAll(t *testing.T) {
-	settings, err := Preset("world-b")
+	settings, err := preset("world-b")
 	if err != nil {
 		t.Fatal(err)
 	}

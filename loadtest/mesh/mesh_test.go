@@ -20,7 +20,7 @@ import (
 
 func world(t *testing.T, name string, change ...func(*Settings)) *Mesh {
 	t.Helper()
-	s, err := Preset(name)
+	s, err := preset(name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,8 +57,8 @@ const (
 //go:embed presets/*.yaml
 var presets embed.FS
 
-// Preset gives committed settings by name.
-func Preset(name string) (Settings, error) {
+// preset gives committed settings by name.
+func preset(name string) (Settings, error) {
 	raw, err := presets.ReadFile("presets/" + name + ".yaml")
 	if errors.Is(err, fs.ErrNotExist) {
 		return Settings{}, fmt.Errorf("no preset %q: there are %s", name, strings.Join(Presets(), ", "))
@@ -82,7 +82,7 @@ func Presets() []string {
 // Load reads settings from a preset of that name or, where there is none, from a file of YAML.
 func Load(nameOrFile string) (Settings, error) {
 	if !strings.ContainsAny(nameOrFile, "./") {
-		return Preset(nameOrFile)
+		return preset(nameOrFile)
 	}
 	raw, err := os.ReadFile(nameOrFile)
 	if err != nil {

@@ -17,7 +17,7 @@ func TestRefusedSettings(t *testing.T) {
 		"form":             func(s *Settings) { s.Form = "xml" },
 		"zones":            func(s *Settings) { s.Zones = -1 },
 	} {
-		s, err := Preset("tiny")
+		s, err := preset("tiny")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,7 +26,7 @@ func TestRefusedSettings(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	if _, err := Preset("nonesuch"); err == nil || !strings.Contains(err.Error(), "world-a") {
+	if _, err := preset("nonesuch"); err == nil || !strings.Contains(err.Error(), "world-a") {
 		t.Errorf("unknown preset: %v", err)
 	}
 	if _, err := parse([]byte("name: x\nservices: 1\nnamespaces: 1\npods: 1\nsevrices: 3\n")); err == nil {
@@ -35,7 +35,7 @@ func TestRefusedSettings(t *testing.T) {
 }
 
 func TestScaled(t *testing.T) {
-	b, _ := Preset("world-b")
+	b, _ := preset("world-b")
 	for _, f := range []float64{.001, .02, .5, 2} {
 		s := b.Scaled(f)
 		if _, err := New(s); err != nil {

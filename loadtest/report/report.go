@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/loadtest/gauge"
 )
 
-// Version is the version of the schema. It grows with every change that a reader of the JSON could notice, and Read
+// Version is the version of the schema. It grows with every change that a reader of the JSON could notice, and read
 // refuses others: figures are compared or not at all.
 const Version = 3
 
@@ -170,8 +170,8 @@ func (r Result) Good() bool {
 	return true
 }
 
-// Read decodes a result. An error says when it is of another version, or has fields that this one does not know.
-func Read(r io.Reader) (Result, error) {
+// read decodes a result. An error says when it is of another version, or has fields that this one does not know.
+func read(r io.Reader) (Result, error) {
 	raw, err := io.ReadAll(r)
 	if err != nil {
 		return Result{}, err
@@ -201,7 +201,7 @@ func ReadFile(name string) (Result, error) {
 		return Result{}, err
 	}
 	defer f.Close()
-	result, err := Read(f)
+	result, err := read(f)
 	if err != nil {
 		return result, fmt.Errorf("%s: %w", filepath.Base(name), err)
 	}

@@ -120,7 +120,7 @@ func TestResultsOutliveTheirProcess(t *testing.T) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 	for _, text := range []string{`{"version": 1}`, `{}`, `{"version": 2, "extra": 1}`, `x`} {
-		if _, err := Read(strings.NewReader(text)); err == nil {
+		if _, err := read(strings.NewReader(text)); err == nil {
 			t.Errorf("%s was read", text)
 		}
 	}

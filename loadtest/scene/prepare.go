@@ -109,7 +109,7 @@ func (s *stage) secure(base string, on bool) error {
 		return makeIssuer(base)
 	}
 	s.starter.ca, s.TLS = base, TLS{Dir: base}
-	return MakeCA(base)
+	return makeCA(base)
 }
 
 // ready is nil once all replicas have the whole world, and the CA has written its roots, which proxies need to dial.

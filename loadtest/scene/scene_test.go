@@ -280,7 +280,7 @@ func TestWorkerKeepsDeadlines(t *testing.T) {
 // Proxies' certificates are of their identities, verify against the root, and are made once for each identity.
 func TestCertificates(t *testing.T) {
 	dir := t.TempDir()
-	if err := MakeCA(dir); err != nil {
+	if err := makeCA(dir); err != nil {
 		t.Fatal(err)
 	}
 	of, err := TLS{Dir: dir}.client()

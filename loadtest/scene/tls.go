@@ -27,7 +27,7 @@ const trustDomain = "cluster.local"
 // serverName is what the harness's servers are called in their certificate.
 const serverName = "istiod.istio-system.svc"
 
-// TLS is how proxies speak it. With Dir, each has a certificate of its identity by the CA that MakeCA wrote there;
+// TLS is how proxies speak it. With Dir, each has a certificate of its identity by the CA that makeCA wrote there;
 // otherwise all have the same certificate, or none.
 type TLS struct {
 	Dir        string `json:"dir,omitempty"`
@@ -47,9 +47,9 @@ const (
 	fileServer, fileServerKey = "server.pem", "server.key"
 )
 
-// MakeCA writes a root, its key, and a certificate with key for servers on loopback. The keys are worth nothing outside of
+// makeCA writes a root, its key, and a certificate with key for servers on loopback. The keys are worth nothing outside of
 // the run.
-func MakeCA(dir string) error {
+func makeCA(dir string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err

@@ -46,7 +46,7 @@ func shakeHands(t *testing.T, dir string, client *tls.Config, want string) {
 // A proxy takes a server whose chain it has verified, each time; one of another CA, or of another name, never.
 func TestProxiesVerifyTheServer(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
-	if err := errors.Join(MakeCA(dir), MakeCA(other)); err != nil {
+	if err := errors.Join(makeCA(dir), makeCA(other)); err != nil {
 		t.Fatal(err)
 	}
 	config := func(from, name string) *tls.Config {

@@ -34,7 +34,7 @@ func (m MinRevision) Encode(md metadata.MD) {
 	if m.Revision <= 0 {
 		return
 	}
-	md.Set(revisionHeader, EncodeRevision(m.Revision))
+	md.Set(revisionHeader, encodeRevision(m.Revision))
 	if m.Store != "" {
 		md.Set(storeHeader, m.Store)
 	}
@@ -48,7 +48,7 @@ func DecodeMinRevision(ctx context.Context) (m MinRevision, places bool) {
 	if place := single(header); len(place) <= maxPlace {
 		m.Place = place
 	}
-	if revision, ok := DecodeRevision(single(metadata.ValueFromIncomingContext(ctx, revisionHeader))); ok && revision > 0 {
+	if revision, ok := decodeRevision(single(metadata.ValueFromIncomingContext(ctx, revisionHeader))); ok && revision > 0 {
 		m.Store, m.Revision = single(metadata.ValueFromIncomingContext(ctx, storeHeader)), revision
 	}
 	return m, len(header) == 1
@@ -66,12 +66,12 @@ func DecodeStore(header metadata.MD) string { return single(header.Get(storeHead
 
 // EncodeBehind is the trailer of a stream that a replica refuses because it is behind the client's MinRevision; revision is what it has.
 func EncodeBehind(revision int64) metadata.MD {
-	return metadata.Pairs(behindTrailer, EncodeRevision(revision))
+	return metadata.Pairs(behindTrailer, encodeRevision(revision))
 }
 
 // DecodeBehind is the revision that a replica has which refused a stream; false: that was not the reason.
 func DecodeBehind(trailer metadata.MD) (revision int64, ok bool) {
-	return DecodeRevision(single(trailer.Get(behindTrailer)))
+	return decodeRevision(single(trailer.Get(behindTrailer)))
 }
 
 // AppendVersion appends what system_version_info says of the store: the revision, and for clients that understand it, the place.
@@ -86,18 +86,18 @@ func AppendVersion(b []byte, revision int64, place string) []byte {
 // DecodeVersion is the inverse of AppendVersion; false: the text is none. Other control planes write other things.
 func DecodeVersion(text string) (revision int64, place string, ok bool) {
 	number, place, _ := strings.Cut(text, " ")
-	revision, ok = DecodeRevision(number)
+	revision, ok = decodeRevision(number)
 	if !ok || len(place) > maxPlace {
 		return 0, "", false
 	}
 	return revision, place, true
 }
 
-// EncodeRevision is a revision of the store in a header.
-func EncodeRevision(revision int64) string { return strconv.FormatInt(revision, 10) }
+// encodeRevision is a revision of the store in a header.
+func encodeRevision(revision int64) string { return strconv.FormatInt(revision, 10) }
 
-// DecodeRevision is the inverse of EncodeRevision; false: the text is none.
-func DecodeRevision(text string) (revision int64, ok bool) {
+// decodeRevision is the inverse of encodeRevision; false: the text is none.
+func decodeRevision(text string) (revision int64, ok bool) {
 	revision, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || revision < 0 {
 		return 0, false

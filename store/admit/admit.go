@@ -184,7 +184,7 @@ func (s *Server) admit(ctx context.Context, path string, body []byte, h Handler)
 			review, no = nil, &refusal{http.StatusInternalServerError, "panic", errors.New("internal error: this review was ended; the server's log says why")}
 		}
 	}()
-	request, version, err := Decode(body)
+	request, version, err := decode(body)
 	if err != nil {
 		return nil, &refusal{http.StatusBadRequest, "decode", err}
 	}
@@ -206,9 +206,9 @@ const (
 	versionV1beta1 = "admission.k8s.io/v1beta1"
 )
 
-// Decode reads an AdmissionReview: its request, and its version, which the answer has to have as well. API servers give each request a uid;
+// decode reads an AdmissionReview: its request, and its version, which the answer has to have as well. API servers give each request a uid;
 // istioctl kube-inject, which asks the webhook itself, gives none.
-func Decode(body []byte) (*admissionv1.AdmissionRequest, string, error) {
+func decode(body []byte) (*admissionv1.AdmissionRequest, string, error) {
 	var review admissionv1.AdmissionReview
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {
 		return nil, "", fmt.Errorf("the body is no AdmissionReview: %w", err)

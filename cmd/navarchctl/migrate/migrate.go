@@ -100,7 +100,7 @@ func FromValues(tree map[string]any) []Setting {
 			all = append(all, Setting{Sort: Value, Key: key, Value: value})
 		}
 	})
-	return sorted(append(all, FromArgs(args)...))
+	return sorted(append(all, fromArgs(args)...))
 }
 
 // walk calls f for each leaf: what is no map, or an empty one.
@@ -132,8 +132,8 @@ func walk(path string, v any, f func(key, value string)) {
 	}
 }
 
-// FromArgs judges arguments of pilot-discovery. The command's name is none; an argument without a value is true, unless the next one is its value.
-func FromArgs(args []string) (all []Setting) {
+// fromArgs judges arguments of pilot-discovery. The command's name is none; an argument without a value is true, unless the next one is its value.
+func fromArgs(args []string) (all []Setting) {
 	for i := 0; i < len(args); i++ {
 		name, is := strings.CutPrefix(args[i], "--")
 		if !is {
@@ -155,8 +155,8 @@ func FromArgs(args []string) (all []Setting) {
 	return sorted(all)
 }
 
-// FromEnvironment judges variables.
-func FromEnvironment(env map[string]string) (all []Setting) {
+// fromEnvironment judges variables.
+func fromEnvironment(env map[string]string) (all []Setting) {
 	for name, value := range env {
 		all = append(all, Setting{Sort: Environment, Key: name, Value: value})
 	}

@@ -177,7 +177,7 @@ spec: {profile: minimal, meshConfig: {rootNamespace: x}, values: {global: {meshI
 
 // What is to be known comes first, and of two lines the longer one counts.
 func TestOrder(t *testing.T) {
-	all := FromArgs([]string{"--resync=1s", "--httpAddr=:1", "--ctrlz_port=1", "discovery"})
+	all := fromArgs([]string{"--resync=1s", "--httpAddr=:1", "--ctrlz_port=1", "discovery"})
 	var order []string
 	for _, s := range all {
 		order = append(order, s.Key)

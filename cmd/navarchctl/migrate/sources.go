@@ -75,7 +75,7 @@ func FromDeployment(d *appsv1.Deployment) []Setting {
 				env[e.Name] = "(from elsewhere)"
 			}
 		}
-		return Merge(FromArgs(c.Args), FromEnvironment(env))
+		return Merge(fromArgs(c.Args), fromEnvironment(env))
 	}
 	return nil
 }

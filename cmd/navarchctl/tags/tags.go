@@ -51,8 +51,8 @@ type Tags struct {
 	Namespace string // of the control plane
 }
 
-// Check says whether a name can be a tag's: it is the value of a label.
-func Check(name string) error {
+// check says whether a name can be a tag's: it is the value of a label.
+func check(name string) error {
 	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 		return fmt.Errorf("tag %q: %s", name, problems[0])
 	}
@@ -127,7 +127,7 @@ func (t Tags) Generate(ctx context.Context, tag, revision string) (*admissionreg
 }
 
 func (t Tags) generate(all []admissionregistrationv1.MutatingWebhookConfiguration, tag, revision string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
-	if err := Check(tag); err != nil {
+	if err := check(tag); err != nil {
 		return nil, err
 	}
 	i := slices.IndexFunc(all, func(c admissionregistrationv1.MutatingWebhookConfiguration) bool {

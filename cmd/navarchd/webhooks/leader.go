@@ -132,7 +132,7 @@ func (l *Leader) dryRuns(ctx context.Context) (another bool) {
 func (l *Leader) dryRun(ctx context.Context, u *unstructured.Unstructured) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
-	err := l.api.Do(ctx, http.MethodPost, "/apis/networking.istio.io/v1beta1/namespaces/"+l.Namespace+"/gateways?dryRun=All", Refused(l.Namespace, u), nil)
+	err := l.api.Do(ctx, http.MethodPost, "/apis/networking.istio.io/v1beta1/namespaces/"+l.Namespace+"/gateways?dryRun=All", refusedGateway(l.Namespace, u), nil)
 	var no *apiserver.Status
 	switch {
 	case err == nil:
@@ -148,8 +148,8 @@ func (l *Leader) dryRun(ctx context.Context, u *unstructured.Unstructured) error
 	return err
 }
 
-// Refused is a Gateway that a validation webhook refuses because of its annotation alone, with the labels that a configuration selects.
-func Refused(namespace string, configuration *unstructured.Unstructured) map[string]any {
+// refusedGateway is a Gateway that a validation webhook refuses because of its annotation alone, with the labels that a configuration selects.
+func refusedGateway(namespace string, configuration *unstructured.Unstructured) map[string]any {
 	labels := map[string]any{}
 	for name, value := range configure.Selected(configuration) {
 		labels[name] = value

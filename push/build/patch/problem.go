@@ -66,9 +66,9 @@ func Problem(p model.Patch) error {
 	}
 }
 
-// Unreadable says why the value of a patch is no message of Envoy's: a field has another type there, or an Any is of a type that is not known.
+// unreadable says why the value of a patch is no message of Envoy's: a field has another type there, or an Any is of a type that is not known.
 // What Envoy has no field for, and what its API does not allow, is passed over: Problem says that. nil: it can be read, or there is none.
-func Unreadable(p model.Patch) error {
+func unreadable(p model.Patch) error {
 	message, value := messages[p.Config().GetApplyTo()], p.Config().GetPatch().GetValue()
 	if message == nil || value == nil {
 		return nil
@@ -79,11 +79,11 @@ func Unreadable(p model.Patch) error {
 	return nil
 }
 
-// Judge looks at every patch of an EnvoyFilter: refused are those whose value is Unreadable, warned the other Problems.
+// Judge looks at every patch of an EnvoyFilter: refused are those whose value is unreadable, warned the other Problems.
 func Judge(f *model.EnvoyFilter) (refused, warned []error) {
 	for i := range f.Spec.GetConfigPatches() {
 		p := model.Patch{Filter: f, Index: i}
-		if err := Unreadable(p); err != nil {
+		if err := unreadable(p); err != nil {
 			refused = append(refused, err)
 		} else if err := Problem(p); err != nil {
 			warned = append(warned, err)

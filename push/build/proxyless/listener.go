@@ -35,14 +35,14 @@ func (s Client) Build() (*xds.Resource, error) {
 	}, xds.Ref{Type: xds.Route, Name: s.Route})
 }
 
-// ServerName is the name by which a server that listens at an address asks for its listener.
-func ServerName(bind string, port uint32) string {
+// serverName is the name by which a server that listens at an address asks for its listener.
+func serverName(bind string, port uint32) string {
 	return xds.ServerListener + joined(bind, port)
 }
 
 // Build draws the listener: one chain, for whatever comes.
 func (s Server) Build() (*xds.Resource, error) {
-	name := ServerName(s.Bind, s.Port)
+	name := serverName(s.Bind, s.Port)
 	manager := &hcmv3.HttpConnectionManager{
 		StatPrefix: fmt.Sprintf("inbound_%d", s.Port),
 		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{
