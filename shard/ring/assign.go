@@ -32,7 +32,7 @@ func Assign(previous *Ring, members []Member, load Load) *Ring {
 	}
 	next := &Ring{version: previous.Version() + 1, members: members}
 	next.split = splits(previous, members, load)
-	t := newTable(members, shardLoads(next, load))
+	t := newAssignment(members, shardLoads(next, load))
 	t.misplaced = misplaced(previous, next, load)
 	var orphans []int
 	for s := range Shards {
@@ -82,8 +82,8 @@ func (r *Ring) index(name string) int {
 	return i
 }
 
-// table is an assignment in the making.
-type table struct {
+// assignment is one in the making.
+type assignment struct {
 	members   []Member
 	scores    [][Shards]float64 // by member: the rendezvous
 	weight    [Shards]float64   // of the shards
@@ -93,8 +93,8 @@ type table struct {
 	owner     [Shards]int       // -1: nobody
 }
 
-func newTable(members []Member, weight [Shards]float64) *table {
-	t := &table{members: members, weight: weight, share: make([]float64, len(members)), load: make([]float64, len(members))}
+func newAssignment(members []Member, weight [Shards]float64) *assignment {
+	t := &assignment{members: members, weight: weight, share: make([]float64, len(members)), load: make([]float64, len(members))}
 	total, weights := 0., 0.
 	for s := range weight {
 		total += weight[s]
@@ -116,7 +116,7 @@ func newTable(members []Member, weight [Shards]float64) *table {
 
 // score is weighted rendezvous: the shard's best member is the one with the greatest -weight/ln(u), u uniform in (0, 1)
 // (Schindelhauer and Schomaker, 2005). name is the hash of the member's name. Only the leader computes it; what others
-// read is the table.
+// read is the ring.
 func score(name uint64, weight uint32, shard int) float64 {
 	h := name + uint64(shard+1)*0x9e3779b97f4a7c15 // splitmix64
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
@@ -125,7 +125,7 @@ func score(name uint64, weight uint32, shard int) float64 {
 	return -float64(weight) / math.Log(u)
 }
 
-func (t *table) give(shard, member int) {
+func (t *assignment) give(shard, member int) {
 	if from := t.owner[shard]; from >= 0 {
 		t.load[from] -= t.weight[shard]
 	}
@@ -134,15 +134,15 @@ func (t *table) give(shard, member int) {
 	}
 }
 
-func (t *table) fill(member int) float64 { return t.load[member] / t.share[member] }
+func (t *assignment) fill(member int) float64 { return t.load[member] / t.share[member] }
 
 // with is how full a member would be with one more shard.
-func (t *table) with(member, shard int) float64 {
+func (t *assignment) with(member, shard int) float64 {
 	return (t.load[member] + t.weight[shard]) / t.share[member]
 }
 
 // better orders members for a shard.
-func (t *table) better(a, b, shard int) bool {
+func (t *assignment) better(a, b, shard int) bool {
 	if b < 0 || t.scores[a][shard] != t.scores[b][shard] {
 		return b < 0 || t.scores[a][shard] > t.scores[b][shard]
 	}
@@ -150,7 +150,7 @@ func (t *table) better(a, b, shard int) bool {
 }
 
 // receiver is the best member for a shard that has room for it, else the one that it fills least; not the one it is at.
-func (t *table) receiver(shard int) (member int, fits bool) {
+func (t *assignment) receiver(shard int) (member int, fits bool) {
 	best, least := -1, -1
 	for m := range t.members {
 		if m == t.owner[shard] {
@@ -170,7 +170,7 @@ func (t *table) receiver(shard int) (member int, fits bool) {
 }
 
 // place gives shards that have no owner to somebody, heavy ones first: the light ones fill what is left.
-func (t *table) place(orphans []int) {
+func (t *assignment) place(orphans []int) {
 	slices.SortStableFunc(orphans, func(a, b int) int {
 		switch {
 		case t.weight[a] > t.weight[b]:
@@ -187,7 +187,7 @@ func (t *table) place(orphans []int) {
 }
 
 // fillShares lets members that are new, have grown, or have far too little take shards up to their share, emptiest first.
-func (t *table) fillShares(previous *Ring) {
+func (t *assignment) fillShares(previous *Ring) {
 	var receivers []int
 	for m, member := range t.members {
 		before, was := previous.Member(member.Name)
@@ -214,7 +214,7 @@ func (t *table) fillShares(previous *Ring) {
 // nextShard is the next shard for a member to take: from those with too much first, then the one of which the greatest part is
 // on its way already, and then the one that it ranks highest for, compared with its owner. Nobody falls below its share by
 // more than the last shard. -1: it has its share.
-func (t *table) nextShard(m int) int {
+func (t *assignment) nextShard(m int) int {
 	best, bestFull, bestMisplaced, bestMargin := -1, false, 0., 0.
 	for s, from := range t.owner {
 		if from == m || t.with(m, s) > 1 || t.fill(from) <= 1 {
@@ -239,7 +239,7 @@ func (t *table) nextShard(m int) int {
 }
 
 // shedOverload takes shards from members that have too much, fullest first.
-func (t *table) shedOverload() {
+func (t *assignment) shedOverload() {
 	stuck := make([]bool, len(t.members)) // nothing that it could give away helps
 	for range 4 * Shards {                // each round makes a full member less full; the bound is a precaution
 		fullest := -1
@@ -261,7 +261,7 @@ func (t *table) shedOverload() {
 
 // shed moves one shard away from a member: the heaviest that is not more than it has too much, else the lightest; false
 // where that would help nobody.
-func (t *table) shed(m int) bool {
+func (t *assignment) shed(m int) bool {
 	excess := t.load[m] - relaxed*t.share[m]
 	var own []int
 	for s, owner := range t.owner {

@@ -143,7 +143,7 @@ func (r *Ring) Imbalance(load Load) float64 {
 	if len(r.Members()) == 0 {
 		return 0
 	}
-	t := newTable(r.members, shardLoads(r, load))
+	t := newAssignment(r.members, shardLoads(r, load))
 	for s, owner := range r.owners {
 		t.give(s, int(owner)-1)
 	}
