@@ -35,7 +35,7 @@ type conn struct {
 	mu       sync.Mutex // guards what follows
 	deadline *time.Timer
 	ended    bool
-	claimed  bool   // it has a holder
+	assigned bool   // it has a holder
 	holder   Holder // nil: it has none yet, or is to be told nothing
 
 	messages partial.Messages // that its client has begun
@@ -168,9 +168,9 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Claim counts a connection for its holder, who has shown a credential on it. It is called once for each connection; end, from any
+// Assign counts a connection for its holder, who has shown a credential on it. It is called once for each connection; end, from any
 // goroutine, closes that. An error says that the holder has too many.
-type Claim func(end func()) (Holder, error)
+type Assign func(end func()) (Holder, error)
 
 // Holder is told what one connection of it keeps; budget.Entry is one. No method may block.
 type Holder interface {
@@ -180,21 +180,21 @@ type Holder interface {
 	Leave()
 }
 
-// claim has a holder count it, unless one does. nil: it is nobody's.
-func (c *conn) claim(claim Claim) error {
+// assign has a holder count it, unless one does. nil: it is nobody's.
+func (c *conn) assign(assign Assign) error {
 	c.mu.Lock()
-	if claim == nil || c.claimed || c.ended {
+	if assign == nil || c.assigned || c.ended {
 		c.mu.Unlock()
 		return nil
 	}
-	c.claimed = true
+	c.assigned = true
 	c.mu.Unlock()
-	holder, err := claim(func() { _ = c.Close() })
+	holder, err := assign(func() { _ = c.Close() })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case err != nil:
-		c.claimed = false
+		c.assigned = false
 	case c.ended:
 		holder.Leave()
 	default:
@@ -262,14 +262,14 @@ func behind(a net.Addr) *conn {
 }
 
 // Authenticated says that a call's caller has shown a credential that is accepted, or needs none there. Its connection counts no
-// more from then on; claim has its holder count it (nil: it is nobody's). The error is claim's. What came through no Limiter is left
+// more from then on; assign has its holder count it (nil: it is nobody's). The error is assign's. What came through no Limiter is left
 // alone.
-func Authenticated(ctx context.Context, claim Claim) error {
+func Authenticated(ctx context.Context, assign Assign) error {
 	c := of(ctx)
 	if c == nil {
 		return nil
 	}
-	if err := c.claim(claim); err != nil {
+	if err := c.assign(assign); err != nil {
 		return err
 	}
 	c.authenticated()

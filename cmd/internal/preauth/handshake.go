@@ -16,16 +16,16 @@ import (
 )
 
 // Credentials bounds the handshakes of inner: TLS, or none, on plain text. A connection whose client certificate was verified and is
-// admitted counts as authenticated from then on, where its holder has room for it, which the claim says; admits nil: by calls alone.
+// admitted counts as authenticated from then on, where its holder has room for it, which Assign says; admits nil: by calls alone.
 // Clients whose handshake fails are logged, a sample. Messages of clients are counted from then on.
-func (l *Limiter) Credentials(inner credentials.TransportCredentials, admits func(tls.ConnectionState, net.Addr) (Claim, bool)) credentials.TransportCredentials {
+func (l *Limiter) Credentials(inner credentials.TransportCredentials, admits func(tls.ConnectionState, net.Addr) (Assign, bool)) credentials.TransportCredentials {
 	return handshakes{inner, l, admits}
 }
 
 type handshakes struct {
 	credentials.TransportCredentials
 	limiter *Limiter
-	admits  func(tls.ConnectionState, net.Addr) (Claim, bool)
+	admits  func(tls.ConnectionState, net.Addr) (Assign, bool)
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
@@ -48,7 +48,7 @@ func (h handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 		c.step.Store(time.Now().UnixNano())
 	}
 	if is && h.admits != nil && len(t.State.VerifiedChains) > 0 {
-		if claim, ok := h.admits(t.State, raw.RemoteAddr()); ok && c.claim(claim) == nil {
+		if assign, ok := h.admits(t.State, raw.RemoteAddr()); ok && c.assign(assign) == nil {
 			c.authenticated()
 		}
 	}

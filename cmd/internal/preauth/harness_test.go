@@ -110,7 +110,7 @@ func start(t *testing.T, limits Limits) *harness {
 	w.limiter = New(limits, obs.NewSampled(slog.New(slog.NewTextHandler(w.log, nil))))
 	conf := &tls.Config{Certificates: []tls.Certificate{w.cert}, ClientCAs: w.roots, ClientAuth: tls.VerifyClientCertIfGiven,
 		NextProtos: []string{"h2"}, SessionTicketsDisabled: true}
-	admits := func(state tls.ConnectionState, _ net.Addr) (Claim, bool) {
+	admits := func(state tls.ConnectionState, _ net.Addr) (Assign, bool) {
 		return nil, len(state.VerifiedChains) > 0
 	}
 	options := append(serve.Options(), w.limiter.Options()...)

@@ -192,9 +192,9 @@ func (k *Callers) MayHaveKeys(who attest.Caller) (may, again bool) {
 }
 
 // Admits says whether the certificate that a client has shown in its handshake, and that was verified there, is a credential.
-func (k *Callers) Admits(state tls.ConnectionState, from net.Addr) (preauth.Claim, bool) {
+func (k *Callers) Admits(state tls.ConnectionState, from net.Addr) (preauth.Assign, bool) {
 	who, err := k.certs.Verify(state.VerifiedChains[0][0])
-	return k.claim(who, from), err == nil && k.Refused(who) == nil
+	return k.assign(who, from), err == nil && k.Refused(who) == nil
 }
 
 // accept has the connection of a call whose caller is not refused count as authenticated, and as one of the caller's identity. The
@@ -204,7 +204,7 @@ func (k *Callers) accept(ctx context.Context, who attest.Caller) error {
 	if p == nil {
 		return nil
 	}
-	if err := preauth.Authenticated(ctx, k.claim(who, p.Addr)); err != nil {
+	if err := preauth.Authenticated(ctx, k.assign(who, p.Addr)); err != nil {
 		obs.Bounded.WithLabelValues("connections").Inc()
 		return fmt.Errorf("%w: connections of %s: %w", attest.ErrUnavailable, cmp.Or(who.ID.String(), p.Addr.String()), err)
 	}

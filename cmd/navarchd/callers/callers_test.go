@@ -90,7 +90,7 @@ func TestCallersWithoutKeyring(t *testing.T) {
 	}
 	k.revoked = func(who attest.Caller) bool { return who.Serial == "7" }
 	serial := attest.Caller{ID: spiffeid.RequireFromString(own), Serial: "7"}
-	if owner, err := k.claim(serial, &net.TCPAddr{})(func() {}); owner != nil || err == nil || len(k.open.all) != 0 {
+	if owner, err := k.assign(serial, &net.TCPAddr{})(func() {}); owner != nil || err == nil || len(k.open.all) != 0 {
 		t.Errorf("a connection of somebody who was revoked after they were asked for: %v, %d connections", err, len(k.open.all))
 	}
 	if _, err := k.Authenticate(over(t, "", own)); err == nil || !strings.Contains(err.Error(), "revoked") {

@@ -35,8 +35,8 @@ func (c *connection) Leave() {
 	c.Entry.Leave()
 }
 
-// claim counts a connection for an identity, or for the address that it comes from where the caller has shown none.
-func (k *Callers) claim(who attest.Caller, from net.Addr) preauth.Claim {
+// assign counts a connection for an identity, or for the address that it comes from where the caller has shown none.
+func (k *Callers) assign(who attest.Caller, from net.Addr) preauth.Assign {
 	return func(end func()) (preauth.Holder, error) {
 		ledger, holder := k.connections, serve.Holder(who, from.String())
 		if who.ID.IsZero() {
