@@ -168,13 +168,13 @@ func (v *Variation) show(name string, base, now *Host) {
 	have, want := base.units(), now.units()
 	for _, u := range have {
 		named := func(w layer.Unit) bool { return w.Res.Type == u.Res.Type && w.Res.Name == u.Res.Name }
-		if !v.table.layer.Claimed(u.Res) && !slices.ContainsFunc(want, named) {
+		if !v.table.layer.Reserved(u.Res) && !slices.ContainsFunc(want, named) {
 			v.Layer.Hide(u.Res.Type, u.Res.Name)
 			v.hides[name] = append(v.hides[name], xds.Ref{Type: u.Res.Type, Name: u.Res.Name})
 		}
 	}
 	for _, u := range want {
-		if !v.table.layer.Claimed(u.Res) && !slices.Contains(have, u) {
+		if !v.table.layer.Reserved(u.Res) && !slices.Contains(have, u) {
 			v.Layer.Put(u.Res)
 		}
 	}

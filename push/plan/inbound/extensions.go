@@ -20,7 +20,7 @@ type Unrun struct {
 // WasmPlugins and TrafficExtensions. What of these is in its inbound listeners follows too.
 func (wl *Workload) planExtensions() {
 	for u := range wl.in.AddedExtensions(wl.patches, &wl.found) {
-		wl.Claim(u)
+		wl.Reserve(u)
 	}
 	var inbound []extension.Filter
 	for _, use := range wl.key.Extensions.All() {

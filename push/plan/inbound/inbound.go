@@ -95,7 +95,7 @@ func New(in *input.Input, key view.Workload) *Workload {
 	wl.report()
 	wl.planExtensions()
 	for u := range in.Added(wl.patches, side, &wl.found) {
-		wl.Claim(u)
+		wl.Reserve(u)
 	}
 	wl.planPassthrough()
 	ports := wl.ports()
@@ -118,7 +118,7 @@ func New(in *input.Input, key view.Workload) *Workload {
 
 // plan adds one resource, unless an EnvoyFilter added one of its name.
 func (wl *Workload) plan(spec pool.ResourceSpec) {
-	if u, ok := wl.in.Make(spec, model.MeshKey, &wl.found); ok && !wl.Claimed(u.Res) {
+	if u, ok := wl.in.Make(spec, model.MeshKey, &wl.found); ok && !wl.Reserved(u.Res) {
 		wl.Add(u)
 	}
 }

@@ -24,8 +24,8 @@ type Layer struct {
 	types [xds.NumTypes]*manifest.Manifest
 	puts  [xds.NumTypes]map[string]*xds.Resource // nil value: removed
 	specs map[xds.Ref]pool.ResourceSpec          // of what was added with Add
-	// claimed are names that an EnvoyFilter's ADD has: what would be planned under them gives way.
-	claimed map[xds.Ref]bool
+	// reserved are names that an EnvoyFilter's ADD has: what would be planned under them gives way.
+	reserved map[xds.Ref]bool
 }
 
 // Fork is a copy; what is put into one is not in the other. Between steps only.
@@ -47,17 +47,17 @@ func (l *Layer) Add(u Unit) {
 	l.set(u.Res.Type, u.Res.Name, u.Res)
 }
 
-// Claim is Add for what an EnvoyFilter adds: from now on Put and Drop leave the name alone.
-func (l *Layer) Claim(u Unit) {
-	if l.claimed == nil {
-		l.claimed = map[xds.Ref]bool{}
+// Reserve is Add for what an EnvoyFilter adds: from now on Put and Drop leave the name alone.
+func (l *Layer) Reserve(u Unit) {
+	if l.reserved == nil {
+		l.reserved = map[xds.Ref]bool{}
 	}
-	l.claimed[ref(u.Res)] = true
+	l.reserved[ref(u.Res)] = true
 	l.Add(u)
 }
 
-// Claimed says whether the name of a resource is claimed.
-func (l *Layer) Claimed(r *xds.Resource) bool { return l.claimed[ref(r)] }
+// Reserved says whether the name of a resource is reserved.
+func (l *Layer) Reserved(r *xds.Resource) bool { return l.reserved[ref(r)] }
 
 // Spec is that of a resource that was put with Add; nil: there is none of this name.
 func (l *Layer) Spec(r xds.Ref) pool.ResourceSpec { return l.specs[r] }
@@ -93,16 +93,16 @@ func (l *Layer) Hide(t xds.Type, name string) {
 	l.set(t, name, marker)
 }
 
-// Put puts a resource, unless its name is claimed; nil is nothing.
+// Put puts a resource, unless its name is reserved; nil is nothing.
 func (l *Layer) Put(r *xds.Resource) {
-	if r != nil && !l.Claimed(r) {
+	if r != nil && !l.Reserved(r) {
 		l.set(r.Type, r.Name, r)
 	}
 }
 
-// Drop takes a resource out, unless its name is claimed; nil is nothing.
+// Drop takes a resource out, unless its name is reserved; nil is nothing.
 func (l *Layer) Drop(r *xds.Resource) {
-	if r != nil && !l.Claimed(r) {
+	if r != nil && !l.Reserved(r) {
 		l.set(r.Type, r.Name, nil)
 	}
 }

@@ -53,12 +53,12 @@ type routing struct {
 	port     uint32
 	protocol model.Protocol
 	out      []listener.Chain
-	complete bool                            // nothing is left for the service's own cluster
-	taken    map[claim]*model.VirtualService // nil: nothing
+	complete bool                              // nothing is left for the service's own cluster
+	taken    map[matched]*model.VirtualService // nil: nothing
 }
 
-// claim is what connections have that a rule takes: where they go, and the name that they ask for; each empty for all.
-type claim struct{ destination, sni string }
+// matched is what connections have that a rule takes: where they go, and the name that they ask for; each empty for all.
+type matched struct{ destination, sni string }
 
 // tls adds the chains of the tls rules.
 func (r *routing) tls(vs *model.VirtualService, cidrs []string) {
@@ -101,23 +101,23 @@ func (r *routing) connect(vs *model.VirtualService, field string, to []*networki
 		return
 	}
 	if r.out = append(r.out, r.chain(to, destinations)); len(subnets) == 0 {
-		r.complete, r.taken[claim{}] = true, vs
+		r.complete, r.taken[matched{}] = true, vs
 	}
 }
 
-// take has a VirtualService claim connections, and tells one that has a younger claim than others to all of it.
+// take notes that connections are for a VirtualService, and reports one of whose connections all are for older ones.
 func (r *routing) take(vs *model.VirtualService, field string, destinations []string, sni string) {
 	if len(destinations) == 0 {
 		destinations = []string{""}
 	}
 	if r.taken == nil {
-		r.taken = map[claim]*model.VirtualService{}
+		r.taken = map[matched]*model.VirtualService{}
 	}
 	var older *model.VirtualService
 	left := false
 	for _, d := range destinations {
-		of := claim{d, sni}
-		owner := cmp.Or(r.taken[of], r.taken[claim{"", sni}])
+		of := matched{d, sni}
+		owner := cmp.Or(r.taken[of], r.taken[matched{"", sni}])
 		if owner == nil {
 			r.taken[of], owner = vs, vs
 		}

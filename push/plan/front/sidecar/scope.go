@@ -68,7 +68,7 @@ func (s *scope) planStatic(found *[]input.Problem) {
 
 // fixed plans what stays for as long as the scope does.
 func (s *scope) fixed(spec pool.ResourceSpec, found *[]input.Problem) {
-	if u, ok := s.in.Make(spec, model.MeshKey, found); ok && !s.layer.Claimed(u.Res) {
+	if u, ok := s.in.Make(spec, model.MeshKey, found); ok && !s.layer.Reserved(u.Res) {
 		s.layer.Add(u)
 	}
 }

@@ -101,7 +101,7 @@ func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table)
 // planAdded plans the clusters and listeners that EnvoyFilters add, and the configurations of filters (those of sidecars belong to the workload).
 func (f *Front) planAdded(found *[]input.Problem) {
 	for u := range f.in.Added(f.patches, host.Side(f.key), found) {
-		f.layer.Claim(u)
+		f.layer.Reserve(u)
 		for _, ref := range u.Res.Needs {
 			if ref.Type == xds.Route {
 				f.routes.use(routeNamed(ref.Name), 1)
@@ -109,7 +109,7 @@ func (f *Front) planAdded(found *[]input.Problem) {
 		}
 	}
 	for u := range f.in.AddedExtensions(f.patches, found) {
-		f.layer.Claim(u)
+		f.layer.Reserve(u)
 	}
 }
 

@@ -69,7 +69,7 @@ func (ls *variedListeners) plan(each bool, rest func()) {
 func (ls *variedListeners) planOne(name string) bool {
 	l := ls.listeners.table.Get(name)
 	if l != nil {
-		if u, ok := ls.varied(l); ok && u.Res != l.Res && !ls.layer.Claimed(u.Res) {
+		if u, ok := ls.varied(l); ok && u.Res != l.Res && !ls.layer.Reserved(u.Res) {
 			ls.of.Layer.Add(u)
 			return true
 		}
@@ -134,7 +134,7 @@ func (ls *variedListeners) planVirtual() bool {
 	}
 	var found []input.Problem // the same as the scope's
 	u, ok := ls.in.Make(spec, ls.in.Mesh.Key, &found)
-	if !ok || ls.layer.Claimed(u.Res) {
+	if !ok || ls.layer.Reserved(u.Res) {
 		return false
 	}
 	ls.of.Layer.Add(u)

@@ -239,15 +239,15 @@ func (s *scope) domainsOf(h *host.Host, port uint32) []string {
 	return out
 }
 
-// rivals calls visit with every host that might claim a name too.
-func (s *scope) rivals(claim string, visit func(host string)) {
-	address := strings.Trim(claim, "[]")
+// rivals calls visit with every host that might have a domain too.
+func (s *scope) rivals(domain string, visit func(host string)) {
+	address := strings.Trim(domain, "[]")
 	for h := range s.in.Index.AtAddress(address) {
 		visit(h)
 	}
-	claim = strings.TrimSuffix(claim, ".") // see domainsOf
-	for i, name := range [...]string{claim, strings.TrimPrefix(claim, "*.")} {
-		if i == 1 && name == claim {
+	domain = strings.TrimSuffix(domain, ".") // see domainsOf
+	for i, name := range [...]string{domain, strings.TrimPrefix(domain, "*.")} {
+		if i == 1 && name == domain {
 			break
 		}
 		s.hostsNamed(name, visit)
@@ -263,20 +263,20 @@ func (s *scope) hostsNamed(name string, visit func(host string)) {
 	}
 }
 
-// loses says whether another host of the route configuration has the claim: an alias that a VirtualService names has its own names, whatever it is
-// another name of; else the first by name has it. told: whoever wrote the host is to know.
-func (rs *routeTable) loses(rc *routeConfig, en *entry, claim string) (lost, told bool) {
-	lost, told = rc.taken[claim], true
+// loses says whether another host of the route configuration has the domain: an alias that a VirtualService names has its own names, whatever it is
+// another name of; else the first by name has it. reported: whoever wrote the host is to know.
+func (rs *routeTable) loses(rc *routeConfig, en *entry, domain string) (lost, reported bool) {
+	lost, reported = rc.taken[domain], true
 	key, own := routeKey{kind: rc.kind, port: en.port}, rs.isAlias(en.host)
-	rs.rivals(key.bare(claim), func(host string) {
+	rs.rivals(key.bare(domain), func(host string) {
 		other := rc.entries.Get(key.entry(host))
-		if lost || other == nil || host == en.host || !slices.Contains(other.domains.All(), claim) {
+		if lost || other == nil || host == en.host || !slices.Contains(other.domains.All(), domain) {
 			return
 		}
 		alias := rs.isAlias(host)
-		lost, told = alias && !own || alias == own && host < en.host, !alias
+		lost, reported = alias && !own || alias == own && host < en.host, !alias
 	})
-	return lost, told
+	return lost, reported
 }
 
 func (s *scope) isAlias(name string) bool {
@@ -289,8 +289,8 @@ func (s *scope) isAlias(name string) bool {
 func (rs *routeTable) specOf(rc *routeConfig, en *entry, as host.Seen, found *[]input.Problem) (vhost.Spec, bool) {
 	var domains []string
 	for _, c := range en.domains.All() {
-		if lost, told := rs.loses(rc, en, c); lost && !en.alone {
-			if told {
+		if lost, reported := rs.loses(rc, en, c); lost && !en.alone {
+			if reported {
 				*found = append(*found, input.Warning(rs.blame(en), problem.Duplicate, "spec.hosts", "name "+c+" at port "+rc.name+" belongs to another host"))
 			}
 			continue
