@@ -257,10 +257,10 @@ func (x *examination) found(analyzer problem.Analyzer, code problem.Code, field,
 
 // examiners are what each kind is looked at for.
 var examiners = [model.NumKinds][]func(*examination){
-	model.KindVirtualService:        {unknownDestinations, claimedHosts, unknownGateways},
+	model.KindVirtualService:        {unknownDestinations, sharedHosts, unknownGateways},
 	model.KindDestinationRule:       {unknownHost, ruledHost, emptySubsets, unselected},
-	model.KindService:               {claimedService},
-	model.KindServiceEntry:          {claimedService, otherProtocol, unselected},
+	model.KindService:               {sharedService},
+	model.KindServiceEntry:          {sharedService, otherProtocol, unselected},
 	model.KindSidecar:               {general, overlapping, unselected},
 	model.KindTelemetry:             {general, overlapping, unselected},
 	model.KindPeerAuthentication:    {general, overlapping, unselected},

@@ -20,12 +20,12 @@ func (x *examination) older(f fact) []model.Record {
 	return all[:min(at, maxCompared)]
 }
 
-// claimedHosts warns of hosts for which another VirtualService, which goes before this one, has http rules too, where some sidecars see both: one that is
+// sharedHosts warns of hosts for which another VirtualService, which goes before this one, has http rules too, where some sidecars see both: one that is
 // not for all namespaces before those that are, of these an older one (push/plan/host, precedes). Those of gateways are merged, and so are tcp and tls rules:
-// which of them are hidden is told where they are planned.
-func claimedHosts(x *examination) {
+// which of them are hidden is reported where they are planned.
+func sharedHosts(x *examination) {
 	vs := x.record.(*model.VirtualService)
-	if !claims(vs) {
+	if !rulesForMesh(vs) {
 		return
 	}
 	for _, host := range vs.Spec.GetHosts() {
@@ -53,8 +53,8 @@ func forAll(vs *model.VirtualService) bool {
 	return len(to) == 0 || slices.Contains(to, "*")
 }
 
-// claims says whether a VirtualService has http rules for the mesh's sidecars.
-func claims(vs *model.VirtualService) bool {
+// rulesForMesh says whether a VirtualService has http rules for the mesh's sidecars.
+func rulesForMesh(vs *model.VirtualService) bool {
 	return slices.Contains(vs.Spec.GetGateways(), mesh) && len(vs.Spec.GetHttp()) > 0
 }
 
@@ -77,8 +77,8 @@ func ruledHost(x *examination) {
 	}
 }
 
-// claimedService warns of hosts that an older service of the namespace has too. That of another cluster is the same service.
-func claimedService(x *examination) {
+// sharedService warns of hosts that an older service of the namespace has too. That of another cluster is the same service.
+func sharedService(x *examination) {
 	svc := x.record.(*model.Service)
 	field := "metadata.name"
 	if svc.Key.Kind == model.KindServiceEntry {

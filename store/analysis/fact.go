@@ -70,7 +70,7 @@ func ofEndpoints(r model.Record) iter.Seq[fact] {
 
 func ofVirtualService(r model.Record) iter.Seq[fact] {
 	vs := r.(*model.VirtualService)
-	if !claims(vs) {
+	if !rulesForMesh(vs) {
 		return list()
 	}
 	return named(meshRoute, vs.Spec.GetHosts())
