@@ -45,7 +45,7 @@ func (c *Certificates) Authenticate(ctx context.Context) (Caller, error) {
 }
 
 // Verify says whom a certificate names whose chain was verified. It looks at the end of validity again, because a connection
-// may outlive the certificate that opened it.
+// may outlive the certificate that opened it. An error matches ErrDenied.
 func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
 	now := time.Now
 	if c.Now != nil {

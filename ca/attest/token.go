@@ -183,7 +183,8 @@ func bearer(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// Verify says whom a token names, or what is wrong with it. The cluster that the call is of comes from the context's metadata.
+// Verify says whom a token names. The cluster that the call is of comes from the context's metadata. An error matches ErrDenied where the token is not
+// accepted, and ErrUnavailable where that cannot be said now.
 func (t *Tokens) Verify(ctx context.Context, token string) (Caller, error) {
 	if len(token) > t.cfg.MaxBytes {
 		return Caller{}, fmt.Errorf("%w: token of %d bytes, at most %d", ErrTooLarge, len(token), t.cfg.MaxBytes)

@@ -187,7 +187,7 @@ type job struct {
 	done chan error
 }
 
-// New checks the configuration and reads what is remembered. It does not ask etcd.
+// New checks the configuration and reads what is remembered. It does not ask etcd. An error says what is missing, or that what is remembered cannot be read or is another mesh's.
 func New(cfg Config) (*Keyring, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err

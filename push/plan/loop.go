@@ -164,7 +164,7 @@ func NewLoop(cfg Config) (*Loop, error) {
 	return l, nil
 }
 
-// Run plans until the context ends.
+// Run plans until the context ends: its error is the only one. What panics is caught (rescue.go).
 func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.ended)
 	defer l.drop()

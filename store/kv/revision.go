@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,10 +89,13 @@ func (s *Store) Led(ctx context.Context) (bool, error) {
 	return resp.Count > 0, nil
 }
 
-// Promote has a revision write to Kubernetes from now on, whichever did before.
+// Promote has a revision write to Kubernetes from now on, whichever did before. A name that is empty, or has a slash, is an error.
 func (s *Store) Promote(ctx context.Context, revision string) error {
-	if err := checkRevision(revision); err != nil || revision == "" {
-		return fmt.Errorf("promote revision %q: %w", revision, err)
+	if revision == "" {
+		return errors.New("promote a revision: it has no name")
+	}
+	if err := checkRevision(revision); err != nil {
+		return fmt.Errorf("promote: %w", err)
 	}
 	if _, err := s.client.Put(ctx, s.key(promotedPath), revision); err != nil {
 		return fmt.Errorf("promote revision %q: %w", revision, translate(err))

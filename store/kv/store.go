@@ -29,7 +29,9 @@ type Config struct {
 	Logger    *slog.Logger // nil: slog's default
 }
 
-// Store is a connection to the etcd that holds one mesh, for one revision of its control plane. Safe for concurrent use.
+// Store is a connection to the etcd that holds one mesh, for one revision of its control plane. Safe for concurrent use. The errors of its methods say what
+// was attempted, and wrap one of errors.go, or else the error of etcd's client: its own, a gRPC status, or the context's. A path that is none of the
+// families of keys.go is an error, too, and nothing is asked of etcd then.
 type Store struct {
 	client   *clientv3.Client
 	prefix   string // of what the revision has for itself

@@ -40,7 +40,7 @@ type Elector struct {
 	lease atomic.Int64             // of the epoch
 }
 
-// New checks the configuration.
+// New checks the configuration: an error says that there is no store or name, or that the lease is not of whole seconds.
 func New(cfg Config) (*Elector, error) {
 	if cfg.Store == nil || cfg.Name == "" {
 		return nil, errors.New("election: a store and a name are needed")
@@ -92,7 +92,7 @@ func (e *Elector) Until(ctx context.Context) (time.Time, error) {
 	return asked.Add(time.Duration(lease.TTL) * time.Second), nil // whole seconds, rounded down
 }
 
-// Leader asks etcd who leads: the name and epoch; an empty name where nobody does.
+// Leader asks etcd who leads: the name and epoch; an empty name where nobody does. An error is of etcd's client.
 func (e *Elector) Leader(ctx context.Context) (string, kv.Epoch, error) {
 	resp, err := e.cfg.Store.Client().Get(ctx, e.cfg.Path+"/", clientv3.WithFirstCreate()...)
 	if err != nil {

@@ -43,7 +43,7 @@ const leastPatience = 2
 var errStuck = errors.New("the watch does not bring what the store has")
 
 // Run reads until the context ends. Whatever happens to etcd, the last complete snapshot stands. One Run at a time; a later
-// one goes on where the last one ended.
+// one goes on where the last one ended. Its error is the context's alone: what is wrong with etcd is in Status.
 func (m *Mirror) Run(ctx context.Context) error {
 	if m.resume == nil {
 		m.resume = &follower{Mirror: m, status: m.Status(), fold: newFold(), patience: leastPatience, relist: firstRelist, lines: obs.NewSampled(m.cfg.Logger)}
