@@ -14,7 +14,7 @@ func bootstrapPatches() (serve.AgentType, error) {
 	if err != nil {
 		return serve.AgentType{}, err
 	}
-	return serve.AgentType{TypeURL: agentapi.BootstrapURL, Resource: func(_ serve.Client, v serve.View) *serve.AgentResource {
+	return serve.AgentType{TypeURL: agentapi.BootstrapURL, Resource: func(_ serve.Client, v serve.Proxy) *serve.AgentResource {
 		if r := v.Set().Bootstrap; r != nil {
 			return serve.PlannedAgentResource(manifest.Of(r))
 		}

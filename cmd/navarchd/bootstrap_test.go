@@ -13,7 +13,7 @@ import (
 
 // planned is a view with a set of its own.
 type planned struct {
-	serve.View
+	serve.Proxy
 	set manifest.Set
 }
 

@@ -26,17 +26,17 @@ type namedPlanner struct {
 	moved []func(fanout.Lane)
 }
 
-type namedView struct {
-	serve.View
+type namedProxy struct {
+	serve.Proxy
 	planner *namedPlanner
 }
 
-func (p *namedPlanner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lane)) (serve.View, error) {
+func (p *namedPlanner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lane)) (serve.Proxy, error) {
 	v, err := p.Planner.Join(ctx, c, moved)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.moved = append(p.moved, moved)
-	return namedView{v, p}, err
+	return namedProxy{v, p}, err
 }
 
 func (p *namedPlanner) plan(hosts ...string) {
@@ -52,7 +52,7 @@ func (p *namedPlanner) plan(hosts ...string) {
 	}
 }
 
-func (v namedView) Names() *manifest.Manifest {
+func (v namedProxy) Names() *manifest.Manifest {
 	v.planner.mu.Lock()
 	defer v.planner.mu.Unlock()
 	return v.planner.table

@@ -72,8 +72,8 @@ type Planner struct {
 
 var _ serve.Planner = Planner{}
 
-// View is a proxy of this replica: its plan, counted as one of its streams.
-type View struct {
+// Proxy is one of this replica: its plan, counted as one of its streams.
+type Proxy struct {
 	*plan.Proxy
 	Seat    Seat
 	fresh   func(context.Context) error // waits until this replica's snapshot is the newest
@@ -81,39 +81,39 @@ type View struct {
 }
 
 var (
-	_ serve.SecretSubscriber = (*View)(nil)
-	_ serve.HealthReporter   = (*View)(nil)
+	_ serve.SecretSubscriber = (*Proxy)(nil)
+	_ serve.HealthReporter   = (*Proxy)(nil)
 )
 
 // ReportHealth implements serve.HealthReporter.
-func (s *View) ReportHealth(healthy bool, message string) {
-	if s.machine != nil {
-		s.machine.Health(healthy, message)
+func (p *Proxy) ReportHealth(healthy bool, message string) {
+	if p.machine != nil {
+		p.machine.Health(healthy, message)
 	}
 }
 
-// Confirm implements serve.View.
-func (s *View) Confirm(ctx context.Context) error {
+// Confirm implements serve.Proxy.
+func (p *Proxy) Confirm(ctx context.Context) error {
 	confirm, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
-	if err := s.fresh(confirm); err != nil {
+	if err := p.fresh(confirm); err != nil {
 		return status.Errorf(codes.Unavailable, "this replica may be behind the one that the proxy comes from: %v", err)
 	}
-	if err := s.Refresh(confirm); err != nil {
+	if err := p.Refresh(confirm); err != nil {
 		return status.FromContextError(err).Err()
 	}
 	return nil
 }
 
-// Leave implements serve.View.
-func (s *View) Leave() {
-	s.machine.Leave()
-	s.Proxy.Leave()
-	s.Seat.Leave()
+// Leave implements serve.Proxy.
+func (p *Proxy) Leave() {
+	p.machine.Leave()
+	p.Proxy.Leave()
+	p.Seat.Leave()
 }
 
 // Join implements serve.Planner.
-func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lane)) (serve.View, error) {
+func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lane)) (serve.Proxy, error) {
 	node, err := view.Parse(c.Node, p.Scopes.Cluster)
 	if err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 		machine.Leave()
 		return nil, err
 	}
-	return &View{Proxy: proxy, Seat: p.Fleet.Join(node.Namespace, node.Workload), fresh: p.Mirror.ConfirmNow, machine: machine}, nil
+	return &Proxy{Proxy: proxy, Seat: p.Fleet.Join(node.Namespace, node.Workload), fresh: p.Mirror.ConfirmNow, machine: machine}, nil
 }
 
 // plan has the view planned. Its errors are the server's, and gRPC statuses.

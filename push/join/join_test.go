@@ -196,7 +196,7 @@ func TestJoinPlansWhatIsProved(t *testing.T) {
 		if p.node.Verified.String() != c.want || p.node.Pod != "web-1" || p.node.Network != "" || lane != c.lane {
 			t.Errorf("%q: %v of Pod %q in network %q, by lane %v", c.identity, p.node.Verified, p.node.Pod, p.node.Network, lane)
 		}
-		if v.(*View).Seat != Seat(p) {
+		if v.(*Proxy).Seat != Seat(p) {
 			t.Error("its seat is not the fleet's")
 		}
 		p.now = errors.New("etcd is away")

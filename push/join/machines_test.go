@@ -52,7 +52,7 @@ func TestJoinRegistersMachines(t *testing.T) {
 	defer func() { cancel(); <-ended }()
 
 	registry := machines.New(machines.Config{Replica: "a", Snapshot: func() *mirror.Snapshot { return change.New }})
-	join := func(p *parts, identity string) (serve.View, error) {
+	join := func(p *parts, identity string) (serve.Proxy, error) {
 		planner := p.planner()
 		planner.Machines = registry
 		return planner.Join(t.Context(), serve.Client{Node: encoded(t, map[string]any{"AUTO_REGISTER_GROUP": "vms"}), Identity: identity}, func(fanout.Lane) {})
@@ -77,7 +77,7 @@ func TestJoinRegistersMachines(t *testing.T) {
 	if err != nil || registry.Connected() != 1 {
 		t.Fatalf("%v, %d machines are registered", err, registry.Connected())
 	}
-	view := v.(*View)
+	view := v.(*Proxy)
 	for limit := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // until the loop has its first plan
 		if view.Proxy, err = planner.Join(t.Context(), p.node, func(plan.Path) {}); !errors.Is(err, plan.ErrNotReady) || time.Now().After(limit) {
 			break
@@ -99,11 +99,11 @@ func TestJoinRegistersMachines(t *testing.T) {
 	ended <- nil
 }
 
-// told is what a leader wants, as it wants it.
-type told chan map[stored.Name]stored.Wanted
+// wanted is what a leader wants, as it wants it.
+type wanted chan map[stored.Name]stored.Wanted
 
-func (w told) Want(all map[stored.Name]stored.Wanted)             { w <- all }
-func (w told) There() (entries []stored.Entry, _ <-chan struct{}) { return nil, nil }
+func (w wanted) Want(all map[stored.Name]stored.Wanted)                     { w <- all }
+func (w wanted) There() (entries []stored.Entry, _ <-chan struct{}) { return nil, nil }
 
 // What an agent says of its application reaches the leader as the health of its machine; of a proxy that is none nothing is kept.
 func TestHealthIsThatOfTheMachine(t *testing.T) {
@@ -126,7 +126,7 @@ func TestHealthIsThatOfTheMachine(t *testing.T) {
 	join(map[string]any{"AUTO_REGISTER_GROUP": "vms"}).ReportHealth(false, "down")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	store, leads := kvtest.Start(t).Connect(), make(told, 100)
+	store, leads := kvtest.Start(t).Connect(), make(wanted, 100)
 	leader := &stored.Leader{Grace: time.Hour, Log: slog.New(slog.DiscardHandler)}
 	var runs sync.WaitGroup
 	defer runs.Wait()

@@ -41,7 +41,7 @@ import (
 
 // Key is one version of one resource, as the proxies of one view are to have it.
 type Key struct {
-	View    string // serve.View.ID, equal on all replicas
+	View    string // serve.Proxy.ID, equal on all replicas
 	Type    xds.Type
 	Name    string
 	Version string

@@ -22,7 +22,7 @@ type AgentType struct {
 	TypeURL string
 	// Resource is the client's; nil: there is none. It is called before each response of a stream that subscribed: it must take constant
 	// time and not block. Equal content should be one pointer, so that its bytes are shared.
-	Resource func(Client, View) *AgentResource
+	Resource func(Client, Proxy) *AgentResource
 }
 
 // AgentResource is an encoded resource of an agent type, shared by all streams that send it. Immutable.
@@ -41,11 +41,11 @@ func EncodeAgentResource(name string, m proto.Message) (*AgentResource, error) {
 	if err := anypb.MarshalFrom(body, m, agentMarshal); err != nil {
 		return nil, fmt.Errorf("encode agent resource %q: %w", name, err)
 	}
-	return EncodeAgentResourceBody(name, body)
+	return encodeAgentResourceBody(name, body)
 }
 
-// EncodeAgentResourceBody makes a resource of an encoded message. An error is a name or type URL that is not UTF-8, or no type URL.
-func EncodeAgentResourceBody(name string, body *anypb.Any) (*AgentResource, error) {
+// encodeAgentResourceBody makes a resource of an encoded message. An error is a name or type URL that is not UTF-8, or no type URL.
+func encodeAgentResourceBody(name string, body *anypb.Any) (*AgentResource, error) {
 	r, err := xds.EncodeAny(name, body)
 	if err != nil {
 		return nil, fmt.Errorf("agent resource: %w", err)
@@ -70,12 +70,12 @@ func (r *AgentResource) Body() *anypb.Any { return r.resource().Any() }
 // in the lane of configuration. It never blocks; the work is one mark for each of them. A type that is not served is
 // nobody's.
 func (s *Server) AgentResourceChanged(typeURL string) {
-	s.AgentResourceChangedFor(typeURL, func(_ View, listens bool) bool { return listens })
+	s.AgentResourceChangedFor(typeURL, func(_ Proxy, listens bool) bool { return listens })
 }
 
 // AgentResourceChangedFor is AgentResourceChanged of those streams of which `of` says so. It is asked once of each stream, listens: it has
 // subscribed; where a stream subscribes meanwhile it takes a turn whatever `of` has said.
-func (s *Server) AgentResourceChangedFor(typeURL string, of func(v View, listens bool) bool) {
+func (s *Server) AgentResourceChangedFor(typeURL string, of func(p Proxy, listens bool) bool) {
 	i, is := s.agentTypes[typeURL]
 	if !is {
 		return
@@ -83,7 +83,7 @@ func (s *Server) AgentResourceChangedFor(typeURL string, of func(v View, listens
 	now := time.Now()
 	for _, st := range s.all() {
 		listens := st.listens(i)
-		if of(st.view, listens) || !listens && st.listens(i) {
+		if of(st.proxy, listens) || !listens && st.listens(i) {
 			st.mark(fanout.Config, now)
 		}
 	}
@@ -117,7 +117,7 @@ func (st *stream) offersNow() (all offers) {
 	all.asked = st.agentTypes.Load()
 	for i := range st.srv.cfg.AgentTypes {
 		if all.asked&(1<<i) != 0 {
-			all.resources[i] = st.srv.cfg.AgentTypes[i].Resource(st.client, st.view)
+			all.resources[i] = st.srv.cfg.AgentTypes[i].Resource(st.client, st.proxy)
 		}
 	}
 	return all

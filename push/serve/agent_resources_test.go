@@ -26,7 +26,7 @@ type board struct {
 }
 
 func (b *board) agentType() AgentType {
-	return AgentType{TypeURL: agentURL, Resource: func(Client, View) *AgentResource { b.asked.Add(1); return b.res.Load() }}
+	return AgentType{TypeURL: agentURL, Resource: func(Client, Proxy) *AgentResource { b.asked.Add(1); return b.res.Load() }}
 }
 
 func agentResource(t testing.TB, name, content string) *AgentResource {

@@ -18,11 +18,11 @@ import (
 // streamsOf are streams of a server, the first of which are subscribed to the agent resource; none of them is marked.
 func streamsOf(t *testing.T, srv *Server, streams, subscribed uint64) map[uint64]*stream {
 	t.Helper()
-	view := &stillView{set: newPlanner().set}
+	proxy := &stillProxy{set: newPlanner().set}
 	all := map[uint64]*stream{}
 	for i := range streams {
-		st := &stream{srv: srv, id: i, grpc: &sink{}, exchange: exchange{view: view}}
-		st.state = delta.New(delta.Config{Dynamic: srv.dynamic}, view.set)
+		st := &stream{srv: srv, id: i, grpc: &sink{}, exchange: exchange{proxy: proxy}}
+		st.state = delta.New(delta.Config{Dynamic: srv.dynamic}, proxy.set)
 		st.turn.Store(srv.loop.Join("ns", false, st.send))
 		srv.add(st)
 		if all[i] = st; i < subscribed {
@@ -95,7 +95,7 @@ func TestAgentResourceChangedForSome(t *testing.T) {
 	b := &board{}
 	srv := New(Config{Planner: newPlanner(), AgentTypes: []AgentType{b.agentType()}})
 	set := newPlanner().set
-	views := map[View]*stream{}
+	views := map[Proxy]*stream{}
 	subscribe := func(st *stream) {
 		if err := st.take(t.Context(), encoded(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: agentURL})); err != nil {
 			t.Fatal(err)
@@ -106,17 +106,17 @@ func TestAgentResourceChangedForSome(t *testing.T) {
 	}
 	var all [4]*stream
 	for i := range all {
-		view := &stillView{set: set}
-		st := &stream{srv: srv, id: uint64(i), grpc: &sink{}, exchange: exchange{view: view}}
+		proxy := &stillProxy{set: set}
+		st := &stream{srv: srv, id: uint64(i), grpc: &sink{}, exchange: exchange{proxy: proxy}}
 		st.state = delta.New(delta.Config{Dynamic: srv.dynamic}, set)
 		st.turn.Store(srv.loop.Join("ns", false, st.send))
 		srv.add(st)
-		if views[view], all[i] = st, st; i < 2 {
+		if views[proxy], all[i] = st, st; i < 2 {
 			subscribe(st)
 		}
 	}
-	srv.AgentResourceChangedFor(agentURL, func(v View, listens bool) bool {
-		st := views[v]
+	srv.AgentResourceChangedFor(agentURL, func(p Proxy, listens bool) bool {
+		st := views[p]
 		if listens != (st.id < 2) {
 			t.Errorf("stream %d listens: %v", st.id, listens)
 		}
@@ -130,16 +130,16 @@ func TestAgentResourceChangedForSome(t *testing.T) {
 			t.Errorf("stream %d is marked: %v", st.id, marked)
 		}
 	}
-	srv.AgentResourceChangedFor("navarch.io/not-served", func(View, bool) bool { t.Error("asked"); return false })
+	srv.AgentResourceChangedFor("navarch.io/not-served", func(Proxy, bool) bool { t.Error("asked"); return false })
 }
 
 // The time that a resumed stream has to ask for all that it held begins with what it asks for, and not while its agent waits
 // for the moment to move it.
 func TestResumeEndsAfterEnvoySpoke(t *testing.T) {
 	srv := New(Config{Planner: newPlanner(), AgentTypes: []AgentType{(&board{}).agentType()}})
-	view := &stillView{set: newPlanner().set}
-	st := &stream{srv: srv, grpc: &sink{}, exchange: exchange{view: view}, opened: time.Now()}
-	st.state = delta.New(delta.Config{Dynamic: srv.dynamic}, view.set)
+	proxy := &stillProxy{set: newPlanner().set}
+	st := &stream{srv: srv, grpc: &sink{}, exchange: exchange{proxy: proxy}, opened: time.Now()}
+	st.state = delta.New(delta.Config{Dynamic: srv.dynamic}, proxy.set)
 	st.turn.Store(srv.loop.Join("ns", false, st.send))
 	for i, step := range []struct {
 		url  string

@@ -38,10 +38,10 @@ func pushed(t *testing.T, streams, size int) (objects, bytes float64) {
 		sets[i] = &manifest.Set{Revision: int64(i)}
 		sets[i].Types[xds.Cluster][manifest.Scope] = manifest.Of(r)
 	}
-	view := &stillView{set: sets[0]}
+	proxy := &stillProxy{set: sets[0]}
 	all := make([]*stream, streams)
 	for i := range all {
-		st := &stream{srv: srv, grpc: &sink{}, exchange: exchange{view: view}}
+		st := &stream{srv: srv, grpc: &sink{}, exchange: exchange{proxy: proxy}}
 		st.state = delta.New(delta.Config{Diffs: &srv.diffs, Names: &srv.sets}, sets[0])
 		st.turn.Store(srv.loop.Join("ns", false, st.send))
 		give(t, st, delta.Request{Type: xds.Cluster})
@@ -50,7 +50,7 @@ func pushed(t *testing.T, streams, size int) (objects, bytes float64) {
 	edition := 0
 	push := func() {
 		edition++
-		view.set = sets[edition%2]
+		proxy.set = sets[edition%2]
 		for _, st := range all {
 			if st.send(false, 0) < size {
 				t.Fatal("nothing was sent")
@@ -84,14 +84,14 @@ func give(t *testing.T, st *stream, r delta.Request) {
 	}
 }
 
-type stillView struct{ set *manifest.Set }
+type stillProxy struct{ set *manifest.Set }
 
-func (v *stillView) Set() *manifest.Set { return v.set }
-func (*stillView) Namespace() string    { return "ns" }
-func (*stillView) ID() string           { return "v" }
-func (*stillView) Leave()               {}
+func (v *stillProxy) Set() *manifest.Set { return v.set }
+func (*stillProxy) Namespace() string    { return "ns" }
+func (*stillProxy) ID() string           { return "v" }
+func (*stillProxy) Leave()               {}
 
-func (*stillView) Confirm(context.Context) error { return nil }
+func (*stillProxy) Confirm(context.Context) error { return nil }
 
 // Encoded bytes are never copied per stream: what a push allocates does not depend on the size of what is sent, nor on
 // the number of streams.
@@ -134,7 +134,7 @@ func joins(t *testing.T, n int) (resources, segments int, objects, bytes float64
 	join := func(i int) *stream {
 		own := *set
 		own.Types[xds.Cluster][manifest.Workload] = manifest.Of(large(fmt.Sprintf("inbound|%d||", i), 500, "0"))
-		st := &stream{srv: srv, grpc: &sink{}, exchange: exchange{view: &stillView{set: &own}}}
+		st := &stream{srv: srv, grpc: &sink{}, exchange: exchange{proxy: &stillProxy{set: &own}}}
 		st.state = delta.New(delta.Config{Diffs: &srv.diffs, Names: &srv.sets}, &own)
 		st.turn.Store(srv.loop.Join("ns", false, st.send))
 		segments = 0

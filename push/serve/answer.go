@@ -79,19 +79,19 @@ func (st *stream) reply(ctx context.Context, i int, m delta.Message) error {
 		return nil
 	}
 	st.step = inQuestion
-	if st.view == nil && m.Node != nil {
+	if st.proxy == nil && m.Node != nil {
 		st.client.ID, _ = nodeID(m.Node) // for log lines: who asks may have none
 	}
 	a := &st.srv.cfg.Answers[i]
 	resources, err := st.resources(ctx, a, m)
-	if err != nil && st.view == nil {
+	if err != nil && st.proxy == nil {
 		return err // the stream ends, which is logged
 	}
 	if err != nil {
 		st.srv.clients.Warn("a tool's question was not answered", status.Code(err).String(), append(st.about(err), obs.KeyType, a.TypeURL)...)
 	}
 	one := &answer{a.TypeURL, st.response(a.TypeURL, resources)}
-	if st.view == nil {
+	if st.proxy == nil {
 		if _, written := st.pushTimed(&outgoing{answer: one}, time.Now()); !written {
 			return status.Error(codes.Aborted, "the stream is broken")
 		}

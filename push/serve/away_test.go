@@ -87,7 +87,7 @@ func TestSendAway(t *testing.T) {
 }
 
 // The planner is told whether a join is cheap: the client says what it holds.
-func TestJoinTellsWhatIsHeld(t *testing.T) {
+func TestJoinSaysWhatIsHeld(t *testing.T) {
 	for name, c := range map[string]struct {
 		delta *discoveryv3.DeltaDiscoveryRequest
 		sotw  *discoveryv3.DiscoveryRequest

@@ -109,7 +109,7 @@ type slowPlanner struct {
 	open chan struct{}
 }
 
-func (p slowPlanner) Join(ctx context.Context, c Client, moved func(fanout.Lane)) (View, error) {
+func (p slowPlanner) Join(ctx context.Context, c Client, moved func(fanout.Lane)) (Proxy, error) {
 	select {
 	case <-p.open:
 		return p.fakePlanner.Join(ctx, c, moved)
@@ -244,7 +244,7 @@ func TestBlameIsBounded(t *testing.T) {
 	}
 	var mu sync.Mutex
 	looked := 0
-	c := startCounted(t, Config{Planner: newPlanner(resources...), Blame: func(View, xds.Type, string, string) []model.Place {
+	c := startCounted(t, Config{Planner: newPlanner(resources...), Blame: func(Proxy, xds.Type, string, string) []model.Place {
 		mu.Lock()
 		defer mu.Unlock()
 		looked++

@@ -24,7 +24,7 @@ func TestCallbacksMayAskTheServer(t *testing.T) {
 	}
 	b := &board{}
 	b.res.Store(agentResource(t, "A", "1"))
-	agent := AgentType{TypeURL: agentURL, Resource: func(Client, View) *AgentResource { look(); return b.res.Load() }}
+	agent := AgentType{TypeURL: agentURL, Resource: func(Client, Proxy) *AgentResource { look(); return b.res.Load() }}
 	p := &clerk{fakePlanner: newPlanner(cluster("a")), t: t, made: map[string]*xds.Resource{"one": keyPair(t, "one")}}
 	s, addr := start(t, Config{Planner: p, AgentTypes: []AgentType{agent},
 		Authenticate: func(context.Context) (attest.Caller, error) { return callerOf("spiffe://mesh/ns/shop/sa/web"), nil },
@@ -43,7 +43,7 @@ func TestCallbacksMayAskTheServer(t *testing.T) {
 	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: agentURL})
 	c.ack(c.next())
 	b.res.Store(agentResource(t, "A", "2"))
-	s.AgentResourceChangedFor(agentURL, func(View, bool) bool { look(); return true })
+	s.AgentResourceChangedFor(agentURL, func(Proxy, bool) bool { look(); return true })
 	c.ack(c.next())
 	if keys.Load() == 0 {
 		t.Error("it was not asked whether the new version may be sent")

@@ -50,20 +50,21 @@ type Client struct {
 // Unavailable; one that carries a gRPC status goes out as it is; any other says what is wrong with the node, and becomes InvalidArgument
 // with its text.
 //
-// moved is called after every change of View.Set, from any goroutine, also before Join has returned; it never blocks
+// moved is called after every change of Proxy.Set, from any goroutine, also before Join has returned; it never blocks
 // and may be called after Leave. It says by which lane: Endpoints where only endpoints differ from the set before.
 type Planner interface {
-	Join(ctx context.Context, c Client, moved func(fanout.Lane)) (View, error)
+	Join(ctx context.Context, c Client, moved func(fanout.Lane)) (Proxy, error)
 }
 
-// Ender is a View that may come to an end by itself: its Set stays as it is. moved is called then, and the stream ends with Internal.
+// Ender is a Proxy that may come to an end by itself: its Set stays as it is. moved is called then, and the stream ends with Internal.
 type Ender interface {
 	// Err says why it has ended, for the client; nil: it has not.
 	Err() error
 }
 
-// View is one client's view. Its methods are called from any goroutine and, but for Confirm, never block.
-type View interface {
+// Proxy is a client as it is planned: the newest set of its view, and by what it is known. Its methods are called from any
+// goroutine and, but for Confirm, never block.
+type Proxy interface {
 	// Set is the newest set; never nil.
 	Set() *manifest.Set
 	// Namespace is what the fan-out is fair between.
@@ -78,7 +79,7 @@ type View interface {
 	Leave()
 }
 
-// HealthReporter is a View whose client may report the health of its workload (istio.v1.HealthInformation). It does not block, and the message,
+// HealthReporter is a Proxy whose client may report the health of its workload (istio.v1.HealthInformation). It does not block, and the message,
 // which may be as long as a request, is the request's: whoever keeps some of it copies that.
 type HealthReporter interface {
 	ReportHealth(healthy bool, message string)

@@ -2,7 +2,7 @@
 //
 // # Data structures
 //
-// Server has the streams, and hands each to its Planner (implemented by push/join around push/plan): Join gives a View, whose Set is what
+// Server has the streams, and hands each to its Planner (implemented by push/join around push/plan): Join gives a Proxy, whose Set is what
 // the proxy should have. A stream has one reading goroutine, which is gRPC's handler, and no goroutine of its own for sending: a worker of the
 // fan-out sends while it has the stream's turn.
 //

@@ -14,10 +14,10 @@ import (
 
 // exchange is what is under way between a client and the server on one stream, and the only owner of the stream's delta.State. Others hand
 // it events: a method that is one takes the lock, changes what there is, and returns what its caller is to do. It is never held while
-// something is sent, or anything is called but the fan-out (which only takes note) and View.Set (which only reads); and it is given back also
+// something is sent, or anything is called but the fan-out (which only takes note) and Proxy.Set (which only reads); and it is given back also
 // where the state machine panics. A method that is called with the lock held says so.
 type exchange struct {
-	view     View
+	proxy    Proxy
 	turn     atomic.Pointer[fanout.Stream]
 	markedAt [fanout.NumLanes]atomic.Int64 // since when it waits for a turn in a lane; unix nanoseconds, 0: it does not
 	movedAt  atomic.Int64                  // when the view moved first since the client was up to date; unix nanoseconds, 0: it is
@@ -79,7 +79,7 @@ func (x *exchange) cost(m delta.Message) (bytes int) {
 func (x *exchange) grant(bytes int) { x.locked(func() { x.state.Grant(bytes) }) }
 
 // retarget is the event that the view has a set which the next request is to be compared with.
-func (x *exchange) retarget() { x.locked(func() { x.state.Target(x.view.Set()) }) }
+func (x *exchange) retarget() { x.locked(func() { x.state.Target(x.proxy.Set()) }) }
 
 // advanced is what a request has brought about.
 type advanced struct {
@@ -105,7 +105,7 @@ func (x *exchange) requested(m delta.Message, now time.Time) (a advanced, open b
 		x.spoke = now
 	}
 	if m.Initial != nil { // what the client says it has may be newer than what the last turn saw
-		x.state.Target(x.view.Set())
+		x.state.Target(x.proxy.Set())
 	}
 	before, leftOut := x.state.Unacked(), x.state.LeftOut()
 	x.reports = x.state.Request(m.Request, x.reports[:0])
@@ -162,7 +162,7 @@ func (x *exchange) ended() (is bool) {
 // did not move, or that changed nothing for this client. An acknowledgement may come between a move of the view and the turn
 // that takes it up: then the client has the old set, and is not up to date before it has the new one.
 func (x *exchange) converged() (since time.Time) {
-	set := x.view.Set()
+	set := x.proxy.Set()
 	if x.state.Unacked() != 0 || !x.state.Aims(set) {
 		return since
 	}
@@ -206,7 +206,7 @@ func (x *exchange) overdue(now time.Time, limits limits) (late string, resumed, 
 		late = x.lateAgentType(now, limits)
 	}
 	if resumed {
-		x.grown(x.view.Set())
+		x.grown(x.proxy.Set())
 	}
 	return late, resumed, x.state.Idle(), x.state.Again()
 }

@@ -23,27 +23,27 @@ type faulty struct {
 	inSet  atomic.Int32 // at which call; 0: never
 }
 
-type faultyView struct {
-	View
+type faultyProxy struct {
+	Proxy
 	p *faulty
 }
 
-func (p *faulty) Join(ctx context.Context, c Client, moved func(fanout.Lane)) (View, error) {
+func (p *faulty) Join(ctx context.Context, c Client, moved func(fanout.Lane)) (Proxy, error) {
 	if c.ID == "bad" && p.inJoin.Load() {
 		panic("in Join")
 	}
 	v, err := p.fakePlanner.Join(ctx, c, moved)
 	if c.ID == "bad" {
-		v = &faultyView{v, p}
+		v = &faultyProxy{v, p}
 	}
 	return v, err
 }
 
-func (v *faultyView) Set() *manifest.Set {
+func (v *faultyProxy) Set() *manifest.Set {
 	if n := v.p.inSet.Load(); n == 1 || n > 1 && v.p.inSet.Add(-1) == 1 {
 		panic("in Set")
 	}
-	return v.View.Set()
+	return v.Proxy.Set()
 }
 
 // A panic ends the stream that it is about, wherever it happens: in the goroutine that reads, in one that sends to all, in one that

@@ -28,7 +28,7 @@ type Refusal struct {
 	Node      string
 	Namespace string // of the view
 	Identity  string
-	View      string // View.ID
+	View      string // Proxy.ID
 	Type      xds.Type
 	Name      string // the culprit; empty while it is being searched for by halves
 	Version   string // refused, and not sent again

@@ -39,7 +39,7 @@ func (s *Server) InspectOf(of func(namespace string) bool) []StreamInfo {
 		withheld[w.View] = append(withheld[w.View], w)
 	}
 	for _, st := range s.all() {
-		if of(st.view.Namespace()) {
+		if of(st.proxy.Namespace()) {
 			all = append(all, st.info(withheld, sums))
 		}
 	}
@@ -93,7 +93,7 @@ func (s *Server) Withheld() (all []quarantine.Withheld) {
 
 func (st *stream) info(withheld map[string][]quarantine.Withheld, sums *delta.Sums) StreamInfo {
 	i := StreamInfo{ID: st.id, Node: st.client.ID, Identity: st.client.Identity, Addr: st.client.Addr,
-		View: st.view.ID(), Namespace: st.view.Namespace(), SotW: st.sotw, Opened: st.opened, Target: st.view.Set().Revision}
+		View: st.proxy.ID(), Namespace: st.proxy.Namespace(), SotW: st.sotw, Opened: st.opened, Target: st.proxy.Set().Revision}
 	st.describe(&i, st.srv.cfg.AgentTypes, sums)
 	i.Withheld = st.withheldFrom(withheld[i.View])
 	return i
@@ -132,22 +132,22 @@ func (s *Server) Refusals() []Refusal { return s.RefusalsOf(func(string) bool { 
 // RefusalsOf lists what is in quarantine, of the streams of the proxies of some namespaces.
 func (s *Server) RefusalsOf(of func(namespace string) bool) (all []Refusal) {
 	for _, st := range s.all() {
-		if of(st.view.Namespace()) {
+		if of(st.proxy.Namespace()) {
 			all = append(all, st.quarantined()...)
 		}
 	}
 	return all
 }
 
-// ViewOf is the view that one stream has; nil where there is no such stream.
-func (s *Server) ViewOf(id uint64) View {
+// ProxyOf is the proxy of one stream; nil where there is no such stream.
+func (s *Server) ProxyOf(id uint64) Proxy {
 	s.mu.Lock()
 	st := s.streams[id]
 	s.mu.Unlock()
 	if st == nil {
 		return nil
 	}
-	return st.view
+	return st.proxy
 }
 
 // Dump is what one stream holds, or will hold once what is in flight has arrived, by type and name; false where there

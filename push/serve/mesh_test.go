@@ -36,7 +36,7 @@ const patience = time.Minute
 type fakePlanner struct {
 	mu     sync.Mutex
 	set    *manifest.Set
-	views  map[*fakeView]int // which it is of all that joined
+	views  map[*fakeProxy]int // which it is of all that joined
 	refuse error
 	joined []Client
 
@@ -45,24 +45,24 @@ type fakePlanner struct {
 	confirm   func() error // nil: no error
 }
 
-type fakeView struct {
+type fakeProxy struct {
 	p     *fakePlanner
 	moved func(fanout.Lane)
 }
 
 func newPlanner(resources ...*xds.Resource) *fakePlanner {
-	p := &fakePlanner{views: map[*fakeView]int{}, set: &manifest.Set{Revision: 1}}
+	p := &fakePlanner{views: map[*fakeProxy]int{}, set: &manifest.Set{Revision: 1}}
 	p.put(resources...)
 	return p
 }
 
-func (p *fakePlanner) Join(_ context.Context, c Client, moved func(fanout.Lane)) (View, error) {
+func (p *fakePlanner) Join(_ context.Context, c Client, moved func(fanout.Lane)) (Proxy, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.refuse != nil {
 		return nil, p.refuse
 	}
-	v := &fakeView{p, moved}
+	v := &fakeProxy{p, moved}
 	p.joined = append(p.joined, c)
 	p.views[v] = len(p.joined)
 	return v, nil
@@ -98,7 +98,7 @@ func (p *fakePlanner) edit(puts []*xds.Resource, deletes ...xds.Ref) {
 		next.Plan++
 	}
 	p.set = &next
-	views := slices.SortedFunc(maps.Keys(p.views), func(a, b *fakeView) int { return p.views[a] - p.views[b] })
+	views := slices.SortedFunc(maps.Keys(p.views), func(a, b *fakeProxy) int { return p.views[a] - p.views[b] })
 	p.mu.Unlock()
 	for _, v := range views {
 		v.moved(lane)
@@ -119,26 +119,26 @@ func (p *fakePlanner) quietly(resources ...*xds.Resource) {
 	p.views = views
 }
 
-func (v *fakeView) Set() *manifest.Set {
+func (v *fakeProxy) Set() *manifest.Set {
 	v.p.mu.Lock()
 	defer v.p.mu.Unlock()
 	return v.p.set
 }
-func (v *fakeView) Namespace() string { return "default" }
-func (v *fakeView) ID() string {
+func (v *fakeProxy) Namespace() string { return "default" }
+func (v *fakeProxy) ID() string {
 	if id := v.p.id.Load(); id != nil {
 		return *id
 	}
 	return "view"
 }
-func (v *fakeView) Confirm(context.Context) error {
+func (v *fakeProxy) Confirm(context.Context) error {
 	v.p.confirmed.Add(1)
 	if v.p.confirm != nil {
 		return v.p.confirm()
 	}
 	return nil
 }
-func (v *fakeView) Leave() {
+func (v *fakeProxy) Leave() {
 	v.p.mu.Lock()
 	defer v.p.mu.Unlock()
 	delete(v.p.views, v)

@@ -143,7 +143,7 @@ func TestRefusalCountsFirst(t *testing.T) {
 	var srv *Server
 	srv, addr := start(t, Config{Planner: p, Budget: fanout.Budget{Rollout: 2, Slow: patience},
 		Hooks: Hooks{Refused: func(Refusal) { counted.Add(1) }},
-		Blame: func(View, xds.Type, string, string) []model.Place {
+		Blame: func(Proxy, xds.Type, string, string) []model.Place {
 			if refusals.Add(1) == 3 { // a turn that is asked for now comes after that of a fourth proxy, if that has been asked for
 				turn := make(chan struct{})
 				s := srv.loop.Join("", false, func(bool, int64) int { close(turn); return 0 })
@@ -182,7 +182,7 @@ func planned(plan int64, stat string, address string) *manifest.Set {
 // an older plan. What it says of it is about what it was sent.
 func TestPlansWaitForTheirTurn(t *testing.T) {
 	srv := New(Config{Planner: newPlanner()})
-	st, view, out := taped(srv, planned(5, "one", "10.0.0.1:80"))
+	st, proxy, out := taped(srv, planned(5, "one", "10.0.0.1:80"))
 	st.may.Store(anyPlan)
 	sent := func(want ...string) {
 		t.Helper()
@@ -195,7 +195,7 @@ func TestPlansWaitForTheirTurn(t *testing.T) {
 	}
 	give(t, st, delta.Request{Type: xds.Cluster})
 	give(t, st, delta.Request{Type: xds.Endpoint, Subscribe: slices.Values([]string{"a", "b"})})
-	view.set = planned(6, "two", "10.0.0.1:80") // while it joins nothing is tried on it
+	proxy.set = planned(6, "two", "10.0.0.1:80") // while it joins nothing is tried on it
 	st.send(false, 0)
 	sent("CDS", "EDS")
 	ack(xds.Cluster, xds.Endpoint)
@@ -203,7 +203,7 @@ func TestPlansWaitForTheirTurn(t *testing.T) {
 		t.Fatalf("up to date with plan %d, %+v", st.may.Load(), st.rollout)
 	}
 
-	view.set = planned(7, "three", "10.0.0.2:80")
+	proxy.set = planned(7, "three", "10.0.0.2:80")
 	st.send(false, 0)
 	sent("EDS") // the endpoints that changed
 	ack(xds.Endpoint)
@@ -220,7 +220,7 @@ func TestPlansWaitForTheirTurn(t *testing.T) {
 		t.Errorf("taken, and %+v", st.rollout)
 	}
 
-	view.set = planned(9, "three", "10.0.0.2:80")
+	proxy.set = planned(9, "three", "10.0.0.2:80")
 	st.send(false, 8)
 	if st.rollout.on {
 		t.Error("the rollout of a plan has begun that the stream was not let in for")
@@ -231,11 +231,11 @@ func TestPlansWaitForTheirTurn(t *testing.T) {
 		t.Errorf("there was nothing to be sent of the plan, and %+v", st.rollout)
 	}
 
-	view.set = planned(10, "four", "10.0.0.2:80")
+	proxy.set = planned(10, "four", "10.0.0.2:80")
 	st.send(false, 11) // the views of others have moved on, this one has not
 	sent("CDS", "EDS")
 	ack(xds.Cluster, xds.Endpoint)
-	view.set = planned(11, "five", "10.0.0.2:80")
+	proxy.set = planned(11, "five", "10.0.0.2:80")
 	st.send(false, 0)
 	sent()
 	st.send(false, 11)

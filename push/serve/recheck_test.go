@@ -90,7 +90,7 @@ type revoking struct {
 	joining func()
 }
 
-func (p *revoking) Join(ctx context.Context, c Client, moved func(fanout.Lane)) (View, error) {
+func (p *revoking) Join(ctx context.Context, c Client, moved func(fanout.Lane)) (Proxy, error) {
 	p.joining()
 	return p.fakePlanner.Join(ctx, c, moved)
 }

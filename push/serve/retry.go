@@ -22,7 +22,7 @@ type withheld struct {
 func (st *stream) withheldNow() *withheld {
 	var w withheld
 	if q := st.srv.cfg.Quarantine; q.Active() {
-		w.versions = q.WithheldFrom(st.view.ID(), st.client.Identity, st.client.Envoy, st.id)
+		w.versions = q.WithheldFrom(st.proxy.ID(), st.client.Identity, st.client.Envoy, st.id)
 	}
 	if st.secrets.Load() {
 		may, _ := st.credentialAllows()
@@ -70,7 +70,7 @@ func (st *stream) credential() quarantine.Credential {
 
 // reportOn is a report of the client on a version.
 func (st *stream) reportOn(k quarantine.Key, now time.Time) quarantine.Report {
-	return quarantine.Report{Key: k, Reporter: st.reporter(k), By: st.client.Identity, Credential: st.credential(), Envoy: st.client.Envoy, At: now, Namespace: st.view.Namespace()}
+	return quarantine.Report{Key: k, Reporter: st.reporter(k), By: st.client.Identity, Credential: st.credential(), Envoy: st.client.Envoy, At: now, Namespace: st.proxy.Namespace()}
 }
 
 // withholds says whether the quarantine withholds a version from the stream, which k covers.
@@ -94,7 +94,7 @@ func (x *exchange) retriesOne(k quarantine.Key) (open bool) {
 
 // isToHave says whether the newest set of the stream's view has a version.
 func (x *exchange) isToHave(k quarantine.Key) bool {
-	want := x.view.Set().Types[k.Type].Get(k.Name)
+	want := x.proxy.Set().Types[k.Type].Get(k.Name)
 	return want != nil && want.Version == k.Version
 }
 
@@ -138,7 +138,7 @@ func (s *Server) retry() {
 func (s *Server) byView() map[string][]*stream {
 	streams := map[string][]*stream{}
 	for _, st := range s.all() {
-		id := st.view.ID()
+		id := st.proxy.ID()
 		streams[id] = append(streams[id], st)
 	}
 	return streams

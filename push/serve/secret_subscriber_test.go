@@ -26,17 +26,17 @@ type clerk struct {
 	calls []string
 }
 
-type clerkView struct {
-	View
+type clerkProxy struct {
+	Proxy
 	c *clerk
 }
 
-func (c *clerk) Join(ctx context.Context, client Client, moved func(fanout.Lane)) (View, error) {
+func (c *clerk) Join(ctx context.Context, client Client, moved func(fanout.Lane)) (Proxy, error) {
 	v, err := c.fakePlanner.Join(ctx, client, moved)
-	return clerkView{v, c}, err
+	return clerkProxy{v, c}, err
 }
 
-func (v clerkView) SubscribeSecrets(_ context.Context, add, drop []string) {
+func (v clerkProxy) SubscribeSecrets(_ context.Context, add, drop []string) {
 	v.c.mu.Lock()
 	defer v.c.mu.Unlock()
 	slices.Sort(add)

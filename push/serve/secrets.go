@@ -15,7 +15,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// SecretSubscriber is a View that has Secrets made for it by name, because they are dear to make and few are wanted. Ask returns when
+// SecretSubscriber is a Proxy that has Secrets made for it by name, because they are dear to make and few are wanted. Ask returns when
 // Set says what there is of them; it may block for a moment.
 type SecretSubscriber interface {
 	SubscribeSecrets(ctx context.Context, add, drop []string)
@@ -30,7 +30,7 @@ const (
 // subscribeSecrets subscribes the view to the Secrets that a request is about, before it is answered. What it returns drops those that it is
 // not about any more, after it was taken in: else their absence would be answered. Only the reading goroutine calls these.
 func (st *stream) subscribeSecrets(ctx context.Context, m delta.Message) (after func()) {
-	asker, ok := st.view.(SecretSubscriber)
+	asker, ok := st.proxy.(SecretSubscriber)
 	if m.Type == xds.Secret || m.Type == xds.Extension { // some of the latter have credentials
 		st.secrets.Store(true)
 	}

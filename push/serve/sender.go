@@ -101,7 +101,7 @@ func (x *exchange) next(now time.Time, w *withheld, offered *offers) (out outgoi
 		out.blocks, s.unwritten = true, true
 		return out, something, since
 	}
-	set, ok := x.view.Set(), false
+	set, ok := x.proxy.Set(), false
 	x.state.Target(set)
 	urgent := s.task == urgents || !x.begins(set, now)
 	if urgent {

@@ -36,7 +36,7 @@ type Config struct {
 	Quarantine *quarantine.Quarantine
 	// Blame names the objects that a refused resource of a view was made of, the likeliest culprit first; text is the
 	// client's. The goroutine that reads the stream calls it. nil: they are not named.
-	Blame func(v View, t xds.Type, name, text string) []model.Place
+	Blame func(p Proxy, t xds.Type, name, text string) []model.Place
 	// Authenticate says who the peer is; its error ends the stream with Unauthenticated (with
 	// Unavailable where it is attest.ErrUnavailable). The zero Caller is nobody, who is served what needs no identity. nil:
 	// callers on plain text are nobody, and others are refused.
@@ -163,7 +163,7 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 	}, s)
 }
 
-// Run sends and watches deadlines until ctx ends. Without it nothing is sent.
+// Run sends and watches deadlines until ctx ends, which is no error. Without it nothing is sent.
 func (s *Server) Run(ctx context.Context) error {
 	var watch sync.WaitGroup
 	watch.Go(func() { s.watch(ctx) })

@@ -101,7 +101,7 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 		return st.reply(ctx, i, m)
 	}
 	agent, isAgent := st.srv.agentTypes[m.TypeURL]
-	if st.view == nil {
+	if st.proxy == nil {
 		st.early = isAgent && !st.sotw
 		st.client.Holds = holds(m) || st.early
 		if err := st.join(ctx, m.Node); err != nil {
@@ -122,7 +122,7 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 	}
 	if st.early {
 		st.early = false
-		if err := st.view.Confirm(ctx); err != nil {
+		if err := st.proxy.Confirm(ctx); err != nil {
 			return joinError(err)
 		}
 	}
@@ -132,7 +132,7 @@ func (st *stream) take(ctx context.Context, raw ...[]byte) error {
 
 // reportHealth takes in what an agent says of a machine's workload: that something is wrong, or nothing. It waits for no answer.
 func (st *stream) reportHealth(m delta.Message) {
-	if r, is := st.view.(HealthReporter); is {
+	if r, is := st.proxy.(HealthReporter); is {
 		r.ReportHealth(!m.Failed, m.Error)
 	}
 }
@@ -172,7 +172,7 @@ func (st *stream) join(ctx context.Context, raw []byte) error {
 		return joinError(err)
 	}
 	st.accept()
-	st.view = joined
+	st.proxy = joined
 	cfg := delta.Config{SotW: st.sotw, Names: &st.srv.sets, Diffs: &st.srv.diffs, Paid: true, Dynamic: st.srv.dynamic}
 	st.start(delta.New(cfg, joined.Set()))
 	st.turn.Store(st.srv.loop.Join(joined.Namespace(), view.IsRouter(id), st.send)) // gateways are sent to first
@@ -212,13 +212,13 @@ func (st *stream) moved(l fanout.Lane) {
 	if turn == nil {
 		return // not joined yet: the first turn takes the newest set anyway
 	}
-	if e, is := st.view.(Ender); is && e.Err() != nil {
+	if e, is := st.proxy.(Ender); is && e.Err() != nil {
 		st.kill(status.Error(codes.Internal, e.Err().Error()))
 		return
 	}
 	now := time.Now()
 	st.movedAt.CompareAndSwap(0, now.UnixNano())
-	if plan := st.view.Set().Plan; l == fanout.Config && plan > st.may.Load() {
+	if plan := st.proxy.Set().Plan; l == fanout.Config && plan > st.may.Load() {
 		st.tryPlan(plan, now)
 	} else {
 		st.mark(l, now)
@@ -291,10 +291,10 @@ func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 	case delta.Expired:
 		hooks.Expired(r.Type)
 	case delta.Nacked:
-		refusal := Refusal{Node: st.client.ID, Namespace: st.view.Namespace(), Identity: st.client.Identity, View: st.view.ID(), Type: r.Type,
+		refusal := Refusal{Node: st.client.ID, Namespace: st.proxy.Namespace(), Identity: st.client.Identity, View: st.proxy.ID(), Type: r.Type,
 			Name: r.Name, Version: r.Version, Envoy: st.client.Envoy, Good: r.Good, Text: r.Text, Revision: r.Revision, At: now}
 		if blame := st.srv.cfg.Blame; blame != nil && r.Name != "" && st.place.Blame() {
-			refusal.Objects = blame(st.view, r.Type, r.Name, r.Text)
+			refusal.Objects = blame(st.proxy, r.Type, r.Name, r.Text)
 		}
 		st.logRefusal(refusal)
 		if r.Name != "" {
@@ -315,7 +315,7 @@ func (st *stream) close() error {
 		st.turn.Load().Leave()
 		st.srv.drop(st)
 		st.srv.cfg.Quarantine.Leave(st.id)
-		st.view.Leave()
+		st.proxy.Leave()
 	}
 	return cause
 }

@@ -52,12 +52,12 @@ func (s *tape) sent(t *testing.T, want []string) {
 }
 
 // taped is a stream whose client has been sent nothing, with the view that it is of.
-func taped(srv *Server, set *manifest.Set) (st *stream, view *stillView, out *tape) {
-	view, out = &stillView{set: set}, &tape{}
-	st = &stream{srv: srv, grpc: out, exchange: exchange{view: view}}
+func taped(srv *Server, set *manifest.Set) (st *stream, proxy *stillProxy, out *tape) {
+	proxy, out = &stillProxy{set: set}, &tape{}
+	st = &stream{srv: srv, grpc: out, exchange: exchange{proxy: proxy}}
 	st.state = delta.New(delta.Config{Names: &srv.sets}, set)
 	st.turn.Store(srv.loop.Join("ns", false, st.send))
-	return st, view, out
+	return st, proxy, out
 }
 
 // A stream that waits in the lane of configuration is sent the endpoints that moved at once, and the rest when it has its
@@ -71,7 +71,7 @@ func TestUrgentFirst(t *testing.T) {
 		s.Types[xds.Listener][manifest.Scope] = manifest.Of(listen("l", port, "r"))
 		return s
 	}
-	st, view, out := taped(srv, set(1, "one", "10.0.0.1:80", 1))
+	st, proxy, out := taped(srv, set(1, "one", "10.0.0.1:80", 1))
 	sent := func(want ...string) {
 		t.Helper()
 		out.sent(t, want)
@@ -91,7 +91,7 @@ func TestUrgentFirst(t *testing.T) {
 	st.send(true, 0)
 	sent("LDS")
 
-	view.set = set(2, "two", "10.0.0.2:80", 1)
+	proxy.set = set(2, "two", "10.0.0.2:80", 1)
 	st.send(true, 0)
 	sent("EDS")
 	st.send(true, 0)
@@ -99,7 +99,7 @@ func TestUrgentFirst(t *testing.T) {
 	st.send(false, 0)
 	sent("CDS", "EDS") // those of the cluster that changed, again
 
-	view.set = set(3, "two", "10.0.0.3:80", 2)
+	proxy.set = set(3, "two", "10.0.0.3:80", 2)
 	out.during = func() {
 		if n := st.send(false, 0); n != 0 {
 			t.Errorf("%d bytes sent by two at once", n)

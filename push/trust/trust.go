@@ -54,8 +54,8 @@ func New(dir string) *Trust { return &Trust{dir: dir} }
 
 // AgentTypes are what agents may subscribe to.
 func (t *Trust) AgentTypes() []serve.AgentType {
-	give := func(p *atomic.Pointer[serve.AgentResource]) func(serve.Client, serve.View) *serve.AgentResource {
-		return func(serve.Client, serve.View) *serve.AgentResource { return p.Load() }
+	give := func(p *atomic.Pointer[serve.AgentResource]) func(serve.Client, serve.Proxy) *serve.AgentResource {
+		return func(serve.Client, serve.Proxy) *serve.AgentResource { return p.Load() }
 	}
 	return []serve.AgentType{{TypeURL: agentapi.TrustURL, Resource: give(&t.validation)}, {TypeURL: pcdsURL, Resource: give(&t.roots)}}
 }

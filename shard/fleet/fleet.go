@@ -59,7 +59,7 @@ type Loops struct{ Joins, Moves, Drain bool }
 
 // Server is what a fleet needs of the xDS server (serve.Server).
 type Server interface {
-	AgentResourceChangedFor(typeURL string, of func(v serve.View, listens bool) bool)
+	AgentResourceChangedFor(typeURL string, of func(v serve.Proxy, listens bool) bool)
 	// SendAway closes up to n streams that do not subscribe to a type; all: those that do, too. It returns how many.
 	SendAway(n int, typeURL string, all bool) int
 	Subscribed(typeURL string) (streams, subscribed int)
@@ -159,7 +159,7 @@ func (f *Fleet) Tasks(m *mirror.Mirror, planner *plan.Loop) []loop.Task {
 
 // AgentType is what agents are told: the owner of the proxy that they are of.
 func (f *Fleet) AgentType() serve.AgentType {
-	return serve.AgentType{TypeURL: agentapi.OwnerURL, Resource: func(c serve.Client, v serve.View) *serve.AgentResource {
+	return serve.AgentType{TypeURL: agentapi.OwnerURL, Resource: func(c serve.Client, v serve.Proxy) *serve.AgentResource {
 		s, ok := seatOf(v)
 		if !ok {
 			return nil
@@ -216,8 +216,8 @@ func (f *Fleet) Join(namespace, workload string) join.Seat {
 func (s *seat) Leave() { s.leave() }
 
 // seatOf is the seat of a view; false: it was not let in by a fleet.
-func seatOf(v serve.View) (*seat, bool) {
-	joined, ok := v.(*join.View)
+func seatOf(v serve.Proxy) (*seat, bool) {
+	joined, ok := v.(*join.Proxy)
 	if !ok {
 		return nil, false
 	}

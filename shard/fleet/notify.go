@@ -54,7 +54,7 @@ func (f *Fleet) notify(ctx context.Context) error {
 // still to be told.
 func (f *Fleet) pass(p *place.Placement, n int) (left int) {
 	r := round{placement: p, n: n}
-	f.server.AgentResourceChangedFor(agentapi.OwnerURL, func(v serve.View, listens bool) bool {
+	f.server.AgentResourceChangedFor(agentapi.OwnerURL, func(v serve.Proxy, listens bool) bool {
 		s, ok := seatOf(v)
 		return ok && r.turn(s, listens)
 	})

@@ -152,7 +152,7 @@ func (p *Proxies) stream(info serve.StreamInfo) inspect.Stream {
 		Explain: func() (*manifest.Set, inspect.Specs, error) { return p.explain(info) },
 		Secret:  func(name string) (inspect.Standing, bool) { return p.standing(info, name) },
 	}
-	if proxy, ok := p.Server.ViewOf(info.ID).(*join.View); ok {
+	if proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy); ok {
 		s.Proxy, s.Cluster, s.Version = proxy.Node.Name+"."+proxy.Node.Namespace, cmp.Or(proxy.Node.Cluster, p.Cluster), proxy.Node.Version
 	}
 	for t := range xds.NumTypes {
@@ -172,7 +172,7 @@ func (p *Proxies) stream(info serve.StreamInfo) inspect.Stream {
 
 // planned is a resource of the newest set of the stream's view; nil: there is none.
 func (p *Proxies) planned(info serve.StreamInfo, t xds.Type, name string) *xds.Resource {
-	proxy, ok := p.Server.ViewOf(info.ID).(*join.View)
+	proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy)
 	if !ok {
 		return nil
 	}
@@ -181,7 +181,7 @@ func (p *Proxies) planned(info serve.StreamInfo, t xds.Type, name string) *xds.R
 
 // explain plans the proxy's view from scratch at the current snapshot: nothing is shared with the serving path.
 func (p *Proxies) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, error) {
-	now, ok := p.Server.ViewOf(info.ID).(*join.View)
+	now, ok := p.Server.ProxyOf(info.ID).(*join.Proxy)
 	if !ok {
 		return nil, nil, errors.New("the stream has ended")
 	}
@@ -194,7 +194,7 @@ func (p *Proxies) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, 
 
 // standing is where a Secret stands for one stream's proxy, from the plan as it is.
 func (p *Proxies) standing(info serve.StreamInfo, name string) (inspect.Standing, bool) {
-	proxy, ok := p.Server.ViewOf(info.ID).(*join.View)
+	proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy)
 	if !ok {
 		return inspect.Standing{}, false
 	}
@@ -232,8 +232,8 @@ func (p *Proxies) standing(info serve.StreamInfo, name string) (inspect.Standing
 }
 
 // Blame names what made a refused resource, from the plan as it is.
-func (p *Proxies) Blame(v serve.View, t xds.Type, name, text string) []model.Place {
-	proxy, ok := v.(*join.View)
+func (p *Proxies) Blame(v serve.Proxy, t xds.Type, name, text string) []model.Place {
+	proxy, ok := v.(*join.Proxy)
 	if !ok {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 
 // record is a quarantine.Report as replicas write it. What was added to it later may be absent.
 type record struct {
-	View      string  `json:"view"` // serve.View.ID, equal on all replicas
+	View      string  `json:"view"` // serve.Proxy.ID, equal on all replicas
 	Type      string  `json:"type"` // xds.Type.Noun
 	Name      string  `json:"name"`
 	Version   string  `json:"version"`

@@ -39,7 +39,7 @@ func sharing(t *testing.T, store *kv.Store, name string) (*quarantine.Quarantine
 	go func() { done <- l.Run(ctx, store, q) }()
 	stop := func() {
 		cancel()
-		if err, told := <-done; told && err != nil {
+		if err, ended := <-done; ended && err != nil {
 			t.Error(err)
 		}
 		close(done)

@@ -24,7 +24,7 @@ import (
 // one is a planner whose clients all have the same.
 type one struct{ set *manifest.Set }
 
-func (o one) Join(context.Context, serve.Client, func(fanout.Lane)) (serve.View, error) {
+func (o one) Join(context.Context, serve.Client, func(fanout.Lane)) (serve.Proxy, error) {
 	return o, nil
 }
 func (o one) Set() *manifest.Set          { return o.set }
