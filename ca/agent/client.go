@@ -124,12 +124,12 @@ func (a *Agent) acknowledged(roots []string) {
 	}
 }
 
-// reportPause is between attempts to tell the CA what is held.
+// reportPause is between attempts to report to the CA what is held.
 const reportPause = 5 * time.Second
 
-// reports tells the CA, once for each set of roots, which ones Envoy holds, and tries until it is heard or the set is old.
+// reports to the CA, once for each set of roots, which ones Envoy holds, and tries until it is heard or the set is old.
 func (a *Agent) reports(ctx context.Context) error {
-	var told, pending []string
+	var reported, pending []string
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -139,12 +139,12 @@ func (a *Agent) reports(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if len(pending) == 0 || slices.Equal(pending, told) {
+		if len(pending) == 0 || slices.Equal(pending, reported) {
 			continue
 		}
 		switch err := a.cfg.report(ctx, pending); {
 		case err == nil, status.Code(err) == codes.Unimplemented: // a CA that is not Navarch's
-			told = pending
+			reported = pending
 		default:
 			if ctx.Err() == nil {
 				a.cfg.Log.Warn("the CA did not take the report of the roots that this agent holds; it is repeated", "error", err)

@@ -240,24 +240,24 @@ func TestSotWAndFetch(t *testing.T) {
 	}
 }
 
-// TestReports are repeated until the CA has heard; each set is told once, and a CA that takes none is left in peace.
+// TestReports are repeated until the CA has heard; each set is reported once, and a CA that takes none is left in peace.
 func TestReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
-		var told []string
+		var reported []string
 		var answer error
 		a := startFake(t, &fakeCA{signer: authority(t, 1)}, func(c *Config) {
 			c.report = func(_ context.Context, roots []string) error {
 				mu.Lock()
 				defer mu.Unlock()
-				told = append(told, strings.Join(roots, "+"))
+				reported = append(reported, strings.Join(roots, "+"))
 				return answer
 			}
 		})
 		say := func(with error, want string, roots ...string) {
 			t.Helper()
 			mu.Lock()
-			answer, told = with, nil
+			answer, reported = with, nil
 			mu.Unlock()
 			if roots != nil {
 				a.acknowledged(roots)
@@ -266,8 +266,8 @@ func TestReports(t *testing.T) {
 			synctest.Wait()
 			mu.Lock()
 			defer mu.Unlock()
-			if got := strings.Join(told, " "); got != want {
-				t.Errorf("told %q, want %q", got, want)
+			if got := strings.Join(reported, " "); got != want {
+				t.Errorf("reported %q, want %q", got, want)
 			}
 		}
 		say(nil, "a", "a")

@@ -36,8 +36,8 @@ func (r *ring) emit(all []object.Event) {
 	r.events = append(r.events, all...)
 }
 
-// told is what was emitted since the last call.
-func (r *ring) told() []object.Event {
+// emitted is what was emitted since the last call.
+func (r *ring) emitted() []object.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := r.events
@@ -70,9 +70,9 @@ func (r *ring) becomes(known bool, revoked ...keyring.Denial) {
 func TestSourceFollowsKeyring(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &ring{changed: make(chan struct{})}
-		told := func(what string, want ...string) {
+		expect := func(what string, want ...string) {
 			t.Helper()
-			events := r.told()
+			events := r.emitted()
 			if len(want) == 0 != (len(events) == 0) {
 				t.Fatalf("%s: %d events", what, len(events))
 			}
@@ -92,26 +92,26 @@ func TestSourceFollowsKeyring(t *testing.T) {
 			ended <- Source{Denied: r.denied, Changed: r.next, Emit: r.emit, Log: slog.New(slog.DiscardHandler)}.Run(ctx)
 		}()
 		synctest.Wait()
-		told("the keyring is not known")
+		expect("the keyring is not known")
 		r.becomes(true)
-		told("nobody is revoked", "")
+		expect("nobody is revoked", "")
 		r.becomes(true)
-		told("another state with the same content")
+		expect("another state with the same content")
 		const web = "spiffe://cluster.local/ns/shop/sa/web"
 		r.becomes(true, keyring.Denial{Identity: web, Until: time.Now().Add(10 * time.Minute)})
-		told("one is revoked", web)
+		expect("one is revoked", web)
 		r.becomes(false)
-		told("the keyring cannot be read any more")
+		expect("the keyring cannot be read any more")
 		r.becomes(true, keyring.Denial{Identity: web, Until: time.Now().Add(10 * time.Minute)})
-		told("it can again")
+		expect("it can again")
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		told("its last certificate has ended", "")
+		expect("its last certificate has ended", "")
 		r.becomes(true, keyring.Denial{Identity: web})
-		told("revoked without an end", web)
+		expect("revoked without an end", web)
 		time.Sleep(100 * time.Hour)
 		synctest.Wait()
-		told("an end that is not known does not come")
+		expect("an end that is not known does not come")
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)

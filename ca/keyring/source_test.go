@@ -15,17 +15,17 @@ import (
 	"navarch.io/navarch/ca/keyring"
 )
 
-// told is a CASource that says what a test does.
-type told struct{ now atomic.Pointer[answer] }
+// scripted is a CASource that says what a test does.
+type scripted struct{ now atomic.Pointer[answer] }
 
 type answer struct {
 	ca  keyring.UserCA
 	err error
 }
 
-func (s *told) Read() (keyring.UserCA, error) { a := s.now.Load(); return a.ca, a.err }
+func (s *scripted) Read() (keyring.UserCA, error) { a := s.now.Load(); return a.ca, a.err }
 
-func (s *told) say(ca keyring.UserCA, err error) { s.now.Store(&answer{ca, err}) }
+func (s *scripted) say(ca keyring.UserCA, err error) { s.now.Store(&answer{ca, err}) }
 
 // selfSigned is an authority as its files; firstOnly: it is istiod's own.
 func selfSigned(t *testing.T, a *authority, firstOnly bool) keyring.UserCA {
@@ -44,7 +44,7 @@ func selfSigned(t *testing.T, a *authority, firstOnly bool) keyring.UserCA {
 // its Secret is not followed; a CA of the user's is.
 func TestIstiodsRoot(t *testing.T) {
 	w := newHarness(t)
-	source := &told{}
+	source := &scripted{}
 	source.say(keyring.UserCA{}, errors.New("the API server is away"))
 	with := func(c *keyring.Config) { c.CACerts = source }
 	r := w.replica(with)
@@ -89,7 +89,7 @@ func TestIstiodsRoot(t *testing.T) {
 // The root that was istiod's has a successor prepared when most of its time is over.
 func TestIstiodsRootGrowsOld(t *testing.T) {
 	w := newHarness(t)
-	source := &told{}
+	source := &scripted{}
 	istiod := newAuthority(t, "istiod", nil)
 	source.say(selfSigned(t, istiod, true), nil)
 	r := w.replica(func(c *keyring.Config) { c.CACerts = source })
@@ -114,7 +114,7 @@ func TestUsersLists(t *testing.T) {
 		}
 		return issue.EncodeCRL(der)
 	}
-	source := &told{}
+	source := &scripted{}
 	say := func(text []byte) {
 		ca := selfSigned(t, root, false)
 		ca.Lists = text

@@ -72,8 +72,8 @@ func TestKeyFileIsMissing(t *testing.T) {
 			}
 			s := envelope(t, provider)
 			_, opened := s.Open(t.Context(), blob, about)
-			_, told := s.Stale(t.Context())
-			for _, err := range []error{opened, told} {
+			_, stale := s.Stale(t.Context())
+			for _, err := range []error{opened, stale} {
 				if !errors.Is(err, seal.ErrUnavailable) || !strings.Contains(err.Error(), "the file "+path+" is missing") {
 					t.Errorf("without the file: %v", err)
 				}

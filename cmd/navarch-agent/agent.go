@@ -145,18 +145,18 @@ func (a *agent) Run(ctx context.Context) error {
 	return loop.Run(base, tasks...)
 }
 
-// runEnvoy runs Envoy until it ends by itself or inner ends; when told ends, it is drained first.
-func (a *agent) runEnvoy(told, inner context.Context) error {
+// runEnvoy runs Envoy until it ends by itself or inner ends; when serving ends, it is drained first.
+func (a *agent) runEnvoy(serving, inner context.Context) error {
 	ctx, stop := context.WithCancel(inner)
 	defer stop()
-	release := context.AfterFunc(told, func() {
+	release := context.AfterFunc(serving, func() {
 		a.draining.Store(true)
 		a.admin.drain(ctx, a.cfg.bye, a.log)
 		stop()
 	})
 	defer release()
 	if a.cfg.bootstrapPatches {
-		a.patchBootstrap(told)
+		a.patchBootstrap(serving)
 	}
 	return a.envoy.Run(ctx)
 }

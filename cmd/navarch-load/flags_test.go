@@ -19,7 +19,7 @@ import (
 const nil0 = syscall.Signal(0)
 
 // Reports name no folder of the machine that they were made on.
-func TestCommandsAreToldWithoutFolders(t *testing.T) {
+func TestCommandsAreNamedWithoutFolders(t *testing.T) {
 	got := command([]string{"run", "endpoint", "--navarchd", "/home/me/bin/navarchd", "--config-dir=/srv/mesh", "--out", "out/load", "--scale=0.5"})
 	want := []string{"run", "endpoint", "--navarchd", "navarchd", "--config-dir=mesh", "--out", "load", "--scale=0.5"}
 	if !slices.Equal(got, want) {

@@ -83,9 +83,9 @@ func listeningWith(t *testing.T, connections *budget.Ledger, revoked func(attest
 	c.env = environment{audiences: []string{"istio-ca"}, xdsAuth: true, maxRecvSize: 4 << 20}
 	p = &addresses{config: c, log: quiet, crashes: crash.New(quiet)}
 	var err error
-	told := c.callersConfig(func() *mirror.Snapshot { return nil }, clusterFacts{}, revoked, quiet)
-	told.Connections = connections
-	if p.callers, err = callers.New(told); err != nil {
+	known := c.callersConfig(func() *mirror.Snapshot { return nil }, clusterFacts{}, revoked, quiet)
+	known.Connections = connections
+	if p.callers, err = callers.New(known); err != nil {
 		t.Fatal(err)
 	}
 	streams := serve.New(serve.Config{Planner: servetest.OneCluster(), Log: quiet, Authenticate: p.callers.Authenticate})

@@ -54,12 +54,12 @@ func until(t *testing.T, what string, holds func() bool) {
 func TestPromotedRevisionWrites(t *testing.T) {
 	s := kvtest.Start(t)
 	var mu sync.Mutex
-	told := map[string]int{}
+	changes := map[string]int{}
 	writer := func(revision string) *kubernetesWriter {
 		return writerOf(t, s, revision, func() {
 			mu.Lock()
 			defer mu.Unlock()
-			told[revision]++
+			changes[revision]++
 		})
 	}
 	// only waits until the one may write, and fails where both may.
@@ -88,15 +88,15 @@ func TestPromotedRevisionWrites(t *testing.T) {
 		}
 		only(turn.one, turn.other)
 	}
-	until(t, "the last change is told, too", func() bool { // its writer hears of it while the other one writes already
+	until(t, "the last change is changes, too", func() bool { // its writer hears of it while the other one writes already
 		mu.Lock()
 		defer mu.Unlock()
-		return told["canary"]+told["default"] >= 5
+		return changes["canary"]+changes["default"] >= 5
 	})
 	mu.Lock()
 	defer mu.Unlock()
-	if got := fmt.Sprint(told); got != "map[canary:2 default:3]" {
-		t.Errorf("changes were told %s times", got)
+	if got := fmt.Sprint(changes); got != "map[canary:2 default:3]" {
+		t.Errorf("changes were changes %s times", got)
 	}
 	if p := append(first.problems(), second.problems()...); len(p) > 0 {
 		t.Errorf("problems: %v", p)

@@ -35,7 +35,7 @@ func about(spec *corev1.PodTemplateSpec) (all []string) {
 	return all
 }
 
-// Another issuer is told to each process that needs it, with the files of the Secret where it serves somebody; its roots are the mesh's; agents are told
+// Another issuer is wanted to each process that needs it, with the files of the Secret where it serves somebody; its roots are the mesh's; agents are wanted
 // where to ask.
 func TestKubeChartIssuers(t *testing.T) {
 	t.Parallel()
@@ -46,9 +46,9 @@ func TestKubeChartIssuers(t *testing.T) {
 		"signers": {"istiod": slices.Concat(files, signers, []string{"mounted"}), "istiod-ingest": signers},
 		"issuer":  {"istiod": slices.Concat(files, []string{"ENABLE_CA_SERVER=false", "mounted"})},
 	} {
-		for name, told := range want {
-			if got := about(podsOf(t, scenes(t)[scene])["Deployment "+name]); !slices.Equal(got, told) {
-				t.Errorf("%s: %s: %q, want %q", scene, name, got, told)
+		for name, wanted := range want {
+			if got := about(podsOf(t, scenes(t)[scene])["Deployment "+name]); !slices.Equal(got, wanted) {
+				t.Errorf("%s: %s: %q, want %q", scene, name, got, wanted)
 			}
 		}
 	}
@@ -74,7 +74,7 @@ func TestKubeChartIssuers(t *testing.T) {
 		}
 	}
 	if text := scenes(t)["issuer"]; !strings.Contains(text, "caAddress: ca.cert-manager.svc:443") || strings.Contains(text, "name: navarchd-ca-istio-system") {
-		t.Error("agents are not told of the other CA, or there is a role ca beside it")
+		t.Error("agents are not wanted of the other CA, or there is a role ca beside it")
 	}
 }
 

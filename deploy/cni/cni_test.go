@@ -277,7 +277,7 @@ func TestRepair(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &repair{log: slog.New(slog.NewTextHandler(&log, nil)), client: client, node: "node-1", proc: proc, told: map[string]string{}}
+		r := &repair{log: slog.New(slog.NewTextHandler(&log, nil)), client: client, node: "node-1", proc: proc, failures: map[string]string{}}
 		r.once(t.Context())
 		r.once(t.Context())
 		return present(t, space)

@@ -24,8 +24,8 @@ type repair struct {
 	client *apiserver.Client
 	node   string
 	proc   string
-	// told are Pods whose failure was logged.
-	told map[string]string
+	// failures are those of Pods, by name, that were logged.
+	failures map[string]string
 }
 
 // newRepair is of this node; nil: it is not known.
@@ -37,7 +37,7 @@ func (i *installer) newRepair() (*repair, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &repair{log: i.log, client: client, node: i.node, proc: i.proc, told: map[string]string{}}, nil
+	return &repair{log: i.log, client: client, node: i.node, proc: i.proc, failures: map[string]string{}}, nil
 }
 
 // once looks at the node's Pods.
@@ -49,7 +49,7 @@ func (r *repair) once(ctx context.Context) {
 		r.log.Error("Pods of the node cannot be listed, which is tried again", "error", err)
 		return
 	}
-	told := map[string]string{}
+	failures := map[string]string{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		name := pod.Namespace + "/" + pod.Name
@@ -59,14 +59,14 @@ func (r *repair) once(ctx context.Context) {
 		done, err := r.pod(pod)
 		switch {
 		case err != nil:
-			if told[name] = err.Error(); r.told[name] != err.Error() {
+			if failures[name] = err.Error(); r.failures[name] != err.Error() {
 				r.log.Error("a Pod that started without the plugin cannot be redirected", "pod", name, "error", err)
 			}
 		case done:
 			r.log.Info("a Pod that started without the plugin is redirected now", "pod", name)
 		}
 	}
-	r.told = told
+	r.failures = failures
 }
 
 // waits says whether a Pod's validation has not passed.

@@ -20,7 +20,7 @@ type response struct {
 	wanted           []uint32 // endpoints of clusters that are new or changed
 	dropped          []uint32 // endpoints that a cluster no longer wants
 	needs            bool     // routes or secrets that are named have changed
-	told             bool     // one violation a response is enough of some kinds
+	reported         bool     // one violation a response is enough of some kinds
 	probes           []*Probe
 	refused          []string
 	applied          map[uint32]*version // where something may be refused: what was held before; nil: nothing
@@ -91,8 +91,8 @@ func (s *sim) refuses(t xds.Type, name string) bool {
 
 // accepts says whether the proxy takes a resource of this name at all: Envoy ignores what it did not ask for.
 func (s *sim) accepts(m *response, t xds.Type, rec *record) bool {
-	if !s.asked[t] && !m.told {
-		m.told = true
+	if !s.asked[t] && !m.reported {
+		m.reported = true
 		s.violation(Unrequested, rec, "the type was not asked for on this stream")
 	}
 	if t.Wildcard() || s.subs[t].has(rec.index) {
@@ -141,8 +141,8 @@ func (s *sim) apply(m *response, rec *record, v *version, first bool, body []byt
 		m.added++
 	}
 	held.put(index, v.id)
-	if tell := s.fleet.cfg.OnVersion; tell != nil {
-		tell(s.id, Ref{t, rec.name}, v.text)
+	if notify := s.fleet.cfg.OnVersion; notify != nil {
+		notify(s.id, Ref{t, rec.name}, v.text)
 	}
 	if len(s.shape.Refuse) > 0 {
 		if m.applied == nil {

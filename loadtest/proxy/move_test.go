@@ -119,7 +119,7 @@ func (s *server) asked() (nodes, questions int) {
 }
 
 // tell tells the proxies of a server who their owner is now.
-func tell(t *testing.T, s *server, fields map[string]any) {
+func announce(t *testing.T, s *server, fields map[string]any) {
 	t.Helper()
 	owned(t, s, fields)
 	s.mu.Lock()
@@ -230,7 +230,7 @@ func TestMoveThatFails(t *testing.T) {
 				t.Errorf("%d streams: not all are on their first one", s.Streams)
 			}
 			takeOver(a, c)
-			tell(t, a, map[string]any{"address": c.addr})
+			announce(t, a, map[string]any{"address": c.addr})
 			served(t, f, c, "3", n)
 		})
 	}
@@ -253,14 +253,14 @@ func TestMoveIsTurnedBack(t *testing.T) {
 	const n = 5
 	for name, do := range map[string]func(t *testing.T, a, b, c *server, f *Fleet, calm func()){
 		"told that it is at home": func(t *testing.T, a, b, _ *server, f *Fleet, calm func()) {
-			tell(t, a, map[string]any{"self": true})
+			announce(t, a, map[string]any{"self": true})
 			eventually(t, "all have turned back", func() bool { return b.opened() == 0 })
 			calm()
 			served(t, f, a, "2", 0)
 		},
 		"told of another": func(t *testing.T, a, b, c *server, f *Fleet, calm func()) {
 			takeOver(a, c)
-			tell(t, a, map[string]any{"address": c.addr})
+			announce(t, a, map[string]any{"address": c.addr})
 			eventually(t, "all have turned back", func() bool { return b.opened() == 0 })
 			letInAt(t, f, c.addr)
 			calm()
@@ -290,7 +290,7 @@ func TestMoveIsTurnedBack(t *testing.T) {
 			}
 			f := fleet(t, n, Config{Follow: true, MoveWithin: time.Millisecond}, a)
 			calm := busy(t, a, f)
-			tell(t, a, map[string]any{"address": b.addr})
+			announce(t, a, map[string]any{"address": b.addr})
 			letInAt(t, f, b.addr)
 			do(t, a, b, c, f, calm)
 		})

@@ -8,12 +8,12 @@ import (
 // admittedMetric counts what became of the streams that came.
 const admittedMetric = "navarch_joins_total"
 
-// admitted is how many streams the servers have let in since they started; false where no metrics page tells.
+// admitted is how many streams the servers have let in since they started; false where no metrics page says it.
 func (s *stage) admitted() (float64, bool, error) {
 	s.mu.Lock()
 	all := slices.Clone(s.measured)
 	s.mu.Unlock()
-	total, told := 0., false
+	total, found := 0., false
 	for _, one := range all {
 		if one.Metrics == "" {
 			continue
@@ -23,22 +23,22 @@ func (s *stage) admitted() (float64, bool, error) {
 			return 0, false, err
 		}
 		if n, ok := page.By(admittedMetric, "result")["admitted"]; ok {
-			total, told = total+n, true
+			total, found = total+n, true
 		}
 	}
-	return total, told, nil
+	return total, found, nil
 }
 
 // watchAdmission watches streams come, and gives a function that waits until so many were let in since. A proxy that holds everything is
 // answered nothing: it takes itself for served as soon as the server has read what it asked, also while it waits in line there.
-// Of a server that does not tell nothing is waited for.
+// For a server that does not say it nothing is waited for.
 func (s *stage) watchAdmission() (letIn func(streams int) error, err error) {
-	before, told, err := s.admitted()
+	before, found, err := s.admitted()
 	if err != nil {
 		return nil, err
 	}
 	return func(streams int) error {
-		if !told {
+		if !found {
 			return nil
 		}
 		return s.letIn(before, streams)

@@ -27,7 +27,7 @@ func (s *stage) row(name, unit string, value float64) {
 	if t.Most || !aimed && strings.HasSuffix(unit, "/s") {
 		r.Better = report.More
 	}
-	if aimed && !t.Told {
+	if aimed {
 		r.Target = &t.Value
 	}
 	s.result.Rows = append(s.result.Rows, r.Judge(s.judged()))

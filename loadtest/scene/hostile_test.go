@@ -16,7 +16,7 @@ import (
 )
 
 // The figures compare the attack with its sink; streams of good proxies that ended are counted in both, and said why.
-func TestHostileTells(t *testing.T) {
+func TestHostileReports(t *testing.T) {
 	made := func(ack time.Duration, peak uint64, cpu time.Duration) *assault {
 		a := &assault{endpointEdits: &endpointEdits{}, peak: peak, cpu: cpu, attackers: 5 * time.Second, took: 10 * time.Second}
 		a.acks.Record(ack)
@@ -49,7 +49,7 @@ func TestHostileTells(t *testing.T) {
 
 // One attack: edits of endpoints go on while a process attacks, what ended meanwhile is the difference, and the process is gone afterwards.
 func TestAssault(t *testing.T) {
-	f := &told{began: time.Now(), outcome: func(int) (proxy.Outcome, error) { return proxy.Outcome{Ack: &gauge.Histogram{}}, nil }}
+	f := &scripted{began: time.Now(), outcome: func(int) (proxy.Outcome, error) { return proxy.Outcome{Ack: &gauge.Histogram{}}, nil }}
 	f.stats = func(time.Duration) (proxy.Stats, error) {
 		n := uint64(3)
 		if strings.Contains(f.done(), "watch") {
@@ -124,7 +124,7 @@ func TestCage(t *testing.T) {
 }
 
 // Each attack without a credential has its figures, with the limits of issue 12.
-func TestPreauthTells(t *testing.T) {
+func TestPreauthReports(t *testing.T) {
 	s := &stage{ctx: t.Context(), result: &reportScenario{}, measured: []*Server{{PID: 1}}}
 	s.scenario.Targets, s.Scale = preauthTargets(), 1
 	for _, a := range attack.All() {

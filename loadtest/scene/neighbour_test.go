@@ -134,7 +134,7 @@ func TestEndpointEdits(t *testing.T) {
 	defer web.Close()
 	ack := &gauge.Histogram{}
 	ack.Record(3 * time.Millisecond)
-	f := &told{outcome: func(n int) (proxy.Outcome, error) {
+	f := &scripted{outcome: func(n int) (proxy.Outcome, error) {
 		if n == 1 {
 			return proxy.Outcome{}, errors.New("a worker is gone")
 		}
@@ -158,10 +158,10 @@ func TestEndpointEdits(t *testing.T) {
 }
 
 // The scenario's figures: edits of endpoints alone, with the noise, and the difference; whatever was missed in either.
-func TestNeighbourTells(t *testing.T) {
+func TestNeighbourReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const alone = 10 // edits of one part: 2 s at this scale
-		f := &told{began: time.Now(), stats: func(time.Duration) (proxy.Stats, error) {
+		f := &scripted{began: time.Now(), stats: func(time.Duration) (proxy.Stats, error) {
 			return proxy.Stats{Proxies: 8, Joined: 8, Types: traffic(7, 9)}, nil
 		}, outcome: func(n int) (proxy.Outcome, error) {
 			ack := &gauge.Histogram{}

@@ -59,7 +59,7 @@ func TestQuiet(t *testing.T) {
 		"not known": {func(time.Duration) (proxy.Stats, error) { return proxy.Stats{}, broken }, 0, "", broken},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &stage{ctx: t.Context(), result: &reportScenario{}, fleet: &told{stats: c.stats, began: time.Now()}}
+			s := &stage{ctx: t.Context(), result: &reportScenario{}, fleet: &scripted{stats: c.stats, began: time.Now()}}
 			began := time.Now()
 			err := s.quiet()
 			took := time.Since(began)
@@ -77,7 +77,7 @@ func TestQuiet(t *testing.T) {
 func TestScenariosBeginInQuiet(t *testing.T) {
 	for _, sc := range All() {
 		synctest.Test(t, func(t *testing.T) {
-			f := &told{began: time.Now(), stats: func(since time.Duration) (proxy.Stats, error) {
+			f := &scripted{began: time.Now(), stats: func(since time.Duration) (proxy.Stats, error) {
 				return proxy.Stats{Proxies: 8, Joined: 8, Types: traffic(uint64(since/quietStep), 9)}, nil
 			}}
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -96,7 +96,7 @@ func TestScenariosBeginInQuiet(t *testing.T) {
 func TestShareOfAPhase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		joined := func(time.Duration) (proxy.Stats, error) { return proxy.Stats{Joined: 4}, nil }
-		s := &stage{ctx: t.Context(), result: &reportScenario{}, fleet: &told{stats: joined, began: time.Now()}, joining: 10}
+		s := &stage{ctx: t.Context(), result: &reportScenario{}, fleet: &scripted{stats: joined, began: time.Now()}, joining: 10}
 		s.Repeats = 3
 		share := func() float64 {
 			var v Progress

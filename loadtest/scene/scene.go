@@ -40,7 +40,6 @@ type Scenario struct {
 type Target struct {
 	Value  float64
 	Most   bool // at least, not at most
-	Told   bool // there is no target: Others is all
 	Others string
 }
 

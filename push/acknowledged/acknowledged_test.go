@@ -16,15 +16,15 @@ import (
 
 // replica is a Loop whose streams a test plays.
 type replica struct {
-	told, unsettled atomic.Int64
-	taken           atomic.Int64 // calls of Unsettled
-	refused         atomic.Pointer[[]Refusal]
+	notified, unsettled atomic.Int64
+	taken               atomic.Int64 // calls of Unsettled
+	refused             atomic.Pointer[[]Refusal]
 }
 
 func start(t *testing.T, store *kv.Store, name string) (*replica, func()) {
 	r := &replica{}
 	r.refused.Store(&[]Refusal{})
-	l := New(Config{Name: name, Every: time.Millisecond, Log: slog.New(slog.DiscardHandler), Notified: r.told.Load,
+	l := New(Config{Name: name, Every: time.Millisecond, Log: slog.New(slog.DiscardHandler), Notified: r.notified.Load,
 		Unsettled: func() func() int { r.taken.Add(1); return func() int { return int(r.unsettled.Load()) } },
 		Refused:   func() []Refusal { return *r.refused.Load() }})
 	return r, kvtest.Run(t, func(ctx context.Context) error { return l.Run(ctx, store) })
@@ -63,8 +63,8 @@ func TestReplicasAnswer(t *testing.T) {
 	stop := kvtest.Run(t, func(ctx context.Context) error { return c.Run(ctx, store, epoch) })
 	a, _ := start(t, etcd.Connect(), "a")
 	b, stopB := start(t, etcd.Connect(), "b")
-	a.told.Store(5)
-	b.told.Store(9)
+	a.notified.Store(5)
+	b.notified.Store(9)
 	says(t, c, 7, "0 [a b]")
 	if a.taken.Load()+b.taken.Load() != 0 {
 		t.Error("a replica has looked at its streams, and nobody has asked")
@@ -78,16 +78,16 @@ func TestReplicasAnswer(t *testing.T) {
 	a.unsettled.Store(2)
 	ask(epoch, 7)
 	says(t, c, 7, "0 [a]") // b is at 9, a has not planned it
-	a.told.Store(8)
+	a.notified.Store(8)
 	for deadline := time.Now().Add(time.Minute); a.taken.Load() == 0 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 	says(t, c, 7, "0 [a]") // its streams have not acknowledged
-	a.told.Store(20)       // what comes later is not waited for
+	a.notified.Store(20)   // what comes later is not waited for
 	a.unsettled.Store(0)
 	says(t, c, 7, "8 []")
 	before := revisionOf(t, etcd)
-	b.told.Store(30)
+	b.notified.Store(30)
 	ask(epoch, 6)
 	ask(epoch, 7)
 	says(t, c, 7, "8 []")
@@ -137,8 +137,8 @@ func TestQuestionIsWithdrawn(t *testing.T) {
 	kvtest.Run(t, func(ctx context.Context) error { return c.Run(ctx, store, first) })
 	a, _ := start(t, etcd.Connect(), "a")
 	b, _ := start(t, etcd.Connect(), "b")
-	a.told.Store(9)
-	b.told.Store(9)
+	a.notified.Store(9)
+	b.notified.Store(9)
 	a.refused.Store(&[]Refusal{{object("bad"), "no"}})
 	if err := c.Await(t.Context(), store, first, 7); err != nil {
 		t.Fatal(err)

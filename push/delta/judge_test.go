@@ -68,7 +68,7 @@ func (p *proxy) agrees(set *manifest.Set) {
 			if poisoned(r) || !t.Wildcard() && !slices.Contains(p.names[t], r.Name) {
 				continue
 			}
-			if p.timeouts && p.told[t][r.Name] == r.Version {
+			if p.timeouts && p.recorded[t][r.Name] == r.Version {
 				continue // applied out of a refused response, and not recorded: Envoy claims what it no longer has
 			}
 			if got := p.has[t][r.Name]; got == nil || got.Version != r.Version {
@@ -77,7 +77,7 @@ func (p *proxy) agrees(set *manifest.Set) {
 		}
 		for name, got := range p.has[t] {
 			want := stack.Get(name)
-			if _, told := p.told[t][name]; !told && p.timeouts {
+			if _, recorded := p.recorded[t][name]; !recorded && p.timeouts {
 				continue // as above: applied, and never claimed
 			}
 			if want == nil && label(got) != name+"@empty" && !p.excused(t, name, set) {

@@ -18,19 +18,19 @@ type proxy struct {
 	rnd   func(n int) int
 	trace []string
 
-	state  *State
-	down   []Reply // on the way to the proxy
-	up     []Request
-	opened [xds.NumTypes]bool
-	has    [xds.NumTypes]map[string]*xds.Resource // applied
-	told   [xds.NumTypes]map[string]string        // recorded: what a reconnect claims
-	names  [xds.NumTypes][]string
-	warm   map[string]bool // clusters that have had their endpoints since they changed
-	serves map[string]bool // clusters that have been warm once
-	held   []Request       // ACKs of clusters, until all are warm
-	sets   [xds.NumTypes]string
-	pgv    bool               // refuses whole responses
-	first  [xds.NumTypes]bool // nothing of the type came on this stream yet
+	state    *State
+	down     []Reply // on the way to the proxy
+	up       []Request
+	opened   [xds.NumTypes]bool
+	has      [xds.NumTypes]map[string]*xds.Resource // applied
+	recorded [xds.NumTypes]map[string]string        // recorded: what a reconnect claims
+	names    [xds.NumTypes][]string
+	warm     map[string]bool // clusters that have had their endpoints since they changed
+	serves   map[string]bool // clusters that have been warm once
+	held     []Request       // ACKs of clusters, until all are warm
+	sets     [xds.NumTypes]string
+	pgv      bool               // refuses whole responses
+	first    [xds.NumTypes]bool // nothing of the type came on this stream yet
 
 	clustered bool // a response with clusters has come, ever
 
@@ -42,7 +42,7 @@ type proxy struct {
 func newProxy(t *testing.T, sotw bool, set *manifest.Set, rnd func(int) int) *proxy {
 	p := &proxy{t: t, sotw: sotw, rnd: rnd, warm: map[string]bool{}, serves: map[string]bool{}}
 	for i := range p.has {
-		p.has[i], p.told[i], p.seen[i] = map[string]*xds.Resource{}, map[string]string{}, map[string]*xds.Resource{}
+		p.has[i], p.recorded[i], p.seen[i] = map[string]*xds.Resource{}, map[string]string{}, map[string]*xds.Resource{}
 	}
 	p.connect(set)
 	return p
@@ -88,9 +88,9 @@ func (p *proxy) connect(set *manifest.Set) {
 func (p *proxy) ask(t xds.Type, subscribe, unsubscribe []string) {
 	r := Request{Type: t, Subscribe: slices.Values(slices.Clone(subscribe)), Unsubscribe: slices.Values(slices.Clone(unsubscribe))}
 	if !p.opened[t] {
-		told := maps.Clone(p.told[t])
+		known := maps.Clone(p.recorded[t])
 		r.Initial = func(yield func(string, string) bool) {
-			for n, v := range told {
+			for n, v := range known {
 				if !yield(n, v) {
 					return
 				}
@@ -115,7 +115,7 @@ func (p *proxy) want(t xds.Type, names []string) {
 	for _, n := range p.names[t] {
 		if !slices.Contains(names, n) {
 			gone = append(gone, n)
-			delete(p.told[t], n)
+			delete(p.recorded[t], n)
 		}
 	}
 	p.names[t] = names
@@ -191,7 +191,7 @@ func (p *proxy) accept(n *xds.Resource, recorded bool) {
 		return
 	}
 	if recorded {
-		p.told[t][n.Name] = n.Version
+		p.recorded[t][n.Name] = n.Version
 	}
 	switch t {
 	case xds.Cluster:
@@ -209,7 +209,7 @@ func (p *proxy) accept(n *xds.Resource, recorded bool) {
 }
 
 func (p *proxy) remove(t xds.Type, name string, resync bool) {
-	delete(p.told[t], name)
+	delete(p.recorded[t], name)
 	if t == xds.Endpoint || t == xds.Route {
 		return // ignored
 	}

@@ -92,7 +92,7 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// Who is denied is what the one policy of the keyring's says, no other; whoever follows is told of each change of it, and of no other.
+// Who is denied is what the one policy of the keyring's says, no other; whoever follows is notified of each change of it, and of no other.
 func TestDenied(t *testing.T) {
 	policy := func(namespace, name string, ids ...string) model.Record {
 		raw, err := proto.Marshal(&securityv1.AuthorizationPolicy{Rules: []*securityv1.Rule{{From: []*securityv1.Rule_From{{Source: &securityv1.Source{Principals: ids}}}}}})
@@ -112,14 +112,14 @@ func TestDenied(t *testing.T) {
 		var now atomic.Pointer[mirror.Snapshot]
 		d := NewDenied(now.Load)
 		changes := loop.NewBox(mirror.Merge)
-		told := 0
+		notified := 0
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- d.Follow(ctx, changes, func() { told++ }) }()
+		go func() { ended <- d.Follow(ctx, changes, func() { notified++ }) }()
 		for i, step := range []struct {
-			record model.Record
-			denied string
-			told   int
+			record   model.Record
+			denied   string
+			notified int
 		}{
 			{policy("shop", model.DeniedName, "cluster.local/ns/shop/sa/web"), "", 0},
 			{policy("istio-system", "other", "cluster.local/ns/shop/sa/web"), "", 0},
@@ -145,8 +145,8 @@ func TestDenied(t *testing.T) {
 					t.Errorf("step %d: %s is denied: %t", i, account, d.Has(id(account)))
 				}
 			}
-			if told != step.told {
-				t.Errorf("step %d: told %d times", i, told)
+			if notified != step.notified {
+				t.Errorf("step %d: notified %d times", i, notified)
 			}
 		}
 		cancel()

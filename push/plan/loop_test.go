@@ -76,14 +76,14 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// moves records what a proxy is told, and when.
+// moves records when a proxy is notified, and by which path.
 type moves struct {
 	mu    sync.Mutex
 	start time.Time
-	told
+	notified
 }
 
-type told struct {
+type notified struct {
 	at    []time.Duration
 	paths []Path
 }
@@ -97,13 +97,13 @@ func (m *moves) moved(l Path) {
 func (m *moves) reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.start, m.told = time.Now(), told{}
+	m.start, m.notified = time.Now(), notified{}
 }
 
-func (m *moves) get() told {
+func (m *moves) get() notified {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return told{slices.Clone(m.at), slices.Clone(m.paths)}
+	return notified{slices.Clone(m.at), slices.Clone(m.paths)}
 }
 
 func TestJoinWaitsForASnapshot(t *testing.T) {

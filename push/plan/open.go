@@ -101,13 +101,13 @@ const maxReported = 5
 
 // reportMissing says what of a request there is not for the proxy, and why.
 func (l *Loop) reportMissing(p *Proxy, names []string) {
-	told := 0
+	reported := 0
 	for _, name := range names {
 		cause, why := l.planner.missing(p.Handle, name)
 		if cause == "" {
 			continue
 		}
-		if told++; told > maxReported {
+		if reported++; reported > maxReported {
 			return
 		}
 		l.clients.Warn("a proxy is not sent a Secret that it subscribes to", cause, obs.KeyNode, p.Node.ID, obs.KeyPeer, p.Node.Peer, obs.KeyName, fmt.Sprintf("%.300q", name), obs.KeyReason, why)

@@ -120,7 +120,7 @@ func (d *randomRun) edit() {
 	if d.mesh.tokens != nil && d.mesh.tokens.IntN(3) == 0 {
 		take(d.mesh.token())
 	}
-	if d.mesh.tell != nil && d.mesh.tell.IntN(3) == 0 {
+	if d.mesh.telemetries != nil && d.mesh.telemetries.IntN(3) == 0 {
 		take(d.mesh.telemetry())
 	}
 	if d.mesh.exts != nil && d.mesh.exts.IntN(4) == 0 {

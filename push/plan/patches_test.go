@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Of each patch it is told how many resources it changes: each once, however many proxies and scopes have it, and none where its filter, its name or its
+// Of each patch it is lines how many resources it changes: each once, however many proxies and scopes have it, and none where its filter, its name or its
 // proxies are not there. An edit has only what it touched drawn again.
 func TestPatchesAreCounted(t *testing.T) {
 	filter := func(name, text string) model.Record { return rec(t, model.KindEnvoyFilter, name, text) }
@@ -36,28 +36,28 @@ func TestPatchesAreCounted(t *testing.T) {
 		filter("istio-system/before-router", insert("envoy.filters.http.router")), filter("istio-system/before-nothing", insert("nothing")),
 		filter("shop/nobody", "workloadSelector: {labels: {app: nobody}}\n"+insert("envoy.filters.http.router")))
 	p := New(Settings{Snapshot: s})
-	told := func() string {
+	lines := func() string {
 		var lines []string
 		for _, c := range p.Patches() {
 			lines = append(lines, fmt.Sprintf("%s[%d]=%d", c.Patch.Filter.Key.Name, c.Patch.Index, c.Changed))
 		}
 		return strings.Join(lines, " ")
 	}
-	if got, want := told(), "all[0]=0 all[1]=0 all[2]=0 all[3]=0 all[4]=0 all[5]=0 before-nothing[0]=0 before-router[0]=0 nobody[0]=0"; got != want {
+	if got, want := lines(), "all[0]=0 all[1]=0 all[2]=0 all[3]=0 all[4]=0 all[5]=0 before-nothing[0]=0 before-router[0]=0 nobody[0]=0"; got != want {
 		t.Errorf("before anybody joined:\n%s, want\n%s", got, want)
 	}
 	p.Join(node("shop", "a"))
 	p.Join(node("shop", "b"))
 	p.Join(node("other", "c"))
 	want := "all[0]=2 all[1]=0 all[2]=1 all[3]=1 all[4]=2 all[5]=2 before-nothing[0]=0 before-router[0]=1 nobody[0]=0"
-	if got := told(); got != want {
+	if got := lines(); got != want {
 		t.Errorf("with three proxies:\n%s, want\n%s", got, want)
 	}
 	for spec := range p.counts.effective { // what is drawn again after this is counted again
 		p.counts.effective[spec] = nil
 	}
 	p.Apply(s.Apply(2, []model.Record{connect(4)}, nil))
-	if got, want := told(), strings.Replace(want, "before-router[0]=1", "before-router[0]=0", 1); got != want {
+	if got, want := lines(), strings.Replace(want, "before-router[0]=1", "before-router[0]=0", 1); got != want {
 		t.Errorf("of what an edit touched:\n%s, want\n%s", got, want)
 	}
 }

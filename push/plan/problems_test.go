@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// What builders draw resources without is told by object and field, each once however many scopes and ports it spoils,
+// What builders draw resources without is lines by object and field, each once however many scopes and ports it spoils,
 // and no longer once it is put right.
 func TestProblemsOfSpecs(t *testing.T) {
 	rule := func(mode string) model.Record {
@@ -17,7 +17,7 @@ func TestProblemsOfSpecs(t *testing.T) {
 		rec(t, model.KindVirtualService, "shop/v", "hosts: ["+web+"]\nhttp: [{match: [{uri: {regex: '(('}}], route: [{destination: {host: "+web+"}}]}]"),
 		rec(t, model.KindEnvoyFilter, "other/f", "configPatches: [{applyTo: CLUSTER, match: {}, patch: {operation: MERGE, value: {nonsense: true}}}]"))
 	p := New(Settings{Snapshot: s})
-	told := func() string {
+	lines := func() string {
 		var lines []string
 		for _, one := range p.Problems() {
 			line := one.Error()
@@ -26,17 +26,17 @@ func TestProblemsOfSpecs(t *testing.T) {
 		return strings.Join(lines, "\n")
 	}
 	ofAll := "VirtualService shop/v: spec.http[0].match[0].uri"
-	if got := told(); !strings.HasPrefix(got, ofAll) || !strings.Contains(got, "EnvoyFilter other/f: spec.configPatches[0].patch.value") || strings.Contains(got, "DestinationRule") {
+	if got := lines(); !strings.HasPrefix(got, ofAll) || !strings.Contains(got, "EnvoyFilter other/f: spec.configPatches[0].patch.value") || strings.Contains(got, "DestinationRule") {
 		t.Errorf("before anybody joined:\n%s", got)
 	}
 	p.Join(node("shop", "a"))
 	p.Join(node("other", "b"))
-	if got := told(); strings.Count(got, "DestinationRule shop/web: spec.trafficPolicy.tls.mode") != 1 || !strings.Contains(got, ofAll) {
+	if got := lines(); strings.Count(got, "DestinationRule shop/web: spec.trafficPolicy.tls.mode") != 1 || !strings.Contains(got, ofAll) {
 		t.Errorf("with two scopes:\n%s", got)
 	}
 	drawn := len(p.reports.said)
 	p.Apply(s.Apply(2, []model.Record{rule("DISABLE")}, nil))
-	if got := told(); strings.Contains(got, "DestinationRule") || !strings.Contains(got, ofAll) {
+	if got := lines(); strings.Contains(got, "DestinationRule") || !strings.Contains(got, ofAll) {
 		t.Errorf("after the rule was put right:\n%s", got)
 	}
 	if len(p.reports.said) != drawn {

@@ -10,8 +10,8 @@ import (
 // providers are fields of the mesh configuration: providers that CUSTOM policies name, and of access logs and spans, whose services may be there.
 func (m *mesh) providers() string {
 	all, more, config := m.authorizers(), "", ""
-	if m.tell != nil {
-		pick := func(from ...string) string { return from[m.tell.IntN(len(from))] }
+	if m.telemetries != nil {
+		pick := func(from ...string) string { return from[m.telemetries.IntN(len(from))] }
 		all = append(all, "{name: spans, zipkin: {service: "+pick("s0.a.svc.cluster.local", "a/s0.a.svc.cluster.local", "ext.example.com")+", port: 80}}",
 			"{name: lines, envoyTcpAls: {service: s1.b.svc.cluster.local, port: 9000}}")
 		more = ", defaultProviders: " + pick("{}", "{tracing: [spans]}", "{accessLogging: [lines]}") +
@@ -28,18 +28,18 @@ func (m *mesh) providers() string {
 
 // telemetry makes, changes or deletes a Telemetry; first of all it makes their providers.
 func (m *mesh) telemetry() (put model.Record, del model.Key) {
-	pick := func(from ...string) string { return from[m.tell.IntN(len(from))] }
+	pick := func(from ...string) string { return from[m.telemetries.IntN(len(from))] }
 	if m.records[model.MeshKey] == nil {
 		put = rec(m.t, model.KindMesh, "/mesh", "{rootNamespace: istio-system"+m.providers()+"}")
 		m.records[model.MeshKey] = put
 		return put, model.Key{}
 	}
 	key := model.Key{Kind: model.KindTelemetry, Namespace: pick(namespaces...), Name: pick("t0", "t1")}
-	if old, ok := m.records[key]; ok && m.tell.IntN(3) == 0 {
+	if old, ok := m.records[key]; ok && m.telemetries.IntN(3) == 0 {
 		delete(m.records, key)
 		return nil, old.Meta().Key
 	}
-	put = rec(m.t, key.Kind, fmt.Sprintf("%s/%s@%d", key.Namespace, key.Name, 1+m.tell.IntN(3)), fmt.Sprintf("{selector: {matchLabels: {%s}}%s%s}",
+	put = rec(m.t, key.Kind, fmt.Sprintf("%s/%s@%d", key.Namespace, key.Name, 1+m.telemetries.IntN(3)), fmt.Sprintf("{selector: {matchLabels: {%s}}%s%s}",
 		pick("", "", "app: s0", "app: s1", "version: v1"),
 		pick("", ", accessLogging: [{providers: [{name: envoy}], filter: {expression: a}}]", ", accessLogging: [{providers: [{name: envoy}], filter: {expression: b}}]",
 			", accessLogging: [{providers: [{name: lines}], match: {mode: SERVER}}]", ", accessLogging: [{providers: [{name: envoy}], disabled: true}]"),

@@ -12,24 +12,24 @@ import (
 
 // mesh is a small random mesh in which everything collides: few names, few addresses, few labels.
 type mesh struct {
-	t       testing.TB
-	r       *rand.Rand
-	more    *rand.Rand // of edit's companions; a source of its own, so that what r makes does not depend on them
-	clock   int64
-	lives   *rand.Rand // of workload's companion, for the same reason
-	nets    *rand.Rand // of networks and their gateways, for the same reason; nil: there are none
-	tokens  *rand.Rand // of RequestAuthentications and providers of external authorization, for the same reason; nil: there are none
-	tell    *rand.Rand // of Telemetries and their providers, for the same reason; nil: there are none
-	exts    *rand.Rand // of WasmPlugins and TrafficExtensions, for the same reason; nil: there are none
-	pulls   *rand.Rand // of credentials that modules of extensions are fetched with, for the same reason; nil: there are none
-	join    *rand.Rand // of ServiceEntries that are one service and their endpoints, for the same reason; nil: there are none
-	proxies *rand.Rand // of what defaultConfig says of headers and connections, for the same reason; nil: nothing
-	turns   *rand.Rand // of where plans in the background pause, for the same reason
-	ends    *rand.Rand // of TLS that ingress listeners end, and of the HTTP proxy's port, for the same reason; nil: there are none
-	without *rand.Rand // of hosts that Sidecars exclude, for the same reason; nil: there are none
-	files   bool       // ingress listeners end TLS with files: not in the histories that Envoy is asked about, which would read them
-	auto    bool       // ServiceEntries have automatic addresses: not in the histories that strike cells, which stay what they are
-	records map[model.Key]model.Record
+	t           testing.TB
+	r           *rand.Rand
+	more        *rand.Rand // of edit's companions; a source of its own, so that what r makes does not depend on them
+	clock       int64
+	lives       *rand.Rand // of workload's companion, for the same reason
+	nets        *rand.Rand // of networks and their gateways, for the same reason; nil: there are none
+	tokens      *rand.Rand // of RequestAuthentications and providers of external authorization, for the same reason; nil: there are none
+	telemetries *rand.Rand // of Telemetries and their providers, for the same reason; nil: there are none
+	exts        *rand.Rand // of WasmPlugins and TrafficExtensions, for the same reason; nil: there are none
+	pulls       *rand.Rand // of credentials that modules of extensions are fetched with, for the same reason; nil: there are none
+	join        *rand.Rand // of ServiceEntries that are one service and their endpoints, for the same reason; nil: there are none
+	proxies     *rand.Rand // of what defaultConfig says of headers and connections, for the same reason; nil: nothing
+	turns       *rand.Rand // of where plans in the background pause, for the same reason
+	ends        *rand.Rand // of TLS that ingress listeners end, and of the HTTP proxy's port, for the same reason; nil: there are none
+	without     *rand.Rand // of hosts that Sidecars exclude, for the same reason; nil: there are none
+	files       bool       // ingress listeners end TLS with files: not in the histories that Envoy is asked about, which would read them
+	auto        bool       // ServiceEntries have automatic addresses: not in the histories that strike cells, which stay what they are
+	records     map[model.Key]model.Record
 }
 
 var (
@@ -71,7 +71,7 @@ func newMesh(t testing.TB, seed uint64) *mesh {
 		m.tokens = rand.New(rand.NewPCG(seed, 11))
 	}
 	if seed < firstStrike || seed >= firstTelemetry && seed < firstExtensions {
-		m.tell = rand.New(rand.NewPCG(seed, 12))
+		m.telemetries = rand.New(rand.NewPCG(seed, 12))
 	}
 	return m
 }

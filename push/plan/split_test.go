@@ -67,7 +67,7 @@ func splitBy(t testing.TB, tenants int, by ...string) Stats {
 var splits = [][]string{{}, {"locality"}, {"sidecars"}, {"sidecar of a workload"}, {"policies"}, {"telemetry"}, {"locality", "sidecars", "sidecar of a workload", "policies", "telemetry"}}
 
 // Views are split by what is configured to tell proxies apart, and by nothing else: thirty proxies of each of two tenants.
-func TestViewsAreSplitByWhatTellsProxiesApart(t *testing.T) {
+func TestViewsAreSplitByWhatDistinguishesProxies(t *testing.T) {
 	want := []Stats{
 		{Scopes: 2, Workloads: 2, Views: 2, Proxies: 60},                 // the tenants
 		{Scopes: 2, Variants: 6, Workloads: 2, Views: 6, Proxies: 60},    // three zones of each

@@ -84,7 +84,7 @@ func TestAnalyzersCode(t *testing.T) {
 
 // The leader lists what all replicas find, each problem once; what is put right, and what a replica that ends has found, it does not list.
 // A replica whose plan stays as it is looks for nothing, and one that finds nothing writes nothing.
-func TestReplicasTellTheLeader(t *testing.T) {
+func TestReplicasReportToTheLeader(t *testing.T) {
 	etcd := kvtest.Start(t)
 	c := NewCollector(slog.New(slog.DiscardHandler))
 	stopLeading := kvtest.Run(t, func(ctx context.Context) error { return c.Run(ctx, etcd.Connect()) })

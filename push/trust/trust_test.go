@@ -186,7 +186,7 @@ func TestRun(t *testing.T) {
 // CAs there are no revocation lists.
 func TestRootsOfOtherCAs(t *testing.T) {
 	tr := New("")
-	told := func() []string {
+	texts := func() []string {
 		r := tr.roots.Load()
 		if r == nil {
 			return nil
@@ -204,15 +204,15 @@ func TestRootsOfOtherCAs(t *testing.T) {
 		changed bool
 		want    []string
 	}{{nil, false, nil}, {[]string{"a"}, true, []string{"a"}}, {[]string{"a"}, false, []string{"a"}}, {nil, false, []string{"a"}}} {
-		if changed, err := tr.Others(step.others); err != nil || changed != step.changed || !slices.Equal(told(), step.want) {
-			t.Errorf("step %d: changed %v, %v, told %q", i, changed, err, told())
+		if changed, err := tr.Others(step.others); err != nil || changed != step.changed || !slices.Equal(texts(), step.want) {
+			t.Errorf("step %d: changed %v, %v, have %q", i, changed, err, texts())
 		}
 	}
-	if changed, err := tr.take(&keyring.State{Bundle: []*x509.Certificate{own.Certificate}}); err != nil || !slices.Equal(changed, []string{agentapi.TrustURL, pcdsURL}) || !slices.Equal(told(), []string{pem}) {
-		t.Errorf("with a keyring: %v changed, %v, told %q", changed, err, told())
+	if changed, err := tr.take(&keyring.State{Bundle: []*x509.Certificate{own.Certificate}}); err != nil || !slices.Equal(changed, []string{agentapi.TrustURL, pcdsURL}) || !slices.Equal(texts(), []string{pem}) {
+		t.Errorf("with a keyring: %v changed, %v, have %q", changed, err, texts())
 	}
 	before := tr.validation.Load()
-	if changed, err := tr.Others([]string{"b", "c"}); err != nil || !changed || !slices.Equal(told(), []string{pem, "b", "c"}) || tr.validation.Load() != before {
-		t.Errorf("beside a keyring: %v, %v, told %q", changed, err, told())
+	if changed, err := tr.Others([]string{"b", "c"}); err != nil || !changed || !slices.Equal(texts(), []string{pem, "b", "c"}) || tr.validation.Load() != before {
+		t.Errorf("beside a keyring: %v, %v, have %q", changed, err, texts())
 	}
 }

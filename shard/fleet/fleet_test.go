@@ -62,7 +62,7 @@ func (f *Fleet) eventually(t *testing.T, what string, want func(*place.Placement
 	}
 }
 
-func told(t *testing.T, r *serve.AgentResource) (address string, self bool) {
+func ownerOf(t *testing.T, r *serve.AgentResource) (address string, self bool) {
 	t.Helper()
 	body := &structpb.Struct{}
 	if r == nil || r.Name != "owner" || r.Body().UnmarshalTo(body) != nil {
@@ -77,7 +77,7 @@ func told(t *testing.T, r *serve.AgentResource) (address string, self bool) {
 func TestFleetOfTwo(t *testing.T) {
 	etcd := kvtest.Start(t)
 	a, b := replica(t, etcd, "a", time.Hour), replica(t, etcd, "b", 6*time.Second)
-	if address, self := told(t, a.answer(a.replica.Placement(), false, "x", "y")); address != "" || self {
+	if address, self := ownerOf(t, a.answer(a.replica.Placement(), false, "x", "y")); address != "" || self {
 		t.Errorf("without a ring: %q %v", address, self)
 	}
 	epoch := etcd.Elect("leader")
@@ -91,12 +91,12 @@ func TestFleetOfTwo(t *testing.T) {
 	count, resources := map[string]int{}, map[*serve.AgentResource]bool{}
 	for _, namespace := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"} {
 		of, by := a.answer(a.replica.Placement(), false, namespace, "w"), b.answer(b.replica.Placement(), false, namespace, "w")
-		x, self := told(t, of)
-		y, other := told(t, by)
+		x, self := ownerOf(t, of)
+		y, other := ownerOf(t, by)
 		if x != y || self == other || self != (x == "a:15010") {
 			t.Errorf("%s: %s (self %v) and %s (self %v)", namespace, x, self, y, other)
 		}
-		if stay, is := told(t, a.answer(a.replica.Placement(), true, namespace, "w")); stay != "" || is != self {
+		if stay, is := ownerOf(t, a.answer(a.replica.Placement(), true, namespace, "w")); stay != "" || is != self {
 			t.Errorf("%s over TLS: %s, self %v", namespace, stay, is)
 		}
 		count[x]++

@@ -31,8 +31,8 @@ func placements(t *testing.T) (none, two, one *place.Placement) {
 	return none, two, b.replica.Placement()
 }
 
-// Agents are told of another owner as many at a time as is said; where the proxy is to stay, and where nobody has asked, it is
-// for nothing; and who asks for the first time is told by the newest placement.
+// Agents are notified of another owner as many at a time as is said; where the proxy is to stay, and where nobody has asked, it is
+// for nothing; and who asks for the first time is notified by the newest placement.
 func TestAgentsAreNotifiedInTurn(t *testing.T) {
 	none, two, one := placements(t)
 	var all []*seat
@@ -40,7 +40,7 @@ func TestAgentsAreNotifiedInTurn(t *testing.T) {
 	for i := range 60 {
 		s := &seat{namespace: fmt.Sprint("ns-", i)}
 		if all = append(all, s); s.notifiedOf(none) != none {
-			t.Fatal("not told by the placement that there was")
+			t.Fatal("not notified by the placement that there was")
 		}
 		if _, self := two.Owner(s.namespace, ""); !self {
 			others++
@@ -58,29 +58,29 @@ func TestAgentsAreNotifiedInTurn(t *testing.T) {
 		}
 		return notified, r
 	}
-	// Of 60 that knew no owner: who stays is told at once, who goes in turn.
-	if told, r := pass(two, 0, true); told != 60-others || r.left != others {
-		t.Errorf("with none to go: %d told, %d left", told, r.left)
+	// Of 60 that knew no owner: who stays is notified at once, who goes in turn.
+	if notified, r := pass(two, 0, true); notified != 60-others || r.left != others {
+		t.Errorf("with none to go: %d notified, %d left", notified, r.left)
 	}
-	if told, r := pass(two, 7, true); told != 7 || r.left != others-7 {
-		t.Errorf("with seven to go: %d told, %d left", told, r.left)
+	if notified, r := pass(two, 7, true); notified != 7 || r.left != others-7 {
+		t.Errorf("with seven to go: %d notified, %d left", notified, r.left)
 	}
-	if told, r := pass(two, 1000, true); told != others-7 || r.left != 0 {
-		t.Errorf("with all to go: %d told, %d left", told, r.left)
+	if notified, r := pass(two, 1000, true); notified != others-7 || r.left != 0 {
+		t.Errorf("with all to go: %d notified, %d left", notified, r.left)
 	}
-	if told, r := pass(two, 1000, true); told != 0 || r.left != 0 {
-		t.Errorf("when all were told: %d told, %d left", told, r.left)
+	if notified, r := pass(two, 1000, true); notified != 0 || r.left != 0 {
+		t.Errorf("when all were notified: %d notified, %d left", notified, r.left)
 	}
-	// All are to stay at b: those who were to go are told.
-	if told, r := pass(one, 0, true); told != others || r.left != 0 {
-		t.Errorf("all stay: %d told, %d left", told, r.left)
+	// All are to stay at b: those who were to go are notified.
+	if notified, r := pass(one, 0, true); notified != others || r.left != 0 {
+		t.Errorf("all stay: %d notified, %d left", notified, r.left)
 	}
-	// Who has not asked costs no turn, and is told by the newest when it does.
-	if told, r := pass(two, 0, false); told != 0 || r.left != 0 {
-		t.Errorf("nobody listens: %d told, %d left", told, r.left)
+	// Who has not asked costs no turn, and is notified by the newest when it does.
+	if notified, r := pass(two, 0, false); notified != 0 || r.left != 0 {
+		t.Errorf("nobody listens: %d notified, %d left", notified, r.left)
 	}
 	first := &seat{namespace: all[0].namespace}
 	if r := (&round{placement: two}); r.turn(first, true) || r.left != 0 || first.notifiedOf(one) != two || all[0].notifiedOf(one) != two {
-		t.Errorf("who asks for the first time is told by %v", first.notifiedOf(one))
+		t.Errorf("who asks for the first time is notified by %v", first.notifiedOf(one))
 	}
 }

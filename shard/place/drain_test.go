@@ -146,10 +146,10 @@ func TestLeaving(t *testing.T) {
 		t.Fatal("does not end")
 		return
 	}
-	told := func(after time.Duration) LeavingInput {
+	handedOver := func(after time.Duration) LeavingInput {
 		return LeavingInput{Peers: 2, HandedOver: after >= time.Second}
 	}
-	if left, first, end, greatest := leave(6000, 30*time.Second, told); left > 120 || first < time.Second || first > 2*time.Second || end > 28*time.Second || greatest > 60 {
+	if left, first, end, greatest := leave(6000, 30*time.Second, handedOver); left > 120 || first < time.Second || first > 2*time.Second || end > 28*time.Second || greatest > 60 {
 		t.Errorf("left %d, first at %v, end at %v, at most %d at once", left, first, end, greatest)
 	}
 	never := func(time.Duration) LeavingInput { return LeavingInput{Peers: 2} }
@@ -159,11 +159,11 @@ func TestLeaving(t *testing.T) {
 	if left, _, end, _ := leave(1000, 30*time.Second, func(time.Duration) LeavingInput { return LeavingInput{} }); left != 1000 || end != 0 {
 		t.Errorf("with nobody to take over: left %d, end at %v", left, end)
 	}
-	if _, _, end, _ := leave(0, 30*time.Second, told); end != 0 {
+	if _, _, end, _ := leave(0, 30*time.Second, handedOver); end != 0 {
 		t.Errorf("without streams: end at %v", end)
 	}
-	led := func(told time.Duration) func(after time.Duration) LeavingInput {
-		return func(after time.Duration) LeavingInput { return LeavingInput{Led: true, HandedOver: after >= told} }
+	led := func(by time.Duration) func(after time.Duration) LeavingInput {
+		return func(after time.Duration) LeavingInput { return LeavingInput{Led: true, HandedOver: after >= by} }
 	}
 	if left, _, end, _ := leave(1000, 30*time.Second, led(time.Second)); left != 1000 || end != time.Second {
 		t.Errorf("with a leader and nobody to take over: left %d, end at %v, want as soon as the ring is without it", left, end)
@@ -171,7 +171,7 @@ func TestLeaving(t *testing.T) {
 	if _, _, end, _ := leave(0, 30*time.Second, led(time.Hour)); end != 3*time.Second {
 		t.Errorf("without streams, under a leader that writes nothing: end at %v", end)
 	}
-	if _, _, end, _ := leave(3, 5*time.Second, told); end > 5*time.Second {
+	if _, _, end, _ := leave(3, 5*time.Second, handedOver); end > 5*time.Second {
 		t.Errorf("a short grace: end at %v", end)
 	}
 }

@@ -14,7 +14,7 @@ func TestMovesPace(t *testing.T) {
 	for name, c := range map[string]struct {
 		wait           time.Duration
 		streams, peers int
-		first, last    [2]int // told in the first and in the last second, from and to
+		first, last    [2]int // notified in the first and in the last second, from and to
 	}{
 		"idle":                       {idle, 1000, 3, [2]int{10, 40}, [2]int{33, 34}},
 		"idle, one of two":           {idle, 1000, 1, [2]int{10, 60}, [2]int{99, 101}},
@@ -27,47 +27,47 @@ func TestMovesPace(t *testing.T) {
 	} {
 		m := NewMoves(MovesConfig{})
 		now := time.Unix(1e6, 0)
-		count := func(seconds int, in MovesInput) (told int) {
+		count := func(seconds int, in MovesInput) (notified int) {
 			for range seconds * int(time.Second/m.StepEvery()) {
 				now = now.Add(m.StepEvery())
 				in.Now = now
-				told += m.Step(in)
+				notified += m.Step(in)
 			}
-			return told
+			return notified
 		}
 		in := MovesInput{Left: 1 << 20, Streams: c.streams, Peers: c.peers, Wait: c.wait}
-		if told := count(1, in); told < c.first[0] || told > c.first[1] {
-			t.Errorf("%s: %d told in the first second, want %v", name, told, c.first)
+		if notified := count(1, in); notified < c.first[0] || notified > c.first[1] {
+			t.Errorf("%s: %d notified in the first second, want %v", name, notified, c.first)
 		}
 		count(20, in)
-		if told := count(1, in); told < c.last[0] || told > c.last[1] {
-			t.Errorf("%s: %d told in the last second, want %v", name, told, c.last)
+		if notified := count(1, in); notified < c.last[0] || notified > c.last[1] {
+			t.Errorf("%s: %d notified in the last second, want %v", name, notified, c.last)
 		}
 		in.Wait = full
 		count(3, in)
-		if told, least := count(1, in), max(10, c.streams/100); told < least-1 || told > least+1 {
-			t.Errorf("%s: %d told in a second when the machine was full, want %d", name, told, least)
+		if notified, least := count(1, in), max(10, c.streams/100); notified < least-1 || notified > least+1 {
+			t.Errorf("%s: %d notified in a second when the machine was full, want %d", name, notified, least)
 		}
 	}
 }
 
-// What is not used is not saved up, nor is the pace of other moves kept; nobody is told twice.
+// What is not used is not saved up, nor is the pace of other moves kept; nobody is notified twice.
 func TestMovesSaveNothing(t *testing.T) {
 	m := NewMoves(MovesConfig{})
 	now := time.Unix(1e6, 0)
 	for range 100 {
 		now = now.Add(m.StepEvery())
 		if n := m.Step(MovesInput{Now: now, Left: 2, Streams: 1000, Peers: 1}); n > 2 {
-			t.Fatalf("%d of two were told", n)
+			t.Fatalf("%d of two were notified", n)
 		}
 	}
 	now = now.Add(m.StepEvery())
 	if n := m.Step(MovesInput{Now: now, Left: 1000, Streams: 1000, Peers: 1}); n > 21 {
-		t.Errorf("%d were told after only two could be", n)
+		t.Errorf("%d were notified after only two could be", n)
 	}
 	now = now.Add(time.Minute)
 	if n := m.Step(MovesInput{Now: now, Left: 1000, Streams: 1000, Peers: 1}); n > 3 {
-		t.Errorf("%d were told after a minute", n)
+		t.Errorf("%d were notified after a minute", n)
 	}
 }
 
@@ -82,18 +82,18 @@ func TestMovesOfOneThatLeaves(t *testing.T) {
 		left, most = left-n, max(most, n)
 	}
 	if left > 100 || most > 55 {
-		t.Errorf("%d were not told, at most %d were at once; want some 50 each time", left, most)
+		t.Errorf("%d were not notified, at most %d were at once; want some 50 each time", left, most)
 	}
 	for range 3 {
 		now = now.Add(m.StepEvery())
 		left -= m.Step(MovesInput{Now: now, Left: left, Streams: 3000, Peers: 2, Wait: time.Second, By: by})
 	}
 	if left != 0 {
-		t.Errorf("%d are not told after their time", left)
+		t.Errorf("%d are not notified after their time", left)
 	}
 }
 
-// The agents of a replica that leaves are told in the first half of its time, and have moved by themselves; the streams of
+// The agents of a replica that leaves are notified in the first half of its time, and have moved by themselves; the streams of
 // others are closed all the while, and only at the end those that an agent has not moved.
 func TestLeavingLetsAgentsMove(t *testing.T) {
 	began := time.Unix(1e6, 0)
@@ -125,7 +125,7 @@ func TestLeavingLetsAgentsMove(t *testing.T) {
 			follow -= s.Close - gone
 		}
 		if forced.Sub(notifyBy) < grace/5 || stock > 20 || follow > 150 {
-			t.Errorf("%s: told by %v, closed from %v on; %d and %d are left", name, notifyBy.Sub(began), forced.Sub(began), stock, follow)
+			t.Errorf("%s: notified by %v, closed from %v on; %d and %d are left", name, notifyBy.Sub(began), forced.Sub(began), stock, follow)
 		}
 	}
 }

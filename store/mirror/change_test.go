@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// However a consumer lags, what it is told leads from what it had to what there is: nothing is lost and no more than what
-// differs is told, but for records that came back as equal ones.
+// However a consumer lags, what it is change leads from what it had to what there is: nothing is lost and no more than what
+// differs is change, but for records that came back as equal ones.
 func TestLaggingConsumerLosesNothing(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -31,12 +31,12 @@ func TestLaggingConsumerLosesNothing(t *testing.T) {
 			if r.IntN(4) != 0 && step != 59 {
 				continue
 			}
-			told, _ := box.Take()
-			if told.Old != at || told.New != now || told.Committed.Unix() != at.Revision() {
-				t.Fatalf("seed %d: told of %d to %d, committed %v", seed, told.Old.Revision(), told.New.Revision(), told.Committed)
+			change, _ := box.Take()
+			if change.Old != at || change.New != now || change.Committed.Unix() != at.Revision() {
+				t.Fatalf("seed %d: notified of %d to %d, committed %v", seed, change.Old.Revision(), change.New.Revision(), change.Committed)
 			}
 			at = now
-			if err := follow(follower, told); err != nil {
+			if err := follow(follower, change); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 		}
@@ -61,17 +61,17 @@ func randomBatch(t *testing.T, r *rand.Rand) (puts []model.Record, deletes []mod
 	return puts, deletes
 }
 
-// follow applies what a consumer was told to what it has, and says what is wrong: it must lead to all that there is now, in
+// follow applies what a consumer was change to what it has, and says what is wrong: it must lead to all that there is now, in
 // order, by the very records that there were, and tell no more than what differs.
-func follow(follower map[model.Key]model.Record, told mirror.Change) error {
-	if !slices.IsSortedFunc(told.Edits, func(a, b mirror.Edit) int { return a.Key().Compare(b.Key()) }) {
+func follow(follower map[model.Key]model.Record, change mirror.Change) error {
+	if !slices.IsSortedFunc(change.Edits, func(a, b mirror.Edit) int { return a.Key().Compare(b.Key()) }) {
 		return errors.New("not in order")
 	}
 	differs := map[model.Key]bool{}
-	for _, e := range mirror.Diff(told.Old, told.New).Edits {
+	for _, e := range mirror.Diff(change.Old, change.New).Edits {
 		differs[e.Key()] = true
 	}
-	for _, e := range told.Edits {
+	for _, e := range change.Edits {
 		if follower[e.Key()] != e.Old && (e.Old != nil || follower[e.Key()] != nil) {
 			return fmt.Errorf("%v was another record", e.Key())
 		}
@@ -86,7 +86,7 @@ func follow(follower map[model.Key]model.Record, told mirror.Change) error {
 	}
 	n := 0
 	for _, kind := range model.Kinds() {
-		for rec := range told.New.All(kind) {
+		for rec := range change.New.All(kind) {
 			n++
 			if follower[rec.Meta().Key] != rec {
 				return fmt.Errorf("the follower has another pointer for %v", rec.Meta().Key)
@@ -113,6 +113,6 @@ func TestSubscribeLateGetsAll(t *testing.T) {
 	w <- update(12, 9)
 	m.reach(12)
 	if _, ok := box.Take(); ok {
-		t.Fatal("told after the subscription ended")
+		t.Fatal("change after the subscription ended")
 	}
 }

@@ -1,4 +1,4 @@
-// Package tenants tells every replica which namespaces belong to one tenant: records do not hold the labels of namespaces, so the leader
+// Package tenants lets every replica know which namespaces belong to one tenant: records do not hold the labels of namespaces, so the leader
 // writes what the ingester read of them to etcd, and all replicas follow it there.
 //
 // Owns: tenants/labels in etcd (the leader), and what this process knows of it.  Reads: labels, from store/ingest.  Never: joins two

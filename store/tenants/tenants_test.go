@@ -22,11 +22,11 @@ func TestTenants(t *testing.T) {
 		}
 	}
 	alike(false, "nothing is known")
-	told := func(raw string) error {
+	take := func(raw string) error {
 		return known.take(kv.Folder{Blobs: []kv.Blob{{Path: "tenants/else", Raw: []byte("{")}, {Path: tenantsPath, Raw: []byte(raw)}}})
 	}
 	_, listed, changed := known.stored()
-	if err := told(`{"pay":"t","shop":"t"}`); err != nil || listed {
+	if err := take(`{"pay":"t","shop":"t"}`); err != nil || listed {
 		t.Error(err, listed)
 	}
 	<-changed
@@ -34,7 +34,7 @@ func TestTenants(t *testing.T) {
 	if known.Of("shop") == known.Of("t") {
 		t.Error("a namespace has the name of a label")
 	}
-	if told(`{"pay":`) == nil {
+	if take(`{"pay":`) == nil {
 		t.Error("half a list is read")
 	}
 	alike(true, "unreadable")

@@ -26,7 +26,7 @@ var madeOf = []model.Place{{Key: model.Key{Kind: model.KindEnvoyFilter, Namespac
 	{Key: model.Key{Kind: model.KindService, Namespace: "shop", Name: "c"}}}
 
 // A version that a thousand proxies refuse is one problem, at the object that made it; another version is another.
-func TestRefusalsAreToldOnce(t *testing.T) {
+func TestRefusalsAreShownOnce(t *testing.T) {
 	var all []serve.Refusal
 	for i := range 1000 {
 		all = append(all, serve.Refusal{Node: fmt.Sprintf("p%d", i), Type: xds.Cluster, Name: "c", Version: "1", Text: "no",
