@@ -29,7 +29,6 @@ import (
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/obs"
-	"navarch.io/navarch/store/status"
 	"navarch.io/navarch/store/tenants"
 )
 
@@ -242,49 +241,12 @@ func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) erro
 // addIngester is role ingest; ring says which identities are revoked, and has the roots of the mesh, nil: this process does not follow the keyring.
 // hooks are the cluster's webhook configurations, nil: there are none, or they are not known.
 func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring, hooks *webhooks.Configurations) error {
-	t := a.telemetry
-	var statuses *objectStatus
-	committed := func(revision int64, event, began time.Time, batch kv.Batch) {
-		t.committed(revision, event, began, batch)
-		if statuses != nil {
-			statuses.wrote(revision)
-		}
-	}
-	i, err := newIngester(a.config, a.store, sealerOf(secrets), a.reads, a.tenants, a.log, committed)
+	i, err := newIngester(ingesterConfig{config: a.config, log: a.log, store: a.store, sealer: sealerOf(secrets), seen: a.reads, tenants: a.tenants,
+		committed: a.telemetry.committed, api: a.api, ring: ring, hooks: hooks})
 	if err != nil {
 		return err
 	}
-	limit := status.NewLimit()
-	vms, err := newRegistered(a.config, i, limit, a.log)
-	if err != nil {
-		return err
-	}
-	if i.duties = append(i.duties, vms...); a.config.env.autoAllocate {
-		if i.automatic, err = newAutomatic(a.config, i, a.api, limit, a.log); err != nil {
-			return err
-		}
-		i.duties = append(i.duties, i.automatic.duty())
-	}
-	if i.kube != nil && a.config.env.status {
-		if statuses, err = newObjectStatus(a.config, i, limit, a.log); err != nil {
-			return err
-		}
-		i.status = statuses
-	}
-	if i.kube != nil && a.config.writeRootCerts && !a.config.env.foreign() { // whoever signs has the roots
-		for _, of := range []content{ofRoots, ofLists} {
-			one, err := newRootCerts(of, a.config, i.kube, i.writer, ring, limit, a.log)
-			if err != nil {
-				return err
-			}
-			i.duties = append(i.duties, duty{lead: one.lead, problems: one.problems})
-		}
-	}
-	if i.kube != nil && hooks != nil && a.config.writeWebhooks {
-		leader := webhooks.NewLeader(hooks, a.api, i.kube.Origin(), i.lead.Until, limit)
-		i.duties = append(i.duties, duty{lead: func(ctx context.Context, epoch kv.Epoch) { leader.Lead(ctx, epoch.Revision) }, problems: leader.Problems})
-	}
-	a.pages.Objects = i.shown(t.written.List)
+	a.pages.Objects = i.shown(a.telemetry.written.List)
 	a.add(i.part())
 	i.loop.Emit(denials.Unknown())
 	if ring == nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"sync"
 
@@ -11,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"navarch.io/navarch/store/allocate"
-	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
@@ -28,21 +26,22 @@ type automatic struct {
 	origin origin.Origin // of the objects that problems are of
 }
 
-// newAutomatic asks nothing yet. Errors name flags.
-func newAutomatic(c *config, i *ingester, api *apiserver.Client, limit *rate.Limiter, log *slog.Logger) (*automatic, error) {
+// newAutomatic asks nothing yet; writes is nil where the configuration comes from files alone. Errors name flags.
+func newAutomatic(i *ingester, from sources, writes *kubernetesWriter, limit *rate.Limiter) (*automatic, error) {
 	a := &automatic{store: i.store, origin: origin.New("", origin.Files)}
+	c, log := i.config, i.log
 	conf := allocate.Config{Ranges: []netip.Prefix{c.env.ipv4Range, c.env.ipv6Range}, Grace: allocate.Grace, Emit: i.loop.Emit, Log: log}
-	if i.source != nil {
+	if from.folder != nil {
 		conf.Sources = append(conf.Sources, origin.Origin{})
 	}
-	if i.kube != nil {
+	if from.cluster != nil {
 		entries, err := status.NewIstio(c.kubeconfig, c.env.watchOnly, status.ServiceEntries)
 		if err != nil {
 			return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 		}
-		a.origin, a.lock = i.kube.Origin(), allocate.NewLock(api, c.env.podNamespace, log)
-		a.writer = status.New(status.Config[unstructured.Unstructured]{API: entries, Kind: "ServiceEntry", Until: i.writer.Until, Limit: limit, Log: log})
-		conf.Sources, conf.Lock, conf.Want, conf.Promoted = append(conf.Sources, a.origin), a.lock, a.want, i.writer.Promoted
+		a.origin, a.lock = from.cluster.Origin(), allocate.NewLock(i.api, c.env.podNamespace, log)
+		a.writer = status.New(status.Config[unstructured.Unstructured]{API: entries, Kind: "ServiceEntry", Until: writes.Until, Limit: limit, Log: log})
+		conf.Sources, conf.Lock, conf.Want, conf.Promoted = append(conf.Sources, a.origin), a.lock, a.want, writes.Promoted
 	}
 	a.leader = allocate.New(conf)
 	return a, nil
@@ -66,24 +65,6 @@ func (a *automatic) want(all map[allocate.Name]allocate.Hosts) {
 		out[status.Key(name)] = texts
 	}
 	a.writer.Want(status.Addresses(out))
-}
-
-// emit is what a source tells, which the ingester is told next.
-func (a *automatic) emit(next func([]object.Event)) func([]object.Event) {
-	if a == nil {
-		return next
-	}
-	return func(events []object.Event) {
-		a.leader.Hear(events)
-		next(events)
-	}
-}
-
-// wake has the leader look again at whether it may give addresses.
-func (a *automatic) wake() {
-	if a != nil {
-		a.leader.Hear(nil)
-	}
 }
 
 // lead is one term.

@@ -11,22 +11,9 @@ import (
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/problem"
-	"navarch.io/navarch/store/removal"
 )
 
-// newKeeper is who shows what the ingester holds of removals, and lets them go when an operator accepts that.
-func (i *ingester) newKeeper(name string, after time.Duration) *removal.Keeper {
-	holders := []removal.Holder{i.loop}
-	if i.source != nil {
-		holders = append(holders, i.source)
-	}
-	if i.kube != nil {
-		holders = append(holders, i.kube, i.clusters)
-	}
-	return &removal.Keeper{Store: i.store, Holders: holders, Name: name, After: after, Losses: i.losses, Log: i.log}
-}
-
-// keep is the keeper's part of one term; it returns when ctx ends.
+// keep is the keeper's part of one term: it shows what is held of removals, and lets them go when an operator accepts that. It returns when ctx ends.
 func (i *ingester) keep(ctx context.Context, epoch kv.Epoch) {
 	for ctx.Err() == nil {
 		err := i.keeper.Lead(ctx, epoch)

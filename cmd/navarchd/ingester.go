@@ -8,13 +8,14 @@ import (
 	"sync"
 	"time"
 
-	"navarch.io/navarch/cmd/navarchd/changes"
+	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/cmd/navarchd/debug"
+	"navarch.io/navarch/cmd/navarchd/webhooks"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/problems"
 	"navarch.io/navarch/shard/place"
 	"navarch.io/navarch/shard/ring"
-	"navarch.io/navarch/store/asof"
+	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/lead"
@@ -23,102 +24,87 @@ import (
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/removal"
-	"navarch.io/navarch/store/source/files"
-	"navarch.io/navarch/store/source/guard"
-	"navarch.io/navarch/store/source/kube"
-	"navarch.io/navarch/store/source/remote"
 	"navarch.io/navarch/store/tenants"
 )
 
-// ingester is the role ingest: the folder, the Kubernetes cluster, the leader's loop, the election.
+// ingesterConfig is what role ingest is made of.
+type ingesterConfig struct {
+	config    *config
+	log       *slog.Logger
+	store     *kv.Store
+	sealer    ingest.Sealer   // nil: there is no key encryption key
+	seen      func() kv.Place // how far this process has read the chain of heads
+	tenants   *tenants.Tenants
+	committed func(revision int64, event, began time.Time, batch kv.Batch) // called of each batch
+	api       *apiserver.Client                                            // of the config cluster; nil: there is none
+	ring      *keyring.Keyring                                             // has the roots of the mesh; nil: this process does not follow it
+	hooks     *webhooks.Configurations                                     // those of the cluster; nil: there are none, or they are not known
+}
+
+// ingester is the role ingest: the leader's loop, the election, and what the leader does beside them. Which sources there are, and what else, only its
+// constructor asks: what is not there is not in its lists.
 type ingester struct {
-	source    *files.Source    // nil: there is no folder
-	kube      *kube.Source     // nil: there is no cluster
-	clusters  *remote.Clusters // beside kube; nil with it
+	ingesterConfig
 	loop      *ingest.Loop
 	lead      *lead.Elector
-	writer    *kubernetesWriter // nil: there is no cluster
 	keeper    *removal.Keeper
 	losses    *removal.Losses
-	duties    []duty              // while this process leads
-	automatic *automatic          // nil: hosts are given no automatic addresses
-	status    *objectStatus       // nil: there is no cluster, or PILOT_ENABLE_STATUS is false
-	found     *problems.Collector // what the replicas found, while this process leads
-	alone     string              // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
-	store     *kv.Store
-	log       *slog.Logger
+	found     *problems.Collector       // what the replicas found, while this process leads
+	duties    []duty                    // while this process leads
+	tasks     []loop.Task               // whoever leads
+	problems  []func() []object.Problem // of the sources
+	gauges    []func(time.Time)         // of the sources
+	observers []func([]object.Event)    // get what the folder and the config cluster emit, before the loop does
+	wrote     []func(revision int64)    // get the revision of each batch
+	alone     string                    // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
 }
 
-// newIngester makes the role: seen is how far this process has read the chain of heads, committed is told of each batch. Errors name flags.
-func newIngester(c *config, store *kv.Store, sealer ingest.Sealer, seen func() kv.Place, known *tenants.Tenants, log *slog.Logger, committed func(revision int64, event, began time.Time, batch kv.Batch)) (*ingester, error) {
-	memory := &guard.Memory{}
-	source, cluster, err := newSources(c, memory, log)
+// newIngester makes the role, and asks nothing yet. Errors name flags.
+func newIngester(c ingesterConfig) (*ingester, error) {
+	from, err := newSources(c.config, c.log)
 	if err != nil {
 		return nil, err
 	}
-	clusters, err := newClusters(c, memory, log)
+	embedded := c.config.dataDir != ""
+	elector, err := lead.New(lead.Config{Store: c.store, Name: c.config.processName(), Lease: c.config.lease, Logger: c.log, Alone: embedded})
 	if err != nil {
 		return nil, err
 	}
-	elector, err := lead.New(lead.Config{Store: store, Name: c.processName(), Lease: c.lease, Logger: log, Alone: c.dataDir != ""})
-	if err != nil {
-		return nil, err
+	i := &ingester{ingesterConfig: c, lead: elector, losses: &removal.Losses{Store: c.store, Memory: from.memory, Log: c.log}, found: problems.NewCollector(c.log)}
+	if embedded {
+		i.alone = c.config.processName()
 	}
-	alone := ""
-	if c.dataDir != "" {
-		alone = c.processName()
-	}
-	losses := &removal.Losses{Store: store, Memory: memory, Log: log}
-	options := ingest.Options{AllowEmpty: c.allowNone, Budget: c.budget, Normal: c.normal(), Sources: sourcesOf(c, source, cluster), Remote: clusters != nil, Memory: memory}
+	options := ingest.Options{AllowEmpty: c.config.allowNone, Budget: c.config.budget, Normal: c.config.normal(), Sources: from.origins(c.config), Remote: from.clusters != nil, Memory: from.memory}
 	var referred func([]object.Reference)
-	if cluster != nil {
-		options.SecretUses, referred = secretUses, func(all []object.Reference) {
-			cluster.Refer(all)
-			clusters.Refer(all)
-		}
+	if from.cluster != nil {
+		options.SecretUses, referred = secretUses, from.refer
 	}
-	i := &ingester{
-		losses:   losses,
-		alone:    alone,
-		source:   source,
-		kube:     cluster,
-		clusters: clusters,
-		lead:     elector,
-		found:    problems.NewCollector(log),
-		store:    store,
-		log:      log,
-		loop: ingest.New(ingest.Config{
-			Store: store, Sealer: sealer, Seen: seen, Remember: losses.Write, Log: log, Committed: committed, Options: options, Referred: referred,
-		}),
-	}
-	if err = i.addDuties(c, known); err != nil {
-		return nil, err
-	}
-	if cluster != nil {
-		if i.writer, err = newKubernetesWriter(c, store, elector, func() { i.automatic.wake() }, log); err != nil {
-			return nil, err
-		}
-		i.duties = append(i.duties, duty{lead: i.writer.lead, problems: i.writer.problems})
-		cluster.Settle = func(ctx context.Context) error {
-			defer clusters.Complete()
-			return i.loop.Settle(ctx)
-		}
-		clusters.Settle = i.loop.Settle
-		clusters.Expect = func(all []origin.Origin, known bool) { i.loop.Expect(ingest.Remotes{Known: known, Origins: all}) }
-	}
-	i.keeper = i.newKeeper(c.processName(), c.heldFor)
-	return i, nil
+	i.loop = ingest.New(ingest.Config{
+		Store: c.store, Sealer: c.sealer, Seen: c.seen, Remember: i.losses.Write, Log: c.log, Committed: i.committedBatch, Options: options, Referred: referred,
+	})
+	i.addSources(from)
+	return i, i.addDuties(from)
 }
 
-// addDuties adds those that every leader has, with a cluster or without.
-func (i *ingester) addDuties(c *config, known *tenants.Tenants) error {
-	keySets, err := newKeySets(c, i.loop, i.store, i.log)
-	if err != nil {
-		return err
+// committedBatch is the loop's hook.
+func (i *ingester) committedBatch(revision int64, event, began time.Time, batch kv.Batch) {
+	i.committed(revision, event, began, batch)
+	for _, wrote := range i.wrote {
+		wrote(revision)
 	}
-	i.duties = append(newNames(c, i.loop, i.store, i.log), keySets, duty{lead: i.keep}, duty{lead: i.collect}, duty{lead: i.withdraw},
-		duty{lead: func(ctx context.Context, epoch kv.Epoch) { known.Lead(ctx, i.store, epoch, i.loop, i.log) }})
-	return nil
+}
+
+// emit is where the folder and the config cluster emit to.
+func (i *ingester) emit(events []object.Event) {
+	for _, observe := range i.observers {
+		observe(events)
+	}
+	i.loop.Emit(events)
+}
+
+// expect takes which other clusters there are; known: these are all.
+func (i *ingester) expect(all []origin.Origin, known bool) {
+	i.loop.Expect(ingest.Remotes{Known: known, Origins: all})
 }
 
 // objectsOfBurst is how many objects are read, or records written, in a burst that is worth tidying up after, as when a cluster is listed; edits are far from it.
@@ -135,16 +121,7 @@ func (i *ingester) part() part {
 		{Name: "lead", Run: func(ctx context.Context) error { return i.lead.Run(ctx, i.leads) }},
 		{Name: "problems", Run: i.logProblems},
 	}
-	if i.source != nil {
-		tasks = append(tasks, loop.Task{Name: "files", Run: func(ctx context.Context) error {
-			return i.source.Run(ctx, changes.CountFirst(i.log, i.source.Dir, i.automatic.emit(i.loop.Emit)))
-		}})
-	}
-	p := part{tasks: tasks, bursts: []func() uint64{func() uint64 { return burst(i.loop.Stats()) }}}
-	if i.clusters != nil {
-		p.gauges = append(p.gauges, i.clusters.Gauges)
-	}
-	return p
+	return part{tasks: append(tasks, i.tasks...), gauges: i.gauges, bursts: []func() uint64{func() uint64 { return burst(i.loop.Stats()) }}}
 }
 
 // shown is what /debug shows of the role; commits are the newest of this process.
@@ -166,13 +143,17 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	defer i.forget() // after Lost: else what is forgotten would be taken out of the store
 	i.loop.Gained(epoch)
 	defer i.loop.Lost()
-	notifying, stop := context.WithCancel(ctx)
+	term, stop := context.WithCancel(ctx)
 	var others sync.WaitGroup
 	for _, d := range i.duties {
-		others.Go(func() { d.lead(notifying, epoch) })
+		if d.begin != nil {
+			d.begin()
+		}
 	}
-	i.readClusters(notifying, epoch, &others)
-	others.Go(func() { i.keepLevel(notifying, epoch, current) })
+	for _, d := range i.duties {
+		others.Go(func() { d.lead(term, epoch) })
+	}
+	others.Go(func() { i.keepLevel(term, epoch, current) })
 	defer func() { stop(); others.Wait() }()
 	for {
 		alone := i.alone
@@ -195,22 +176,4 @@ func (i *ingester) collect(ctx context.Context, _ kv.Epoch) {
 	if err := i.found.Run(ctx, i.store); err != nil {
 		i.log.Error("the problems with objects that replicas found are not collected", obs.KeyError, err)
 	}
-}
-
-// readClusters begins to read the clusters in Kubernetes, where there are some, until ctx ends.
-func (i *ingester) readClusters(ctx context.Context, epoch kv.Epoch, others *sync.WaitGroup) {
-	if i.kube == nil {
-		return
-	}
-	i.clusters.Incomplete()
-	emit := i.loop.Emit
-	if i.status != nil {
-		i.status.begin()
-		emit = i.status.emit(emit)
-		others.Go(func() { i.status.lead(ctx, epoch) })
-	}
-	emit = i.automatic.emit(emit)
-	others.Go(func() { _ = i.kube.Run(ctx, emit) })            // its error is the context's
-	others.Go(func() { _ = i.clusters.Run(ctx, i.loop.Emit) }) // its error is the context's
-	others.Go(func() { asof.Lead(ctx, i.store, epoch, i.toldOf, i.loop.Settled, i.log) })
 }

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/attest/kube"
@@ -20,7 +19,6 @@ import (
 	"navarch.io/navarch/store/asof"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
-	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/source/remote"
 )
 
@@ -78,19 +76,6 @@ func (c *config) ownCA(cluster clusterFacts) keyring.CASource {
 		return cluster.ca
 	}
 	return nil
-}
-
-// toldOf is up to when clusters have been read, by this process, which leads.
-func (i *ingester) toldOf() map[string]asof.Read {
-	until, everywhere := i.kube.Told()
-	if until.IsZero() {
-		return nil
-	}
-	all := map[string]asof.Read{i.kube.Origin().Cluster(): {Until: until, Everywhere: everywhere, Namespaces: true}}
-	i.clusters.Told(func(of origin.Origin, until time.Time, everywhere, accounts bool) {
-		all[of.Cluster()] = asof.Read{Until: until, Everywhere: everywhere, Namespaces: true, NoAccounts: !accounts}
-	})
-	return all
 }
 
 // foundKeys is where the issuer and the keys of the config cluster's tokens come from, unless --token-issuer says it: its API server, and

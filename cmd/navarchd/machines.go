@@ -14,6 +14,7 @@ import (
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/source/kube"
 	"navarch.io/navarch/store/status"
 )
 
@@ -29,36 +30,37 @@ type registered struct {
 	log    *slog.Logger
 }
 
-// newRegistered asks nothing yet; none: machines do not register themselves. The limit is that of all that is written to Kubernetes. Errors name flags.
-func newRegistered(c *config, i *ingester, limit *rate.Limiter, log *slog.Logger) ([]duty, error) {
+// newRegistered asks nothing yet; none: machines do not register themselves. cluster and writes are nil where the configuration comes from files alone. The limit is that of all that is written to Kubernetes. Errors name flags.
+func newRegistered(i *ingester, cluster *kube.Source, writes *kubernetesWriter, limit *rate.Limiter) ([]duty, error) {
+	c := i.config
 	if !c.env.autoRegister {
 		return nil, nil
 	}
-	r := &registered{leader: &machines.Leader{Grace: c.env.machineGrace, OwnOnly: i.kube == nil, Log: log}, emit: i.loop.Emit, store: i.store, origin: machines.Origin(), log: log}
-	if i.kube == nil {
+	r := &registered{leader: &machines.Leader{Grace: c.env.machineGrace, OwnOnly: cluster == nil, Log: i.log}, emit: i.loop.Emit, store: i.store, origin: machines.Origin(), log: i.log}
+	if cluster == nil {
 		return []duty{{lead: r.lead, problems: r.problems, origin: &r.origin}}, nil
 	}
 	var err error
 	if r.api, err = status.NewWorkloadEntries(c.kubeconfig); err != nil {
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 	}
-	r.origin = i.kube.Origin()
-	r.writer = status.New(status.Config[status.WorkloadEntry]{API: r.api, Kind: "WorkloadEntry", Until: i.writer.Until, Limit: limit, Log: log})
+	r.origin = cluster.Origin()
+	r.writer = status.New(status.Config[status.WorkloadEntry]{API: r.api, Kind: "WorkloadEntry", Until: writes.Until, Limit: limit, Log: i.log})
 	return []duty{{lead: r.lead, problems: r.problems}}, nil
 }
 
 // written is the entries of a cluster, as store/machines knows them.
 type written struct{ *registered }
 
-// Want implements machines.Entries.
+// Want implements machines.WorkloadEntries.
 func (w written) Want(all map[machines.Name]machines.Wanted) { w.writer.Want(status.Machines(all)) }
 
-// There implements machines.Entries.
-func (w written) There() ([]machines.Entry, <-chan struct{}) { return w.api.There() }
+// There implements machines.WorkloadEntries.
+func (w written) There() ([]machines.WorkloadEntry, <-chan struct{}) { return w.api.There() }
 
 // lead is one term.
 func (r *registered) lead(ctx context.Context, epoch kv.Epoch) {
-	var entries machines.Entries = &machines.Objects{Emit: r.emit}
+	var entries machines.WorkloadEntries = &machines.Objects{Emit: r.emit}
 	var writing sync.WaitGroup
 	defer writing.Wait()
 	if r.writer != nil {

@@ -30,6 +30,7 @@ import (
 // objectStatus keeps the status of Istio's objects in the config cluster while this process leads (PILOT_ENABLE_STATUS).
 type objectStatus struct {
 	writers map[status.Kind]*status.Writer[unstructured.Unstructured]
+	origin  origin.Origin // of the config cluster
 	store   *kv.Store
 	ingest  settler
 	listed  func(context.Context) ([]object.Problem, error) // all of the ingester
@@ -49,16 +50,17 @@ type settler interface {
 	Settled() bool
 }
 
-// newObjectStatus asks nothing yet. The limit is that of all that is written to Kubernetes. Errors name flags.
-func newObjectStatus(c *config, i *ingester, limit *rate.Limiter, log *slog.Logger) (*objectStatus, error) {
-	s := &objectStatus{writers: map[status.Kind]*status.Writer[unstructured.Unstructured]{}, store: i.store, ingest: i.loop, listed: i.loop.EveryProblem,
+// newObjectStatus asks nothing yet. The objects are of the given origin. The limit is that of all that is written to Kubernetes. Errors name flags.
+func newObjectStatus(i *ingester, from origin.Origin, writes *kubernetesWriter, limit *rate.Limiter) (*objectStatus, error) {
+	c, log := i.config, i.log
+	s := &objectStatus{writers: map[status.Kind]*status.Writer[unstructured.Unstructured]{}, origin: from, store: i.store, ingest: i.loop, listed: i.loop.EveryProblem,
 		found: i.found, acks: acknowledged.NewCollector(log), log: log, objects: delivered.New()}
 	for _, kind := range status.IstioKinds {
 		api, err := status.NewIstio(c.kubeconfig, c.env.watchOnly, kind)
 		if err != nil {
 			return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 		}
-		s.writers[kind] = status.New(status.Config[unstructured.Unstructured]{API: api, Kind: kind.Kind, Until: i.writer.Until, Limit: limit, Log: log})
+		s.writers[kind] = status.New(status.Config[unstructured.Unstructured]{API: api, Kind: kind.Kind, Until: writes.Until, Limit: limit, Log: log})
 	}
 	return s, nil
 }
@@ -69,21 +71,18 @@ func (s *objectStatus) wrote(revision int64) {
 	}
 }
 
-// begin forgets what another term was told.
+// begin forgets what was observed in another term.
 func (s *objectStatus) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.objects = delivered.New()
 }
 
-// emit is what a source tells, which the ingester is told next.
-func (s *objectStatus) emit(next func([]object.Event)) func([]object.Event) {
-	return func(events []object.Event) {
-		s.mu.Lock()
-		s.objects.Take(events, time.Now())
-		s.mu.Unlock()
-		next(events)
-	}
+// observe takes what the config cluster emits, before the ingester's loop does.
+func (s *objectStatus) observe(events []object.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objects.Take(events, time.Now())
 }
 
 // lookEvery is how often a leader looks whether a status is to say something else.
@@ -131,7 +130,7 @@ type term struct {
 	epoch    kv.Epoch
 	known    bool // the fleet is
 	replicas []string
-	before   uint64 // objects that were told before the last look
+	before   uint64 // objects that were emitted before the last look
 	stored   uint64 // objects that are in the store
 	asked    int64
 
@@ -202,7 +201,7 @@ func same[E comparable](a, b []E) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
-// settle finds out whether what the source told before the last look is in the store, and at which revision. By then the ingester has
+// settle finds out whether what the source emitted before the last look is in the store, and at which revision. By then the ingester has
 // compared these objects with each other, too.
 func (t *term) settle(ctx context.Context) {
 	taken := t.before
@@ -212,7 +211,7 @@ func (t *term) settle(ctx context.Context) {
 	if t.began && taken == t.stored {
 		return
 	}
-	for range 2 { // the ingester says whether it is settled after it has taken what it was told, before it takes more
+	for range 2 { // the ingester says whether it is settled after it has taken what was emitted to it, before it takes more
 		if t.ingest.Settle(ctx) != nil {
 			return
 		}
@@ -240,21 +239,18 @@ func (t *term) await(ctx context.Context) {
 	}
 }
 
-// withdraw has replicas end what they answer to a leader before that kept the status of objects, unless this one does, and asks itself.
+// withdraw is the duty of a leader that does not keep the status of objects: replicas end what they answer to a leader before that did.
 func (i *ingester) withdraw(ctx context.Context, epoch kv.Epoch) {
-	if i.status != nil {
-		return
-	}
 	if err := acknowledged.Withdraw(ctx, i.store, epoch, i.log); err != nil {
 		i.log.Error("an earlier leader's question about acknowledged revisions cannot be deleted, so replicas go on answering it", obs.KeyError, err)
 	}
 }
 
 // problems are those of this process's term.
-func (s *objectStatus) problems(of origin.Origin) (all []object.Problem) {
+func (s *objectStatus) problems() (all []object.Problem) {
 	for kind, w := range s.writers {
 		for _, p := range w.Problems() {
-			id := object.ID{Origin: of, Group: kind.Group, Kind: kind.Kind, Namespace: p.Key.Namespace, Name: p.Key.Name}
+			id := object.ID{Origin: s.origin, Group: kind.Group, Kind: kind.Kind, Namespace: p.Key.Namespace, Name: p.Key.Name}
 			if id.Name == "" {
 				id.Name = "of all namespaces"
 			}
@@ -297,7 +293,7 @@ func culprits(all []serve.Refusal) *[]acknowledged.Refusal {
 	return &out
 }
 
-// acknowledges is the loop that tells the leader what the streams of this replica have.
+// acknowledges is the loop that reports to the leader what the streams of this replica have.
 func (r *replica) acknowledges() *acknowledged.Loop {
 	return acknowledged.New(acknowledged.Config{Name: r.config.processName(), Notified: r.planner.Notified, Refused: r.refusals, Log: r.log,
 		Unsettled: func() func() int { return r.server.Unsettled(time.Now()).Left }})

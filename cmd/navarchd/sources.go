@@ -4,13 +4,17 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
+	"navarch.io/navarch/cmd/navarchd/changes"
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/store/allocate"
+	"navarch.io/navarch/store/asof"
 	"navarch.io/navarch/store/hostnames"
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/jwks"
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/machines"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
@@ -18,43 +22,50 @@ import (
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/removal"
 	"navarch.io/navarch/store/source/files"
 	"navarch.io/navarch/store/source/guard"
 	"navarch.io/navarch/store/source/kube"
 	"navarch.io/navarch/store/source/remote"
 )
 
-// newSources makes what the configuration comes from: a folder, a Kubernetes cluster, or both; nil: there is none. Their guards add losses up
-// in memory.
-func newSources(c *config, memory *guard.Memory, log *slog.Logger) (folder *files.Source, cluster *kube.Source, err error) {
-	if c.configDir != "" {
-		if folder, err = files.New(files.Config{Dir: c.configDir, Cluster: c.cluster, AllowEmpty: c.allowNone, Memory: memory, Log: log}); err != nil {
-			return nil, nil, fmt.Errorf("--config-dir: %w", err)
-		}
-	}
-	if c.kubernetes() {
-		cluster, err = kube.New(kube.Config{Kubeconfig: c.kubeconfig, SystemNamespace: c.env.podNamespace, Revision: c.env.revision,
-			Namespace: c.env.watchOnly, SharedMesh: c.env.sharedMesh, Ignore: c.env.ignore, Include: c.env.include, AllowEmpty: c.allowNone, Memory: memory, Log: log})
-		if err != nil {
-			return nil, nil, fmt.Errorf("--kubeconfig, --registries, PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES: %w", err)
-		}
-	}
-	return folder, cluster, nil
+// sources are what the configuration comes from.
+type sources struct {
+	folder   *files.Source    // nil: there is none
+	cluster  *kube.Source     // the config cluster; nil: there is none in Kubernetes
+	clusters *remote.Clusters // others, which Secrets of the config cluster name; nil without it
+	memory   *guard.Memory    // what vanished lately from any of them
 }
 
-// newClusters makes the sources of other clusters, which Secrets of the config cluster name; nil: there is no config cluster in Kubernetes.
-func newClusters(c *config, memory *guard.Memory, log *slog.Logger) (*remote.Clusters, error) {
+// newSources makes a folder, a Kubernetes cluster with the clusters that its Secrets name, or both. It asks nothing yet. Errors name flags.
+func newSources(c *config, log *slog.Logger) (from sources, err error) {
+	from.memory = &guard.Memory{}
+	if c.configDir != "" {
+		if from.folder, err = files.New(files.Config{Dir: c.configDir, Cluster: c.cluster, AllowEmpty: c.allowNone, Memory: from.memory, Log: log}); err != nil {
+			return sources{}, fmt.Errorf("--config-dir: %w", err)
+		}
+	}
 	if !c.kubernetes() {
-		return nil, nil
+		return from, nil
 	}
-	of := c.remotes(log)
-	of.Source = kube.Config{Namespace: c.env.watchOnly, Revision: c.env.revision, WorkloadEntries: c.env.theirEntries, Ignore: c.env.ignore, Include: c.env.include,
-		AllowEmpty: c.allowNone, Memory: memory}
-	clusters, err := remote.New(of)
+	from.cluster, err = kube.New(kube.Config{Kubeconfig: c.kubeconfig, SystemNamespace: c.env.podNamespace, Revision: c.env.revision,
+		Namespace: c.env.watchOnly, SharedMesh: c.env.sharedMesh, Ignore: c.env.ignore, Include: c.env.include, AllowEmpty: c.allowNone, Memory: from.memory, Log: log})
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig, PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS: %w", err)
+		return sources{}, fmt.Errorf("--kubeconfig, --registries, PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES: %w", err)
 	}
-	return clusters, nil
+	others := c.remotes(log)
+	others.Source = kube.Config{Namespace: c.env.watchOnly, Revision: c.env.revision, WorkloadEntries: c.env.theirEntries, Ignore: c.env.ignore, Include: c.env.include,
+		AllowEmpty: c.allowNone, Memory: from.memory}
+	if from.clusters, err = remote.New(others); err != nil {
+		return sources{}, fmt.Errorf("--kubeconfig, PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS: %w", err)
+	}
+	return from, nil
+}
+
+// refer says which Secrets the ingester needs of all clusters.
+func (s sources) refer(all []object.Reference) {
+	s.cluster.Refer(all)
+	s.clusters.Refer(all)
 }
 
 // remotes is how other clusters are found.
@@ -94,15 +105,15 @@ func (c *config) normal() normal.Options {
 	return o
 }
 
-// sourcesOf is the origins of the sources that have to have told everything before anything is written.
-func sourcesOf(c *config, folder *files.Source, cluster *kube.Source) (all []origin.Origin) {
-	if folder != nil {
+// origins are those of the sources that have to have said everything before anything is written.
+func (s sources) origins(c *config) (all []origin.Origin) {
+	if s.folder != nil {
 		all = append(all, origin.Origin{})
 	}
-	if cluster != nil {
-		all = append(all, cluster.Origin())
+	if s.cluster != nil {
+		all = append(all, s.cluster.Origin())
 	}
-	if c.env.autoRegister && cluster == nil {
+	if c.env.autoRegister && s.cluster == nil {
 		all = append(all, machines.Origin())
 	}
 	if c.env.autoAllocate {
@@ -114,6 +125,19 @@ func sourcesOf(c *config, folder *files.Source, cluster *kube.Source) (all []ori
 	return append(all, jwks.Origin())
 }
 
+// readUntil is up to when clusters have been read by this process, which leads.
+func (s sources) readUntil() map[string]asof.Read {
+	until, everywhere := s.cluster.ReadUntil()
+	if until.IsZero() {
+		return nil
+	}
+	all := map[string]asof.Read{s.cluster.Origin().Cluster(): {Until: until, Everywhere: everywhere, Namespaces: true}}
+	s.clusters.ReadUntil(func(of origin.Origin, until time.Time, everywhere, accounts bool) {
+		all[of.Cluster()] = asof.Read{Until: until, Everywhere: everywhere, Namespaces: true, NoAccounts: !accounts}
+	})
+	return all
+}
+
 // secretUses is what the ingester asks of records.
 func secretUses(r model.Record, root string) (all []ingest.SecretUse) {
 	for _, u := range access.SecretUses(r, root) {
@@ -122,35 +146,32 @@ func secretUses(r model.Record, root string) (all []ingest.SecretUse) {
 	return all
 }
 
-// forget drops what a term has emitted: its duties' objects, and what it has read of the cluster. Only the leader reads that, and the next term begins again.
-func (i *ingester) forget() {
+// addSources has the role read the folder, and show what is wrong with any source and what its guard holds.
+func (i *ingester) addSources(from sources) {
+	holders := []removal.Holder{i.loop}
+	if folder := from.folder; folder != nil {
+		holders, i.problems = append(holders, folder), append(i.problems, folder.Problems)
+		i.tasks = append(i.tasks, loop.Task{Name: "files", Run: func(ctx context.Context) error {
+			return folder.Run(ctx, changes.CountFirst(i.log, folder.Dir, i.emit))
+		}})
+	}
+	if from.cluster != nil {
+		holders, i.problems = append(holders, from.cluster, from.clusters), append(i.problems, from.cluster.Problems, from.clusters.Problems)
+		i.gauges = append(i.gauges, from.clusters.Gauges)
+	}
+	i.keeper = &removal.Keeper{Store: i.store, Holders: holders, Name: i.config.processName(), After: i.config.heldFor, Losses: i.losses, Log: i.log}
+}
+
+// sourceProblems is what is wrong with the sources themselves, and with the duties, as much as is listed (ingest.Bounded).
+func (i *ingester) sourceProblems() []object.Problem {
+	var all []object.Problem
+	for _, problems := range i.problems {
+		all = append(all, problems()...)
+	}
 	for _, d := range i.duties {
-		if d.origin != nil {
-			i.loop.Emit([]object.Event{{Op: object.Forget, ID: object.ID{Origin: *d.origin}}})
+		if d.problems != nil {
+			all = append(all, d.problems()...)
 		}
 	}
-	if i.kube != nil {
-		i.automatic.emit(i.loop.Emit)([]object.Event{{Op: object.Forget, ID: object.ID{Origin: i.kube.Origin()}}})
-	}
-}
-
-// sourceProblems is what is wrong with the sources themselves, as much as is listed (ingest.Bounded).
-func (i *ingester) sourceProblems() []object.Problem {
-	return ingest.Bounded(i.allSourceProblems(), nil)
-}
-
-func (i *ingester) allSourceProblems() (all []object.Problem) {
-	if i.source != nil {
-		all = i.source.Problems()
-	}
-	if i.kube != nil {
-		all = append(all[:len(all):len(all)], i.kube.Problems()...)
-	}
-	if i.clusters != nil {
-		all = append(all[:len(all):len(all)], i.clusters.Problems()...)
-	}
-	if i.status != nil {
-		all = append(all, i.status.problems(i.kube.Origin())...)
-	}
-	return append(all[:len(all):len(all)], problemsOf(i.duties)...)
+	return ingest.Bounded(all, nil)
 }

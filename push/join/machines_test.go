@@ -103,7 +103,7 @@ func TestJoinRegistersMachines(t *testing.T) {
 type wanted chan map[stored.Name]stored.Wanted
 
 func (w wanted) Want(all map[stored.Name]stored.Wanted)                     { w <- all }
-func (w wanted) There() (entries []stored.Entry, _ <-chan struct{}) { return nil, nil }
+func (w wanted) There() (entries []stored.WorkloadEntry, _ <-chan struct{}) { return nil, nil }
 
 // What an agent says of its application reaches the leader as the health of its machine; of a proxy that is none nothing is kept.
 func TestHealthIsThatOfTheMachine(t *testing.T) {

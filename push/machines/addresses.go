@@ -11,11 +11,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// claimsFor is for how long the addresses that were found in a snapshot are used before they are looked for again.
-const claimsFor = time.Second
+// holdersFor is for how long the addresses that were found in a snapshot are used before they are looked for again.
+const holdersFor = time.Second
 
-// claims is who has which address by the configuration. Owned by Registry.
-type claims struct {
+// addresses is who has which address by the configuration. Owned by Registry.
+type addresses struct {
 	at      time.Time
 	of      weak.Pointer[mirror.Snapshot] // weak: it may be out of date for days
 	holders holders
@@ -43,12 +43,12 @@ const (
 )
 
 // free says why a machine may not have its address: a Pod has it, another WorkloadEntry, an endpoint that is not of its service account, or a
-// service, as a virtual address. Addresses of two networks differ, unless one of them is not named. What came within the last claimsFor may be missed: it is looked again then (Registry.judge).
-func (c *claims) free(s *mirror.Snapshot, m machines.Machine, now time.Time) error {
-	if !c.isOf(s) && c.wait(now) <= 0 {
-		c.look(s, now)
+// service, as a virtual address. Addresses of two networks differ, unless one of them is not named. What came within the last holdersFor may be missed: it is looked again then (Registry.judge).
+func (a *addresses) free(s *mirror.Snapshot, m machines.Machine, now time.Time) error {
+	if !a.isOf(s) && a.wait(now) <= 0 {
+		a.look(s, now)
 	}
-	for _, h := range c.holders[addressOf(m)] {
+	for _, h := range a.holders[addressOf(m)] {
 		if by := h.excludes(m); by != "" {
 			return taken(m, by)
 		}
@@ -57,19 +57,19 @@ func (c *claims) free(s *mirror.Snapshot, m machines.Machine, now time.Time) err
 }
 
 // isOf says whether what was found is what a snapshot has.
-func (c *claims) isOf(s *mirror.Snapshot) bool { return c.holders != nil && c.of == weak.Make(s) }
+func (a *addresses) isOf(s *mirror.Snapshot) bool { return a.holders != nil && a.of == weak.Make(s) }
 
 // wait is how long what was found is used before another snapshot is looked through.
-func (c *claims) wait(now time.Time) time.Duration {
-	if c.holders == nil || now.Before(c.at) {
+func (a *addresses) wait(now time.Time) time.Duration {
+	if a.holders == nil || now.Before(a.at) {
 		return 0
 	}
-	return claimsFor - now.Sub(c.at)
+	return holdersFor - now.Sub(a.at)
 }
 
-func (c *claims) look(s *mirror.Snapshot, now time.Time) {
-	c.at, c.of, c.holders = now, weak.Make(s), holdersOf(s)
-	c.looked++
+func (a *addresses) look(s *mirror.Snapshot, now time.Time) {
+	a.at, a.of, a.holders = now, weak.Make(s), holdersOf(s)
+	a.looked++
 }
 
 func addressOf(m machines.Machine) netip.Addr {

@@ -94,5 +94,5 @@ type wanted struct {
 	all chan map[machines.Name]machines.Wanted
 }
 
-func (w *wanted) Want(all map[machines.Name]machines.Wanted) { w.all <- all }
-func (w *wanted) There() ([]machines.Entry, <-chan struct{}) { return nil, nil }
+func (w *wanted) Want(all map[machines.Name]machines.Wanted)         { w.all <- all }
+func (w *wanted) There() ([]machines.WorkloadEntry, <-chan struct{}) { return nil, nil }

@@ -52,23 +52,23 @@ type Registry struct {
 
 	mu        sync.Mutex // guards what follows; nothing blocks under it
 	known     table
-	claims    claims                              // who has which address by the configuration
+	addresses addresses                           // who has which address by the configuration
 	elsewhere map[machines.Name][]machines.Holder // who is connected for which entry to other replicas
 	doubted   map[machines.Name]bool              // who may have an address that is somebody else's by now
 }
 
 // machine is one that is connected, or was until a grace ago.
 type machine struct {
-	claim    claim
-	report   machines.Machine // as it should be in etcd, but for the health, and what is told later; its name, service account and address are table's
-	open     []*Connection    // the newest last
-	told     connection       // that is reported
-	toldAt   time.Time
-	health   *machines.Health // that its agent said last
-	shown    *machines.Health // that is reported
-	shownAt  time.Time
-	withheld bool   // its group is not there any more, or not for it
-	written  []byte // what is in etcd; nil: nothing
+	claim      claim
+	report     machines.Machine // as it should be in etcd, but for the health, and what is reported later; its name, service account and address are table's
+	open       []*Connection    // the newest last
+	reported   connection       // what is reported of it
+	reportedAt time.Time
+	health     *machines.Health // that its agent said last
+	shown      *machines.Health // that is reported
+	shownAt    time.Time
+	withheld   bool   // its group is not there any more, or not for it
+	written    []byte // what is in etcd; nil: nothing
 }
 
 // connection is what is reported of one.
@@ -148,7 +148,7 @@ func (r *Registry) register(node view.Node, credential string, raw []byte) (*Con
 		return nil, refused(err, ofAddress), err
 	}
 	m := r.known.put(report)
-	r.doubted[report.ID()] = report.Spec != nil && !r.claims.isOf(snapshot)
+	r.doubted[report.ID()] = report.Spec != nil && !r.addresses.isOf(snapshot)
 	m.claim, m.withheld, m.health = c, false, nil
 	connection := &Connection{registry: r, name: report.ID(), at: now}
 	m.open = append(m.open, connection)
@@ -190,7 +190,7 @@ func (r *Registry) free(snapshot *mirror.Snapshot, report machines.Machine, now 
 	if report.Spec == nil {
 		return nil
 	}
-	return r.claims.free(snapshot, report, now)
+	return r.addresses.free(snapshot, report, now)
 }
 
 // held says why a machine may not take over the entry of one that is connected here or to another replica: it is another one, since it has not

@@ -62,22 +62,22 @@ func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[m
 	}
 }
 
-// entry is a report of another replica, or of an ended process of this one: what of it counts here.
-type entry struct {
+// foreign is a report of another replica, or of an ended process of this one: what of it counts here.
+type foreign struct {
 	name   machines.Name
 	holder machines.Holder
 	open   bool // it is connected
 }
 
 // others reads these. What cannot be read the leader logs.
-func (r *Registry) others() *machines.Reports[entry] {
-	return &machines.Reports[entry]{Of: func(m machines.Machine) entry { return entry{m.ID(), m.Holder(), m.Disconnected.IsZero()} }, Except: r.process, Log: slog.New(slog.DiscardHandler)}
+func (r *Registry) others() *machines.Reports[foreign] {
+	return &machines.Reports[foreign]{Of: func(m machines.Machine) foreign { return foreign{m.ID(), m.Holder(), m.Disconnected.IsZero()} }, Except: r.process, Log: slog.New(slog.DiscardHandler)}
 }
 
 // hold takes in who is connected for which entry elsewhere.
-func (r *Registry) hold(entries []entry) {
-	all := make(map[machines.Name][]machines.Holder, len(entries))
-	for _, e := range entries {
+func (r *Registry) hold(reports []foreign) {
+	all := make(map[machines.Name][]machines.Holder, len(reports))
+	for _, e := range reports {
 		if e.open {
 			all[e.name] = append(all[e.name], e.holder)
 		}
@@ -194,22 +194,22 @@ func (r *Registry) pending(now time.Time) (changes []change, wait time.Duration)
 			r.known.drop(name)
 			continue
 		}
-		later := m.tell(now, left <= 0, min(ConnectionEvery, r.Grace/2))
+		later := m.connect(now, left <= 0, min(ConnectionEvery, r.Grace/2))
 		if later > 0 {
 			wait = min(wait, later)
 		}
-		if later == 0 || m.health != nil { // else what is shown is of the connection that is told
+		if later == 0 || m.health != nil { // else what is shown is of the connection that is reported
 			if due := m.show(now); due > 0 {
 				wait = min(wait, due)
 			}
 		}
 		var raw []byte
-		if !m.told.over && !m.withheld {
+		if !m.reported.over && !m.withheld {
 			report := m.report
-			report.Connected, report.Disconnected, report.Health = m.told.connected, m.told.disconnected, m.shown
+			report.Connected, report.Disconnected, report.Health = m.reported.connected, m.reported.disconnected, m.shown
 			raw, _ = report.Encode() // it was looked at when it came
 		}
-		if m.told.over {
+		if m.reported.over {
 			wait = 0 // to forget it
 		}
 		if !bytes.Equal(raw, m.written) {
@@ -234,16 +234,16 @@ func inTurns(changes []change) []change {
 	return changes
 }
 
-// tell takes over the connection that is reported; else it returns in how long it may, at one change in so long.
-func (m *machine) tell(now time.Time, over bool, every time.Duration) (later time.Duration) {
+// connect takes over the connection that is reported; else it returns in how long it may, at one change in so long.
+func (m *machine) connect(now time.Time, over bool, every time.Duration) (later time.Duration) {
 	is := connection{m.report.Connected, m.report.Disconnected, over}
-	if is == m.told {
+	if is == m.reported {
 		return 0
 	}
-	if later = every - now.Sub(m.toldAt); later > 0 && !m.toldAt.IsZero() {
+	if later = every - now.Sub(m.reportedAt); later > 0 && !m.reportedAt.IsZero() {
 		return later
 	}
-	m.told, m.toldAt = is, now
+	m.reported, m.reportedAt = is, now
 	return 0
 }
 

@@ -51,8 +51,8 @@ func TestRegistrationsCost(t *testing.T) {
 	if status.Code(tooMany) != codes.ResourceExhausted || taken == nil || denied == nil || missing == nil {
 		t.Errorf("%v, %v, %v, %v", tooMany, taken, denied, missing)
 	}
-	if r.known.visited != 0 || r.claims.looked > 2 { // a clock that passes a second while this runs has it look again
-		t.Errorf("%d machines were looked at for %d registrations, and the configuration %d times", r.known.visited, many, r.claims.looked)
+	if r.known.visited != 0 || r.addresses.looked > 2 { // a clock that passes a second while this runs has it look again
+		t.Errorf("%d machines were looked at for %d registrations, and the configuration %d times", r.known.visited, many, r.addresses.looked)
 	}
 	for result, want := range map[string]float64{registered: many + 1, ofTheNumber: 1, ofAddress: 1, ofIdentity: 1, ofGroup: 1} {
 		if got := counted(result) - before[result]; got != want {

@@ -52,7 +52,7 @@ func (r *Registry) doubt(edits []mirror.Edit) {
 	}
 }
 
-// judge finds out whose address has become somebody else's, and whose is its own again. The configuration is looked through once in claimsFor at most; it returns when that may be done, or
+// judge finds out whose address has become somebody else's, and whose is its own again. The configuration is looked through once in holdersFor at most; it returns when that may be done, or
 // when there is nothing to be found out, as far as is known, a long time.
 func (r *Registry) judge(now time.Time) (wait time.Duration) {
 	r.mu.Lock()
@@ -61,15 +61,15 @@ func (r *Registry) judge(now time.Time) (wait time.Duration) {
 	if len(r.doubted) == 0 {
 		return time.Hour
 	}
-	if s := r.Snapshot(); !r.claims.isOf(s) {
-		if wait := r.claims.wait(now); wait > 0 {
+	if s := r.Snapshot(); !r.addresses.isOf(s) {
+		if wait := r.addresses.wait(now); wait > 0 {
 			return wait
 		}
-		r.claims.look(s, now)
+		r.addresses.look(s, now)
 	}
 	for name := range r.doubted {
 		m := r.known.get(name)
-		m.report.Taken = r.claims.holders.taker(m.report)
+		m.report.Taken = r.addresses.holders.taker(m.report)
 	}
 	clear(r.doubted)
 	return time.Hour

@@ -48,7 +48,7 @@ func TestAddressThatIsTakenLater(t *testing.T) {
 			change := s.Apply(s.Revision()+1, step.put, step.drop)
 			s = change.New
 			r.follow(change)
-			now = now.Add(claimsFor)
+			now = now.Add(holdersFor)
 			if wait := r.judge(now); wait < time.Minute {
 				t.Errorf("%v: judged again in %v", c.kind, wait)
 			}
@@ -72,17 +72,17 @@ func TestAddressThatWasTakenMeanwhile(t *testing.T) {
 	change := s.Apply(2, []model.Record{record(t, model.KindWorkload, "shop", "new", workload(model.WorkloadSource_WORKLOAD_SOURCE_POD, "10.0.0.2", "vm"))}, nil)
 	s = change.New
 	r.follow(change)
-	r.claims.at = time.Now() // however slow this machine is
+	r.addresses.at = time.Now() // however slow this machine is
 	if _, err := r.Register(node("10.0.0.2"), "", nil); err != nil {
 		t.Fatalf("the test comes too late: %v", err)
 	}
-	if wait := r.judge(r.claims.at); wait != claimsFor {
+	if wait := r.judge(r.addresses.at); wait != holdersFor {
 		t.Errorf("looked through again in %v", wait)
 	}
-	if r.judge(r.claims.at.Add(claimsFor)); r.known.get(machines.Name{Namespace: "shop", Name: "vms-10.0.0.2"}).report.Taken != "Pod shop/new" {
+	if r.judge(r.addresses.at.Add(holdersFor)); r.known.get(machines.Name{Namespace: "shop", Name: "vms-10.0.0.2"}).report.Taken != "Pod shop/new" {
 		t.Errorf("it keeps its address: %+v", r.known.get(machines.Name{Namespace: "shop", Name: "vms-10.0.0.2"}).report)
 	}
-	if looked := r.claims.looked; r.judge(r.claims.at.Add(time.Hour)) < time.Minute || r.claims.looked != looked {
+	if looked := r.addresses.looked; r.judge(r.addresses.at.Add(time.Hour)) < time.Minute || r.addresses.looked != looked {
 		t.Error("it is looked through again for nothing")
 	}
 }

@@ -27,11 +27,11 @@ func (n Name) compare(o Name) int {
 	return cmp.Or(cmp.Compare(n.Namespace, o.Namespace), cmp.Compare(n.Name, o.Name))
 }
 
-// Entry is a ServiceEntry as a source tells it.
-type Entry struct {
+// ServiceEntry is one as a source emits it.
+type ServiceEntry struct {
 	Name
 	Created time.Time
-	normal.Claims
+	normal.EntryAddresses
 }
 
 // Hosts is addresses by host: IPv4 before IPv6.
@@ -51,7 +51,7 @@ type book struct {
 	dirty     map[Name]bool       // to be looked at
 	short     map[Name]bool       // that lack an address
 	altered   map[Name]bool       // that have others than at the last Step
-	allocates bool                // as the last Step was told
+	allocates bool                // as the last Step was called with
 }
 
 // slot is one host of one ServiceEntry.
@@ -61,8 +61,8 @@ type slot struct {
 }
 
 type entry struct {
-	Entry
-	there   bool // a source tells of it
+	ServiceEntry
+	there   bool // a source has emitted it
 	has     map[string]*given
 	problem string
 }
@@ -93,17 +93,17 @@ func (b *book) Load(name Name, hosts Hosts) {
 func (b *book) entry(name Name) *entry {
 	e := b.entries[name]
 	if e == nil {
-		e = &entry{Entry: Entry{Name: name}, has: map[string]*given{}}
+		e = &entry{ServiceEntry: ServiceEntry{Name: name}, has: map[string]*given{}}
 		b.entries[name] = e
 	}
 	return e
 }
 
 // Put takes a ServiceEntry as it is now.
-func (b *book) Put(now Entry) {
+func (b *book) Put(now ServiceEntry) {
 	e := b.entry(now.Name)
 	b.restate(e.Stated, now.Stated)
-	e.Entry, e.there = now, true
+	e.ServiceEntry, e.there = now, true
 	b.dirty[now.Name] = true
 }
 
@@ -111,7 +111,7 @@ func (b *book) Put(now Entry) {
 func (b *book) Remove(name Name) {
 	if e := b.entries[name]; e != nil {
 		b.restate(e.Stated, nil)
-		e.Entry, e.there = Entry{Name: name}, false
+		e.ServiceEntry, e.there = ServiceEntry{Name: name}, false
 		b.dirty[name] = true
 	}
 }
@@ -269,8 +269,8 @@ func (b *book) settleHost(e *entry, host string, i int, allocate bool) {
 }
 
 // won are those addresses of a status that nobody has a better right to: who states one, and an older object whose status has it, too.
-func (b *book) won(at slot, claimed []netip.Addr) (won []netip.Addr) {
-	for _, a := range claimed {
+func (b *book) won(at slot, stated []netip.Addr) (won []netip.Addr) {
+	for _, a := range stated {
 		by, taken := b.owners[a]
 		other := b.entries[by.name]
 		switch {

@@ -26,8 +26,8 @@ func ips(all ...string) (out []netip.Addr) {
 }
 
 // entryOf is a ServiceEntry that was created so many seconds after start. hosts: a name, and = and addresses with commas where its status has some.
-func entryOf(name string, created int, hosts ...string) Entry {
-	e := Entry{Name: Name{"shop", name}, Created: start.Add(time.Duration(created) * time.Second), Claims: normal.Claims{Given: map[string][]netip.Addr{}}}
+func entryOf(name string, created int, hosts ...string) ServiceEntry {
+	e := ServiceEntry{Name: Name{"shop", name}, Created: start.Add(time.Duration(created) * time.Second), EntryAddresses: normal.EntryAddresses{Given: map[string][]netip.Addr{}}}
 	for _, h := range hosts {
 		host, status, given := strings.Cut(h, "=")
 		if e.Hosts = append(e.Hosts, host); given {
@@ -101,24 +101,24 @@ func TestGive(t *testing.T) {
 // What counts more: an address that a ServiceEntry states, one in a status, of two the older object's, one that is stored, a new one.
 func TestRights(t *testing.T) {
 	const v4, v6 = "240.240.7.7", "2001:2::7"
-	stating := Entry{Name: Name{"shop", "s"}, Claims: normal.Claims{Stated: ips(v4)}}
+	stating := ServiceEntry{Name: Name{"shop", "s"}, EntryAddresses: normal.EntryAddresses{Stated: ips(v4)}}
 	for name, c := range map[string]struct {
 		stored   map[string]Hosts
-		entries  []Entry
+		entries  []ServiceEntry
 		allocate bool
 		want     string
 	}{
-		"a status":                     {nil, []Entry{entryOf("a", 0, "h="+v4+","+v6)}, false, "a h [240.240.7.7 2001:2::7]"},
-		"a status of one family":       {nil, []Entry{entryOf("a", 0, "h="+v6)}, true, "a h [2001:2::7]"},
-		"a status outside the ranges":  {nil, []Entry{entryOf("a", 0, "h=192.0.2.1")}, true, "a h [192.0.2.1]"},
-		"a status, and what is stored": {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []Entry{entryOf("a", 0, "h="+v4)}, true, "a h [240.240.7.7]"},
-		"what is stored":               {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []Entry{entryOf("a", 0, "h")}, false, "a h [240.240.1.1]"},
-		"nothing":                      {nil, []Entry{entryOf("a", 0, "h")}, false, ""},
-		"two of one status":            {nil, []Entry{entryOf("b", 0, "h="+v4), entryOf("a", 1, "h="+v4)}, false, "b h [240.240.7.7]"},
-		"two hosts of one status":      {nil, []Entry{entryOf("a", 0, "g="+v4, "h="+v4)}, false, "a g [240.240.7.7]"},
-		"stored by one, in the status of a younger one": {map[string]Hosts{"b": {"h": ips(v4)}}, []Entry{entryOf("b", 0, "h"), entryOf("a", 1, "h="+v4)}, false, "a h [240.240.7.7]"},
-		"stated by one, in the status of another":       {nil, []Entry{entryOf("a", 0, "h="+v4), stating}, false, ""},
-		"stated by one, stored of another":              {map[string]Hosts{"a": {"h": ips(v4)}}, []Entry{entryOf("a", 0, "h"), stating}, false, ""},
+		"a status":                     {nil, []ServiceEntry{entryOf("a", 0, "h="+v4+","+v6)}, false, "a h [240.240.7.7 2001:2::7]"},
+		"a status of one family":       {nil, []ServiceEntry{entryOf("a", 0, "h="+v6)}, true, "a h [2001:2::7]"},
+		"a status outside the ranges":  {nil, []ServiceEntry{entryOf("a", 0, "h=192.0.2.1")}, true, "a h [192.0.2.1]"},
+		"a status, and what is stored": {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []ServiceEntry{entryOf("a", 0, "h="+v4)}, true, "a h [240.240.7.7]"},
+		"what is stored":               {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []ServiceEntry{entryOf("a", 0, "h")}, false, "a h [240.240.1.1]"},
+		"nothing":                      {nil, []ServiceEntry{entryOf("a", 0, "h")}, false, ""},
+		"two of one status":            {nil, []ServiceEntry{entryOf("b", 0, "h="+v4), entryOf("a", 1, "h="+v4)}, false, "b h [240.240.7.7]"},
+		"two hosts of one status":      {nil, []ServiceEntry{entryOf("a", 0, "g="+v4, "h="+v4)}, false, "a g [240.240.7.7]"},
+		"stored by one, in the status of a younger one": {map[string]Hosts{"b": {"h": ips(v4)}}, []ServiceEntry{entryOf("b", 0, "h"), entryOf("a", 1, "h="+v4)}, false, "a h [240.240.7.7]"},
+		"stated by one, in the status of another":       {nil, []ServiceEntry{entryOf("a", 0, "h="+v4), stating}, false, ""},
+		"stated by one, stored of another":              {map[string]Hosts{"a": {"h": ips(v4)}}, []ServiceEntry{entryOf("a", 0, "h"), stating}, false, ""},
 	} {
 		for _, backwards := range []bool{false, true} {
 			b := newBook(time.Minute, ranges...)

@@ -3,7 +3,7 @@
 // which is stored in allocations/ before anything uses it, so restarts, other leaders and a status that is lost change nothing.
 //
 // Owns: allocations/ in etcd (the leader), and the objects that say which addresses a ServiceEntry has (normal.AutomaticID).  Reads: what
-// sources tell of ServiceEntries; the lock of istiod's controller of the same purpose.  Never: gives a new address while istiod holds that
+// sources emit of ServiceEntries; the lock of istiod's controller of the same purpose.  Never: gives a new address while istiod holds that
 // lock; which hosts are to have one (store/normal); writes to Kubernetes (store/status).
 package allocate
 
@@ -52,12 +52,12 @@ type Problem struct {
 type Config struct {
 	Ranges  []netip.Prefix
 	Grace   time.Duration
-	Sources []origin.Origin // those of ServiceEntries, of the config cluster: nothing is decided before each has told everything
+	Sources []origin.Origin // those of ServiceEntries, of the config cluster: nothing is decided before each has emitted everything
 	Lock    *Lock           // istiod's; nil: there is no cluster, so nobody else gives addresses
-	// Promoted says whether this revision of the control plane gives addresses; the others use those that it gives. Hear(nil) where that changes. nil: it does.
+	// Promoted says whether this revision of the control plane gives addresses; the others use those that it gives. Observe(nil) where that changes. nil: it does.
 	Promoted func() bool
 	Emit     func([]object.Event)
-	// Want is told which addresses the ServiceEntries of the cluster have, all of them, where new ones may be given; nil: nobody is. It does not block.
+	// Want is called with the addresses that the ServiceEntries of the cluster have, all of them, where new ones may be given; nil: nobody is. It does not block.
 	Want func(map[Name]Hosts)
 	Log  *slog.Logger
 }
@@ -65,19 +65,19 @@ type Config struct {
 // Leader has each ServiceEntry have its addresses while this process leads. Its methods may be called from any goroutine.
 type Leader struct {
 	Config
-	wake chan struct{} // one place: something was heard
+	wake chan struct{} // one place: something was observed
 
 	mu       sync.Mutex // a leaf: guards what follows
-	told     map[object.ID]Entry
-	changed  map[Name]bool // that were told since they were last looked at
+	entries  map[object.ID]ServiceEntry
+	changed  map[Name]bool // that sources emitted since they were last looked at
 	unsynced map[origin.Origin]bool
 
 	problems atomic.Pointer[[]Problem]
 }
 
-// New makes one that has heard nothing.
+// New makes one that has observed nothing.
 func New(c Config) *Leader {
-	l := &Leader{Config: c, wake: make(chan struct{}, 1), told: map[object.ID]Entry{}, changed: map[Name]bool{}, unsynced: map[origin.Origin]bool{}}
+	l := &Leader{Config: c, wake: make(chan struct{}, 1), entries: map[object.ID]ServiceEntry{}, changed: map[Name]bool{}, unsynced: map[origin.Origin]bool{}}
 	for _, source := range c.Sources {
 		l.unsynced[source] = true
 	}
@@ -92,11 +92,11 @@ func (l *Leader) Problems() []Problem {
 	return nil
 }
 
-// Hear takes what a source tells.
-func (l *Leader) Hear(events []object.Event) {
+// Observe takes what a source emits, before the ingester does; nil: Promoted may say something else.
+func (l *Leader) Observe(events []object.Event) {
 	l.mu.Lock()
 	for _, e := range events {
-		l.hear(e)
+		l.observe(e)
 	}
 	l.mu.Unlock()
 	select {
@@ -105,14 +105,14 @@ func (l *Leader) Hear(events []object.Event) {
 	}
 }
 
-// hear takes one event. With the lock.
-func (l *Leader) hear(e object.Event) {
+// observe takes one event. With the lock.
+func (l *Leader) observe(e object.Event) {
 	switch e.Op {
 	case object.Synced:
 		delete(l.unsynced, e.ID.Origin)
 		return
 	case object.Forget:
-		for id := range l.told {
+		for id := range l.entries {
 			if id.Origin == e.ID.Origin {
 				l.forget(id)
 			}
@@ -129,11 +129,11 @@ func (l *Leader) hear(e object.Event) {
 	switch e.Op {
 	case object.Put:
 		name := Name{e.ID.Namespace, e.ID.Name}
-		claims, ok := normal.AutomaticClaims(e.Object)
-		if _, known := l.told[e.ID]; !ok && known {
+		addresses, ok := normal.EntryAddressesOf(e.Object)
+		if _, known := l.entries[e.ID]; !ok && known {
 			return // what was understood of it stands
 		}
-		l.told[e.ID] = Entry{Name: name, Created: e.Object.Created, Claims: claims}
+		l.entries[e.ID] = ServiceEntry{Name: name, Created: e.Object.Created, EntryAddresses: addresses}
 		l.changed[name] = true
 	case object.Delete:
 		l.forget(e.ID)
@@ -142,24 +142,24 @@ func (l *Leader) hear(e object.Event) {
 }
 
 func (l *Leader) forget(id object.ID) {
-	if _, known := l.told[id]; known {
-		delete(l.told, id)
+	if _, known := l.entries[id]; known {
+		delete(l.entries, id)
 		l.changed[Name{id.Namespace, id.Name}] = true
 	}
 }
 
 // entryOf is a ServiceEntry as the source says that stands before others. With the lock.
-func (l *Leader) entryOf(name Name) (Entry, bool) {
+func (l *Leader) entryOf(name Name) (ServiceEntry, bool) {
 	for _, source := range []string{origin.Kube, origin.Files} {
 		id := object.ID{Origin: origin.New("", source), Group: "networking.istio.io", Kind: "ServiceEntry", Namespace: name.Namespace, Name: name.Name}
-		if e, known := l.told[id]; known {
+		if e, known := l.entries[id]; known {
 			return e, true
 		}
 	}
-	return Entry{}, false
+	return ServiceEntry{}, false
 }
 
-// term is what one term has found and told.
+// term is what one term has found and emitted.
 type term struct {
 	*Leader
 	store   *kv.Store
@@ -167,7 +167,7 @@ type term struct {
 	book    *book
 	stored  map[Name]string // as JSON
 	emitted map[Name]string
-	pending map[Name]bool // to be stored and told
+	pending map[Name]bool // to be stored and emitted
 	synced  bool
 }
 
@@ -230,17 +230,17 @@ func (t *term) take(blob kv.Blob) {
 	t.book.Load(of, hosts)
 }
 
-// all has everything looked at that was heard so far.
+// all has everything looked at that was observed so far.
 func (t *term) all() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for id := range t.told {
+	for id := range t.entries {
 		t.changed[Name{id.Namespace, id.Name}] = true
 	}
 }
 
-// heard hands what has changed to the book; false: a source has not told everything yet.
-func (t *term) heard() bool {
+// inform hands what has changed to the book; false: a source has not emitted everything yet.
+func (t *term) inform() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.unsynced) > 0 {
@@ -257,11 +257,11 @@ func (t *term) heard() bool {
 	return true
 }
 
-// step decides, stores and tells. It says when it is to be done again though nothing changed. After an error, kv.ErrDeposed or etcd's, what was
+// step decides, stores and emits. It says when it is to be done again though nothing changed. After an error, kv.ErrDeposed or etcd's, what was
 // decided waits.
 func (t *term) step(ctx context.Context) (time.Duration, error) {
 	const longest = time.Hour
-	if !t.heard() {
+	if !t.inform() {
 		return longest, nil
 	}
 	allocate := !t.Lock.Held() && (t.Promoted == nil || t.Promoted())
@@ -313,7 +313,7 @@ func (t *term) write(ctx context.Context) error {
 	return blobs.Flush(ctx)
 }
 
-// publish tells the ingester what is pending and stored.
+// publish emits to the ingester what is pending and stored.
 func (t *term) publish() {
 	var events []object.Event
 	for _, name := range slices.SortedFunc(maps.Keys(t.pending), Name.compare) {
@@ -324,9 +324,9 @@ func (t *term) publish() {
 			}
 		}
 		made, err := normal.NewAutomatic(name.Namespace, name.Name, hosts)
-		was, told := t.emitted[name]
+		was, emitted := t.emitted[name]
 		switch {
-		case err != nil || told && was == string(made.JSON) || !told && len(hosts) == 0: // texts have no error
+		case err != nil || emitted && was == string(made.JSON) || !emitted && len(hosts) == 0: // texts have no error
 		case len(hosts) == 0:
 			delete(t.emitted, name)
 			events = append(events, object.Event{Op: object.Delete, ID: made.ID})
@@ -345,7 +345,7 @@ func (t *term) publish() {
 	}
 }
 
-// Origin is that of the objects that are told.
+// Origin is that of the objects that are emitted.
 func Origin() origin.Origin { return origin.New("", origin.Addresses) }
 
 // report says which ServiceEntries lack an address.
@@ -359,7 +359,7 @@ func (t *term) want(allocate bool) {
 	all := map[Name]Hosts{}
 	if allocate {
 		t.mu.Lock()
-		for id, e := range t.told {
+		for id, e := range t.entries {
 			if id.Origin.Source() == origin.Kube && len(e.Hosts) > 0 {
 				all[e.Name] = t.book.Addresses(e.Name)
 			}

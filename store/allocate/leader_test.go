@@ -93,21 +93,21 @@ func TestLeaders(t *testing.T) {
 	h := &heard{}
 	l := leader(h, files, kube)
 	stop := run(t, l, store, etcd.Elect("a"))
-	tell := func(l *Leader) {
-		l.Hear([]object.Event{put(origin.Files, "db", "", "db.example.com"), put(origin.Files, "both", "", "file.example.com"), synced(files)})
-		l.Hear([]object.Event{put(origin.Kube, "both", `{"value": "240.240.9.9", "host": "kube.example.com"}`, "kube.example.com"), put(origin.Kube, "other", "", "*.example.com")})
+	observe := func(l *Leader) {
+		l.Observe([]object.Event{put(origin.Files, "db", "", "db.example.com"), put(origin.Files, "both", "", "file.example.com"), synced(files)})
+		l.Observe([]object.Event{put(origin.Kube, "both", `{"value": "240.240.9.9", "host": "kube.example.com"}`, "kube.example.com"), put(origin.Kube, "other", "", "*.example.com")})
 	}
-	tell(l)
-	l.Hear([]object.Event{put(origin.Kube, "elsewhere", "", "x.example.com")}) // taken away before everything was told
-	l.Hear([]object.Event{{Op: object.Delete, ID: put(origin.Kube, "elsewhere", "").ID}})
+	observe(l)
+	l.Observe([]object.Event{put(origin.Kube, "elsewhere", "", "x.example.com")}) // taken away before everything was emitted
+	l.Observe([]object.Event{{Op: object.Delete, ID: put(origin.Kube, "elsewhere", "").ID}})
 	for range 2 { // when it takes the second one it has looked at all that came before
-		l.Hear(nil)
+		l.Observe(nil)
 		until(t, "the leader looks", func() bool { return len(l.wake) == 0 })
 	}
 	if got := h.say(); got != "false map[]" {
 		t.Errorf("before the cluster was read: %s", got)
 	}
-	l.Hear([]object.Event{synced(kube)})
+	l.Observe([]object.Event{synced(kube)})
 	until(t, "both ServiceEntries have addresses", func() bool { return strings.Count(h.say(), "240.240.") == 2 })
 	first := h.say()
 	if !strings.HasPrefix(first, "true map[shop/both:map[kube.example.com:[240.240.9.9]] shop/db:map[db.example.com:[240.240.") {
@@ -120,8 +120,8 @@ func TestLeaders(t *testing.T) {
 	stop()
 	h2 := &heard{}
 	l2 := leader(h2, files, kube)
-	tell(l2)
-	l2.Hear([]object.Event{synced(kube)})
+	observe(l2)
+	l2.Observe([]object.Event{synced(kube)})
 	epoch := etcd.Elect("b")
 	stop = run(t, l2, store, epoch)
 	until(t, "another leader has told everything", func() bool { return h2.say() == first })
@@ -129,9 +129,9 @@ func TestLeaders(t *testing.T) {
 		t.Errorf("another leader has written %v at %d, %v", again, now, err)
 	}
 	// In Kubernetes it goes, and the file's counts; then that goes too.
-	l2.Hear([]object.Event{{Op: object.Delete, ID: put(origin.Kube, "both", "").ID}})
+	l2.Observe([]object.Event{{Op: object.Delete, ID: put(origin.Kube, "both", "").ID}})
 	until(t, "the file's hosts have addresses", func() bool { return strings.Contains(h2.say(), "file.example.com") })
-	l2.Hear([]object.Event{{Op: object.Delete, ID: put(origin.Files, "both", "").ID}, {Op: object.Broken, ID: put(origin.Files, "db", "").ID}})
+	l2.Observe([]object.Event{{Op: object.Delete, ID: put(origin.Files, "both", "").ID}, {Op: object.Broken, ID: put(origin.Files, "db", "").ID}})
 	until(t, "it is gone", func() bool { return !strings.Contains(h2.say(), "both") })
 	if !strings.Contains(h2.say(), "db.example.com") {
 		t.Errorf("a file that cannot be read: %s", h2.say())
@@ -156,7 +156,7 @@ func TestStored(t *testing.T) {
 	h := &heard{}
 	l := leader(h, origin.Origin{})
 	l.Grace = time.Millisecond
-	l.Hear([]object.Event{put(origin.Files, "db", "", "db.example.com"), synced(origin.Origin{})})
+	l.Observe([]object.Event{put(origin.Files, "db", "", "db.example.com"), synced(origin.Origin{})})
 	stop := run(t, l, store, epoch)
 	until(t, "what is stored is what there is", func() bool {
 		blobs, _, err := store.Blobs(t.Context(), folder, 0)
@@ -165,7 +165,7 @@ func TestStored(t *testing.T) {
 	stop()
 	h = &heard{}
 	l = leader(h, origin.Origin{})
-	l.Hear([]object.Event{put(origin.Files, "db", "", "db.example.com"), put(origin.Files, "new", "", "new.example.com"), synced(origin.Origin{})})
+	l.Observe([]object.Event{put(origin.Files, "db", "", "db.example.com"), put(origin.Files, "new", "", "new.example.com"), synced(origin.Origin{})})
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -185,7 +185,7 @@ func TestLocked(t *testing.T) {
 	l := leader(h, kube)
 	l.Lock = NewLock(nil, "istio-system", l.Log)
 	l.Want = func(all map[Name]Hosts) { wanted <- all }
-	l.Hear([]object.Event{put(origin.Kube, "a", `{"value": "240.240.9.9", "host": "a.example.com"}`, "a.example.com"), put(origin.Kube, "b", "", "b.example.com"), synced(kube)})
+	l.Observe([]object.Event{put(origin.Kube, "a", `{"value": "240.240.9.9", "host": "a.example.com"}`, "a.example.com"), put(origin.Kube, "b", "", "b.example.com"), synced(kube)})
 	run(t, l, etcd.Connect(), etcd.Elect("a"))
 	if all := <-wanted; len(all) != 0 {
 		t.Errorf("while istiod holds the lock %v is wanted", all)

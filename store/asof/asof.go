@@ -1,4 +1,4 @@
-// Package asof tells every replica the time up to which the leader has read a Kubernetes cluster: the records have all Pods, ServiceAccounts
+// Package asof lets every replica know the time up to which the leader has read a Kubernetes cluster: the records have all Pods, ServiceAccounts
 // and Namespaces that the cluster had at that time. That stays true whoever leads, and whether or not the API server answers.
 //
 // Owns: sources/read in etcd (the leader), and what this process knows of it.  Reads: nothing of ours but the store.  Never: says more than
@@ -80,8 +80,8 @@ func (t *Times) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) e
 	return nil
 }
 
-// Lead writes, while this process leads, up to when each cluster has been read. read says up to when everything was told, settled that
-// nothing waits to be written: what was told before the look before is in the records then. It returns when ctx ends or another process
+// Lead writes, while this process leads, up to when each cluster has been read. read says up to when everything was emitted, settled that
+// nothing waits to be written: what was emitted before the look before is in the records then. It returns when ctx ends or another process
 // leads.
 func Lead(ctx context.Context, store *kv.Store, epoch kv.Epoch, read func() map[string]Read, settled func() bool, log *slog.Logger) {
 	lead(ctx, store, epoch, read, settled, every, log)

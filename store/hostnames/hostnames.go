@@ -1,6 +1,6 @@
 // Package hostnames resolves the addresses of networks' gateways that are known by a DNS name only (load balancers of Kubernetes that have a
 // name, meshNetworks), as istiod does (pilot/pkg/model/network.go). The leader asks the DNS servers of its Pod, again whenever an answer
-// expires, and tells the ingester. The last good answer stays in use while a server does not answer, and where it no longer knows a name.
+// expires, and emits them to the ingester. The last good answer stays in use while a server does not answer, and where it no longer knows a name.
 //
 // Owns: dns/ in etcd (the leader), and the objects that say which addresses a name has (normal.ResolvedID).  Reads: which names the ingester
 // needs.  Never: asks for other names; is called by planning or pushing; uses an answer for more than where a gateway is (who it is, mTLS
@@ -73,10 +73,10 @@ type Leader struct {
 // New resolves nothing yet.
 func New(c Config) *Leader { return &Leader{Config: c, wake: make(chan struct{}, 1)} }
 
-// Origin is that of the objects that are told.
+// Origin is that of the objects that are emitted.
 func Origin() origin.Origin { return origin.New("", origin.DNS) }
 
-// Need says which names are needed from now on, sorted; whole: all that there are, since everything was told.
+// Need says which names are needed from now on, sorted; whole: all that there are, since everything was emitted.
 func (l *Leader) Need(names []string, whole bool) {
 	l.mu.Lock()
 	l.names, l.whole = names, whole
@@ -249,8 +249,8 @@ func (t *term) take(a answered, now time.Time) {
 	k.asking, k.asked, k.due, k.addresses, k.wrong = false, true, now.Add(a.Again), a.Addresses, a.Wrong
 }
 
-// publish stores what is known, where that is another than what is stored, and tells the ingester. With all that is known, or was asked for once, the source
-// has told everything.
+// publish stores what is known, where that is another than what is stored, and emits them to the ingester. With all that is known, or was asked for once, the source
+// has emitted everything.
 func (t *term) publish(ctx context.Context) error {
 	if !t.whole {
 		return nil // what is not needed yet may be needed still
@@ -288,14 +288,14 @@ func (t *term) publish(ctx context.Context) error {
 	return nil
 }
 
-// events are what the ingester is to be told of the names that changed.
+// events are what the ingester is to get of the names that changed.
 func (t *term) events() (events []object.Event) {
 	for _, name := range slices.Sorted(maps.Keys(t.changed)) {
 		addresses := t.all[name]
-		was, told := t.emitted[name]
+		was, emitted := t.emitted[name]
 		made, err := normal.NewResolved(name, addresses)
 		switch {
-		case err != nil || addresses == nil && !told || addresses != nil && was == string(made.JSON): // texts have no error
+		case err != nil || addresses == nil && !emitted || addresses != nil && was == string(made.JSON): // texts have no error
 		case addresses == nil:
 			delete(t.emitted, name)
 			events = append(events, object.Event{Op: object.Delete, ID: normal.ResolvedID(name)})

@@ -7,11 +7,11 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Two sources may tell of one cluster: a folder of files and its API server. Of two objects of the same kind, namespace and name the API
+// Two sources may read one cluster: a folder of files and its API server. Of two objects of the same kind, namespace and name the API
 // server's stands (origin.Before), and a problem names the other one; policies of both apply, since leaving one out would open what it
 // closes. What is made of a machine yields to a file in the same way.
 
-// other is the object of the same name that the other source told, or nil.
+// other is the object of the same name that the other source emitted, or nil.
 func (w *inventory) other(id object.ID) (object.ID, *entry) {
 	from, is := id.Origin.Before()
 	if !is {

@@ -160,10 +160,10 @@ func (w *inventory) rebaseObject(id object.ID, o *entry, stored charge, same fun
 // budgetProblems is what the tenants' budgets refuse, and who is near them. It is asked for after every event, and looks at
 // the tenants only where something of theirs changed.
 func (w *inventory) budgetProblems() []object.Problem {
-	if w.ledger != nil && w.told.version != w.ledger.version {
-		w.told.version, w.told.problems = w.ledger.version, w.findBudgetProblems()
+	if w.ledger != nil && w.budgets.version != w.ledger.version {
+		w.budgets.version, w.budgets.problems = w.ledger.version, w.findBudgetProblems()
 	}
-	return w.told.problems
+	return w.budgets.problems
 }
 
 // findBudgetProblems looks at all tenants.

@@ -16,8 +16,8 @@ func budgetDesk(t *testing.T, b Budget) *desk {
 	return d
 }
 
-// told are the problems that contain a word, as "name: message".
-func (d *desk) told(word string) (all []string) {
+// problems are the problems that contain a word, as "name: message".
+func (d *desk) problems(word string) (all []string) {
 	for _, p := range d.s.Problems() {
 		if text := p.ID.Name + ": " + p.Message; strings.Contains(text, word) {
 			all = append(all, text)
@@ -29,7 +29,7 @@ func (d *desk) told(word string) (all []string) {
 func (d *desk) refused(want ...string) {
 	d.t.Helper()
 	var got []string
-	for _, text := range d.told("refused: with it") {
+	for _, text := range d.problems("refused: with it") {
 		name, _, _ := strings.Cut(text, ":")
 		got = append(got, name)
 	}
@@ -53,7 +53,7 @@ func TestBudgetOfObjects(t *testing.T) {
 	d.want(Objects{put(t, svc), put(t, vs("a", "1s")), put(t, epSlice("s", "10.0.0.1", "p")), put(t, pod("p", "")), put(t, in("istio-system", vs("m", "1s"))), synced},
 		"load", "write +Service web +Endpoints s +VirtualService m +VirtualService a")
 	d.want(Objects{put(t, vs("b", "1s"))}, "write +VirtualService b")
-	if got := d.told("3 of 3 objects"); len(got) != 1 || !strings.Contains(got[0], `tenant "shop"`) {
+	if got := d.problems("3 of 3 objects"); len(got) != 1 || !strings.Contains(got[0], `tenant "shop"`) {
 		t.Errorf("warned %q", got)
 	}
 	d.want(Objects{put(t, vs("c", "1s")), put(t, epSlice("s", "10.0.0.2", "p"))}, "write +Endpoints s", "wait")
@@ -83,7 +83,7 @@ func TestBudgetOfBytes(t *testing.T) {
 	d.want(Objects{put(t, wide("a", 10)), put(t, wide("b", 2)), synced}, "load", "write +VirtualService a +VirtualService b")
 	d.want(Objects{put(t, wide("b", 20))})
 	d.refused("b")
-	if got := d.told("what stood before stands"); len(got) != 1 {
+	if got := d.problems("what stood before stands"); len(got) != 1 {
 		t.Errorf("told %q", got)
 	}
 	d.want(Objects{put(t, wide("b", 1))}, "write +VirtualService b") // and the refused edit is forgotten
@@ -100,7 +100,7 @@ func TestBudgetFollowsLabels(t *testing.T) {
 	d.want(Objects{put(t, space("shop", "navarch.io/tenant: t")), put(t, space("other", "navarch.io/tenant: t")), put(t, vs("a", "1s")), put(t, vs("b", "1s")),
 		put(t, in("other", vs("x", "1s"))), synced}, "load", "write +VirtualService x +VirtualService a")
 	d.refused("b") // by namespace, then name
-	if got := d.told(`tenant "navarch.io/tenant=t" would have 3 objects, and 2 are allowed`); len(got) != 1 {
+	if got := d.problems(`tenant "navarch.io/tenant=t" would have 3 objects, and 2 are allowed`); len(got) != 1 {
 		t.Errorf("told %q", d.s.Problems())
 	}
 	d.want(Objects{put(t, space("other", ""))}, "write +VirtualService b")

@@ -21,7 +21,7 @@ func newCounter(t *testing.T) *counter {
 	c := &counter{desk: newDesk(t), after: 1}
 	c.desk.want(Objects{synced})
 	c.desk.want(Gained{c.epoch}, "load")
-	c.tell(Objects{put(t, in("warm", vs("up", "1s")))})
+	c.emit(Objects{put(t, in("warm", vs("up", "1s")))})
 	if c.flying == nil {
 		t.Fatal("nothing is written")
 	}
@@ -45,7 +45,7 @@ func (c *counter) take(effects []Effect) {
 	}
 }
 
-func (c *counter) tell(emits ...Objects) {
+func (c *counter) emit(emits ...Objects) {
 	c.t.Helper()
 	var all Emits
 	for _, e := range emits {

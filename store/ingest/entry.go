@@ -7,9 +7,9 @@ import (
 	"navarch.io/navarch/store/smallset"
 )
 
-// entry is one object as it was told last. There are hundreds of thousands, most of them Pods: what few have is in seldom.
+// entry is one object as it was emitted last. There are hundreds of thousands, most of them Pods: what few have is in seldom.
 type entry struct {
-	object   *object.Object // nil: it was never readable, or nobody told it
+	object   *object.Object // nil: it was never readable, or nobody emitted it
 	pod      *normal.Pod    // what it says as a Pod; nil: it is none, or was never readable
 	records  []model.Record // its last good form
 	problems []object.Problem

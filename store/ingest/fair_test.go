@@ -31,8 +31,8 @@ func TestNoisyNamespaceDoesNotDelayOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCounter(t)
-			c.tell(test.noisy...)
-			c.tell(endpoint, route)
+			c.emit(test.noisy...)
+			c.emit(endpoint, route)
 			batches := 0
 			for w := c.done(); w != nil; w = c.done() {
 				if batches++; batches == 1 && (!keys(w)["quiet/s"] || !keys(w)["calm/r"]) {
@@ -53,10 +53,10 @@ func TestNoisyNamespaceDoesNotDelayOthers(t *testing.T) {
 func TestLargeGroupHasItsTurn(t *testing.T) {
 	c := newCounter(t)
 	large := many(t, "noisy", 600, 300)
-	c.tell(large...)
+	c.emit(large...)
 	order := ""
 	for i := range 8 {
-		c.tell(Objects{put(t, in("quiet", vs("r", fmt.Sprintf("%ds", i+1))))})
+		c.emit(Objects{put(t, in("quiet", vs("r", fmt.Sprintf("%ds", i+1))))})
 		w := c.done()
 		switch n := w.Batch.Len(); {
 		case n == 1 && keys(w)["quiet/r"]:
@@ -75,8 +75,8 @@ func TestLargeGroupHasItsTurn(t *testing.T) {
 // Nor do many small ones of another namespace, however many wait.
 func TestLargeGroupBesideMany(t *testing.T) {
 	c := newCounter(t)
-	c.tell(many(t, "large", 300, 300)...)
-	c.tell(many(t, "busy", 500, 1)...)
+	c.emit(many(t, "large", 300, 300)...)
+	c.emit(many(t, "busy", 500, 1)...)
 	if a, b := c.done().Batch.Len(), c.done().Batch.Len(); a != fill || b != 300 {
 		t.Errorf("batches of %d and %d", a, b)
 	}
@@ -84,9 +84,9 @@ func TestLargeGroupBesideMany(t *testing.T) {
 
 func TestEmitIsOneBatch(t *testing.T) {
 	c := newCounter(t)
-	c.tell(many(t, "noisy", 500, 1)...)
+	c.emit(many(t, "noisy", 500, 1)...)
 	wide := slices.Concat(many(t, "noisy2", 60, 60)[0], many(t, "other", 60, 60)[0], many(t, "third", 5, 5)[0])
-	c.tell(wide)
+	c.emit(wide)
 	for w := c.done(); w != nil; w = c.done() {
 		n := 0
 		for name := range keys(w) {
@@ -137,7 +137,7 @@ func TestSharedRecordsStayTogether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCounter(t)
-			c.tell(test.emits...)
+			c.emit(test.emits...)
 			var got [][]string
 			for w := c.done(); w != nil; w = c.done() {
 				all := keys(w)
@@ -157,11 +157,11 @@ func TestSharedRecordsStayTogether(t *testing.T) {
 // One record is written in the order in which it was told, also where it is being written while it changes.
 func TestOrderOfOneRecord(t *testing.T) {
 	c := newCounter(t)
-	c.tell(many(t, "shop", 300, 1)...)
+	c.emit(many(t, "shop", 300, 1)...)
 	var last model.Hash
 	for i := range 20 {
 		text := vs("v0000", fmt.Sprintf("%ds", i+2))
-		c.tell(Objects{put(t, text)}, Objects{put(t, vs("v0000", fmt.Sprintf("%ds", i+30)))}, Objects{put(t, text)})
+		c.emit(Objects{put(t, text)}, Objects{put(t, vs("v0000", fmt.Sprintf("%ds", i+30)))}, Objects{put(t, text)})
 		records, _ := Records([]object.Event{put(t, text)}, c.s.normal.Options)
 		last = records[0].Meta().Hash
 		if i%4 == 3 {
@@ -184,10 +184,10 @@ func TestOrderOfOneRecord(t *testing.T) {
 func TestWaitingIsBounded(t *testing.T) {
 	c := newCounter(t)
 	for i := range 500 {
-		c.tell(Objects{put(t, in("noisy", vs(fmt.Sprintf("v%d", i%40), fmt.Sprintf("%ds", i+1))))},
+		c.emit(Objects{put(t, in("noisy", vs(fmt.Sprintf("v%d", i%40), fmt.Sprintf("%ds", i+1))))},
 			Objects{put(t, in("noisy", vs(fmt.Sprintf("v%d", i%40), fmt.Sprintf("%ds", i+2)))), put(t, in("noisy", vs(fmt.Sprintf("v%d", (i+7)%40), fmt.Sprintf("%ds", i+3))))})
 		if i%5 == 0 { // and what comes and goes leaves nothing behind
-			c.tell(Objects{put(t, in("noisy", vs("x", "1s")))}, Objects{gone(put(t, in("noisy", vs("x", "1s"))))})
+			c.emit(Objects{put(t, in("noisy", vs("x", "1s")))}, Objects{gone(put(t, in("noisy", vs("x", "1s"))))})
 		}
 	}
 	slots := 0
@@ -236,7 +236,7 @@ func TestPaceLeavesNothingBehind(t *testing.T) {
 	}
 	c := newCounter(t)
 	c.done()
-	c.tell(slices("noisy", 250, "10.0.0.1")...)
+	c.emit(slices("noisy", 250, "10.0.0.1")...)
 	for want := range []int{0, 1, 2} {
 		if c.waits != 0 || c.flying == nil || c.flying.Batch.Len() != min(fill, 250-want*fill) {
 			t.Fatalf("batch %d: %v, %d waits", want, c.flying, c.waits)
@@ -246,8 +246,8 @@ func TestPaceLeavesNothingBehind(t *testing.T) {
 	if c.waits != 1 || c.flying != nil {
 		t.Fatalf("%d waits, %v", c.waits, c.flying)
 	}
-	c.tell(slices("noisy", 3, "10.0.0.2")...)
-	c.tell(slices("quiet", 1, "10.0.0.2")...)
+	c.emit(slices("noisy", 3, "10.0.0.2")...)
+	c.emit(slices("quiet", 1, "10.0.0.2")...)
 	if c.flying != nil {
 		t.Fatal("not paced")
 	}
@@ -255,8 +255,8 @@ func TestPaceLeavesNothingBehind(t *testing.T) {
 		t.Fatalf("after the pace: %v", c.flying)
 	}
 	c.done()
-	c.tell(slices("noisy", 200, "10.0.0.3")...)
-	c.tell(Objects{put(t, vs("same", "1s"))}, Objects{gone(put(t, vs("same", "1s")))}) // means nothing
+	c.emit(slices("noisy", 200, "10.0.0.3")...)
+	c.emit(Objects{put(t, vs("same", "1s"))}, Objects{gone(put(t, vs("same", "1s")))}) // means nothing
 	if c.flying != nil && c.flying.Batch.Len() == 200 {
 		t.Fatal("not paced")
 	}
@@ -286,9 +286,9 @@ func TestBatchSaysSinceWhen(t *testing.T) {
 func TestRefusedAndPutBack(t *testing.T) {
 	c := newCounter(t)
 	c.done()
-	c.tell(Objects{put(t, in("warm", vs("up", "2s")))})
+	c.emit(Objects{put(t, in("warm", vs("up", "2s")))})
 	key := c.flying.Batch.Puts[0].Meta().Key
-	c.tell(Objects{put(t, in("warm", vs("up", "1s")))}, Objects{put(t, in("zoo", vs("z", "1s")))})
+	c.emit(Objects{put(t, in("warm", vs("up", "1s")))}, Objects{put(t, in("zoo", vs("z", "1s")))})
 	c.flying = nil
 	c.take(c.s.Step(Written{Epoch: c.epoch, After: 5, Refused: map[model.Key]int{key: 2 << 20}}))
 	if all := keys(c.flying); len(all) != 1 || !all["zoo/z"] {
@@ -308,7 +308,7 @@ func TestBatchIsBoundedInBytes(t *testing.T) {
 		text := strings.Replace(in("noisy", vs(fmt.Sprintf("v%02d", i), "1s")), "[{", "[{name: "+strings.Repeat("x", 90<<10)+", ", 1)
 		large = append(large, Objects{put(t, text)})
 	}
-	c.tell(large...)
+	c.emit(large...)
 	batches := 0
 	for w := c.done(); w != nil; w = c.done() {
 		size := 0

@@ -146,7 +146,7 @@ func (l *Loop) following(ctx context.Context, e Loaded, results chan<- Event) (s
 	return stop
 }
 
-// follow tells, until ctx ends, what others change of the records from a load on.
+// follow takes in, until ctx ends, what others change of the records from a load on.
 func (l *Loop) follow(ctx context.Context, from kv.Position, epoch kv.Epoch, results chan<- Event) {
 	for ctx.Err() == nil {
 		err := l.followOnce(ctx, &from, epoch, results)

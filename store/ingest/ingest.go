@@ -33,20 +33,20 @@ type Config struct {
 	Store  Store
 	Sealer Sealer // of private keys; nil: Secrets that have one are not written
 	Log    *slog.Logger
-	// Committed is told of every batch that was written, with the time of the oldest event in it (the load's, for a full
+	// Committed is called with every batch that was written, with the time of the oldest event in it (the load's, for a full
 	// comparison) and of the beginning of the commit; nil: nobody is. It is called by any goroutine, must not block and
 	// changes nothing of the batch.
 	Committed func(revision int64, event, began time.Time, batch kv.Batch)
 	// Remember is called before a batch is written that removes records: what Memory knows of losses is stored first, or a process that leads
 	// next would know nothing of them. An error is as one of the write. nil: nothing is stored.
 	Remember func(context.Context, kv.Epoch) error
-	// Referred is told which Secrets records refer to (Options.SecretUses), by Secret, each time that this has changed; nil: nobody is. It
+	// Referred is called with the Secrets that records refer to (Options.SecretUses), by Secret, each time that this has changed; nil: nobody is. It
 	// must not block.
 	Referred func([]object.Reference)
-	// Named is told which names are to be resolved (normal.ResolvedID), sorted, each time that this has changed, and whether these are all that the
+	// Named is called with the names that are to be resolved (normal.ResolvedID), sorted, each time that this has changed, and whether these are all that the
 	// sources refer to; nil: nobody is. It must not block.
 	Named func(names []string, whole bool)
-	// KeySets is told in the same way which keys are to be fetched (normal.KeysID).
+	// KeySets is called in the same way with the keys that are to be fetched (normal.KeysID).
 	KeySets func(needed []object.ID, whole bool)
 	Seen    func() kv.Place // the newest that this process's mirror has read, or remembers; nil: nothing is known
 	Pace    time.Duration   // endpoint-only batches are at least so far apart; default 25 ms
@@ -67,7 +67,7 @@ type Loop struct {
 	releases chan release
 	tenants  tenantsOf
 	settled  atomic.Bool
-	whole    bool          // as Named and KeySets were told
+	whole    bool          // as Named and KeySets were called with
 	changes  *obs.Sampled  // lines about what others change in the store
 	count    atomic.Int64  // what ProblemCount is
 	version  atomic.Uint64 // of what EveryProblem is
@@ -79,7 +79,7 @@ type Loop struct {
 	ask     []chan everything // Run's: who waits for publish
 }
 
-// input is what waits for the loop: all that was told, each change for itself, and the newest word on the level and on leadership.
+// input is what waits for the loop: all that was emitted, each change for itself, and the newest word on the level and on leadership.
 type input struct {
 	emits  Emits
 	level  *Levelled       // nil: it has not changed
@@ -118,7 +118,7 @@ func New(c Config) *Loop {
 	return &Loop{Config: c, state: NewState(c.Options), box: loop.NewBox(merge), releases: make(chan release), changes: obs.NewSampled(c.Log)}
 }
 
-// Emit takes what a source tells. What comes in one call is written in one batch; other changes may be written before it, of
+// Emit takes what a source emits. What comes in one call is written in one batch; other changes may be written before it, of
 // other namespaces, or with it.
 func (l *Loop) Emit(events []object.Event) {
 	l.box.Put(input{emits: Emits{{Objects: slices.Clone(events), At: time.Now()}}})
@@ -149,7 +149,7 @@ func (l *Loop) Stats() Stats {
 // checkAfter is how long changes gather before objects are checked against each other.
 const checkAfter = 200 * time.Millisecond
 
-// Run does what Step says until ctx ends.
+// Run does what Step says until ctx ends: its error is the only one. What cannot be read or written is logged, and tried again.
 func (l *Loop) Run(ctx context.Context) error {
 	results := make(chan Event)
 	check := time.NewTimer(time.Hour)

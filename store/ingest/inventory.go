@@ -38,7 +38,7 @@ type inventory struct {
 	awaitingSeal map[model.Key]*UnsealedRecord // wanted as soon as they are sealed
 	changed      map[model.Key]bool            // keys whose wanted record may differ since changed was last cleared
 	faults       *faults                       // those with problems
-	heard        time.Time                     // when what is being taken was told; zero: not known
+	heard        time.Time                     // when what is being taken was emitted; zero: not known
 	normalised   uint64
 	analysis     *analysis.Analysis
 	edited       map[model.Key]model.Record // what analysis has of the records that may differ by now, nil: nothing; where there is no analysis nothing is noted
@@ -49,7 +49,7 @@ type inventory struct {
 	fault        func(*object.Object) // tests have it panic, where objects are read; nil: nothing is called
 	ledger       *ledger              // of the tenants' budgets; nil: there are none
 	shown        uint64               // version of the ledger that metrics show
-	told         struct {
+	budgets      struct {
 		version  uint64 // of the ledger
 		problems []object.Problem
 	}

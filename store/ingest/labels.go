@@ -62,7 +62,7 @@ type tenantsOf struct {
 	changed chan struct{}
 }
 
-// Tenants is the value of TenantLabel of each namespace that has one; nil until the sources have told everything. It is
+// Tenants is the value of TenantLabel of each namespace that has one; nil until the sources have emitted everything. It is
 // never changed: the channel is closed when there is another one. Any goroutine may call it.
 func (l *Loop) Tenants() (map[string]string, <-chan struct{}) {
 	l.tenants.mu.Lock()

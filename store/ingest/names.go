@@ -77,7 +77,7 @@ func (w *inventory) touchName(of object.ID, touched map[object.ID]bool) {
 	}
 }
 
-// whole says whether all sources of configuration have told everything: what is not told yet is the leader's own to say.
+// whole says whether all sources of configuration have emitted everything: what is not emitted yet is the leader's own to say.
 func (s *State) whole() bool {
 	for o := range s.unsynced {
 		if !own(object.ID{Origin: o}) {

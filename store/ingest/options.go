@@ -15,10 +15,10 @@ type Options struct {
 	AllowEmpty bool
 	// Budget bounds what each tenant may have; the zero value: nothing does.
 	Budget Budget
-	// Sources are the origins of those that have to have told everything (object.Synced) before anything is written; nil: the zero Origin,
+	// Sources are the origins of those that have to have emitted everything (object.Synced) before anything is written; nil: the zero Origin,
 	// which the folder of files has there.
 	Sources []origin.Origin
-	// Remote: sources of other clusters come and go (Remotes). Nothing waits for them: what is stored of one stands until it has told
+	// Remote: sources of other clusters come and go (Remotes). Nothing waits for them: what is stored of one stands until it has emitted
 	// everything, or until it is known that there is none.
 	Remote bool
 	// Memory is what vanished within ten minutes, of the guards of the sources too; nil: nothing is known.

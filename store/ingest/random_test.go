@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// told is an object, and the record that it makes.
-type told struct {
+// emitted is an object, and the record that it makes.
+type emitted struct {
 	object.Event
 	hash model.Hash
 }
@@ -24,7 +24,7 @@ type told struct {
 type randomSource struct {
 	*desk
 	*rand.Rand
-	known  map[string]told            // by text
+	known  map[string]emitted         // by text
 	past   map[model.Key][]model.Hash // what a record was to be, change by change; zero: gone
 	emits  []map[model.Key]int        // the newest, and from where on they are in past
 	flying *Write
@@ -35,7 +35,7 @@ type randomSource struct {
 	done   map[Outcome]int
 
 	others  map[model.Key]model.Hash // what others made of stored records; zero: they are gone
-	pending []Foreign                // that the leader was not told of yet
+	pending []Foreign                // that the leader does not know of yet
 	mended  int
 }
 
@@ -52,8 +52,8 @@ func (r *randomSource) change() {
 	r.pending = append(r.pending, Foreign{Values: []kv.Value{v}})
 }
 
-// tell tells the leader of what others changed, in their order, all of it or some.
-func (r *randomSource) tell(all bool) {
+// notify has the leader know what others changed, in their order, all of it or some.
+func (r *randomSource) notify(all bool) {
 	for len(r.pending) > 0 {
 		e := r.pending[0]
 		r.pending, e.Epoch = r.pending[1:], kv.Epoch{Key: "leader", Revision: r.term}
@@ -249,7 +249,7 @@ func (r *randomSource) see() {
 func TestRandomChanges(t *testing.T) {
 	var done [3]int
 	mended := 0
-	known := map[string]told{}
+	known := map[string]emitted{}
 	for seed := range uint64(12) {
 		r := &randomSource{desk: newDesk(t), Rand: rand.New(rand.NewPCG(seed, 1)), known: known,
 			past: map[model.Key][]model.Hash{}, others: map[model.Key]model.Hash{}, whole: true, done: map[Outcome]int{}}
@@ -269,14 +269,14 @@ func TestRandomChanges(t *testing.T) {
 			case n < 9:
 				r.do(r.s.Step(Due{}))
 				r.change()
-				r.tell(false)
+				r.notify(false)
 			case r.IntN(20) == 0:
 				r.do(r.s.Step(Lost{}))
 				r.gain()
 			}
 		}
 		for range 500 {
-			r.tell(true)
+			r.notify(true)
 			if r.do(r.s.Step(Due{})); r.flying == nil && r.load == nil {
 				break
 			}

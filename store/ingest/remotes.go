@@ -19,9 +19,9 @@ func (Remotes) event() {}
 func (l *Loop) Expect(r Remotes) { l.box.Put(input{remote: &r}) }
 
 // remotes are the sources of other clusters, API servers all of them. Nobody waits for one: its records stay as they are stored, neither
-// written nor removed, until it has told everything; then they are compared as a whole, with the shrink guard. A nil remotes has none.
+// written nor removed, until it has emitted everything; then they are compared as a whole, with the shrink guard. A nil remotes has none.
 type remotes struct {
-	whole map[origin.Origin]bool // those that have told everything
+	whole map[origin.Origin]bool // those that have emitted everything
 	known bool                   // which there are was said
 	now   map[origin.Origin]bool // those that there are
 	again bool                   // one became whole since what is stored was last read
@@ -34,8 +34,8 @@ func (r *remotes) stand(o origin.Origin) bool {
 	return r != nil && remote(o) && !r.whole[o] && (!r.known || r.now[o])
 }
 
-// told takes down that a source has told everything; false: it is none of another cluster.
-func (r *remotes) told(o origin.Origin) bool {
+// synced takes down that a source has emitted everything; false: it is none of another cluster.
+func (r *remotes) synced(o origin.Origin) bool {
 	if r == nil || !remote(o) {
 		return false
 	}
@@ -44,7 +44,7 @@ func (r *remotes) told(o origin.Origin) bool {
 	return true
 }
 
-// begins takes down that a source tells everything again, or is no more; false: it is none of another cluster.
+// begins takes down that a source emits everything again, or is no more; false: it is none of another cluster.
 func (r *remotes) begins(o origin.Origin) bool {
 	if r == nil || !remote(o) {
 		return false

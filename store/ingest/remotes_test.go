@@ -9,7 +9,7 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// Of another cluster what is stored stands until it has told everything: through a new leader, through other credentials, and while it is away. It
+// Of another cluster what is stored stands until it has emitted everything: through a new leader, through other credentials, and while it is away. It
 // delays nobody. Once it is known to be no more, the shrink guard holds what was its, which an operator lets go. (Known bugs of the reference:
 // endpoints lost by the rotation of credentials; "synced" before remote clusters are.)
 func TestRemoteCluster(t *testing.T) {
@@ -23,7 +23,7 @@ func TestRemoteCluster(t *testing.T) {
 		return e
 	}
 	forget := Objects{{Op: object.Forget, ID: object.ID{Origin: west}}}
-	told := Objects{{Op: object.Synced, ID: object.ID{Origin: west}}}
+	complete := Objects{{Op: object.Synced, ID: object.ID{Origin: west}}}
 	there := Remotes{Known: true, Origins: []origin.Origin{west}}
 	restart := func(d *desk) {
 		d.s = NewState(Options{Remote: true})
@@ -35,12 +35,12 @@ func TestRemoteCluster(t *testing.T) {
 	d.want(Objects{from(origin.Files, put(t, vs("a", "1s"))), synced}, "load", "write +VirtualService a") // the first write waits for no other cluster
 	d.want(there, "load")
 	d.want(Objects{of(put(t, svc))}) // half of a cluster is not written
-	d.want(told, "load", "write +Service web")
+	d.want(complete, "load", "write +Service web")
 
 	d.want(forget) // other credentials: the source begins again
 	d.want(Objects{from(origin.Files, put(t, vs("a", "2s")))}, "write +VirtualService a")
 	d.want(Objects{of(put(t, svc))})
-	d.want(told, "load") // nothing differs
+	d.want(complete, "load") // nothing differs
 	d.want(Objects{of(gone(put(t, svc))), of(put(t, strings.Replace(svc, "web", "other", 1)))}, "write +Service other -Service web")
 
 	restart(d) // a new leader, and the cluster is away: neither before nor after the list of clusters is anything of it removed

@@ -13,14 +13,14 @@ import (
 	"navarch.io/navarch/store/source/guard"
 )
 
-// Event is one thing that the loop tells Step.
+// Event is one thing that the loop hands to Step.
 type Event interface{ event() }
 
 // The events.
 type (
-	// Objects is what a source told in one go: one semantic change.
+	// Objects is what a source emitted in one call: one semantic change.
 	Objects []object.Event
-	// Emits is what a source told in several, oldest first.
+	// Emits is what a source emitted in several, oldest first.
 	Emits []Emit
 	// Gained: this process leads, under this epoch.
 	Gained struct{ Epoch kv.Epoch }
@@ -54,7 +54,7 @@ type (
 	Due struct{}
 )
 
-// Emit is Objects, and when they were told.
+// Emit is Objects, and when they were emitted.
 type Emit struct {
 	Objects Objects
 	At      time.Time // zero: not known
@@ -92,7 +92,7 @@ type (
 		Batch kv.Batch
 		Since time.Time // of the oldest change in it; zero: it is a full comparison's, or has none that came of an event
 	}
-	// Wait: tell Due after the pace of endpoint-only writes.
+	// Wait: hand over Due after the pace of endpoint-only writes.
 	Wait struct{}
 )
 
@@ -122,7 +122,7 @@ type State struct {
 	*inventory
 	allowEmpty    bool
 	memory        *guard.Memory
-	unsynced      map[origin.Origin]bool // sources that have not told everything; empty: all have
+	unsynced      map[origin.Origin]bool // sources that have not emitted everything; empty: all have
 	remotes       *remotes               // sources of other clusters; nil: there are none
 	leading       bool
 	phase         phase
@@ -252,7 +252,7 @@ func (s *State) emitted(emits Emits) {
 	}
 }
 
-// start begins the full comparison, as soon as this process leads and the source has told everything.
+// start begins the full comparison, as soon as this process leads and the source has emitted everything.
 func (s *State) start(again bool) []Effect {
 	if !s.leading || len(s.unsynced) > 0 {
 		return nil
@@ -262,12 +262,12 @@ func (s *State) start(again bool) []Effect {
 	return []Effect{Load{Epoch: s.epoch, Again: again}}
 }
 
-// heed takes down which sources have told everything. While one of them has not, since it begins again (Forget), nothing is written.
+// heed takes down which sources have emitted everything. While one of them has not, since it begins again (Forget), nothing is written.
 func (s *State) heed(events []object.Event) {
 	for _, e := range events {
 		switch e.Op {
 		case object.Synced:
-			if !s.remotes.told(e.ID.Origin) {
+			if !s.remotes.synced(e.ID.Origin) {
 				delete(s.unsynced, e.ID.Origin)
 			}
 		case object.Forget:

@@ -1,5 +1,5 @@
 // Package jwks fetches the keys that tokens are verified with (RequestAuthentication, jwksUri and issuer). The leader alone asks for them,
-// again when they may have changed, and tells the ingester. The last good keys stay in use while a server does not answer, and where it
+// again when they may have changed, and emits them to the ingester. The last good keys stay in use while a server does not answer, and where it
 // answers with something else.
 //
 // Owns: fetched/ in etcd (the leader), and the objects that say which keys a source has (normal.KeysID).  Reads: which sources the ingester
@@ -72,10 +72,10 @@ type Leader struct {
 // New fetches nothing yet.
 func New(c Config) *Leader { return &Leader{Config: c, wake: make(chan struct{}, 1)} }
 
-// Origin is that of the objects that are told.
+// Origin is that of the objects that are emitted.
 func Origin() origin.Origin { return origin.New("", origin.JWKS) }
 
-// Need says which objects are needed from now on, sorted; whole: all that there are, since everything was told.
+// Need says which objects are needed from now on, sorted; whole: all that there are, since everything was emitted.
 func (l *Leader) Need(ids []object.ID, whole bool) {
 	l.mu.Lock()
 	l.ids, l.whole = ids, whole

@@ -55,8 +55,8 @@ func (t *term) load(ctx context.Context) bool {
 	return false
 }
 
-// publish stores what was fetched, where that is another than what is stored, and tells the ingester. Keys are of use once they are stored: another leader
-// knows them then. The source has told everything with what was stored: nobody waits for servers.
+// publish stores what was fetched, where that is another than what is stored, and emits it to the ingester. Keys are of use once they are stored: another leader
+// knows them then. The source has emitted everything with what was stored: nobody waits for servers.
 func (t *term) publish(ctx context.Context) error {
 	if err := t.save(ctx); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (t *term) save(ctx context.Context) error {
 	return blobs.Flush(ctx)
 }
 
-// events are what the ingester is to be told that it was not.
+// events are what the ingester is to get and has not got yet.
 func (t *term) events() (events []object.Event) {
 	for of := range t.changed {
 		s := t.sources[of]

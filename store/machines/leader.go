@@ -9,12 +9,12 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Entries is where WorkloadEntries of machines are: in Kubernetes, or, where the configuration comes from files alone, records.
-type Entries interface {
+// WorkloadEntries is where WorkloadEntries of machines are: in Kubernetes, or, where the configuration comes from files alone, records.
+type WorkloadEntries interface {
 	// Want says what is wanted of each entry, all of them. It does not block.
 	Want(all map[Name]Wanted)
 	// There is which entries were registered, as far as is known, and a channel that is closed when that changes.
-	There() ([]Entry, <-chan struct{})
+	There() ([]WorkloadEntry, <-chan struct{})
 }
 
 // DefaultGrace is for how long an entry stays that no machine is behind.
@@ -47,7 +47,7 @@ func (l *Leader) Problems() []Problem {
 }
 
 // Run is one term: until ctx ends. Its error is that the folder cannot be followed at all.
-func (l *Leader) Run(ctx context.Context, store *kv.Store, entries Entries) error {
+func (l *Leader) Run(ctx context.Context, store *kv.Store, entries WorkloadEntries) error {
 	folders, err := store.Follow(ctx, Folder)
 	if err != nil {
 		return err

@@ -10,32 +10,32 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// Origin is that of the objects that Objects tells.
+// Origin is that of the objects that Objects emits.
 func Origin() origin.Origin { return origin.New("", origin.Machines) }
 
 // Objects has WorkloadEntries of machines in the store where the configuration comes from files alone: it is a source of the ingester. Of
 // entries that are in files it can say nothing: their health stays as the file has it. One goroutine uses it, for one term.
 type Objects struct {
-	Emit   func([]object.Event)
-	told   map[Name]string // JSON
-	of     map[Name]string // service account
-	synced bool
+	Emit    func([]object.Event)
+	emitted map[Name]string // JSON
+	of      map[Name]string // service account
+	synced  bool
 }
 
-var _ Entries = (*Objects)(nil)
+var _ WorkloadEntries = (*Objects)(nil)
 
-// There implements Entries.
-func (o *Objects) There() (all []Entry, changed <-chan struct{}) {
-	for name := range o.told {
-		all = append(all, Entry{name, o.of[name]})
+// There implements WorkloadEntries.
+func (o *Objects) There() (all []WorkloadEntry, changed <-chan struct{}) {
+	for name := range o.emitted {
+		all = append(all, WorkloadEntry{name, o.of[name]})
 	}
 	return all, nil // only Want changes it
 }
 
-// Want implements Entries. With the first call the source has told everything.
+// Want implements WorkloadEntries. With the first call the source has emitted everything.
 func (o *Objects) Want(all map[Name]Wanted) {
-	if o.told == nil {
-		o.told, o.of = map[Name]string{}, map[Name]string{}
+	if o.emitted == nil {
+		o.emitted, o.of = map[Name]string{}, map[Name]string{}
 	}
 	var events []object.Event
 	for _, name := range slices.SortedFunc(maps.Keys(all), compareNames) {
@@ -47,14 +47,14 @@ func (o *Objects) Want(all map[Name]Wanted) {
 		if err != nil { // it was read from JSON
 			continue
 		}
-		if o.told[name] != string(made.JSON) {
-			o.told[name], o.of[name] = string(made.JSON), w.Machine.Account
+		if o.emitted[name] != string(made.JSON) {
+			o.emitted[name], o.of[name] = string(made.JSON), w.Machine.Account
 			events = append(events, object.Event{Op: object.Put, ID: made.ID, Object: made, Location: made.Location})
 		}
 	}
-	for _, name := range slices.SortedFunc(maps.Keys(o.told), compareNames) {
+	for _, name := range slices.SortedFunc(maps.Keys(o.emitted), compareNames) {
 		if w, wanted := all[name]; !wanted || w.Gone {
-			delete(o.told, name)
+			delete(o.emitted, name)
 			delete(o.of, name)
 			events = append(events, object.Event{Op: object.Delete, ID: idOf(name)})
 		}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Entry is a WorkloadEntry that was registered before, as it is there.
-type Entry struct {
+// WorkloadEntry is one that was registered before, as it is there.
+type WorkloadEntry struct {
 	Name
 	Account string
 }
@@ -52,7 +52,7 @@ func NewRegistry(grace time.Duration) *Registry {
 
 // Step takes all reports of all replicas, and the entries that are there, and says what is wanted of each; what is Gone is said once entries
 // no longer have it. wait is how long that stays so if nothing changes; 0: for good.
-func (r *Registry) Step(now time.Time, reports []Machine, there []Entry) (all map[Name]Wanted, problems []Problem, wait time.Duration) {
+func (r *Registry) Step(now time.Time, reports []Machine, there []WorkloadEntry) (all map[Name]Wanted, problems []Problem, wait time.Duration) {
 	for _, e := range there {
 		if r.known[e.Name] == nil {
 			r.known[e.Name] = &known{account: e.Account, since: now}

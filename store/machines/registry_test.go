@@ -42,7 +42,7 @@ func say(all map[Name]Wanted) string {
 // leader has only found the entry. What a clock elsewhere says decides nothing.
 func TestGrace(t *testing.T) {
 	r := NewRegistry(grace)
-	a, entry := machine("one", "10.0.0.1", "vm", 0), []Entry{{Name{"shop", "one"}, "vm"}}
+	a, entry := machine("one", "10.0.0.1", "vm", 0), []WorkloadEntry{{Name{"shop", "one"}, "vm"}}
 	b := machine("one", "10.0.0.1", "vm", -time.Hour) // a replica whose clock is an hour early
 	b.Replica = "b"
 	left := b
@@ -50,7 +50,7 @@ func TestGrace(t *testing.T) {
 	for i, c := range []struct {
 		at      time.Duration
 		reports []Machine
-		there   []Entry
+		there   []WorkloadEntry
 		want    string
 		wait    time.Duration
 	}{
@@ -150,7 +150,7 @@ func TestCredentialKeepsItsEntry(t *testing.T) {
 		}
 	}
 	for _, reports := range [][]Machine{{mine, thief}, {thief, mine}} {
-		all, problems, _ := NewRegistry(grace).Step(start, reports, []Entry{{mine.ID(), "vm"}})
+		all, problems, _ := NewRegistry(grace).Step(start, reports, []WorkloadEntry{{mine.ID(), "vm"}})
 		if say(all) != "one@a connected" || len(problems) != 1 || problems[0].Replica != "b" {
 			t.Errorf("another leader: %q, problems %v", say(all), problems)
 		}
@@ -234,12 +234,12 @@ func TestReport(t *testing.T) {
 // A machine whose address has become a Pod's has no entry from the moment on at which its replica says so, and is named; it has one again when that is over.
 func TestTakenAddress(t *testing.T) {
 	r := NewRegistry(grace)
-	a, other, entry := machine("one", "10.0.0.1", "vm", 0), machine("two", "10.0.0.2", "vm", 0), []Entry{{Name{"shop", "one"}, "vm"}}
+	a, other, entry := machine("one", "10.0.0.1", "vm", 0), machine("two", "10.0.0.2", "vm", 0), []WorkloadEntry{{Name{"shop", "one"}, "vm"}}
 	lost := a
 	lost.Taken = "Pod shop/web-0"
 	for i, c := range []struct {
 		reports []Machine
-		there   []Entry
+		there   []WorkloadEntry
 		want    string
 		named   bool
 	}{

@@ -48,23 +48,23 @@ func ParseAutomatic(obj *object.Object) map[string][]string {
 	return content.Hosts
 }
 
-// Claims is what a ServiceEntry says that matters for automatic addresses.
-type Claims struct {
+// EntryAddresses is what a ServiceEntry says that matters for automatic addresses.
+type EntryAddresses struct {
 	Hosts  []string                // those that are to have some, sorted
 	Given  map[string][]netip.Addr // what the status of an object in Kubernetes says that they have, by host
 	Stated []netip.Addr            // IPs that it states itself: nobody is given them
 }
 
-// AutomaticClaims reads a ServiceEntry; false: it cannot be understood, and what was known of it stands.
-func AutomaticClaims(obj *object.Object) (Claims, bool) {
+// EntryAddressesOf reads a ServiceEntry; false: it cannot be understood, and what was known of it stands.
+func EntryAddressesOf(obj *object.Object) (EntryAddresses, bool) {
 	r, entry := &report{id: obj.ID}, &networkingv1.ServiceEntry{}
 	if !r.spec(obj, entry) {
-		return Claims{}, false
+		return EntryAddresses{}, false
 	}
 	if serviceEntryHosts(r, entry); r.spoiled {
-		return Claims{}, false
+		return EntryAddresses{}, false
 	}
-	var c Claims
+	var c EntryAddresses
 	for _, text := range entry.Addresses {
 		if a, err := netip.ParseAddr(text); err == nil {
 			c.Stated = append(c.Stated, a.Unmap())

@@ -10,7 +10,7 @@ import (
 )
 
 // Which hosts are to have automatic addresses, which the status says they have, and which a ServiceEntry states itself.
-func TestAutomaticClaims(t *testing.T) {
+func TestEntryAddresses(t *testing.T) {
 	const status = "\nstatus: {addresses: [{value: '2001:2::5', host: db.example.com}, {value: 240.240.0.5, host: DB.example.com}, {value: x, host: db.example.com}, {value: 240.240.0.6, host: other.example.com}]}"
 	for name, c := range map[string]struct {
 		labels, spec, status, want string
@@ -31,8 +31,8 @@ func TestAutomaticClaims(t *testing.T) {
 		obj := read(t, "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: e, namespace: shop, labels: "+c.labels+"}\nspec: "+c.spec+c.status)
 		obj.ID.Origin = origin.New("", origin.Kube)
 		got := "not understood"
-		if claims, ok := AutomaticClaims(obj); ok {
-			got = fmt.Sprint(claims.Hosts, claims.Given, claims.Stated)
+		if of, ok := EntryAddressesOf(obj); ok {
+			got = fmt.Sprint(of.Hosts, of.Given, of.Stated)
 		}
 		if got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -40,8 +40,8 @@ func TestAutomaticClaims(t *testing.T) {
 	}
 	obj := read(t, istio("ServiceEntry", "{hosts: [db.example.com], resolution: DNS}")+status)
 	obj.ID.Origin = origin.New("", origin.Files)
-	if claims, ok := AutomaticClaims(obj); !ok || len(claims.Given) > 0 {
-		t.Errorf("a status in a file counts: %v", claims)
+	if of, ok := EntryAddressesOf(obj); !ok || len(of.Given) > 0 {
+		t.Errorf("a status in a file counts: %v", of)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// MeshID is the ConfigMap that holds the mesh configuration, whichever source tells of it.
+// MeshID is the ConfigMap that holds the mesh configuration, whichever source emits it.
 func (n *Normalizer) MeshID() object.ID {
 	name := "istio"
 	if n.Revision != "" && n.Revision != "default" {

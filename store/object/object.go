@@ -22,8 +22,8 @@ const (
 	Put    Op = iota + 1 // the object exists and has this content
 	Delete               // the object is gone; only its ID counts
 	Broken               // the object exists and cannot be read: Problem says why; what was good before stands
-	Synced               // no object: everything that existed when the source started (or was re-read) has been told; ID has the source's origin, of files none
-	Forget               // no object: what the source of the ID's origin told does not count any more, until it has told everything again and Synced
+	Synced               // no object: everything that existed when the source started (or was re-read) has been emitted; ID has the source's origin, of files none
+	Forget               // no object: what the source of the ID's origin emitted does not count any more, until it has emitted everything again and Synced
 )
 
 // ID names an object as its API does, and says where it is. Group is empty for the core API; the version is left out, since one
@@ -62,7 +62,7 @@ func (id ID) Compare(o ID) int {
 		cmp.Compare(id.Name, o.Name), id.Origin.Compare(o.Origin))
 }
 
-// Loss is what became of one object and is held by a shrink guard: what was told of it before stands.
+// Loss is what became of one object and is held by a shrink guard: what was emitted of it before stands.
 type Loss struct {
 	ID ID
 	// Version names the newest content of an object that is still there and lost a part of what it had; empty: the object vanished.

@@ -30,7 +30,7 @@ const (
 	JWKS = "jwks"
 )
 
-// New is the origin of what a source tells of a cluster. The config cluster, which alone gives configuration kinds, is "", whatever
+// New is the origin of what a source emits of a cluster. The config cluster, which alone gives configuration kinds, is "", whatever
 // --cluster-id calls it: so it comes first in every order, and keeps its records where it gets another name. Others have the name that
 // CLUSTER_ID has in the metadata of their proxies (see CheckCluster). Source is the kind of source: Files or Kube.
 func New(cluster, source string) Origin {

@@ -49,7 +49,7 @@ type WorkloadEntries struct {
 	client dynamic.Interface
 
 	mu      sync.Mutex // a leaf: guards what follows
-	there   map[Key]machines.Entry
+	there   map[Key]machines.WorkloadEntry
 	changed chan struct{}
 }
 
@@ -58,11 +58,11 @@ var _ API[WorkloadEntry] = (*WorkloadEntries)(nil)
 // NewWorkloadEntries reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Nothing is asked.
 func NewWorkloadEntries(kubeconfig string) (*WorkloadEntries, error) {
 	client, err := dynamicOf(kubeconfig)
-	return &WorkloadEntries{client: client, there: map[Key]machines.Entry{}, changed: make(chan struct{})}, err
+	return &WorkloadEntries{client: client, there: map[Key]machines.WorkloadEntry{}, changed: make(chan struct{})}, err
 }
 
-// There is which entries were registered, as of the newest that was seen (machines.Entries).
-func (w *WorkloadEntries) There() (all []machines.Entry, changed <-chan struct{}) {
+// There is which entries were registered, as of the newest that was seen (machines.WorkloadEntries).
+func (w *WorkloadEntries) There() (all []machines.WorkloadEntry, changed <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range w.there {
@@ -99,9 +99,9 @@ func (w *WorkloadEntries) noteAll(all map[Key]Found[WorkloadEntry]) {
 	w.changed = make(chan struct{})
 }
 
-func entryOf(k Key, e *WorkloadEntry) machines.Entry {
+func entryOf(k Key, e *WorkloadEntry) machines.WorkloadEntry {
 	account, _, _ := unstructured.NestedString(e.Object, "spec", "serviceAccount") // else it is none
-	return machines.Entry{Name: machines.Name(k), Account: account}
+	return machines.WorkloadEntry{Name: machines.Name(k), Account: account}
 }
 
 // Follow implements API.

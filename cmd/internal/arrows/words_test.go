@@ -55,6 +55,11 @@ var private = map[string]string{
 	"state-of-world|worldstate":  "sotw",
 }
 
+// inNames are refused in identifiers of Go alone, since what they mean there another word says: as words of prose they are ordinary.
+var inNames = map[string]string{
+	"tells?|told|telling": "emit, notify, report, say",
+}
+
 // ordinary are places where such a word is not ours: a file (or the end of its path) and the word.
 var ordinary = map[string][]string{
 	"draft":   {"loadtest/report/schema_test.go"},                                            // json-schema.org/draft
@@ -86,7 +91,7 @@ func wordsOf(text string) (words []string) {
 }
 
 // spoken calls say with what a Go file says in our own words, and the line: identifiers, comments, and, of programs, string literals.
-func spoken(name string, source []byte, say func(line int, text string)) {
+func spoken(name string, source []byte, say func(line int, text string, identifier bool)) {
 	files := token.NewFileSet()
 	file := files.AddFile(name, -1, len(source))
 	var s scanner.Scanner
@@ -97,28 +102,35 @@ func spoken(name string, source []byte, say func(line int, text string)) {
 		case kind == token.EOF:
 			return
 		case kind == token.IDENT, kind == token.COMMENT, kind == token.STRING && !strings.HasSuffix(name, "_test.go"):
-			say(file.Line(at), text)
+			say(file.Line(at), text, kind == token.IDENT)
 		}
 	}
 }
 
+var refusedNames = anyOf(inNames)
+
+// anyOf matches a word that is a key of a table.
+func anyOf(words map[string]string) *regexp.Regexp {
+	return regexp.MustCompile("^(?:" + strings.Join(slices.Sorted(maps.Keys(words)), "|") + ")$")
+}
+
 // privateWords are the refused words of one file, each with its line.
 func privateWords(refused *regexp.Regexp, name string, source []byte) (found []string) {
-	say := func(line int, text string) {
+	say := func(line int, text string, identifier bool) {
 		for _, word := range wordsOf(text) {
-			if refused.MatchString(word) && !slices.Contains(ordinary[word], name) {
+			if (refused.MatchString(word) || identifier && refusedNames.MatchString(word)) && !slices.Contains(ordinary[word], name) {
 				found = append(found, fmt.Sprintf("%s:%d: %q", name, line, word))
 			}
 		}
 	}
-	say(0, strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)))
+	say(0, strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)), false)
 	if filepath.Ext(name) == ".go" {
 		spoken(name, source, say)
 		return found
 	}
 	for i, line := range strings.Split(string(source), "\n") {
 		if filepath.Ext(name) == ".md" || strings.HasPrefix(line, "#") {
-			say(i+1, line)
+			say(i+1, line, false)
 		}
 	}
 	return found
@@ -126,7 +138,7 @@ func privateWords(refused *regexp.Regexp, name string, source []byte) (found []s
 
 // Nothing is called by a word that only we understand.
 func TestPlainWords(t *testing.T) {
-	refused := regexp.MustCompile("^(?:" + strings.Join(slices.Sorted(maps.Keys(private)), "|") + ")$")
+	refused := anyOf(private)
 	const root = "../../.."
 	read := 0
 	for name, source := range worktree(t, root, "*.go", "*.md", "*.txtar", "*.yaml", "*.proto") {
@@ -146,6 +158,7 @@ func TestPlainWords(t *testing.T) {
 		"package p\nvar endpointFlip int":                      `x.go:2: "flip"`,
 		"package p\nconst m = `navarch_farewells_total`":       `x.go:2: "farewells"`,
 		"package p\nvar followed, debugHosts = doorway(), 'd'": "",
+		"package p\n// It is told.\nvar toldAt int":            `x.go:3: "told"`,
 	} {
 		if got := strings.Join(privateWords(refused, "x.go", []byte(source)), " "); got != want {
 			t.Errorf("%q: %s, want %s", source, got, want)

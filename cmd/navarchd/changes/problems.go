@@ -70,7 +70,7 @@ func (l *ProblemLog) say(level slog.Level, message string, p object.Problem, mor
 	l.Log.Log(context.Background(), level, message, append([]any{obs.KeyObject, l.Named(p.ID), obs.KeyField, p.Field, obs.KeyLocation, p.Location}, more...)...)
 }
 
-// CountFirst is an emit function that says, once the source has told everything that is there, how much that is.
+// CountFirst is an emit function that says, once the source has emitted everything that is there, how much that is.
 func CountFirst(log *slog.Logger, dir string, emit func([]object.Event)) func([]object.Event) {
 	counts, synced := map[string]int{}, false
 	return func(events []object.Event) {

@@ -25,7 +25,7 @@ const (
 	keep = 2 * time.Minute
 )
 
-// Objects is every object of Istio's kinds that the source has told. Its owner serialises its methods.
+// Objects is every object of Istio's kinds that the source has emitted. Its owner serialises its methods.
 type Objects struct {
 	all    map[object.ID]*entry
 	events uint64 // objects taken so far
@@ -69,7 +69,7 @@ func has(id object.ID) bool {
 	return id.Name != "" && slices.Contains(status.IstioKinds, status.Kind{Group: id.Group, Kind: id.Kind})
 }
 
-// Take takes what the source told.
+// Take takes what the source emitted.
 func (o *Objects) Take(events []object.Event, now time.Time) {
 	for _, e := range events {
 		switch {

@@ -18,7 +18,7 @@ func TestBursts(t *testing.T) {
 		paths   int
 		endless bool
 	}
-	// every tells of one change of a new file, from a time to a time.
+	// every reports one change of a new file, from a time to a time.
 	every := func(step, from, to int) (all []int) {
 		for at := from; at <= to; at += step {
 			all = append(all, at)
@@ -27,7 +27,7 @@ func TestBursts(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		changes []int
-		reads   int // how long it takes to read and tell a burst; what changes meanwhile is noted afterwards
+		reads   int // how long it takes to read and emit a burst; what changes meanwhile is noted afterwards
 		want    []burst
 	}{
 		"one":                    {[]int{0}, 0, []burst{{30, 1, false}}},
@@ -71,8 +71,8 @@ func TestBursts(t *testing.T) {
 	}
 }
 
-// Of a burst that was not the first to be cut each namespace is told for itself, all others as a whole.
-func TestEndlessBurstsAreToldByNamespace(t *testing.T) {
+// Of a burst that was not the first to be cut each namespace is emitted for itself, all others as a whole.
+func TestEndlessBurstsAreEmittedByNamespace(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Unix(1000, 0)
 	pod := func(namespace, name string) string {
@@ -81,14 +81,14 @@ func TestEndlessBurstsAreToldByNamespace(t *testing.T) {
 	s, err := New(Config{Dir: dir})
 	do(t, err)
 	d := newDirty(s.Quiet)
-	var told []string
+	var emitted []string
 	emit := func(all []object.Event) {
 		var names []string
 		for _, e := range all {
 			names = append(names, e.ID.Name)
 		}
 		slices.Sort(names)
-		told = append(told, strings.Join(names, " "))
+		emitted = append(emitted, strings.Join(names, " "))
 	}
 	change := func(path, text string) {
 		put(t, dir+"/"+path, text)
@@ -96,15 +96,15 @@ func TestEndlessBurstsAreToldByNamespace(t *testing.T) {
 	}
 	burst := func(want ...string) {
 		t.Helper()
-		told = nil
+		emitted = nil
 		change("a.yaml", pod("noisy", "a")+pod("quiet", "b"))
-		for i := 0; told == nil && i < 100; i++ {
+		for i := 0; emitted == nil && i < 100; i++ {
 			change("b.yaml", pod("noisy", "c")+pod("", "node"))
 			now = now.Add(s.Quiet / 2)
 			s.wake(now, nil, d, emit)
 		}
-		if !slices.Equal(told, want) {
-			t.Fatalf("told %q, want %q", told, want)
+		if !slices.Equal(emitted, want) {
+			t.Fatalf("emitted %q, want %q", emitted, want)
 		}
 	}
 	burst("a b c node")       // the first that is cut

@@ -1,7 +1,7 @@
 // Package files is the source that reads API objects from a folder of YAML and JSON files, and follows its changes. They are those of the
 // config cluster; what is below a top-level folder cluster=NAME is of the cluster of that name.
 //
-// Owns: the watch on the folder, what was told of each file.  Reads: store/object, store/origin, store/source/guard.  Never: a schema
+// Owns: the watch on the folder, what was emitted of each file.  Reads: store/object, store/origin, store/source/guard.  Never: a schema
 // (normal has those); takes a half-written or vanished folder for an empty one.
 package files
 
@@ -29,7 +29,7 @@ type Config struct {
 	Memory     *guard.Memory // of what vanished before; nil: nothing is known
 	Quiet      time.Duration // a burst of changes is over when there was none for so long, or is cut; default 30 ms
 	Grace      time.Duration // what takes objects away must look the same for so long; default 250 ms
-	Rescan     time.Duration // file systems that do not tell of changes are walked so often; default 10 s
+	Rescan     time.Duration // file systems that do not report changes are walked so often; default 10 s
 	Log        *slog.Logger
 }
 
@@ -71,7 +71,7 @@ func New(c Config) (*Source, error) {
 	return &Source{Config: c, reader: newReader(c.Cluster, c.AllowEmpty, c.Memory, c.Grace), known: map[string]signature{}, releases: make(chan release)}, nil
 }
 
-// Problems is everything that is wrong with the folder now: documents that cannot be read (they are told as Broken events
+// Problems is everything that is wrong with the folder now: documents that cannot be read (they are emitted as Broken events
 // too), objects that two files have, what the shrink guard holds. Safe for concurrent use.
 func (s *Source) Problems() []object.Problem {
 	if p := s.problems.Load(); p != nil {
@@ -110,7 +110,7 @@ func (s *Source) Look() ([]object.Event, error) {
 	return append(events, object.Event{Op: object.Synced}), nil
 }
 
-// Run tells everything that is in the folder, then Synced, then every change, until ctx ends. emit is called from one
+// Run emits everything that is in the folder, then Synced, then every change, until ctx ends. emit is called from one
 // goroutine, with what belongs together in one call: a burst of changes, for ten times Quiet at most; of changes that go on
 // without end what changed in one namespace within twice Quiet.
 func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
@@ -192,7 +192,7 @@ func (s *Source) wake(now time.Time, watch *watch, dirty *dirty, emit func([]obj
 	})
 }
 
-// byNamespace divides events by cluster and namespace: what is edited without end in one is not told together with what happens in another.
+// byNamespace divides events by cluster and namespace: what is edited without end in one is not emitted together with what happens in another.
 func byNamespace(events []object.Event) (parts [][]object.Event) {
 	at := map[object.ID]int{}
 	for _, e := range events {
@@ -208,7 +208,7 @@ func byNamespace(events []object.Event) (parts [][]object.Event) {
 	return parts
 }
 
-// rescan walks the whole folder, renews the watches and tells what changed.
+// rescan walks the whole folder, renews the watches and emits what changed.
 func (s *Source) rescan(watch *watch, now time.Time, emit func([]object.Event), first bool) *tree {
 	looks, tree := s.scan()
 	watch.set(tree.dirs)

@@ -170,7 +170,7 @@ func TestRunHoldsAVanishedFolder(t *testing.T) {
 	l.want("put b=2")
 }
 
-// A file system that tells of nothing is walked.
+// A file system that reports nothing is walked.
 func TestRescan(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir+"/a.yaml", pods("a"))

@@ -47,7 +47,7 @@ func newFile(sum [32]byte, docs []doc, before *file) *file {
 	return f
 }
 
-// folder is what was told of all files. It is pure: no clock, no file system.
+// folder is what was emitted of all files. It is pure: no clock, no file system.
 type folder struct {
 	files       map[string]*file
 	definitions map[object.ID][]string // paths that hold the object, the one that had it first in front
@@ -63,8 +63,8 @@ func newFolder(allowEmpty bool, memory *guard.Memory) *folder {
 
 // The folder as the shrink guard sees it.
 
-// Told implements guard.Objects.
-func (f *folder) Told() iter.Seq2[object.ID, *object.Object] { return maps.All(f.emitted) }
+// Emitted implements guard.Objects.
+func (f *folder) Emitted() iter.Seq2[object.ID, *object.Object] { return maps.All(f.emitted) }
 
 // Now implements guard.Objects.
 func (f *folder) Now() iter.Seq[object.ID] {
@@ -119,7 +119,7 @@ func (f *folder) apply(at time.Time, changes map[string]*file) []object.Event {
 	return append(events, f.events(at, touched)...)
 }
 
-// touches are the objects that a change is about; true: told again even if it is the same.
+// touches are the objects that a change is about; true: emitted again even if it is the same.
 type touches map[object.ID]bool
 
 // note adds an object, and leaves it as it is where it was there.
@@ -189,7 +189,7 @@ func (f *folder) stillBroken(d doc) bool {
 	return false
 }
 
-// events compares what was emitted of the touched objects with what holds now, and tells what the guard does not hold.
+// events compares what was emitted of the touched objects with what holds now, and emits what the guard does not hold.
 func (f *folder) events(at time.Time, touched touches) []object.Event {
 	ids := slices.SortedFunc(maps.Keys(touched), object.ID.Compare)
 	for _, id := range f.guard.Judge(at, f, ids) {

@@ -21,7 +21,7 @@ func (s *Source) Held() []object.Loss {
 	return nil
 }
 
-// Everything says whether all that was told is held. Safe for concurrent use.
+// Everything says whether all that was emitted is held. Safe for concurrent use.
 func (s *Source) Everything() bool { return s.allHeld.Load() }
 
 // Release lets exactly these losses go that the guard holds; false: it holds others, or ctx has ended, and nothing was let go.
@@ -35,7 +35,7 @@ func (s *Source) Release(ctx context.Context, losses []object.Loss) bool {
 	}
 }
 
-// release tells what is held as it is now, if these losses are all that is held.
+// release emits what is held as it is now, if these losses are all that is held.
 func (f *folder) release(losses []object.Loss) (events []object.Event, ok bool) {
 	if !f.guard.Release(losses) {
 		return nil, false

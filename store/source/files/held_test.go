@@ -40,7 +40,7 @@ func TestReleaseOfWhatIsHeld(t *testing.T) {
 	}
 	events, ok := f.release(ids)
 	if !ok || len(events) != 5 || len(f.guard.Held()) != 0 || len(f.emitted) != 1 || slices.ContainsFunc(events, func(e object.Event) bool { return e.Op != object.Delete }) {
-		t.Errorf("%v, %d held, %d told", events, len(f.guard.Held()), len(f.emitted))
+		t.Errorf("%v, %d held, %d emitted", events, len(f.guard.Held()), len(f.emitted))
 	}
 	if events, ok := f.release(ids); ok || len(events) > 0 {
 		t.Errorf("again: %v", events)

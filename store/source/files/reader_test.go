@@ -116,7 +116,7 @@ func TestEditOfOneFile(t *testing.T) {
 	if d.r.parsed != parsed+1 {
 		t.Errorf("parsed %d files, want 1", d.r.parsed-parsed)
 	}
-	d.confirm([]string{"a.yaml", pods("b=2")}, "put b=2", "delete a") // b is told again: its document has another number
+	d.confirm([]string{"a.yaml", pods("b=2")}, "put b=2", "delete a") // b is emitted again: its document has another number
 	if d.r.parsed != parsed+2 {
 		t.Errorf("a change that has to be confirmed was parsed %d times", d.r.parsed-parsed-1)
 	}
@@ -154,11 +154,11 @@ func TestBrokenDocuments(t *testing.T) {
 	d.see([]string{"a.yaml", pods("a", "b")}, "put a", "put b")
 	d.see([]string{"a.yaml", pods("a=2") + "---\n" + bad}, "broken b", "put a=2")
 	d.wantProblems("a.yaml#2 Pod default/b: is no YAML")
-	d.see([]string{"a.yaml", "x: [\n"}, "broken ?", "put b") // not even its name can be read: what was good of it stands, and is told
+	d.see([]string{"a.yaml", "x: [\n"}, "broken ?", "put b") // not even its name can be read: what was good of it stands, and is emitted
 	d.see([]string{"a.yaml", pods("a=2", "b")}, "delete ?")
 	d.wantProblems()
 	d.see([]string{"a.yaml", pods("a=2") + "---\n" + bad}, "broken b")
-	d.see([]string{"a.yaml", pods("a=2", "b")}, "put b") // the same as before, told again since it was broken
+	d.see([]string{"a.yaml", pods("a=2", "b")}, "put b") // the same as before, emitted again since it was broken
 	d.see([]string{"c.yaml", strings.ReplaceAll(bad, "name: b", "name: c")}, "broken c")
 	d.confirm([]string{"c.yaml", "-"}, "delete c") // never good, and gone
 }

@@ -56,7 +56,7 @@ func TestEmptiedSlices(t *testing.T) {
 		"replaced by as many":                {full, []string{"p", pods(20), "e", sliceOf("a", 10, 10, true)}, false},
 		"without targetRef, emptied":         {[]string{"s", web, "p", pods(10), "e", sliceOf("a", 0, 10, false)}, []string{"e", sliceOf("a", 0, 0, false)}, true},
 		"without targetRef, no such Pods":    {[]string{"s", web, "e", sliceOf("a", 0, 10, false)}, []string{"e", sliceOf("a", 0, 0, false)}, false},
-		"no Pods are told":                   {[]string{"s", web, "e", sliceOf("a", 0, 10, true)}, []string{"e", sliceOf("a", 0, 0, true)}, false},
+		"no Pods are emitted":                {[]string{"s", web, "e", sliceOf("a", 0, 10, true)}, []string{"e", sliceOf("a", 0, 0, true)}, false},
 		"scaled from 10 to 1":                {full, []string{"p", pods(1), "e", sliceOf("a", 0, 1, true)}, false},
 		"scaled to 0":                        {full, []string{"p", "", "e", sliceOf("a", 0, 0, true)}, false},
 		"the Pods are not ready":             {full, []string{"p", alivePods(0, 10, "app: web", unready), "e", sliceOf("a", 0, 0, true)}, false},
@@ -74,9 +74,9 @@ func TestEmptiedSlices(t *testing.T) {
 		d.lost(c.after...)
 		held := d.r.guard.Held()
 		id := object.ID{Origin: allServices.Origin, Group: "discovery.k8s.io", Kind: "EndpointSlice", Namespace: "shop", Name: "a"}
-		told, now := d.r.Get(id)
-		if (len(held) == 1 && held[0].ID == id && held[0].Version != "") != c.held || (told != now) != c.held || !c.held && len(held) > 0 {
-			t.Errorf("%s: held %v, told the newest: %t; want held: %t", name, held, told == now, c.held)
+		emitted, now := d.r.Get(id)
+		if (len(held) == 1 && held[0].ID == id && held[0].Version != "") != c.held || (emitted != now) != c.held || !c.held && len(held) > 0 {
+			t.Errorf("%s: held %v, emitted the newest: %t; want held: %t", name, held, emitted == now, c.held)
 		}
 		if problems := d.r.problems(); (len(problems) == 1 && problems[0].ID == id) != c.held {
 			t.Errorf("%s: problems %v", name, problems)
@@ -97,8 +97,8 @@ func TestHeldSlicesComeAndGo(t *testing.T) {
 	}
 	stands := func(d *desk, what string, endpoints int) {
 		t.Helper()
-		told, _ := d.r.Get(object.ID{Origin: allServices.Origin, Group: "discovery.k8s.io", Kind: "EndpointSlice", Namespace: "shop", Name: "a"})
-		if n := strings.Count(string(told.JSON), "addresses"); n != endpoints {
+		emitted, _ := d.r.Get(object.ID{Origin: allServices.Origin, Group: "discovery.k8s.io", Kind: "EndpointSlice", Namespace: "shop", Name: "a"})
+		if n := strings.Count(string(emitted.JSON), "addresses"); n != endpoints {
 			t.Errorf("%s: %d endpoints stand, want %d; held %v", what, n, endpoints, d.r.guard.Held())
 		}
 	}

@@ -55,7 +55,7 @@ type dirty struct {
 	paths       map[string]bool
 	whole       bool // something about folders or links: walk
 	first, last time.Time
-	cut         time.Time // when the burst before this one had been cut and told; zero: it was over
+	cut         time.Time // when the burst before this one had been cut and emitted; zero: it was over
 }
 
 func newDirty(quiet time.Duration) *dirty { return &dirty{quiet: quiet, paths: map[string]bool{}} }
@@ -151,7 +151,7 @@ func (d *dirty) take(now time.Time) (paths []string, whole, endless bool) {
 	return paths, whole, endless
 }
 
-// done is called when what was taken has been read and told. What changed meanwhile is noted from now on: that there was
+// done is called when what was taken has been read and emitted. What changed meanwhile is noted from now on: that there was
 // nothing to note for so long was no quiet moment.
 func (d *dirty) done(now time.Time) {
 	if !d.cut.IsZero() {

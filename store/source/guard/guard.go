@@ -31,24 +31,24 @@ const sumFor = 10 * time.Minute
 
 // Objects is what a source knows at one look.
 type Objects interface {
-	// Told is every object that was told and not taken back, as it was told last.
-	Told() iter.Seq2[object.ID, *object.Object]
+	// Emitted is every object that was emitted and not taken back, as it was emitted last.
+	Emitted() iter.Seq2[object.ID, *object.Object]
 	// Now is every object that is there now.
 	Now() iter.Seq[object.ID]
-	// Get is one object as it was told last (nil: it was not) and as it is now (nil: it is not there).
-	Get(id object.ID) (told, now *object.Object)
+	// Get is one object as it was emitted last (nil: it was not) and as it is now (nil: it is not there).
+	Get(id object.ID) (emitted, now *object.Object)
 }
 
-// Counter is what Objects may have besides: how many there are of each kind (KindOf), told and now. Where they have it not all of them are
+// Counter is what Objects may have besides: how many there are of each kind (KindOf), emitted and now. Where they have it not all of them are
 // walked for each look in which something vanished.
 type Counter interface {
-	Counts() (told, now map[object.ID]int)
+	Counts() (emitted, now map[object.ID]int)
 }
 
 // Guard decides about losses. It belongs to one goroutine.
 type Guard struct {
 	allowEmpty bool
-	deleted    map[object.ID]bool           // told, and not there any more
+	deleted    map[object.ID]bool           // emitted, and not there any more
 	changed    map[object.ID]*object.Object // slices of which an older version stands; the newest
 	memory     *Memory                      // what vanished
 	// parents are the Namespaces and Services that vanished, and when: that explains what vanishes with them. There are never more than
@@ -71,16 +71,16 @@ type look struct {
 	Objects
 	at      time.Time
 	touched []object.ID
-	gone    []object.ID       // told, not held, and not there any more
+	gone    []object.ID       // emitted, not held, and not there any more
 	slices  []object.ID       // EndpointSlices that are there, and may have lost endpoints
-	before  map[object.ID]int // by kind and cluster: told and not held
+	before  map[object.ID]int // by kind and cluster: emitted and not held
 	after   map[object.ID]int // by kind and cluster: there now
 	pods    map[object.ID]map[string]bool
 	ending  map[object.ID]bool // Namespaces that were asked about: they are terminating
 }
 
-// Judge decides, before the source tells anything, about the objects that are others than before, gone or there. Then Holds says what is
-// not to be told. also are objects that were held before, and that are to be told too, as they are now.
+// Judge decides, before the source emits anything, about the objects that are others than before, gone or there. Then Holds says what is
+// not to be emitted. also are objects that were held before, and that are to be emitted too, as they are now.
 func (g *Guard) Judge(at time.Time, o Objects, touched []object.ID) (also []object.ID) {
 	if g.allowEmpty {
 		return nil
@@ -121,16 +121,16 @@ func (g *Guard) sort(l *look) {
 	}
 	seen := map[object.ID]bool{}
 	for _, id := range l.touched {
-		told, now := l.Get(id)
+		emitted, now := l.Get(id)
 		seen[id] = true
 		switch {
 		case now == nil:
 			delete(g.changed, id)
-			if told != nil && !g.deleted[id] {
+			if emitted != nil && !g.deleted[id] {
 				l.gone = append(l.gone, id)
 			}
 			continue
-		case told != nil && id.Kind == "EndpointSlice":
+		case emitted != nil && id.Kind == "EndpointSlice":
 			l.slices = append(l.slices, id)
 		}
 		delete(g.deleted, id)
@@ -159,7 +159,7 @@ func (l *look) count(g *Guard) {
 	}
 }
 
-// live counts what was told and is not held.
+// live counts what was emitted and is not held.
 func (l *look) live(g *Guard) map[object.ID]int {
 	if c, is := l.Objects.(Counter); is {
 		n, _ := c.Counts()
@@ -169,7 +169,7 @@ func (l *look) live(g *Guard) map[object.ID]int {
 		return n
 	}
 	n := map[object.ID]int{}
-	for id := range l.Told() {
+	for id := range l.Emitted() {
 		if !g.deleted[id] {
 			n[KindOf(id)]++
 		}
@@ -257,7 +257,7 @@ func KindOf(id object.ID) object.ID { return object.ID{Origin: id.Origin, Kind: 
 func (g *Guard) judge(l *look, kind object.ID, gone []object.ID) {
 	var lost []object.ID
 	for _, id := range gone {
-		if told, _ := l.Get(id); !g.explains(l, told) {
+		if emitted, _ := l.Get(id); !g.explains(l, emitted) {
 			lost = append(lost, id)
 		}
 	}
@@ -288,7 +288,7 @@ func (g *Guard) judge(l *look, kind object.ID, gone []object.ID) {
 	}
 }
 
-// explainedLater takes what is held out of it that a Namespace or a Service explains which the source told of only now: of each kind a cluster's
+// explainedLater takes what is held out of it that a Namespace or a Service explains which the source emitted only now: of each kind a cluster's
 // changes come for themselves, and a namespace's own end comes last.
 func (g *Guard) explainedLater(l *look) (gone []object.ID) {
 	if len(g.deleted) == 0 || !slices.ContainsFunc(l.touched, func(id object.ID) bool {
@@ -297,7 +297,7 @@ func (g *Guard) explainedLater(l *look) (gone []object.ID) {
 		return nil
 	}
 	for id := range g.deleted {
-		if told, _ := l.Get(id); told != nil && g.explains(l, told) {
+		if emitted, _ := l.Get(id); emitted != nil && g.explains(l, emitted) {
 			delete(g.deleted, id)
 			gone = append(gone, id)
 		}

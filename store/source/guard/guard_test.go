@@ -10,20 +10,20 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// objects is a source in memory, which tells what the guard does not hold.
+// objects is a source in memory, which emits what the guard does not hold.
 type objects struct {
-	guard     *Guard
-	told, now map[object.ID]*object.Object
+	guard        *Guard
+	emitted, now map[object.ID]*object.Object
 }
 
 func newObjects() *objects {
 	return &objects{New(false, nil), map[object.ID]*object.Object{}, map[object.ID]*object.Object{}}
 }
 
-func (o *objects) Told() iter.Seq2[object.ID, *object.Object] { return maps.All(o.told) }
-func (o *objects) Now() iter.Seq[object.ID]                   { return maps.Keys(o.now) }
-func (o *objects) Get(id object.ID) (told, now *object.Object) {
-	return o.told[id], o.now[id]
+func (o *objects) Emitted() iter.Seq2[object.ID, *object.Object] { return maps.All(o.emitted) }
+func (o *objects) Now() iter.Seq[object.ID]                      { return maps.Keys(o.now) }
+func (o *objects) Get(id object.ID) (emitted, now *object.Object) {
+	return o.emitted[id], o.now[id]
 }
 
 // step puts these objects in place of all of a kind.
@@ -44,9 +44,9 @@ func (o *objects) step(at time.Time, kind string, names ...string) {
 		switch {
 		case o.guard.Holds(id):
 		case o.now[id] == nil:
-			delete(o.told, id)
+			delete(o.emitted, id)
 		default:
-			o.told[id] = o.now[id]
+			o.emitted[id] = o.now[id]
 		}
 	}
 }

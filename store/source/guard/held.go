@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Holds says of an object that nothing is told of what became of it: it vanished, or lost endpoints, and what was told last stands.
+// Holds says of an object that what became of it is not emitted: it vanished, or lost endpoints, and what was emitted last stands.
 func (g *Guard) Holds(id object.ID) bool { return g.deleted[id] || g.changed[id] != nil }
 
 // Held is what is held, in order.

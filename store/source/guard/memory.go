@@ -12,7 +12,7 @@ import (
 )
 
 // Memory is which objects vanished within sumFor, by kind and cluster, and how many there were before: losses are added up by it. The guards
-// of a process's sources share one, and so does who compares what is stored (store/ingest): a process that leads next is told what the one
+// of a process's sources share one, and so does who compares what is stored (store/ingest): a process that leads next is given what the one
 // before remembered (Sums, Recall), or what was lost before it led would count for nothing. Safe for concurrent use; the zero Memory is ready.
 type Memory struct {
 	mu       sync.Mutex               // a leaf

@@ -18,7 +18,7 @@ func services(from, to int) (names []string) {
 	return names
 }
 
-// Losses under one process and under the next are added up, where the next one is told of the first: two fifths, and two fifths of what
+// Losses under one process and under the next are added up, where the next one knows of the first: two fifths, and two fifths of what
 // there was, are more than half. What is too long ago counts for nothing, and what comes from a clock that is ahead was now.
 func TestLossesAreAddedUpOverProcesses(t *testing.T) {
 	at := time.Unix(1000, 0)

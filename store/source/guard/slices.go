@@ -65,10 +65,10 @@ type shrunk struct {
 // ready and not terminating. released are those that were held before and are not any more, and that nobody touched.
 func (g *Guard) judgeSlices(l *look) (released []object.ID) {
 	for _, id := range l.slices {
-		told, now := l.Get(id)
+		emitted, now := l.Get(id)
 		was := g.changed[id] != nil
 		delete(g.changed, id)
-		if g.missed(l, told, now) {
+		if g.missed(l, emitted, now) {
 			g.changed[id] = now
 		} else if was {
 			released = append(released, id)
@@ -78,15 +78,15 @@ func (g *Guard) judgeSlices(l *look) (released []object.ID) {
 }
 
 // missed says whether too many endpoints of a slice are gone. Losses are added up over ten minutes.
-func (g *Guard) missed(l *look, told, now *object.Object) bool {
-	if g.explains(l, told) {
+func (g *Guard) missed(l *look, emitted, now *object.Object) bool {
+	if g.explains(l, emitted) {
 		return false
 	}
-	few, some := g.fewer(l, told, now)
-	if s, is := g.shrunk[told.ID]; is && !few {
+	few, some := g.fewer(l, emitted, now)
+	if s, is := g.shrunk[emitted.ID]; is && !few {
 		few, _ = g.fewer(l, s.before, now)
 	} else if !is && some && !few {
-		g.shrunk[told.ID] = shrunk{l.at, told}
+		g.shrunk[emitted.ID] = shrunk{l.at, emitted}
 	}
 	return few
 }
@@ -169,7 +169,7 @@ func (l *look) addresses(slice object.ID) map[string]bool {
 	return all
 }
 
-// selects says whether a slice's Service still selects a Pod. One that has no selector, or that nobody told, selects what it did.
+// selects says whether a slice's Service still selects a Pod. One that has no selector, or that was not emitted, selects what it did.
 func (g *Guard) selects(l *look, slice, pod *object.Object) bool {
 	_, service := l.Get(serviceOf(slice))
 	if service == nil {
@@ -202,23 +202,23 @@ func (g *Guard) elsewhere(l *look, slice *object.Object) map[string]bool {
 	return all
 }
 
-// effective are the EndpointSlices as they will be told.
+// effective are the EndpointSlices as they will be emitted.
 func (g *Guard) effective(l *look) iter.Seq[*object.Object] {
 	return func(yield func(*object.Object) bool) {
 		for id := range l.Now() {
 			if id.Kind != "EndpointSlice" {
 				continue
 			}
-			told, now := l.Get(id)
+			emitted, now := l.Get(id)
 			if g.changed[id] != nil {
-				now = told
+				now = emitted
 			}
 			if !yield(now) {
 				return
 			}
 		}
 		for id := range g.deleted {
-			if told, _ := l.Get(id); id.Kind == "EndpointSlice" && !yield(told) {
+			if emitted, _ := l.Get(id); id.Kind == "EndpointSlice" && !yield(emitted) {
 				return
 			}
 		}

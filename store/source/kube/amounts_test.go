@@ -24,9 +24,9 @@ import (
 // leader is the ingester behind a source, as a leader that has compared everything; it counts what it would write.
 type leader struct {
 	*desk
-	state *ingest.State
-	after int64
-	told  int // events
+	state   *ingest.State
+	after   int64
+	emitted int // events
 }
 
 func newLeader(t testing.TB) *leader {
@@ -66,10 +66,10 @@ func (l *leader) write(effects []ingest.Effect) (written []string) {
 	return written
 }
 
-// change tells what the source has to tell, and names what is written for it.
+// change emits what the source has to emit, and names what is written for it.
 func (l *leader) change() (written []string) {
 	for _, part := range l.s.take(l.at) {
-		l.told += len(part)
+		l.emitted += len(part)
 		written = append(written, l.write(l.state.Step(ingest.Objects(part)))...)
 	}
 	return written
@@ -131,8 +131,8 @@ func TestWhatARollWrites(t *testing.T) {
 		l.put("EndpointSlice", s)
 		writes("status alone")
 	}
-	if l.told > 0 {
-		t.Errorf("%d events are told of statuses that no record reads", l.told)
+	if l.emitted > 0 {
+		t.Errorf("%d events are emitted of statuses that no record reads", l.emitted)
 	}
 	l.put("Pod", podAs("new", "", false, false))
 	writes("the new Pod is scheduled")

@@ -125,7 +125,7 @@ func (s *Source) discovered(served map[kindID]kind, err error) (start []kind) {
 		switch f := s.kinds[id]; {
 		case f == nil:
 			start = append(start, k)
-			if s.told {
+			if s.emittedSynced {
 				s.Log.Info("a kind is served that was not: it is read", obs.KeyKind, k.kind, obs.KeyVersion, k.version)
 			}
 		case f.kind.version != k.version || f.gone:

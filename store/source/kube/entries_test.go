@@ -90,7 +90,7 @@ func TestWorkloadEntriesOfAnotherCluster(t *testing.T) {
 	for name, c := range map[string]struct {
 		serve   func(*farEntries)
 		off     bool
-		version string // in which they are told; empty: they are not
+		version string // in which they are emitted; empty: they are not
 		warned  bool
 	}{
 		"served":                 {serve: func(f *farEntries) { f.versions = []string{"v1", "v1beta1", "v1alpha3"} }, version: "v1"},

@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// since is what was told of a namespace after so many events, as "Op Kind name", sorted.
+// since is what was emitted of a namespace after so many events, as "Op Kind name", sorted.
 func (e *recorder) since(n int, namespace string) (all []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -39,7 +39,7 @@ func (e *recorder) count() int {
 	return len(e.events)
 }
 
-// The API server is away, and what changes meanwhile is told when it is back, and nothing else: once where the watches can go on, once where
+// The API server is away, and what changes meanwhile is emitted when it is back, and nothing else: once where the watches can go on, once where
 // it was killed and etcd compacted, so that they cannot (410).
 func TestKubeAway(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{Istio: true})
@@ -71,7 +71,7 @@ func TestKubeAway(t *testing.T) {
 			e.mu.Unlock()
 			defer e.mu.Lock()
 			if got := e.since(before, "shop"); !slices.Equal(got, want) {
-				return fmt.Sprintf("told %v, want %v", got, want)
+				return fmt.Sprintf("emitted %v, want %v", got, want)
 			}
 			return ""
 		})

@@ -86,7 +86,7 @@ func (e *editor) random(n int) {
 	}
 }
 
-// arrive waits until the source has told exactly what is there. With no objects that were there all the time taken back.
+// arrive waits until the source has emitted exactly what is there. With no objects that were there all the time taken back.
 func (e *editor) arrive(r *recorder, what string) {
 	e.t.Helper()
 	r.until(func() string {
@@ -103,7 +103,7 @@ func (e *editor) arrive(r *recorder, what string) {
 			}
 		}
 		if !maps.Equal(got, e.there) {
-			return fmt.Sprintf("%s: %d objects are told, %d are there: %v, %v", what, len(got), len(e.there), got, e.there)
+			return fmt.Sprintf("%s: %d objects are emitted, %d are there: %v, %v", what, len(got), len(e.there), got, e.there)
 		}
 		return ""
 	})
@@ -196,7 +196,7 @@ func TestKubeFaultyAPIServer(t *testing.T) {
 		}
 	}
 	if want := len(names) + countMore(e.there) - len(e.there); removed != want {
-		t.Errorf("%d objects were told to be gone, want %d", removed, want)
+		t.Errorf("%d objects were emitted as gone, want %d", removed, want)
 	}
 }
 
@@ -264,7 +264,7 @@ func TestKubeOtherVersion(t *testing.T) {
 	defer r.mu.Unlock()
 	for _, event := range r.events {
 		if event.Op == object.Delete && event.ID == id {
-			t.Error("it was told to be gone")
+			t.Error("it was emitted as gone")
 		}
 	}
 }

@@ -39,7 +39,7 @@ type follower struct {
 	missed   int             // how many times in a row it was not
 	wrong    string          // why it cannot be read now
 	refused  int             // how many times in a row it was answered that it may not be, and it is optional
-	broken   bool            // it is a Secret that was told to be unreadable
+	broken   bool            // it is a Secret that was reported as unreadable
 	tooMuch  bool            // the last list was not taken because there is too much
 	listing  amount          // of the list that is being read
 	left     map[name]string // objects that are left out, and why
@@ -182,7 +182,7 @@ func (f *follower) says(wrong string, forbidden bool) {
 	}
 }
 
-// unreadable tells of a Secret that it cannot be read, and waits for it no longer: what was stored of it stands, and nothing else is held up by a
+// unreadable reports a Secret that cannot be read, and waits for it no longer: what was stored of it stands, and nothing else is held up by a
 // right that is missing for one. With the lock.
 func (f *follower) unreadable() {
 	if f.wrong == "" || f.complete || f.kind.kind != "Secret" {

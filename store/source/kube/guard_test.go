@@ -35,8 +35,8 @@ func newDesk(t testing.TB) *desk {
 	for f := range s.followers() {
 		d.list(f.kind.kind)
 	}
-	if told := d.tell(); !slices.Equal(told, []string{"synced"}) {
-		t.Fatalf("told %v", told)
+	if got := d.emitted(); !slices.Equal(got, []string{"synced"}) {
+		t.Fatalf("emitted %v", got)
 	}
 	return d
 }
@@ -82,8 +82,8 @@ func (d *desk) gone(kind string, objects ...runtime.Object) {
 	}
 }
 
-// tell is what the source tells next: "put Kind namespace/name", "delete ...", "synced".
-func (d *desk) tell() (all []string) {
+// emitted is what the source emits next: "put Kind namespace/name", "delete ...", "synced".
+func (d *desk) emitted() (all []string) {
 	for _, part := range d.s.take(d.at) {
 		for _, e := range part {
 			switch e.Op {
@@ -101,11 +101,11 @@ func (d *desk) tell() (all []string) {
 	return all
 }
 
-// tells checks how many objects are told to be gone, and how many are held then.
-func (d *desk) tells(what string, gone, held int) {
+// expect checks how many objects are emitted as gone, and how many are held then.
+func (d *desk) expect(what string, gone, held int) {
 	d.t.Helper()
 	n := 0
-	for _, e := range d.tell() {
+	for _, e := range d.emitted() {
 		if len(e) > 6 && e[:6] == "delete" {
 			n++
 		}
@@ -154,14 +154,14 @@ func TestMassRemovalsAreHeld(t *testing.T) {
 		d := newDesk(t)
 		d.put("Node", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 		d.put("Service", services(0, n)...)
-		d.tell()
+		d.emitted()
 		return d
 	}
 	d := begin(30)
 	d.list("Service", services(0, 10)...)
-	d.tells("a list without most", 0, 20)
+	d.expect("a list without most", 0, 20)
 	d.put("Service", services(10, 5)...)
-	d.tells("some come back", 0, 15)
+	d.expect("some come back", 0, 15)
 	if p := d.s.Problems(); len(p) != 1 || p[0].Code != problem.Held || p[0].ID.Kind != "Service" {
 		t.Errorf("problems %v", p)
 	}
@@ -172,10 +172,10 @@ func TestMassRemovalsAreHeld(t *testing.T) {
 	if !d.s.Release(t.Context(), held) {
 		t.Error("what is held is not accepted")
 	}
-	d.tells("accepted", 15, 0)
+	d.expect("accepted", 15, 0)
 	d.put("Service", services(29, 1)...)
-	if told := d.tell(); !slices.Equal(told, []string{"put Service shop/o29"}) {
-		t.Errorf("one that was accepted comes back: %v", told)
+	if got := d.emitted(); !slices.Equal(got, []string{"put Service shop/o29"}) {
+		t.Errorf("one that was accepted comes back: %v", got)
 	}
 
 	for pause, want := range map[time.Duration][2]int{10 * time.Second: {15, 9}, time.Minute: {10, 14}, 10 * time.Minute: {24, 0}} {
@@ -183,7 +183,7 @@ func TestMassRemovalsAreHeld(t *testing.T) {
 		for i := range 24 {
 			d.at = d.at.Add(pause)
 			d.gone("Service", services(i, 1)...)
-			gone += len(d.tell())
+			gone += len(d.emitted())
 		}
 		if held := len(d.s.Held()); pause != time.Minute && (gone != want[0] || held != want[1]) {
 			t.Errorf("one after the other, %v between them: %d go and %d are held, want %v", pause, gone, held, want)
@@ -191,20 +191,20 @@ func TestMassRemovalsAreHeld(t *testing.T) {
 	}
 	few := begin(3)
 	few.list("Service")
-	few.tells("a few", 3, 0)
+	few.expect("a few", 3, 0)
 
 	d = begin(8)
 	d.put(virtualServices.kind, services(0, 8)...)
-	d.tell()
+	d.emitted()
 	for range missing {
 		d.s.discovered(map[kindID]kind{}, nil)
 	}
-	d.tells("the kind is not served any more", 0, 8)
+	d.expect("the kind is not served any more", 0, 8)
 	if d.s.kinds[virtualServices.id()] == nil {
 		t.Fatal("what is held of a kind is forgotten")
 	}
 	d.s.Release(t.Context(), d.s.Held())
-	if d.tells("accepted", 8, 0); d.s.kinds[virtualServices.id()] != nil {
+	if d.expect("accepted", 8, 0); d.s.kinds[virtualServices.id()] != nil {
 		t.Error("the kind is still read")
 	}
 }
@@ -216,31 +216,31 @@ func TestEndOfNamespaceExplains(t *testing.T) {
 		d := newDesk(t)
 		d.put("Namespace", aNamespace("shop", false), aNamespace("other", false))
 		d.put("Service", append(named("shop", 0, 20, aService), named("other", 0, 5, aService)...)...)
-		d.tell()
+		d.emitted()
 		return d
 	}
 	d := begin()
 	d.put("Namespace", aNamespace("shop", true))
 	d.gone("Service", named("shop", 0, 20, aService)...)
-	d.tells("the namespace is terminating", 20, 0)
+	d.expect("the namespace is terminating", 20, 0)
 	d.gone("Namespace", aNamespace("shop", true))
-	d.tells("and goes", 1, 0)
+	d.expect("and goes", 1, 0)
 	d = begin()
 	d.list("Service", named("other", 0, 5, aService)...)
-	d.tells("the list of the namespaces has not come", 0, 20)
+	d.expect("the list of the namespaces has not come", 0, 20)
 	d.list("Namespace", aNamespace("other", false))
-	d.tells("it comes", 21, 0)
+	d.expect("it comes", 21, 0)
 	d = begin()
 	d.list("Service", named("other", 0, 5, aService)...)
 	d.list("Namespace", aNamespace("shop", false))
-	d.tells("another one went", 1, 20)
+	d.expect("another one went", 1, 20)
 	// Objects of namespaces that are not selected any more count as gone.
 	d = begin()
 	d.s.selection.use("discoverySelectors: [{matchLabels: {mesh: 'yes'}}]")
 	d.s.mu.Lock()
 	d.s.reselected(d.s.selection.selected(), false)
 	d.s.mu.Unlock()
-	d.tells("nothing is selected", 0, 25)
+	d.expect("nothing is selected", 0, 25)
 }
 
 // An EndpointSlice that is emptied while its Pods are ready is held; Pods and slices come in either order.
@@ -250,13 +250,13 @@ func TestEmptiedSliceIsHeld(t *testing.T) {
 		d.put("Service", named("shop", 0, 1, aService)...)
 		d.put("Pod", named("shop", 0, 10, aPod)...)
 		d.put("EndpointSlice", aSlice("shop", 10))
-		d.tell()
+		d.emitted()
 		return d
 	}
 	d := begin()
 	d.put("EndpointSlice", aSlice("shop", 0))
-	if told := d.tell(); len(told) != 0 || len(d.s.Held()) != 1 {
-		t.Errorf("emptied: told %v, held %v", told, d.s.Held())
+	if got := d.emitted(); len(got) != 0 || len(d.s.Held()) != 1 {
+		t.Errorf("emptied: emitted %v, held %v", got, d.s.Held())
 	}
 	if p := d.s.Problems(); len(p) != 1 || p[0].ID.Kind != "EndpointSlice" || p[0].ID.Name == "" {
 		t.Errorf("problems %v", p)
@@ -264,19 +264,19 @@ func TestEmptiedSliceIsHeld(t *testing.T) {
 	if !d.s.Release(context.Background(), d.s.Held()) {
 		t.Error("it is not accepted")
 	}
-	if told := d.tell(); !slices.Equal(told, []string{"put EndpointSlice shop/o0-1"}) {
-		t.Errorf("accepted: told %v", told)
+	if got := d.emitted(); !slices.Equal(got, []string{"put EndpointSlice shop/o0-1"}) {
+		t.Errorf("accepted: emitted %v", got)
 	}
 	d = begin()
 	d.put("EndpointSlice", aSlice("shop", 1)) // scaled down: the slice comes first
-	d.tells("the slice came first", 0, 1)
+	d.expect("the slice came first", 0, 1)
 	d.gone("Pod", named("shop", 1, 9, aPod)...)
-	d.tells("the Pods came later", 9, 0)
+	d.expect("the Pods came later", 9, 0)
 	d = begin()
 	d.gone("Pod", named("shop", 1, 9, aPod)...)
-	d.tells("the Pods came first", 0, 9)
+	d.expect("the Pods came first", 0, 9)
 	d.put("EndpointSlice", aSlice("shop", 1))
-	d.tells("the slice came later", 9, 0)
+	d.expect("the slice came later", 9, 0)
 }
 
 // Deletions of configuration that come one after the other are judged together: those of a definition that is deleted, of a few kinds of which
@@ -287,11 +287,11 @@ func TestDeletionsGather(t *testing.T) {
 	entries := func(from, n int) []runtime.Object { return named("shop", from, n, aService) }
 	d.put("Service", entries(0, 8)...)
 	d.put(virtualServices.kind, entries(0, 6)...)
-	d.tell()
+	d.emitted()
 	gone := func(what string, want ...string) {
 		t.Helper()
-		if told := d.tell(); !slices.Equal(told, want) {
-			t.Errorf("%s: told %v, want %v", what, told, want)
+		if got := d.emitted(); !slices.Equal(got, want) {
+			t.Errorf("%s: emitted %v, want %v", what, got, want)
 		}
 	}
 	for i := range 6 {
@@ -305,12 +305,12 @@ func TestDeletionsGather(t *testing.T) {
 	d.gone("Service", entries(7, 1)...)
 	gone("another kind", "delete Service shop/o7")
 	d.at = d.at.Add(250 * time.Millisecond)
-	d.tells("together", 0, 6)
+	d.expect("together", 0, 6)
 	if _, some := d.s.waits(d.at); some {
 		t.Error("something waits")
 	}
 	d.put(virtualServices.kind, entries(0, 6)...)
-	d.tell()
+	d.emitted()
 	d.gone(virtualServices.kind, entries(0, 2)...)
 	gone("two")
 	d.put(virtualServices.kind, entries(1, 1)...)
@@ -318,11 +318,11 @@ func TestDeletionsGather(t *testing.T) {
 	d.at = d.at.Add(250 * time.Millisecond)
 	gone("the other one", "delete VirtualService shop/o0")
 	d.put(virtualServices.kind, entries(1, 500)...)
-	d.tell()
+	d.emitted()
 	for i := range 400 { // deletions that do not end
 		d.gone(virtualServices.kind, entries(i+1, 1)...)
 		d.put(virtualServices.kind, entries(i+501, 1)...)
-		if d.at = d.at.Add(10 * time.Millisecond); slices.Contains(d.tell(), "delete VirtualService shop/o1") {
+		if d.at = d.at.Add(10 * time.Millisecond); slices.Contains(d.emitted(), "delete VirtualService shop/o1") {
 			if waited := time.Duration(i) * 10 * time.Millisecond; waited > graces*d.s.Grace {
 				t.Errorf("waited for %v", waited)
 			}
@@ -340,22 +340,22 @@ func TestStaleListsAreRefused(t *testing.T) {
 	}
 	d.put("Service", versioned("a", "90"), versioned("b", "100"))
 	d.gone("Service", versioned("c", "110"))
-	d.tell()
+	d.emitted()
 	for i := range staleLists {
-		if err := d.store("Service").Replace([]any{versioned("a", "90")}, "109"); err == nil || len(d.tell()) > 0 {
+		if err := d.store("Service").Replace([]any{versioned("a", "90")}, "109"); err == nil || len(d.emitted()) > 0 {
 			t.Fatalf("list %d is believed", i)
 		}
 	}
 	if err := d.store("Service").Replace([]any{versioned("a", "90")}, "109"); err != nil {
 		t.Error(err)
 	}
-	if told := d.tell(); !slices.Equal(told, []string{"delete Service shop/b"}) {
-		t.Errorf("the cluster was restored from a backup: told %v", told)
+	if got := d.emitted(); !slices.Equal(got, []string{"delete Service shop/b"}) {
+		t.Errorf("the cluster was restored from a backup: emitted %v", got)
 	}
 	if err := d.store("Service").Replace([]any{versioned("a", "90"), versioned("b", "111")}, "111"); err != nil {
 		t.Error(err)
 	}
-	if told := d.tell(); !slices.Equal(told, []string{"put Service shop/b"}) {
-		t.Errorf("a newer list: told %v", told)
+	if got := d.emitted(); !slices.Equal(got, []string{"put Service shop/b"}) {
+		t.Errorf("a newer list: emitted %v", got)
 	}
 }

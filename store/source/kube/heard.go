@@ -21,14 +21,14 @@ func (h *heard) note(kind kindID, at time.Time) {
 	h.at[kind] = at
 }
 
-// Told says up to when all Pods, ServiceAccounts and Namespaces that there were have been told, as far as the API server's watches say; zero: they have
-// not been told yet. A ServiceAccount that another cluster does not let us read does not count. everywhere: those of all namespaces.
-func (s *Source) Told() (until time.Time, everywhere bool) {
+// ReadUntil says up to when all Pods, ServiceAccounts and Namespaces that there were have been emitted, as far as the API server's watches say; zero: they have
+// not been emitted yet. A ServiceAccount that another cluster does not let us read does not count. everywhere: those of all namespaces.
+func (s *Source) ReadUntil() (until time.Time, everywhere bool) {
 	s.mu.Lock()
 	refused := s.refusedKinds()
-	told, only := s.told, s.selection.only != "" || len(s.selection.selectors) > 0
+	synced, only := s.emittedSynced, s.selection.only != "" || len(s.selection.selectors) > 0
 	s.mu.Unlock()
-	if !told {
+	if !synced {
 		return time.Time{}, false
 	}
 	s.heard.mu.Lock()
@@ -48,7 +48,7 @@ func (s *Source) Told() (until time.Time, everywhere bool) {
 	return until, !only
 }
 
-// Accounts says whether ServiceAccounts may be read, so that Told is about them too.
+// Accounts says whether ServiceAccounts may be read, so that ReadUntil is about them too.
 func (s *Source) Accounts() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

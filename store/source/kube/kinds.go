@@ -69,7 +69,7 @@ func (s *Source) builtIn() []kind {
 		{version: "v1", kind: "Service", resource: "services", namespaced: true, expected: &corev1.Service{}},
 		{version: "v1", kind: "Pod", resource: "pods", namespaced: true, expected: &corev1.Pod{}},
 		{version: "v1", kind: "ServiceAccount", resource: "serviceaccounts", namespaced: true, expected: &corev1.ServiceAccount{}},
-		// What another cluster exports is that cluster's, which tells of it itself.
+		// What another cluster exports is that cluster's, which emits it itself.
 		{group: slices, version: "v1", kind: "EndpointSlice", resource: "endpointslices", namespaced: true, expected: &discoveryv1.EndpointSlice{},
 			labels: "!multicluster.kubernetes.io/service-name"},
 		{group: rbac, version: "v1", kind: "Role", resource: "roles", namespaced: true, expected: &rbacv1.Role{}},

@@ -1,6 +1,6 @@
 // Package kube is the source that reads the API objects of one Kubernetes cluster, and follows their changes by watches.
 //
-// Owns: the lists and watches, what was told of each object.  Reads: store/object, store/origin, store/source/guard, the API server.  Never:
+// Owns: the lists and watches, what was emitted of each object.  Reads: store/object, store/origin, store/source/guard, the API server.  Never:
 // writes to the API server; a schema (normal has those), but for the fields that no record needs, which are dropped; takes what was not
 // listed in full for the whole.
 package kube
@@ -37,14 +37,14 @@ type Config struct {
 	Memory          *guard.Memory // of what vanished before; nil: nothing is known
 	Limits          Limits        // of what is kept
 
-	Quiet    time.Duration // changes gather so long before they are told; default 10 ms
+	Quiet    time.Duration // changes gather so long before they are emitted; default 10 ms
 	Grace    time.Duration // deletions of configuration gather so long, so that those that belong together are judged together; default 250 ms, < 0: none
 	Compare  time.Duration // everything is listed again, and compared, after so long; default 10 min
 	Silence  time.Duration // a watch that says nothing for so long, not even a bookmark (one a minute), is opened again; default 3 min
 	Answer   time.Duration // a list or the beginning of a watch that takes longer has failed; default 1 min
 	Discover time.Duration // the kinds that are served are looked at so often; default 10 s, of another cluster 1 min
 	Log      *slog.Logger
-	// Settle returns once what was told before is taken, and Refer was called of the Secrets that it refers to; nil: no Secret is read. Its
+	// Settle returns once what was emitted before is taken, and Refer was called of the Secrets that it refers to; nil: no Secret is read. Its
 	// error is the context's.
 	Settle func(context.Context) error
 
@@ -59,7 +59,7 @@ type Stats struct {
 	Silent   uint64 // watches that were opened again because they said nothing
 	Repaired uint64 // objects that a list after the first one of their kind found changed or gone
 	Stale    uint64 // lists that were refused because they were older than what was seen
-	Events   uint64 // events told
+	Events   uint64 // events emitted
 }
 
 // Source follows one cluster.
@@ -67,28 +67,28 @@ type Source struct {
 	Config
 	origin  origin.Origin
 	clients *clients
-	ready   chan struct{} // one place: there is something to tell
+	ready   chan struct{} // one place: there is something to emit
 	heard   heard
 
 	referred chan struct{} // one place: references are others
 
-	mu         sync.Mutex // guards what follows; nothing blocks under it
-	references []object.Reference
-	kinds      map[kindID]*follower
-	selection  selection
-	meshes     meshes
-	guard      *guard.Guard
-	touched    map[object.ID]bool // others than they were told, or again as they were: to be judged
-	leaving    leaving            // deletions among touched that wait
-	decided    []object.Event     // to be told as they are
-	held       []object.Loss
-	beyond     []object.Reference // Secrets that are not read, because there are too many
-	discover   bool               // the kinds that are served are known: kinds is complete
-	hidden     bool               // the API server of another cluster may not be asked whether it serves WorkloadEntries
-	wrong      string             // why the API server cannot be asked what it serves
-	settled    bool               // Secrets are followed, or none is to be read
-	complete   bool               // everything was listed in full
-	told       bool               // Synced is told
+	mu            sync.Mutex // guards what follows; nothing blocks under it
+	references    []object.Reference
+	kinds         map[kindID]*follower
+	selection     selection
+	meshes        meshes
+	guard         *guard.Guard
+	touched       map[object.ID]bool // others than they were emitted, or again as they were: to be judged
+	leaving       leaving            // deletions among touched that wait
+	decided       []object.Event     // to be emitted as they are
+	held          []object.Loss
+	beyond        []object.Reference // Secrets that are not read, because there are too many
+	discover      bool               // the kinds that are served are known: kinds is complete
+	hidden        bool               // the API server of another cluster may not be asked whether it serves WorkloadEntries
+	wrong         string             // why the API server cannot be asked what it serves
+	settled       bool               // Secrets are followed, or none is to be read
+	complete      bool               // everything was listed in full
+	emittedSynced bool               // Synced was emitted
 
 	lists, watches, silent, repaired, stale, events atomic.Uint64
 }
@@ -138,7 +138,7 @@ func (s *Source) reset() {
 	s.kinds, s.selection, s.guard = map[kindID]*follower{}, newSelection(s.Namespace), guard.New(s.AllowEmpty, s.Memory)
 	s.meshes = meshes{}
 	s.touched, s.leaving, s.decided, s.held = map[object.ID]bool{}, leaving{}, nil, nil
-	s.discover, s.hidden, s.settled, s.complete, s.told, s.wrong, s.beyond = false, false, false, false, false, "", nil
+	s.discover, s.hidden, s.settled, s.complete, s.emittedSynced, s.wrong, s.beyond = false, false, false, false, false, "", nil
 	s.ready = make(chan struct{}, 1)
 }
 
@@ -149,7 +149,7 @@ func (s *Source) end() {
 	s.reset()
 }
 
-// Origin is that of everything that this source tells, and of its Synced.
+// Origin is that of everything that this source emits, and of its Synced.
 func (s *Source) Origin() origin.Origin { return s.origin }
 
 // Stats is safe for concurrent use.
@@ -164,9 +164,9 @@ func (s *Source) meshName() string {
 	return "istio"
 }
 
-// Run tells everything that is in the cluster, then Synced, then every change, until ctx ends: its error is the only one. emit is called
+// Run emits everything that is in the cluster, then Synced, then every change, until ctx ends: its error is the only one. emit is called
 // from one goroutine, with what belongs together in one call: after Synced, what changed in one namespace. Run may be called again after it
-// has returned, and begins again: it tells everything again.
+// has returned, and begins again: it emits everything again.
 func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s.mu.Lock()
@@ -213,7 +213,7 @@ func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 	}
 }
 
-// settle has Secrets followed, once everything else was listed and told. What is told meanwhile waits.
+// settle has Secrets followed, once everything else was listed and emitted. What is found meanwhile waits.
 func (s *Source) settle(ctx context.Context, start func(...kind)) error {
 	if s.Settle != nil {
 		if err := s.Settle(ctx); err != nil {
@@ -244,7 +244,7 @@ func (s *Source) starter(ctx context.Context, all *sync.WaitGroup) func(...kind)
 	}
 }
 
-// follow starts a follower for each kind, and looks for kinds that are served, until ctx ends. Nothing is told before it is known which namespaces
+// follow starts a follower for each kind, and looks for kinds that are served, until ctx ends. Nothing is emitted before it is known which namespaces
 // are read; all lists go at once, since each takes the API server up to a second, however small it is.
 func (s *Source) follow(ctx context.Context, start func(...kind)) {
 	first := []kind{namespaces}

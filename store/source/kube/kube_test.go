@@ -163,7 +163,7 @@ func TestKubeKinds(t *testing.T) {
 	pod := e.find("Pod", ns, "web-1")
 	for _, dropped := range []string{"containers\":[", "managedFields", "startTime", "resourceVersion"} {
 		if strings.Contains(string(pod.JSON), dropped) {
-			t.Errorf("a Pod is told with its %s: %s", dropped, pod.JSON)
+			t.Errorf("a Pod is emitted with its %s: %s", dropped, pod.JSON)
 		}
 	}
 	if pod.UID == "" || pod.Created.IsZero() || pod.Labels["app"] != "web" || pod.Version != "v1" {
@@ -173,7 +173,7 @@ func TestKubeKinds(t *testing.T) {
 		t.Errorf("the Service's annotations: %v", svc.Annotations)
 	}
 	if route := e.find("HTTPRoute", ns, "h"); strings.Contains(string(route.JSON), "spec") {
-		t.Errorf("a kind of which no record is made is told in full: %s", route.JSON)
+		t.Errorf("a kind of which no record is made is emitted in full: %s", route.JSON)
 	}
 	var vs struct{ Spec struct{ Hosts []string } }
 	if o := e.find("VirtualService", ns, "v"); json.Unmarshal(o.JSON, &vs) != nil || len(vs.Spec.Hosts) != 1 || o.Version != "v1" {
@@ -196,6 +196,6 @@ func TestKubeKinds(t *testing.T) {
 		}
 	}
 	if slices.Sort(got); !slices.Equal(got, []string{"1 VirtualService", "2 AuthorizationPolicy"}) {
-		t.Errorf("told %v", got)
+		t.Errorf("emitted %v", got)
 	}
 }

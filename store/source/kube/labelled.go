@@ -22,7 +22,7 @@ import (
 type Secrets struct {
 	clients         *clients
 	namespace, with string
-	told            func([]*corev1.Secret)
+	notify          func([]*corev1.Secret)
 	wrong           func(wrong string, forbidden bool)
 
 	forbidden atomic.Bool // the last answer said so: a right that is given later is found within a minute
@@ -32,14 +32,14 @@ type Secrets struct {
 	listed bool
 }
 
-// NewSecrets reads the kubeconfig; nothing is asked of the API server before Run. told is called with all of them, once they were listed in full and
+// NewSecrets reads the kubeconfig; nothing is asked of the API server before Run. notify is called with all of them, once they were listed in full and
 // then after each change, by one goroutine at a time and under a lock; wrong with why they cannot be read, empty: they can.
-func NewSecrets(kubeconfig, namespace, label string, told func([]*corev1.Secret), wrong func(wrong string, forbidden bool)) (*Secrets, error) {
+func NewSecrets(kubeconfig, namespace, label string, notify func([]*corev1.Secret), wrong func(wrong string, forbidden bool)) (*Secrets, error) {
 	clients, err := connect(nil, kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	return &Secrets{clients: clients, namespace: namespace, with: label, told: told, wrong: wrong}, nil
+	return &Secrets{clients: clients, namespace: namespace, with: label, notify: notify, wrong: wrong}, nil
 }
 
 // relist is how long a watch is believed: after that everything is listed again.
@@ -77,12 +77,12 @@ func (s *Secrets) says(err error) {
 	s.wrong(brief(err), apierrors.IsForbidden(err))
 }
 
-// change changes what is known, and tells it.
+// change changes what is known, and notifies of it.
 func (s *Secrets) change(how func()) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if how(); s.listed {
-		s.told(slices.Collect(maps.Values(s.all)))
+		s.notify(slices.Collect(maps.Values(s.all)))
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func (f *follower) exceeds(n name, size int) string {
 	return ""
 }
 
-// leaveOut keeps an object as it was told last, which what is stored says too. With the lock.
+// leaveOut keeps an object as it was emitted last, which what is stored says too. With the lock.
 func (f *follower) leaveOut(n name, why string) {
 	switch before, known := f.left[n]; {
 	case known && before == why:
@@ -108,7 +108,7 @@ func (f *follower) leaveOut(n name, why string) {
 	}
 }
 
-// tooManyLeft says why a list is not taken of which too many objects would be left out: what is stored of those that are not told of would be taken for
+// tooManyLeft says why a list is not taken of which too many objects would be left out: what is stored of those that are not emitted would be taken for
 // gone. With the lock.
 func (f *follower) tooManyLeft(list []any) error {
 	large := 0
@@ -123,16 +123,16 @@ func (f *follower) tooManyLeft(list []any) error {
 	return nil
 }
 
-// takeBack says that an object is read again; same: it is as it was told last. With the lock.
+// takeBack says that an object is read again; same: it is as it was emitted last. With the lock.
 func (f *follower) takeBack(n name, same bool) {
 	if _, was := f.left[n]; !was {
 		return
 	}
 	delete(f.left, n)
 	switch e := f.table.all[n]; {
-	case !same: // it is judged, and told
-	case e.told != nil:
-		f.source.decide(object.Event{Op: object.Put, ID: f.id(n), Object: e.told, Location: location})
+	case !same: // it is judged, and emitted
+	case e.emitted != nil:
+		f.source.decide(object.Event{Op: object.Put, ID: f.id(n), Object: e.emitted, Location: location})
 	case e.now == nil:
 		f.source.decide(object.Event{Op: object.Delete, ID: f.id(n), Location: location})
 	}

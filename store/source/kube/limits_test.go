@@ -29,10 +29,10 @@ func (d *desk) wrong(kind, name string) (all []string) {
 	return all
 }
 
-func (d *desk) told(want ...string) {
+func (d *desk) emits(want ...string) {
 	d.t.Helper()
-	if got := d.tell(); !slices.Equal(got, want) {
-		d.t.Errorf("told %v, want %v", got, want)
+	if got := d.emitted(); !slices.Equal(got, want) {
+		d.t.Errorf("emitted %v, want %v", got, want)
 	}
 }
 
@@ -40,34 +40,34 @@ func service(name string, label string) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"l": label}}}
 }
 
-// An object that is too large is left out, and named: what was told of it stands, also where a list has it, and it is told again once it is small,
-// even as it was; one that was never told is forgotten when it goes.
+// An object that is too large is left out, and named: what was emitted of it stands, also where a list has it, and it is emitted again once it is small,
+// even as it was; one that was never emitted is forgotten when it goes.
 func TestLargeObjectIsLeftOut(t *testing.T) {
 	d := newDesk(t)
 	d.s.Limits.Object = 1000
 	large := strings.Repeat("x", 2000)
 	d.put("Service", service("a", "1"), service("b", "1"))
-	d.told("put Service shop/a", "put Service shop/b")
+	d.emits("put Service shop/a", "put Service shop/b")
 	d.put("Service", service("a", large), service("c", large))
-	d.told("3", "3")
+	d.emits("3", "3")
 	d.list("Service", service("a", large), service("b", "1"), service("c", large))
-	d.told()
+	d.emits()
 	for _, name := range []string{"a", "c"} {
 		if got := d.wrong("Service", name); len(got) != 1 || !strings.Contains(got[0], "at most 1000 are read") {
 			t.Errorf("problems of %s: %q", name, got)
 		}
 	}
 	d.put("Service", service("a", "1"))
-	d.told("put Service shop/a")
+	d.emits("put Service shop/a")
 	d.gone("Service", service("c", large))
-	d.told("delete Service shop/c")
+	d.emits("delete Service shop/c")
 	if got := append(d.wrong("Service", "a"), d.wrong("Service", "c")...); len(got) != 0 {
 		t.Errorf("problems %q", got)
 	}
 	d.put("Service", service("a", large))
-	d.told("3")
+	d.emits("3")
 	d.list("Service", service("b", "1"))
-	d.told("delete Service shop/a")
+	d.emits("delete Service shop/a")
 	if got := d.wrong("Service", "a"); len(got) != 0 {
 		t.Errorf("problems %q", got)
 	}
@@ -79,30 +79,30 @@ func TestFullClusterTakesNoMore(t *testing.T) {
 	d := newDesk(t)
 	d.s.Limits.Objects = 3
 	d.put("Service", service("a", "1"), service("b", "1"), service("c", "1"))
-	d.tell()
+	d.emitted()
 	d.put("Service", service("d", "1"), service("a", "2"))
-	d.told("3", "put Service shop/a")
+	d.emits("3", "put Service shop/a")
 	if got := d.wrong("Service", "d"); len(got) != 1 || !strings.Contains(got[0], "there are 3 others of its kind") {
 		t.Errorf("problems %q", got)
 	}
 	d.gone("Service", service("b", "1"))
 	d.put("Service", service("d", "1"))
-	d.told("put Service shop/d", "delete Service shop/b")
+	d.emits("put Service shop/d", "delete Service shop/b")
 	d.list("Service", service("e", "1"), service("f", "1"), service("g", "1")) // others in their place
-	if got := d.tell(); len(got) != 6 {
-		t.Errorf("told %v", got)
+	if got := d.emitted(); len(got) != 6 {
+		t.Errorf("emitted %v", got)
 	}
 	for i := range maxLeft + 50 {
 		d.put("Service", service(fmt.Sprint("more-", i), "1"))
 	}
-	if got := d.tell(); len(got) != maxLeft {
-		t.Errorf("%d are told of", len(got))
+	if got := d.emitted(); len(got) != maxLeft {
+		t.Errorf("%d are emitted", len(got))
 	}
 	if got := d.wrong("Service", ""); len(got) != 1 || !strings.HasPrefix(got[0], fmt.Sprint(maxLeft+50-100, " more are not read")) || len(d.s.Problems()) != 101 {
 		t.Errorf("%d problems, %q", len(d.s.Problems()), got)
 	}
 	d.list("Service", service("e", "1"))
-	if d.tell(); len(d.s.Problems()) != 0 {
+	if d.emitted(); len(d.s.Problems()) != 0 {
 		t.Errorf("problems %v", d.s.Problems())
 	}
 	d.s.Limits = Limits{Object: 1000, Objects: 100, Bytes: d.s.bytes() + 2*objectCost}
@@ -126,17 +126,17 @@ func TestHeldObjectsCount(t *testing.T) {
 		for _, s := range all(round) {
 			d.put("Service", s)
 		}
-		d.tell()
+		d.emitted()
 		for _, s := range all(round) {
 			d.gone("Service", s)
 		}
-		d.tell()
+		d.emitted()
 		got := 0
 		for _, e := range d.store("Service").f.table.all {
-			if e.told != nil {
-				got += len(e.told.JSON) + objectCost
+			if e.emitted != nil {
+				got += len(e.emitted.JSON) + objectCost
 			}
-			if e.now != nil && e.now != e.told {
+			if e.now != nil && e.now != e.emitted {
 				got += len(e.now.JSON) + objectCost
 			}
 		}
@@ -172,7 +172,7 @@ func TestListIsRefused(t *testing.T) {
 		t.Errorf("3001 objects: %v", err)
 	}
 	d.put("Service", service("a", "1"))
-	d.tell()
+	d.emitted()
 	var large []any
 	for i := range maxLeft + 1 {
 		large = append(large, service(fmt.Sprint(i), strings.Repeat("x", 1001)))
@@ -180,7 +180,7 @@ func TestListIsRefused(t *testing.T) {
 	if err := d.store("Service").Replace(large, ""); !isTooMuch(err) {
 		t.Errorf("%d objects that are too large: %v", len(large), err)
 	}
-	d.told()
+	d.emits()
 }
 
 // The weight of an object is about the length of its text.
@@ -236,7 +236,7 @@ func (f *far) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"kind": "%sList", "apiVersion": %q, "metadata": {"resourceVersion": "7"}, "items": [%s]}`, kinds[path[at+1:]], path[:at], strings.Join(items, ","))
 }
 
-// Another cluster says more than is kept: what was told of it stands, a problem names the kind, and nothing is told to be gone; once it says less all is
+// Another cluster says more than is kept: what was emitted of it stands, a problem names the kind, and nothing is emitted as gone; once it says less all is
 // well.
 func TestOtherClusterSaysTooMuch(t *testing.T) {
 	server := &far{}
@@ -256,7 +256,7 @@ func TestOtherClusterSaysTooMuch(t *testing.T) {
 	e.mu.Lock()
 	for _, event := range e.events {
 		if event.Op == object.Delete || event.Op == object.Broken {
-			t.Errorf("told %v", event)
+			t.Errorf("emitted %v", event)
 		}
 	}
 	if len(e.objects) != 5 {

@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// listed is an object of a list, as it is told. A list is taken once it is complete, and decoded objects take several times as much until then: while many
+// listed is an object of a list, as it is emitted. A list is taken once it is complete, and decoded objects take several times as much until then: while many
 // clusters are listed at once that would be most of what a leader has.
 type listed struct {
 	name   name
@@ -18,7 +18,7 @@ type listed struct {
 	wrong  error
 }
 
-// listedOf is an object of a list that is listed already, or is whole: then without what is told of it.
+// listedOf is an object of a list that is listed already, or is whole: then without what is emitted of it.
 func listedOf(o any) listed {
 	if l, is := o.(*listed); is {
 		return *l

@@ -27,27 +27,27 @@ func (d *desk) streamed(kind string, objects ...kuberuntime.Object) {
 	}
 }
 
-// A list whose objects are made as they come is told as any other: what changed, what is new and what is gone, and nothing of what is as it was; one that is too
+// A list whose objects are made as they come is emitted as any other: what changed, what is new and what is gone, and nothing of what is as it was; one that is too
 // large is left out, and one of another revision or of a namespace that is not selected is not there.
 func TestStreamedLists(t *testing.T) {
 	d := newDesk(t)
 	d.s.Limits.Object = 1000
 	d.list("Service", service("a", "1"), service("b", "1"), service("c", "1"))
-	d.told("put Service shop/a", "put Service shop/b", "put Service shop/c")
+	d.emits("put Service shop/a", "put Service shop/b", "put Service shop/c")
 	before := d.store("Service").f.table.all[name{"shop", "a"}].now
 	d.streamed("Service", service("a", "1"), service("b", "2"), service("d", "1"), service("e", strings.Repeat("x", 2000)))
-	d.told("3", "put Service shop/b", "put Service shop/d", "delete Service shop/c")
+	d.emits("3", "put Service shop/b", "put Service shop/d", "delete Service shop/c")
 	if d.store("Service").f.table.all[name{"shop", "a"}].now != before {
 		t.Error("an object that is as it was is another one")
 	}
 	d.put("Service", service("b", "2"))
-	d.told()
+	d.emits()
 	elsewhere := service("a", "1")
 	elsewhere.Namespace = "other"
 	d.s.selection.only = "other"
 	d.streamed("Service", service("a", "1"), service("b", "2"), service("d", "1"), elsewhere)
-	if got := d.tell(); !slices.Contains(got, "put Service other/a") || d.store("Service").f.table.now != 1 {
-		t.Errorf("told %v, %d are there", got, d.store("Service").f.table.now)
+	if got := d.emitted(); !slices.Contains(got, "put Service other/a") || d.store("Service").f.table.now != 1 {
+		t.Errorf("emitted %v, %d are there", got, d.store("Service").f.table.now)
 	}
 	for _, kind := range []string{"Namespace"} {
 		if d.store(kind).Transformer() != nil {

@@ -17,7 +17,7 @@ type meshes struct {
 	wrong       string            // why the newest one cannot
 }
 
-// merged is what is told as the ConfigMap of this revision; nil: there is neither.
+// merged is what is emitted as the ConfigMap of this revision; nil: there is neither.
 func (m *meshes) merged(namespace, name string) *corev1.ConfigMap {
 	if m.shared == nil {
 		m.good, m.wrong = "", ""
@@ -37,7 +37,7 @@ func (m *meshes) merged(namespace, name string) *corev1.ConfigMap {
 	m.good = shared
 	text, err := normal.MergeMesh(shared, own.Data["mesh"])
 	if err != nil {
-		return own // whose problem is told by who reads it
+		return own // whose problem is reported by who reads it
 	}
 	own.Data = maps.Clone(own.Data)
 	if own.Data == nil {

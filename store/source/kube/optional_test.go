@@ -52,7 +52,7 @@ func TestOptionalKinds(t *testing.T) {
 		for range refusals {
 			refuse()
 		}
-		if want := cluster != ""; s.complete != want || slices.Equal(d.tell(), []string{"synced"}) != want {
+		if want := cluster != ""; s.complete != want || slices.Equal(d.emitted(), []string{"synced"}) != want {
 			t.Errorf("cluster %q is complete: %v, want %v", cluster, s.complete, want)
 		}
 		problems := s.Problems()
@@ -69,8 +69,8 @@ func TestOptionalKinds(t *testing.T) {
 		for _, kind := range []string{"Pod", "Namespace"} {
 			s.heard.note(kindID{kind: kind}, at)
 		}
-		if until, _ := s.Told(); !until.Equal(at) {
-			t.Errorf("told up to %v, want %v", until, at)
+		if until, _ := s.ReadUntil(); !until.Equal(at) {
+			t.Errorf("emitted up to %v, want %v", until, at)
 		}
 		if s.Accounts() {
 			t.Error("it is about ServiceAccounts too")

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// recorder takes what a Source tells: the objects that there are by its word, and all events.
+// recorder takes what a Source emits: the objects that there are by its word, and all events.
 type recorder struct {
 	t *testing.T
 	s *Source
@@ -20,7 +20,7 @@ type recorder struct {
 	objects map[object.ID]*object.Object
 	events  []object.Event
 	synced  bool
-	changed chan struct{} // closed when something is told
+	changed chan struct{} // closed when something is emitted
 }
 
 // hear runs a source until the test ends.
@@ -29,7 +29,7 @@ func hear(t *testing.T, s *Source) *recorder {
 	e := &recorder{t: t, s: s, objects: map[object.ID]*object.Object{}, changed: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx, e.told) }()
+	go func() { ended <- s.Run(ctx, e.emit) }()
 	t.Cleanup(func() {
 		cancel()
 		select {
@@ -43,7 +43,7 @@ func hear(t *testing.T, s *Source) *recorder {
 
 const patience = time.Minute
 
-func (e *recorder) told(events []object.Event) {
+func (e *recorder) emit(events []object.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, event := range events {
@@ -56,7 +56,7 @@ func (e *recorder) told(events []object.Event) {
 			e.synced = true
 		case object.Broken:
 		default:
-			e.t.Errorf("told %v", event)
+			e.t.Errorf("emitted %v", event)
 		}
 	}
 	e.events = append(e.events, events...)
@@ -88,7 +88,7 @@ func (e *recorder) untilSynced() {
 	e.t.Helper()
 	e.until(func() string {
 		if !e.synced {
-			return "not everything was told"
+			return "not everything was emitted"
 		}
 		return ""
 	})

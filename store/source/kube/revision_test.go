@@ -25,27 +25,27 @@ func TestRevisions(t *testing.T) {
 		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{revisionLabel: revision}}}
 	}
 	plain := named("shop", 0, 1, aService)[0]
-	tells := func(what string, want ...string) {
+	expect := func(what string, want ...string) {
 		t.Helper()
-		if told := d.tell(); !slices.Equal(told, want) {
-			t.Errorf("%s: told %q, want %q", what, told, want)
+		if got := d.emitted(); !slices.Equal(got, want) {
+			t.Errorf("%s: emitted %q, want %q", what, got, want)
 		}
 	}
 	d.put("Service", labelled("s", "canary"))
 	d.put(virtualServices.kind, plain, labelled("a", "default"), labelled("b", "canary"), labelled("c", ""))
-	tells("objects", "put Service shop/s", "put VirtualService shop/a", "put VirtualService shop/o0")
+	expect("objects", "put Service shop/s", "put VirtualService shop/a", "put VirtualService shop/o0")
 	d.put(virtualServices.kind, labelled("a", "canary"), labelled("b", "default"))
-	tells("labels change", "put VirtualService shop/b", "delete VirtualService shop/a")
+	expect("labels change", "put VirtualService shop/b", "delete VirtualService shop/a")
 	var many, moved []runtime.Object
 	for _, name := range strings.Split("d e f g h i", " ") {
 		many, moved = append(many, labelled(name, "default")), append(moved, labelled(name, "canary"))
 	}
 	d.put(virtualServices.kind, many...)
-	d.tell()
+	d.emitted()
 	d.put(virtualServices.kind, moved...)
-	d.tells("most change", 0, 6)
+	d.expect("most change", 0, 6)
 	d.s.Release(t.Context(), d.s.Held())
-	d.tells("accepted", 6, 0)
+	d.expect("accepted", 6, 0)
 }
 
 func TestIgnoredKinds(t *testing.T) {
@@ -85,9 +85,9 @@ func TestSharedMesh(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tells := func(what string, contains ...string) {
+	expect := func(what string, contains ...string) {
 		t.Helper()
-		d.tell()
+		d.emitted()
 		_, now := (seen{d.s}).Get(object.ID{Origin: d.s.origin, Kind: "ConfigMap", Namespace: "istio-system", Name: "istio"})
 		if len(contains) == 0 {
 			if now != nil {
@@ -101,27 +101,27 @@ func TestSharedMesh(t *testing.T) {
 			}
 		}
 	}
-	tells("none")
+	expect("none")
 	is("shared", "rootNamespace: a\ndiscoverySelectors: [{matchLabels: {mesh: yes1}}]")
-	tells("the shared one alone", `\"rootNamespace\":\"a\"`)
+	expect("the shared one alone", `\"rootNamespace\":\"a\"`)
 	if len(d.s.selection.selectors) != 1 {
 		t.Error("its discoverySelectors do not count")
 	}
 	is("istio", "trustDomain: t")
-	tells("both", `\"rootNamespace\":\"a\"`, `\"trustDomain\":\"t\"`, `"meshNetworks":"istio"`)
+	expect("both", `\"rootNamespace\":\"a\"`, `\"trustDomain\":\"t\"`, `"meshNetworks":"istio"`)
 	is("shared", "]")
-	tells("the shared one cannot be read", `\"rootNamespace\":\"a\"`, `\"trustDomain\":\"t\"`)
+	expect("the shared one cannot be read", `\"rootNamespace\":\"a\"`, `\"trustDomain\":\"t\"`)
 	if p := d.s.Problems(); len(p) != 1 || p[0].ID.Name != "shared" {
 		t.Errorf("problems %v", p)
 	}
 	is("istio", "discoverySelectors: []")
-	if tells("own selectors", `\"rootNamespace\":\"a\"`); len(d.s.selection.selectors) != 0 {
+	if expect("own selectors", `\"rootNamespace\":\"a\"`); len(d.s.selection.selectors) != 0 {
 		t.Error("its discoverySelectors do not count")
 	}
 	is("shared", "")
-	tells("the shared one goes", "discoverySelectors: []")
+	expect("the shared one goes", "discoverySelectors: []")
 	is("istio", "")
-	tells("both are gone")
+	expect("both are gone")
 	if p := d.s.Problems(); len(p) != 0 {
 		t.Errorf("problems %v", p)
 	}

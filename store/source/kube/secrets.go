@@ -78,7 +78,7 @@ func (s *Source) unfollow(f *follower) {
 	id := f.kind.of()
 	id.Origin = s.origin
 	s.guard.Dismiss(id)
-	if told, _ := (seen{s}).Get(id); told != nil || f.broken {
+	if emitted, _ := (seen{s}).Get(id); emitted != nil || f.broken {
 		s.decide(object.Event{Op: object.Delete, ID: id, Location: location})
 	}
 	delete(s.touched, id)

@@ -39,19 +39,19 @@ func (d *desk) secret(namespace, name string) store {
 	return store{f, f.kind}
 }
 
-// Everything is told once the Secrets that are referred to were listed, or cannot be read; one that is referred to no more goes, whatever the
+// Everything is emitted once the Secrets that are referred to were listed, or cannot be read; one that is referred to no more goes, whatever the
 // guard says.
 func TestSecretsAreFollowed(t *testing.T) {
 	d := newDesk(t)
-	d.s.complete, d.s.told = false, false
+	d.s.complete, d.s.emittedSynced = false, false
 	tls := func(name string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: name}, Data: map[string][]byte{"tls.key": []byte(name)}}
 	}
-	tells := func(what string, want ...string) {
+	expect := func(what string, want ...string) {
 		t.Helper()
-		told := d.tell()
-		if slices.Sort(told); !slices.Equal(told, want) {
-			t.Errorf("%s: told %q, want %q", what, told, want)
+		got := d.emitted()
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s: emitted %q, want %q", what, got, want)
 		}
 	}
 	var all []object.Reference
@@ -59,7 +59,7 @@ func TestSecretsAreFollowed(t *testing.T) {
 		all = append(all, reference("edge", name, "apps"))
 	}
 	d.refer(all...)
-	tells("nothing is listed")
+	expect("nothing is listed")
 	for _, name := range []string{"a", "b", "c"} {
 		if err := d.secret("edge", name).Replace([]any{tls(name)}, ""); err != nil {
 			t.Fatal(err)
@@ -68,9 +68,9 @@ func TestSecretsAreFollowed(t *testing.T) {
 	if err := d.secret("edge", "none").Replace(nil, ""); err != nil {
 		t.Fatal(err)
 	}
-	tells("one is not listed", "put Secret edge/a", "put Secret edge/b", "put Secret edge/c")
+	expect("one is not listed", "put Secret edge/a", "put Secret edge/b", "put Secret edge/c")
 	d.secret("edge", "d").f.fails(errors.New(`secrets "d" is forbidden`))
-	tells("one may not be read", fmt.Sprint(object.Broken), "synced")
+	expect("one may not be read", fmt.Sprint(object.Broken), "synced")
 	if p := d.s.Problems(); len(p) != 1 || p[0].ID.Name != "d" || p[0].ID.Kind != "Secret" || p[0].Code != problem.Unreadable {
 		t.Errorf("problems %v", p)
 	}
@@ -78,24 +78,24 @@ func TestSecretsAreFollowed(t *testing.T) {
 	if err := d.secret("edge", "d").Replace(nil, ""); err != nil {
 		t.Fatal(err)
 	}
-	tells("it may, and is not there", "delete Secret edge/d")
+	expect("it may, and is not there", "delete Secret edge/d")
 	for _, name := range []string{"d", "none"} {
 		if err := d.secret("edge", name).Add(tls(name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	tells("they are made", "put Secret edge/d", "put Secret edge/none")
+	expect("they are made", "put Secret edge/d", "put Secret edge/none")
 	for _, name := range []string{"a", "b", "c"} {
 		if err := d.secret("edge", name).Delete(tls(name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	tells("most are deleted")
+	expect("most are deleted")
 	if held := d.s.Held(); len(held) != 3 {
 		t.Errorf("held %v", held)
 	}
 	d.refer(all[4])
-	tells("all but one are referred to no more", "delete Secret edge/a", "delete Secret edge/b", "delete Secret edge/c", "delete Secret edge/d")
+	expect("all but one are referred to no more", "delete Secret edge/a", "delete Secret edge/b", "delete Secret edge/c", "delete Secret edge/d")
 	if held := d.s.Held(); len(held) != 0 {
 		t.Errorf("held %v", held)
 	}
@@ -103,11 +103,11 @@ func TestSecretsAreFollowed(t *testing.T) {
 		t.Error("a Secret that nothing refers to is read")
 	}
 	d.refer(all...)
-	tells("again")
+	expect("again")
 	if err := d.secret("edge", "a").Replace([]any{tls("a")}, ""); err != nil {
 		t.Fatal(err)
 	}
-	tells("again listed", "put Secret edge/a")
+	expect("again listed", "put Secret edge/a")
 }
 
 // Of the Secrets that are referred to each cluster's source reads its own.

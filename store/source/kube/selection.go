@@ -20,7 +20,7 @@ type selection struct {
 	ending    map[string]bool              // those among them that are being deleted
 	selectors []labels.Selector            // one of them has to match; none: everything is selected
 	wrong     string                       // why the newest selectors are not used; those before stand
-	ready     bool                         // labels and selectors are known; until then nothing is told, and everything is read
+	ready     bool                         // labels and selectors are known; until then nothing is emitted, and everything is read
 	changed   chan struct{}                // closed when one of the above is another
 }
 
@@ -122,7 +122,7 @@ func (f *follower) selects(o metav1.Object, there bool) {
 }
 
 // selectReady has selectors count, once all namespaces and the mesh configuration were listed: what was read meanwhile and is not selected goes
-// before anybody was told of it. With the lock.
+// before it was emitted. With the lock.
 func (s *Source) selectReady() {
 	if s.selection.ready {
 		return

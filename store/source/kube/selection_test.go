@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Lists come in any order: nothing is told before it is known which namespaces are selected, and what is not is never told. Namespaces that come
+// Lists come in any order: nothing is emitted before it is known which namespaces are selected, and what is not is never emitted. Namespaces that come
 // later with their objects are read.
 func TestSelectionIsKnownFirst(t *testing.T) {
 	d := newDesk(t)
@@ -23,15 +23,15 @@ func TestSelectionIsKnownFirst(t *testing.T) {
 	}
 	in := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "in", Labels: map[string]string{"mesh": "in"}}}
 	d.list("Namespace", in, aNamespace("out", false))
-	if told := d.tell(); len(told) > 0 {
-		t.Errorf("told before it is known what is selected: %q", told)
+	if got := d.emitted(); len(got) > 0 {
+		t.Errorf("emitted before it is known what is selected: %q", got)
 	}
 	d.s.mu.Lock()
 	d.s.selectReady()
 	d.s.mu.Unlock()
 	want := []string{"put ConfigMap istio-system/istio", "put Namespace in", "put Namespace out", "put Service in/o0", "put Service in/o1"}
-	if told := d.tell(); !slices.Equal(told, want) {
-		t.Errorf("told %q, want %q", told, want)
+	if got := d.emitted(); !slices.Equal(got, want) {
+		t.Errorf("emitted %q, want %q", got, want)
 	}
 	if held := d.s.Held(); len(held) > 0 {
 		t.Errorf("held %v", held)

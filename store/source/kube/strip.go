@@ -112,7 +112,7 @@ func (k kind) stripCustom(u *unstructured.Unstructured) {
 	}
 }
 
-// object is a stripped object as sources tell it; its labels are these.
+// object is a stripped object as sources emit it; its labels are these.
 func (k kind) object(from origin.Origin, o runtime.Object, labels map[string]string) (*object.Object, error) {
 	m := o.(metav1.Object)
 	out := &object.Object{

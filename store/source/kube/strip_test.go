@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// told is what the source tells of an object.
-func told(t *testing.T, name string, o runtime.Object) *object.Object {
+// emitted is what the source emits of an object.
+func emitted(t *testing.T, name string, o runtime.Object) *object.Object {
 	t.Helper()
 	k := kind{version: "v1", kind: name}
 	k.strip(o)
@@ -26,14 +26,14 @@ func told(t *testing.T, name string, o runtime.Object) *object.Object {
 	return out
 }
 
-// Of a Pod all addresses stay: nobody else may claim the second one either. One address is told once.
+// Of a Pod all addresses stay: nobody else may claim the second one either. One address is emitted once.
 func TestAddressesOfPodsStay(t *testing.T) {
 	for _, c := range []struct{ addresses, more []string }{{[]string{"10.1.0.1", "fd00::1"}, []string{"fd00::1"}}, {[]string{"10.1.0.1"}, nil}} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Status: corev1.PodStatus{PodIP: c.addresses[0]}}
 		for _, ip := range c.addresses {
 			pod.Status.PodIPs = append(pod.Status.PodIPs, corev1.PodIP{IP: ip})
 		}
-		o := told(t, "Pod", pod)
+		o := emitted(t, "Pod", pod)
 		if read, problems := normal.ParsePod(o); len(problems) > 0 || read.Address != c.addresses[0] || !slices.Equal(read.More, c.more) {
 			t.Errorf("%v: %+v %v of %s", c.addresses, read, problems, o.JSON)
 		}
@@ -44,7 +44,7 @@ func TestAddressesOfPodsStay(t *testing.T) {
 func TestKeysOfSecretsStay(t *testing.T) {
 	for key, stays := range map[string]bool{"tls.crt": true, "tls.key": true, "cert": true, "key": true, "cacert": true, "crl": true, "ca.crt": true, "ca.crl": true, "tls.ocsp-staple": true,
 		".dockerconfigjson": true, "password": false} {
-		o := told(t, "Secret", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "s"}, Data: map[string][]byte{key: []byte("value")}})
+		o := emitted(t, "Secret", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "s"}, Data: map[string][]byte{key: []byte("value")}})
 		var read struct{ Data map[string][]byte }
 		if err := json.Unmarshal(o.JSON, &read); err != nil {
 			t.Fatal(err)

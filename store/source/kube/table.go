@@ -15,13 +15,13 @@ import (
 // name is what an object of a kind is known by.
 type name struct{ namespace, name string }
 
-// entry is one object: as it was told last (nil: it was not), and as it is now (nil: it is not there). Mostly they are the same, which the
+// entry is one object: as it was emitted last (nil: it was not), and as it is now (nil: it is not there). Mostly they are the same, which the
 // ingester has too.
-type entry struct{ told, now *object.Object }
+type entry struct{ emitted, now *object.Object }
 
 // cost is what an entry takes in memory, in bytes: that it changes is counted once.
 func (e entry) cost() int {
-	switch o := cmp.Or(e.now, e.told); {
+	switch o := cmp.Or(e.now, e.emitted); {
 	case o == nil:
 		return 0
 	default:
@@ -31,9 +31,9 @@ func (e entry) cost() int {
 
 // table is the objects of one kind. It is pure, and its owner's.
 type table struct {
-	all       map[name]entry
-	told, now int // how many of all are
-	bytes     int // what all cost
+	all          map[name]entry
+	emitted, now int // how many of all are
+	bytes        int // what all cost
 }
 
 func newTable() *table { return &table{all: map[name]entry{}} }
@@ -44,7 +44,7 @@ func (t *table) set(n name, now *object.Object) bool {
 	if same(e.now, now) {
 		return false
 	}
-	t.put(n, entry{e.told, now})
+	t.put(n, entry{e.emitted, now})
 	return true
 }
 
@@ -56,12 +56,12 @@ func same(a, b *object.Object) bool {
 	return bytes.Equal(a.JSON, b.JSON) && a.UID == b.UID && a.Created.Equal(b.Created) && maps.Equal(a.Labels, b.Labels)
 }
 
-// tell notes what is told of an object (nil: that it is gone).
-func (t *table) tell(n name, told *object.Object) { t.put(n, entry{told, t.all[n].now}) }
+// noteEmitted notes what is emitted of an object (nil: that it is gone).
+func (t *table) noteEmitted(n name, o *object.Object) { t.put(n, entry{o, t.all[n].now}) }
 
 func (t *table) put(n name, e entry) {
 	before := t.all[n]
-	t.told += present(e.told) - present(before.told)
+	t.emitted += present(e.emitted) - present(before.emitted)
 	t.now += present(e.now) - present(before.now)
 	t.bytes += e.cost() - before.cost()
 	if t.all[n] = e; e == (entry{}) {
@@ -97,12 +97,12 @@ var (
 	_ guard.Counter = seen{}
 )
 
-// Told implements guard.Objects.
-func (k seen) Told() iter.Seq2[object.ID, *object.Object] {
+// Emitted implements guard.Objects.
+func (k seen) Emitted() iter.Seq2[object.ID, *object.Object] {
 	return func(yield func(object.ID, *object.Object) bool) {
 		for f := range k.followers() {
 			for _, e := range f.table.all {
-				if e.told != nil && !yield(e.told.ID, e.told) {
+				if e.emitted != nil && !yield(e.emitted.ID, e.emitted) {
 					return
 				}
 			}
@@ -124,21 +124,21 @@ func (k seen) Now() iter.Seq[object.ID] {
 }
 
 // Get implements guard.Objects.
-func (k seen) Get(id object.ID) (told, now *object.Object) {
+func (k seen) Get(id object.ID) (emitted, now *object.Object) {
 	if f := k.of(id); f != nil && id.Origin == k.origin {
 		e := f.table.all[name{id.Namespace, id.Name}]
-		return e.told, e.now
+		return e.emitted, e.now
 	}
 	return nil, nil
 }
 
 // Counts implements guard.Counter.
-func (k seen) Counts() (told, now map[object.ID]int) {
-	told, now = map[object.ID]int{}, map[object.ID]int{}
+func (k seen) Counts() (emitted, now map[object.ID]int) {
+	emitted, now = map[object.ID]int{}, map[object.ID]int{}
 	for f := range k.followers() {
 		kind := object.ID{Origin: k.origin, Kind: f.kind.kind}
-		told[kind] += f.table.told
+		emitted[kind] += f.table.emitted
 		now[kind] += f.table.now
 	}
-	return told, now
+	return emitted, now
 }

@@ -42,9 +42,9 @@ type Config struct {
 	Allowed    []string    // what a kubeconfig may have beside inline data (apiserver.Options)
 	Source     kube.Config // what the sources have in common; API and Cluster are set for each
 	Log        *slog.Logger
-	// Expect is told which clusters there are; known: the Secrets were listed in full. A cluster that is gone was forgotten before.
+	// Expect is called with the clusters that there are; known: the Secrets were listed in full. A cluster that is gone was forgotten before.
 	Expect func(all []origin.Origin, known bool)
-	// Settle returns once what the sources told before is taken, and Refer was called of the Secrets that it refers to; nil: no Secret of another cluster is
+	// Settle returns once what the sources emitted before is taken, and Refer was called of the Secrets that it refers to; nil: no Secret of another cluster is
 	// read but those that name clusters. Its error is the context's.
 	Settle func(context.Context) error
 }
@@ -68,7 +68,7 @@ type Clusters struct {
 	running   map[string]*cluster
 	checks    map[string]*check // of those that are running
 	refers    []object.Reference
-	complete  chan struct{} // closed once the config cluster was told, so that its objects refer to what they refer to
+	complete  chan struct{} // closed once the config cluster was emitted, so that its objects refer to what they refer to
 }
 
 // source is what is needed of kube.Source.
@@ -78,7 +78,7 @@ type source interface {
 	Refer([]object.Reference)
 	Run(ctx context.Context, emit func([]object.Event)) error
 	Problems() []object.Problem
-	Told() (until time.Time, everywhere bool)
+	ReadUntil() (until time.Time, everywhere bool)
 	Accounts() bool
 	Held() []object.Loss
 	Everything() bool
@@ -123,7 +123,7 @@ func (k *Clusters) Refer(references []object.Reference) {
 	}
 }
 
-// Complete says that all but the Secrets of the config cluster was told: what refers to Secrets of other clusters is known then. Until it is called these
+// Complete says that all but the Secrets of the config cluster was emitted: what refers to Secrets of other clusters is known then. Until it is called these
 // clusters wait, as everything does that the leader writes; it counts until Incomplete.
 func (k *Clusters) Complete() {
 	k.mu.Lock()
@@ -135,7 +135,7 @@ func (k *Clusters) Complete() {
 	}
 }
 
-// Incomplete says, before Run is called again, that the config cluster is to be told again.
+// Incomplete says, before Run is called again, that the config cluster is to be emitted again.
 func (k *Clusters) Incomplete() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -179,7 +179,7 @@ func (k *Clusters) cannot(wrong string, forbidden bool) {
 	k.wrong, k.forbidden = wrong, forbidden
 }
 
-// Run follows the clusters until ctx ends, whose error it returns. What a source tells goes to emit, which is called by several goroutines, by
+// Run follows the clusters until ctx ends, whose error it returns. What a source emits goes to emit, which is called by several goroutines, by
 // one for each cluster; after a source has ended its objects are forgotten (object.Forget). Run may be called again.
 func (k *Clusters) Run(ctx context.Context, emit func([]object.Event)) error {
 	return k.run(ctx, emit, k.secrets.Run)

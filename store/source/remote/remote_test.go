@@ -68,7 +68,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// played is a source that tells that it begins and ends.
+// played is a source that says that it begins and ends.
 type played struct {
 	of    origin.Origin
 	token string
@@ -122,7 +122,7 @@ func (p played) Run(ctx context.Context, emit func([]object.Event)) error {
 func (p played) Problems() []object.Problem {
 	return []object.Problem{{ID: object.ID{Origin: p.of, Kind: "Pod"}, Code: problem.Unreadable}}
 }
-func (p played) Told() (time.Time, bool)                     { return time.Time{}, false }
+func (p played) ReadUntil() (time.Time, bool)                { return time.Time{}, false }
 func (p played) Accounts() bool                              { return false }
 func (p played) Held() []object.Loss                         { return nil }
 func (p played) Everything() bool                            { return false }
@@ -205,7 +205,7 @@ func TestClustersComeAndGo(t *testing.T) {
 	})
 }
 
-// A source reads Secrets once the config cluster was told and what it told itself is taken, and in the next term not before that is so again. What is
+// A source reads Secrets once the config cluster was emitted and what it emitted itself is taken, and in the next term not before that is so again. What is
 // referred to is said to sources that run, and to those that begin later.
 func TestSecretsOfOtherClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

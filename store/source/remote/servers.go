@@ -20,7 +20,7 @@ import (
 type Servers struct {
 	Config
 	secrets *kube.Secrets
-	told    func(map[string]*apiserver.Client)
+	notify  func(map[string]*apiserver.Client)
 	logged  *obs.Sampled // lines that a Secret can bring about
 
 	mu      sync.Mutex // guards what follows
@@ -30,22 +30,22 @@ type Servers struct {
 	lacking bool                         // the right to read the Secrets is missing, and the log says so
 }
 
-// NewServers reads the kubeconfig of the config cluster; nothing is asked before Run. Of the Config Source and Expect do not count. told is called with
+// NewServers reads the kubeconfig of the config cluster; nothing is asked before Run. Of the Config Source and Expect do not count. notify is called with
 // the API servers of all other clusters, by name, once the Secrets were listed in full and then whenever they are others, by one goroutine at a time;
 // the map is its to keep. A kubeconfig that is refused changes nothing of a cluster that is known already.
-func NewServers(c Config, told func(map[string]*apiserver.Client)) (*Servers, error) {
+func NewServers(c Config, notify func(map[string]*apiserver.Client)) (*Servers, error) {
 	if err := apiserver.CheckOptions(c.Allowed); err != nil {
 		return nil, err
 	}
-	s := newServers(c, told)
+	s := newServers(c, notify)
 	var err error
 	s.secrets, err = kube.NewSecrets(c.Kubeconfig, c.Namespace, Label, s.take, s.cannot)
 	return s, err
 }
 
-func newServers(c Config, told func(map[string]*apiserver.Client)) *Servers {
+func newServers(c Config, notify func(map[string]*apiserver.Client)) *Servers {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	return &Servers{Config: c, told: told, logged: obs.NewSampled(c.Log)}
+	return &Servers{Config: c, notify: notify, logged: obs.NewSampled(c.Log)}
 }
 
 // Run follows the Secrets until ctx ends, whose error it returns. What is known stays while they cannot be read.
@@ -74,7 +74,7 @@ func (s *Servers) cannot(wrong string, forbidden bool) {
 	}
 }
 
-// take takes all Secrets, and tells where API servers are others.
+// take takes all Secrets, and notifies where API servers are others.
 func (s *Servers) take(all []*corev1.Secret) {
 	wanted, _ := choose(all, s.Own)
 	s.mu.Lock()
@@ -97,7 +97,7 @@ func (s *Servers) take(all []*corev1.Secret) {
 		}
 	}
 	if s.clients == nil || !maps.Equal(clients, s.clients) {
-		s.told(maps.Clone(clients))
+		s.notify(maps.Clone(clients))
 	}
 	s.clients, s.digests = clients, digests
 }

@@ -16,16 +16,16 @@ import (
 )
 
 // The API servers of other clusters are those that the Secrets name, the config cluster's never among them: another kubeconfig is another client, one that
-// is refused changes nothing, and a cluster whose Secret is deleted is there no more. What changes nothing is not told.
+// is refused changes nothing, and a cluster whose Secret is deleted is there no more. What changes nothing is not notified.
 func TestServersFollowSecrets(t *testing.T) {
-	var told []map[string]*apiserver.Client
-	s := newServers(Config{Own: "home"}, func(all map[string]*apiserver.Client) { told = append(told, all) })
+	var notified []map[string]*apiserver.Client
+	s := newServers(Config{Own: "home"}, func(all map[string]*apiserver.Client) { notified = append(notified, all) })
 	last := func(want string, times int) map[string]*apiserver.Client {
 		t.Helper()
-		if len(told) != times {
-			t.Fatalf("told %d times, want %d", len(told), times)
+		if len(notified) != times {
+			t.Fatalf("notified %d times, want %d", len(notified), times)
 		}
-		all := told[times-1]
+		all := notified[times-1]
 		if got := strings.Join(slices.Sorted(maps.Keys(all)), " "); got != want {
 			t.Errorf("clusters %q, want %q", got, want)
 		}

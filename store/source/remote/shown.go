@@ -37,7 +37,7 @@ func (k *Clusters) Problems() []object.Problem {
 	}
 	for name, c := range k.clusters() {
 		more := c.source.Problems()
-		if until, _ := c.source.Told(); slices.ContainsFunc(more, func(p object.Problem) bool { return p.Code == problem.Unreadable }) {
+		if until, _ := c.source.ReadUntil(); slices.ContainsFunc(more, func(p object.Problem) bool { return p.Code == problem.Unreadable }) {
 			message := fmt.Sprintf("cluster %s has not been read since this process leads, %s: what is stored of it stands", name, c.since.UTC().Format(time.RFC3339))
 			if !until.IsZero() {
 				message = fmt.Sprintf("cluster %s is away, and was heard of last at %s: what is stored of it stands", name, until.UTC().Format(time.RFC3339))
@@ -50,11 +50,11 @@ func (k *Clusters) Problems() []object.Problem {
 	return all
 }
 
-// Told is for each cluster up to when its Pods and Namespaces have been told (kube.Source.Told), and its ServiceAccounts, unless these may not be read. Clusters of
-// which not everything was told are left out.
-func (k *Clusters) Told(take func(of origin.Origin, until time.Time, everywhere, accounts bool)) {
+// ReadUntil is for each cluster up to when its Pods and Namespaces have been emitted (kube.Source.ReadUntil), and its ServiceAccounts, unless these may not be read. Clusters of
+// which not everything was emitted are left out.
+func (k *Clusters) ReadUntil(take func(of origin.Origin, until time.Time, everywhere, accounts bool)) {
 	for _, c := range k.clusters() {
-		if until, everywhere := c.source.Told(); !until.IsZero() {
+		if until, everywhere := c.source.ReadUntil(); !until.IsZero() {
 			take(c.source.Origin(), until, everywhere, c.source.Accounts())
 		}
 	}
@@ -64,7 +64,7 @@ func (k *Clusters) Told(take func(of origin.Origin, until time.Time, everywhere,
 func (k *Clusters) Gauges(now time.Time) {
 	obs.RemoteAge.Reset()
 	for name, c := range k.clusters() {
-		until, _ := c.source.Told()
+		until, _ := c.source.ReadUntil()
 		if until.IsZero() {
 			until = c.since
 		}
@@ -81,7 +81,7 @@ func (k *Clusters) Held() (all []object.Loss) {
 	return all
 }
 
-// Everything says whether all is held that one of the clusters told.
+// Everything says whether all is held that one of the clusters emitted.
 func (k *Clusters) Everything() bool {
 	for _, c := range k.clusters() {
 		if c.source.Everything() {

@@ -15,14 +15,14 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// touch has an object looked at by the guard, and told of, next. With the lock.
+// touch has an object looked at by the guard, and emitted, next. With the lock.
 func (s *Source) touch(id object.ID) {
 	s.touched[id] = true
 	s.wake()
 }
 
 // leaving is since when deletions of configuration wait for others. Where a CustomResourceDefinition is deleted, or a folder by kubectl, the API
-// server tells of one object after the other; a guard that sees each for itself sees no mass removal.
+// server reports one object after the other; a guard that sees each for itself sees no mass removal.
 type leaving struct{ first, last time.Time }
 
 // graces is for how many times Grace deletions wait that do not end.
@@ -43,7 +43,7 @@ func (l *leaving) ripe(at time.Time, more int, grace time.Duration) bool {
 func (s *Source) due(at time.Time) (ids []object.ID) {
 	waiting, fresh := []object.ID(nil), 0
 	for id, isFresh := range s.touched {
-		if told, now := (seen{s}).Get(id); told != nil && now == nil && wanted(id.Group) {
+		if emitted, now := (seen{s}).Get(id); emitted != nil && now == nil && wanted(id.Group) {
 			waiting = append(waiting, id)
 			if isFresh {
 				fresh++
@@ -91,7 +91,7 @@ func (s *Source) wake() {
 	}
 }
 
-// synced has everything told, and then Synced, once every kind that is served was listed in full. With the lock.
+// synced has everything emitted, and then Synced, once every kind that is served was listed in full. With the lock.
 func (s *Source) synced() {
 	if s.complete || !s.discover || !s.allListed() {
 		return
@@ -100,7 +100,7 @@ func (s *Source) synced() {
 	s.wake()
 }
 
-// take is what is to be told now, in parts that are told together: up to Synced all of it, then by namespace. Kubernetes has no change of
+// take is what is to be emitted now, in parts that are emitted together: up to Synced all of it, then by namespace. Kubernetes has no change of
 // several objects, and a busy namespace is to hold up no other.
 func (s *Source) take(at time.Time) (parts [][]object.Event) {
 	s.mu.Lock()
@@ -112,10 +112,10 @@ func (s *Source) take(at time.Time) (parts [][]object.Event) {
 	s.decided, s.held = nil, s.guard.Held()
 	s.dropKinds()
 	switch {
-	case s.told:
+	case s.emittedSynced:
 		return byNamespace(events)
 	case s.complete:
-		s.told = true
+		s.emittedSynced = true
 		events = append(events, object.Event{Op: object.Synced, ID: object.ID{Origin: s.origin}})
 		s.Log.Info("everything was read from Kubernetes", obs.KeyKinds, len(s.kinds))
 	case len(events) == 0:
@@ -130,24 +130,24 @@ func (s *Source) judge(at time.Time) (events []object.Event) {
 	if len(ids) == 0 {
 		return nil
 	}
-	ids = append(ids, s.guard.Judge(at, seen{s}, ids)...) // one that is there twice is told once: told is now, then
+	ids = append(ids, s.guard.Judge(at, seen{s}, ids)...) // one that is there twice is emitted once: emitted is now, then
 	var deletes []object.Event
 	for _, id := range ids {
-		told, now := seen{s}.Get(id)
+		emitted, now := seen{s}.Get(id)
 		switch {
-		case told == now || s.guard.Holds(id):
+		case emitted == now || s.guard.Holds(id):
 		case now == nil:
-			deletes = append(deletes, s.tell(id, nil))
+			deletes = append(deletes, s.noteEmitted(id, nil))
 		default:
-			events = append(events, s.tell(id, now))
+			events = append(events, s.noteEmitted(id, now))
 		}
 	}
 	return append(events, deletes...)
 }
 
-// tell notes what is told of an object. With the lock.
-func (s *Source) tell(id object.ID, now *object.Object) object.Event {
-	s.of(id).table.tell(name{id.Namespace, id.Name}, now)
+// noteEmitted notes what is emitted of an object, and returns the event. With the lock.
+func (s *Source) noteEmitted(id object.ID, now *object.Object) object.Event {
+	s.of(id).table.noteEmitted(name{id.Namespace, id.Name}, now)
 	if now == nil {
 		return object.Event{Op: object.Delete, ID: id, Location: location}
 	}
@@ -186,18 +186,18 @@ func (s *Source) Held() []object.Loss {
 	return s.held
 }
 
-// Everything says whether all that was told is held. Safe for concurrent use.
+// Everything says whether all that was emitted is held. Safe for concurrent use.
 func (s *Source) Everything() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	told := 0
+	emitted := 0
 	for f := range s.followers() {
-		told += f.table.told
+		emitted += f.table.emitted
 	}
-	return told > 0 && s.guard.Vanished() == told
+	return emitted > 0 && s.guard.Vanished() == emitted
 }
 
-// Release lets exactly these losses go that the guard holds; false: it holds others, and nothing was let go. They are told by Run. Safe for
+// Release lets exactly these losses go that the guard holds; false: it holds others, and nothing was let go. Run emits them. Safe for
 // concurrent use.
 func (s *Source) Release(_ context.Context, losses []object.Loss) bool {
 	s.mu.Lock()
@@ -208,7 +208,7 @@ func (s *Source) Release(_ context.Context, losses []object.Loss) bool {
 	s.held = nil
 	for _, l := range losses {
 		_, now := seen{s}.Get(l.ID)
-		s.decide(s.tell(l.ID, now))
+		s.decide(s.noteEmitted(l.ID, now))
 	}
 	return true
 }
