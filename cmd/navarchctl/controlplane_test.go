@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 
+	"navarch.io/navarch/cmd/navarchctl/cluster"
 	"navarch.io/navarch/store/apiserver/apiservertest"
 )
 
@@ -133,6 +134,21 @@ func TestCommandsFindTheCluster(t *testing.T) {
 		if (err == nil) != (one.want == "") || err != nil && !strings.Contains(err.Error(), one.want) {
 			t.Errorf("%v: %v, want %q", one.args, err, one.want)
 		}
+	}
+}
+
+// Without a kubeconfig explain asks the address that all commands ask; a file as the proxy wants a folder.
+func TestExplainWithoutAKubeconfig(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	if (&cluster.Flags{}).Given() {
+		t.Skip("the user who runs this test has a kubeconfig")
+	}
+	_, _, err := ran("explain", "--proxy", "nobody.shop", "x")
+	if err == nil || !strings.Contains(err.Error(), defaultServer) {
+		t.Errorf("%v, want one that names %s", err, defaultServer)
+	}
+	if _, _, err = ran("explain", "--proxy", "node.json", "x"); err == nil || !strings.Contains(err.Error(), "--config-dir") {
+		t.Errorf("a file, and no folder: %v", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -26,8 +27,8 @@ func explainCommand() *cobra.Command {
 what was decided from these. RESOURCE is the name that Envoy has: a cluster, a listener, a route configuration, or
 kubernetes://NAME, the Secret of a gateway, of which it says where it stands.
 
-The proxy is NAME.NAMESPACE of the control plane that the kubeconfig leads to, or at an address (--server), or a file with an Envoy core.v3 Node
-beside a folder of configuration (--config-dir), without a server.
+The proxy is NAME.NAMESPACE of the control plane that the kubeconfig leads to, or at an address (--server; without a kubeconfig ` + defaultServer + `), or
+a file with an Envoy core.v3 Node beside a folder of configuration (--config-dir), without a server.
 
 With -o json, an answer is a list of {type, message, name, version, specs, secret}: specs are the parts of the resource, each
 {builder: what it is, inputs: [{field: what it is, from: object|proxy|plan, values}]}.`,
@@ -55,7 +56,7 @@ With -o json, an answer is a list of {type, message, name, version, specs, secre
 	at.controlPlane.bind(cmd.Flags())
 	cmd.Flags().StringVarP(&at.namespace, "namespace", "n", "", "Namespace of a --proxy NAME that has none.")
 	if err := cmd.RegisterFlagCompletionFunc("proxy", func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if from.configDir != "" || at.server == "" && !at.cluster.Given() {
+		if from.configDir != "" {
 			return nil, cobra.ShellCompDirectiveDefault // a file
 		}
 		return at.complete(cmd, nil, begun)
@@ -71,7 +72,9 @@ func explained(cmd *cobra.Command, from *offline, at *target, name string) (foun
 	switch {
 	case at.stated() && from.configDir != "":
 		return nil, errors.New("--config-dir excludes --server, --kubeconfig and --context")
-	case from.configDir == "" && (at.server != "" || at.cluster.Given()):
+	case from.configDir == "" && strings.HasSuffix(from.proxy, ".json"):
+		return nil, fmt.Errorf("--proxy %s is a file: --config-dir has to name the configuration that is planned for it", from.proxy)
+	case from.configDir == "":
 		defer at.close()
 		proxy, err := at.resolve(cmd.Context(), from.proxy)
 		if err != nil {
@@ -80,8 +83,6 @@ func explained(cmd *cobra.Command, from *offline, at *target, name string) (foun
 		query := url.Values{"proxyID": {proxy}, "resource": {name}}
 		err = at.readFirst(cmd.Context(), "/debug/explain?"+query.Encode(), &found)
 		return found, err
-	case from.configDir == "":
-		return nil, errors.New("--server ADDR, a kubeconfig, or --config-dir DIR is needed")
 	}
 	planner, proxy, _, err := from.plan()
 	if err != nil {
