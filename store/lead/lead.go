@@ -174,7 +174,11 @@ func (e *Elector) term(ctx context.Context, fn func(context.Context, kv.Epoch) e
 	err = fn(ctx, epoch)
 	e.epoch.Store(nil)
 	lost := errors.Is(context.Cause(ctx), errLost)
-	e.cfg.Logger.Info("not leading any more", slog.Int64("epoch", epoch.Revision), slog.Bool("lost", lost), slog.Any("reason", err))
+	log := e.cfg.Logger.With(slog.Int64("epoch", epoch.Revision), slog.Bool("lost", lost))
+	if err != nil {
+		log = log.With(slog.Any("reason", err))
+	}
+	log.Info("not leading any more")
 	switch {
 	case lost:
 		return nil
