@@ -88,6 +88,7 @@ func (s *State) Request(r Request, out []Report) []Report {
 	if r.Nonce != "" {
 		out = s.acknowledge(r, out)
 	}
+	s.shorten(&r)
 	switch {
 	case !ty.subscribed:
 		s.open(r)
