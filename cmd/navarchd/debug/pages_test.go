@@ -135,14 +135,16 @@ func TestTenantsArePaced(t *testing.T) {
 		who  authz.Caller
 		want int
 	}{{of("shop", "a"), http.StatusTooManyRequests}, {of("shop", "b"), http.StatusTooManyRequests}, {of("town", "c"), http.StatusOK}, {authz.Caller{Name: "a"}, http.StatusOK}} {
-		ctx := t.Context()
+		ctx, times := t.Context(), 1
 		if one.want != http.StatusOK {
-			ctx = gone // it would wait
+			ctx, times = gone, 20 // it would wait; where it would not, it is answered now and then
 		}
-		w := httptest.NewRecorder()
-		p.debug(one.who).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/syncz", nil).WithContext(ctx))
-		if w.Code != one.want {
-			t.Errorf("%q of tenant %q: %d", one.who.Name, one.who.Tenant, w.Code)
+		for range times {
+			w := httptest.NewRecorder()
+			p.debug(one.who).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/syncz", nil).WithContext(ctx))
+			if w.Code != one.want {
+				t.Fatalf("%q of tenant %q: %d", one.who.Name, one.who.Tenant, w.Code)
+			}
 		}
 	}
 }
