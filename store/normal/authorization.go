@@ -57,14 +57,17 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securit
 				r.each(at+".values", c.GetValues(), check)
 				r.each(at+".notValues", c.GetNotValues(), check)
 			}
-			if key := c.GetKey(); !slices.Contains(whenKeys, key) &&
-				!slices.ContainsFunc(whenPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
+			switch key := c.GetKey(); {
+			case slices.Contains(whenKeys, key):
+			case !slices.ContainsFunc(whenPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) }):
 				r.refusef(problem.Invalid, at+".key", "%q is no attribute of requests", key)
+			case !whenMap.MatchString(key):
+				r.refusef(problem.Invalid, at+".key", "%q names nothing: want a name in brackets at its end", key)
 			}
 		}
 	}
-	if action == securityv1.AuthorizationPolicy_DENY && len(p.Rules) == 0 {
-		r.refusef(problem.NoEffect, "spec.rules", "none: action DENY denies nothing")
+	if action == securityv1.AuthorizationPolicy_DENY {
+		r.deny(p.Rules)
 	}
 	custom := action == securityv1.AuthorizationPolicy_CUSTOM
 	if custom && p.GetProvider().GetName() == "" || !custom && p.GetProvider() != nil {
@@ -72,6 +75,31 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securit
 	}
 	if custom {
 		r.custom(p)
+	}
+}
+
+// deny says what the rules of a DENY policy mean beside what they say. A rule goes without its fields of HTTP at ports of TCP, of which Istio's webhook warns too
+// (https://istio.io/latest/docs/tasks/security/authorization/authz-tcp/).
+func (r *report) deny(rules []*securityv1.Rule) {
+	if len(rules) == 0 {
+		r.refusef(problem.NoEffect, "spec.rules", "none: action DENY denies nothing")
+	}
+	for i, rule := range rules {
+		http := slices.ContainsFunc(rule.GetWhen(), func(c *securityv1.Condition) bool {
+			return aboutToken(c.GetKey()) || strings.HasPrefix(c.GetKey(), "request.headers")
+		})
+		for _, from := range rule.GetFrom() {
+			http = http || len(from.GetSource().GetRequestPrincipals())+len(from.GetSource().GetNotRequestPrincipals()) > 0
+		}
+		ports := slices.ContainsFunc(rule.GetWhen(), func(c *securityv1.Condition) bool { return c.GetKey() == "destination.port" })
+		for _, to := range rule.GetTo() {
+			o := to.GetOperation()
+			http = http || len(o.GetHosts())+len(o.GetNotHosts())+len(o.GetMethods())+len(o.GetNotMethods())+len(o.GetPaths())+len(o.GetNotPaths()) > 0
+			ports = ports || len(o.GetPorts())+len(o.GetNotPorts()) > 0
+		}
+		if http && !ports {
+			r.warnf(problem.NoEffect, fmt.Sprintf("spec.rules[%d]", i), "what it says of HTTP is without effect at ports of TCP: there it denies whatever the rest matches. State the ports that are meant")
+		}
 	}
 }
 
@@ -105,7 +133,8 @@ func aboutToken(key string) bool { return strings.HasPrefix(key, "request.auth."
 
 // What keys of `when` there are in Istio beside whenKeys.
 var (
-	whenPrefixes = []string{"request.headers", "request.auth.claims", "experimental."}
+	whenPrefixes = []string{"request.headers", "request.auth.claims", "experimental.envoy.filters."}
+	whenMap      = regexp.MustCompile(`^[^\[]+\[.+\]$`)
 )
 
 // list is a field with values.
@@ -182,10 +211,7 @@ var pathLiteral = regexp.MustCompile("^[a-zA-Z0-9-._~%!$&'()+,;:@=]+$")
 const tokenLater = "tokens are verified after a provider was asked"
 
 // unenforced finds the first thing in a policy that this version cannot enforce, and where it stands; empty: it can.
-func unenforced(p *securityv1.AuthorizationPolicy, targets bool) (field, why string) {
-	if targets {
-		return "spec.targetRefs", "policies of gateways and waypoints are not supported"
-	}
+func unenforced(p *securityv1.AuthorizationPolicy) (field, why string) {
 	custom := p.Action == securityv1.AuthorizationPolicy_CUSTOM
 	for i, rule := range p.Rules {
 		for j, from := range rule.GetFrom() {
