@@ -42,8 +42,8 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securit
 			o, at := to.GetOperation(), fmt.Sprintf("%s.to[%d].operation", at, j)
 			r.each(at+".ports", o.GetPorts(), portNumber)
 			r.each(at+".notPorts", o.GetNotPorts(), portNumber)
-			r.each(at+".paths", o.GetPaths(), pathTemplate)
-			r.each(at+".notPaths", o.GetNotPaths(), pathTemplate)
+			r.paths(at+".paths", o.GetPaths())
+			r.paths(at+".notPaths", o.GetNotPaths())
 			r.stated(at, []list{{"hosts", o.GetHosts()}, {"notHosts", o.GetNotHosts()}, {"ports", o.GetPorts()}, {"notPorts", o.GetNotPorts()}, {"methods", o.GetMethods()},
 				{"notMethods", o.GetNotMethods()}, {"paths", o.GetPaths()}, {"notPaths", o.GetNotPaths()}})
 		}
@@ -85,9 +85,7 @@ func (r *report) deny(rules []*securityv1.Rule) {
 		r.refusef(problem.NoEffect, "spec.rules", "none: action DENY denies nothing")
 	}
 	for i, rule := range rules {
-		http := slices.ContainsFunc(rule.GetWhen(), func(c *securityv1.Condition) bool {
-			return aboutToken(c.GetKey()) || strings.HasPrefix(c.GetKey(), "request.headers")
-		})
+		http := slices.ContainsFunc(rule.GetWhen(), func(c *securityv1.Condition) bool { return strings.HasPrefix(c.GetKey(), "request.") })
 		for _, from := range rule.GetFrom() {
 			http = http || len(from.GetSource().GetRequestPrincipals())+len(from.GetSource().GetNotRequestPrincipals()) > 0
 		}
@@ -133,7 +131,7 @@ func aboutToken(key string) bool { return strings.HasPrefix(key, "request.auth."
 
 // What keys of `when` there are in Istio beside whenKeys.
 var (
-	whenPrefixes = []string{"request.headers", "request.auth.claims", "experimental.envoy.filters."}
+	whenPrefixes = []string{"request.headers", "request.experimental.inline.headers", "request.auth.claims", "experimental.envoy.filters."}
 	whenMap      = regexp.MustCompile(`^[^\[]+\[.+\]$`)
 )
 
@@ -164,6 +162,16 @@ func (r *report) each(at string, values []string, check func(string) string) {
 	}
 }
 
+// paths refuses templates that Envoy would refuse. Braces elsewhere are refused by Istio's webhook, and match nothing but themselves where they are there.
+func (r *report) paths(at string, values []string) {
+	r.each(at, values, pathTemplate)
+	for i, v := range values {
+		if strings.ContainsAny(v, "{}") && !model.IsPathTemplate(v) {
+			r.refusef(problem.NoEffect, fmt.Sprintf("%s[%d]", at, i), "%q: braces are for the templates {*} and {**}, and match themselves alone", v)
+		}
+	}
+}
+
 func ipBlock(v string) string {
 	if _, err := netip.ParsePrefix(v); err == nil {
 		return ""
@@ -184,7 +192,7 @@ func portNumber(v string) string {
 // pathTemplate says what is wrong with a path that has templates: {*} is one segment, {**} any number of them and the last operator, each a segment of
 // its own (https://istio.io/latest/docs/reference/config/security/authorization-policy/#Operation). Empty: nothing, or it has none.
 func pathTemplate(v string) string {
-	if !strings.ContainsAny(v, "{}") {
+	if !model.IsPathTemplate(v) {
 		return ""
 	}
 	if !strings.HasPrefix(v, "/") {
@@ -232,13 +240,12 @@ func unenforced(p *securityv1.AuthorizationPolicy) (field, why string) {
 			}
 		}
 		for j, c := range rule.GetWhen() {
-			name, ok := strings.CutPrefix(c.GetKey(), "request.headers[")
-			name, ok2 := strings.CutSuffix(name, "]")
 			if custom && aboutToken(c.GetKey()) {
 				return fmt.Sprintf("spec.rules[%d].when[%d].key", i, j), tokenLater
 			}
 			_, claim := model.ClaimPath(c.GetKey())
-			if !slices.Contains(whenKeys, c.GetKey()) && !claim && !metadataKey.MatchString(c.GetKey()) && !(ok && ok2 && name != "" && !strings.ContainsAny(name, "[]: \t\r\n\x00")) {
+			_, _, header := model.ConditionHeader(c.GetKey())
+			if !slices.Contains(whenKeys, c.GetKey()) && !claim && !header && !metadataKey.MatchString(c.GetKey()) {
 				return fmt.Sprintf("spec.rules[%d].when[%d].key", i, j), fmt.Sprintf("%q is not supported", c.GetKey())
 			}
 		}

@@ -298,6 +298,8 @@ func TestPolicies(t *testing.T) {
 		{"AuthorizationPolicy", "{rules: [{when: [{key: 'experimental.envoy.filters.a.b', values: [b]}]}]}", true},
 		{"AuthorizationPolicy", "{rules: [{when: [{key: 'request.headers[a]', values: [b]}, {key: source.ip, notValues: [10.0.0.0/8]}]}]}", false},
 		{"AuthorizationPolicy", "{rules: [{to: [{operation: {paths: ['/a/{*}/{**}']}}]}]}", false},
+		{"AuthorizationPolicy", "{rules: [{when: [{key: 'request.headers[:authority]', values: [b]}, {key: 'request.experimental.inline.headers[a]', values: [b]}]}]}", false},
+		{"AuthorizationPolicy", "{rules: [{when: [{key: 'request.headers[a:b]', values: [b]}]}]}", true},
 		{"AuthorizationPolicy", "{rules: [{to: [{operation: {}}]}]}", true},
 		{"AuthorizationPolicy", "{rules: [{from: [{source: {}}]}]}", true},
 		{"AuthorizationPolicy", "{action: DENY}", false},

@@ -124,6 +124,7 @@ var refused = []struct{ kind, spec, field string }{
 	{"AuthorizationPolicy", "{rules: [{from: [{source: {}}]}]}", "spec.rules[0].from[0].source"},
 	{"AuthorizationPolicy", "{rules: [{from: [{}]}]}", "spec.rules[0].from[0].source"},
 	{"AuthorizationPolicy", "{rules: [{to: [{operation: {paths: ['']}}]}]}", "spec.rules[0].to[0].operation.paths"},
+	{"AuthorizationPolicy", "{rules: [{to: [{operation: {paths: ['/users/{id}']}}]}]}", "spec.rules[0].to[0].operation.paths[0]"},
 	{"AuthorizationPolicy", "{rules: [{when: [{key: request.headers, values: ['1']}]}]}", "spec.rules[0].when[0].key"},
 	{"AuthorizationPolicy", "{rules: [{when: [{key: 'request.auth.claims[]', values: ['1']}]}]}", "spec.rules[0].when[0].key"},
 	{"AuthorizationPolicy", "{rules: [{when: [{key: 'experimental.a[b]', values: ['1']}]}]}", "spec.rules[0].when[0].key"},
