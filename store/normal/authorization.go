@@ -183,8 +183,8 @@ func ipBlock(v string) string {
 }
 
 func portNumber(v string) string {
-	if n, err := strconv.ParseUint(v, 10, 16); err != nil || n == 0 {
-		return "want a port, 1 to 65535"
+	if _, err := strconv.ParseUint(v, 10, 16); err != nil { // 0 is taken by Istio and by Envoy; nothing is sent there
+		return "want a port, 0 to 65535"
 	}
 	return ""
 }

@@ -348,7 +348,7 @@ func TestTargetedPolicies(t *testing.T) {
 func TestPolicyValues(t *testing.T) {
 	for spec, want := range map[string]string{
 		"{rules: [{from: [{source: {ipBlocks: [10.0.0.0/33]}}]}]}":           "spec.rules[0].from[0].source.ipBlocks[0]",
-		"{rules: [{}, {to: [{operation: {notPorts: ['80', '0']}}]}]}":        "spec.rules[1].to[0].operation.notPorts[1]",
+		"{rules: [{}, {to: [{operation: {notPorts: ['80', '65536']}}]}]}":        "spec.rules[1].to[0].operation.notPorts[1]",
 		"{rules: [{when: [{key: source.ip}]}]}":                              "spec.rules[0].when[0]",
 		"{rules: [{when: [{key: destination.port, values: [http]}]}]}":       "spec.rules[0].when[0].values[0]",
 		"{action: DENY, rules: [{when: [{key: remote.ip, values: [a.b]}]}]}": "spec.rules[0].when[0].values[0]",
