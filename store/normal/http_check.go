@@ -208,7 +208,7 @@ func checkRetries(r *report, at string, x *networkingv1.HTTPRetry) {
 		r.errorf(at+".attempts", "must not be negative")
 	}
 	if x.Attempts == 0 && (x.PerTryTimeout != nil || x.RetryOn != "" || x.RetryRemoteLocalities != nil) {
-		r.errorf(at+".attempts", "must be more than 0 where other settings of retries are given")
+		r.refusef(problem.NoEffect, at+".attempts", "must be more than 0 where other settings of retries are given: nothing is retried")
 	}
 	r.duration1ms(at+".perTryTimeout", x.PerTryTimeout, true)
 	r.duration1ms(at+".backoff", x.Backoff, true)

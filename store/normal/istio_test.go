@@ -78,7 +78,6 @@ func TestVirtualServiceProblems(t *testing.T) {
 		"match: [{gateways: ['a/b/c']}], " + to:                             {`spec.http[0].match[0].gateways[0]: "a/b/c" is no gateway`},
 		"timeout: 10us, " + to:                                              {"spec.http[0].timeout: must be at least 1ms"},
 		"retries: {attempts: -1}, " + to:                                    {"spec.http[0].retries.attempts: must not be negative"},
-		"retries: {perTryTimeout: 1s}, " + to:                               {"spec.http[0].retries.attempts: must be more than 0"},
 		"retries: {attempts: 2, retryOn: '5xx,503,sometimes'}, " + to:       {`spec.http[0].retries.retryOn: "sometimes"`},
 		"fault: {}, " + to:                                                  {"spec.http[0].fault: at least one of delay and abort"},
 		"fault: {delay: {fixedDelay: 1s, percentage: {value: 101}}}, " + to: {"spec.http[0].fault.delay.percentage.value: 101 is not in 0-100"},
@@ -348,7 +347,7 @@ func TestTargetedPolicies(t *testing.T) {
 func TestPolicyValues(t *testing.T) {
 	for spec, want := range map[string]string{
 		"{rules: [{from: [{source: {ipBlocks: [10.0.0.0/33]}}]}]}":           "spec.rules[0].from[0].source.ipBlocks[0]",
-		"{rules: [{}, {to: [{operation: {notPorts: ['80', '65536']}}]}]}":        "spec.rules[1].to[0].operation.notPorts[1]",
+		"{rules: [{}, {to: [{operation: {notPorts: ['80', '65536']}}]}]}":    "spec.rules[1].to[0].operation.notPorts[1]",
 		"{rules: [{when: [{key: source.ip}]}]}":                              "spec.rules[0].when[0]",
 		"{rules: [{when: [{key: destination.port, values: [http]}]}]}":       "spec.rules[0].when[0].values[0]",
 		"{action: DENY, rules: [{when: [{key: remote.ip, values: [a.b]}]}]}": "spec.rules[0].when[0].values[0]",

@@ -48,6 +48,7 @@ var refused = []struct{ kind, spec, field string }{
 	{"VirtualService", "{hosts: [a], http: [{directResponse: {status: 200}, fault: {abort: {httpStatus: 500}}}]}", "spec.http[0].fault"},
 	{"VirtualService", "{hosts: [a], http: [{directResponse: {status: 200}, rewrite: {uri: /}}]}", "spec.http[0].rewrite"},
 	{"VirtualService", "{hosts: [a], http: [{fault: {abort: {httpStatus: 500, percentage: {value: 0.00001}}}, route: [{destination: {host: a}}]}]}", "spec.http[0].fault.abort.percentage.value"},
+	{"VirtualService", "{hosts: [a], http: [{retries: {attempts: 0, perTryTimeout: 1s}, route: [{destination: {host: a}}]}]}", "spec.http[0].retries.attempts"},
 	{"VirtualService", "{hosts: [a], http: [{retries: {attempts: 1, retryOn: '5xx, reset'}, route: [{destination: {host: a}}]}]}", "spec.http[0].retries.retryOn"},
 	{"VirtualService", "{hosts: [a], http: [{retries: {attempts: 1, retryOn: '5xx,'}, route: [{destination: {host: a}}]}]}", "spec.http[0].retries.retryOn"},
 	{"VirtualService", "{hosts: [a], http: [{retries: {attempts: 1, retryOn: '503,599'}, route: [{destination: {host: a}}]}]}", "spec.http[0].retries.retryOn"},
