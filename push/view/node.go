@@ -74,8 +74,8 @@ type Node struct {
 	// Metadata are the plain strings of the metadata, for the proxy match of EnvoyFilters
 	// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/: "only string key-value pairs").
 	Metadata map[string]string
-	// Unacted are the keys of its metadata, whatever their values, that store/normal/fields marks as reported; mostly nil.
-	Unacted []string
+	// Unacted are the keys of its metadata, whatever their values, that store/normal/fields marks as reported, sorted; mostly none.
+	Unacted intern.List[string]
 	// ProxyConfig is what it says of itself in PROXY_CONFIG, as far as the control plane acts on it; nil: it sends none. Shared by nodes that say the same.
 	ProxyConfig *proxyconfig.Settings
 }
@@ -267,14 +267,15 @@ func (n *Node) metadata(parts [][]byte) error {
 	odd := make([]value, len(text)) // what stands in place of a string
 	var labels, config value
 	var kept texts
+	var unacted []string
 	for _, part := range parts {
 		err := entries(part, "node.metadata", 0, func(key []byte, v value) {
 			i := slices.Index(text, borrow(key))
 			if i >= 0 {
 				odd[i] = v
 			}
-			if reported[borrow(key)] && !v.null() && !slices.Contains(n.Unacted, borrow(key)) {
-				n.Unacted = append(n.Unacted, words.of(key))
+			if reported[borrow(key)] && !v.null() {
+				unacted = append(unacted, string(key))
 			}
 			switch {
 			case borrow(key) == "LABELS":
@@ -297,6 +298,8 @@ func (n *Node) metadata(parts [][]byte) error {
 	if err := kept.check("node.metadata"); err != nil {
 		return err
 	}
+	slices.Sort(unacted)
+	n.Unacted = strs.List(slices.Compact(unacted)...)
 	for i, v := range odd {
 		if v.kind != valueString && !v.null() {
 			return fmt.Errorf("node.metadata.%s: want a string, got %s", text[i], v.describe())
