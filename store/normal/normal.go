@@ -326,6 +326,8 @@ func (r *report) names(obj *object.Object) {
 		for _, name := range sortedKeys(of.has) {
 			row, at := fields.Named(of.section, name), fmt.Sprintf("metadata.%s[%s]", of.field, name)
 			switch {
+			case name == dryRun && obj.ID.Kind != "AuthorizationPolicy" && strings.HasSuffix(obj.ID.Group, ".istio.io"):
+				r.refusef(problem.NoEffect, at, "is for AuthorizationPolicies")
 			case row != nil && row.Mark == fields.Reported:
 				r.unacted(at, row)
 			case row == nil && of.section == fields.Annotations && istioName(name):

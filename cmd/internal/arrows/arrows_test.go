@@ -39,7 +39,7 @@ var may = map[string][]string{
 	"store/analysis":      {"store/normal", "store/object", "store/smallset"},
 	"store/tenants":       {"store/ingest", "store/kv"},
 	"store/mirror":        {"store/durable", "store/kv"},
-	"push/view":           {"store/mirror", "store/protowalk", "store/proxyconfig", "push/extension", "push/traffic", "push/virtualservice"},
+	"push/view":           {"store/mirror", "store/normal/fields", "store/protowalk", "store/proxyconfig", "push/extension", "push/traffic", "push/virtualservice"},
 	"push/access":         {"push/extension", "push/view", "store/mirror", "push/traffic"},
 	"push/resolve":        {"store/crash", "store/mirror"},
 	"push/traffic":        {},

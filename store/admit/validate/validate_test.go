@@ -74,7 +74,8 @@ func TestWarns(t *testing.T) {
 		"a route whose parents are no": {gatewayAPI("HTTPRoute", `{"parentRefs": [7, null]}`), ""},
 		"another kind of Istio's": {`{"apiVersion": "networking.istio.io/v1beta1", "kind": "Novel", "metadata": {"name": "a"}, "spec": {"concurrency": 1}}`,
 			"kind Novel of networking.istio.io is not acted on yet"},
-		"a policy that closes": {of("AuthorizationPolicy", `{"targetRefs": [{"kind": "Service", "name": "a"}], "rules": [{"to": [{"operation": {"ports": ["80"]}}]}]}`), "policies of gateways and waypoints are not supported: what the policy selects is closed"},
+		"a policy that closes":    {of("AuthorizationPolicy", `{"rules": [{"when": [{"key": "request.headers[a b]", "values": ["80"]}]}]}`), "is not supported: what the policy selects is closed"},
+		"a policy for a waypoint": {of("AuthorizationPolicy", `{"targetRefs": [{"kind": "Service", "name": "a"}], "rules": [{"to": [{"operation": {"ports": ["80"]}}]}]}`), "spec.targetRefs: is not acted on by this version"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := webhook().Admit(t.Context(), Path, creation(t, []byte(c.raw)))
