@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -28,7 +29,7 @@ func definitions(t *testing.T, made chan<- *WorkloadEntry, versions ...string) *
 		case r.Method == http.MethodPost:
 			e := &WorkloadEntry{}
 			raw, err := io.ReadAll(r.Body)
-			if err = json.Unmarshal(raw, &e.Object); err != nil {
+			if err := errors.Join(err, json.Unmarshal(raw, &e.Object)); err != nil {
 				t.Error(err)
 			}
 			made <- e
