@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -40,11 +39,9 @@ type installation struct {
 // newInstallation is a cluster with Istio's definitions and an etcd of its own, and nothing of the chart's.
 func newInstallation(t *testing.T) *installation {
 	t.Helper()
-	etcd := filepath.Join(t.TempDir(), "etcd")
-	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", etcd, "go.etcd.io/etcd/server/v3")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	etcd, err := programs.Etcd()
+	if err != nil {
+		t.Fatal(err)
 	}
 	tools, err := controlplane.Tools()
 	if err != nil {
