@@ -114,18 +114,6 @@ func userVolume(p *corev1.Pod) any {
 	return words(volume, last.Name, last.MountPath, last.ReadOnly)
 }
 
-// The agent is told the domain of the cluster's Services where it is not the usual one.
-func TestClusterDomain(t *testing.T) {
-	for _, template := range []string{"sidecar", "gateway"} {
-		for domain, want := range map[string]bool{"cluster.local": false, "example.org": true} {
-			pod := injectedPod(t, settings(t, "clusterDomain: cluster.local", "clusterDomain: "+domain), annotated("inject.istio.io/templates: "+template))
-			if args := container(ProxyContainer, pod).Args; slices.Contains(args, "--domain=$(POD_NAMESPACE).svc."+domain) != want {
-				t.Errorf("%s, %s: %q", template, domain, args)
-			}
-		}
-	}
-}
-
 // Where kubelets know sidecar containers, each word for false keeps the proxy from being one.
 func TestNotNative(t *testing.T) {
 	for _, word := range []string{"false", "False", "FALSE", "f", "0"} {
