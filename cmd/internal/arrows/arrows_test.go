@@ -186,7 +186,7 @@ var testsMay = map[string][]string{
 	"store/removal":             {"store/kv/kvtest"},
 	"push/join":                 {"ca/issue", "store/kv/kvtest", "store/machines"},
 	"store/tenants":             {"store/kv/kvtest"},
-	"store/admit/validate":      {"push/build/patch", "push/build/patch/envoytypes"},
+	"store/admit/validate":      {"deploy/docs", "push/build/patch", "push/build/patch/envoytypes"},
 	"store/apiserver/listwatch": {"store/apiserver", "store/apiserver/apiservertest"},
 
 	"cmd/*":    {"*"},

@@ -14,6 +14,7 @@ import (
 
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
+	"navarch.io/navarch/deploy/docs"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
@@ -83,6 +84,16 @@ func TestWarns(t *testing.T) {
 				t.Errorf("allowed %v, %+v, warnings %q; want %q", got.Allowed, got.Result, said, c.want)
 			}
 		})
+	}
+}
+
+// API servers ask about the classes and controllers that are warned of: the conditions of the webhooks on the page, which the chart's are (deploy/chart).
+func TestConditionsHaveTheClasses(t *testing.T) {
+	page := docs.YAML(t, "validation.md", "# ")
+	for field, all := range map[string][]string{"controllerName": meshControllers, "gatewayClassName": meshClasses} {
+		if want := fmt.Sprintf("object.spec.%s in ['%s'] :\n", field, strings.Join(all, "', '")); strings.Count(page, want) != strings.Count(page, "name: of-the-mesh\n") || !strings.Contains(page, want) {
+			t.Errorf("not all conditions of the page have %s", want)
+		}
 	}
 }
 
