@@ -381,6 +381,3 @@ func TestSeers(t *testing.T) {
 		t.Errorf("an endpoint in %s is expected by %v, which %s's narrowed Sidecar hides", other.name, e.Namespaces, space.name)
 	}
 }
-
-// PodAt: all endpoints of the mesh name their Pods.
-func (lookup) PodAt(object.ID) *normal.Pod { return nil }

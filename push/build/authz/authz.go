@@ -105,7 +105,10 @@ func (d *drawing) readsHTTP(fields int) bool {
 func (d *drawing) conditions(all []*securityv1.Condition) (principals []*rbacv3.Principal, permissions []*rbacv3.Permission) {
 	for _, c := range all {
 		if name, inline, ok := model.ConditionHeader(c.GetKey()); ok {
-			match := map[bool]func(name, v string) *rbacv3.Principal{false: header, true: oneOf}[inline]
+			match := header
+			if inline {
+				match = oneOf
+			}
 			if d.readsHTTP(1) {
 				principals = append(principals, principalsOf(c.GetValues(), c.GetNotValues(), func(v string) *rbacv3.Principal { return match(name, v) })...)
 			}

@@ -62,7 +62,7 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 	}
 	slices.SortStableFunc(out, func(a, b model.Member) int {
 		return cmp.Or(cmp.Compare(a.Endpoint.GetAddress(), b.Endpoint.GetAddress()), cmp.Compare(a.Port, b.Port),
-			cmp.Compare(a.Endpoint.GetNetwork(), b.Endpoint.GetNetwork()), cmp.Compare(illness[a.Endpoint.GetHealth()], illness[b.Endpoint.GetHealth()]))
+			cmp.Compare(a.Endpoint.GetNetwork(), b.Endpoint.GetNetwork()), cmp.Compare(illness(a.Endpoint.GetHealth()), illness(b.Endpoint.GetHealth())))
 	})
 	out = slices.CompactFunc(out, func(a, b model.Member) bool {
 		return a.Endpoint.GetAddress() != "" && a.Endpoint.GetAddress() == b.Endpoint.GetAddress() && a.Port == b.Port && a.Endpoint.GetNetwork() == b.Endpoint.GetNetwork()
@@ -72,8 +72,19 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 	return list
 }
 
-// illness orders health: what is best comes first.
-var illness = map[model.Health]int{model.Health_HEALTH_READY: 0, model.Health_HEALTH_DRAINING: 1, model.Health_HEALTH_NOT_READY: 2, model.Health_HEALTH_ENDED: 3}
+// illness orders health: what is best comes first. It is asked for each comparison of endpoints.
+func illness(h model.Health) int {
+	switch h {
+	case model.Health_HEALTH_READY:
+		return 0
+	case model.Health_HEALTH_DRAINING:
+		return 1
+	case model.Health_HEALTH_NOT_READY:
+		return 2
+	default:
+		return 3
+	}
+}
 
 // MembersOf are those members of a selection of all endpoints for which something holds.
 func (in *Input) MembersOf(q Selection, holds func(*model.Endpoint) bool) intern.List[model.Member] {
