@@ -142,7 +142,7 @@ func (i *ingester) part() part {
 	}
 	p := part{tasks: tasks, bursts: []func() uint64{func() uint64 { return burst(i.loop.Stats()) }}}
 	if i.clusters != nil {
-		p.gauges = append(p.gauges, i.clusters.Gauges)
+		p.gauges = append(p.gauges, i.clusters.Gauges, func(now time.Time) { obs.KubeAge.Set(i.kube.Age(now).Seconds()) })
 	}
 	return p
 }

@@ -39,7 +39,7 @@ func newRegistered(c *config, i *ingester, limit *rate.Limiter, log *slog.Logger
 		return []duty{{lead: r.lead, problems: r.problems, origin: &r.origin}}, nil
 	}
 	var err error
-	if r.api, err = status.NewWorkloadEntries(c.kubeconfig); err != nil {
+	if r.api, err = status.NewWorkloadEntries(c.kubeconfig, c.env.watchOnly); err != nil {
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 	}
 	r.origin = i.kube.Origin()
