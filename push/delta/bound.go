@@ -126,14 +126,14 @@ const manyTimes = 6
 
 // shorten leaves names out of a request that lists far more than may be kept, before any of them is copied: a message has room for hundreds of thousands. What is left is judged one by
 // one (admit).
-func (s *State) shorten(r *Request) {
+func (s *State) shorten(r Request) Request {
 	ty, stack := s.typed(r.Type), s.stack(r.Type)
 	most := max(fewNames, stack.Sum().Names.Len)
 	if isDynamic(r.Type) {
 		most = maxDynamicNames
 	}
 	if r.digest(); r.asked.Len > manyTimes*most {
-		s.shortenAsked(r, most)
+		s.shortenAsked(&r, most)
 	}
 	if r.Unsubscribe != nil && !isDynamic(r.Type) {
 		names := r.Unsubscribe
@@ -145,6 +145,7 @@ func (s *State) shorten(r *Request) {
 			}
 		}
 	}
+	return r
 }
 
 // shortenAsked leaves out of what a request asks for unknown names beyond most of them, and whatever there is more of than there are resources.
