@@ -182,11 +182,12 @@ cluster: build kube-tools intercept-tools ## a Kubernetes cluster of processes o
 	@go build -o bin/testcluster ./deploy/testcluster && exec bin/testcluster $(ARGS)
 
 # Of programs of one commit every machine makes the same bytes: no paths, no build id, no C, the plainest processor of each architecture, and the
-# time of the commit as that of all files. Envoy brings the C library of the machine with it (deploy/docs/images.md).
+# time of the commit as that of all files. Envoy brings the C library of the machine with it; FOREIGN_LIBC is a folder with that of a machine of the other
+# architecture, for which navarch-agent is made then, too (deploy/docs/images.md).
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 image: ## container images of navarchd, navarch-agent (with Envoy) and the CNI plugin, as one OCI layout in out/image; VERSION=... is their tag
-	@deploy/tools/install.sh envoy cyclonedx-gomod image
+	@deploy/tools/install.sh envoy $(if $(FOREIGN_LIBC),envoy-foreign) cyclonedx-gomod image
 	@rm -rf out/image out/image-programs
 	@for arch in amd64 arm64; do \
 		mkdir -p out/image-programs/$$arch; echo "building for linux/$$arch"; \
@@ -197,7 +198,7 @@ image: ## container images of navarchd, navarch-agent (with Envoy) and the CNI p
 			$(TOOLS)/cyclonedx-gomod bin -json -std -noserial -notimestamp -version '$(VERSION)' -output out/image-programs/$$arch/$$program.cdx.json out/image-programs/$$arch/$$program; \
 		done; \
 	done
-	@$(TOOLS)/image -programs out/image-programs -envoy $(TOOLS)/envoy -version '$(VERSION)' -revision "$$(git rev-parse HEAD 2>/dev/null || echo unknown)" \
+	@$(TOOLS)/image -programs out/image-programs -envoy $(TOOLS)/envoy $(if $(FOREIGN_LIBC),-envoy "$$(ls $(TOOLS)/envoy-a??64)=$(FOREIGN_LIBC)") -version '$(VERSION)' -revision "$$(git rev-parse HEAD 2>/dev/null || echo unknown)" \
 		-created $(SOURCE_DATE_EPOCH) -out out/image
 	@echo "out/image: navarch/navarchd, navarch/navarch-agent and navarch/navarch-cni, all :$(VERSION)"
 

@@ -40,6 +40,7 @@ type agent struct {
 	draining atomic.Bool
 	// configured is the start of Envoy (envoyState.Starts) that is known to have its first configuration.
 	configured atomic.Int64
+	lookout    lookout
 	quit       context.CancelFunc // ends the agent as SIGTERM does
 }
 

@@ -48,10 +48,11 @@ func (i *identity) lookup(key string) string {
 	return cmp.Or(i.vars[key], i.proxy.GetProxyMetadata()[key])
 }
 
-// sources are files that tell a proxy about itself; either may be absent, as both are outside Kubernetes.
+// sources are what tells a proxy about itself beside the environment; the files may be absent, as both are outside Kubernetes.
 type sources struct {
 	podInfo string // the downward API folder: labels, annotations
-	mesh    string // a mesh configuration
+	mesh    string // file of a mesh configuration
+	domain  string // NAMESPACE.svc.DOMAIN; empty: that of cluster.local
 }
 
 // identify reads env ("KEY=value" rows, the later wins) and the sources. nodeType is sidecar or router.
@@ -104,7 +105,7 @@ func identify(nodeType string, from sources, env []string) (*identity, error) {
 	allLabels, _ := meta["LABELS"].(map[string]string)
 	return &identity{
 		node: &corev3.Node{
-			Id:       fmt.Sprintf("%s~%s~%s.%s~%s.svc.cluster.local", nodeType, ips[0], name, ns, ns),
+			Id:       fmt.Sprintf("%s~%s~%s.%s~%s", nodeType, ips[0], name, ns, cmp.Or(from.domain, ns+".svc.cluster.local")),
 			Cluster:  clusterOf(proxy, meta, ns),
 			Locality: localityOf(allLabels),
 			Metadata: st,

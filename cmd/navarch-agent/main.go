@@ -28,7 +28,8 @@ const (
 )
 
 type options struct {
-	nodeType, podInfo        string
+	nodeType, domain         string
+	podInfo                  string
 	discovery, rootCert, san string
 	plaintext                bool
 	tokenFile                string
@@ -63,6 +64,7 @@ func command() *cobra.Command {
 	root.AddCommand(&cobra.Command{Use: "run", Short: "The same as no subcommand", Args: cobra.NoArgs, RunE: run}, waitCommand(o), drainCommand(), redirectCommand())
 	f := root.PersistentFlags()
 	f.StringVar(&o.nodeType, "type", "sidecar", "Type of the proxy: sidecar or router.")
+	f.StringVar(&o.domain, "domain", "", "DNS domain of the proxy: namespace, svc, and the domain of the cluster's Services (default that of cluster.local).")
 	f.StringVar(&o.podInfo, "pod-info", "/etc/istio/pod", "Folder of the downward API: labels, annotations.")
 	f.StringVar(&o.meshConfig, "mesh-config", "./etc/istio/config/mesh", "Mesh configuration whose defaultConfig comes before PROXY_CONFIG; may be absent.")
 	f.StringArrayVar(&o.envFiles, "env-file", nil, "Rows KEY=value that the environment lacks, as Istio's cluster.env; may be repeated (default those in /var/lib/istio/envoy, if there are any).")
@@ -113,7 +115,7 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	id, err := identify(o.nodeType, sources{podInfo: o.podInfo, mesh: o.meshConfig}, env)
+	id, err := identify(o.nodeType, sources{podInfo: o.podInfo, mesh: o.meshConfig, domain: o.domain}, env)
 	if err != nil {
 		return err
 	}

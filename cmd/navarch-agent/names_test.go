@@ -106,3 +106,16 @@ func TestDNSConfiguration(t *testing.T) {
 		}
 	}
 }
+
+// Names of Services are those of the cluster's domain (--domain, as Istio's template gives it).
+func TestDomainOfTheCluster(t *testing.T) {
+	for given, want := range map[string]string{"": "svc.cluster.local", "shop.svc.example.org": "svc.example.org"} {
+		id, err := identify("sidecar", sources{domain: given}, []string{"POD_NAME=a", "POD_NAMESPACE=shop", "INSTANCE_IP=10.1.0.1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := domainOf(id); got != want || id.node.Id != "sidecar~10.1.0.1~a.shop~shop."+want {
+			t.Errorf("%q: %s, and the node is %s", given, got, id.node.Id)
+		}
+	}
+}

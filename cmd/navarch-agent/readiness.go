@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"navarch.io/navarch/shard/relay"
 )
@@ -85,13 +87,42 @@ func (c condition) missing() []string {
 // traffic to them would find nobody.
 func isListener(r relay.Refused) bool { return r.Type == listenerURL }
 
+// lookEvery is the least time between two looks at what readiness is decided from: anybody may ask, as often as they like, and Envoy answers the agent in its main thread, which
+// takes in configuration.
+const lookEvery = 50 * time.Millisecond
+
+// lookout is what was seen last, for all who ask in the same moment. The zero lookout is ready for use, by any goroutine.
+type lookout struct {
+	mu  sync.Mutex
+	at  time.Time
+	err error
+}
+
+// ask is what look says, or said a moment ago.
+func (l *lookout) ask(look func() error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.at.IsZero() || time.Since(l.at) >= lookEvery {
+		l.err = look()
+		l.at = time.Now()
+	}
+	return l.err
+}
+
 // ready is nil when the proxy can take traffic, else what is missing.
 func (a *agent) ready(ctx context.Context) error {
-	c := condition{draining: a.draining.Load()}
-	if !c.draining {
-		a.look(ctx, &c)
+	if a.draining.Load() {
+		return asError(condition{draining: true}.missing())
 	}
-	missing := c.missing()
+	return a.lookout.ask(func() error {
+		var c condition
+		a.look(context.WithoutCancel(ctx), &c) // others may wait for it
+		return asError(c.missing())
+	})
+}
+
+// asError is an error that says what is missing; nil: nothing is.
+func asError(missing []string) error {
 	if len(missing) == 0 {
 		return nil
 	}

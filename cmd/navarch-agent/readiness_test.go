@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -49,6 +50,32 @@ func TestMissing(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
+}
+
+// However many ask whether the proxy is ready, Envoy is asked by one of them, twenty times a second at most.
+func TestReadinessIsLookedForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l lookout
+		looks := 0
+		look := func() error {
+			looks++
+			time.Sleep(time.Second)
+			return fmt.Errorf("look %d", looks)
+		}
+		ask := func(want string) {
+			t.Helper()
+			for range 100 {
+				if err := l.ask(look); err.Error() != want {
+					t.Errorf("%v, want %s", err, want)
+				}
+			}
+		}
+		ask("look 1")
+		time.Sleep(lookEvery - 1)
+		ask("look 1")
+		time.Sleep(time.Nanosecond)
+		ask("look 2")
+	})
 }
 
 // A listener that Envoy refuses lets it go LIVE without: the agent is not ready, and says so.

@@ -48,7 +48,7 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	streams[len(streams)-1].Types[xds.Endpoint].Acked = "0"
 	mux := http.NewServeMux()
 	mux.Handle("/debug/", inspect.Handler(inspect.Config{
-		Streams:  func() []inspect.Stream { return append([]inspect.Stream(nil), streams...) },
+		Streams:  func(string) []inspect.Stream { return append([]inspect.Stream(nil), streams...) },
 		Snapshot: func() *mirror.Snapshot { return nil }, Problems: func() []inspect.Problem { return nil },
 		Patches: func() (all []inspect.Patch) {
 			for _, c := range planner.Patches() {

@@ -41,7 +41,7 @@ func newRegistered(i *ingester, cluster *kube.Source, writes *kubernetesWriter, 
 		return []duty{{lead: r.lead, problems: r.problems, origin: &r.origin}}, nil
 	}
 	var err error
-	if r.api, err = status.NewWorkloadEntries(c.kubeconfig); err != nil {
+	if r.api, err = status.NewWorkloadEntries(c.kubeconfig, c.env.watchOnly); err != nil {
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 	}
 	r.origin = cluster.Origin()

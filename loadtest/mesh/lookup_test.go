@@ -16,6 +16,7 @@ type lookup struct {
 }
 
 func (l lookup) Pod(id object.ID) *normal.Pod               { return l.pods[id.Namespace+"/"+id.Name] }
+func (l lookup) PodAt(object.ID) *normal.Pod                { return nil } // all endpoints of the mesh name their Pods
 func (l lookup) Node(object.ID) *normal.Node                { return nil }
 func (l lookup) Nodes(origin.Origin) iter.Seq[*normal.Node] { return func(func(*normal.Node) bool) {} }
 func (l lookup) Namespace(object.ID) *normal.Namespace      { return nil }

@@ -2,6 +2,8 @@ package delta
 
 import (
 	"iter"
+	"slices"
+	"strings"
 
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/xds"
@@ -116,6 +118,66 @@ func (s *State) admit(t xds.Type, names []string) []string {
 		return kept
 	}
 	return names
+}
+
+// manyTimes is how many times as many names as there may be unknown ones a request may list before it is looked at which of them can matter: all that may be kept are three times as
+// many.
+const manyTimes = 6
+
+// shorten leaves names out of a request that lists far more than may be kept, before any of them is copied: a message has room for hundreds of thousands. What is left is judged one by
+// one (admit).
+func (s *State) shorten(r Request) Request {
+	ty, stack := s.typed(r.Type), s.stack(r.Type)
+	most := max(fewNames, stack.Sum().Names.Len)
+	if isDynamic(r.Type) {
+		most = maxDynamicNames
+	}
+	if r.digest(); r.asked.Len > manyTimes*most {
+		s.shortenAsked(&r, most)
+	}
+	if r.Unsubscribe != nil && !isDynamic(r.Type) {
+		names := r.Unsubscribe
+		r.Unsubscribe = func(yield func(string) bool) {
+			for name := range names {
+				if _, is := ty.overrides[name]; (is || listed(ty.names, name)) && !yield(name) {
+					return
+				}
+			}
+		}
+	}
+	return r
+}
+
+// shortenAsked leaves out of what a request asks for unknown names beyond most of them, and whatever there is more of than there are resources.
+func (s *State) shortenAsked(r *Request, most int) {
+	ty, stack := s.typed(r.Type), s.stack(r.Type)
+	var left []string
+	asked, all, unknown := r.asked.Len, r.all, 0
+	r.asked = manifest.NameSum{}
+	for name := range r.Subscribe {
+		switch {
+		case name == wildcard:
+			continue
+		case len(left) == manyTimes*most:
+			s.cut(r.Type)
+			continue
+		case ty.keeps(name) || known(stack, name):
+		case unknown == most || len(name) > longest(r.Type) && len(left) > 0: // a list is not left without any: that would be a wildcard of some types
+			if len(name) <= longest(r.Type) {
+				s.cut(r.Type)
+			}
+			continue
+		default:
+			unknown++
+		}
+		left = append(left, strings.Clone(name))
+		r.asked.Add(name)
+	}
+	s.leftOut += uint32(asked - len(left))
+	if all {
+		left = append(left, wildcard)
+	}
+	r.Subscribe = slices.Values(left)
 }
 
 // keeps says whether something is kept of a name that the client asks for.

@@ -47,6 +47,37 @@ func takeAll(s *State) (set, removed []string) {
 	return set, removed
 }
 
+// What a request lists beyond what may be kept is not even copied: a message has room for hundreds of thousands of names, and tens of streams may send one at once. What there is of
+// them is served, wherever it stands in the list.
+func TestManyNamesAreNotCopied(t *testing.T) {
+	set, there := great(10)
+	for _, sotw := range []bool{false, true} {
+		list := invented(0, 200_000)
+		list = slices.Concat(list, there, list) // and each twice
+		s := New(Config{SotW: sotw}, set)
+		request := Request{Type: xds.Endpoint, Subscribe: slices.Values(list), Unsubscribe: slices.Values(list[:100_000])}
+		request.digest()
+		for i := range 2 { // the first of the type, and another one
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			s.Request(request, nil)
+			runtime.ReadMemStats(&after)
+			if n := after.TotalAlloc - before.TotalAlloc; n > 8<<20 {
+				t.Errorf("state of the world %t, request %d: %d bytes are allocated", sotw, i, n)
+			}
+			if got := int(s.LeftOut()); got < (i+1)*390_000 {
+				t.Errorf("state of the world %t, request %d: %d names were left out", sotw, i, got)
+			}
+			sent, _ := takeAll(s)
+			for _, name := range there {
+				if i == 0 && !slices.Contains(sent, name) {
+					t.Errorf("state of the world %t: %s was not sent, among %d", sotw, name, len(sent))
+				}
+			}
+		}
+	}
+}
+
 // However many names a client asks for of which there is nothing, in whatever way, a stream keeps a bounded number, and serves
 // what there is as if they were not there.
 func TestUnknownNamesAreBounded(t *testing.T) {

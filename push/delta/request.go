@@ -88,6 +88,9 @@ func (s *State) Request(r Request, out []Report) []Report {
 	if r.Nonce != "" {
 		out = s.acknowledge(r, out)
 	}
+	if r.Subscribe != nil || r.Unsubscribe != nil { // most requests only acknowledge, and leave the heap alone
+		r = s.shorten(r)
+	}
 	switch {
 	case !ty.subscribed:
 		s.open(r)

@@ -3,11 +3,19 @@ package inspect
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"navarch.io/navarch/push/manifest"
+	"navarch.io/navarch/push/xds"
 )
 
 // reader counts as one that has not read while taken says so.
@@ -22,14 +30,17 @@ func (r reader) Write(b []byte) (int, error) {
 }
 
 // What plans or decodes all of a proxy is made under the bound that Config has, of which the one part is given back before the
-// answer is written, so that a slow reader holds up nobody, and the other after it; other pages are not held up by it.
+// answer is written, so that a slow reader holds up nobody, and the other after it; the bound is told which pages these are.
 func TestCostlyPages(t *testing.T) {
 	taken, unread, makes := 0, 0, 0
 	refuse := false
 	web := Stream{Proxy: "web.shop", Node: "n", Held: func() Resources { makes += taken; return Resources{} },
 		Explain: func() (*manifest.Set, Specs, error) { makes += taken; return nil, nil, errors.New("lost it") }}
-	h := Handler(Config{Streams: func() []Stream { return []Stream{web} }, Problems: func() []Problem { return nil },
-		Costly: func(ctx context.Context) (func(), func(), error) {
+	h := Handler(Config{Streams: func(string) []Stream { return []Stream{web} }, Problems: func() []Problem { makes += taken; return nil },
+		Turn: func(_ context.Context, costly bool) (func(), func(), error) {
+			if !costly {
+				return func() {}, func() {}, nil
+			}
 			if refuse {
 				return nil, nil, errors.New("too many")
 			}
@@ -50,18 +61,59 @@ func TestCostlyPages(t *testing.T) {
 	if _, _ = visit(dump); makes != 2 || taken != 0 || unread != 0 {
 		t.Errorf("config_dump was made %d times under the bound, which is held %d and %d times after it", makes-1, taken, unread)
 	}
+	if _, _ = visit("/debug/problems"); makes != 3 || taken != 0 || unread != 0 {
+		t.Errorf("problems was made %d times under the bound, which is held %d and %d times after it", makes-2, taken, unread)
+	}
 	if written != 1 {
 		t.Errorf("while the dump was written, %d were being made and %d unread; want 0 and 1", written/10, written%10)
 	}
 	refuse = true
-	for _, path := range []string{explain, dump} {
+	for _, path := range []string{explain, dump, "/debug/problems", "/debug/patches"} {
 		if code, body := visit(path); code != 429 || !strings.Contains(body, "too many") {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
-	for _, path := range []string{"/debug/", "/debug/syncz", "/debug/problems", "/debug/connections"} {
+	for _, path := range []string{"/debug/", "/debug/syncz", "/debug/connections"} {
 		if code, body := visit(path); code != 200 {
 			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+}
+
+// nothing is a client that reads, and keeps nothing.
+type nothing struct {
+	http.ResponseWriter
+	bytes int
+}
+
+func (n *nothing) Header() http.Header { return http.Header{} }
+func (n *nothing) Write(b []byte) (int, error) {
+	n.bytes += len(b)
+	return len(b), nil
+}
+
+// A page is printed piece by piece: what is allocated for one is a small multiple of its own bytes.
+func TestPagesAreMadeInPieces(t *testing.T) {
+	var held Resources
+	var found []Problem
+	for i := range 2000 {
+		name := fmt.Sprintf("outbound|80||service-%d.shop.svc.cluster.local", i)
+		held[xds.Cluster] = append(held[xds.Cluster], resource(t, xds.Cluster, name, &clusterv3.Cluster{Name: name, AltStatName: name, ConnectTimeout: durationpb.New(time.Second)}))
+		found = append(found, Problem{Object: "VirtualService shop/" + name, Field: "spec.hosts", Message: name})
+	}
+	web := Stream{Proxy: "web-7.shop", Node: "sidecar~1.1.1.1~web-7.shop~x", Held: func() Resources { return held }}
+	h := Handler(Config{Streams: func(string) []Stream { return []Stream{web} }, Problems: func() []Problem { return found }})
+	for path, most := range map[string]float64{"/debug/config_dump?proxyID=web-7.shop": 13, "/debug/problems": 6} { // 17 and 8 where they are printed as a whole
+		page, r := &nothing{}, httptest.NewRequest("GET", path, nil)
+		h.ServeHTTP(page, r)
+		size := page.bytes
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		h.ServeHTTP(page, r)
+		runtime.ReadMemStats(&after)
+		ratio := float64(after.TotalAlloc-before.TotalAlloc) / float64(size)
+		if size < 400_000 || ratio > most {
+			t.Errorf("%s: %d bytes, %.1f times that is allocated", path, size, ratio)
 		}
 	}
 }

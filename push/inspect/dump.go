@@ -40,15 +40,13 @@ func Dump(c Config, proxy string) ([]*discoveryv3.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	sections, err := st.dump(nil)
-	if err != nil {
-		return nil, err
-	}
 	var all []*discoveryv3.Resource
-	for _, section := range sections {
-		all = append(all, &discoveryv3.Resource{Resource: section})
-	}
-	return all, nil
+	err = st.sections(nil, func(section proto.Message) error {
+		packed, err := anypb.New(section)
+		all = append(all, &discoveryv3.Resource{Resource: packed})
+		return err
+	})
+	return all, err
 }
 
 // configDump is the same as an envoy.admin.v3.ConfigDump in JSON, as Envoy's admin interface prints it.
@@ -68,11 +66,7 @@ func configDump(c Config, r *http.Request) (any, error) {
 		}
 		wanted = append(wanted, t)
 	}
-	sections, err := st.dump(wanted)
-	if err != nil {
-		return nil, err
-	}
-	return printed(&adminv3.ConfigDump{Configs: sections})
+	return dumped{st, wanted}, nil
 }
 
 // printed is a message as proto JSON with proto field names.
@@ -88,24 +82,22 @@ func printed(m proto.Message) (json.RawMessage, error) {
 	return stable.Bytes(), nil
 }
 
-// dump is a section for each wanted type, none wanted means all, also where it is empty: readers look for each.
-func (st Stream) dump(wanted []xds.Type) (sections []*anypb.Any, err error) {
+// sections calls f with a section for each wanted type, none wanted means all, also where it is empty: readers look for each. One is made after the other.
+func (st Stream) sections(wanted []xds.Type, f func(proto.Message) error) error {
 	held := st.Held()
 	for t := range xds.NumTypes {
 		if len(wanted) > 0 && !slices.Contains(wanted, t) {
 			continue
 		}
 		entries, err := st.entries(t, held[t])
-		if err != nil {
-			return nil, fmt.Errorf("dump of %s: %w", st.Proxy, err)
+		if err == nil {
+			err = f(sectionOf(t, entries))
 		}
-		section, err := anypb.New(sectionOf(t, entries))
 		if err != nil {
-			return nil, fmt.Errorf("dump of %s: %w", st.Proxy, err)
+			return fmt.Errorf("dump of %s: %w", st.Proxy, err)
 		}
-		sections = append(sections, section)
 	}
-	return sections, nil
+	return nil
 }
 
 // entry is one resource of a dump.

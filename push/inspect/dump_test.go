@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"bytes"
 	"net/http"
 	"net/url"
 	"slices"
@@ -57,7 +58,7 @@ func TestDumpIsEnvoys(t *testing.T) {
 	if !strings.Contains(body, `"dynamic_active_clusters"`) || !strings.Contains(body, `"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster"`) {
 		t.Errorf("these are not the field names of Envoy's admin: %s", body)
 	}
-	streams := Config{Streams: func() []Stream { return []Stream{standing(t)} }}
+	streams := Config{Streams: func(string) []Stream { return []Stream{standing(t)} }}
 	asked, err := Dump(streams, "web.shop")
 	if err != nil || len(asked) != len(all) {
 		t.Fatalf("over ADS: %v, %d sections", err, len(asked))
@@ -104,13 +105,10 @@ func TestDumpOfRefusedAndWithheld(t *testing.T) {
 	for kind := range xds.NumTypes { // a resource that the proxy has none of is in every type's section, under its name
 		st := Stream{Held: func() Resources { return Resources{} }}
 		st.Types[kind].Refused = []Refused{{Name: "only", Version: "v"}, {Name: "", Version: "not found out yet"}}
-		sections, err := st.dump([]xds.Type{kind})
-		if err != nil {
-			t.Fatal(err)
-		}
-		raw, err := printed(sections[0])
-		if err != nil || strings.Count(string(raw), `"NACKED"`) != 1 || !strings.Contains(string(raw), `name":"only"`) ||
-			!strings.Contains(string(raw), "refused: what the proxy said is not known here") {
+		var page bytes.Buffer
+		err := dumped{st, []xds.Type{kind}}.print(&page)
+		if raw := page.String(); err != nil || strings.Count(raw, `"NACKED"`) != 1 || !strings.Contains(raw, `name": "only"`) ||
+			!strings.Contains(raw, "refused: what the proxy said is not known here") {
 			t.Errorf("%v: %v %s", kind, err, raw)
 		}
 	}
@@ -142,7 +140,7 @@ func TestAmbiguousNames(t *testing.T) {
 		{Proxy: "web.shop", Node: "sidecar~1.1.1.1~web.shop~x", Address: "old", Connected: time.Unix(1, 0)},
 		{Proxy: "web.shop", Node: "sidecar~1.1.1.1~web.shop~x", Address: "new", Connected: time.Unix(2, 0)},
 	}
-	config := Config{Streams: func() []Stream { return streams }}
+	config := Config{Streams: func(string) []Stream { return streams }}
 	if st, err := named(config, "web.shop"); err != nil || st.Address != "new" {
 		t.Errorf("two streams of one node: %q %v", st.Address, err)
 	}

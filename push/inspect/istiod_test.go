@@ -40,7 +40,7 @@ func istiods(t *testing.T) *httptest.Server {
 		record(model.KindServiceEntry, "out", 0, &model.ServiceSpec{Hosts: []string{"a.example", "b.example"}, External: true, Resolution: model.Resolution_RESOLUTION_DNS}),
 		record(model.KindVirtualService, "web", 60, &networkingv1.VirtualService{Hosts: []string{"web"}}),
 	}, nil).New
-	server := httptest.NewServer(Handler(Config{Streams: func() []Stream { return nil }, Snapshot: func() *mirror.Snapshot { return s }, Problems: func() []Problem { return nil },
+	server := httptest.NewServer(Handler(Config{Streams: func(string) []Stream { return nil }, Snapshot: func() *mirror.Snapshot { return s }, Problems: func() []Problem { return nil },
 		Clusters: func() []Cluster {
 			return []Cluster{{Name: "home", Read: true}, {Name: "west", Secret: "istio-system/west", Read: false}}
 		}}))

@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -90,8 +89,8 @@ type Problem struct {
 
 // Config says where the pages get their answers. Every function may be called from any goroutine.
 type Config struct {
-	Streams  func() []Stream
-	Snapshot func() *mirror.Snapshot // nil before the first
+	Streams  func(id string) []Stream // those of the proxies with this name.namespace or node id, perhaps others; empty: all
+	Snapshot func() *mirror.Snapshot  // nil before the first
 	Problems func() []Problem
 	Patches  func() []Patch  // nil: it serves no proxies
 	Commits  func() []Commit // oldest first; nil: this process does not write
@@ -99,9 +98,9 @@ type Config struct {
 	Fleet func(owners bool) any
 	// Clusters are those that are read, the config cluster first; nil: none is.
 	Clusters func() []Cluster
-	// Costly is called before a page is made that costs, made when it is there to be written, and read when the client has it or
-	// has gone; an error refuses it (429). ctx is the request's. nil: such pages have no bound.
-	Costly  func(ctx context.Context) (made, read func(), err error)
+	// Turn is called before a page is made, made when it is there to be written, and read when the client has it or
+	// has gone; an error refuses it (429). ctx is the request's; costly says that to make the page costs much. nil: pages have no bound.
+	Turn    func(ctx context.Context, costly bool) (made, read func(), err error)
 	ID      string // of this process, as ControlPlane.Identifier
 	Version string
 }
@@ -110,7 +109,7 @@ type Config struct {
 type page struct {
 	path, help string
 	serve      func(c Config, r *http.Request) (any, error)
-	costly     bool // it plans, or decodes all that a proxy has
+	costly     bool // it plans, decodes all that a proxy has, or goes through all that is planned
 }
 
 var pages = []page{
@@ -118,7 +117,7 @@ var pages = []page{
 	{"/debug/config_dump", "What one proxy was sent, as Envoy's config_dump (without what only Envoy has: bootstrap, static resources): ?proxyID=name.namespace, &types=cluster,route.", configDump, true},
 	{"/debug/explain", "Which objects made one resource, or where a Secret stands: ?proxyID=name.namespace&resource=NAME.", explain, true},
 	{"/debug/connections", "Connected proxies.", connections, false},
-	{"/debug/problems", "What is wrong with objects, files and their combination.", problems, false},
+	{"/debug/problems", "What is wrong with objects, files and their combination.", problems, true},
 	{"/debug/patches", "How many resources each patch of an EnvoyFilter changes.", patches, true},
 	{"/debug/snapshot", "Revision and number of records by kind.", snapshot, false},
 	{"/debug/commits", "The newest commits of this process, oldest first: ?record=Kind/namespace/name.", commits, false},
@@ -140,8 +139,8 @@ func (e httpError) Error() string { return e.text }
 // serveHTTP answers with the page as JSON, when it is its turn.
 func (p page) serveHTTP(c Config, w http.ResponseWriter, r *http.Request) {
 	made := func() {}
-	if p.costly && c.Costly != nil {
-		done, read, err := c.Costly(r.Context())
+	if c.Turn != nil {
+		done, read, err := c.Turn(r.Context(), p.costly)
 		if err != nil {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, err.Error(), http.StatusTooManyRequests)
@@ -155,16 +154,14 @@ func (p page) serveHTTP(c Config, w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), StatusCode(err))
 		return
 	}
-	var page bytes.Buffer
-	enc := json.NewEncoder(&page)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(answer); err != nil {
+	page := &text{}
+	if err := page.page(answer); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	made()
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = page.WriteTo(w) // the client went away
+	_ = page.writeTo(w) // the client went away
 }
 
 // Handler serves the pages below /debug/.
@@ -221,7 +218,7 @@ func (s Sync) MarshalJSON() ([]byte, error) {
 
 func syncz(c Config, _ *http.Request) (any, error) {
 	all := []Sync{}
-	for _, st := range sorted(c.Streams()) {
+	for _, st := range sorted(c.Streams("")) {
 		s := Sync{Proxy: st.Proxy, Cluster: st.Cluster, Version: st.Version, Revision: st.Revision,
 			Sent: map[string]string{}, Acked: map[string]string{}, Refused: map[string][]Refused{}, Withheld: map[string][]Withheld{}}
 		s.Type, _, _ = strings.Cut(st.Node, "~")
@@ -267,7 +264,7 @@ const maxCandidates = 8
 // one name (Pods of several clusters) are told apart by the node's id.
 func named(c Config, id string) (Stream, error) {
 	var found []Stream
-	for _, st := range c.Streams() {
+	for _, st := range c.Streams(id) {
 		if st.Node == id || st.Proxy == id {
 			at := slices.IndexFunc(found, func(other Stream) bool { return other.Node == st.Node })
 			switch {
@@ -304,7 +301,7 @@ func connections(c Config, _ *http.Request) (any, error) {
 		Total   int          `json:"totalClients"`
 		Clients []connection `json:"clients"`
 	}{Clients: []connection{}}
-	for _, st := range sorted(c.Streams()) {
+	for _, st := range sorted(c.Streams("")) {
 		answer.Clients = append(answer.Clients, connection{st.Proxy, st.Node, st.Identity, st.Address, st.Connected})
 	}
 	answer.Total = len(answer.Clients)

@@ -79,7 +79,7 @@ func stand(t *testing.T) *httptest.Server {
 		}}
 	snapshot := mirror.Empty().Apply(9, nil, nil).New
 	s := httptest.NewServer(Handler(Config{ID: "replica-1", Version: "v1",
-		Streams:  func() []Stream { return []Stream{web, db} },
+		Streams:  func(string) []Stream { return []Stream{web, db} },
 		Snapshot: func() *mirror.Snapshot { return snapshot },
 		Problems: func() []Problem {
 			return []Problem{{Object: "VirtualService shop/web", Field: "spec.hosts", Code: problem.Required, Severity: problem.Error, Message: "empty"}}
@@ -180,7 +180,7 @@ func TestListAndErrors(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d %s", path, status, body, want.status, want.text)
 		}
 	}
-	empty := httptest.NewServer(Handler(Config{Streams: func() []Stream { return nil }, Snapshot: func() *mirror.Snapshot { return nil }, Problems: func() []Problem { return nil }}))
+	empty := httptest.NewServer(Handler(Config{Streams: func(string) []Stream { return nil }, Snapshot: func() *mirror.Snapshot { return nil }, Problems: func() []Problem { return nil }}))
 	defer empty.Close()
 	for path, want := range map[string]string{"/debug/syncz": "[]", "/debug/problems": "[]", "/debug/snapshot": "there is no complete snapshot yet"} {
 		if _, body := visit(t, empty, path); strings.TrimSpace(body) != want {

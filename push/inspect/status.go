@@ -23,7 +23,7 @@ var statusTypes = []xds.Type{xds.Listener, xds.Route, xds.Endpoint, xds.Cluster,
 // which `istioctl proxy-status --namespace` selects.
 func Status(c Config) ([]*discoveryv3.Resource, error) {
 	var all []*discoveryv3.Resource
-	for _, st := range sorted(c.Streams()) {
+	for _, st := range sorted(c.Streams("")) {
 		namespace := st.Proxy[strings.LastIndexByte(st.Proxy, '.')+1:]
 		meta, err := structpb.NewStruct(map[string]any{"CLUSTER_ID": st.Cluster, "NAMESPACE": namespace, "ISTIO_VERSION": st.Version})
 		if err != nil {

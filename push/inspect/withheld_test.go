@@ -22,7 +22,7 @@ func TestStatusOfRefused(t *testing.T) {
 	st.Types[xds.Route] = TypeStatus{Subscribed: true, Withheld: []Withheld{{Name: "r", Version: "v"}}}
 	st.Types[xds.Cluster] = TypeStatus{Subscribed: true, Sent: "1", Acked: "1", Refused: []Refused{{Name: "c", Version: "v"}}}
 	st.Types[xds.Endpoint] = TypeStatus{Subscribed: true, Sent: "1", Acked: "1"}
-	c := Config{Streams: func() []Stream { return []Stream{st} }}
+	c := Config{Streams: func(string) []Stream { return []Stream{st} }}
 	all, err := Status(c)
 	if err != nil {
 		t.Fatal(err)

@@ -124,10 +124,8 @@ func (p Planner) Join(ctx context.Context, c serve.Client, moved func(fanout.Lan
 	if node.Verified, err = Verified(c.Identity, p.TrustDomain); err != nil {
 		p.Clients.Warn("a proxy may have no Secrets", "identity", obs.KeyNode, node.ID, obs.KeyPeer, c.Addr, obs.KeyIdentity, c.Identity, obs.KeyError, err)
 	}
-	for row := range fields.In(fields.Metadata) {
-		if row.Mark == fields.Reported && node.Says(row.Field) {
-			p.Clients.Warn("node metadata that is not acted on: "+row.Text, row.Field, obs.KeyNode, node.ID, obs.KeyPeer, c.Addr, obs.KeyIdentity, c.Identity)
-		}
+	for _, key := range node.Unacted.All() {
+		p.Clients.Warn("node metadata that is not acted on: "+fields.Named(fields.Metadata, key).Text, key, obs.KeyNode, node.ID, obs.KeyPeer, c.Addr, obs.KeyIdentity, c.Identity)
 	}
 	node.Pod, node.Peer = c.Caller.Pod, c.Addr
 	if err := errors.Join(p.Mirror.Ready(), p.Fleet.Above()); err != nil {

@@ -146,10 +146,10 @@ func TestJoinNamesMetadataThatIsNotActedOn(t *testing.T) {
 	var log strings.Builder
 	p := (&parts{}).planner()
 	p.Clients = obs.NewSampled(slog.New(slog.NewTextHandler(&log, nil)))
-	if _, err := p.Join(t.Context(), serve.Client{Node: encoded(t, map[string]any{"REQUESTED_NETWORK_VIEW": "n", "MESH_ID": "shop", "STATIC_LABELS": map[string]any{"app": "pay"}})}, func(fanout.Lane) {}); err != nil {
+	if _, err := p.Join(t.Context(), serve.Client{Node: encoded(t, map[string]any{"REQUESTED_NETWORK_VIEW": "n", "MESH_ID": "shop", "STATIC_LABELS": map[string]any{"app": "pay"}, "HTTP_PROXY_PORT": 8080.0, "TLS_SERVER_KEY": nil})}, func(fanout.Lane) {}); err != nil {
 		t.Fatal(err)
 	}
-	if lines := log.String(); strings.Count(lines, "node metadata that is not acted on") != 2 || !strings.Contains(lines, "cause=REQUESTED_NETWORK_VIEW") || !strings.Contains(lines, "cause=STATIC_LABELS") {
+	if lines := log.String(); strings.Count(lines, "node metadata that is not acted on") != 3 || !strings.Contains(lines, "cause=HTTP_PROXY_PORT") || !strings.Contains(lines, "cause=REQUESTED_NETWORK_VIEW") || !strings.Contains(lines, "cause=STATIC_LABELS") {
 		t.Error(lines)
 	}
 }

@@ -42,13 +42,21 @@ var errFaulty = errors.New("the plan has panicked with what this identity asks f
 
 // look is call for what changes nothing: a planner that was looked at is as it was.
 func (l *Loop) look(f func()) {
-	_ = l.run(context.Background(), func() error { return l.guarded(f) }) // logged; who asks is told nothing
+	_ = l.run(context.Background(), func() error { // logged; who asks is told nothing
+		l.looked = true
+		return l.guarded(f)
+	})
 }
 
 func (l *Loop) run(ctx context.Context, f func() error) (err error) {
 	done := make(chan struct{})
 	select {
-	case l.calls <- func() { defer close(done); err = f() }:
+	case l.calls <- func() {
+		defer close(done)
+		if err = f(); !l.looked {
+			l.edition.Add(1)
+		}
+	}:
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-l.ended:

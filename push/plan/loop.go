@@ -105,6 +105,10 @@ type Loop struct {
 	checking atomic.Bool
 	reports  reports
 	counts   patchCounts
+	found    kept[[]Problem]
+	counted  kept[[]PatchCount]
+	edition  atomic.Int64 // of what is planned: another one with whatever may have changed it
+	looked   bool         // the last call has changed nothing
 	revision atomic.Int64
 	notified atomic.Int64
 }
@@ -178,24 +182,32 @@ func (l *Loop) Run(ctx context.Context) error {
 		defer ticker.Stop()
 		check = ticker.C
 	}
+	acted, due := true, time.Time{}
 	for {
-		wait := time.Duration(0)
-		l.safely(func() { wait = l.plan(time.Now()) })
+		wait, now := time.Duration(0), time.Now()
+		if acted || !now.Before(due) {
+			l.edition.Add(1)
+		}
+		l.safely(func() { wait = l.plan(now) })
 		timer.Reset(wait)
+		due = now.Add(wait)
 		calls := l.calls
 		if l.going != nil {
 			calls = nil // they see nothing half-planned
 			l.take(box)
 		}
 		// In this loop one of five things can happen.
+		acted = true
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-box.Ready():
 			l.take(box)
 		case call := <-calls:
-			l.take(box) // whoever joins gets what the source has published before
+			took := l.take(box) // whoever joins gets what the source has published before
+			l.looked = false
 			call()
+			acted = took || !l.looked
 		case <-timer.C:
 		case <-check:
 			l.check()
@@ -324,18 +336,23 @@ func (l *Loop) Revision() int64 { return l.revision.Load() }
 // Notified is the store's revision up to which the streams of all proxies whose sets changed have been notified; 0: there is no snapshot.
 func (l *Loop) Notified() int64 { return l.notified.Load() }
 
-// Problems is Planner.Problems, and what cannot be resolved; the builders are asked in the caller's goroutine, so the loop goes on.
+// Problems is Planner.Problems, and what cannot be resolved; the builders are asked in the caller's goroutine, so the loop goes on. The list is not to be changed: it is kept
+// until the plan changes. Where it changes all the time a caller may wait for three times as long as the list took to make.
 func (l *Loop) Problems() []Problem {
-	var q inquiry
-	l.look(func() {
-		if l.planner != nil {
-			q = l.planner.inquire()
-			if l.resolve != nil {
-				q.found = append(q.found, input.Problems{"": l.resolve.Problems()})
+	return l.found.get(l.edition.Load(), func() ([]Problem, int64) {
+		var q inquiry
+		var edition int64
+		l.look(func() {
+			edition = l.edition.Load()
+			if l.planner != nil {
+				q = l.planner.inquire()
+				if l.resolve != nil {
+					q.found = append(q.found, input.Problems{"": l.resolve.Problems()})
+				}
 			}
-		}
+		})
+		return l.reports.answer(q), edition
 	})
-	return l.reports.answer(q)
 }
 
 // Stats counts what is shared.

@@ -149,13 +149,17 @@ func (c *patchCounts) answer(s stock) []PatchCount {
 // what has changed since.
 func (p *Planner) Patches() []PatchCount { return p.counts.answer(p.stock()) }
 
-// Patches is Planner.Patches; what is drawn is drawn in the caller's goroutine, so the loop goes on.
+// Patches is Planner.Patches; what is drawn is drawn in the caller's goroutine, so the loop goes on. It is kept as Problems are.
 func (l *Loop) Patches() []PatchCount {
-	var s stock
-	l.look(func() {
-		if l.planner != nil {
-			s = l.planner.stock()
-		}
+	return l.counted.get(l.edition.Load(), func() ([]PatchCount, int64) {
+		var s stock
+		var edition int64
+		l.look(func() {
+			edition = l.edition.Load()
+			if l.planner != nil {
+				s = l.planner.stock()
+			}
+		})
+		return l.counts.answer(s), edition
 	})
-	return l.counts.answer(s)
 }

@@ -15,22 +15,23 @@ type resolver interface {
 	Problems() []model.Problem
 }
 
-// take sorts a change into the paths.
-func (l *Loop) take(box *loop.Box[mirror.Change]) {
+// take sorts a change into the paths. false: there is none.
+func (l *Loop) take(box *loop.Box[mirror.Change]) bool {
 	c, ok := box.Take()
 	if !ok {
-		return
+		return false
 	}
 	if c, ok = l.accepted(c); !ok {
-		return
+		return true
 	}
 	l.newest = c.New
 	l.latest.Store(c.New)
 	if l.planner == nil && len(l.proxies) > 0 { // see restore
 		l.restore()
-		return
+		return true
 	}
 	l.safely(func() { l.sort(c) })
+	return true
 }
 
 // accepted resolves a change of the source and leaves out what is set aside. Where that panics the resolver is half-changed: another one

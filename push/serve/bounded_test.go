@@ -263,11 +263,15 @@ func TestBlameIsBounded(t *testing.T) {
 	}
 }
 
-// An identity has a bounded number of questions that are answered or wait; those of others go on.
+// question is what a tool asks.
+var question = &discoveryv3.DeltaDiscoveryRequest{TypeUrl: questionURL, ResourceNamesSubscribe: []string{"x"}}
+
+// An identity has a bounded number of questions that are answered or wait; those of others go on, also where all that an identity may ask waits.
 func TestQuestionsOfAnIdentity(t *testing.T) {
-	release := make(chan struct{})
+	release, asked := make(chan struct{}), make(chan struct{}, 3)
 	answer := Answer{TypeURL: questionURL, Resources: func(ctx context.Context, c Client, _ []string) ([]*discoveryv3.Resource, error) {
 		if c.Identity == shop {
+			asked <- struct{}{}
 			select {
 			case <-release:
 			case <-ctx.Done():
@@ -275,22 +279,82 @@ func TestQuestionsOfAnIdentity(t *testing.T) {
 		}
 		return nil, nil
 	}}
-	c := startCounted(t, Config{Planner: newPlanner(), Answers: []Answer{answer}, Callers: budget.New(budget.Config{Limits: budget.Limits{Asks: 1}})})
-	question := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: questionURL, ResourceNamesSubscribe: []string{"x"}}
-	first := c.open(t, shop, "1")
-	first.send(question)
-	eventually(t, "the first is being answered", func() bool { return len(c.answering) == 1 })
-	second := c.open(t, shop, "2")
-	second.send(question)
-	if got := second.end(); got.Code() != codes.ResourceExhausted {
-		t.Errorf("the second ends with %v", got)
+	c := startCounted(t, Config{Planner: newPlanner(), Answers: []Answer{answer}, Callers: budget.New(budget.Config{Limits: budget.Limits{Asks: 3}})})
+	var first []*client
+	for i := range 3 {
+		cl := c.open(t, shop, fmt.Sprint(i))
+		cl.send(question)
+		<-asked
+		first = append(first, cl)
+	}
+	further := c.open(t, shop, "4")
+	further.send(question)
+	if got := further.end(); got.Code() != codes.ResourceExhausted {
+		t.Errorf("one more ends with %v", got)
 	}
 	foreign := c.open(t, other, "1")
 	foreign.send(question)
 	foreign.next()
 	close(release)
-	first.next()
+	for _, cl := range first {
+		cl.next()
+	}
 	if n := c.times(BoundQuestions); n != 1 {
 		t.Errorf("%d questions are counted", n)
+	}
+}
+
+// An answer counts for its identity until its client has read it, also where that has ended its side of the stream; who takes too long to read loses the connection.
+func TestUnreadAnswers(t *testing.T) {
+	cfg := Config{Planner: newPlanner(cluster("a")), Answers: []Answer{echo(1 << 20)}}
+	one := budget.Limits{Asks: 1}
+	leave := func() {}
+	ask := func(c *countedServer) *client {
+		c.caller <- callerOf(shop)
+		service, ctx := connect(t, c.addr)
+		ctx, leave = context.WithCancel(ctx)
+		s, err := service.DeltaAggregatedResources(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cl := &client{t, s}
+		cl.send(question)
+		return cl
+	}
+	answered := func(c *countedServer) func() bool {
+		return func() bool {
+			_, err := ask(c).Recv()
+			return err == nil
+		}
+	}
+	for _, goes := range []bool{false, true} {
+		cfg.Callers = budget.New(budget.Config{Limits: one})
+		c := startCounted(t, cfg)
+		first := ask(c)
+		leaves := leave
+		if err := first.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the first is answered", func() bool { _, err := first.Header(); return err == nil })
+		if got := ask(c).end(); got.Code() != codes.ResourceExhausted {
+			t.Errorf("another question, while the answer to the first is not read, ends with %v", got)
+		}
+		if goes {
+			leaves()
+		} else {
+			first.next()
+		}
+		eventually(t, "it may ask again", answered(c))
+	}
+	cfg.WriteTimeout = 50 * time.Millisecond
+	cfg.Callers = budget.New(budget.Config{Limits: one})
+	c := startCounted(t, cfg)
+	slow := ask(c)
+	if err := slow.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it may ask again without reading", answered(c))
+	if got := slow.end(); got.Code() != codes.Unavailable {
+		t.Errorf("who does not read ends with %v", got)
 	}
 }

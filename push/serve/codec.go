@@ -52,8 +52,11 @@ type response struct {
 }
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	if r, ok := v.(*response); ok {
-		return r.bufs, nil
+	switch v := v.(type) {
+	case *response:
+		return v.bufs, nil
+	case *answer:
+		return v.encode()
 	}
 	return c.CodecV2.Marshal(v)
 }

@@ -138,11 +138,16 @@ func (x *exchange) keep(r Refusal) {
 
 // end is the event that the stream ends: nobody sends afterwards. false: it had ended before.
 func (x *exchange) end(cause error) (first bool) {
+	var unsent []*answer
 	x.locked(func() {
 		if first = !x.closed; first {
 			x.closed, x.cause = true, cause
 		}
+		unsent, x.answers = x.answers, nil
 	})
+	for _, one := range unsent {
+		one.over()
+	}
 	return first
 }
 

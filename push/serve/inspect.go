@@ -29,17 +29,19 @@ type StreamInfo struct {
 }
 
 // Inspect lists the streams, by node and then by age.
-func (s *Server) Inspect() []StreamInfo { return s.InspectOf(func(string) bool { return true }) }
+func (s *Server) Inspect() []StreamInfo {
+	return s.InspectOf(func(string, Proxy) bool { return true })
+}
 
-// InspectOf lists the streams of the proxies of some namespaces. Others cost nothing: a question of one of their tenants may come often.
-func (s *Server) InspectOf(of func(namespace string) bool) []StreamInfo {
+// InspectOf lists some streams, by the ids of their nodes and their proxies. Others cost nothing: a question about one proxy, or of one tenant, may come often.
+func (s *Server) InspectOf(of func(node string, p Proxy) bool) []StreamInfo {
 	var all []StreamInfo
 	sums, withheld := &delta.Sums{}, map[string][]quarantine.Withheld{}
 	for _, w := range s.cfg.Quarantine.Withheld() {
 		withheld[w.View] = append(withheld[w.View], w)
 	}
 	for _, st := range s.all() {
-		if of(st.proxy.Namespace()) {
+		if of(st.client.ID, st.proxy) {
 			all = append(all, st.info(withheld, sums))
 		}
 	}

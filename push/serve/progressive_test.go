@@ -139,10 +139,10 @@ func TestRefusalCountsFirst(t *testing.T) {
 	bad, first := stat("c", "bad"), stat("d", "0")
 	c := &crowd{t: t, bad: bad.Version, has: map[string]int{}}
 	p := newPlanner(stat("c", "good"), first)
-	var identities, refusals, counted atomic.Int32
+	var identities, refusals, counted, acked atomic.Int32
 	var srv *Server
 	srv, addr := start(t, Config{Planner: p, Budget: fanout.Budget{Rollout: 2, Slow: patience},
-		Hooks: Hooks{Refused: func(Refusal) { counted.Add(1) }},
+		Hooks: Hooks{Refused: func(Refusal) { counted.Add(1) }, Acked: func(xds.Type, string, int64, time.Duration) { acked.Add(1) }},
 		Blame: func(Proxy, xds.Type, string, string) []model.Place {
 			if refusals.Add(1) == 3 { // a turn that is asked for now comes after that of a fourth proxy, if that has been asked for
 				turn := make(chan struct{})
@@ -159,7 +159,7 @@ func TestRefusalCountsFirst(t *testing.T) {
 			return who, nil
 		}})
 	c.join(addr, 8)
-	c.have(first, 8)
+	eventually(t, "all are up to date, so that plans are tried on them", func() bool { return acked.Load() >= 8 })
 	p.put(bad)
 	last := stat("d", "1")
 	eventually(t, "three have refused it", func() bool { return counted.Load() >= 3 })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -111,6 +112,32 @@ func TestRecheckWhileJoining(t *testing.T) {
 	c.ask(xds.Cluster)
 	if got := c.end(); got.Code() != codes.Unavailable {
 		t.Errorf("ended with %v", got)
+	}
+}
+
+// Nothing is planned for somebody who is refused while their stream waits to send its first request: rechecks do not find it, since it has not joined.
+func TestRefusedBeforeTheFirstRequest(t *testing.T) {
+	const bad = "spiffe://mesh/ns/shop/sa/bad"
+	var refused refusals
+	var joined atomic.Bool
+	authenticated := make(chan struct{}, 1)
+	p := &revoking{newPlanner(cluster("a")), func() { joined.Store(true) }}
+	s, addr := start(t, Config{Planner: p, Refused: refused.refused, Authenticate: func(context.Context) (attest.Caller, error) {
+		authenticated <- struct{}{}
+		return callerOf(bad), nil
+	}})
+	c := dial(t, addr)
+	<-authenticated
+	refused.add(bad)
+	if n := s.Recheck(); n != 0 {
+		t.Errorf("%d streams ended, and none has joined", n)
+	}
+	c.ask(xds.Cluster)
+	if got := c.end(); got.Code() != codes.PermissionDenied || !strings.Contains(got.Message(), "is revoked") {
+		t.Errorf("ended with %v", got)
+	}
+	if joined.Load() {
+		t.Error("a view was planned for somebody who is refused")
 	}
 }
 

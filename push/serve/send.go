@@ -94,7 +94,7 @@ func (st *stream) push(o *outgoing, start time.Time) (bytes int, written bool) {
 	r, msg := &o.reply, any(nil)
 	switch {
 	case o.answer != nil:
-		msg = o.answer.message
+		msg = o.answer
 	case st.sotw:
 		msg = encodeSotW(r)
 	default:

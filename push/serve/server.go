@@ -81,8 +81,7 @@ type Server struct {
 	clients *obs.Sampled // log lines that clients bring about
 	refused *obs.Sampled // those about resources that they refuse: many of these hide no others
 
-	answers   map[string]int // which of Config.Answers, in the same way
-	answering chan struct{}  // has a place for each answer that may be made at once
+	answers map[string]int // which of Config.Answers, in the same way
 
 	serial  atomic.Uint64
 	mu      sync.Mutex // a leaf: guards streams
@@ -116,7 +115,7 @@ func New(cfg Config) *Server {
 		cfg.Crashes = crash.New(cfg.Log)
 	}
 	s := &Server{cfg: cfg, loop: fanout.New(cfg.Budget, cfg.Workers), streams: map[uint64]*stream{}, agentTypes: map[string]int{},
-		clients: obs.NewSampled(cfg.Log), refused: obs.NewSampled(cfg.Log), answers: map[string]int{}, answering: make(chan struct{}, maxAnswering), resuming: map[quarantine.Key]int{}}
+		clients: obs.NewSampled(cfg.Log), refused: obs.NewSampled(cfg.Log), answers: map[string]int{}, resuming: map[quarantine.Key]int{}}
 	for i, a := range cfg.Answers {
 		s.answers[a.TypeURL] = i
 	}

@@ -38,6 +38,7 @@ type stream struct {
 	agentTypes  atomic.Uint32   // those of Config.AgentTypes that were asked for, a bit each
 	secretNames map[string]bool // Secrets that the view was told of; the reading goroutine's
 	answered    nonces          // of answers to questions; the same
+	unread      []*answer       // that its client may not have read; the same
 	unserved    []string        // types that were asked for and are not served; a few; the same
 	step        string          // what a refusal would be in; the same
 	early       bool            // it is an agent's that was let in before its Envoy moves; the same
@@ -51,6 +52,9 @@ func (s *Server) serve(g grpc.ServerStream, sotw bool) error {
 	st.may.Store(anyPlan)
 	err := s.cfg.Crashes.Guard(func() error { return st.run(g.Context()) })
 	cause := st.close()
+	if g.Context().Err() != nil { // the client has gone, not only its side of the stream
+		st.unreadOver()
+	}
 	st.place.Leave()
 	if errors.Is(cause, errSentAway) {
 		return status.Error(codes.Unavailable, cause.Error())

@@ -181,16 +181,12 @@ func TestTLSOf(t *testing.T) {
 func TestDistributions(t *testing.T) {
 	for distribution, want := range map[model.Distribution]string{
 		model.Distribution_DISTRIBUTION_ANY:       "",
-		model.Distribution_DISTRIBUTION_SAME_ZONE: "network region zone",
-		model.Distribution_DISTRIBUTION_SAME_NODE: "network region zone subzone hostname",
+		model.Distribution_DISTRIBUTION_SAME_ZONE: "topology.istio.io/network topology.kubernetes.io/region topology.kubernetes.io/zone",
+		model.Distribution_DISTRIBUTION_SAME_NODE: "topology.istio.io/network topology.kubernetes.io/region topology.kubernetes.io/zone topology.istio.io/subzone kubernetes.io/hostname",
 	} {
-		var got []string
-		for _, label := range DistributionOf(&model.Service{Spec: &model.ServiceSpec{Distribution: distribution}}).GetFailoverPriority() {
-			_, name, _ := strings.Cut(label, "/")
-			got = append(got, name)
-		}
-		if text := strings.Join(got, " "); text != want {
-			t.Errorf("%v: %q, want %q", distribution, text, want)
+		setting := DistributionOf(&model.Service{Spec: &model.ServiceSpec{Distribution: distribution}})
+		if text := strings.Join(setting.GetFailoverPriority(), " "); text != want || (setting == nil) != (want == "") {
+			t.Errorf("%v: %v, want %q", distribution, setting, want)
 		}
 	}
 }

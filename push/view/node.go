@@ -19,6 +19,7 @@ import (
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal/fields"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/proxyconfig"
 )
@@ -52,11 +53,9 @@ type Node struct {
 	Domain    string // DNS suffix of services: svc.cluster.local
 	Addresses []string
 	Labels    map[string]string
-	// StaticLabels: some of Labels its agent was given beside those of a Pod (STATIC_LABELS, by ISTIO_METAJSON_LABELS).
-	StaticLabels bool
-	Workload     string // WORKLOAD_NAME, else the node's cluster
-	Service      string // node.cluster: the service that its spans are of
-	Account      string // SERVICE_ACCOUNT
+	Workload  string // WORKLOAD_NAME, else the node's cluster
+	Service   string // node.cluster: the service that its spans are of
+	Account   string // SERVICE_ACCOUNT
 	// Verified is the authenticated identity, for whoever has authenticated it to fill in; what the node says of itself is no
 	// proof. Zero: nobody.
 	Verified Identity
@@ -75,6 +74,8 @@ type Node struct {
 	// Metadata are the plain strings of the metadata, for the proxy match of EnvoyFilters
 	// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/: "only string key-value pairs").
 	Metadata map[string]string
+	// Unacted are the keys of its metadata, whatever their values, that store/normal/fields marks as reported, sorted; mostly none.
+	Unacted intern.List[string]
 	// ProxyConfig is what it says of itself in PROXY_CONFIG, as far as the control plane acts on it; nil: it sends none. Shared by nodes that say the same.
 	ProxyConfig *proxyconfig.Settings
 }
@@ -137,14 +138,16 @@ func (t *texts) check(field string) error {
 var text = []string{"NAME", "NAMESPACE", "WORKLOAD_NAME", "SERVICE_ACCOUNT", "INSTANCE_IPS", "CLUSTER_ID", "NETWORK",
 	"ISTIO_VERSION", "NAVARCH_IDENTITY", "NAVARCH_FILES", "NAVARCH_BOOTSTRAP", "INTERCEPTION_MODE", "GENERATOR", "OWNER", "NODE_NAME", "MESH_ID", "ISTIO_REVISION"}
 
-// staticLabels is the key of labels that are not the Pod's.
-const staticLabels = "STATIC_LABELS"
-
-// Says whether its metadata has a key, of those that are texts or are counted by name (names.txt of store/normal/fields).
-func (n *Node) Says(key string) bool {
-	_, says := n.Metadata[key]
-	return says || key == staticLabels && n.StaticLabels
-}
+// reported are the keys of metadata that are not acted on, and whose presence is told.
+var reported = func() map[string]bool {
+	out := map[string]bool{}
+	for row := range fields.In(fields.Metadata) {
+		if row.Mark == fields.Reported {
+			out[row.Field] = true
+		}
+	}
+	return out
+}()
 
 // own lists those of text that each proxy has of its own: there is nothing to share.
 var own = []string{"NAME", "INSTANCE_IPS"}
@@ -264,19 +267,21 @@ func (n *Node) metadata(parts [][]byte) error {
 	odd := make([]value, len(text)) // what stands in place of a string
 	var labels, config value
 	var kept texts
+	var unacted []string
 	for _, part := range parts {
 		err := entries(part, "node.metadata", 0, func(key []byte, v value) {
 			i := slices.Index(text, borrow(key))
 			if i >= 0 {
 				odd[i] = v
 			}
+			if reported[borrow(key)] && !v.null() {
+				unacted = append(unacted, string(key))
+			}
 			switch {
 			case borrow(key) == "LABELS":
 				labels = v
 			case borrow(key) == proxyConfigKey:
 				config = v
-			case borrow(key) == staticLabels:
-				n.StaticLabels = v.kind == valueStruct
 			case v.kind != valueString || len(v.text) > longest || len(key) > longest:
 				delete(n.Metadata, borrow(key)) // what came before
 			case !kept.add(key, v.text): // checked below
@@ -293,6 +298,8 @@ func (n *Node) metadata(parts [][]byte) error {
 	if err := kept.check("node.metadata"); err != nil {
 		return err
 	}
+	slices.Sort(unacted)
+	n.Unacted = strs.List(slices.Compact(unacted)...)
 	for i, v := range odd {
 		if v.kind != valueString && !v.null() {
 			return fmt.Errorf("node.metadata.%s: want a string, got %s", text[i], v.describe())

@@ -96,11 +96,16 @@ type refusal struct {
 	err    error
 }
 
+// answerTime is how long a client has to read its answer after the time of its review is over: nobody waits for it any more.
+const answerTime = 5 * time.Second
+
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, name string, h Handler, failed func(status int)) {
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(r.Context(), s.timeout(r))
+	began, timeout := time.Now(), s.timeout(r)
+	_ = http.NewResponseController(w).SetWriteDeadline(began.Add(timeout + answerTime)) // tests have writers without deadlines
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	review, no := s.review(ctx, w, r, h)
+	review, leave, no := s.review(ctx, w, r, h)
+	defer leave() // an answer has about as many bytes as its review: it is kept until it is read
 	result := "refused"
 	switch {
 	case no != nil:
@@ -128,39 +133,41 @@ func (s *Server) timeout(r *http.Request) time.Duration {
 	return s.Timeout
 }
 
-// review reads a request and has it answered.
-func (s *Server) review(ctx context.Context, w http.ResponseWriter, r *http.Request, h Handler) (*admissionv1.AdmissionReview, *refusal) {
+// review reads a request and has it answered. leave, which must be called once, says that the answer is kept no longer.
+func (s *Server) review(ctx context.Context, w http.ResponseWriter, r *http.Request, h Handler) (review *admissionv1.AdmissionReview, leave func(), no *refusal) {
+	leave = func() {}
 	if r.Method != http.MethodPost {
-		return nil, &refusal{http.StatusMethodNotAllowed, "method", fmt.Errorf("method %.20q: an AdmissionReview is POSTed", r.Method)}
+		return nil, leave, &refusal{http.StatusMethodNotAllowed, "method", fmt.Errorf("method %.20q: an AdmissionReview is POSTed", r.Method)}
 	}
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
-		return nil, &refusal{http.StatusUnsupportedMediaType, "media type", errors.New("want Content-Type application/json")}
+		return nil, leave, &refusal{http.StatusUnsupportedMediaType, "media type", errors.New("want Content-Type application/json")}
 	}
 	size := r.ContentLength
 	if size > s.MaxBody {
-		return nil, tooLarge(s.MaxBody)
+		return nil, leave, tooLarge(s.MaxBody)
 	}
 	if size < 0 { // it does not say
 		size = s.MaxBody
 	}
 	host := hostOf(r)
-	leave, err := s.room.enter(ctx, host, size)
+	inHand, err := s.room.enter(ctx, host, size)
 	if err != nil {
-		return nil, &refusal{http.StatusServiceUnavailable, "no room", errors.New("too many reviews are in hand")}
+		return nil, leave, &refusal{http.StatusServiceUnavailable, "no room", errors.New("too many reviews are in hand")}
 	}
-	defer leave()
+	leave = inHand
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.MaxBody))
 	if err != nil {
 		if large := new(http.MaxBytesError); errors.As(err, &large) {
-			return nil, tooLarge(s.MaxBody)
+			return nil, leave, tooLarge(s.MaxBody)
 		}
-		return nil, &refusal{http.StatusBadRequest, "body", fmt.Errorf("the body cannot be read: %w", err)}
+		return nil, leave, &refusal{http.StatusBadRequest, "body", fmt.Errorf("the body cannot be read: %w", err)}
 	}
 	if !s.work.Enter(host, false, ctx.Done()) {
-		return nil, &refusal{http.StatusServiceUnavailable, "no room", errors.New("too many reviews are in hand")}
+		return nil, leave, &refusal{http.StatusServiceUnavailable, "no room", errors.New("too many reviews are in hand")}
 	}
 	defer s.work.Leave(host)
-	return s.admit(ctx, r.URL.Path, body, h)
+	review, no = s.admit(ctx, r.URL.Path, body, h)
+	return review, leave, no
 }
 
 func tooLarge(limit int64) *refusal {

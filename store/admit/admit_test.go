@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -146,6 +147,56 @@ func TestRoom(t *testing.T) {
 	}
 	if len(b.s.room.hosts) != 0 {
 		t.Errorf("%d hosts are still in the room", len(b.s.room.hosts))
+	}
+}
+
+// stuck is a client that does not read before it is told to.
+type stuck struct {
+	*httptest.ResponseRecorder
+	written, reads chan struct{}
+	until          time.Time
+}
+
+func (s *stuck) SetWriteDeadline(at time.Time) error { s.until = at; return nil }
+
+func (s *stuck) Write(b []byte) (int, error) {
+	close(s.written)
+	<-s.reads
+	return s.ResponseRecorder.Write(b)
+}
+
+// An answer that is not read counts as its review does, and for as long as that may take and a moment at most.
+func TestUnreadAnswers(t *testing.T) {
+	s := newServer(Config{MaxHost: int64(len(good))}, func(context.Context, string, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		return Allow()
+	})
+	send := func(w http.ResponseWriter, from, query string) {
+		r := httptest.NewRequest(http.MethodPost, "/test?"+query, strings.NewReader(good))
+		r.Header.Set("Content-Type", "application/json")
+		r.RemoteAddr = from
+		s.ServeHTTP(w, r)
+	}
+	slow, done := &stuck{ResponseRecorder: httptest.NewRecorder(), written: make(chan struct{}), reads: make(chan struct{})}, make(chan struct{})
+	go func() { defer close(done); send(slow, "10.0.0.1:1", "timeout=1s") }()
+	<-slow.written
+	for from, want := range map[string]int{"10.0.0.1:2": http.StatusServiceUnavailable, "10.0.0.2:1": http.StatusOK} {
+		w := httptest.NewRecorder()
+		query := "timeout=1ms"
+		if want == http.StatusOK {
+			query = ""
+		}
+		if send(w, from, query); w.Code != want {
+			t.Errorf("another review, of %s: %d %s", from, w.Code, w.Body)
+		}
+	}
+	if left := time.Until(slow.until); left > time.Second+answerTime {
+		t.Errorf("the answer is kept for %v", left)
+	}
+	close(slow.reads)
+	<-done
+	w := httptest.NewRecorder()
+	if send(w, "10.0.0.1:3", ""); w.Code != http.StatusOK || len(s.room.hosts) != 0 {
+		t.Errorf("after it was read: %d %s, %d hosts", w.Code, w.Body, len(s.room.hosts))
 	}
 }
 

@@ -182,3 +182,12 @@ func (s *State) written(e Written) (effects []Effect, on bool) {
 	}
 	return effects, true
 }
+
+// shareKeys has what is stored be known by the texts that the wanted records have: the keys of a load hold whole paths of etcd in memory.
+func (s *State) shareKeys() {
+	for key, hash := range s.have {
+		if want := s.want[key]; want != nil {
+			s.have[want.Meta().Key] = hash
+		}
+	}
+}

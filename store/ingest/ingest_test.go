@@ -28,7 +28,7 @@ type memory struct {
 	fail     error // of the next Commit
 }
 
-func (m *memory) Load(context.Context, int64) (*kv.State, error) {
+func (m *memory) LoadHashes(context.Context, int64, func(string) bool) (*kv.State, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	state := &kv.State{Store: m.revision, Head: kv.Head{Revision: m.revision, Complete: true}, Complete: m.revision, Said: kv.NewContents(), Contents: kv.NewContents()}

@@ -22,6 +22,7 @@ type inventory struct {
 	normal       *normal.Normalizer
 	objects      map[object.ID]*entry
 	missing      map[object.ID]*entry // what objects look up and is not there
+	podsAt       podAddresses
 	nodes        map[object.ID]*normal.Node
 	namespaces   map[object.ID]*normal.Namespace
 	roles        map[object.ID]*normal.Role
@@ -62,7 +63,7 @@ func newInventory(options normal.Options, crashes *crash.Log) *inventory {
 	return &inventory{crashes: crashes, normal: normal.New(options), objects: map[object.ID]*entry{}, missing: map[object.ID]*entry{},
 		nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{}, roles: map[object.ID]*normal.Role{},
 		automatic: map[object.ID]map[string][]string{}, resolved: map[object.ID][]string{}, names: nameCounts{of: map[object.ID]int{}}, keys: map[object.ID]normal.Keys{}, keySets: nameCounts{of: map[object.ID]int{}}, mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faults: newFaults(),
-		references: newReferences(nil)}
+		references: newReferences(nil), podsAt: podAddresses{asked: map[podPlace]map[string][]*entry{}}}
 }
 
 // The lookups of normal.Lookup.
@@ -109,6 +110,7 @@ func (w *inventory) take(events []object.Event) {
 	for _, id := range slices.SortedFunc(maps.Keys(touched), object.ID.Compare) {
 		w.normalise(id)
 	}
+	w.podsAt.all = nil
 	w.applyBudgets()
 }
 
@@ -126,8 +128,7 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 		e.setParsing(problems)
 		w.setProblems(o.ID, e, problems)
 		if pod != nil && !pod.Equal(e.pod) {
-			e.pod = pod
-			w.touch(o.ID, touched)
+			w.setPod(e, pod, touched)
 			if pod.Address != "" || len(e.records) > 0 { // else it is no Workload, and was none
 				touched[o.ID] = true
 			}
@@ -189,6 +190,9 @@ func (w *inventory) remove(e object.Event, touched map[object.ID]bool) {
 	w.setRecords(have, nil, nil)
 	w.setRefs(have, nil)
 	w.setProblems(e.ID, have, nil)
+	if have.pod != nil {
+		w.setPod(have, nil, touched)
+	}
 	w.forgetObject(e.ID, have)
 	delete(touched, e.ID)
 	w.setNode(e.ID, nil, touched)

@@ -298,6 +298,7 @@ func (s *State) compare(e Loaded) {
 	if s.secrets == nil {
 		s.secrets = map[model.Key]*model.Secret{}
 	}
+	s.shareKeys()
 	s.queue, s.batch, s.flying = newQueue(), kv.Batch{}, nil
 	s.forget()
 	s.contents, s.unknown = e.Contents, e.Unknown

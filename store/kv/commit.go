@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -51,30 +52,45 @@ func (b *Batch) Len() int { return len(b.Puts) + len(b.Deletes) + len(b.Restore)
 // Errors: *TooLargeError comes with a valid head: all but the named records was written. ErrDeposed and ErrStale: the
 // rest of the batch was not written. After any other error it is unknown what was written: load and compare again.
 func (s *Store) Commit(ctx context.Context, b Batch) (Head, error) {
-	txns, contents, refused, err := s.split(b)
+	if err := b.check(); err != nil {
+		return Head{}, err
+	}
+	all := txns{store: s, batch: b, contents: b.Stored.Clone()}
+	next, stop := iter.Pull(all.each)
+	defer stop()
+	ops, more := next()
+	if all.err != nil {
+		return Head{}, all.err
+	}
+	head, known := s.headOfMine(b)
+	if !known || !more { // with nothing to write no comparison would find that the head moved
+		var err error
+		if head, err = s.headFor(ctx, b); err != nil {
+			return Head{}, fmt.Errorf("commit batch of %d at epoch %d: %w", b.Len(), b.Epoch.Revision, err)
+		}
+	}
+	if !more && head.Complete && head.Place.sameTerm(b.Place) && (!all.contents.Known() || head.Contents.Known() && len(all.contents.Differ(head.Contents)) == 0) {
+		return head, tooLarge(all.refused)
+	}
+	head, err := s.write(ctx, head, ops, next, &all)
 	if err != nil {
 		return Head{}, err
 	}
-	head, known := s.headOfMine(b)
-	if !known || len(txns) == 0 { // with nothing to write no comparison would find that the head moved
-		head, err = s.headFor(ctx, b)
-	}
-	if err != nil {
-		return Head{}, fmt.Errorf("commit batch of %d at epoch %d: %w", b.Len(), b.Epoch.Revision, err)
-	}
-	if len(txns) == 0 {
-		if head.Complete && head.Place.sameTerm(b.Place) && (!contents.Known() || head.Contents.Known() && len(contents.Differ(head.Contents)) == 0) {
-			return head, tooLarge(refused)
-		}
-		txns = [][]clientv3.Op{nil}
-	}
+	s.last.Store(&wrote{b.Epoch, head})
+	return head, tooLarge(all.refused)
+}
+
+// write writes the transactions of a batch after a head, the first of them given, and returns the complete head.
+func (s *Store) write(ctx context.Context, head Head, ops []clientv3.Op, following func() ([]clientv3.Op, bool), all *txns) (Head, error) {
+	b := all.batch
 	next := Head{Epoch: b.Epoch.Revision, Seq: b.Place.Seq, LastComplete: head.CompleteRevision(), Place: head.Place, Revision: head.Revision}
-	for i, ops := range txns {
-		if i > 0 && s.between != nil {
-			s.between()
+	for n := 1; ; n++ {
+		later, more := following() // the last transaction completes the head
+		if all.err != nil {
+			return Head{}, all.err
 		}
-		if next.Time = s.now(); i == len(txns)-1 {
-			next.Complete, next.Contents, next.Place = true, contents, b.Place
+		if next.Time = s.now(); !more {
+			next.Complete, next.Contents, next.Place = true, all.contents, b.Place
 		}
 		value, err := s.encodeHead(&next)
 		if err != nil {
@@ -82,11 +98,15 @@ func (s *Store) Commit(ctx context.Context, b Batch) (Head, error) {
 		}
 		next.Revision, err = s.fenced(ctx, b.Epoch, next.Revision, append(ops, clientv3.OpPut(s.prefix+headPath, string(value))))
 		if err != nil {
-			return Head{}, fmt.Errorf("commit batch of %d at epoch %d, transaction %d of %d: %w", b.Len(), b.Epoch.Revision, i+1, len(txns), err)
+			return Head{}, fmt.Errorf("commit batch of %d at epoch %d, transaction %d: %w", b.Len(), b.Epoch.Revision, n, err)
+		}
+		if !more {
+			return next, nil
+		}
+		if ops = later; s.between != nil {
+			s.between()
 		}
 	}
-	s.last.Store(&wrote{b.Epoch, next})
-	return next, tooLarge(refused)
 }
 
 // encodeHead makes the value of a head. One that is too large for its room (which takes more kinds than any build has) says nothing of the
@@ -162,84 +182,104 @@ func fence(epoch Epoch) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(epoch.Key), "=", epoch.Revision)
 }
 
-// txns gathers operations into transactions, each with room for the head.
-type txns struct {
-	full [][]clientv3.Op
-	ops  []clientv3.Op
-	size int
-}
-
-func (t *txns) put(key string, value []byte) {
-	t.add(clientv3.OpPut(key, string(value)), len(key)+len(value)+opBytes)
-}
-
-func (t *txns) delete(key string) { t.add(clientv3.OpDelete(key), len(key)+opBytes) }
-
-func (t *txns) add(op clientv3.Op, bytes int) {
-	if len(t.ops) == MaxTxnOps-1 || t.size+bytes > MaxRecordBytes {
-		t.full, t.ops, t.size = append(t.full, t.ops), nil, 0
-	}
-	t.ops, t.size = append(t.ops, op), t.size+bytes
-}
-
-func (t *txns) all() [][]clientv3.Op {
-	if len(t.ops) > 0 {
-		return append(t.full, t.ops)
-	}
-	return t.full
-}
-
-// split divides a batch into the operations of its transactions, and says what the records are after them.
-func (s *Store) split(b Batch) (all [][]clientv3.Op, contents Contents, refused TooLargeError, err error) {
+// check refuses a batch that no transaction could be made of.
+func (b *Batch) check() error {
 	if b.Epoch.Key == "" || b.Epoch.Revision == 0 {
-		return nil, contents, refused, errors.New("commit without an epoch")
+		return errors.New("commit without an epoch")
 	}
-	if twice, ok := repeated(b); ok {
-		return nil, contents, refused, fmt.Errorf("the batch names %s twice", twice)
+	if twice, ok := repeated(*b); ok {
+		return fmt.Errorf("the batch names %s twice", twice)
 	}
-	var t txns
-	contents = b.Stored.Clone()
-	for _, record := range b.Puts {
+	return nil
+}
+
+// txns makes the operations of a batch, transaction by transaction, each with room for the head. Records are encoded when their transaction's turn comes: a
+// comparison may write all that many clusters have, which encoded at once would be a large part of what the leader has in memory.
+type txns struct {
+	store *Store
+	batch Batch
+	// What is known after the last transaction:
+	contents Contents // what the records are then
+	refused  TooLargeError
+	err      error // why there are no more transactions
+}
+
+// each is every transaction, in order.
+func (t *txns) each(yield func([]clientv3.Op) bool) {
+	var ops []clientv3.Op
+	size := 0
+	for op, bytes := range t.ops {
+		if len(ops) == MaxTxnOps-1 || len(ops) > 0 && size+bytes > MaxRecordBytes {
+			if !yield(ops) {
+				return
+			}
+			ops, size = nil, 0
+		}
+		ops, size = append(ops, op), size+bytes
+	}
+	if len(ops) > 0 && t.err == nil {
+		yield(ops)
+	}
+}
+
+// ops is every operation, puts before deletes, with at most how many bytes it takes.
+func (t *txns) ops(yield func(clientv3.Op, int) bool) {
+	folder := t.store.prefix + recordsPath
+	put := func(key string, value []byte) bool {
+		return yield(clientv3.OpPut(key, string(value)), sizeOf(key, value))
+	}
+	for _, record := range t.batch.Puts {
 		path := record.Meta().Key.Path()
-		key := s.prefix + recordsPath + path
 		value, err := model.Encode(record)
 		if err != nil {
-			return nil, contents, refused, err
+			t.err = err
+			return
 		}
-		if bytes := len(key) + len(value) + opBytes; bytes > MaxRecordBytes {
-			refused.Records = append(refused.Records, record.Meta().Key)
-			refused.Sizes = append(refused.Sizes, bytes)
+		if bytes := sizeOf(folder+path, value); bytes > MaxRecordBytes {
+			t.refused.Records = append(t.refused.Records, record.Meta().Key)
+			t.refused.Sizes = append(t.refused.Sizes, bytes)
 			continue
 		}
-		t.put(key, value)
-		if !contents.Known() {
-			continue
-		}
-		hash := model.HashOf(value)
-		if contents.Replace(path, b.Was[record.Meta().Key], hash); hash != record.Meta().Hash {
-			// The writer will know the record by another hash than that of its bytes. Nothing is compared then: no fleet may stand still
-			// for a fault in how records are encoded.
-			s.log.Error("a record's hash is not that of its encoded bytes: the head is written without counts and digests", slog.String("record", record.Meta().Key.String()))
-			contents = Contents{}
+		if t.count(record, path, value); !put(folder+path, value) {
+			return
 		}
 	}
-	for _, v := range b.Restore {
-		if v.Raw != nil {
-			t.put(s.prefix+recordsPath+v.Path, v.Raw)
+	for _, v := range t.batch.Restore {
+		if v.Raw != nil && !put(folder+v.Path, v.Raw) {
+			return
 		}
 	}
-	for _, key := range b.Deletes {
-		if t.delete(s.RecordKey(key)); contents.Known() {
-			contents.Replace(key.Path(), b.Was[key], model.Hash{})
+	remove := func(key string) bool { return yield(clientv3.OpDelete(key), sizeOf(key, nil)) }
+	for _, key := range t.batch.Deletes {
+		if t.contents.Known() {
+			t.contents.Replace(key.Path(), t.batch.Was[key], model.Hash{})
+		}
+		if !remove(t.store.RecordKey(key)) {
+			return
 		}
 	}
-	for _, v := range b.Restore {
-		if v.Raw == nil {
-			t.delete(s.prefix + recordsPath + v.Path)
+	for _, v := range t.batch.Restore {
+		if v.Raw == nil && !remove(folder+v.Path) {
+			return
 		}
 	}
-	return t.all(), contents, refused, nil
 }
+
+// count takes down in contents that a record is put.
+func (t *txns) count(record model.Record, path string, value []byte) {
+	if !t.contents.Known() {
+		return
+	}
+	hash := model.HashOf(value)
+	if t.contents.Replace(path, t.batch.Was[record.Meta().Key], hash); hash != record.Meta().Hash {
+		// The writer will know the record by another hash than that of its bytes. Nothing is compared then: no fleet may stand still
+		// for a fault in how records are encoded.
+		t.store.log.Error("a record's hash is not that of its encoded bytes: the head is written without counts and digests", slog.String("record", record.Meta().Key.String()))
+		t.contents = Contents{}
+	}
+}
+
+func sizeOf(key string, value []byte) int { return len(key) + len(value) + opBytes }
 
 // repeated finds a record that stands twice in a batch: which of the two holds would be left to chance.
 func repeated(b Batch) (string, bool) {

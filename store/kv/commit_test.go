@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -295,6 +296,38 @@ func TestEmptyBatchCompletesOnlyWhatIsNot(t *testing.T) {
 	}
 	if _, err := s.Commit(within(t), kv.Batch{Epoch: e, After: first - 1}); !errors.Is(err, kv.ErrStale) {
 		t.Fatalf("a batch that follows another head: %v", err)
+	}
+}
+
+// Records are encoded transaction by transaction: while a batch of 40 MB is written no more than a few are in memory.
+func TestBatchIsEncodedInParts(t *testing.T) {
+	s := kvtest.Start(t)
+	fill := strings.Repeat("x", 40<<10)
+	puts := make([]model.Record, 1000) // whose text is one
+	for i := range puts {
+		var err error
+		puts[i], err = model.New(model.Key{Kind: model.KindService, Namespace: "shop", Name: fmt.Sprint("s", i)}, 1, &model.ServiceSpec{Selector: map[string]string{"fill": fill}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, most, transactions := heap(), uint64(0), 1
+	head, err := kv.CommitBetween(s.Store, within(t), kv.Batch{Epoch: epoch(t, s.Store, "a"), Puts: puts}, func() {
+		if transactions++; transactions%8 == 2 {
+			most = max(most, heap())
+		}
+	})
+	if err != nil || !head.Complete || transactions < 40 {
+		t.Fatalf("%+v after %d transactions: %v", head, transactions, err)
+	}
+	if more := int64(most) - int64(before); more > 10<<20 {
+		t.Errorf("a batch of %d transactions had %d MB in memory", transactions, more>>20)
 	}
 }
 

@@ -4,8 +4,13 @@ import "context"
 
 // CommitGated is Commit by a leader that stops after the first transaction of its batch until the gate opens.
 func CommitGated(s *Store, ctx context.Context, b Batch, gate <-chan struct{}) (Head, error) {
+	return CommitBetween(s, ctx, b, func() { <-gate })
+}
+
+// CommitBetween is Commit that does something between every two transactions.
+func CommitBetween(s *Store, ctx context.Context, b Batch, do func()) (Head, error) {
 	slow := *s
-	slow.between = func() { <-gate }
+	slow.between = do
 	return slow.Commit(ctx, b)
 }
 

@@ -24,11 +24,15 @@ type Position struct {
 // Value is one stored record, not decoded yet.
 type Value struct {
 	Path     string // below records/
-	Raw      []byte // nil: deleted
+	Raw      []byte // nil: deleted, or left out (LoadHashes)
 	Revision int64  // of the modification; 0 for deletions
 
 	hash model.Hash // of Raw, where that was asked for before
+	size int        // of Raw, where it is left out
 }
+
+// Size is how many bytes the record has as it is stored.
+func (v Value) Size() int { return v.size + len(v.Raw) }
 
 // Key is the record's key; an error where the path names no kind of this build.
 func (v Value) Key() (model.Key, error) { return model.ParsePath(v.Path) }
@@ -79,6 +83,22 @@ type State struct {
 // Where the records are not what the newest head says, those of the head's own revision are given instead, if etcd still has
 // them and they are: State.At is then that revision, and a watch from there brings what was changed.
 func (s *Store) Load(ctx context.Context, revision int64) (*State, error) {
+	return s.load(ctx, revision, Value.Hashed)
+}
+
+// LoadHashes is Load for who compares: Raw is left out of Values whose whole is not asked for by their path, once their hash is known. Of all that many clusters
+// have it would be a large part of what the leader has in memory.
+func (s *Store) LoadHashes(ctx context.Context, revision int64, whole func(path string) bool) (*State, error) {
+	return s.load(ctx, revision, func(v Value) Value {
+		if v = v.Hashed(); !whole(v.Path) {
+			v.size, v.Raw = len(v.Raw), nil
+		}
+		return v
+	})
+}
+
+// load lists records, each as keep has it.
+func (s *Store) load(ctx context.Context, revision int64, keep func(Value) Value) (*State, error) {
 	stat, err := s.Stat(ctx)
 	if err != nil {
 		return nil, err
@@ -94,19 +114,19 @@ func (s *Store) Load(ctx context.Context, revision int64) (*State, error) {
 	case !stat.Head.Complete && state.Complete != 0:
 		state.At.Revision = state.Complete
 		if err = s.said(ctx, state, state.Complete); err == nil {
-			err = s.list(ctx, state)
+			err = s.list(ctx, state, keep)
 		}
 		if !errors.Is(err, ErrCompacted) {
 			return state, err
 		}
 		state.At.Revision, state.Complete, state.Said = stat.Revision, 0, Contents{}
 	}
-	if err := s.list(ctx, state); err != nil || revision != 0 || !state.Head.Complete || len(state.Contents.Differ(state.Said)) == 0 {
+	if err := s.list(ctx, state, keep); err != nil || revision != 0 || !state.Head.Complete || len(state.Contents.Differ(state.Said)) == 0 {
 		return state, err
 	}
 	before := *state
 	before.At.Revision = state.Head.Revision
-	if err := s.list(ctx, &before); err == nil && len(before.Contents.Differ(state.Said)) == 0 {
+	if err := s.list(ctx, &before, keep); err == nil && len(before.Contents.Differ(state.Said)) == 0 {
 		return &before, nil
 	}
 	return state, nil
@@ -128,7 +148,7 @@ func (s *Store) said(ctx context.Context, state *State, revision int64) error {
 }
 
 // list reads all records at the state's revision, page by page.
-func (s *Store) list(ctx context.Context, state *State) error {
+func (s *Store) list(ctx context.Context, state *State, keep func(Value) Value) error {
 	folder, revision := s.prefix+recordsPath, state.At.Revision
 	from, end := folder, after(folder)
 	var values []Value
@@ -138,7 +158,7 @@ func (s *Store) list(ctx context.Context, state *State) error {
 			return fmt.Errorf("list records at revision %d: %w", revision, translate(err))
 		}
 		for _, kv := range page.Kvs {
-			values = append(values, Value{Path: strings.TrimPrefix(string(kv.Key), folder), Raw: orEmpty(kv.Value), Revision: kv.ModRevision}.Hashed())
+			values = append(values, keep(Value{Path: strings.TrimPrefix(string(kv.Key), folder), Raw: orEmpty(kv.Value), Revision: kv.ModRevision}))
 		}
 		if !page.More {
 			state.Values, state.Contents = values, ContentsOf(values)

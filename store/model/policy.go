@@ -102,6 +102,27 @@ func ClaimPath(key string) (path []string, ok bool) {
 	return path, true
 }
 
+// ConditionHeader reads the keys request.headers[name], which may be a pseudo header (:authority), and request.experimental.inline.headers[name], where a value
+// is one of those that commas separate in the header.
+func ConditionHeader(key string) (name string, inline, ok bool) {
+	rest, ok := strings.CutPrefix(key, "request.headers[")
+	if !ok {
+		rest, inline = strings.CutPrefix(key, "request.experimental.inline.headers[")
+	}
+	name, closed := strings.CutSuffix(rest, "]")
+	plain := strings.TrimPrefix(name, ":")
+	if !ok && !inline || !closed || plain == "" || strings.ContainsAny(plain, "[]: \t\r\n\x00") {
+		return "", false, false
+	}
+	return name, inline, true
+}
+
+// IsPathTemplate says whether a path of an AuthorizationPolicy is a template: {*} is one segment, {**} any number of them. Another path with braces is itself
+// alone, as with Istio (ContainsPathTemplate in its pkg/config/security).
+func IsPathTemplate(path string) bool {
+	return strings.Contains(path, "{*}") || strings.Contains(path, "{**}")
+}
+
 // claimHeader begins the names of headers, in matches of VirtualServices, that stand for claims of the request's token.
 const claimHeader = "@request.auth.claims"
 

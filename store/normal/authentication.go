@@ -28,9 +28,8 @@ func requestAuthenticationRecords(_ *Normalizer, r *report, obj *object.Object, 
 	if r.spoiled {
 		return nil
 	}
-	if targets(p.TargetRef, p.TargetRefs).on(spec) && len(p.JwtRules) > 0 {
-		spec.Closed = true
-		r.warnf(problem.NotSupported, "spec.targetRefs", "policies of gateways and waypoints are not supported: what the policy selects is closed to all requests")
+	if targeted(p.TargetRef, p.TargetRefs) {
+		return nil
 	}
 	for i, rule := range p.JwtRules {
 		if keys, _, err := ParseKeySet([]byte(rule.GetJwks())); err == nil {

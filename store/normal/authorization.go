@@ -42,8 +42,8 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securit
 			o, at := to.GetOperation(), fmt.Sprintf("%s.to[%d].operation", at, j)
 			r.each(at+".ports", o.GetPorts(), portNumber)
 			r.each(at+".notPorts", o.GetNotPorts(), portNumber)
-			r.each(at+".paths", o.GetPaths(), pathTemplate)
-			r.each(at+".notPaths", o.GetNotPaths(), pathTemplate)
+			r.paths(at+".paths", o.GetPaths())
+			r.paths(at+".notPaths", o.GetNotPaths())
 			r.stated(at, []list{{"hosts", o.GetHosts()}, {"notHosts", o.GetNotHosts()}, {"ports", o.GetPorts()}, {"notPorts", o.GetNotPorts()}, {"methods", o.GetMethods()},
 				{"notMethods", o.GetNotMethods()}, {"paths", o.GetPaths()}, {"notPaths", o.GetNotPaths()}})
 		}
@@ -57,14 +57,17 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securit
 				r.each(at+".values", c.GetValues(), check)
 				r.each(at+".notValues", c.GetNotValues(), check)
 			}
-			if key := c.GetKey(); !slices.Contains(whenKeys, key) &&
-				!slices.ContainsFunc(whenPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
+			switch key := c.GetKey(); {
+			case slices.Contains(whenKeys, key):
+			case !slices.ContainsFunc(whenPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) }):
 				r.refusef(problem.Invalid, at+".key", "%q is no attribute of requests", key)
+			case !whenMap.MatchString(key):
+				r.refusef(problem.Invalid, at+".key", "%q names nothing: want a name in brackets at its end", key)
 			}
 		}
 	}
-	if action == securityv1.AuthorizationPolicy_DENY && len(p.Rules) == 0 {
-		r.refusef(problem.NoEffect, "spec.rules", "none: action DENY denies nothing")
+	if action == securityv1.AuthorizationPolicy_DENY {
+		r.deny(p.Rules)
 	}
 	custom := action == securityv1.AuthorizationPolicy_CUSTOM
 	if custom && p.GetProvider().GetName() == "" || !custom && p.GetProvider() != nil {
@@ -72,6 +75,29 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securit
 	}
 	if custom {
 		r.custom(p)
+	}
+}
+
+// deny says what the rules of a DENY policy mean beside what they say. A rule goes without its fields of HTTP at ports of TCP, of which Istio's webhook warns too
+// (https://istio.io/latest/docs/tasks/security/authorization/authz-tcp/).
+func (r *report) deny(rules []*securityv1.Rule) {
+	if len(rules) == 0 {
+		r.refusef(problem.NoEffect, "spec.rules", "none: action DENY denies nothing")
+	}
+	for i, rule := range rules {
+		http := slices.ContainsFunc(rule.GetWhen(), func(c *securityv1.Condition) bool { return strings.HasPrefix(c.GetKey(), "request.") })
+		for _, from := range rule.GetFrom() {
+			http = http || len(from.GetSource().GetRequestPrincipals())+len(from.GetSource().GetNotRequestPrincipals()) > 0
+		}
+		ports := slices.ContainsFunc(rule.GetWhen(), func(c *securityv1.Condition) bool { return c.GetKey() == "destination.port" })
+		for _, to := range rule.GetTo() {
+			o := to.GetOperation()
+			http = http || len(o.GetHosts())+len(o.GetNotHosts())+len(o.GetMethods())+len(o.GetNotMethods())+len(o.GetPaths())+len(o.GetNotPaths()) > 0
+			ports = ports || len(o.GetPorts())+len(o.GetNotPorts()) > 0
+		}
+		if http && !ports {
+			r.warnf(problem.NoEffect, fmt.Sprintf("spec.rules[%d]", i), "what it says of HTTP is without effect at ports of TCP: there it denies whatever the rest matches. State the ports that are meant")
+		}
 	}
 }
 
@@ -105,7 +131,8 @@ func aboutToken(key string) bool { return strings.HasPrefix(key, "request.auth."
 
 // What keys of `when` there are in Istio beside whenKeys.
 var (
-	whenPrefixes = []string{"request.headers", "request.auth.claims", "experimental."}
+	whenPrefixes = []string{"request.headers", "request.experimental.inline.headers", "request.auth.claims", "experimental.envoy.filters."}
+	whenMap      = regexp.MustCompile(`^[^\[]+\[.+\]$`)
 )
 
 // list is a field with values.
@@ -135,6 +162,16 @@ func (r *report) each(at string, values []string, check func(string) string) {
 	}
 }
 
+// paths refuses templates that Envoy would refuse. Braces elsewhere are refused by Istio's webhook, and match nothing but themselves where they are there.
+func (r *report) paths(at string, values []string) {
+	r.each(at, values, pathTemplate)
+	for i, v := range values {
+		if strings.ContainsAny(v, "{}") && !model.IsPathTemplate(v) {
+			r.refusef(problem.NoEffect, fmt.Sprintf("%s[%d]", at, i), "%q: braces are for the templates {*} and {**}, and match themselves alone", v)
+		}
+	}
+}
+
 func ipBlock(v string) string {
 	if _, err := netip.ParsePrefix(v); err == nil {
 		return ""
@@ -146,8 +183,8 @@ func ipBlock(v string) string {
 }
 
 func portNumber(v string) string {
-	if n, err := strconv.ParseUint(v, 10, 16); err != nil || n == 0 {
-		return "want a port, 1 to 65535"
+	if _, err := strconv.ParseUint(v, 10, 16); err != nil { // 0 is taken by Istio and by Envoy; nothing is sent there
+		return "want a port, 0 to 65535"
 	}
 	return ""
 }
@@ -155,7 +192,7 @@ func portNumber(v string) string {
 // pathTemplate says what is wrong with a path that has templates: {*} is one segment, {**} any number of them and the last operator, each a segment of
 // its own (https://istio.io/latest/docs/reference/config/security/authorization-policy/#Operation). Empty: nothing, or it has none.
 func pathTemplate(v string) string {
-	if !strings.ContainsAny(v, "{}") {
+	if !model.IsPathTemplate(v) {
 		return ""
 	}
 	if !strings.HasPrefix(v, "/") {
@@ -182,10 +219,7 @@ var pathLiteral = regexp.MustCompile("^[a-zA-Z0-9-._~%!$&'()+,;:@=]+$")
 const tokenLater = "tokens are verified after a provider was asked"
 
 // unenforced finds the first thing in a policy that this version cannot enforce, and where it stands; empty: it can.
-func unenforced(p *securityv1.AuthorizationPolicy, targets bool) (field, why string) {
-	if targets {
-		return "spec.targetRefs", "policies of gateways and waypoints are not supported"
-	}
+func unenforced(p *securityv1.AuthorizationPolicy) (field, why string) {
 	custom := p.Action == securityv1.AuthorizationPolicy_CUSTOM
 	for i, rule := range p.Rules {
 		for j, from := range rule.GetFrom() {
@@ -206,13 +240,12 @@ func unenforced(p *securityv1.AuthorizationPolicy, targets bool) (field, why str
 			}
 		}
 		for j, c := range rule.GetWhen() {
-			name, ok := strings.CutPrefix(c.GetKey(), "request.headers[")
-			name, ok2 := strings.CutSuffix(name, "]")
 			if custom && aboutToken(c.GetKey()) {
 				return fmt.Sprintf("spec.rules[%d].when[%d].key", i, j), tokenLater
 			}
 			_, claim := model.ClaimPath(c.GetKey())
-			if !slices.Contains(whenKeys, c.GetKey()) && !claim && !metadataKey.MatchString(c.GetKey()) && !(ok && ok2 && name != "" && !strings.ContainsAny(name, "[]: \t\r\n\x00")) {
+			_, _, header := model.ConditionHeader(c.GetKey())
+			if !slices.Contains(whenKeys, c.GetKey()) && !claim && !header && !metadataKey.MatchString(c.GetKey()) {
 				return fmt.Sprintf("spec.rules[%d].when[%d].key", i, j), fmt.Sprintf("%q is not supported", c.GetKey())
 			}
 		}

@@ -23,6 +23,8 @@ func destinationRuleRecords(n *Normalizer, r *report, obj *object.Object, ctx Lo
 	}
 	if wrong := wildcardHost(rule.Host); wrong != "" {
 		r.errorf("spec.host", "%q %s", rule.Host, wrong)
+	} else {
+		r.hostname("spec.host", rule.Host)
 	}
 	checkTrafficPolicy(r, "spec.trafficPolicy", rule.TrafficPolicy)
 	seen := map[string]bool{}
@@ -43,6 +45,10 @@ func destinationRuleRecords(n *Normalizer, r *report, obj *object.Object, ctx Lo
 		checkTrafficPolicy(r, at+".trafficPolicy", s.TrafficPolicy)
 	}
 	r.selector("spec.workloadSelector.matchLabels", rule.WorkloadSelector.GetMatchLabels())
+	r.checkExportTo(rule.ExportTo, obj.ID.Namespace, false)
+	if others := func(ns string) bool { return ns != "." && ns != obj.ID.Namespace }; rule.WorkloadSelector != nil && slices.ContainsFunc(rule.ExportTo, others) {
+		r.refusef(problem.NoEffect, "spec.exportTo", "a rule with a workloadSelector is for its own namespace alone")
+	}
 	rule.ExportTo = r.exportTo("spec.exportTo", rule.ExportTo, ctx.Mesh().GetDefaultDestinationRuleExportTo(), obj.ID.Namespace)
 	if r.spoiled {
 		return nil
@@ -67,13 +73,16 @@ func checkTrafficPolicy(r *report, at string, p *networkingv1.TrafficPolicy) {
 		number := port.GetPort().GetNumber()
 		r.port(path+".port.number", number)
 		if ports[number] {
-			r.duplicatef(path+".port.number", "port %d is used twice", number)
+			r.warnf(problem.Duplicate, path+".port.number", "port %d is used twice: the first one counts", number)
 		}
 		ports[number] = true
 		if port.LoadBalancer == nil && port.ConnectionPool == nil && port.OutlierDetection == nil && port.Tls == nil {
 			r.refusef(problem.Required, path, "must have at least one field beside port")
 		}
 		checkSettings(r, path, port.LoadBalancer, port.ConnectionPool, port.OutlierDetection, port.Tls)
+	}
+	if p.Tunnel != nil && p.ProxyProtocol != nil {
+		r.refusef(problem.Invalid, at+".proxyProtocol", "stands with tunnel: one of the two")
 	}
 	if t := p.Tunnel; t != nil {
 		if t.Protocol != "" && t.Protocol != "CONNECT" && t.Protocol != "POST" {
@@ -98,27 +107,7 @@ func checkLoadBalancer(r *report, at string, lb *networkingv1.LoadBalancerSettin
 	if lb == nil {
 		return
 	}
-	if h := lb.GetConsistentHash(); h != nil {
-		at := at + ".consistentHash"
-		if h.HashKey == nil {
-			r.warnf(problem.NoEffect, at, "has none of httpHeaderName, httpCookie, useSourceIp and httpQueryParameterName: requests are spread at random")
-		}
-		if c := h.GetHttpCookie(); c != nil {
-			if c.Name == "" {
-				r.requiredf(at+".httpCookie.name", "must not be empty")
-			}
-			r.duration1ms(at+".httpCookie.ttl", c.Ttl, true)
-		}
-		if k, ok := h.HashKey.(*networkingv1.LoadBalancerSettings_ConsistentHashLB_HttpHeaderName); ok {
-			checkHeaderName(r, at+".httpHeaderName", k.HttpHeaderName)
-		}
-		if m := h.GetMaglev(); m != nil && (m.TableSize < 2 || m.TableSize > 5000011 || !prime(m.TableSize)) && m.TableSize != 0 {
-			r.errorf(at+".maglev.tableSize", "%d is no prime number up to 5000011", m.TableSize)
-		}
-		if h.GetRingHash().GetMinimumRingSize() > 8<<20 || h.MinimumRingSize > 8<<20 { //nolint:staticcheck // users still have it
-			r.errorf(at+".ringHash.minimumRingSize", "must be at most 8388608")
-		}
-	}
+	checkHash(r, at+".consistentHash", lb.GetConsistentHash())
 	r.duration1ms(at+".warmupDurationSecs", lb.WarmupDurationSecs, true) //nolint:staticcheck // users still have it
 	if w := lb.Warmup; w != nil {
 		r.duration1ms(at+".warmup.duration", w.Duration, false)
@@ -139,6 +128,40 @@ func checkLoadBalancer(r *report, at string, lb *networkingv1.LoadBalancerSettin
 	}
 }
 
+func checkHash(r *report, at string, h *networkingv1.LoadBalancerSettings_ConsistentHashLB) {
+	if h == nil {
+		return
+	}
+	if h.HashKey == nil {
+		r.warnf(problem.NoEffect, at, "has none of httpHeaderName, httpCookie, useSourceIp and httpQueryParameterName: requests are spread at random")
+	}
+	if c := h.GetHttpCookie(); c != nil {
+		if c.Name == "" {
+			r.requiredf(at+".httpCookie.name", "must not be empty")
+		}
+		r.duration1ms(at+".httpCookie.ttl", c.Ttl, true)
+	}
+	if k, ok := h.HashKey.(*networkingv1.LoadBalancerSettings_ConsistentHashLB_HttpHeaderName); ok {
+		checkHeaderName(r, at+".httpHeaderName", k.HttpHeaderName)
+	}
+	switch m := h.GetMaglev(); {
+	case m == nil:
+	case m.TableSize == 0 || m.TableSize == largestTable: // which Envoy takes
+		r.refusef(problem.Invalid, at+".maglev.tableSize", "%d is no prime number below %d", m.TableSize, largestTable)
+	case m.TableSize < 2 || m.TableSize > largestTable || !prime(m.TableSize):
+		r.errorf(at+".maglev.tableSize", "%d is no prime number below %d", m.TableSize, largestTable)
+	}
+	if h.GetRingHash().GetMinimumRingSize() > 8<<20 || h.MinimumRingSize > 8<<20 { //nolint:staticcheck // users still have it
+		r.errorf(at+".ringHash.minimumRingSize", "must be at most 8388608")
+	}
+	if h.MinimumRingSize != 0 && h.HashAlgorithm != nil { //nolint:staticcheck // as above
+		r.refusef(problem.Duplicate, at+".minimumRingSize", "stands with ringHash or maglev: one of the two")
+	}
+}
+
+// largestTable is the largest table of Maglev that Envoy takes (MaglevLbConfig.table_size).
+const largestTable = 5000011
+
 // checkZones checks a setting as its API says: what is decided by zones and regions is named by no label (https://istio.io/latest/docs/reference/config/networking/destination-rule/#ZoneAwareLoadBalancerSetting).
 func checkZones(r *report, at string, s *networkingv1.ZoneAwareLoadBalancerSetting) {
 	checkFailover(r, at, s.GetFailover())
@@ -154,8 +177,23 @@ func checkLocality(r *report, at string, s *networkingv1.LocalityLoadBalancerSet
 	if s == nil {
 		return
 	}
-	if len(s.Distribute) > 0 && (len(s.Failover) > 0 || len(s.FailoverPriority) > 0) {
-		r.errorf(at, "distribute stands with failover or failoverPriority: one of them")
+	if len(s.Distribute) > 0 && len(s.Failover) > 0 {
+		r.errorf(at, "distribute stands with failover: one of the two")
+	} else if len(s.Distribute) > 0 && len(s.FailoverPriority) > 0 {
+		r.warnf(problem.NoEffect, at+".failoverPriority", "distribute stands beside it, and is what counts")
+	}
+	if topology := func(label string) bool { _, is := model.LocalityLabel("", label); return is }; len(s.Failover) > 0 && slices.ContainsFunc(s.FailoverPriority, topology) {
+		r.refusef(problem.Invalid, at+".failoverPriority", "labels of regions and zones do not go with failover")
+	}
+	from := make([]string, len(s.Distribute))
+	for i, d := range s.Distribute {
+		from[i] = d.From
+		if wrong := overlapping(sortedKeys(d.To)); wrong != "" {
+			r.refusef(problem.Invalid, fmt.Sprintf("%s.distribute[%d].to", at, i), "%s", wrong)
+		}
+	}
+	if wrong := overlapping(from); wrong != "" {
+		r.refusef(problem.Invalid, at+".distribute", "%s", wrong)
 	}
 	for i, d := range s.Distribute {
 		path := fmt.Sprintf("%s.distribute[%d]", at, i)
@@ -176,6 +214,31 @@ func checkLocality(r *report, at string, s *networkingv1.LocalityLoadBalancerSet
 	checkFailover(r, at, s.Failover)
 }
 
+// overlapping says why localities of one list cannot stand together, as Istio's webhook sees it (validateLocalities): a part is empty, "*" is anywhere but at
+// the end, or one covers another. Empty: they can.
+func overlapping(localities []string) string {
+	for i, l := range localities {
+		if n := strings.Count(l, "*"); n > 1 || n == 1 && !strings.HasSuffix(l, "*") {
+			return fmt.Sprintf(`%q: "*" stands at the end`, l)
+		}
+		if l != "" && slices.Contains(strings.SplitN(l, "/", 3), "") {
+			return fmt.Sprintf("%q has an empty part", l)
+		}
+		for _, o := range localities[:i] {
+			if covers(o, l) || covers(l, o) {
+				return fmt.Sprintf("%q and %q overlap", o, l)
+			}
+		}
+	}
+	return ""
+}
+
+// covers says whether a locality is another one, or has it within.
+func covers(wide, narrow string) bool {
+	wide = strings.TrimSuffix(strings.TrimSuffix(wide, "*"), "/")
+	return wide == "" || narrow == wide || strings.HasPrefix(narrow, wide+"/")
+}
+
 // checkFailover checks the regions of a locality or zone-aware setting.
 func checkFailover[F interface {
 	GetFrom() string
@@ -184,6 +247,8 @@ func checkFailover[F interface {
 	for i, f := range failover {
 		if f.GetFrom() == f.GetTo() {
 			r.errorf(fmt.Sprintf("%s.failover[%d]", at, i), "from and to are both %q", f.GetFrom())
+		} else if strings.ContainsAny(f.GetFrom()+f.GetTo(), "/*") {
+			r.refusef(problem.Invalid, fmt.Sprintf("%s.failover[%d]", at, i), "from %q to %q: want names of regions, which have neither zones nor wildcards", f.GetFrom(), f.GetTo())
 		}
 	}
 }
@@ -250,7 +315,27 @@ func checkOutlier(r *report, at string, o *networkingv1.OutlierDetection) {
 	}
 }
 
+// checkTLS holds the rules of Istio's webhook (ValidateTLS in pkg/config/validation/agent).
 func checkTLS(r *report, at string, t *networkingv1.ClientTLSSettings) {
+	mutual, simple := t.GetMode() == networkingv1.ClientTLSSettings_MUTUAL, t.GetMode() == networkingv1.ClientTLSSettings_SIMPLE
+	for _, of := range []struct {
+		field string
+		set   bool
+		skip  bool // it does not go with insecureSkipVerify
+		named bool // it does not go with credentialName
+	}{
+		{"caCertificates", t.GetCaCertificates() != "", true, true}, {"subjectAltNames", len(t.GetSubjectAltNames()) > 0, true, false},
+		{"credentialName", t.GetCredentialName() != "", simple, false}, {"clientCertificate", t.GetClientCertificate() != "", false, true},
+		{"privateKey", t.GetPrivateKey() != "", false, true}, {"caCrl", t.GetCaCrl() != "", false, true},
+	} {
+		switch {
+		case !of.set || !mutual && !simple:
+		case of.skip && t.GetInsecureSkipVerify().GetValue():
+			r.refusef(problem.NoEffect, at+"."+of.field, "stands with insecureSkipVerify, by which no server is verified")
+		case of.named && t.GetCredentialName() != "":
+			r.refusef(problem.NoEffect, at+"."+of.field, "stands with credentialName, which is what counts")
+		}
+	}
 	if t.GetMode() != networkingv1.ClientTLSSettings_MUTUAL || t.CredentialName != "" {
 		return
 	}

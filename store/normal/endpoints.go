@@ -78,19 +78,23 @@ func (r *report) split(obj *object.Object, name string, spec *model.EndpointsSpe
 	return records
 }
 
-// endpoints joins one entry of a slice with its Pod and Node.
+// endpoints joins one entry of a slice with its Pod and Node. Where it names no Pod it is joined with the one of its namespace that has the address, as in istiod
+// (getPod of its endpoint slices): whoever writes slices by hand, for Pods that a Service does not select, gets identity and mTLS as well. Whether it is ready the slice alone says then.
 func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv1.Endpoint, ctx Lookup) []*model.Endpoint {
 	base := &model.Endpoint{Namespace: of.Namespace, Cluster: n.clusterOf(of), Hostname: deref(e.Hostname), Node: deref(e.NodeName)}
 	var pod *Pod
-	if ref := e.TargetRef; ref != nil && ref.Kind == "Pod" {
-		id := of.SameOrigin(object.ID{Kind: "Pod", Namespace: cmp.Or(ref.Namespace, of.Namespace), Name: ref.Name})
+	named := e.TargetRef != nil && e.TargetRef.Kind == "Pod"
+	if named {
+		id := of.SameOrigin(object.ID{Kind: "Pod", Namespace: cmp.Or(e.TargetRef.Namespace, of.Namespace), Name: e.TargetRef.Name})
 		r.ref(id)
 		if pod = ctx.Pod(id); pod == nil {
 			r.warnf(problem.NotFound, at+".targetRef", "%v is not there: no labels and no identity, so subsets do not select it", id)
 		}
 	}
 	base.Health = health(e.Conditions, pod)
-	join(r, base, pod, of, ctx)
+	if named {
+		join(r, base, pod, of, ctx)
+	}
 	var out []*model.Endpoint
 	for i, address := range e.Addresses {
 		if !isIP(address) {
@@ -98,9 +102,15 @@ func (n *Normalizer) endpoints(r *report, at string, of object.ID, e *discoveryv
 			continue
 		}
 		one := base // mostly there is one address
-		if len(out) > 0 {
+		if len(e.Addresses) > 1 {
 			one = cloneEndpoint(base)
 			one.Labels = base.Labels
+		}
+		if !named {
+			id := PodAtID(of, address)
+			r.ref(id)
+			pod = ctx.PodAt(id)
+			join(r, one, pod, of, ctx)
 		}
 		one.Address = address
 		one.Network = n.network(r, of, pod, address, ctx)

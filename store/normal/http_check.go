@@ -4,14 +4,17 @@ package normal
 
 import (
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -53,6 +56,8 @@ func (r *report) duration1ms(at string, d *durationpb.Duration, zero bool) {
 		r.errorf(at, "is out of range")
 	} else if v != 0 && v < time.Millisecond || v == 0 && !zero {
 		r.errorf(at, "must be at least 1ms, not %v", v)
+	} else if v%time.Millisecond != 0 {
+		r.refusef(problem.Invalid, at, "%v is finer than a millisecond", v)
 	}
 }
 
@@ -62,11 +67,39 @@ func (r *report) percent(at string, p *networkingv1.Percent) {
 	}
 }
 
+// faultPercent is percent for faults, of which Istio's webhook takes no share below 0.0001 but 0 (validatePercentage).
+func (r *report) faultPercent(at string, p *networkingv1.Percent) {
+	if r.percent(at, p); p.GetValue() > 0 && p.GetValue() < 0.0001 {
+		r.refusef(problem.Invalid, at+".value", "%v is neither 0 nor at least 0.0001", p.Value)
+	}
+}
+
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 func checkHeaderName(r *report, at, name string) {
 	if !headerName.MatchString(strings.TrimPrefix(name, ":")) && !strings.HasPrefix(name, "@request.auth.claims") {
 		r.errorf(at, "%q is no header name", name)
+	}
+}
+
+// checkHeaderValue refuses what Envoy would refuse a whole route configuration for, as Istio's webhook does. Where it is there all the same, its rule is
+// left out when it is drawn.
+func checkHeaderValue(r *report, at, value string) {
+	if strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
+		r.refusef(problem.Invalid, at, "%q has control characters", value)
+	} else if !model.IsFormat(value) {
+		r.refusef(problem.Invalid, at, "%q is no format string: a percent sign is written %%%%", value)
+	}
+}
+
+// matchedHeader is what Istio's webhook takes for a header that a match is about.
+var matchedHeader = regexp.MustCompile("^[-_A-Za-z0-9]+$")
+
+// checkMatchedHeader checks the name of a header, or of a claim, that a match is about.
+func checkMatchedHeader(r *report, at, name string) {
+	_, claim := model.RoutedClaim(name)
+	if checkHeaderName(r, at, name); !claim && !matchedHeader.MatchString(name) && headerName.MatchString(name) {
+		r.refusef(problem.Invalid, at, "%q is no name that a match can be about: want letters, digits, dashes and underscores", name)
 	}
 }
 
@@ -89,6 +122,7 @@ func checkHeaders(r *report, at string, h *networkingv1.Headers, allowed ...stri
 			for _, name := range sortedKeys(by.m) {
 				path := fmt.Sprintf("%s%s%s[%s]", at, of.field, by.field, name)
 				checkHeaderName(r, path, name)
+				checkHeaderValue(r, path, by.m[name])
 				if internal(name) && !(of.field == ".request" && slices.Contains(allowed, strings.ToLower(name))) {
 					r.refusef(problem.Invalid, path, "%q is set by Envoy alone", name)
 				}
@@ -104,15 +138,27 @@ func checkHeaders(r *report, at string, h *networkingv1.Headers, allowed ...stri
 	}
 }
 
-func checkRedirect(r *report, at string, h *networkingv1.HTTPRoute) {
-	if d := h.DirectResponse; d != nil {
-		if d.Status < 100 || d.Status > 599 {
-			r.errorf(at+".directResponse.status", "%d is not in 100-599", d.Status)
-		}
-		if size := len(d.GetBody().GetString_()) + len(d.GetBody().GetBytes()); size > 100<<10 {
-			r.errorf(at+".directResponse.body", "is larger than 100 KiB")
-		}
+// checkDirectResponse takes the bodies that Istio's webhook takes (validateHTTPDirectResponse), and the status codes that Envoy does (DirectResponseAction).
+func checkDirectResponse(r *report, at string, h *networkingv1.HTTPRoute) {
+	d := h.DirectResponse
+	if d == nil {
+		return
 	}
+	if d.Status < 200 || d.Status > 599 {
+		r.errorf(at+".directResponse.status", "%d is not in 200-599", d.Status)
+	}
+	if size := len(d.GetBody().GetString_()) + len(d.GetBody().GetBytes()); size > 1<<20 {
+		r.errorf(at+".directResponse.body", "is larger than 1 MiB")
+	}
+	if h.Fault != nil {
+		r.refusef(problem.NoEffect, at+".fault", "a direct response cannot have faults")
+	}
+	if h.Rewrite != nil {
+		r.refusef(problem.NoEffect, at+".rewrite", "a direct response cannot be rewritten")
+	}
+}
+
+func checkRedirect(r *report, at string, h *networkingv1.HTTPRoute) {
 	x := h.Redirect
 	if x == nil {
 		return
@@ -162,16 +208,23 @@ func checkRetries(r *report, at string, x *networkingv1.HTTPRetry) {
 		r.errorf(at+".attempts", "must not be negative")
 	}
 	if x.Attempts == 0 && (x.PerTryTimeout != nil || x.RetryOn != "" || x.RetryRemoteLocalities != nil) {
-		r.errorf(at+".attempts", "must be more than 0 where other settings of retries are given")
+		r.refusef(problem.NoEffect, at+".attempts", "must be more than 0 where other settings of retries are given: nothing is retried")
 	}
 	r.duration1ms(at+".perTryTimeout", x.PerTryTimeout, true)
 	r.duration1ms(at+".backoff", x.Backoff, true)
-	for _, on := range strings.Split(x.RetryOn, ",") {
-		on = strings.TrimSpace(on)
-		if on == "" || retryConditions[on] || len(on) == 3 && on[0] >= '1' && on[0] <= '5' && strings.Trim(on, "0123456789") == "" {
-			continue
+	if x.RetryOn == "" {
+		return
+	}
+	for stated := range strings.SplitSeq(x.RetryOn, ",") {
+		on := strings.TrimSpace(stated)
+		code, _ := strconv.Atoi(stated)
+		switch {
+		case retryConditions[stated] || http.StatusText(code) != "":
+		case on == "" || retryConditions[on] || len(on) == 3 && on[0] >= '1' && on[0] <= '5' && strings.Trim(on, "0123456789") == "":
+			r.refusef(problem.Invalid, at+".retryOn", "%q is neither a retry condition nor a status code that has a name", stated)
+		default:
+			r.errorf(at+".retryOn", "%q is neither a retry condition nor a status code", on)
 		}
-		r.errorf(at+".retryOn", "%q is neither a retry condition nor a status code", on)
 	}
 }
 
@@ -183,21 +236,21 @@ func checkFault(r *report, at string, f *networkingv1.HTTPFaultInjection) {
 		r.requiredf(at, "at least one of delay and abort is needed")
 	}
 	if d := f.Delay; d != nil {
-		r.percent(at+".delay.percentage", d.Percentage)
+		r.faultPercent(at+".delay.percentage", d.Percentage)
 		switch t := d.HttpDelayType.(type) {
 		case *networkingv1.HTTPFaultInjection_Delay_FixedDelay:
 			r.duration1ms(at+".delay.fixedDelay", t.FixedDelay, false)
 		case *networkingv1.HTTPFaultInjection_Delay_ExponentialDelay:
 			r.unsupportedf(at+".delay.exponentialDelay", "is not supported, as in Istio: want fixedDelay")
-		default:
-			r.requiredf(at+".delay.fixedDelay", "must not be empty")
+		default: // which Istio takes
+			r.warnf(problem.NoEffect, at+".delay.fixedDelay", "is not stated: nothing is delayed")
 		}
 		if d.Percent < 0 || d.Percent > 100 { //nolint:staticcheck // users still have it
 			r.errorf(at+".delay.percent", "%d is not in 0-100", d.Percent) //nolint:staticcheck // as above
 		}
 	}
 	if a := f.Abort; a != nil {
-		r.percent(at+".abort.percentage", a.Percentage)
+		r.faultPercent(at+".abort.percentage", a.Percentage)
 		switch t := a.ErrorType.(type) {
 		case *networkingv1.HTTPFaultInjection_Abort_HttpStatus:
 			if t.HttpStatus < 200 || t.HttpStatus > 599 {
@@ -209,8 +262,8 @@ func checkFault(r *report, at string, f *networkingv1.HTTPFaultInjection) {
 			}
 		case *networkingv1.HTTPFaultInjection_Abort_Http2Error:
 			r.unsupportedf(at+".abort.http2Error", "is not supported, as in Istio: want httpStatus or grpcStatus")
-		default:
-			r.requiredf(at+".abort", "one of httpStatus and grpcStatus is needed")
+		default: // as above
+			r.warnf(problem.NoEffect, at+".abort", "has neither httpStatus nor grpcStatus: nothing is aborted")
 		}
 	}
 }
@@ -250,6 +303,54 @@ func checkRewrite(r *report, at string, x *networkingv1.HTTPRewrite) {
 		r.errorf(at, "uri and uriRegexRewrite: one of the two")
 	}
 	if x.UriRegexRewrite != nil {
-		checkRegex(r, at+".uriRegexRewrite.match", x.UriRegexRewrite.Match)
+		if checkRegex(r, at+".uriRegexRewrite.match", x.UriRegexRewrite.Match); x.UriRegexRewrite.Rewrite == "" {
+			r.refusef(problem.Required, at+".uriRegexRewrite.rewrite", "must not be empty")
+		}
 	}
 }
+
+// checkAuthority: the host of requests is set at one place at most.
+func checkAuthority(r *report, at string, h *networkingv1.HTTPRoute) {
+	set := h.Rewrite.GetAuthority() != ""
+	for _, of := range []struct {
+		field string
+		by    map[string]string
+	}{{"set", h.Headers.GetRequest().GetSet()}, {"add", h.Headers.GetRequest().GetAdd()}} {
+		for _, name := range sortedKeys(of.by) {
+			if !strings.EqualFold(name, ":authority") && !strings.EqualFold(name, "host") {
+				continue
+			}
+			if set {
+				r.refusef(problem.Duplicate, fmt.Sprintf("%s.headers.request.%s[%s]", at, of.field, name), "the host of the requests is set twice")
+			}
+			set = set || of.by[name] != ""
+		}
+	}
+}
+
+// checkCORS refuses what Istio's webhook does (validateCORSPolicy). Envoy answers with the lists as they stand.
+func checkCORS(r *report, at string, p *networkingv1.CorsPolicy) {
+	for i, m := range p.GetAllowOrigins() {
+		if m.GetExact()+m.GetPrefix()+m.GetRegex() == "" {
+			r.refusef(problem.Required, fmt.Sprintf("%s.allowOrigins[%d]", at, i), "one of exact, prefix and regex is needed")
+		}
+		checkPath(r, fmt.Sprintf("%s.allowOrigins[%d]", at, i), m)
+	}
+	for i, method := range p.GetAllowMethods() {
+		if !slices.Contains(methods, method) {
+			r.refusef(problem.Invalid, fmt.Sprintf("%s.allowMethods[%d]", at, i), "%q is none of %s", method, strings.Join(methods, ", "))
+		}
+	}
+	for _, of := range []list{{"allowHeaders", p.GetAllowHeaders()}, {"exposeHeaders", p.GetExposeHeaders()}} {
+		for i, name := range of.values {
+			if name != "*" && !matchedHeader.MatchString(name) {
+				r.refusef(problem.Invalid, fmt.Sprintf("%s.%s[%d]", at, of.field, i), "%q is no header name", name)
+			}
+		}
+	}
+	if r.duration1ms(at+".maxAge", p.GetMaxAge(), true); p.GetMaxAge().GetNanos() > 0 {
+		r.refusef(problem.Invalid, at+".maxAge", "%v is finer than a second", p.MaxAge.AsDuration())
+	}
+}
+
+var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace}

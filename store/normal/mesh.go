@@ -156,6 +156,7 @@ func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 	}
 	checkRetries(r, "data.mesh.defaultHttpRetryPolicy", config.DefaultHttpRetryPolicy)
 	checkZones(r, "data.mesh.zoneAwareLbSetting", config.ZoneAwareLbSetting)
+	checkLocality(r, "data.mesh.localityLbSetting", config.LocalityLbSetting)
 	for i, ca := range config.GetCaCertificates() {
 		checkCACertificate(r, fmt.Sprintf("data.mesh.caCertificates[%d]", i), ca, signers)
 	}

@@ -63,6 +63,9 @@ func TestMeshProblems(t *testing.T) {
 		{"proxyHttpPort: -1", "data.mesh.proxyHttpPort: port 4294967295", false},
 		{"proxyHttpPort: 15006", "data.mesh.proxyHttpPort: port 15006 is where", false},
 		{"- a", "data.mesh: must be an object", false},
+		{"localityLbSetting: {distribute: [{from: a, to: {b: 50}}]}", "data.mesh.localityLbSetting.distribute[0].to: the weights add up to 50", false},
+		{"defaultHttpRetryPolicy: {attempts: 0, retryOn: 5xx}", "warning data.mesh.defaultHttpRetryPolicy.attempts: ", true}, // which istiod takes
+		{"localityLbSetting: {failover: [{from: a, to: b/c}]}", "warning data.mesh.localityLbSetting.failover[0]: ", true},
 		{"serviceSettings: [{settings: {clusterLocal: true}, hosts: [a.b.svc.cluster.local]}]", "", true},
 		{"serviceSettings: [{settings: {clusterLocal: true}, hosts: [a b]}]", "warning data.mesh.serviceSettings[0].hosts[0]: |of no service", true},
 		{"serviceSettings: [{settings: {clusterLocal: true}}]", "warning data.mesh.serviceSettings[0].hosts: none", true},

@@ -1,9 +1,11 @@
 package normal
 
 import (
+	"fmt"
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -14,11 +16,35 @@ import (
 // fqdn resolves a host as written in an object of a namespace: a name without dots is a service of that namespace.
 // https://istio.io/latest/docs/reference/config/networking/virtual-service/#VirtualService, hosts.
 func (n *Normalizer) fqdn(host, namespace string) string {
-	host = strings.ToLower(host)
 	if host == "" || strings.ContainsAny(host, ".*:/") {
-		return host
+		return hostOf(host)
 	}
-	return host + "." + namespace + ".svc." + n.Domain
+	return strings.ToLower(host) + "." + namespace + ".svc." + n.Domain
+}
+
+// hostOf is a host in lower case, without the dot that ends an absolute name (RFC 1034, 3.1): the name is the same.
+func hostOf(text string) string { return strings.TrimSuffix(strings.ToLower(text), ".") }
+
+// checkExportTo refuses what Istio's webhook refuses of a list of namespaces beside what exportTo does: one that is there twice, others beside "*", and, where
+// nobody is no answer, "~" (validateExportTo in Istio's pkg/config/validation).
+func (r *report) checkExportTo(stated []string, namespace string, nobody bool) {
+	const at = "spec.exportTo"
+	seen := map[string]bool{}
+	for i, e := range stated {
+		if e == "." {
+			e = namespace
+		}
+		if seen[e] {
+			r.refusef(problem.Duplicate, fmt.Sprintf("%s[%d]", at, i), "%q is there twice", e)
+		}
+		seen[e] = true
+	}
+	if seen["*"] && len(seen) > 1 {
+		r.refusef(problem.Invalid, at, `"*" (everybody) stands alone`)
+	}
+	if seen["~"] && !nobody {
+		r.refusef(problem.Invalid, at, `"~" (nobody) is for ServiceEntries alone`)
+	}
 }
 
 // exportTo resolves a list of namespaces: ["*"], ["~"], or namespace names in order. What is not stated is fallback (the
@@ -99,10 +125,25 @@ func plainHost(host string) string {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return ""
 	}
-	if wrong := validation.IsDNS1123Subdomain(strings.ToLower(host)); len(wrong) > 0 {
+	if wrong := validation.IsDNS1123Subdomain(hostOf(host)); len(wrong) > 0 {
 		return "is no valid host name: " + wrong[0]
 	}
 	return ""
+}
+
+// hostname reports what Istio's webhook refuses of a host that wildcardHost takes: a label of more than 63 characters, and a last one of digits alone, as
+// an address has (ValidateWildcardDomain in Istio's pkg/config/validation/agent).
+func (r *report) hostname(at, host string) {
+	labels := strings.Split(hostOf(host), ".")
+	for _, label := range labels {
+		if len(label) > validation.DNS1123LabelMaxLength {
+			r.refusef(problem.Invalid, at, "%q has a label of %d characters: want at most %d", host, len(label), validation.DNS1123LabelMaxLength)
+			return
+		}
+	}
+	if _, err := strconv.Atoi(labels[len(labels)-1]); err == nil || isIP(host) {
+		r.refusef(problem.Invalid, at, "%q is no name: its last label must not be a number", host)
+	}
 }
 
 // addressOrPrefix says what is wrong with an IP address or CIDR; empty: nothing.

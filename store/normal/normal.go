@@ -51,6 +51,7 @@ func New(o Options) *Normalizer {
 // Lookup is what objects are joined with, each with those of its own origin. Answers are immutable; nil where there is no such thing.
 type Lookup interface {
 	Pod(id object.ID) *Pod
+	PodAt(id object.ID) *Pod // that has an address (PodAtID)
 	Node(id object.ID) *Node
 	Nodes(of origin.Origin) iter.Seq[*Node] // all of an origin, in any order
 	Namespace(id object.ID) *Namespace
@@ -75,7 +76,7 @@ type Result struct {
 	// Closed is, for a spoiled policy, the record that holds while there is no earlier good version: what it selects is
 	// closed.
 	Closed model.Record
-	// Refs are the Pods, Nodes, Namespaces, Roles, automatic addresses and names that were looked up, whether they are there or not, and AllNodes
+	// Refs are the Pods, their addresses (PodAtID), Nodes, Namespaces, Roles, automatic addresses and names that were looked up, whether they are there or not, and AllNodes
 	// where all were: when one of them changes, this object is normalised again.
 	Refs []object.ID
 	// Private is the private key of the one record, a Secret's, which is without it: it has to be sealed before the record
@@ -326,6 +327,8 @@ func (r *report) names(obj *object.Object) {
 		for _, name := range sortedKeys(of.has) {
 			row, at := fields.Named(of.section, name), fmt.Sprintf("metadata.%s[%s]", of.field, name)
 			switch {
+			case name == dryRun && obj.ID.Kind != "AuthorizationPolicy" && strings.HasSuffix(obj.ID.Group, ".istio.io"):
+				r.refusef(problem.NoEffect, at, "is for AuthorizationPolicies")
 			case row != nil && row.Mark == fields.Reported:
 				r.unacted(at, row)
 			case row == nil && of.section == fields.Annotations && istioName(name):

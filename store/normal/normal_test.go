@@ -60,7 +60,15 @@ type fake struct {
 	keys     map[object.ID]Keys
 }
 
-func (f *fake) Pod(id object.ID) *Pod   { return f.pods[id.Namespace+"/"+id.Name+id.Origin.Suffix()] }
+func (f *fake) Pod(id object.ID) *Pod { return f.pods[id.Namespace+"/"+id.Name+id.Origin.Suffix()] }
+func (f *fake) PodAt(id object.ID) *Pod {
+	for name, pod := range f.pods {
+		if strings.HasPrefix(name, id.Namespace+"/") && pod.Address == id.Name {
+			return pod
+		}
+	}
+	return nil
+}
 func (f *fake) Node(id object.ID) *Node { return f.nodes[id.Name+id.Origin.Suffix()] }
 func (f *fake) Nodes(of origin.Origin) iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {

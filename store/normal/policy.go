@@ -3,6 +3,7 @@ package normal
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,13 +26,17 @@ func IsPolicy(id object.ID) bool {
 
 // Closed is the record of a policy of which no good version was ever seen: what it selects is closed. obj is what was
 // read of it; with a nil JSON or an unreadable selector it selects all of its namespace (of the mesh, in the root
-// namespace). Nil for objects that are no policies, have no name or are not of the config cluster.
+// namespace). Nil for objects that are no policies or for no sidecar (targetRefs), have no name or are not of the config cluster.
 func (n *Normalizer) Closed(obj *object.Object, root string) model.Record {
 	if !IsPolicy(obj.ID) || obj.ID.Name == "" || obj.ID.Origin.Cluster() != "" {
 		return nil
 	}
 	kind, _ := model.ParseKind(obj.ID.Kind)
-	spec := policySpec(obj.ID, readableSelector(obj.JSON), root)
+	selector, targeted := readableSelector(obj.JSON)
+	if targeted {
+		return nil
+	}
+	spec := policySpec(obj.ID, selector, root)
 	spec.Closed = true
 	records := (&report{}).record(kind, obj, obj.ID.Name, spec)
 	if len(records) == 0 { // a label that cannot be encoded: select everything
@@ -44,25 +49,27 @@ func (n *Normalizer) Closed(obj *object.Object, root string) model.Record {
 	return records[0]
 }
 
-// readableSelector is the labels of a policy's selector; empty (everything) unless all of it can be read.
-func readableSelector(raw []byte) map[string]string {
+// readableSelector is the labels of a policy's selector; empty (everything) unless all of it can be read. targeted: it has targetRefs.
+func readableSelector(raw []byte) (labels map[string]string, targeted bool) {
 	var whole struct {
 		Spec struct {
 			Selector struct {
 				MatchLabels map[string]string `json:"matchLabels"`
 			} `json:"selector"`
+			TargetRef  map[string]any   `json:"targetRef"`
+			TargetRefs []map[string]any `json:"targetRefs"`
 		} `json:"spec"`
 	}
 	if json.Unmarshal(raw, &whole) != nil {
-		return nil
+		return nil, false
 	}
-	labels := whole.Spec.Selector.MatchLabels
-	for key, value := range labels {
+	targeted = whole.Spec.TargetRef != nil || len(whole.Spec.TargetRefs) > 0
+	for key, value := range whole.Spec.Selector.MatchLabels {
 		if len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 {
-			return nil
+			return nil, targeted
 		}
 	}
-	return labels
+	return whole.Spec.Selector.MatchLabels, targeted
 }
 
 // policySpec decides whom a policy reaches. One in the root namespace reaches the whole mesh: without a selector always,
@@ -73,14 +80,10 @@ func policySpec(id object.ID, selector map[string]string, root string) *model.Po
 	return &model.PolicySpec{Selector: selector, MeshWide: inRoot && (len(selector) == 0 || id.Kind != "PeerAuthentication")}
 }
 
-// targeted are the targetRefs of a policy.
-type targeted []*typev1.PolicyTargetReference
-
-func targets(one *typev1.PolicyTargetReference, all []*typev1.PolicyTargetReference) targeted {
-	if one == nil {
-		return all
-	}
-	return append(targeted{one}, all...)
+// targeted says whether an object is for what it names, Gateways and Services with a waypoint, and so for no sidecar, whatever its selector (Istio:
+// ShouldAttachPolicy in pilot/pkg/model/policyattachment.go).
+func targeted(one *typev1.PolicyTargetReference, all []*typev1.PolicyTargetReference) bool {
+	return one != nil || len(all) > 0
 }
 
 // attachable are the groups and kinds that a policy may be for (PolicyTargetReference in istio.io/api; istio: pkg/config/validation,
@@ -120,15 +123,6 @@ func (r *report) target(at string, t *typev1.PolicyTargetReference) {
 	}
 }
 
-// on says whether a policy has targets: it is for what they name, not for what a selector selects. One Gateway's Pods carry its label.
-func (t targeted) on(spec *model.PolicySpec) bool {
-	if len(t) == 1 && t[0].GetKind() == "Gateway" {
-		spec.Selector = map[string]string{"gateway.networking.k8s.io/gateway-name": t[0].GetName()}
-		spec.MeshWide = false
-	}
-	return len(t) > 0
-}
-
 // policy decodes a policy. An unknown field is an error here: ignoring a misspelt restriction would open what it was
 // meant to close.
 func (r *report) policy(obj *object.Object, into proto.Message, selector func() *typev1.WorkloadSelector) bool {
@@ -154,18 +148,18 @@ func authorizationPolicyRecords(_ *Normalizer, r *report, obj *object.Object, ct
 	r.mesh = true
 	spec := policySpec(obj.ID, p.Selector.GetMatchLabels(), ctx.Mesh().GetRootNamespace())
 	action := p.Action
-	if r.dryRun(obj) {
+	if r.dryRun(obj, action) {
 		p.Action, spec.DryRun = securityv1.AuthorizationPolicy_AUDIT, dryRuns[action]
-		if action == securityv1.AuthorizationPolicy_CUSTOM {
-			r.warnf(problem.NotSupported, "metadata.annotations["+dryRun+"]", "the provider of a dry run is not asked: what the rules match is counted")
-		}
 	}
 	r.targetRefs(p.Selector, p.TargetRef, p.TargetRefs)
 	r.authorization(p, action)
 	if r.spoiled {
 		return nil
 	}
-	if field, why := unenforced(p, targets(p.TargetRef, p.TargetRefs).on(spec)); why != "" && !harmless(p) {
+	if targeted(p.TargetRef, p.TargetRefs) {
+		return nil
+	}
+	if field, why := unenforced(p); why != "" && !harmless(p) {
 		spec.Closed = true
 		r.warnf(problem.NotSupported, field, "%s: what the policy selects is closed to all requests", why)
 	}
@@ -180,12 +174,19 @@ var dryRuns = map[securityv1.AuthorizationPolicy_Action]model.DryRun{
 	securityv1.AuthorizationPolicy_AUDIT: model.DryRun_DRY_RUN_AUDIT, securityv1.AuthorizationPolicy_CUSTOM: model.DryRun_DRY_RUN_AUDIT,
 }
 
-// dryRun says whether a policy is tried, and refuses nothing.
-func (r *report) dryRun(obj *object.Object) bool {
+// dryRun says whether a policy is tried, and refuses nothing. Istio's webhook takes the annotation for the actions ALLOW and DENY (checkDryRunAnnotation in its
+// pkg/config/validation).
+func (r *report) dryRun(obj *object.Object, action securityv1.AuthorizationPolicy_Action) bool {
+	const at = "metadata.annotations[" + dryRun + "]"
 	stated, has := obj.Annotations[dryRun]
 	is, err := strconv.ParseBool(stated)
-	if has && err != nil {
-		r.refusef(problem.Invalid, "metadata.annotations["+dryRun+"]", "%q is neither true nor false: the policy is enforced", stated)
+	switch {
+	case has && err != nil:
+		r.refusef(problem.Invalid, at, "%q is neither true nor false: the policy is enforced", stated)
+	case has && action == securityv1.AuthorizationPolicy_CUSTOM:
+		r.refusef(problem.NotSupported, at, "is for the actions ALLOW and DENY: the provider of a dry run is not asked, and what the rules match is counted")
+	case has && action == securityv1.AuthorizationPolicy_AUDIT:
+		r.refusef(problem.NoEffect, at, "is for the actions ALLOW and DENY: AUDIT refuses nothing")
 	}
 	return is
 }
@@ -224,8 +225,11 @@ func peerAuthenticationRecords(_ *Normalizer, r *report, obj *object.Object, ctx
 		return m.GetMode() >= securityv1.PeerAuthentication_MutualTLS_UNSET && m.GetMode() <= securityv1.PeerAuthentication_MutualTLS_STRICT
 	}
 	spec.Closed = !known(p.Mtls)
-	for _, m := range p.PortLevelMtls {
-		spec.Closed = spec.Closed || !known(m)
+	for _, port := range slices.Sorted(maps.Keys(p.PortLevelMtls)) {
+		m := p.PortLevelMtls[port]
+		if spec.Closed = spec.Closed || !known(m); port < 1 || port > 65535 {
+			r.refusef(problem.Invalid, fmt.Sprintf("spec.portLevelMtls[%d]", port), "is no port: want 1 to 65535")
+		}
 	}
 	if spec.Closed {
 		r.warnf(problem.NotSupported, "spec.mtls.mode", "is not known: what it selects is closed to all requests")

@@ -20,6 +20,7 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 	serviceEntryHosts(r, entry)
 	serviceEntryShape(r, entry)
 	n.addressesNeeded(r, obj, entry)
+	r.checkExportTo(entry.ExportTo, obj.ID.Namespace, true)
 	spec := &model.ServiceSpec{
 		Ports:           serviceEntryPorts(r, entry),
 		Addresses:       sortedSet(entry.Addresses),
@@ -30,7 +31,7 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 		Distribution:    distribution(r, "", obj.Annotations),
 	}
 	for _, h := range entry.Hosts {
-		spec.Hosts = append(spec.Hosts, strings.ToLower(h))
+		spec.Hosts = append(spec.Hosts, hostOf(h))
 	}
 	spec.Hosts = sortedSet(spec.Hosts)
 	switch entry.Resolution {
@@ -140,6 +141,9 @@ func serviceEntryPorts(r *report, entry *networkingv1.ServiceEntry) []*model.Ser
 		if dynamic := entry.Resolution == networkingv1.ServiceEntry_DYNAMIC_DNS; dynamic && !namesServer[protocol] {
 			r.refusef(problem.Invalid, at+".protocol", "%q says no name that could be resolved: resolution DYNAMIC_DNS wants HTTP, HTTP2, GRPC, HTTPS or TLS", p.Protocol)
 		}
+		if known && !namesServer[protocol] && len(entry.Hosts) > 1 && entry.Resolution != networkingv1.ServiceEntry_NONE {
+			r.refusef(problem.Invalid, at+".protocol", "%q says no name by which the %d hosts could be told apart: want one host, or HTTP, HTTP2, GRPC, HTTPS or TLS", p.Protocol, len(entry.Hosts))
+		}
 		ports = append(ports, &model.ServicePort{Number: p.Number, Name: p.Name, Protocol: protocol,
 			TargetNumber: cmp.Or(p.TargetPort, p.Number)})
 	}
@@ -169,11 +173,15 @@ func serviceEntryHosts(r *report, entry *networkingv1.ServiceEntry) {
 			r.refusef(problem.Invalid, at, "%q is no wildcard: resolution DYNAMIC_DNS is for these alone", h)
 		case dns && strings.HasPrefix(h, "*") && len(entry.Endpoints) == 0:
 			r.errorf(at, "%q has no address to resolve: with resolution %v and no endpoints a host must not be a wildcard", h, entry.Resolution)
+		default:
+			r.hostname(at, h)
 		}
 	}
 	for i, a := range entry.Addresses {
 		if wrong := addressOrPrefix(a); wrong != "" {
 			r.errorf(fmt.Sprintf("spec.addresses[%d]", i), "%q %s", a, wrong)
+		} else if strings.Contains(a, "/") && entry.Resolution != networkingv1.ServiceEntry_NONE && entry.Resolution != networkingv1.ServiceEntry_STATIC {
+			r.refusef(problem.Invalid, fmt.Sprintf("spec.addresses[%d]", i), "%q: CIDR blocks go with resolution NONE or STATIC", a)
 		}
 	}
 }
@@ -215,7 +223,7 @@ func serviceEntryShape(r *report, entry *networkingv1.ServiceEntry) {
 	for i, e := range entry.Endpoints {
 		at := fmt.Sprintf("spec.endpoints[%d]", i)
 		r.labels(at+".labels", e.Labels)
-		serviceEntryAddress(r, at, entry.Resolution, e)
+		serviceEntryAddress(r, at, entry.Resolution, len(entry.Ports), e)
 		for _, name := range sortedKeys(e.Ports) {
 			if !ports[name] {
 				r.errorf(at+".ports["+name+"]", "no port of that name in spec.ports")
@@ -225,7 +233,7 @@ func serviceEntryShape(r *report, entry *networkingv1.ServiceEntry) {
 	}
 }
 
-func serviceEntryAddress(r *report, at string, resolution networkingv1.ServiceEntry_Resolution, e *networkingv1.WorkloadEntry) {
+func serviceEntryAddress(r *report, at string, resolution networkingv1.ServiceEntry_Resolution, ports int, e *networkingv1.WorkloadEntry) {
 	path, isUnix := strings.CutPrefix(e.Address, "unix://")
 	switch {
 	case e.Address == "" && e.Network == "":
@@ -235,6 +243,8 @@ func serviceEntryAddress(r *report, at string, resolution networkingv1.ServiceEn
 		r.errorf(at+".address", "a Unix socket needs resolution STATIC and has no ports")
 	case isUnix && !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@"):
 		r.errorf(at+".address", "%q is no absolute path", path)
+	case isUnix && ports != 1:
+		r.refusef(problem.Invalid, at+".address", "a Unix socket goes with one port in spec.ports, not %d", ports)
 	case isUnix:
 	case resolution == networkingv1.ServiceEntry_STATIC && !isIP(e.Address):
 		r.errorf(at+".address", "%q is no IP address: with resolution STATIC it must be one", e.Address)

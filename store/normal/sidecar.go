@@ -1,6 +1,9 @@
 package normal
 
+//lint:file-ignore SA1019 deprecated fields are what users' YAML and the field's proxies still have
+
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"slices"
@@ -21,6 +24,9 @@ func sidecarRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mo
 		return nil
 	}
 	r.selector("spec.workloadSelector.labels", sidecar.WorkloadSelector.GetLabels())
+	if len(sidecar.Egress)+len(sidecar.Ingress) == 0 && sidecar.OutboundTrafficPolicy == nil && sidecar.InboundConnectionPool == nil {
+		r.refusef(problem.Required, "spec", "at least one of egress, ingress, outboundTrafficPolicy and inboundConnectionPool is needed")
+	}
 	checkIngress(r, sidecar.Ingress)
 	checkPool(r, "spec.inboundConnectionPool", sidecar.InboundConnectionPool)
 	listeners, catchAll := map[string]bool{}, false
@@ -54,8 +60,11 @@ func sidecarRecords(n *Normalizer, r *report, obj *object.Object, _ Lookup) []mo
 		if p.Port != nil && (p.Port.Number < 1 || p.Port.Number > 65535) {
 			r.refusef(problem.Invalid, "spec.outboundTrafficPolicy.egressProxy.port.number", "port %d is not in 1-65535", p.Port.Number)
 		}
+		if mode := sidecar.OutboundTrafficPolicy.Mode; mode != networkingv1.OutboundTrafficPolicy_ALLOW_ANY {
+			r.refusef(problem.NoEffect, "spec.outboundTrafficPolicy.egressProxy", "goes with mode ALLOW_ANY, not %v", mode)
+		}
 		if p.Port == nil {
-			r.warnf(problem.Required, "spec.outboundTrafficPolicy.egressProxy.port", "must be stated: without it connections to unknown destinations are closed")
+			r.refusef(problem.Required, "spec.outboundTrafficPolicy.egressProxy.port", "must be stated: without it connections to unknown destinations are closed")
 		}
 		p.Host = n.fqdn(p.Host, obj.ID.Namespace)
 	}
@@ -96,8 +105,15 @@ func (n *Normalizer) egressHost(r *report, at, text, namespace string) string {
 	if name != "." && name != "*" && len(validation.IsDNS1123Label(name)) > 0 {
 		r.errorf(at, "%q is no namespace: want a name, \".\" or \"*\", with \"~\" before it to exclude the host, or \"~\"", ns)
 	}
-	if wrong := wildcardHost(host); wrong != "" {
+	switch wrong := wildcardHost(host); {
+	case wrong != "":
 		r.errorf(at, "host %q %s", host, wrong)
+	case host != "*" && !strings.Contains(host, ".") && name != "*":
+		r.refusef(problem.Invalid, at, "host %q is no fully qualified one: want %s", host, n.fqdn(host, cmp.Or(strings.Trim(name, "."), namespace)))
+	case strings.HasPrefix(host, "*-"):
+		r.refusef(problem.Invalid, at, "host %q: a wildcard is a whole label", host)
+	default:
+		r.hostname(at, host)
 	}
 	sign := ""
 	if excluded {
@@ -108,7 +124,7 @@ func (n *Normalizer) egressHost(r *report, at, text, namespace string) string {
 		case host == "*" && excluded:
 			return noHosts
 		case host != "*" && !strings.Contains(host, "."):
-			r.warnf(problem.NoEffect, at, "%q is no fully qualified host and matches nothing", host)
+			r.refusef(problem.NoEffect, at, "%q is no fully qualified host and matches nothing", host)
 		}
 		return sign + name + "/" + strings.ToLower(host)
 	}
@@ -127,7 +143,9 @@ func checkIngress(r *report, ingress []*networkingv1.IstioIngressListener) {
 			continue
 		}
 		checkSidecarPort(r, at, in.Port, in.Bind, in.CaptureMode, listeners)
-		checkBind(r, at, in.Bind, in.CaptureMode)
+		if checkBind(r, at, in.Bind, in.CaptureMode); strings.HasPrefix(in.Bind, "unix://") {
+			r.refusef(problem.Invalid, at+".bind", "%q: an ingress listener is bound to an address", in.Bind)
+		}
 		checkPool(r, at+".connectionPool", in.ConnectionPool)
 		checkDefaultEndpoint(r, at+".defaultEndpoint", in.DefaultEndpoint)
 		checkIngressTLS(r, at+".tls", in.Port, in.Tls)
@@ -160,6 +178,8 @@ func checkDefaultEndpoint(r *report, at, endpoint string) {
 	}
 }
 
+// checkSidecarPort checks the port of a listener. Istio's webhook wants ports of different numbers, whatever they are bound to; istiod draws those that differ by
+// either.
 func checkSidecarPort(r *report, at string, p *networkingv1.SidecarPort, bind string, mode networkingv1.CaptureMode, seen map[string]bool) {
 	unix := strings.HasPrefix(bind, "unix://")
 	if !unix {
@@ -173,11 +193,17 @@ func checkSidecarPort(r *report, at string, p *networkingv1.SidecarPort, bind st
 	if _, known := protocolNames[strings.ToLower(p.Protocol)]; !known && p.Protocol != "" {
 		r.errorf(at+".port.protocol", "unknown protocol %q", p.Protocol)
 	}
-	key := fmt.Sprintf("%s|%d", bind, p.Number)
-	if seen[key] {
+	key, number := fmt.Sprintf("%s|%d", bind, p.Number), strconv.FormatUint(uint64(p.Number), 10)
+	switch {
+	case seen[key]:
 		r.duplicatef(at+".port.number", "another listener has bind %q and port %d too", bind, p.Number)
+	case !unix && seen[number]:
+		r.refusef(problem.Duplicate, at+".port.number", "another listener has port %d too", p.Number)
 	}
-	seen[key] = true
+	seen[key], seen[number] = true, true
+	if p.TargetPort != 0 {
+		r.refusef(problem.NoEffect, at+".port.targetPort", "is not read: defaultEndpoint says where requests go")
+	}
 	if unix && mode == networkingv1.CaptureMode_IPTABLES {
 		r.errorf(at+".captureMode", "traffic to a Unix socket cannot be captured by IPTABLES")
 	}

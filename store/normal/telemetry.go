@@ -22,7 +22,6 @@ func telemetryRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) 
 	}
 	r.mesh = true
 	r.selector("spec.selector.matchLabels", t.Selector.GetMatchLabels())
-	targeted := len(targets(t.TargetRef, t.TargetRefs)) > 0 // it is for what it names, and not for workloads by their labels
 	r.targetRefs(t.Selector, t.TargetRef, t.TargetRefs)
 	if len(t.Tracing)+len(t.Metrics)+len(t.AccessLogging) == 0 {
 		r.warnf(problem.NoEffect, "spec", "neither tracing nor accessLogging nor metrics: the Telemetry does nothing")
@@ -42,7 +41,7 @@ func telemetryRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) 
 	for i, one := range t.Metrics {
 		checkMetrics(r, fmt.Sprintf("spec.metrics[%d]", i), one, ctx.Mesh())
 	}
-	if targeted {
+	if targeted(t.TargetRef, t.TargetRefs) {
 		return nil
 	}
 	return r.record(model.KindTelemetry, obj, obj.ID.Name, t)

@@ -2,7 +2,6 @@ package normal
 
 import (
 	"fmt"
-	"strings"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
@@ -30,6 +29,7 @@ func virtualServiceRecords(n *Normalizer, r *report, obj *object.Object, ctx Loo
 		vs.Gateways = []string{"mesh"}
 	}
 	vs.Gateways = gateways(vs.Gateways, ns)
+	r.checkExportTo(vs.ExportTo, ns, false)
 	vs.ExportTo = r.exportTo("spec.exportTo", vs.ExportTo, ctx.Mesh().GetDefaultVirtualServiceExportTo(), ns)
 	Destinations(vs, func(_ string, d *networkingv1.Destination) { d.Host = n.fqdn(d.Host, ns) })
 	for _, h := range vs.Http {
@@ -44,7 +44,7 @@ func virtualServiceRecords(n *Normalizer, r *report, obj *object.Object, ctx Loo
 		for _, m := range t.Match {
 			m.Gateways = gateways(m.Gateways, ns)
 			for i, sni := range m.SniHosts {
-				m.SniHosts[i] = strings.ToLower(sni)
+				m.SniHosts[i] = hostOf(sni)
 			}
 		}
 	}

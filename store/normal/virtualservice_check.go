@@ -20,6 +20,8 @@ func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 	for i, h := range vs.Hosts {
 		if wrong := wildcardHost(h); wrong != "" {
 			r.errorf(fmt.Sprintf("spec.hosts[%d]", i), "%q %s", h, wrong)
+		} else if !isIP(h) {
+			r.hostname(fmt.Sprintf("spec.hosts[%d]", i), h)
 		}
 	}
 	if delegate && (len(vs.Gateways) > 0 || len(vs.Tls) > 0 || len(vs.Tcp) > 0) {
@@ -51,6 +53,8 @@ func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 			r.errorf(path+".host", "%q is every host, and so none", d.Host)
 		case wrong != "":
 			r.errorf(path+".host", "%q %s", d.Host, wrong)
+		default:
+			r.hostname(path+".host", d.Host)
 		}
 		if d.Port != nil {
 			r.port(path+".port.number", d.Port.Number)
@@ -117,8 +121,13 @@ func checkGateways(r *report, path string, names []string) {
 			ns, rest = ".", name
 		}
 		bad := len(validation.IsDNS1123Subdomain(rest)) > 0 || ns != "." && len(validation.IsDNS1123Label(ns)) > 0
-		if name != "mesh" && bad {
-			r.errorf(fmt.Sprintf("%s[%d]", path, i), "%q is no gateway: want mesh, name, or namespace/name", name)
+		switch at := fmt.Sprintf("%s[%d]", path, i); {
+		case name != "mesh" && bad:
+			r.errorf(at, "%q is no gateway: want mesh, name, or namespace/name", name)
+		case slashed && ns == ".":
+			r.refusef(problem.Invalid, at, "%q: the own namespace is written by its name, or left out", name)
+		case slashed:
+			r.name(at, rest)
 		}
 	}
 }
@@ -149,19 +158,15 @@ func checkHTTPRoute(r *report, at string, h *networkingv1.HTTPRoute, delegate bo
 	}
 	checkHTTPDestinations(r, at, h)
 	checkRedirect(r, at, h)
+	checkDirectResponse(r, at, h)
 	r.duration1ms(at+".timeout", h.Timeout, true)
 	checkRetries(r, at+".retries", h.Retries)
 	checkFault(r, at+".fault", h.Fault)
 	checkHeaders(r, at+".headers", h.Headers, ":authority", "host")
 	checkMirrors(r, at, h)
 	checkRewrite(r, at+".rewrite", h.Rewrite)
-	for i, m := range h.CorsPolicy.GetAllowOrigins() {
-		if m.GetExact()+m.GetPrefix()+m.GetRegex() == "" {
-			r.refusef(problem.Required, fmt.Sprintf("%s.corsPolicy.allowOrigins[%d]", at, i), "one of exact, prefix and regex is needed")
-		}
-		checkPath(r, fmt.Sprintf("%s.corsPolicy.allowOrigins[%d]", at, i), m)
-	}
-	r.duration1ms(at+".corsPolicy.maxAge", h.CorsPolicy.GetMaxAge(), true)
+	checkAuthority(r, at, h)
+	checkCORS(r, at+".corsPolicy", h.CorsPolicy)
 }
 
 func checkHTTPDestinations(r *report, at string, h *networkingv1.HTTPRoute) {
@@ -216,15 +221,20 @@ func checkHTTPMatch(r *report, at string, m *networkingv1.HTTPMatchRequest) {
 		for _, name := range sortedKeys(of.by) {
 			path := fmt.Sprintf("%s.%s[%s]", at, of.field, name)
 			if of.field != "queryParams" {
-				checkHeaderName(r, path, name)
+				checkMatchedHeader(r, path, name)
 			}
-			checkString(r, path, of.by[name])
+			if of.field != "withoutHeaders" || of.by[name].GetRegex() != "*" { // which is Istio's word for a header that is there, and no expression
+				checkString(r, path, of.by[name])
+			}
 		}
 	}
 	if m.Port != 0 {
 		r.port(at+".port", m.Port)
 	}
 	r.labels(at+".sourceLabels", m.SourceLabels)
+	if m.SourceNamespace != "" {
+		r.name(at+".sourceNamespace", m.SourceNamespace)
+	}
 	checkGateways(r, at+".gateways", m.Gateways)
 }
 
@@ -239,10 +249,15 @@ func checkTLSRoute(r *report, at string, hosts []string, t *networkingv1.TLSRout
 		}
 		for k, sni := range m.SniHosts {
 			field := fmt.Sprintf("%s.sniHosts[%d]", path, k)
-			if wrong := wildcardHost(sni); wrong != "" {
+			switch wrong := wildcardHost(sni); {
+			case wrong != "":
 				r.errorf(field, "%q %s", sni, wrong)
-			} else if !coveredBy(sni, hosts) {
+			case isIP(sni):
+				r.warnf(problem.NoEffect, field, "%q is an address: clients send none as SNI (RFC 6066, 3)", sni)
+			case !coveredBy(sni, hosts):
 				r.errorf(field, "%q is not covered by spec.hosts", sni)
+			default:
+				r.hostname(field, sni)
 			}
 		}
 		checkL4(r, path, m.DestinationSubnets, m.Port, m.Gateways, m.SourceLabels)
@@ -252,9 +267,9 @@ func checkTLSRoute(r *report, at string, hosts []string, t *networkingv1.TLSRout
 
 // coveredBy says whether one of hosts is name or a wildcard that covers it.
 func coveredBy(name string, hosts []string) bool {
-	name = strings.ToLower(name)
+	name = hostOf(name)
 	for _, h := range hosts {
-		h = strings.ToLower(h)
+		h = hostOf(h)
 		if h == name || h == "*" || strings.HasPrefix(h, "*") && strings.HasSuffix(strings.TrimPrefix(name, "*"), h[1:]) {
 			return true
 		}

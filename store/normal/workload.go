@@ -61,6 +61,11 @@ func (n *Node) SameGateway(o *Node) bool {
 	return n.External == o.External && maps.Equal(n.Labels, o.Labels)
 }
 
+// PodAtID names whichever Pod of an object's namespace has an address, for Refs of what looks that up.
+func PodAtID(of object.ID, address string) object.ID {
+	return of.SameOrigin(object.ID{Kind: "PodAddress", Namespace: of.Namespace, Name: address})
+}
+
 // AllNodes names the Nodes of an origin together, for Refs of what reads them all.
 func AllNodes(of origin.Origin) object.ID { return object.ID{Origin: of, Kind: "Node"} }
 

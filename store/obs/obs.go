@@ -180,6 +180,7 @@ var (
 	Promoted       = gauge("navarch_promoted", "1 while this process is the elected ingester of the promoted revision, whose leader alone writes to Kubernetes.")
 	Writes         = counterVec("navarch_store_writes_total", "Records written to the store, by operation.", "op")
 	KubeWrites     = counterVec("navarch_kubernetes_writes_total", "Objects that the leader wrote to the API server of Kubernetes, by result: written, conflict (somebody else wrote the object first; it is read again), failed (it is tried again).", "result")
+	KubeAge        = gauge("navarch_kubernetes_age_seconds", "Seconds since the API server of the config cluster last told the leader something or, if it has not told everything yet, since it was first asked; 0 elsewhere. Meanwhile what is stored of the cluster stays in use.")
 	RemoteAge      = gaugeVec("navarch_remote_cluster_age_seconds", "Seconds since the API server of each other cluster last answered the leader or, if it never has, since it was first asked. While it does not answer, what is stored of the cluster stays in use.", "cluster")
 	Machines       = gauge("navarch_machines", "Machines that registered themselves and are connected to this replica.")
 	Registrations  = counterVec("navarch_machine_registrations_total", "Machines that asked to be registered, by result: registered, or why they were refused: identity (the proof does not allow it), address (none, or somebody else's), group (the WorkloadGroup or WorkloadEntry is not there), number (the service account has too many).", "result")

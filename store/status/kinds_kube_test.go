@@ -28,14 +28,14 @@ func TestKubeEachKindIsWritten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if served, err := api.served(t.Context()); err != nil || !served {
+		if served, err := api.find(t.Context()); err != nil || !served {
 			t.Fatalf("%s: %v %v", kind.Kind, served, err)
 		}
 		spec := specs[kind.Kind]
 		if spec == "" {
 			spec = "{}"
 		}
-		c.Kubectl(t, fmt.Sprintf("{apiVersion: %s/%s, kind: %s, metadata: {name: one}, spec: %s}", kind.Group, api.serves.Load().Version, kind.Kind, spec), "-n", namespace, "create", "-f", "-")
+		c.Kubectl(t, fmt.Sprintf("{apiVersion: %s/%s, kind: %s, metadata: {name: one}, spec: %s}", kind.Group, api.at.Load().Version, kind.Kind, spec), "-n", namespace, "create", "-f", "-")
 		key := Key{namespace, "one"}
 		found, err := api.Get(t.Context(), key)
 		if err != nil || found.Object == nil {
@@ -51,9 +51,12 @@ func TestKubeEachKindIsWritten(t *testing.T) {
 			t.Errorf("%s says %v, %v", kind.Kind, again.Object, err)
 		}
 	}
-	entries, err := NewWorkloadEntries(kubeconfig)
+	entries, err := NewWorkloadEntries(kubeconfig, "")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if served, err := entries.entries.find(t.Context()); err != nil || !served {
+		t.Fatalf("WorkloadEntry: %v %v", served, err)
 	}
 	if found, err := entries.Get(t.Context(), Key{namespace, "one"}); err != nil || found.Object == nil {
 		t.Errorf("WorkloadEntry: %v %v", found, err)

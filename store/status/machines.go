@@ -100,7 +100,6 @@ func newEntry(k Key, w machines.Wanted, epoch int64) *WorkloadEntry {
 		return nil // it was read from JSON
 	}
 	e := &WorkloadEntry{Unstructured: unstructured.Unstructured{Object: map[string]any{"spec": spec}}, act: create}
-	e.SetAPIVersion(workloadEntries.GroupVersion().String())
 	e.SetKind("WorkloadEntry")
 	e.SetNamespace(k.Namespace)
 	e.SetName(k.Name)

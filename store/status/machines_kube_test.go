@@ -38,7 +38,7 @@ const machineGrace = 10 * time.Second
 
 func newTerm(t *testing.T, kubeconfig string, epoch int64, objects dynamic.ResourceInterface) *term {
 	t.Helper()
-	api, err := NewWorkloadEntries(kubeconfig)
+	api, err := NewWorkloadEntries(kubeconfig, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,8 +95,8 @@ func TestKubeMachines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects := client.Resource(workloadEntries).Namespace(namespace)
-	group, err := client.Resource(workloadGroups).Namespace(namespace).Create(t.Context(), istioObject("WorkloadGroup", "vms", map[string]any{"template": map[string]any{"serviceAccount": "vm"}}), metav1.CreateOptions{})
+	objects := client.Resource(gvrOf("WorkloadEntry", "v1beta1")).Namespace(namespace)
+	group, err := client.Resource(gvrOf("WorkloadGroup", "v1beta1")).Namespace(namespace).Create(t.Context(), istioObject("WorkloadGroup", "vms", map[string]any{"template": map[string]any{"serviceAccount": "vm"}}), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

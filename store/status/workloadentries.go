@@ -4,22 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
 	"navarch.io/navarch/store/machines"
-)
-
-// Served by every version of Istio's CRDs that has them.
-var (
-	workloadEntries = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1beta1", Resource: "workloadentries"}
-	workloadGroups  = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1beta1", Resource: "workloadgroups"}
 )
 
 // act is which request a WorkloadEntry is written by.
@@ -46,7 +37,7 @@ func (e *WorkloadEntry) registered() bool {
 
 // WorkloadEntries are those of a cluster.
 type WorkloadEntries struct {
-	client dynamic.Interface
+	entries, groups served
 
 	mu      sync.Mutex // a leaf: guards what follows
 	there   map[Key]machines.WorkloadEntry
@@ -55,10 +46,14 @@ type WorkloadEntries struct {
 
 var _ API[WorkloadEntry] = (*WorkloadEntries)(nil)
 
-// NewWorkloadEntries reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Nothing is asked.
-func NewWorkloadEntries(kubeconfig string) (*WorkloadEntries, error) {
+// NewWorkloadEntries reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Only objects of one namespace count, empty: of all.
+// Nothing is asked.
+func NewWorkloadEntries(kubeconfig, namespace string) (*WorkloadEntries, error) {
 	client, err := dynamicOf(kubeconfig)
-	return &WorkloadEntries{client: client, there: map[Key]machines.WorkloadEntry{}, changed: make(chan struct{})}, err
+	of := func(kind string) served {
+		return served{kind: Kind{networking, kind}, namespace: namespace, client: client}
+	}
+	return &WorkloadEntries{entries: of("WorkloadEntry"), groups: of("WorkloadGroup"), there: map[Key]machines.WorkloadEntry{}, changed: make(chan struct{})}, err
 }
 
 // There is which entries were registered, as of the newest that was seen (machines.WorkloadEntries).
@@ -106,18 +101,14 @@ func entryOf(k Key, e *WorkloadEntry) machines.WorkloadEntry {
 
 // Follow implements API.
 func (w *WorkloadEntries) Follow(ctx context.Context, s Seen[WorkloadEntry], failed func(error)) error {
-	r := receiver[WorkloadEntry]{"workloadentries", noted{w, s}, failed, func(o any) (Key, Found[WorkloadEntry], bool) {
+	return follow(ctx, &w.entries, receiver[WorkloadEntry]{seen: noted{w, s}, failed: failed, read: func(o any) (Key, Found[WorkloadEntry], bool) {
 		u, is := o.(*unstructured.Unstructured)
 		if !is {
 			return Key{}, Found[WorkloadEntry]{}, false
 		}
 		k, f := foundEntry(u)
 		return k, f, true
-	}}
-	for ctx.Err() == nil {
-		r.session(ctx, listWatch(w.client.Resource(workloadEntries)), &unstructured.Unstructured{})
-	}
-	return ctx.Err()
+	}})
 }
 
 // noted is a Seen of which is noted what is there.
@@ -147,7 +138,11 @@ func foundEntry(u *unstructured.Unstructured) (Key, Found[WorkloadEntry]) {
 
 // Get implements API.
 func (w *WorkloadEntries) Get(ctx context.Context, k Key) (Found[WorkloadEntry], error) {
-	u, err := w.client.Resource(workloadEntries).Namespace(k.Namespace).Get(ctx, k.Name, metav1.GetOptions{})
+	resource, _, err := w.entries.objects(k.Namespace)
+	if err != nil {
+		return Found[WorkloadEntry]{}, err
+	}
+	u, err := resource.Get(ctx, k.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		w.note(k, nil)
 		return Found[WorkloadEntry]{}, nil
@@ -162,12 +157,15 @@ func (w *WorkloadEntries) Get(ctx context.Context, k Key) (Found[WorkloadEntry],
 
 // Write implements API.
 func (w *WorkloadEntries) Write(ctx context.Context, k Key, e *WorkloadEntry) (Found[WorkloadEntry], error) {
-	resource := w.client.Resource(workloadEntries).Namespace(k.Namespace)
+	resource, version, err := w.entries.objects(k.Namespace)
+	if err != nil {
+		return Found[WorkloadEntry]{}, err
+	}
 	var u *unstructured.Unstructured
-	var err error
 	switch e.act {
 	case create:
 		if err = w.own(ctx, e); err == nil {
+			e.SetAPIVersion(version)
 			u, err = resource.Create(ctx, &e.Unstructured, metav1.CreateOptions{})
 		}
 	case updateStatus:
@@ -199,15 +197,25 @@ var errNoGroup = errors.New("its WorkloadGroup is not there")
 // own has the WorkloadGroup of an entry own it: the entry goes with it.
 func (w *WorkloadEntries) own(ctx context.Context, e *WorkloadEntry) error {
 	name := e.GetAnnotations()[machines.GroupAnnotation]
-	group, err := w.client.Resource(workloadGroups).Namespace(e.GetNamespace()).Get(ctx, name, metav1.GetOptions{})
+	groups, _, err := w.groups.objects(e.GetNamespace())
+	if errors.Is(err, errNotServed) {
+		if _, err = w.groups.find(ctx); err == nil {
+			groups, _, err = w.groups.objects(e.GetNamespace())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("its WorkloadGroup: %w", err)
+	}
+	group, err := groups.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
+		w.groups.at.Store(nil) // it may be served in another version now
 		return fmt.Errorf("%w: %s/%s", errNoGroup, e.GetNamespace(), name)
 	}
 	if err != nil {
 		return fmt.Errorf("its WorkloadGroup: %w", err)
 	}
 	controls := true
-	e.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: strings.Join([]string{workloadGroups.Group, workloadGroups.Version}, "/"), Kind: "WorkloadGroup",
+	e.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: group.GetAPIVersion(), Kind: "WorkloadGroup",
 		Name: name, UID: group.GetUID(), Controller: &controls}})
 	return nil
 }

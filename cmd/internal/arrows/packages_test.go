@@ -58,7 +58,7 @@ var may = map[string][]string{
 	// From snapshots to what proxies are sent.
 	"push/xds":                    {},
 	"push/agentapi":               {},
-	"push/view":                   {"store/mirror", "store/protowalk", "store/proxyconfig", "push/extension", "push/traffic", "push/virtualservice"},
+	"push/view":                   {"store/mirror", "store/normal/fields", "store/protowalk", "store/proxyconfig", "push/extension", "push/traffic", "push/virtualservice"},
 	"push/access":                 {"push/extension", "push/view", "store/mirror", "push/traffic"},
 	"push/resolve":                {"store/crash", "store/mirror"},
 	"push/traffic":                {},

@@ -24,6 +24,7 @@ type Messages struct {
 	padded   bool    // the next byte says how much padding there is
 	of       *Call   // whose bytes the frame has; nil: of none that counts
 	opened   uint32  // stream of the HEADERS frame that was read last
+	packed   bool    // a message of a call that counts says that it is compressed
 	lists    int     // of headers that were begun
 	list     int     // bytes of the frames of the one that was begun last
 	calls    []*Call // few
@@ -131,6 +132,7 @@ func (m *Messages) take(c *Call, b []byte) (n int) {
 			return n
 		}
 		c.left = binary.BigEndian.Uint32(c.prefix[1:])
+		m.packed = m.packed || c.prefix[0] != 0
 		if c.Limit > 0 && int64(c.left) > int64(c.Limit) && c.TooLarge != nil {
 			c.TooLarge(c.left)
 			c.TooLarge = nil
@@ -197,6 +199,13 @@ func (m *Messages) Lists() (begun, bytes int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lists, m.list
+}
+
+// Compressed says whether a message has begun that says that it is compressed.
+func (m *Messages) Compressed() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.packed
 }
 
 // Held is how many bytes have come of messages that are not complete.

@@ -6,6 +6,9 @@ import (
 	"net"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+
 	"navarch.io/navarch/cmd/internal/partial"
 	"navarch.io/navarch/store/obs"
 )
@@ -21,17 +24,35 @@ type following struct {
 const holdStep = 64 << 10
 
 // Read implements net.Conn. What follows too many frames stays unread until a credential was shown, as what follows too many bytes (conn.Read), and so
-// do lists of headers that are too long, of which the first frame says so, and those that follow one of which gRPC made no call.
+// do lists of headers that are too long, of which the first frame says so, and those that follow one of which gRPC made no call. A compressed
+// message is not given to gRPC at all, with a credential or without one: it has the decompressors that any of our dependencies registers, and makes up to
+// a thousand times the bytes of it before anybody is asked.
 func (f following) Read(b []byte) (int, error) {
 	n, err := f.Conn.Read(b)
 	f.of.messages.Read(b[:n])
 	f.of.hold()
+	if f.of.messages.Compressed() {
+		obs.Bounded.WithLabelValues("messages").Inc()
+		f.of.of.clients.Warn("a connection was closed because a message on it is compressed: no compressed messages are taken", "compressed", obs.KeyPeer,
+			f.of.Conn.RemoteAddr().String())
+		_ = f.of.Close() // its client sees that it ended
+		return 0, net.ErrClosed
+	}
 	if why := f.of.excess(); why != "" {
 		if err := f.of.await(why); err != nil {
 			return 0, err
 		}
 	}
 	return n, err
+}
+
+// uncompressed has a stream's answers sent as they are, also where its client's headers say that its messages are compressed: gRPC answers in the same encoding
+// (https://github.com/grpc/grpc/blob/master/doc/compression.md), and what is sent to thousands of streams is compressed for each.
+func uncompressed(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if err := grpc.SetSendCompressor(stream.Context(), encoding.Identity); err != nil {
+		return err
+	}
+	return next(srv, stream)
 }
 
 // excess is what a client without a credential has sent too much of; empty: of nothing.

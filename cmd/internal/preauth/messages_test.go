@@ -1,12 +1,18 @@
 package preauth
 
 import (
+	"bytes"
+	"encoding/binary"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/gzip" // registers itself, as it does in navarchd: the exporter of spans has it
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // A call ends whose message says that it is larger than those of its method may be, before it has come, and one whose first message does
@@ -45,6 +51,48 @@ func TestMessagesOfCalls(t *testing.T) {
 	_ = c.WriteData(stream, true, make([]byte, 5))
 	if got := c.answer(stream); got != "0" {
 		t.Errorf("a second message after that time: %s", got)
+	}
+}
+
+// Nothing is decompressed that a client sends, with a credential or without one, nor compressed that it is sent: the connection ends whose message is compressed, and a
+// client that says that it compresses, and does not, is answered without.
+func TestNothingIsCompressed(t *testing.T) {
+	w := start(t, Limits{})
+	packed := hpack.HeaderField{Name: "grpc-encoding", Value: gzip.Name}
+	good := hpack.HeaderField{Name: "authorization", Value: "good"}
+	var bomb bytes.Buffer // of a megabyte
+	zip, err := encoding.GetCompressor(gzip.Name).Compress(&bomb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := zip.Write(protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), make([]byte, 1<<20))); err != nil {
+		t.Fatal(err)
+	}
+	if err := zip.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, method := range []string{checked, anybody} {
+		c := w.http2("127.0.0.1")
+		stream := c.call(method, packed, good)
+		_ = c.WriteData(stream, true, append(binary.BigEndian.AppendUint32([]byte{1}, uint32(bomb.Len())), bomb.Bytes()...))
+		if got := c.answer(stream); got != "the connection ended" {
+			t.Errorf("%s: a compressed message: %s", method, got)
+		}
+	}
+	c := w.http2("127.0.0.1")
+	stream := c.call(checked, packed, good)
+	_ = c.WriteData(stream, true, protowire.AppendBytes(protowire.AppendTag([]byte{0, 0, 0, 0, 102}, 1, protowire.BytesType), make([]byte, 100)))
+	for {
+		f, err := c.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, is := f.(*http2.DataFrame); is {
+			if got := data.Data(); len(got) != 107 || got[0] != 0 {
+				t.Errorf("the answer has %d bytes, and the flag %d", len(got), got[0])
+			}
+			break
+		}
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package preauth limits what a connection of a gRPC address may cost before it has shown a credential: how many such connections there may
 // be, in all and from one source, for how long, what each may send and call, and whose handshake is computed next. It also limits how large a
-// message of a call may be, with or without a credential (issue 12, item 8). What else a connection may cost afterwards is for its Holder to
+// message of a call may be, with or without a credential, and that nothing is compressed (issue 12, item 8). What else a connection may cost afterwards is for its Holder to
 // decide, which is told how many bytes of incomplete messages it has.
 //
 // A connection counts as unauthenticated from Accept until a client certificate was admitted in its handshake, or until a call on
@@ -103,7 +103,8 @@ func New(l Limits, clients *obs.Sampled) *Limiter {
 // Options are those of the grpc.Server that serves the address, beside its credentials.
 func (l *Limiter) Options() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.MaxHeaderListSize(maxHeaderList), grpc.MaxConcurrentStreams(maxStreams), grpc.InTapHandle(l.tap),
-		grpc.ReadBufferSize(0)} // partial.Messages
+		grpc.ReadBufferSize(0), // partial.Messages
+		grpc.ChainStreamInterceptor(uncompressed)}
 }
 
 // place is for how long a connection of a shared source has its place for certain.

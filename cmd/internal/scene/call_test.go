@@ -309,7 +309,10 @@ func (r *request) prefixRank(m *listenerv3.FilterChainMatch) int {
 func sniRank(patterns []string, sni string) int {
 	best := -1
 	for _, p := range patterns {
-		if p == sni || strings.HasPrefix(p, "*.") && strings.HasSuffix(sni, p[1:]) {
+		switch {
+		case p == sni: // before a wildcard of the same length
+			best = max(best, len(p)+1)
+		case strings.HasPrefix(p, "*.") && strings.HasSuffix(sni, p[1:]):
 			best = max(best, len(p))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -14,6 +15,7 @@ import (
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -250,7 +252,11 @@ func (r *request) fault(route *routev3.Route) {
 		r.say("delays %v of %s", d.GetFixedDelay().AsDuration(), line(d.GetPercentage()))
 	}
 	if a := f.GetAbort(); a != nil {
-		r.say("aborts with %d of %s", a.GetHttpStatus(), line(a.GetPercentage()))
+		status := strconv.FormatUint(uint64(a.GetHttpStatus()), 10)
+		if grpc, is := a.GetErrorType().(*faultv3.FaultAbort_GrpcStatus); is {
+			status = "gRPC's " + codes.Code(grpc.GrpcStatus).String()
+		}
+		r.say("aborts with %s of %s", status, line(a.GetPercentage()))
 	}
 }
 

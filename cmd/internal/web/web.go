@@ -1,6 +1,5 @@
 // Package web is what the HTTP servers of our commands have in common: their limits, who counts as a caller on this machine,
-// which requests a browser may have been made to send by a page of somebody else, and how many costly answers are made at
-// once (issue 12, item 5).
+// which requests a browser may have been made to send by a page of somebody else, and what answers may cost (issue 12, item 5).
 //
 // Owns: the connections that it accepted.  Reads: heads of requests.  Never: what a page says; who may see it.
 package web

@@ -12,11 +12,16 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +57,41 @@ func TestRightsAreTheDocumented(t *testing.T) {
 		if !reflect.DeepEqual(got, want[kind]) {
 			t.Errorf("%s:\n%+v\nwant\n%+v", kind, got, want[kind])
 		}
+	}
+}
+
+// Whoever installs is asked about creating each kind of object that the templates of the chart have; those of the Prometheus operator aside, which a value asks for.
+func TestInstallsAreTheCharts(t *testing.T) {
+	files, err := filepath.Glob("../../../deploy/chart/templates/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := map[string]bool{"apiextensions.k8s.io/customresourcedefinitions": true} // their text is not a template
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range regexp.MustCompile(`(?m)^apiVersion: (\S+)\nkind: (\S+)`).FindAllStringSubmatch(string(text), -1) {
+			group, _, versioned := strings.Cut(match[1], "/")
+			if !versioned {
+				group = ""
+			}
+			plural := strings.ToLower(match[2]) + "s"
+			if stem, is := strings.CutSuffix(plural, "ys"); is {
+				plural = stem + "ies"
+			}
+			if group != "monitoring.coreos.com" {
+				made[group+"/"+plural] = true
+			}
+		}
+	}
+	asked := map[string]bool{}
+	for _, i := range installs {
+		asked[i.group+"/"+i.resource] = true
+	}
+	if !maps.Equal(asked, made) || len(made) < 15 {
+		t.Errorf("asked about are %q,\nthe chart has %q", slices.Sorted(maps.Keys(asked)), slices.Sorted(maps.Keys(made)))
 	}
 }
 

@@ -72,16 +72,18 @@ var namespaceRules = []rule{
 	{allow("coordination.k8s.io", []string{"leases"}, []string{"get"}, "istio-ip-autoallocate"), ingest, automatic},
 }
 
-// installs are the kinds of the chart's objects, which whoever installs it makes.
+// installs are the kinds of the chart's objects, which whoever installs it makes; a test compares them with the templates.
 var installs = []struct {
 	group      string
 	resource   string
 	namespaced bool
 }{
-	{"", "serviceaccounts", true}, {"", "services", true}, {"", "configmaps", true}, {"", "secrets", true}, {"apps", "deployments", true}, {"apps", "statefulsets", true},
+	{"", "serviceaccounts", true}, {"", "services", true}, {"", "configmaps", true}, {"", "secrets", true}, {"", "persistentvolumeclaims", true}, {"apps", "deployments", true}, {"apps", "statefulsets", true},
+	{"batch", "jobs", true}, {"batch", "cronjobs", true}, {"autoscaling", "horizontalpodautoscalers", true},
 	{"policy", "poddisruptionbudgets", true}, {"networking.k8s.io", "networkpolicies", true}, {"rbac.authorization.k8s.io", "roles", true},
 	{"rbac.authorization.k8s.io", "rolebindings", true}, {"rbac.authorization.k8s.io", "clusterroles", false}, {"rbac.authorization.k8s.io", "clusterrolebindings", false},
 	{"admissionregistration.k8s.io", "mutatingwebhookconfigurations", false}, {"admissionregistration.k8s.io", "validatingwebhookconfigurations", false},
+	{"admissionregistration.k8s.io", "validatingadmissionpolicies", false}, {"admissionregistration.k8s.io", "validatingadmissionpolicybindings", false},
 	{"apiextensions.k8s.io", "customresourcedefinitions", false},
 }
 

@@ -32,30 +32,31 @@ const (
 func (p *Pages) Answers() []serve.Answer {
 	of := func(url string, make func(context.Context, authz.Caller, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
 		answer := func(ctx context.Context, c serve.Client, names []string) ([]*discoveryv3.Resource, error) {
-			sees, err := p.Rules.Stream(c.Caller)
+			who, err := p.Rules.Stream(c.Caller)
 			if err != nil {
 				return nil, err
 			}
-			return make(ctx, authz.Caller{Name: c.Identity, Sees: sees}, names)
+			return make(ctx, who, names)
 		}
 		return serve.Answer{TypeURL: url, Resources: answer}
 	}
-	paced := func(url string, make func(authz.Caller, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
+	// Answers that wait to be read are counted by the stream (budget.Limits.Asks).
+	paced := func(url string, costly bool, make func(authz.Caller, []string) ([]*discoveryv3.Resource, error)) serve.Answer {
 		return of(url, func(ctx context.Context, who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
-			made, err := p.turn(ctx, who)
+			_, done, err := p.turn(ctx, who, costly)
 			if err != nil {
 				return nil, status.Error(codes.ResourceExhausted, err.Error())
 			}
-			defer made()
+			defer done()
 			return make(who, names)
 		})
 	}
 	return []serve.Answer{
 		of(debugURL, p.page), // which is paced as pages are
-		paced(syncURL, func(who authz.Caller, _ []string) ([]*discoveryv3.Resource, error) {
+		paced(syncURL, false, func(who authz.Caller, _ []string) ([]*discoveryv3.Resource, error) {
 			return inspect.Status(p.shown(who))
 		}),
-		paced(configDumpURL, func(who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
+		paced(configDumpURL, true, func(who authz.Caller, names []string) ([]*discoveryv3.Resource, error) {
 			if len(names) != 1 {
 				return nil, status.Error(codes.InvalidArgument, "exactly one proxy is to be named: name.namespace")
 			}

@@ -1,7 +1,7 @@
 // Package debug has the pages below /debug, and the answers to what istioctl asks for on a stream. push/inspect draws them from the loops that
 // this process runs, and a caller sees of them what it may see.
 //
-// Owns: how many costly answers are made at once.  Reads: the loops, through what they show; cmd/navarchd/debug/authz.  Never: changes anything,
+// Owns: the turns of those who ask.  Reads: the loops, through what they show; cmd/navarchd/debug/authz.  Never: changes anything,
 // nor shows one tenant what belongs to another.
 package debug
 
@@ -30,11 +30,11 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// maxCostly is how many pages that cost are made at once, by this process and over all ways to ask for them; maxCostlyOfCaller
+// maxCostly is how many pages that cost are made at once, by this process and over all ways to ask for them; maxOfCaller
 // how many of one caller are made, waited for, or not read yet: a dump may have tens of megabytes.
 const (
-	maxCostly         = 2
-	maxCostlyOfCaller = 8
+	maxCostly   = 2
+	maxOfCaller = 8
 )
 
 // Pages are the pages of one process. What a role does not give them is empty.
@@ -50,8 +50,7 @@ type Pages struct {
 	// Store is what is wrong with the store itself, for those who see everything.
 	Store func() []inspect.Problem
 
-	costly *web.Slots // answers that cost
-	pace   *web.Pace  // all answers of a caller who does not see everything
+	turns *web.Turns
 }
 
 // Proxies are what role xds shows.
@@ -75,49 +74,37 @@ type Objects struct {
 
 // New completes p, which it keeps.
 func New(p Pages) *Pages {
-	p.costly, p.pace = web.NewSlots(maxCostly, maxCostlyOfCaller), &web.Pace{}
+	p.turns = web.NewTurns(maxCostly, maxOfCaller)
 	return &p
 }
 
 // Handler serves the pages below /debug/ as far as their caller may see them.
 func (p *Pages) Handler() http.Handler { return p.Rules.Guard(p.debug) }
 
-// debug serves the pages from the loops that this process runs; a role that it does not have answers with nothing. Who does not see
-// everything is answered at the pace of what that costs: every tenant sees its own proxies, of which there may be thousands, and whoever asks for pages again and again takes
-// the processor from planning and sending.
-func (p *Pages) debug(who authz.Caller) http.Handler {
-	pages := inspect.Handler(p.shown(who))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		made, err := p.turn(r.Context(), who)
-		if err != nil {
-			w.Header().Set("Retry-After", "1")
-			http.Error(w, err.Error(), http.StatusTooManyRequests)
-			return
-		}
-		defer made()
-		pages.ServeHTTP(w, r)
-	})
-}
+// debug serves the pages from the loops that this process runs; a role that it does not have answers with nothing.
+func (p *Pages) debug(who authz.Caller) http.Handler { return inspect.Handler(p.shown(who)) }
 
-// turn waits until a caller may be answered; made is to be called once the answer is made. Who sees everything does not wait. Errors are web.Pace's.
-func (p *Pages) turn(ctx context.Context, who authz.Caller) (made func(), err error) {
-	if who.Sees == nil {
-		return func() {}, nil
+// turn waits until a caller may be answered; made is to be called once the answer is made, and read once the caller has it. A tenant is answered at the pace of what that costs: it
+// sees its own proxies, of which there may be thousands, and whoever asks again and again takes the processor from planning and sending. Who sees everything waits where the
+// answer is costly. Errors are those of web.Turns.
+func (p *Pages) turn(ctx context.Context, who authz.Caller, costly bool) (made, read func(), err error) {
+	if who.Tenant == "" && !costly {
+		return func() {}, func() {}, nil
 	}
-	return p.pace.Take(ctx, who.Name)
+	turn, err := p.turns.Take(ctx, web.Question{Caller: who.Name, Tenant: who.Tenant, Costly: costly})
+	return turn.Made, turn.Done, err
 }
 
 // shown is what they read, as far as the caller may see it.
 func (p *Pages) shown(who authz.Caller) inspect.Config {
 	sees := who.Sees
 	c := inspect.Config{
-		Costly: func(ctx context.Context) (made, read func(), err error) {
-			turn, err := p.costly.Take(ctx, who.Name)
-			return turn.Made, turn.Done, err
+		Turn: func(ctx context.Context, costly bool) (made, read func(), err error) {
+			return p.turn(ctx, who, costly)
 		},
 		ID:       p.ID,
 		Version:  obs.Version,
-		Streams:  func() []inspect.Stream { return nil },
+		Streams:  func(string) []inspect.Stream { return nil },
 		Snapshot: func() *mirror.Snapshot { return nil },
 		Problems: func() []inspect.Problem { return p.problems(sees) },
 		Clusters: p.Clusters,
@@ -126,18 +113,28 @@ func (p *Pages) shown(who authz.Caller) inspect.Config {
 		c.Commits = p.Objects.Commits
 	}
 	if p.Proxies != nil {
-		c.Streams, c.Snapshot, c.Fleet = func() []inspect.Stream { return p.Proxies.streams(sees) }, p.Proxies.Mirror.Current, p.Proxies.Fleet
+		c.Streams, c.Snapshot, c.Fleet = func(id string) []inspect.Stream { return p.Proxies.streams(sees, id) }, p.Proxies.Mirror.Current, p.Proxies.Fleet
 		c.Patches = func() []inspect.Patch { return p.Proxies.patches(sees) }
 	}
 	return c
 }
 
-// streams are those of the proxies that somebody may see.
-func (p *Proxies) streams(sees authz.Visible) (all []inspect.Stream) {
-	for _, info := range p.Server.InspectOf(sees.Of) {
+// streams are those of the proxies that somebody may see, of one with a node id or name.namespace or, where that is empty, of all.
+func (p *Proxies) streams(sees authz.Visible, id string) (all []inspect.Stream) {
+	for _, info := range p.Server.InspectOf(func(node string, v serve.Proxy) bool {
+		return sees.Of(v.Namespace()) && (id == "" || id == node || id == nameOf(v))
+	}) {
 		all = append(all, p.stream(info))
 	}
 	return all
+}
+
+// nameOf is name.namespace of a proxy; empty: it has neither.
+func nameOf(v serve.Proxy) string {
+	if proxy, ok := v.(*join.Proxy); ok {
+		return proxy.Node.Name + "." + proxy.Node.Namespace
+	}
+	return ""
 }
 
 func (p *Proxies) stream(info serve.StreamInfo) inspect.Stream {
@@ -153,7 +150,7 @@ func (p *Proxies) stream(info serve.StreamInfo) inspect.Stream {
 		Secret:  func(name string) (inspect.Standing, bool) { return p.standing(info, name) },
 	}
 	if proxy, ok := p.Server.ProxyOf(info.ID).(*join.Proxy); ok {
-		s.Proxy, s.Cluster, s.Version = proxy.Node.Name+"."+proxy.Node.Namespace, cmp.Or(proxy.Node.Cluster, p.Cluster), proxy.Node.Version
+		s.Proxy, s.Cluster, s.Version = nameOf(proxy), cmp.Or(proxy.Node.Cluster, p.Cluster), proxy.Node.Version
 	}
 	for t := range xds.NumTypes {
 		i := info.Types[t]
@@ -179,17 +176,16 @@ func (p *Proxies) planned(info serve.StreamInfo, t xds.Type, name string) *xds.R
 	return proxy.Set().Types[t].Get(name)
 }
 
-// explain plans the proxy's view from scratch at the current snapshot: nothing is shared with the serving path.
+// explain is from the plan as it is, which has the Specs of what it was built of: no page costs as much as planning a view.
 func (p *Proxies) explain(info serve.StreamInfo) (*manifest.Set, inspect.Specs, error) {
 	now, ok := p.Server.ProxyOf(info.ID).(*join.Proxy)
 	if !ok {
 		return nil, nil, errors.New("the stream has ended")
 	}
-	planner := plan.New(plan.Settings{Snapshot: p.Planner.Newest(), Cluster: p.Cluster})
-	node := now.Node
-	node.ClusterUnproved = true // no Secret is opened for a page; what is proved of the proxy counts as it does where it is served
-	proxy := planner.Join(node)
-	return proxy.Set(), func(t xds.Type, name string) []any { return planner.Explain(proxy, t, name) }, nil
+	return now.Set(), func(t xds.Type, name string) []any {
+		_, specs := p.Planner.Explain(now.Proxy, t, name)
+		return specs
+	}, nil
 }
 
 // standing is where a Secret stands for one stream's proxy, from the plan as it is.

@@ -16,6 +16,56 @@ clientConfig: # navarchd writes caBundle, where the certificate is one of its ow
   service: {name: {{ include "navarch.service" .root }}, namespace: {{ .root.Release.Namespace }}, path: {{ .path | quote }}, port: 443}
 {{- end }}
 
+{{- /* What is the mesh's of the Gateway API, as lists of CEL: those of store/admit/validate, which a test of it holds to deploy/docs/validation.md, and a test of the chart this to
+the page. */}}
+{{- define "navarch.meshControllers" -}}
+['istio.io/gateway-controller', 'istio.io/unmanaged-gateway', 'istio.io/mesh-controller']
+{{- end }}
+{{- define "navarch.meshClasses" -}}
+['istio', 'istio-remote', 'istio-waypoint']
+{{- end }}
+
+{{- /* Gateways whose class has another name and a controller of the mesh's: a condition of a webhook reads no other object, and a policy reads GatewayClasses as its parameters. It
+warns, and refuses nothing. */}}
+{{- define "navarch.gatewayClasses" -}}
+{{- $name := printf "navarch-gateway-classes%s-%s" (include "navarch.suffix" .) .Release.Namespace }}
+{{- $rev := include "navarch.revision" . }}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- include "navarch.labels" . | nindent 4 }}
+spec:
+  failurePolicy: Ignore
+  paramKind: {apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass}
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [gateway.networking.k8s.io], apiVersions: ["*"], operations: [CREATE, UPDATE], resources: [gateways]}
+  matchConditions:
+  - name: of-the-revision
+    expression: >-
+      (has(object.metadata.labels) && 'istio.io/rev' in object.metadata.labels ? object.metadata.labels['istio.io/rev'] : '{{ ternary $rev "" .Values.validation.default }}') == '{{ $rev }}'
+  validations:
+  - expression: >-
+      object.spec.gatewayClassName != params.metadata.name || params.metadata.name in {{ include "navarch.meshClasses" . }} ||
+      !(params.spec.controllerName in {{ include "navarch.meshControllers" . }})
+    messageExpression: >-
+      'spec.gatewayClassName: the Gateway API is not served by this version: a Gateway of class ' + params.metadata.name + ', whose controller is ' + params.spec.controllerName +
+      ', gets no Deployment, Service, listeners or status, and its routes lead nowhere'
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- include "navarch.labels" . | nindent 4 }}
+spec:
+  policyName: {{ $name }}
+  paramRef: {selector: {}, parameterNotFoundAction: Allow}
+  validationActions: [Warn]
+{{- end }}
+
 {{- /* One ValidatingWebhookConfiguration: a dict of root, configuration, webhook, labels and selector. */}}
 {{- define "navarch.validation" -}}
 apiVersion: admissionregistration.k8s.io/v1
@@ -54,8 +104,8 @@ server asks about what is the mesh's alone. */}}
   matchConditions:
   - name: of-the-mesh
     expression: >-
-      object.kind == 'GatewayClass' ? object.spec.controllerName in ['istio.io/gateway-controller', 'istio.io/unmanaged-gateway', 'istio.io/mesh-controller'] :
-      object.kind == 'Gateway' ? object.spec.gatewayClassName in ['istio', 'istio-remote', 'istio-waypoint'] :
+      object.kind == 'GatewayClass' ? object.spec.controllerName in {{ include "navarch.meshControllers" . }} :
+      object.kind == 'Gateway' ? object.spec.gatewayClassName in {{ include "navarch.meshClasses" . }} :
       has(object.spec.parentRefs) && object.spec.parentRefs.exists(p, has(p.kind) && p.kind in ['Service', 'ServiceEntry'])
   failurePolicy: Ignore
   timeoutSeconds: 5

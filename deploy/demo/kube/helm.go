@@ -112,7 +112,7 @@ func (d *demo) uninstall(ctx context.Context) (string, error) {
 		return "", err
 	}
 	// Pods are gone a moment after their Deployments.
-	const kinds = "all,secrets,configmaps,serviceaccounts,roles,rolebindings,poddisruptionbudgets,networkpolicies,mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterroles,clusterrolebindings"
+	const kinds = "all,secrets,configmaps,serviceaccounts,roles,rolebindings,poddisruptionbudgets,networkpolicies,mutatingwebhookconfigurations,validatingwebhookconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings,clusterroles,clusterrolebindings"
 	var left []string
 	err := d.await(ctx, minute, func(ctx context.Context) error {
 		text, err := d.kubectl(ctx, "get", kinds, "-A", "-l", "app.kubernetes.io/instance=navarch", "-o", `jsonpath={range .items[*]}{.kind} {.metadata.name};{end}`)

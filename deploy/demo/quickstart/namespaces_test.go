@@ -55,8 +55,8 @@ func inNamespaces(t *testing.T, name string) {
 	}
 }
 
-// linked is how our programs are linked for tests (store/programs): what has all that `make build` asks for is not linked once more.
-const linked = "GOFLAGS=-buildvcs=false -tags=grpcnotrace '" + programs.LinkFlags + "'"
+// flags are those with which this test was compiled, and programs are linked for tests (store/programs): nothing is compiled or linked once more.
+func flags() string { return "GOFLAGS=" + os.Getenv("GOFLAGS") + " '" + programs.LinkFlags + "'" }
 
 // arrive makes the namespaces a machine on which the repository was just cloned: the loopback interface is up, and bin/ and out/ are empty, but for the programs
 // of this tree as other tests have them, of long ago: the go command leaves alone what is up to date, and gives it the time of now.

@@ -100,7 +100,7 @@ func bash(ctx context.Context, block string) *exec.Cmd {
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(row string) bool {
 		return strings.HasPrefix(row, "MAKE") || strings.HasPrefix(row, inside) || strings.HasPrefix(row, "GOFLAGS=")
 	})
-	cmd.Env = append(cmd.Env, linked)
+	cmd.Env = append(cmd.Env, flags())
 	return cmd
 }
 

@@ -168,16 +168,41 @@ func (s Spec) volumes() error {
 	slices.SortStableFunc(sorted, func(a, b Mount) int {
 		return strings.Count(filepath.Clean(a.Target), "/") - strings.Count(filepath.Clean(b.Target), "/")
 	})
-	for _, m := range sorted {
-		if err := s.bind(m); err != nil {
+	for i, m := range sorted {
+		if err := s.bind(m, sorted[i+1:]...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// bind shows a file or folder of the machine below the root.
-func (s Spec) bind(m Mount) error {
+// bind shows a file or folder of the machine below the root. One that is read-only then has the mount points of those that come later and are within it,
+// as kubelets make them (kubernetes pkg/volume/util: MakeNestedMountpoints).
+func (s Spec) bind(m Mount, later ...Mount) error {
+	target := filepath.Join(s.Root, m.Target)
+	if err := s.mountPoint(m); err != nil {
+		return err
+	}
+	if err := unix.Mount(m.Source, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("mount %s: %w", m.Target, err)
+	}
+	if m.ReadOnly {
+		for _, inner := range later {
+			if strings.HasPrefix(filepath.Clean(inner.Target), filepath.Clean(m.Target)+"/") {
+				if err := s.mountPoint(inner); err != nil {
+					return err
+				}
+			}
+		}
+		if err := unix.MountSetattr(unix.AT_FDCWD, target, unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+			return fmt.Errorf("mount %s read-only: %w", m.Target, err)
+		}
+	}
+	return nil
+}
+
+// mountPoint makes the file or folder that something is mounted over.
+func (s Spec) mountPoint(m Mount) error {
 	info, err := os.Stat(m.Source)
 	if err != nil {
 		return err
@@ -193,14 +218,6 @@ func (s Spec) bind(m Mount) error {
 	}
 	if err != nil {
 		return fmt.Errorf("mount point %s: %w", m.Target, err)
-	}
-	if err := unix.Mount(m.Source, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return fmt.Errorf("mount %s: %w", m.Target, err)
-	}
-	if m.ReadOnly {
-		if err := unix.MountSetattr(unix.AT_FDCWD, target, unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
-			return fmt.Errorf("mount %s read-only: %w", m.Target, err)
-		}
 	}
 	return nil
 }

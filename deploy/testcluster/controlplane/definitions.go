@@ -147,8 +147,15 @@ func (c *ControlPlane) awaitDefinitions() error {
 		return err
 	}
 	defer client.CloseIdleConnections()
-	for until := time.Now().Add(ready); ; time.Sleep(20 * time.Millisecond) {
-		missing, err := c.unserved(client)
+	var wanted []definedKind // what is defined does not change; the API server takes its time for two megabytes of it
+	for until := time.Now().Add(ready); ; time.Sleep(50 * time.Millisecond) {
+		missing := ""
+		if wanted == nil {
+			wanted, err = c.definedKinds(client)
+		}
+		if err == nil {
+			missing, err = c.unserved(client, wanted)
+		}
 		if err == nil && missing == "" {
 			return nil
 		}
@@ -158,8 +165,11 @@ func (c *ControlPlane) awaitDefinitions() error {
 	}
 }
 
-// unserved is a kind that is defined and not served yet; empty: there is none.
-func (c *ControlPlane) unserved(client *http.Client) (kind string, err error) {
+// definedKind is a version of a kind that a definition has.
+type definedKind struct{ gv, resource string }
+
+// definedKinds are those that are to be served.
+func (c *ControlPlane) definedKinds(client *http.Client) (all []definedKind, err error) {
 	var defined struct {
 		Items []struct {
 			Spec struct {
@@ -172,6 +182,19 @@ func (c *ControlPlane) unserved(client *http.Client) (kind string, err error) {
 			}
 		}
 	}
+	err = getJSON(client, "https://"+c.address+"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &defined)
+	for _, d := range defined.Items {
+		for _, v := range d.Spec.Versions {
+			if v.Served {
+				all = append(all, definedKind{d.Spec.Group + "/" + v.Name, d.Spec.Names.Plural})
+			}
+		}
+	}
+	return all, err
+}
+
+// unserved is one of these kinds that is not served yet; empty: there is none.
+func (c *ControlPlane) unserved(client *http.Client, wanted []definedKind) (kind string, err error) {
 	var groups struct {
 		Items []struct {
 			Metadata struct{ Name string }
@@ -181,27 +204,29 @@ func (c *ControlPlane) unserved(client *http.Client) (kind string, err error) {
 			}
 		}
 	}
-	var described struct{ Paths map[string]any }
-	for page, to := range map[string]any{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions": &defined, "/apis": &groups, "/openapi/v3": &described} {
-		if err := getJSON(client, "https://"+c.address+page, to); err != nil {
-			return "", err
-		}
+	if err := getJSON(client, "https://"+c.address+"/apis", &groups); err != nil {
+		return "", err
 	}
-	served := map[string]bool{}
+	served := map[definedKind]bool{}
 	for _, g := range groups.Items {
 		for _, v := range g.Versions {
 			for _, r := range v.Resources {
-				if at := g.Metadata.Name + "/" + v.Version; described.Paths["apis/"+at] != nil {
-					served[at+" "+r.Resource] = true
-				}
+				served[definedKind{g.Metadata.Name + "/" + v.Version, r.Resource}] = true
 			}
 		}
 	}
-	for _, d := range defined.Items {
-		for _, v := range d.Spec.Versions {
-			if name := d.Spec.Group + "/" + v.Name + " " + d.Spec.Names.Plural; v.Served && !served[name] {
-				return name, nil
-			}
+	for _, k := range wanted {
+		if !served[k] {
+			return k.gv + " " + k.resource, nil
+		}
+	}
+	var described struct{ Paths map[string]any }
+	if err := getJSON(client, "https://"+c.address+"/openapi/v3", &described); err != nil {
+		return "", err
+	}
+	for _, k := range wanted {
+		if described.Paths["apis/"+k.gv] == nil {
+			return "a description of " + k.gv, nil
 		}
 	}
 	return "", nil

@@ -164,6 +164,10 @@ func TestClaimVolume(t *testing.T) {
 	if files, err := os.ReadDir(volume); err != nil || len(files) != 2 {
 		t.Errorf("%v %v", files, err)
 	}
+	pod.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
+	if got, err := New(first, from).Mounts(pod, &corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/data"}}}, nil); err != nil || !got[0].ReadOnly {
+		t.Errorf("of a claim that is only read: %+v %v", got, err)
+	}
 }
 
 func TestMounts(t *testing.T) {

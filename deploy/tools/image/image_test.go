@@ -50,6 +50,7 @@ func TestTwoAssembliesAreEqual(t *testing.T) {
 		"navarch/navarchd:v1 amd64 1337:1337 [/usr/local/bin/navarchd] v1 c0ffee 77 navarchctl navarchctl.cdx.json navarchd navarchd.cdx.json var/lib/navarch:1337",
 		"navarch/navarchd:v1 arm64 1337:1337 [/usr/local/bin/navarchd] v1 c0ffee 77 navarchctl navarchctl.cdx.json navarchd navarchd.cdx.json var/lib/navarch:1337",
 		"navarch/navarch-agent:v1 amd64 1337:1337 [/usr/local/bin/navarch-agent] v1 c0ffee 77 envoy navarch-agent navarch-agent.cdx.json etc/istio/proxy:1337 var/lib/istio/data:1337",
+		"navarch/navarch-agent:v1 arm64 1337:1337 [/usr/local/bin/navarch-agent] v1 c0ffee 77 envoy navarch-agent navarch-agent.cdx.json etc/istio/proxy:1337 var/lib/istio/data:1337",
 		"navarch/navarch-cni:v1 amd64 1337:1337 [/usr/local/bin/navarch-cni] v1 c0ffee 77 navarch-cni navarch-cni.cdx.json",
 		"navarch/navarch-cni:v1 arm64 1337:1337 [/usr/local/bin/navarch-cni] v1 c0ffee 77 navarch-cni navarch-cni.cdx.json",
 	}
@@ -118,7 +119,7 @@ func TestLibraries(t *testing.T) {
 	if err != nil {
 		t.Skip("this machine has no /bin/sh")
 	}
-	found, arch, err := libraries(shell)
+	found, arch, err := libraries(shell, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +132,42 @@ func TestLibraries(t *testing.T) {
 	}
 	if arch == "" || len(names) < 2 || names["libc.so.6"] == "" {
 		t.Errorf("for %q: %q", arch, names)
+	}
+}
+
+// Another machine's libraries are those below its root, and have the paths at which that machine's linker looks; of one that lacks something no image is made.
+func TestLibrariesOfAnotherMachine(t *testing.T) {
+	root := t.TempDir()
+	envoy := filepath.Join(root, "envoy")
+	header(t, envoy, elf.EM_AARCH64, true, 0o755)
+	if _, _, err := libraries(envoy, root); err == nil || !strings.Contains(err.Error(), "has no /lib/ld.so") {
+		t.Errorf("without a linker: %v", err)
+	}
+	for _, unpacked := range []string{"lib/ld.so", "usr/lib/ld.so"} {
+		at := filepath.Join(root, unpacked)
+		header(t, at, elf.EM_AARCH64, false, 0o755)
+		found, arch, err := libraries(envoy, root)
+		if err != nil || arch != "arm64" || len(found) != 1 || found["/lib/ld.so"].from != at {
+			t.Errorf("for %q: %v, %v", arch, found, err)
+		}
+		must(t, os.Remove(at))
+	}
+	for _, unpacked := range []string{"lib/aarch64-linux-gnu", "usr/lib/aarch64-linux-gnu"} {
+		header(t, filepath.Join(root, "lib/x86_64-linux-gnu/libc.so.6"), elf.EM_X86_64, false, 0o755)
+		header(t, filepath.Join(root, unpacked, "libc.so.6"), elf.EM_AARCH64, false, 0o755)
+		at, is, opened := find(root, "libc.so.6", elf.EM_AARCH64)
+		if !is || at != "/"+unpacked+"/libc.so.6" {
+			t.Fatalf("%s: found at %q", unpacked, at)
+		}
+		must(t, errors.Join(opened.Close(), os.RemoveAll(filepath.Join(root, unpacked))))
+	}
+	if at, is, _ := find(root, "libc.so.6", elf.EM_AARCH64); is {
+		t.Errorf("another machine's is taken: %s", at)
+	}
+	for _, wrong := range [][]string{{"none"}, {envoy + "=" + root}} {
+		if err := (&options{envoys: wrong}).readEnvoys(); err == nil || !strings.Contains(err.Error(), "--envoy "+wrong[0]) {
+			t.Errorf("%q: %v", wrong, err)
+		}
 	}
 }
 
@@ -149,7 +186,10 @@ func inputs(t *testing.T, modified time.Time, mode fs.FileMode) options {
 			}
 		}
 	}
-	o.trees = map[string]tree{"amd64": {"/usr/local/bin/envoy": {body: []byte("envoy"), mode: 0o755}}}
+	o.trees = map[string]tree{}
+	for arch := range machines {
+		o.trees[arch] = tree{"/usr/local/bin/envoy": {body: []byte("envoy"), mode: 0o755}}
+	}
 	return o
 }
 
@@ -160,18 +200,20 @@ func assembled(t *testing.T, modified time.Time, mode fs.FileMode) string {
 	return o.out
 }
 
-// header writes a program of nothing but the header of an ELF file, and one segment.
+// header writes a program of nothing but the header of an ELF file, and one segment; a dynamic one names the linker /lib/ld.so.
 func header(t *testing.T, at string, machine elf.Machine, dynamic bool, mode fs.FileMode) {
 	t.Helper()
 	h := elf.Header64{Type: uint16(elf.ET_EXEC), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT), Phoff: 64, Phentsize: 56, Phnum: 1, Ehsize: 64}
 	copy(h.Ident[:], elf.ELFMAG)
 	h.Ident[elf.EI_CLASS], h.Ident[elf.EI_DATA], h.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)
-	segment := elf.Prog64{Type: uint32(elf.PT_LOAD)}
+	segment, linker := elf.Prog64{Type: uint32(elf.PT_LOAD)}, ""
 	if dynamic {
-		segment.Type = uint32(elf.PT_INTERP)
+		linker = "/lib/ld.so\x00"
+		segment = elf.Prog64{Type: uint32(elf.PT_INTERP), Off: 64 + 56, Filesz: uint64(len(linker))}
 	}
 	var out bytes.Buffer
 	must(t, errors.Join(binary.Write(&out, binary.LittleEndian, h), binary.Write(&out, binary.LittleEndian, segment)))
+	out.WriteString(linker)
 	must(t, os.MkdirAll(filepath.Dir(at), 0o755))
 	must(t, os.WriteFile(at, out.Bytes(), mode))
 }

@@ -20,7 +20,7 @@ type image struct {
 	name, description string
 	programs          []string // static; the first is the entrypoint
 	folders           []string // that its user writes to where nothing is mounted
-	envoy             bool     // has Envoy: made for Envoy's architecture alone
+	envoy             bool     // has Envoy: made for the architectures alone that there is one for
 }
 
 var images = []image{

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"debug/elf"
 	"fmt"
 	"io"
@@ -11,8 +12,9 @@ import (
 )
 
 // libraries is what the dynamic linker loads for a program, by the paths at which it looks for them, and the program's architecture. Those
-// of this machine are taken: Envoy's releases need a C library, which comes neither from a Go module nor from Envoy's wheel.
-func libraries(path string) (tree, string, error) {
+// of this machine are taken, or of the one whose files are below root: Envoy's releases need a C library, which comes neither from a Go module nor
+// from Envoy's wheel.
+func libraries(path, root string) (tree, string, error) {
 	program, err := elf.Open(path)
 	if err != nil {
 		return nil, "", err
@@ -31,18 +33,22 @@ func libraries(path string) (tree, string, error) {
 	if linker == "" || err != nil {
 		return nil, arch, err
 	}
-	files := tree{linker: {from: linker, mode: 0o755}}
+	at, err := below(root, linker)
+	if err != nil {
+		return nil, arch, err
+	}
+	files := tree{linker: {from: at, mode: 0o755}}
 	needed, err := program.ImportedLibraries()
 	for ; err == nil && len(needed) > 0; needed = needed[1:] {
 		if needed[0] == filepath.Base(linker) {
 			continue
 		}
-		at, found, opened := find(needed[0], program.Machine)
+		at, found, opened := find(root, needed[0], program.Machine)
 		if !found {
-			return nil, arch, fmt.Errorf("this machine has no %s", needed[0])
+			return nil, arch, fmt.Errorf("%s has no %s for %s", cmp.Or(root, "this machine"), needed[0], arch)
 		}
 		if _, had := files[at]; !had {
-			files[at] = file{from: at, mode: 0o755}
+			files[at] = file{from: filepath.Join(root, at), mode: 0o755}
 			var more []string
 			more, err = opened.ImportedLibraries()
 			needed = append(needed, more...)
@@ -63,16 +69,30 @@ func interpreter(program *elf.File) (string, error) {
 	return "", nil
 }
 
-// find looks where the dynamic linkers of Debian and of Red Hat do.
-func find(library string, machine elf.Machine) (at string, found bool, opened *elf.File) {
-	multi, _ := filepath.Glob("/lib/*-linux-gnu")
-	for _, folder := range append(multi, "/lib64", "/usr/lib64", "/lib", "/usr/lib") {
-		at = filepath.Join(folder, library)
-		if opened, err := elf.Open(at); err == nil {
-			if opened.Machine == machine {
-				return at, true, opened
+// below is the file of a root that has a path: /lib is /usr/lib where nothing else was unpacked.
+func below(root, path string) (string, error) {
+	if root == "" {
+		return path, nil
+	}
+	for _, at := range []string{filepath.Join(root, path), filepath.Join(root, "usr", path)} {
+		if _, err := os.Stat(at); err == nil {
+			return at, nil
+		}
+	}
+	return "", fmt.Errorf("%s has no %s", root, path)
+}
+
+// find looks where the dynamic linkers of Debian and of Red Hat do; at is the path that these look at.
+func find(root, library string, machine elf.Machine) (at string, found bool, opened *elf.File) {
+	for _, pattern := range []string{"/lib/*-linux-gnu", "/usr/lib/*-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"} {
+		folders, _ := filepath.Glob(filepath.Join(root, pattern))
+		for _, folder := range folders {
+			if opened, err := elf.Open(filepath.Join(folder, library)); err == nil {
+				if opened.Machine == machine {
+					return filepath.Join("/", strings.TrimPrefix(folder, root), library), true, opened
+				}
+				_ = opened.Close()
 			}
-			_ = opened.Close()
 		}
 	}
 	return "", false, nil

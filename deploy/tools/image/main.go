@@ -3,7 +3,7 @@
 //
 // It is a module of its own, so that what it needs is no dependency of Navarch.
 //
-// Owns: the folder of the layout.  Reads: programs, lists of what they were made of, this machine's C library.  Never: the network.
+// Owns: the folder of the layout.  Reads: programs, lists of what they were made of, C libraries.  Never: the network.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -22,7 +23,10 @@ func main() {
 	var o options
 	flag.StringVar(&o.out, "out", "", "Folder of the layout, which must not exist.")
 	flag.StringVar(&o.programs, "programs", "", "Folder of the programs: ARCHITECTURE/NAME, and what NAME was made of: ARCHITECTURE/NAME.cdx.json.")
-	flag.StringVar(&o.envoy, "envoy", "", "Envoy of this machine's architecture.")
+	flag.Func("envoy", "Envoy of this machine's architecture; then, maybe, PATH=ROOT: the same version for another one, and below the folder ROOT that one's C library.", func(v string) error {
+		o.envoys = append(o.envoys, v)
+		return nil
+	})
 	flag.StringVar(&o.repository, "repository", "navarch", "What stands before the names of the images.")
 	flag.StringVar(&o.version, "version", "", "Version of the images: their tag.")
 	flag.StringVar(&o.revision, "revision", "", "Commit that they were built from.")
@@ -37,10 +41,11 @@ func main() {
 
 // options are what the images are made of.
 type options struct {
-	out, programs, envoy          string
+	out, programs                 string
+	envoys                        []string
 	repository, version, revision string
 	created                       v1.Time
-	trees                         map[string]tree // Envoy with its libraries, by architecture; for one architecture or none
+	trees                         map[string]tree // Envoy with its libraries, by architecture
 }
 
 var tag = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
@@ -53,12 +58,8 @@ func run(o options) error {
 	if _, err := os.Stat(o.out); err == nil {
 		return fmt.Errorf("--out %s exists", o.out)
 	}
-	if o.envoy != "" {
-		arch, files, err := envoy(o.envoy)
-		if err != nil {
-			return fmt.Errorf("--envoy %s: %w", o.envoy, err)
-		}
-		o.trees = map[string]tree{arch: files}
+	if err := o.readEnvoys(); err != nil {
+		return err
 	}
 	made, err := os.MkdirTemp(filepath.Dir(o.out), ".image-")
 	if err != nil {
@@ -76,21 +77,47 @@ func run(o options) error {
 
 var envoyVersion = regexp.MustCompile(`version: [0-9a-f]+/([^/]+)/`)
 
-// envoy is the architecture of an Envoy, and the files that it needs: itself, the C library, and what both are.
-func envoy(path string) (arch string, files tree, err error) {
-	said, err := exec.Command(path, "--version").Output()
+// readEnvoys finds what each Envoy is and needs. One for another machine cannot say its version: it is that of the one before.
+func (o *options) readEnvoys() error {
+	version := ""
+	for _, one := range o.envoys {
+		path, root, foreign := strings.Cut(one, "=")
+		if !foreign {
+			said, err := exec.Command(path, "--version").Output()
+			if err != nil {
+				return fmt.Errorf("--envoy %s: %w", one, err)
+			}
+			found := envoyVersion.FindSubmatch(said)
+			if found == nil {
+				return fmt.Errorf("--envoy %s: no version in %q", one, said)
+			}
+			version = string(found[1])
+		}
+		if version == "" {
+			return fmt.Errorf("--envoy %s: name the Envoy of this machine first: it says the version", one)
+		}
+		arch, files, err := envoy(path, root, version)
+		if err != nil {
+			return fmt.Errorf("--envoy %s: %w", one, err)
+		}
+		if _, had := o.trees[arch]; had {
+			return fmt.Errorf("--envoy %s: it is for %s, as the one before", one, arch)
+		}
+		if o.trees == nil {
+			o.trees = map[string]tree{}
+		}
+		o.trees[arch] = files
+	}
+	return nil
+}
+
+// envoy is the architecture of an Envoy, and the files that it needs: itself, the C library below root, and what both are.
+func envoy(path, root, version string) (arch string, files tree, err error) {
+	libraries, arch, err := libraries(path, root)
 	if err != nil {
 		return "", nil, err
 	}
-	version := envoyVersion.FindSubmatch(said)
-	if version == nil {
-		return "", nil, fmt.Errorf("no version in %q", said)
-	}
-	libraries, arch, err := libraries(path)
-	if err != nil {
-		return "", nil, err
-	}
-	components := []component{{Type: "application", Name: "envoy", Version: string(version[1]), from: path}}
+	components := []component{{Type: "application", Name: "envoy", Version: version, from: path}}
 	files = tree{"/usr/local/bin/envoy": {from: path, mode: 0o755}}
 	for at, file := range libraries {
 		files[at] = file

@@ -8,6 +8,8 @@ import (
 
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	securityv1 "istio.io/api/security/v1beta1"
+
+	"navarch.io/navarch/store/model"
 )
 
 // drawing is the rules of one policy in the making.
@@ -102,9 +104,13 @@ func (d *drawing) readsHTTP(fields int) bool {
 // conditions draws the `when` of a rule.
 func (d *drawing) conditions(all []*securityv1.Condition) (principals []*rbacv3.Principal, permissions []*rbacv3.Permission) {
 	for _, c := range all {
-		if name, ok := HeaderOf(c.GetKey()); ok {
+		if name, inline, ok := model.ConditionHeader(c.GetKey()); ok {
+			match := header
+			if inline {
+				match = oneOf
+			}
 			if d.readsHTTP(1) {
-				principals = append(principals, principalsOf(c.GetValues(), c.GetNotValues(), func(v string) *rbacv3.Principal { return header(name, v) })...)
+				principals = append(principals, principalsOf(c.GetValues(), c.GetNotValues(), func(v string) *rbacv3.Principal { return match(name, v) })...)
 			}
 			continue
 		}

@@ -64,6 +64,10 @@ func listed(path, value string) string {
 
 func regex(re string) string { return uri("safe_regex: {regex: '" + re + "'}") }
 
+func among(re string) string {
+	return "{header: {name: x, string_match: {safe_regex: {regex: '(.*,)?" + re + "(,.*)?'}}}}"
+}
+
 // One rule of an ALLOW policy for HTTP: principals and permissions.
 func TestRules(t *testing.T) {
 	for _, c := range []struct{ name, rule, principal, permission string }{
@@ -100,6 +104,10 @@ func TestRules(t *testing.T) {
 				"{not_rule: {metadata: {filter: envoy.filters.network.a, path: [{key: b.c}], value: {string_match: {exact: f}}}}}]}}"},
 		{"a template of paths", "{to: [{operation: {paths: ['/a/{*}/b/{**}']}}]}", anyone,
 			"{uri_template: {name: uri-template, typed_config: {'@type': type.googleapis.com/envoy.extensions.path.match.uri_template.v3.UriTemplateMatchConfig, path_template: '/a/*/b/**'}}}"},
+		{"a path with braces", "{to: [{operation: {paths: ['/users/{id}']}}]}", anyone, "{url_path: {path: {exact: '/users/{id}'}}}"},
+		{"a pseudo header", "{when: [{key: 'request.headers[:authority]', values: [v]}]}", "{header: {name: ':authority', string_match: {exact: v}}}", anything},
+		{"values of a header", "{when: [{key: 'request.experimental.inline.headers[x]', values: [a.b, '*c', 'd*', '*'], notValues: [e]}]}",
+			"{and_ids: {ids: [{or_ids: {ids: [" + among(`a\.b`) + ", " + among(".*c") + ", " + among("d.*") + ", {header: {name: x, present_match: true}}]}}, {not_id: " + among("e") + "}]}}", anything},
 		{"conditions", "{when: [{key: 'request.headers[x]', values: [v, '*']}, {key: destination.port, notValues: ['81']}, {key: source.namespace, notValues: [a]}]}",
 			"{and_ids: {ids: [{or_ids: {ids: [{header: {name: x, string_match: {exact: v}}}, {header: {name: x, present_match: true}}]}}, {not_id: " + regex(`.*/ns/a/.*`) + "}]}}",
 			"{not_rule: {destination_port: 81}}"},

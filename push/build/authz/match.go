@@ -14,16 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
 )
-
-// HeaderOf reads the key request.headers[name].
-func HeaderOf(key string) (string, bool) {
-	name, ok := strings.CutPrefix(key, "request.headers[")
-	if name, ok2 := strings.CutSuffix(name, "]"); ok && ok2 && name != "" {
-		return name, true
-	}
-	return "", false
-}
 
 // text matches as Istio's policies do: "*" is anything that is there, "*x" ends in x, "x*" begins with x, else x.
 func text(v string, ignoreCase bool) *matcherv3.StringMatcher {
@@ -112,6 +104,21 @@ func header(name, v string) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Header{Header: headerMatch(name, v, false)}}
 }
 
+// oneOf matches a header that has the value among others, with commas between them (Istio: InlineHeaderMatcher in pilot/pkg/security/authz/matcher).
+func oneOf(name, v string) *rbacv3.Principal {
+	if v == "*" {
+		return header(name, v)
+	}
+	one := regexp.QuoteMeta(v)
+	if end, is := strings.CutPrefix(v, "*"); is {
+		one = ".*" + regexp.QuoteMeta(end)
+	} else if start, is := strings.CutSuffix(v, "*"); is {
+		one = regexp.QuoteMeta(start) + ".*"
+	}
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Header{Header: &routev3.HeaderMatcher{Name: name, HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{
+		StringMatch: pattern("(.*,)?" + one + "(,.*)?")}}}}
+}
+
 func headerMatch(name, v string, ignoreCase bool) *routev3.HeaderMatcher {
 	if v == "*" {
 		return &routev3.HeaderMatcher{Name: name, HeaderMatchSpecifier: &routev3.HeaderMatcher_PresentMatch{PresentMatch: true}}
@@ -130,7 +137,7 @@ func method(v string) *rbacv3.Permission {
 // path is text, or a template: {*} is one segment, {**} any number of them
 // (https://istio.io/latest/docs/reference/config/security/authorization-policy/#Operation).
 func path(v string) *rbacv3.Permission {
-	if strings.Contains(v, "{") {
+	if model.IsPathTemplate(v) {
 		return &rbacv3.Permission{Rule: &rbacv3.Permission_UriTemplate{UriTemplate: &corev3.TypedExtensionConfig{
 			Name:        "uri-template",
 			TypedConfig: xds.Any(&templatev3.UriTemplateMatchConfig{PathTemplate: strings.NewReplacer("{*}", "*", "{**}", "**").Replace(v)}),

@@ -11,7 +11,6 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	securityv1 "istio.io/api/security/v1beta1"
 
-	"navarch.io/navarch/push/build/authz"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
 )
@@ -40,7 +39,7 @@ func Problems(policies []*model.Policy) (out []model.Problem) {
 			}
 			for j, to := range rule.GetTo() {
 				o := to.GetOperation()
-				if slices.ContainsFunc(slices.Concat(o.GetPaths(), o.GetNotPaths()), func(path string) bool { return strings.Contains(path, "{") }) {
+				if slices.ContainsFunc(slices.Concat(o.GetPaths(), o.GetNotPaths()), model.IsPathTemplate) {
 					add(fmt.Sprintf("spec.rules[%d].to[%d].operation.paths", i, j), "servers know no templates")
 				}
 			}
@@ -67,7 +66,7 @@ func unenforceable(key string) string {
 	if strings.HasPrefix(key, "experimental.") {
 		return "servers have no filters of Envoy's"
 	}
-	header, is := authz.HeaderOf(key)
+	header, _, is := model.ConditionHeader(key)
 	header = strings.ToLower(header)
 	switch {
 	case !is:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +22,7 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -80,10 +80,6 @@ func routing(header string) bool {
 	return strings.HasPrefix(header, ":") || strings.EqualFold(header, "host")
 }
 
-// command is one command of Envoy's format strings, or the escaped percent sign
-// (https://www.envoyproxy.io/docs/envoy/latest/configuration/observability/access_log/usage#command-operators).
-var command = regexp.MustCompile(`%%|%[A-Z0-9_]+(\([^)]*\))?(:[0-9]+)?%`)
-
 // checkFormats: header values are format strings, and Envoy refuses the whole route configuration for a lone "50%".
 func checkFormats(r *routev3.Route) error {
 	values := slices.Concat(r.RequestHeadersToAdd, r.ResponseHeadersToAdd)
@@ -91,7 +87,7 @@ func checkFormats(r *routev3.Route) error {
 		values = slices.Concat(values, c.RequestHeadersToAdd, c.ResponseHeadersToAdd)
 	}
 	for _, v := range values {
-		if strings.Contains(command.ReplaceAllLiteralString(v.GetHeader().GetValue(), ""), "%") {
+		if !model.IsFormat(v.GetHeader().GetValue()) {
 			return problem.Atf("headers", "%s: %q is no format string: a percent sign is written %%%%", v.Header.Key, v.Header.Value)
 		}
 	}

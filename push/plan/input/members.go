@@ -38,7 +38,8 @@ func (q *Selection) selects(e *model.Endpoint, labels map[string]string) bool {
 
 // Members lists the endpoints that a cluster selects: of the service's own namespace, ready (unless the selection, or the service, is of those
 // that are not, too), at the port of the service port's name, with the subset's labels. Sorted by address,
-// port and network, each once: two networks may have the same addresses, and those without an address are all reached by gateways. The labels are those of the selection's subset.
+// port and network, each once: two networks may have the same addresses, and those without an address are all reached by gateways. Of two endpoints at one place the healthier one counts: a Pod may
+// have the address that the status of another one still says. The labels are those of the selection's subset.
 func (in *Input) Members(q Selection, labels map[string]string) intern.List[model.Member] {
 	if found, ok := in.members[q]; ok {
 		return found
@@ -61,7 +62,7 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 	}
 	slices.SortStableFunc(out, func(a, b model.Member) int {
 		return cmp.Or(cmp.Compare(a.Endpoint.GetAddress(), b.Endpoint.GetAddress()), cmp.Compare(a.Port, b.Port),
-			cmp.Compare(a.Endpoint.GetNetwork(), b.Endpoint.GetNetwork()))
+			cmp.Compare(a.Endpoint.GetNetwork(), b.Endpoint.GetNetwork()), cmp.Compare(illness(a.Endpoint.GetHealth()), illness(b.Endpoint.GetHealth())))
 	})
 	out = slices.CompactFunc(out, func(a, b model.Member) bool {
 		return a.Endpoint.GetAddress() != "" && a.Endpoint.GetAddress() == b.Endpoint.GetAddress() && a.Port == b.Port && a.Endpoint.GetNetwork() == b.Endpoint.GetNetwork()
@@ -69,6 +70,20 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 	list := members.List(out...)
 	in.members[q] = list
 	return list
+}
+
+// illness orders health: what is best comes first. It is asked for each comparison of endpoints.
+func illness(h model.Health) int {
+	switch h {
+	case model.Health_HEALTH_READY:
+		return 0
+	case model.Health_HEALTH_DRAINING:
+		return 1
+	case model.Health_HEALTH_NOT_READY:
+		return 2
+	default:
+		return 3
+	}
 }
 
 // MembersOf are those members of a selection of all endpoints for which something holds.

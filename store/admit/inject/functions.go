@@ -49,6 +49,7 @@ func functions(env func(string) string) template.FuncMap {
 		"indent":              indent,
 		"isset":               func(m map[string]string, key string) bool { _, there := m[key]; return there },
 		"kubevirtInterfaces":  func(s string) string { return s },
+		"omitNil":             omitNil,
 		"protoToJSON":         protoToJSON,
 		"structToJSON":        toJSON,
 		"toJSON":              toJSON,
@@ -174,6 +175,36 @@ func fromJSON(text string) (out any, err error) {
 		return nil, fmt.Errorf("%.100q is not JSON: %w", text, err)
 	}
 	return out, nil
+}
+
+// omitNil leaves out what is null, and maps and lists of which nothing is left then.
+func omitNil(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for name, one := range v {
+			if one = omitNil(one); one != nil {
+				out[name] = one
+			}
+		}
+		if len(out) == 0 && len(v) > 0 {
+			return nil
+		}
+		return out
+	case []any:
+		out := []any{}
+		for _, one := range v {
+			if one = omitNil(one); one != nil {
+				out = append(out, one)
+			}
+		}
+		if len(out) == 0 && len(v) > 0 {
+			return nil
+		}
+		return out
+	default:
+		return value
+	}
 }
 
 func toYAML(value any) (string, error) {

@@ -17,7 +17,7 @@ const istioStyle = `
       requests:
         cpu: "{{ index .ObjectMeta.Annotations ` + "`sidecar.istio.io/proxyCPU`" + ` }}"
   {{- else if .Values.global.proxy.resources }}
-      {{ toYaml .Values.global.proxy.resources | indent 6 }}
+      {{ toYaml (omitNil .Values.global.proxy.resources) | indent 6 }}
   {{- end }}
 {{- end }}
 {{- $containers := list }}
@@ -111,7 +111,7 @@ func TestConfigMapOfIstio(t *testing.T) {
 	config := "# defaultTemplates defines the default template\ndefaultTemplates: [sidecar]\npolicy: enabled\nalwaysInjectSelector:\n  []\nneverInjectSelector:\n  []\ninjectedAnnotations:\n" +
 		"template: \"{{ Template_Version_And_Istio_Version_Mismatched_Check_Installation }}\"\ntemplates:\n  sidecar: |" + strings.ReplaceAll(istioStyle, "\n", "\n    ") +
 		"\n  waypoint: |\n    apiVersion: v1\n    metadata: {annotations: {{ toJsonMap (omit .InfrastructureAnnotations \"a\") }}}\n"
-	values := `{"global": {"hub": "docker.example/istio", "tag": 1.29, "jwtPolicy": "third-party-jwt", "sds": {"token": {"aud": "istio-ca"}}, "proxy": {"image": "proxyv2", "statusPort": 15020, "resources": {"limits": {"cpu": "2"}}}, "waypoint": {}},
+	values := `{"global": {"hub": "docker.example/istio", "tag": 1.29, "jwtPolicy": "third-party-jwt", "sds": {"token": {"aud": "istio-ca"}}, "proxy": {"image": "proxyv2", "statusPort": 15020, "resources": {"limits": {"cpu": "2", "memory": null}, "requests": {"cpu": null}, "claims": [null]}}, "waypoint": {}},
 		"sidecarInjectorWebhook": {"rewriteAppHTTPProbe": true}, "gateways": {}, "revision": ""}`
 	c, err := ParseConfig(source, config, values, func(string) string { return "false" })
 	if err != nil {
@@ -138,7 +138,7 @@ spec: {containers: [{name: app, image: web, ports: [{containerPort: 80}, {contai
 		envOf(proxy, "ISTIO_META_OWNER"):                                       "kubernetes://apis/v1/namespaces/shop/pods/web-0",
 		strings.TrimSpace(envOf(proxy, "ISTIO_METAJSON_LABELS")):               `{"app":"web"}`,
 		fmt.Sprint(envOf(proxy, "A"), envOf(proxy, "USER"), envOf(proxy, "LEGACY"), len(out.Spec.Volumes)): "b1true2",
-		proxy.Resources.Limits.Cpu().String(): "2",
+		string(encoded(t, proxy.Resources)): `{"limits":{"cpu":"2"}}`,
 	} {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)

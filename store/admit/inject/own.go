@@ -81,7 +81,7 @@ func merge(pod *corev1.Pod, own overrides) (*corev1.Pod, error) {
 }
 
 // matchUser has redirection leave alone the traffic of the user that the Pod's author has the proxy run as: the argument -u of the init container. With
-// TPROXY the proxy stays root. The container that checks redirection must be that user itself.
+// TPROXY the proxy stays root, and its group is what redirection knows it by (-g). The container that checks redirection must be that user itself.
 func (w *task) matchUser(proxy *corev1.Container, out *corev1.Pod) {
 	if proxy == nil || proxy.SecurityContext == nil {
 		return
@@ -109,7 +109,12 @@ func (w *task) matchUser(proxy *corev1.Container, out *corev1.Pod) {
 				c.SecurityContext.RunAsGroup = group
 			}
 		}
-		if at := slices.Index(c.Args, "-u"); user != nil && *user != 0 && at >= 0 && at+1 < len(c.Args) {
+		at := slices.Index(c.Args, "-u")
+		switch {
+		case at < 0 || at+1 >= len(c.Args):
+		case tproxy && group != nil && *group != 0:
+			c.Args = slices.Insert(c.Args, at+2, "-g", strconv.FormatInt(*group, 10))
+		case !tproxy && user != nil && *user != 0:
 			c.Args[at+1] = strconv.FormatInt(*user, 10)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 // gatewayAPI is the group of the Gateway API.
 const gatewayAPI = "gateway.networking.k8s.io"
 
-// Classes of the Gateway API that are the mesh's, and their controllers (istio pkg/config/constants: ManagedGatewayController and others). The webhook
-// configurations select by the same (deploy/docs/validation.md).
+// Classes of the Gateway API that are the mesh's, and their controllers (istio pkg/config/constants: ManagedGatewayController and others). API servers ask by the
+// same ones (deploy/docs/validation.md, and deploy/chart, whose ValidatingAdmissionPolicy warns of Gateways of other classes with these controllers).
 var (
 	meshControllers = []string{"istio.io/gateway-controller", "istio.io/unmanaged-gateway", "istio.io/mesh-controller"}
 	meshClasses     = []string{"istio", "istio-remote", "istio-waypoint"}

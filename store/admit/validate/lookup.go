@@ -23,6 +23,9 @@ func (l lookup) Mesh() *meshv1.MeshConfig { return l.snapshot.Mesh().Spec }
 // Pod implements normal.Lookup.
 func (lookup) Pod(object.ID) *normal.Pod { return nil }
 
+// PodAt implements normal.Lookup.
+func (lookup) PodAt(object.ID) *normal.Pod { return nil }
+
 // Node implements normal.Lookup.
 func (lookup) Node(object.ID) *normal.Node { return nil }
 

@@ -14,6 +14,7 @@ import (
 
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
+	"navarch.io/navarch/deploy/docs"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
@@ -74,7 +75,8 @@ func TestWarns(t *testing.T) {
 		"a route whose parents are no": {gatewayAPI("HTTPRoute", `{"parentRefs": [7, null]}`), ""},
 		"another kind of Istio's": {`{"apiVersion": "networking.istio.io/v1beta1", "kind": "Novel", "metadata": {"name": "a"}, "spec": {"concurrency": 1}}`,
 			"kind Novel of networking.istio.io is not acted on yet"},
-		"a policy that closes": {of("AuthorizationPolicy", `{"targetRefs": [{"kind": "Service", "name": "a"}], "rules": [{"to": [{"operation": {"ports": ["80"]}}]}]}`), "policies of gateways and waypoints are not supported: what the policy selects is closed"},
+		"a policy that closes":    {of("AuthorizationPolicy", `{"rules": [{"when": [{"key": "request.headers[a b]", "values": ["80"]}]}]}`), "is not supported: what the policy selects is closed"},
+		"a policy for a waypoint": {of("AuthorizationPolicy", `{"targetRefs": [{"kind": "Service", "name": "a"}], "rules": [{"to": [{"operation": {"ports": ["80"]}}]}]}`), "spec.targetRefs: is not acted on by this version"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := webhook().Admit(t.Context(), Path, creation(t, []byte(c.raw)))
@@ -82,6 +84,16 @@ func TestWarns(t *testing.T) {
 				t.Errorf("allowed %v, %+v, warnings %q; want %q", got.Allowed, got.Result, said, c.want)
 			}
 		})
+	}
+}
+
+// API servers ask about the classes and controllers that are warned of: the conditions of the webhooks on the page, which the chart's are (deploy/chart).
+func TestConditionsHaveTheClasses(t *testing.T) {
+	page := docs.YAML(t, "validation.md", "# ")
+	for field, all := range map[string][]string{"controllerName": meshControllers, "gatewayClassName": meshClasses} {
+		if want := fmt.Sprintf("object.spec.%s in ['%s'] :\n", field, strings.Join(all, "', '")); strings.Count(page, want) != strings.Count(page, "name: of-the-mesh\n") || !strings.Contains(page, want) {
+			t.Errorf("not all conditions of the page have %s", want)
+		}
 	}
 }
 

@@ -29,6 +29,9 @@ func (s *Source) served(ctx context.Context) (map[kindID]kind, error) {
 	}
 	found := map[kindID]kind{}
 	for _, v := range s.resources(ctx, groups) {
+		if v.err != nil && known[v.group] == nil { // whose objects are only reported: its API server, which may be an aggregated one, holds nothing up
+			continue
+		}
 		if v.err != nil {
 			return nil, v.err
 		}

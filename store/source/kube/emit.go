@@ -234,6 +234,11 @@ func (s *Source) Problems() []object.Problem {
 	}
 	for f := range s.followers() {
 		switch {
+		case f.wrong != "" && !f.gone && f.kind.nameOnly:
+			id := f.kind.of()
+			id.Origin = s.origin
+			all = append(all, object.Problem{ID: id, Location: location, Code: problem.Unreadable, Severity: problem.Warning,
+				Message: "cannot be read from the API server: " + f.wrong + "; objects of this kind are not acted on, and are not reported one by one; everything else is read all the same"})
 		case f.refused >= refusals:
 			refused = append(refused, f.kind.kind)
 		case f.wrong != "" && !f.gone:

@@ -198,6 +198,18 @@ func TestKubeSelectedNamespaces(t *testing.T) {
 	e.untilProblem("")
 }
 
+// istioOperators is the definition that istioctl leaves, and older charts of Istio.
+const istioOperators = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: istiooperators.install.istio.io}
+spec:
+  group: install.istio.io
+  names: {kind: IstioOperator, plural: istiooperators, singular: istiooperator}
+  scope: Namespaced
+  versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+`
+
 // The rights that the documentation lists are enough: by them alone everything is read, and nothing is refused.
 func TestKubeDocumentedRights(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{Istio: true, GatewayAPI: true})
@@ -234,6 +246,14 @@ func TestKubeDocumentedRights(t *testing.T) {
 	e.s.Refer(nil)
 	e.untilNames("istio-ingress", "Role navarchd-secrets, RoleBinding navarchd-secrets")
 	e.untilProblem("")
+	// A kind of Istio's that they are not about, since it is only reported, holds nothing up either.
+	c.Kubectl(t, istioOperators, "create", "-f", "-")
+	e.untilProblem(problem.Unreadable)
+	if p := e.s.Problems(); len(p) != 1 || p[0].Severity != problem.Warning || !strings.Contains(p[0].Message, "forbidden") {
+		t.Errorf("problems %v", p)
+	}
+	beside := listen(t, c, func(config *Config) { config.Kubeconfig = kubeconfig })
+	beside.untilSynced()
 	c.Kubectl(t, "", "delete", "clusterrole", "navarchd")
 	refused := listen(t, c, func(config *Config) { config.Kubeconfig = kubeconfig })
 	refused.untilProblem(problem.Unreadable)

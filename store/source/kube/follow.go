@@ -118,7 +118,7 @@ func (f *follower) refuse() {
 	if f.refused++; f.refused < refusals || f.complete {
 		return
 	}
-	s.Log.Warn("a kind of another cluster may not be read; the cluster is complete without it", obs.KeyKind, f.kind.kind, obs.KeyError, f.wrong)
+	s.Log.Warn("a kind may not be read, and the cluster is complete without it", obs.KeyKind, f.kind.kind, obs.KeyError, f.wrong)
 	f.done()
 	s.synced()
 }

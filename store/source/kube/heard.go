@@ -48,6 +48,20 @@ func (s *Source) ReadUntil() (until time.Time, everywhere bool) {
 	return until, !only
 }
 
+// Age is for how long the API server has said nothing, or not yet everything, of Pods, ServiceAccounts and Namespaces while this runs; 0: it does not run.
+func (s *Source) Age(now time.Time) time.Duration {
+	s.mu.Lock()
+	since := s.began
+	s.mu.Unlock()
+	if since.IsZero() {
+		return 0
+	}
+	if until, _ := s.ReadUntil(); !until.IsZero() {
+		since = until
+	}
+	return max(now.Sub(since), 0)
+}
+
 // Accounts says whether ServiceAccounts may be read, so that ReadUntil is about them too.
 func (s *Source) Accounts() bool {
 	s.mu.Lock()

@@ -26,3 +26,25 @@ func TestReadUntil(t *testing.T) {
 		}
 	}
 }
+
+// The age counts from the beginning until everything was emitted, and then from the watch that has been silent longest; nothing that is not read has one.
+func TestAge(t *testing.T) {
+	s, began := newSource(Config{}, nil), time.Unix(1000, 0)
+	if age := s.Age(began); age != 0 {
+		t.Errorf("before it runs: %v", age)
+	}
+	s.began = began
+	if age := s.Age(began.Add(time.Minute)); age != time.Minute {
+		t.Errorf("before everything is emitted: %v", age)
+	}
+	s.emittedSynced = true
+	for i, kind := range []string{"Pod", "ServiceAccount", "Namespace"} {
+		s.heard.note(kindID{kind: kind}, began.Add(time.Duration(40+i)*time.Second))
+	}
+	if age := s.Age(began.Add(time.Minute)); age != 20*time.Second {
+		t.Errorf("20 seconds after a watch has said something: %v", age)
+	}
+	if s.end(); s.Age(began.Add(time.Hour)) != 0 {
+		t.Error("it is read no more, and has an age")
+	}
+}

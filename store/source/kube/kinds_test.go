@@ -47,6 +47,7 @@ func TestBestVersion(t *testing.T) {
 type nothing struct{}
 
 func (nothing) Pod(object.ID) *normal.Pod                  { return nil }
+func (nothing) PodAt(object.ID) *normal.Pod                { return nil }
 func (nothing) Node(object.ID) *normal.Node                { return nil }
 func (nothing) Nodes(origin.Origin) iter.Seq[*normal.Node] { return func(func(*normal.Node) bool) {} }
 func (nothing) Namespace(object.ID) *normal.Namespace      { return nil }

@@ -89,6 +89,7 @@ type Source struct {
 	settled       bool               // Secrets are followed, or none is to be read
 	complete      bool               // everything was listed in full
 	emittedSynced bool               // Synced was emitted
+	began         time.Time          // Run; zero: it does not run
 
 	lists, watches, silent, repaired, stale, events atomic.Uint64
 }
@@ -139,7 +140,7 @@ func (s *Source) reset() {
 	s.meshes = meshes{}
 	s.touched, s.leaving, s.decided, s.held = map[object.ID]bool{}, leaving{}, nil, nil
 	s.discover, s.hidden, s.settled, s.complete, s.emittedSynced, s.wrong, s.beyond = false, false, false, false, false, "", nil
-	s.ready = make(chan struct{}, 1)
+	s.ready, s.began = make(chan struct{}, 1), time.Time{}
 }
 
 // end forgets what was read: while nothing is read, nothing is held either.
@@ -171,6 +172,7 @@ func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s.mu.Lock()
 	s.reset()
+	s.began = time.Now()
 	s.mu.Unlock()
 	var all sync.WaitGroup
 	defer s.end()

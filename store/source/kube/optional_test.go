@@ -87,3 +87,34 @@ func TestOptionalKinds(t *testing.T) {
 		}
 	}
 }
+
+// A kind whose objects are only reported, as the one whose definition istioctl leaves, holds nothing up where it cannot be read: a warning names it.
+func TestKindsThatAreOnlyReported(t *testing.T) {
+	s := newSource(Config{Grace: -1}, nil)
+	operator := s.custom("install.istio.io", "v1alpha1", "IstioOperator", "istiooperators", true)
+	for _, k := range append([]kind{namespaces, operator}, s.builtIn()...) {
+		s.kinds[k.id()] = s.newFollower(k)
+	}
+	s.discover, s.settled, s.selection.ready = true, true, true
+	d := &desk{t, s, time.Unix(1e6, 0)}
+	for f := range s.followers() {
+		if f.kind.id() != operator.id() {
+			d.list(f.kind.kind)
+		}
+	}
+	if !s.allListed() {
+		t.Error("it holds everything up")
+	}
+	s.synced()
+	if !slices.Equal(d.emitted(), []string{"synced"}) {
+		t.Error("it is not said that everything was emitted")
+	}
+	f := s.kinds[operator.id()]
+	f.fails(apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "", errors.New("no right")))
+	if p := s.Problems(); len(p) != 1 || p[0].ID.Kind != "IstioOperator" || p[0].Severity != problem.Warning || !strings.Contains(p[0].Message, "forbidden") {
+		t.Errorf("problems %v", p)
+	}
+	if f.works(); len(s.Problems()) > 0 {
+		t.Errorf("once it may be read: %v", s.Problems())
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -30,8 +31,9 @@ func (v Visible) Of(namespace string) bool { return v == nil || v(namespace) }
 
 // Caller is who asks for a page of /debug.
 type Caller struct {
-	Name string // what answers that cost are counted for: a SPIFFE ID, this machine, or the address that it asks from
-	Sees Visible
+	Name   string // what answers that cost are counted for: a SPIFFE ID, this machine, or the address that it asks from
+	Tenant string // whose things it sees, as Authorizer.Tenant has it; empty: it sees everything
+	Sees   Visible
 }
 
 // sameMachine is the name of all callers on this machine.
@@ -67,16 +69,17 @@ func (d *Authorizer) look(r *http.Request) (Caller, error) {
 	case d.Revoked != nil && d.Revoked(who.ID):
 		return Caller{}, fmt.Errorf("%s is revoked", who.ID)
 	}
-	return Caller{Name: who.ID.String(), Sees: d.sees(who)}, nil
+	return d.caller(who), nil
 }
 
-// sees is what an authenticated caller does.
-func (d *Authorizer) sees(who attest.Caller) Visible {
-	if d.system(who) {
-		return nil
+// caller is an authenticated one, with what it sees.
+func (d *Authorizer) caller(who attest.Caller) Caller {
+	c := Caller{Name: who.ID.String()}
+	if !d.system(who) {
+		c.Tenant = d.Tenant(who.Namespace)
+		c.Sees = func(other string) bool { return d.Tenant(other) == c.Tenant }
 	}
-	own := d.Tenant(who.Namespace)
-	return func(other string) bool { return d.Tenant(other) == own }
+	return c
 }
 
 // system says whether a caller is of the control plane's own namespace, in the config cluster: whoever rules another cluster may have the identities of all namespaces there.
@@ -98,7 +101,7 @@ const ForSystem = "this page is for callers of the system namespace"
 // page of another site may have made a browser ask for is refused before (issue 12, item 5): such a request comes from this
 // machine as well.
 func (d *Authorizer) Guard(pages func(Caller) http.Handler) http.Handler {
-	profiles := profiles(web.NewSlots(maxProfiles, maxProfiles))
+	profiles := profiles(semaphore.NewWeighted(maxProfiles))
 	return web.Guard(d.Hosts, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := d.look(r)
 		switch {
@@ -117,16 +120,16 @@ func (d *Authorizer) Guard(pages func(Caller) http.Handler) http.Handler {
 	}))
 }
 
-// Stream is which namespaces a stream's caller sees, by the same rules as a page's. An identity is needed, as istiod wants
+// Stream is a stream's caller and what it sees, by the same rules as a page's. An identity is needed, as istiod wants
 // it: a sidecar in front of this replica would make every plain-text caller one of this machine. Errors are gRPC statuses.
-func (d *Authorizer) Stream(who attest.Caller) (Visible, error) {
+func (d *Authorizer) Stream(who attest.Caller) (Caller, error) {
 	switch {
 	case d.Open:
-		return nil, nil
+		return Caller{Name: who.ID.String()}, nil
 	case who.ID.IsZero():
-		return nil, status.Error(codes.Unauthenticated, "authentication required: ask over TLS, with a certificate or a token")
+		return Caller{}, status.Error(codes.Unauthenticated, "authentication required: ask over TLS, with a certificate or a token")
 	case d.Revoked != nil && d.Revoked(who.ID):
-		return nil, status.Errorf(codes.PermissionDenied, "%s is revoked", who.ID)
+		return Caller{}, status.Errorf(codes.PermissionDenied, "%s is revoked", who.ID)
 	}
-	return d.sees(who), nil
+	return d.caller(who), nil
 }

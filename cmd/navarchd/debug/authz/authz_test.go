@@ -151,10 +151,10 @@ func TestSeen(t *testing.T) {
 		if one.namespace != "" {
 			who.ID = spiffeid.RequireFromPath(spiffeid.RequireTrustDomainFromString("cluster.local"), "/ns/"+one.namespace+"/sa/"+one.account)
 		}
-		sees, err := d.Stream(who)
+		seen, err := d.Stream(who)
 		var got []string
 		for _, namespace := range []string{"shop", "pay", "other"} {
-			if err == nil && sees.Of(namespace) {
+			if err == nil && seen.Sees.Of(namespace) {
 				got = append(got, namespace)
 			}
 		}
@@ -164,8 +164,11 @@ func TestSeen(t *testing.T) {
 		if strings.Join(got, " ") != one.want {
 			t.Errorf("%+v: sees %v", one, got)
 		}
+		if all := seen.Sees == nil; all != (seen.Tenant == "") || !all && seen.Tenant != d.Tenant(one.namespace) {
+			t.Errorf("%+v: of tenant %q", one, seen.Tenant)
+		}
 	}
-	if sees, err := (&Authorizer{Open: true}).Stream(attest.Caller{}); err != nil || !sees.Of("shop") {
+	if seen, err := (&Authorizer{Open: true}).Stream(attest.Caller{}); err != nil || !seen.Sees.Of("shop") {
 		t.Error("open, and closed", err)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"path"
 	"strconv"
 
+	"golang.org/x/sync/semaphore"
+
 	"navarch.io/navarch/cmd/internal/web"
 )
 
@@ -20,9 +22,9 @@ const (
 // pprofPath is what paths of profiles begin with.
 const pprofPath = "/debug/pprof/"
 
-// profiles serves the profiles of this process, of which slots bounds how many are made at once. The list of them, the command
+// profiles serves the profiles of this process, of which places bounds how many are made at once. The list of them, the command
 // line and the names of addresses cost nothing, and do not count.
-func profiles(slots *web.Slots) http.Handler {
+func profiles(places *semaphore.Weighted) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(pprofPath, pprof.Index) // heap, goroutine and so on, too
 	mux.HandleFunc(pprofPath+"cmdline", pprof.Cmdline)
@@ -39,13 +41,12 @@ func profiles(slots *web.Slots) http.Handler {
 					return
 				}
 			}
-			turn, err := slots.Try("profiles")
-			if err != nil {
+			if !places.TryAcquire(1) {
 				w.Header().Set("Retry-After", "5")
-				http.Error(w, err.Error(), http.StatusTooManyRequests)
+				http.Error(w, web.ErrBusy.Error(), http.StatusTooManyRequests)
 				return
 			}
-			defer turn.Done()
+			defer places.Release(1)
 		}
 		mux.ServeHTTP(w, r)
 	})

@@ -1,0 +1,135 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ErrBusy is returned where no more answers are made or waited for; asking again later helps.
+var ErrBusy = errors.New("too many questions at once: ask again when they are answered")
+
+// How long a tenant's turn rests: pauses times as long as the answer took to make, longestPause at most.
+const (
+	pauses       = 3
+	longestPause = 10 * time.Second
+)
+
+// Turns bounds what making answers costs, and keeping them: how many costly ones are made at once, over all callers; how many one caller has that are made, waited for, or not
+// read yet; and how much of a processor the callers of one tenant have together, who are answered one after the other, with a pause after each answer. Safe for concurrent use.
+type Turns struct {
+	costly    chan struct{} // a place for each that may be made at once
+	perCaller int
+
+	mu      sync.Mutex // a leaf
+	callers map[string]int
+	tenants map[string]*tenant
+}
+
+// tenant is there while an answer of one of its callers is made or waited for, and in the pause after one.
+type tenant struct {
+	turn chan struct{} // of one: taken while an answer is made, and in the pause after it
+	held int           // that are made, wait, or rest
+}
+
+// NewTurns has room for atOnce costly answers that are being made, and for perCaller answers of one caller.
+func NewTurns(atOnce, perCaller int) *Turns {
+	return &Turns{costly: make(chan struct{}, atOnce), perCaller: perCaller, callers: map[string]int{}, tenants: map[string]*tenant{}}
+}
+
+// Question is who asks for an answer. Tenant is empty for who shares no pace with others.
+type Question struct {
+	Caller, Tenant string
+	Costly         bool
+}
+
+// Turn is one answer's. Made says that the answer is made: it gives the turn to the next, and the answer still counts for its caller, who may read it
+// slowly. Done ends it. Either may be called again, and does nothing then.
+type Turn struct{ Made, Done func() }
+
+// Take waits for an answer's turn, in the order in which those of its tenant came, and of costly ones in the order in which all came, until ctx ends. Errors: ErrBusy, or why
+// ctx ended.
+func (t *Turns) Take(ctx context.Context, q Question) (turn Turn, err error) {
+	if err := t.enter(q.Caller); err != nil {
+		return Turn{}, err
+	}
+	defer func() {
+		if err != nil {
+			t.leave(q.Caller)
+		}
+	}()
+	rest, err := t.tenantsTurn(ctx, q.Tenant)
+	if err != nil {
+		return Turn{}, err
+	}
+	if q.Costly {
+		select {
+		case t.costly <- struct{}{}:
+		case <-ctx.Done():
+			rest(0)
+			return Turn{}, fmt.Errorf("waited for other costly questions: %w", ctx.Err())
+		}
+	}
+	began := time.Now()
+	made := sync.OnceFunc(func() {
+		if q.Costly {
+			<-t.costly
+		}
+		rest(min(pauses*time.Since(began), longestPause))
+	})
+	return Turn{Made: made, Done: sync.OnceFunc(func() {
+		made()
+		t.leave(q.Caller)
+	})}, nil
+}
+
+// tenantsTurn waits for a tenant's turn; rest gives it to the next after a while.
+func (t *Turns) tenantsTurn(ctx context.Context, name string) (rest func(time.Duration), err error) {
+	if name == "" {
+		return func(time.Duration) {}, nil
+	}
+	t.mu.Lock()
+	own := t.tenants[name]
+	if own == nil {
+		own = &tenant{turn: make(chan struct{}, 1)}
+		t.tenants[name] = own
+	}
+	own.held++
+	t.mu.Unlock()
+	forget := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if own.held--; own.held == 0 {
+			delete(t.tenants, name)
+		}
+	}
+	select {
+	case own.turn <- struct{}{}:
+	case <-ctx.Done():
+		forget()
+		return nil, fmt.Errorf("waited for other answers of this tenant: %w", ctx.Err())
+	}
+	return func(pause time.Duration) {
+		time.AfterFunc(pause, func() { <-own.turn; forget() })
+	}, nil
+}
+
+func (t *Turns) enter(caller string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.callers[caller] >= t.perCaller {
+		return fmt.Errorf("%w (%d of this caller)", ErrBusy, t.callers[caller])
+	}
+	t.callers[caller]++
+	return nil
+}
+
+func (t *Turns) leave(caller string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.callers[caller]--; t.callers[caller] == 0 {
+		delete(t.callers, caller)
+	}
+}

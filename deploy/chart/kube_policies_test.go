@@ -1,0 +1,97 @@
+//go:build kube
+
+package chart
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Network policies, which nobody enforces where this is tested, let everybody reach what processes serve but /debug (8080), and to an etcd of the chart whoever is given its
+// address, and each other member.
+func TestKubeChartPolicies(t *testing.T) {
+	t.Parallel()
+	clients := 0
+	for scene, text := range scenes(t) {
+		var policies []*networkingv1.NetworkPolicy
+		for _, u := range objects(t, text) {
+			if u.GetKind() == "NetworkPolicy" {
+				p := &networkingv1.NetworkPolicy{}
+				object(t, text, u.GetKind(), u.GetName(), p)
+				policies = append(policies, p)
+			}
+		}
+		if len(policies) == 0 {
+			if scene != "large" {
+				t.Errorf("%s: there are none", scene)
+			}
+			continue
+		}
+		pods := podsOf(t, text)
+		for name, pod := range pods {
+			if c := pod.Spec.Containers[0]; c.Name == "navarchd" {
+				for _, port := range c.Ports {
+					if got := reaches(policies, map[string]string{"any": "body"}, pod.Labels, port.ContainerPort); got != (port.ContainerPort != 8080) {
+						t.Errorf("%s: everybody reaches port %d of %s: %v", scene, port.ContainerPort, name, got)
+					}
+				}
+			}
+			etcd, own := pods["StatefulSet "+etcdOf(pods)]
+			if !own {
+				continue
+			}
+			for port, to := range map[int32]string{2379: etcdOf(pods) + ".istio-system.svc:2379", 2380: "-peers.istio-system.svc:2380"} {
+				if slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+					return c.Name != "etcdutl" && strings.Contains(strings.Join(append(c.Command, c.Args...), " "), to) // that asks nobody
+				}) {
+					if clients++; !reaches(policies, pod.Labels, etcd.Labels, port) {
+						t.Errorf("%s: %s does not reach port %d of etcd", scene, name, port)
+					}
+				}
+				if reaches(policies, map[string]string{"any": "body"}, etcd.Labels, port) {
+					t.Errorf("%s: everybody reaches port %d of etcd", scene, port)
+				}
+			}
+		}
+	}
+	if clients < 20 {
+		t.Errorf("%d ways to an etcd were looked at", clients)
+	}
+}
+
+// etcdOf is the name of the StatefulSet of etcd; empty: there is none.
+func etcdOf(pods map[string]*corev1.PodTemplateSpec) string {
+	for name := range pods {
+		if set, is := strings.CutPrefix(name, "StatefulSet "); is {
+			return set
+		}
+	}
+	return ""
+}
+
+// reaches says whether a Pod with some labels may ask a port of another one of its namespace.
+func reaches(policies []*networkingv1.NetworkPolicy, from, to map[string]string, port int32) bool {
+	for _, p := range policies {
+		if !matches(&p.Spec.PodSelector, to) {
+			continue
+		}
+		for _, rule := range p.Spec.Ingress {
+			if slices.ContainsFunc(rule.Ports, func(one networkingv1.NetworkPolicyPort) bool { return one.Port.IntVal == port }) &&
+				(len(rule.From) == 0 || slices.ContainsFunc(rule.From, func(peer networkingv1.NetworkPolicyPeer) bool { return matches(peer.PodSelector, from) })) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func matches(selector *metav1.LabelSelector, of map[string]string) bool {
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	return err == nil && s.Matches(labels.Set(of))
+}

@@ -1,0 +1,129 @@
+package inspect
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"reflect"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// pieceSize is how large the pieces of a page are, in bytes.
+const pieceSize = 64 << 10
+
+// text is a page as JSON: in pieces, since one that grows is copied again and again, and what prints it as a whole has several times its bytes meanwhile. A page may be as large as
+// all that a proxy holds.
+type text struct{ pieces [][]byte }
+
+// Write implements io.Writer.
+func (t *text) Write(b []byte) (n int, err error) {
+	for n = len(b); len(b) > 0; {
+		last := len(t.pieces) - 1
+		if last < 0 || len(t.pieces[last]) == cap(t.pieces[last]) {
+			t.pieces = append(t.pieces, make([]byte, 0, pieceSize))
+			last++
+		}
+		piece := t.pieces[last]
+		fits := min(len(b), cap(piece)-len(piece))
+		t.pieces[last], b = append(piece, b[:fits]...), b[fits:]
+	}
+	return n, nil
+}
+
+// writeTo writes the page, and forgets it on the way.
+func (t *text) writeTo(w io.Writer) error {
+	for i, piece := range t.pieces {
+		t.pieces[i] = nil
+		if _, err := w.Write(piece); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// page prints what a page is, as json.Encoder does with an indent of two spaces; of a list each element by itself.
+func (t *text) page(answer any) error {
+	if dump, is := answer.(dumped); is {
+		return dump.print(t)
+	}
+	list := reflect.ValueOf(answer)
+	if list.Kind() != reflect.Slice || list.Type() == reflect.TypeFor[json.RawMessage]() {
+		enc := json.NewEncoder(t)
+		enc.SetIndent("", "  ")
+		return enc.Encode(answer)
+	}
+	open := "["
+	for i := range list.Len() {
+		raw, err := json.MarshalIndent(list.Index(i).Interface(), "  ", "  ")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(t, "%s\n  %s", open, raw)
+		open = ","
+	}
+	if open == "[" {
+		fmt.Fprint(t, "[]\n")
+	} else {
+		fmt.Fprint(t, "\n]\n")
+	}
+	return nil
+}
+
+// dumped is what one proxy was sent, as an envoy.admin.v3.ConfigDump of some types, none means all.
+type dumped struct {
+	stream Stream
+	wanted []xds.Type
+}
+
+// print prints each resource by itself: all of them as messages have several times the bytes that the proxy was sent.
+func (d dumped) print(w io.Writer) error {
+	fmt.Fprint(w, "{\n  \"configs\": [")
+	open := ""
+	err := d.stream.sections(d.wanted, func(section proto.Message) error {
+		m := section.ProtoReflect()
+		fmt.Fprintf(w, "%s\n    {\n      \"@type\": %q", open, "type.googleapis.com/"+m.Descriptor().FullName())
+		open = ","
+		fields := m.Descriptor().Fields()
+		for i := range fields.Len() {
+			if err := printList(w, fields.Get(i), m); err != nil {
+				return err
+			}
+		}
+		_, err := fmt.Fprint(w, "\n    }")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(w, "\n  ]\n}\n")
+	return err
+}
+
+// printList prints a field of a section: the others than lists of messages are empty.
+func printList(w io.Writer, field protoreflect.FieldDescriptor, section protoreflect.Message) error {
+	if !section.Has(field) || !field.IsList() {
+		return nil
+	}
+	fmt.Fprintf(w, ",\n      %q: [", field.TextName())
+	open, all := "", section.Get(field).List()
+	for i := range all.Len() {
+		raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(all.Get(i).Message().Interface())
+		if err != nil {
+			return err
+		}
+		var pretty bytes.Buffer // protojson varies its white space on purpose
+		if err := json.Indent(&pretty, raw, "        ", "  "); err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "%s\n        %s", open, pretty.Bytes())
+		open = ","
+	}
+	_, err := fmt.Fprint(w, "\n      ]")
+	return err
+}
