@@ -32,7 +32,7 @@ func TestOwnUserWithTPROXY(t *testing.T) {
 }
 
 // The label for the workload's name counts before its owner's, and Istio's agents find revocation lists where they look for them.
-func TestWhatAgentsAreTold(t *testing.T) {
+func TestWhatAgentsAreGiven(t *testing.T) {
 	for _, template := range []string{"sidecar", "gateway"} {
 		pod := podOf(t, annotated("inject.istio.io/templates: "+template))
 		pod.Labels["service.istio.io/workload-name"] = "named"
