@@ -137,12 +137,13 @@ func ShortNames(host, namespace, domain string) []string {
 	if !ok || !two || name == "" || name == "*" || ns == "" || strings.Contains(ns, ".") {
 		return nil
 	}
-	out := []string{rest}
-	if svc, _, _ := strings.Cut(domain, "."); svc == "svc" {
-		out = append(out, rest+".svc")
-	}
+	out := make([]string, 0, 3)
 	if ns == namespace {
-		out = append([]string{name}, out...)
+		out = append(out, name)
+	}
+	out = append(out, rest)
+	if svc, _, _ := strings.Cut(domain, "."); svc == "svc" {
+		out = append(out, host[:len(rest)+len(".svc")])
 	}
 	return out
 }
