@@ -209,9 +209,9 @@ func (i *installation) othersRoots(ca *authority) []string {
 	if err != nil || len(answer.Resources) != 1 {
 		t.Fatalf("%v %v", answer, err)
 	}
-	told := &meshv1alpha1.ProxyConfig{}
-	if err := answer.Resources[0].Resource.UnmarshalTo(told); err != nil {
+	sent := &meshv1alpha1.ProxyConfig{}
+	if err := answer.Resources[0].Resource.UnmarshalTo(sent); err != nil {
 		t.Fatal(err)
 	}
-	return told.CaCertificatesPem
+	return sent.CaCertificatesPem
 }
