@@ -267,6 +267,9 @@ func (i *installation) release() {
 	if _, err := i.Kubectl(i.t.Context(), manifest(i.t, other), "apply", "--server-side", "--force-conflicts", "-f", "-"); err == nil || !strings.Contains(err.Error(), "immutable") {
 		i.t.Errorf("another key: %v", err)
 	}
+	if wrong := i.wrong("istio-system", "default", "a CSR was signed", "clusters were sent"); wrong != "" {
+		i.t.Errorf("navarchctl check: %s", wrong)
+	}
 	i.noneForbidden("istiod", "istiod-ingest", "istiod-ca", "istiod-admit")
 	i.hasMetrics()
 	i.revisions(root)
