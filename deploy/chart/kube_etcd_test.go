@@ -152,24 +152,32 @@ func (i *installation) twoMembersLost() {
 	i.at("the mesh is the same")
 }
 
+// wrong is what navarchctl finds wrong with the release of a revision in the namespace of the same name; empty: nothing, and a workload is served, as joined says.
+func (i *installation) wrong(release, joined string) string {
+	out, err := exec.CommandContext(i.t.Context(), programs.For(i.t, "navarchctl"), "check", "-i", release, "--revision", release, "--kubeconfig", i.Kubeconfig(), "-o", "json").Output()
+	var all []struct{ Check, Status, Found string }
+	if wrong := json.Unmarshal(out, &all); wrong != nil {
+		return fmt.Sprintf("%v %v %s", err, wrong, out)
+	}
+	served := false
+	for _, r := range all {
+		served = served || strings.HasPrefix(r.Check, "certificate and configuration of a workload, by ") && r.Status == "ok" && r.Found == joined
+		if r.Status == "failure" {
+			return fmt.Sprint(r)
+		}
+	}
+	if !served {
+		return string(out)
+	}
+	return ""
+}
+
 // otherServes waits until navarchctl finds nothing wrong with the second mesh, among other things a CSR is signed by the root that its namespace
 // has, and clusters are sent; and no alarm is raised about the store.
 func (i *installation) otherServes() {
 	cluster.Await(i.t, "navarchctl check", func() string {
-		out, err := exec.CommandContext(i.t.Context(), programs.For(i.t, "navarchctl"), "check", "-i", "other", "--revision", "other", "--kubeconfig", i.Kubeconfig(), "-o", "json").Output()
-		var all []struct{ Check, Status, Found string }
-		if wrong := json.Unmarshal(out, &all); wrong != nil {
-			return fmt.Sprintf("%v %v %s", err, wrong, out)
-		}
-		joined := false
-		for _, r := range all {
-			joined = joined || strings.HasPrefix(r.Check, "certificate and configuration of a workload, by ") && r.Status == "ok"
-			if r.Status == "failure" {
-				return fmt.Sprint(r)
-			}
-		}
-		if !joined {
-			return string(out)
+		if wrong := i.wrong("other", "a CSR was signed, and clusters were sent"); wrong != "" {
+			return wrong
 		}
 		page := i.page("other", i.get("{.items[*].metadata.name}", "pods", "-n", "other", "-l", "app.kubernetes.io/name=navarchd"))
 		for line := range strings.Lines(page) {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"navarch.io/navarch/store/apiserver"
 )
 
@@ -67,6 +69,7 @@ type checker struct {
 	Config
 	results  []Result
 	replicas []Replica
+	pods     []corev1.Pod // of the control plane; none: they are not known
 }
 
 // patience is how long one question may take.
@@ -87,6 +90,9 @@ func Run(ctx context.Context, c Config) []Result {
 		k.say("replicas", Failure, err.Error(), "see why their Pods are not ready: kubectl describe pod, kubectl logs")
 	}
 	k.replicas = replicas
+	if err := k.controlPlane(ctx); err != nil {
+		k.cannot("rights", err)
+	}
 	k.rights(ctx)
 	k.pages(ctx)
 	k.webhooks(ctx)

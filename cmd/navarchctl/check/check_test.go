@@ -283,9 +283,17 @@ func TestRun(t *testing.T) {
 			w.answers[admission+"validatingwebhookconfigurations"] = strings.Replace(w.answers[admission+"validatingwebhookconfigurations"].(string),
 				`"caBundle": "`, `"caBundle": "`+base64.StdEncoding.EncodeToString(root)+`", "not": "`, 1)
 		}, validator, Failure, "certificate signed by unknown authority"},
-		"it fails open":  {replaced("validatingwebhookconfigurations", `"Fail"`, `"Ignore"`), validator, Warning, "wrong objects pass"},
-		"no webhook":     {func(w *world) { w.answers[admission+"mutatingwebhookconfigurations"] = `{}` }, "MutatingWebhookConfiguration", Warning, "Pods get no proxies"},
-		"no roots":       {func(w *world) { delete(w.answers, "/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert") }, workload, Failure, "istio-ca-root-cert"},
+		"it fails open": {replaced("validatingwebhookconfigurations", `"Fail"`, `"Ignore"`), validator, Warning, "wrong objects pass"},
+		"no webhook":    {func(w *world) { w.answers[admission+"mutatingwebhookconfigurations"] = `{}` }, "MutatingWebhookConfiguration", Warning, "Pods get no proxies"},
+		"no roots":      {func(w *world) { delete(w.answers, "/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert") }, workload, Failure, "istio-ca-root-cert"},
+		"no roots of a signer": {func(w *world) {
+			delete(w.answers, "/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert")
+			w.answers["/api/v1/namespaces/istio-system/pods"] = `{"items": [{"spec": {"containers": [{"args": ["--roles=xds,ca"], "env": [{"name": "EXTERNAL_CA", "value": "ISTIOD_RA_KUBERNETES_API"}]}]}}]}`
+		}, workload, Unknown, "istio-ca-root-cert"},
+		"no roots of another CA": {func(w *world) {
+			delete(w.answers, "/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert")
+			w.answers["/api/v1/namespaces/istio-system/pods"] = `{"items": [{"spec": {"containers": [{"args": ["--roles=xds"]}]}}]}`
+		}, workload, Unknown, "istio-ca-root-cert"},
 		"no token to be": {func(w *world) { w.answers["/api/v1/namespaces/istio-system/serviceaccounts/default/token"] = 403 }, workload, Unknown, "you may not see it"},
 	} {
 		w, leaf := well(t)

@@ -45,7 +45,8 @@ func (k *checker) join(ctx context.Context) {
 	}
 	roots, err := k.roots(ctx)
 	if err != nil {
-		k.say(check, Failure, err.Error(), "the leader writes it: see its log, and --write-root-certs")
+		status, do := k.issuer().roots()
+		k.say(check, status, err.Error(), do)
 		return
 	}
 	token, err := k.token(ctx)
@@ -59,7 +60,7 @@ func (k *checker) join(ctx context.Context) {
 			k.say(check, Failure, err.Error(), "see the replica's log: it says whom it refuses, and why")
 			continue
 		}
-		k.say(check, OK, "a CSR was signed, and clusters were sent", "")
+		k.say(check, OK, k.issuer().joined(), "")
 	}
 }
 
@@ -101,16 +102,10 @@ func (k *checker) joins(ctx context.Context, r Replica, roots *x509.CertPool, to
 	}
 	defer conn.Close()
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
-	csr, err := request()
-	if err != nil {
-		return err
-	}
-	signed, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1.IstioCertificateRequest{Csr: csr, ValidityDuration: int64(lifetime.Seconds())})
-	switch {
-	case err != nil:
-		return fmt.Errorf("a CSR: %w", err)
-	case len(signed.GetCertChain()) < 2:
-		return errors.New("a CSR: the answer is no chain")
+	if k.issuer() != otherCA {
+		if err := certificate(ctx, conn, k.names()); err != nil {
+			return fmt.Errorf("a CSR: %w", err)
+		}
 	}
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err == nil {
@@ -129,13 +124,26 @@ func (k *checker) joins(ctx context.Context, r Replica, roots *x509.CertPool, to
 	return nil
 }
 
+// certificate has one signed, of a CSR with these names.
+func certificate(ctx context.Context, conn *grpc.ClientConn, names []*url.URL) error {
+	csr, err := request(names)
+	if err != nil {
+		return err
+	}
+	signed, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1.IstioCertificateRequest{Csr: csr, ValidityDuration: int64(lifetime.Seconds())})
+	if err == nil && len(signed.GetCertChain()) < 2 {
+		err = errors.New("the answer is no chain")
+	}
+	return err
+}
+
 // request is a CSR of a key that is dropped at once.
-func request() (string, error) {
+func request(names []*url.URL) (string, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return "", err
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{URIs: names}, key)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})), err
 }
 
