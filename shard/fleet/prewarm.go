@@ -68,8 +68,10 @@ func (f *Fleet) prewarm(ctx context.Context, m *mirror.Mirror, planner *plan.Loo
 // that DNS suffix: of each namespace one without labels, in the order given, and then one with the labels that a Sidecar selects, for each that
 // selects some; warmScopes of them at most.
 func prewarmNodes(s *mirror.Snapshot, domain string, namespaces []string) (nodes []view.Node) {
+	// Injection hands proxies the mesh's metadata: with DNS in the agent their scope has automatic addresses.
+	metadata := map[string]string{"DNS_CAPTURE": s.Mesh().Spec.GetDefaultConfig().GetProxyMetadata()["ISTIO_META_DNS_CAPTURE"]}
 	add := func(namespace string, labels map[string]string) {
-		nodes = append(nodes, view.Node{ID: "warm~~" + namespace, Name: "warm", Namespace: namespace, Labels: labels,
+		nodes = append(nodes, view.Node{ID: "warm~~" + namespace, Name: "warm", Namespace: namespace, Labels: labels, Metadata: metadata,
 			Domain: domain, Caps: xds.AgentCaps})
 	}
 	for _, namespace := range namespaces {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/view"
@@ -59,6 +60,15 @@ func TestPrewarmedHaveTheScopes(t *testing.T) {
 				t.Errorf("a proxy of %s with labels %v has a scope that nobody has planned: %v", namespace, labels, scope)
 			}
 		}
+	}
+	mesh, err := model.New(model.MeshKey, 1, &meshv1alpha1.MeshConfig{DefaultConfig: &meshv1alpha1.ProxyConfig{ProxyMetadata: map[string]string{"ISTIO_META_DNS_CAPTURE": "true"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = s.Apply(2, []model.Record{mesh}, nil).New
+	proxy := view.Node{ID: "p", Name: "p", Namespace: "empty", Domain: "svc.example.org", Caps: xds.AgentCaps, Metadata: map[string]string{"DNS_CAPTURE": "true"}}
+	if got, want := view.Of(s, prewarmNodes(s, "svc.example.org", []string{"empty"})[0]).Scope, view.Of(s, proxy).Scope; got != want {
+		t.Errorf("where agents answer DNS the scope %v is planned, proxies have %v", got, want)
 	}
 	many := map[string]map[string]string{}
 	for i := range warmScopes {
