@@ -6,8 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -152,22 +154,24 @@ func (i *installation) twoMembersLost() {
 	i.at("the mesh is the same")
 }
 
-// wrong is what navarchctl finds wrong with the release of a revision in the namespace of the same name; empty: nothing, and a workload is served, as joined says.
-func (i *installation) wrong(release, joined string) string {
-	out, err := exec.CommandContext(i.t.Context(), programs.For(i.t, "navarchctl"), "check", "-i", release, "--revision", release, "--kubeconfig", i.Kubeconfig(), "-o", "json").Output()
+// wrong is what navarchctl finds wrong with a revision; empty: nothing, and a workload is served, as each of joined says.
+func (i *installation) wrong(namespace, revision string, joined ...string) string {
+	out, err := exec.CommandContext(i.t.Context(), programs.For(i.t, "navarchctl"), "check", "-i", namespace, "--revision", revision, "--kubeconfig", i.Kubeconfig(), "-o", "json").Output()
 	var all []struct{ Check, Status, Found string }
 	if wrong := json.Unmarshal(out, &all); wrong != nil {
 		return fmt.Sprintf("%v %v %s", err, wrong, out)
 	}
-	served := false
+	served := map[string]bool{}
 	for _, r := range all {
-		served = served || strings.HasPrefix(r.Check, "certificate and configuration of a workload, by ") && r.Status == "ok" && r.Found == joined
+		if strings.HasPrefix(r.Check, "certificate and configuration of a workload, by ") && r.Status == "ok" {
+			served[r.Found] = true
+		}
 		if r.Status == "failure" {
 			return fmt.Sprint(r)
 		}
 	}
-	if !served {
-		return string(out)
+	if got := slices.Sorted(maps.Keys(served)); !slices.Equal(got, joined) {
+		return fmt.Sprintf("%q: %s", got, out)
 	}
 	return ""
 }
@@ -176,7 +180,7 @@ func (i *installation) wrong(release, joined string) string {
 // has, and clusters are sent; and no alarm is raised about the store.
 func (i *installation) otherServes() {
 	cluster.Await(i.t, "navarchctl check", func() string {
-		if wrong := i.wrong("other", "a CSR was signed, and clusters were sent"); wrong != "" {
+		if wrong := i.wrong("other", "other", "a CSR was signed, and clusters were sent"); wrong != "" {
 			return wrong
 		}
 		page := i.page("other", i.get("{.items[*].metadata.name}", "pods", "-n", "other", "-l", "app.kubernetes.io/name=navarchd"))

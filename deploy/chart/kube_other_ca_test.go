@@ -157,11 +157,11 @@ func (i *installation) anotherCA() {
 	if policies := i.get("{.webhooks[*].failurePolicy}", "validatingwebhookconfiguration", "istio-validator-foreign-foreign"); policies != "Ignore Ignore" {
 		t.Errorf("failure policies %s: nobody sees to them where the certificate is not the mesh's", policies)
 	}
-	if wrong := i.wrong("foreign", ""); !strings.Contains(wrong, "istio-ca-root-cert") || strings.Contains(wrong, `"status": "failure"`) {
+	if wrong := i.wrong("foreign", "foreign", ""); !strings.Contains(wrong, "istio-ca-root-cert") || strings.Contains(wrong, `"status": "failure"`) {
 		t.Errorf("navarchctl check, where the control plane's namespace has no roots: %s", wrong)
 	}
 	i.trusts("foreign", string(ca.root))
-	if wrong := i.wrong("foreign", "clusters were sent; another CA signs, and was not asked"); wrong != "" {
+	if wrong := i.wrong("foreign", "foreign", "clusters were sent; another CA signs, and was not asked"); wrong != "" {
 		t.Errorf("navarchctl check: %s", wrong)
 	}
 	if got := i.othersRoots(ca); !slices.Equal(got, []string{strings.TrimSpace(string(ca.root))}) {

@@ -61,7 +61,9 @@ type Config struct {
 	Namespace, Revision string // of the control plane; without a revision the default one
 	// Pre: before there is a control plane. Replicas are not looked for.
 	Pre      bool
-	Replicas func(context.Context) ([]Replica, error)
+	Replicas func(context.Context) ([]Replica, error) // those that serve proxies
+	// Replica is a Pod of the control plane as one that is asked: where roles are apart others than Replicas answer webhooks, and sign.
+	Replica func(*corev1.Pod) Replica
 }
 
 // checker collects the lines.
@@ -69,7 +71,8 @@ type checker struct {
 	Config
 	results  []Result
 	replicas []Replica
-	pods     []corev1.Pod // of the control plane; none: they are not known
+	pods     []corev1.Pod // of the control plane, each once; none: they are not known
+	made     []Replica    // that were made of Pods which are not among replicas
 }
 
 // patience is how long one question may take.

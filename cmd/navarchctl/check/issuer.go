@@ -76,11 +76,3 @@ func (i issuer) roots() (Status, string) {
 	}
 	return Unknown, "to have it looked at, give this namespace the roots, too: with this issuer you or the issuer write them"
 }
-
-// joined is what a workload has got.
-func (i issuer) joined() string {
-	if i == otherCA {
-		return "clusters were sent; another CA signs, and was not asked"
-	}
-	return "a CSR was signed, and clusters were sent"
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -64,7 +63,8 @@ var clusterRules = []rule{
 }
 
 var namespaceRules = []rule{
-	{allow("", []string{"configmaps"}, listWatch, "istio", "istio-sidecar-injector"), []string{"ingest", "admit"}, ""},
+	{allow("", []string{"configmaps"}, listWatch, "istio"), []string{"ingest", "admit"}, ""},
+	{allow("", []string{"configmaps"}, listWatch, "istio-sidecar-injector"), []string{"admit"}, ""},
 	{allow("", []string{"secrets"}, []string{"get"}, "cacerts", "istio-ca-secret"), []string{"ca"}, "the CA that istiod had (it is not needed with --cacerts)"},
 	{allow("networking.istio.io", []string{"gateways"}, []string{"create"}), ingest, ""},
 	{allow("", []string{"secrets"}, listWatch), []string{"ingest", "xds", "ca"}, "other clusters"},
@@ -192,21 +192,6 @@ func (k *checker) rights(ctx context.Context) {
 			return review.Status.Allowed, err
 		})
 	}
-}
-
-// controlPlane finds the control plane's Pods.
-func (k *checker) controlPlane(ctx context.Context) error {
-	for _, selector := range []string{"app=istiod", "app.kubernetes.io/name=navarchd"} {
-		if k.Revision != "" {
-			selector += ",istio.io/rev=" + k.Revision
-		}
-		var all corev1.PodList
-		if err := k.get(ctx, "/api/v1/namespaces/"+url.PathEscape(k.Namespace)+"/pods?labelSelector="+url.QueryEscape(selector), &all); err != nil {
-			return err
-		}
-		k.pods = append(k.pods, all.Items...)
-	}
-	return nil
 }
 
 // rolesOf are those that a Pod's arguments say, else all.
