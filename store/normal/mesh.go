@@ -77,7 +77,7 @@ func (n *Normalizer) ParseMesh(obj *object.Object) Mesh {
 	return out
 }
 
-// MeshRecord is the record of a mesh configuration.
+// MeshRecord is the record of a mesh configuration. Errors are those of model.New.
 func MeshRecord(config *meshv1.MeshConfig) (model.Record, error) {
 	return model.New(model.MeshKey, 0, config)
 }

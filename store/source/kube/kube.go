@@ -97,6 +97,7 @@ type Source struct {
 }
 
 // New reads the kubeconfig, and checks the configuration; nothing is asked of the API server before Run.
+// An error names what in either cannot be used.
 func New(c Config) (*Source, error) {
 	if c.Cluster != "" {
 		if err := origin.CheckCluster(c.Cluster); err != nil {

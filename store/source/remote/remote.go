@@ -97,7 +97,7 @@ type cluster struct {
 	stop   func() // ends its source, and waits for that
 }
 
-// New reads the kubeconfig of the config cluster; nothing is asked before Run.
+// New reads the kubeconfig of the config cluster; nothing is asked before Run. An error: the kubeconfig cannot be read, or an allowed option is none.
 func New(c Config) (*Clusters, error) {
 	if err := apiserver.CheckOptions(c.Allowed); err != nil {
 		return nil, err
