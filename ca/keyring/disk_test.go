@@ -33,7 +33,7 @@ func (r *replica) becomes(what string, is func(*keyring.State) bool) *keyring.St
 func TestKeyringOnDisk(t *testing.T) {
 	w := newHarness(t)
 	dir := t.TempDir()
-	here := func(c *keyring.Config) { c.Dir, c.Answer = dir, 500*time.Millisecond }
+	here := func(c *keyring.Config) { c.Dir = dir }
 	r := w.replica(here)
 	r.settle()
 	r.mustLeaf("web")
@@ -56,7 +56,7 @@ func TestKeyringOnDisk(t *testing.T) {
 	w.client = w.Connect()
 	w.Server.Stop()
 
-	r = w.replica(here)
+	r = w.replica(here, away)
 	s := r.becomes("nothing is in force", func(s *keyring.State) bool { return s.Active != nil })
 	denied, known := s.Denied(w.now())
 	if s.Active.Epoch != before.Active.Epoch || len(s.Bundle) != 1 || !s.Bundle[0].Equal(before.Bundle[0]) || len(s.CRLs) != 1 || !s.RevokedSerial("abc") ||
@@ -73,7 +73,7 @@ func TestKeyringOnDisk(t *testing.T) {
 	if err := os.WriteFile(file, old, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r = w.replica(here)
+	r = w.replica(here, away)
 	if s := r.becomes("an older one", func(s *keyring.State) bool { return errors.Is(s.Sealed, keyring.ErrRolledBack) }); s.Active != nil {
 		t.Errorf("an older keyring is in force: %v", s)
 	}
@@ -82,13 +82,13 @@ func TestKeyringOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	foreign := newHarness(t)
-	r = w.replica(here, func(c *keyring.Config) { c.Sealer = foreign.sealer() })
+	r = w.replica(here, away, func(c *keyring.Config) { c.Sealer = foreign.sealer() })
 	if s := r.becomes("another key", func(s *keyring.State) bool { return s.Sealed != nil && !errors.Is(s.Sealed, keyring.ErrRolledBack) }); s.Active != nil {
 		t.Errorf("in force with another key encryption key: %v", s)
 	}
 	r.stop()
 
-	r = w.replica(here)
+	r = w.replica(here, away)
 	r.becomes("nothing is in force again", func(s *keyring.State) bool { return s.Active != nil })
 	w.Server.Restart(w.Server.Dir())
 	r.settle()

@@ -226,9 +226,9 @@ func (c *counters) open(of uint64, method, address string) *stream {
 }
 
 func (c *counters) connected(s *stream, at time.Time) {
-	s.connected.Store(&at)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	s.connected.Store(&at) // under mu: a snapshot has all of it, or nothing
 	c.connects++
 	c.lastConnect, c.lastError, c.away = &at, "", false
 }
