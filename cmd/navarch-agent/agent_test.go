@@ -15,7 +15,12 @@ import (
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/proto"
+
 	"navarch.io/navarch/push/envoytest"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/loopback"
 )
 
@@ -182,6 +187,16 @@ func (p *process) begins(ads *fakeADS, listener string) {
 	first := ads.next(t, cdsType)
 	if id := first.request.Node.GetId(); id != "sidecar~127.0.0.1~web-1.shop~shop.svc.cluster.local" || len(first.request.InitialResourceVersions) != 0 {
 		t.Errorf("first request: node %q, versions %v", id, first.request.InitialResourceVersions)
+	}
+	// With an identity it is what the control plane plans ahead for (shard/fleet).
+	id := &identity{node: proto.Clone(first.request.Node).(*corev3.Node)}
+	id.claim()
+	raw, err := proto.Marshal(id.node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if node, err := view.Parse(raw, "east"); err != nil || node.Caps != xds.AgentCaps {
+		t.Errorf("capabilities %x, want %x: %v", uint64(node.Caps), uint64(xds.AgentCaps), err)
 	}
 	if h := first.headers; h.Get("clusterid")[0] != "east" || h.Get("x-test")[0] != "yes" || h.Get("authorization") != nil {
 		t.Errorf("headers: %v", h)

@@ -106,9 +106,16 @@ func TestListenerThatCannotBindIsNotReady(t *testing.T) {
 	addr, _ := ads.start(t, "127.0.0.1:0")
 	p := startAgent(t, addr, "--xds-plaintext")
 	const why = "Envoy refused listeners in: "
+	var whole time.Time // since when Envoy has the rest
+	fresh := false      // the page is from a look after that (lookEvery)
 	page := p.until("refused", func(d debugPage) bool {
+		done := fresh && d.NotReady != "" && !strings.Contains(d.NotReady, "INITIALIZING")
 		n, err := newAdmin(p.admin).stats(t.Context(), configStats)
-		return err == nil && n["listener_manager.lds.update_success"] > 0 && n["cluster_manager.cds.update_success"] > 0 && d.NotReady != "" && !strings.Contains(d.NotReady, "INITIALIZING")
+		if whole.IsZero() && err == nil && n["listener_manager.lds.update_success"] > 0 && n["cluster_manager.cds.update_success"] > 0 {
+			whole = time.Now()
+		}
+		fresh = !whole.IsZero() && time.Since(whole) > lookEvery
+		return done
 	})
 	if !strings.HasPrefix(page.NotReady, why) || !strings.Contains(page.NotReady, "cannot bind") {
 		t.Errorf("not ready: %q, want %q and Envoy's words", page.NotReady, why)

@@ -25,6 +25,7 @@ type redirectOptions struct {
 	dns, dnsAll, dropInvalid         bool
 	resolvConf                       string
 	dryRun, clean, verify, skipApply bool
+	validate                         bool // after the rules were made
 }
 
 // withoutEffect are flags of istio-iptables that decide how it works, and not what is redirected. They are taken, so that templates need no other
@@ -87,7 +88,7 @@ sends while Envoy is away is refused, and does not pass in clear.`,
 	f.BoolVarP(&o.dryRun, "dry-run", "n", false, "Print the rules as the input of nft, and change nothing.")
 	f.BoolVar(&o.clean, "clean", false, "Remove the rules, and nothing else.")
 	f.BoolVar(&o.verify, "verify", false, "Change nothing; fail with status 126 where traffic is not redirected. It needs no capability.")
-	f.BoolVar(&o.verify, "run-validation", false, "The same, after the rules were made, unless --skip-rule-apply.")
+	f.BoolVar(&o.validate, "run-validation", false, "Verify as --verify does, but after the rules were made, unless --skip-rule-apply.")
 	f.BoolVar(&o.skipApply, "skip-rule-apply", false, "Make no rules.")
 	f.BoolVar(&o.clean, "cleanup-only", false, "As --clean.")
 	for _, flag := range withoutEffect {
@@ -126,20 +127,19 @@ func (o *redirectOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	only := cmd.Flags().Changed("verify") || o.skipApply
 	switch {
 	case o.dryRun:
 		fmt.Fprint(out, c.Rules())
 		return nil
 	case o.clean:
 		return kernel.Clean(c)
-	case !only:
+	case !o.verify && !o.skipApply:
 		if err := kernel.Apply(c.Rules()); err != nil {
 			return err
 		}
 		fmt.Fprintf(out, "traffic is redirected: outbound to %d, inbound to %d\n", c.OutboundPort, c.InboundPort)
 	}
-	if !o.verify {
+	if !o.verify && !o.validate {
 		return nil
 	}
 	if err := kernel.Verify(c, uint32(os.Getuid()), uint32(os.Getgid())); err != nil {

@@ -119,7 +119,7 @@ func TestRedirectProgram(t *testing.T) {
 		{[]string{"--verify"}, 126, false}, // it has no address but loopback
 		{[]string{"--run-validation", "--skip-rule-apply"}, 126, false},
 		{[]string{"-b", "nonsense"}, 1, false},
-		{[]string{"-b", "*", "-i", "*"}, 0, true},
+		{[]string{"-b", "*", "-i", "*", "--verify=false"}, 0, true}, // as if it were not given
 		{[]string{"-b", "*", "-i", "*"}, 0, true},
 		{[]string{"--clean"}, 0, false},
 		{[]string{"--clean"}, 0, false},

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"navarch.io/navarch/cmd/navarchctl/check"
 	"navarch.io/navarch/cmd/navarchctl/cluster"
@@ -73,15 +74,19 @@ func looked(ctx context.Context, flags *cluster.Flags, pre bool) ([]check.Result
 			pod.Close()
 		}
 	}()
-	return check.Run(ctx, check.Config{API: in.API, Namespace: in.Namespace, Revision: in.Revision, Pre: pre, Replicas: func(ctx context.Context) (all []check.Replica, err error) {
-		if pods, err = in.Replicas(ctx); err != nil {
-			return nil, err
-		}
-		for _, pod := range pods {
-			all = append(all, check.Replica{Name: pod.String(), Monitoring: pod.Monitoring, Client: pod.Client(), Dial: pod.Dial})
-		}
-		return all, nil
-	}}), nil
+	replica := func(pod *cluster.Pod) check.Replica {
+		pods = append(pods, pod)
+		return check.Replica{Name: pod.String(), Monitoring: pod.Monitoring, Client: pod.Client(), Dial: pod.Dial}
+	}
+	return check.Run(ctx, check.Config{API: in.API, Namespace: in.Namespace, Revision: in.Revision, Pre: pre,
+		Replica: func(pod *corev1.Pod) check.Replica { return replica(in.Pod(pod)) },
+		Replicas: func(ctx context.Context) (all []check.Replica, err error) {
+			found, err := in.Replicas(ctx)
+			for _, pod := range found {
+				all = append(all, replica(pod))
+			}
+			return all, err
+		}}), nil
 }
 
 func checkTable(w io.Writer, results []check.Result) error {

@@ -41,12 +41,13 @@ func injectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inject -f FILE",
 		Short: "Put proxies into the Pods of manifests, as the webhook would, without asking it",
-		Long: `inject reads manifests: Pods, Deployments, StatefulSets, DaemonSets, ReplicaSets, ReplicationControllers, Jobs, CronJobs, Lists of
-these, in any number of documents. It prints them with their proxies; whatever else is in the file is printed as it is. What the Pods of a
-manifest are left out for is said on standard error.
+		Long: `inject reads manifests: Pods, Deployments, StatefulSets, DaemonSets, ReplicaSets, ReplicationControllers, Jobs, CronJobs,
+DeploymentConfigs, Lists of these, in any number of documents. It prints them with their proxies; whatever else is in the file is
+printed as it is. What the Pods of a manifest are left out for is said on standard error.
 
-By default it takes the templates and values of Navarch's own chart. A cluster's are taken with --from-cluster, those of files with
---inject-config-file and --values-file: the keys config and values of the ConfigMap istio-sidecar-injector.`,
+By default it takes the templates and values of Navarch's own chart, of which the proxy's image is navarch/navarch-agent:dev. A
+cluster's are taken with --from-cluster, those of files with --inject-config-file and --values-file: the keys config and values of
+the ConfigMap istio-sidecar-injector.`,
 		Example: `  # What the webhook of this cluster would make of a manifest.
   navarchctl inject --from-cluster -f shop.yaml | kubectl apply -f -`,
 		Args: cobra.NoArgs,

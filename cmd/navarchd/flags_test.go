@@ -28,6 +28,14 @@ func TestDebugNames(t *testing.T) {
 	}
 }
 
+// Proxies are planned ahead with the domain that those which come are planned with: another one would be the scope of nobody.
+func TestPlannedAheadInTheDomain(t *testing.T) {
+	c := &config{domain: "example.org"}
+	if got := c.fleetConfig(nil, nil, quiet).Domain; got != "svc.example.org" || got != c.serviceDomain() {
+		t.Errorf("proxies are planned ahead in %q", got)
+	}
+}
+
 // A process that could verify no credential, and wants one, does not start; nor does one whose file for verifying has no
 // address to be used at.
 func TestCredentialsCanBeVerified(t *testing.T) {

@@ -122,7 +122,7 @@ func (r *replica) newServer() (*serve.Server, error) {
 		AckDeadline:  r.config.ackDeadline,
 		Callers:      budget.New(budget.Config{Workloads: identities.Workloads(r.mirror.Current), Limits: r.config.waitingRequests()}),
 		Planner: join.Planner{Plans: r.planner, Mirror: r.mirror, Fleet: r.fleet, Machines: r.machines, Clients: clients, Checked: r.config.env.identityCheck, TrustDomain: r.config.trustDomain,
-			Scopes: &join.Scopes{Cluster: r.config.cluster, Domain: "svc." + r.config.domain, Snapshot: r.mirror.Current, Now: time.Now, Clients: clients}},
+			Scopes: &join.Scopes{Cluster: r.config.cluster, Domain: r.config.serviceDomain(), Snapshot: r.mirror.Current, Now: time.Now, Clients: clients}},
 		Budget:  fanout.Budget{Streams: r.config.env.pushThrottle, WindowOff: r.config.env.off("window")},
 		Hooks:   hooks(&r.telemetry.commits, r.telemetry.changes, r.telemetry.tracer),
 		Blame:   r.shown.Blame,
@@ -137,10 +137,13 @@ func (c *config) waitingRequests() budget.Limits {
 	return budget.Limits{MessagesPerCredential: max(4*c.env.maxRecvSize, 16<<20), MessagesInAll: math.MaxInt}
 }
 
+// serviceDomain is the DNS suffix of services.
+func (c *config) serviceDomain() string { return "svc." + c.domain }
+
 // fleetConfig is this replica among the others.
 func (c *config) fleetConfig(store *kv.Store, m *mirror.Mirror, log *slog.Logger) fleet.Config {
 	address, secure := c.advertised()
-	return fleet.Config{Store: store, Name: c.processName(), Address: address, Secure: secure, Embedded: c.dataDir != "", Zone: c.zone,
+	return fleet.Config{Store: store, Name: c.processName(), Address: address, Secure: secure, Embedded: c.dataDir != "", Zone: c.zone, Domain: c.serviceDomain(),
 		Revision: func() int64 { return m.Status().Revision }, Lease: c.replicaLease, Ramp: c.ramp, DrainAfter: c.drainAfter, Grace: c.shutdown,
 		MostJoins: c.env.maxRequests, Contained: c.contained, Log: log,
 		Off: fleet.Loops{Joins: c.env.off("joins"), Moves: c.env.off("moves"), Drain: c.env.off("drain")}}

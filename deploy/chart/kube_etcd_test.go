@@ -6,8 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -152,24 +154,34 @@ func (i *installation) twoMembersLost() {
 	i.at("the mesh is the same")
 }
 
+// wrong is what navarchctl finds wrong with a revision; empty: nothing, and a workload is served, as each of joined says.
+func (i *installation) wrong(namespace, revision string, joined ...string) string {
+	out, err := exec.CommandContext(i.t.Context(), programs.For(i.t, "navarchctl"), "check", "-i", namespace, "--revision", revision, "--kubeconfig", i.Kubeconfig(), "-o", "json").Output()
+	var all []struct{ Check, Status, Found string }
+	if wrong := json.Unmarshal(out, &all); wrong != nil {
+		return fmt.Sprintf("%v %v %s", err, wrong, out)
+	}
+	served := map[string]bool{}
+	for _, r := range all {
+		if strings.HasPrefix(r.Check, "certificate and configuration of a workload, by ") && r.Status == "ok" {
+			served[r.Found] = true
+		}
+		if r.Status == "failure" {
+			return fmt.Sprint(r)
+		}
+	}
+	if got := slices.Sorted(maps.Keys(served)); !slices.Equal(got, joined) {
+		return fmt.Sprintf("%q: %s", got, out)
+	}
+	return ""
+}
+
 // otherServes waits until navarchctl finds nothing wrong with the second mesh, among other things a CSR is signed by the root that its namespace
 // has, and clusters are sent; and no alarm is raised about the store.
 func (i *installation) otherServes() {
 	cluster.Await(i.t, "navarchctl check", func() string {
-		out, err := exec.CommandContext(i.t.Context(), programs.For(i.t, "navarchctl"), "check", "-i", "other", "--revision", "other", "--kubeconfig", i.Kubeconfig(), "-o", "json").Output()
-		var all []struct{ Check, Status, Found string }
-		if wrong := json.Unmarshal(out, &all); wrong != nil {
-			return fmt.Sprintf("%v %v %s", err, wrong, out)
-		}
-		joined := false
-		for _, r := range all {
-			joined = joined || strings.HasPrefix(r.Check, "certificate and configuration of a workload, by ") && r.Status == "ok"
-			if r.Status == "failure" {
-				return fmt.Sprint(r)
-			}
-		}
-		if !joined {
-			return string(out)
+		if wrong := i.wrong("other", "other", "a CSR was signed, and clusters were sent"); wrong != "" {
+			return wrong
 		}
 		page := i.page("other", i.get("{.items[*].metadata.name}", "pods", "-n", "other", "-l", "app.kubernetes.io/name=navarchd"))
 		for line := range strings.Lines(page) {

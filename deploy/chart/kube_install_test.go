@@ -5,13 +5,11 @@ package chart
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -177,8 +175,10 @@ func (i *installation) injected(ctx context.Context) error {
 			return nil
 		}
 	}
-	return errors.New("a Pod was made without a proxy")
+	return errWithoutProxy
 }
+
+var errWithoutProxy = errors.New("a Pod was made without a proxy")
 
 // works waits until Pods get proxies, wrong objects are refused even while nobody answers, and the mesh's roots are in its namespaces.
 func (i *installation) works() {
@@ -208,60 +208,6 @@ const closed = "Fail Ignore Fail Ignore"
 // policies are the failure policies of both validation webhooks, each with that for the Gateway API.
 func (i *installation) policies() string {
 	return i.get("{.items[*].webhooks[*].failurePolicy}", "validatingwebhookconfigurations", "-l", "app=istiod,istio.io/rev=default")
-}
-
-// whilePodsAreMade does something while ten Pods a second are made: each must be injected.
-func (i *installation) whilePodsAreMade(do func()) {
-	i.t.Helper()
-	i.meanwhile("Pod", 100*time.Millisecond, func() error { return i.injected(context.Background()) }, do)
-}
-
-// whileAsked does something while the Pod web, which its Envoy receives for, is asked twenty times a second: each request must be answered. Without root there is
-// no such Pod (revisions).
-func (i *installation) whileAsked(do func()) {
-	i.t.Helper()
-	if os.Geteuid() != 0 {
-		do()
-		return
-	}
-	web := i.client.CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/shop/pods/web:9080/proxy/")
-	i.meanwhile("request", 50*time.Millisecond, func() error {
-		page, err := web.DoRaw(context.Background())
-		if err == nil && !strings.Contains(string(page), "web") {
-			err = fmt.Errorf("the answer is %q", page)
-		}
-		return err
-	}, do)
-}
-
-// meanwhile does something while something else is tried again and again, each time with success.
-func (i *installation) meanwhile(what string, every time.Duration, try func() error, do func()) {
-	i.t.Helper()
-	ctx, stop := context.WithCancel(i.t.Context())
-	var trying sync.WaitGroup
-	count := 0
-	trying.Go(func() {
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			count++
-			if err := try(); err != nil {
-				i.t.Errorf("%s %d: %v", what, count, err)
-			}
-		}
-	})
-	do()
-	stop()
-	trying.Wait()
-	i.t.Logf("%s: %d meanwhile", what, count)
-	if count == 0 {
-		i.t.Errorf("%s: none meanwhile", what)
-	}
 }
 
 // as is the same installation for a test within it.
@@ -300,8 +246,8 @@ func TestKubeChartLifecycle(t *testing.T) {
 
 // release is tried beside an istiod, installed in its place, upgraded, rolled back, uninstalled and installed again, and istiod put back (deploy/docs/migration.md,
 // Beside istiod, and back). Pods that are made while it changes all get proxies; what is
-// navarchd's in webhook configurations stays; a Pod of the mesh answers while it is uninstalled and installed again; the second installation has the keys of the
-// first, so the root is the same.
+// navarchd's in webhook configurations stays; a Pod of the mesh answers all the while, and while it is uninstalled and installed again; webhooks go first, so no Pod is refused
+// meanwhile; the second installation has the keys of the first, so the root is the same.
 func (i *installation) release() {
 	const values, wait = "testdata/cluster.yaml", "--timeout=120s"
 	root := i.istiod()
@@ -321,6 +267,9 @@ func (i *installation) release() {
 	if _, err := i.Kubectl(i.t.Context(), manifest(i.t, other), "apply", "--server-side", "--force-conflicts", "-f", "-"); err == nil || !strings.Contains(err.Error(), "immutable") {
 		i.t.Errorf("another key: %v", err)
 	}
+	if wrong := i.wrong("istio-system", "default", "a CSR was signed", "clusters were sent"); wrong != "" {
+		i.t.Errorf("navarchctl check: %s", wrong)
+	}
 	i.noneForbidden("istiod", "istiod-ingest", "istiod-ca", "istiod-admit")
 	i.hasMetrics()
 	i.revisions(root)
@@ -330,22 +279,24 @@ func (i *installation) release() {
 			i.t.Errorf("after %s: %+v, was %+v", after, got, was)
 		}
 	}
-	i.whilePodsAreMade(func() {
-		i.run("upgrade", "navarch", i.helm.Dir, "-f", values, "--set", "podLabels.edition=second,promote=true", "--wait", wait)
-		unchanged("the upgrade")
-		i.run("upgrade", "navarch", i.helm.Dir, "-f", values, "--set", "podLabels.edition=second,revisionTags={prod}")
-		i.run("rollback", "navarch", "2")
-		unchanged("the rollback to an upgrade")
-		// What was installed at first has the policy Ignore, which Helm puts back where it is told to; navarchd then finds it again.
-		i.run("rollback", "navarch", "1", "--force-conflicts", "--wait", wait)
-		i.works()
-		unchanged("the rollback to the first")
+	i.whileAsked(func() {
+		i.whilePodsAreMade(func() {
+			i.run("upgrade", "navarch", i.helm.Dir, "-f", values, "--set", "podLabels.edition=second,promote=true", "--wait", wait)
+			unchanged("the upgrade")
+			i.run("upgrade", "navarch", i.helm.Dir, "-f", values, "--set", "podLabels.edition=second,revisionTags={prod}")
+			i.run("rollback", "navarch", "2")
+			unchanged("the rollback to an upgrade")
+			// What was installed at first has the policy Ignore, which Helm puts back where it is told to; navarchd then finds it again.
+			i.run("rollback", "navarch", "1", "--force-conflicts", "--wait", wait)
+			i.works()
+			unchanged("the rollback to the first")
+		})
 	})
 	if tags := i.get("{.items[*].metadata.name}", "mutatingwebhookconfigurations", "-l", "app.kubernetes.io/instance=navarch"); tags != "istio-sidecar-injector" {
 		i.t.Errorf("after the rollbacks there are %s", tags)
 	}
 	i.whileAsked(func() {
-		i.uninstall()
+		i.whilePodsAreLetIn(i.uninstall)
 		i.MustKubectl(i.t, "", "delete", "configmap", "-n", "shop", "istio-ca-root-cert") // the second installation writes it
 		i.run("install", "navarch", i.helm.Dir, "-f", values, "--wait", wait)
 		i.works()

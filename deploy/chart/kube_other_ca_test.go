@@ -3,20 +3,27 @@
 package chart
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	securityv1 "istio.io/api/security/v1alpha1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -150,5 +157,61 @@ func (i *installation) anotherCA() {
 	if policies := i.get("{.webhooks[*].failurePolicy}", "validatingwebhookconfiguration", "istio-validator-foreign-foreign"); policies != "Ignore Ignore" {
 		t.Errorf("failure policies %s: nobody sees to them where the certificate is not the mesh's", policies)
 	}
+	if wrong := i.wrong("foreign", "foreign", ""); !strings.Contains(wrong, "istio-ca-root-cert") || strings.Contains(wrong, `"status": "failure"`) {
+		t.Errorf("navarchctl check, where the control plane's namespace has no roots: %s", wrong)
+	}
+	i.trusts("foreign", string(ca.root))
+	if wrong := i.wrong("foreign", "foreign", "clusters were sent; another CA signs, and was not asked"); wrong != "" {
+		t.Errorf("navarchctl check: %s", wrong)
+	}
+	if got := i.othersRoots(ca); !slices.Equal(got, []string{strings.TrimSpace(string(ca.root))}) {
+		t.Errorf("stock agents are told of the roots %q", got)
+	}
 	i.at("Pods have certificates of another CA")
+}
+
+// othersRoots are those that a stock agent of foreign-shop is told of (PCDS), which shows the token of its service account.
+func (i *installation) othersRoots(ca *authority) []string {
+	t := i.t
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	forward := i.KubectlCommand(ctx, "port-forward", "-n", "foreign", "--address=127.0.0.1", "deployment/istiod-foreign", ":15012")
+	out, err := forward.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := forward.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer forward.Wait() //nolint:errcheck // it is killed
+	defer cancel()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, _, _ := strings.Cut(strings.TrimPrefix(line, "Forwarding from "), " ")
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.cert)
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "istiod-foreign.foreign.svc"})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	token := strings.TrimSpace(i.MustKubectl(t, "", "create", "token", "buyer", "-n", "foreign-shop", "--audience=istio-ca"))
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token))
+	if err == nil {
+		err = stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig",
+			Node: &corev3.Node{Id: "sidecar~10.1.9.9~stock.foreign-shop~foreign-shop.svc.cluster.local"}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := stream.Recv()
+	if err != nil || len(answer.Resources) != 1 {
+		t.Fatalf("%v %v", answer, err)
+	}
+	sent := &meshv1alpha1.ProxyConfig{}
+	if err := answer.Resources[0].Resource.UnmarshalTo(sent); err != nil {
+		t.Fatal(err)
+	}
+	return sent.CaCertificatesPem
 }

@@ -172,5 +172,9 @@ func (i *installation) signers() {
 	if got := signed(); got != "spiffe://cluster.local/ns/signed-shop/sa/default" {
 		t.Errorf("the signer has signed for %q", got)
 	}
+	i.trusts("signed", string(ca.root))
+	if wrong := i.wrong("signed", "signed", "a CSR was signed, and clusters were sent"); wrong != "" {
+		t.Errorf("navarchctl check: %s", wrong)
+	}
 	i.at("the Pod has its certificate of the signer")
 }

@@ -188,7 +188,7 @@ func (s *stage) identity(w mesh.Workload) proxy.Identity {
 		id.Region, id.Zone = mesh.Region, w.Zone
 	}
 	if s.result.MTLS {
-		id.Metadata = map[string]string{"NAVARCH_IDENTITY": "sds"} // its agent has a certificate for it
+		id.Metadata = map[string]string{"NAVARCH_IDENTITY": "sds", "NAVARCH_FILES": "sds"} // its agent has a certificate for it, and serves files
 	}
 	return id
 }

@@ -172,7 +172,7 @@ const outbound = " (outboundTrafficPolicy of the Sidecar, else of MeshConfig)"
 // builder reads. A test compares them with the settings that the plan reads.
 var wordsOf = map[string]string{
 	"cluster.Outbound.TLS":                 "TLS (as the rule says, else MeshConfig enableAutoMtls)",
-	"endpoint.Spec.Members":                "endpoints (those of the proxy's own cluster alone, where MeshConfig serviceSettings says clusterLocal, and of the control plane's own host, MeshConfig defaultConfig)",
+	"endpoint.Spec.Members":                "endpoints (of cluster-local hosts, as MeshConfig serviceSettings has them: of its own cluster)",
 	"listener.InboundPort.Ended":           "TLS that ends here (as the Sidecar's ingress listener says, else MeshConfig tlsDefaults)",
 	"listener.Outbound.BindToPort":         "bound to its port (captureMode NONE; MeshConfig proxyHttpPort)",
 	"listener.Common.Telemetry":            "what is reported (Telemetries; MeshConfig defaultProviders, enableTracing, defaultConfig)",

@@ -114,6 +114,9 @@ const StockCaps = CapHTTPInspector | CapTLSInspector | CapOriginalDst | CapCORS 
 	CapZipkin | CapDatadog | CapSkyWalking | CapOpenTelemetry |
 	CapMongo | CapDynamicForward | CapLua | CapWasmHTTP | CapWasmNetwork | CapHeaderCase
 
+// AgentCaps are those of a proxy in a Pod whose Envoy and agent are of this version's image (of Envoy since 1.39), with a certificate of the mesh.
+const AgentCaps = StockCaps | CapStatsLog | CapIdentity | CapFileSecrets | CapFileLists
+
 // CapOf is the bit of one extension by its registered name; 0 where Navarch never sends it.
 func CapOf(extension string) Caps { return extensions[extension] }
 

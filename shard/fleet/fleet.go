@@ -42,6 +42,7 @@ type Config struct {
 	Secure   bool         // the address speaks TLS
 	Embedded bool         // etcd is in this process: there are no others
 	Zone     string       // that it runs in
+	Domain   string       // DNS suffix of services (svc.cluster.local): the one that all proxies are planned with
 	Revision func() int64 // that it serves
 	// Lease is after which silence its proxies are given to others; Ramp the time over which a new replica takes its share of them, 0: at
 	// once.

@@ -54,7 +54,7 @@ func (f *Fleet) warm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) 
 func (f *Fleet) prewarm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) (prewarmed []*plan.Proxy) {
 	planning, cancel := context.WithTimeout(ctx, warmWithin)
 	defer cancel()
-	for _, node := range prewarmNodes(m.Current(), f.replica.Expected()) {
+	for _, node := range prewarmNodes(m.Current(), f.cfg.Domain, f.replica.Expected()) {
 		p, err := planner.Join(planning, node, nil)
 		if err != nil {
 			return prewarmed // out of time, or the loop has ended
@@ -64,12 +64,13 @@ func (f *Fleet) prewarm(ctx context.Context, m *mirror.Mirror, planner *plan.Loo
 	return prewarmed
 }
 
-// prewarmNodes are the nodes of prewarmed proxies, all of the config cluster: of each namespace one without labels, in the order given, and
-// then one with the labels that a Sidecar selects, for each that selects some; warmScopes of them at most.
-func prewarmNodes(s *mirror.Snapshot, namespaces []string) (nodes []view.Node) {
+// prewarmNodes are the nodes of prewarmed proxies, all of the config cluster, as those of this version's image are in a mesh whose services have
+// that DNS suffix: of each namespace one without labels, in the order given, and then one with the labels that a Sidecar selects, for each that
+// selects some; warmScopes of them at most.
+func prewarmNodes(s *mirror.Snapshot, domain string, namespaces []string) (nodes []view.Node) {
 	add := func(namespace string, labels map[string]string) {
 		nodes = append(nodes, view.Node{ID: "warm~~" + namespace, Name: "warm", Namespace: namespace, Labels: labels,
-			Domain: view.DefaultDomain, Caps: xds.StockCaps | xds.CapIdentity})
+			Domain: domain, Caps: xds.AgentCaps})
 	}
 	for _, namespace := range namespaces {
 		add(namespace, nil)

@@ -40,7 +40,7 @@ func TestPrewarmedHaveTheScopes(t *testing.T) {
 	s := sidecars(t, map[string]map[string]string{
 		"shop default": nil, "shop web": {"app": "web"}, "shop db": {"app": "db", "tier": "1"}, "bank web": {"app": "web"}, "other x": {"app": "web"},
 	})
-	nodes := prewarmNodes(s, []string{"shop", "bank", "empty"})
+	nodes := prewarmNodes(s, "svc.example.org", []string{"shop", "bank", "empty"})
 	scopes := map[view.Scope]bool{}
 	for i, node := range nodes {
 		scopes[view.Of(s, node).Scope] = true
@@ -53,8 +53,8 @@ func TestPrewarmedHaveTheScopes(t *testing.T) {
 	}
 	for _, namespace := range []string{"shop", "bank", "empty"} {
 		for _, labels := range []map[string]string{nil, {"app": "web", "version": "v1"}, {"app": "db", "tier": "1", "x": "y"}, {"app": "db"}} {
-			proxy := view.Node{ID: "p", Name: "p", Namespace: namespace, Labels: labels, Domain: view.DefaultDomain,
-				Caps: xds.StockCaps | xds.CapIdentity}
+			proxy := view.Node{ID: "p", Name: "p", Namespace: namespace, Labels: labels, Domain: "svc.example.org",
+				Caps: xds.AgentCaps}
 			if scope := view.Of(s, proxy).Scope; !scopes[scope] {
 				t.Errorf("a proxy of %s with labels %v has a scope that nobody has planned: %v", namespace, labels, scope)
 			}
@@ -64,7 +64,7 @@ func TestPrewarmedHaveTheScopes(t *testing.T) {
 	for i := range warmScopes {
 		many[fmt.Sprintf("shop s%d", i)] = map[string]string{"app": fmt.Sprint(i)}
 	}
-	if n := len(prewarmNodes(sidecars(t, many), []string{"shop"})); n != warmScopes {
+	if n := len(prewarmNodes(sidecars(t, many), "svc.example.org", []string{"shop"})); n != warmScopes {
 		t.Errorf("%d prewarmed proxies, at most %d", n, warmScopes)
 	}
 }

@@ -12,8 +12,14 @@ import (
 // podAddresses finds Pods by their addresses in those namespaces of which somebody asks: few EndpointSlices name no Pods, and a table of the Pods of all namespaces
 // would be a part of what a leader has in memory. Owned by inventory.
 type podAddresses struct {
-	asked map[podPlace]map[string][]*entry // the Pods that have each address
-	all   map[podPlace][]*entry            // every Pod, from the first question while events are taken; nil: there was none
+	asked map[podPlace]*podsHere
+	all   map[podPlace][]*entry // every Pod, from the first question while events are taken; nil: there was none
+}
+
+// podsHere are the Pods of one namespace by their addresses, as long as somebody looks one up.
+type podsHere struct {
+	at    map[string][]*entry // the Pods that have each address
+	reads int                 // how many addresses are looked up there, by all objects together
 }
 
 // podPlace is a namespace of an origin.
@@ -26,12 +32,12 @@ type podPlace struct {
 func (w *inventory) PodAt(id object.ID) *normal.Pod {
 	at := podPlace{id.Origin, id.Namespace}
 	if w.podsAt.asked[at] == nil {
-		w.podsAt.asked[at] = map[string][]*entry{}
+		w.podsAt.asked[at] = &podsHere{at: map[string][]*entry{}}
 		for _, e := range w.podsOf(at) {
 			w.podsAt.add(e)
 		}
 	}
-	all := w.podsAt.asked[at][id.Name]
+	all := w.podsAt.asked[at].at[id.Name]
 	if len(all) == 0 {
 		return nil
 	}
@@ -87,8 +93,20 @@ func addressesOf(pod *normal.Pod) []string {
 	return append([]string{pod.Address}, pod.More...)
 }
 
+// looks follows that an object looks up so many addresses more than before, in its own namespace; where nobody looks up any there is no table any more.
+func (p *podAddresses) looks(of object.ID, more int) {
+	at := podPlace{of.Origin, of.Namespace}
+	here := p.asked[at]
+	if here == nil || more == 0 {
+		return
+	}
+	if here.reads += more; here.reads == 0 {
+		delete(p.asked, at)
+	}
+}
+
 func (p *podAddresses) of(e *entry) map[string][]*entry {
-	return p.asked[podPlace{e.object.ID.Origin, e.object.ID.Namespace}]
+	return p.asked[podPlace{e.object.ID.Origin, e.object.ID.Namespace}].at
 }
 
 func (p *podAddresses) add(e *entry) {

@@ -141,8 +141,12 @@ func (w *inventory) setRefs(e *entry, refs []object.ID) {
 	if looked(e.refs, refs) {
 		return
 	}
+	addresses := 0 // looked up more than before
 	for _, of := range e.refs {
 		id := of.id()
+		if normal.IsPodAt(id) {
+			addresses--
+		}
 		if of.by != nil && of.by.Remove(e) {
 			of.by = nil
 			if w.missing[id] == of {
@@ -171,7 +175,11 @@ func (w *inventory) setRefs(e *entry, refs []object.ID) {
 		of.by.Add(e)
 		e.refs[i] = of
 		w.countName(id, 1)
+		if normal.IsPodAt(id) {
+			addresses++
+		}
 	}
+	w.podsAt.looks(e.id(), addresses)
 }
 
 // looked says whether these are what was looked up.

@@ -63,7 +63,7 @@ func newInventory(options normal.Options, crashes *crash.Log) *inventory {
 	return &inventory{crashes: crashes, normal: normal.New(options), objects: map[object.ID]*entry{}, missing: map[object.ID]*entry{},
 		nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{}, roles: map[object.ID]*normal.Role{},
 		automatic: map[object.ID]map[string][]string{}, resolved: map[object.ID][]string{}, names: nameCounts{of: map[object.ID]int{}}, keys: map[object.ID]normal.Keys{}, keySets: nameCounts{of: map[object.ID]int{}}, mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faults: newFaults(),
-		references: newReferences(nil), podsAt: podAddresses{asked: map[podPlace]map[string][]*entry{}}}
+		references: newReferences(nil), podsAt: podAddresses{asked: map[podPlace]*podsHere{}}}
 }
 
 // The lookups of normal.Lookup.

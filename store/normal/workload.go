@@ -63,8 +63,13 @@ func (n *Node) SameGateway(o *Node) bool {
 
 // PodAtID names whichever Pod of an object's namespace has an address, for Refs of what looks that up.
 func PodAtID(of object.ID, address string) object.ID {
-	return of.SameOrigin(object.ID{Kind: "PodAddress", Namespace: of.Namespace, Name: address})
+	return of.SameOrigin(object.ID{Kind: podAddress, Namespace: of.Namespace, Name: address})
 }
+
+// IsPodAt says whether a name is one of PodAtID.
+func IsPodAt(id object.ID) bool { return id.Kind == podAddress }
+
+const podAddress = "PodAddress" // no kind of Kubernetes has this name
 
 // AllNodes names the Nodes of an origin together, for Refs of what reads them all.
 func AllNodes(of origin.Origin) object.ID { return object.ID{Origin: of, Kind: "Node"} }

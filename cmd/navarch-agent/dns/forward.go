@@ -20,15 +20,20 @@ const (
 
 // forwarder asks the DNS servers of the Pod.
 type forwarder struct {
-	servers []string
+	servers []string // as resolv.conf orders them
+	resting resting
 	cache   *cache
+	ask     func(query *dns.Msg, server string, stream bool) (*dns.Msg, error) // one server: askOne, but in tests
 
 	mu  sync.Mutex
 	own map[netip.AddrPort]int // sockets that queries are sent from now
 }
 
 func newForwarder(servers []string) *forwarder {
-	return &forwarder{servers: servers[:min(len(servers), maxServers)], cache: newCache(), own: map[netip.AddrPort]int{}}
+	f := &forwarder{servers: servers[:min(len(servers), maxServers)], cache: newCache(), own: map[netip.AddrPort]int{}}
+	f.resting.until = map[asking]time.Time{}
+	f.ask = f.askOne
+	return f
 }
 
 // sent says whether a query came from a socket of the forwarder itself.
@@ -43,7 +48,8 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// exchange asks one server after the other until one has an answer. An error: none had.
+// exchange asks one server after the other until one has an answer. Those that did not answer in time before come last; now and then they are
+// asked as well, for which nobody waits: once one answers, the order is that of resolv.conf again. An error: none had an answer.
 func (f *forwarder) exchange(query *dns.Msg, stream bool) (*dns.Msg, error) {
 	key, cacheable := keyOf(query)
 	if cacheable {
@@ -55,8 +61,12 @@ func (f *forwarder) exchange(query *dns.Msg, stream bool) (*dns.Msg, error) {
 		return nil, errors.New("none is known")
 	}
 	var errs []error
-	for _, server := range f.servers {
-		reply, err := f.ask(query, server, stream)
+	order, due := f.resting.order(f.servers, stream, time.Now())
+	for _, server := range due {
+		go func(query *dns.Msg) { _, _ = f.try(query, server, stream) }(query.Copy())
+	}
+	for _, server := range order {
+		reply, err := f.try(query, server, stream)
 		if err == nil && (reply.Rcode == dns.RcodeServerFailure || reply.Rcode == dns.RcodeRefused) {
 			err = fmt.Errorf("%s: %s", server, dns.RcodeToString[reply.Rcode])
 		}
@@ -72,9 +82,17 @@ func (f *forwarder) exchange(query *dns.Msg, stream bool) (*dns.Msg, error) {
 	return nil, errors.Join(errs...)
 }
 
-// ask asks one server, from a socket and under an identifier of its own, so that an answer cannot be guessed from the query of the
+// try asks one server, and notes whether it let the query wait in vain. Other errors come at once: that server is asked first the next time, too.
+func (f *forwarder) try(query *dns.Msg, server string, stream bool) (*dns.Msg, error) {
+	reply, err := f.ask(query, server, stream)
+	var failure net.Error
+	f.resting.asked(server, stream, errors.As(err, &failure) && failure.Timeout(), time.Now())
+	return reply, err
+}
+
+// askOne asks one server, from a socket and under an identifier of its own, so that an answer cannot be guessed from the query of the
 // application. What comes meanwhile with another identifier is not the answer.
-func (f *forwarder) ask(query *dns.Msg, server string, stream bool) (*dns.Msg, error) {
+func (f *forwarder) askOne(query *dns.Msg, server string, stream bool) (*dns.Msg, error) {
 	network := "udp"
 	if stream {
 		network = "tcp"

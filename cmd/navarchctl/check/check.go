@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"navarch.io/navarch/store/apiserver"
 )
 
@@ -59,7 +61,9 @@ type Config struct {
 	Namespace, Revision string // of the control plane; without a revision the default one
 	// Pre: before there is a control plane. Replicas are not looked for.
 	Pre      bool
-	Replicas func(context.Context) ([]Replica, error)
+	Replicas func(context.Context) ([]Replica, error) // those that serve proxies
+	// Replica is a Pod of the control plane as one that is asked: where roles are apart others than Replicas answer webhooks, and sign.
+	Replica func(*corev1.Pod) Replica
 }
 
 // checker collects the lines.
@@ -67,6 +71,8 @@ type checker struct {
 	Config
 	results  []Result
 	replicas []Replica
+	pods     []corev1.Pod // of the control plane, each once; none: they are not known
+	made     []Replica    // that were made of Pods which are not among replicas
 }
 
 // patience is how long one question may take.
@@ -87,6 +93,9 @@ func Run(ctx context.Context, c Config) []Result {
 		k.say("replicas", Failure, err.Error(), "see why their Pods are not ready: kubectl describe pod, kubectl logs")
 	}
 	k.replicas = replicas
+	if err := k.controlPlane(ctx); err != nil {
+		k.cannot("rights", err)
+	}
 	k.rights(ctx)
 	k.pages(ctx)
 	k.webhooks(ctx)

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
@@ -120,6 +121,11 @@ type world struct {
 	date    time.Duration   // how far its clock is off
 }
 
+// podList is the control plane's one Pod, which is ready.
+func podList(args, env string) string {
+	return fmt.Sprintf(`{"items": [{"metadata": {"name": "a"}, "spec": {"serviceAccountName": "istiod", "containers": [{"args": [%s], "env": [%s]}]}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}]}`, args, env)
+}
+
 func well(t *testing.T) (*world, tls.Certificate) {
 	t.Helper()
 	root, leaf := signed(t, "istiod.istio-system.svc")
@@ -146,7 +152,7 @@ func well(t *testing.T) (*world, tls.Certificate) {
 		admission + "validatingwebhookconfigurations":                      hook("istio-validator-istio-system", "rev.validation.istio.io"),
 		"/api/v1/namespaces/istio-system/services/istiod":                  `{"spec": {"ports": [{"port": 443, "targetPort": 15017}]}}`,
 		"/apis/discovery.k8s.io/v1/namespaces/istio-system/endpointslices": `{"items": [{"endpoints": [{"conditions": {"ready": true}}]}]}`,
-		"/api/v1/namespaces/istio-system/pods":                             `{"items": [{"spec": {"serviceAccountName": "istiod", "containers": [{"args": ["--roles=xds,ca"]}]}}]}`,
+		"/api/v1/namespaces/istio-system/pods":                             podList(`"--roles=xds,ca,admit"`, ""),
 		"/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert":    map[string]any{"data": map[string]any{"root-cert.pem": string(root)}},
 	}}, leaf
 }
@@ -212,11 +218,12 @@ func (w *world) results(t *testing.T, leaf tls.Certificate, pre bool) map[string
 		return new(net.Dialer).DialContext(ctx, "tcp", at[port])
 	}
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, 8080) }}}
-	all := Run(t.Context(), Config{API: apiservertest.Play(t, w.serve), Namespace: "istio-system", Pre: pre, Replicas: func(context.Context) ([]Replica, error) {
+	one := Replica{Name: "Pod a", Monitoring: 15014, Client: client, Dial: dial}
+	all := Run(t.Context(), Config{API: apiservertest.Play(t, w.serve), Namespace: "istio-system", Pre: pre, Replica: func(*corev1.Pod) Replica { return one }, Replicas: func(context.Context) ([]Replica, error) {
 		if w.replica != nil {
 			return nil, w.replica
 		}
-		return []Replica{{Name: "Pod a", Monitoring: 15014, Client: client, Dial: dial}}, nil
+		return []Replica{one}, nil
 	}})
 	by := map[string]Result{}
 	for _, r := range all {
@@ -231,7 +238,7 @@ func (w *world) results(t *testing.T, leaf tls.Certificate, pre bool) map[string
 const (
 	injector       = "MutatingWebhookConfiguration istio-sidecar-injector, rev.namespace.sidecar-injector.istio.io"
 	validator      = "ValidatingWebhookConfiguration istio-validator-istio-system, rev.validation.istio.io"
-	serviceAccount = "rights of service account istiod (xds, ca)"
+	serviceAccount = "rights of service account istiod (xds, ca, admit)"
 	workload       = "certificate and configuration of a workload"
 )
 
@@ -254,11 +261,15 @@ func TestRun(t *testing.T) {
 		status Status
 		found  string
 	}{
-		"old Kubernetes":         {func(w *world) { w.answers["/version"] = `{"major": "1", "minor": "24+", "gitVersion": "v1.24.1"}` }, "API server", Failure, "v1.24.1"},
-		"no API server":          {func(w *world) { delete(w.answers, "/version") }, "API server", Failure, "404"},
-		"a kind is not served":   {func(w *world) { delete(w.answers, "/apis/security.istio.io/v1beta1") }, "definitions of security.istio.io", Warning, "peerauthentications"},
-		"a right is missing":     {func(w *world) { w.denied["create subjectaccessreviews.authorization.k8s.io"] = true }, serviceAccount, Failure, "missing: create subjectaccessreviews"},
-		"a role's right alone":   {func(w *world) { w.denied["list services"] = true }, serviceAccount, OK, "none that is needed is missing"},
+		"old Kubernetes":       {func(w *world) { w.answers["/version"] = `{"major": "1", "minor": "24+", "gitVersion": "v1.24.1"}` }, "API server", Failure, "v1.24.1"},
+		"no API server":        {func(w *world) { delete(w.answers, "/version") }, "API server", Failure, "404"},
+		"a kind is not served": {func(w *world) { delete(w.answers, "/apis/security.istio.io/v1beta1") }, "definitions of security.istio.io", Warning, "peerauthentications"},
+		"a right is missing":   {func(w *world) { w.denied["create subjectaccessreviews.authorization.k8s.io"] = true }, serviceAccount, Failure, "missing: create subjectaccessreviews"},
+		"a role's right alone": {func(w *world) { w.denied["list services"] = true }, serviceAccount, OK, "none that is needed is missing"},
+		"a right of another role": {func(w *world) {
+			w.answers["/api/v1/namespaces/istio-system/pods"] = podList(`"--roles=ingest"`, "")
+			w.denied["list configmaps istio-sidecar-injector in istio-system"] = true
+		}, "rights of service account istiod (ingest)", OK, "none that is needed is missing"},
 		"an optional right":      {func(w *world) { w.denied["create tokenreviews.authentication.k8s.io"] = true }, serviceAccount + ", for --token-review", Warning, "missing: create tokenreviews"},
 		"pods may not be seen":   {func(w *world) { w.answers["/api/v1/namespaces/istio-system/pods"] = 403 }, "rights", Unknown, "you may not see it"},
 		"no replica":             {func(w *world) { w.replica = errors.New("none is ready") }, "replicas", Failure, "none is ready"},
@@ -283,9 +294,17 @@ func TestRun(t *testing.T) {
 			w.answers[admission+"validatingwebhookconfigurations"] = strings.Replace(w.answers[admission+"validatingwebhookconfigurations"].(string),
 				`"caBundle": "`, `"caBundle": "`+base64.StdEncoding.EncodeToString(root)+`", "not": "`, 1)
 		}, validator, Failure, "certificate signed by unknown authority"},
-		"it fails open":  {replaced("validatingwebhookconfigurations", `"Fail"`, `"Ignore"`), validator, Warning, "wrong objects pass"},
-		"no webhook":     {func(w *world) { w.answers[admission+"mutatingwebhookconfigurations"] = `{}` }, "MutatingWebhookConfiguration", Warning, "Pods get no proxies"},
-		"no roots":       {func(w *world) { delete(w.answers, "/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert") }, workload, Failure, "istio-ca-root-cert"},
+		"it fails open": {replaced("validatingwebhookconfigurations", `"Fail"`, `"Ignore"`), validator, Warning, "wrong objects pass"},
+		"no webhook":    {func(w *world) { w.answers[admission+"mutatingwebhookconfigurations"] = `{}` }, "MutatingWebhookConfiguration", Warning, "Pods get no proxies"},
+		"no roots":      {func(w *world) { delete(w.answers, "/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert") }, workload, Failure, "istio-ca-root-cert"},
+		"no roots of a signer": {func(w *world) {
+			delete(w.answers, "/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert")
+			w.answers["/api/v1/namespaces/istio-system/pods"] = podList(`"--roles=xds,ca"`, `{"name": "EXTERNAL_CA", "value": "ISTIOD_RA_KUBERNETES_API"}`)
+		}, workload, Unknown, "istio-ca-root-cert"},
+		"no roots of another CA": {func(w *world) {
+			delete(w.answers, "/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert")
+			w.answers["/api/v1/namespaces/istio-system/pods"] = podList(`"--roles=xds"`, "")
+		}, workload, Unknown, "istio-ca-root-cert"},
 		"no token to be": {func(w *world) { w.answers["/api/v1/namespaces/istio-system/serviceaccounts/default/token"] = 403 }, workload, Unknown, "you may not see it"},
 	} {
 		w, leaf := well(t)

@@ -13,6 +13,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -36,16 +38,18 @@ const (
 	lifetime   = 15 * time.Minute // of the token and of the certificate
 )
 
-// join has a certificate signed, and asks for clusters, as a workload of the control plane's namespace would: of each replica.
+// join has a certificate signed, and asks for clusters, as a workload of the control plane's namespace would: of each replica that does the one or the other.
 func (k *checker) join(ctx context.Context) {
 	const check = "certificate and configuration of a workload"
-	if len(k.replicas) == 0 {
+	asked := k.processes("xds", "ca")
+	if len(asked) == 0 {
 		k.say(check, Unknown, errNoReplica.Error(), "")
 		return
 	}
 	roots, err := k.roots(ctx)
 	if err != nil {
-		k.say(check, Failure, err.Error(), "the leader writes it: see its log, and --write-root-certs")
+		status, do := k.issuer().roots()
+		k.say(check, status, err.Error(), do)
 		return
 	}
 	token, err := k.token(ctx)
@@ -53,13 +57,14 @@ func (k *checker) join(ctx context.Context) {
 		k.cannot(check, fmt.Errorf("a token of service account %s/%s: %w", k.Namespace, account, err))
 		return
 	}
-	for _, r := range k.replicas {
+	for _, r := range asked {
 		check := check + ", by " + r.Name
-		if err := k.joins(ctx, r, roots, token); err != nil {
+		found, err := k.joins(ctx, r, roots, token)
+		if err != nil {
 			k.say(check, Failure, err.Error(), "see the replica's log: it says whom it refuses, and why")
 			continue
 		}
-		k.say(check, OK, "a CSR was signed, and clusters were sent", "")
+		k.say(check, OK, found, "")
 	}
 }
 
@@ -88,8 +93,8 @@ func (k *checker) token(ctx context.Context) (string, error) {
 	return request.Status.Token, err
 }
 
-// joins is one replica's.
-func (k *checker) joins(ctx context.Context, r Replica, roots *x509.CertPool, token string) error {
+// joins is one replica's part: a certificate where it signs, clusters where it serves proxies. found says what there was.
+func (k *checker) joins(ctx context.Context, r process, roots *x509.CertPool, token string) (found string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	conf := &tls.Config{RootCAs: roots, ServerName: inject.NameOf("istiod", k.Revision) + "." + k.Namespace + ".svc", MinVersion: tls.VersionTLS12}
@@ -97,45 +102,66 @@ func (k *checker) joins(ctx context.Context, r Replica, roots *x509.CertPool, to
 		return r.Dial(ctx, securePort)
 	}))
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer conn.Close()
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
-	csr, err := request()
+	var all []string
+	if slices.Contains(r.roles, "ca") && k.issuer() != otherCA {
+		if err := certificate(ctx, conn, k.names()); err != nil {
+			return "", fmt.Errorf("a CSR: %w", err)
+		}
+		all = append(all, "a CSR was signed")
+	}
+	if slices.Contains(r.roles, "xds") {
+		if err := k.clusters(ctx, conn); err != nil {
+			return "", fmt.Errorf("clusters by ADS: %w", err)
+		}
+		all = append(all, "clusters were sent")
+	}
+	found = strings.Join(all, ", and ")
+	if k.issuer() == otherCA {
+		found += "; another CA signs, and was not asked"
+	}
+	return found, nil
+}
+
+// clusters asks for them.
+func (k *checker) clusters(ctx context.Context, conn *grpc.ClientConn) error {
+	node, err := node(k.Namespace)
 	if err != nil {
 		return err
 	}
-	signed, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1.IstioCertificateRequest{Csr: csr, ValidityDuration: int64(lifetime.Seconds())})
-	switch {
-	case err != nil:
-		return fmt.Errorf("a CSR: %w", err)
-	case len(signed.GetCertChain()) < 2:
-		return errors.New("a CSR: the answer is no chain")
-	}
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err == nil {
-		node, failed := node(k.Namespace)
-		if failed != nil {
-			return failed
-		}
 		err = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: xds.Cluster.URL()})
 	}
 	if err == nil {
 		_, err = stream.Recv()
 	}
+	return err
+}
+
+// certificate has one signed, of a CSR with these names.
+func certificate(ctx context.Context, conn *grpc.ClientConn, names []*url.URL) error {
+	csr, err := request(names)
 	if err != nil {
-		return fmt.Errorf("clusters by ADS: %w", err)
+		return err
 	}
-	return nil
+	signed, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1.IstioCertificateRequest{Csr: csr, ValidityDuration: int64(lifetime.Seconds())})
+	if err == nil && len(signed.GetCertChain()) < 2 {
+		err = errors.New("the answer is no chain")
+	}
+	return err
 }
 
 // request is a CSR of a key that is dropped at once.
-func request() (string, error) {
+func request(names []*url.URL) (string, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return "", err
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{URIs: names}, key)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})), err
 }
 

@@ -40,7 +40,7 @@ const httpPort = 8080
 
 // pages asks each replica what it says of itself: whether it is ready, its clock, and what is wrong with etcd and the configuration.
 func (k *checker) pages(ctx context.Context) {
-	for _, r := range k.replicas {
+	for _, r := range k.processes(everyRole...) {
 		began := time.Now()
 		status, body, head, err := r.page(ctx, httpPort, "/ready")
 		took := time.Since(began)
@@ -58,7 +58,7 @@ func (k *checker) pages(ctx context.Context) {
 		if said, err := http.ParseTime(head.Get("Date")); err == nil {
 			k.compare("clock of "+r.Name, said, took)
 		}
-		k.problems(ctx, r)
+		k.problems(ctx, r.Replica)
 	}
 }
 

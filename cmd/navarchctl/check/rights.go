@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -64,7 +63,8 @@ var clusterRules = []rule{
 }
 
 var namespaceRules = []rule{
-	{allow("", []string{"configmaps"}, listWatch, "istio", "istio-sidecar-injector"), []string{"ingest", "admit"}, ""},
+	{allow("", []string{"configmaps"}, listWatch, "istio"), []string{"ingest", "admit"}, ""},
+	{allow("", []string{"configmaps"}, listWatch, "istio-sidecar-injector"), []string{"admit"}, ""},
 	{allow("", []string{"secrets"}, []string{"get"}, "cacerts", "istio-ca-secret"), []string{"ca"}, "the CA that istiod had (it is not needed with --cacerts)"},
 	{allow("networking.istio.io", []string{"gateways"}, []string{"create"}), ingest, ""},
 	{allow("", []string{"secrets"}, listWatch), []string{"ingest", "xds", "ca"}, "other clusters"},
@@ -173,10 +173,13 @@ func (k *checker) installer(ctx context.Context) {
 
 // rights says whether the service accounts of the control plane's Pods have the rights of their roles.
 func (k *checker) rights(ctx context.Context) {
-	accounts, err := k.accounts(ctx)
-	if err != nil {
-		k.cannot("rights", err)
-		return
+	accounts := map[string][]string{}
+	for _, pod := range k.pods {
+		for _, role := range rolesOf(&pod) {
+			if name := pod.Spec.ServiceAccountName; !slices.Contains(accounts[name], role) {
+				accounts[name] = append(accounts[name], role)
+			}
+		}
 	}
 	for _, name := range sorted(accounts) {
 		roles := accounts[name]
@@ -191,39 +194,25 @@ func (k *checker) rights(ctx context.Context) {
 	}
 }
 
-// accounts are the service accounts of the control plane's Pods, with the roles of these.
-func (k *checker) accounts(ctx context.Context) (map[string][]string, error) {
-	accounts := map[string][]string{}
-	for _, selector := range []string{"app=istiod", "app.kubernetes.io/name=navarchd"} {
-		if k.Revision != "" {
-			selector += ",istio.io/rev=" + k.Revision
-		}
-		var all corev1.PodList
-		if err := k.get(ctx, "/api/v1/namespaces/"+url.PathEscape(k.Namespace)+"/pods?labelSelector="+url.QueryEscape(selector), &all); err != nil {
-			return nil, err
-		}
-		for _, pod := range all.Items {
-			for _, role := range rolesOf(&pod) {
-				if name := pod.Spec.ServiceAccountName; !slices.Contains(accounts[name], role) {
-					accounts[name] = append(accounts[name], role)
-				}
-			}
-		}
-	}
-	return accounts, nil
-}
-
 // rolesOf are those that a Pod's arguments say, else all.
 func rolesOf(pod *corev1.Pod) []string {
+	if list := argument(pod, "--roles"); list != "" {
+		return strings.Split(list, ",")
+	}
+	return everyRole
+}
+
+// argument is the value of a flag among a Pod's arguments; empty: it has none.
+func argument(pod *corev1.Pod, flag string) string {
 	for _, c := range pod.Spec.Containers {
 		for i, arg := range c.Args {
-			if list, is := strings.CutPrefix(arg, "--roles="); is {
-				return strings.Split(list, ",")
+			if value, is := strings.CutPrefix(arg, flag+"="); is {
+				return value
 			}
-			if arg == "--roles" && i+1 < len(c.Args) {
-				return strings.Split(c.Args[i+1], ",")
+			if arg == flag && i+1 < len(c.Args) {
+				return c.Args[i+1]
 			}
 		}
 	}
-	return everyRole
+	return ""
 }

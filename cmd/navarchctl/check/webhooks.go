@@ -60,10 +60,10 @@ func (k *checker) webhooks(ctx context.Context) {
 			continue
 		}
 		if h.of.Kind == hooks.Validating && h.Ignores && !configure.WarnsOnly(h.Name) {
-			k.say(h.String(), Warning, "wrong objects pass while it does not answer (failurePolicy Ignore)", "the leader sets Fail once its dry run was refused: /debug/problems of the leader says what is missing")
+			k.say(h.String(), Warning, "wrong objects pass while it does not answer (failurePolicy Ignore)", k.issuer().failurePolicy())
 			continue
 		}
-		k.say(h.String(), OK, fmt.Sprintf("%d replicas answer, with a certificate that the API server believes", len(k.replicas)), "")
+		k.say(h.String(), OK, fmt.Sprintf("%d replicas answer, with a certificate that the API server believes", len(k.processes("admit"))), "")
 	}
 	for kind, what := range map[string]string{hooks.Mutating: "Pods get no proxies", hooks.Validating: "wrong objects are not refused"} {
 		if !kinds[kind] {
@@ -93,9 +93,10 @@ func (k *checker) webhook(ctx context.Context, h hook) (do string, err error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(h.Client.CABundle) {
-		return "the leader writes it: see the leader's log, and --write-webhook-configurations", errors.New("caBundle is empty")
+		return k.issuer().bundle(), errors.New("caBundle is empty")
 	}
-	if len(k.replicas) == 0 {
+	answering := k.processes("admit")
+	if len(answering) == 0 {
 		return "see the line about replicas", errNoReplica
 	}
 	target := int(service.Spec.Ports[i].TargetPort.IntVal)
@@ -103,9 +104,9 @@ func (k *checker) webhook(ctx context.Context, h hook) (do string, err error) {
 		target = 15017
 	}
 	conf := &tls.Config{RootCAs: roots, ServerName: s.Name + "." + s.Namespace + ".svc", MinVersion: tls.VersionTLS12}
-	for _, r := range k.replicas {
-		if err := handshake(ctx, r, target, conf); err != nil {
-			return "the leader writes the mesh's roots into caBundle: see the leader's log, and the replica's", fmt.Errorf("%s, port %d, as the API server would: %w", r.Name, target, err)
+	for _, r := range answering {
+		if err := handshake(ctx, r.Replica, target, conf); err != nil {
+			return k.issuer().bundle(), fmt.Errorf("%s, port %d, as the API server would: %w", r.Name, target, err)
 		}
 	}
 	return "", nil

@@ -54,6 +54,11 @@ const (
 	maintainEvery = time.Minute
 	// keep is how much history compaction leaves: the longest pause that a mirror resumes from.
 	keep = 5 * time.Minute
+	// elect is etcd's election timeout, and tick the pace of its clock, of which a timeout has at least five (embed.Config.Validate). The one member elects
+	// itself, and after its start waits for a random part of the timeout before it does, as if there were others: with etcd's own second that was the longest
+	// wait of all until a process is ready.
+	elect = 100 * time.Millisecond
+	tick  = elect / 5
 )
 
 // Start serves an etcd from a data directory and connects to it. It listens on a Unix socket in that directory only, which
@@ -86,8 +91,8 @@ func Start(cfg Config) (*Server, error) {
 
 // Run keeps the database small until the context ends, and returns an error if the server dies.
 func (srv *Server) Run(ctx context.Context) error {
-	tick := time.NewTicker(maintainEvery)
-	defer tick.Stop()
+	maintain := time.NewTicker(maintainEvery)
+	defer maintain.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -96,7 +101,7 @@ func (srv *Server) Run(ctx context.Context) error {
 			return fmt.Errorf("embedded etcd: %w", err)
 		case <-srv.etcd.Server.StopNotify():
 			return errors.New("embedded etcd stopped")
-		case <-tick.C:
+		case <-maintain.C:
 			if err := srv.Maintain(ctx); err != nil && ctx.Err() == nil {
 				srv.log.Warn("maintenance of the embedded etcd failed", slog.Any("error", err))
 			}
@@ -144,6 +149,7 @@ func (srv *Server) config(cfg Config, dir, socket string) *embed.Config {
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.InitialClusterToken = rand.Text() // a new data directory is a new cluster, with an id of its own
 	c.EnableGRPCGateway = false
+	c.TickMs, c.ElectionMs = uint(tick.Milliseconds()), uint(elect.Milliseconds())
 	// The log of the last transactions is kept in memory for members that lag; here there are none.
 	c.SnapshotCount, c.SnapshotCatchUpEntries = 1000, 10
 	c.MaxSnapFiles, c.MaxWalFiles = 2, 2

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.etcd.io/etcd/server/v3/embed"
+
 	"navarch.io/navarch/store/kv/embedded"
 )
 
@@ -55,6 +57,20 @@ func TestKeepsDataAndClosesDirectory(t *testing.T) {
 	got, err := etcd.Client().Get(t.Context(), "key")
 	if err != nil || len(got.Kvs) != 1 || got.Kvs[0].ModRevision != put.Header.Revision || got.Header.ClusterId != put.Header.ClusterId {
 		t.Fatalf("after a restart: %+v, %v", got, err)
+	}
+}
+
+// The one member waits for nobody before it leads, whatever etcd's default is: a start is as long as its election timeout, up to twice that.
+func TestElectsItselfAtOnce(t *testing.T) {
+	c, election := config(t.TempDir()), uint(0)
+	c.Tune = func(etcd *embed.Config) { election = etcd.ElectionMs }
+	etcd, err := embedded.Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop(t, etcd)
+	if election == 0 || election > 100 {
+		t.Errorf("the election timeout is %d ms", election)
 	}
 }
 

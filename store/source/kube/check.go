@@ -15,7 +15,7 @@ func (s *Source) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Answer, listwatch.ErrNoAnswer)
 	defer cancel()
 	for _, k := range append([]kind{namespaces}, s.builtIn()...) {
-		if s.optional(k) {
+		if s.need(k) != needed {
 			continue
 		}
 		if _, err := s.plain(k).ListWithContextFunc(ctx, metav1.ListOptions{Limit: 1}); err != nil {

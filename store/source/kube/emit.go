@@ -234,7 +234,7 @@ func (s *Source) Problems() []object.Problem {
 	}
 	for f := range s.followers() {
 		switch {
-		case f.wrong != "" && !f.gone && f.kind.nameOnly:
+		case f.wrong != "" && !f.gone && s.need(f.kind) == reported:
 			id := f.kind.of()
 			id.Origin = s.origin
 			all = append(all, object.Problem{ID: id, Location: location, Code: problem.Unreadable, Severity: problem.Warning,

@@ -99,7 +99,7 @@ func (f *follower) session(ctx context.Context, reflector *cache.Reflector) bool
 	})
 	if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
 		f.endsBy(err)
-		if f.fails(err); f.source.optional(f.kind) && apierrors.IsForbidden(err) {
+		if f.fails(err); f.source.need(f.kind) != needed && apierrors.IsForbidden(err) {
 			f.refuse()
 		}
 	}

@@ -85,13 +85,28 @@ func (s *Source) builtIn() []kind {
 	return all
 }
 
-// optional says whether a cluster is read whole without a kind. The account whose token a remote cluster's Secret has is Istio's reader as a rule, which may
+// need is how much the reading of a cluster depends on a kind.
+type need int
+
+const (
+	needed   need = iota // the cluster is not read whole without it
+	optional             // unless the API server says that it may not be read
+	reported             // it holds nothing up, whatever is wrong with it
+)
+
+// need says which of these a kind is. The account whose token a remote cluster's Secret has is Istio's reader as a rule, which may
 // read Services, EndpointSlices, Pods, Nodes and Namespaces, and neither ServiceAccounts nor bindings (its chart istiod-remote,
 // istio-reader-clusterrole). Without these there are all endpoints, and who may have private keys the API server is asked. That role has WorkloadEntries too, but
 // one that somebody wrote for what is read beside them is enough for the rest. Of no cluster are those kinds needed whose objects are only reported, as IstioOperator
 // (install.istio.io), whose definition istioctl and older charts of Istio leave: the documented rights are not about them.
-func (s *Source) optional(k kind) bool {
-	return k.nameOnly || s.Cluster != "" && (k.kind == "ServiceAccount" || k.group == rbacv1.GroupName || k.group == workloadEntries.group)
+func (s *Source) need(k kind) need {
+	switch {
+	case k.nameOnly:
+		return reported
+	case s.Cluster != "" && (k.kind == "ServiceAccount" || k.group == rbacv1.GroupName || k.group == workloadEntries.group):
+		return optional
+	}
+	return needed
 }
 
 // workloadEntries is the only kind of Istio's that is read of another cluster than the config cluster.

@@ -33,7 +33,7 @@ func TestOptionalKinds(t *testing.T) {
 		refuse := func() {
 			for _, kind := range optional {
 				f := d.store(kind).f
-				if f.fails(forbidden); s.optional(f.kind) {
+				if f.fails(forbidden); s.need(f.kind) != needed {
 					f.refuse()
 				}
 			}

@@ -37,10 +37,10 @@ func (s *Source) listed() bool {
 	return s.discover && s.selection.ready && s.allListed()
 }
 
-// allListed says whether all that is read was listed in full, but for kinds whose objects are only reported: whatever is wrong with these holds nothing up. With the lock.
+// allListed says whether all was listed in full that holds a cluster up (need). With the lock.
 func (s *Source) allListed() bool {
 	for f := range s.followers() {
-		if !f.complete && !f.kind.nameOnly {
+		if !f.complete && s.need(f.kind) != reported {
 			return false
 		}
 	}

@@ -1,0 +1,78 @@
+//go:build kube
+
+package chart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// whilePodsAreMade does something while ten Pods a second are made: each must be injected.
+func (i *installation) whilePodsAreMade(do func()) {
+	i.t.Helper()
+	i.meanwhile("Pod", 100*time.Millisecond, func() error { return i.injected(context.Background()) }, do)
+}
+
+// whilePodsAreLetIn does something while ten Pods a second are made: none may be refused, with a proxy or without.
+func (i *installation) whilePodsAreLetIn(do func()) {
+	i.t.Helper()
+	i.meanwhile("Pod", 100*time.Millisecond, func() error {
+		if err := i.injected(context.Background()); !errors.Is(err, errWithoutProxy) {
+			return err
+		}
+		return nil
+	}, do)
+}
+
+// whileAsked does something while the Pod web, which its Envoy receives for, is asked twenty times a second: each request must be answered. Without root there is
+// no such Pod (revisions).
+func (i *installation) whileAsked(do func()) {
+	i.t.Helper()
+	if os.Geteuid() != 0 {
+		do()
+		return
+	}
+	web := i.client.CoreV1().RESTClient().Get().AbsPath("/api/v1/namespaces/shop/pods/web:9080/proxy/")
+	i.meanwhile("request", 50*time.Millisecond, func() error {
+		page, err := web.DoRaw(context.Background())
+		if err == nil && !strings.Contains(string(page), "web") {
+			err = fmt.Errorf("the answer is %q", page)
+		}
+		return err
+	}, do)
+}
+
+// meanwhile does something while something else is tried again and again, each time with success.
+func (i *installation) meanwhile(what string, every time.Duration, try func() error, do func()) {
+	i.t.Helper()
+	ctx, stop := context.WithCancel(i.t.Context())
+	var trying sync.WaitGroup
+	count := 0
+	trying.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			count++
+			if err := try(); err != nil {
+				i.t.Errorf("%s %d: %v", what, count, err)
+			}
+		}
+	})
+	do()
+	stop()
+	trying.Wait()
+	i.t.Logf("%s: %d meanwhile", what, count)
+	if count == 0 {
+		i.t.Errorf("%s: none meanwhile", what)
+	}
+}
