@@ -42,6 +42,7 @@ def read(path):
 
 
 def main(shared, ctl):
+    sys.dont_write_bytecode = True  # SHARED stays as it is
     spec = importlib.util.spec_from_file_location('compare', os.path.join(shared, 'compare.py'))
     compare = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(compare)

@@ -40,11 +40,12 @@ func checkExtensionProviders(r *report, config *meshv1.MeshConfig) {
 	config.ExtensionProviders, r.spoiled = good, spoiled
 }
 
-// providerService checks the service and the port of a provider, of a kind that has them.
+// providerService checks that a provider is of some kind, and its service and its port where the kind has them.
 func (r *report) providerService(at string, p *meshv1.MeshConfig_ExtensionProvider) {
 	m := p.ProtoReflect()
 	kind := m.WhichOneof(m.Descriptor().Oneofs().ByName("provider"))
 	if kind == nil {
+		r.requiredf(at, "what kind of provider it is must be stated: zipkin, opentelemetry, envoyExtAuthzGrpc or another")
 		return
 	}
 	at += "." + kind.JSONName()

@@ -79,6 +79,7 @@ func TestProviderThatIsWrong(t *testing.T) {
 		"{name: a, envoyExtAuthzHttp: {service: b, port: 1, headersToUpstreamOnAllow: ['*']}}":                `.envoyExtAuthzHttp.headersToUpstreamOnAllow[0]: "*": want a header`,
 		"{name: a, envoyExtAuthzHttp: {service: b, port: 1, includeAdditionalHeadersInCheck: {'x y': z}}}":    ".envoyExtAuthzHttp.includeAdditionalHeadersInCheck[x y]: ",
 		"{zipkin: {service: b, port: 1}}":                                                                     ".name: must not be empty",
+		"{name: a}":                                                                                           ": what kind of provider it is must be stated",
 		"{name: good, envoyFileAccessLog: {path: /dev/stdout}}":                                               `.name: another provider is called "good" too`,
 	} {
 		got := testNormal.ParseMesh(read(t, meshMap("accessLogFile: /dev/stderr\nextensionProviders: ["+good+", "+provider+"]", "networks: {}")))
