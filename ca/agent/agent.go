@@ -81,7 +81,7 @@ type failure struct {
 	err error
 }
 
-// New checks the configuration and starts nothing.
+// New checks the configuration and starts nothing. Errors: fields that are missing or out of range, all of them at once, and roots that are not PEM.
 func New(cfg Config) (*Agent, error) {
 	var bad []error
 	if cfg.Address == "" {

@@ -23,7 +23,7 @@ const (
 
 // SetTrust takes the bundle that the control plane pushed (PEM), and revocation lists for it (PEM; nil: none). It replaces
 // what was pushed before, but of one issuer's lists the one with the highest number stays. What is not valid changes
-// nothing.
+// nothing. An error says what does not parse.
 func (a *Agent) SetTrust(roots, crl []byte) error {
 	certs, err := parseCertificates(roots)
 	if err != nil {

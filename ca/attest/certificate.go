@@ -89,6 +89,7 @@ func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
 var errPath = errors.New("path is not /ns/<namespace>/sa/<service account>")
 
 // ParsePath takes namespace and service account out of spiffe://<trust domain>/ns/<namespace>/sa/<service account>.
+// An error, ErrIdentity: the path is another.
 func ParsePath(id spiffeid.ID) (namespace, account string, err error) {
 	s := strings.Split(id.Path(), "/")
 	if len(s) != 5 || s[1] != "ns" || s[3] != "sa" {

@@ -29,7 +29,7 @@ type Issuer struct {
 	now    func() time.Time
 }
 
-// NewIssuer makes an issuer of that name (the claim iss) with a P-256 key. now may be nil.
+// NewIssuer makes an issuer of that name (the claim iss) with a P-256 key. now may be nil. An error: no name, no key, or another kind of key.
 func NewIssuer(name string, key crypto.Signer, now func() time.Time) (*Issuer, error) {
 	if name == "" || key == nil {
 		return nil, errors.New("token issuer: name and key are needed")
@@ -64,7 +64,7 @@ func (i *Issuer) Name() string { return i.name }
 // JWKS are the public keys, for verifiers elsewhere.
 func (i *Issuer) JWKS() []byte { return i.jwks }
 
-// Verifier is the entry of TokensConfig.Issuers that accepts this issuer's tokens.
+// Verifier is the entry of TokensConfig.Issuers that accepts this issuer's tokens. Errors are those of StaticKeys.
 func (i *Issuer) Verifier() (TokenIssuer, error) {
 	keys, err := StaticKeys(i.jwks)
 	return TokenIssuer{Name: i.name, Keys: keys}, err
@@ -76,11 +76,13 @@ func (i *Issuer) Format(f fmt.State, _ rune) {
 }
 
 // Mint makes a token for a service account, valid from now for ttl (1 s to MaxMintTTL), and says when it ends.
+// An error: the ttl is out of range, there is no audience, or the names are none of Kubernetes.
 func (i *Issuer) Mint(namespace, account, audience string, ttl time.Duration) (string, time.Time, error) {
 	return i.MintBound(namespace, account, "", audience, ttl)
 }
 
 // MintBound is Mint for the proxy of one Pod, as Kubernetes gives them: budgets count by Pods (push/budget). Empty: of no Pod.
+// Errors are those of Mint.
 func (i *Issuer) MintBound(namespace, account, pod, audience string, ttl time.Duration) (string, time.Time, error) {
 	if ttl < time.Second || ttl > MaxMintTTL {
 		return "", time.Time{}, fmt.Errorf("mint token: lifetime %v is not within 1s and %v", ttl, MaxMintTTL)

@@ -71,6 +71,7 @@ type flight struct {
 }
 
 // NewKeys checks the configuration and starts nothing: Run keeps the keys fresh; without it they are fetched when asked for.
+// An error: there is not exactly one way to them, or a URL that is not https.
 func NewKeys(cfg KeysConfig) (*Keys, error) {
 	k := &Keys{cfg: cfg}
 	given := 0
@@ -131,7 +132,7 @@ func nameless(load func(context.Context) ([]byte, error)) func(context.Context) 
 	}
 }
 
-// StaticKeys are keys that do not change, from a JWKS or PEM.
+// StaticKeys are keys that do not change, from a JWKS or PEM. An error: it is neither, or has no key that verifies tokens.
 func StaticKeys(text []byte) (*Keys, error) {
 	set, _, err := parseKeys(text)
 	if err != nil {
@@ -201,7 +202,7 @@ func (k *Keys) Run(ctx context.Context) error {
 	}
 }
 
-// Refresh fetches the keys now, or waits for the fetch under way.
+// Refresh fetches the keys now, or waits for the fetch under way. An error says why there are none, or that ctx has ended.
 func (k *Keys) Refresh(ctx context.Context) error {
 	return wait(ctx, k.start(true))
 }

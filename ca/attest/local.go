@@ -26,6 +26,7 @@ const keyFile = "token-issuer.key"
 
 // Local is the token issuer of the embedded default: its key is in the data directory, readable to its owner only, and is
 // made where there is none; of processes that do so at the same time one wins, and all use its key.
+// An error: the file cannot be read or written, or has no such key.
 func Local(dir string) (*Issuer, error) {
 	path := filepath.Join(dir, keyFile)
 	text, err := os.ReadFile(path)

@@ -103,7 +103,7 @@ type object struct {
 	UID  string `json:"uid,omitempty"`
 }
 
-// NewTokens checks the configuration.
+// NewTokens checks the configuration. An error names what is missing, empty or there twice.
 func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	if cfg.TrustDomain.IsZero() {
 		return nil, errors.New("tokens: no trust domain")

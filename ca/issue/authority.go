@@ -92,6 +92,7 @@ func (a Authority) MarshalJSON() ([]byte, error) { return json.Marshal(a.String(
 
 // SelfSigned makes a new root that signs leaves itself: P-256, valid from five minutes before now until now+validity. Its
 // subject is unlike that of any other root, so that verifiers never try several issuers of one name.
+// An error: no trust domain, a validity below a second, or random fails.
 func SelfSigned(td spiffeid.TrustDomain, epoch uint64, validity time.Duration, now time.Time, random io.Reader) (*Authority, error) {
 	if random == nil {
 		random = rand.Reader

@@ -26,6 +26,7 @@ var oidOrganization = asn1.ObjectIdentifier{2, 5, 4, 10}
 
 // ParseExact is ParseCSR for a CSR that another CA signs as it stands, which takes names and all from it: it has to name id, and may say nothing else, for
 // a subject (an organization is a group to Kubernetes) or an extension might mean something to that CA, or to those who trust it.
+// Errors: those of ParseCSR, and ErrForeignName.
 func ParseExact(text []byte, id spiffeid.ID) (crypto.PublicKey, error) {
 	csr, err := parseCSR(text, id, nil)
 	if err != nil {

@@ -66,7 +66,7 @@ func FromPEM(f Files, epoch uint64, td spiffeid.TrustDomain, now time.Time) (*Au
 	return a, nil
 }
 
-// Verify says why a leaf that a signs now for a workload of td would not be accepted by a peer that trusts a.Roots.
+// Verify says why a leaf that a signs now for a workload of td would not be accepted by a peer that trusts a.Roots. nil: it would be accepted.
 func (a *Authority) Verify(td spiffeid.TrustDomain, now time.Time) error {
 	if err := a.ready(now); err != nil {
 		return err
@@ -142,6 +142,7 @@ func (a *Authority) probe(td spiffeid.TrustDomain, now time.Time) error {
 }
 
 // Certificates reads every certificate of a PEM text. Nothing but certificates, comments and white space may be in it.
+// An error says which block is no certificate, or that there is none.
 func Certificates(text []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for rest := text; ; {

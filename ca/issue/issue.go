@@ -100,7 +100,7 @@ func (p Policy) Longest(ttl time.Duration) time.Duration {
 // Default is for how long a certificate is issued that is asked for with no TTL.
 func (p Policy) Default() time.Duration { return p.withDefaults().DefaultTTL }
 
-// Check says what in the policy makes no sense, for the start of a process.
+// Check says what in the policy makes no sense, for the start of a process. nil: everything does.
 func (p Policy) Check() error {
 	switch p = p.withDefaults(); {
 	case p.DefaultTTL < time.Second:

@@ -39,7 +39,7 @@ type ServingRequest struct {
 }
 
 // Serving makes a key (P-256) and a certificate for the control plane's own servers. Identity may be zero. The chain to be
-// presented leaves the root out.
+// presented leaves the root out. Errors: ErrInvalid where the request has no names, else what keeps the authority from signing.
 func Serving(a *Authority, r ServingRequest, p Policy, now time.Time, random io.Reader) (tls.Certificate, error) {
 	if random == nil {
 		random = rand.Reader

@@ -70,6 +70,7 @@ func (k *Keyring) Append(ctx context.Context, i Issue) error {
 // Held records that the holder of a certificate has a bundle, given as the SHA-256 of each root's DER in lower-case
 // hexadecimal. A bundle that lacks a root of the present one counts for nothing; the same word again is not journalled again, so
 // that no holder fills etcd. origin is that of the certificate (OriginOf), end is when it ends, and with it what is known of its holder.
+// Errors are those of Append.
 func (k *Keyring) Held(ctx context.Context, serial, identity, origin string, roots []string, end time.Time) error {
 	s := k.State()
 	for _, root := range s.Bundle {

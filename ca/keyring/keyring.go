@@ -236,7 +236,7 @@ func (k *Keyring) show(s *State, fence int64) {
 	close(k.current.Swap(&published{state: s, fence: fence, gone: make(chan struct{})}).gone)
 }
 
-// Run keeps the keyring until the context ends.
+// Run keeps the keyring until the context ends. Its error is that of the first of its loops that ends, else the context's.
 func (k *Keyring) Run(ctx context.Context) error {
 	return loop.Run(ctx, loop.Task{Name: "keyring", Run: k.loop}, loop.Task{Name: "journal", Run: k.journal}, loop.Task{Name: "peers", Run: k.listen})
 }

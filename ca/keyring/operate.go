@@ -180,7 +180,7 @@ type Report struct {
 	KEKs []string `json:"keks,omitempty"`
 }
 
-// Status reads the keyring and, while a rotation is under way, the journal.
+// Status reads the keyring and, while a rotation is under way, the journal. Errors: etcd does not answer, or something in the journal does not open.
 func (k *Keyring) Status(ctx context.Context) (*Report, error) {
 	var out *Report
 	err := k.ask(ctx, func(ctx context.Context) error {

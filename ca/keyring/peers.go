@@ -34,7 +34,7 @@ type answer struct {
 }
 
 // Seen is what this replica remembers of the keyring, and its time, for a peer that asks with a nonce (16 to 64 bytes of its choice).
-// Nothing in it is secret. It needs the key encryption key at most once a day.
+// Nothing in it is secret. It needs the key encryption key at most once a day. Errors: a nonce of another length, and those of the sealer.
 func (k *Keyring) Seen(ctx context.Context, nonce []byte) ([]byte, error) {
 	if len(nonce) < 16 || len(nonce) > 64 {
 		return nil, fmt.Errorf("a nonce of %d bytes, want 16 to 64", len(nonce))

@@ -62,7 +62,7 @@ type dataKey struct {
 	uses    int
 }
 
-// New makes a sealer over a provider. It does not call it.
+// New makes a sealer over a provider. It does not call it. An error: there is no provider.
 func New(provider Provider) (*Envelope, error) {
 	if provider == nil {
 		return nil, errors.New("sealer: no provider of a key encryption key")
@@ -121,7 +121,7 @@ func (e *Envelope) Stale(ctx context.Context) (func(blob []byte) bool, error) {
 	}, nil
 }
 
-// KEK names the key encryption key that a blob needs, as its provider calls it. It is no secret.
+// KEK names the key encryption key that a blob needs, as its provider calls it. It is no secret. An error: it is no blob of a sealer.
 func KEK(raw []byte) (string, error) {
 	b, err := decode(raw)
 	if err != nil {

@@ -58,13 +58,13 @@ func NewKMS(cfg KMSConfig) (*KMS, error) {
 	return &KMS{conn: conn, plugin: kmsv2.NewKeyManagementServiceClient(conn), socket: path, timeout: cfg.Timeout}, nil
 }
 
-// Close ends the connection.
+// Close ends the connection. Errors are those of gRPC.
 func (k *KMS) Close() error { return k.conn.Close() }
 
 // Name implements Provider.
 func (*KMS) Name() string { return "kms-v2" }
 
-// Check asks the plugin how it is; nil where it is healthy and speaks version 2.
+// Check asks the plugin how it is; nil where it is healthy and speaks version 2. Else an error says what the plugin answers, or why it does not.
 func (k *KMS) Check(ctx context.Context) error {
 	_, err := k.keyID(ctx)
 	return err

@@ -37,7 +37,7 @@ type derivation struct {
 }
 
 // NewPassphrase checks that passphrases are such: at least 12 bytes. Older ones still open what was sealed under them; they
-// rotate as those of NewFile.
+// rotate as those of NewFile. An error: one is shorter.
 func NewPassphrase(passphrase Secret, older ...Secret) (*Passphrase, error) {
 	p := &Passphrase{derived: map[derivation]localKey{}}
 	for _, phrase := range append([]Secret{passphrase}, older...) {

@@ -134,7 +134,7 @@ type Server struct {
 	clients *obs.Sampled // log lines of refusals
 }
 
-// New checks the configuration and fills in defaults.
+// New checks the configuration and fills in defaults. An error names what is missing or out of range.
 func New(cfg Config) (*Server, error) {
 	var missing []error
 	if cfg.Authorities == nil && cfg.Registrar == nil {

@@ -39,12 +39,13 @@ func (h *Held) Config() *tls.Config {
 }
 
 // Missing is why callers would not believe what is presented now, nil: they do; and why nothing is.
+// err: nothing is presented, since there is no certificate.
 func (h *Held) Missing() (unbelieved, err error) {
 	_, unbelieved, err = h.choose(time.Now())
 	return unbelieved, err
 }
 
-// Waiting is why the newest certificate is not presented yet; nil: it is.
+// Waiting is why the newest certificate is not presented yet; nil: it is. Else an error says why.
 func (h *Held) Waiting() error {
 	_, _, err := h.choose(time.Now())
 	h.mu.Lock()

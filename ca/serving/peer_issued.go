@@ -63,6 +63,7 @@ func NewPeerIssued(c PeerConfig) *PeerIssued {
 }
 
 // Run asks whenever a certificate is needed, until ctx ends.
+// An error: the folder of the fleet has no such name, which would be a mistake of this build.
 func (b *PeerIssued) Run(ctx context.Context) error {
 	fleets, err := member.Follow(ctx, b.Store, b.Log)
 	if err != nil {

@@ -44,7 +44,7 @@ type Vault struct {
 	mac seal.Secret
 }
 
-// New checks the configuration; it calls nobody.
+// New checks the configuration; it calls nobody. An error: no sealer, or no name of the mesh.
 func New(c Config) (*Vault, error) {
 	if c.Sealer == nil || c.Mesh == "" {
 		return nil, errors.New("vault: want a sealer and the name of the mesh")

@@ -242,7 +242,7 @@ func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) erro
 // hooks are the cluster's webhook configurations, nil: there are none, or they are not known.
 func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring, hooks *webhooks.Configurations) error {
 	i, err := newIngester(ingesterConfig{config: a.config, log: a.log, store: a.store, sealer: sealerOf(secrets), seen: a.reads, tenants: a.tenants,
-		committed: a.telemetry.committed, api: a.api, ring: ring, hooks: hooks})
+		committed: a.telemetry.committed, api: a.api, ring: ring, hooks: hooks, read: func() time.Time { return a.read.Of("").Until }})
 	if err != nil {
 		return err
 	}

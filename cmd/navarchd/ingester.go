@@ -37,6 +37,7 @@ type ingesterConfig struct {
 	tenants   *tenants.Tenants
 	committed func(revision int64, event, began time.Time, batch kv.Batch) // called of each batch
 	api       *apiserver.Client                                            // of the config cluster; nil: there is none
+	read      func() time.Time                                             // up to when the config cluster was read, by whichever leader
 	ring      *keyring.Keyring                                             // has the roots of the mesh; nil: this process does not follow it
 	hooks     *webhooks.Configurations                                     // those of the cluster; nil: there are none, or they are not known
 }

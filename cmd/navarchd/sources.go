@@ -157,6 +157,10 @@ func (i *ingester) addSources(from sources) {
 	}
 	if from.cluster != nil {
 		holders, i.problems = append(holders, from.cluster, from.clusters), append(i.problems, from.cluster.Problems, from.clusters.Problems)
+		if i.config.dataDir == "" { // else there is no other candidate
+			cut := &cutOff{elector: i.lead, until: i.read, reaches: from.cluster.Check, log: i.log, after: cutOffAfter, every: cutOffEvery}
+			i.tasks = append(i.tasks, loop.Task{Name: "leader that is cut off", Run: cut.run})
+		}
 		i.gauges = append(i.gauges, from.clusters.Gauges, func(now time.Time) { obs.KubeAge.Set(from.cluster.Age(now).Seconds()) })
 	}
 	i.keeper = &removal.Keeper{Store: i.store, Holders: holders, Name: i.config.processName(), After: i.config.heldFor, Losses: i.losses, Log: i.log}

@@ -53,6 +53,7 @@ func (a *Answers) Acknowledged(replicas []string, upTo int64) (revision int64, w
 }
 
 // Run follows the answers to a leader until the context ends, and forgets them then.
+// An error is of a folder without a name of the fleet's, which would be a mistake of this build.
 func (c *Collector) Run(ctx context.Context, store *kv.Store, epoch kv.Epoch) error {
 	folders, err := store.Follow(ctx, folder)
 	if err != nil {

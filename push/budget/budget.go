@@ -248,7 +248,7 @@ func (e *Entry) Join() error {
 	return fmt.Errorf("%w: its streams join too often", ErrExhausted)
 }
 
-// Ask says whether a question may be answered now; done ends it.
+// Ask says whether a question may be answered now; done ends it. Else an error, ErrExhausted.
 func (e *Entry) Ask() (done func(), err error) {
 	if e == nil {
 		return func() {}, nil

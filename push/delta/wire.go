@@ -30,6 +30,7 @@ const (
 
 // ParseDelta reads a DeltaDiscoveryRequest that came in pieces, without making objects of what it lists, and sums up names
 // and initial versions on the way. Unknown fields are skipped; a list that is not there (an ACK has none) is nil.
+// An error: it is no such message, or a field has more than it may.
 func ParseDelta(raw ...[]byte) (Message, error) {
 	m := Message{Request: Request{digested: true}}
 	var lists [deltaError + 1]bool // by field: it is there
@@ -83,7 +84,7 @@ func initial(whole [][]byte) iter.Seq2[string, string] {
 	}
 }
 
-// ParseSotW reads a state-of-the-world DiscoveryRequest that came in pieces.
+// ParseSotW reads a state-of-the-world DiscoveryRequest that came in pieces. An error: it is no such message, or a field has more than it may.
 func ParseSotW(raw ...[]byte) (Message, error) {
 	m := Message{Request: Request{digested: true}}
 	whole, err := walk(raw, "request", func(field protowire.Number, value []byte) error {

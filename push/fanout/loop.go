@@ -138,7 +138,7 @@ func (s *Stream) notify() {
 // Waiting is the number of streams that wait in a lane; a gauge.
 func (l *Loop) Waiting(lane Lane) int { return int(l.waiting[lane].Load()) }
 
-// Run grants turns until ctx ends.
+// Run grants turns until ctx ends. Its error is the context's.
 func (l *Loop) Run(ctx context.Context) error {
 	turns := make(chan Grant[*Stream], l.budget.Streams) // as many as can be granted: never full
 	var workers sync.WaitGroup

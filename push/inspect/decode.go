@@ -34,6 +34,7 @@ var messages = [xds.NumTypes]func() proto.Message{
 var plurals = [xds.NumTypes]string{"clusters", "endpoints", "listeners", "routes", "secrets", "extensions"}
 
 // Message decodes a resource, without what is confidential: of Secrets it has what is public.
+// An error: the bytes are no message of the resource's type, which would be a mistake of the builders.
 func Message(r *xds.Resource) (proto.Message, error) {
 	m := messages[r.Type]()
 	if err := proto.Unmarshal(r.Body(), m); err != nil {
@@ -48,7 +49,7 @@ func Message(r *xds.Resource) (proto.Message, error) {
 	return m, nil
 }
 
-// JSON is a resource as proto JSON with proto field names, as far as Message has it.
+// JSON is a resource as proto JSON with proto field names, as far as Message has it. Errors are those of Message, and of printing.
 func JSON(r *xds.Resource) (json.RawMessage, error) {
 	m, err := Message(r)
 	if err != nil {
@@ -76,7 +77,7 @@ func Of(set *manifest.Set) Resources {
 	return all
 }
 
-// Render decodes the types that are wanted; none means all.
+// Render decodes the types that are wanted; none means all. An error names the resource that cannot be printed.
 func Render(all Resources, wanted ...xds.Type) (Rendered, error) {
 	var out Rendered
 	for t := range xds.NumTypes {

@@ -20,7 +20,7 @@ var statusTypes = []xds.Type{xds.Listener, xds.Route, xds.Endpoint, xds.Cluster,
 
 // Status is a ClientConfig for every proxy, as istiod answers istio.io/debug/syncz (istio pilot/pkg/xds/statusgen.go): the
 // node's id is name.namespace, which istioctl prints, and its metadata have the cluster, the version and the namespace, by
-// which `istioctl proxy-status --namespace` selects.
+// which `istioctl proxy-status --namespace` selects. Errors are those of encoding, and name the proxy.
 func Status(c Config) ([]*discoveryv3.Resource, error) {
 	var all []*discoveryv3.Resource
 	for _, st := range sorted(c.Streams("")) {

@@ -60,7 +60,7 @@ func (p *Page) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// Flush writes what waits for more of its metric: to be called when the page is at its end.
+// Flush writes what waits for more of its metric: to be called when the page is at its end. Errors are those of the writer behind it.
 func (p *Page) Flush() error {
 	p.out = p.out[:0]
 	if p.end(); len(p.out) == 0 {

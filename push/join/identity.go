@@ -35,7 +35,7 @@ func (p Planner) check(identity string, node view.Node) error {
 var errForeign = errors.New("of another trust domain")
 
 // Verified is the service account that an authenticated identity proves: none on plain text, or where it is of another trust
-// domain.
+// domain. An error: it is no SPIFFE ID of a workload, or one of another trust domain.
 func Verified(identity, trustDomain string) (who view.Identity, err error) {
 	if identity == "" {
 		return view.Identity{}, nil

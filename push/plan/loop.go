@@ -128,7 +128,7 @@ type Proxy struct {
 	asked atomic.Bool // for the name table
 }
 
-// NewLoop checks a configuration; Run starts it.
+// NewLoop checks a configuration; Run starts it. An error: there is no source of snapshots, or a duration is not above 0.
 func NewLoop(cfg Config) (*Loop, error) {
 	if cfg.Source == nil {
 		return nil, errors.New("plan: no source of snapshots")

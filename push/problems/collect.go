@@ -61,6 +61,7 @@ func (c *Collector) All() (all []Found, more int) {
 func (c *Collector) Collected() bool { return c.now.Load() != nil }
 
 // Run follows the lists until the context ends, and forgets them then: it is for as long as a process leads.
+// An error is of a folder without a name of the fleet's, which would be a mistake of this build.
 func (c *Collector) Run(ctx context.Context, store *kv.Store) error {
 	folders, err := store.Follow(ctx, folder)
 	if err != nil {

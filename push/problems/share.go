@@ -59,7 +59,7 @@ func New(cfg Config) *Loop {
 	return &Loop{cfg: cfg, path: folder + cfg.Name + "-" + rand.Text()[:8], at: -1}
 }
 
-// Run shares until the context ends; then the list is taken away.
+// Run shares until the context ends; then the list is taken away. There is never an error: what cannot be written is tried again, and logged.
 func (l *Loop) Run(ctx context.Context, store *kv.Store) error {
 	l.blobs = store.Leased(lease)
 	tick := time.NewTicker(l.cfg.Every)

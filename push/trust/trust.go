@@ -92,6 +92,7 @@ func (t *Trust) take(s *keyring.State) (changed []string, err error) {
 
 // Others takes the roots of other CAs (PEM, each one certificate or several), of which stock agents are told beside the keyring's, and says
 // whether they are told something else now. Where there is no keyring, and none of these, agents keep what they have.
+// Errors are those of encoding.
 func (t *Trust) Others(roots []string) (changed bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -82,7 +82,7 @@ func Encode(t Type, name string, m proto.Message, needs ...Ref) (*Resource, erro
 }
 
 // EncodeAs is Encode for what is confidential, with a version of the caller's, since of a private key nobody is to see a hash. It has to
-// differ wherever the message does, and be equal on every replica.
+// differ wherever the message does, and be equal on every replica. Errors are those of Encode.
 func EncodeAs(t Type, name, version string, m proto.Message, needs ...Ref) (*Resource, error) {
 	return encode(t, name, version, m, needs)
 }
@@ -156,6 +156,7 @@ func (r *Resource) tailSize() int { return protowire.SizeTag(3) + protowire.Size
 
 // EncodeRope makes a resource of a head message and fragments that follow it on the wire, in this order. The slice is
 // kept and must not be changed: an edit of one virtual host among thousands makes a rope, and copies no list.
+// An error: a string of head is not UTF-8.
 func EncodeRope(t Type, name string, head proto.Message, tail []*Fragment, needs ...Ref) (*Resource, error) {
 	b, err := deterministic.Marshal(head)
 	if err != nil {
@@ -191,7 +192,7 @@ func JoinRope(name, url string, fragments []*Fragment) *Resource {
 	return r
 }
 
-// EncodeFragment encodes a message as field `number` of a message to come.
+// EncodeFragment encodes a message as field `number` of a message to come. An error: a string of it is not UTF-8.
 func EncodeFragment(name string, number protowire.Number, m proto.Message) (*Fragment, error) {
 	b, err := deterministic.Marshal(m)
 	if err != nil {

@@ -242,7 +242,7 @@ func (f *Fleet) Admit(ctx context.Context, c serve.Client, node view.Node) error
 	return f.admission.Wait(ctx, cost)
 }
 
-// Ready is nil where stock proxies may be sent here.
+// Ready is nil where stock proxies may be sent here. Else an error says why not.
 func (f *Fleet) Ready() error {
 	switch {
 	case f.leaving.Load():

@@ -46,7 +46,7 @@ type Member struct {
 	leavingRecorded chan struct{}
 }
 
-// New checks the configuration.
+// New checks the configuration. An error names what is missing or out of range.
 func New(cfg Config) (*Member, error) {
 	if cfg.Lease == 0 {
 		cfg.Lease = 10 * time.Second

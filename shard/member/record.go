@@ -105,7 +105,7 @@ func entry(name string, streams int) []byte {
 	return ring.AppendUint(ring.AppendText(nil, 1, name), 2, uint64(streams))
 }
 
-// Decode reads a stored record. It takes bytes from anywhere.
+// Decode reads a stored record. It takes bytes from anywhere. An error: it is too large, no record, of a newer schema, or has a value out of range.
 func Decode(b []byte) (Record, error) {
 	if len(b) > maxBytes {
 		return Record{}, fmt.Errorf("member record: %d bytes, at most %d", len(b), maxBytes)

@@ -136,7 +136,7 @@ func (a *Admission) State() AdmissionState {
 	return s
 }
 
-// Run lets those in that wait, and measures, until ctx ends.
+// Run lets those in that wait, and measures, until ctx ends. Its error is the context's.
 func (a *Admission) Run(ctx context.Context) error {
 	measure := time.NewTicker(a.cfg.Every)
 	defer measure.Stop()

@@ -33,6 +33,7 @@ type Replica struct {
 }
 
 // NewReplica checks the configuration. Until Run has read the ring there is a Placement that knows nobody.
+// An error: the store or the name is missing.
 func NewReplica(cfg ReplicaConfig) (*Replica, error) {
 	if cfg.Store == nil || cfg.Self == "" {
 		return nil, errors.New("placement: a store and the name of this replica are needed")
@@ -104,7 +105,7 @@ func owns(r *ring.Ring, namespace, workload, self string) bool {
 	return ok && m.Name == self
 }
 
-// Run follows the ring, the fleet and the leader until ctx ends.
+// Run follows the ring, the fleet and the leader until ctx ends. Its error is the context's.
 func (r *Replica) Run(ctx context.Context) error {
 	fleets, err := member.Follow(ctx, r.cfg.Store, r.cfg.Log)
 	if err != nil {

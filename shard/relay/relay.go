@@ -67,7 +67,7 @@ type Relay struct {
 	timing      timing
 }
 
-// New checks cfg; it opens nothing.
+// New checks cfg; it opens nothing. An error names all that is missing or too long.
 func New(cfg Config) (*Relay, error) {
 	var errs []error
 	if cfg.Socket == "" {
@@ -99,7 +99,7 @@ func New(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// Run serves the socket until ctx ends, then ends all streams and removes the socket.
+// Run serves the socket until ctx ends, then ends all streams and removes the socket. An error: the socket cannot be listened on.
 func (r *Relay) Run(ctx context.Context) error {
 	l, err := socket.Listen(r.cfg.Socket, r.cfg.Access)
 	if err != nil {

@@ -46,6 +46,7 @@ func IsStatus(err error, code int) bool {
 }
 
 // Config is that of a kubeconfig; of an empty path the service account of the Pod that this process is in.
+// An error: the file cannot be read, or this process is not in a Pod.
 func Config(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
 		return clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -57,7 +58,7 @@ func Config(kubeconfig string) (*rest.Config, error) {
 	return config, err
 }
 
-// New is a client of the API server of Config(kubeconfig). Nothing is asked.
+// New is a client of the API server of Config(kubeconfig). Nothing is asked. Errors are those of Config and Of.
 func New(kubeconfig string) (*Client, error) {
 	config, err := Config(kubeconfig)
 	if err != nil {
@@ -66,7 +67,7 @@ func New(kubeconfig string) (*Client, error) {
 	return Of(config)
 }
 
-// Of is a client of an API server. Nothing is asked.
+// Of is a client of an API server. Nothing is asked. An error: an address, certificate or other credential in the configuration cannot be used.
 func Of(config *rest.Config) (*Client, error) {
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
@@ -80,7 +81,7 @@ func Of(config *rest.Config) (*Client, error) {
 }
 
 // HTTPClient sends requests with a credential, to the API server alone: the transport adds the credential to whatever is asked, so nothing is
-// asked of where a redirection leads to.
+// asked of where a redirection leads to. An error: a certificate or other credential in the configuration cannot be used.
 func HTTPClient(config *rest.Config) (*http.Client, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -110,6 +111,7 @@ func (c *Client) Get(ctx context.Context, path string, limit int) ([]byte, error
 }
 
 // Do sends a value as JSON, nil: none, and reads the answer into another, nil: it is not read. *Status: the API server says no.
+// Other errors: there is no answer, it is too large, or no such JSON.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
 	var body []byte
 	if in != nil {

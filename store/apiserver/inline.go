@@ -16,7 +16,7 @@ import (
 var Options = []string{"clientKey", "clientCertificate", "tokenFile"}
 
 // CheckOptions says which of these names is none of Options. Istio's exec and providers (gcp, azure, openstack) are not there: nothing is
-// executed on the word of a Secret.
+// executed on the word of a Secret. nil: all are.
 func CheckOptions(names []string) error {
 	for _, name := range names {
 		if !slices.Contains(Options, name) {

@@ -14,6 +14,7 @@ const tables = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 // Columns reads a list of objects as the API server prints it: of each object the named columns, as kubectl shows them. A Node is some hundred bytes of
 // that, and as a whole twenty thousand. path has no query. *Status: the API server says no.
+// Other errors: there is no answer, it is too large, no table, or without a column.
 func (c *Client) Columns(ctx context.Context, path string, names ...string) ([][]string, error) {
 	answer, err := c.ask(ctx, path+"?includeObject=None&resourceVersion=0", tables) // as of whatever it has in memory
 	if err != nil {

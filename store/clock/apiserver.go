@@ -19,7 +19,7 @@ const (
 type Date func(context.Context) (said time.Time, roundTrip time.Duration, err error)
 
 // Follow asks an API server for its time, once a minute, until ctx ends: its clock is one more among those that are compared, also for a
-// process that is the only one which signs. While it does not answer the others' count alone.
+// process that is the only one which signs. While it does not answer the others' count alone. Its error is the context's.
 func (c *Clock) Follow(ctx context.Context, date Date) error {
 	for ctx.Err() == nil {
 		asking, cancel := context.WithTimeout(ctx, askFor)

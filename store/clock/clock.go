@@ -145,7 +145,7 @@ func sure(now time.Time, passed reading, ran time.Duration, believed bool) time.
 	return now
 }
 
-// Look reads the others' clocks once, for a process that ends soon and is none of those compared.
+// Look reads the others' clocks once, for a process that ends soon and is none of those compared. Errors are those of reading etcd.
 func (c *Clock) Look(ctx context.Context) error {
 	blobs, revision, err := c.cfg.Store.Blobs(ctx, folder, 0)
 	if err == nil {
@@ -154,7 +154,7 @@ func (c *Clock) Look(ctx context.Context) error {
 	return err
 }
 
-// Run writes this clock into etcd and reads the others' until ctx ends.
+// Run writes this clock into etcd and reads the others' until ctx ends. Its error is the context's.
 func (c *Clock) Run(ctx context.Context) error {
 	folders, err := c.cfg.Store.Follow(ctx, folder)
 	if err != nil {

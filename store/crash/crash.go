@@ -108,7 +108,7 @@ func (l *Log) Guard(f func() error, args ...any) (err error) {
 	return f()
 }
 
-// Unary is an interceptor by which a panic ends its call alone, with Internal.
+// Unary is an interceptor by which a panic ends its call alone, with Internal. Other errors are those of the handler.
 func (l *Log) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
 	err = l.Guard(func() error {
 		answer, err = handle(ctx, request)
@@ -117,7 +117,7 @@ func (l *Log) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo
 	return answer, err
 }
 
-// Stream is the same for streams.
+// Stream is the same for streams. Other errors are those of the handler.
 func (l *Log) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	return l.Guard(func() error { return handle(server, stream) }, obs.KeyName, info.FullMethod)
 }

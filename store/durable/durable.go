@@ -32,6 +32,7 @@ func Create(path string, mode os.FileMode, write func(io.Writer) error) error {
 
 // Link makes path a symbolic link to target, which may be there or not, and replaces a file or a link that is there at once. It returns
 // when the disk has the name. A process that was killed may leave path with ".next" behind it, which the next call replaces.
+// Errors are the file system's.
 func Link(target, path string) error {
 	next := path + ".next"
 	err := os.Remove(next)

@@ -26,7 +26,7 @@ const timeout = 2 * time.Second
 // Servers are DNS servers as host:port, which are asked one after the other until one answers.
 type Servers []string
 
-// System are those of a resolv.conf.
+// System are those of a resolv.conf. An error: the file cannot be read, or names no server.
 func System(file string) (Servers, error) {
 	conf, err := dns.ClientConfigFromFile(file)
 	if err != nil {

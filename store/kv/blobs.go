@@ -145,6 +145,7 @@ func (s *Store) ChangeBlobs(ctx context.Context, c BlobChange) (int64, error) {
 }
 
 // DropBlobs deletes the blobs from one path up to another, that one left out, and says how many there were.
+// Errors: a path is not one of blobs, or etcd's.
 func (s *Store) DropBlobs(ctx context.Context, from, to string) (int64, error) {
 	first, err := s.blobKey(from)
 	if err != nil {
@@ -162,7 +163,7 @@ func (s *Store) DropBlobs(ctx context.Context, from, to string) (int64, error) {
 }
 
 // BlobsChanged receives after something below a folder was written, and after the watch had to start again, until the
-// context ends. Many changes may be one receipt: read again.
+// context ends. Many changes may be one receipt: read again. An error: the folder is not one of blobs.
 func (s *Store) BlobsChanged(ctx context.Context, folder string) (<-chan struct{}, error) {
 	from, err := s.blobKey(folder)
 	if err != nil {

@@ -21,7 +21,7 @@ type Folder struct {
 
 // Follow gives a folder (one of fleetFamilies, or leader/, where the oldest blob is the leader's) as it
 // is and then after each change, until ctx ends; then the channel is closed. A reader that is slow gets the newest
-// state only. While etcd is away the last state stands; when it is back the folder is listed again.
+// state only. While etcd is away the last state stands; when it is back the folder is listed again. An error: the folder is none of these.
 func (s *Store) Follow(ctx context.Context, folder string) (<-chan Folder, error) {
 	from := s.prefix + folder
 	if folder != leaderPath+"/" {

@@ -36,6 +36,7 @@ type Lease struct {
 }
 
 // Lease takes a lease of whole seconds and keeps it alive. ctx bounds the request, not the lease.
+// Errors: the length has a fraction of a second, or etcd does not answer.
 func (s *Store) Lease(ctx context.Context, length time.Duration) (*Lease, error) {
 	if length < time.Second || length%time.Second != 0 {
 		return nil, fmt.Errorf("lease of %v: want whole seconds", length)
@@ -119,7 +120,7 @@ func (l *Lease) PutWhile(ctx context.Context, path string, raw []byte, bound Bou
 }
 
 // Release ends the lease, and with it what was written under it. Where etcd does not answer before ctx ends, the lease
-// ends by itself.
+// ends by itself. An error is etcd's; a lease that has ended is none.
 func (l *Lease) Release(ctx context.Context) error {
 	l.cancel()
 	if _, err := l.store.client.Revoke(ctx, l.id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {

@@ -51,7 +51,7 @@ func (v Value) Hashed() Value {
 	return v
 }
 
-// Record decodes the value.
+// Record decodes the value. An error: the path or the bytes are no record that this build knows (model.Decode).
 func (v Value) Record() (model.Record, error) {
 	key, err := v.Key()
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Store) Load(ctx context.Context, revision int64) (*State, error) {
 }
 
 // LoadHashes is Load for who compares: Raw is left out of Values whose whole is not asked for by their path, once their hash is known. Of all that many clusters
-// have it would be a large part of what the leader has in memory.
+// have it would be a large part of what the leader has in memory. Errors are those of Load.
 func (s *Store) LoadHashes(ctx context.Context, revision int64, whole func(path string) bool) (*State, error) {
 	return s.load(ctx, revision, func(v Value) Value {
 		if v = v.Hashed(); !whole(v.Path) {

@@ -35,6 +35,7 @@ func (s Size) Filling() bool {
 }
 
 // Size asks every endpoint, and answers for the one whose file is the largest: the first that stops writing stops all.
+// An error names each endpoint that did not answer, where none did.
 func (s *Store) Size(ctx context.Context) (size Size, err error) {
 	answered := false
 	for _, endpoint := range s.client.Endpoints() {
@@ -58,7 +59,7 @@ func (s *Store) Size(ctx context.Context) (size Size, err error) {
 	return size, err
 }
 
-// Keeps says whether etcd still has its history at a revision: nothing has compacted that.
+// Keeps says whether etcd still has its history at a revision: nothing has compacted that. Errors are etcd's.
 func (s *Store) Keeps(ctx context.Context, revision int64) (bool, error) {
 	_, err := s.client.Get(ctx, s.LeaderPath()+"/", clientv3.WithPrefix(), clientv3.WithCountOnly(), clientv3.WithRev(revision)) // what every role may read
 	if errors.Is(err, rpctypes.ErrCompacted) {
@@ -80,6 +81,7 @@ func (s *Store) Compact(ctx context.Context, revision int64) error {
 }
 
 // Defragment gives the free room of the database files back, one endpoint after the other; each is blocked meanwhile.
+// It stops at the first error, which names the endpoint.
 func (s *Store) Defragment(ctx context.Context) error {
 	for _, endpoint := range s.client.Endpoints() {
 		if _, err := s.client.Defragment(ctx, endpoint); err != nil {
@@ -97,7 +99,7 @@ func (s Size) pays() bool {
 
 // Maintain does one round: where etcd stopped writing, all history is compacted, the file is shrunk and the alarm taken
 // back; else the file is shrunk where more than half of it (and 32 MiB) is free, or, where it fills, a tenth of the quota. For an etcd
-// that is nobody else's: an embedded one does it every minute.
+// that is nobody else's: an embedded one does it every minute. Errors are etcd's; the next round does what this one left.
 func (s *Store) Maintain(ctx context.Context) error {
 	size, err := s.Size(ctx)
 	if err != nil {

@@ -68,7 +68,7 @@ func (s *Store) path(key string) string {
 	return strings.TrimPrefix(key, s.mesh)
 }
 
-// Promoted is the revision that writes to Kubernetes, read linearizably; empty: none is promoted yet.
+// Promoted is the revision that writes to Kubernetes, read linearizably; empty: none is promoted yet. Errors are etcd's.
 func (s *Store) Promoted(ctx context.Context) (revision string, err error) {
 	resp, err := s.client.Get(ctx, s.key(promotedPath))
 	if err != nil {
@@ -105,6 +105,7 @@ func (s *Store) Promote(ctx context.Context, revision string) error {
 
 // PromoteFirst promotes this store's revision where none is, while an epoch of it leads. A revision that is not the default one is not promoted where the
 // default one has records: its build may be one that knows nothing of revisions, and writes to Kubernetes without asking.
+// Errors are etcd's; that one is promoted already is none.
 func (s *Store) PromoteFirst(ctx context.Context, epoch Epoch) error {
 	conditions := []clientv3.Cmp{fence(epoch), clientv3.Compare(clientv3.CreateRevision(s.key(promotedPath)), "=", 0)}
 	if s.prefix != s.mesh {

@@ -112,7 +112,7 @@ func (s *Store) Prefix() string { return s.prefix }
 // Endpoints is where etcd answers.
 func (s *Store) Endpoints() []string { return s.client.Endpoints() }
 
-// Close ends the connection.
+// Close ends the connection. Errors are the client's.
 func (s *Store) Close() error {
 	if err := s.client.Close(); !errors.Is(err, context.Canceled) { // the client's word for: closed
 		return err
@@ -128,6 +128,7 @@ type Stat struct {
 }
 
 // Stat reads the head, linearizably: no replica has been told of anything newer when it is called.
+// Errors are etcd's; what is wrong with the head itself is in the result.
 func (s *Store) Stat(ctx context.Context) (Stat, error) {
 	resp, err := s.client.Get(ctx, s.prefix+headPath)
 	if err != nil {
@@ -141,7 +142,7 @@ func (s *Store) Stat(ctx context.Context) (Stat, error) {
 }
 
 // Revision is the newest complete revision, read linearizably; 0 where there is none. A replica whose snapshot is at this
-// revision or later takes no proxy back (design: "never back").
+// revision or later takes no proxy back (design: "never back"). Errors are etcd's.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
 	stat, err := s.Stat(ctx)
 	return stat.Head.CompleteRevision(), err

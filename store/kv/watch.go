@@ -80,7 +80,7 @@ func (p Position) check(cluster uint64, revision int64) error {
 	return nil
 }
 
-// Check says whether a store that answers like this can be the one that was read up to a position.
+// Check says whether a store that answers like this can be the one that was read up to a position. nil: it can.
 func (p Position) Check(stat Stat) error { return p.check(stat.Cluster, stat.Revision) }
 
 // updates is what a response says, with an empty Update at the end where it shows that nothing else happened up to a

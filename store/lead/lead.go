@@ -1,6 +1,6 @@
 // Package lead elects the one process that writes.
 //
-// Owns: this candidate's election key and lease.  Reads: store/kv.  Never: trusts a clock for safety: writes are fenced by
+// Owns: this candidate's election key and lease; it takes another's key away where it is told to.  Reads: store/kv.  Never: trusts a clock for safety: writes are fenced by
 // the epoch that it hands out (kv.Batch), so a leader that was stopped and goes on can do no harm.
 package lead
 
@@ -103,6 +103,17 @@ func (e *Elector) Leader(ctx context.Context) (string, kv.Epoch, error) {
 	}
 	first := resp.Kvs[0]
 	return string(first.Value), kv.Epoch{Key: string(first.Key), Revision: first.CreateRevision}, nil
+}
+
+// Depose ends another process's term, if it is still this one: its context ends, and who has waited longest leads. false: another term has begun. An error is of
+// etcd's client.
+func (e *Elector) Depose(ctx context.Context, epoch kv.Epoch) (bool, error) {
+	is := clientv3.Compare(clientv3.CreateRevision(epoch.Key), "=", epoch.Revision)
+	resp, err := e.cfg.Store.Client().Txn(ctx).If(is).Then(clientv3.OpDelete(epoch.Key)).Commit()
+	if err != nil {
+		return false, fmt.Errorf("end the term of epoch %d: %w", epoch.Revision, err)
+	}
+	return resp.Succeeded, nil
 }
 
 // Run is a candidate until the context ends. Each time it is elected it calls fn with its epoch and a context that ends

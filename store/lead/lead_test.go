@@ -171,6 +171,26 @@ func TestDeletedKeyEndsTheTerm(t *testing.T) {
 }
 
 // Work that fails gives the others a turn.
+// A term that is ended by another process is over at once, and who waits leads; of a term that is over already nothing is ended.
+func TestDepose(t *testing.T) {
+	s := kvtest.Start(t)
+	a := standFor(t, s.Connect(), "a", time.Hour)
+	first := receive(t, "a leads", a.leads)
+	b := standFor(t, s.Connect(), "b", time.Hour)
+	waitForCandidates(t, s.Connect(), 2)
+	if ended, err := b.Depose(within(t), first); err != nil || !ended {
+		t.Fatalf("ended: %v, %v", ended, err)
+	}
+	receive(t, "a's work ends", a.ended)
+	second := receive(t, "b leads", b.leads)
+	if ended, err := a.Depose(within(t), first); err != nil || ended {
+		t.Errorf("ended again: %v, %v", ended, err)
+	}
+	if epoch, leading := b.Epoch(); !leading || epoch != second {
+		t.Errorf("b leads %v in %v, want %v", leading, epoch, second)
+	}
+}
+
 func TestFailedWorkResigns(t *testing.T) {
 	s := kvtest.Start(t)
 	a := stand(t, s.Connect(), "a")

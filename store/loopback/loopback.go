@@ -21,7 +21,7 @@ const (
 	few     = 1000 // ports that are enough to choose from
 )
 
-// Address is a host and port of loopback, see On.
+// Address is a host and port of loopback, see On. Errors are those of On.
 func Address() (string, error) { return On("127.0.0.1") }
 
 // On is a host and port at an IP address of this machine, where nobody listens. The port stays this process's, whatever the
@@ -62,7 +62,7 @@ func PortFor(t failer) int {
 }
 
 // Net is the first three numbers of 254 addresses of this machine, "127.1.2", for what listens at ports that are given. It
-// stays this process's as a port does, see On; who listens at all addresses (0.0.0.0) is in the way all the same.
+// stays this process's as a port does, see On; who listens at all addresses (0.0.0.0) is in the way all the same. An error: all are taken.
 func Net() (string, error) {
 	var err error
 	for range few {

@@ -105,7 +105,7 @@ func Held(name Name, by Holder) string {
 	return fmt.Sprintf("WorkloadEntry %s is of a machine of service account %q that is connected by another credential", name, by.Account)
 }
 
-// Encode is the form in etcd.
+// Encode is the form in etcd. An error: it is larger than MaxReport.
 func (m Machine) Encode() ([]byte, error) {
 	raw, err := json.Marshal(m)
 	if err == nil && len(raw) > MaxReport {

@@ -75,7 +75,7 @@ type Status struct {
 	Restored time.Time
 }
 
-// New checks the configuration. The mirror is empty until Run.
+// New checks the configuration. The mirror is empty until Run. An error: there is no source.
 func New(cfg Config) (*Mirror, error) {
 	if cfg.Source == nil {
 		return nil, errors.New("mirror: a source is needed")

@@ -126,7 +126,7 @@ func New(key Key, created int64, body proto.Message) (Record, error) {
 	return record, err
 }
 
-// Encode is the canonical bytes of a record: what etcd holds and what Hash is the hash of.
+// Encode is the canonical bytes of a record: what etcd holds and what Hash is the hash of. An error: a string of the record is not UTF-8.
 func Encode(r Record) ([]byte, error) {
 	b, _, err := encode(r.Meta().Key, r.Meta().Created, r.Body())
 	return b, err

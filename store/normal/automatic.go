@@ -30,7 +30,7 @@ type automaticObject struct {
 	Hosts map[string][]string `json:"hosts"`
 }
 
-// NewAutomatic makes the object. Lists of addresses are IPs, IPv4 before IPv6.
+// NewAutomatic makes the object. Lists of addresses are IPs, IPv4 before IPv6. Errors are those of encoding.
 func NewAutomatic(namespace, name string, hosts map[string][]string) (*object.Object, error) {
 	raw, err := json.Marshal(automaticObject{hosts})
 	if err != nil {

@@ -40,7 +40,7 @@ func (s KeySource) String() string {
 	return out
 }
 
-// ParseKeySource is the inverse of String. URIs have no spaces.
+// ParseKeySource is the inverse of String. URIs have no spaces. An error: the name is none of String's.
 func ParseKeySource(name string) (s KeySource, err error) {
 	where, within, timed := strings.Cut(name, withinInfix)
 	if timed {
@@ -68,7 +68,7 @@ type Keys struct {
 	Reason string `json:"reason,omitempty"` // why no newer one could be fetched; empty: it could
 }
 
-// NewKeys makes the object of a source.
+// NewKeys makes the object of a source. Errors are those of encoding.
 func NewKeys(id object.ID, set, reason string) (*object.Object, error) {
 	raw, err := json.Marshal(Keys{set, reason})
 	if err != nil {

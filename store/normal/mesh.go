@@ -77,7 +77,7 @@ func (n *Normalizer) ParseMesh(obj *object.Object) Mesh {
 	return out
 }
 
-// MeshRecord is the record of a mesh configuration.
+// MeshRecord is the record of a mesh configuration. Errors are those of model.New.
 func MeshRecord(config *meshv1.MeshConfig) (model.Record, error) {
 	return model.New(model.MeshKey, 0, config)
 }
@@ -163,8 +163,8 @@ func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 	checkMeshTLS(r, config)
 	checkServiceSettings(r, config)
 	checkVisibility(r, config.GetServiceEntryVisibility())
-	checkAuthorizers(r, config)
-	checkTelemetryProviders(r, config)
+	checkExtensionProviders(r, config)
+	checkDefaultProviders(r, config)
 	checkProxyConfig(r, "data.mesh.defaultConfig", config.GetDefaultConfig())
 	checkPool(r, "data.mesh.defaultTrafficPolicy.connectionPool", config.GetDefaultTrafficPolicy().GetConnectionPool())
 	checkOutlier(r, "data.mesh.defaultTrafficPolicy.outlierDetection", config.GetDefaultTrafficPolicy().GetOutlierDetection())

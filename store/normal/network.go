@@ -108,7 +108,7 @@ func (n *Normalizer) gatewayProblems(r *report, at string, g *meshv1.Network_Ist
 }
 
 // MeshGateways is the record of the gateways that the mesh's networks have by address, nil: there are none; and the names among these addresses,
-// which were looked up.
+// which were looked up. Errors are those of model.New.
 func (n *Normalizer) MeshGateways(networks *meshv1.MeshNetworks, resolved func(object.ID) []string) (record model.Record, refs []object.ID, err error) {
 	spec := &model.NetworkGatewaysSpec{}
 	for name, network := range networks.GetNetworks() {

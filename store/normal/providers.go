@@ -12,53 +12,93 @@ import (
 
 //lint:file-ignore SA1019 deprecated fields are what users' YAML still has
 
-// checkAuthorizers checks the providers of external authorization of a mesh configuration: what Istio's control plane refuses, and what Envoy would refuse
-// the listeners for. One that is wrong spoils the mesh configuration, of which what was good before stands.
-func checkAuthorizers(r *report, config *meshv1.MeshConfig) {
+// checkExtensionProviders checks what Istio's control plane checks of each provider of a mesh configuration, and what Envoy would refuse the listeners for. One
+// that is wrong is left out of it, as if there were none of its name: what names it closes, or sends nothing, and the rest of the mesh configuration applies
+// (istiod warns, and refuses for itself what it makes of that provider: validateExtensionProvider in pkg/config/validation/agent).
+func checkExtensionProviders(r *report, config *meshv1.MeshConfig) {
+	spoiled, seen, good := r.spoiled, map[string]bool{}, []*meshv1.MeshConfig_ExtensionProvider(nil)
 	for i, p := range config.GetExtensionProviders() {
-		at := fmt.Sprintf("data.mesh.extensionProviders[%d].", i)
-		if http := p.GetEnvoyExtAuthzHttp(); http != nil {
-			at += "envoyExtAuthzHttp"
-			r.authorizer(at, http.GetService(), http.GetPort(), http.GetStatusOnError(), http.GetTimeout(), http.GetIncludeRequestBodyInCheck())
-			if prefix := http.GetPathPrefix(); prefix != "" {
-				if _, err := url.Parse(prefix); err != nil || !strings.HasPrefix(prefix, "/") {
-					r.errorf(at+".pathPrefix", "%q is no path: want /...", prefix)
-				}
-			}
-			for _, of := range []list{{"includeRequestHeadersInCheck", http.GetIncludeRequestHeadersInCheck()}, {"includeHeadersInCheck", http.GetIncludeHeadersInCheck()},
-				{"headersToUpstreamOnAllow", http.GetHeadersToUpstreamOnAllow()}, {"headersToDownstreamOnDeny", http.GetHeadersToDownstreamOnDeny()},
-				{"headersToDownstreamOnAllow", http.GetHeadersToDownstreamOnAllow()}} {
-				for j, header := range of.values {
-					if header == "" || header == "*" {
-						r.errorf(fmt.Sprintf("%s.%s[%d]", at, of.field, j), "%q: want a header, or *x or x* for those that end or begin so", header)
-					}
-				}
-			}
-			for _, name := range sortedKeys(http.GetIncludeAdditionalHeadersInCheck()) {
-				r.headerName(fmt.Sprintf("%s.includeAdditionalHeadersInCheck[%s]", at, name), name)
+		r.spoiled = false
+		at := fmt.Sprintf("data.mesh.extensionProviders[%d]", i)
+		switch name := p.GetName(); {
+		case name == "":
+			r.requiredf(at+".name", "must not be empty")
+		case seen[name]:
+			r.duplicatef(at+".name", "another provider is called %q too", name)
+		}
+		seen[p.GetName()] = true
+		r.providerService(at, p)
+		r.httpAuthorizer(at+".envoyExtAuthzHttp", p.GetEnvoyExtAuthzHttp())
+		r.answer(at+".envoyExtAuthzGrpc", p.GetEnvoyExtAuthzGrpc())
+		checkTracer(r, at, p)
+		if r.spoiled {
+			r.errorf(at, "provider %q is left out: what names it has none", p.GetName())
+			continue
+		}
+		good = append(good, p)
+	}
+	config.ExtensionProviders, r.spoiled = good, spoiled
+}
+
+// providerService checks that a provider is of some kind, and its service and its port where the kind has them.
+func (r *report) providerService(at string, p *meshv1.MeshConfig_ExtensionProvider) {
+	m := p.ProtoReflect()
+	kind := m.WhichOneof(m.Descriptor().Oneofs().ByName("provider"))
+	if kind == nil {
+		r.requiredf(at, "what kind of provider it is must be stated: zipkin, opentelemetry, envoyExtAuthzGrpc or another")
+		return
+	}
+	at += "." + kind.JSONName()
+	of, is := m.Get(kind).Message().Interface().(interface {
+		GetService() string
+		GetPort() uint32
+	})
+	if !is {
+		return
+	}
+	namespace, host, qualified := strings.Cut(of.GetService(), "/")
+	if !qualified {
+		namespace, host = "", of.GetService()
+	}
+	if wrong := plainHost(host); wrong != "" || qualified && namespace == "" {
+		r.errorf(at+".service", "%q: want [NAMESPACE/]HOST", of.GetService())
+	}
+	r.port(at+".port", of.GetPort())
+}
+
+func (r *report) httpAuthorizer(at string, http *meshv1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider) {
+	r.answer(at, http)
+	if prefix := http.GetPathPrefix(); prefix != "" {
+		if _, err := url.Parse(prefix); err != nil || !strings.HasPrefix(prefix, "/") {
+			r.errorf(at+".pathPrefix", "%q is no path: want /...", prefix)
+		}
+	}
+	for _, of := range []list{{"includeRequestHeadersInCheck", http.GetIncludeRequestHeadersInCheck()}, {"includeHeadersInCheck", http.GetIncludeHeadersInCheck()},
+		{"headersToUpstreamOnAllow", http.GetHeadersToUpstreamOnAllow()}, {"headersToDownstreamOnDeny", http.GetHeadersToDownstreamOnDeny()},
+		{"headersToDownstreamOnAllow", http.GetHeadersToDownstreamOnAllow()}} {
+		for j, header := range of.values {
+			if header == "" || header == "*" {
+				r.errorf(fmt.Sprintf("%s.%s[%d]", at, of.field, j), "%q: want a header, or *x or x* for those that end or begin so", header)
 			}
 		}
-		if grpc := p.GetEnvoyExtAuthzGrpc(); grpc != nil {
-			r.authorizer(at+"envoyExtAuthzGrpc", grpc.GetService(), grpc.GetPort(), grpc.GetStatusOnError(), grpc.GetTimeout(), grpc.GetIncludeRequestBodyInCheck())
-		}
+	}
+	for _, name := range sortedKeys(http.GetIncludeAdditionalHeadersInCheck()) {
+		r.headerName(fmt.Sprintf("%s.includeAdditionalHeadersInCheck[%s]", at, name), name)
 	}
 }
 
-// authorizer checks what both kinds have.
-func (r *report) authorizer(at, service string, port uint32, status string, timeout *durationpb.Duration, body *meshv1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationRequestBody) {
-	namespace, host, qualified := strings.Cut(service, "/")
-	if !qualified {
-		namespace, host = "", service
-	}
-	if wrong := plainHost(host); wrong != "" || qualified && namespace == "" {
-		r.errorf(at+".service", "%q: want [NAMESPACE/]HOST", service)
-	}
-	r.port(at+".port", port)
+// answer checks what providers of external authorization of both kinds say of questions and answers.
+func (r *report) answer(at string, of interface {
+	GetStatusOnError() string
+	GetTimeout() *durationpb.Duration
+	GetIncludeRequestBodyInCheck() *meshv1.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationRequestBody
+}) {
+	status := of.GetStatusOnError()
 	if code, err := strconv.Atoi(status); status != "" && (err != nil || !answered(code)) {
 		r.errorf(at+".statusOnError", "%q is no status of HTTP that Envoy answers with", status)
 	}
-	r.duration1ms(at+".timeout", timeout, false)
-	if body != nil && body.GetMaxRequestBytes() == 0 {
+	r.duration1ms(at+".timeout", of.GetTimeout(), false)
+	if body := of.GetIncludeRequestBodyInCheck(); body != nil && body.GetMaxRequestBytes() == 0 {
 		r.requiredf(at+".includeRequestBodyInCheck.maxRequestBytes", "must be more than 0")
 	}
 }

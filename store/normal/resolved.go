@@ -20,7 +20,7 @@ type resolvedObject struct {
 	Addresses []string `json:"addresses"`
 }
 
-// NewResolved makes the object of a name and its IPs.
+// NewResolved makes the object of a name and its IPs. Errors are those of encoding.
 func NewResolved(name string, addresses []string) (*object.Object, error) {
 	raw, err := json.Marshal(resolvedObject{addresses})
 	if err != nil {

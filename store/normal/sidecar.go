@@ -108,7 +108,9 @@ func (n *Normalizer) egressHost(r *report, at, text, namespace string) string {
 	switch wrong := wildcardHost(host); {
 	case wrong != "":
 		r.errorf(at, "host %q %s", host, wrong)
-	case host != "*" && !strings.Contains(host, ".") && name != "*":
+	case host != "*" && !strings.Contains(host, ".") && name == "*":
+		r.refusef(problem.NoEffect, at, "%q is no fully qualified host and matches nothing", host)
+	case host != "*" && !strings.Contains(host, "."):
 		r.refusef(problem.Invalid, at, "host %q is no fully qualified one: want %s", host, n.fqdn(host, cmp.Or(strings.Trim(name, "."), namespace)))
 	case strings.HasPrefix(host, "*-"):
 		r.refusef(problem.Invalid, at, "host %q: a wildcard is a whole label", host)
@@ -120,11 +122,8 @@ func (n *Normalizer) egressHost(r *report, at, text, namespace string) string {
 		sign = "~"
 	}
 	if name == "*" {
-		switch {
-		case host == "*" && excluded:
+		if host == "*" && excluded {
 			return noHosts
-		case host != "*" && !strings.Contains(host, "."):
-			r.refusef(problem.NoEffect, at, "%q is no fully qualified host and matches nothing", host)
 		}
 		return sign + name + "/" + strings.ToLower(host)
 	}

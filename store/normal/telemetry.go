@@ -145,8 +145,8 @@ func checkMetrics(r *report, at string, m *telemetryv1.Metrics, mesh *meshv1.Mes
 	}
 }
 
-// checkTelemetryProviders checks what the mesh configuration says of providers of access logs and spans.
-func checkTelemetryProviders(r *report, mesh *meshv1.MeshConfig) {
+// checkDefaultProviders checks that the providers are there that the mesh configuration names for those who name none.
+func checkDefaultProviders(r *report, mesh *meshv1.MeshConfig) {
 	defaults := mesh.GetDefaultProviders()
 	for _, of := range []struct {
 		field string
@@ -158,17 +158,18 @@ func checkTelemetryProviders(r *report, mesh *meshv1.MeshConfig) {
 			}
 		}
 	}
-	for i, p := range mesh.GetExtensionProviders() {
-		at := fmt.Sprintf("data.mesh.extensionProviders[%d]", i)
-		exportHeaders(r, at+".zipkin.headers", p.GetZipkin().GetHeaders())
-		otel := p.GetOpentelemetry()
-		exportHeaders(r, at+".opentelemetry.http.headers", otel.GetHttp().GetHeaders())
-		exportHeaders(r, at+".opentelemetry.grpc.initialMetadata", otel.GetGrpc().GetInitialMetadata())
-		api := otel.GetDynatraceSampler().GetHttpService()
-		exportHeaders(r, at+".opentelemetry.dynatraceSampler.httpService.http.headers", api.GetHttp().GetHeaders())
-		if otel.GetDynatraceSampler() != nil && api == nil && otel.GetHttp() == nil {
-			r.warnf(problem.Required, at+".opentelemetry.dynatraceSampler.httpService", "must be stated where spans are sent by gRPC: no spans are sent")
-		}
+}
+
+// checkTracer checks what a provider says of how spans are sent.
+func checkTracer(r *report, at string, p *meshv1.MeshConfig_ExtensionProvider) {
+	exportHeaders(r, at+".zipkin.headers", p.GetZipkin().GetHeaders())
+	otel := p.GetOpentelemetry()
+	exportHeaders(r, at+".opentelemetry.http.headers", otel.GetHttp().GetHeaders())
+	exportHeaders(r, at+".opentelemetry.grpc.initialMetadata", otel.GetGrpc().GetInitialMetadata())
+	api := otel.GetDynatraceSampler().GetHttpService()
+	exportHeaders(r, at+".opentelemetry.dynatraceSampler.httpService.http.headers", api.GetHttp().GetHeaders())
+	if otel.GetDynatraceSampler() != nil && api == nil && otel.GetHttp() == nil {
+		r.warnf(problem.Required, at+".opentelemetry.dynatraceSampler.httpService", "must be stated where spans are sent by gRPC: no spans are sent")
 	}
 }
 

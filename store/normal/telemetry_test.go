@@ -51,15 +51,41 @@ func TestTelemetry(t *testing.T) {
 	}
 }
 
-// The mesh's providers: a name that none has, a header that Envoy would refuse, a sampler that has nobody to ask.
+// The mesh's providers: a name that none has, a sampler that has nobody to ask.
 func TestTelemetryProviders(t *testing.T) {
 	for mesh, want := range map[string]string{
 		"defaultProviders: {tracing: [none], accessLogging: [envoy]}":                                                     `warning data.mesh.defaultProviders.tracing[0]: no provider of extensionProviders is called "none"`,
-		"extensionProviders: [{name: a, zipkin: {service: b, port: 1, headers: [{name: 'x y', value: z}]}}]":              `data.mesh.extensionProviders[0].zipkin.headers[0].name: "x y" is no header name`,
-		"extensionProviders: [{name: a, opentelemetry: {service: b, port: 1, http: {path: /, headers: [{name: ''}]}}}]":   `data.mesh.extensionProviders[0].opentelemetry.http.headers[0].name: "" is no header name`,
 		"extensionProviders: [{name: a, opentelemetry: {service: b, port: 1, dynatraceSampler: {tenant: t}}}]":            "warning data.mesh.extensionProviders[0].opentelemetry.dynatraceSampler.httpService: must be stated",
 		"extensionProviders: [{name: a, opentelemetry: {service: b, port: 1, http: {headers: [{name: a, envName: B}]}}}]": "warning data.mesh.extensionProviders[0].opentelemetry.http.headers[0].envName: is not acted on",
 	} {
 		wantProblems(t, testNormal.ParseMesh(read(t, meshMap(mesh, "networks: {}"))).Problems, want)
+	}
+}
+
+// A provider that is wrong is left out, by name and field; the other providers and the rest of the mesh configuration apply.
+func TestProviderThatIsWrong(t *testing.T) {
+	const good = "{name: good, zipkin: {service: obs/zipkin.obs.svc, port: 9411}}"
+	for provider, want := range map[string]string{
+		"{name: a, zipkin: {service: b, port: 1, headers: [{name: 'x y', value: z}]}}":            `.zipkin.headers[0].name: "x y" is no header name`,
+		"{name: a, opentelemetry: {service: b, port: 1, http: {path: /, headers: [{name: ''}]}}}": `.opentelemetry.http.headers[0].name: "" is no header name`,
+		"{name: a, zipkin: {service: b}}":                                                                     ".zipkin.port: port 0",
+		"{name: a, datadog: {port: 1}}":                                                                       `.datadog.service: "": want [NAMESPACE/]HOST`,
+		"{name: a, skywalking: {service: /b, port: 1}}":                                                       `.skywalking.service: "/b": want [NAMESPACE/]HOST`,
+		"{name: a, envoyOtelAls: {service: '*.b', port: 1}}":                                                  `.envoyOtelAls.service: "*.b": want [NAMESPACE/]HOST`,
+		"{name: a, envoyExtAuthzGrpc: {service: b, port: 1, statusOnError: '299'}}":                           `.envoyExtAuthzGrpc.statusOnError: "299" is no status`,
+		"{name: a, envoyExtAuthzGrpc: {service: b, port: 1, timeout: 1us}}":                                   ".envoyExtAuthzGrpc.timeout: ",
+		"{name: a, envoyExtAuthzGrpc: {service: b, port: 1, includeRequestBodyInCheck: {packAsBytes: true}}}": ".envoyExtAuthzGrpc.includeRequestBodyInCheck.maxRequestBytes: must be more than 0",
+		"{name: a, envoyExtAuthzHttp: {service: b, port: 1, pathPrefix: b}}":                                  `.envoyExtAuthzHttp.pathPrefix: "b" is no path`,
+		"{name: a, envoyExtAuthzHttp: {service: b, port: 1, headersToUpstreamOnAllow: ['*']}}":                `.envoyExtAuthzHttp.headersToUpstreamOnAllow[0]: "*": want a header`,
+		"{name: a, envoyExtAuthzHttp: {service: b, port: 1, includeAdditionalHeadersInCheck: {'x y': z}}}":    ".envoyExtAuthzHttp.includeAdditionalHeadersInCheck[x y]: ",
+		"{zipkin: {service: b, port: 1}}":                                                                     ".name: must not be empty",
+		"{name: a}":                                                                                           ": what kind of provider it is must be stated",
+		"{name: good, envoyFileAccessLog: {path: /dev/stdout}}":                                               `.name: another provider is called "good" too`,
+	} {
+		got := testNormal.ParseMesh(read(t, meshMap("accessLogFile: /dev/stderr\nextensionProviders: ["+good+", "+provider+"]", "networks: {}")))
+		wantProblems(t, got.Problems, "data.mesh.extensionProviders[1]"+want, "data.mesh.extensionProviders[1]: provider |is left out")
+		if all := got.Config.GetExtensionProviders(); got.Config.GetAccessLogFile() != "/dev/stderr" || len(all) != 1 || all[0].GetZipkin() == nil {
+			t.Errorf("%s: got %v", provider, got.Config)
+		}
 	}
 }

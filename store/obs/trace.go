@@ -48,7 +48,7 @@ func NewTracer(processor sdktrace.SpanProcessor, mesh, name string) *Tracer {
 // Begin names the etcd cluster whose revisions are traced; what happened before is not.
 func (t *Tracer) Begin(cluster uint64) { t.cluster.Store(cluster) }
 
-// Close hands on the spans that wait.
+// Close hands on the spans that wait. An error: the exporter has not taken them before ctx ends.
 func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }
 
 // Committed is the trace's first span, from the event to the commit, and below it that of the commit itself.

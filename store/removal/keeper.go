@@ -96,7 +96,7 @@ func (k *Keeper) follow(ctx context.Context) (stored, approvals <-chan kv.Folder
 }
 
 // Watch takes over, until ctx ends, what is accepted while another process leads: this one holds the same, and would put it
-// back when it leads next.
+// back when it leads next. Its error is the context's.
 func (k *Keeper) Watch(ctx context.Context, leads func() bool) error {
 	stored, err := k.Store.Follow(ctx, Folder)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Read is what the leader holds (nil: nothing), and its decisions, oldest first.
+// Read is what the leader holds (nil: nothing), and its decisions, oldest first. Errors: etcd's, and what is stored is not what a leader writes.
 func Read(ctx context.Context, store *kv.Store) (*Held, []Decision, error) {
 	blobs, _, err := store.Blobs(ctx, Folder, 0)
 	if err != nil {

@@ -31,6 +31,7 @@ func (p Peer) User() string {
 }
 
 // GroupID is the id of a group that is given by name or by number.
+// An error: there is no such group, or its number is none that can be given to a file.
 func GroupID(group string) (uint32, error) {
 	id := group
 	if _, err := strconv.ParseUint(group, 10, 32); err != nil {

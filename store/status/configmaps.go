@@ -23,7 +23,7 @@ type ConfigMaps struct {
 var _ API[corev1.ConfigMap] = (*ConfigMaps)(nil)
 
 // NewConfigMaps reads a kubeconfig; of an empty path the service account of the Pod that this process is in. The empty namespace stands for all. Nothing
-// is asked.
+// is asked. An error: the kubeconfig cannot be read.
 func NewConfigMaps(kubeconfig, namespace, name string) (*ConfigMaps, error) {
 	config, err := configOf(kubeconfig)
 	if err != nil {

@@ -28,7 +28,7 @@ type Istio struct{ served }
 var _ API[unstructured.Unstructured] = (*Istio)(nil)
 
 // NewIstio reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Only objects of one namespace count,
-// empty: of all. Nothing is asked.
+// empty: of all. Nothing is asked. An error: the kubeconfig cannot be read.
 func NewIstio(kubeconfig, namespace string, kind Kind) (*Istio, error) {
 	client, err := dynamicOf(kubeconfig)
 	return &Istio{served{kind: kind, namespace: namespace, client: client}}, err

@@ -36,6 +36,7 @@ var _ API[unstructured.Unstructured] = (*Webhooks)(nil)
 const RevisionLabel = "istio.io/rev"
 
 // NewWebhooks reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Nothing is asked.
+// An error: the kubeconfig cannot be read.
 func NewWebhooks(kubeconfig string, kind WebhookKind) (*Webhooks, error) {
 	client, err := dynamicOf(kubeconfig)
 	if err != nil {

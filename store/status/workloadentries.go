@@ -47,7 +47,7 @@ type WorkloadEntries struct {
 var _ API[WorkloadEntry] = (*WorkloadEntries)(nil)
 
 // NewWorkloadEntries reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Only objects of one namespace count, empty: of all.
-// Nothing is asked.
+// Nothing is asked. An error: the kubeconfig cannot be read.
 func NewWorkloadEntries(kubeconfig, namespace string) (*WorkloadEntries, error) {
 	client, err := dynamicOf(kubeconfig)
 	of := func(kind string) served {

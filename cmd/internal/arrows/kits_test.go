@@ -12,6 +12,7 @@ var testsMay = map[string][]string{
 	"loadtest/mesh":             {"store/normal", "store/object", "store/source/files"},
 	"loadtest/proxy":            {"push/envoytest"},
 	"push/build/cluster":        {"push/envoytest"},
+	"push/build/endpoint":       {"push/envoytest"},
 	"push/build/extension":      {"push/build/patch/envoytypes", "push/envoytest", "store/loopback"},
 	"push/build/listener":       {"push/envoytest", "store/loopback"},
 	"push/build/patch":          {"push/build/patch/envoytypes"},

@@ -87,7 +87,7 @@ func (e *Flags) tls() (*tls.Config, error) {
 	return conf, nil
 }
 
-// Certificates reads a file of PEM certificates that a flag names.
+// Certificates reads a file of PEM certificates that a flag names. An error names the flag: the file cannot be read, or has no certificate.
 func Certificates(flag, file string) (*x509.CertPool, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {

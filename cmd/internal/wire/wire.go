@@ -49,6 +49,7 @@ func Main(cmd *cobra.Command) {
 }
 
 // Logger writes records of level (obs.Level) and above to w, as text or json. What of the level has no effect is said at once.
+// Errors: another level or format.
 func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	l, scopes, err := obs.Level(level)
 	if err != nil {
@@ -71,7 +72,7 @@ func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 }
 
 // FromEnv sets flags that were not given on the command line from the environment: names maps a flag to its variable.
-// An empty variable counts as unset.
+// An empty variable counts as unset. An error names every variable whose flag does not take its value.
 func FromEnv(flags *pflag.FlagSet, getenv func(string) string, names map[string]string) error {
 	var errs []error
 	for flag, name := range names {

@@ -35,7 +35,7 @@ type Target struct {
 }
 
 // ParseTarget reads ISTIO_PROMETHEUS_ANNOTATIONS, {"scrape", "port", "path"}; nil when there is nothing to scrape. own are
-// the agent's ports: a target among them would ask itself for ever.
+// the agent's ports: a target among them would ask itself for ever. Errors: it is no such JSON, no port, or one of own.
 func ParseTarget(text string, own ...uint16) (*Target, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil

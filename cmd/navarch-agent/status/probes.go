@@ -75,7 +75,7 @@ func (p *port) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// ParseProbes reads ISTIO_KUBE_APP_PROBERS; no text is no probes.
+// ParseProbes reads ISTIO_KUBE_APP_PROBERS; no text is no probes. An error names the path whose probe is not as the injector writes them.
 func ParseProbes(text string) (Probes, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil

@@ -64,7 +64,7 @@ type Server struct {
 	probes   *turns
 }
 
-// New checks cfg; it opens nothing.
+// New checks cfg; it opens nothing. An error: a function is missing, or ProbeHost is no IP.
 func New(cfg Config) (*Server, error) {
 	if cfg.Ready == nil || cfg.Quit == nil || cfg.Drain == nil || cfg.EnvoyStats == "" {
 		return nil, errors.New("status: Ready, Quit, Drain and EnvoyStats are needed")
@@ -139,6 +139,7 @@ func local(do func()) http.HandlerFunc {
 
 // Serve answers on l until ctx ends. A client that is slow, silent or large is cut off, and of too many connections the oldest is closed of
 // the source that has most: a kubelet finds an answer, whoever else asks. clients gets a line about that; nil: nobody does.
+// Its error is that of web.Serve.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, clients *obs.Sampled) error {
 	return web.Serve(ctx, l, h, limits, clients)
 }

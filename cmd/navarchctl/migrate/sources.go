@@ -87,6 +87,7 @@ const mostOfRelease = 32 << 20
 var charts = map[string]bool{"istiod": true, "istio-discovery": true}
 
 // FromRelease judges the values that a release of Helm was given, by the key release of its Secret; false: it is of another chart.
+// An error: the record is no release.
 func FromRelease(record []byte) ([]Setting, bool, error) {
 	packed, err := base64.StdEncoding.DecodeString(string(record))
 	if err != nil {

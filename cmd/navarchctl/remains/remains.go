@@ -91,6 +91,7 @@ var holds = map[string]string{hooks.Mutating: "Pods get proxies", hooks.Validati
 
 // Webhooks are the configurations that lead to the control plane's namespace. Of a revision: all of it. Else ours: those of a chart of ours, and what
 // leads to the same Services as these (revision tags); others are those besides, istiod's for instance, which may run in the same namespace.
+// Errors are the API server's.
 func (c Cluster) Webhooks(ctx context.Context) (ours, others []Object, err error) {
 	all, err := hooks.OfRevisions(ctx, c.API)
 	if err != nil {
@@ -130,6 +131,7 @@ func (c Cluster) services(of hooks.Configuration) (names []string) {
 }
 
 // Running are the workloads of the control plane that are there still: what is kept must not be taken from under them.
+// Errors are the API server's, and say what was asked for.
 func (c Cluster) Running(ctx context.Context) (all []string, err error) {
 	in := "/apis/apps/v1/namespaces/" + url.PathEscape(c.Namespace)
 	var deployments appsv1.DeploymentList
@@ -172,7 +174,7 @@ var secrets = map[string]string{
 }
 
 // Kept are the objects that uninstalling the chart leaves, but for definitions: keys of the CA, etcd's certificates and volumes, and what the leader
-// wrote into namespaces.
+// wrote into namespaces. Errors are the API server's.
 func (c Cluster) Kept(ctx context.Context) ([]Object, error) {
 	in := "/api/v1/namespaces/" + url.PathEscape(c.Namespace)
 	kept, err := c.list(ctx, "Secret", in+"/secrets?fieldSelector=type!%3Dhelm.sh/release.v1", func(m meta) string { // a release of Helm may have a megabyte
@@ -224,7 +226,7 @@ var plurals = map[string][]string{
 }
 
 // Definitions are the CustomResourceDefinitions of Istio's kinds, with how many objects go with each. They are read one by one: all of a cluster
-// have many megabytes.
+// have many megabytes. Errors are the API server's.
 func (c Cluster) Definitions(ctx context.Context) (found []Object, err error) {
 	for group, all := range plurals {
 		for _, plural := range all {

@@ -12,7 +12,7 @@ import (
 	"unicode"
 )
 
-// Table prints rows in columns; the first row is the heading. Cells are text of whoever wrote the configuration.
+// Table prints rows in columns; the first row is the heading. Cells are text of whoever wrote the configuration. Errors are those of w.
 func Table(w io.Writer, rows [][]string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	for _, row := range rows {

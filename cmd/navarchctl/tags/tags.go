@@ -59,7 +59,7 @@ func check(name string) error {
 	return nil
 }
 
-// List is all tags, by name.
+// List is all tags, by name. Errors are the API server's.
 func (t Tags) List(ctx context.Context) ([]Tag, error) {
 	all, err := t.configurations(ctx)
 	if err != nil {
@@ -255,6 +255,7 @@ func (t Tags) Remove(ctx context.Context, tag string) (*Change, error) {
 }
 
 // Apply makes a change: what is to be made comes before what is to end, so that no Pod goes without its proxy in between.
+// It stops at the first error, which is the API server's; to apply the change again is no harm.
 func (t Tags) Apply(ctx context.Context, c *Change) error {
 	for _, one := range slices.Concat(c.Make, c.Edit) {
 		if err := t.put(ctx, one); err != nil {

@@ -92,7 +92,7 @@ func (c *Log) Serves(pool *pool.Pool, busy func() bool) {
 	}
 }
 
-// Run writes the lines until the context ends.
+// Run writes the lines until the context ends. Its error is the context's.
 func (c *Log) Run(ctx context.Context) error {
 	for {
 		select {

@@ -47,7 +47,7 @@ func New(ready func() error) *Health {
 	return &Health{ready: ready, changed: make(chan struct{}), hosts: map[string]int{}}
 }
 
-// Run tells Watch streams of changes until ctx ends.
+// Run tells Watch streams of changes until ctx ends. Its error is the context's.
 func (h *Health) Run(ctx context.Context) error {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()

@@ -34,7 +34,7 @@ const (
 	NativeOff  NativeSidecars = "false"
 )
 
-// Set takes one of the values.
+// Set takes one of the values. An error: it is none of them.
 func (n *NativeSidecars) Set(v string) error {
 	switch one := NativeSidecars(v); one {
 	case NativeAuto, NativeOn, NativeOff:

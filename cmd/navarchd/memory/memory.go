@@ -110,7 +110,7 @@ const defaultPercent = 100
 
 // Run is the loop around both, until ctx ends; burst counts what leaves much memory unused when much of it comes at once (streams that were opened,
 // thousands of objects that were read), and is not to go on changing where little comes. off: nothing is steered, and Go's own
-// default holds: to measure what the loop is worth.
+// default holds: to measure what the loop is worth. There is never an error.
 func Run(ctx context.Context, burst func() uint64, off bool) error {
 	if off {
 		wire.TuneCollector(defaultPercent)

@@ -79,7 +79,7 @@ const (
 
 var kinds = []status.WebhookKind{status.Validating, status.Mutating}
 
-// New asks nothing.
+// New asks nothing. An error: the kubeconfig cannot be read.
 func New(c Config) (*Configurations, error) {
 	all := &Configurations{Config: c, settle: settled, apis: map[status.WebhookKind]*status.Webhooks{}, kinds: map[status.WebhookKind]*kind{}, changed: make(chan struct{})}
 	for _, k := range kinds {

@@ -35,7 +35,7 @@ func (s Proxyless) Problems() []error {
 	return problems
 }
 
-// Build draws the cluster.
+// Build draws the cluster. Errors are those of encoding.
 func (ProxylessBlackHole) Build() (*xds.Resource, error) {
 	return xds.Encode(xds.Cluster, xds.BlackHole, proxyless(xds.BlackHole, xds.BlackHole), xds.Ref{Type: xds.Endpoint, Name: xds.BlackHole})
 }

@@ -16,7 +16,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Build draws the assignment. One without endpoints is a valid answer: the cluster has nobody.
+// Build draws the assignment. One without endpoints is a valid answer: the cluster has nobody. Errors are those of encoding.
 func (s Spec) Build() (*xds.Resource, error) {
 	return xds.Encode(xds.Endpoint, s.Cluster, Assignment(s, IsAddress))
 }

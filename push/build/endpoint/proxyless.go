@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Build draws the assignment.
+// Build draws the assignment. Errors are those of encoding.
 func (s Proxyless) Build() (*xds.Resource, error) {
 	cla := Assignment(s.Spec, isIP)
 	for _, group := range cla.Endpoints {

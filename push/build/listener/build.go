@@ -118,6 +118,7 @@ func (c Common) also(bind string, port uint32) (out []*listenerv3.AdditionalAddr
 }
 
 // Build draws a listener that an EnvoyFilter adds. The resource has the name that the patch gives it.
+// An error, patch.Refused, names the patch whose listener Envoy would refuse.
 func (a Added) Build() (*xds.Resource, error) {
 	l := &listenerv3.Listener{}
 	if err := patch.Decode(a.Patch, l); err != nil {

@@ -96,7 +96,7 @@ func (c Common) inboundTCP(t inboundTraffic) []*listenerv3.Filter {
 
 // Build draws the listener that connections to the workload are redirected to: a chain (or two) for each port, and
 // chains for all other ports. Envoy closes what arrives at a port that has chains of which none matches; the chains for
-// all ports do not take it (measured).
+// all ports do not take it (measured). An error: Envoy would refuse it; patches that it would refuse it for are left out.
 func (v VirtualInbound) Build() (*xds.Resource, error) {
 	r, _, err := v.draw()
 	return r, err
@@ -158,6 +158,7 @@ func (v VirtualInbound) draw() (*xds.Resource, []error, error) {
 }
 
 // Build draws the listener of one ingress of a Sidecar that is not redirected to but binds its own address.
+// An error: Envoy would refuse it; patches that it would refuse it for are left out.
 func (i Ingress) Build() (*xds.Resource, error) {
 	r, _, err := i.draw()
 	return r, err

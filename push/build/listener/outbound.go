@@ -95,7 +95,7 @@ func (o Outbound) inspect(l *listenerv3.Listener, sniffed bool) {
 }
 
 // Build draws the listener that redirected connections arrive at; it hands them to the listener of their original
-// destination, and keeps those that have none.
+// destination, and keeps those that have none. An error: Envoy would refuse it; patches that it would refuse it for are left out.
 func (v VirtualOutbound) Build() (*xds.Resource, error) {
 	r, _, err := v.draw()
 	return r, err

@@ -11,7 +11,7 @@ import (
 // lists are the lists of patches that Effective draws with; weak, so nothing is held once it has drawn.
 var lists intern.Table[model.Patch]
 
-// VersionOf is what draw of Effective returns of a resource.
+// VersionOf is what draw of Effective returns of a resource. The error is passed on.
 func VersionOf(r *xds.Resource, err error) (string, error) {
 	if err != nil {
 		return "", err

@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Build draws the listener.
+// Build draws the listener. An error: a value breaks a rule of Envoy's protos.
 func (s Client) Build() (*xds.Resource, error) {
 	manager := &hcmv3.HttpConnectionManager{
 		RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{
@@ -40,7 +40,7 @@ func serverName(bind string, port uint32) string {
 	return xds.ServerListener + joined(bind, port)
 }
 
-// Build draws the listener: one chain, for whatever comes.
+// Build draws the listener: one chain, for whatever comes. An error: a value breaks a rule of Envoy's protos.
 func (s Server) Build() (*xds.Resource, error) {
 	name := serverName(s.Bind, s.Port)
 	manager := &hcmv3.HttpConnectionManager{

@@ -17,7 +17,7 @@ import (
 const maxDirectResponse = 1 << 20
 
 // Build is the route configuration as a rope: the head, and the virtual hosts as they are. Envoy reads the fields of a
-// message in any order.
+// message in any order. An error: a value breaks a rule of Envoy's protos.
 func (s Spec) Build() (*xds.Resource, error) {
 	head, _ := s.head()
 	if err := head.ValidateAll(); err != nil {

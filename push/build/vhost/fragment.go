@@ -58,7 +58,7 @@ func (s CatchAll) draw() *routev3.VirtualHost {
 	return vh
 }
 
-// Fragment is the patch's value.
+// Fragment is the patch's value. An error names the patch whose virtual host Envoy would refuse.
 func (s Added) Fragment() (*xds.Fragment, error) {
 	vh, err := s.draw()
 	if err != nil {

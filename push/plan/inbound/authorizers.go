@@ -41,7 +41,7 @@ func (wl *Workload) authorizer(provider string) extauthz.Authorizer {
 	out := extauthz.Authorizer{Provider: provider}
 	service, _, ok := extauthz.Service(wl.in.Mesh.Spec, provider)
 	if !ok {
-		out.Wrong = "MeshConfig has no extensionProviders of this name with envoyExtAuthzHttp or envoyExtAuthzGrpc"
+		out.Wrong = "MeshConfig has no valid extensionProviders of this name with envoyExtAuthzHttp or envoyExtAuthzGrpc"
 		return out
 	}
 	host, _, namespaces := wl.in.ProviderServices(service)

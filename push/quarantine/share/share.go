@@ -66,6 +66,7 @@ func (l *Loop) mark() {
 }
 
 // Run shares until the context ends. The list outlives an orderly stop for as long as its lease: what it says is still true.
+// An error is of a folder without a name of the fleet's, which would be a mistake of this build; what cannot be read or written is tried again, and logged.
 func (l *Loop) Run(ctx context.Context, store *kv.Store, q *quarantine.Quarantine) error {
 	folders, err := store.Follow(ctx, folder)
 	if err != nil {

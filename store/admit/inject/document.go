@@ -30,6 +30,7 @@ const maxDepth = 8
 
 // Document injects the Pods of one YAML document: a Pod, a workload, or a List of such. Any other document is given back as it is. Fields that this
 // build does not know stay. Notes say, one sentence each, of which objects the Pods are left without a proxy, and why.
+// An error: the document is no YAML, or a Pod in it cannot be injected, with the reason that the webhook would give.
 func (s *Settings) Document(text []byte, native bool) (out []byte, notes []string, err error) {
 	var object map[string]any
 	if err := yaml.Unmarshal(text, &object); err != nil {

@@ -21,6 +21,7 @@ type operation struct {
 
 // Patch is the JSON patch from one Pod to another; nil: they are the same. It touches nothing but what differs: fields that this build does not know
 // stay, and containers are matched by name, so that a rewritten probe is one operation, not a container that is removed and added.
+// Errors are those of encoding.
 func Patch(from, to *corev1.Pod) ([]byte, error) {
 	a, err := json.Marshal(from)
 	if err != nil {

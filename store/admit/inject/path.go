@@ -21,7 +21,7 @@ const (
 var variable = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 
 // ParsePath reads /inject/KEY/VALUE/..., as /inject/cluster/west/net/network-2: cluster and net are the proxy's cluster and network, every other key a
-// variable of its environment. A slash in a value is written --slash--.
+// variable of its environment. A slash in a value is written --slash--. An error says which part of it is none.
 func ParsePath(path string) (Path, error) {
 	rest, ok := strings.CutPrefix(strings.TrimSuffix(path, "/"), "/inject")
 	if !ok || rest != "" && rest[0] != '/' {

@@ -109,7 +109,7 @@ func (srv *Server) Run(ctx context.Context) error {
 	}
 }
 
-// Close ends the connection and stops the server.
+// Close ends the connection and stops the server. Errors are those of both.
 func (srv *Server) Close() error {
 	srv.stopping.Store(true)
 	return errors.Join(srv.Store.Close(), srv.stop())

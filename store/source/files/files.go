@@ -54,6 +54,7 @@ type Source struct {
 }
 
 // New checks the configuration; nothing is read before Run. The folder must exist: a misspelt name is no empty folder.
+// An error: it does not, or is no folder.
 func New(c Config) (*Source, error) {
 	info, err := os.Stat(c.Dir)
 	if err != nil {
@@ -97,7 +98,7 @@ func Read(dir, cluster string) ([]object.Event, []object.Problem, error) {
 }
 
 // Look reads the folder now and returns what changed since the last look, Synced last, for callers that say themselves
-// when to look, instead of Run: what is there is believed at once, but for what the shrink guard holds.
+// when to look, instead of Run: what is there is believed at once, but for what the shrink guard holds. An error: the folder itself cannot be read.
 func (s *Source) Look() ([]object.Event, error) {
 	looks, tree := s.scan()
 	if err := tree.unknown[""]; err != nil {
@@ -113,6 +114,7 @@ func (s *Source) Look() ([]object.Event, error) {
 // Run emits everything that is in the folder, then Synced, then every change, until ctx ends. emit is called from one
 // goroutine, with what belongs together in one call: a burst of changes, for ten times Quiet at most; of changes that go on
 // without end what changed in one namespace within twice Quiet.
+// An error: the folder cannot be watched or read at the beginning; else it is the context's.
 func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 	watch, err := newWatch(s.Dir)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 // Check asks the API server for one object of each of Kubernetes' own kinds that have to be read, before anything is followed: nil says that all of
 // them can be listed with the credentials of this Source. It takes no longer than Answer, and may be called while Run does not run.
+// An error names the first that cannot.
 func (s *Source) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Answer, listwatch.ErrNoAnswer)
 	defer cancel()

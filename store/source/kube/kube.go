@@ -36,6 +36,7 @@ type Config struct {
 	AllowEmpty      bool          // whatever vanishes goes at once: the shrink guard holds nothing
 	Memory          *guard.Memory // of what vanished before; nil: nothing is known
 	Limits          Limits        // of what is kept
+	Turns           *Turns        // when it is listed for the first time, of several clusters; nil: at once
 
 	Quiet    time.Duration // changes gather so long before they are emitted; default 10 ms
 	Grace    time.Duration // deletions of configuration gather so long, so that those that belong together are judged together; default 250 ms, < 0: none
@@ -90,11 +91,13 @@ type Source struct {
 	complete      bool               // everything was listed in full
 	emittedSynced bool               // Synced was emitted
 	began         time.Time          // Run; zero: it does not run
+	turn          func()             // ends the turn in which everything is listed for the first time; nil: there is none
 
 	lists, watches, silent, repaired, stale, events atomic.Uint64
 }
 
 // New reads the kubeconfig, and checks the configuration; nothing is asked of the API server before Run.
+// An error names what in either cannot be used.
 func New(c Config) (*Source, error) {
 	if c.Cluster != "" {
 		if err := origin.CheckCluster(c.Cluster); err != nil {
@@ -145,6 +148,7 @@ func (s *Source) reset() {
 
 // end forgets what was read: while nothing is read, nothing is held either.
 func (s *Source) end() {
+	s.endTurn()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reset()
@@ -207,6 +211,7 @@ func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 			}
 			if !settled && s.listed() {
 				settled = true
+				s.endTurn()
 				if err := s.settle(ctx, start); err != nil {
 					return err
 				}
@@ -256,7 +261,11 @@ func (s *Source) follow(ctx context.Context, start func(...kind)) {
 	if shared := s.sharedMesh(); shared != "" && s.Cluster == "" {
 		first = append(first, s.meshConfiguration(shared))
 	}
-	start(append(first, s.builtIn()...)...)
+	start(first...)
+	if !s.awaitTurn(ctx) {
+		return
+	}
+	start(s.builtIn()...)
 	var selecting sync.WaitGroup
 	defer selecting.Wait()
 	selecting.Go(func() {

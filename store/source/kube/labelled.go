@@ -45,7 +45,7 @@ func NewSecrets(kubeconfig, namespace, label string, notify func([]*corev1.Secre
 // relist is how long a watch is believed: after that everything is listed again.
 const relist = 10 * time.Minute
 
-// Run follows them until ctx ends. It may be called again after it has returned, and begins again.
+// Run follows them until ctx ends. It may be called again after it has returned, and begins again. Its error is the context's.
 func (s *Secrets) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.all, s.listed = map[string]*corev1.Secret{}, false

@@ -34,6 +34,9 @@ const keyCluster = "cluster"
 // Most bounds how many other clusters are read.
 const Most = 200
 
+// AtOnce bounds how many of them are listed for the first time at once: what was decoded of a list and is not stored yet takes several times the memory that it takes then.
+const AtOnce = 8
+
 // Config is what New needs.
 type Config struct {
 	Kubeconfig string      // path, of the config cluster; empty: the service account of the Pod that this process is in
@@ -54,7 +57,8 @@ type Clusters struct {
 	Config
 	secrets *kube.Secrets
 	changed chan struct{} // one place: the Secrets are others
-	logged  *obs.Sampled  // lines that a Secret can bring about
+	turns   *kube.Turns
+	logged  *obs.Sampled // lines that a Secret can bring about
 	start   func(kube.Config) (source, error)
 	trying  sync.WaitGroup // for checks
 
@@ -93,7 +97,7 @@ type cluster struct {
 	stop   func() // ends its source, and waits for that
 }
 
-// New reads the kubeconfig of the config cluster; nothing is asked before Run.
+// New reads the kubeconfig of the config cluster; nothing is asked before Run. An error: the kubeconfig cannot be read, or an allowed option is none.
 func New(c Config) (*Clusters, error) {
 	if err := apiserver.CheckOptions(c.Allowed); err != nil {
 		return nil, err
@@ -109,7 +113,7 @@ func newClusters(c Config) *Clusters {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Clusters{Config: c, changed: make(chan struct{}, 1), logged: obs.NewSampled(c.Log), running: map[string]*cluster{}, checks: map[string]*check{},
+	return &Clusters{Config: c, changed: make(chan struct{}, 1), turns: kube.NewTurns(AtOnce), logged: obs.NewSampled(c.Log), running: map[string]*cluster{}, checks: map[string]*check{},
 		complete: make(chan struct{})}
 }
 
@@ -297,6 +301,7 @@ func (k *Clusters) sourceOf(w candidate) (source, error) {
 		return nil, err
 	}
 	c := k.Source
+	c.Turns = k.turns
 	c.API, c.Cluster, c.Log = api, w.cluster, k.Log.With(keyCluster, w.cluster)
 	if k.Settle != nil {
 		c.Settle = k.settle

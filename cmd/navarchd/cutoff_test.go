@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/lead"
+)
+
+// A leader may be cut off that has led for five minutes as a candidate sees it, and has not said for so long that it has read the cluster. Where the next ones do no better
+// it takes twice as long each time, up to two hours, until one does.
+func TestLeaderIsSilent(t *testing.T) {
+	c, now, read := &cutOff{after: cutOffAfter}, time.Unix(1e6, 0), time.Unix(9e5, 0)
+	first, second := kv.Epoch{Key: "a", Revision: 1}, kv.Epoch{Key: "b", Revision: 2}
+	is := func(what string, after time.Duration, epoch kv.Epoch, until time.Time, want bool) {
+		t.Helper()
+		now = now.Add(after)
+		if got := c.silent(now, epoch, until); got != want {
+			t.Errorf("%s: silent: %v", what, got)
+		}
+	}
+	is("at first", time.Hour, first, read, false)
+	is("not yet", cutOffAfter-time.Second, first, read, false)
+	is("for five minutes", time.Second, first, read, true)
+	read = read.Add(time.Minute)
+	is("it reads again", time.Second, first, read, false)
+	is("another leads", cutOffAfter-time.Second, second, read, false)
+	is("and has just begun", cutOffAfter-time.Second, second, read, false)
+	is("and reads nothing either", time.Second, second, read, true)
+	is("nobody leads, or this process does", time.Hour, kv.Epoch{}, read, false)
+	is("nobody has ever read the cluster", 0, first, time.Time{}, false)
+	is("for however long", 24*time.Hour, first, time.Time{}, false)
+	is("it was read", 0, first, read, false)
+	for ended, after := range []time.Duration{cutOffAfter, 2 * cutOffAfter, 4 * cutOffAfter} {
+		c.ended = ended
+		is("another one that does not", 0, kv.Epoch{Key: "c", Revision: int64(ended + 3)}, read, false)
+		is("not yet", after-time.Second, c.epoch, read, false)
+		is("by then", time.Second, c.epoch, read, true)
+	}
+	c.ended = 1000
+	is("no longer than two hours", cutOffAtMost, c.epoch, read, true)
+	is("a leader reads it", time.Hour, c.epoch, read.Add(time.Minute), false)
+	is("five minutes count again", cutOffAfter, c.epoch, read.Add(time.Minute), true)
+}
+
+// A candidate takes over from a leader that is cut off once it has reached the API server at so many looks in a row, and not while it does not reach it.
+func TestCandidateTakesOver(t *testing.T) {
+	etcd := kvtest.Start(t)
+	stand := func(name string) (*lead.Elector, <-chan kv.Epoch) {
+		elector, err := lead.New(lead.Config{Store: etcd.Connect(), Name: name, Lease: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		led := make(chan kv.Epoch, 9)
+		go func() {
+			_ = elector.Run(t.Context(), func(ctx context.Context, epoch kv.Epoch) error {
+				led <- epoch
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		}()
+		return elector, led
+	}
+	_, first := stand("first")
+	epoch := <-first
+	second, led := stand("second")
+	for folder, candidates := etcd.Connect(), int64(0); candidates < 2; {
+		all, err := folder.Client().Get(t.Context(), folder.LeaderPath()+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil {
+			t.Fatal(err)
+		}
+		candidates = all.Count
+	}
+	away := errors.New("away")
+	var answer error
+	looks := 0
+	c := &cutOff{elector: second, log: slog.New(slog.DiscardHandler), until: func() time.Time { return time.Unix(1, 0) }, reaches: func(context.Context) error {
+		looks++
+		return answer
+	}}
+	look := func(times int, answers error) {
+		answer = answers
+		for range times {
+			c.look(t.Context())
+		}
+	}
+	look(2*cutOffLooks, away)
+	look(cutOffLooks-1, nil)
+	look(1, away)
+	look(cutOffLooks-1, nil)
+	if _, now, err := second.Leader(t.Context()); err != nil || now != epoch || looks != 4*cutOffLooks-1 {
+		t.Fatalf("after %d looks %v leads, %v; want %v", looks, now, err, epoch)
+	}
+	look(1, nil)
+	if next := <-led; next.Revision <= epoch.Revision {
+		t.Errorf("epoch %v after %v", next, epoch)
+	}
+	look(3*cutOffLooks, nil)
+	if looks != 4*cutOffLooks {
+		t.Error("a leader looks at itself")
+	}
+}
