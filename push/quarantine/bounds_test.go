@@ -111,3 +111,24 @@ func TestOneCredentialLeavesRoom(t *testing.T) {
 		t.Errorf("%d identities, %d credentials are left", len(p.state.refused), len(p.state.shares))
 	}
 }
+
+// However many retries of one version there were, few of those that were asked are remembered, and however much is released that nobody asks about, it is bounded.
+func TestWhatRetriesLeaveIsBounded(t *testing.T) {
+	p := newPlay(t)
+	p.refuse("", "one", "two", "three")
+	for i := range 3 * maxAsked {
+		for !p.Due(bad, "") {
+			p.pass(time.Minute)
+		}
+		p.retry(fmt.Sprint("proxy ", i), "", false)
+	}
+	if n := len(p.state.entries[bad].group("").asked); n != maxAsked {
+		t.Errorf("%d proxies that were asked are remembered", n)
+	}
+	for i := range 2 * maxResumed {
+		p.state.resume(Key{View: fmt.Sprint(i)})
+	}
+	if n := len(p.state.Resumed()); n != maxResumed {
+		t.Errorf("%d releases are kept", n)
+	}
+}

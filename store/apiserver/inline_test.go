@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
@@ -78,7 +79,7 @@ func TestInlineAlone(t *testing.T) {
 // Errors repeat nothing of a kubeconfig, and what has no bound, no server that is verified or no credential is refused.
 func TestInlineBadInput(t *testing.T) {
 	for name, text := range map[string][]byte{
-		"empty": nil, "not YAML": []byte("token: [our-secret"), "large": make([]byte, maxInline+1), "no context": []byte(`{"users": [{"name": "our-secret"}]}`),
+		"empty": nil, "not YAML": []byte("token: [our-secret"), "large": append(inline("https://a", "", `"token": "our-secret"`, ""), bytes.Repeat([]byte(" "), maxInline)...), "no context": []byte(`{"users": [{"name": "our-secret"}]}`),
 		"plain text": inline("http://our-secret", "", `"token": "our-secret"`, ""), "password in the URL": inline("https://a:our-secret@b", "", `"token": "our-secret"`, ""),
 		"no credential": inline("https://a", "", ``, ""),
 	} {

@@ -182,6 +182,18 @@ func TestListIsBounded(t *testing.T) {
 	if mine.add(refusalOf("x", strings.Repeat("n", maxName+1), now)) || mine.add(refusalOf("x", "", now)) {
 		t.Error("what is too long or names nothing is shared")
 	}
+	long := refusalOf("x", "long", now)
+	if long.Version = strings.Repeat("v", maxShort+1); mine.add(long) {
+		t.Error("a version that is too long is shared")
+	}
+	many := refusalOf("x", "many", now)
+	many.Objects = slices.Repeat([]model.Place{filter}, maxObjects+1)
+	if r, ok := recordOf(many).report(); !ok || len(r.Objects) != maxObjects || len(cut(many).Objects) != maxObjects {
+		t.Errorf("%d objects of one report are read", len(r.Objects))
+	}
+	if _, err := decode([]byte("[" + strings.Repeat(" ", maxListEncoded) + "]")); err == nil {
+		t.Error("a list of any length is read")
+	}
 	never := func(quarantine.Key) bool { return false }
 	if mine.prune(now.Add(quarantine.DefaultKeep-2*time.Second), never) {
 		t.Error("forgotten too early")
