@@ -88,6 +88,7 @@ func All() []Attack {
 		{Name: "questions", Share: 30, Credential: true, once: questions},
 		{Name: "unended-streams", Share: 20, Credential: true, once: unendedStreams},
 		{Name: "unended-requests", Share: 20, Credential: true, once: unendedRequests},
+		{Name: "resets", Share: 10, Credential: true, once: resets},
 		{Name: "secrets", Share: 20, Credential: true, once: secrets},
 		{Name: "holders", Share: 20, Credential: true, once: holders},
 		{Name: "machines", Share: 30, Credential: true, once: machines},

@@ -26,6 +26,21 @@ func unendedRequests(ctx context.Context, w *attacker) string {
 }
 
 func (w *attacker) unended(ctx context.Context, method string) string {
+	return w.http2(ctx, func(ctx context.Context, u *http2Conn) error {
+		var streams []uint32
+		for i := range max(2, unendedCalls*w.Connections/MaxConnections) {
+			streams = append(streams, uint32(2*i+1))
+			if err := u.begin(streams[i], method, w.Token, unendedSize); err != nil {
+				return err
+			}
+			w.count(func(c *Count) { c.Requests++ })
+		}
+		return u.speak(ctx, streams)
+	})
+}
+
+// http2 opens a connection with the certificate, and speaks on it while what the server says is read; the context of speak ends with the connection.
+func (w *attacker) http2(ctx context.Context, speak func(context.Context, *http2Conn) error) string {
 	return w.raw(ctx, func(raw net.Conn) error {
 		conn := tls.Client(raw, config(w.Certificate))
 		if err := conn.HandshakeContext(ctx); err != nil {
@@ -34,7 +49,7 @@ func (w *attacker) unended(ctx context.Context, method string) string {
 		if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
 			return err
 		}
-		u := &unendedCall{Framer: http2.NewFramer(conn, conn), window: map[uint32]int{0: 65535}, changed: make(chan struct{}, 1)}
+		u := &http2Conn{Framer: http2.NewFramer(conn, conn), window: map[uint32]int{0: 65535}, changed: make(chan struct{}, 1)}
 		if err := u.WriteSettings(); err != nil {
 			return err
 		}
@@ -44,20 +59,12 @@ func (w *attacker) unended(ctx context.Context, method string) string {
 		reading.Go(func() { u.read(w); _ = raw.Close(); cancel() }) // speaking ends, whether it writes or waits
 		defer reading.Wait()
 		defer raw.Close()
-		var streams []uint32
-		for i := range max(2, unendedCalls*w.Connections/MaxConnections) {
-			streams = append(streams, uint32(2*i+1))
-			if err := u.begin(streams[i], method, w.Token); err != nil {
-				return err
-			}
-			w.count(func(c *Count) { c.Requests++ })
-		}
-		return u.speak(speaking, streams)
+		return speak(speaking, u)
 	})
 }
 
-// unendedCall is one connection of HTTP/2.
-type unendedCall struct {
+// http2Conn is one connection of HTTP/2.
+type http2Conn struct {
 	*http2.Framer
 	write   sync.Mutex
 	changed chan struct{} // of one: there is more room to send
@@ -66,8 +73,8 @@ type unendedCall struct {
 	window map[uint32]int // bytes that may be sent; 0: on the connection
 }
 
-// begin begins a call and its message.
-func (u *unendedCall) begin(stream uint32, method, token string) error {
+// begin begins a call, and says of its message how many bytes it has.
+func (u *http2Conn) begin(stream uint32, method, token string, size uint32) error {
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
 	for _, h := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":path", method}, {":authority", "x"}, {"content-type", "application/grpc"},
@@ -85,11 +92,11 @@ func (u *unendedCall) begin(stream uint32, method, token string) error {
 	if err := u.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true}); err != nil {
 		return err
 	}
-	return u.WriteData(stream, false, binary.BigEndian.AppendUint32([]byte{0}, unendedSize))
+	return u.WriteData(stream, false, binary.BigEndian.AppendUint32([]byte{0}, size))
 }
 
 // speak sends of all messages what may be sent but for the last byte of each, until the connection or ctx ends.
-func (u *unendedCall) speak(ctx context.Context, streams []uint32) error {
+func (u *http2Conn) speak(ctx context.Context, streams []uint32) error {
 	left := map[uint32]int{}
 	for _, s := range streams {
 		left[s] = unendedSize - 1
@@ -127,7 +134,7 @@ func (u *unendedCall) speak(ctx context.Context, streams []uint32) error {
 }
 
 // read notes what the server has room for, until the connection ends.
-func (u *unendedCall) read(w *attacker) {
+func (u *http2Conn) read(w *attacker) {
 	for {
 		f, err := u.ReadFrame()
 		if err != nil {

@@ -36,6 +36,10 @@ type Limits struct {
 	MessagesPerCredential int // of one credential; 16 MiB
 	MessagesInAll         int // of all identities; 512 MiB
 
+	Work         int // units that frames of one credential's connections may cost each second, see Entry.Work; 20,000
+	WorkInAll    int // and those of an identity that are not proven; 100,000
+	WorkPerKnown int // and so many for each workload that is known; 20
+
 	Asks int // questions of an identity that are answered or wait at once (istioctl); 4
 }
 
@@ -101,6 +105,7 @@ type account struct {
 	joins          pace
 	blames         pace
 	unprovenBlames pace                    // of these
+	work           pace                    // of connections that are not proven
 	known          map[netip.Addr]struct{} // never changed
 	knownAt        time.Time
 }
@@ -115,6 +120,7 @@ type credential struct {
 	held      int // bytes of messages, see Entry.Hold
 	joins     pace
 	blames    pace
+	work      pace
 	place     *list.Element // in Ledger.idle
 	idleAt    time.Time
 }
@@ -140,7 +146,7 @@ func New(c Config) *Ledger {
 		or    int
 	}{{&c.Workload, 8}, {&c.Least, 1024}, {&c.PerKnown, 4}, {&c.Names, 32 << 20}, {&c.NamesPerKnown, 4 << 10},
 		{&c.NamesFree, 16 << 10}, {&c.Messages, 128 << 20}, {&c.MessagesPerKnown, 512 << 10}, {&c.MessagesPerCredential, 16 << 20},
-		{&c.MessagesInAll, 512 << 20}, {&c.Asks, 4}} {
+		{&c.MessagesInAll, 512 << 20}, {&c.Work, 20_000}, {&c.WorkInAll, 100_000}, {&c.WorkPerKnown, 20}, {&c.Asks, 4}} {
 		if *n.value <= 0 {
 			*n.value = n.or
 		}

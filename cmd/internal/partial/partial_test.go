@@ -142,3 +142,21 @@ func TestLists(t *testing.T) {
 	_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: make([]byte, 7), EndHeaders: true})
 	want("the next", 2, 7)
 }
+
+// Each frame is a unit of work, each call that is begun many, also one that is reset at once, and its headers by their length; what was told counts no more.
+func TestWork(t *testing.T) {
+	m, c := &Messages{}, newClient()
+	if c.read(m, 10); m.Work(2) != 0 || m.Work(1) != 1 || m.Work(1) != 0 { // SETTINGS
+		t.Error("the first frame is not one")
+	}
+	for i := range uint32(10) {
+		_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: make([]byte, 200), EndHeaders: false})
+		_ = c.WriteContinuation(2*i+1, true, make([]byte, 300))
+		_ = c.WriteRSTStream(2*i+1, http2.ErrCodeCancel)
+		_ = c.WriteWindowUpdate(0, 1)
+	}
+	c.read(m, 10)
+	if got, want := m.Work(1), 10*(4+callWork+500/headerWork); got != want {
+		t.Errorf("%d units, want %d", got, want)
+	}
+}

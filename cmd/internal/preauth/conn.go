@@ -176,6 +176,8 @@ type Assign func(end func()) (Holder, error)
 type Holder interface {
 	// Hold counts bytes of messages that are not complete; negative: there are fewer. It may end connections, this one among them.
 	Hold(bytes int)
+	// Work counts what handling frames of it costs, in units of about a microsecond, and says for how long no more of it may be read; 0: it may.
+	Work(units int) (wait time.Duration)
 	// Leave is called when the connection is closed.
 	Leave()
 }

@@ -63,6 +63,7 @@ type harness struct {
 	log     *envoytest.Output
 	cert    tls.Certificate
 	roots   *x509.CertPool
+	assign  Assign // of connections with the certificate
 }
 
 // The methods: gRPC reads the request of the first before its handler is called; the second says who calls, and reads then.
@@ -111,7 +112,7 @@ func start(t *testing.T, limits Limits) *harness {
 	conf := &tls.Config{Certificates: []tls.Certificate{w.cert}, ClientCAs: w.roots, ClientAuth: tls.VerifyClientCertIfGiven,
 		NextProtos: []string{"h2"}, SessionTicketsDisabled: true}
 	admits := func(state tls.ConnectionState, _ net.Addr) (Assign, bool) {
-		return nil, len(state.VerifiedChains) > 0
+		return w.assign, len(state.VerifiedChains) > 0
 	}
 	options := append(serve.Options(), w.limiter.Options()...)
 	server := grpc.NewServer(append(options, grpc.Creds(w.limiter.Credentials(credentials.NewTLS(conf), admits)))...)
@@ -242,9 +243,11 @@ type http2Client struct {
 	block  bytes.Buffer
 }
 
-func (w *harness) http2(from string) *http2Client {
+func (w *harness) http2(from string, certificates ...tls.Certificate) *http2Client {
 	w.t.Helper()
-	over := tls.Client(w.raw(from), w.tls())
+	conf := w.tls()
+	conf.Certificates = certificates
+	over := tls.Client(w.raw(from), conf)
 	_, _ = io.WriteString(over, http2.ClientPreface) // the server may have hung up: so for all that is written
 	c := &http2Client{t: w.t, conn: over, next: 1, Framer: http2.NewFramer(over, over)}
 	c.encode = hpack.NewEncoder(&c.block)

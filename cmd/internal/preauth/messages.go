@@ -23,6 +23,9 @@ type following struct {
 // acknowledgements and certificate requests cost nobody's lock.
 const holdStep = 64 << 10
 
+// workStep is in what portions the holder is told what frames cost, as partial.Messages.Work has it: some acknowledgements, or a few calls.
+const workStep = 256
+
 // Read implements net.Conn. What follows too many frames stays unread until a credential was shown, as what follows too many bytes (conn.Read), and so
 // do lists of headers that are too long, of which the first frame says so, and those that follow one of which gRPC made no call. A compressed
 // message is not given to gRPC at all, with a credential or without one: it has the decompressors that any of our dependencies registers, and makes up to
@@ -31,6 +34,9 @@ func (f following) Read(b []byte) (int, error) {
 	n, err := f.Conn.Read(b)
 	f.of.messages.Read(b[:n])
 	f.of.hold()
+	if err := f.of.rest(); err != nil {
+		return 0, err
+	}
 	if f.of.messages.Compressed() {
 		obs.Bounded.WithLabelValues("messages").Inc()
 		f.of.of.clients.Warn("a connection was closed because a message on it is compressed: no compressed messages are taken", "compressed", obs.KeyPeer,
@@ -78,6 +84,34 @@ func (c *conn) hold() {
 		if holder != nil {
 			holder.Hold(change)
 		}
+	}
+}
+
+// rest waits where the holder's frames cost more than they may: what follows stays unread meanwhile, and a client that goes on sending waits for TCP.
+// Calls that are begun and reset at once, and frames of a few bytes, are handled without end otherwise (CVE-2023-44487).
+func (c *conn) rest() error {
+	work := c.messages.Work(workStep)
+	if work == 0 {
+		return nil
+	}
+	c.mu.Lock()
+	holder := c.holder
+	c.mu.Unlock()
+	if holder == nil {
+		return nil
+	}
+	wait := holder.Work(work)
+	if wait <= 0 {
+		return nil
+	}
+	obs.Bounded.WithLabelValues("frames").Inc()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-c.gone:
+		return net.ErrClosed
 	}
 }
 

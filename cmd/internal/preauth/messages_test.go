@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -105,4 +106,49 @@ func TestBytesWithoutACall(t *testing.T) {
 		_ = c.call(checked, slices.Repeat([]hpack.HeaderField{{Name: "x", Value: strings.Repeat("~", 1<<10), Sensitive: true}}, 33)...) // it may have ended
 	}
 	w.ended("lists of headers", c.conn)
+}
+
+// counting is a holder that counts what frames cost, and has what follows wait once that is too much.
+type counting struct {
+	mu          sync.Mutex
+	units, most int
+	waited      bool
+	wait        time.Duration
+}
+
+func (*counting) Hold(int) {}
+func (*counting) Leave()   {}
+
+func (c *counting) Work(units int) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.units += units; c.units < c.most || c.waited {
+		return 0
+	}
+	c.waited = true
+	return c.wait
+}
+
+// What calls and frames of a connection cost is counted for its holder, also of calls that are reset at once, and where it says so what follows stays unread for a
+// while.
+func TestFramesOfAHolder(t *testing.T) {
+	w, h := start(t, Limits{}), &counting{most: 100 * 50, wait: time.Second}
+	w.assign = func(func()) (Holder, error) { return h, nil }
+	c := w.http2("127.0.0.1", w.cert)
+	began := time.Now()
+	for range 100 {
+		_ = c.WriteRSTStream(c.call(checked), http2.ErrCodeCancel)
+	}
+	for range 1000 {
+		_ = c.WriteWindowUpdate(0, 1)
+	}
+	if got := c.answer(c.call(checked)); got != "16" { // without a token in it
+		t.Errorf("a call after that: %s", got)
+	}
+	if took := time.Since(began); !h.waited || took < h.wait {
+		t.Errorf("it was read for %v", took)
+	}
+	if h.units < 100*50+1000 {
+		t.Errorf("%d units were counted", h.units)
+	}
 }

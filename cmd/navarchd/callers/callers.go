@@ -37,7 +37,7 @@ import (
 const connectionsOfWorkload = 16
 
 // limitsOfSource are the limits of an address whose clients show no credential: of all proxies of a large node, or of a gateway.
-var limitsOfSource = budget.Limits{Workload: 16384, Least: 16384, Messages: 256 << 20, MessagesPerCredential: 256 << 20}
+var limitsOfSource = budget.Limits{Workload: 16384, Least: 16384, Messages: 256 << 20, MessagesPerCredential: 256 << 20, Work: 1e9, WorkInAll: 1e9}
 
 // Config is what callers are told apart by; fields are named after the flags of navarchd.
 type Config struct {

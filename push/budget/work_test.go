@@ -1,0 +1,51 @@
+package budget
+
+import (
+	"strconv"
+	"testing"
+	"time"
+)
+
+// What frames cost goes by the pace of the credential, with a reserve for the beginning; what is beyond waits as long as it takes to save that up, on however many
+// connections. Nobody else waits for it, and many credentials that are bound to nothing have the identity's pace together.
+func TestWork(t *testing.T) {
+	w := newBudgetTest(t, Limits{Work: 1000, WorkInAll: 5000, WorkPerKnown: 100})
+	one, two := w.open(Holder{Credential: "bad", Pod: true}, ""), w.open(Holder{Credential: "bad", Pod: true}, "")
+	good := w.open(Holder{Credential: "good", Pod: true}, "")
+	if wait := one.Work(25_000); wait != 0 {
+		t.Errorf("what was saved up: %v", wait)
+	}
+	for i, of := range []*stream{one, two, one} {
+		if wait, want := of.Work(500), time.Duration(i+1)*500*time.Millisecond; wait != want {
+			t.Errorf("500 more: %v, want %v", wait, want)
+		}
+	}
+	if wait := good.Work(25_000); wait != 0 {
+		t.Errorf("another credential: %v", wait)
+	}
+	w.now = w.now.Add(2 * time.Second)
+	if wait := two.Work(500); wait != 0 {
+		t.Errorf("after two seconds: %v", wait)
+	}
+	var wait time.Duration
+	for i := range 50 { // credentials
+		wait = w.open(Holder{Credential: strconv.Itoa(i)}, "").Work(5000)
+	}
+	if wait != 25*time.Second {
+		t.Errorf("50 credentials of no Pod: %v", wait)
+	}
+	if wait := good.Work(0); wait != 0 {
+		t.Errorf("of a Pod: %v", wait)
+	}
+	w.known[address(1)], w.known[address(2)] = struct{}{}, struct{}{}
+	w.now = w.now.Add(time.Minute)
+	for i := range 50 {
+		wait = w.open(Holder{Credential: strconv.Itoa(i)}, "").Work(5000)
+	}
+	if wait.Round(time.Second) != 23*time.Second {
+		t.Errorf("with two known workloads: %v", wait)
+	}
+	if wait := w.open(Holder{Credential: "known", From: address(1)}, "").Work(20_000); wait != 0 {
+		t.Errorf("from the address of a known workload: %v", wait)
+	}
+}
