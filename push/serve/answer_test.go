@@ -60,11 +60,17 @@ func TestToolsAreAnswered(t *testing.T) {
 	if n := len(s.Inspect()); n != 0 || len(p.joined) != 0 {
 		t.Errorf("%d streams, %d joined", n, len(p.joined))
 	}
-	for name, want := range map[string]codes.Code{"secret": codes.PermissionDenied, strings.Repeat("n", maxQueryName+1): codes.InvalidArgument} {
+	for _, asked := range []struct {
+		names []string
+		want  codes.Code
+	}{
+		{[]string{"secret"}, codes.PermissionDenied}, {[]string{strings.Repeat("n", maxQueryName+1)}, codes.InvalidArgument},
+		{strings.Fields(strings.Repeat("x ", maxQuestion+1)), codes.InvalidArgument},
+	} {
 		c := dial(t, addr)
-		c.send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: questionURL, ResourceNamesSubscribe: []string{name}})
-		if got := c.end(); got.Code() != want {
-			t.Errorf("%.20s: %v", name, got)
+		c.send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: questionURL, ResourceNamesSubscribe: asked.names})
+		if got := c.end(); got.Code() != asked.want {
+			t.Errorf("%.20s: %v", asked.names, got)
 		}
 	}
 }

@@ -82,6 +82,7 @@ func TestFetch(t *testing.T) {
 		http.NotFound(w, r)
 	}))
 	defer s.Close()
+	key := strings.TrimSuffix(strings.TrimPrefix(keys, `{"keys":[`), "]}")
 	// Two that a slow server keeps: nothing ends before the client has gone.
 	slow := func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"keys"`)
@@ -89,8 +90,14 @@ func TestFetch(t *testing.T) {
 		<-r.Context().Done()
 	}
 	pages = map[string]http.HandlerFunc{
-		"/keys":    text(keys),
-		"/mixed":   text(`{"keys": [{"kty": "unknown"}, ` + strings.TrimSuffix(strings.TrimPrefix(keys, `{"keys":[`), "]}") + `], "more": 1}`),
+		"/keys":   text(keys),
+		"/mixed":  text(`{"keys": [{"kty": "unknown"}, ` + key + `], "more": 1}`),
+		"/padded": text(keys + strings.Repeat(" ", mostBody)), "/many": text(`{"keys": [` + strings.Repeat(key+", ", mostKept/len(key)) + key + `]}`),
+		"/hop1": to("/one"), "/hop2": to("/hop1"), "/hop3": to("/hop2"),
+		"/headers": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X", strings.Repeat("x", 2*mostHeaders))
+			fmt.Fprint(w, keys)
+		},
 		"/private": text(secret), "/empty": text(`{"keys": []}`), "/text": text("<html>"), "/list": text("[]"), "/null": text("null"), "/bad": text(`{"keys": [{"kty": "RSA", "n": "", "e": ""}]}`),
 		"/one": to("/keys"), "/credentials": to("http://169.254.169.254/latest/meta-data/"), "/file": to("file:///etc/passwd"), "/round": to("/round"), "/user": to("http://a:b@" + s.Listener.Addr().String() + "/keys"),
 		"/slow": slow, "/never": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
@@ -109,11 +116,11 @@ func TestFetch(t *testing.T) {
 	}
 	f := NewFetcher(FetcherConfig{Loopback: true})
 	for _, c := range []struct{ path, want string }{
-		{"/keys", ""}, {"/mixed", ""}, {"/one", ""}, {"issuer /good", ""}, {"issuer /good/", ""},
-		{"/private", noKeys}, {"/empty", noKeys}, {"/text", noKeys}, {"/list", noKeys}, {"/null", noKeys}, {"/bad", noKeys}, {"/endless", noKeys}, {"/nothing", noKeys},
+		{"/keys", ""}, {"/mixed", ""}, {"/one", ""}, {"/hop2", ""}, {"issuer /good", ""}, {"issuer /good/", ""},
+		{"/private", noKeys}, {"/empty", noKeys}, {"/text", noKeys}, {"/list", noKeys}, {"/null", noKeys}, {"/bad", noKeys}, {"/endless", noKeys}, {"/padded", noKeys}, {"/many", noKeys}, {"/nothing", noKeys},
 		{"issuer /odd", noKeys}, {"issuer /none", noKeys}, {"issuer /nothing", noKeys},
 		{"/credentials", blocked}, {"issuer /away", blocked},
-		{"/file", unreachable}, {"/round", unreachable}, {"/user", unreachable}, {"/slow", unreachable}, {"/never", unreachable},
+		{"/file", unreachable}, {"/round", unreachable}, {"/hop3", unreachable}, {"/headers", unreachable}, {"/user", unreachable}, {"/slow", unreachable}, {"/never", unreachable},
 	} {
 		from := normal.KeySource{URI: s.URL + c.path}
 		if issuer, is := strings.CutPrefix(c.path, "issuer "); is {

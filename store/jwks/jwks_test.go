@@ -240,3 +240,36 @@ func TestNamespacesShareWhatThereIs(t *testing.T) {
 		}
 	}
 }
+
+// However many namespaces name servers that do not answer, few are asked at once.
+func TestFewAreAskedAtOnce(t *testing.T) {
+	etcd := kvtest.Start(t)
+	var mu sync.Mutex
+	asking, highest, all := 0, 0, 0
+	release := make(chan struct{})
+	l, _ := leads(t, &heard{}, etcd.Connect(), etcd.Elect("a"), func(ctx context.Context, _ normal.KeySource) (string, error) {
+		mu.Lock()
+		asking, all = asking+1, all+1
+		highest = max(highest, asking)
+		mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-release:
+		}
+		mu.Lock()
+		asking--
+		mu.Unlock()
+		return "K", nil
+	})
+	var needed []string
+	for i := range 3 * parallel {
+		needed = append(needed, fmt.Sprintf("n%02d/u:%02d", i, i))
+	}
+	l.Need(ids(needed...), true)
+	until(t, "as many as may be are asked", func() bool { mu.Lock(); defer mu.Unlock(); return asking == parallel })
+	close(release)
+	until(t, "all were asked", func() bool { mu.Lock(); defer mu.Unlock(); return all == len(needed) })
+	if highest != parallel {
+		t.Errorf("%d were asked at once", highest)
+	}
+}
