@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 
 	"navarch.io/navarch/store/durable"
@@ -71,7 +70,7 @@ func (k *Keyring) restore(ctx context.Context, away error) error {
 	if k.cfg.Dir == "" {
 		return nil
 	}
-	raw, err := os.ReadFile(filepath.Join(k.cfg.Dir, diskFile))
+	raw, err := durable.Read(filepath.Join(k.cfg.Dir, diskFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -71,7 +70,7 @@ func recall(dir string) (memory, error) {
 		return m, nil
 	}
 	path := filepath.Join(dir, memoryFile)
-	raw, err := os.ReadFile(path)
+	raw, err := durable.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, nil
 	}

@@ -45,7 +45,7 @@ func recallAllowance(dir string) (*spender, error) {
 		return s, nil
 	}
 	path := filepath.Join(dir, allowanceFile)
-	raw, err := os.ReadFile(path)
+	raw, err := durable.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // Replace makes what write writes the content of a file, with a mode, in a folder that is there. It returns when the disk has it: the
@@ -28,6 +29,34 @@ func Create(path string, mode os.FileMode, write func(io.Writer) error) error {
 		return fmt.Errorf("create %s: %w", path, err)
 	}
 	return nil
+}
+
+// Open opens a file for reading. Where a pipe, a device or a folder has its name there is an error at once: opening a pipe waits until somebody writes into it, and a
+// process that starts would not. Other errors are the file system's.
+func Open(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file (%v)", path, info.Mode().Type())
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// Read is the content of a file that Open opens. Errors are those of Open and of reading.
+func Read(path string) ([]byte, error) {
+	file, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(file)
 }
 
 // Link makes path a symbolic link to target, which may be there or not, and replaces a file or a link that is there at once. It returns

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -95,5 +97,22 @@ func TestLink(t *testing.T) {
 	}
 	if err := Link("one", filepath.Join(dir, "none", "link")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a folder: %v", err)
+	}
+}
+
+// A pipe, a folder or nothing in a file's place is an error at once; nobody waits for a writer.
+func TestOpenWaitsForNobody(t *testing.T) {
+	dir := t.TempDir()
+	pipe, file := filepath.Join(dir, "pipe"), filepath.Join(dir, "file")
+	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.WriteFile(file, []byte("x"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, dir, filepath.Join(dir, "none")} {
+		if text, err := Read(path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %q, %v", path, text, err)
+		}
+	}
+	if text, err := Read(file); err != nil || string(text) != "x" {
+		t.Errorf("%q, %v", text, err)
 	}
 }

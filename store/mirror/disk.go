@@ -240,7 +240,7 @@ func (d *Disk) remembers() kv.Place {
 	if d == nil {
 		return kv.Place{}
 	}
-	file, err := os.Open(d.Path)
+	file, err := durable.Open(d.Path)
 	if err != nil {
 		return kv.Place{}
 	}
@@ -257,7 +257,7 @@ func (d *Disk) remembers() kv.Place {
 const maxSkew = 10 * time.Minute
 
 func (d *Disk) load(now time.Time) (diskHead, *Snapshot, error) {
-	file, err := os.Open(d.Path)
+	file, err := durable.Open(d.Path)
 	if err != nil {
 		return diskHead{}, nil, err
 	}

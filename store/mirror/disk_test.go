@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -92,6 +93,7 @@ func TestDiskIsRefused(t *testing.T) {
 		"cut":             {content: good[:len(good)-40]},
 		"something after": {content: append(bytes.Clone(good), 'x')},
 		"no snapshot":     {content: []byte("hello")},
+		"a pipe":          {},
 		"another mesh":    {content: good, edit: func(d *mirror.Disk) { d.Mesh = "other" }},
 		"too old":         {content: good, edit: func(d *mirror.Disk) { d.MaxAge = time.Nanosecond }},
 	}
@@ -101,7 +103,11 @@ func TestDiskIsRefused(t *testing.T) {
 			if c.edit != nil {
 				c.edit(d)
 			}
-			if err := os.WriteFile(d.Path, c.content, 0o600); err != nil {
+			err := os.WriteFile(d.Path, c.content, 0o600)
+			if c.content == nil {
+				err = errors.Join(err, os.Remove(d.Path), syscall.Mkfifo(d.Path, 0o600))
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 			m := startWith(t, source, d)
