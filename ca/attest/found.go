@@ -67,7 +67,7 @@ func (k *Keys) remembered() {
 	if k.cfg.Memory == "" {
 		return
 	}
-	text, err := os.ReadFile(k.cfg.Memory)
+	text, err := durable.Read(k.cfg.Memory)
 	if os.IsNotExist(err) {
 		return
 	}
@@ -100,7 +100,7 @@ func (k *Keys) remember(issuer string, keys []byte) {
 	}
 	text, err := json.Marshal(memory{Whose: k.cfg.Whose, Issuer: issuer, Keys: keys})
 	if err == nil {
-		if before, _ := os.ReadFile(k.cfg.Memory); bytes.Equal(before, text) {
+		if before, _ := durable.Read(k.cfg.Memory); bytes.Equal(before, text) {
 			return
 		}
 		if err = os.MkdirAll(filepath.Dir(k.cfg.Memory), 0o700); err == nil {

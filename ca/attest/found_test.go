@@ -9,6 +9,7 @@ import (
 	"errors"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,6 +153,13 @@ func TestKeysAreRemembered(t *testing.T) {
 	moved := must(NewKeys(KeysConfig{Ask: west.ask, Whose: "cluster west", Memory: filepath.Join(dir, "east")}))
 	if moved.Loaded() || moved.Issuer() != "" {
 		t.Error("the keys of another cluster are believed")
+	}
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if k := must(NewKeys(KeysConfig{Ask: west.ask, Whose: "cluster west", Memory: pipe})); k.Loaded() { // it is not waited for
+		t.Error("a pipe has keys")
 	}
 }
 
