@@ -190,7 +190,7 @@ func (t *term) look(ctx context.Context, now time.Time) {
 	for kind, w := range t.writers {
 		want := make(map[status.Key]status.Desired[unstructured.Unstructured], len(reports[kind]))
 		for key, r := range reports[kind] {
-			want[key] = r.Desired()
+			want[key] = r.Desired(key.Namespace)
 		}
 		w.Want(want)
 	}

@@ -130,7 +130,7 @@ func TestKubeObjectStatus(t *testing.T) {
 	routes := of("VirtualService", "v1")
 	want := func(w *Writer[unstructured.Unstructured], o *unstructured.Unstructured, reason string) {
 		r := Report{UID: string(o.GetUID()), Generation: o.GetGeneration(), Messages: []Message{{Code: "Invalid", Severity: "error"}}, Delivered: Delivered{Status: "True", Reason: reason, Since: time.Now()}}
-		w.Want(map[Key]Desired[unstructured.Unstructured]{{namespace, o.GetName()}: r.Desired()})
+		w.Want(map[Key]Desired[unstructured.Unstructured]{{namespace, o.GetName()}: r.Desired(namespace)})
 	}
 	eventually := func(objects dynamic.ResourceInterface, name, reason string) {
 		t.Helper()

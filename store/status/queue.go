@@ -28,9 +28,11 @@ type queue[O any] struct {
 // entry is what is known of one object that is wanted.
 type entry struct {
 	waits     bool // it is in the line
+	compared  bool // neither what is there nor what is wanted has changed since Draw found them to differ
 	right     bool // it was as it is wanted now: if it differs, somebody else has written it
 	notBefore time.Time
 	failures  int    // in a row
+	conflicts int    // in a row: others wrote it between its being read and written
 	wrong     string // why the last write failed
 	left      string // why it is left as it is (Desired.Left)
 	putBack   []time.Time
@@ -70,8 +72,13 @@ func (q *queue[O]) wants(all map[Key]Desired[O]) {
 	}
 }
 
+// enqueue puts an object in line of which something has changed: what is there, or what is wanted.
 func (q *queue[O]) enqueue(k Key) {
-	if e := q.entries[k]; e != nil && !e.waits {
+	e := q.entries[k]
+	if e == nil {
+		return
+	}
+	if e.compared = false; !e.waits {
 		e.waits = true
 		q.line.push(q.want[k].Turn, k)
 	}
@@ -111,16 +118,22 @@ func (q *queue[O]) next(now time.Time) (key Key, object *O, wait time.Duration) 
 	}
 	q.line.each(func(k Key) said {
 		e, want, there := q.entries[k], q.want[k], q.there[k].Object
+		due := e.notBefore.Sub(now)
+		if due > 0 && e.compared { // an object may have a megabyte: it is not drawn again each time that another one changes
+			wait = min(wait, due)
+			return waits
+		}
 		drawn := want.Draw(there, q.epoch)
 		e.left = ""
 		if drawn == nil {
-			e.waits, e.right, e.wrong, e.failures = false, true, "", 0
+			e.waits, e.right = false, true
+			e.worked()
 			if want.Left != nil {
 				e.left = want.Left(there)
 			}
 			return leaves
 		}
-		if due := e.notBefore.Sub(now); due > 0 {
+		if e.compared = true; due > 0 {
 			wait = min(wait, due)
 			return waits
 		}
@@ -152,7 +165,8 @@ func (q *queue[O]) wrote(k Key, f Found[O], now time.Time) (by string) {
 	if e.right {
 		by = e.putBackAt(now, cmp.Or(before.By, "somebody else"))
 	}
-	e.right, e.wrong, e.failures = q.want[k].Draw(f.Object, q.epoch) == nil, "", 0 // something else may be wanted since it was sent
+	e.right, e.compared = q.want[k].Draw(f.Object, q.epoch) == nil, false // something else may be wanted since it was sent
+	e.worked()
 	return by
 }
 
@@ -188,6 +202,22 @@ func (q *queue[O]) failed(k Key, err error, now time.Time) {
 		e.failures++
 	}
 }
+
+// conflicted takes in that somebody else had written an object between its being read and written, and what it is now. The first time it is written again at once;
+// an object that somebody writes without a pause is one that cannot be written.
+func (q *queue[O]) conflicted(k Key, f Found[O], now time.Time) (err error) {
+	if e := q.entries[k]; e != nil {
+		if e.conflicts++; e.conflicts > 1 {
+			err = fmt.Errorf("%w, %d times in a row, after it was read and before it was written", ErrConflict, e.conflicts)
+			q.failed(k, err, now)
+		}
+	}
+	q.reread(k, f)
+	return err
+}
+
+// worked forgets why writes failed.
+func (e *entry) worked() { e.wrong, e.failures, e.conflicts = "", 0, 0 }
 
 // failing says whether any write failed the last time.
 func (q *queue[O]) failing() bool {

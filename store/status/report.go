@@ -81,12 +81,12 @@ func (m Message) entry() map[string]any {
 	return map[string]any{"type": map[string]any{"code": code, "name": string(m.Code)}, "level": level}
 }
 
-// Desired is the report as a Writer takes it.
-func (r Report) Desired() Desired[unstructured.Unstructured] {
+// Desired is the report as a Writer takes it. Namespaces take turns: one whose objects change without end delays its own alone.
+func (r Report) Desired(namespace string) Desired[unstructured.Unstructured] {
 	said := r
 	said.Delivered.Since = time.Time{}
 	version, _ := json.Marshal(said) // texts and numbers alone
-	return Desired[unstructured.Unstructured]{Version: string(version), Draw: func(there *unstructured.Unstructured, _ int64) *unstructured.Unstructured {
+	return Desired[unstructured.Unstructured]{Version: string(version), Turn: namespace, Draw: func(there *unstructured.Unstructured, _ int64) *unstructured.Unstructured {
 		return r.draw(there)
 	}}
 }

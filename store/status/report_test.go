@@ -85,7 +85,7 @@ func TestReportIsMerged(t *testing.T) {
 	} {
 		before := route(t, c.there)
 		there := before.DeepCopy()
-		got := c.report.Desired().Draw(there, 1)
+		got := c.report.Desired("shop").Draw(there, 1)
 		if !reflect.DeepEqual(there, before) {
 			t.Errorf("%s: what was read has changed: %v", c.name, there)
 		}
@@ -97,17 +97,17 @@ func TestReportIsMerged(t *testing.T) {
 			if want := route(t, c.want); !reflect.DeepEqual(got, want) {
 				t.Errorf("%s: got\n%v, want\n%v", c.name, got.Object["status"], want.Object["status"])
 			}
-			if again := c.report.Desired().Draw(got, 1); again != nil {
+			if again := c.report.Desired("shop").Draw(got, 1); again != nil {
 				t.Errorf("%s: what was written is written again: %v", c.name, again)
 			}
 		}
 	}
 	other := route(t, "")
 	other.SetUID(types.UID("v"))
-	if got := report("True").Desired().Draw(other, 1); got != nil {
+	if got := report("True").Desired("shop").Draw(other, 1); got != nil {
 		t.Errorf("an object that was made again gets %v", got)
 	}
-	if got := report("True").Desired().Draw(nil, 1); got != nil {
+	if got := report("True").Desired("shop").Draw(nil, 1); got != nil {
 		t.Errorf("an object that is gone gets %v", got)
 	}
 }
@@ -172,7 +172,7 @@ func TestSecondControllerLosesNothing(t *testing.T) {
 		for n := range 1000 {
 			r := report([]string{"True", "False"}[n%2])
 			r.Delivered.Reason = fmt.Sprint("R", n)
-			w.Want(map[Key]Desired[unstructured.Unstructured]{cart: r.Desired()})
+			w.Want(map[Key]Desired[unstructured.Unstructured]{cart: r.Desired("shop")})
 			for {
 				f, _ := c.Get(t.Context(), cart)
 				o := f.Object.DeepCopy()
@@ -217,7 +217,7 @@ func TestWantedMeanwhile(t *testing.T) {
 	want := func(n int) {
 		r := report("True")
 		r.Delivered.Reason = fmt.Sprint("R", n)
-		q.wants(map[Key]Desired[unstructured.Unstructured]{cart: r.Desired()})
+		q.wants(map[Key]Desired[unstructured.Unstructured]{cart: r.Desired("shop")})
 	}
 	write := func(meanwhile func()) {
 		t.Helper()
@@ -257,7 +257,7 @@ func stopLeader(t *testing.T, random *rand.Rand) {
 	c := play[unstructured.Unstructured]()
 	c.put(cart, "kubectl", route(t, ""))
 	wants := func(w *Writer[unstructured.Unstructured], status string) {
-		w.Want(map[Key]Desired[unstructured.Unstructured]{cart: report(status).Desired()})
+		w.Want(map[Key]Desired[unstructured.Unstructured]{cart: report(status).Desired("shop")})
 	}
 	old, stopOld := leads(t, c.api(), 1, nil)
 	wants(old, "True")
@@ -288,5 +288,48 @@ func stopLeader(t *testing.T, random *rand.Rand) {
 	pass(10 * time.Minute)
 	if n := c.changes() - settled; n != 0 || len(w.Problems()) > 0 {
 		t.Errorf("it goes on: %d changes, %v", n, w.Problems())
+	}
+}
+
+// An object has hundreds of conditions and messages of others, a megabyte of them: what is written is the same once it is read again, has all of theirs as they were and in their order, and is
+// larger by our entries alone, however long ago and often ours were written.
+func TestReportInLargeStatus(t *testing.T) {
+	var conditions, messages []any
+	for i := range 700 {
+		conditions = append(conditions, map[string]any{"type": fmt.Sprintf("example.com/c%d", i), "status": "True", "message": strings.Repeat("x", 1000)})
+		messages = append(messages, map[string]any{"type": map[string]any{"code": fmt.Sprintf("IST%04d", i), "name": strings.Repeat("y", 500)}, "level": "INFO"})
+	}
+	theirs := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": conditions, "validationMessages": messages, "addresses": []any{"kept"}}}}
+	theirs.SetUID("u")
+	theirs.SetGeneration(2)
+	size := func(u *unstructured.Unstructured) int {
+		raw, err := u.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(raw)
+	}
+	at := theirs
+	for i := range 5 {
+		r := report([]string{"True", "False"}[i%2], Message{Code: problem.Invalid, Severity: problem.Error}, Message{Code: problem.NoEffect, Severity: problem.Warning})
+		if i%2 == 0 {
+			r.Messages = r.Messages[:1]
+		}
+		next := r.draw(at)
+		if next == nil || r.draw(next) != nil {
+			t.Fatalf("report %d: nothing is written, or again what was written", i)
+		}
+		if more := size(next) - size(theirs); more > 1000 {
+			t.Errorf("report %d: %d bytes more than they wrote", i, more)
+		}
+		at = next
+	}
+	gone := report("True")
+	gone.Delivered.Only = Nowhere
+	at = gone.draw(at)
+	status := at.Object["status"].(map[string]any)
+	list := status["conditions"].([]any)
+	if !reflect.DeepEqual(list[:700], conditions) || len(list) != 701 || !reflect.DeepEqual(status["validationMessages"], any(messages)) || !reflect.DeepEqual(status["addresses"], []any{"kept"}) {
+		t.Errorf("what others wrote has changed: %d conditions, %d messages", len(list), len(status["validationMessages"].([]any)))
 	}
 }

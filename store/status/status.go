@@ -251,28 +251,23 @@ func (w *Writer[O]) write(ctx context.Context, k Key, o *O, within time.Duration
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	found, err := w.API.Write(ctx, k, o)
-	result := "written"
-	if errors.Is(err, ErrConflict) {
-		result = "conflict"
-		if found, err = w.API.Get(ctx, k); err == nil {
-			obs.KubeWrites.WithLabelValues(result).Inc()
-			w.with(func(q *queue[O]) { q.reread(k, found) })
-			return
-		}
+	conflict := errors.Is(err, ErrConflict)
+	if conflict {
+		found, err = w.API.Get(ctx, k)
 	}
-	if err != nil {
-		result = "failed"
-	}
-	obs.KubeWrites.WithLabelValues(result).Inc()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch now := time.Now(); {
+	now, result := time.Now(), "written"
+	switch {
 	case err != nil:
+		result = "failed"
 		w.queue.failed(k, err, now)
-		if !w.complained {
-			w.Log.Warn("an object cannot be written to Kubernetes, trying again", obs.KeyKind, w.Kind, obs.KeyObject, k.String(), obs.KeyError, err)
+		w.complain(k, err)
+	case conflict:
+		result = "conflict"
+		if err := w.queue.conflicted(k, found, now); err != nil {
+			w.complain(k, err)
 		}
-		w.complained = true
 	default:
 		if by := w.queue.wrote(k, found, now); by != "" {
 			w.Log.Warn("another writer keeps overwriting an object with different content; this process leaves it alone for a while", obs.KeyKind, w.Kind,
@@ -283,4 +278,13 @@ func (w *Writer[O]) write(ctx context.Context, k Key, o *O, within time.Duration
 			w.Log.Info("objects can be written to Kubernetes again", obs.KeyKind, w.Kind)
 		}
 	}
+	obs.KubeWrites.WithLabelValues(result).Inc()
+}
+
+// complain logs the first object of those that cannot be written; problems name all. The caller holds w.mu.
+func (w *Writer[O]) complain(k Key, err error) {
+	if !w.complained {
+		w.Log.Warn("an object cannot be written to Kubernetes, trying again", obs.KeyKind, w.Kind, obs.KeyObject, k.String(), obs.KeyError, err)
+	}
+	w.complained = true
 }
