@@ -353,6 +353,9 @@ func TestUnreadAnswers(t *testing.T) {
 	if err := slow.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := slow.Header(); err != nil { // its question counts before another is asked
+		t.Fatal(err)
+	}
 	eventually(t, "it may ask again without reading", answered(c))
 	if got := slow.end(); got.Code() != codes.Unavailable {
 		t.Errorf("who does not read ends with %v", got)

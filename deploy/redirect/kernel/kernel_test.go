@@ -222,7 +222,8 @@ func fromPort(n network, uid int, from, to netip.Addr) (said string) {
 	return said
 }
 
-// While Envoy is away nothing passes in clear, and applying the rules again leaves no moment without them.
+// While Envoy is away nothing passes in clear, and applying the rules again leaves no moment without them. A connection that comes to nothing in its second is none that passed: where the machine
+// has other work, the kernel answers later than that.
 func TestNothingPassesInClear(t *testing.T) {
 	n := newNetwork(t)
 	serve(t, n.pod, "app", appPort)
@@ -231,21 +232,26 @@ func TestNothingPassesInClear(t *testing.T) {
 	n.apply(t, c)
 	before := listing(t, n.pod)
 	app, other := caller{n.pod, appUser, appUser, netip.Addr{}}, caller{n.other, 0, 0, netip.Addr{}}
-	var calls int
+	refused := 0
 	stop := hammer(func() error {
 		for i := range podIP {
-			if in, out := other.call("tcp", podIP[i], appPort), app.call("tcp", otherIP[i], appPort); in != "refused" || out != "refused" {
-				return fmt.Errorf("in %q, out %q", in, out)
+			for way, said := range map[string]string{"in": other.call("tcp", podIP[i], appPort), "out": app.call("tcp", otherIP[i], appPort)} {
+				switch said {
+				case "refused":
+					refused++
+				case "silence":
+				default:
+					return fmt.Errorf("%s: %q", way, said)
+				}
 			}
-			calls++
 		}
 		return nil
 	})
 	for range 50 {
 		n.apply(t, c)
 	}
-	if err := stop(); err != nil || calls == 0 {
-		t.Errorf("after %d calls: %v", calls, err)
+	if err := stop(); err != nil || refused == 0 {
+		t.Errorf("after %d connections that were refused: %v", refused, err)
 	}
 	if after := listing(t, n.pod); after != before {
 		t.Errorf("applied again the rules are others:\n%s\nand were\n%s", after, before)
