@@ -13,7 +13,7 @@ var ErrBusy = errors.New("too many questions at once: ask again when they are an
 
 // How long a tenant's turn rests: pauses times as long as the answer took to make, longestPause at most.
 const (
-	pauses       = 3
+	pauses       = 9
 	longestPause = 10 * time.Second
 )
 
