@@ -211,7 +211,7 @@ func (s *State) room(t xds.Type, names []string) room {
 	if isDynamic(t) {
 		s.recount(t)
 		left := maxDynamicNames - ty.names.Len()
-		return room{total: left, names: min(left, maxDynamicNames-ty.unknown.names), bytes: left * maxDynamicName}
+		return room{total: left, names: left, bytes: left * maxDynamicName}
 	}
 	few, bytes := fewNames, fewBytes
 	if ty.names.Len()+len(ty.overrides)+len(names) > fewNames || lengths(names) > fewBytes/4 {
