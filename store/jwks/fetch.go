@@ -86,7 +86,7 @@ var errBlocked = errors.New("the address is blocked")
 // NewFetcher connects to nothing yet.
 func NewFetcher(c FetcherConfig) *Fetcher {
 	f := &Fetcher{FetcherConfig: c}
-	dialer := &net.Dialer{Timeout: mostTimeout, Control: func(_, address string, _ syscall.RawConn) error { return f.allowed(address) }}
+	dialer := &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error { return f.allowed(address) }}
 	f.client = &http.Client{CheckRedirect: redirect, Transport: &http.Transport{
 		DialContext: dialer.DialContext, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: mostHeaders,
 		TLSClientConfig: &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12},
@@ -139,13 +139,17 @@ func redirect(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
+// limitOf is for how long a key set may be fetched of which a rule states a time; 0: it states none.
+func limitOf(stated time.Duration) time.Duration {
+	if stated <= 0 {
+		return defaultTimeout
+	}
+	return min(stated, mostTimeout)
+}
+
 // Fetch fetches the keys at a source, as a JSON Web Key Set that has nothing but public keys. Errors are of type *Failure.
 func (f *Fetcher) Fetch(ctx context.Context, s normal.KeySource) (string, error) {
-	limit := s.Timeout
-	if limit <= 0 {
-		limit = defaultTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, min(limit, mostTimeout))
+	ctx, cancel := context.WithTimeout(ctx, limitOf(s.Timeout))
 	defer cancel()
 	at := s.URI
 	if at == "" {

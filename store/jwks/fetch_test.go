@@ -190,3 +190,12 @@ func TestTLS(t *testing.T) {
 		}
 	}
 }
+
+// A rule's own time counts, within bounds: one that waits for ever keeps one of the few places in which key sets are fetched.
+func TestTimeOfAFetch(t *testing.T) {
+	for stated, want := range map[time.Duration]time.Duration{0: 5 * time.Second, time.Millisecond: time.Millisecond, 30 * time.Second: 30 * time.Second, time.Hour: 30 * time.Second, -1: 5 * time.Second} {
+		if got := limitOf(stated); got != want {
+			t.Errorf("%v: %v, want %v", stated, got, want)
+		}
+	}
+}

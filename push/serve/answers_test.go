@@ -1,0 +1,38 @@
+package serve
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Two answers wait to be sent on a proxy's stream; a third is dropped, and counts no more for who asked.
+func TestAnswersThatWaitAreFew(t *testing.T) {
+	var x exchange
+	over := 0
+	for i := range maxAnswers + 1 {
+		x.answer(&answer{late: time.NewTimer(time.Hour), done: func() { over++ }})
+		if dropped := max(0, i+1-maxAnswers); over != dropped || len(x.answers) != i+1-dropped || len(x.answers) > 2 {
+			t.Errorf("of %d answers %d wait, %d are over", i+1, len(x.answers), over)
+		}
+	}
+}
+
+// A client has four times as long to read an answer as to read a response: then it loses its connection, and the answer counts no more for it.
+func TestTimeToReadAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const patience = 40 * time.Second
+		over, hungUp := 0, 0
+		hooks := Hooks{Timeout: func(bool) {}}
+		st := &stream{srv: &Server{cfg: Config{WriteTimeout: 10 * time.Second, Hooks: hooks}}, hangUp: func() error { hungUp++; return nil }}
+		st.made("navarch.io/test", nil, func() { over++ })
+		time.Sleep(patience - time.Nanosecond)
+		if synctest.Wait(); over+hungUp != 0 {
+			t.Error("it ends too soon")
+		}
+		time.Sleep(time.Nanosecond)
+		if synctest.Wait(); over != 1 || hungUp != 1 {
+			t.Errorf("over %d times, hung up %d times", over, hungUp)
+		}
+	})
+}
