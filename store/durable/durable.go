@@ -49,14 +49,21 @@ func Open(path string) (*os.File, error) {
 	return file, nil
 }
 
-// Read is the content of a file that Open opens. Errors are those of Open and of reading.
+// mostRead is the size of the largest file that Read reads, bytes: what processes keep for themselves has a few MiB.
+const mostRead = 64 << 20
+
+// Read is the content of a file that Open opens. Errors are those of Open and of reading, and one that names a file of more than 64 MiB, of which no more is read.
 func Read(path string) ([]byte, error) {
 	file, err := Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	return io.ReadAll(file)
+	raw, err := io.ReadAll(io.LimitReader(file, mostRead+1))
+	if err == nil && len(raw) > mostRead {
+		return nil, fmt.Errorf("%s has more than %d bytes", path, mostRead)
+	}
+	return raw, err
 }
 
 // Link makes path a symbolic link to target, which may be there or not, and replaces a file or a link that is there at once. It returns

@@ -100,14 +100,18 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// A pipe, a folder or nothing in a file's place is an error at once; nobody waits for a writer.
+// A pipe, a folder, a link to a device, a file that fills the memory, or nothing in a file's place is an error at once; nobody waits for a writer.
 func TestOpenWaitsForNobody(t *testing.T) {
 	dir := t.TempDir()
 	pipe, file := filepath.Join(dir, "pipe"), filepath.Join(dir, "file")
 	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.WriteFile(file, []byte("x"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{pipe, dir, filepath.Join(dir, "none")} {
+	device, great := filepath.Join(dir, "device"), filepath.Join(dir, "great")
+	if err := errors.Join(os.Symlink("/dev/zero", device), os.WriteFile(great, nil, 0o600), os.Truncate(great, 1<<40)); err != nil { // it has holes
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, dir, device, great, filepath.Join(dir, "none")} {
 		if text, err := Read(path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %q, %v", path, text, err)
 		}

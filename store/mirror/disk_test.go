@@ -71,7 +71,8 @@ func TestStartFromDisk(t *testing.T) {
 	eventually(t, "the status is etcd's", func() bool { return m.Status().Restored.IsZero() })
 }
 
-// What is damaged, cut, of another mesh or too old is not used: the replica is not ready rather than wrong.
+// What is damaged, cut, of another mesh or too old is not used, and what is no file of ours is read no further than it takes to see that: the replica is not ready rather than wrong, and
+// the log names the file and says why.
 func TestDiskIsRefused(t *testing.T) {
 	s, e := etcd(t)
 	revision := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 20, 80)})
@@ -85,27 +86,37 @@ func TestDiskIsRefused(t *testing.T) {
 	s.Stop()
 	corrupt := bytes.Clone(good)
 	corrupt[len(corrupt)/2] ^= 1
+	magic, _, _ := bytes.Cut(good, []byte("{"))
+	in := func(place func(path string) error) func(*mirror.Disk) error {
+		return func(d *mirror.Disk) error { return errors.Join(os.Remove(d.Path), place(d.Path)) }
+	}
+	edit := func(change func(*mirror.Disk)) func(*mirror.Disk) error {
+		return func(d *mirror.Disk) error { change(d); return nil }
+	}
 	cases := map[string]struct {
 		content []byte
-		edit    func(*mirror.Disk)
+		edit    func(*mirror.Disk) error
+		says    string
 	}{
-		"a changed bit":   {content: corrupt},
-		"cut":             {content: good[:len(good)-40]},
-		"something after": {content: append(bytes.Clone(good), 'x')},
-		"no snapshot":     {content: []byte("hello")},
-		"a pipe":          {},
-		"another mesh":    {content: good, edit: func(d *mirror.Disk) { d.Mesh = "other" }},
-		"too old":         {content: good, edit: func(d *mirror.Disk) { d.MaxAge = time.Nanosecond }},
+		"a changed bit":   {content: corrupt, says: "damaged"},
+		"cut":             {content: good[:len(good)-40], says: "EOF"},
+		"something after": {content: append(bytes.Clone(good), 'x'), says: "damaged"},
+		"no snapshot":     {content: []byte("hello"), says: "no snapshot"},
+		"without an end": {content: magic, says: "head: ", edit: func(d *mirror.Disk) error {
+			return os.Truncate(d.Path, 1<<40) // of holes
+		}},
+		"a pipe":             {edit: in(func(path string) error { return syscall.Mkfifo(path, 0o600) }), says: "no regular file"},
+		"a folder":           {edit: in(func(path string) error { return os.Mkdir(path, 0o700) }), says: "no regular file"},
+		"a link to a device": {edit: in(func(path string) error { return os.Symlink("/dev/zero", path) }), says: "no regular file"},
+		"another mesh":       {content: good, edit: edit(func(d *mirror.Disk) { d.Mesh = "other" }), says: "it is of mesh"},
+		"too old":            {content: good, edit: edit(func(d *mirror.Disk) { d.MaxAge = time.Nanosecond }), says: "old, at most"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			d := diskIn(t)
-			if c.edit != nil {
-				c.edit(d)
-			}
 			err := os.WriteFile(d.Path, c.content, 0o600)
-			if c.content == nil {
-				err = errors.Join(err, os.Remove(d.Path), syscall.Mkfifo(d.Path, 0o600))
+			if c.edit != nil {
+				err = errors.Join(err, c.edit(d))
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -115,6 +126,9 @@ func TestDiskIsRefused(t *testing.T) {
 			m.pause() // after it has looked at the disk
 			if err := m.Ready(); m.Current() != nil || err == nil || !strings.Contains(err.Error(), "nothing was read yet") {
 				t.Fatalf("ready: %v, snapshot %v", err, m.Current())
+			}
+			if said := m.log.String(); !strings.Contains(said, d.Path) || !strings.Contains(said, c.says) {
+				t.Errorf("the log has %q", said)
 			}
 		})
 	}
