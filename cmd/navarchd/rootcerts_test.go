@@ -97,12 +97,12 @@ func TestRootCertsFollowKeyring(t *testing.T) {
 			namespaces: func() ([]string, bool, <-chan struct{}) { return []string{"shop"}, true, never },
 			ring:       ring, log: slog.New(slog.DiscardHandler),
 		}
-		term := func() (end func()) {
+		term := func(lead func(context.Context, kv.Epoch)) (end func()) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				r.lead(ctx, kv.Epoch{Revision: 1})
+				lead(ctx, kv.Epoch{Revision: 1})
 			}()
 			return func() { cancel(); <-ended }
 		}
@@ -120,7 +120,7 @@ func TestRootCertsFollowKeyring(t *testing.T) {
 				t.Errorf("%s: %q is there, problems %q, want %q", what, got, said, problem)
 			}
 		}
-		end := term()
+		end := term(r.lead)
 		check("not loaded", "")
 		ring.become(&keyring.State{Sealed: errors.New("no key encryption key"), Bundle: roots[:1]})
 		check("sealed", "no key encryption key")
@@ -132,8 +132,7 @@ func TestRootCertsFollowKeyring(t *testing.T) {
 		check("sealed again", "sealed again", roots...)
 		end()
 		check("no leader", "", roots...)
-		r.ring = nil
-		end = term()
+		end = term(r.leadWithoutKeyring)
 		check("without a keyring", "--kek", roots...)
 		end()
 		check("no leader any more", "", roots...)
