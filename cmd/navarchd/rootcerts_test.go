@@ -67,7 +67,7 @@ func (r *ringOf) Changed() <-chan struct{} {
 	return r.changed
 }
 
-func (r *ringOf) become(s *keyring.State) {
+func (r *ringOf) set(s *keyring.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state = s
@@ -122,13 +122,13 @@ func TestRootCertsFollowKeyring(t *testing.T) {
 		}
 		end := term(r.lead)
 		check("not loaded", "")
-		ring.become(&keyring.State{Sealed: errors.New("no key encryption key"), Bundle: roots[:1]})
+		ring.set(&keyring.State{Sealed: errors.New("no key encryption key"), Bundle: roots[:1]})
 		check("sealed", "no key encryption key")
-		ring.become(&keyring.State{Bundle: roots[:1]})
+		ring.set(&keyring.State{Bundle: roots[:1]})
 		check("unsealed", "", roots[0])
-		ring.become(&keyring.State{Bundle: roots})
+		ring.set(&keyring.State{Bundle: roots})
 		check("rotated", "", roots...)
-		ring.become(&keyring.State{Sealed: errors.New("sealed again"), Bundle: roots[1:]})
+		ring.set(&keyring.State{Sealed: errors.New("sealed again"), Bundle: roots[1:]})
 		check("sealed again", "sealed again", roots...)
 		end()
 		check("no leader", "", roots...)
@@ -191,9 +191,9 @@ func TestListsFollowKeyring(t *testing.T) {
 			}
 		}
 		check("none of the user's", false)
-		ring.become(&keyring.State{Sealed: errors.New("sealed")})
+		ring.set(&keyring.State{Sealed: errors.New("sealed")})
 		check("sealed", false)
-		ring.become(&keyring.State{Bundle: root, CRLs: both, Lists: []*x509.RevocationList{users}})
+		ring.set(&keyring.State{Bundle: root, CRLs: both, Lists: []*x509.RevocationList{users}})
 		check("with the user's", true, users, ours)
 		cancel()
 		<-ended
