@@ -104,14 +104,14 @@ func (f *files) look() {
 // changed says whether the files may be others than those that were read. A file of this moment is read again although nothing tells it from the one
 // before: the clock of a file system may stand still for some milliseconds while it is written twice.
 func (s *fileSecret) changed() bool {
-	const settled = 2 * time.Second
+	const coarse = 2 * time.Second
 	for i, path := range s.name.paths {
 		now, err := os.Stat(path)
 		if err != nil || s.seen == nil {
 			return true
 		}
 		before := s.seen[i]
-		if !os.SameFile(now, before) || !now.ModTime().Equal(before.ModTime()) || now.Size() != before.Size() || time.Since(now.ModTime()) < settled {
+		if !os.SameFile(now, before) || !now.ModTime().Equal(before.ModTime()) || now.Size() != before.Size() || time.Since(now.ModTime()) < coarse {
 			return true
 		}
 	}

@@ -221,8 +221,8 @@ func TestSelfSigned(t *testing.T) {
 		t.Errorf("%v", a)
 	}
 	csr := csrPEM(ecKey(), named())
-	bare := &Authority{Epoch: 7, Key: a.Key, Certificate: a.Certificate} // as somebody may have put it together
-	if got, err := Issue(bare, Request{CSR: csr, Identity: web}, Policy{}, now, nil); err != nil || len(got.Chain) != 1 {
+	byHand := &Authority{Epoch: 7, Key: a.Key, Certificate: a.Certificate} // as somebody may have put it together
+	if got, err := Issue(byHand, Request{CSR: csr, Identity: web}, Policy{}, now, nil); err != nil || len(got.Chain) != 1 {
 		t.Errorf("chain without roots given: %v", err)
 	}
 	if _, err := SelfSigned(spiffeid.TrustDomain{}, 1, time.Hour, now, nil); err == nil {

@@ -160,7 +160,7 @@ func TestCACertsWithoutLists(t *testing.T) {
 	w := newHarness(t)
 	w.cacerts = t.TempDir()
 	root := newAuthority(t, "root", nil)
-	one, bare := newAuthority(t, "one", root), newAuthorityFor(t, "bare", root, x509.KeyUsageCertSign)
+	one, signsNoLists := newAuthority(t, "one", root), newAuthorityFor(t, "bare", root, x509.KeyUsageCertSign)
 	put(t, w.cacerts, one, root)
 	r := w.replica()
 	r.settle()
@@ -168,7 +168,7 @@ func TestCACertsWithoutLists(t *testing.T) {
 	if _, err := r.Revoke(t.Context(), nil, []string{id}); err != nil {
 		t.Fatal(err)
 	}
-	put(t, w.cacerts, bare, root)
+	put(t, w.cacerts, signsNoLists, root)
 	r.settle()
 	if report := r.settle(); len(report.Epochs) != 1 {
 		t.Fatalf("it took over: %+v", report.Epochs)
@@ -182,7 +182,7 @@ func TestCACertsWithoutLists(t *testing.T) {
 	}
 	r.settle()
 	r.settle()
-	wantIssuer(t, r, bare, "the one before signs when nothing is revoked")
+	wantIssuer(t, r, signsNoLists, "the one before signs when nothing is revoked")
 	if _, err := r.Revoke(t.Context(), []string{"abc"}, nil); err == nil || !strings.Contains(err.Error(), "cannot sign revocation lists") {
 		t.Errorf("a serial number without lists: %v", err)
 	}

@@ -208,7 +208,7 @@ func (a *assembly) addKeyring(sealer seal.Sealer, cluster clusterFacts) (*keyrin
 	a.ca, a.callers, a.signs = ca, ca.callers, func() bool { return ca.ring.State().Active != nil }
 	a.tls = func() (*tls.Config, error) { return ca.serving.Config(ca.ring.State), nil }
 	a.pages.Rules.Revoked = ca.revokedIdentity
-	a.add(ca.part(a.api))
+	a.add(ca.part(a.api, cluster.ca))
 	a.add(part{tasks: []loop.Task{{Name: "trust", Run: func(ctx context.Context) error { return a.trust.Run(ctx, ca.ring, everybody{a}) }}}})
 	return ca.ring, nil
 }

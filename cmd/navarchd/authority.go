@@ -40,7 +40,6 @@ type authority struct {
 	serving *serving.TLS
 	clock   *clock.Clock
 	denied  *identities.Denied // by the configuration
-	secrets *istioca.Secrets   // with the mesh's CA; nil: none are looked at
 	rooted  func() bool        // root-cert.pem was written
 }
 
@@ -66,7 +65,7 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	if err != nil {
 		return nil, fmt.Errorf("--trust-domain: %w", err)
 	}
-	a := &authority{config: c, log: log, store: store, denied: denied, secrets: cluster.ca, rooted: rooted,
+	a := &authority{config: c, log: log, store: store, denied: denied, rooted: rooted,
 		clock: clock.New(clock.Config{Store: store, Name: c.processName(), Period: c.env.maxCertTTL, Wall: now, Log: log})}
 	if a.serving, err = serving.New(c.servingNames(), c.tlsCert, c.tlsKey); err != nil {
 		return nil, err
@@ -160,16 +159,16 @@ func (c *config) askPeers() func(context.Context, []byte) ([][]byte, error) {
 }
 
 // part is what the role adds to its process: the services that sign, in role ca; the keyring, in any process that follows it. The API
-// server's clock is compared with this process's; nil: there is none.
-func (a *authority) part(api *apiserver.Client) part {
+// server's clock is compared with this process's; nil: there is none. secrets are those with the mesh's CA; nil: none are looked at.
+func (a *authority) part(api *apiserver.Client, secrets *istioca.Secrets) part {
 	added := part{
 		tasks:  []loop.Task{{Name: "keyring", Run: a.ring.Run}},
 		ready:  []func() error{a.ready},
 		notes:  []func() []string{a.sealed},
 		gauges: []func(time.Time){a.gauges},
 	}
-	if a.secrets != nil {
-		added.tasks = append(added.tasks, loop.Task{Name: "Secrets of the CA", Run: a.secrets.Run})
+	if secrets != nil {
+		added.tasks = append(added.tasks, loop.Task{Name: "Secrets of the CA", Run: secrets.Run})
 	}
 	if a.config.has(roleCA) {
 		added.tasks = append(added.tasks, loop.Task{Name: "clock", Run: a.clock.Run})

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"navarch.io/navarch/store/allocate"
+	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
@@ -17,19 +18,24 @@ import (
 	"navarch.io/navarch/store/status"
 )
 
-// automatic gives automatic addresses to hosts of ServiceEntries while this process leads, and writes them to the status of objects in Kubernetes.
+// automatic gives automatic addresses to hosts of ServiceEntries while this process leads.
 type automatic struct {
 	leader *allocate.Leader
-	lock   *allocate.Lock                            // istiod's; nil: the configuration comes from files alone
-	writer *status.Writer[unstructured.Unstructured] // nil with it
 	store  *kv.Store
 	origin origin.Origin // of the objects that problems are of
 }
 
-// newAutomatic asks nothing yet; writes is nil where the configuration comes from files alone. Errors name flags.
-func newAutomatic(i *ingester, from sources, writes *kubernetesWriter, limit *rate.Limiter) (*automatic, error) {
-	a := &automatic{store: i.store, origin: origin.New("", origin.Files)}
-	c, log := i.config, i.log
+// addressStatus writes them to the status of objects in Kubernetes, unless istiod gives such addresses.
+type addressStatus struct {
+	lock   *allocate.Lock // istiod's
+	writer *status.Writer[unstructured.Unstructured]
+	origin origin.Origin // of the objects
+}
+
+// newAutomatic asks nothing yet: it makes the leader, and its duties. api, of the config cluster, and writes are nil where the configuration comes from files alone. Errors name flags.
+func newAutomatic(i *ingester, c *config, api *apiserver.Client, from sources, writes *kubernetesWriter, limit *rate.Limiter) (*allocate.Leader, []duty, error) {
+	a, log := &automatic{store: i.store, origin: origin.New("", origin.Files)}, i.log
+	var duties []duty
 	conf := allocate.Config{Ranges: []netip.Prefix{c.env.ipv4Range, c.env.ipv6Range}, Grace: allocate.Grace, Emit: i.loop.Emit, Log: log}
 	if from.folder != nil {
 		conf.Sources = append(conf.Sources, origin.Origin{})
@@ -37,23 +43,25 @@ func newAutomatic(i *ingester, from sources, writes *kubernetesWriter, limit *ra
 	if from.cluster != nil {
 		entries, err := status.NewIstio(c.kubeconfig, c.env.watchOnly, status.ServiceEntries)
 		if err != nil {
-			return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
+			return nil, nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 		}
-		a.origin, a.lock = from.cluster.Origin(), allocate.NewLock(i.api, c.env.podNamespace, log)
-		a.writer = status.New(status.Config[unstructured.Unstructured]{API: entries, Kind: "ServiceEntry", Until: writes.Until, Limit: limit, Log: log})
-		conf.Sources, conf.Lock, conf.Want, conf.Promoted = append(conf.Sources, a.origin), a.lock, a.want, writes.Promoted
+		a.origin = from.cluster.Origin()
+		s := &addressStatus{lock: allocate.NewLock(api, c.env.podNamespace, log), origin: a.origin,
+			writer: status.New(status.Config[unstructured.Unstructured]{API: entries, Kind: "ServiceEntry", Until: writes.Until, Limit: limit, Log: log})}
+		conf.Sources, conf.Lock, conf.Want, conf.Promoted = append(conf.Sources, a.origin), s.lock, s.want, writes.Promoted
+		duties = append(duties, duty{begin: s.begin, lead: s.lead, problems: s.problems})
 	}
 	a.leader = allocate.New(conf)
-	return a, nil
+	given := allocate.Origin()
+	lead := func(ctx context.Context, epoch kv.Epoch) { a.leader.Run(ctx, a.store, epoch) }
+	return a.leader, append(duties, duty{lead: lead, problems: a.problems, origin: &given}), nil
 }
 
-func (a *automatic) duty() duty {
-	from := allocate.Origin()
-	return duty{lead: a.lead, problems: a.problems, origin: &from}
-}
+// begin forgets what another term wanted.
+func (s *addressStatus) begin() { s.writer.Want(nil) }
 
 // want has the status of objects say what is given.
-func (a *automatic) want(all map[allocate.Name]allocate.Hosts) {
+func (s *addressStatus) want(all map[allocate.Name]allocate.Hosts) {
 	out := make(map[status.Key]map[string][]string, len(all))
 	for name, hosts := range all {
 		texts := make(map[string][]string, len(hosts))
@@ -64,37 +72,37 @@ func (a *automatic) want(all map[allocate.Name]allocate.Hosts) {
 		}
 		out[status.Key(name)] = texts
 	}
-	a.writer.Want(status.Addresses(out))
+	s.writer.Want(status.Addresses(out))
 }
 
 // lead is one term.
-func (a *automatic) lead(ctx context.Context, epoch kv.Epoch) {
+func (s *addressStatus) lead(ctx context.Context, epoch kv.Epoch) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
-	if a.writer != nil {
-		a.writer.Want(nil) // what another term wanted
-		parts.Go(func() { a.lock.Run(ctx) })
-		parts.Go(func() { _ = a.writer.Run(ctx, epoch.Revision) }) // its error is the context's
-	}
-	a.leader.Run(ctx, a.store, epoch)
+	parts.Go(func() { s.lock.Run(ctx) })
+	_ = s.writer.Run(ctx, epoch.Revision) // its error is the context's
 }
 
 // problems are those of this process's term.
 func (a *automatic) problems() (all []object.Problem) {
-	say := func(namespace, name, message string) {
-		all = append(all, object.Problem{ID: object.ID{Origin: a.origin, Group: status.ServiceEntries.Group, Kind: status.ServiceEntries.Kind, Namespace: namespace, Name: name},
-			Location: "automatic addresses", Field: "status.addresses", Code: problem.Pending, Severity: problem.Warning, Message: message})
-	}
 	for _, p := range a.leader.Problems() {
-		say(p.Namespace, p.Name.Name, p.Message)
-	}
-	if why := a.lock.Unknown(); why != "" {
-		say("", "of all namespaces", "no new automatic addresses are given: whether istiod gives them cannot be read: "+why)
-	}
-	if a.writer != nil {
-		for _, p := range a.writer.Problems() {
-			say(p.Key.Namespace, p.Key.Name, p.Message)
-		}
+		all = append(all, problemOfAddresses(a.origin, p.Namespace, p.Name.Name, p.Message))
 	}
 	return all
+}
+
+// problems are those of this process's term.
+func (s *addressStatus) problems() (all []object.Problem) {
+	if why := s.lock.Unknown(); why != "" {
+		all = append(all, problemOfAddresses(s.origin, "", "of all namespaces", "no new automatic addresses are given: whether istiod gives them cannot be read: "+why))
+	}
+	for _, p := range s.writer.Problems() {
+		all = append(all, problemOfAddresses(s.origin, p.Key.Namespace, p.Key.Name, p.Message))
+	}
+	return all
+}
+
+func problemOfAddresses(of origin.Origin, namespace, name, message string) object.Problem {
+	return object.Problem{ID: object.ID{Origin: of, Group: status.ServiceEntries.Group, Kind: status.ServiceEntries.Kind, Namespace: namespace, Name: name},
+		Location: "automatic addresses", Field: "status.addresses", Code: problem.Pending, Severity: problem.Warning, Message: message}
 }

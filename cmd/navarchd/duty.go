@@ -22,55 +22,54 @@ type duty struct {
 }
 
 // addDuties adds what the leader does: what every leader does, and what follows from the sources and the flags.
-func (i *ingester) addDuties(from sources) error {
-	c := i.config
-	keySets, err := newKeySets(c, i.loop, i.store, i.log)
+func (i *ingester) addDuties(c ingesterConfig, from sources) error {
+	keySets, err := newKeySets(c.config, i.loop, i.store, i.log)
 	if err != nil {
 		return err
 	}
-	i.duties = append(newNames(c, i.loop, i.store, i.log), keySets, duty{lead: i.keep}, duty{lead: i.collect},
-		duty{lead: func(ctx context.Context, epoch kv.Epoch) { i.tenants.Lead(ctx, i.store, epoch, i.loop, i.log) }})
-	if from.cluster == nil || !c.env.status {
+	i.duties = append(newNames(c.config, i.loop, i.store, i.log), keySets, duty{lead: i.keep}, duty{lead: i.collect},
+		duty{lead: func(ctx context.Context, epoch kv.Epoch) { c.tenants.Lead(ctx, i.store, epoch, i.loop, i.log) }})
+	if from.cluster == nil || !c.config.env.status {
 		i.duties = append(i.duties, duty{lead: i.withdraw})
 	}
 	var writes *kubernetesWriter
 	limit, wake := status.NewLimit(), func() {}
 	if from.cluster != nil {
-		if writes, err = newKubernetesWriter(c, i.store, i.lead, func() { wake() }, i.log); err != nil {
+		if writes, err = newKubernetesWriter(c.config, i.store, i.lead, func() { wake() }, i.log); err != nil {
 			return err
 		}
 		i.duties = append(i.duties, duty{lead: writes.lead, problems: writes.problems})
 	}
-	registered, err := newRegistered(i, from.cluster, writes, limit)
+	registered, err := newRegistered(i, c.config, from.cluster, writes, limit)
 	if err != nil {
 		return err
 	}
 	i.duties = append(i.duties, registered...)
-	if c.env.autoAllocate {
-		addresses, err := newAutomatic(i, from, writes, limit)
+	if c.config.env.autoAllocate {
+		addresses, duties, err := newAutomatic(i, c.config, c.api, from, writes, limit)
 		if err != nil {
 			return err
 		}
-		i.duties, i.observers = append(i.duties, addresses.duty()), append(i.observers, addresses.leader.Observe)
-		wake = func() { addresses.leader.Observe(nil) } // it looks again at whether it may give addresses
+		i.duties, i.observers = append(i.duties, duties...), append(i.observers, addresses.Observe)
+		wake = func() { addresses.Observe(nil) } // it looks again at whether it may give addresses
 	}
 	if from.cluster == nil {
 		return nil
 	}
-	return i.addClusterDuties(from, writes, limit)
+	return i.addClusterDuties(c, from, writes, limit)
 }
 
 // addClusterDuties adds what the leader does where the configuration comes from Kubernetes: it reads clusters, and writes to the config cluster.
-func (i *ingester) addClusterDuties(from sources, writes *kubernetesWriter, limit *rate.Limiter) error {
-	c, of, emit := i.config, from.cluster.Origin(), i.emit
+func (i *ingester) addClusterDuties(c ingesterConfig, from sources, writes *kubernetesWriter, limit *rate.Limiter) error {
+	of, emit := from.cluster.Origin(), i.emit
 	from.cluster.Settle = func(ctx context.Context) error {
 		defer from.clusters.Complete()
 		return i.loop.Settle(ctx)
 	}
 	from.clusters.Settle = i.loop.Settle
 	from.clusters.Expect = i.expect
-	if c.env.status {
-		statuses, err := newObjectStatus(i, of, writes, limit)
+	if c.config.env.status {
+		statuses, err := newObjectStatus(i, c.config, of, writes, limit)
 		if err != nil {
 			return err
 		}
@@ -81,17 +80,17 @@ func (i *ingester) addClusterDuties(from sources, writes *kubernetesWriter, limi
 			i.emit(events)
 		}
 	}
-	if c.writeRootCerts && !c.env.foreign() { // whoever signs has the roots
+	if c.config.writeRootCerts && !c.config.env.foreign() { // whoever signs has the roots
 		for _, what := range []content{ofRoots, ofLists} {
-			one, err := newRootCerts(what, c, from.cluster, writes, i.ring, limit, i.log)
+			one, err := newRootCerts(what, c.config, from.cluster, writes, c.ring, limit, i.log)
 			if err != nil {
 				return err
 			}
-			i.duties = append(i.duties, duty{lead: one.lead, problems: one.problems})
+			i.duties = append(i.duties, one)
 		}
 	}
-	if i.hooks != nil && c.writeWebhooks {
-		leader := webhooks.NewLeader(i.hooks, i.api, of, i.lead.Until, limit)
+	if c.hooks != nil && c.config.writeWebhooks {
+		leader := webhooks.NewLeader(c.hooks, c.api, of, i.lead.Until, limit)
 		i.duties = append(i.duties, duty{lead: func(ctx context.Context, epoch kv.Epoch) { leader.Lead(ctx, epoch.Revision) }, problems: leader.Problems})
 	}
 	i.duties = append(i.duties,

@@ -43,9 +43,11 @@ type ingesterConfig struct {
 }
 
 // ingester is the role ingest: the leader's loop, the election, and what the leader does beside them. Which sources there are, and what else, only its
-// constructor asks: what is not there is not in its lists.
+// constructor asks: what is not there is not in its lists, and no field is nil.
 type ingester struct {
-	ingesterConfig
+	log       *slog.Logger
+	store     *kv.Store
+	committed func(revision int64, event, began time.Time, batch kv.Batch) // called of each batch
 	loop      *ingest.Loop
 	lead      *lead.Elector
 	keeper    *removal.Keeper
@@ -71,7 +73,7 @@ func newIngester(c ingesterConfig) (*ingester, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &ingester{ingesterConfig: c, lead: elector, losses: &removal.Losses{Store: c.store, Memory: from.memory, Log: c.log}, found: problems.NewCollector(c.log)}
+	i := &ingester{log: c.log, store: c.store, committed: c.committed, lead: elector, losses: &removal.Losses{Store: c.store, Memory: from.memory, Log: c.log}, found: problems.NewCollector(c.log)}
 	if embedded {
 		i.alone = c.config.processName()
 	}
@@ -83,8 +85,8 @@ func newIngester(c ingesterConfig) (*ingester, error) {
 	i.loop = ingest.New(ingest.Config{
 		Store: c.store, Sealer: c.sealer, Seen: c.seen, Remember: i.losses.Write, Log: c.log, Committed: i.committedBatch, Options: options, Referred: referred,
 	})
-	i.addSources(from)
-	return i, i.addDuties(from)
+	i.addSources(c, from)
+	return i, i.addDuties(c, from)
 }
 
 // committedBatch is the loop's hook.

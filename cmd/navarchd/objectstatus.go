@@ -51,16 +51,15 @@ type settler interface {
 }
 
 // newObjectStatus asks nothing yet. The objects are of the given origin. The limit is that of all that is written to Kubernetes. Errors name flags.
-func newObjectStatus(i *ingester, from origin.Origin, writes *kubernetesWriter, limit *rate.Limiter) (*objectStatus, error) {
-	c, log := i.config, i.log
+func newObjectStatus(i *ingester, c *config, from origin.Origin, writes *kubernetesWriter, limit *rate.Limiter) (*objectStatus, error) {
 	s := &objectStatus{writers: map[status.Kind]*status.Writer[unstructured.Unstructured]{}, origin: from, store: i.store, ingest: i.loop, listed: i.loop.EveryProblem,
-		found: i.found, acks: acknowledged.NewCollector(log), log: log, objects: delivered.New()}
+		found: i.found, acks: acknowledged.NewCollector(i.log), log: i.log, objects: delivered.New()}
 	for _, kind := range status.IstioKinds {
 		api, err := status.NewIstio(c.kubeconfig, c.env.watchOnly, kind)
 		if err != nil {
 			return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 		}
-		s.writers[kind] = status.New(status.Config[unstructured.Unstructured]{API: api, Kind: kind.Kind, Until: writes.Until, Limit: limit, Log: log})
+		s.writers[kind] = status.New(status.Config[unstructured.Unstructured]{API: api, Kind: kind.Kind, Until: writes.Until, Limit: limit, Log: i.log})
 	}
 	return s, nil
 }
@@ -293,8 +292,8 @@ func culprits(all []serve.Refusal) *[]acknowledged.Refusal {
 	return &out
 }
 
-// acknowledges is the loop that reports to the leader what the streams of this replica have.
-func (r *replica) acknowledges() *acknowledged.Loop {
-	return acknowledged.New(acknowledged.Config{Name: r.config.processName(), Notified: r.planner.Notified, Refused: r.refusals, Log: r.log,
+// acknowledges is the loop that reports to the leader, under the name of this process, what the streams of this replica have.
+func (r *replica) acknowledges(name string) *acknowledged.Loop {
+	return acknowledged.New(acknowledged.Config{Name: name, Notified: r.planner.Notified, Refused: r.refusals, Log: r.log,
 		Unsettled: func() func() int { return r.server.Unsettled(time.Now()).Left }})
 }

@@ -171,12 +171,7 @@ func TestLeaderWithoutStatusAsksNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	etcd.Depose(first)
-	c := &config{configDir: t.TempDir(), trustDomain: "cluster.local", lease: 10 * time.Second, env: environment{podName: "a"}}
-	i, err := newIngester(ingesterConfig{config: c, log: quiet, store: store, seen: func() kv.Place { return kv.Place{} }, tenants: tenants.New(),
-		committed: func(int64, time.Time, time.Time, kv.Batch) {}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := leastIngester(t, store)
 	second := etcd.Elect("second")
 	runs(t, func(ctx context.Context) { _ = i.loop.Run(ctx) })
 	runs(t, func(ctx context.Context) { _ = i.leads(ctx, second) })
@@ -189,6 +184,18 @@ func TestLeaderWithoutStatusAsksNothing(t *testing.T) {
 			t.Fatalf("the replicas are still asked: %v, %v", asked, err)
 		}
 	}
+}
+
+// leastIngester is a role ingest without what it may be without: a key encryption key, a keyring, Kubernetes.
+func leastIngester(t *testing.T, store *kv.Store) *ingester {
+	t.Helper()
+	c := &config{configDir: t.TempDir(), trustDomain: "cluster.local", lease: 10 * time.Second, env: environment{podName: "a"}}
+	i, err := newIngester(ingesterConfig{config: c, log: quiet, store: store, seen: func() kv.Place { return kv.Place{} }, tenants: tenants.New(),
+		committed: func(int64, time.Time, time.Time, kv.Batch) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
 }
 
 // runs runs something until the test or the returned function ends it.

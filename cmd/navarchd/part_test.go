@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"navarch.io/navarch/store/kv/kvtest"
 	"navarch.io/navarch/store/loop"
 )
 
@@ -30,6 +31,23 @@ func TestPartsAreJoined(t *testing.T) {
 	for i := range v.NumField() {
 		if n := v.Field(i).Len(); n != 2 {
 			t.Errorf("%s: %d of two parts", v.Type().Field(i).Name, n)
+		}
+	}
+}
+
+// Once a role is made, nothing of it may be missing: what a process is without is in none of its lists, and nobody asks for it.
+func TestRolesHaveAllTheirFields(t *testing.T) {
+	etcd := kvtest.Start(t)
+	c := &config{roles: []string{"xds"}, trustDomain: "cluster.local", env: environment{podName: "a"}}
+	for _, role := range []any{leastIngester(t, etcd.Connect()), leastReplica(t, c, etcd.Connect())} {
+		v := reflect.ValueOf(role).Elem()
+		for _, field := range reflect.VisibleFields(v.Type()) {
+			switch f := v.FieldByIndex(field.Index); f.Kind() {
+			case reflect.Pointer, reflect.Func, reflect.Interface, reflect.Map, reflect.Chan:
+				if f.IsNil() {
+					t.Errorf("%s.%s is nil", v.Type(), field.Name)
+				}
+			}
 		}
 	}
 }

@@ -55,7 +55,9 @@ type replicaConfig struct {
 
 // replica is the role xds: mirror, plan, serve.
 type replica struct {
-	replicaConfig
+	log      *slog.Logger
+	store    *kv.Store
+	mirror   *mirror.Mirror
 	pool     *pool.Pool
 	planner  *plan.Loop
 	fleet    *fleet.Fleet
@@ -64,7 +66,8 @@ type replica struct {
 	withheld *quarantine.Quarantine
 	shared   *share.Loop
 	found    *problems.Loop
-	machines *machines.Registry                     // nil: machines do not register themselves
+	acks     *acknowledged.Loop
+	more     part                                   // what some replicas have: machines that register themselves
 	refused  atomic.Pointer[[]acknowledged.Refusal] // objects because of which proxies refused something, as last looked at
 }
 
@@ -73,7 +76,7 @@ func newReplica(c replicaConfig) (*replica, error) {
 	if off := c.config.env.loopsOff; len(off) > 0 {
 		c.log.Warn("control loops do nothing in this process (NAVARCH_EXPERIMENT_OFF): for measurements only", obs.KeyName, strings.Join(off, ","))
 	}
-	r := &replica{replicaConfig: c, pool: &pool.Pool{}, shared: share.New(c.config.processName(), c.log)}
+	r := &replica{log: c.log, store: c.store, mirror: c.mirror, pool: &pool.Pool{}, shared: share.New(c.config.processName(), c.log)}
 	var err error
 	r.planner, err = plan.NewLoop(plan.Config{
 		Source: c.mirror, Pool: r.pool, Cluster: c.config.cluster, Opener: openerOf(c.vault), Logger: c.log, Crashes: c.crashes, CheckEvery: time.Minute,
@@ -89,11 +92,9 @@ func newReplica(c replicaConfig) (*replica, error) {
 	}
 	r.withheld = quarantine.New(quarantine.Config{Settings: quarantine.Settings{Pause: c.config.retryAfter}, Log: c.log, Share: r.shared.Add})
 	r.found = problems.New(problems.Config{Name: c.config.processName(), Find: r.planner.Problems, Revision: r.planner.Revision, Log: c.log})
-	if c.config.env.autoRegister {
-		r.machines = machines.New(machines.Config{Replica: c.config.processName(), Snapshot: c.mirror.Current, Grace: c.config.env.machineGrace, Log: c.log})
-	}
+	r.acks = r.acknowledges(c.config.processName())
 	r.shown = &debug.Proxies{Planner: r.planner, Mirror: c.mirror, Cluster: c.config.cluster, Fleet: r.fleet.Page}
-	if r.server, err = r.newServer(); err != nil {
+	if r.server, err = r.newServer(c, r.registers(c)); err != nil {
 		return nil, err
 	}
 	r.fleet.Serves(r.server)
@@ -102,32 +103,49 @@ func newReplica(c replicaConfig) (*replica, error) {
 	return r, nil
 }
 
-// newServer makes the xDS server around the other parts.
-func (r *replica) newServer() (*serve.Server, error) {
-	clients := obs.NewSampled(r.log)
+// registers makes what registers machines, and adds it to the replica; nil: they do not register themselves.
+func (r *replica) registers(c replicaConfig) *machines.Registry {
+	if !c.config.env.autoRegister {
+		return nil
+	}
+	registry := machines.New(machines.Config{Replica: c.config.processName(), Snapshot: c.mirror.Current, Grace: c.config.env.machineGrace, Log: c.log})
+	r.more.add(part{
+		tasks: []loop.Task{{Name: "machines", Run: func(ctx context.Context) error {
+			changes, stop := c.mirror.Subscribe()
+			defer stop()
+			return registry.Run(ctx, c.store, changes)
+		}}},
+		gauges: []func(time.Time){func(time.Time) { obs.Machines.Set(float64(registry.Connected())) }},
+	})
+	return registry
+}
+
+// newServer makes the xDS server around the other parts; registry is nil where machines do not register themselves.
+func (r *replica) newServer(c replicaConfig, registry *machines.Registry) (*serve.Server, error) {
+	clients := obs.NewSampled(c.log)
 	bootstrap, err := bootstrapPatches()
 	if err != nil {
 		return nil, err
 	}
 	return serve.New(serve.Config{
 		Quarantine:   r.withheld,
-		Authenticate: r.callers.Authenticate,
-		Refused:      r.callers.Refused,
-		MayHaveKeys:  r.callers.MayHaveKeys,
-		AgentTypes:   append(r.agents, r.fleet.AgentType(), nameTable(), bootstrap),
-		Answers:      r.answers,
-		Identifier:   debug.Identifier(r.config.processName()),
-		Store:        func() string { return join.StoreName(r.mirror.Status().Seen.Cluster) },
-		Place:        func() string { return join.PlaceName(r.mirror.Current()) },
-		AckDeadline:  r.config.ackDeadline,
-		Callers:      budget.New(budget.Config{Workloads: identities.Workloads(r.mirror.Current), Limits: r.config.waitingRequests()}),
-		Planner: join.Planner{Plans: r.planner, Mirror: r.mirror, Fleet: r.fleet, Machines: r.machines, Clients: clients, Checked: r.config.env.identityCheck, TrustDomain: r.config.trustDomain,
-			Scopes: &join.Scopes{Cluster: r.config.cluster, Domain: r.config.serviceDomain(), Snapshot: r.mirror.Current, Now: time.Now, Clients: clients}},
-		Budget:  fanout.Budget{Streams: r.config.env.pushThrottle, WindowOff: r.config.env.off("window")},
-		Hooks:   hooks(&r.telemetry.commits, r.telemetry.changes, r.telemetry.tracer),
+		Authenticate: c.callers.Authenticate,
+		Refused:      c.callers.Refused,
+		MayHaveKeys:  c.callers.MayHaveKeys,
+		AgentTypes:   append(c.agents, r.fleet.AgentType(), nameTable(), bootstrap),
+		Answers:      c.answers,
+		Identifier:   debug.Identifier(c.config.processName()),
+		Store:        func() string { return join.StoreName(c.mirror.Status().Seen.Cluster) },
+		Place:        func() string { return join.PlaceName(c.mirror.Current()) },
+		AckDeadline:  c.config.ackDeadline,
+		Callers:      budget.New(budget.Config{Workloads: identities.Workloads(c.mirror.Current), Limits: c.config.waitingRequests()}),
+		Planner: join.Planner{Plans: r.planner, Mirror: c.mirror, Fleet: r.fleet, Machines: registry, Clients: clients, Checked: c.config.env.identityCheck, TrustDomain: c.config.trustDomain,
+			Scopes: &join.Scopes{Cluster: c.config.cluster, Domain: c.config.serviceDomain(), Snapshot: c.mirror.Current, Now: time.Now, Clients: clients}},
+		Budget:  fanout.Budget{Streams: c.config.env.pushThrottle, WindowOff: c.config.env.off("window")},
+		Hooks:   hooks(&c.telemetry.commits, c.telemetry.changes, c.telemetry.tracer),
 		Blame:   r.shown.Blame,
-		Log:     r.log,
-		Crashes: r.crashes,
+		Log:     c.log,
+		Crashes: c.crashes,
 	}), nil
 }
 
@@ -152,31 +170,24 @@ func (c *config) fleetConfig(store *kv.Store, m *mirror.Mirror, log *slog.Logger
 // part is what the role adds to its process.
 func (r *replica) part() part {
 	register := []func(grpc.ServiceRegistrar){r.server.Register}
-	registrations := func(ctx context.Context) error { <-ctx.Done(); return nil }
-	if r.machines != nil {
-		registrations = func(ctx context.Context) error {
-			changes, stop := r.mirror.Subscribe()
-			defer stop()
-			return r.machines.Run(ctx, r.store, changes)
-		}
-	}
-	return part{
+	all := part{
 		plain: register, secure: register,
 		tasks: append([]loop.Task{
-			{Name: "machines", Run: registrations},
 			{Name: "mirror", Run: r.mirror.Run},
 			{Name: "plan", Run: r.planner.Run},
 			{Name: "push", Run: r.server.Run},
 			{Name: "quarantine", Run: func(ctx context.Context) error { return r.shared.Run(ctx, r.store, r.withheld) }},
 			{Name: "problems", Run: func(ctx context.Context) error { return r.found.Run(ctx, r.store) }},
-			{Name: "acknowledged", Run: func(ctx context.Context) error { return r.acknowledges().Run(ctx, r.store) }},
+			{Name: "acknowledged", Run: func(ctx context.Context) error { return r.acks.Run(ctx, r.store) }},
 		}, r.fleet.Tasks(r.mirror, r.planner)...),
 		ready:  []func() error{r.mirror.Ready, r.fleet.Ready},
 		notes:  []func() []string{r.alarm},
-		gauges: []func(time.Time){r.countBuilds(), r.quarantined, r.fleet.Gauges, func(time.Time) { obs.Machines.Set(float64(r.machines.Connected())) }},
+		gauges: []func(time.Time){r.countBuilds(), r.quarantined, r.fleet.Gauges},
 		leave:  []func(context.Context){r.fleet.Depart},
 		bursts: []func() uint64{r.server.Joins},
 	}
+	all.add(r.more)
+	return all
 }
 
 // alarm is what is wrong with the store, while the replica goes on with what it has.

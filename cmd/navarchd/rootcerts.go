@@ -63,35 +63,36 @@ type rootCerts struct {
 	content
 	writer     *status.Writer[corev1.ConfigMap]
 	namespaces func() (names []string, known bool, changed <-chan struct{})
-	ring       trust.Keyring // nil: this process does not follow it
+	ring       trust.Keyring
 	origin     origin.Origin
 	log        *slog.Logger
 
 	unknown atomic.Pointer[string] // why nothing is written; nil: it is
 }
 
-// newRootCerts asks nothing yet. The limit is that of all that is written to Kubernetes. Errors name flags.
-func newRootCerts(of content, c *config, cluster *kube.Source, writes *kubernetesWriter, ring *keyring.Keyring, limit *rate.Limiter, log *slog.Logger) (*rootCerts, error) {
+// newRootCerts asks nothing yet. ring is nil where this process does not follow it. The limit is that of all that is written to Kubernetes. Errors name flags.
+func newRootCerts(of content, c *config, cluster *kube.Source, writes *kubernetesWriter, ring *keyring.Keyring, limit *rate.Limiter, log *slog.Logger) (duty, error) {
 	api, err := status.NewConfigMaps(c.kubeconfig, "", of.name)
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
+		return duty{}, fmt.Errorf("--kubeconfig, --registries: %w", err)
 	}
 	writer := status.New(status.Config[corev1.ConfigMap]{API: api, Kind: "ConfigMap", Until: writes.Until, Limit: limit, Log: log})
-	r := &rootCerts{content: of, writer: writer, namespaces: cluster.Namespaces, origin: cluster.Origin(), log: log}
-	if ring != nil {
-		r.ring = ring
+	r := &rootCerts{content: of, writer: writer, namespaces: cluster.Namespaces, ring: ring, origin: cluster.Origin(), log: log}
+	if ring == nil {
+		return duty{lead: r.leadWithoutKeyring, problems: r.problems}, nil
 	}
-	return r, nil
+	return duty{lead: r.lead, problems: r.problems}, nil
+}
+
+// leadWithoutKeyring is one term of a process that does not follow it: it only says so.
+func (r *rootCerts) leadWithoutKeyring(ctx context.Context, _ kv.Epoch) {
+	r.cannot("this process does not follow the keyring (--kek)")
+	<-ctx.Done()
+	r.unknown.Store(nil)
 }
 
 // lead is one term.
 func (r *rootCerts) lead(ctx context.Context, epoch kv.Epoch) {
-	if r.ring == nil {
-		r.cannot("this process does not follow the keyring (--kek)")
-		<-ctx.Done()
-		r.unknown.Store(nil)
-		return
-	}
 	wanted, needed := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(wanted)

@@ -67,7 +67,7 @@ func (r *ringOf) Changed() <-chan struct{} {
 	return r.changed
 }
 
-func (r *ringOf) become(s *keyring.State) {
+func (r *ringOf) set(s *keyring.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state = s
@@ -97,12 +97,12 @@ func TestRootCertsFollowKeyring(t *testing.T) {
 			namespaces: func() ([]string, bool, <-chan struct{}) { return []string{"shop"}, true, never },
 			ring:       ring, log: slog.New(slog.DiscardHandler),
 		}
-		term := func() (end func()) {
+		term := func(lead func(context.Context, kv.Epoch)) (end func()) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				r.lead(ctx, kv.Epoch{Revision: 1})
+				lead(ctx, kv.Epoch{Revision: 1})
 			}()
 			return func() { cancel(); <-ended }
 		}
@@ -120,20 +120,19 @@ func TestRootCertsFollowKeyring(t *testing.T) {
 				t.Errorf("%s: %q is there, problems %q, want %q", what, got, said, problem)
 			}
 		}
-		end := term()
+		end := term(r.lead)
 		check("not loaded", "")
-		ring.become(&keyring.State{Sealed: errors.New("no key encryption key"), Bundle: roots[:1]})
+		ring.set(&keyring.State{Sealed: errors.New("no key encryption key"), Bundle: roots[:1]})
 		check("sealed", "no key encryption key")
-		ring.become(&keyring.State{Bundle: roots[:1]})
+		ring.set(&keyring.State{Bundle: roots[:1]})
 		check("unsealed", "", roots[0])
-		ring.become(&keyring.State{Bundle: roots})
+		ring.set(&keyring.State{Bundle: roots})
 		check("rotated", "", roots...)
-		ring.become(&keyring.State{Sealed: errors.New("sealed again"), Bundle: roots[1:]})
+		ring.set(&keyring.State{Sealed: errors.New("sealed again"), Bundle: roots[1:]})
 		check("sealed again", "sealed again", roots...)
 		end()
 		check("no leader", "", roots...)
-		r.ring = nil
-		end = term()
+		end = term(r.leadWithoutKeyring)
 		check("without a keyring", "--kek", roots...)
 		end()
 		check("no leader any more", "", roots...)
@@ -192,9 +191,9 @@ func TestListsFollowKeyring(t *testing.T) {
 			}
 		}
 		check("none of the user's", false)
-		ring.become(&keyring.State{Sealed: errors.New("sealed")})
+		ring.set(&keyring.State{Sealed: errors.New("sealed")})
 		check("sealed", false)
-		ring.become(&keyring.State{Bundle: root, CRLs: both, Lists: []*x509.RevocationList{users}})
+		ring.set(&keyring.State{Bundle: root, CRLs: both, Lists: []*x509.RevocationList{users}})
 		check("with the user's", true, users, ours)
 		cancel()
 		<-ended

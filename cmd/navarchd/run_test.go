@@ -10,6 +10,7 @@ import (
 
 	"navarch.io/navarch/cmd/navarchd/callers"
 	"navarch.io/navarch/cmd/navarchd/changes"
+	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
@@ -21,23 +22,29 @@ func TestPushThrottle(t *testing.T) {
 		if err := c.env.read(func(name string) (string, bool) { return value, name == "PILOT_PUSH_THROTTLE" }); err != nil {
 			t.Fatal(err)
 		}
-		telemetry := &telemetry{changes: changes.NewLog(quiet)}
-		records, err := newMirror(c, etcd.Connect(), quiet, telemetry)
-		if err != nil {
-			t.Fatal(err)
-		}
-		known, err := callers.New(c.callersConfig(records.Current, clusterFacts{}, nil, quiet))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := newReplica(replicaConfig{config: c, log: quiet, store: etcd.Connect(), mirror: records, callers: known, telemetry: telemetry})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := r.server.Budget().Streams; got != want {
+		if got := leastReplica(t, c, etcd.Connect()).server.Budget().Streams; got != want {
 			t.Errorf("PILOT_PUSH_THROTTLE=%s: %d streams are sent to at once, want %d", value, got, want)
 		}
 	}
+}
+
+// leastReplica is a role xds without what it may be without: a key encryption key, Kubernetes.
+func leastReplica(t *testing.T, c *config, store *kv.Store) *replica {
+	t.Helper()
+	telemetry := &telemetry{changes: changes.NewLog(quiet)}
+	records, err := newMirror(c, store, quiet, telemetry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := callers.New(c.callersConfig(records.Current, clusterFacts{}, nil, quiet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := newReplica(replicaConfig{config: c, log: quiet, store: store, mirror: records, callers: known, telemetry: telemetry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 // A stop takes as long as it takes, but no longer than --shutdown-duration; what fails before is told as it is.

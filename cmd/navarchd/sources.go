@@ -147,7 +147,7 @@ func secretUses(r model.Record, root string) (all []ingest.SecretUse) {
 }
 
 // addSources has the role read the folder, and show what is wrong with any source and what its guard holds.
-func (i *ingester) addSources(from sources) {
+func (i *ingester) addSources(c ingesterConfig, from sources) {
 	holders := []removal.Holder{i.loop}
 	if folder := from.folder; folder != nil {
 		holders, i.problems = append(holders, folder), append(i.problems, folder.Problems)
@@ -157,13 +157,13 @@ func (i *ingester) addSources(from sources) {
 	}
 	if from.cluster != nil {
 		holders, i.problems = append(holders, from.cluster, from.clusters), append(i.problems, from.cluster.Problems, from.clusters.Problems)
-		if i.config.dataDir == "" { // else there is no other candidate
-			cut := &cutOff{elector: i.lead, until: i.read, reaches: from.cluster.Check, log: i.log, after: cutOffAfter, every: cutOffEvery}
+		if c.config.dataDir == "" { // else there is no other candidate
+			cut := &cutOff{elector: i.lead, until: c.read, reaches: from.cluster.Check, log: i.log, after: cutOffAfter, every: cutOffEvery}
 			i.tasks = append(i.tasks, loop.Task{Name: "leader that is cut off", Run: cut.run})
 		}
 		i.gauges = append(i.gauges, from.clusters.Gauges, func(now time.Time) { obs.KubeAge.Set(from.cluster.Age(now).Seconds()) })
 	}
-	i.keeper = &removal.Keeper{Store: i.store, Holders: holders, Name: i.config.processName(), After: i.config.heldFor, Losses: i.losses, Log: i.log}
+	i.keeper = &removal.Keeper{Store: i.store, Holders: holders, Name: c.config.processName(), After: c.config.heldFor, Losses: i.losses, Log: i.log}
 }
 
 // sourceProblems is what is wrong with the sources themselves, and with the duties, as much as is listed (ingest.Bounded).

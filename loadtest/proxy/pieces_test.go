@@ -56,21 +56,21 @@ func TestParserTakesAnyPieces(t *testing.T) {
 		"end    5", "end u   " + fmt.Sprint(5+len("\x22\x01u\x3a\x04\x0a\x02me"))}
 	var r recorder
 	var p parser
-	if err := p.feed(stream, &r); err != nil || !slices.Equal(r.got, want) {
+	if err := p.parse(stream, &r); err != nil || !slices.Equal(r.got, want) {
 		t.Fatalf("%v %q\nwant %q", err, r.got, want)
 	}
 	for cut := range len(stream) {
 		r, p = recorder{}, parser{}
-		if err := p.feed(stream[:cut], &r); err != nil {
+		if err := p.parse(stream[:cut], &r); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.feed(stream[cut:], &r); err != nil || !slices.Equal(r.got, want) {
+		if err := p.parse(stream[cut:], &r); err != nil || !slices.Equal(r.got, want) {
 			t.Fatalf("cut at %d: %v %q", cut, err, r.got)
 		}
 	}
 	r, p = recorder{}, parser{}
 	for i := range stream {
-		if err := p.feed(stream[i:i+1], &r); err != nil {
+		if err := p.parse(stream[i:i+1], &r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -86,11 +86,11 @@ func FuzzParser(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, cut uint8) {
 		var whole, parts recorder
 		var p, q parser
-		one := p.feed(b, &whole)
+		one := p.parse(b, &whole)
 		var two error
 		for rest := b; len(rest) > 0 && two == nil; {
 			n := min(int(cut)+1, len(rest))
-			two = q.feed(rest[:n], &parts)
+			two = q.parse(rest[:n], &parts)
 			rest = rest[n:]
 		}
 		if (one == nil) != (two == nil) && !(one == nil || two == nil) {

@@ -256,7 +256,7 @@ func (c *session) takeData(h http2.FrameHeader) error {
 		piece := c.buf[:n]
 		c.buf = c.buf[n:]
 		left -= n
-		if err := c.parser.feed(piece, c); err != nil {
+		if err := c.parser.parse(piece, c); err != nil {
 			if !errors.Is(err, errQuit) {
 				c.sim.violation(NotReadable, nil, err.Error())
 			}

@@ -107,8 +107,8 @@ type parser struct {
 	url, nonce, system []byte
 }
 
-// feed takes bytes of the stream.
-func (p *parser) feed(b []byte, to events) error {
+// parse takes bytes of the stream.
+func (p *parser) parse(b []byte, to events) error {
 	for len(b) > 0 || p.heads == 5 && p.left == 0 {
 		if p.heads < 5 {
 			n := copy(p.head[p.heads:], b)

@@ -24,7 +24,7 @@ func (s *State) Urgent() (Reply, bool) { return s.next(true) }
 
 func (s *State) next(urgent bool) (Reply, bool) {
 	s.urgent = urgent
-	for t := range s.asked() {
+	for t := range s.dynamicTypes() {
 		if reply, made := s.replyOf(t); made {
 			return reply, true
 		}

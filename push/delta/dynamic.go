@@ -76,8 +76,8 @@ func (s *State) url(t xds.Type) string {
 	return t.URL()
 }
 
-// asked are the dynamic types that were asked for.
-func (s *State) asked() iter.Seq[xds.Type] {
+// dynamicTypes are the dynamic types that were asked for.
+func (s *State) dynamicTypes() iter.Seq[xds.Type] {
 	return func(yield func(xds.Type) bool) {
 		if s.dynamic == nil {
 			return

@@ -54,16 +54,16 @@ func (p *proxy) note(format string, args ...any) {
 
 func (p *proxy) fail(format string, args ...any) {
 	p.t.Helper()
-	var flights, odd []string
+	var flights, overrides []string
 	for _, t := range order {
 		for _, f := range p.state.types[t].flights {
 			flights = append(flights, fmt.Sprintf("%v %d set %d removed %v", t, f.nonce, len(f.set), f.removed))
 		}
 		for name, o := range p.state.types[t].overrides {
-			odd = append(odd, fmt.Sprintf("%v %s have %v held %v force %v refused %s flying %d", t, name, o.have != nil, o.held, o.force, o.refused, o.flying))
+			overrides = append(overrides, fmt.Sprintf("%v %s have %v held %v force %v refused %s flying %d", t, name, o.have != nil, o.held, o.force, o.refused, o.flying))
 		}
 	}
-	p.t.Fatalf("%s\nstate of the world %v, in flight %v, on the way %d down %d up %d held, warm %v, exceptions %q, events:\n%s", fmt.Sprintf(format, args...), p.sotw, flights, len(p.down), len(p.up), len(p.held), p.warm, odd, strings.Join(p.trace[max(0, len(p.trace)-120):], "\n"))
+	p.t.Fatalf("%s\nstate of the world %v, in flight %v, on the way %d down %d up %d held, warm %v, exceptions %q, events:\n%s", fmt.Sprintf(format, args...), p.sotw, flights, len(p.down), len(p.up), len(p.held), p.warm, overrides, strings.Join(p.trace[max(0, len(p.trace)-120):], "\n"))
 }
 
 // connect opens a stream, the first or a later one: all types in the order of first use, with what was recorded.

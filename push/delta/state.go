@@ -172,7 +172,7 @@ func (s *State) Idle() bool {
 			return false
 		}
 	}
-	for t := range s.asked() {
+	for t := range s.dynamicTypes() {
 		if d := s.dynamicOf(t); !d.idle(d.target) {
 			return false
 		}

@@ -143,7 +143,7 @@ var words = map[string]string{
 	"Value":            "value",
 	"Families":         "address families of the proxy",
 	"Pool":             "connection pool of the service's rules, else of MeshConfig defaultTrafficPolicy",
-	"Bare":             "without the mesh's mTLS, as a rule says",
+	"AllPlain":         "without the mesh's mTLS, as a rule says",
 	"GRPCWeb":          "gRPC-Web is understood",
 	"Dynamic":          "wildcard hosts whose names are resolved as clients ask for them",
 	"DynamicPort":      "port of these",

@@ -265,9 +265,6 @@ func (c *Connection) Leave() {
 
 // Connected is how many machines are connected to this replica.
 func (r *Registry) Connected() (n int) {
-	if r == nil {
-		return 0
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range r.known.each() {

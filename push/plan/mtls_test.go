@@ -186,7 +186,7 @@ func TestTrafficBetweenProxies(t *testing.T) {
 	server, client := ca.secrets("spiffe://cluster.local/ns/b/sa/server"), ca.secrets("spiffe://cluster.local/ns/a/sa/client")
 	impostor := ca.secrets("spiffe://cluster.local/ns/b/sa/impostor")
 	const seen = "200 identity By=spiffe://cluster.local/ns/b/sa/server;"
-	const bare = "200 identity $" // nobody: what a client claims in the clear is taken away
+	const noPeer = "200 identity $" // nobody: what a client claims in the clear is taken away
 	peer := func(text string) model.Record {
 		return security(t, model.KindPeerAuthentication, "b/p", text, &securityv1.PeerAuthentication{})
 	}
@@ -203,17 +203,17 @@ func TestTrafficBetweenProxies(t *testing.T) {
 		as          string // the server's secrets
 		mesh, plain string // what a client of the mesh gets, and one outside; the beginning
 	}{
-		{"permissive", nil, server, seen, bare},
+		{"permissive", nil, server, seen, noPeer},
 		{"strict", []model.Record{peer(strict)}, server, seen, "error"},
-		{"disabled", []model.Record{peer("mtls: {mode: DISABLE}")}, server, bare, bare},
+		{"disabled", []model.Record{peer("mtls: {mode: DISABLE}")}, server, noPeer, noPeer},
 		{"a server that is somebody else", []model.Record{peer(strict)}, impostor, "503", "error"},
 		{"the principal is allowed", []model.Record{authorization("rules: [{from: [{source: {principals: [cluster.local/ns/a/sa/client]}}]}]")}, server, seen, "403"},
 		{"another principal is allowed", []model.Record{peer(strict), authorization("rules: [{from: [{source: {principals: [cluster.local/ns/a/sa/other]}}]}]")}, server, "403", "error"},
-		{"the namespace is denied", []model.Record{authorization("{action: DENY, rules: [{from: [{source: {namespaces: [a]}}]}]}")}, server, "403", bare},
-		{"the CA has revoked the client", []model.Record{denied("cluster.local/ns/a/sa/client")}, server, "403", bare},
-		{"the CA has revoked the server", []model.Record{denied("cluster.local/ns/b/sa/server")}, server, "503", bare},
-		{"the CA has revoked another", []model.Record{denied("cluster.local/ns/b/sa/impostor")}, server, seen, bare},
-		{"a method and path are allowed", []model.Record{authorization("rules: [{to: [{operation: {methods: [GET], paths: ['/x/*']}}]}]")}, server, seen, bare},
+		{"the namespace is denied", []model.Record{authorization("{action: DENY, rules: [{from: [{source: {namespaces: [a]}}]}]}")}, server, "403", noPeer},
+		{"the CA has revoked the client", []model.Record{denied("cluster.local/ns/a/sa/client")}, server, "403", noPeer},
+		{"the CA has revoked the server", []model.Record{denied("cluster.local/ns/b/sa/server")}, server, "503", noPeer},
+		{"the CA has revoked another", []model.Record{denied("cluster.local/ns/b/sa/impostor")}, server, seen, noPeer},
+		{"a method and path are allowed", []model.Record{authorization("rules: [{to: [{operation: {methods: [GET], paths: ['/x/*']}}]}]")}, server, seen, noPeer},
 		{"another path is allowed", []model.Record{authorization("rules: [{to: [{operation: {paths: ['/y']}}]}]")}, server, "403", "403"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -80,15 +80,15 @@ func TestModeChangesCluster(t *testing.T) {
 	const name = "outbound|80||web.b.svc.cluster.local"
 	p := New(Settings{Snapshot: snapshot(svc(t, "b/web", "10.96.0.1", "http:80:HTTP"), slice(t, "web"))})
 	n := node("a", "x")
-	bare := p.Join(n)
+	without := p.Join(n)
 	n.Caps |= xds.CapIdentity
 	h := p.Join(n)
-	before, plain := h.Set().Types[xds.Cluster].Get(name), bare.Set().Types[xds.Cluster].Get(name)
+	before, plain := h.Set().Types[xds.Cluster].Get(name), without.Set().Types[xds.Cluster].Get(name)
 	p.Apply(p.Snapshot().Apply(2, []model.Record{peerAuthentication(t, "b/n", "", "mtls: {mode: DISABLE}")}, nil))
 	if h.Set().Types[xds.Cluster].Get(name).Version == before.Version {
 		t.Error("mTLS is turned off, and the cluster is the same: connections would stay")
 	}
-	if bare.Set().Types[xds.Cluster].Get(name).Version != plain.Version || len(clusterOf(t, bare.Set(), name).TransportSocketMatches) != 0 {
+	if without.Set().Types[xds.Cluster].Get(name).Version != plain.Version || len(clusterOf(t, without.Set(), name).TransportSocketMatches) != 0 {
 		t.Error("a proxy without an identity was told of mTLS")
 	}
 	p.Apply(p.Snapshot().Apply(3, []model.Record{peerAuthentication(t, "b/n", "", "mtls: {mode: STRICT}")}, nil))

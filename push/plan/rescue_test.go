@@ -165,10 +165,10 @@ func TestPolicyThatPanics(t *testing.T) {
 // stream ends. Others go on.
 func TestProxyThatPanicsIsAlone(t *testing.T) {
 	on := true
-	odd := panicsWith(model.KindVirtualService, "db.shop", func(of view.Scope) bool { return of.Cluster == "strange" && on })
+	faulty := panicsWith(model.KindVirtualService, "db.shop", func(of view.Scope) bool { return of.Cluster == "strange" && on })
 	strange := node("elsewhere", "b")
 	strange.Cluster = "strange" // what a client says of itself
-	withFault(t, odd, func(t *testing.T, l *Loop, src *testSource, log *bytes.Buffer) {
+	withFault(t, faulty, func(t *testing.T, l *Loop, src *testSource, log *bytes.Buffer) {
 		src.put(shop(t)...)
 		m := &moves{}
 		good := joins(t, l, "shop", "a", nil)
@@ -180,7 +180,7 @@ func TestProxyThatPanicsIsAlone(t *testing.T) {
 		src.put(vsOf(t, "shop/v", web, "db.shop.svc.cluster.local", ""))
 		pass(time.Second)
 		if bad.Err() == nil || len(m.get().at) == 0 || good.Err() != nil {
-			t.Errorf("odd: %v, told %v; good: %v", bad.Err(), m.get(), good.Err())
+			t.Errorf("faulty: %v, told %v; good: %v", bad.Err(), m.get(), good.Err())
 		}
 		if excludedText(l) != "" || !strings.Contains(routesOfSet(t, good.Set(), "80").String(), "db.shop") {
 			t.Errorf("the record was taken away: %s", excludedText(l))
@@ -188,7 +188,7 @@ func TestProxyThatPanicsIsAlone(t *testing.T) {
 		bad.Leave()
 		for range 3 {
 			if _, err := l.Join(t.Context(), strange, nil); !errors.Is(err, ErrUnplannable) {
-				t.Fatalf("the odd one joins: %v", err)
+				t.Fatalf("the faulty one joins: %v", err)
 			}
 		}
 		st := l.Stats()

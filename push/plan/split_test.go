@@ -4,6 +4,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	"navarch.io/navarch/push/manifest"
@@ -152,6 +153,53 @@ func TestOnlyEntriesThatReadInputsSplit(t *testing.T) {
 		built := measure(shared, func() { moved = p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{c.edit}, nil)) })
 		if built != c.want || len(moved) != c.moved {
 			t.Errorf("%s: built %+v and moved %d, want %+v and %d", name, built, len(moved), c.want, c.moved)
+		}
+	}
+}
+
+// Of each type only those entries split that read what tells a proxy apart; all others are those of its scope of 500 services.
+func TestEachTypeSplitsAlone(t *testing.T) {
+	const services, host, selects = 500, "s20.ns2.svc.cluster.local", "workloadSelector: {matchLabels: {tier: x}}"
+	rule := func(text string) model.Record {
+		return rec(t, model.KindDestinationRule, "ns0/r", "host: "+host+"\n"+text)
+	}
+	route := func(text string) model.Record {
+		return rec(t, model.KindVirtualService, "ns2/s20", "hosts: ["+host+"]\n"+text+": [{match: [{sourceLabels: {tier: x}}], route: [{destination: {host: s21.ns2.svc.cluster.local}}]}, {route: [{destination: {host: "+host+"}}]}]")
+	}
+	for name, c := range map[string]struct {
+		record model.Record
+		built  work
+		own    map[xds.Type]int
+	}{
+		"assignments": {rule("trafficPolicy: {outlierDetection: {consecutive5xxErrors: 5}}"), work{endpoints: 2}, map[xds.Type]int{xds.Endpoint: 2}},
+		// The listener of the TCP port is built for the rule's policy, and comes out the same.
+		"clusters":        {rule(selects + "\ntrafficPolicy: {connectionPool: {tcp: {maxConnections: 5}}}"), work{clusters: 2, listeners: 1}, map[xds.Type]int{xds.Cluster: 2}},
+		"a virtual host":  {route("http"), work{hosts: 1, routes: 1}, map[xds.Type]int{xds.Route: 1}},
+		"one listener":    {route("tcp"), work{listeners: 1}, map[xds.Type]int{xds.Listener: 1}},
+		"every listener":  {rec(t, model.KindTelemetry, "ns0/t", "selector: {matchLabels: {tier: x}}\naccessLogging: [{providers: [{name: envoy}], filter: {expression: response.code >= 400}}]"), work{listeners: services + 3}, map[xds.Type]int{xds.Listener: services + 2}},
+		"nothing is read": {rule("trafficPolicy: {connectionPool: {tcp: {maxConnections: 5}}}"), work{}, map[xds.Type]int{}},
+	} {
+		p, shared, handles := bigPlanner(t, services, 1)
+		p.Apply(p.Snapshot().Apply(2, []model.Record{c.record, rec(t, model.KindEndpoints, "ns2/s20-1", "hosts: ["+host+"]\nports: [{name: http, number: 8080}, {name: raw, number: 9000}]\n"+
+			"endpoints: [{address: 10.9.0.1, locality: r1/z1, namespace: ns2, health: HEALTH_READY}, {address: 10.9.0.2, locality: r2/z1, namespace: ns2, health: HEALTH_READY}]")}, nil))
+		n := node("ns0", "other", "tier=x")
+		n.Locality = "r1/z1"
+		var h *Handle
+		if built := measure(shared, func() { h = p.Join(n) }); built != c.built {
+			t.Errorf("%s: built %+v, want %+v", name, built, c.built)
+		}
+		own := map[xds.Type]int{}
+		for kind := range xds.NumTypes {
+			stack := h.Set().Types[kind]
+			if stack[manifest.Scope] != handles[0].Set().Types[kind][manifest.Scope] {
+				t.Errorf("%s: %ss are not those of the scope", name, kind.Noun())
+			}
+			for range stack[manifest.Variant].All() {
+				own[kind]++
+			}
+		}
+		if !maps.Equal(own, c.own) {
+			t.Errorf("%s: of its own are %v, want %v", name, own, c.own)
 		}
 	}
 }

@@ -264,7 +264,7 @@ func parseID(id string) (kind, ip, name, domain string, err error) {
 // metadata reads the encoded Structs that the metadata came in.
 func (n *Node) metadata(parts [][]byte) error {
 	n.Metadata = map[string]string{}
-	odd := make([]value, len(text)) // what stands in place of a string
+	given := make([]value, len(text)) // the values of these keys, strings or not
 	var labels, config value
 	var kept texts
 	var unacted []string
@@ -272,7 +272,7 @@ func (n *Node) metadata(parts [][]byte) error {
 		err := entries(part, "node.metadata", 0, func(key []byte, v value) {
 			i := slices.Index(text, borrow(key))
 			if i >= 0 {
-				odd[i] = v
+				given[i] = v
 			}
 			if reported[borrow(key)] && !v.null() {
 				unacted = append(unacted, string(key))
@@ -300,7 +300,7 @@ func (n *Node) metadata(parts [][]byte) error {
 	}
 	slices.Sort(unacted)
 	n.Unacted = strs.List(slices.Compact(unacted)...)
-	for i, v := range odd {
+	for i, v := range given {
 		if v.kind != valueString && !v.null() {
 			return fmt.Errorf("node.metadata.%s: want a string, got %s", text[i], v.describe())
 		}
@@ -325,7 +325,7 @@ func (n *Node) metadata(parts [][]byte) error {
 // labels reads the encoded Structs that the labels came in.
 func (n *Node) labels(parts [][]byte) error {
 	n.Labels = map[string]string{}
-	var odd map[string]value
+	var notStrings map[string]value
 	var kept texts
 	for _, part := range parts {
 		err := entries(part, "node.metadata.LABELS", 0, func(key []byte, v value) {
@@ -333,12 +333,12 @@ func (n *Node) labels(parts [][]byte) error {
 				return
 			}
 			n.Labels[words.of(key)] = words.of(v.text)
-			delete(odd, borrow(key))
+			delete(notStrings, borrow(key))
 			if v.kind != valueString && !v.null() {
-				if odd == nil {
-					odd = map[string]value{}
+				if notStrings == nil {
+					notStrings = map[string]value{}
 				}
-				odd[string(key)] = v
+				notStrings[string(key)] = v
 			}
 		})
 		if err != nil {
@@ -348,11 +348,11 @@ func (n *Node) labels(parts [][]byte) error {
 	if err := kept.check("node.metadata.LABELS"); err != nil {
 		return err
 	}
-	if len(odd) == 0 {
+	if len(notStrings) == 0 {
 		return nil
 	}
-	key := slices.Min(slices.Collect(maps.Keys(odd))) // the same of equal nodes
-	return fmt.Errorf("node.metadata.LABELS.%s: want a string, got %s", key, odd[key].describe())
+	key := slices.Min(slices.Collect(maps.Keys(notStrings))) // the same of equal nodes
+	return fmt.Errorf("node.metadata.LABELS.%s: want a string, got %s", key, notStrings[key].describe())
 }
 
 // labelledLocality is where a proxy is by its labels, where its bootstrap does not say: Istio's own label, with dots for slashes, goes

@@ -63,12 +63,12 @@ func TestProxyConfigInViews(t *testing.T) {
 	if first != second || first.Workload.Listeners != first.Inputs.Listeners {
 		t.Errorf("proxies that say the same: %+v, %+v", first, second)
 	}
-	bare, _ := withProxyConfig(t, "")
-	if bare.Caps = 0; Of(s, bare).Scope.HeaderCase {
+	plain, _ := withProxyConfig(t, "")
+	if plain.Caps = 0; Of(s, plain).Scope.HeaderCase {
 		t.Error("a proxy without the formatter is sent it")
 	}
-	bare.Kind = Proxyless
-	if got := Of(s, bare); got.Inputs != (Inputs{}) || got.Scope.Routes != (proxyconfig.Routes{}) {
+	plain.Kind = Proxyless
+	if got := Of(s, plain); got.Inputs != (Inputs{}) || got.Scope.Routes != (proxyconfig.Routes{}) {
 		t.Errorf("an application without a proxy: %+v", got)
 	}
 }

@@ -249,7 +249,7 @@ func (w *worked) Measure() Measure {
 }
 
 // What refusals cost does not look as if joins had become dear, so that fewer are let in and more refused, down to the least.
-func TestRefusalsDoNotFeedThemselves(t *testing.T) {
+func TestRefusalsDoNotCauseMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		meter := &worked{at: time.Now(), state: func() AdmissionState { return AdmissionState{} }}
 		a := NewAdmission(AdmissionConfig{Pace: PaceConfig{Cores: 2}, Longest: 3 * time.Second, Meter: meter})

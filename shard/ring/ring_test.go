@@ -325,7 +325,7 @@ func TestRampUp(t *testing.T) {
 	}
 }
 
-func TestOddRings(t *testing.T) {
+func TestUnusualRings(t *testing.T) {
 	if r := ring.Assign(nil, nil, ring.Load{}); r != nil {
 		t.Error("a ring without members")
 	}

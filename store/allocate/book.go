@@ -182,7 +182,7 @@ func (b *book) Step(now time.Time, allocate bool) (altered []Name, wait time.Dur
 		line := slices.SortedFunc(maps.Keys(b.dirty), func(x, y Name) int { return b.entries[x].older(b.entries[y]) })
 		clear(b.dirty)
 		for _, name := range line {
-			b.settle(b.entries[name], now, allocate)
+			b.decide(b.entries[name], now, allocate)
 		}
 	}
 	if len(b.leaving) > 0 && (wait == 0 || wait > b.grace) {
@@ -203,8 +203,8 @@ func (e *entry) older(o *entry) int {
 	return cmp.Or(e.Created.Compare(o.Created), e.Name.compare(o.Name))
 }
 
-// settle looks at one ServiceEntry.
-func (b *book) settle(e *entry, now time.Time, allocate bool) {
+// decide decides the addresses of the hosts of one ServiceEntry.
+func (b *book) decide(e *entry, now time.Time, allocate bool) {
 	e.problem = ""
 	delete(b.short, e.Name)
 	for host, g := range e.has {
@@ -222,7 +222,7 @@ func (b *book) settle(e *entry, now time.Time, allocate bool) {
 		}
 	}
 	for i, host := range e.Hosts {
-		b.settleHost(e, host, i, allocate)
+		b.decideHost(e, host, i, allocate)
 	}
 }
 
@@ -231,8 +231,8 @@ func (b *book) isStated(all []netip.Addr) bool {
 	return slices.ContainsFunc(all, func(a netip.Addr) bool { return b.stated[a] > 0 })
 }
 
-// settleHost gives one host what its status says, what it has, or, where that is allowed, new addresses.
-func (b *book) settleHost(e *entry, host string, i int, allocate bool) {
+// decideHost gives one host what its status says, what it has, or, where that is allowed, new addresses.
+func (b *book) decideHost(e *entry, host string, i int, allocate bool) {
 	at := slot{e.Name, host}
 	if won := b.won(at, e.Given[host]); len(won) > 0 {
 		b.take(e, host, won)

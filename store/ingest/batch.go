@@ -159,7 +159,7 @@ func (s *State) written(e Written) (effects []Effect, on bool) {
 	for _, r := range batch.Puts {
 		key := r.Meta().Key
 		if size, refused := e.Refused[key]; refused {
-			s.refused[key] = object.Problem{ID: s.ownerOf(key), Code: problem.NotAllowed, Severity: problem.Error, Message: fmt.Sprintf("its record has %d bytes, more than %d: what was stored before stands", size, kv.MaxRecordBytes)}
+			s.refused[key] = object.Problem{ID: s.sourceOf(key), Code: problem.NotAllowed, Severity: problem.Error, Message: fmt.Sprintf("its record has %d bytes, more than %d: what was stored before stands", size, kv.MaxRecordBytes)}
 			continue
 		}
 		s.have[key] = r.Meta().Hash

@@ -108,7 +108,7 @@ func (w *inventory) rebase(e Loaded) {
 		if key == model.MeshKey || key == model.MeshGatewaysKey {
 			continue
 		}
-		if id := w.ownerOf(key); w.counted(id) {
+		if id := w.sourceOf(key); w.counted(id) {
 			stored[id] = charge{1, stored[id].bytes + e.Bytes[key]}
 		}
 	}

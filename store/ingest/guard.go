@@ -67,12 +67,12 @@ func (s *State) guard(now time.Time, gone []model.Key) {
 	for _, key := range gone {
 		k, whole := population{key.Kind, key.Origin.Cluster()}, population{cluster: key.Origin.Cluster()}
 		few := !explained[key] && stored[k] >= guardFrom && 2*lost[k] > stored[k] && 2*wanted[k] < stored[k]
-		if all[whole] == stored[whole] && wanted[whole] == 0 || few || !explained[key] && sums[guard.KindOf(s.ownerOf(key))].tooMany(s.memory, now) {
+		if all[whole] == stored[whole] && wanted[whole] == 0 || few || !explained[key] && sums[guard.KindOf(s.sourceOf(key))].tooMany(s.memory, now) {
 			s.withheld[key], s.held[key] = true, true
 		}
 	}
 	for key := range s.held {
-		delete(sums, guard.KindOf(s.ownerOf(key)))
+		delete(sums, guard.KindOf(s.sourceOf(key)))
 	}
 	for kind, sum := range sums {
 		s.memory.Note(now, kind, sum.before)
@@ -113,8 +113,8 @@ func (s sum) tooMany(memory *guard.Memory, now time.Time) bool {
 func (s *State) sumsOf(missed []model.Key) map[object.ID]sum {
 	all, stored := map[object.ID]sum{}, map[object.ID]bool{}
 	for _, key := range missed {
-		if owner := s.ownerOf(key); s.objects[owner] == nil {
-			kind := guard.KindOf(owner)
+		if source := s.sourceOf(key); s.objects[source] == nil {
+			kind := guard.KindOf(source)
 			all[kind] = sum{kind: kind}
 		}
 	}
@@ -128,9 +128,9 @@ func (s *State) sumsOf(missed []model.Key) map[object.ID]sum {
 		}
 	}
 	for key := range s.have {
-		if owner := s.ownerOf(key); !stored[owner] {
-			stored[owner] = true
-			count(owner, 1, 0)
+		if source := s.sourceOf(key); !stored[source] {
+			stored[source] = true
+			count(source, 1, 0)
 		}
 	}
 	for id := range s.objects {
@@ -162,7 +162,7 @@ func (s *State) explained(gone []model.Key) map[model.Key]bool {
 				}
 			})
 		}
-		all[key] = all[key] || !ready[s.ownerOf(key)]
+		all[key] = all[key] || !ready[s.sourceOf(key)]
 	}
 	return all
 }
@@ -171,7 +171,7 @@ func (s *State) explained(gone []model.Key) map[model.Key]bool {
 // namespace that has objects has its own too (as in every cluster of Kubernetes), and where no more than half of the namespaces went.
 func (s *State) deletedNamespaces() map[string]map[string]bool {
 	there := func(key model.Key) bool {
-		return s.namespaces[s.ownerOf(key).SameOrigin(object.ID{Kind: "Namespace", Name: key.Namespace})] != nil
+		return s.namespaces[s.sourceOf(key).SameOrigin(object.ID{Kind: "Namespace", Name: key.Namespace})] != nil
 	}
 	wanted, deleted := namespacesOf(maps.Keys(s.want)), map[string]map[string]bool{}
 	for cluster, stored := range namespacesOf(maps.Keys(s.have)) {

@@ -50,7 +50,7 @@ func (s *State) losses() []object.Loss {
 func (s *State) heldObjects() map[object.ID]bool {
 	ids := make(map[object.ID]bool, len(s.held))
 	for key := range s.held {
-		ids[s.ownerOf(key)] = true
+		ids[s.sourceOf(key)] = true
 	}
 	return ids
 }

@@ -81,7 +81,7 @@ func (s *State) aboveLevel() (all []object.Problem) {
 	}
 	for key := range s.want {
 		if level := model.LevelOf(key.Kind); level > s.level.Level {
-			all = append(all, object.Problem{ID: s.ownerOf(key), Code: problem.Pending, Severity: problem.Warning,
+			all = append(all, object.Problem{ID: s.sourceOf(key), Code: problem.Pending, Severity: problem.Warning,
 				Message: fmt.Sprintf("it takes effect once every replica reads level %d: there are replicas of an older version, which read level %d", level, s.level.Level)})
 		}
 	}

@@ -109,7 +109,7 @@ func (s *State) sealed(e Sealed) {
 		}
 		if err := e.Errors[i]; err != nil {
 			s.resealing = true
-			s.unsealed[key] = object.Problem{ID: s.ownerOf(key), Code: problem.Pending, Severity: problem.Error, Message: fmt.Sprintf("cannot be sealed: %v: what was stored before stands", err)}
+			s.unsealed[key] = object.Problem{ID: s.sourceOf(key), Code: problem.Pending, Severity: problem.Error, Message: fmt.Sprintf("cannot be sealed: %v: what was stored before stands", err)}
 			continue
 		}
 		delete(s.awaitingSeal, key)

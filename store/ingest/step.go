@@ -314,17 +314,17 @@ func (s *State) compare(e Loaded) {
 	s.sealAgain()
 	var gone []model.Key
 	for key := range e.Have {
-		owner := s.objects[s.ownerOf(key)]
+		source := s.objects[s.sourceOf(key)]
 		switch {
-		case owner != nil && (owner.spoiled || owner.waiting) && (len(owner.records) == 0 || owner.closed || key == model.MeshGatewaysKey && s.want[key] == nil):
-			if owner.closed { // the stored one was good, or as closed as this
-				s.setRecords(owner, nil, nil)
-				owner.closed = false
+		case source != nil && (source.spoiled || source.waiting) && (len(source.records) == 0 || source.closed || key == model.MeshGatewaysKey && s.want[key] == nil):
+			if source.closed { // the stored one was good, or as closed as this
+				s.setRecords(source, nil, nil)
+				source.closed = false
 			}
-			owner.setAdopted(append(owner.few().adopted, key))
+			source.setAdopted(append(source.few().adopted, key))
 		case s.want[key] != nil || s.awaitingSeal[key] != nil:
 		case s.remotes.stand(key.Origin): // its cluster was not listed in full
-		case owner == nil && len(s.unreadable) > 0:
+		case source == nil && len(s.unreadable) > 0:
 			s.withheld[key] = true // it may be in the document that cannot be read
 		default:
 			gone = append(gone, key)
@@ -346,7 +346,8 @@ func (s *State) compare(e Loaded) {
 	s.changed = emptied(s.changed)
 }
 
-func (w *inventory) ownerOf(key model.Key) object.ID {
+// sourceOf is the object that a record is made of.
+func (w *inventory) sourceOf(key model.Key) object.ID {
 	if key == model.MeshKey || key == model.MeshGatewaysKey {
 		return w.meshID
 	}

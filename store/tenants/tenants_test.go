@@ -60,7 +60,7 @@ func (l *labels) Tenants() (map[string]string, <-chan struct{}) {
 	return l.now, l.changed
 }
 
-func (l *labels) become(now map[string]string) {
+func (l *labels) set(now map[string]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	close(l.changed)
@@ -104,7 +104,7 @@ func TestLeaderWritesWhatReplicasRead(t *testing.T) {
 		}
 	}
 	reads("nothing is known", false)
-	known.become(map[string]string{"shop": "t", "pay": "t"})
+	known.set(map[string]string{"shop": "t", "pay": "t"})
 	reads("one label", true)
 	removed, err := etcd.Store.ChangeFenced(t.Context(), epoch, kv.BlobChange{Delete: []string{tenantsPath}})
 	if err != nil {
@@ -123,10 +123,10 @@ func TestLeaderWritesWhatReplicasRead(t *testing.T) {
 		}
 	}
 	reads("it was written again", true)
-	known.become(map[string]string{"shop": "t"})
+	known.set(map[string]string{"shop": "t"})
 	reads("pay has no label any more", false)
 	etcd.Depose(epoch)
-	known.become(map[string]string{"shop": "t", "pay": "t"})
+	known.set(map[string]string{"shop": "t", "pay": "t"})
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):

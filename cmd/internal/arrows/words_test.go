@@ -58,6 +58,9 @@ var private = map[string]string{
 // inNames are refused in identifiers of Go alone, since what they mean there another word says: as words of prose they are ordinary.
 var inNames = map[string]string{
 	"tells?|told|telling": "emit, notify, report, say",
+	"bare":                "placeholder; without what it is without",
+	"odds?":               "per-name override; what is unusual about it",
+	"feeds?|fed|feeding":  "fill, parse",
 }
 
 // ordinary are places where such a word is not ours: a file (or the end of its path) and the word.

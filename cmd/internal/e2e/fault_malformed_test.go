@@ -83,7 +83,7 @@ func TestFaultMalformedRequests(t *testing.T) {
 		bad.Close()
 	}
 	hugeNodes(t, d)
-	oddNonces(t, d)
+	wrongNonces(t, d)
 	for _, name := range []string{"headers", "nodes", "metadata"} {
 		attacked(t, d, name, func() { heap.grown(t, roomForAttack, "during the attack "+name) })
 	}
@@ -168,9 +168,9 @@ func hugeNodes(t *testing.T, d *daemon) {
 	}
 }
 
-// oddNonces acknowledges one response twice, refuses it after that, acknowledges one that never was, and is then served as
+// wrongNonces acknowledges one response twice, refuses it after that, acknowledges one that never was, and is then served as
 // anybody is.
-func oddNonces(t *testing.T, d *daemon) {
+func wrongNonces(t *testing.T, d *daemon) {
 	t.Helper()
 	conf, err := fleetCA.proxies(t)(liarIdentity())
 	if err != nil {

@@ -159,7 +159,7 @@ func TestFleetShares(t *testing.T) {
 	}
 	for _, d := range f.replicas() {
 		eventually(t, patience, func() error {
-			return d.fed("navarch_fleet_replicas", "navarch_fleet_proxies_per_replica", "navarch_imbalance", "navarch_join_rate", `navarch_joins_total{result="admitted"}`)()
+			return d.haveSamples("navarch_fleet_replicas", "navarch_fleet_proxies_per_replica", "navarch_imbalance", "navarch_join_rate", `navarch_joins_total{result="admitted"}`)()
 		})
 		eventually(t, patience, func() error { return d.metric("navarch_misplaced_proxies 0") })
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// fed says which of the metrics have no sample above zero.
-func (d *daemon) fed(names ...string) func() error {
+// haveSamples says which of the metrics have no sample above zero.
+func (d *daemon) haveSamples(names ...string) func() error {
 	return func() error {
 		page, err := get(d.monitoring, "/metrics")
 		if err != nil {
@@ -64,7 +64,7 @@ func TestMetricsMove(t *testing.T) {
 	follow(t, d)
 	write(t, dir, "rule.yaml", badFilter)
 	write(t, dir, "bad.yaml", strings.NewReplacer("name: web,", "name: bad,", "timeout: 1s", "timeout: soon").Replace(routes(1)))
-	eventually(t, patience, d.fed(
+	eventually(t, patience, d.haveSamples(
 		`pilot_xds{version=""}`, `pilot_xds_pushes{type="cds"}`, `pilot_xds_pushes{type="lds"}`, `pilot_xds_push_time_count{type="cds"}`,
 		`pilot_xds_send_time_count`, `pilot_xds_config_size_bytes_count{type="cds"}`, `pilot_proxy_convergence_time_count`,
 		`pilot_proxy_queue_time_count`, `pilot_debounce_time_count`, `pilot_push_triggers{type="config"}`,

@@ -140,7 +140,7 @@ func TestSecureEtcd(t *testing.T) {
 	}
 	guess := start(t, append([]string{"--roles=xds", "--etcd-user", "navarch", "--etcd-password-file", wrong}, secure...)...)
 	nobody := start(t, append([]string{"--roles=xds"}, secure...)...)
-	bare := start(t, append([]string{"--roles=xds", "--etcd-endpoints", endpoint, "--etcd-ca", ca.file("ca.crt")}, user...)...)
+	withoutCert := start(t, append([]string{"--roles=xds", "--etcd-endpoints", endpoint, "--etcd-ca", ca.file("ca.crt")}, user...)...)
 	missing := start(t, append([]string{"--roles=xds"}, append(all, "--etcd-ca", ca.file("none.crt"))...)...)
 	for _, c := range []struct {
 		d    *daemon
@@ -156,7 +156,7 @@ func TestSecureEtcd(t *testing.T) {
 		}
 	}
 	eventually(t, patience, refuses(t, nobody, "permission denied"))
-	eventually(t, patience, refuses(t, bare, "read the head: context deadline exceeded"))
+	eventually(t, patience, refuses(t, withoutCert, "read the head: context deadline exceeded"))
 }
 
 // secureEtcd is an etcd that listens on TLS, wants client certificates, and has a user navarch that may touch

@@ -24,8 +24,8 @@ func TestReadKeepsWhatItDoesNotKnow(t *testing.T) {
 	if len(all) != 4 || !d.Has[xds.Cluster] || d.Has[xds.Route] {
 		t.Fatalf("%+v", d)
 	}
-	if odd := all[1]; odd.Name != "odd" || odd.Problem == nil || odd.Message != nil || odd.Raw == nil {
-		t.Errorf("one that cannot be read: %+v", odd)
+	if second := all[1]; second.Name != "odd" || second.Problem == nil || second.Message != nil || second.Raw == nil {
+		t.Errorf("one that cannot be read: %+v", second)
 	}
 	if none := all[2]; none.Name != "none" || none.Raw != nil || none.Failure == nil || !none.Failure.Withheld || none.Failure.Version != "2" {
 		t.Errorf("one that the proxy has none of: %+v %+v", none, none.Failure)

@@ -38,7 +38,7 @@ func interceptDemo(ctx context.Context, root, built string) (rows []show.Row, er
 		return nil, err
 	}
 	defer down()
-	if err := m.settleIn(spaces); err != nil {
+	if err := m.placeIn(spaces); err != nil {
 		return nil, err
 	}
 	fmt.Printf("2 workloads in network namespaces %s and %s; control plane on %s; logs in %s/logs\n\n", spaces[0].name, spaces[1].name, m.grpc, m.dir)
@@ -51,9 +51,9 @@ func interceptDemo(ctx context.Context, root, built string) (rows []show.Row, er
 	return rows, nil
 }
 
-// settleIn places the workloads into their namespaces: the app as root, agent and Envoy as the uid that the rules of redirection know. That
+// placeIn places the workloads into their namespaces: the app as root, agent and Envoy as the uid that the rules of redirection know. That
 // uid may not reach the tree, so it gets copies of the two programs.
-func (m *mesh) settleIn(spaces []netns) error {
+func (m *mesh) placeIn(spaces []netns) error {
 	m.listen = spaces[0].host // plain-text xDS for the two namespaces, and nobody else's network
 	if err := m.choosePorts(); err != nil {
 		return err

@@ -133,7 +133,7 @@ func build(t *testing.T) *turning {
 	spaces, down, err := wireUp(ctx, r.agent, []string{r.services.workloads[0].ip, r.services.workloads[1].ip})
 	r.must(err)
 	t.Cleanup(down)
-	r.must(r.settleIn(spaces))
+	r.must(r.placeIn(spaces))
 	server := r.places[r.services.workloads[1].pod]
 	server.app = "0.0.0.0:9080,0.0.0.0:9090,0.0.0.0:9091,0.0.0.0:9092"
 	r.places[r.services.workloads[1].pod] = server

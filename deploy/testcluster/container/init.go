@@ -26,14 +26,14 @@ func Init() {
 	var spec Spec
 	err := json.NewDecoder(settings).Decode(&spec)
 	if err == nil {
-		err = become(spec)
+		err = execute(spec)
 	}
 	fmt.Fprint(report, err)
 	os.Exit(128)
 }
 
-// become replaces this process by the program of a container; it returns only with an error.
-func become(s Spec) error {
+// execute replaces this process by the program of a container; it returns only with an error.
+func execute(s Spec) error {
 	if err := s.makeRoot(); err != nil {
 		return err
 	}
@@ -55,13 +55,13 @@ func become(s Spec) error {
 	if err != nil {
 		return err
 	}
-	if err := s.becomeUser(); err != nil {
+	if err := s.setUser(); err != nil {
 		return err
 	}
 	return fmt.Errorf("%s: %w", path, unix.Exec(path, s.Args, s.Env))
 }
 
-func (s Spec) becomeUser() error {
+func (s Spec) setUser() error {
 	if s.UID == 0 && s.GID == 0 {
 		return nil
 	}

@@ -59,9 +59,9 @@ type ControlPlane struct {
 	options  Options
 	bin      string // folder of the programs
 	dir      string
-	etcd     *kvtest.Bare // nil: somebody else's
-	store    string       // address of etcd
-	address  string       // of the API server
+	etcd     *kvtest.Standalone // nil: somebody else's
+	store    string             // address of etcd
+	address  string             // of the API server
 	api      *process
 	managers []*process
 }
@@ -105,7 +105,7 @@ func Run(o Options, dir string) (*ControlPlane, error) {
 	c.store, c.address = addresses[0], addresses[1]
 	if o.Etcd != "" {
 		c.store = strings.TrimPrefix(o.Etcd, "http://")
-	} else if c.etcd, err = kvtest.StartBare(filepath.Join(dir, "etcd"), c.store, addresses[2]); err != nil {
+	} else if c.etcd, err = kvtest.StartStandalone(filepath.Join(dir, "etcd"), c.store, addresses[2]); err != nil {
 		return c, err
 	}
 	if err := c.startDefined(); err != nil {

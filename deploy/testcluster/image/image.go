@@ -28,21 +28,21 @@ const Shell = "shell"
 
 // Find is the image of a name. The error says that the table has none, or that a program of it is not there.
 func (t Table) Find(name string) (Image, error) {
-	bare := Bare(name)
+	untagged := Untagged(name)
 	tagged, _, _ := strings.Cut(name, "@")
 	var i Image
-	ok := bare == Shell
-	for _, key := range []string{last(bare), bare, last(tagged), tagged} {
+	ok := untagged == Shell
+	for _, key := range []string{last(untagged), untagged, last(tagged), tagged} {
 		if found, there := t[key]; there {
 			i, ok = found, true
 		}
 	}
 	if !ok {
-		return Image{}, fmt.Errorf("the table of images has no %q", bare)
+		return Image{}, fmt.Errorf("the table of images has no %q", untagged)
 	}
 	for _, local := range i.Programs {
 		if _, err := os.Stat(local); err != nil {
-			return Image{}, fmt.Errorf("image %q: %w", bare, err)
+			return Image{}, fmt.Errorf("image %q: %w", untagged, err)
 		}
 	}
 	return i, nil
@@ -51,8 +51,8 @@ func (t Table) Find(name string) (Image, error) {
 // last is the last element of a name.
 func last(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 
-// Bare is the name of an image without tag and digest.
-func Bare(name string) string {
+// Untagged is the name of an image without tag and digest.
+func Untagged(name string) string {
 	name, _, _ = strings.Cut(name, "@")
 	if colon := strings.LastIndexByte(name, ':'); colon > strings.LastIndexByte(name, '/') {
 		name = name[:colon]

@@ -39,7 +39,7 @@ func IsAddress(address string) bool {
 // scaled down together where their sum passes what Envoy takes (4294967295). What has no valid port is left out.
 func Assignment(s Spec, keep func(address string) bool) *endpointv3.ClusterLoadAssignment {
 	plain := s.Plain.All()
-	targets := s.Horizon.targets(s.Members.All(), func(m model.Member) bool { return s.Bare || slices.Contains(plain, m) })
+	targets := s.Horizon.targets(s.Members.All(), func(m model.Member) bool { return s.AllPlain || slices.Contains(plain, m) })
 	slices.SortStableFunc(targets, func(a, b target) int {
 		return cmp.Or(cmp.Compare(a.Endpoint.Locality, b.Endpoint.Locality),
 			cmp.Compare(a.Endpoint.Address, b.Endpoint.Address), cmp.Compare(a.Port, b.Port))

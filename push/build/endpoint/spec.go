@@ -16,8 +16,8 @@ type Spec struct {
 	Members intern.List[model.Member]
 	// Plain are those of them that take no mTLS by PeerAuthentication, whatever their labels say.
 	Plain intern.List[model.Member]
-	// Bare: none says that it takes mTLS, since the cluster does not ask.
-	Bare bool
+	// AllPlain: none says that it takes mTLS, since the cluster does not ask.
+	AllPlain bool
 	// Horizon is which of them the proxy reaches through gateways.
 	Horizon Horizon
 	// Balance is how the proxy's place decides among them.

@@ -90,10 +90,10 @@ func TestInboundMTLS(t *testing.T) {
 	mesh, http, tcp := "istio-peer-exchange istio istio-http/1.0 istio-http/1.1 istio-h2", "istio-http/1.0 istio-http/1.1 istio-h2", "istio-peer-exchange istio"
 	const chain = "chain 0.0.0.0_80 port=80 "
 	for _, c := range []struct {
-		name string
-		spec VirtualInbound
-		bare bool // without an identity
-		want []string
+		name       string
+		spec       VirtualInbound
+		noIdentity bool // without an identity
+		want       []string
 	}{
 		{"HTTP permissive", at(model.Protocol_PROTOCOL_HTTP, Permissive), false, []string{chain + "tls [" + mesh + "] > http in", chain + "raw_buffer > http in"}},
 		{"HTTP strict", at(model.Protocol_PROTOCOL_HTTP, Strict), false, []string{chain + "tls > http in"}},
@@ -109,7 +109,7 @@ func TestInboundMTLS(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.spec.Port, c.spec.Common = 15006, stock(t)
-			if !c.bare {
+			if !c.noIdentity {
 				c.spec.Caps |= xds.CapIdentity
 			}
 			_, l := build(t, c.spec)

@@ -74,8 +74,8 @@ func normalising(t testing.TB, n meshv1.MeshConfig_ProxyPathNormalization_Normal
 	}), Name: "0.0.0.0_80", Bind: "0.0.0.0", Port: 80, Route: "80", Fallback: xds.Passthrough}
 }
 
-// bare is a mesh's for proxies without any capability.
-func bare(t testing.TB) Common {
+// noCaps is a mesh's for proxies without any capability.
+func noCaps(t testing.TB) Common {
 	c := stock(t)
 	c.Caps = 0
 	return c
@@ -103,7 +103,7 @@ trafficPolicy:
 		"fallback alone":   Outbound{Common: stock(t), Name: "0.0.0.0_9000", Bind: "0.0.0.0", Port: 9000, Fallback: xds.Passthrough},
 		"nothing":          Outbound{Common: stock(t), Name: "0.0.0.0_9000", Bind: "0.0.0.0", Port: 9000},
 		"no targets":       Outbound{Common: stock(t), Name: "0.0.0.0_9000", Bind: "0.0.0.0", Port: 9000, TCP: chains.List(Chain{})},
-		"no capabilities":  Outbound{Common: bare(t), Name: "0.0.0.0_443", Bind: "0.0.0.0", Port: 443, Route: "443", Sniff: true, TCP: chains.List(sni, cidr, db)},
+		"no capabilities":  Outbound{Common: noCaps(t), Name: "0.0.0.0_443", Bind: "0.0.0.0", Port: 443, Route: "443", Sniff: true, TCP: chains.List(sni, cidr, db)},
 		"base":             normalising(t, meshv1.MeshConfig_ProxyPathNormalization_BASE),
 		"no normalisation": normalising(t, meshv1.MeshConfig_ProxyPathNormalization_NONE),
 		"merge slashes":    normalising(t, meshv1.MeshConfig_ProxyPathNormalization_MERGE_SLASHES),
@@ -137,7 +137,7 @@ func virtualSpecs(t testing.TB) map[string]builder {
 		"virtual inbound, some strict": some,
 		"virtual inbound tproxy":       tproxy,
 		"virtual inbound no ports":     VirtualInbound{Common: stock(t), Port: 15006},
-		"virtual inbound no caps":      allPorts(bare(t)),
+		"virtual inbound no caps":      allPorts(noCaps(t)),
 	}
 }
 

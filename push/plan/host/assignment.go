@@ -38,7 +38,7 @@ func (t *Table) assignmentsOf(h *Host, inputs view.Inputs, old []layer.Unit, fou
 		switch {
 		case t.form.Whole, c.tls == traffic.Mutual: // by a rule, whatever they say
 		case c.ruled:
-			spec.Bare = true
+			spec.AllPlain = true
 		default:
 			spec.Plain = input.Plain(c.selection, spec.Members.All())
 		}

@@ -156,8 +156,8 @@ func LongNames(name, namespace, domain string, visit func(host string)) {
 	case 1:
 		visit(name + "." + domain)
 	case 2:
-		if bare, ok := strings.CutSuffix(name, ".svc"); ok {
-			visit(bare + "." + domain)
+		if short, ok := strings.CutSuffix(name, ".svc"); ok {
+			visit(short + "." + domain)
 		}
 	}
 }

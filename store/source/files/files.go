@@ -233,7 +233,7 @@ func (s *Source) scan() ([]look, *tree) {
 			looks = append(looks, read(s.Dir, path))
 		}
 	}
-	for path, err := range t.odd {
+	for path, err := range t.irregular {
 		looks = append(looks, look{path: path, err: err})
 	}
 	for path := range s.reader.files {
@@ -254,7 +254,7 @@ func (s *Source) scan() ([]look, *tree) {
 // faults takes over what a walk could not list.
 func (s *Source) faults(t *tree) {
 	for path := range s.reader.faults {
-		if _, isFile := s.reader.files[path]; !isFile && t.unknown[path] == nil && t.odd[path] == nil {
+		if _, isFile := s.reader.files[path]; !isFile && t.unknown[path] == nil && t.irregular[path] == nil {
 			if _, there := t.files[path]; !there {
 				delete(s.reader.faults, path)
 			}

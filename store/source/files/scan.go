@@ -20,19 +20,19 @@ type signature struct {
 
 // tree is one walk over the folder.
 type tree struct {
-	root    string
-	files   map[string]signature // by path relative to root
-	odd     map[string]error     // paths of what is no file and no folder, though its name is one of ours, or a link to nothing; and why
-	dirs    []string             // to be watched, root among them
-	unknown map[string]error     // sub-folders (relative) that could not be listed: nothing is known about what is in them
-	seen    map[[2]uint64]bool   // real directories: a link back up must not loop
+	root      string
+	files     map[string]signature // by path relative to root
+	irregular map[string]error     // paths of what is no file and no folder, though its name is one of ours, or a link to nothing; and why
+	dirs      []string             // to be watched, root among them
+	unknown   map[string]error     // sub-folders (relative) that could not be listed: nothing is known about what is in them
+	seen      map[[2]uint64]bool   // real directories: a link back up must not loop
 }
 
 const maxFolderDepth = 32
 
 // walk lists the files below root: hidden names left out, links followed (a mounted ConfigMap is links into ..data).
 func walk(root string) *tree {
-	t := &tree{root: root, files: map[string]signature{}, odd: map[string]error{}, unknown: map[string]error{}, seen: map[[2]uint64]bool{}}
+	t := &tree{root: root, files: map[string]signature{}, irregular: map[string]error{}, unknown: map[string]error{}, seen: map[[2]uint64]bool{}}
 	t.dir("", 0)
 	slices.Sort(t.dirs)
 	return t
@@ -76,14 +76,14 @@ func (t *tree) dir(rel string, depth int) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && e.Type()&fs.ModeSymlink == 0: // gone since
 		case err != nil:
-			t.odd[path] = linkFault(filepath.Join(t.root, path), err)
+			t.irregular[path] = linkFault(filepath.Join(t.root, path), err)
 		case info.IsDir():
 			t.dir(path, depth+1)
 		case !wanted(path):
 		case info.Mode().IsRegular():
 			t.files[path] = sign(info)
 		default:
-			t.odd[path] = notRegular(info)
+			t.irregular[path] = notRegular(info)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (t *tree) fault(rel string, err error) {
 
 // covers says whether nothing is known about a path, since a folder above it could not be listed.
 func (t *tree) covers(path string) bool {
-	if t.odd[path] != nil {
+	if t.irregular[path] != nil {
 		return true
 	}
 	for dir := range t.unknown {

@@ -43,8 +43,8 @@ func (k routeKey) entry(host string) string {
 	return host
 }
 
-// bare is a domain of an entry without the port that the route configuration may have it with.
-func (k routeKey) bare(domain string) string {
+// withoutPort is a domain of an entry without the port that the route configuration may have it with.
+func (k routeKey) withoutPort(domain string) string {
 	if k.kind == ofProxy {
 		return strings.TrimSuffix(domain, xds.VirtualHost("", k.port))
 	}

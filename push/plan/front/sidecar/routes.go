@@ -162,7 +162,7 @@ func (rs *routeTable) enter(key routeKey, host string, en *entry) {
 	}
 	rs.markEntry(rc.routeKey, id)
 	for _, c := range differing(old, en) {
-		rs.rivals(key.bare(c), func(rival string) {
+		rs.rivals(key.withoutPort(c), func(rival string) {
 			if other := key.entry(rival); rival != host && rc.entries.Get(other) != nil {
 				rs.markEntry(rc.routeKey, other)
 			}

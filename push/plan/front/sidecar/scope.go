@@ -54,7 +54,7 @@ var staticClusters = []string{xds.BlackHole, xds.Passthrough}
 // Envoy waits for these before it asks for anything else.
 func (s *scope) planStatic(found *[]input.Problem) {
 	if s.key.Caps.Has(xds.CapSelfDiscovery) {
-		s.fixed(endpoint.Spec{Cluster: xds.LocalCluster, Bare: true}, found)
+		s.fixed(endpoint.Spec{Cluster: xds.LocalCluster, AllPlain: true}, found)
 	}
 	side := host.Side(s.key)
 	for _, name := range staticClusters {

@@ -268,7 +268,7 @@ func (s *scope) hostsNamed(name string, visit func(host string)) {
 func (rs *routeTable) loses(rc *routeConfig, en *entry, domain string) (lost, reported bool) {
 	lost, reported = rc.taken[domain], true
 	key, own := routeKey{kind: rc.kind, port: en.port}, rs.isAlias(en.host)
-	rs.rivals(key.bare(domain), func(host string) {
+	rs.rivals(key.withoutPort(domain), func(host string) {
 		other := rc.entries.Get(key.entry(host))
 		if lost || other == nil || host == en.host || !slices.Contains(other.domains.All(), domain) {
 			return

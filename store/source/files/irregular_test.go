@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// whatIsOdd makes entries that are no files in a folder, and says how each is reported.
-func whatIsOdd(t *testing.T, dir string) map[string]string {
+// irregularFiles makes entries that are no files in a folder, and says how each is reported.
+func irregularFiles(t *testing.T, dir string) map[string]string {
 	do(t, os.Symlink("nowhere.yaml", dir+"/gone.yaml"))
 	do(t, os.Symlink("loop.yaml", dir+"/loop.yaml"))
 	do(t, os.Symlink("/dev/null", dir+"/null.yml"))
@@ -30,7 +30,7 @@ func whatIsOdd(t *testing.T, dir string) map[string]string {
 // What is no file is reported by its name, holds up nothing, and the rest is read.
 func TestWhatIsNoFileIsReported(t *testing.T) {
 	dir := t.TempDir()
-	want := whatIsOdd(t, dir)
+	want := irregularFiles(t, dir)
 	put(t, dir+"/a.yaml", pods("a"))
 	got, problems, err := Read(dir, "")
 	if err != nil || !slices.Equal(events(got), []string{"put a", "synced"}) || len(problems) != len(want) {

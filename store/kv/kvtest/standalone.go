@@ -9,25 +9,25 @@ import (
 	"go.uber.org/zap"
 )
 
-// Bare is an etcd for other programs than Navarch's, such as kube-apiserver. It listens on TCP, and no test owns it.
-type Bare struct {
+// Standalone is an etcd for other programs than Navarch's, such as kube-apiserver. It listens on TCP, and no test owns it.
+type Standalone struct {
 	etcd   *process
 	client string
 }
 
-// StartBare runs an etcd on the data in dir until Close. client and peer are the addresses (host:port) it listens at. It does not wait for
+// StartStandalone runs an etcd on the data in dir until Close. client and peer are the addresses (host:port) it listens at. It does not wait for
 // disks.
-func StartBare(dir, client, peer string) (*Bare, error) {
+func StartStandalone(dir, client, peer string) (*Standalone, error) {
 	etcd, err := launch(dir, "--listen-client-urls=http://"+client, "--advertise-client-urls=http://"+client, "--listen-peer-urls=http://"+peer,
 		"--initial-advertise-peer-urls=http://"+peer, "--initial-cluster=default=http://"+peer)
 	if err != nil {
 		return nil, err
 	}
-	return &Bare{etcd, "http://" + client}, nil
+	return &Standalone{etcd, "http://" + client}, nil
 }
 
 // Compact forgets all revisions but the newest.
-func (b *Bare) Compact(ctx context.Context) error {
+func (b *Standalone) Compact(ctx context.Context) error {
 	return with(b.client, func(client *clientv3.Client) error {
 		newest, err := client.Get(ctx, "none")
 		if err != nil {
@@ -75,4 +75,4 @@ func with(etcd string, do func(*clientv3.Client) error) error {
 }
 
 // Close ends it; its data stay.
-func (b *Bare) Close() error { return b.etcd.kill() }
+func (b *Standalone) Close() error { return b.etcd.kill() }
