@@ -71,7 +71,7 @@ func TestStartFromDisk(t *testing.T) {
 	eventually(t, "the status is etcd's", func() bool { return m.Status().Restored.IsZero() })
 }
 
-// What is damaged, cut, of another mesh or too old is not used: the replica is not ready rather than wrong.
+// What is damaged, cut, of another mesh, too old, too large or no file is not used, and the log names it and says why: the replica is not ready rather than wrong.
 func TestDiskIsRefused(t *testing.T) {
 	s, e := etcd(t)
 	revision := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 20, 80)})
@@ -88,14 +88,18 @@ func TestDiskIsRefused(t *testing.T) {
 	cases := map[string]struct {
 		content []byte
 		edit    func(*mirror.Disk)
+		make    func(path string) error // in the place of the content
+		reason  string                  // empty: it depends on what the bit was
 	}{
 		"a changed bit":   {content: corrupt},
-		"cut":             {content: good[:len(good)-40]},
-		"something after": {content: append(bytes.Clone(good), 'x')},
-		"no snapshot":     {content: []byte("hello")},
-		"a pipe":          {},
-		"another mesh":    {content: good, edit: func(d *mirror.Disk) { d.Mesh = "other" }},
-		"too old":         {content: good, edit: func(d *mirror.Disk) { d.MaxAge = time.Nanosecond }},
+		"cut":             {content: good[:len(good)-40], reason: "record 20 of 20"},
+		"something after": {content: append(bytes.Clone(good), 'x'), reason: "damaged"},
+		"no snapshot":     {content: []byte("hello"), reason: "no snapshot that this version reads"},
+		"another mesh":    {content: good, edit: func(d *mirror.Disk) { d.Mesh = "other" }, reason: "it is of mesh"},
+		"too old":         {content: good, edit: func(d *mirror.Disk) { d.MaxAge = time.Nanosecond }, reason: "at most 1ns are allowed"},
+		"a pipe":          {make: func(path string) error { return syscall.Mkfifo(path, 0o600) }, reason: "no regular file"},
+		"a link":          {make: func(path string) error { return os.Symlink(disk.Path, path) }, reason: "symbolic link"},
+		"too large":       {content: good, make: func(path string) error { return os.Truncate(path, 1<<40) }, reason: "bytes, at most"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -103,9 +107,12 @@ func TestDiskIsRefused(t *testing.T) {
 			if c.edit != nil {
 				c.edit(d)
 			}
-			err := os.WriteFile(d.Path, c.content, 0o600)
-			if c.content == nil {
-				err = errors.Join(err, os.Remove(d.Path), syscall.Mkfifo(d.Path, 0o600))
+			var err error
+			if c.content != nil {
+				err = os.WriteFile(d.Path, c.content, 0o600)
+			}
+			if c.make != nil {
+				err = errors.Join(err, c.make(d.Path))
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -115,6 +122,9 @@ func TestDiskIsRefused(t *testing.T) {
 			m.pause() // after it has looked at the disk
 			if err := m.Ready(); m.Current() != nil || err == nil || !strings.Contains(err.Error(), "nothing was read yet") {
 				t.Fatalf("ready: %v, snapshot %v", err, m.Current())
+			}
+			if log := m.log.String(); !strings.Contains(log, "the snapshot on disk is not used") || !strings.Contains(log, d.Path) || !strings.Contains(log, c.reason) {
+				t.Errorf("want %q of %s, the log says\n%s", c.reason, d.Path, log)
 			}
 		})
 	}
