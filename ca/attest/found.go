@@ -24,6 +24,9 @@ func checkIssuer(name string) error {
 	return nil
 }
 
+// maxMemory bounds the file, bytes: a key set in base64, whose it is, and the issuer's name.
+const maxMemory = 2 * maxKeySet
+
 // memory is what the file says. Keys count for the one of whom they were asked alone: two clusters may have one issuer's name.
 type memory struct {
 	Whose  string `json:"whose"`
@@ -67,7 +70,7 @@ func (k *Keys) remembered() {
 	if k.cfg.Memory == "" {
 		return
 	}
-	text, err := durable.Read(k.cfg.Memory)
+	text, err := durable.Read(k.cfg.Memory, maxMemory)
 	if os.IsNotExist(err) {
 		return
 	}
@@ -100,7 +103,7 @@ func (k *Keys) remember(issuer string, keys []byte) {
 	}
 	text, err := json.Marshal(memory{Whose: k.cfg.Whose, Issuer: issuer, Keys: keys})
 	if err == nil {
-		if before, _ := durable.Read(k.cfg.Memory); bytes.Equal(before, text) {
+		if before, _ := durable.Read(k.cfg.Memory, maxMemory); bytes.Equal(before, text) {
 			return
 		}
 		if err = os.MkdirAll(filepath.Dir(k.cfg.Memory), 0o700); err == nil {

@@ -1,13 +1,17 @@
 package attest
 
 import (
+	"bytes"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"errors"
+	"log/slog"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -149,17 +153,47 @@ func TestKeysAreRemembered(t *testing.T) {
 	east.set("", nil)
 	west.set("", nil)
 	both(found(t, dir, map[string]*api{"east": east, "west": west}))
+}
 
-	moved := must(NewKeys(KeysConfig{Ask: west.ask, Whose: "cluster west", Memory: filepath.Join(dir, "east")}))
-	if moved.Loaded() || moved.Issuer() != "" {
-		t.Error("the keys of another cluster are believed")
-	}
-	pipe := filepath.Join(dir, "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+// What stands in the place of saved token keys is not believed, read without end, waited for or followed somewhere else; the log names it and says why, and the process starts.
+func TestSavedKeysAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	a := &api{issuer: kube, keys: jwks(jwk("k", ecKey()))}
+	good := filepath.Join(dir, "good")
+	if err := must(NewKeys(KeysConfig{Ask: a.ask, Whose: "cluster east", Memory: good})).Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if k := must(NewKeys(KeysConfig{Ask: west.ask, Whose: "cluster west", Memory: pipe})); k.Loaded() { // it is not waited for
-		t.Error("a pipe has keys")
+	text := must(os.ReadFile(good))
+	for name, c := range map[string]struct {
+		make   func(path string) error
+		whose  string
+		reason string
+	}{
+		"as they were":      {func(path string) error { return os.WriteFile(path, text, 0o600) }, "cluster east", ""},
+		"another cluster's": {func(path string) error { return os.WriteFile(path, text, 0o600) }, "cluster west", "they are of"},
+		"cut":               {func(path string) error { return os.WriteFile(path, text[:len(text)-1], 0o600) }, "cluster east", "unexpected end"},
+		"without an issuer": {func(path string) error { return os.WriteFile(path, []byte(`{"whose": "cluster east"}`), 0o600) }, "cluster east", "name of the issuer"},
+		"without keys": {func(path string) error {
+			return os.WriteFile(path, []byte(`{"whose": "cluster east", "issuer": "i"}`), 0o600)
+		}, "cluster east", "key set"},
+		"larger than any":    {func(path string) error { return errors.Join(os.WriteFile(path, text, 0o600), os.Truncate(path, 1<<40)) }, "cluster east", "bytes, at most"},
+		"a link to good":     {func(path string) error { return os.Symlink(good, path) }, "cluster east", "symbolic link"},
+		"a pipe":             {func(path string) error { return syscall.Mkfifo(path, 0o600) }, "cluster east", "no regular file"},
+		"a folder":           {func(path string) error { return os.Mkdir(path, 0o700) }, "cluster east", "no regular file"},
+		"nothing: no matter": {func(string) error { return nil }, "cluster east", ""},
+	} {
+		path := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
+		if err := c.make(path); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		k := must(NewKeys(KeysConfig{Ask: a.ask, Whose: c.whose, Memory: path, Log: slog.New(slog.NewTextHandler(&log, nil))}))
+		if k.Loaded() != (name == "as they were") {
+			t.Errorf("%s: loaded is %v", name, k.Loaded())
+		}
+		if said := log.String(); c.reason == "" && said != "" || c.reason != "" && (!strings.Contains(said, path) || !strings.Contains(said, c.reason)) {
+			t.Errorf("%s: want %q, the log says %q", name, c.reason, said)
+		}
 	}
 }
 

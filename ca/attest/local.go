@@ -24,15 +24,17 @@ const LocalIssuer = "navarch-local"
 // keyFile is the file of the issuer's key in the data directory.
 const keyFile = "token-issuer.key"
 
+const maxKeyFile = 64 << 10 // bytes that are read of it
+
 // Local is the token issuer of the embedded default: its key is in the data directory, readable to its owner only, and is
 // made where there is none; of processes that do so at the same time one wins, and all use its key.
 // An error: the file cannot be read or written, or has no such key.
 func Local(dir string) (*Issuer, error) {
 	path := filepath.Join(dir, keyFile)
-	text, err := os.ReadFile(path)
+	text, err := durable.Read(path, maxKeyFile)
 	if errors.Is(err, os.ErrNotExist) {
 		if err = makeKey(path); err == nil {
-			text, err = os.ReadFile(path)
+			text, err = durable.Read(path, maxKeyFile)
 		}
 	}
 	if err != nil {
@@ -45,7 +47,7 @@ func Local(dir string) (*Issuer, error) {
 // directory, or no key in it.
 func OpenLocal(dir string) (*Issuer, error) {
 	path := filepath.Join(dir, keyFile)
-	text, err := os.ReadFile(path)
+	text, err := durable.Read(path, maxKeyFile)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, fmt.Errorf("%s is no data directory of navarchd with role ca: there is no %s in it (navarchd makes it when it starts)", dir, keyFile)
 	}

@@ -1,10 +1,12 @@
 package attest
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -64,5 +66,25 @@ func TestLocalIssuerBadKey(t *testing.T) {
 	}
 	if _, err := Local(dir); err == nil || strings.Contains(err.Error(), "SECRET") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// What stands in the place of the key, and is no file or larger than any, is named at once: it is not waited for, nor read.
+func TestLocalIssuerIsNoFile(t *testing.T) {
+	for reason, put := range map[string]func(path string) error{
+		"no regular file": func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"symbolic link":   func(path string) error { return os.Symlink("/dev/zero", path) },
+		"bytes, at most":  func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)) },
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, keyFile)
+		if err := put(path); err != nil {
+			t.Fatal(err)
+		}
+		for _, open := range []func(string) (*Issuer, error){Local, OpenLocal} {
+			if _, err := open(dir); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), reason) {
+				t.Errorf("want %q, got %v", reason, err)
+			}
+		}
 	}
 }

@@ -21,7 +21,10 @@ import (
 // is revoked (issue 12, item 16). Until etcd is back, which has the journal, it renews certificates from an allowance that etcd had before
 // (spend.go), and issues no first ones.
 
-const diskFile = "keyring.sealed"
+const (
+	diskFile = "keyring.sealed"
+	maxKept  = 64 << 20 // bytes of a file in the data directory that is read: the keyring is a few blobs of etcd's, of 1.5 MiB at most each
+)
 
 // diskBlob is one blob of etcd's.
 type diskBlob struct {
@@ -70,7 +73,8 @@ func (k *Keyring) restore(ctx context.Context, away error) error {
 	if k.cfg.Dir == "" {
 		return nil
 	}
-	raw, err := durable.Read(filepath.Join(k.cfg.Dir, diskFile))
+	path := filepath.Join(k.cfg.Dir, diskFile)
+	raw, err := durable.Read(path, maxKept)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -95,7 +99,7 @@ func (k *Keyring) restore(ctx context.Context, away error) error {
 		state, err = next.state()
 	}
 	if err != nil {
-		return fmt.Errorf("the keyring on disk: %w", err)
+		return fmt.Errorf("the keyring on disk, %s: %w", path, err)
 	}
 	k.publish(next, state, onDisk)
 	k.log.Warn("etcd does not answer: the keyring on disk is in force until it does, and no first certificates are issued, only renewals from this replica's allowance", slog.Any("keyring", state), slog.Any(obs.KeyError, away))

@@ -71,22 +71,8 @@ func (w *harness) sealer() seal.Sealer {
 func (w *harness) replica(change ...func(*keyring.Config)) *replica {
 	w.t.Helper()
 	r := &replica{t: w.t, w: w, alarms: make(chan error, 100)}
-	client := w.client
-	if client == nil {
-		client = w.Connect()
-	}
-	cfg := keyring.Config{Store: client, Mesh: "mesh", TrustDomain: td, Now: w.now, Retry: 100 * time.Millisecond,
-		Logger: slog.New(slog.NewTextHandler(&w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Alarm:  func(err error) { r.alarms <- err }}
-	if w.cacerts != "" {
-		cfg.CACerts = keyring.Folder(w.cacerts)
-	}
-	for _, c := range change {
-		c(&cfg)
-	}
-	if cfg.Sealer == nil {
-		cfg.Sealer = w.sealer()
-	}
+	cfg := w.config(change...)
+	cfg.Alarm = func(err error) { r.alarms <- err }
 	k, err := keyring.New(cfg)
 	if err != nil {
 		w.t.Fatal(err)
@@ -103,6 +89,26 @@ func (w *harness) replica(change ...func(*keyring.Config)) *replica {
 	r.stop = sync.OnceFunc(func() { cancel(); <-done })
 	w.t.Cleanup(r.stop)
 	return r
+}
+
+func (w *harness) config(change ...func(*keyring.Config)) keyring.Config {
+	w.t.Helper()
+	client := w.client
+	if client == nil {
+		client = w.Connect()
+	}
+	cfg := keyring.Config{Store: client, Mesh: "mesh", TrustDomain: td, Now: w.now, Retry: 100 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(&w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	if w.cacerts != "" {
+		cfg.CACerts = keyring.Folder(w.cacerts)
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	if cfg.Sealer == nil {
+		cfg.Sealer = w.sealer()
+	}
+	return cfg
 }
 
 // settle waits until the replica has looked at etcd and the clock.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -201,19 +202,15 @@ func New(cfg Config) (*Keyring, error) {
 	if err != nil {
 		return nil, err
 	}
-	allowances, err := recallAllowance(cfg.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("keyring: %w", err)
-	}
 	if mem.Version > 0 && (mem.Mesh != cfg.Mesh || mem.TrustDomain != cfg.TrustDomain.Name()) {
-		return nil, fmt.Errorf("keyring: the data directory remembers mesh %q, trust domain %q; this is mesh %q, trust domain %q",
-			mem.Mesh, mem.TrustDomain, cfg.Mesh, cfg.TrustDomain.Name())
+		return nil, fmt.Errorf("keyring: %s remembers mesh %q, trust domain %q; this is mesh %q, trust domain %q",
+			filepath.Join(cfg.Dir, memoryFile), mem.Mesh, mem.TrustDomain, cfg.Mesh, cfg.TrustDomain.Name())
 	}
 	reports, err := lru.New[report, struct{}](reportsKnown)
 	if err != nil {
 		return nil, err
 	}
-	k := &Keyring{cfg: cfg, log: cfg.Logger, mem: mem, reports: reports, tally: newTally(cfg.IdentityBytes), seeded: make(chan struct{}), allowances: allowances, jobs: make(chan job), entries: make(chan *entry, maxBatch),
+	k := &Keyring{cfg: cfg, log: cfg.Logger, mem: mem, reports: reports, tally: newTally(cfg.IdentityBytes), seeded: make(chan struct{}), allowances: recallAllowance(cfg.Dir, cfg.Logger), jobs: make(chan job), entries: make(chan *entry, maxBatch),
 		heard: make(chan struct{}), nudge: make(chan struct{}, 1)}
 	k.seen.Store(&mem)
 	k.peersMemory.Store(&memory{})

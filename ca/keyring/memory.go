@@ -70,7 +70,7 @@ func recall(dir string) (memory, error) {
 		return m, nil
 	}
 	path := filepath.Join(dir, memoryFile)
-	raw, err := durable.Read(path)
+	raw, err := durable.Read(path, maxKept)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, nil
 	}
@@ -78,7 +78,7 @@ func recall(dir string) (memory, error) {
 		err = json.Unmarshal(raw, &m)
 	}
 	if err != nil {
-		return memory{}, fmt.Errorf("what was remembered of the keyring, %s: %w", path, err)
+		return memory{}, fmt.Errorf("what was remembered of the keyring, %s, is not believed: %w; without that file, once it was removed, an older keyring than was in force would be accepted of etcd", path, err)
 	}
 	return m, nil
 }

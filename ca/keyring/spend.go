@@ -1,7 +1,6 @@
 package keyring
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -38,39 +37,64 @@ type spender struct {
 	shownLeft atomic.Int64 // what left said last
 }
 
-// recallAllowance reads the file; a last line that was not written as a whole was not handed out.
-func recallAllowance(dir string) (*spender, error) {
+// recallAllowance reads the file. One that cannot be read as a whole is set aside, so that the replica starts: nothing is issued from it any more, and of what was, the lines that can
+// be read are handed to etcd.
+func recallAllowance(dir string, log *slog.Logger) *spender {
 	s := &spender{purse: newPurse(Allowance{})}
 	if dir == "" {
-		return s, nil
+		return s
 	}
 	path := filepath.Join(dir, allowanceFile)
-	raw, err := durable.Read(path)
+	raw, err := durable.Read(path, maxKept)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
+		return s
 	}
-	if err != nil {
-		return nil, fmt.Errorf("the allowance of renewals: %w", err)
+	whole := raw[:bytes.LastIndexByte(raw, '\n')+1] // a last line that was not written as a whole was not handed out
+	if err == nil {
+		err = s.recall(whole)
 	}
-	whole := raw[:bytes.LastIndexByte(raw, '\n')+1]
-	for n, lines := 0, bufio.NewScanner(bytes.NewReader(whole)); lines.Scan(); n++ {
-		var i Issue
-		if n == 0 {
+	if err == nil {
+		if s.file, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o600); err == nil {
+			err = s.file.Truncate(int64(len(whole)))
+		}
+	}
+	if err == nil {
+		return s
+	}
+	if s.file != nil {
+		_ = s.file.Close()
+		s.file = nil
+	}
+	aside := path + ".refused"
+	log.Error("the allowance of renewals on disk is not used: what was issued from it while etcd was away may be missing in the journal, and cannot be revoked by serial number then, only by identity",
+		slog.String("path", path), slog.Any(obs.KeyError, err), slog.String("aside", aside), slog.Int("renewals", len(s.issued)))
+	if err := os.Rename(path, aside); err != nil {
+		log.Warn("it cannot be set aside", slog.String("path", path), slog.Any(obs.KeyError, err))
+	}
+	return s
+}
+
+// recall takes in the lines of the file. The error names the first that cannot be read; the others count.
+func (s *spender) recall(whole []byte) (bad error) {
+	n := 0
+	for line := range bytes.Lines(whole) {
+		var err error
+		if n++; n == 1 {
 			var a Allowance
-			err = json.Unmarshal(lines.Bytes(), &a)
+			err = json.Unmarshal(line, &a)
 			s.purse = newPurse(a)
-		} else if err = json.Unmarshal(lines.Bytes(), &i); err == nil {
-			s.issued = append(s.issued, i)
-			s.spend(i)
+		} else {
+			var i Issue
+			if err = json.Unmarshal(line, &i); err == nil {
+				s.issued = append(s.issued, i)
+				s.spend(i)
+			}
 		}
-		if err != nil {
-			return nil, fmt.Errorf("the allowance of renewals, %s, line %d: %w", path, n+1, err)
+		if err != nil && bad == nil {
+			bad = fmt.Errorf("line %d: %w", n, err)
 		}
 	}
-	if s.file, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o600); err == nil {
-		err = s.file.Truncate(int64(len(whole)))
-	}
-	return s, err
+	return bad
 }
 
 // replace puts an allowance in the place of the one that was, with nothing issued from it.

@@ -1,4 +1,4 @@
-// Package durable replaces files so that after a crash of the machine there is the old one or the new one, whole (leaf).
+// Package durable replaces files so that after a crash of the machine there is the old one or the new one, whole, and reads them again (leaf).
 //
 // Owns: nothing.  Reads: nothing.  Never: leaves a temporary file behind, unless the process was killed.
 package durable
@@ -31,16 +31,23 @@ func Create(path string, mode os.FileMode, write func(io.Writer) error) error {
 	return nil
 }
 
-// Open opens a file for reading. Where a pipe, a device or a folder has its name there is an error at once: opening a pipe waits until somebody writes into it, and a
-// process that starts would not. Other errors are the file system's.
-func Open(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+// Open opens for reading a file that this process keeps, of most bytes at most. An error names the path, and comes at once: where there is a pipe, which would be waited for, a device or a
+// folder; a symbolic link, which Replace never leaves, and which could lead to somebody else's file; a file that is larger; or what the file system says.
+func Open(path string, most int64) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if errors.Is(err, syscall.ELOOP) {
+		return nil, fmt.Errorf("%s is a symbolic link, which is not followed", path)
+	}
 	if err != nil {
 		return nil, err
 	}
 	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
 		err = fmt.Errorf("%s is no regular file (%v)", path, info.Mode().Type())
+	case info.Size() > most:
+		err = fmt.Errorf("%s has %d bytes, at most %d are read", path, info.Size(), most)
 	}
 	if err != nil {
 		_ = file.Close()
@@ -49,21 +56,14 @@ func Open(path string) (*os.File, error) {
 	return file, nil
 }
 
-// mostRead is the size of the largest file that Read reads, bytes: what processes keep for themselves has a few MiB.
-const mostRead = 64 << 20
-
-// Read is the content of a file that Open opens. Errors are those of Open and of reading, and one that names a file of more than 64 MiB, of which no more is read.
-func Read(path string) ([]byte, error) {
-	file, err := Open(path)
+// Read is the content of a file that Open opens. Errors are those of Open and of reading.
+func Read(path string, most int64) ([]byte, error) {
+	file, err := Open(path, most)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	raw, err := io.ReadAll(io.LimitReader(file, mostRead+1))
-	if err == nil && len(raw) > mostRead {
-		return nil, fmt.Errorf("%s has more than %d bytes", path, mostRead)
-	}
-	return raw, err
+	return io.ReadAll(io.LimitReader(file, most))
 }
 
 // Link makes path a symbolic link to target, which may be there or not, and replaces a file or a link that is there at once. It returns

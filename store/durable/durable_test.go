@@ -100,23 +100,20 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// A pipe, a folder, a link to a device, a file that fills the memory, or nothing in a file's place is an error at once; nobody waits for a writer.
+// A pipe, a folder, a link, a file that is too large or nothing in a file's place is an error at once, with the path; nobody waits for a writer.
 func TestOpenWaitsForNobody(t *testing.T) {
 	dir := t.TempDir()
-	pipe, file := filepath.Join(dir, "pipe"), filepath.Join(dir, "file")
-	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.WriteFile(file, []byte("x"), 0o600)); err != nil {
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(syscall.Mkfifo(at("pipe"), 0o600), os.WriteFile(at("file"), []byte("x"), 0o600), os.Symlink("file", at("link")),
+		os.WriteFile(at("large"), nil, 0o600), os.Truncate(at("large"), 1<<40)); err != nil { // a terabyte of which the disk has nothing
 		t.Fatal(err)
 	}
-	device, great := filepath.Join(dir, "device"), filepath.Join(dir, "great")
-	if err := errors.Join(os.Symlink("/dev/zero", device), os.WriteFile(great, nil, 0o600), os.Truncate(great, 1<<40)); err != nil { // it has holes
-		t.Fatal(err)
-	}
-	for _, path := range []string{pipe, dir, device, great, filepath.Join(dir, "none")} {
-		if text, err := Read(path); err == nil || !strings.Contains(err.Error(), path) {
+	for path, reason := range map[string]string{at("pipe"): "no regular file", dir: "no regular file", at("link"): "symbolic link", at("large"): "at most 1 are read", at("none"): "no such file"} {
+		if text, err := Read(path, 1); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%s: %q, %v", path, text, err)
 		}
 	}
-	if text, err := Read(file); err != nil || string(text) != "x" {
+	if text, err := Read(at("file"), 1); err != nil || string(text) != "x" {
 		t.Errorf("%q, %v", text, err)
 	}
 }

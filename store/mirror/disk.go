@@ -37,6 +37,7 @@ const (
 	diskFormat  = 1
 	diskMagic   = diskName + "1\n"
 	maxDiskPart = 16 << 20 // bytes of one record; etcd takes 1.5 MiB
+	maxDisk     = 8 << 30  // bytes of the file: no etcd should have more (etcd.io: System limits, Storage size limit)
 )
 
 // diskHead is the first line after the magic.
@@ -240,7 +241,7 @@ func (d *Disk) remembers() kv.Place {
 	if d == nil {
 		return kv.Place{}
 	}
-	file, err := durable.Open(d.Path)
+	file, err := durable.Open(d.Path, maxDisk)
 	if err != nil {
 		return kv.Place{}
 	}
@@ -257,7 +258,7 @@ func (d *Disk) remembers() kv.Place {
 const maxSkew = 10 * time.Minute
 
 func (d *Disk) load(now time.Time) (diskHead, *Snapshot, error) {
-	file, err := durable.Open(d.Path)
+	file, err := durable.Open(d.Path, maxDisk)
 	if err != nil {
 		return diskHead{}, nil, err
 	}

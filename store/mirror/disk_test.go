@@ -71,8 +71,7 @@ func TestStartFromDisk(t *testing.T) {
 	eventually(t, "the status is etcd's", func() bool { return m.Status().Restored.IsZero() })
 }
 
-// What is damaged, cut, of another mesh or too old is not used, and what is no file of ours is read no further than it takes to see that: the replica is not ready rather than wrong, and
-// the log names the file and says why.
+// What is damaged, cut, of another mesh, too old, too large or no file is not used, and the log names it and says why: the replica is not ready rather than wrong.
 func TestDiskIsRefused(t *testing.T) {
 	s, e := etcd(t)
 	revision := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 20, 80)})
@@ -86,37 +85,34 @@ func TestDiskIsRefused(t *testing.T) {
 	s.Stop()
 	corrupt := bytes.Clone(good)
 	corrupt[len(corrupt)/2] ^= 1
-	magic, _, _ := bytes.Cut(good, []byte("{"))
-	in := func(place func(path string) error) func(*mirror.Disk) error {
-		return func(d *mirror.Disk) error { return errors.Join(os.Remove(d.Path), place(d.Path)) }
-	}
-	edit := func(change func(*mirror.Disk)) func(*mirror.Disk) error {
-		return func(d *mirror.Disk) error { change(d); return nil }
-	}
 	cases := map[string]struct {
 		content []byte
-		edit    func(*mirror.Disk) error
-		says    string
+		edit    func(*mirror.Disk)
+		make    func(path string) error // in the place of the content
+		reason  string                  // empty: it depends on what the bit was
 	}{
-		"a changed bit":   {content: corrupt, says: "damaged"},
-		"cut":             {content: good[:len(good)-40], says: "EOF"},
-		"something after": {content: append(bytes.Clone(good), 'x'), says: "damaged"},
-		"no snapshot":     {content: []byte("hello"), says: "no snapshot"},
-		"without an end": {content: magic, says: "head: ", edit: func(d *mirror.Disk) error {
-			return os.Truncate(d.Path, 1<<40) // of holes
-		}},
-		"a pipe":             {edit: in(func(path string) error { return syscall.Mkfifo(path, 0o600) }), says: "no regular file"},
-		"a folder":           {edit: in(func(path string) error { return os.Mkdir(path, 0o700) }), says: "no regular file"},
-		"a link to a device": {edit: in(func(path string) error { return os.Symlink("/dev/zero", path) }), says: "no regular file"},
-		"another mesh":       {content: good, edit: edit(func(d *mirror.Disk) { d.Mesh = "other" }), says: "it is of mesh"},
-		"too old":            {content: good, edit: edit(func(d *mirror.Disk) { d.MaxAge = time.Nanosecond }), says: "old, at most"},
+		"a changed bit":   {content: corrupt},
+		"cut":             {content: good[:len(good)-40], reason: "record 20 of 20"},
+		"something after": {content: append(bytes.Clone(good), 'x'), reason: "damaged"},
+		"no snapshot":     {content: []byte("hello"), reason: "no snapshot that this version reads"},
+		"another mesh":    {content: good, edit: func(d *mirror.Disk) { d.Mesh = "other" }, reason: "it is of mesh"},
+		"too old":         {content: good, edit: func(d *mirror.Disk) { d.MaxAge = time.Nanosecond }, reason: "at most 1ns are allowed"},
+		"a pipe":          {make: func(path string) error { return syscall.Mkfifo(path, 0o600) }, reason: "no regular file"},
+		"a link":          {make: func(path string) error { return os.Symlink(disk.Path, path) }, reason: "symbolic link"},
+		"too large":       {content: good, make: func(path string) error { return os.Truncate(path, 1<<40) }, reason: "bytes, at most"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			d := diskIn(t)
-			err := os.WriteFile(d.Path, c.content, 0o600)
 			if c.edit != nil {
-				err = errors.Join(err, c.edit(d))
+				c.edit(d)
+			}
+			var err error
+			if c.content != nil {
+				err = os.WriteFile(d.Path, c.content, 0o600)
+			}
+			if c.make != nil {
+				err = errors.Join(err, c.make(d.Path))
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -127,8 +123,8 @@ func TestDiskIsRefused(t *testing.T) {
 			if err := m.Ready(); m.Current() != nil || err == nil || !strings.Contains(err.Error(), "nothing was read yet") {
 				t.Fatalf("ready: %v, snapshot %v", err, m.Current())
 			}
-			if said := m.log.String(); !strings.Contains(said, d.Path) || !strings.Contains(said, c.says) {
-				t.Errorf("the log has %q", said)
+			if log := m.log.String(); !strings.Contains(log, "the snapshot on disk is not used") || !strings.Contains(log, d.Path) || !strings.Contains(log, c.reason) {
+				t.Errorf("want %q of %s, the log says\n%s", c.reason, d.Path, log)
 			}
 		})
 	}

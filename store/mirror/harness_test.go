@@ -94,8 +94,8 @@ type running struct {
 	contact  chan error
 	problems chan []mirror.Problem
 	held     chan []mirror.Held
-	pause    func()        // ends the loop, until resume
-	log      *bytes.Buffer // to be read after pause
+	log      bytes.Buffer // read it after pause alone
+	pause    func()       // ends the loop, until resume
 }
 
 func start(t testing.TB, source mirror.Source) *running {
@@ -106,8 +106,8 @@ func start(t testing.TB, source mirror.Source) *running {
 func startWith(t testing.TB, source mirror.Source, disk *mirror.Disk) *running {
 	t.Helper()
 	r := &running{t: t, changes: make(chan mirror.Change, 1000), relisted: make(chan struct{}, 100), alarms: make(chan error, 100),
-		contact: make(chan error, 100), problems: make(chan []mirror.Problem, 100), held: make(chan []mirror.Held, 100), log: &bytes.Buffer{}}
-	m, err := mirror.New(mirror.Config{Source: source, Disk: disk, Logger: slog.New(slog.NewTextHandler(r.log, nil)), CheckEvery: 50 * time.Millisecond, Timeout: 200 * time.Millisecond, Hooks: mirror.Hooks{
+		contact: make(chan error, 100), problems: make(chan []mirror.Problem, 100), held: make(chan []mirror.Held, 100)}
+	m, err := mirror.New(mirror.Config{Source: source, Disk: disk, Logger: slog.New(slog.NewTextHandler(&r.log, nil)), CheckEvery: 50 * time.Millisecond, Timeout: 200 * time.Millisecond, Hooks: mirror.Hooks{
 		Published: func(c mirror.Change) { r.changes <- c },
 		Relisted:  func() { r.relisted <- struct{}{} },
 		Alarm:     func(err error) { r.alarms <- err },
