@@ -3,6 +3,7 @@ package keyring
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +58,31 @@ func TestAllowance(t *testing.T) {
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, ErrAllowance) && !errors.Is(err, ErrRevoked)) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A renewal that the disk does not take is not given out, nor is any after it: what is on disk then is not known (issue 12, item 16: journalled
+// with fsync). A pipe takes what is written, and cannot be synced (fsync(2), EINVAL).
+func TestSpendWaitsForTheDisk(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	read, written, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	s := &spender{purse: newPurse(allowance("one", &record{Epochs: []epoch{{Number: 1, Status: Active}}}, 10, now)), file: written}
+	k := &Keyring{cfg: Config{Now: func() time.Time { return now }}, allowances: s}
+	k.current.Store(&published{state: &State{}})
+	renewal := Issue{Serial: "new", Identity: "x", Epoch: 1, Previous: "old", NotAfter: now.Add(2 * time.Hour)}
+	if err := k.Spend(renewal, now.Add(time.Hour)); err == nil || errors.Is(err, ErrAllowance) {
+		t.Errorf("what was not synced is given out: %v", err)
+	}
+	line := make([]byte, 1000)
+	if n, err := read.Read(line); err != nil || !strings.Contains(string(line[:n]), `"new"`) {
+		t.Errorf("it was not written either: %q, %v", line[:n], err)
+	}
+	if err := k.Spend(renewal, now.Add(time.Hour)); !errors.Is(err, ErrAllowance) || len(s.issued) != 0 {
+		t.Errorf("after that: %v, %d are to be journalled", err, len(s.issued))
 	}
 }
 

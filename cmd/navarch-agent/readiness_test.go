@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -76,6 +78,27 @@ func TestReadinessIsLookedForOnce(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		ask("look 2")
 	})
+	if lookEvery < time.Second/20 {
+		t.Errorf("Envoy is asked every %v", lookEvery)
+	}
+	var l lookout
+	var looking, most atomic.Int32
+	var all sync.WaitGroup
+	for range 100 { // who comes while somebody looks waits for that
+		all.Go(func() {
+			_ = l.ask(func() error {
+				most.Store(max(most.Load(), looking.Add(1)))
+				for range 1000 {
+					runtime.Gosched()
+				}
+				looking.Add(-1)
+				return nil
+			})
+		})
+	}
+	if all.Wait(); most.Load() != 1 {
+		t.Errorf("Envoy is asked by %d at once", most.Load())
+	}
 }
 
 // A listener that Envoy refuses lets it go LIVE without: the agent is not ready, and says so.

@@ -15,9 +15,11 @@ import (
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/serve/servetest"
 	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/shard/member"
 	"navarch.io/navarch/shard/place"
 	"navarch.io/navarch/store/kv/kvtest"
 	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -125,6 +127,18 @@ func TestFleetOfTwo(t *testing.T) {
 	if a.Depart(patient); patient.Err() != nil {
 		t.Error("with nobody to take over it waits")
 	}
+}
+
+// A replica that joins a fleet whose level its build does not read serves nobody before the leader has lowered that (issue 12, item 13): it is
+// not ready, and lets no stream in (push/join asks Above).
+func TestLevelAboveTheBuild(t *testing.T) {
+	etcd := kvtest.Start(t)
+	etcd.Put(member.LevelPath, string(member.LevelValue(model.Level+1)))
+	f := replica(t, etcd, "a", time.Hour)
+	f.warmed.Store(true)
+	servetest.Soon(t, "it is not ready", func() bool { return f.Ready() != nil && f.Above() != nil })
+	etcd.Put(member.LevelPath, string(member.LevelValue(model.Level)))
+	servetest.Soon(t, "the level is lowered, and it serves", func() bool { return f.Ready() == nil && f.Above() == nil })
 }
 
 // Who waits to be let in is a part of the load that the leader makes rings by: it is to be served by somebody.

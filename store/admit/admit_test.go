@@ -130,7 +130,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// One host holds no more bytes than its share, whatever it sends: the next review of it waits, and one of another host does not.
+// One host holds no more bytes than its share, whatever it sends: the next review of it waits, and one of another host does not. All hosts
+// together hold no more than there are: then everybody's next review waits.
 func TestRoom(t *testing.T) {
 	b := newBusy(t, Config{MaxHost: 2 * int64(len(good)), MaxAll: 4 * int64(len(good))})
 	b.s.work = turns.New(100, 0) // as many at once as there are in this test
@@ -140,7 +141,12 @@ func TestRoom(t *testing.T) {
 	if w := b.send("10.0.0.1:2", "timeout=1ms"); w.Code != http.StatusServiceUnavailable || len(b.entered) > 0 {
 		t.Errorf("a third review of a host that has its share: %d, handled: %d", w.Code, len(b.entered))
 	}
-	b.begin("10.0.0.2:1")
+	for range 2 {
+		b.begin("10.0.0.2:1")
+	}
+	if w := b.send("10.0.0.3:1", "timeout=1ms"); w.Code != http.StatusServiceUnavailable || len(b.entered) > 0 {
+		t.Errorf("a review for which there is no room at all: %d, handled: %d", w.Code, len(b.entered))
+	}
 	b.end()
 	if w := b.send("10.0.0.1:3", ""); w.Code != http.StatusOK {
 		t.Errorf("after all have left: %d %s", w.Code, w.Body)
@@ -210,8 +216,11 @@ func TestReviewsTakeTurns(t *testing.T) {
 	for range 4 * half {
 		b.all.Go(func() { b.send("10.0.0.1:1", "") })
 	}
-	for b.s.work.Waiting() < 4*half {
-		runtime.Gosched()
+	for until := time.Now().Add(time.Minute); b.s.work.Waiting() < 4*half; runtime.Gosched() {
+		if time.Now().After(until) {
+			t.Errorf("%d reviews of the first host wait, want %d", b.s.work.Waiting(), 4*half)
+			break
+		}
 	}
 	b.begin("10.0.0.2:1")
 	if len(b.entered) > 0 {

@@ -59,6 +59,33 @@ func TestSure(t *testing.T) {
 	}
 }
 
+// A process whose clock is fast, and that is alone, takes what was recorded before, and as much later as it has run, until it has run for a
+// whole period; where another clock agrees with its own it is sure at once.
+func TestSureOfOneThatIsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const period, ahead = 24 * time.Hour, 90 * time.Minute
+		recordedAt := time.Now()
+		c := New(Config{Name: "a", Period: period, Wall: func() time.Time { return time.Now().Add(ahead) }, Log: quiet})
+		before := kv.Blob{Path: recorded, Raw: encode(recordedAt), Revision: 7}
+		c.read(kv.Folder{Blobs: []kv.Blob{before}})
+		sure := func(when string, want time.Time) {
+			t.Helper()
+			if got, err := c.Sure(); err != nil || got.Sub(want).Abs() > time.Millisecond {
+				t.Errorf("%s: %v, %v, want %v", when, got, err, want)
+			}
+		}
+		sure("at its start", recordedAt)
+		time.Sleep(period - time.Hour)
+		sure("before the period is over", recordedAt.Add(period-time.Hour))
+		c.read(kv.Folder{Blobs: []kv.Blob{before, {Path: own + "b", Raw: encode(time.Now().Add(ahead)), Revision: 8}}})
+		sure("another agrees", time.Now().Add(ahead))
+		c.read(kv.Folder{Blobs: []kv.Blob{before}})
+		sure("it has gone", recordedAt.Add(period-time.Hour))
+		time.Sleep(time.Hour)
+		sure("after the period", time.Now().Add(ahead))
+	})
+}
+
 // What others said goes on as this process does; a clock that is set while it runs is noticed without another word of theirs.
 func TestClockThatIsSet(t *testing.T) {
 	now := time.Now().Round(0)

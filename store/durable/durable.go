@@ -87,6 +87,9 @@ func Link(target, path string) error {
 	return nil
 }
 
+// sync has the disk take what a file has, or the names in a folder (fsync(2)); the tests look at when that is.
+var sync = (*os.File).Sync
+
 // put writes a file beside its place and has name give it its own.
 func put(path string, mode os.FileMode, write func(io.Writer) error, name func(from, to string) error) error {
 	dir := filepath.Dir(path)
@@ -95,7 +98,7 @@ func put(path string, mode os.FileMode, write func(io.Writer) error, name func(f
 		return err
 	}
 	defer func() { _ = os.Remove(temp.Name()) }() // nothing, where it was renamed
-	if err := errors.Join(write(temp), temp.Chmod(mode), temp.Sync(), temp.Close()); err != nil {
+	if err := errors.Join(write(temp), temp.Chmod(mode), sync(temp), temp.Close()); err != nil {
 		return err
 	}
 	if err := name(temp.Name(), path); err != nil {
@@ -109,7 +112,7 @@ func syncFolder(dir string) error {
 	if err != nil {
 		return fmt.Errorf("sync folder %s: %w", dir, err)
 	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+	if err := errors.Join(sync(f), f.Close()); err != nil {
 		return fmt.Errorf("sync folder %s: %w", dir, err)
 	}
 	return nil

@@ -2,10 +2,12 @@ package durable
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -97,6 +99,55 @@ func TestLink(t *testing.T) {
 	}
 	if err := Link("one", filepath.Join(dir, "none", "link")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a folder: %v", err)
+	}
+}
+
+// The disk has the whole content of a file before the name leads to it, and the name when the call returns: the folder is synced by itself,
+// after the rename (fsync(2); issue 12, item 18). Where the disk fails the caller is told.
+func TestDiskHasTheName(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	var failing bool
+	var synced []string
+	before := sync
+	t.Cleanup(func() { sync = before })
+	sync = func(f *os.File) error {
+		what, at := "folder", "nothing"
+		if f.Name() != dir {
+			text, err := os.ReadFile(f.Name())
+			what = fmt.Sprintf("%s %v", text, err)
+		}
+		if target, err := os.Readlink(path); err == nil {
+			at = "a link to " + target
+		} else if text, err := os.ReadFile(path); err == nil {
+			at = string(text)
+		}
+		if synced = append(synced, what+", at the path "+at); failing {
+			return syscall.EIO
+		}
+		return nil
+	}
+	write := func(text string) func(io.Writer) error {
+		return func(w io.Writer) error { _, err := io.WriteString(w, text); return err }
+	}
+	for _, c := range []struct {
+		do   func() error
+		want []string
+	}{
+		{func() error { return Create(path, 0o600, write("one")) }, []string{"one <nil>, at the path nothing", "folder, at the path one"}},
+		{func() error { return Replace(path, 0o600, write("two")) }, []string{"two <nil>, at the path one", "folder, at the path two"}},
+		{func() error { return Link("three", path) }, []string{"folder, at the path a link to three"}},
+	} {
+		if synced = nil; c.do() != nil || !slices.Equal(synced, c.want) {
+			t.Errorf("synced %q, want %q", synced, c.want)
+		}
+	}
+	failing = true
+	if err := Replace(path, 0o600, write("four")); !errors.Is(err, syscall.EIO) {
+		t.Errorf("the disk does not take the file: %v", err)
+	}
+	if err := Link("four", path); !errors.Is(err, syscall.EIO) {
+		t.Errorf("the disk does not take the name: %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package mirror_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -312,6 +313,57 @@ func TestConfirmAtPlace(t *testing.T) {
 		}
 	})
 }
+
+// What does not agree with the head is listed before it is held: the watch may have left something out. While a list does not agree either it is
+// listed again by itself, after a second and then ever less often, whatever the watch says (issue 12, item 12).
+func TestHeldKindsAreListedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		m, watch, _, end := following(t, f)
+		defer end()
+		lost := endpoints(t, "a", "10.0.0.1")
+		raw, err := model.Encode(lost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := append(slices.Clone(f.state.Values), kv.Value{Path: lost.Meta().Key.Path(), Raw: raw})
+		// lists gives the next list, of which the head says what all of them are together.
+		lists := func(revision int64, stored []kv.Value) kv.Head {
+			said := kv.ContentsOf(whole)
+			head := kv.Head{Revision: revision, Complete: true, LastComplete: f.state.Complete, Contents: said}
+			f.state = &kv.State{At: kv.Position{Cluster: 1, Revision: revision}, Store: revision, Head: head, Complete: revision, Said: said, Contents: kv.ContentsOf(stored), Values: stored}
+			f.stats <- kv.Stat{Cluster: 1, Revision: revision, Head: head}
+			return head
+		}
+		head := lists(12, whole)
+		watch <- kv.Update{Revision: 12, Head: &head} // without the record
+		began := time.Now()
+		watch = <-f.watches
+		synctest.Wait()
+		if took := time.Since(began); took > 200*time.Millisecond { // a pause between two tries
+			t.Errorf("listed after %v", took)
+		}
+		if m.Current().Len(model.KindEndpoints) != 1 || len(m.Status().Held) != 0 {
+			t.Errorf("%d records, held %v: what the watch left out was not listed", m.Current().Len(model.KindEndpoints), m.Status().Held)
+		}
+		head = lists(14, whole[:1])
+		watch <- kv.Update{Revision: 14, Head: &head, Values: []kv.Value{{Path: lost.Meta().Key.Path()}}}
+		<-f.watches
+		synctest.Wait()
+		if held := m.Status().Held; len(held) != 1 || held[0].Kind != "Endpoints" || m.Current().Len(model.KindEndpoints) != 1 {
+			t.Errorf("held %v", held)
+		}
+		lists(16, whole)
+		time.Sleep(firstRelistAtMost)
+		synctest.Wait()
+		if held := m.Status().Held; len(held) != 0 {
+			t.Errorf("held %v although a list would agree", held)
+		}
+	})
+}
+
+// firstRelistAtMost is longer than the pauses before a list that is begun by itself.
+const firstRelistAtMost = 10 * time.Second
 
 // update is an empty batch after the complete revision last.
 func update(revision, last int64) kv.Update {

@@ -2,13 +2,17 @@ package status
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"navarch.io/navarch/push/envoytest"
 	"navarch.io/navarch/store/obs"
@@ -55,6 +59,32 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "the oldest of the source that has most was closed") {
 		t.Errorf("none had to go: %s", log)
+	}
+}
+
+// Of one source the port has 64 connections and no more, though there is room for others: one more closes the oldest.
+func TestConnectionsOfOneSource(t *testing.T) {
+	s := serveTo(t, text("ok"), nil, nil, nil)
+	var first *bufio.Reader
+	for i := range 65 {
+		c := from(t, s, "127.0.0.2")
+		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		answers := bufio.NewReader(c)
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body) // what is left of the answer
+		if i == 0 {
+			first = answers
+			if err := c.SetReadDeadline(time.Now().Add(limits.Idle / 2)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := first.ReadByte(); err == nil || // it is not closed for saying nothing, which takes limits.Idle
+		errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the oldest of 65 connections stays: %v", err)
 	}
 }
 

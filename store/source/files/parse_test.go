@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 )
 
@@ -53,13 +54,15 @@ func TestParse(t *testing.T) {
 		"capitals":               {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: A_b, namespace: b}\n", []string{"a.yaml#1 broken Pod b/A_b: metadata.name: \"A_b\": a lowercase"}},
 		"service with a dot":     {"a.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: a.b, namespace: b}\n", []string{"a.yaml#1 broken Service b/a.b: metadata.name: \"a.b\": must not contain dots"}},
 		"pod with a dot":         {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a.b, namespace: b}\n", []string{"a.yaml#1 v1 Pod b/a.b"}},
-		"role with a colon":      {"a.yaml", "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: 'system:A'}\n", []string{"a.yaml#1 rbac.authorization.k8s.io/v1 ClusterRole system:A"}},
-		"evil namespace":         {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: b/c}\n", []string{"a.yaml#1 broken Pod b/c/a: metadata.namespace: \"b/c\": a lowercase RFC 1123 label"}},
-		"empty name":             {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: '', namespace: b}\n", []string{"a.yaml#1 broken Pod in namespace b: metadata.name is missing"}},
-		"endless name":           {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: " + strings.Repeat("x", 300) + "}\n", []string{"a.yaml#1 broken Pod default/" + strings.Repeat("x", 253) + ": metadata.name: "}},
-		"alias bomb":             {"a.yaml", bomb(), []string{"a.yaml#1 broken : the document has 90 aliases: too many for its size"}},
-		"few aliases":            {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: &l {x: z}, annotations: *l}\n", []string{"a.yaml#1 v1 Pod default/a"}},
-		"too large":              {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\ndata: " + strings.Repeat("x", maxDocument), []string{"a.yaml#1 broken Pod default/a: the document has 4194"}},
+		"the name of the denied": {"a.yaml", "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: '" + model.DeniedName + "', namespace: istio-system}\n",
+			[]string{"a.yaml#1 broken AuthorizationPolicy istio-system/" + model.DeniedName + ": metadata.name: \"" + model.DeniedName + "\": a lowercase RFC 1123 subdomain"}}, // the keyring's own, which denies revoked identities (store/normal, TestDenied)
+		"role with a colon": {"a.yaml", "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: 'system:A'}\n", []string{"a.yaml#1 rbac.authorization.k8s.io/v1 ClusterRole system:A"}},
+		"evil namespace":    {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: b/c}\n", []string{"a.yaml#1 broken Pod b/c/a: metadata.namespace: \"b/c\": a lowercase RFC 1123 label"}},
+		"empty name":        {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: '', namespace: b}\n", []string{"a.yaml#1 broken Pod in namespace b: metadata.name is missing"}},
+		"endless name":      {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: " + strings.Repeat("x", 300) + "}\n", []string{"a.yaml#1 broken Pod default/" + strings.Repeat("x", 253) + ": metadata.name: "}},
+		"alias bomb":        {"a.yaml", bomb(), []string{"a.yaml#1 broken : the document has 90 aliases: too many for its size"}},
+		"few aliases":       {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: &l {x: z}, annotations: *l}\n", []string{"a.yaml#1 v1 Pod default/a"}},
+		"too large":         {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\ndata: " + strings.Repeat("x", maxDocument), []string{"a.yaml#1 broken Pod default/a: the document has 4194"}},
 	} {
 		got := said(parse("", c.path, []byte(c.text)))
 		ok := len(got) == len(c.want)
