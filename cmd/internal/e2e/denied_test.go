@@ -82,6 +82,7 @@ func TestDeniedWithoutKeyring(t *testing.T) {
 	}
 	stays := streamEnds(t, t.Context(), secure, other)
 
+	revoked := time.Now()
 	out, err := exec.Command(binary(t, "navarchctl"), "ca", "revoke", mesh.store, mesh.kek, "--identity", "spiffe://cluster.local/ns/shop/sa/client").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -91,6 +92,7 @@ func TestDeniedWithoutKeyring(t *testing.T) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
+	within(t, 5*time.Second, time.Since(revoked), "its streams and connection ended")
 	for name, one := range map[string]struct {
 		ctx  context.Context
 		conf *tls.Config

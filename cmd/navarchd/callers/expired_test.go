@@ -1,0 +1,68 @@
+package callers
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"navarch.io/navarch/ca/attest"
+)
+
+// Whose credential has ended is served on, without new private keys, for as long as none can be had; once they can be had again that ends after a grace, unless a newer one is shown to this
+// process meanwhile (issue 12, item 3). ca/expiry has the times; here it is asked.
+func TestCallersWhoseCredentialEnds(t *testing.T) {
+	for name, renews := range map[string]bool{"a newer one is shown": true, "none is": false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := Config{DataDir: t.TempDir(), TrustDomain: "cluster.local", Audiences: []string{"istio-ca"}, Required: true, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
+			k, err := New(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			issuer, err := attest.Local(c.DataDir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shows := func() attest.Caller {
+				t.Helper()
+				token, _, err := issuer.Mint("shop", "client", "istio-ca", time.Hour)
+				if err != nil {
+					t.Fatal(err)
+				}
+				who, err := k.Authenticate(over(t, token))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return who
+			}
+			issuing := true
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- k.Expiry().Run(ctx, func() bool { return issuing }, func() {}) }()
+			who := shows()
+			expect := func(when string, after time.Duration, served, keys, again bool) {
+				t.Helper()
+				time.Sleep(after)
+				synctest.Wait()
+				may, come := k.MayHaveKeys(who)
+				if err := k.Refused(who); (err == nil) != served || may != keys || !may && come != again {
+					t.Errorf("%s, %s: refused %v, may have keys %v, comes again %v", name, when, err, may, come)
+				}
+			}
+			expect("before its end", 59*time.Minute, true, true, false)
+			issuing = false
+			expect("while none can be had", 10*time.Hour, true, false, false)
+			issuing = true
+			expect("when they can be had again", time.Minute, true, false, true)
+			if renews {
+				shows()
+			}
+			expect("after the grace", 20*time.Minute, renews, renews, true)
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
