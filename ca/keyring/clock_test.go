@@ -45,14 +45,14 @@ func (j *judged) Compared() <-chan struct{} {
 }
 
 // fast makes a replica whose clock is 25 hours ahead of the others'.
-func (w *harness) fast(judge keyring.Clock) *replica {
-	return w.replica(func(c *keyring.Config) {
+func (w *harness) fast(judge keyring.Clock, more ...func(*keyring.Config)) *replica {
+	return w.replica(append(more, func(c *keyring.Config) {
 		c.Now, c.Clock = func() time.Time { return w.now().Add(25 * time.Hour) }, judge
-	})
+	})...)
 }
 
-// A replica that knows that its clock is off does not take leaves for ended that are not: the rotation waits for their holders. It changes
-// nothing that is asked of it either, and says why.
+// A replica that knows that its clock is off does not take leaves for ended that are not: the rotation waits for their holders, the journal
+// keeps them, and no allowance is recorded by its time. It changes nothing that is asked of it either, and says why.
 func TestClockThatIsOff(t *testing.T) {
 	w := newHarness(t)
 	one := w.replica(func(c *keyring.Config) { c.Leads = func() bool { return false } }) // so the other alone would end things
@@ -64,10 +64,18 @@ func TestClockThatIsOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.stop()
-	judge := &judged{sure: w.now}
+	var ahead atomic.Int64 // what it would be sure of is its own time
+	ahead.Store(int64(25 * time.Hour))
+	judge := &judged{sure: func() time.Time { return w.now().Add(time.Duration(ahead.Load())) }}
 	judge.off.Store(true)
-	fast := w.fast(judge)
+	fast := w.fast(judge, allowed(t.TempDir(), 20))
 	wantStatuses(t, fast.settle(), keyring.Active, keyring.Prepared)
+	if n := journal(t, w); n == 0 {
+		t.Error("the journal was pruned")
+	}
+	if n := len(w.blobs("allowances/")); n != 0 {
+		t.Errorf("%d allowances are recorded by its time", n)
+	}
 	for what, err := range map[string]error{
 		"rotate": fast.Rotate(t.Context(), true), "abort": fast.Abort(t.Context()),
 		"revoke": func() error { _, err := fast.Revoke(t.Context(), []string{leaf.Serial}, nil); return err }(),
@@ -84,6 +92,7 @@ func TestClockThatIsOff(t *testing.T) {
 	if report := one.settle(); len(report.Waiting) != 1 {
 		t.Errorf("waits for %v", report.Waiting)
 	}
+	ahead.Store(0)
 	judge.off.Store(false) // and by its own clock the leaf has not ended: it was set right
 	wantStatuses(t, fast.settle(), keyring.Active, keyring.Prepared)
 	if _, err := fast.Revoke(t.Context(), []string{leaf.Serial}, nil); err != nil {
