@@ -35,7 +35,7 @@ func TestLeased(t *testing.T) {
 	func() {
 		defer func() {
 			if recover() == nil {
-				t.Error("a lease that was not lost is dropped: nobody would take away what is there")
+				t.Fatal("a lease that was not lost is dropped: nobody would take away what is there")
 			}
 		}()
 		l.Drop()
