@@ -62,6 +62,7 @@ func (p *Planner) composeSecrets(subs *secret.Subscriptions) (moved []Moved) {
 // SubscribeSecrets says that a proxy subscribes to some resources of type Secret by name, and to others no more. What it may not have
 // does not exist for it. Rights and Sealed say afterwards what it waits for.
 func (p *Planner) SubscribeSecrets(h *Handle, add, drop []string) (moved []Moved) {
+	p.idle("SubscribeSecrets")
 	pl := h.planned.Load()
 	if _, joined := p.handles[h]; !joined || pl.identity == nil {
 		return nil
@@ -73,6 +74,7 @@ func (p *Planner) SubscribeSecrets(h *Handle, add, drop []string) (moved []Moved
 
 // Authorised plans with the right of a service account to private keys. One that is not known changes nothing: what there was, stays.
 func (p *Planner) Authorised(who view.Identity, right access.Standing) (moved []Moved) {
+	p.idle("Authorised")
 	for _, subs := range p.secrets.Authorised(who, right) {
 		moved = append(moved, p.composeSecrets(subs)...)
 	}
@@ -81,6 +83,7 @@ func (p *Planner) Authorised(who view.Identity, right access.Standing) (moved []
 
 // Opened answers Sealed with the private key of a record. One that is not needed any more is forgotten.
 func (p *Planner) Opened(record *model.Secret, key model.PrivateKey) (moved []Moved) {
+	p.idle("Opened")
 	for _, subs := range p.secrets.Opened(record, key) {
 		moved = append(moved, p.composeSecrets(subs)...)
 	}

@@ -26,6 +26,7 @@ func (s *scope) planNames() {
 
 // AskNames says that a proxy asks for the name table. From now on its scope has one.
 func (p *Planner) AskNames(h *Handle) (moved []Moved) {
+	p.idle("AskNames")
 	if _, joined := p.handles[h]; !joined || h.names {
 		return nil
 	}

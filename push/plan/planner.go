@@ -143,6 +143,7 @@ func (p *Planner) read(in *input.Input) {
 
 // Join plans a proxy's view, or finds it planned. Where that panics, the planner is as it was before.
 func (p *Planner) Join(n view.Node) *Handle {
+	p.idle("Join")
 	h := &Handle{Node: n}
 	p.join(h)
 	return h
@@ -156,6 +157,7 @@ func (p *Planner) join(h *Handle) {
 
 // Leave ends what Join began. What no proxy uses any more is dropped.
 func (p *Planner) Leave(h *Handle) {
+	p.idle("Leave")
 	if _, ok := p.handles[h]; !ok {
 		return
 	}

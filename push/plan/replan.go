@@ -80,6 +80,10 @@ func (p *Planner) must(method string, inOrder bool, otherwise string) {
 	}
 }
 
+// idle panics while a change is being planned: who comes, leaves or is given something between Begin and End would be planned half with each of
+// two inputs.
+func (p *Planner) idle(method string) { p.must(method, p.replan == nil, "before the End of a change") }
+
 // weight is about how many hosts are touched in a scope.
 func (d *dirt) weight() int {
 	const wildcard = 100 // hosts that one covers

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"navarch.io/navarch/push/access"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
@@ -200,7 +202,7 @@ func TestNobodySeesHalfAPlan(t *testing.T) {
 }
 
 // What is called out of order panics, and says what is wrong: a second change before the end of the first, steps and ends of nothing, and
-// anything after Drop.
+// anything after Drop, and whatever concerns single proxies while a change is planned.
 func TestPlannerRefusesCallsOutOfOrder(t *testing.T) {
 	small := func(p *Planner) mirror.Change { return p.Snapshot().Apply(2, wave(t, 2, "s5"), nil) }
 	never := func() bool { return false }
@@ -215,6 +217,13 @@ func TestPlannerRefusesCallsOutOfOrder(t *testing.T) {
 			p.Begin(small(p))
 			p.PlanEndpoints(mirror.Change{New: p.Snapshot()}, false)
 		},
+		"plan: Planner.Join before the End of a change":             func(p *Planner) { p.Begin(small(p)); p.Join(node("ns0", "late")) },
+		"plan: Planner.Leave before the End of a change":            func(p *Planner) { h := p.Join(node("ns0", "b")); p.Begin(small(p)); p.Leave(h) },
+		"plan: Planner.SubscribeSecrets before the End of a change": func(p *Planner) { h := p.Join(node("ns0", "b")); p.Begin(small(p)); p.SubscribeSecrets(h, nil, nil) },
+		"plan: Planner.AskNames before the End of a change":         func(p *Planner) { h := p.Join(node("ns0", "b")); p.Begin(small(p)); p.AskNames(h) },
+		"plan: Planner.Authorised before the End of a change":       func(p *Planner) { p.Begin(small(p)); p.Authorised(view.Identity{}, access.Standing{}) },
+		"plan: Planner.Opened before the End of a change":           func(p *Planner) { p.Begin(small(p)); p.Opened(&model.Secret{}, nil) },
+		"plan: Planner.Join after Drop":                             func(p *Planner) { p.Drop(); p.Join(node("ns0", "late")) },
 		"plan: Planner.Step after Drop": func(p *Planner) {
 			p.backgroundFrom = 0
 			p.Begin(small(p))

@@ -24,8 +24,17 @@ func (l *Leased) Lost() <-chan struct{} {
 	return l.lease.Lost()
 }
 
-// Drop forgets a lease that was lost.
-func (l *Leased) Drop() { l.lease = nil }
+// Drop forgets a lease that was lost. It panics where there is one that was not: what was written under it would stay for as long as this process lives.
+func (l *Leased) Drop() {
+	if l.lease != nil {
+		select {
+		case <-l.lease.Lost():
+		default:
+			panic("kv: Leased.Drop of a lease that was not lost")
+		}
+	}
+	l.lease = nil
+}
 
 // Put writes a blob, whatever was there before. The errors are those of Store.Lease and Lease.Put.
 func (l *Leased) Put(ctx context.Context, path string, raw []byte) (err error) {

@@ -32,6 +32,14 @@ func TestLeased(t *testing.T) {
 		}
 	}
 	has(2)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Fatal("a lease that was not lost is dropped: nobody would take away what is there")
+			}
+		}()
+		l.Drop()
+	}()
 	if err := l.Delete(ctx, "refusals/a"); err != nil {
 		t.Fatal(err)
 	}

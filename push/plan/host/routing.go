@@ -74,14 +74,10 @@ func describe(ref virtualservice.Ref) string {
 
 func destination(hosts Hosts, ref virtualservice.Ref, listenPort uint32) vhost.Destination {
 	d := vhost.Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
-	if d.Cluster = hosts.ClusterFor(ref.Host, ref.Subset, ref.Port, listenPort); d.Cluster != "" {
-		port := ref.Port
-		if _, p, _, _, ok := xds.ParseCluster(d.Cluster); ok {
-			port = p
-		}
-		rules := hosts.Get(target(hosts, ref.Host)).Rules
-		if d.Hash = rules.Policy(ref.Subset, port).Balancer.GetConsistentHash(); d.Hash != nil {
-			d.Rule = rules.Of(ref.Subset)
+	if to := hosts.ClusterFor(ref.Host, ref.Subset, ref.Port, listenPort); to.Host != nil {
+		d.Cluster = to.Name
+		if d.Hash = to.Host.Rules.Policy(ref.Subset, to.Port).Balancer.GetConsistentHash(); d.Hash != nil {
+			d.Rule = to.Host.Rules.Of(ref.Subset)
 		}
 	}
 	return d

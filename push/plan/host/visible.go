@@ -133,15 +133,22 @@ func (t *Table) hasPort(h *Host, port uint32) bool {
 	return slices.ContainsFunc(t.imports, func(im *Imports) bool { return im.Has(h.Service, h.Name) && im.hasPort(h.Name, port) })
 }
 
-// ClusterFor is the name of the cluster that a destination means: at its port, or the service's only one (port 0), or else the one
-// that the request came to. Empty: there is no such service, port or subset in this scope.
-func (t *Table) ClusterFor(name, subset string, port, listenPort uint32) string {
+// ClusterFor is the cluster that a destination means: at its port, or the service's only one (port 0), or else the one
+// that the request came to. The zero Outbound: there is no such service, port or subset in this scope.
+func (t *Table) ClusterFor(name, subset string, port, listenPort uint32) Outbound {
 	return t.clusterOf(t.Get(target(t, name)), subset, port, listenPort)
 }
 
-func (t *Table) clusterOf(h *Host, subset string, port, listenPort uint32) string {
+// Outbound is a cluster that a destination is sent to; the zero Outbound: there is none.
+type Outbound struct {
+	Name string
+	Host *Host // whose cluster it is
+	Port uint32
+}
+
+func (t *Table) clusterOf(h *Host, subset string, port, listenPort uint32) Outbound {
 	if h == nil || h.Service == nil {
-		return ""
+		return Outbound{}
 	}
 	if port == 0 {
 		port = listenPort
@@ -150,12 +157,12 @@ func (t *Table) clusterOf(h *Host, subset string, port, listenPort uint32) strin
 		}
 	}
 	if h.At(port) == nil || !t.hasPort(h, port) {
-		return ""
+		return Outbound{}
 	}
 	if subset != "" {
 		if _, ok := h.Rules.subset(subset); !ok {
-			return ""
+			return Outbound{}
 		}
 	}
-	return xds.OutboundCluster(port, subset, h.Name)
+	return Outbound{xds.OutboundCluster(port, subset, h.Name), h, port}
 }

@@ -146,22 +146,23 @@ func (r *routing) chain(routes []*networkingv1.RouteDestination, cidrs []string)
 	c := listener.Chain{CIDRs: strs.List(cidrs...), StatPrefix: xds.OutboundCluster(r.port, "", r.host.Name), Protocol: r.protocol}
 	rules, subset, port := r.host.Rules, "", r.port // of several destinations none decides alone
 	var list []listener.Target
+	var to host.Outbound // the last
 	for _, route := range routes {
 		d := route.GetDestination()
-		name := r.as.Hosts.ClusterFor(d.GetHost(), d.GetSubset(), d.GetPort().GetNumber(), r.port)
-		if name == "" { // as it would be called: connections to it are closed until there is one
-			name = xds.OutboundCluster(cmp.Or(d.GetPort().GetNumber(), r.port), d.GetSubset(), d.GetHost())
+		to = r.as.Hosts.ClusterFor(d.GetHost(), d.GetSubset(), d.GetPort().GetNumber(), r.port)
+		if to.Host == nil { // as it would be called: connections to it are closed until there is one
+			p := cmp.Or(d.GetPort().GetNumber(), r.port)
+			to = host.Outbound{Name: xds.OutboundCluster(p, d.GetSubset(), d.GetHost()), Host: r.as.Hosts.Get(d.GetHost()), Port: p}
 		}
-		list = append(list, listener.Target{Cluster: name, Weight: uint32(max(route.GetWeight(), 0))})
+		list = append(list, listener.Target{Cluster: to.Name, Weight: uint32(max(route.GetWeight(), 0))})
 	}
 	if len(list) == 1 {
 		list[0].Weight = 0
 		c.StatPrefix = list[0].Cluster
-		_, p, sub, name, ok := xds.ParseCluster(list[0].Cluster)
-		if h := r.as.Hosts.Get(name); ok && h != nil && h.Service != nil {
-			rules, subset, port = h.Rules, sub, p
+		if h := to.Host; h != nil && h.Service != nil {
+			rules, subset, port = h.Rules, routes[0].GetDestination().GetSubset(), to.Port
 			if host.Dynamic(h.Service) {
-				c.Dynamic, c.DynamicPort = name, p
+				c.Dynamic, c.DynamicPort = h.Name, to.Port
 			}
 		}
 	}
