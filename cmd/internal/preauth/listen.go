@@ -8,9 +8,6 @@ import (
 	"time"
 )
 
-// maxWaiting bounds the connections of shared sources that wait for a place: each is a socket, and nothing else.
-const maxWaiting = 4096
-
 // Listen wraps the address's listener. Its Accept gives connections that have a place.
 func (l *Limiter) Listen(inner net.Listener) net.Listener {
 	b := &listener{Listener: inner, limiter: l, come: make(chan *conn), served: make(chan accepted), closed: make(chan struct{})}
@@ -98,7 +95,7 @@ func (l *listener) admit() {
 			switch {
 			case of[c.entry.Source()] == 0 && c.enter(): // behind those of its source that wait
 				l.serve(c)
-			case c.shared && len(wait) < maxWaiting:
+			case c.shared && len(wait) < l.limiter.limits.Waiting:
 				wait = append(wait, c)
 				of[c.entry.Source()]++
 			default:

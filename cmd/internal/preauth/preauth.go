@@ -29,8 +29,9 @@ type Limits struct {
 	PerSource int // of one IPv4 address or one IPv6 /64: 128
 	Known     int // that a source keeps which has authenticated connections, whatever others do: 32
 	// Shared are ranges of gateways and NAT: each address in them may have Total. Where that is used up, new connections wait for
-	// the others (4096 at most), instead of being refused.
+	// the others, instead of being refused.
 	Shared     []netip.Prefix
+	Waiting    int           // connections of shared sources that wait for a place, each a socket and nothing else: 4096
 	Credential time.Duration // from when a connection is served until a credential was shown: 10 s
 	// Progress is for how long one is not closed for another one of its source after each of the two steps of its handshake: 250 ms. One
 	// of a shared source is not within the first fifth of Credential either.
@@ -55,6 +56,7 @@ const (
 
 func (l *Limits) fill() {
 	l.Total = cmp.Or(l.Total, 512)
+	l.Waiting = cmp.Or(l.Waiting, 4096)
 	l.PerSource = cmp.Or(l.PerSource, 128)
 	l.Known = cmp.Or(l.Known, 32)
 	l.Credential = cmp.Or(l.Credential, 10*time.Second)

@@ -287,7 +287,7 @@ func TestKnownSourcesHaveRoom(t *testing.T) {
 // Clients of a shared address wait for room, and do not lose it while they are worked for; those of others are told at once.
 func TestSharedSourcesWait(t *testing.T) {
 	const place = 4 * time.Second // more than it takes to see who waits
-	w := start(t, Limits{Total: 8, PerSource: 2, Progress: place, Credential: 5 * place, Shared: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
+	w := start(t, Limits{Total: 8, PerSource: 2, Waiting: 1, Progress: place, Credential: 5 * place, Shared: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
 	hello := w.hello()
 	begin := func(from string) net.Conn {
 		c := w.raw(from)
@@ -314,6 +314,7 @@ func TestSharedSourcesWait(t *testing.T) {
 	if !w.open(waits) || !w.open(shared[0]) {
 		t.Error("there is no room, and somebody was closed")
 	}
+	w.ended("one more than may wait", begin("127.0.0.2"))
 	shared[0].Close()
 	answered(waits)
 }
