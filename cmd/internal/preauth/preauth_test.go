@@ -314,7 +314,9 @@ func TestSharedSourcesWait(t *testing.T) {
 	if !w.open(waits) || !w.open(shared[0]) {
 		t.Error("there is no room, and somebody was closed")
 	}
-	w.ended("one more than may wait", begin("127.0.0.2"))
+	if n, _ := io.ReadFull(begin("127.0.0.2"), make([]byte, 1)); n > 0 {
+		t.Error("one more than may wait has got a place")
+	}
 	shared[0].Close()
 	answered(waits)
 }
