@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -149,6 +150,37 @@ func ticksOf(pid int) (sum int64) {
 		sum += n
 	}
 	return sum
+}
+
+// judged is a test that is asked about: whether it has failed.
+type judged struct {
+	testing.TB
+	failed bool
+}
+
+func (j *judged) Helper()               {}
+func (j *judged) Logf(string, ...any)   {}
+func (j *judged) Errorf(string, ...any) { j.failed = true }
+
+// At full size a limit of time that is missed fails the test (issue 12, "Fault tests that can fail"), but for the time that other programs had
+// the processors: on an idle machine that is none.
+func TestMissedLimitsFail(t *testing.T) {
+	before := faultScale
+	t.Cleanup(func() { faultScale = before })
+	for _, c := range []struct {
+		scale        int
+		took, others time.Duration
+		fails        bool
+	}{
+		{fullScale, 9 * time.Second, 0, false}, {fullScale, 11 * time.Second, 0, true}, {fullScale, 11 * time.Second, 2 * time.Second, false},
+		{fullScale, time.Minute, 2 * time.Second, true}, {1, time.Minute, 0, false},
+	} {
+		faultScale = c.scale
+		var j judged
+		if atMost(&j, 10*time.Second, c.took, func() time.Duration { return c.others * time.Duration(runtime.NumCPU()) }, "it"); j.failed != c.fails {
+			t.Errorf("%+v: failed %v", c, j.failed)
+		}
+	}
 }
 
 // Of the samples those count that lie in the time asked for; processes and their times are found.
