@@ -19,3 +19,13 @@ func TestWorkloadsAreAskedForOnceInTenSeconds(t *testing.T) {
 		}
 	}
 }
+
+// What an identity may have where nothing else is said: the figures of deploy/docs/security.md.
+func TestDefaultLimits(t *testing.T) {
+	want := Limits{Workload: 8, Least: 1024, PerKnown: 4, Names: 32 << 20, NamesPerKnown: 4 << 10, NamesFree: 16 << 10,
+		Messages: 128 << 20, MessagesPerKnown: 512 << 10, MessagesPerCredential: 16 << 20, MessagesInAll: 512 << 20,
+		Work: 20_000, WorkInAll: 100_000, WorkPerKnown: 20, Asks: 4}
+	if got := New(Config{}).cfg.Limits; got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
