@@ -76,10 +76,7 @@ func Link(target, path string) error {
 		err = os.Symlink(target, next)
 	}
 	if err == nil {
-		err = os.Rename(next, path)
-	}
-	if err == nil {
-		err = syncFolder(filepath.Dir(path))
+		err = give(next, path, os.Rename)
 	}
 	if err != nil {
 		return fmt.Errorf("link %s: %w", path, err)
@@ -89,8 +86,7 @@ func Link(target, path string) error {
 
 // put writes a file beside its place and has name give it its own.
 func put(path string, mode os.FileMode, write func(io.Writer) error, name func(from, to string) error) error {
-	dir := filepath.Dir(path)
-	temp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-*") // 0600
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".new-*") // 0600
 	if err != nil {
 		return err
 	}
@@ -98,10 +94,15 @@ func put(path string, mode os.FileMode, write func(io.Writer) error, name func(f
 	if err := errors.Join(write(temp), temp.Chmod(mode), temp.Sync(), temp.Close()); err != nil {
 		return err
 	}
-	if err := name(temp.Name(), path); err != nil {
+	return give(temp.Name(), path, name)
+}
+
+// give has name give a file its name, and returns when the disk has that.
+func give(from, to string, name func(from, to string) error) error {
+	if err := name(from, to); err != nil {
 		return err
 	}
-	return syncFolder(dir)
+	return syncFolder(filepath.Dir(to))
 }
 
 func syncFolder(dir string) error {
