@@ -38,6 +38,21 @@ func TestMiddle(t *testing.T) {
 	}
 }
 
+// A clock is believed that is two minutes off, in either direction, and none that is further off (issue 12, item 15).
+func TestTolerance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for off, want := range map[time.Duration]bool{0: true, 2 * time.Minute: true, -2 * time.Minute: true, 2*time.Minute + time.Second: false, -2*time.Minute - time.Second: false} {
+			c := New(Config{Name: "a", Wall: func() time.Time { return time.Now().Add(off) }, Log: quiet})
+			c.read(kv.Folder{})
+			c.Heard(Word{"b", time.Now()}, 0)
+			c.Heard(Word{"c", time.Now()}, 0)
+			if err := c.Off(); (err == nil) != want {
+				t.Errorf("%v off: %v", off, err)
+			}
+		}
+	})
+}
+
 func TestSure(t *testing.T) {
 	now, day := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC), 24*time.Hour
 	before := reading{revision: 1, said: now.Add(-day), at: time.Minute}
