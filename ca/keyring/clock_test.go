@@ -147,3 +147,36 @@ func TestPeersSayTheirTime(t *testing.T) {
 		t.Errorf("heard %+v", got)
 	}
 }
+
+// A replica whose clock is off makes no first root either: it would begin, and end, at the wrong time for as long as the mesh has it.
+func TestClockThatIsOffMakesNoRoot(t *testing.T) {
+	w := newHarness(t)
+	judge := &judged{sure: w.now}
+	judge.off.Store(true)
+	r := w.fast(judge)
+	if report := r.settle(); len(report.Epochs) != 0 || !strings.Contains(report.Sealed, errOff.Error()) || len(w.blobs("keys/")) != 0 {
+		t.Errorf("by a clock that is off: %+v", report)
+	}
+	judge.off.Store(false)
+	wantStatuses(t, r.settle(), keyring.Active)
+}
+
+// Nor does it have an allowance of renewals recorded, whose times would be wrong.
+func TestClockThatIsOffHasNoAllowance(t *testing.T) {
+	w := newHarness(t)
+	first := w.replica()
+	first.settle()
+	first.stop()
+	judge := &judged{sure: w.now}
+	judge.off.Store(true)
+	r := w.replica(allowed(t.TempDir(), 20), func(c *keyring.Config) { c.Clock = judge })
+	r.settle()
+	if n := r.Stats().Allowance; n != 0 {
+		t.Errorf("an allowance of %d by a clock that is off", n)
+	}
+	judge.off.Store(false)
+	r.settle()
+	if n := r.Stats().Allowance; n != 20 {
+		t.Errorf("an allowance of %d when the clock is right", n)
+	}
+}

@@ -171,7 +171,7 @@ func TestSigners(t *testing.T) {
 // An identity has so many requests under way and no more, while others have theirs, and more when they are done.
 func TestRequestsOfAnIdentity(t *testing.T) {
 	r := New(Config{})
-	for range ofIdentity {
+	for range 16 {
 		if !r.begin("web") {
 			t.Fatal("too few")
 		}
@@ -184,7 +184,7 @@ func TestRequestsOfAnIdentity(t *testing.T) {
 	if !r.begin("web") {
 		t.Error("none, though one is done")
 	}
-	for range ofIdentity {
+	for range 16 {
 		r.end("web")
 	}
 	if len(r.under) != 0 {

@@ -360,4 +360,7 @@ func TestUnreadAnswers(t *testing.T) {
 	if got := slow.end(); got.Code() != codes.Unavailable {
 		t.Errorf("who does not read ends with %v", got)
 	}
+	if usual, _ := start(t, Config{Planner: cfg.Planner}); maxUnread*usual.cfg.WriteTimeout != 2*time.Minute {
+		t.Errorf("an answer has %v unless the configuration says otherwise", maxUnread*usual.cfg.WriteTimeout)
+	}
 }

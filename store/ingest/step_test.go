@@ -10,6 +10,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
 )
 
 func TestOneChangeOneBatch(t *testing.T) {
@@ -344,6 +345,31 @@ func TestRecordsDoNotDependOnOrder(t *testing.T) {
 		if len(w.want) != len(first) {
 			t.Fatalf("%d records, want %d", len(w.want), len(first))
 		}
+	}
+}
+
+// A file that says it is the policy by which revoked identities are denied cannot be read, for its name is none that Kubernetes has
+// (store/source/files, TestParse): like any such policy it closes its namespace, and the denial stands, also when the file goes.
+func TestNoFileTakesThePlaceOfDenials(t *testing.T) {
+	o, err := normal.NewDenied([]string{"spiffe://cluster.local/ns/shop/sa/web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDesk(t)
+	d.want(Objects{object.Event{Op: object.Put, ID: o.ID, Object: o, Location: o.Location}, synced})
+	d.want(Gained{d.epoch}, "load", "write +AuthorizationPolicy "+model.DeniedName)
+	was := maps.Clone(d.stored)
+	file := put(t, "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: '"+model.DeniedName+"', namespace: istio-system}\nspec: {}")
+	file.ID.Origin = origin.New("", origin.Files)
+	d.want(Objects{broken(file)}, "write +closed AuthorizationPolicy "+model.DeniedName)
+	for key, hash := range was {
+		if d.stored[key] != hash || len(d.stored) != 2 {
+			t.Errorf("%v is another one: %v", key, d.stored)
+		}
+	}
+	d.want(Objects{gone(file)}, "write -AuthorizationPolicy "+model.DeniedName)
+	if !maps.Equal(d.stored, was) {
+		t.Errorf("stored are %v, before %v", d.stored, was)
 	}
 }
 

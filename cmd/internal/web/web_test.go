@@ -118,6 +118,45 @@ func TestLimitsOfSilence(t *testing.T) {
 	idle.ended()
 }
 
+// Who does not read an answer loses the connection, after two minutes unless the limits say otherwise.
+func TestUnreadAnswerEndsItsConnection(t *testing.T) {
+	var usual Limits
+	if usual.fill(); usual.Answer != 2*time.Minute {
+		t.Errorf("an answer has %v", usual.Answer)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	written, done := make(chan error, 1), make(chan error, 1)
+	go func() {
+		done <- Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			for {
+				if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+					written <- err
+					return
+				}
+			}
+		}), Limits{Answer: 100 * time.Millisecond}, nil)
+	}()
+	if _, err := io.WriteString(dial(t, "127.0.0.1", l.Addr().String()), get+"\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-written:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error(err)
+		}
+	case <-time.After(deadline):
+		t.Error("an answer that nobody reads is being written still")
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // Whoever opens connections without end closes their own: who comes from elsewhere is answered, and what others had before
 // stays.
 func TestConnectionsAreBounded(t *testing.T) {

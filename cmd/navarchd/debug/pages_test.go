@@ -2,6 +2,7 @@ package debug
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -146,5 +147,40 @@ func TestTenantsArePaced(t *testing.T) {
 				t.Fatalf("%q of tenant %q: %d", one.who.Name, one.who.Tenant, w.Code)
 			}
 		}
+	}
+}
+
+// Two costly pages are made at once; of one caller eight are made, waited for or not read yet.
+func TestCostlyPagesAreFew(t *testing.T) {
+	take := func(ctx context.Context, p *Pages, caller string) (made func(), err error) {
+		made, _, err = p.turn(ctx, authz.Caller{Name: caller}, true)
+		return made, err
+	}
+	p := New(Pages{})
+	for _, caller := range []string{"a", "b"} {
+		if _, err := take(t.Context(), p, caller); err != nil {
+			t.Error(err)
+		}
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for range 20 { // where it would not wait, it has its turn now and then
+		if _, err := take(gone, p, "c"); !errors.Is(err, context.Canceled) {
+			t.Fatalf("a third at once: %v", err)
+		}
+	}
+	p = New(Pages{})
+	for range 8 {
+		made, err := take(t.Context(), p, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		made()
+	}
+	if _, err := take(t.Context(), p, "a"); !errors.Is(err, web.ErrBusy) {
+		t.Errorf("a ninth that is not read: %v", err)
+	}
+	if _, err := take(t.Context(), p, "b"); err != nil {
+		t.Errorf("another caller's: %v", err)
 	}
 }

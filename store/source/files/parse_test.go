@@ -50,6 +50,7 @@ func TestParse(t *testing.T) {
 		"labels of another type": {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {b: 1}}\n", []string{"a.yaml#1 broken Pod default/a: metadata.labels"}},
 		"zeros":                  {"a.yaml", "apiVersion: v1\n\x00\x00", []string{"a.yaml#1 broken : the document has a NUL byte"}},
 		"evil name":              {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: ../a}\n", []string{"a.yaml#1 broken Pod default/../a: metadata.name: \"../a\": a lowercase RFC 1123 subdomain"}},
+		"the CA's own denial":    {"a.yaml", "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: 'navarch:denied-identities', namespace: b}\nspec: {}\n", []string{"a.yaml#1 broken AuthorizationPolicy b/navarch:denied-identities: metadata.name: \"navarch:denied-identities\": a lowercase RFC 1123 subdomain"}},
 		"spaces and controls":    {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: \" \\e[1m\", namespace: b}\n", []string{"a.yaml#1 broken Pod b/ ?[1m: metadata.name: \" \\x1b[1m\": a lowercase"}},
 		"capitals":               {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: A_b, namespace: b}\n", []string{"a.yaml#1 broken Pod b/A_b: metadata.name: \"A_b\": a lowercase"}},
 		"service with a dot":     {"a.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: a.b, namespace: b}\n", []string{"a.yaml#1 broken Service b/a.b: metadata.name: \"a.b\": must not contain dots"}},
