@@ -2,9 +2,11 @@ package keyring_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -88,8 +90,9 @@ func TestReportsAreJournalledOnce(t *testing.T) {
 		roots := fingerprints(r.State().Bundle)
 		var all sync.WaitGroup
 		for range 50 {
-			all.Go(func() {
-				if err := r.Held(t.Context(), leaf.Serial, "spiffe://cluster.local/ns/default/sa/web", "", roots, leaf.Leaf.NotAfter); err != nil {
+			all.Go(func() { // each time with a root that is made up
+				has := append(slices.Clone(roots), rand.Text())
+				if err := r.Held(t.Context(), leaf.Serial, "spiffe://cluster.local/ns/default/sa/web", "", has, leaf.Leaf.NotAfter); err != nil {
 					t.Error(err)
 				}
 			})

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -267,6 +268,8 @@ func TestReportsOfHolders(t *testing.T) {
 		err  error
 		code codes.Code
 	}{
+		{report(conn, "", slices.Repeat([]any{print}, 256)...), codes.OK},
+		{report(conn, "", slices.Repeat([]any{print}, 257)...), codes.InvalidArgument},
 		{report(conn, ""), codes.InvalidArgument},
 		{report(conn, "", "short"), codes.InvalidArgument},
 		{report(conn, "", 7.0), codes.InvalidArgument},
@@ -277,7 +280,7 @@ func TestReportsOfHolders(t *testing.T) {
 			t.Errorf("%v, want %s", c.err, c.code)
 		}
 	}
-	if len(ca.Reports()) != 1 {
+	if len(ca.Reports()) != 2 {
 		t.Errorf("%+v", ca.Reports())
 	}
 }

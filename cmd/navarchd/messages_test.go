@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"navarch.io/navarch/ca/attest"
+	caserve "navarch.io/navarch/ca/serve"
 	"navarch.io/navarch/loadtest/attack"
 	"navarch.io/navarch/push/budget"
 	"navarch.io/navarch/push/serve/servetest"
@@ -81,4 +83,19 @@ func called(ctx context.Context, to string, creds credentials.TransportCredentia
 		return err
 	}
 	return nil
+}
+
+// A message of a certificate request or a report has no more bytes than one needs, on either address; those of configuration have the server's limit.
+func TestMessageLimits(t *testing.T) {
+	for method, want := range map[string]int{
+		caserve.CertificateMethod:      17 << 10,
+		caserve.HoldersMethod:          32 << 10,
+		"/grpc.health.v1.Health/Check": 32 << 10,
+		discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResources_FullMethodName:  0,
+		discoveryv3.AggregatedDiscoveryService_StreamAggregatedResources_FullMethodName: 0,
+	} {
+		if got := messageLimit(method); got != want {
+			t.Errorf("%s: %d bytes, want %d", method, got, want)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -110,4 +111,13 @@ func TestPlaceOfWhoEndsEarly(t *testing.T) {
 func busy(c *conn) bool {
 	is, _ := c.Busy(time.Now())
 	return is
+}
+
+// What a connection without a credential may have where nothing else is said: the figures of deploy/docs/security.md.
+func TestDefaultLimits(t *testing.T) {
+	want := Limits{Total: 512, PerSource: 128, Known: 32, Waiting: 4096, Credential: 10 * time.Second, Progress: 250 * time.Millisecond,
+		Bytes: 32 << 10, Frames: 64, List: 12 << 10, Calls: 16, Headers: 32 << 10, First: 10 * time.Second}
+	if got := New(Limits{}, nil).limits; !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
 }

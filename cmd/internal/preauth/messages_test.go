@@ -152,3 +152,30 @@ func TestFramesOfAHolder(t *testing.T) {
 		t.Errorf("%d units were counted", h.units)
 	}
 }
+
+// A connection has a hundred calls at once, also with a credential: one more is refused, and has its place as soon as another has ended.
+func TestCallsAtOnceAreBounded(t *testing.T) {
+	w := start(t, Limits{})
+	good := hpack.HeaderField{Name: "authorization", Value: "good"}
+	c := w.http2("127.0.0.1")
+	first := c.call(checked, good)
+	for w.limiter.ledger.Known() == 0 { // the others are not counted as calls without a credential
+		time.Sleep(time.Millisecond)
+	}
+	for range 99 {
+		c.call(checked, good)
+	}
+	const refused = "REFUSED_STREAM"
+	if got := c.answer(c.call(checked, good)); got != refused {
+		t.Errorf("the 101st call at once: %s", got)
+	}
+	_ = c.WriteData(first, true, nil)
+	if got := c.answer(first); got != "0" {
+		t.Errorf("the first call: %s", got)
+	}
+	one := c.call(checked, good)
+	_ = c.WriteData(one, true, nil)
+	if got := c.answer(one); got != "0" {
+		t.Errorf("a call in its place: %s", got)
+	}
+}

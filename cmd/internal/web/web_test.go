@@ -219,3 +219,13 @@ func TestServeLeaves(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What callers of an HTTP address may have where nothing else is said.
+func TestDefaultLimits(t *testing.T) {
+	want := Limits{HeaderBytes: 16 << 10, Header: 5 * time.Second, Request: 10 * time.Second, Answer: 2 * time.Minute, Idle: time.Minute,
+		Connections: 256, PerSource: 64, Body: 64 << 10}
+	var got Limits
+	if got.fill(); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

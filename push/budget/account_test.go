@@ -1,0 +1,31 @@
+package budget
+
+import (
+	"testing"
+	"time"
+)
+
+// Who asks for much does not have the source asked for its workloads as often: once in ten seconds, and then again, so that the cap grows with them.
+func TestWorkloadsAreAskedForOnceInTenSeconds(t *testing.T) {
+	w := newBudgetTest(t, Limits{Least: 2})
+	w.open(Holder{Credential: "a"}, "a") // half of what it may have: from here on it is asked
+	for _, step := range []struct {
+		after time.Duration
+		asked int
+	}{{0, 1}, {0, 1}, {10*time.Second - 1, 1}, {1, 2}, {0, 2}} {
+		w.now = w.now.Add(step.after)
+		if w.open(Holder{Credential: "b"}, "b"); w.asked != step.asked {
+			t.Errorf("after %v more: asked %d times, want %d", step.after, w.asked, step.asked)
+		}
+	}
+}
+
+// What an identity may have where nothing else is said: the figures of deploy/docs/security.md.
+func TestDefaultLimits(t *testing.T) {
+	want := Limits{Workload: 8, Least: 1024, PerKnown: 4, Names: 32 << 20, NamesPerKnown: 4 << 10, NamesFree: 16 << 10,
+		Messages: 128 << 20, MessagesPerKnown: 512 << 10, MessagesPerCredential: 16 << 20, MessagesInAll: 512 << 20,
+		Work: 20_000, WorkInAll: 100_000, WorkPerKnown: 20, Asks: 4}
+	if got := New(Config{}).cfg.Limits; got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
