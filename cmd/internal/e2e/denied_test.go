@@ -116,6 +116,52 @@ func TestDeniedWithoutKeyring(t *testing.T) {
 	}
 }
 
+// An identity is revoked: its streams end within seconds on every replica, whichever of them knew it and signed for it, and those of another identity stay.
+func TestRevocationEndsStreamsOnEachReplica(t *testing.T) {
+	parallel(t)
+	etcd := kvtest.Start(t)
+	mesh := newEnrolment(t, "--etcd-endpoints="+etcd.Endpoint())
+	start(t, append([]string{"--roles=ingest,ca", "--config-dir", folder(t), mesh.store}, mesh.more...)...)
+	replicas := []*daemon{mesh.replica(mesh.store), mesh.replica(mesh.store)}
+	mesh.by(replicas[0])
+	conf := &tls.Config{RootCAs: mesh.roots, ServerName: "istiod.istio-system.svc"}
+	client, other := conf.Clone(), conf.Clone()
+	for account, as := range map[string]*tls.Config{"client": client, "other": other} {
+		leaf, _, err := mesh.first(t.Context(), replicas[0].secure, "shop", account)
+		if err != nil {
+			t.Fatal(err)
+		}
+		as.Certificates = []tls.Certificate{leaf}
+	}
+	shown, _, err := mesh.issuer.Mint("shop", "client", "istio-ca", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ended, stays []func() error
+	for _, d := range replicas {
+		eventually(t, patience, serves(t, d, 1))
+		ended = append(ended, streamEnds(t, t.Context(), d.secure, client), streamEnds(t, bearer(t.Context(), shown), d.secure, conf))
+		stays = append(stays, streamEnds(t, t.Context(), d.secure, other))
+	}
+	revoked := time.Now()
+	if out, err := exec.Command(binary(t, "navarchctl"), "ca", "revoke", mesh.store, mesh.kek, "--identity", "spiffe://cluster.local/ns/shop/sa/client").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for i, end := range ended {
+		if err := end(); err != nil {
+			t.Errorf("replica %d: %v", i/2+1, err)
+		}
+	}
+	within(t, 5*time.Second, time.Since(revoked), "its streams ended on each replica")
+	for i, d := range replicas {
+		eventually(t, patience, func() error { return d.metric("navarch_proxies 1") })
+		d.kill()
+		if err := stays[i](); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // streamEnds opens a stream of configuration, and gives what waits for its end.
 func streamEnds(t *testing.T, ctx context.Context, address string, conf *tls.Config) func() error {
 	t.Helper()
