@@ -261,7 +261,7 @@ func TestFilesThatAre(t *testing.T) {
 func TestFilesAreBounded(t *testing.T) {
 	h, out := newFiles(t)
 	name := func(i int) string { return fmt.Sprintf("file-root:/none/%d", i) }
-	for i := range maxNames {
+	for i := range 256 {
 		if !h.files.want(name(i)) {
 			t.Fatalf("name %d is refused", i)
 		}

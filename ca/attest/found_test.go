@@ -123,7 +123,7 @@ func TestFewWaitForAnIssuer(t *testing.T) {
 				waited++
 			}
 		}
-		if waited != maxWaiting || a.asked != 1 {
+		if waited != 2 || a.asked != 1 {
 			t.Errorf("%d waited, %d fetches", waited, a.asked)
 		}
 	})

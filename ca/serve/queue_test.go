@@ -74,6 +74,16 @@ func TestFirstCertificatesBeforeRenewals(t *testing.T) {
 	}
 }
 
+// A caller waits for 20 s, where neither it nor the configuration states less (deploy/docs/security.md).
+func TestCallersWaitTwentySeconds(t *testing.T) {
+	for stated, want := range map[time.Duration]time.Duration{0: 20 * time.Second, time.Second: time.Second} {
+		l := Limits{MaxWait: stated}
+		if err := l.fill(); err != nil || l.MaxWait != want {
+			t.Errorf("stated %v: %v, want %v; %v", stated, l.MaxWait, want, err)
+		}
+	}
+}
+
 func TestIdentitiesTakeTurns(t *testing.T) {
 	q := testQueue(t, nil)
 	q.Step(epoch, arrive{ask("busy", true, time.Minute)})

@@ -239,7 +239,7 @@ func TestStreams(t *testing.T) {
 		}
 	}
 	second.Health(true, "")
-	if _, wait := r.pending(now.Add(time.Second)); wait != HealthEvery-time.Second {
+	if _, wait := r.pending(now.Add(time.Second)); wait != 4*time.Second {
 		t.Errorf("it is reported in %v", wait)
 	}
 	if m := reported(now.Add(HealthEvery)); m == nil || !m.Health.Healthy {

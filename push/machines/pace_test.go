@@ -34,7 +34,7 @@ func TestConnectionsArePaced(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := registry(mesh(t))
 			r.Grace = grace
-			every := min(ConnectionEvery, grace/2)
+			every := min(5*time.Second, grace/2)
 			var written []*machines.Machine
 			look := func() { written = append(written, reports(t, r)...) }
 			began := time.Now()

@@ -165,7 +165,7 @@ func TestMostOfAccount(t *testing.T) {
 		reports = append(reports, machine(fmt.Sprintf("z-%04d", i), fmt.Sprintf("10.0.%d.%d", i/250, i%250+1), "vm", 0))
 	}
 	all, problems, _ := r.Step(start, reports, nil)
-	if len(all) != MostOfAccount || len(problems) != 3 {
+	if len(all) != 1000 || len(problems) != 3 {
 		t.Fatalf("%d entries, %d problems", len(all), len(problems))
 	}
 	reports = append(reports, machine("a-0", "10.1.0.1", "vm", time.Hour), machine("a-1", "10.1.0.2", "other", time.Hour))
@@ -187,7 +187,7 @@ func TestMostOfCredential(t *testing.T) {
 		}
 	}
 	all, problems, _ := r.Step(start, reports, nil)
-	if len(all) != 3*MostOfCredential+3 || len(problems) != 6 || !strings.Contains(problems[0].Message, "one credential") {
+	if len(all) != 3*250+3 || len(problems) != 6 || !strings.Contains(problems[0].Message, "one credential") {
 		t.Fatalf("%d entries, %d problems: %.300v", len(all), len(problems), problems)
 	}
 	reports = append(reports, machine("a-0", "10.9.0.1", "vm", time.Hour))
