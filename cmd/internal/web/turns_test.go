@@ -100,7 +100,7 @@ func TestTenantsHaveAPace(t *testing.T) {
 		time.Sleep(time.Minute)
 		before = time.Now()
 		answer("a", "x", time.Minute)
-		if answer("a", "x", 0); time.Since(before) != time.Minute+longestPause {
+		if answer("a", "x", 0); time.Since(before) != time.Minute+10*time.Second {
 			t.Errorf("the longest pause ends after %v", time.Since(before)-time.Minute)
 		}
 		gone, leave := context.WithCancel(t.Context())

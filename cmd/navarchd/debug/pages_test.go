@@ -2,6 +2,7 @@ package debug
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -145,6 +146,36 @@ func TestTenantsArePaced(t *testing.T) {
 			if w.Code != one.want {
 				t.Fatalf("%q of tenant %q: %d", one.who.Name, one.who.Tenant, w.Code)
 			}
+		}
+	}
+}
+
+// Two costly pages are made at once, and a caller has eight that are made, waited for or not read yet.
+func TestEdgesOfCostlyPages(t *testing.T) {
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	p := New(Pages{})
+	take := func(ctx context.Context, name string) (made func(), err error) {
+		made, _, err = p.turn(ctx, authz.Caller{Name: name}, true)
+		return made, err
+	}
+	for i := range 8 {
+		made, err := take(t.Context(), "a")
+		if err != nil {
+			t.Fatalf("page %d: %v", i+1, err)
+		}
+		made()
+	}
+	if _, err := take(t.Context(), "a"); !errors.Is(err, web.ErrBusy) {
+		t.Fatalf("a ninth that is not read: %v", err)
+	}
+	for i, want := range []error{nil, nil, context.Canceled} {
+		ctx := t.Context()
+		if want != nil {
+			ctx = gone // it would wait
+		}
+		if _, err := take(ctx, "b"); !errors.Is(err, want) {
+			t.Errorf("page %d at once: %v, want %v", i+1, err, want)
 		}
 	}
 }
