@@ -183,14 +183,14 @@ func TestCallsAtOnceAreBounded(t *testing.T) {
 // keeping is a holder that notes what its connection keeps of messages.
 type keeping struct {
 	counting
-	told chan int
+	changes chan int
 }
 
-func (k *keeping) Hold(change int) { k.told <- change }
+func (k *keeping) Hold(change int) { k.changes <- change }
 
 // A holder is told what its connection keeps of messages from 64 KiB on, and when it keeps that no more.
 func TestHolderIsToldOfMessages(t *testing.T) {
-	w, h := start(t, Limits{}), &keeping{told: make(chan int, 100)}
+	w, h := start(t, Limits{}), &keeping{changes: make(chan int, 100)}
 	w.assign = func(func()) (Holder, error) { return h, nil }
 	c := w.http2("127.0.0.1", w.cert)
 	stream := c.call(checked, hpack.HeaderField{Name: "authorization", Value: "good"})
@@ -207,19 +207,19 @@ func TestHolderIsToldOfMessages(t *testing.T) {
 	for range 4 {
 		_ = c.WriteData(stream, false, make([]byte, 16<<10))
 	}
-	told := func() int {
+	changes := func() int {
 		select {
-		case n := <-h.told:
+		case n := <-h.changes:
 			return n
 		case <-time.After(patience):
 			return 0
 		}
 	}
-	if n := told(); n < 64<<10 || n > 80<<10 {
+	if n := changes(); n < 64<<10 || n > 80<<10 {
 		t.Errorf("%d bytes", n)
 	}
 	_ = c.WriteRSTStream(stream, http2.ErrCodeCancel)
-	if n := told(); n > -64<<10 {
+	if n := changes(); n > -64<<10 {
 		t.Errorf("%d bytes when the call has ended", n)
 	}
 }
