@@ -20,7 +20,7 @@ type Renewals struct {
 	Alone time.Duration
 	// Machine says whether an identity is a machine's, which has no token after its first: as long as it is configured. nil: none is.
 	Machine func(id spiffeid.ID) bool
-	// Machines is as Alone, for machines.
+	// Machines is as Alone, for machines, whatever Alone says.
 	Machines time.Duration
 	// Tokens are asked where a token comes beside a certificate that is too old; nil: it does not count.
 	Tokens attest.Authenticator
@@ -42,12 +42,13 @@ func (s *Server) proven(ctx context.Context, c attest.Caller) (time.Time, error)
 		at = issue.Proven(cert)
 	}
 	p := s.cfg.Renewals
-	if p.Alone == 0 || now.Sub(at) <= p.Alone {
-		return at, nil
+	most, machine := p.Alone, p.Machine != nil && p.Machine(c.ID)
+	if machine {
+		most = p.Machines
 	}
-	machine := p.Machine != nil && p.Machine(c.ID)
-	if machine && (p.Machines == 0 || now.Sub(at) <= p.Machines) {
-		if left := p.Machines - now.Sub(at); p.Machines > 0 && left < ending && p.Ending != nil {
+	left := most - now.Sub(at)
+	if most == 0 || left >= 0 {
+		if machine && most > 0 && left < ending && p.Ending != nil {
 			p.Ending()
 			s.clients.Warn("a machine needs a new token soon: without one its certificate is not renewed any more", c.ID.String(),
 				obs.KeyIdentity, c.ID.String(), "until", now.Add(left).UTC().Format(time.RFC3339))
@@ -59,10 +60,6 @@ func (s *Server) proven(ctx context.Context, c attest.Caller) (time.Time, error)
 		if err == nil && who.ID == c.ID {
 			return now, nil
 		}
-	}
-	most := p.Alone
-	if machine {
-		most = p.Machines
 	}
 	if at.IsZero() {
 		return at, status.Errorf(codes.Unauthenticated, "show a token: the certificate of %s does not say when it has shown its last", c.ID)

@@ -21,6 +21,8 @@ import (
 	"navarch.io/navarch/ca/serve/servetest"
 )
 
+const twoDays = 48 * time.Hour
+
 // later is a CA whose clock began some time ago, and goes on when it is told to.
 type later struct {
 	*servetest.CA
@@ -34,12 +36,12 @@ func (l *later) Authenticate(ctx context.Context) (attest.Caller, error) {
 	return l.CA.Authenticate(ctx)
 }
 
-func startLater(t *testing.T, ago time.Duration, machines time.Duration) *later {
+func startLater(t *testing.T, ago, alone, machines time.Duration) *later {
 	l := &later{t: t, now: time.Now().Add(-ago)}
 	cfg := quiet()
 	cfg.Now = func() time.Time { return l.now }
 	cfg.Authenticator = attest.Chain(&attest.Certificates{TrustDomain: servetest.TrustDomain}, l) // as navarchd: the certificate comes first
-	cfg.Renewals = serve.Renewals{Alone: 48 * time.Hour, Machines: machines, Tokens: l, Ending: func() { l.ending++ },
+	cfg.Renewals = serve.Renewals{Alone: alone, Machines: machines, Tokens: l, Ending: func() { l.ending++ },
 		Machine: func(id spiffeid.ID) bool { return strings.HasSuffix(id.Path(), "/machine") }}
 	l.CA = servetest.Start(t, cfg)
 	a, err := issue.SelfSigned(servetest.TrustDomain, 1, 10*365*24*time.Hour, l.now, rand.Reader)
@@ -82,7 +84,7 @@ func (l *later) must(out *tls.Certificate, err error) *tls.Certificate {
 // A certificate is renewed for 48 hours after the last token of its identity, however often; a token begins that again, also beside the
 // certificate, but not another's.
 func TestRenewalNeedsATokenNowAndThen(t *testing.T) {
-	l := startLater(t, 100*time.Hour, 0)
+	l := startLater(t, 100*time.Hour, twoDays, 0)
 	token := l.Token("shop", "cart")
 	own := l.must(l.ask(token, nil, 0))
 	for _, after := range []time.Duration{10 * time.Hour, 30 * time.Hour, 47 * time.Hour} {
@@ -108,10 +110,10 @@ func TestRenewalNeedsATokenNowAndThen(t *testing.T) {
 // Machines renew for as long as they are configured, or as an operator says, who hears of it 14 days before.
 func TestRenewalOfMachines(t *testing.T) {
 	const day = 24 * time.Hour
-	l := startLater(t, 60*day, 0)
+	l := startLater(t, 60*day, twoDays, 0)
 	own := l.must(l.ask(l.Token("shop", "machine"), nil, 0))
 	l.must(l.ask("", own, 59*day))
-	l = startLater(t, 60*day, 30*day)
+	l = startLater(t, 60*day, twoDays, 30*day)
 	own = l.must(l.ask(l.Token("shop", "machine"), nil, 0))
 	l.must(l.ask("", own, 15*day))
 	if l.ending != 0 {
@@ -126,10 +128,35 @@ func TestRenewalOfMachines(t *testing.T) {
 	}
 }
 
+// What an operator says of machines is for them alone, and holds whatever is said of others: longer, shorter or without end.
+func TestMachinesHaveABoundOfTheirOwn(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, c := range []struct{ alone, machines, cart, machine time.Duration }{ // how long each of them renews; 0: without end
+		{0, 30 * day, 0, 30 * day},
+		{2 * day, day, 2 * day, day},
+		{2 * day, 0, 2 * day, 0},
+		{0, 0, 0, 0},
+	} {
+		l := startLater(t, 60*day, c.alone, c.machines)
+		for account, most := range map[string]time.Duration{"cart": c.cart, "machine": c.machine} {
+			own := l.must(l.ask(l.Token("shop", account), nil, 0))
+			renews := []time.Duration{55 * day}
+			if most > 0 {
+				renews = []time.Duration{most - time.Hour, most + time.Hour}
+			}
+			for i, after := range renews {
+				if _, err := l.ask("", own, after); status.Code(err) != []codes.Code{codes.OK, codes.Unauthenticated}[i] {
+					t.Errorf("renewals %v, of machines %v: %s after %v: %v", c.alone, c.machines, account, after, err)
+				}
+			}
+		}
+	}
+}
+
 // A renewal does not end before the certificate that was shown, whatever was asked for: one that ended would be pruned from the journal, and
 // with it the way from a certificate that is revoked to what was issued by showing it.
 func TestRenewalOutlivesWhatWasShown(t *testing.T) {
-	l := startLater(t, time.Hour, 0)
+	l := startLater(t, time.Hour, twoDays, 0)
 	own := l.must(l.ask(l.Token("shop", "cart"), nil, 0))
 	for _, life := range []time.Duration{0, time.Second, time.Hour, 79 * 24 * time.Hour} {
 		conn := dial(t, l.CA, own)
@@ -153,7 +180,7 @@ func TestRenewalOutlivesWhatWasShown(t *testing.T) {
 // A certificate makes none that lives longer than what is issued by default, or than it has left itself, whatever is asked for: only a
 // token does, or a machine's certificate.
 func TestRenewalByCertificateIsNotLonger(t *testing.T) {
-	l := startLater(t, 100*time.Hour, 0)
+	l := startLater(t, 100*time.Hour, twoDays, 0)
 	short := func(account string) *tls.Certificate {
 		conn := dial(t, l.CA, nil)
 		defer conn.Close()

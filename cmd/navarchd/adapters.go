@@ -30,6 +30,15 @@ func (c current) Current() (*caserve.Current, error) {
 	return &caserve.Current{Authority: s.Active, Bundle: s.Bundle, Publication: s.Generation}, nil
 }
 
+// canSign says whether certificates can be had of this process: the keyring is in force, and this machine's clock is believed. By a clock that is off
+// credentials seem to have ended that have not: no stream ends for that (ca/expiry), as nothing is signed (issue 12, item 15).
+func canSign(ring interface {
+	State() *keyring.State
+	ClockOff() error
+}) bool {
+	return ring.State().Active != nil && ring.ClockOff() == nil
+}
+
 // journal records certificates in the keyring's journal.
 type journal struct{ ring *keyring.Keyring }
 

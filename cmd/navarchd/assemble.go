@@ -54,7 +54,7 @@ type assembly struct {
 	reads    func() kv.Place             // how far the chain of heads was read
 	away     func() bool                 // etcd does not answer, as far as is known
 	silent   func() error                // why the mirror gets no answer of etcd; nil: it does, or there is none
-	signs    func() bool                 // the keyring signs
+	signs    func() bool                 // canSign of the keyring
 	tls      func() (*tls.Config, error) // of the secure address; nil: there is none
 	streams  trust.Server                // those of proxies
 	denied   *identities.Denied          // by the configuration
@@ -205,7 +205,7 @@ func (a *assembly) addKeyring(sealer seal.Sealer, cluster clusterFacts) (*keyrin
 	if err != nil {
 		return nil, err
 	}
-	a.ca, a.callers, a.signs = ca, ca.callers, func() bool { return ca.ring.State().Active != nil }
+	a.ca, a.callers, a.signs = ca, ca.callers, func() bool { return canSign(ca.ring) }
 	a.tls = func() (*tls.Config, error) { return ca.serving.Config(ca.ring.State), nil }
 	a.pages.Rules.Revoked = ca.revokedIdentity
 	a.add(ca.part(a.api, cluster.ca))

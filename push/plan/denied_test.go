@@ -61,19 +61,39 @@ func TestRevokedAreDeniedInEachChain(t *testing.T) {
 			security(t, model.KindPeerAuthentication, "b/p", "mtls: {mode: "+mode+"}", &securityv1.PeerAuthentication{})}, policies...)...)
 		n := node("b", "x", "app=server")
 		n.Caps |= xds.CapIdentity
-		inbound, seen := listenerOf(t, planFor(s, n), xds.VirtualInbound), 0
-		for _, chain := range append(inbound.GetFilterChains(), inbound.GetDefaultFilterChain()) {
-			if chain == nil || strings.HasSuffix(chain.GetName(), "blackhole") { // which connects to nothing
-				continue
-			}
-			seen++
-			rules := rulesOf(t, chain)
-			if len(rules) < 2 || rules[0].GetAction() != rbacv3.RBAC_DENY || !strings.Contains(rules[0].String(), "spiffe://cluster.local/ns/a/sa/bad") {
-				t.Errorf("%s, chain %s (%v): the first rules are %v", mode, chain.GetName(), chain.GetFilterChainMatch(), rules)
-			}
-		}
+		seen := deniedFirst(t, mode, listenerOf(t, planFor(s, n), xds.VirtualInbound))
 		if seen < chains {
 			t.Errorf("%s: %d chains, want %d or more", mode, seen, chains)
 		}
+		with := s.Apply(2, []model.Record{sidecarOf(t, "b/s", "ingress: [{port: {number: 7000, protocol: HTTP, name: http}, defaultEndpoint: '127.0.0.1:80'}, {port: {number: 7001, protocol: TCP, name: tcp}, defaultEndpoint: '127.0.0.1:81'}]")}, nil).New
+		if seen := deniedFirst(t, mode+", ports of a Sidecar", listenerOf(t, planFor(with, n), xds.VirtualInbound)); seen < 2 {
+			t.Errorf("%s: %d chains of a Sidecar's ports", mode, seen)
+		}
+		grpc := app("b", "x", "app=server")
+		if seen := deniedFirst(t, mode+", gRPC without a proxy", listenerOf(t, planFor(s, grpc), xds.ServerListener+"0.0.0.0:80")); seen == 0 {
+			t.Errorf("%s: no chains of a gRPC server", mode)
+		}
 	}
+}
+
+// deniedFirst checks that each chain of a listener denies the identity before anything is allowed, and counts them.
+func deniedFirst(t *testing.T, what string, inbound *listenerv3.Listener) (seen int) {
+	t.Helper()
+	for _, chain := range append(inbound.GetFilterChains(), inbound.GetDefaultFilterChain()) {
+		if chain == nil || strings.HasSuffix(chain.GetName(), "blackhole") { // which connects to nothing
+			continue
+		}
+		seen++
+		rules, denied := rulesOf(t, chain), false
+		for _, r := range rules {
+			if r.GetAction() != rbacv3.RBAC_DENY {
+				break
+			}
+			denied = denied || strings.Contains(r.String(), "spiffe://cluster.local/ns/a/sa/bad")
+		}
+		if len(rules) < 2 || !denied {
+			t.Errorf("%s, chain %s (%v): the rules are %v", what, chain.GetName(), chain.GetFilterChainMatch(), rules)
+		}
+	}
+	return seen
 }

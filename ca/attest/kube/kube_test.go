@@ -3,7 +3,6 @@
 package kube
 
 import (
-	"context"
 	"os"
 	"strings"
 	"testing"
