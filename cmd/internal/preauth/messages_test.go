@@ -189,7 +189,7 @@ type keeping struct {
 func (k *keeping) Hold(change int) { k.changes <- change }
 
 // A holder is told what its connection keeps of messages from 64 KiB on, and when it keeps that no more.
-func TestHolderIsToldOfMessages(t *testing.T) {
+func TestMessagesOfAHolder(t *testing.T) {
 	w, h := start(t, Limits{}), &keeping{changes: make(chan int, 100)}
 	w.assign = func(func()) (Holder, error) { return h, nil }
 	c := w.http2("127.0.0.1", w.cert)
