@@ -16,8 +16,14 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// fill has certificates journalled, with as much in each entry as fits, until enough is there or etcd refuses; it returns why.
+// fill has certificates of many identities journalled, with as much in each entry as fits, until enough is there or etcd refuses; it returns why.
 func (r *replica) fill(until func() bool) error {
+	r.t.Helper()
+	return r.fillAs(func(i int) string { return fmt.Sprintf("spiffe://cluster.local/ns/fill/sa/%d", i) }, until)
+}
+
+// fillAs is fill, of the identities that are made of numbers from 0 to 99.
+func (r *replica) fillAs(identity func(int) string, until func() bool) error {
 	r.t.Helper()
 	s, end := r.State(), r.w.now().Add(time.Hour)
 	for round := 0; !until(); round++ {
@@ -26,7 +32,7 @@ func (r *replica) fill(until func() bool) error {
 		var appending sync.WaitGroup
 		for i := range 100 {
 			appending.Go(func() {
-				err := r.Append(r.t.Context(), keyring.Issue{Serial: fmt.Sprintf("%x", 1+round*100+i), Identity: fmt.Sprintf("spiffe://cluster.local/ns/fill/sa/%d", i),
+				err := r.Append(r.t.Context(), keyring.Issue{Serial: fmt.Sprintf("%x", 1+round*100+i), Identity: identity(i),
 					Epoch: s.Active.Epoch, Generation: s.Generation, NotAfter: end, Peer: strings.Repeat("x", 1500)})
 				if err != nil {
 					mu.Lock()
@@ -96,6 +102,26 @@ func TestFullStore(t *testing.T) {
 	r.mustLeaf("web")
 	if _, err := r.Revoke(t.Context(), nil, []string{crowdID}); err != nil {
 		t.Error(err)
+	}
+}
+
+// One identity does not fill etcd, though it has certificates issued that have three times as many bytes as there is room for: it is refused none, and others are
+// journalled one by one beside it.
+func TestOneIdentityDoesNotFillTheStore(t *testing.T) {
+	const quota, each, part = 16 << 20, 1500, 2 << 20
+	w := newHarness(t, kvtest.Quota(quota))
+	r := w.replica(func(c *keyring.Config) { c.IdentityBytes = part })
+	r.settle()
+	issued := 0
+	if err := r.fillAs(func(int) string { return crowdID }, func() bool { issued += 100; return issued > 3*quota/each }); err != nil {
+		t.Fatalf("after %d certificates: %.500v", issued, err)
+	}
+	if size := w.size(); size.Filling() || size.File < part/2 {
+		t.Errorf("%+v", size)
+	}
+	r.mustLeaf("web")
+	if w.stored("spiffe://cluster.local/ns/default/sa/web") == 0 {
+		t.Error("another identity's certificate is not journalled by its serial number")
 	}
 }
 

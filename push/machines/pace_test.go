@@ -106,3 +106,15 @@ func TestAccountsTakeTurns(t *testing.T) {
 		t.Errorf("%d are to be written, and the next in %v; the first are of %v", len(changes), wait, first)
 	}
 }
+
+// A replica writes a hundred reports at once, and a hundred a second, however many machines come and go.
+func TestWritesArePaced(t *testing.T) {
+	limit, now := pace(), time.Now()
+	for _, after := range []time.Duration{0, time.Second} {
+		for i := range 101 {
+			if may := limit.AllowN(now.Add(after), 1); may != (i < 100) {
+				t.Errorf("after %v: report %d may be written: %v", after, i+1, may)
+			}
+		}
+	}
+}

@@ -33,7 +33,7 @@ func (r *Registry) Run(ctx context.Context, store *kv.Store, changes *loop.Box[m
 		return err
 	}
 	others := r.others()
-	w := &writer{registry: r, blobs: store.Leased(lease), limit: rate.NewLimiter(writes, writes)}
+	w := &writer{registry: r, blobs: store.Leased(lease), limit: pace()}
 	defer w.blobs.End()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -129,6 +129,9 @@ type writer struct {
 	limit    *rate.Limiter
 	failing  bool
 }
+
+// pace is how often a replica writes, whatever its clients do.
+func pace() *rate.Limiter { return rate.NewLimiter(writes, writes) }
 
 // change is one report to write; raw nil: to take away.
 type change struct {

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"navarch.io/navarch/push/budget"
 )
 
 // Two answers wait to be sent on a proxy's stream; a third is dropped, and counts no more for who asked.
@@ -35,4 +37,14 @@ func TestTimeToReadAnAnswer(t *testing.T) {
 			t.Errorf("over %d times, hung up %d times", over, hungUp)
 		}
 	})
+}
+
+// An address has 16,384 streams on plain text, and no more.
+func TestEdgeOfStreamsOfASource(t *testing.T) {
+	s, _ := start(t, Config{Planner: newPlanner()})
+	for i := range 16385 {
+		if _, err := s.cfg.Sources.Enter(budget.Holder{Identity: "plain text"}, func(error) {}); (err == nil) != (i < 16384) {
+			t.Fatalf("stream %d: %v", i+1, err)
+		}
+	}
 }

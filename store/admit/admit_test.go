@@ -323,3 +323,11 @@ func FuzzReview(f *testing.F) {
 		}
 	})
 }
+
+// What a host, and all hosts, may have where nothing else is said: the figures of deploy/docs/security.md.
+func TestDefaultLimits(t *testing.T) {
+	s := New(Config{})
+	if s.MaxBody != 8<<20 || s.MaxHost != 32<<20 || s.MaxAll != 128<<20 || s.Timeout != 10*time.Second || answerTime != 5*time.Second {
+		t.Errorf("a review has %d bytes, a host's %d, all %d, and each %v and %v", s.MaxBody, s.MaxHost, s.MaxAll, s.Timeout, answerTime)
+	}
+}

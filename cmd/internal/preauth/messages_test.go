@@ -179,3 +179,47 @@ func TestCallsAtOnceAreBounded(t *testing.T) {
 		t.Errorf("a call in its place: %s", got)
 	}
 }
+
+// keeping is a holder that notes what its connection keeps of messages.
+type keeping struct {
+	counting
+	changes chan int
+}
+
+func (k *keeping) Hold(change int) { k.changes <- change }
+
+// A holder is told what its connection keeps of messages from 64 KiB on, and when it keeps that no more.
+func TestMessagesOfAHolder(t *testing.T) {
+	w, h := start(t, Limits{}), &keeping{changes: make(chan int, 100)}
+	w.assign = func(func()) (Holder, error) { return h, nil }
+	c := w.http2("127.0.0.1", w.cert)
+	stream := c.call(checked, hpack.HeaderField{Name: "authorization", Value: "good"})
+	_ = c.WriteData(stream, false, append([]byte{0, 0, 0x10, 0, 0}, make([]byte, 16<<10-5)...)) // a megabyte will come
+	for {
+		f, err := c.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, more := f.(*http2.WindowUpdateFrame); more && f.Header().StreamID == stream {
+			break // gRPC makes room for all of it
+		}
+	}
+	for range 4 {
+		_ = c.WriteData(stream, false, make([]byte, 16<<10))
+	}
+	changes := func() int {
+		select {
+		case n := <-h.changes:
+			return n
+		case <-time.After(patience):
+			return 0
+		}
+	}
+	if n := changes(); n < 64<<10 || n > 80<<10 {
+		t.Errorf("%d bytes", n)
+	}
+	_ = c.WriteRSTStream(stream, http2.ErrCodeCancel)
+	if n := changes(); n > -64<<10 {
+		t.Errorf("%d bytes when the call has ended", n)
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/push/budget"
 )
 
 // over is the context of a call over TLS, with a client certificate of these names (none: without one) and a token.
@@ -166,5 +167,33 @@ func TestCallersOfClusterThatWent(t *testing.T) {
 				t.Errorf("%s, while the cluster is named: %v: %v", name, there, err)
 			}
 		}
+	}
+}
+
+// A Pod has 16 connections, of which the oldest ends where one more comes; an address whose clients show nothing has 16,384, and no more.
+func TestEdgesOfConnections(t *testing.T) {
+	k, err := New(Config{DataDir: t.TempDir(), TrustDomain: "cluster.local", Audiences: []string{"istio-ca"}, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := 0
+	open := func(who attest.Caller, n int) (err error) {
+		assign := k.assign(who, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1})
+		for ; n > 0 && err == nil; n-- {
+			_, err = assign(func() { ended++ })
+		}
+		return err
+	}
+	pod := attest.Caller{ID: spiffeid.RequireFromString("spiffe://cluster.local/ns/shop/sa/web"), Pod: "web-1", PodUID: "u"}
+	for i, want := range []int{0, 1} {
+		if err := open(pod, 16-15*i); err != nil || ended != want {
+			t.Errorf("%d connections: %d ended, %v", 16+i, ended, err)
+		}
+	}
+	if err := open(attest.Caller{}, 16384); err != nil {
+		t.Error(err)
+	}
+	if err := open(attest.Caller{}, 1); !errors.Is(err, budget.ErrExhausted) || ended != 1 {
+		t.Errorf("one more: %v, %d ended", err, ended)
 	}
 }
