@@ -323,3 +323,10 @@ func FuzzReview(f *testing.F) {
 		}
 	})
 }
+
+// What reviews may have where nothing else is said: the figures of deploy/docs/security.md.
+func TestDefaultLimits(t *testing.T) {
+	if c := New(Config{}).Config; c.MaxBody != 8<<20 || c.MaxHost != 32<<20 || c.MaxAll != 128<<20 || c.Timeout != 10*time.Second {
+		t.Errorf("bytes of a review %d, of a source's %d, of all %d, in %v", c.MaxBody, c.MaxHost, c.MaxAll, c.Timeout)
+	}
+}
