@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,4 +36,15 @@ func TestTimeToReadAnAnswer(t *testing.T) {
 			t.Errorf("over %d times, hung up %d times", over, hungUp)
 		}
 	})
+}
+
+// Of what a client refuses the newest sixteen are kept for those who look at its stream.
+func TestRefusalsThatAreKept(t *testing.T) {
+	var x exchange
+	for i := range 20 {
+		x.keep(Refusal{Name: strconv.Itoa(i)})
+	}
+	if n := len(x.refusals); n != 16 || x.refusals[0].Name != "4" || x.refusals[15].Name != "19" {
+		t.Errorf("%d are kept: %+v", n, x.refusals)
+	}
 }
