@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -73,5 +74,15 @@ func TestBytesOfRenewalsMakeRoomForFirstCertificates(t *testing.T) {
 	}
 	if got := names(q.Step(epoch, arrive{heavy("r", false, 1500)})); got != "refuse r ResourceExhausted" || q.held.used != 2800 {
 		t.Errorf("a renewal that would take the rest: %s, %d bytes wait", got, q.held.used)
+	}
+}
+
+// What the CA takes on where nothing else is said: the figures of deploy/docs/security.md.
+func TestDefaultLimits(t *testing.T) {
+	cores := runtime.GOMAXPROCS(0)
+	want := Limits{Signing: cores, Checks: 4 * cores, Journal: 4096, Waiting: 32768, WaitingBytes: 32 << 20, MaxWait: 20 * time.Second, Rate: 500, Burst: 5000, FirstRuns: 15}
+	var got Limits
+	if err := got.fill(); err != nil || got != want {
+		t.Errorf("%+v, want %+v: %v", got, want, err)
 	}
 }

@@ -65,7 +65,7 @@ func TestToolsAreAnswered(t *testing.T) {
 		want  codes.Code
 	}{
 		{[]string{"secret"}, codes.PermissionDenied}, {[]string{strings.Repeat("n", maxQueryName+1)}, codes.InvalidArgument},
-		{strings.Fields(strings.Repeat("x ", maxQuestion+1)), codes.InvalidArgument},
+		{strings.Fields(strings.Repeat("x ", 16)), codes.PermissionDenied}, {strings.Fields(strings.Repeat("x ", 17)), codes.InvalidArgument}, // the former is asked
 	} {
 		c := dial(t, addr)
 		c.send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: questionURL, ResourceNamesSubscribe: asked.names})

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,5 +47,16 @@ func TestEdgeOfStreamsOfASource(t *testing.T) {
 		if _, err := s.cfg.Sources.Enter(budget.Holder{Identity: "plain text"}, func(error) {}); (err == nil) != (i < 16384) {
 			t.Fatalf("stream %d: %v", i+1, err)
 		}
+	}
+}
+
+// Of what a client refuses the newest sixteen are kept for those who look at its stream.
+func TestRefusalsThatAreKept(t *testing.T) {
+	var x exchange
+	for i := range 20 {
+		x.keep(Refusal{Name: strconv.Itoa(i)})
+	}
+	if n := len(x.refusals); n != 16 || x.refusals[0].Name != "4" || x.refusals[15].Name != "19" {
+		t.Errorf("%d are kept: %+v", n, x.refusals)
 	}
 }
