@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"navarch.io/navarch/push/plan/front"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -37,7 +38,7 @@ egress: [{hosts: ['./lone.shop.svc.cluster.local'], port: {number: 1, protocol: 
 	} {
 		var objects []string
 		for _, spec := range p.Explain(c.of, xds.Listener, c.listener)[1:] {
-			b := spec.(Bringer)
+			b := spec.(front.Bringer)
 			if b.Service != nil {
 				objects = append(objects, b.Service.Key.String())
 			}
