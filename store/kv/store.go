@@ -140,4 +140,3 @@ func (s *Store) Stat(ctx context.Context) (Stat, error) {
 	}
 	return stat, nil
 }
-
