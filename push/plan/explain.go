@@ -1,12 +1,16 @@
 package plan
 
 import (
+	"navarch.io/navarch/push/plan/front"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/xds"
 )
 
+// Bringer is what brings traffic to a listener, among the Specs that explain it.
+type Bringer = front.Bringer
+
 // Explain gives the Specs that made a resource of a proxy: its own first; then, of a route configuration, those of its
-// virtual hosts in order, and of a listener, a front.Bringer of what is no plain HTTP outbound. Together they name the
+// virtual hosts in order, and of a listener, the Bringers of what is no plain HTTP outbound. Together they name the
 // objects that decided it. Nil: the proxy has no such resource.
 func (p *Planner) Explain(h *Handle, t xds.Type, name string) []any {
 	pl := h.planned.Load()

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"navarch.io/navarch/push/plan/front"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -38,7 +37,7 @@ egress: [{hosts: ['./lone.shop.svc.cluster.local'], port: {number: 1, protocol: 
 	} {
 		var objects []string
 		for _, spec := range p.Explain(c.of, xds.Listener, c.listener)[1:] {
-			b := spec.(front.Bringer)
+			b := spec.(Bringer)
 			if b.Service != nil {
 				objects = append(objects, b.Service.Key.String())
 			}
