@@ -65,6 +65,7 @@ type Keys struct {
 	failed   error     // of the last refresh
 }
 
+// flight is a fetch under way. It is no singleflight.Group: who joins one does not count against MinInterval, and who begins one does.
 type flight struct {
 	done chan struct{}
 	err  error // read after done

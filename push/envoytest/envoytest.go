@@ -222,7 +222,7 @@ func get(admin, path string) (string, error) {
 	return string(text), err
 }
 
-// Stats are the counters and gauges of an Envoy that has this admin address (host:port), by their names.
+// Stats are the counters and gauges of an Envoy that has this admin address (host:port), by their names. An error: it does not answer, or with something else.
 func Stats(admin string) (map[string]int, error) {
 	text, err := get(admin, "/stats?format=json")
 	if err != nil {

@@ -97,7 +97,7 @@ func Render(all Resources, wanted ...xds.Type) (Rendered, error) {
 }
 
 // MarshalJSON is {"clusters": [...], "endpoints": [...], "listeners": [...], "routes": [...], "secrets": [...],
-// "extensions": [...]}.
+// "extensions": [...]}. The error is that of a resource which has no JSON form.
 func (r Rendered) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')

@@ -42,7 +42,7 @@ func (s *Store) blobKey(path string) (string, error) {
 }
 
 // Blobs lists a folder (its path ends with a slash) in order of paths, linearizably and at one revision, which it returns.
-// since: only what was written after that revision; 0: everything.
+// since: only what was written after that revision; 0: everything. An error: the folder is none of ours, or etcd does not answer.
 func (s *Store) Blobs(ctx context.Context, folder string, since int64) ([]Blob, int64, error) {
 	from, err := s.blobKey(folder)
 	if err != nil {

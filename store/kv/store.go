@@ -140,10 +140,3 @@ func (s *Store) Stat(ctx context.Context) (Stat, error) {
 	}
 	return stat, nil
 }
-
-// Revision is the newest complete revision, read linearizably; 0 where there is none. A replica whose snapshot is at this
-// revision or later takes no proxy back (design: "never back"). Errors are etcd's.
-func (s *Store) Revision(ctx context.Context) (int64, error) {
-	stat, err := s.Stat(ctx)
-	return stat.Head.CompleteRevision(), err
-}

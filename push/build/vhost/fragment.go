@@ -37,7 +37,8 @@ func (s Spec) draw() *routev3.VirtualHost {
 }
 
 // Fragment is the virtual host allow_any, to PassthroughCluster or the egress proxy's, or block_all, which answers 502
-// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode).
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). The error: Envoy would refuse it as
+// EnvoyFilters have patched it.
 func (s CatchAll) Fragment() (*xds.Fragment, error) { return seal(s.draw(), s.Patches) }
 
 // draw is the virtual host before any patch.

@@ -95,9 +95,6 @@ func target(hosts Hosts, name string) string {
 	return name
 }
 
-// Target is the host that a name stands for: itself, unless it is an alias.
-func (t *Table) Target(name string) string { return target(t, name) }
-
 // Alias is the Service by which it is another name of a host (of type ExternalName); nil: it is none.
 func (h *Host) Alias() *model.Service { return h.alias }
 

@@ -98,9 +98,6 @@ func newSubscriptions(who view.Identity) *Subscriptions {
 	return &Subscriptions{who: who, names: map[string]*subscription{}, modules: map[model.Key]*module{}}
 }
 
-// Find is the subscriptions of an identity; nil: it has none.
-func (t *Table) Find(who view.Identity) *Subscriptions { return t.identities[who] }
-
 // Release drops the subscriptions of an identity of which there is no proxy any more.
 func (t *Table) Release(subs *Subscriptions) {
 	delete(t.identities, subs.who)

@@ -16,7 +16,7 @@ type Standalone struct {
 }
 
 // StartStandalone runs an etcd on the data in dir until Close. client and peer are the addresses (host:port) it listens at. It does not wait for
-// disks.
+// disks. The error says that the program is not there, or why it does not answer.
 func StartStandalone(dir, client, peer string) (*Standalone, error) {
 	etcd, err := launch(dir, "--listen-client-urls=http://"+client, "--advertise-client-urls=http://"+client, "--listen-peer-urls=http://"+peer,
 		"--initial-advertise-peer-urls=http://"+peer, "--initial-cluster=default=http://"+peer)
@@ -26,7 +26,7 @@ func StartStandalone(dir, client, peer string) (*Standalone, error) {
 	return &Standalone{etcd, "http://" + client}, nil
 }
 
-// Compact forgets all revisions but the newest.
+// Compact forgets all revisions but the newest. Errors are etcd's.
 func (b *Standalone) Compact(ctx context.Context) error {
 	return with(b.client, func(client *clientv3.Client) error {
 		newest, err := client.Get(ctx, "none")
@@ -38,7 +38,7 @@ func (b *Standalone) Compact(ctx context.Context) error {
 	})
 }
 
-// PutAll writes values into the etcd at an address, by their keys.
+// PutAll writes values into the etcd at an address, by their keys. Errors are etcd's: some values may have been written.
 func PutAll(ctx context.Context, etcd string, values map[string][]byte) error {
 	return with(etcd, func(client *clientv3.Client) error {
 		for key, value := range values {
@@ -50,7 +50,7 @@ func PutAll(ctx context.Context, etcd string, values map[string][]byte) error {
 	})
 }
 
-// ReadAll reads the values in the etcd at an address whose keys begin with a prefix.
+// ReadAll reads the values in the etcd at an address whose keys begin with a prefix. Errors are etcd's.
 func ReadAll(ctx context.Context, etcd, prefix string) (values map[string][]byte, err error) {
 	values = map[string][]byte{}
 	return values, with(etcd, func(client *clientv3.Client) error {
@@ -74,5 +74,5 @@ func with(etcd string, do func(*clientv3.Client) error) error {
 	return errors.Join(do(client), client.Close())
 }
 
-// Close ends it; its data stay.
+// Close ends it; its data stay. The error says that it could not be killed, or that the folder of its sockets could not be removed.
 func (b *Standalone) Close() error { return b.etcd.kill() }
