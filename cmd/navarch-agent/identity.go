@@ -25,6 +25,7 @@ import (
 
 const (
 	metaPrefix      = "ISTIO_META_"
+	dnsProxyAddr    = "DNS_PROXY_ADDR"
 	metaJSONPrefix  = "ISTIO_METAJSON_"
 	headerPrefix    = "XDS_HEADER_"
 	localityLabel   = "istio-locality"
@@ -169,7 +170,7 @@ func nameOf(vars map[string]string) (name, namespace string, err error) {
 	return name, namespace, nil
 }
 
-// metadataOf collects ISTIO_META_* as strings and ISTIO_METAJSON_* as objects whose keys are merged (the variable's name
+// metadataOf collects DNS_PROXY_ADDR and ISTIO_META_* as strings and ISTIO_METAJSON_* as objects whose keys are merged (the variable's name
 // is ignored, LABELS aside), proxyMetadata of the proxy's configuration first, as stock agents do.
 func metadataOf(vars map[string]string, proxy *meshv1alpha1.ProxyConfig, podLabels map[string]string) (map[string]any, error) {
 	meta, labels := map[string]any{}, map[string]string{}
@@ -177,6 +178,9 @@ func metadataOf(vars map[string]string, proxy *meshv1alpha1.ProxyConfig, podLabe
 		if key, ok := strings.CutPrefix(k, metaPrefix); ok {
 			meta[key] = v
 		}
+	}
+	if at := vars[dnsProxyAddr]; at != "" { // whom Envoy asks for names of hosts that the mesh does not know
+		meta[dnsProxyAddr] = at
 	}
 	for _, k := range slices.Sorted(maps.Keys(vars)) {
 		if key, ok := strings.CutPrefix(k, metaPrefix); ok {

@@ -32,7 +32,7 @@ func TestIdentifyInjectedPod(t *testing.T) {
 	id, err := identify("sidecar", sources{podInfo: dir}, []string{
 		"POD_NAME=web-5f6-x", "POD_NAMESPACE=shop", "INSTANCE_IP=10.0.0.1", "INSTANCE_IPS=10.0.0.1,fd00::1", "SERVICE_ACCOUNT=web",
 		"HOST_IP=192.168.0.1", "CA_ADDR=istiod.istio-system.svc:15012", "TRUST_DOMAIN=cluster.local",
-		"ISTIO_META_CLUSTER_ID=east", "ISTIO_META_MESH_ID=mesh1", "ISTIO_META_WORKLOAD_NAME=web", "ISTIO_META_INTERCEPTION_MODE=REDIRECT",
+		"DNS_PROXY_ADDR=127.0.0.9:53", "ISTIO_META_CLUSTER_ID=east", "ISTIO_META_MESH_ID=mesh1", "ISTIO_META_WORKLOAD_NAME=web", "ISTIO_META_INTERCEPTION_MODE=REDIRECT",
 		`ISTIO_METAJSON_LABELS={"app":"old","static":"yes"}`, `ISTIO_METAJSON_EXTRA={"POD_PORTS_N":2,"UNPRIVILEGED_POD":"true"}`,
 		"PROXY_CONFIG={discoveryAddress: 'istiod.mesh.svc:15012', drainDuration: 20s, concurrency: 2, proxyMetadata: {ISTIO_META_DNS_CAPTURE: 'true', OTHER: x}, unknownField: 1}",
 		"XDS_HEADER_X-Tenant=a",
@@ -49,7 +49,7 @@ func TestIdentifyInjectedPod(t *testing.T) {
 	got := id.node.Metadata.AsMap()
 	want := map[string]any{
 		"NAME": "web-5f6-x", "NAMESPACE": "shop", "INSTANCE_IPS": "10.0.0.1,fd00::1", "SERVICE_ACCOUNT": "web",
-		"CLUSTER_ID": "east", "MESH_ID": "mesh1", "WORKLOAD_NAME": "web", "INTERCEPTION_MODE": "REDIRECT", "DNS_CAPTURE": "true",
+		"CLUSTER_ID": "east", "MESH_ID": "mesh1", "WORKLOAD_NAME": "web", "INTERCEPTION_MODE": "REDIRECT", "DNS_CAPTURE": "true", "DNS_PROXY_ADDR": "127.0.0.9:53",
 		"POD_PORTS_N": 2.0, "UNPRIVILEGED_POD": "true",
 		"LABELS":      map[string]any{"app": "web", "static": "yes", "istio-locality": "eu/west/rack1", "version": "v2"},
 		"ANNOTATIONS": map[string]any{"proxy.istio.io/config": "concurrency: 3\n", "note": `a "b"`},

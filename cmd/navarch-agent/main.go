@@ -105,7 +105,7 @@ var fromEnv = map[string]string{
 	"envoy-path":       "ENVOY_PATH",
 	"ca-address":       "CA_ADDR",
 	"output-certs":     "OUTPUT_CERTS",
-	"dns-addr":         "DNS_PROXY_ADDR",
+	"dns-addr":         dnsProxyAddr,
 
 	"bootstrap-patches": "BOOTSTRAP_XDS_AGENT",
 }

@@ -1,6 +1,9 @@
 package view
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // Which automatic addresses a proxy's Pod is told of: those of its family, where its agent answers its questions for names.
 func TestAutomatic(t *testing.T) {
@@ -24,6 +27,31 @@ func TestAutomatic(t *testing.T) {
 		n.Kind, n.Addresses, n.Metadata["DNS_CAPTURE"] = c.kind, c.addresses, c.captures
 		if got := Of(snapshot(), n).Scope.Automatic; got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+	for name, c := range map[string]struct {
+		captures, stated string
+		addresses        []string
+		want             string
+	}{
+		"it answers nothing":       {"", "127.0.0.9:53", nil, ""},
+		"it says no place":         {"true", "", []string{"10.1.0.7"}, "127.0.0.1:15053"},
+		"it says no place, IPv6":   {"true", "", []string{"fd00::7"}, "[::1]:15053"},
+		"it says the usual":        {"true", "localhost:15053", []string{"fd00::7"}, "[::1]:15053"},
+		"another port":             {"true", "localhost:5353", []string{"fd00::7"}, "[::1]:5353"},
+		"another place":            {"true", "127.0.0.9:5353", []string{"10.1.0.7"}, "127.0.0.9:5353"},
+		"a name, which nobody has": {"true", "dns.example.com:53", []string{"10.1.0.7"}, "127.0.0.1:15053"},
+		"what is no place":         {"true", "53", []string{"10.1.0.7"}, "127.0.0.1:15053"},
+		"a port that is none":      {"true", "127.0.0.9:0", []string{"10.1.0.7"}, "127.0.0.1:15053"},
+	} {
+		n := web()
+		n.Addresses, n.Metadata["DNS_CAPTURE"], n.Metadata["DNS_PROXY_ADDR"] = c.addresses, c.captures, c.stated
+		s := Of(snapshot(), n).Scope
+		if got := s.NameServer(); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		if usual := c.stated != "" && strings.HasSuffix(c.want, ":15053"); usual && s.Resolver != "" {
+			t.Errorf("%s: a scope of its own", name)
 		}
 	}
 	if IPv4.Has("2001:2::1") || !IPv4.Has("240.240.0.1") || IPv6.Has("240.240.0.1") || !IPv6.Has("2001:2::1") || NoFamily.Has("240.240.0.1") || IPv4.Has("x") {

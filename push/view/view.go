@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
-	"strconv"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
@@ -43,42 +42,12 @@ type Scope struct {
 	// Automatic is the family of those automatic addresses of ServiceEntries that its Pod is told of: its agent answers questions of the Pod
 	// for names (DNS_CAPTURE).
 	Automatic Family
+	// Resolver is where that agent says that it answers, where it does (DNS_PROXY_ADDR); empty: where agents usually do. See NameServer.
+	Resolver string
 	// Routes and HeaderCase are what its ProxyConfig, or the mesh's, says of routes, and of the case of headers' names.
 	Routes     proxyconfig.Routes
 	HeaderCase bool
 	Filters    intern.List[Patch] // that reach the outbound side, in order of application
-}
-
-// Family is a family of IP addresses.
-type Family uint8
-
-// The families; NoFamily where there is none.
-const (
-	NoFamily Family = iota
-	IPv4
-	IPv6
-)
-
-// Has says whether an IP, as text, is of the family.
-func (f Family) Has(address string) bool {
-	a, err := netip.ParseAddr(address)
-	return err == nil && (f == IPv4 && a.Is4() || f == IPv6 && a.Is6())
-}
-
-// automaticOf is Scope.Automatic of a node: as istiod has it, IPv4 unless it has IPv6 addresses alone (pilot/pkg/model/service.go,
-// nodeUsesAutoallocatedIPs and GetAddressForProxy).
-func automaticOf(n Node) Family {
-	stated := n.Metadata["DNS_CAPTURE"]
-	if stated == "" || n.Kind != Sidecar {
-		return NoFamily
-	}
-	if captures, err := strconv.ParseBool(stated); err != nil || !captures {
-		return NoFamily
-	}
-	if len(n.Addresses) > 0 && !slices.ContainsFunc(n.Addresses, IPv4.Has) {
-		return IPv6
-	}
-	return IPv4
 }
 
 // String names the scope; equal scopes have equal names, on every replica.
@@ -97,6 +66,9 @@ func (s Scope) String() string {
 	}
 	if s.Automatic != NoFamily {
 		out += [...]string{IPv4: "/automatic IPv4", IPv6: "/automatic IPv6"}[s.Automatic]
+	}
+	if s.Resolver != "" {
+		out += "/resolver " + s.Resolver
 	}
 	if s.Routes != (proxyconfig.Routes{}) {
 		out += fmt.Sprintf("/%v", s.Routes)
@@ -183,9 +155,10 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 		c.out, c.in, _ = filtersOf(s, root, n)
 	}
 	caps := n.Caps &^ (extensionCaps | xds.CapHeaderCase)
+	automatic := automaticOf(n)
 	v := View{
 		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Sidecar: c.sidecar, Cluster: n.Cluster,
-			Caps: caps, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Automatic: automaticOf(n), Filters: c.out},
+			Caps: caps, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Automatic: automatic, Resolver: resolverOf(n, automatic), Filters: c.out},
 		Inputs: x.inputs(c.labels, c.telemetry, n),
 		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Served: serving.List(served...), Closed: c.closed, Peers: c.peers,
 			Policies: c.policies, Authentications: c.authentications, Caps: caps &^ xds.CapSelfDiscovery, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Filters: c.in},

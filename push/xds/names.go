@@ -8,13 +8,16 @@ import (
 
 // Names that EnvoyFilters, dashboards and istioctl rely on; they are Istio's and never change.
 const (
-	BlackHole              = "BlackHoleCluster"
-	Passthrough            = "PassthroughCluster"
-	InboundPassthrough     = "InboundPassthroughCluster"
+	BlackHole          = "BlackHoleCluster"
+	Passthrough        = "PassthroughCluster"
+	InboundPassthrough = "InboundPassthroughCluster"
+	// AllowAnyDynamic is the cluster of plain HTTP to unknown hosts whose names the proxy resolves (istio: https://github.com/istio/istio/pull/59802).
+	AllowAnyDynamic        = "AllowAnyDynamicDNSCluster"
 	VirtualOutbound        = "virtualOutbound"
 	VirtualInbound         = "virtualInbound"
 	OutboundBlackHoleChain = "virtualOutbound-blackhole"
 	OutboundCatchAllChain  = "virtualOutbound-catchall-tcp"
+	OutboundCatchAllHTTP   = "virtualOutbound-catchall-http"
 	InboundBlackHoleChain  = "virtualInbound-blackhole"
 	AllowAny               = "allow_any"
 	BlockAll               = "block_all"

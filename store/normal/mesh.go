@@ -161,6 +161,7 @@ func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 		checkCACertificate(r, fmt.Sprintf("data.mesh.caCertificates[%d]", i), ca, signers)
 	}
 	checkMeshTLS(r, config)
+	checkUnknown(r, config.GetOutboundTrafficPolicy())
 	checkServiceSettings(r, config)
 	checkVisibility(r, config.GetServiceEntryVisibility())
 	checkExtensionProviders(r, config)
@@ -177,6 +178,18 @@ func checkMesh(r *report, config *meshv1.MeshConfig, signers bool) {
 			r.exportTo(path, list, nil, "default")
 		}
 	}
+}
+
+// checkUnknown checks what is said of connections to unknown destinations. No workload of the mesh may have a Secret by it: none is selected.
+func checkUnknown(r *report, policy *meshv1.MeshConfig_OutboundTrafficPolicy) {
+	at, tls := "data.mesh.outboundTrafficPolicy.tls", policy.GetTls()
+	if tls == nil {
+		return
+	}
+	if policy.GetMode() != meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
+		r.warnf(problem.NoEffect, at, "it is for mode ALLOW_ANY_DYNAMIC_DNS, not %v", policy.GetMode())
+	}
+	checkTLS(r, at, tls)
 }
 
 // checkProxyConfig says what of a ProxyConfig proxies are not sent because they would refuse it.

@@ -267,6 +267,10 @@ func (r *request) reach(how, name string) {
 		r.say("%s %s: 503, there is no such cluster", how, name)
 		return
 	}
+	if c.GetClusterType().GetName() == "envoy.clusters.dynamic_forward_proxy" {
+		r.say("%s %s: where %s resolves to", how, name, r.headers[":authority"])
+		return
+	}
 	cla := c.GetLoadAssignment()
 	switch c.GetType() {
 	case clusterv3.Cluster_ORIGINAL_DST:

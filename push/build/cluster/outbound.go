@@ -13,6 +13,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	dynamicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dynamic_forward_proxy/v3"
+	forwardv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/dynamic_forward_proxy/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -82,7 +83,7 @@ func (s Outbound) draw() (*xds.Resource, []error, error) {
 	}
 	s.secure(d, p)
 	if s.Discovery == traffic.Dynamic && s.TLS != traffic.Closed {
-		s.forward(d)
+		d.forward(dnscache.Config(s.Host, s.Families))
 	}
 	r, err := d.seal(s.Patches.All())
 	return r, d.problems, err
@@ -143,9 +144,8 @@ func (s Outbound) locate(d *builder) {
 
 // forward has the cluster resolve names as its listeners' filters say which (https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/http/http_proxy).
 // What it expects of servers, where a rule says so, goes before Envoy's rule that it be the name that was asked for.
-func (s Outbound) forward(d *builder) {
-	config := &dynamicv3.ClusterConfig{ClusterImplementationSpecifier: &dynamicv3.ClusterConfig_DnsCacheConfig{
-		DnsCacheConfig: dnscache.Config(s.Host, s.Families)}}
+func (d *builder) forward(cache *forwardv3.DnsCacheConfig) {
+	config := &dynamicv3.ClusterConfig{ClusterImplementationSpecifier: &dynamicv3.ClusterConfig_DnsCacheConfig{DnsCacheConfig: cache}}
 	if d.http != nil { // Envoy says both itself where there are no options of HTTP at all
 		up := d.http.GetUpstreamHttpProtocolOptions()
 		config.AllowInsecureClusterOptions = !up.GetAutoSni() || !up.GetAutoSanValidation()

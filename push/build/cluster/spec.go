@@ -7,6 +7,7 @@ package cluster
 import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"navarch.io/navarch/push/build/dnscache"
 	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
@@ -82,13 +83,18 @@ type Inbound struct {
 }
 
 // Static is one of the clusters that every sidecar has, by name: xds.BlackHole, xds.Passthrough or
-// xds.InboundPassthrough.
+// xds.InboundPassthrough; and that of unknown hosts whose names the proxy resolves, xds.AllowAnyDynamic.
 type Static struct {
 	Name       string
 	Families   xds.Families // of the proxy's addresses
 	HeaderCase bool         // names of HTTP/1 headers keep their case
 	Mesh       *model.Mesh
 	Patches    intern.List[model.Patch]
+	// Of xds.AllowAnyDynamic alone: who resolves names, and how connections are secured, as the mesh says (outboundTrafficPolicy.tls).
+	dnscache.Unknown
+	Policy traffic.Ref
+	TLS    traffic.TLS
+	Caps   xds.Caps
 }
 
 // Added is a cluster that an EnvoyFilter adds.

@@ -9,13 +9,18 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
 )
 
 // passthroughIdle ends HTTP connections to unknown destinations that nobody uses, where the mesh's default connection pool says no other time.
 const passthroughIdle = 5 * time.Minute
 
-// Build draws the cluster. The error: the name is none of the three.
+// unknown stands for the service of unknown hosts: nothing is known of it.
+var unknown = &model.Service{Spec: &model.ServiceSpec{}}
+
+// Build draws the cluster. The error: the name is none of the four.
 func (s Static) Build() (*xds.Resource, error) {
 	r, _, err := s.draw()
 	return r, err
@@ -36,21 +41,33 @@ func (s Static) draw() (*xds.Resource, []error, error) {
 	case xds.BlackHole:
 		d = newBuilder(s.Name, clusterv3.Cluster_STATIC, s.Mesh)
 	case xds.Passthrough, xds.InboundPassthrough:
-		d = newBuilder(s.Name, clusterv3.Cluster_ORIGINAL_DST, s.Mesh)
-		d.useClientProtocol()
-		if s.HeaderCase {
-			d.keepHeaderCase()
-		}
-		d.pool(s.Mesh.Spec.GetDefaultTrafficPolicy().GetConnectionPool(), nil) // Istio 1.31: https://github.com/istio/istio/pull/60664
-		d.idle(passthroughIdle)
+		d = s.passing(clusterv3.Cluster_ORIGINAL_DST)
 		if s.Name == xds.InboundPassthrough {
 			d.bind(s.Families.Sources()...)
+		}
+	case xds.AllowAnyDynamic:
+		d = s.passing(clusterv3.Cluster_STATIC)
+		Outbound{Service: unknown, TLS: s.TLS, Mesh: s.Mesh, Caps: s.Caps}.secure(d, s.Policy.Get())
+		if s.TLS != traffic.Closed {
+			d.forward(s.Unknown.Cache(s.Families))
 		}
 	default:
 		return nil, nil, fmt.Errorf("cluster %s: is no static cluster", s.Name)
 	}
 	r, err := d.seal(s.Patches.All())
 	return r, d.problems, err
+}
+
+// passing is a cluster of what passes through the proxy.
+func (s Static) passing(kind clusterv3.Cluster_DiscoveryType) *builder {
+	d := newBuilder(s.Name, kind, s.Mesh)
+	d.useClientProtocol()
+	if s.HeaderCase {
+		d.keepHeaderCase()
+	}
+	d.pool(s.Mesh.Spec.GetDefaultTrafficPolicy().GetConnectionPool(), nil) // Istio 1.31: https://github.com/istio/istio/pull/60664
+	d.idle(passthroughIdle)
+	return d
 }
 
 // idle ends HTTP connections that nobody uses after that time, where no connection pool says another.

@@ -84,14 +84,11 @@ func discovered(types []string) *corev3.ExtensionConfigSource {
 
 // outboundHTTP is the filters of an outbound HTTP chain. Where an extension closes the port the connection manager answers 403; proxies without the
 // RBAC filter are left without one.
-func (o Outbound) outboundHTTP() []*listenerv3.Filter {
-	closed := o.shut(false, o.Port)
-	if closed && !o.Caps.Has(xds.CapRBACHTTP) {
+func (c Common) outboundHTTP(h httpTraffic) []*listenerv3.Filter {
+	if h.closed = c.shut(false, h.port); h.closed && !c.Caps.Has(xds.CapRBACHTTP) {
 		return []*listenerv3.Filter{blackHole()}
 	}
-	return []*listenerv3.Filter{o.connectionManager(httpTraffic{
-		statPrefix: "outbound_" + o.Name, port: o.Port, rds: o.Route, grpcWeb: o.GRPCWeb, dynamic: o.Dynamic.All(), closed: closed,
-	})}
+	return []*listenerv3.Filter{c.connectionManager(h)}
 }
 
 // outboundTCP is the filters of an outbound TCP chain around its proxy. Where an extension closes the port the connection ends nowhere.

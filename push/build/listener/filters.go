@@ -6,6 +6,7 @@ import (
 	udpav1 "github.com/cncf/xds/go/udpa/type/v1"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	configrbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	forwardv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/dynamic_forward_proxy/v3"
 	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
 	dynamicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_forward_proxy/v3"
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
@@ -94,9 +95,15 @@ func (c Common) httpFilters(h httpTraffic) []*hcmv3.HttpFilter {
 	add(c.Caps.Has(xds.CapFault), "envoy.filters.http.fault", faultConfig)
 	add(c.Caps.Has(xds.CapCORS), "envoy.filters.http.cors", corsConfig)
 	add(stats != nil, "istio.stats", stats)
-	for _, host := range h.dynamic {
+	resolve := func(cache *forwardv3.DnsCacheConfig) {
 		add(c.Caps.Has(xds.CapDynamicForward), "envoy.filters.http.dynamic_forward_proxy", xds.Any(&dynamicv3.FilterConfig{
-			ImplementationSpecifier: &dynamicv3.FilterConfig_DnsCacheConfig{DnsCacheConfig: dnscache.Config(host, c.Families)}}))
+			ImplementationSpecifier: &dynamicv3.FilterConfig_DnsCacheConfig{DnsCacheConfig: cache}}))
+	}
+	for _, host := range h.dynamic {
+		resolve(dnscache.Config(host, c.Families))
+	}
+	if h.unknown.ByName {
+		resolve(h.unknown.Cache(c.Families))
 	}
 	add(true, "envoy.filters.http.router", router(headers))
 	return filters

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
+	"navarch.io/navarch/push/build/dnscache"
 	"navarch.io/navarch/push/build/telemetry"
 )
 
@@ -26,6 +27,7 @@ type httpTraffic struct {
 	http2      bool                        // the clients are known to speak HTTP/2
 	grpcWeb    bool
 	dynamic    []string // outbound: wildcard hosts whose names are resolved as clients ask for them
+	unknown    dnscache.Unknown
 	closed     bool     // everything is refused
 	demands    *demands // what policies demand; nil: nothing
 	mtls       bool     // inbound: clients have shown a certificate, or were asked for one

@@ -59,7 +59,8 @@ func (o Outbound) draw() (*xds.Resource, []error, error) {
 func (o Outbound) chains() (chains []*listenerv3.FilterChain, rest *listenerv3.FilterChain, sniffed bool) {
 	chains, rest = o.tcpChains()
 	if o.Route != "" {
-		http := &listenerv3.FilterChain{TransportSocketConnectTimeout: connectTimeout, Filters: o.outboundHTTP()}
+		http := &listenerv3.FilterChain{TransportSocketConnectTimeout: connectTimeout, Filters: o.outboundHTTP(httpTraffic{
+			statPrefix: "outbound_" + o.Name, port: o.Port, rds: o.Route, grpcWeb: o.GRPCWeb, dynamic: o.Dynamic.All(), unknown: o.Unknown})}
 		others := len(chains) > 0 || rest != nil || o.Fallback != ""
 		switch {
 		case (o.Sniff || others) && o.Caps.Has(xds.CapHTTPInspector):
@@ -126,6 +127,9 @@ func (v VirtualOutbound) draw() (*xds.Resource, []error, error) {
 			{Name: xds.OutboundCatchAllChain, Filters: v.proxyTo(unknown, outbound)},
 		},
 	}
+	if v.ByName {
+		v.byName(l)
+	}
 	if v.Caps.Has(xds.CapOriginalDst) { // Envoy adds the listener filter itself
 		l.UseOriginalDst = wrapperspb.Bool(true)
 	}
@@ -133,4 +137,24 @@ func (v VirtualOutbound) draw() (*xds.Resource, []error, error) {
 		l.Transparent = wrapperspb.Bool(true)
 	}
 	return v.finish(l, outbound)
+}
+
+// speaks is how long the listener waits for the first bytes of a connection where it tells HTTP from the rest, and the mesh says no other time
+// (protocolDetectionTimeout): all redirected connections come by it, those too in which the server is the first to speak.
+var speaks = durationpb.New(100 * time.Millisecond)
+
+// byName has plain HTTP to where no listener is go by its host. The rest matches nothing, so it is the default chain's.
+func (v VirtualOutbound) byName(l *listenerv3.Listener) {
+	rest := l.FilterChains[len(l.FilterChains)-1]
+	l.DefaultFilterChain = rest
+	l.FilterChains[len(l.FilterChains)-1] = &listenerv3.FilterChain{
+		Name:             xds.OutboundCatchAllHTTP,
+		FilterChainMatch: &listenerv3.FilterChainMatch{TransportProtocol: rawBuffer, ApplicationProtocols: plaintextHTTP},
+		Filters:          v.outboundHTTP(httpTraffic{statPrefix: xds.OutboundCatchAllHTTP, rds: xds.AllowAny, unknown: v.Unknown}),
+	}
+	l.ListenerFilters = append(l.ListenerFilters, tlsInspector(), httpInspector())
+	l.ContinueOnListenerFiltersTimeout = true
+	if l.ListenerFiltersTimeout = v.detectionTimeout(); l.ListenerFiltersTimeout.AsDuration() == 0 {
+		l.ListenerFiltersTimeout = speaks
+	}
 }

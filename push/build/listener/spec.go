@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
+	"navarch.io/navarch/push/build/dnscache"
 	"navarch.io/navarch/push/build/extauthz"
 	"navarch.io/navarch/push/build/telemetry"
 	"navarch.io/navarch/push/extension"
@@ -58,6 +59,7 @@ type Outbound struct {
 	GRPCWeb  bool // a service that HTTP goes to speaks gRPC-Web
 	// Dynamic are the wildcard hosts among those that HTTP goes to whose names are resolved as clients ask for them, sorted.
 	Dynamic intern.List[string]
+	dnscache.Unknown
 }
 
 // Chain is one TCP filter chain. Empty matches match everything.
@@ -84,10 +86,11 @@ type Target struct {
 // VirtualOutbound is all that the listener virtualOutbound can depend on.
 type VirtualOutbound struct {
 	Common
-	Port        uint32 // 15001
-	Passthrough bool   // ALLOW_ANY, ALLOW_ANY_DYNAMIC_DNS: unknown destinations pass; else they end in the black hole
-	EgressProxy string // cluster that takes what passes through; empty: it goes where it was sent
-	Transparent bool   // TPROXY
+	Port             uint32 // 15001
+	Passthrough      bool   // ALLOW_ANY, ALLOW_ANY_DYNAMIC_DNS: unknown destinations pass; else they end in the black hole
+	EgressProxy      string // cluster that takes what passes through; empty: it goes where it was sent
+	Transparent      bool   // TPROXY
+	dnscache.Unknown        // with ByName plain HTTP goes to the route configuration xds.AllowAny
 }
 
 // VirtualInbound is all that the listener virtualInbound can depend on.

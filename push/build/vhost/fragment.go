@@ -9,6 +9,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/virtualservice"
@@ -36,7 +37,11 @@ func (s Spec) draw() *routev3.VirtualHost {
 	}
 }
 
-// Fragment is the virtual host allow_any, to PassthroughCluster or the egress proxy's, or block_all, which answers 502
+// unresolved are the hosts of requests that have no name to resolve: addresses; and the name by which clouds' machines find their credentials, whose address
+// is of the link, which names that are resolved here never lead to (dnscache.Unknown).
+const unresolved = `([0-9]+(\.[0-9]+){3}|\[[^\]]*\]|metadata\.google\.internal\.?)(:[0-9]*)?`
+
+// Fragment is the virtual host allow_any, to PassthroughCluster, the egress proxy's or AllowAnyDynamicDNSCluster, or block_all, which answers 502
 // (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). The error: Envoy would refuse it as
 // EnvoyFilters have patched it.
 func (s CatchAll) Fragment() (*xds.Fragment, error) { return seal(s.draw(), s.Patches) }
@@ -48,15 +53,28 @@ func (s CatchAll) draw() *routev3.VirtualHost {
 		DirectResponse: &routev3.DirectResponseAction{Status: 502},
 	}}
 	if s.Passthrough {
-		vh.Name = xds.AllowAny
-		action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cmp.Or(s.EgressProxy, xds.Passthrough)},
-			AppendXForwardedHost: s.Proxy.ForwardedHost}
-		setTimeout(action, nil)
-		route.Action = &routev3.Route_Route{Route: action}
+		vh.Name, route.Action = xds.AllowAny, s.pass(cmp.Or(s.EgressProxy, xds.Passthrough))
 	}
-	route.Name = vh.Name
 	vh.Routes = []*routev3.Route{route}
+	if s.Passthrough && s.ByName && s.EgressProxy == "" {
+		byName := &routev3.Route{Match: everything(), Action: s.pass(xds.AllowAnyDynamic)}
+		if vh.Routes = append(vh.Routes, byName); !s.Sent {
+			vh.Routes = vh.Routes[1:]
+		}
+		route.Match.Headers = []*routev3.HeaderMatcher{{Name: ":authority", HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{
+			StringMatch: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: unresolved}}}}}}
+	}
+	for _, r := range vh.Routes {
+		r.Name = vh.Name
+	}
 	return vh
+}
+
+// pass is the action of what passes through to a cluster.
+func (s CatchAll) pass(cluster string) *routev3.Route_Route {
+	action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}, AppendXForwardedHost: s.Proxy.ForwardedHost}
+	setTimeout(action, nil)
+	return &routev3.Route_Route{Route: action}
 }
 
 // Fragment is the patch's value. An error names the patch whose virtual host Envoy would refuse.

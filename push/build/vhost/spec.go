@@ -59,9 +59,12 @@ type Destination struct {
 type CatchAll struct {
 	Passthrough bool
 	EgressProxy string // cluster that takes what passes through; empty: it goes where it was sent
-	Mesh        *model.Mesh
-	Proxy       proxyconfig.Routes // as of Spec
-	Patches     intern.List[model.Patch]
+	// ByName: what passes through goes to where its host resolves to (ALLOW_ANY_DYNAMIC_DNS). Sent: but for what has no name to resolve, which goes where it
+	// was sent.
+	ByName, Sent bool
+	Mesh         *model.Mesh
+	Proxy        proxyconfig.Routes // as of Spec
+	Patches      intern.List[model.Patch]
 }
 
 // Added is a virtual host that an EnvoyFilter adds (VIRTUAL_HOST ADD).

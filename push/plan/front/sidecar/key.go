@@ -16,7 +16,7 @@ const (
 	ofPort             // all hosts with HTTP at a port
 	ofHost             // one host at a port where the protocol is found out: every name that arrives there means it
 	ofSocket           // all hosts of an egress listener that is a Unix socket
-	ofFilter           // a name that only a listener of an EnvoyFilter uses
+	ofFilter           // a name that only a listener of an EnvoyFilter uses, or unknownHosts
 	ofProxy            // all hosts with HTTP at all their ports: requests to the HTTP proxy
 )
 
@@ -26,6 +26,9 @@ type routeKey struct {
 	port uint32 // of the first two kinds; of a host's entry in the last: its port
 	text string // the host, the socket with unix://, or the name that the EnvoyFilter uses
 }
+
+// unknownHosts is the route configuration of plain HTTP to where no listener is, which goes by its host (dnscache.Unknown): it has the catch-all alone.
+var unknownHosts = routeKey{kind: ofFilter, text: xds.AllowAny}
 
 // table is the route configuration that an entry is in: that of the HTTP proxy has entries of all ports.
 func (k routeKey) table() routeKey {

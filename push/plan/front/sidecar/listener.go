@@ -220,6 +220,9 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 	}
 	spec.TCP = chains.List(tcp...)
 	spec.GRPCWeb, spec.Dynamic = wanted(more)
+	if asks != (routeKey{}) {
+		spec.Unknown = ls.unknown()
+	}
 	if !t.direct && !ends { // what was not redirected has nowhere to pass on to
 		spec.Fallback = xds.BlackHole
 		if ls.passthrough() {
@@ -259,11 +262,14 @@ func (ls *listeners) common(name string, port uint32) listener.Common {
 	return c
 }
 
-// planVirtual plans the listener that redirected connections arrive at, unless nothing is redirected.
-func (ls *listeners) planVirtual(found *[]input.Problem) {
-	if spec, ok := ls.virtual(ls.reports.spec); ok {
+// planVirtual plans the listener that redirected connections arrive at, unless nothing is redirected. True: it asks for the route configuration of
+// unknown hosts.
+func (ls *listeners) planVirtual(found *[]input.Problem) bool {
+	spec, ok := ls.virtual(ls.reports.spec)
+	if ok {
 		ls.fixed(spec, found)
 	}
+	return ok && spec.ByName
 }
 
 // redirects says whether connections of the workload are redirected to the proxy.
@@ -281,5 +287,10 @@ func (ls *listeners) virtual(reports telemetry.Spec) (spec listener.VirtualOutbo
 	spec = listener.VirtualOutbound{Common: ls.common(xds.VirtualOutbound, port), Port: port,
 		Passthrough: ls.passthrough(), EgressProxy: ls.egressProxy(), Transparent: ls.key.Mode == view.TProxy}
 	spec.Telemetry = reports.WithoutSpans()
+	if ls.key.Caps.Has(xds.CapHTTPInspector | xds.CapTLSInspector) { // by which HTTP is told from the rest
+		if spec.Unknown = ls.unknown(); spec.ByName {
+			spec.Telemetry = reports
+		}
+	}
 	return spec, true
 }

@@ -16,7 +16,7 @@ func (f *Front) Removals(yield func(input.Removal)) {
 	if len(removing) == 0 {
 		return
 	}
-	for _, name := range staticClusters {
+	for _, name := range f.staticClusters() {
 		removing.Removals(xds.Ref{Type: xds.Cluster, Name: name}, func(p model.Patch) bool { return input.RemovesCluster(p, host.Side(f.key), name) }, yield)
 	}
 	listener := func(name string, port uint32) {

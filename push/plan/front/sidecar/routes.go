@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
 	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/build/route"
 	"navarch.io/navarch/push/build/vhost"
@@ -347,15 +349,17 @@ func (rs *routeTable) planTail(rc *routeConfig) {
 	}
 	if rc.kind != ofHost && !rc.taken["*"] {
 		name, passes := xds.BlockAll, rs.passthrough()
+		spec := vhost.CatchAll{EgressProxy: rs.egressProxy(), ByName: rs.unknown().ByName, Mesh: rs.in.Meshes.VirtualHost, Proxy: rs.key.Routes}
+		spec.Sent = spec.ByName && rs.in.Mesh.Spec.GetOutboundTrafficPolicy().GetTls().GetMode() == networkingv1.ClientTLSSettings_DISABLE
 		if rc.kind == ofProxy { // what was sent to the proxy itself would be passed on to it, again and again
-			passes = passes && rs.egressProxy() != ""
+			passes, spec.Sent = passes && (rs.egressProxy() != "" || spec.ByName), false
 		}
 		if passes {
 			name = xds.AllowAny
 		}
-		spec := vhost.CatchAll{Passthrough: passes, EgressProxy: rs.egressProxy(), Mesh: rs.in.Meshes.VirtualHost, Proxy: rs.key.Routes, Patches: rs.patches.Matching(func(p model.Patch) bool {
+		spec.Passthrough, spec.Patches = passes, rs.patches.Matching(func(p model.Patch) bool {
 			return patch.VirtualHostMatches(p, rs.patched(rc), name)
-		})}
+		})
 		rc.tail = append(rc.tail, tailSpec{spec, rs.fragment(spec, model.MeshKey, &found)})
 	}
 	rs.problems.Set("route "+rc.name, found)

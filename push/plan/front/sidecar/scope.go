@@ -5,11 +5,13 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/build/cluster"
+	"navarch.io/navarch/push/build/dnscache"
 	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/pool"
+	policies "navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
@@ -47,8 +49,13 @@ func (s *scope) fork(key view.Scope, to *layer.Layer) *scope {
 	return &next
 }
 
-// staticClusters are those that every proxy has.
-var staticClusters = []string{xds.BlackHole, xds.Passthrough}
+// staticClusters are those that every proxy has, and that of unknown hosts whose names it resolves.
+func (s *scope) staticClusters() []string {
+	if s.unknown().ByName {
+		return []string{xds.BlackHole, xds.Passthrough, xds.AllowAnyDynamic}
+	}
+	return []string{xds.BlackHole, xds.Passthrough}
+}
 
 // planStatic plans the clusters that every proxy has, and the endpoints of the own workload of those of which nothing is known (host.Variation has the others):
 // Envoy waits for these before it asks for anything else.
@@ -57,12 +64,30 @@ func (s *scope) planStatic(found *[]input.Problem) {
 		s.fixed(endpoint.Spec{Cluster: xds.LocalCluster, AllPlain: true}, found)
 	}
 	side := host.Side(s.key)
-	for _, name := range staticClusters {
-		if !s.patches.Any(func(p model.Patch) bool { return input.RemovesCluster(p, side, name) }) {
-			s.fixed(cluster.Static{Name: name, HeaderCase: s.key.HeaderCase, Mesh: s.in.Meshes.Cluster, Patches: s.patches.Matching(func(p model.Patch) bool {
-				return input.MergesCluster(p, side, name)
-			})}, found)
+	for _, name := range s.staticClusters() {
+		if s.patches.Any(func(p model.Patch) bool { return input.RemovesCluster(p, side, name) }) {
+			continue
 		}
+		spec := cluster.Static{Name: name, HeaderCase: s.key.HeaderCase, Mesh: s.in.Meshes.Cluster, Patches: s.patches.Matching(func(p model.Patch) bool {
+			return input.MergesCluster(p, side, name)
+		})}
+		if name == xds.AllowAnyDynamic {
+			s.resolving(&spec, found)
+		}
+		s.fixed(spec, found)
+	}
+}
+
+// resolving says what the cluster of unknown hosts has beside the other static ones.
+func (s *scope) resolving(spec *cluster.Static, found *[]input.Problem) {
+	policy := policies.Policy{TLS: s.in.Mesh.Spec.GetOutboundTrafficPolicy().GetTls(), TLSAt: model.Place{Key: model.MeshKey, Field: "data.mesh.outboundTrafficPolicy.tls"}}
+	var wrong *model.Problem
+	if spec.TLS, wrong = policies.TLSOf(policy, s.key.Caps.Has(xds.CapIdentity), false, policies.Plaintext); wrong != nil {
+		*found = append(*found, *wrong)
+	}
+	spec.Unknown, spec.Families, spec.Policy = s.unknown(), s.key.Listening.Families, policies.Intern(policy)
+	if policy.TLS != nil {
+		spec.Caps = s.key.Caps & (xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists)
 	}
 }
 
@@ -73,9 +98,18 @@ func (s *scope) fixed(spec pool.ResourceSpec, found *[]input.Problem) {
 	}
 }
 
-// passthrough says whether unknown destinations are let pass: the Sidecar's policy, else the mesh's. ALLOW_ANY_DYNAMIC_DNS, which the mesh alone can
-// have, lets them pass too: with Istio the names of requests are resolved in the proxy, here connections go to the address that they were made to
-// (store/normal/fields reports the mode).
+// unknown is how the scope reaches unknown hosts. Their names are resolved as the mesh says, where no Sidecar says otherwise, which cannot say it
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). A proxy without the extensions has them as
+// with ALLOW_ANY.
+func (s *scope) unknown() dnscache.Unknown {
+	if s.sidecar != nil && s.sidecar.Spec.GetOutboundTrafficPolicy() != nil || !s.key.Caps.Has(xds.CapDynamicForward) ||
+		s.in.Mesh.Spec.GetOutboundTrafficPolicy().GetMode() != meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
+		return dnscache.Unknown{}
+	}
+	return dnscache.Unknown{ByName: true, Resolver: s.key.NameServer()}
+}
+
+// passthrough says whether unknown destinations are let pass: the Sidecar's policy, else the mesh's.
 func (s *scope) passthrough() bool {
 	if p := s.sidecar; p != nil && p.Spec.GetOutboundTrafficPolicy() != nil {
 		return p.Spec.GetOutboundTrafficPolicy().GetMode() == networkingv1.OutboundTrafficPolicy_ALLOW_ANY

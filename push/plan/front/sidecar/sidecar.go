@@ -71,7 +71,9 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.
 	out := s.decide(view.Inputs{})
 	s.reports.spec = out.Spec
 	s.problems.Set("telemetry", out.Problems)
-	f.listeners.planVirtual(&found)
+	if f.listeners.planVirtual(&found) {
+		f.routes.use(unknownHosts, 1)
+	}
 	f.listeners.bringProxy()
 	s.problems.Set("scope", found)
 	return f, s.hosts

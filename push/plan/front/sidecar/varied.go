@@ -129,6 +129,9 @@ func (ls *variedListeners) trafficOf(name string) []traffic {
 func (ls *variedListeners) planVirtual() bool {
 	spec, ok := ls.listeners.virtual(ls.reports)
 	spec.Proxy = ls.of.Inputs.Listeners.Or(spec.Proxy)
+	if spec.ByName {
+		spec.Extensions = ls.of.Inputs.Extensions
+	}
 	if !ok || spec == ls.layer.Spec(xds.Ref{Type: xds.Listener, Name: xds.VirtualOutbound}) {
 		return false
 	}
