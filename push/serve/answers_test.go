@@ -48,3 +48,13 @@ func TestEdgeOfStreamsOfASource(t *testing.T) {
 		}
 	}
 }
+
+// A stream keeps its newest 16 refusals for debugging, however often its client refuses.
+func TestRefusalsOfAStreamAreFew(t *testing.T) {
+	var x exchange
+	for i := range 100 {
+		if x.keep(Refusal{Revision: int64(i)}); len(x.refusals) != min(i+1, 16) || x.refusals[len(x.refusals)-1].Revision != int64(i) {
+			t.Fatalf("after %d refusals %d are kept", i+1, len(x.refusals))
+		}
+	}
+}

@@ -225,11 +225,12 @@ func TestSecretsOfAStream(t *testing.T) {
 	p := &clerk{fakePlanner: newPlanner(cluster("a")), t: t}
 	_, addr := start(t, Config{Planner: p})
 	cl := dial(t, addr)
-	cl.ask(xds.Secret, append(unknownNames(maxSecretNames+500), "kubernetes://"+strings.Repeat("n", maxSecretName))...)
+	longest, longer := strings.Repeat("n", 640), strings.Repeat("n", 641)
+	cl.ask(xds.Secret, append([]string{longer, longest}, unknownNames(4596)...)...)
 	cl.next()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n := strings.Count(p.calls[0], ",") + 1; n != maxSecretNames || strings.Contains(p.calls[0], "kubernetes://") {
+	if n := strings.Count(p.calls[0], ",") + 1; n != 4096 || !strings.Contains(p.calls[0], longest) || strings.Contains(p.calls[0], longer) {
 		t.Errorf("the view is told of %d Secrets", n)
 	}
 }
