@@ -11,8 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/obs"
 )
 
 // At 80 % of the quota operators are told, once; of an etcd that has stopped writing each minute; and that it is over.
@@ -44,6 +47,9 @@ func TestSpace(t *testing.T) {
 			if got, _ := s.Warning(); (c.says == "") != (got == "") || !strings.Contains(got, c.says) {
 				t.Errorf("%+v: %q", c.size, got)
 			}
+			if got := alarm(t); got != (c.says != "") {
+				t.Errorf("%+v: navarch_store_alarm is raised: %t", c.size, got)
+			}
 			if _, full := s.Warning(); full != c.size.Full {
 				t.Errorf("%+v: full: %t", c.size, full)
 			}
@@ -54,6 +60,16 @@ func TestSpace(t *testing.T) {
 		cancel()
 		<-done
 	})
+}
+
+// alarm says whether navarch_store_alarm{cause="space"} is 1, of which operators are warned (deploy/chart/files/alerts.yaml).
+func alarm(t *testing.T) bool {
+	t.Helper()
+	var m dto.Metric
+	if err := obs.StoreAlarm.WithLabelValues("space").Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetGauge().GetValue() == 1
 }
 
 // An etcd of the operator's whose quota is really full, and before that 80 %: operators are told each by name, and when there is room again.
