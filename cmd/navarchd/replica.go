@@ -162,7 +162,7 @@ func (c *config) serviceDomain() string { return "svc." + c.domain }
 func (c *config) fleetConfig(store *kv.Store, m *mirror.Mirror, log *slog.Logger) fleet.Config {
 	address, secure := c.advertised()
 	return fleet.Config{Store: store, Name: c.processName(), Address: address, Secure: secure, Embedded: c.dataDir != "", Zone: c.zone, Domain: c.serviceDomain(),
-		Revision: func() int64 { return m.Status().Revision }, Lease: c.replicaLease, Ramp: c.ramp, DrainAfter: c.drainAfter, Grace: c.shutdown,
+		Revision: func() int64 { return m.Status().Revision }, Away: func() bool { return m.Status().Away != nil }, Lease: c.replicaLease, Ramp: c.ramp, DrainAfter: c.drainAfter, Grace: c.shutdown,
 		MostJoins: c.env.maxRequests, Contained: c.contained, Log: log,
 		Off: fleet.Loops{Joins: c.env.off("joins"), Moves: c.env.off("moves"), Drain: c.env.off("drain")}}
 }

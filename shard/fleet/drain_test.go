@@ -16,8 +16,8 @@ import (
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
-// A replica that has more than its share sees that a push is under way to many of its streams, or that joins wait; and when
-// that is over.
+// A replica that has more than its share sees that a push is under way to many of its streams, or that joins wait, or that etcd is away, so that
+// nobody knows who leads; and when that is over.
 func TestDrainSeesAStorm(t *testing.T) {
 	const streams = 100
 	etcd := kvtest.Start(t)
@@ -37,6 +37,16 @@ func TestDrainSeesAStorm(t *testing.T) {
 	if in := a.drainInput(time.Now()); in.Storm || in.Streams != streams || in.LeaderAge == 0 {
 		t.Errorf("while nothing happens: %+v", in)
 	}
+	away, now := true, time.Now().Add(time.Hour)
+	a.cfg.Away = func() bool { return away }
+	if in := a.drainInput(now); in.LeaderAge != 0 {
+		t.Errorf("while etcd is away a leader is known: %+v", in)
+	}
+	away = false
+	if in := a.drainInput(now.Add(time.Second)); in.LeaderAge != time.Second {
+		t.Errorf("a second after that the leader leads for %v", in.LeaderAge)
+	}
+	a.cfg.Away, a.lastAway = nil, time.Time{}
 
 	// One is sent to, and as it does not acknowledge, nobody else is.
 	server := serve.New(serve.Config{Planner: servetest.OneCluster(), AgentTypes: []serve.AgentType{a.AgentType()}, Log: quiet,

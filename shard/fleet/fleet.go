@@ -44,6 +44,7 @@ type Config struct {
 	Zone     string       // that it runs in
 	Domain   string       // DNS suffix of services (svc.cluster.local): the one that all proxies are planned with
 	Revision func() int64 // that it serves
+	Away     func() bool  // etcd does not answer; nil: it always does
 	// Lease is after which silence its proxies are given to others; Ramp the time over which a new replica takes its share of them, 0: at
 	// once.
 	Lease, Ramp time.Duration
@@ -82,6 +83,7 @@ type Fleet struct {
 	leaving   atomic.Bool
 	changed   chan struct{}             // holds one: there is another placement
 	notifyBy  atomic.Pointer[time.Time] // of a replica that leaves: all agents are to know their owners by then
+	lastAway  time.Time                 // when etcd did not answer last, as drain saw it
 
 	mu     sync.Mutex // a leaf: guards owners
 	owners map[owner]*serve.AgentResource
@@ -273,11 +275,16 @@ func (f *Fleet) drain(ctx context.Context) error {
 	}
 }
 
-// drainInput looks at the streams one by one only where there are too many.
+// drainInput looks at the streams one by one only where there are too many. While etcd is away nobody knows who leads, nor what others have: the share
+// is of before, and who is sent away comes back. So a leader counts from when etcd answers again, and no stream ends for the balance before
+// (issue 12, fault 4).
 func (f *Fleet) drainInput(now time.Time) place.DrainInput {
 	numbers := f.replica.Numbers()
+	if f.cfg.Away != nil && f.cfg.Away() {
+		f.lastAway = now
+	}
 	in := place.DrainInput{Now: now, Streams: f.streams.Total(), Share: numbers.Share, Peers: f.replica.Placement().Peers(), Mixed: numbers.Mixed,
-		LeaderAge: f.replica.LeaderAge(now), Random: rand.Float64()}
+		LeaderAge: min(f.replica.LeaderAge(now), now.Sub(f.lastAway)), Random: rand.Float64()}
 	if in.Peers == 0 || float64(in.Streams) <= in.Share {
 		return in
 	}
