@@ -117,6 +117,10 @@ func TestTextsAreBounded(t *testing.T) {
 	for what, c := range map[string]struct{ json, want string }{
 		"many keys":             {node(many(600, 1)), "node.metadata: 600 texts"},
 		"long values":           {node(many(200, 250)), "node.metadata: 200 texts of 5"},
+		"one label more":        {node(`{"LABELS": ` + many(513, 1) + `}`), "node.metadata.LABELS: 513 texts"},
+		"no label more":         {node(`{"LABELS": ` + many(512, 1) + `}`), ""},
+		"one key more":          {node(many(513, 1)), "node.metadata: 513 texts"},
+		"no key more":           {node(many(512, 1)), ""},
 		"many labels":           {node(`{"LABELS": ` + many(600, 1) + `}`), "node.metadata.LABELS: 600 texts"},
 		"one long label":        {node(`{"LABELS": ` + many(1, 40_000) + `}`), "node.metadata.LABELS: 1 texts"},
 		"as many as fit":        {node(many(500, 20)), ""},
