@@ -36,7 +36,7 @@ const (
 	diskName    = "navarch snapshot "
 	diskFormat  = 1
 	diskMagic   = diskName + "1\n"
-	maxDiskPart = 16 << 20 // bytes of one record; etcd takes 1.5 MiB
+	maxDiskPart = 16 << 20 // bytes of one record, of which etcd takes 1.5 MiB, and of the head
 	maxDisk     = 8 << 30  // bytes of the file: no etcd should have more (etcd.io: System limits, Storage size limit)
 )
 
@@ -147,10 +147,16 @@ func (s *summed) ReadByte() (byte, error) {
 	return b, err
 }
 
+// line reads one, which may be as long as a part: there may be many records of kinds that a newer build has brought.
 func (s *summed) line() ([]byte, error) {
-	line, err := s.r.ReadSlice('\n')
-	s.sum.Write(line)
-	return line, err
+	var line []byte
+	for {
+		some, err := s.r.ReadSlice('\n')
+		s.sum.Write(some)
+		if line = append(line, some...); !errors.Is(err, bufio.ErrBufferFull) || len(line) > maxDiskPart {
+			return line, err
+		}
+	}
 }
 
 // head reads what stands before the records.

@@ -3,6 +3,8 @@ package mirror
 import (
 	"bytes"
 	"os"
+
+	"navarch.io/navarch/store/model"
 )
 
 // ReadDisk is the revision of the snapshot in a file.
@@ -25,4 +27,11 @@ func EncodeSnapshot(s *Snapshot) ([]byte, error) {
 func DecodeSnapshot(raw []byte) (*Snapshot, error) {
 	_, s, err := readSnapshot(bytes.NewReader(raw))
 	return s, err
+}
+
+// EncodeUnknown is EncodeSnapshot of a snapshot with records of kinds that this build does not know.
+func EncodeUnknown(all []model.Unknown) ([]byte, error) {
+	s := Empty().Apply(1, nil, nil).New
+	s.unknown = all
+	return EncodeSnapshot(s)
 }

@@ -1,6 +1,8 @@
 package mirror_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -100,5 +102,24 @@ func TestUnknownKindsOnDisk(t *testing.T) {
 	again, err := mirror.DecodeSnapshot(raw)
 	if err != nil || joined(covered(again)) != "shop" {
 		t.Errorf("closed for %v, %v", covered(again), err)
+	}
+}
+
+// A newer build has written tens of thousands of objects of a kind of its own: what an older one keeps on disk can be read again.
+func TestManyUnknownKindsOnDisk(t *testing.T) {
+	var many []model.Unknown
+	for i := range 30_000 {
+		many = append(many, model.Unknown{Path: fmt.Sprintf("Novel///shop/object-%d", i), Namespace: "shop"})
+	}
+	raw, err := mirror.EncodeUnknown(many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := mirror.DecodeSnapshot(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(again.Unknown(), many) {
+		t.Errorf("%d are read of %d", len(again.Unknown()), len(many))
 	}
 }

@@ -97,7 +97,7 @@ func flows(entry, account string) func() error {
 // An identity is revoked: within seconds the server's Envoy refuses its requests, its stream ends, and it gets no new certificate,
 // while another client goes on. Then a root rotation begins: the second root reaches the Envoys by push alone, with its revocation
 // list, for the root file of the agents never changes. At last the other's certificate is revoked: the server's Envoy refuses its
-// handshakes, sessions that it had included.
+// handshakes, sessions that it had included, and the stream that was opened with it ends.
 func TestRevocationAndRootsReachEnvoys(t *testing.T) {
 	parallel(t)
 	at := loopback.NetFor(t)
@@ -138,6 +138,7 @@ func TestRevocationAndRootsReachEnvoys(t *testing.T) {
 		t.Errorf("the root file of the agents changed: %v", err)
 	}
 	certificateRevoked(t, ca, other, server, answers(".3:8000", 503), good)
+	d.said(t, 1, "stream closed", "sa/other")
 }
 
 // certificateRevoked revokes a client's certificate by its serial number, when there is a session to resume: the server's Envoy
