@@ -2,6 +2,7 @@ package serve
 
 import (
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,17 +26,17 @@ func TestAnswersThatWaitAreFew(t *testing.T) {
 func TestTimeToReadAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const patience = 40 * time.Second
-		over, hungUp := 0, 0
+		var over, hungUp atomic.Int32
 		hooks := Hooks{Timeout: func(bool) {}}
-		st := &stream{srv: &Server{cfg: Config{WriteTimeout: 10 * time.Second, Hooks: hooks}}, hangUp: func() error { hungUp++; return nil }}
-		st.made("navarch.io/test", nil, func() { over++ })
+		st := &stream{srv: &Server{cfg: Config{WriteTimeout: 10 * time.Second, Hooks: hooks}}, hangUp: func() error { hungUp.Add(1); return nil }}
+		st.made("navarch.io/test", nil, func() { over.Add(1) })
 		time.Sleep(patience - time.Nanosecond)
-		if synctest.Wait(); over+hungUp != 0 {
+		if synctest.Wait(); over.Load()+hungUp.Load() != 0 {
 			t.Error("it ends too soon")
 		}
 		time.Sleep(time.Nanosecond)
-		if synctest.Wait(); over != 1 || hungUp != 1 {
-			t.Errorf("over %d times, hung up %d times", over, hungUp)
+		if synctest.Wait(); over.Load() != 1 || hungUp.Load() != 1 {
+			t.Errorf("over %d times, hung up %d times", over.Load(), hungUp.Load())
 		}
 	})
 }
