@@ -1,6 +1,7 @@
 package join
 
 import (
+	"bytes"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -156,6 +157,26 @@ func TestUnprovedCluster(t *testing.T) {
 		}
 		if err := s.accept(who, &n); err != nil || n.ClusterUnproved != c.unproved {
 			t.Errorf("%+v: unproved %v, %v", c, n.ClusterUnproved, err)
+		}
+	}
+}
+
+// A network and a DNS domain that a proxy invents are named, and what it names else is not.
+func TestInventedNamesAreReported(t *testing.T) {
+	now, log := time.Unix(1_700_000_000, 0), &bytes.Buffer{}
+	s := newScopes(t, endpointsOf(t, map[string][]string{"shop": {"10.0.0.1 web east"}}), &now)
+	s.Clients = obs.NewSampled(slog.New(slog.NewTextHandler(log, nil)))
+	for _, c := range []struct{ network, domain, want string }{
+		{"east", "svc.cluster.local", ""}, {"", "svc.cluster.local", ""},
+		{"invented", "svc.cluster.local", "name=invented"}, {"east", "svc.elsewhere", "name=svc.elsewhere"},
+	} {
+		log.Reset()
+		if err := s.accept(serve.Client{ID: "web-1", Identity: "spiffe://cluster.local/ns/shop/sa/web"}, &view.Node{Namespace: "shop", Network: c.network, Domain: c.domain}); err != nil {
+			t.Fatal(err)
+		}
+		got := log.String()
+		if reported := strings.Contains(got, "node=web-1") && strings.Contains(got, "sa/web"); reported != (c.want != "") || !strings.Contains(got, c.want) {
+			t.Errorf("network %q, domain %q: the log says %q", c.network, c.domain, got)
 		}
 	}
 }
