@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,8 +17,14 @@ import (
 // keysAtOnce is how many connections of its own the client has for the requests of a line of keys.
 const keysAtOnce = 8
 
+// firstSource ends the first of the addresses that connections come from, within the net of the mesh: no application has them.
+const firstSource = 20
+
+func keyOf(k int) string { return fmt.Sprint("user-", k) }
+
 // hashed does what a line "keys HOST KEY N -> [WHO=COUNT]... [moved=COUNT]" says once: N keys, twice each, of which each must be answered by one application.
-// KEY is header:NAME, query:NAME or cookie:NAME. WHO counts the keys that it answers; moved, in later lines of the host, those that another one
+// KEY is header:NAME, query:NAME or cookie:NAME; or source:http or source:tcp, where the key is the address that a connection of its own comes from: one of
+// HTTP, or one to the TCP port, whatever HOST says. WHO counts the keys that it answers; moved, in later lines of the host, those that another one
 // answers than in the first line, while who answered them there still answers some: they had no reason to.
 func (s *taskStage) hashed(fields, wanted []string) error {
 	if len(fields) != 3 {
@@ -61,7 +68,15 @@ func (s *taskStage) homes(host, kind, name string, n int) (map[string]string, er
 	transport := &http.Transport{MaxIdleConnsPerHost: keysAtOnce}
 	defer transport.CloseIdleConnections()
 	client := http.Client{Timeout: patience, Transport: transport}
-	ask := func(key string) (string, error) {
+	ask := func(k int) (string, error) {
+		key, client := keyOf(k), client
+		if kind == "source" {
+			from := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: net.ParseIP(fmt.Sprintf("%s.%d", s.at, firstSource+k))}}
+			if name == "tcp" {
+				return answer(from.Dial("tcp", s.at+".1:9000"))
+			}
+			client.Transport = &http.Transport{DialContext: from.DialContext, DisableKeepAlives: true}
+		}
 		r, err := http.NewRequest("GET", "http://"+s.at+".1:8001/", nil)
 		if err != nil {
 			return "", err
@@ -91,9 +106,9 @@ func (s *taskStage) homes(host, kind, name string, n int) (map[string]string, er
 	for i := range keysAtOnce {
 		all.Go(func() {
 			for k := i; k < n; k += keysAtOnce {
-				key := fmt.Sprint("user-", k)
-				who, err := ask(key)
-				other, err2 := ask(key)
+				key := keyOf(k)
+				who, err := ask(k)
+				other, err2 := ask(k)
 				if err == nil && err2 == nil && who != other {
 					err = fmt.Errorf("key %s: %s and then %s", key, who, other)
 				}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -255,18 +256,25 @@ func (s *taskStage) all(fields, shares []string, do func(fields []string) (statu
 
 // connect is what the TCP port of reviews says through the client's proxy.
 func (s *taskStage) connect() (who string) {
-	c, err := net.DialTimeout("tcp", s.at+".1:9000", patience)
+	if who, err := answer(net.DialTimeout("tcp", s.at+".1:9000", patience)); err == nil {
+		return who
+	}
+	return "nobody"
+}
+
+// answer is what is said on a connection to that port.
+func answer(c net.Conn, err error) (string, error) {
 	if err != nil {
-		return "nobody"
+		return "", err
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(patience))
 	_, _ = io.WriteString(c, "?")
-	text, _ := io.ReadAll(c)
+	text, err := io.ReadAll(c)
 	if len(text) == 0 {
-		return "nobody"
+		return "", fmt.Errorf("nobody answers: %w", cmp.Or(err, io.EOF))
 	}
-	return string(text)
+	return string(text), nil
 }
 
 // request sends one, and says who has answered.
