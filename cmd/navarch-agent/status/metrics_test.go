@@ -176,8 +176,9 @@ func TestMergedMetrics(t *testing.T) {
 
 // An application that hangs leaves enough time for a page of Envoy that fits no buffer.
 func TestHangingApplicationLeavesTime(t *testing.T) {
+	t.Parallel() // it waits for half of its time, and has a third of it for what takes a moment where the machine has nothing else to do
 	large := strings.Repeat("# padding padding padding padding padding padding padding padding\n", 12<<20/66) + envoyPage
-	page, _ := scrape(t, serve(t, text(large), func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, nil).URL, timeoutHeader, "10")
+	page, _ := scrape(t, serve(t, text(large), func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, nil).URL, timeoutHeader, "30")
 	if !strings.HasSuffix(page, envoyPage) {
 		t.Errorf("%d bytes of %d arrived", len(page), len(large))
 	}
