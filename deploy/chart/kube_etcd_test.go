@@ -61,11 +61,25 @@ func (i *installation) loses(members ...string) {
 		i.MustKubectl(i.t, "", "delete", "pvc", "-n", "other", "data-"+m, "--wait=false")
 		i.MustKubectl(i.t, "", "delete", "pod", "-n", "other", m, "--wait=false")
 	}
+	// The old Pod may take half a minute to end, and the new one as long to give up: etcd tries for 30 s to resolve the names of its peers, and its own.
 	for _, m := range members {
+		restarts := func() (n int, status string) {
+			said := i.get("{.metadata.uid} {.status.containerStatuses[0].restartCount} {.status}", "pod", "-n", "other", m)
+			of := strings.SplitN(said, " ", 3)
+			if n, err := strconv.Atoi(of[min(1, len(of)-1)]); err == nil && of[0] != was[m] {
+				return n, said
+			}
+			return -1, said
+		}
+		cluster.Await(i.t, m+" again", func() string {
+			if n, status := restarts(); n < 0 {
+				return "there is no new one: " + status
+			}
+			return ""
+		})
 		cluster.Await(i.t, m+" without its volume", func() string {
-			uid, restarts, found := strings.Cut(i.get("{.metadata.uid} {.status.containerStatuses[0].restartCount}", "pod", "-n", "other", m), " ")
-			if n, err := strconv.Atoi(restarts); !found || uid == was[m] || err != nil || n == 0 {
-				return "it has not failed: " + uid + " " + restarts
+			if n, status := restarts(); n < 1 {
+				return "it has not failed: " + status
 			}
 			return ""
 		})
