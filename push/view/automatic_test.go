@@ -3,6 +3,8 @@ package view
 import (
 	"strings"
 	"testing"
+
+	"navarch.io/navarch/store/model"
 )
 
 // Which automatic addresses a proxy's Pod is told of: those of its family, where its agent answers its questions for names.
@@ -29,6 +31,7 @@ func TestAutomatic(t *testing.T) {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}
+	byName := snapshot(rec(t, model.KindMesh, "/mesh", "{rootNamespace: istio-system, outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}}"))
 	for name, c := range map[string]struct {
 		captures, stated string
 		addresses        []string
@@ -46,7 +49,10 @@ func TestAutomatic(t *testing.T) {
 	} {
 		n := web()
 		n.Addresses, n.Metadata["DNS_CAPTURE"], n.Metadata["DNS_PROXY_ADDR"] = c.addresses, c.captures, c.stated
-		s := Of(snapshot(), n).Scope
+		s := Of(byName, n).Scope
+		if other := Of(snapshot(), n).Scope.Resolver; other != "" {
+			t.Errorf("%s: a scope of its own where the mesh has no proxy resolve names: %s", name, other)
+		}
 		if got := s.NameServer(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+
+	meshv1 "istio.io/api/mesh/v1alpha1"
 )
 
 // Family is a family of IP addresses.
@@ -43,10 +45,11 @@ func automaticOf(n Node) Family {
 // agentDNS is the port at which agents answer DNS (of Istio's and ours).
 const agentDNS = "15053"
 
-// resolverOf is Scope.Resolver of a node with an agent that answers its Pod's questions in some family. What is no IP with a port says nothing.
-func resolverOf(n Node, answers Family) string {
+// resolverOf is Scope.Resolver of a node with an agent that answers its Pod's questions in some family. What is no IP with a port says nothing, and nothing does where the mesh has no
+// proxy resolve names: proxies would be planned apart for what is in none of their configuration.
+func resolverOf(mesh *meshv1.MeshConfig, n Node, answers Family) string {
 	stated := n.Metadata["DNS_PROXY_ADDR"]
-	if stated == "" || answers == NoFamily {
+	if stated == "" || answers == NoFamily || mesh.GetOutboundTrafficPolicy().GetMode() != meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
 		return ""
 	}
 	host, port, err := net.SplitHostPort(stated)

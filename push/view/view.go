@@ -42,7 +42,8 @@ type Scope struct {
 	// Automatic is the family of those automatic addresses of ServiceEntries that its Pod is told of: its agent answers questions of the Pod
 	// for names (DNS_CAPTURE).
 	Automatic Family
-	// Resolver is where that agent says that it answers, where it does (DNS_PROXY_ADDR); empty: where agents usually do. See NameServer.
+	// Resolver is where that agent says that it answers, where the mesh has proxies ask it (ALLOW_ANY_DYNAMIC_DNS, and DNS_PROXY_ADDR); empty: where agents usually do. See
+	// NameServer.
 	Resolver string
 	// Routes and HeaderCase are what its ProxyConfig, or the mesh's, says of routes, and of the case of headers' names.
 	Routes     proxyconfig.Routes
@@ -158,7 +159,7 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	automatic := automaticOf(n)
 	v := View{
 		Scope: Scope{Namespace: n.Namespace, Domain: n.Domain, Sidecar: c.sidecar, Cluster: n.Cluster,
-			Caps: caps, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Automatic: automatic, Resolver: resolverOf(n, automatic), Filters: c.out},
+			Caps: caps, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Automatic: automatic, Resolver: resolverOf(s.Mesh().Spec, n, automatic), Filters: c.out},
 		Inputs: x.inputs(c.labels, c.telemetry, n),
 		Workload: Workload{Namespace: n.Namespace, Sidecar: c.sidecar, Services: c.services, Served: serving.List(served...), Closed: c.closed, Peers: c.peers,
 			Policies: c.policies, Authentications: c.authentications, Caps: caps &^ xds.CapSelfDiscovery, Mode: n.Mode, Listening: listeningOf(n), Kind: n.Kind, Filters: c.in},
