@@ -2,6 +2,7 @@ package quarantine
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -9,7 +10,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// One identity fills nothing: neither the versions that are remembered, nor the versions of Envoy of one of them.
+// One identity fills nothing: neither the versions that are remembered, nor the versions of Envoy of one of them. Who is at a bound takes no place of what others have refused.
 func TestBounds(t *testing.T) {
 	p := newPlay(t)
 	other := func(i int) Key {
@@ -19,28 +20,38 @@ func TestBounds(t *testing.T) {
 		p.now = p.now.Add(time.Microsecond)
 		p.Report(0, Report{Key: k, Reporter: ReporterOf(who, ""), Envoy: envoy})
 	}
-	for i := range 2 * maxOfReporter {
+	known := func() map[Key]bool {
+		all := map[Key]bool{}
+		for k := range p.state.entries {
+			all[k] = true
+		}
+		return all
+	}
+	for i := range 512 {
 		refuse("hostile", other(i), "")
 	}
-	if n := len(p.state.entries); n != maxOfReporter {
+	if n := len(p.state.entries); n != 256 {
 		t.Errorf("%d versions are remembered of one identity", n)
 	}
-	for who := range maxVersions/maxOfReporter + 2 {
-		for i := range maxOfReporter {
-			refuse(fmt.Sprint("hostile ", who), other(who*maxOfReporter+i), "")
+	for who := range 34 {
+		for i := range 256 {
+			refuse(fmt.Sprint("hostile ", who), other(who*256+i), "")
 		}
 	}
-	refuse(fmt.Sprint("hostile ", maxVersions/maxOfReporter+1), other(1<<20), "")
-	if n := len(p.state.entries); n != maxVersions {
-		t.Errorf("%d versions: who has refused too much takes the place of others", n)
+	full := known()
+	if len(full) != 8192 {
+		t.Errorf("%d versions are remembered", len(full))
 	}
-	for i := range 3 * maxEnvoys {
-		refuse("hostile ", bad, fmt.Sprint(i))
+	if refuse("hostile 33", other(1<<20), ""); !maps.Equal(known(), full) {
+		t.Error("who has refused too much takes the place of others")
 	}
-	if n := len(p.state.entries[bad].groups); n != maxOfEnvoys {
+	for i := range 24 {
+		refuse("hostile", bad, fmt.Sprint(i))
+	}
+	if n := len(p.state.entries[bad].groups); n != 2 {
 		t.Errorf("one identity made %d versions of Envoy", n)
 	}
-	for i := range 3 * maxEnvoys {
+	for i := range 24 {
 		refuse(fmt.Sprint("liar ", i), bad, fmt.Sprint("made up ", i))
 	}
 	for _, envoy := range []string{"one", "two"} {
@@ -50,19 +61,45 @@ func TestBounds(t *testing.T) {
 	if refuse("twice", bad, "three"); !slices.Equal(p.state.entries[bad].groups, before) {
 		t.Error("who has refused with too many versions of Envoy takes the place of others")
 	}
-	for i := range 2 * maxReporters {
+	for i := range 32 {
 		refuse(fmt.Sprint("honest ", i), bad, "1.40.0")
 	}
-	if n, groups := len(p.state.entries), len(p.state.entries[bad].groups); n != maxVersions || groups > maxEnvoys {
+	if n, groups := len(p.state.entries), len(p.state.entries[bad].groups); n != 8192 || groups != 8 {
 		t.Errorf("%d versions, %d versions of Envoy", n, groups)
 	}
 	p.want(true, "1.40.0")
-	if by := p.Withheld()[0].RefusedBy; by != maxReporters {
+	if by := p.Withheld()[0].RefusedBy; by != 16 {
 		t.Errorf("%d reporters are kept", by)
+	}
+	if q := NewState(Settings{Quorum: 1000}).set.Quorum; q != 16 {
+		t.Errorf("a quorum of %d, of 16 that are counted", q)
 	}
 	p.pass(DefaultKeep)
 	if !p.state.Empty() || len(p.state.refused) > 0 || len(p.state.flights) > 0 {
 		t.Errorf("%d versions and %d reporters are left", len(p.state.entries), len(p.state.refused))
+	}
+}
+
+// Where all is full, and all but one version are withheld, what is refused first rarely finds a place: 64 versions are looked at for it, not all of 8,192. What is withheld keeps its place.
+func TestFewAreLookedAtForRoom(t *testing.T) {
+	p := newPlay(t)
+	refuse := func(who string, i int) {
+		p.Report(0, Report{Key: Key{View: fmt.Sprint(i), Type: xds.Cluster, Name: "c", Version: "v"}, Reporter: ReporterOf(who, "")})
+	}
+	for i := range 8191 {
+		for reporter := range 3 {
+			refuse(fmt.Sprint(reporter, " of ", i/256), i)
+		}
+	}
+	refuse("somebody", 8191)
+	found := 0
+	for i := range 100 {
+		if refuse(fmt.Sprint("late ", i), 10_000+i); p.state.Remembers(Key{View: fmt.Sprint(10_000 + i), Type: xds.Cluster, Name: "c", Version: "v"}) {
+			found++
+		}
+	}
+	if n := p.state.Active(); found > 12 || len(p.state.entries) != 8192 || n != 8191 { // fewer than one is to be expected, and 39 where fifty times as many are looked at
+		t.Errorf("%d of 100 found a place, %d versions, %d withheld", found, len(p.state.entries), n)
 	}
 }
 
@@ -86,24 +123,24 @@ func TestOneCredentialLeavesRoom(t *testing.T) {
 		p.now = p.now.Add(time.Microsecond)
 		p.Report(0, Report{Key: Key{View: fmt.Sprint(view), Type: xds.Cluster, Name: "c", Version: "v"}, Reporter: ReporterOf("web", ""), Credential: CredentialOf("web", pod)})
 	}
-	for i := range maxOfReporter {
+	for i := range 256 {
 		refuse("greedy", i)
 	}
-	if n := len(p.state.entries); n != maxOfShare {
+	if n := len(p.state.entries); n != 64 {
 		t.Errorf("%d versions are remembered of one Pod", n)
 	}
 	refuse("good", 10_000)
-	refuse("good", 0)            // it is counted already
-	refuse("good", maxOfShare+1) // what the other found no room for
-	if n := len(p.state.entries); n != maxOfShare+2 || p.state.shares[CredentialOf("web", "good")] != 2 {
+	refuse("good", 0)  // it is counted already
+	refuse("good", 65) // what the other found no room for
+	if n := len(p.state.entries); n != 66 || p.state.shares[CredentialOf("web", "good")] != 2 {
 		t.Errorf("%d versions with another Pod's two: %d", n, p.state.shares[CredentialOf("web", "good")])
 	}
 	for pod := range 100 {
-		for i := range maxOfShare {
+		for i := range 64 {
 			refuse(fmt.Sprint(pod), 20_000+pod*1000+i)
 		}
 	}
-	if n := len(p.state.entries); n != maxOfReporter {
+	if n := len(p.state.entries); n != 256 {
 		t.Errorf("%d versions of one identity", n)
 	}
 	p.pass(DefaultKeep)
@@ -116,19 +153,19 @@ func TestOneCredentialLeavesRoom(t *testing.T) {
 func TestWhatRetriesLeaveIsBounded(t *testing.T) {
 	p := newPlay(t)
 	p.refuse("", "one", "two", "three")
-	for i := range 3 * maxAsked {
+	for i := range 48 {
 		for !p.Due(bad, "") {
 			p.pass(time.Minute)
 		}
 		p.retry(fmt.Sprint("proxy ", i), "", false)
 	}
-	if n := len(p.state.entries[bad].group("").asked); n != maxAsked {
+	if n := len(p.state.entries[bad].group("").asked); n != 16 {
 		t.Errorf("%d proxies that were asked are remembered", n)
 	}
-	for i := range 2 * maxResumed {
+	for i := range 8192 {
 		p.state.resume(Key{View: fmt.Sprint(i)})
 	}
-	if n := len(p.state.Resumed()); n != maxResumed {
+	if n := len(p.state.Resumed()); n != 4096 {
 		t.Errorf("%d releases are kept", n)
 	}
 }

@@ -100,24 +100,24 @@ func TestBoundsOfOneIdentity(t *testing.T) {
 		r.Key = Key{View: "shop", Type: xds.Cluster, Name: fmt.Sprint("made up ", version), Version: "v"}
 		p.Report(0, r)
 	}
-	for i := range 2 * maxOfShare {
+	for i := range 128 {
 		refuse("greedy", i)
 	}
-	if n := own(); n != maxOfShare {
+	if n := own(); n != 64 {
 		t.Errorf("%d versions of one Pod", n)
 	}
 	for _, pod := range []string{"b", "c"} {
-		refuse(pod, 3*maxOfShare) // another Pod still has room
+		refuse(pod, 192) // another Pod still has room
 	}
-	if n := own(); n != maxOfShare+1 {
+	if n := own(); n != 65 {
 		t.Errorf("%d versions with another Pod's", n)
 	}
 	for pod := range 100 {
-		for i := range maxOfShare {
+		for i := range 64 {
 			refuse(fmt.Sprint(pod), 1000+pod*1000+i)
 		}
 	}
-	if n := own(); n != maxOfReporter {
+	if n := own(); n != 256 {
 		t.Errorf("%d versions of one identity", n)
 	}
 	p.pass(DefaultKeep)
