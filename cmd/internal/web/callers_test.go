@@ -30,6 +30,7 @@ func TestSameMachine(t *testing.T) {
 		"headers of a client":      {"127.0.0.1:9", []string{"Accept", "*/*", "User-Agent", "curl", "X-Forward", "no"}, true},
 		"sidecar":                  {"127.0.0.6:9", nil, false},
 		"sidecar, mapped":          {"[::ffff:127.0.0.6]:9", nil, false},
+		"sidecar, version 6":       {"[::6]:9", nil, false}, // Istio's InboundPassthroughBindIpv6
 		"elsewhere":                {"10.1.2.3:9", nil, false},
 		"no address":               {"@", nil, false},
 		"passed on":                {"127.0.0.1:9", []string{"X-Forwarded-For", "127.0.0.1"}, false},

@@ -1,9 +1,11 @@
 package status
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,8 +16,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
-
-	"navarch.io/navarch/cmd/internal/web"
 )
 
 func portOf(t *testing.T, l net.Listener) port {
@@ -178,8 +178,13 @@ func FuzzParseProbes(f *testing.F) {
 	})
 }
 
-// Only this machine ends the agent, and only on purpose.
+// Only this machine ends the agent, or has Envoy drain, and only on purpose.
 func TestQuitIsLocal(t *testing.T) {
+	did := map[string]int{}
+	s, err := New(Config{Ready: func(context.Context) error { return nil }, EnvoyStats: "127.0.0.1:1", Quit: func() { did["/quitquitquit"]++ }, Drain: func() { did["/drain"]++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		method, remote string
 		code           int
@@ -195,15 +200,27 @@ func TestQuitIsLocal(t *testing.T) {
 		"a page of a browser": {"POST", "127.0.0.1:9", 403, "cross-site"},
 		"nobody":              {"POST", "", 403, ""},
 	} {
-		done := 0
-		w, r := httptest.NewRecorder(), httptest.NewRequest(c.method, "/quitquitquit", nil)
-		r.RemoteAddr, r.Host = c.remote, "localhost:15020"
-		if c.site != "" {
-			r.Header.Set("Sec-Fetch-Site", c.site)
+		for _, path := range []string{"/quitquitquit", "/drain"} {
+			clear(did)
+			w, r := httptest.NewRecorder(), httptest.NewRequest(c.method, path, nil)
+			r.RemoteAddr, r.Host = c.remote, "localhost:15020"
+			if c.site != "" {
+				r.Header.Set("Sec-Fetch-Site", c.site)
+			}
+			s.Handler().ServeHTTP(w, r)
+			want := map[string]int{}
+			if c.code == 200 {
+				want[path] = 1
+			}
+			if w.Code != c.code || !maps.Equal(did, want) {
+				t.Errorf("%s, %s: %d, done: %v", path, name, w.Code, did)
+			}
 		}
-		web.Guard(nil, local(func() { done++ })).ServeHTTP(w, r)
-		if w.Code != c.code || (done == 1) != (c.code == 200) {
-			t.Errorf("%s: %d, done %d times", name, w.Code, done)
-		}
+	}
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/drain", nil)
+	r.RemoteAddr, r.Host = "127.0.0.1:9", "localhost:15020"
+	clear(did)
+	if s.Health().ServeHTTP(w, r); w.Code != http.StatusNotFound || len(did) > 0 {
+		t.Errorf("at the port that is open everywhere: %d, done: %v", w.Code, did)
 	}
 }
