@@ -7,8 +7,10 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -16,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	securityv1 "istio.io/api/security/v1alpha1"
 
+	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/serve"
 	"navarch.io/navarch/ca/serve/servetest"
@@ -124,4 +127,19 @@ func TestRegistrationsAreAnswered(t *testing.T) {
 	if e := ca.Entries(); len(e) != 0 {
 		t.Errorf("journalled: %+v", e)
 	}
+}
+
+// A CA that hangs is waited for for twenty seconds, however long its caller would wait.
+func TestAnotherCAIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := serve.New(serve.Config{Registrar: &another{hangs: true}, Authenticator: fixed{attest.Caller{ID: a0(t), By: attest.ByToken}}, Audit: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		_, err = s.CreateCertificate(t.Context(), &securityv1.IstioCertificateRequest{Csr: "x"})
+		if took := time.Since(began); took != 20*time.Second || status.Code(err) != codes.Unavailable {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
 }
