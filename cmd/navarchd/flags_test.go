@@ -4,11 +4,16 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
 
 	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/store/kv/kvtest"
 )
 
 // The names of this process, as its flags and its environment say them, are those by which it may be asked.
@@ -162,6 +167,23 @@ func TestRoleAdmit(t *testing.T) {
 		c.c.checkRoles(func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
 		if refused := slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, "role admit") }); refused != c.refused {
 			t.Errorf("%s: %q", name, said)
+		}
+	}
+}
+
+// How long a yes of the authoriser stands while that is away is what the flag says, or a day; push/access has what becomes of it.
+func TestRightsMaxAge(t *testing.T) {
+	etcd := kvtest.Start(t)
+	for flag, want := range map[string]time.Duration{"--roles=xds": 24 * time.Hour, "--secret-rights-max-age=2h": 2 * time.Hour} {
+		c := &config{env: environment{podName: "a"}}
+		flags := pflag.NewFlagSet("navarchd", pflag.ContinueOnError)
+		c.bind(flags)
+		if err := flags.Parse([]string{flag}); err != nil {
+			t.Fatal(err)
+		}
+		remembers := reflect.ValueOf(leastReplica(t, c, etcd.Connect()).planner).Elem().FieldByName("access").Elem() // an access.Memory
+		if got := time.Duration(remembers.FieldByName("settings").FieldByName("Away").Int()); got != want {
+			t.Errorf("%s: it stands for %v, want %v", flag, got, want)
 		}
 	}
 }

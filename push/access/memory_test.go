@@ -112,6 +112,25 @@ func TestAuthoriserAway(t *testing.T) {
 	c.stands(three, yes)
 }
 
+// How long the last yes stands while the authoriser is away is the operator's to say: that long from when it was asked for, a day where nothing is said, and not a moment longer.
+func TestTimeThatAYesStands(t *testing.T) {
+	for stated, want := range map[time.Duration]time.Duration{0: 24 * time.Hour, 2 * time.Hour: 2 * time.Hour, 72 * time.Hour: 72 * time.Hour} {
+		c, it := newClock(t), []view.Identity{one}
+		c.m = NewMemory(Settings{Away: stated})
+		c.asks(0, it, one)
+		c.m.Answered(one, Answer{Allowed: true}, c.now)
+		c.asks(want-1, it, one)
+		c.m.Failed(one, errAway, c.now)
+		c.stands(one, yes)
+		c.now = c.now.Add(1)
+		c.stands(one, Standing{Known: true, Why: "nobody can say since " + want.String()})
+		c.asks(time.Second, nil) // whom nobody wants is forgotten then
+		if len(c.m.answers) > 0 {
+			t.Errorf("%v: %v is remembered", stated, c.m.answers)
+		}
+	}
+}
+
 // What is doubted is asked about at once, also where a question goes on, whose answer may be the old one; what stands, stands.
 func TestDoubt(t *testing.T) {
 	c, it := newClock(t), []view.Identity{one}
