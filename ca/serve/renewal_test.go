@@ -19,6 +19,9 @@ import (
 	"navarch.io/navarch/ca/issue"
 	"navarch.io/navarch/ca/serve"
 	"navarch.io/navarch/ca/serve/servetest"
+	"navarch.io/navarch/push/identities"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
 )
 
 const twoDays = 48 * time.Hour
@@ -26,9 +29,10 @@ const twoDays = 48 * time.Hour
 // later is a CA whose clock began some time ago, and goes on when it is told to.
 type later struct {
 	*servetest.CA
-	t      *testing.T
-	now    time.Time
-	ending int
+	t       *testing.T
+	now     time.Time
+	ending  int
+	machine func(spiffeid.ID) bool
 }
 
 // Authenticate implements attest.Authenticator, for tokens.
@@ -37,12 +41,12 @@ func (l *later) Authenticate(ctx context.Context) (attest.Caller, error) {
 }
 
 func startLater(t *testing.T, ago, alone, machines time.Duration) *later {
-	l := &later{t: t, now: time.Now().Add(-ago)}
+	l := &later{t: t, now: time.Now().Add(-ago), machine: func(id spiffeid.ID) bool { return strings.HasSuffix(id.Path(), "/machine") }}
 	cfg := quiet()
 	cfg.Now = func() time.Time { return l.now }
 	cfg.Authenticator = attest.Chain(&attest.Certificates{TrustDomain: servetest.TrustDomain}, l) // as navarchd: the certificate comes first
 	cfg.Renewals = serve.Renewals{Alone: alone, Machines: machines, Tokens: l, Ending: func() { l.ending++ },
-		Machine: func(id spiffeid.ID) bool { return strings.HasSuffix(id.Path(), "/machine") }}
+		Machine: func(id spiffeid.ID) bool { return l.machine(id) }}
 	l.CA = servetest.Start(t, cfg)
 	a, err := issue.SelfSigned(servetest.TrustDomain, 1, 10*365*24*time.Hour, l.now, rand.Reader)
 	if err != nil {
@@ -151,6 +155,24 @@ func TestMachinesHaveABoundOfTheirOwn(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A machine renews by its certificate alone for as long as its WorkloadEntry stands; once that went, for 48 hours after its last token, as a Pod does.
+func TestRenewalEndsWithTheEntry(t *testing.T) {
+	const day = 24 * time.Hour
+	entry := &model.Workload{Head: model.Head{Key: model.Key{Kind: model.KindWorkload, Namespace: "shop", Name: model.WorkloadEntryPrefix + "vm"}},
+		Spec: &model.WorkloadSpec{Endpoint: &model.Endpoint{Address: "10.0.0.1", ServiceAccount: "vm"}}}
+	records := mirror.Empty().Apply(1, []model.Record{entry}, nil).New
+	l := startLater(t, 60*day, twoDays, 0)
+	l.machine = identities.Machines(func() *mirror.Snapshot { return records })
+	own := l.must(l.ask(l.Token("shop", "vm"), nil, 0))
+	l.must(l.ask("", own, 50*day))
+	records = records.Apply(2, nil, []model.Key{entry.Key}).New
+	if _, err := l.ask("", own, 51*day); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "show a token") {
+		t.Errorf("without its entry: %v", err)
+	}
+	l.must(l.ask("", own, day))
+	l.must(l.ask(l.Token("shop", "vm"), own, 51*day))
 }
 
 // A renewal does not end before the certificate that was shown, whatever was asked for: one that ended would be pruned from the journal, and

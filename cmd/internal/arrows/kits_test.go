@@ -6,7 +6,7 @@ var testsMay = map[string][]string{
 	"ca/attest/kube": {"store/apiserver/apiservertest"}, "ca/istioca": {"store/apiserver/apiservertest"}, "ca/registrar": {"store/apiserver/apiservertest"}, "store/status": {"store/apiserver/apiservertest"},
 	"ca/keyring":                {"ca/agent", "ca/attest", "ca/seal/kmstest", "ca/serve", "push/envoytest", "store/loopback", "store/kv/kvtest"},
 	"ca/seal":                   {"ca/seal/kmstest"},
-	"ca/serve":                  {"ca/serve/servetest", "push/envoytest", "store/crash"},
+	"ca/serve":                  {"ca/serve/servetest", "push/envoytest", "push/identities", "store/crash", "store/mirror"},
 	"ca/serving":                {"push/serve"},
 	"ca/vault":                  {"ca/seal/kmstest", "ca/vault/vaulttest", "store/ingest", "store/kv/kvtest", "store/object"},
 	"loadtest/mesh":             {"store/normal", "store/object", "store/source/files"},
