@@ -3,15 +3,17 @@ package callers
 import (
 	"context"
 	"log/slog"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"navarch.io/navarch/ca/attest"
+	"navarch.io/navarch/cmd/internal/preauth"
 )
 
 // Whose credential has ended is served on, without new private keys, for as long as none can be had; once they can be had again that ends after a grace, unless a newer one is shown to this
-// process meanwhile (issue 12, item 3). ca/expiry has the times; here it is asked.
+// process meanwhile (issue 12, item 3): then the stream ends, and a connection on which nothing is called. ca/expiry has the times; here it is asked.
 func TestCallersWhoseCredentialEnds(t *testing.T) {
 	for name, renews := range map[string]bool{"a newer one is shown": true, "none is": false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -39,15 +41,24 @@ func TestCallersWhoseCredentialEnds(t *testing.T) {
 			issuing := true
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)
-			go func() { ended <- k.Expiry().Run(ctx, func() bool { return issuing }, func() {}) }()
+			go func() { ended <- k.Expiry().Run(ctx, func() bool { return issuing }, func() { k.Recheck() }) }()
 			who := shows()
+			closed := false
+			var connection preauth.Holder
+			connection, err = k.assign(who, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 4711})(func() {
+				closed = true
+				connection.Leave()
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
 			expect := func(when string, after time.Duration, served, keys, again bool) {
 				t.Helper()
 				time.Sleep(after)
 				synctest.Wait()
 				may, come := k.MayHaveKeys(who)
-				if err := k.Refused(who); (err == nil) != served || may != keys || !may && come != again {
-					t.Errorf("%s, %s: refused %v, may have keys %v, comes again %v", name, when, err, may, come)
+				if err := k.Refused(who); (err == nil) != served || closed == served || may != keys || !may && come != again {
+					t.Errorf("%s, %s: refused %v, its connection is closed %v, may have keys %v, comes again %v", name, when, err, closed, may, come)
 				}
 			}
 			expect("before its end", 59*time.Minute, true, true, false)
