@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"navarch.io/navarch/ca/keyring"
+	"navarch.io/navarch/store/durable"
 	"navarch.io/navarch/store/kv/kvtest"
 )
 
@@ -125,6 +126,46 @@ func TestAllowanceOnDiskIsRefused(t *testing.T) {
 	w.allowanceIsRefused("a damaged line", dir, "line 2: ")
 	if got := w.journalled(); strings.Contains(got, first.Serial) || !strings.Contains(got, second.Serial) {
 		t.Errorf("of %s, which is damaged, and %s, which is not, etcd has %s", first.Serial, second.Serial, got)
+	}
+}
+
+// Of two replicas, of which one has a copy of the other's state directory, each renews from an allowance of its own: the copy is told apart, set aside and named, and what was issued from it
+// reaches etcd. Where the original was restarted, it is used on.
+func TestCopiedAllowanceIsRefused(t *testing.T) {
+	w := newHarness(t)
+	good, dir := w.kept("mesh"), t.TempDir()
+	w.client = w.Connect()
+	w.Server.Stop()
+	r := w.replica(allowed(good, 20), away)
+	r.becomes("the keyring on disk", func(s *keyring.State) bool { return s.Active != nil })
+	renewed, err := r.renews("web", "a")
+	if err = errors.Join(err, os.CopyFS(dir, os.DirFS(good))); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(filepath.Join(dir, "allowance.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if durable.Made(file).IsZero() {
+		t.Skip("this file system does not say when a file was made")
+	}
+	file.Close()
+	r.stop()
+	w.Server.Restart(w.Server.Dir())
+	w.allowanceIsRefused("a copy", dir, "it is a copy of the file")
+	if got := w.journalled(); !strings.Contains(got, `"`+renewed.Serial+`"`) {
+		t.Errorf("etcd does not have %s", renewed.Serial)
+	}
+	if n := len(w.blobs("allowances/")); n != 2 {
+		t.Errorf("etcd has %d allowances of two replicas", n)
+	}
+	r = w.replica(allowed(good, 20))
+	r.settle()
+	if n := len(w.blobs("allowances/")); n != 2 || r.Stats().Allowance != 20 {
+		t.Errorf("etcd has %d allowances, the original's is of %d", n, r.Stats().Allowance)
+	}
+	if _, err := os.Lstat(filepath.Join(good, "allowance.log.refused")); err == nil {
+		t.Error("the original is set aside")
 	}
 }
 

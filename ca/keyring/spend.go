@@ -37,7 +37,25 @@ type spender struct {
 	shownLeft atomic.Int64 // what left said last
 }
 
-// recallAllowance reads the file. One that cannot be read as a whole is set aside, so that the replica starts: nothing is issued from it any more, and of what was, the lines that can
+// kept is the first line of the file.
+type kept struct {
+	Allowance
+	// Made is when the file was made, so that a copy of it is told apart, in another replica's directory or out of a backup: what was issued from the one is not in the other. Zero: that is not
+	// known, of files of older versions and where the file system does not say it.
+	Made time.Time `json:"made,omitzero"`
+}
+
+var errCopied = errors.New("it is a copy of the file that the allowance was recorded in, from which another replica may renew")
+
+// copied says that an allowance was recorded in another file than it is in; nil: not as far as is known.
+func (k kept) copied(made time.Time) error {
+	if k.Made.IsZero() || made.IsZero() || k.Made.Equal(made) {
+		return nil
+	}
+	return fmt.Errorf("%w: that was made at %s, this at %s", errCopied, k.Made.Format(time.RFC3339Nano), made.Format(time.RFC3339Nano))
+}
+
+// recallAllowance reads the file. One that cannot be read as a whole, or is a copy, is set aside, so that the replica starts: nothing is issued from it any more, and of what was, the lines that can
 // be read are handed to etcd.
 func recallAllowance(dir string, log *slog.Logger) *spender {
 	s := &spender{purse: newPurse(Allowance{})}
@@ -50,13 +68,20 @@ func recallAllowance(dir string, log *slog.Logger) *spender {
 		return s
 	}
 	whole := raw[:bytes.LastIndexByte(raw, '\n')+1] // a last line that was not written as a whole was not handed out
+	var recorded kept
 	if err == nil {
-		err = s.recall(whole)
+		recorded, err = s.recall(whole)
 	}
 	if err == nil {
-		if s.file, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o600); err == nil {
-			err = s.file.Truncate(int64(len(whole)))
+		s.file, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o600)
+	}
+	if err == nil {
+		if err = recorded.copied(durable.Made(s.file)); err != nil {
+			s.purse = newPurse(Allowance{}) // in etcd that one, by its name, stands for the other replica
 		}
+	}
+	if err == nil {
+		err = s.file.Truncate(int64(len(whole)))
 	}
 	if err == nil {
 		return s
@@ -74,15 +99,14 @@ func recallAllowance(dir string, log *slog.Logger) *spender {
 	return s
 }
 
-// recall takes in the lines of the file. The error names the first that cannot be read; the others count.
-func (s *spender) recall(whole []byte) (bad error) {
+// recall takes in the lines of the file, and gives the first. The error names the first that cannot be read; the others count.
+func (s *spender) recall(whole []byte) (recorded kept, bad error) {
 	n := 0
 	for line := range bytes.Lines(whole) {
 		var err error
 		if n++; n == 1 {
-			var a Allowance
-			err = json.Unmarshal(line, &a)
-			s.purse = newPurse(a)
+			err = json.Unmarshal(line, &recorded)
+			s.purse = newPurse(recorded.Allowance)
 		} else {
 			var i Issue
 			if err = json.Unmarshal(line, &i); err == nil {
@@ -94,19 +118,18 @@ func (s *spender) recall(whole []byte) (bad error) {
 			bad = fmt.Errorf("line %d: %w", n, err)
 		}
 	}
-	return bad
+	return recorded, bad
 }
 
 // replace puts an allowance in the place of the one that was, with nothing issued from it.
 func (s *spender) replace(dir string, a Allowance) error {
-	raw, err := json.Marshal(a)
-	if err != nil {
-		return err
-	}
 	path := filepath.Join(dir, allowanceFile)
-	err = durable.Replace(path, 0o600, func(w io.Writer) error {
-		_, err := w.Write(append(raw, '\n'))
-		return err
+	err := durable.Replace(path, 0o600, func(w io.Writer) error {
+		first := kept{Allowance: a}
+		if file, is := w.(*os.File); is {
+			first.Made = durable.Made(file)
+		}
+		return json.NewEncoder(w).Encode(first) // one line
 	})
 	if s.file != nil {
 		_ = s.file.Close()

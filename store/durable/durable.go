@@ -10,9 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// Replace makes what write writes the content of a file, with a mode, in a folder that is there. It returns when the disk has it: the
+// Replace makes what write writes the content of a file, with a mode, in a folder that is there; write is given the *os.File that gets this name afterwards. It returns when the disk has it: the
 // file, and the name in the folder, which is synced by itself (fsync(2): the entry of a file is not part of it). Where there is an
 // error, write's among them, the file is what it was, unless only the folder could not be synced.
 func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
@@ -64,6 +67,16 @@ func Read(path string, most int64) ([]byte, error) {
 	}
 	defer file.Close()
 	return io.ReadAll(io.LimitReader(file, most))
+}
+
+// Made is when a file was made, by its file system (statx(2), stx_btime): it stays the same while the file is written to and renamed, and a copy of the file, also one out of a backup, has another.
+// Zero: the file system does not say.
+func Made(file *os.File) time.Time {
+	var s unix.Statx_t
+	if err := unix.Statx(int(file.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &s); err != nil || s.Mask&unix.STATX_BTIME == 0 {
+		return time.Time{}
+	}
+	return time.Unix(s.Btime.Sec, int64(s.Btime.Nsec)).UTC()
 }
 
 // Link makes path a symbolic link to target, which may be there or not, and replaces a file or a link that is there at once. It returns

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // A file is replaced as a whole, with its mode; what could not be written leaves it, and nothing beside it.
@@ -166,5 +167,37 @@ func TestOpenWaitsForNobody(t *testing.T) {
 	}
 	if text, err := Read(at("file"), 1); err != nil || string(text) != "x" {
 		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// When a file was made does not change by what is written to it, nor by its name; a file that has its content and its times was made later.
+func TestMade(t *testing.T) {
+	dir := t.TempDir()
+	path, other := filepath.Join(dir, "file"), filepath.Join(dir, "other")
+	made := func(path string) time.Time {
+		t.Helper()
+		file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		if _, err := file.WriteString("x"); err != nil {
+			t.Fatal(err)
+		}
+		return Made(file)
+	}
+	var then time.Time
+	if err := Replace(path, 0o600, func(w io.Writer) error { then = Made(w.(*os.File)); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if then.IsZero() {
+		t.Skip("this file system does not say when a file was made")
+	}
+	before, err := os.Stat(path)
+	if err = errors.Join(err, os.WriteFile(other, nil, 0o600), os.Chtimes(other, before.ModTime(), before.ModTime())); err != nil {
+		t.Fatal(err)
+	}
+	if got, copied := made(path), made(other); !got.Equal(then) || copied.Equal(then) {
+		t.Errorf("made at %v, then it says %v, and of a copy %v", then, got, copied)
 	}
 }
