@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,33 +39,34 @@ func TestCallersWhoseCredentialEnds(t *testing.T) {
 				}
 				return who
 			}
-			issuing := true
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error)
-			go func() { ended <- k.Expiry().Run(ctx, func() bool { return issuing }, func() { k.Recheck() }) }()
 			who := shows()
-			closed := false
+			var closed atomic.Bool
 			var connection preauth.Holder
 			connection, err = k.assign(who, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 4711})(func() {
-				closed = true
+				closed.Store(true)
 				connection.Leave()
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
+			var issuing atomic.Bool
+			issuing.Store(true)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- k.Expiry().Run(ctx, issuing.Load, func() { k.Recheck() }) }()
 			expect := func(when string, after time.Duration, served, keys, again bool) {
 				t.Helper()
 				time.Sleep(after)
 				synctest.Wait()
 				may, come := k.MayHaveKeys(who)
-				if err := k.Refused(who); (err == nil) != served || closed == served || may != keys || !may && come != again {
-					t.Errorf("%s, %s: refused %v, its connection is closed %v, may have keys %v, comes again %v", name, when, err, closed, may, come)
+				if err := k.Refused(who); (err == nil) != served || closed.Load() == served || may != keys || !may && come != again {
+					t.Errorf("%s, %s: refused %v, its connection is closed %v, may have keys %v, comes again %v", name, when, err, closed.Load(), may, come)
 				}
 			}
 			expect("before its end", 59*time.Minute, true, true, false)
-			issuing = false
+			issuing.Store(false)
 			expect("while none can be had", 10*time.Hour, true, false, false)
-			issuing = true
+			issuing.Store(true)
 			expect("when they can be had again", time.Minute, true, false, true)
 			if renews {
 				shows()
