@@ -74,9 +74,7 @@ type Config struct {
 	Roots func() ([]*x509.Certificate, error)
 	// Leads says whether this replica is the one that makes the first keyring, ends rotations and prunes the journal; nil: it is.
 	// That several do is safe, and work for nothing.
-	Leads func() bool
-	// Alarm is told when what etcd holds is refused, and, with nil, when that is over. It must not block.
-	Alarm  func(error)
+	Leads  func() bool
 	Logger *slog.Logger // nil: slog's default
 	Now    func() time.Time
 	// Clock says whether Now can be believed: the keyring is not changed, and nothing of the journal pruned, while it cannot. nil: it can.
@@ -129,9 +127,6 @@ func (c *Config) complete() error {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.Leads == nil {
 		c.Leads = func() bool { return true }
-	}
-	if c.Alarm == nil {
-		c.Alarm = func(error) {}
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -71,7 +71,7 @@ func (l *Loop) planEndpoints(now time.Time) {
 func (l *Loop) planned(path Path, revision int64, began time.Time, edits, moved int) {
 	l.notified.Store(l.planner.Revision())
 	if l.cfg.Planned != nil {
-		l.cfg.Planned(revision, path, began, edits, moved)
+		l.watchPlanned.Call(func() { l.cfg.Planned(revision, path, began, edits, moved) })
 	}
 }
 

@@ -46,7 +46,7 @@ type Config struct {
 	Refused func(attest.Caller) error
 	// MayHaveKeys says whether somebody may have Secrets that they have not asked for before, and new versions of those that they
 	// have; the first are left out otherwise, the second wait (Recheck). again: the stream ends, and its client comes back with a
-	// newer credential. It is asked before each response of a stream that asks for Secrets, and must not block. nil: they may.
+	// newer credential. It is asked before each response of a stream that asks for Secrets, in its turn (fanout.Loop.Join). nil: they may.
 	MayHaveKeys func(attest.Caller) (may, again bool)
 	// Callers counts what each identity has; nil: one of its own, with the defaults.
 	Callers *budget.Ledger
@@ -114,7 +114,7 @@ func New(cfg Config) *Server {
 	if cfg.Crashes == nil {
 		cfg.Crashes = crash.New(cfg.Log)
 	}
-	s := &Server{cfg: cfg, loop: fanout.New(cfg.Budget, cfg.Workers), streams: map[uint64]*stream{}, agentTypes: map[string]int{},
+	s := &Server{cfg: cfg, loop: fanout.New(cfg.Budget, cfg.Workers, cfg.Log), streams: map[uint64]*stream{}, agentTypes: map[string]int{},
 		clients: obs.NewSampled(cfg.Log), refused: obs.NewSampled(cfg.Log), answers: map[string]int{}, resuming: map[quarantine.Key]int{}}
 	for i, a := range cfg.Answers {
 		s.answers[a.TypeURL] = i

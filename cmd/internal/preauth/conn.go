@@ -185,7 +185,7 @@ var past = time.Unix(1, 0)
 // goroutine, closes that. An error says that the holder has too many.
 type Assign func(end func()) (Holder, error)
 
-// Holder is told what one connection of it keeps; budget.Entry is one. No method may block.
+// Holder is told what one connection of it keeps; budget.Entry is one. The connection waits for its methods.
 type Holder interface {
 	// Hold counts bytes of messages that are not complete; negative: there are fewer. It may end connections, this one among them.
 	Hold(bytes int)
