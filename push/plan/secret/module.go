@@ -142,7 +142,7 @@ func (subs *Subscriptions) readsLabels() bool {
 			return true
 		}
 	}
-	return len(subs.names) > 0
+	return subs.selecting > 0
 }
 
 // planModules plans again what a change touches of modules.
