@@ -54,9 +54,9 @@ type Config struct {
 	Sources *budget.Ledger
 	// AgentTypes are served beside Envoy's types; delta.MaxDynamic at most.
 	AgentTypes []AgentType
-	// Answers are given to who asks, beside all that.
+	// Answers are for questions of tools (istioctl), by type URL: each is answered once, and nothing is pushed.
 	Answers []Answer
-	// Identifier is what answers say of who gives them (ControlPlane.identifier).
+	// Identifier says in answers which control plane gives them (ControlPlane.identifier).
 	Identifier string
 	// Store names the store that revisions are of, once it is known; nil, or empty: clients are not told.
 	Store func() string
@@ -128,7 +128,7 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Options are the options of a grpc.Server that a Server is registered with (measured: transport.md 5). The codec
+// Options are the options of a grpc.Server that a Server is registered with (measured). The codec
 // leaves other services on it alone.
 func Options() []grpc.ServerOption {
 	return []grpc.ServerOption{

@@ -24,7 +24,7 @@ type Source interface {
 	Stat(ctx context.Context) (kv.Stat, error)
 }
 
-// Hooks are told what the loop does, for metrics. They are called by the loop and must not block (store/watchdog); nil ones are left out.
+// Hooks are called when the loop does something, for metrics. They are called by the loop and must not block (store/watchdog); nil ones are left out.
 type Hooks struct {
 	Published func(Change)
 	Relisted  func()           // the list was read again
@@ -38,7 +38,7 @@ type Hooks struct {
 type Config struct {
 	Source     Source
 	Logger     *slog.Logger  // nil: slog's default
-	Hooks      Hooks         // zero: nobody is told
+	Hooks      Hooks         // zero: none is called
 	CheckEvery time.Duration // how often the store is asked whether it is the one that was read; 0: 5 s
 	Timeout    time.Duration // how long it may take to answer before it counts as away; 0: 5 s
 	Disk       *Disk         // nil: nothing is kept on disk

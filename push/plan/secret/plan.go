@@ -79,9 +79,9 @@ func secretsNamed(in *input.Input, who view.Identity, keys ...model.Key) iter.Se
 	}
 }
 
-// planOne plans one resource; what has to be opened for it is noted in keys. It returns what stands in the manifest;
-// nil: nothing, and the subscription's cause and why say why. Certificates of authorities are for all of the namespace; a private key is
-// for who has the right to it, and uses it.
+// planOne plans one resource; which private key has to be opened for it is noted in keys. It returns the resource for the manifest;
+// nil: there is none, and the subscription's cause and why say why. Certificates of authorities are for all proxies of the namespace; a private key
+// is for proxies whose service account has the right to it, and that use it.
 func (subs *Subscriptions) planOne(in *input.Input, name string, keys keys, labels func() []map[string]string) *xds.Resource {
 	s := subs.names[name]
 	old := s.Unit
