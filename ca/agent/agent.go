@@ -50,12 +50,10 @@ type Config struct {
 	RenewAt float64 // part of the life of a certificate after which it is renewed: 0.5
 	Jitter  float64 // of that, either way: 0.1
 
-	// Held is told, from any goroutine, the fingerprints of the roots that an Envoy acknowledged; it must not block. The CA is
-	// told besides (ca/serve.HoldersMethod), once for each set.
-	Held func(roots []string)
-	Log  *slog.Logger // nil: slog.Default()
+	Log *slog.Logger // nil: slog.Default()
 
 	sign   func(ctx context.Context, csr []byte, with credential) ([]string, error) // tests
+	held   func(roots []string)                                                     // tests
 	report func(ctx context.Context, roots []string) error
 }
 

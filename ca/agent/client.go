@@ -106,10 +106,10 @@ func (a *Agent) token() (string, error) {
 	return token, nil
 }
 
-// acknowledged is called by the hub when an Envoy has taken a bundle; roots are its fingerprints.
+// acknowledged is called by the hub when an Envoy has taken a bundle; roots are its fingerprints. The CA is told of each set once (ca/serve.HoldersMethod).
 func (a *Agent) acknowledged(roots []string) {
-	if a.cfg.Held != nil {
-		a.cfg.Held(roots)
+	if a.cfg.held != nil {
+		a.cfg.held(roots)
 	}
 	for { // the newest word wins
 		select {

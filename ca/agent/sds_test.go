@@ -40,7 +40,7 @@ func newSDS(t *testing.T, edit ...func(*Config)) *sdsWorld {
 	socket := filepath.Join(t.TempDir(), "sds")
 	w.agent = startFake(t, w.ca, func(c *Config) {
 		c.Socket = socket
-		c.Held = func(r []string) { w.held <- r }
+		c.held = func(r []string) { w.held <- r }
 		c.Log = slog.New(slog.NewTextHandler(w.logged, nil))
 		for _, e := range edit {
 			e(c)

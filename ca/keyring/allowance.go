@@ -7,9 +7,9 @@ import (
 )
 
 // While etcd is away a replica goes on to renew certificates for an hour, from an allowance that etcd had before (issue 12, item 16).
-// Who has etcd cut off so gets at most as many certificates as the allowance says, none after its end, and none for an identity that
-// this replica knew to be revoked. Everything that depends on what was issued counts an allowance as certificates that there may be:
-// no root signs, no epoch retires, and no denied identity comes back, before it has been given back or has ended.
+// An attacker who cuts replicas off from etcd so gets at most as many certificates as the allowance says, none after its end, and none for an identity
+// that this replica knew to be revoked. Everything that depends on which certificates were issued takes it that all of an allowance was used: before it
+// has been given back or has ended, no new root signs, no epoch retires, and no denied identity is allowed again.
 
 const (
 	allowanceLife  = 75 * time.Minute // so that an hour is left whenever etcd goes

@@ -26,7 +26,7 @@ type Issue struct {
 	Origin string `json:"o,omitempty"`
 	// Previous is the serial of the certificate that this one renews, where it was asked for over mTLS.
 	Previous string `json:"prev,omitempty"`
-	// Report: no certificate, but the word of the holder of Serial that it has a bundle of Generation.
+	// Report: no certificate, but a report of the holder of the certificate Serial that it has the trust bundle of Generation.
 	Report bool `json:"rep,omitempty"`
 	// Many: no certificate, but that Identity has some that are not journalled one by one (tally.go), the last until NotAfter; where there
 	// is an Origin, all of that.
@@ -75,7 +75,7 @@ func (c *census) add(i Issue) {
 	}
 }
 
-// read adds what blobs of the journal hold. One that does not decode is an error: whoever holds its leaves is unknown.
+// read adds the entries that values of the journal hold. One that does not decode is an error: the holders of its certificates are unknown.
 func (c *census) read(blobs []kv.Blob, at int64) error {
 	for _, blob := range blobs {
 		var batch []Issue

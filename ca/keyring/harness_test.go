@@ -49,10 +49,9 @@ func (w *harness) later(d time.Duration) { w.ahead.Add(int64(d)) }
 // replica is a running keyring.
 type replica struct {
 	*keyring.Keyring
-	t      testing.TB
-	w      *harness
-	alarms chan error
-	stop   func()
+	t    testing.TB
+	w    *harness
+	stop func()
 }
 
 func (w *harness) sealer() seal.Sealer {
@@ -70,9 +69,8 @@ func (w *harness) sealer() seal.Sealer {
 
 func (w *harness) replica(change ...func(*keyring.Config)) *replica {
 	w.t.Helper()
-	r := &replica{t: w.t, w: w, alarms: make(chan error, 100)}
+	r := &replica{t: w.t, w: w}
 	cfg := w.config(change...)
-	cfg.Alarm = func(err error) { r.alarms <- err }
 	k, err := keyring.New(cfg)
 	if err != nil {
 		w.t.Fatal(err)

@@ -92,7 +92,7 @@ func (k *Keyring) Held(ctx context.Context, serial, identity, origin string, roo
 	return err
 }
 
-// report is the word of a certificate's holder that it has a bundle.
+// report says of a certificate's holder that it has a trust bundle, by its own word.
 type report struct {
 	serial     string
 	generation uint64
@@ -173,7 +173,7 @@ func admit(batch []*entry, s *State) []*entry {
 			err = s.Sealed
 		case e.issue.Report:
 		case e.issue.Epoch != s.Active.Epoch || e.issue.Generation < s.minBundle || e.issue.Generation > s.Generation:
-			// While a root is prepared, the gate counts on it that what it has not read yet comes with that root.
+			// While a root is prepared, census.go takes it that certificates which it has not read yet were handed out together with that root.
 			err = fmt.Errorf("%w: made by epoch %d with bundle %d, epoch %d and bundle %d are in force",
 				ErrStale, e.issue.Epoch, e.issue.Generation, s.Active.Epoch, s.Generation)
 		case refused:

@@ -65,18 +65,17 @@ type Config struct {
 	Retry     time.Duration // longest pause after a failure; 0: 15 s
 	Answer    time.Duration // etcd is away when it takes longer to answer; 0: 5 s
 	// Peers gives a nonce to the other replicas and returns their answers (Seen), with the errors of those that gave none. A
-	// replica that has just started waits for it once, before it believes etcd, and asks again all the time: nobody who
-	// lives forgets. Nobody answering is no obstacle, or the first of all could not start. nil: nobody is asked.
+	// replica that has just started calls it once before it trusts what etcd holds, since replicas that run remember a newer record where etcd was set
+	// back; later it calls it from time to time. Where no replica answers it goes on without: else the first replica of a mesh could not start. nil:
+	// nobody is asked.
 	Peers      func(ctx context.Context, nonce []byte) ([][]byte, error)
 	PeersEvery time.Duration // 0: 1 min
 	// Roots are the only ones that a replica believes (State.Claimed) which has not been able to unseal since its start; it is
 	// asked each time. nil: those that it remembers, or whatever etcd holds.
 	Roots func() ([]*x509.Certificate, error)
 	// Leads says whether this replica is the one that makes the first keyring, ends rotations and prunes the journal; nil: it is.
-	// That several do is safe, and work for nothing.
-	Leads func() bool
-	// Alarm is told when what etcd holds is refused, and, with nil, when that is over. It must not block.
-	Alarm  func(error)
+	// It is safe if several replicas do, since transactions compare the record; their work is lost.
+	Leads  func() bool
 	Logger *slog.Logger // nil: slog's default
 	Now    func() time.Time
 	// Clock says whether Now can be believed: the keyring is not changed, and nothing of the journal pruned, while it cannot. nil: it can.
@@ -129,9 +128,6 @@ func (c *Config) complete() error {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.Leads == nil {
 		c.Leads = func() bool { return true }
-	}
-	if c.Alarm == nil {
-		c.Alarm = func(error) {}
 	}
 	if c.Now == nil {
 		c.Now = time.Now

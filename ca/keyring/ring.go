@@ -127,15 +127,10 @@ func alarming(err error) bool {
 	return errors.Is(err, ErrRolledBack) || errors.Is(err, seal.ErrTampered) || errors.Is(err, seal.ErrNewer)
 }
 
-// noteTrouble notes a trouble or its end, and raises or ends the alarm.
+// noteTrouble notes a trouble or its end.
 func (k *Keyring) noteTrouble(err error) {
-	was := k.trouble != nil && alarming(k.trouble)
-	switch is := err != nil && alarming(err); {
-	case is && (!was || k.trouble.Error() != err.Error()):
+	if err != nil && alarming(err) && (k.trouble == nil || k.trouble.Error() != err.Error()) {
 		k.log.Error("keyring: refused the keyring that etcd holds; the previous one stays in force", slog.Any(obs.KeyError, err))
-		k.cfg.Alarm(err)
-	case was && !is:
-		k.cfg.Alarm(nil)
 	}
 	k.trouble = err
 	if err != nil {

@@ -20,7 +20,7 @@ type Stats struct {
 	Allowance                         int           // renewals that may be issued while etcd is away
 }
 
-// Stats is what stands now. It may be called from any goroutine.
+// Stats counts what there is at present. It may be called from any goroutine.
 func (k *Keyring) Stats() Stats {
 	s := k.State()
 	out := Stats{

@@ -2,7 +2,7 @@ package serve
 
 import "time"
 
-// Hooks are told what happens, for metrics. Any may be nil; they are called from many goroutines and must not block.
+// Hooks are told what happens, for metrics. Any may be nil. The goroutine of the request that it is about calls one, and keeps its place in the queue.
 type Hooks struct {
 	Request         func()                            // citadel_server_csr_count
 	Issued          func(took time.Duration)          // citadel_server_success_cert_issuance_count; from request to answer

@@ -109,6 +109,7 @@ func certificateHooks() caserve.Hooks {
 func (a *authority) gauges(now time.Time) {
 	k := a.ring.Stats()
 	obs.Sealed.Set(flag(k.Sealed))
+	obs.StoreAlarm.WithLabelValues("keyring").Set(flag(k.Alarm))
 	obs.Generation.Set(float64(k.Generation))
 	for status, n := range k.Epochs {
 		obs.Epochs.WithLabelValues(string(status)).Set(float64(n))

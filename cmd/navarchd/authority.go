@@ -73,7 +73,6 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	a.ring, err = keyring.New(keyring.Config{
 		Store: store, Sealer: sealer, Mesh: c.mesh, TrustDomain: domain, Dir: c.stateDir, CACerts: c.ownCA(cluster), Logger: log, Peers: c.askPeers(), Now: now, Clock: a.compares(),
 		Leads: func() bool { return c.has(roleCA) }, Roots: c.believed(), Allowance: c.renewals(),
-		Alarm: func(err error) { obs.StoreAlarm.WithLabelValues("keyring").Set(flag(err != nil)) },
 	})
 	if err != nil {
 		return nil, err

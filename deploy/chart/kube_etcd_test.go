@@ -61,7 +61,7 @@ func (i *installation) loses(members ...string) {
 		i.MustKubectl(i.t, "", "delete", "pvc", "-n", "other", "data-"+m, "--wait=false")
 		i.MustKubectl(i.t, "", "delete", "pod", "-n", "other", m, "--wait=false")
 	}
-	// The old Pod may take half a minute to end, and the new one as long to give up: etcd tries for 30 s to resolve the names of its peers, and its own.
+	// The old Pod may take half a minute to end, and the new one twice as long to give up: etcd tries for 30 s to resolve the names of its peers, and its own.
 	for _, m := range members {
 		restarts := func() (n int, status string) {
 			said := i.get("{.metadata.uid} {.status.containerStatuses[0].restartCount} {.status}", "pod", "-n", "other", m)
@@ -77,7 +77,7 @@ func (i *installation) loses(members ...string) {
 			}
 			return ""
 		})
-		cluster.Await(i.t, m+" without its volume", func() string {
+		cluster.AwaitFor(i.t, 2*time.Minute, m+" without its volume", func() string {
 			if n, status := restarts(); n < 1 {
 				return "it has not failed: " + status
 			}

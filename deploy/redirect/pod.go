@@ -24,7 +24,7 @@ const alwaysExcluded = "15020,15021,15090"
 // Config is the configuration of a Pod, by the annotations that Istio's CNI plugin reads (cni/pkg/plugin/sidecar_redirect.go). DNS of all servers
 // is captured where the proxy answers it, as there: before the Pod's containers run nobody knows its resolv.conf. Where the Pod states it, DNS of those
 // servers is, as by an init container: one of them may be in the Pod itself, which the agent asks, and which would be answered by the agent again if what it
-// asks of others were captured, too.
+// asks of others were captured, too. An error names what cannot be understood, or what does not go together.
 func (p Pod) Config() (Config, error) {
 	get := func(name, otherwise string) string {
 		if v, is := p.Annotations[name]; is {

@@ -125,7 +125,7 @@ type Tally struct {
 	all map[string]*Count
 }
 
-// MarshalJSON gives the counts by the attacks' names.
+// MarshalJSON gives the counts by the attacks' names. The error is nil.
 func (t *Tally) MarshalJSON() ([]byte, error) { return json.Marshal(t.Counts()) }
 
 // Counts are the counts of now, by the attacks' names.

@@ -22,6 +22,7 @@ import (
 // Sink is a gRPC server on loopback that takes whatever is sent, answers each message with an empty one, and keeps nothing.
 // Attackers that are aimed at it have the same to do as with a real one, and the real one has none of it. It stands in their
 // process, so that what it costs is theirs: a limit on their processor time holds for both. pages is a server of HTTP of the same kind. stop ends both.
+// An error: there is no key or no port to be had; nothing serves then.
 func Sink() (addr, pages string, stop func(), err error) {
 	pair, err := selfSigned()
 	if err != nil {

@@ -35,13 +35,14 @@ type Cluster struct {
 	api   dynamic.Interface
 }
 
-// Start starts a control plane in an empty folder. Its programs are those of `make kube-tools`.
+// Start starts a control plane in an empty folder. Its programs are those of `make kube-tools`. An error: one of them is missing or does not become
+// ready, or Istio's kinds cannot be defined; nothing runs then.
 func Start(dir string) (*Cluster, error) {
 	return start(controlplane.Options{Istio: true}, dir)
 }
 
 // Beside starts the control plane of another cluster in an empty folder: an API server without Istio's kinds, on the etcd of this one. It has to be closed
-// before this one is.
+// before this one is. Errors are those of Start.
 func (c *Cluster) Beside(name, dir string) (*Cluster, error) {
 	return start(controlplane.Options{Etcd: c.plane.Etcd(), Prefix: "/" + name}, dir)
 }
@@ -72,7 +73,7 @@ func (c *Cluster) Etcd() string { return c.plane.Etcd() }
 // Close ends all processes.
 func (c *Cluster) Close() { c.plane.Close() }
 
-// Injection writes the ConfigMap istio-sidecar-injector, as the chart has it.
+// Injection writes the ConfigMap istio-sidecar-injector, as the chart has it. The error is that of Put.
 func (c *Cluster) Injection(ctx context.Context) error {
 	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]string{"name": "istio-sidecar-injector", "namespace": "istio-system"},
 		"data": map[string]string{"config": injection.Config(), "values": injection.Values()}})
@@ -86,7 +87,8 @@ func (c *Cluster) Injection(ctx context.Context) error {
 // writers is how many requests go at once while much is written.
 const writers = 32
 
-// Fill makes the objects of all files, in order of what they need of one another: what has no namespace first.
+// Fill makes the objects of all files, in order of what they need of one another: what has no namespace first. Errors: that of
+// Objects, before anything is made, or those of all objects that the API server refused, by name; one that is there already is none.
 func (c *Cluster) Fill(ctx context.Context, files iter.Seq2[string, []byte]) error {
 	objects, err := Objects(files)
 	if err != nil {
@@ -108,7 +110,7 @@ func (c *Cluster) Fill(ctx context.Context, files iter.Seq2[string, []byte]) err
 	return nil
 }
 
-// Objects are those of a mesh's files, in their order.
+// Objects are those of a mesh's files, in their order. An error names the file that is not YAML, or has an object without a kind.
 func Objects(files iter.Seq2[string, []byte]) (objects []*unstructured.Unstructured, err error) {
 	for path, data := range files {
 		all, err := parse(data)
@@ -144,6 +146,7 @@ func (c *Cluster) each(all []*unstructured.Unstructured, do func(*unstructured.U
 }
 
 // Put writes the objects of files one after the other, as `kubectl apply -f` does, and returns when the API server answered for the first.
+// An error: that of Objects for a file, or the API server's for an object, by name; those before it are written.
 func (c *Cluster) Put(ctx context.Context, files iter.Seq2[string, []byte]) (first time.Time, err error) {
 	for path, data := range files {
 		all, err := parse(data)
@@ -163,7 +166,7 @@ func (c *Cluster) Put(ctx context.Context, files iter.Seq2[string, []byte]) (fir
 }
 
 // Roll replaces so many Pods, as rolling deploys do: another one comes with the same address, and the old one goes. changed is how many changes of
-// Pods the API server tells of.
+// Pods the API server tells of. Errors: the Pods cannot be listed, or those of all that could not be replaced, by name.
 func (c *Cluster) Roll(ctx context.Context, n int) (changed int, err error) {
 	list, err := c.api.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).List(ctx, metav1.ListOptions{Limit: int64(n)})
 	if err != nil {
@@ -240,6 +243,7 @@ func parse(data []byte) (all []*unstructured.Unstructured, err error) {
 }
 
 // StatusWrites is how often the status of an object was written, by whomever, since the API server started: its own count.
+// Errors are those of gauge.Scrape.
 func (c *Cluster) StatusWrites(ctx context.Context) (n float64, err error) {
 	client, err := rest.HTTPClientFor(c.plane.Config())
 	if err != nil {

@@ -17,7 +17,7 @@ type Address struct{ config *rest.Config }
 func (c *Cluster) Address() Address { return Address{c.plane.Config()} }
 
 // Remote names other clusters to whoever serves this one, by one Secret with a kubeconfig for each, as `navarchctl create-remote-secret` prints them.
-// It takes the place of a Secret of that name.
+// It takes the place of a Secret of that name. An error: the files that an address names cannot be read, or that of Put.
 func (c *Cluster) Remote(ctx context.Context, secret string, clusters map[string]Address) error {
 	kubeconfigs := map[string][]byte{}
 	for name, of := range clusters {

@@ -30,7 +30,8 @@ type Replay struct {
 	recorded map[string]*record
 }
 
-// Replay starts an address at which others are served as this cluster; Close ends it, before the cluster's.
+// Replay starts an address at which others are served as this cluster; Close ends it, before the cluster's. An error: the administrator's
+// configuration makes no client.
 func (c *Cluster) Replay() (*Replay, error) {
 	config := c.plane.Config()
 	config.WrapTransport = nil

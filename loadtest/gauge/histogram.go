@@ -163,7 +163,7 @@ type wire struct {
 	Buckets [][2]uint64 `json:"buckets"`
 }
 
-// MarshalJSON writes the summary for people and the buckets for merging.
+// MarshalJSON writes the summary for people and the buckets for merging. The error is nil.
 func (h *Histogram) MarshalJSON() ([]byte, error) {
 	c := h.Clone()
 	w := wire{Summary: c.Summary(), MinNS: int64(c.min), MaxNS: int64(c.max), SumNS: c.sum, Buckets: [][2]uint64{}}

@@ -91,7 +91,8 @@ func Glance(pid int) (Process, error) {
 	return p, nil
 }
 
-// ReadCPU measures the CPU time of one process alone, which costs it nothing.
+// ReadCPU measures the CPU time of one process alone, which costs it nothing. An error: there is no such process, or the kernel says of it what
+// cannot be understood.
 func ReadCPU(pid int) (time.Duration, error) {
 	p, err := readStat(filepath.Join("/proc", strconv.Itoa(pid)), pid)
 	return p.CPU(), err

@@ -43,7 +43,8 @@ func (e Edit) Files() []string {
 	return paths
 }
 
-// Apply does the edit, and returns when the first file was in its place.
+// Apply does the edit, and returns when the first file was in its place. The error is that of the folder, or of what By was given; some of the
+// files may be in their places all the same.
 func (e Edit) Apply() (time.Time, error) {
 	at, err := e.put(e.files)
 	if err != nil {
@@ -200,7 +201,7 @@ func (c *Churn) Roll(k int) []Edit {
 	return edits
 }
 
-// Sidecar narrows the Sidecar of a namespace to its own services, or widens it again.
+// Sidecar narrows the Sidecar of a namespace to its own services, or widens it again. An error: the namespace has none.
 func (c *Churn) Sidecar(name string) (Edit, error) {
 	i := slices.IndexFunc(c.mesh.spaces, func(n *namespace) bool { return n.name == name && n.sidecar })
 	if i < 0 {

@@ -71,7 +71,7 @@ type pod struct {
 
 func (s *service) host() string { return s.name + "." + s.space.name + ".svc." + domain }
 
-// New makes the world of some settings.
+// New makes the mesh of some settings. An error names all that make none.
 func New(s Settings) (*Mesh, error) {
 	if err := s.check(); err != nil {
 		return nil, err

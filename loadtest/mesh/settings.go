@@ -79,7 +79,8 @@ func Presets() []string {
 	return names
 }
 
-// Load reads settings from a preset of that name or, where there is none, from a file of YAML.
+// Load reads settings from a preset of that name or, where there is none, from a file of YAML. An error: there is no preset of a name
+// without a dot and a slash, the file cannot be read, has fields that there are not, or settings that make no mesh.
 func Load(nameOrFile string) (Settings, error) {
 	if !strings.ContainsAny(nameOrFile, "./") {
 		return preset(nameOrFile)

@@ -12,7 +12,8 @@ import (
 // marker says that a folder is a world's; servers skip hidden files.
 const marker = ".navarch-mesh"
 
-// Write writes the world below dir, which must be empty, missing, or written by Write before (then it is replaced).
+// Write writes the mesh below dir, which must be empty, missing, or written by Write before (then it is replaced). An error: it is none of these,
+// and is left alone, or that of the file system, which leaves a part.
 func (w *Mesh) Write(dir string) error {
 	if err := empty(dir); err != nil {
 		return err

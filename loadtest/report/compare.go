@@ -45,7 +45,8 @@ const enoughRuns = 3
 
 type figure struct{ scenario, name string }
 
-// Compare takes runs of two versions or servers. Order within a set does not matter; medians are compared.
+// Compare takes runs of two versions or servers. Order within a set does not matter; medians are compared. An error: there are no runs
+// of one side.
 func Compare(before, after []Result) (Comparison, error) {
 	if len(before) == 0 || len(after) == 0 {
 		return Comparison{}, errors.New("compare: want at least one run on each side")
@@ -173,7 +174,7 @@ func (c Comparison) Count(o Difference) int {
 	return n
 }
 
-// Table prints the comparison for a terminal.
+// Table prints the comparison for a terminal. The error is that of w.
 func (c Comparison) Table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "SCENARIO\tFIGURE\t%s\t%s\tCHANGE\t\n", c.Before, c.After)

@@ -194,7 +194,8 @@ func read(r io.Reader) (Result, error) {
 	return result, nil
 }
 
-// ReadFile reads a result from a file.
+// ReadFile reads a result from a file. An error: the file cannot be read, is no result, or is of another version, or has fields that this one
+// does not know.
 func ReadFile(name string) (Result, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -208,7 +209,7 @@ func ReadFile(name string) (Result, error) {
 	return result, nil
 }
 
-// WriteFile writes a result; the file is whole or not there.
+// WriteFile writes a result; the file is whole or not there. An error: a figure is infinite or not a number, or that of Replace.
 func (r Result) WriteFile(name string) error {
 	raw, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -217,7 +218,7 @@ func (r Result) WriteFile(name string) error {
 	return Replace(name, append(raw, '\n'))
 }
 
-// Replace writes a file that is whole or not there.
+// Replace writes a file that is whole or not there. The error is that of the file system; what was there before then stays.
 func Replace(name string, data []byte) error {
 	if err := os.WriteFile(name+".new", data, 0o644); err != nil {
 		return errors.Join(err, os.Remove(name+".new"))

@@ -60,7 +60,7 @@ var Suites = map[string][]string{
 	"full":     namesOf(slices.Concat(meshA, meshB, hardening)), // those of a cluster need the programs of make kube-tools
 }
 
-// Find gives scenarios by the names of scenarios and suites.
+// Find gives scenarios by the names of scenarios and suites. An error: there is none of a name; it says which there are.
 func Find(names ...string) ([]Scenario, error) {
 	var found []Scenario
 	for _, name := range names {

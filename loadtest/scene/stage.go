@@ -49,7 +49,7 @@ type Options struct {
 	Header    [][2]string
 	Settle    time.Duration // how long a server whose debug pages are not known is given to read the folder; 0: 10 s
 
-	// Show is told four times a second how things stand; nil: nobody watches. It must not block.
+	// Show is told four times a second how things stand; nil: nobody watches. The next one waits for it.
 	Show func(Progress)
 }
 

@@ -44,7 +44,8 @@ type answer struct {
 	By      map[string]int `json:"by,omitempty"`
 }
 
-// Work serves one fleet to the process that started this one, until in ends.
+// Work serves one fleet to the process that started this one, until in ends. An error: what comes from in is no call. What goes wrong in a call is
+// its answer.
 func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -99,7 +99,7 @@ func BenchmarkResume(b *testing.B) {
 	}
 }
 
-// A proxy that joins costs no exception for each name: what is allocated beside names and lists does not grow with them.
+// A proxy that joins costs no override for each name: what is allocated beside names and lists does not grow with them.
 func TestJoinBuildsNoMaps(t *testing.T) {
 	set, names := great(500)
 	s := New(Config{}, set)
@@ -113,7 +113,7 @@ func TestJoinBuildsNoMaps(t *testing.T) {
 			s.Next()
 			for i := range s.types {
 				if n := len(s.types[i].overrides); n > 0 {
-					t.Fatalf("%d exceptions of type %v", n, xds.Type(i))
+					t.Fatalf("%d overrides of type %v", n, xds.Type(i))
 				}
 			}
 		}

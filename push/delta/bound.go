@@ -27,7 +27,7 @@ const (
 	// manyClaims is how many unknown names a client that resumes may claim in any case, of a type of which it is sent everything:
 	// whatever it has and there is no more must be removed.
 	manyClaims = 1 << 16
-	// costUnknown is about what an unknown name costs beside its own bytes: the exception, its placeholder, its place in lists.
+	// costUnknown is about what an unknown name costs beside its own bytes: its override, its placeholder, its place in lists.
 	costUnknown = 512
 	// spendAtOnce is how much is asked for at least, bytes.
 	spendAtOnce = 8 << 10

@@ -81,7 +81,7 @@ func TestManyNamesAreNotCopied(t *testing.T) {
 // However many names a client asks for of which there is nothing, in whatever way, a stream keeps a bounded number, and serves
 // what there is as if they were not there.
 func TestUnknownNamesAreBounded(t *testing.T) {
-	const most = 4 * 2 * fewNames // of each type: in the list, and as an exception
+	const most = 4 * 2 * fewNames // of each type: in the list, and as an override
 	for _, sotw := range []bool{false, true} {
 		for _, all := range []bool{false, true} {
 			for _, acks := range []bool{false, true} {
@@ -326,7 +326,7 @@ func TestLongNames(t *testing.T) {
 }
 
 // Removing many clusters costs what there is to look at of routes once, and not for each of them: otherwise a client that keeps many
-// exceptions costs their product.
+// overrides costs their product.
 func TestRemovalsLookAtRoutesOnce(t *testing.T) {
 	const n = 500
 	set, _ := great(n)
@@ -341,7 +341,7 @@ func TestRemovalsLookAtRoutesOnce(t *testing.T) {
 	s := New(Config{}, set)
 	s.Withhold(func(r *xds.Resource) bool {
 		looked++
-		return r.Type == xds.Route // each is an exception that waits
+		return r.Type == xds.Route // each is an override that waits
 	})
 	ask(s, xds.Cluster)
 	takeAll(s)

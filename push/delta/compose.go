@@ -10,7 +10,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// order of responses: a cluster before its endpoints and certificates, both before what routes to it or names it otherwise; the configuration of
+// order of responses, make before break (https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol#eventual-consistency-considerations): a
+// cluster before its endpoints and certificates, both before what routes to it or names it otherwise; the configuration of
 // a filter before the listeners that name it, so that a filter never takes its new place with its old configuration.
 var order = [...]xds.Type{xds.Cluster, xds.Endpoint, xds.Secret, xds.Extension, xds.Listener, xds.Route}
 
@@ -106,7 +107,7 @@ func (s *State) compose(t xds.Type) (Reply, bool) {
 }
 
 // answerFirst answers the first names of a type: what there is goes out as it stands, and only what there is not becomes an
-// exception. A proxy that joins names a thousand clusters here.
+// override. A proxy that joins names a thousand clusters here.
 func (s *State) answerFirst(t xds.Type, c *change) {
 	ty := s.typed(t)
 	ty.fresh = false
@@ -192,7 +193,7 @@ func (s *State) changes(cluster string) bool {
 	return !same(has, s.target.Types[xds.Cluster].Get(cluster))
 }
 
-// gather decides about the exceptions that pick chooses; the names of those that are sent are returned.
+// gather decides about the overrides that pick chooses; the names of those that are sent are returned.
 func (s *State) gather(t xds.Type, c *change, pick func(string, override) bool) (resent []string) {
 	ty := s.typed(t)
 	for name, o := range ty.overrides {
@@ -208,7 +209,7 @@ func (s *State) gather(t xds.Type, c *change, pick func(string, override) bool) 
 }
 
 // differences decides about what differs between what was sent and what there is now; the names of those that become
-// exceptions by being sent are returned.
+// overrides by being sent are returned.
 func (s *State) differences(t xds.Type, c *change) (resent []string) {
 	ty := s.typed(t)
 	goal := s.stack(t)
@@ -305,7 +306,7 @@ func (s *State) followClusters() {
 		for _, r := range flights[i].set {
 			for _, need := range r.Needs {
 				if need.Type == xds.Endpoint && eds.wants(need.Name) {
-					o := eds.exception(need.Name, eds.sent)
+					o := eds.overrideOf(need.Name, eds.sent)
 					o.force = true
 					eds.put(need.Name, o)
 				}

@@ -120,14 +120,14 @@ func (s *State) drained(t xds.Type, named string) bool {
 	return !r.moving && !slices.ContainsFunc(r.others, func(o *xds.Resource) bool { return o.Mentions(named) })
 }
 
-// rest is what a client has of a type beside what there is.
+// rest is what a client has of a type beside the newest versions of the resources that exist.
 type rest struct {
 	known  bool
 	moving bool            // some of it is to be sent, or not acknowledged, or not known
 	others []*xds.Resource // versions that are not the newest
 }
 
-// restOf costs as much as there are exceptions.
+// restOf costs as much as there are overrides.
 func (s *State) restOf(t xds.Type) rest {
 	ty := &s.types[t]
 	if s.base == nil || ty.fresh || len(ty.flights) > 0 || len(ty.retry) > 0 || ty.sent != s.base.Types[t] {

@@ -10,8 +10,8 @@
 //
 // # One change
 //
-// Target takes the new set. Next makes the next response of the first type, in the order of xds.Type, that differs from what the client has
-// and may be sent: make before break, so clusters and their endpoints are sent before the listeners and routes that use them, and removed
+// Target takes the new set. Next makes the next response of the first type, in the order of make before break (compose.go), that differs from
+// what the client has and may be sent: clusters and their endpoints are sent before the listeners and routes that use them, and removed
 // after these. decide says of each name what has to be sent (decide.go): what differs; what is subscribed to and has to be answered; a
 // placeholder where Envoy would wait for ever. Request takes an ACK, which makes acked what was sent, or a NACK: the refused version is put
 // into quarantine by name where Envoy says which it is, else it is found by halves (nack.go); the rest of the response is sent again.

@@ -152,7 +152,7 @@ func (s *State) refuseDynamic(r Request, f flight, out []Report) []Report {
 		return append(out, report)
 	}
 	had := func(name string) override {
-		o := d.exception(name, before)
+		o := d.overrideOf(name, before)
 		if o.flying == f.nonce {
 			o.flying, o.now = 0, nil
 		}

@@ -15,7 +15,7 @@ type Info struct {
 	SentRevision  int64
 	AckedRevision int64
 	InFlight      int
-	Exceptions    int
+	Overrides     int
 	Version       string            // hash of what it holds, once all in flight has arrived
 	Held          int               // how many that are
 	Refused       map[string]string // name -> version in quarantine
@@ -67,7 +67,7 @@ func (s *State) InfoWith(t xds.Type, sums *Sums) Info {
 		return Info{}
 	}
 	i := Info{Subscribed: ty.subscribed, All: ty.all, Names: ty.names.Len(), SentRevision: ty.sentRevision,
-		AckedRevision: ty.ackedRevision, InFlight: len(ty.flights), Exceptions: len(ty.overrides)}
+		AckedRevision: ty.ackedRevision, InFlight: len(ty.flights), Overrides: len(ty.overrides)}
 	if ty.sentNonce > 0 {
 		i.Sent = nonceText(ty.sentNonce)
 	}
@@ -100,7 +100,7 @@ func (s *State) Lacks(t xds.Type, name, version string) bool {
 		return false
 	}
 	ty := &s.types[t]
-	o := ty.exception(name, ty.sent)
+	o := ty.overrideOf(name, ty.sent)
 	has := o.has()
 	return o.refused != version && (ty.fresh || has == nil || has.Version != version)
 }
@@ -109,7 +109,7 @@ func (s *State) Lacks(t xds.Type, name, version string) bool {
 // known.
 func (s *State) Good(t xds.Type, name string) string {
 	ty := &s.types[t]
-	o := ty.exception(name, ty.sent)
+	o := ty.overrideOf(name, ty.sent)
 	if has := o.has(); has != nil && !ty.fresh {
 		return has.Version
 	}
@@ -120,7 +120,7 @@ func (s *State) Good(t xds.Type, name string) string {
 // flight.
 func (s *State) Acknowledged(t xds.Type, name string) string {
 	ty := &s.types[t]
-	o := ty.exception(name, ty.acked)
+	o := ty.overrideOf(name, ty.acked)
 	if o.have == nil || o.held || o.flying != 0 {
 		return ""
 	}

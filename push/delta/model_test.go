@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// proxy is a model of Envoy: it does what envoy.md measured, in the order of the wire.
+// proxy is a model of Envoy: it does what Envoy was measured to do, in the order of the wire.
 type proxy struct {
 	t     *testing.T
 	sotw  bool
@@ -63,7 +63,7 @@ func (p *proxy) fail(format string, args ...any) {
 			overrides = append(overrides, fmt.Sprintf("%v %s have %v held %v force %v refused %s flying %d", t, name, o.have != nil, o.held, o.force, o.refused, o.flying))
 		}
 	}
-	p.t.Fatalf("%s\nstate of the world %v, in flight %v, on the way %d down %d up %d held, warm %v, exceptions %q, events:\n%s", fmt.Sprintf(format, args...), p.sotw, flights, len(p.down), len(p.up), len(p.held), p.warm, overrides, strings.Join(p.trace[max(0, len(p.trace)-120):], "\n"))
+	p.t.Fatalf("%s\nstate of the world %v, in flight %v, on the way %d down %d up %d held, warm %v, overrides %q, events:\n%s", fmt.Sprintf(format, args...), p.sotw, flights, len(p.down), len(p.up), len(p.held), p.warm, overrides, strings.Join(p.trace[max(0, len(p.trace)-120):], "\n"))
 }
 
 // connect opens a stream, the first or a later one: all types in the order of first use, with what was recorded.

@@ -32,7 +32,7 @@ func (s *State) refuse(r Request, f flight, out []Report) []Report {
 		if !ty.wants(res.Name) {
 			continue
 		}
-		o := ty.exception(res.Name, before)
+		o := ty.overrideOf(res.Name, before)
 		if o.flying == f.nonce {
 			o.flying, o.now = 0, nil
 		}
@@ -69,7 +69,7 @@ func (ty *typed) groups(f flight, rest []string, before manifest.Stack, halve bo
 	}
 	first := slices.Clone(rest[:half])
 	for _, name := range f.removed {
-		o := ty.exception(name, before)
+		o := ty.overrideOf(name, before)
 		if o.flying == f.nonce {
 			o.flying, o.now = 0, nil
 		}

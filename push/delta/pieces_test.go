@@ -151,7 +151,7 @@ func TestResumeAllocates(t *testing.T) {
 			s := New(Config{Names: shared}, set)
 			s.Request(m.Request, nil)
 			if ty := &s.types[xds.Endpoint]; !ty.resumed || len(ty.overrides) > 0 {
-				t.Fatalf("resumed %v, %d exceptions", ty.resumed, len(ty.overrides))
+				t.Fatalf("resumed %v, %d overrides", ty.resumed, len(ty.overrides))
 			}
 			if other == nil {
 				other = s

@@ -41,7 +41,11 @@ func (ty *typed) holding() []*xds.Resource {
 	if !ty.subscribed {
 		return nil
 	}
-	var all []*xds.Resource
+	most := ty.names.Len()
+	if ty.all {
+		most = ty.sent.Len()
+	}
+	all := make([]*xds.Resource, 0, most+len(ty.overrides))
 	add := func(r *xds.Resource) {
 		if r == nil {
 			return
@@ -71,10 +75,10 @@ func (ty *typed) holding() []*xds.Resource {
 // setVersion is the hash of a set of resources: equal on every replica.
 func setVersion(sorted []*xds.Resource) string {
 	h := sha256.New()
+	var text []byte
 	for _, r := range sorted {
-		h.Write([]byte(r.Name))
-		h.Write([]byte{0})
-		h.Write([]byte(r.Version))
+		text = append(append(append(text[:0], r.Name...), 0), r.Version...)
+		h.Write(text)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

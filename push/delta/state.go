@@ -52,13 +52,13 @@ type State struct {
 	used       int // of these: the sum of typed.unknown
 }
 
-// typed is the state of one type: two pointers to what everybody shares, and the exceptions.
+// typed is the state of one type: two stacks that all streams share, and the overrides.
 type typed struct {
 	subscribed bool // a request of this type has come
 	all        bool // subscribed to whatever there is
 	answer     bool // the first request is answered, even with nothing
 	resumed    bool // the first request claimed versions
-	fresh      bool // its names were never answered: they are sent as they stand, without an exception for each
+	fresh      bool // its names were never answered: they are sent as they are in the set, without an override for each
 
 	names       intern.List[string] // sorted; what is subscribed by name
 	summed      intern.List[string] // what sum is of
@@ -83,7 +83,7 @@ type override struct {
 	force       bool          // subscribed to: must be answered even if nothing differs
 	placeholder bool          // what it has is the empty placeholder for a resource that does not exist
 	refused     string        // the version that it refused
-	noStandIn   bool          // it has refused what stands in for that
+	noStandIn   bool          // it has refused the stand-in for that version, too
 	flying      uint64        // the newest response in flight that carries the name
 	now         *xds.Resource // carried by it
 }
@@ -252,15 +252,15 @@ func (ty *typed) put(name string, o override) {
 	ty.overrides[name] = o
 }
 
-// exception is the entry of a name, made from the stack where there is none.
-func (ty *typed) exception(name string, stack manifest.Stack) override {
+// overrideOf is the override of a name; where there is none, one that says what the stack says.
+func (ty *typed) overrideOf(name string, stack manifest.Stack) override {
 	if o, ok := ty.overrides[name]; ok {
 		return o
 	}
 	return override{have: stack.Get(name)}
 }
 
-// tidy drops an exception that has become the rule.
+// tidy drops an override that says nothing else than the stacks.
 func (ty *typed) tidy(name string, o override) {
 	if o.flying == 0 && !o.force && !o.held && o.refused == "" && same(o.have, ty.sent.Get(name)) {
 		delete(ty.overrides, name)

@@ -2,12 +2,14 @@ package fanout
 
 import (
 	"context"
+	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/watchdog"
 )
 
 // pressEvery is how often the run queue is looked at, while its length matters.
@@ -17,6 +19,7 @@ const pressEvery = 25 * time.Millisecond
 type Loop struct {
 	budget  Budget
 	workers int
+	log     *slog.Logger
 	waited  func() time.Duration // how long goroutines waited for a processor since the last call
 
 	mu    sync.Mutex // a leaf
@@ -50,14 +53,14 @@ type outcome struct {
 	by   string
 }
 
-// New makes a loop; Run starts it. workers 0: one for each processor.
-func New(b Budget, workers int) *Loop {
+// New makes a loop; Run starts it. workers 0: one for each processor; log nil: slog.Default().
+func New(b Budget, workers int, log *slog.Logger) *Loop {
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
 	b = NewQueue[int](b).budget
 	var queue obs.RunQueue
-	return &Loop{budget: b, workers: min(workers, b.Streams), wake: make(chan struct{}, 1),
+	return &Loop{budget: b, workers: min(workers, b.Streams), log: log, wake: make(chan struct{}, 1),
 		waited: func() time.Duration { return queue.Since(.9) }}
 }
 
@@ -65,8 +68,8 @@ func New(b Budget, workers int) *Loop {
 func (l *Loop) Budget() Budget { return l.budget }
 
 // Join adds a stream; first: it is a gateway's, which goes before others. send is called by one worker at a time,
-// when it is the stream's turn: it sends all that may be sent now without blocking, or only what is urgent, and returns the
-// number of bytes. plan is Grant.Plan.
+// when it is the stream's turn: it sends all that may be sent now, or only what is urgent, and returns the number of bytes. It must not block
+// (store/watchdog). plan is Grant.Plan.
 func (l *Loop) Join(namespace string, first bool, send func(urgent bool, plan int64) int) *Stream {
 	s := &Stream{loop: l, namespace: namespace, first: first, send: send}
 	s.joins.Store(true)
@@ -144,9 +147,10 @@ func (l *Loop) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	for range l.workers {
 		workers.Go(func() {
+			watched := watchdog.New(l.log, "fan-out: a stream's turn")
 			for g := range turns {
 				s := g.Stream
-				s.sent.Add(int64(s.send(g.Urgent, g.Plan)))
+				watched.Call(func() { s.sent.Add(int64(s.send(g.Urgent, g.Plan))) })
 				s.done.Store(true)
 				s.notify()
 			}

@@ -8,10 +8,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"navarch.io/navarch/store/watchdog"
 )
 
 func runLoop(t *testing.T, b Budget, workers int) *Loop {
-	l := New(b, workers)
+	l := New(b, workers, nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() { _ = l.Run(ctx) })
@@ -66,7 +68,7 @@ func TestLoopLosesNothing(t *testing.T) {
 
 // However often streams are marked while nobody takes it out, the inbox holds each once.
 func TestInboxIsBounded(t *testing.T) {
-	l := New(Budget{}, 1)
+	l := New(Budget{}, 1, nil)
 	a, b := l.Join("ns", false, nil), l.Join("ns", false, nil)
 	for range 1000 {
 		a.Mark(Config)
@@ -80,8 +82,9 @@ func TestInboxIsBounded(t *testing.T) {
 
 // While configuration is on its way beside endpoints, the run queue is read once each pressEvery; otherwise it is not.
 func TestRunQueueIsReadOnce(t *testing.T) {
+	watchdog.Caught(t) // the turn of a stream lasts as long as the test
 	synctest.Test(t, func(t *testing.T) {
-		l := New(Budget{}, 1)
+		l := New(Budget{}, 1, nil)
 		var reads atomic.Int64
 		l.waited = func() time.Duration { reads.Add(1); return 0 }
 		ctx, cancel := context.WithCancel(t.Context())
@@ -112,4 +115,19 @@ func TestRunQueueIsReadOnce(t *testing.T) {
 		cancel()
 		<-done
 	})
+}
+
+// A turn that blocks, and with it a worker, is found.
+func TestBlockedTurnIsFound(t *testing.T) {
+	blocked := watchdog.Caught(t)
+	synctest.Test(t, func(t *testing.T) {
+		l := runLoop(t, Budget{}, 1)
+		for range 2 {
+			l.Join("n", false, func(bool, int64) int { time.Sleep(watchdog.Limit + time.Second); return 0 }).Mark(Config)
+		}
+		time.Sleep(time.Minute)
+	})
+	if got := blocked(); len(got) != 2 || got[0] != "fan-out: a stream's turn" {
+		t.Errorf("%q", got)
+	}
 }

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Which slots a stream has one of.
+// The kinds of slots; a stream has at most one of each.
 const (
 	windowSlot = iota
 	rolloutSlot
 	numSlots
 )
 
-// slots are the streams that have their turn for something, or have had it and are waited for.
+// slots are the streams that have a turn of one kind, or have had it and have not acknowledged all yet.
 type slots[S comparable] struct {
 	kind int
 	busy list.List // of *entry[S]: those that have their turn

@@ -3,9 +3,9 @@ package fanout
 import "time"
 
 // concurrencyWindow bounds to how many streams configuration is on its way while endpoints change. A stream that is being sent a
-// great route takes its endpoints behind it, and sending to many at once fills this process's run queue: every step of
-// an endpoint's way, from the store to the socket, waits there behind as many writers. A namespace whose routes are
-// edited without end would so hold up the endpoints of the others. So the window follows the run queue: it closes while
+// large route configuration gets its endpoints after that, and sending to many at once fills this process's run queue: every step of
+// an endpoint's way, from the store to the socket, waits there for as many goroutines that write. So a namespace whose routes are
+// edited without end would hold up the endpoints of the others. Therefore the window follows the run queue: it closes while
 // goroutines wait for a processor, and opens while they do not. Where no endpoints change, configuration goes to as
 // many streams as the budget has. What is on its way for longer than longWay waits for the client, not for this process.
 // Where even the smallest window is too wide, since clients are as quick as this process is busy, bytes are paced.
@@ -42,7 +42,7 @@ func (b *concurrencyWindow[S]) open(now time.Time) bool {
 	return !b.on(now) || b.slots.count() < b.size && !now.Before(b.rest)
 }
 
-// done is called when a stream was sent so much in its turn.
+// done is called when a stream's turn is over, with how many bytes it was sent.
 func (b *concurrencyWindow[S]) done(s *entry[S], bytes int, now time.Time) {
 	if b.slots.done(s, now) && b.size == leastWindow {
 		b.rest = now.Add(time.Duration(float64(bytes) / leastRate * float64(time.Second)))

@@ -77,7 +77,7 @@ func inputOf(spec reflect.Value, field reflect.StructField, v reflect.Value) (In
 			in.Values = append(in.Values, key.String())
 		}
 		return in, true
-	case model.Patch:
+	case model.Patch, model.Place:
 		in.From = FromObject
 	}
 	elements := listed(v)
@@ -91,10 +91,10 @@ func inputOf(spec reflect.Value, field reflect.StructField, v reflect.Value) (In
 	return in, len(in.Values) > 0
 }
 
-// inRule says whether a value is what a rule comes to that is named beside it.
+// inRule says whether a value is what an object comes to that is named beside it.
 func inRule(v reflect.Value) bool {
 	switch v.Interface().(type) {
-	case traffic.Ref, *networkingv1.LoadBalancerSettings_ConsistentHashLB:
+	case traffic.Ref, *networkingv1.LoadBalancerSettings_ConsistentHashLB, *networkingv1.ConnectionPoolSettings:
 		return true
 	}
 	return false
@@ -244,6 +244,9 @@ func blame(v reflect.Value, into map[model.Place]int) {
 		return
 	case model.Patch:
 		into[placeOf(t)] = rank(model.KindEnvoyFilter)
+		return
+	case model.Place:
+		into[t] = rank(t.Key.Kind)
 		return
 	case model.Member:
 		return // where an endpoint is decides no refusal

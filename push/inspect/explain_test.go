@@ -74,9 +74,19 @@ func TestInputs(t *testing.T) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
 	var destinations intern.Table[vhost.Destination]
-	got = Inputs(vhost.Spec{Destinations: destinations.List(vhost.Destination{Host: "a", Cluster: "outbound|80||a"})})
+	got = Inputs(vhost.Spec{Destinations: destinations.List(vhost.Destination{Host: "a", Cluster: xds.ClusterName{Port: 80, Host: "a"}})})
 	if want := []Input{{"destinations", FromPlan, []string{"host: a; cluster: outbound|80||a"}}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
+	}
+	got = Inputs(cluster.Inbound{Port: 80, Pool: &networkingv1.ConnectionPoolSettings{}, PoolAt: model.Place{Key: rule.Key, Field: "spec.trafficPolicy.connectionPool"}})
+	if want := []Input{{"port", FromPlan, []string{"80"}},
+		{"connection pool (of the Sidecar, else of the service's rules, else of MeshConfig defaultTrafficPolicy)", FromObject, []string{"DestinationRule shop/web spec.trafficPolicy.connectionPool"}}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+	for last, words := range map[uint8]string{uint8(traffic.Closed): "traffic.TLS", uint8(traffic.Dynamic): "traffic.Discovery", uint8(listener.Refused): "listener.MTLS"} {
+		if len(choices[words]) != int(last)+1 {
+			t.Errorf("%s has %d values, and words for %d", words, last+1, len(choices[words]))
+		}
 	}
 	defaults := record(t, model.KindMesh, "", model.MeshDefaults()).(*model.Mesh)
 	got = Inputs(listener.Ingress{Common: listener.Common{Mesh: defaults}, Inner: listener.InboundPort{Port: 80, Protocol: model.Protocol_PROTOCOL_HTTP2, MTLS: listener.Strict}})

@@ -216,6 +216,10 @@ func TestBlame(t *testing.T) {
 	if got := blamed([]any{cluster.Static{Name: xds.BlackHole, Mesh: mesh}}, "no"); len(got) != 1 || got[0] != "MeshConfig" {
 		t.Errorf("nothing but the mesh: %q", got)
 	}
+	pooled := cluster.Inbound{Mesh: mesh, PoolAt: model.Place{Key: rule.Key, Field: "spec.trafficPolicy.connectionPool"}}
+	if got := blamed([]any{pooled}, "no"); !reflect.DeepEqual(got, []string{"DestinationRule shop/r spec.trafficPolicy.connectionPool"}) {
+		t.Errorf("an inbound cluster: %q", got)
+	}
 	service := made(model.KindService, "db", &model.ServiceSpec{}).(*model.Service)
 	route := made(model.KindVirtualService, "db", &networkingv1.VirtualService{}).(*model.VirtualService)
 	tcp := []any{listener.Outbound{Common: listener.Common{Mesh: mesh}}, plan.Bringer{Host: "db", Service: service, Routes: routes.List(route)}}

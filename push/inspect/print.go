@@ -64,7 +64,8 @@ func (t *text) page(answer any) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(t, "%s\n  %s", open, raw)
+		fmt.Fprint(t, open, "\n  ")
+		_, _ = t.Write(raw) // there is never an error
 		open = ","
 	}
 	if open == "[" {
@@ -84,14 +85,14 @@ type dumped struct {
 // print prints each resource by itself: all of them as messages have several times the bytes that the proxy was sent.
 func (d dumped) print(w io.Writer) error {
 	fmt.Fprint(w, "{\n  \"configs\": [")
-	open := ""
+	open, lists := "", listPrinter{}
 	err := d.stream.sections(d.wanted, func(section proto.Message) error {
 		m := section.ProtoReflect()
 		fmt.Fprintf(w, "%s\n    {\n      \"@type\": %q", open, "type.googleapis.com/"+m.Descriptor().FullName())
 		open = ","
 		fields := m.Descriptor().Fields()
 		for i := range fields.Len() {
-			if err := printList(w, fields.Get(i), m); err != nil {
+			if err := lists.print(w, fields.Get(i), m); err != nil {
 				return err
 			}
 		}
@@ -105,25 +106,34 @@ func (d dumped) print(w io.Writer) error {
 	return err
 }
 
-// printList prints a field of a section: the others than lists of messages are empty.
-func printList(w io.Writer, field protoreflect.FieldDescriptor, section protoreflect.Message) error {
+// listPrinter prints messages one after the other, each in the memory of those before: what a page leaves to the collector delays pushes.
+type listPrinter struct {
+	raw    []byte
+	pretty bytes.Buffer
+}
+
+// print prints a field of a section: the others than lists of messages are empty.
+func (p *listPrinter) print(w io.Writer, field protoreflect.FieldDescriptor, section protoreflect.Message) (err error) {
 	if !section.Has(field) || !field.IsList() {
 		return nil
 	}
 	fmt.Fprintf(w, ",\n      %q: [", field.TextName())
-	open, all := "", section.Get(field).List()
+	open, all := "\n        ", section.Get(field).List()
 	for i := range all.Len() {
-		raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(all.Get(i).Message().Interface())
+		p.raw, err = protojson.MarshalOptions{UseProtoNames: true}.MarshalAppend(p.raw[:0], all.Get(i).Message().Interface())
 		if err != nil {
 			return err
 		}
-		var pretty bytes.Buffer // protojson varies its white space on purpose
-		if err := json.Indent(&pretty, raw, "        ", "  "); err != nil {
+		p.pretty.Reset() // protojson varies its white space on purpose
+		p.pretty.WriteString(open)
+		if err := json.Indent(&p.pretty, p.raw, "        ", "  "); err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "%s\n        %s", open, pretty.Bytes())
-		open = ","
+		if _, err := w.Write(p.pretty.Bytes()); err != nil {
+			return err
+		}
+		open = ",\n        "
 	}
-	_, err := fmt.Fprint(w, "\n      ]")
+	_, err = fmt.Fprint(w, "\n      ]")
 	return err
 }

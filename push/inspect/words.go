@@ -36,7 +36,7 @@ var parts = map[string]string{
 	"listener.VirtualInbound":    "listener of all inbound connections",
 	"listener.Ingress":           "listener of a Sidecar's ingress",
 	"listener.Added":             "listener that an EnvoyFilter adds",
-	"front.Bringer":              "service whose traffic the listener takes",
+	"front.Bringer":              "service, or listener of a Sidecar, whose traffic it takes",
 	"route.Spec":                 "route configuration",
 	"secret.Pair":                "certificate with its private key",
 	"secret.Trust":               "certificates that peers are verified against",
@@ -71,7 +71,6 @@ var words = map[string]string{
 	"HTTP2":            "spoken to in HTTP/2",
 	"Host":             "host",
 	"Hosts":            "virtual hosts",
-	"Ingress":          "number of the ingress listener in the Sidecar",
 	"Inner":            "port of the workload",
 	"Key":              "private key",
 	"Labels":           ofProxy + "labels that rules ask for",
@@ -145,7 +144,8 @@ var words = map[string]string{
 	"Tracing":          "spans",
 	"Value":            "value",
 	"Families":         "address families of the proxy",
-	"Pool":             "connection pool of the service's rules, else of MeshConfig defaultTrafficPolicy",
+	"Pool":             "connection pool",
+	"PoolAt":           "connection pool (of the Sidecar, else of the service's rules, else of MeshConfig defaultTrafficPolicy)",
 	"AllPlain":         "without the mesh's mTLS, as a rule says",
 	"GRPCWeb":          "gRPC-Web is understood",
 	"Dynamic":          "wildcard hosts whose names are resolved as clients ask for them",
@@ -207,7 +207,7 @@ func wordOf(spec reflect.Type, field string) (word string, proxy bool) {
 var choices = map[string][]string{
 	"traffic.TLS": {"none", "mutual, to endpoints that say tlsMode istio", "mutual, to all endpoints", "mutual, as the rule says",
 		"as the rule says", "closed: what the rule says cannot be given"},
-	"traffic.Discovery": {"EDS", "STRICT_DNS", "LOGICAL_DNS", "ORIGINAL_DST"},
+	"traffic.Discovery": {"EDS", "STRICT_DNS", "LOGICAL_DNS", "ORIGINAL_DST", "each name as a client asks for it"},
 	"telemetry.Kind":    {"literal", "environment", "header", "formatter", "policies that are not enforced"},
 	"listener.MTLS":     {"as connections come", "permissive", "strict", "none is taken"},
 }
@@ -279,9 +279,6 @@ func fieldPath(spec reflect.Value, field string, record model.Record) string {
 			return " spec.http"
 		}
 	case *model.Sidecar:
-		if v := spec.FieldByName("Ingress"); v.IsValid() && v.CanInt() {
-			return indexed("spec.ingress", int(v.Int()))
-		}
 		if v := spec.FieldByName("Egress"); v.IsValid() && v.CanInt() {
 			return indexed("spec.egress", int(v.Int())-1)
 		}

@@ -116,7 +116,7 @@ var affects = [model.NumKinds][]effect{
 		{"Pods", input.SDS, selectedPods, nil}, // by which labels Pods use them
 	},
 	model.KindPeerAuthentication: {
-		{"hosts", input.CDS | input.EDS, peered, nil}, // endpoints that take no mTLS, and that clusters know of it
+		{"hosts", input.CDS | input.EDS, peered, nil}, // endpoints that take no mTLS, and the digest of these in clusters
 		{"views", input.All, namespaceViews, nil},     // which modes apply
 		{"readers", input.LDS, namesIt, nil},
 	},

@@ -19,8 +19,8 @@ const (
 // errNoAuthoriser is why nobody has private keys where there is no Authoriser.
 var errNoAuthoriser = errors.New("this process has no authoriser")
 
-// authorise asks, beside the loop, about the identities whose rights are not known, or have been long enough, and has planned what
-// is known of the others. What has to be opened for that is opened.
+// authorise asks the authoriser, outside of the loop, about identities whose rights are not known, or were asked for too long ago, and plans
+// with the rights of the others. Private keys that are needed for that are opened.
 func (l *Loop) authorise(now time.Time) {
 	if l.planner == nil { // see restore
 		return

@@ -20,11 +20,11 @@ import (
 // record is blamed where it is of the proxy's own namespace, or where a proxy of that namespace panics of which nothing is known
 // but the labels that the record itself selects.
 
-// blame is the search's result: one edit that is not planned, and what stands instead.
+// blame is the search's result: one edit that is not planned, and the version of the record that is planned in its place.
 type blame struct {
 	key    model.Key
 	bad    model.Hash   // of the version that is not planned; zero: the record is to be deleted, and is not
-	stands model.Record // nil: none
+	stands model.Record // planned in its place; nil: the record is left out
 }
 
 // bisection finds culprits.
@@ -60,7 +60,7 @@ func (f bisection) culprits(n view.Node, good, bad *mirror.Snapshot) (found []bl
 			return found, false
 		}
 		edit, blamed := f.first(n, good, bad)
-		if !blamed || seen[edit.Key()] { // what stands instead is no better
+		if !blamed || seen[edit.Key()] { // the version in its place fails too
 			return found, false
 		}
 		edits := []mirror.Edit{edit}
@@ -116,8 +116,8 @@ func with(s *mirror.Snapshot, revision int64, edits []mirror.Edit) mirror.Change
 	return s.Apply(revision, puts, deletes)
 }
 
-// leftOut says what stands instead of an edit: the version before, or of a policy without one a version that closes what the policy
-// selects, as a policy does that cannot be understood.
+// leftOut says which version of the record is planned in place of an edit: the one before. Of a policy that has none it is a version that closes
+// what the policy selects, as a policy does that cannot be understood.
 func leftOut(e mirror.Edit) blame {
 	b := blame{key: e.Key(), stands: e.Old}
 	if e.New == nil {
@@ -133,7 +133,7 @@ func leftOut(e mirror.Edit) blame {
 	return b
 }
 
-// without is a snapshot in which what stands is in the place of what is left out.
+// without is a snapshot in which the records that are to blame have the versions that are planned in their place.
 func without(s *mirror.Snapshot, found []blame) *mirror.Snapshot {
 	edits := make([]mirror.Edit, len(found))
 	for i, b := range found {

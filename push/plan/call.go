@@ -42,7 +42,7 @@ var errFaulty = errors.New("the plan has panicked with what this identity asks f
 
 // look is call for what changes nothing: a planner that was looked at is as it was.
 func (l *Loop) look(f func()) {
-	_ = l.run(context.Background(), func() error { // logged; who asks is told nothing
+	_ = l.run(context.Background(), func() error { // the error is logged; the caller has what f has set before
 		l.looked = true
 		return l.guarded(f)
 	})

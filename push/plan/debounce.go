@@ -7,8 +7,8 @@ import "time"
 // A change is planned once nothing followed it for a quarter of `after`; each one that follows doubles that quiet time,
 // up to `after`, and soon after a plan it begins there: a lone edit is quick, and fifty at once are one plan. Nothing
 // waits longer than `most`. When planning what waits would take longer than `longPlan`, as far as the last plans tell, it waits
-// no longer than a pause since the last plan: one loop plans for all, and what a namespace that is edited without end heaps up
-// must not hold up another's configuration for the seconds that one great plan takes. The pause is three times as long as the
+// no longer than a pause since the last plan: one loop plans for all namespaces, and the edits that gather of one that is edited without end
+// must not hold up another's configuration for the seconds that a single plan of all of them takes. The pause is three times as long as the
 // last plan took, and so leaves processors to everything else, but no longer than `longPause`.
 type debounce struct {
 	after, most   time.Duration

@@ -149,7 +149,7 @@ func reidentified(p *Planner, now *input.Input, e mirror.Edit) bool {
 	})
 }
 
-// mtlsDisabledDiffers says whether the clusters of a host have to tell of other endpoints that are spoken to without mTLS.
+// mtlsDisabledDiffers says whether the digest of endpoints without mTLS, which is a part of the clusters of a host, is another one.
 func mtlsDisabledDiffers(p *Planner, now *input.Input, e mirror.Edit) bool {
 	return p.anyPlanned(e, func(in *input.Input, h string) bool {
 		return in.MTLSDisabledDiffers(now.Snapshot, h, e.Key().Namespace)

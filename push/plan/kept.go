@@ -9,7 +9,8 @@ import (
 // plan changes.
 const rests = 3
 
-// kept is an answer about everything that is planned, which costs about as much as there is. It is made by one caller for all that wait for it, and stands until the plan changes.
+// kept is an answer about everything that is planned, which costs in proportion to the configuration. One caller makes it for all that wait for it, and it is kept until the plan
+// changes.
 // The zero kept is ready for use, by any goroutine.
 type kept[T any] struct {
 	mu      sync.Mutex

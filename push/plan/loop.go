@@ -21,6 +21,7 @@ import (
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/watchdog"
 )
 
 // ErrNotReady is what Join answers while there is no complete snapshot.
@@ -52,7 +53,7 @@ type Config struct {
 	// DebounceEndpoints is PILOT_ENABLE_EDS_DEBOUNCE=true: endpoints wait like configuration.
 	DebounceEndpoints bool
 	// Planned is called after every plan, with its revision, its path, when it began, how many edits it took, and for how many proxies
-	// the configuration differs now. It is called by the loop and must not block; it may be nil.
+	// the configuration differs now. It is called by the loop and must not block (store/watchdog); it may be nil.
 	Planned func(revision int64, path Path, began time.Time, edits, moved int)
 	// Linger (10 s; negative: none) is how long the view of a proxy that left is kept up to date: where all proxies of a scope
 	// reconnect at once, it is not planned again.
@@ -64,16 +65,18 @@ type Config struct {
 
 // Loop is the goroutine that owns a Planner: changes and proxies come in, moved sets go out.
 type Loop struct {
-	cfg     Config
-	log     *slog.Logger
-	clients *obs.Sampled // log lines that proxies bring about
-	calls   chan func()
-	ended   chan struct{}
-	resolve resolver // makes of the source's snapshots those that are planned from; nil: the last one has panicked
-	planner *Planner // nil until there is a snapshot
-	proxies map[*Handle]*Proxy
-	newest  *mirror.Snapshot // resolved, without what is set aside
-	good    *mirror.Snapshot // the newest of which everything was planned; nil: none
+	cfg          Config
+	log          *slog.Logger
+	clients      *obs.Sampled       // log lines that proxies bring about
+	watchMoved   *watchdog.Watchdog // of the streams that are told of a plan
+	watchPlanned *watchdog.Watchdog // of Config.Planned
+	calls        chan func()
+	ended        chan struct{}
+	resolve      resolver // makes of the source's snapshots those that are planned from; nil: the last one has panicked
+	planner      *Planner // nil until there is a snapshot
+	proxies      map[*Handle]*Proxy
+	newest       *mirror.Snapshot // resolved, without what is set aside
+	good         *mirror.Snapshot // the newest of which everything was planned; nil: none
 
 	config        debounce
 	pending       Pending // for the configuration path
@@ -160,6 +163,7 @@ func NewLoop(cfg Config) (*Loop, error) {
 		l.log = slog.Default()
 	}
 	l.clients = obs.NewSampled(l.log)
+	l.watchMoved, l.watchPlanned = watchdog.New(l.log, "plan: moved"), watchdog.New(l.log, "plan: Planned")
 	if l.cfg.Crashes == nil {
 		l.cfg.Crashes = crash.New(l.log)
 	}
@@ -231,11 +235,13 @@ func (l *Loop) forget(now time.Time) time.Duration {
 
 func (l *Loop) notify(moved []Moved) {
 	l.revision.Store(l.planner.Revision())
-	for _, m := range moved {
-		if p := l.proxies[m.Handle]; p != nil && p.moved != nil {
-			p.moved(m.Path)
+	l.watchMoved.Call(func() {
+		for _, m := range moved {
+			if p := l.proxies[m.Handle]; p != nil && p.moved != nil {
+				p.moved(m.Path)
+			}
 		}
-	}
+	})
 }
 
 // show keeps the gauges.
@@ -272,7 +278,7 @@ func (l *Loop) check() {
 }
 
 // Join plans a proxy's view at the newest snapshot that the source has published. moved is called in the loop's goroutine
-// after each change of the proxy's set, until Leave; it must not block, and may be called before Join returns.
+// after each change of the proxy's set, until Leave; it must not block (store/watchdog), and may be called before Join returns.
 // ErrNotReady: there is no complete snapshot. ErrUnplannable: the view panics, and no record is to blame for it.
 func (l *Loop) Join(ctx context.Context, n view.Node, moved func(Path)) (*Proxy, error) {
 	var p *Proxy

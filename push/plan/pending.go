@@ -10,8 +10,8 @@ import (
 )
 
 // Pending merges edits that wait for the configuration path: of several edits of one record the first old and the last
-// new count, and what was undone is forgotten. Not so Endpoints: the fast path may have planned what stood in between, so
-// its hosts are planned again, too. The zero Pending is empty.
+// new count, and an edit that was undone is forgotten. Not so with Endpoints: the fast path may have planned a version in between, so
+// the hosts of that version are planned again, too. The zero Pending is empty.
 type Pending struct {
 	edits  map[model.Key]mirror.Edit
 	passed map[model.Key][]mirror.Edit // of Endpoints: from what stood in between, one for each list of hosts
@@ -52,7 +52,7 @@ func (p *Pending) Add(edits []mirror.Edit) {
 	}
 }
 
-// pass keeps Endpoints that stood in between, unless others with the same hosts are kept.
+// pass keeps a version of Endpoints in between, unless another one with the same hosts is kept.
 func (p *Pending) pass(key model.Key, r model.Record) {
 	if r == nil {
 		return

@@ -15,11 +15,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// incomplete is a Spec that knows what it is drawn without.
+// incomplete is a Spec that can say which settings its resource is drawn without.
 type incomplete interface{ Problems() []error }
 
-// inquiry is what to ask the builders about. It holds nothing that changes, and what it holds is told apart and asked in any goroutine:
-// that takes as long as planning everything, and must not hold up the plan.
+// inquiry is everything whose builders are asked for problems. It holds nothing that changes, so the asking can be done by any goroutine: it takes as
+// long as planning everything, and must not hold up the plan.
 type inquiry struct {
 	snapshot  *mirror.Snapshot // nil: there is nothing to ask
 	mesh      model.Key

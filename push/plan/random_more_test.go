@@ -165,3 +165,11 @@ func (m *mesh) excluded() []string {
 	}
 	return [][]string{{"~a/*"}, {"~./*"}, {"~*/*.b.svc.cluster.local"}, {"~*/*.com", "~b/s0.b.svc.cluster.local"}, {"~*/s1.a.svc.cluster.local"}, {"~a/*.example.com"}}[m.without.IntN(6)]
 }
+
+// byName is a mesh's mode for unknown hosts, and its TLS; some that let all pass find them by name.
+func (m *mesh) byName(mode string) string {
+	if m.unknown == nil || mode != "ALLOW_ANY" {
+		return mode
+	}
+	return []string{mode, "ALLOW_ANY_DYNAMIC_DNS", "ALLOW_ANY_DYNAMIC_DNS, tls: {mode: SIMPLE}", "ALLOW_ANY_DYNAMIC_DNS, tls: {mode: DISABLE}"}[m.unknown.IntN(4)]
+}

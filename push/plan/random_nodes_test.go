@@ -55,6 +55,7 @@ func resolvers() (all []view.Node) {
 		one.Addresses, one.Metadata = []string{at[1]}, map[string]string{"DNS_CAPTURE": "true"}
 		all = append(all, one)
 	}
+	all[1].Metadata["DNS_PROXY_ADDR"] = "127.0.0.1:5353"
 	return all
 }
 

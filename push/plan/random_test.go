@@ -27,6 +27,7 @@ type mesh struct {
 	turns       *rand.Rand // of where plans in the background pause, for the same reason
 	ends        *rand.Rand // of TLS that ingress listeners end, and of the HTTP proxy's port, for the same reason; nil: there are none
 	without     *rand.Rand // of hosts that Sidecars exclude, for the same reason; nil: there are none
+	unknown     *rand.Rand // of whether proxies resolve the names of unknown hosts, for the same reason; nil: they do not
 	files       bool       // ingress listeners end TLS with files: not in the histories that Envoy is asked about, which would read them
 	auto        bool       // ServiceEntries have automatic addresses: not in the histories that strike cells, which stay what they are
 	records     map[model.Key]model.Record
@@ -59,6 +60,7 @@ func newMesh(t testing.TB, seed uint64) *mesh {
 	if seed < firstStrike {
 		m.proxies = rand.New(rand.NewPCG(seed, 15))
 		m.without = rand.New(rand.NewPCG(seed, 19))
+		m.unknown = rand.New(rand.NewPCG(seed, 20))
 		m.ends, m.files = rand.New(rand.NewPCG(seed, 16)), seed < firstAsked
 	}
 	if seed < firstStrike || seed >= firstExtensions && seed < firstJoined || seed >= firstPulls {
@@ -215,7 +217,7 @@ func (m *mesh) text(kind model.Kind, name string) string {
 	switch kind {
 	case model.KindMesh:
 		return fmt.Sprintf("{outboundTrafficPolicy: {mode: %s}, defaultVirtualServiceExportTo: %s, defaultDestinationRuleExportTo: %s, rootNamespace: %s, accessLogFile: %s%s%s%s}",
-			m.pick("ALLOW_ANY", "REGISTRY_ONLY"), m.pick("['*']", "['*']", "['.']", "[b]"), m.pick("['*']", "['*']", "['*']", "[a]"), m.pick("istio-system", "istio-system", "b"), m.pick("''", "/dev/stdout"),
+			m.byName(m.pick("ALLOW_ANY", "REGISTRY_ONLY")), m.pick("['*']", "['*']", "['.']", "[b]"), m.pick("['*']", "['*']", "['*']", "[a]"), m.pick("istio-system", "istio-system", "b"), m.pick("''", "/dev/stdout"),
 			m.pick("", ", localityLbSetting: {enabled: false}", ", localityLbSetting: {failover: [{from: r1, to: r2}]}, zoneAwareLbSetting: {enabled: true}"), m.providers(), m.proxyPort())
 	case model.KindService:
 		text := m.service("hosts: [" + name + ".NS.svc.cluster.local]")

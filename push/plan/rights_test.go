@@ -105,6 +105,40 @@ func TestLabelsThatChange(t *testing.T) {
 	})
 }
 
+// Labels that change cost nothing where nothing that is subscribed to depends on them: names of Secrets that there are not may be subscribed to by the thousand.
+func TestLabelsBesideNamesOfNoSecret(t *testing.T) {
+	pods := []model.Record{workloadOf(t, "shop/edge", "gw", "app: x"), workloadOf(t, "shop/edge", "gw", "app: gw")}
+	p := New(Settings{Snapshot: snapshot(tlsSecret(t, "shop/web", "chain", "", "1"), selecting(t, "app: gw"), pods[0])})
+	h := p.Join(gateway("shop", "shop"))
+	names := []string{site}
+	for i := range secret.MaxNames - 1 {
+		names = append(names, fmt.Sprintf("kubernetes://none-%d", i))
+	}
+	p.SubscribeSecrets(h, names, nil)
+	edits := 0
+	edit := func() {
+		edits++
+		p.Apply(p.Snapshot().Apply(p.Snapshot().Revision()+1, []model.Record{pods[edits%2]}, nil))
+	}
+	if n := testing.AllocsPerRun(10, edit); n > 1000 {
+		t.Errorf("an edit of labels beside %d names of no Secret makes %.0f allocations", secret.MaxNames-1, n)
+	}
+	if edits%2 == 0 {
+		edit()
+	}
+	open(p, "key of 1")
+	if got := held(t, h.Set(), site); got != "chain, key of 1" {
+		t.Errorf("the Secret that labels decide about: %q", got)
+	}
+	if cause, why := p.missing(h, names[1]); cause != "no such Secret" || why != "there is no Secret shop/none-0 with a certificate and a private key" {
+		t.Errorf("a name of no Secret: %s: %s", cause, why)
+	}
+	p.SubscribeSecrets(h, nil, []string{site})
+	if edit(); len(p.Check(h)) > 0 {
+		t.Error(p.Check(h))
+	}
+}
+
 // The authoriser is asked once for all proxies of a service account, and again when its answer is too old; what it takes back is taken
 // from the proxies. While it is away the last yes stands, who was never asked about is sent nothing, and both are said.
 func TestAuthoriserIsAsked(t *testing.T) {

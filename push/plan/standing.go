@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Standing is where a Secret stands for one proxy. Nothing in it is secret.
+// Standing is how far a Secret is on its way to one proxy, for the page that explains it. Nothing in it is secret.
 type Standing struct {
 	Object  model.Key     // that it is made of; zero: there is none, or not for this proxy
 	Asked   bool          // the proxy wants it
@@ -19,7 +19,7 @@ type Standing struct {
 	Wanted  []string      // proxies of the same namespace that want it: ids of their nodes, sorted
 }
 
-// Standing says where a Secret stands, by the name that proxies ask for it with.
+// Standing says how far a Secret is on its way to a proxy, by the resource name that proxies ask for.
 func (p *Planner) Standing(h *Handle, name string) (s Standing) {
 	pl := h.planned.Load()
 	s.Asked = h.secrets.Has(name)

@@ -67,11 +67,11 @@ func (l *Loop) planEndpoints(now time.Time) {
 	l.planned(Fast, l.newest.Revision(), now, len(edits)-len(rest), len(moved))
 }
 
-// planned tells who wants to know.
+// planned reports a plan that is finished, to Config.Planned, once the streams of all proxies that it moved are notified.
 func (l *Loop) planned(path Path, revision int64, began time.Time, edits, moved int) {
 	l.notified.Store(l.planner.Revision())
 	if l.cfg.Planned != nil {
-		l.cfg.Planned(revision, path, began, edits, moved)
+		l.watchPlanned.Call(func() { l.cfg.Planned(revision, path, began, edits, moved) })
 	}
 }
 
@@ -97,7 +97,7 @@ func (l *Loop) resume(began time.Time) {
 	l.finish(began)
 }
 
-// finish plans what is left, and tells whom it concerns.
+// finish plans what is left of the change, and notifies the proxies whose sets have changed.
 func (l *Loop) finish(began time.Time) {
 	moved, g := l.planner.End(), l.going
 	l.going, l.good = nil, l.planner.Snapshot()

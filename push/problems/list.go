@@ -1,6 +1,7 @@
 package problems
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -36,8 +37,8 @@ type entry struct {
 	Message  string           `json:"message"`
 }
 
-// listOf bounds what a replica found: each problem once, those that spoil something before warnings, in the order of model.Problem. The
-// same problems are the same list.
+// listOf bounds what a replica found: each problem once, those that spoil something before warnings. Namespaces take turns, so that one with many bad
+// objects leaves room for the others'. The same problems are the same list.
 func listOf(found []model.Problem) list {
 	found = slices.Clone(found)
 	slices.SortFunc(found, func(a, b model.Problem) int {
@@ -49,16 +50,26 @@ func listOf(found []model.Problem) list {
 		}
 		return a.Compare(b)
 	})
-	found = slices.Compact(found)
-	l, of := list{Problems: []entry{}}, map[model.Key]int{}
-	for _, p := range found {
+	type turn struct {
+		of int // which of its namespace
+		entry
+	}
+	var turns []turn
+	l, of, namespaces := list{Problems: []entry{}}, map[model.Key]int{}, map[string]int{}
+	for _, p := range slices.Compact(found) {
 		e := entry{p.Key.Path(), cut(p.Field), p.Code, p.Analyzer, p.Severity, cut(p.Message)}
-		if of[p.Key]++; of[p.Key] > maxOfObject || len(l.Problems) == maxProblems || len(e.Record) > maxPath || p.Key.Check() != nil {
+		if of[p.Key]++; of[p.Key] > maxOfObject || len(e.Record) > maxPath || p.Key.Check() != nil {
 			l.More++
 			continue
 		}
-		l.Problems = append(l.Problems, e)
+		turns = append(turns, turn{namespaces[p.Key.Namespace], e})
+		namespaces[p.Key.Namespace]++
 	}
+	slices.SortStableFunc(turns, func(a, b turn) int { return cmp.Compare(a.of, b.of) })
+	for _, t := range turns[:min(len(turns), maxProblems)] {
+		l.Problems = append(l.Problems, t.entry)
+	}
+	l.More += len(turns) - len(l.Problems)
 	return l
 }
 

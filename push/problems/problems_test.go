@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -151,6 +152,36 @@ func TestListIsBounded(t *testing.T) {
 	for _, bad := range [][]byte{nil, []byte("{"), append([]byte(`{"problems":[]}`), bytes.Repeat([]byte(" "), maxEncoded)...)} {
 		if _, _, err := decode(bad); err == nil {
 			t.Errorf("%d bytes are a list", len(bad))
+		}
+	}
+}
+
+// However many bad objects a namespace has, the problems of others are in the list: also where texts are so long that it is cut for its bytes.
+func TestNamespacesShareTheList(t *testing.T) {
+	for _, text := range []string{"x", strings.Repeat("x", maxText)} {
+		var found []model.Problem
+		for i := range 1000 {
+			p := wrong(fmt.Sprint("v", i), "spec."+text, text)
+			p.Severity = problem.Error
+			found = append(found, p)
+		}
+		for _, namespace := range []string{"another", "zoo"} {
+			p := wrong("one", "spec", "x")
+			p.Key.Namespace = namespace
+			found = append(found, p)
+		}
+		raw, err := listOf(found).encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, more, err := decode(raw)
+		if err != nil || len(back)+more != len(found) {
+			t.Fatalf("%d problems and %d more, %v", len(back), more, err)
+		}
+		for _, namespace := range []string{"another", "zoo"} {
+			if !slices.ContainsFunc(back, func(p model.Problem) bool { return p.Key.Namespace == namespace }) {
+				t.Errorf("of %d problems none is of namespace %s", len(back), namespace)
+			}
 		}
 	}
 }

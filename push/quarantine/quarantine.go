@@ -122,7 +122,7 @@ type Config struct {
 	Settings
 	Now func() time.Time // nil: time.Now
 	Log *slog.Logger     // nil: slog.Default()
-	// Share is given each answer that a proxy of this replica gave, for the other replicas; it must not block. nil: there are none.
+	// Share is given each answer that a proxy of this replica gave, for the other replicas. The goroutine that reads its stream waits for it. nil: there are none.
 	Share func(Report)
 }
 

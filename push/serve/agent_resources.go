@@ -20,8 +20,8 @@ import (
 type AgentType struct {
 	// TypeURL is what is asked for; not one of xds.Type.
 	TypeURL string
-	// Resource is the client's; nil: there is none. It is called before each response of a stream that subscribed: it must take constant
-	// time and not block. Equal content should be one pointer, so that its bytes are shared.
+	// Resource is the client's; nil: there is none. It is called before each response of a stream that subscribed, in its turn (fanout.Loop.Join):
+	// it must take constant time. Equal content should be one pointer, so that its bytes are shared.
 	Resource func(Client, Proxy) *AgentResource
 }
 

@@ -114,7 +114,7 @@ func (st *stream) reply(ctx context.Context, i int, m delta.Message) error {
 	}
 	st.step = inQuestion
 	if st.proxy == nil && m.Node != nil {
-		st.client.ID, _ = nodeID(m.Node) // for log lines: who asks may have none
+		st.client.ID, _ = nodeID(m.Node) // for log lines: a tool may send no node id
 	}
 	a := &st.srv.cfg.Answers[i]
 	resources, done, err := st.resources(ctx, a, m)

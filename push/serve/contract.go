@@ -50,8 +50,8 @@ type Client struct {
 // Unavailable; one that carries a gRPC status goes out as it is; any other says what is wrong with the node, and becomes InvalidArgument
 // with its text.
 //
-// moved is called after every change of Proxy.Set, from any goroutine, also before Join has returned; it never blocks
-// and may be called after Leave. It says by which lane: Endpoints where only endpoints differ from the set before.
+// moved is called after every change of Proxy.Set, from any goroutine, also before Join has returned, and may be called
+// after Leave; it does not block (plan.Loop.Join). It says by which lane: Endpoints where only endpoints differ from the set before.
 type Planner interface {
 	Join(ctx context.Context, c Client, moved func(fanout.Lane)) (Proxy, error)
 }
@@ -79,8 +79,8 @@ type Proxy interface {
 	Leave()
 }
 
-// HealthReporter is a Proxy whose client may report the health of its workload (istio.v1.HealthInformation). It does not block, and the message,
-// which may be as long as a request, is the request's: whoever keeps some of it copies that.
+// HealthReporter is a Proxy whose client may report the health of its workload (istio.v1.HealthInformation). The goroutine that reads the stream waits for
+// it. The message, which may be as long as a request, is the request's: whoever keeps some of it copies that.
 type HealthReporter interface {
 	ReportHealth(healthy bool, message string)
 }

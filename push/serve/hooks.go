@@ -7,7 +7,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Hooks are told what happens, for metrics. Any may be nil; they are called from many goroutines and must not block.
+// Hooks are told what happens, for metrics. Any may be nil; they are called from many goroutines. Sent, Pushed, Queued, Wrote and Converged are part of
+// the stream's turn (fanout.Loop.Join); the goroutine that reads the stream, or looks at deadlines, waits for the others.
 type Hooks struct {
 	Streams func(change int)                                // +1 and -1: pilot_xds, navarch_proxies
 	Sent    func(t xds.Type, resources, removed, bytes int) // a response: pilot_xds_pushes, bytes shared

@@ -35,15 +35,19 @@ func (s *Server) Inspect() []StreamInfo {
 
 // InspectOf lists some streams, by the ids of their nodes and their proxies. Others cost nothing: a question about one proxy, or of one tenant, may come often.
 func (s *Server) InspectOf(of func(node string, p Proxy) bool) []StreamInfo {
-	var all []StreamInfo
+	var seen []*stream
+	for _, st := range s.all() {
+		if of(st.client.ID, st.proxy) {
+			seen = append(seen, st)
+		}
+	}
+	all := make([]StreamInfo, 0, len(seen))
 	sums, withheld := &delta.Sums{}, map[string][]quarantine.Withheld{}
 	for _, w := range s.cfg.Quarantine.Withheld() {
 		withheld[w.View] = append(withheld[w.View], w)
 	}
-	for _, st := range s.all() {
-		if of(st.client.ID, st.proxy) {
-			all = append(all, st.info(withheld, sums))
-		}
+	for _, st := range seen {
+		all = append(all, st.info(withheld, sums))
 	}
 	slices.SortFunc(all, func(a, b StreamInfo) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID))

@@ -46,7 +46,7 @@ type Config struct {
 	Refused func(attest.Caller) error
 	// MayHaveKeys says whether somebody may have Secrets that they have not asked for before, and new versions of those that they
 	// have; the first are left out otherwise, the second wait (Recheck). again: the stream ends, and its client comes back with a
-	// newer credential. It is asked before each response of a stream that asks for Secrets, and must not block. nil: they may.
+	// newer credential. It is asked before each response of a stream that asks for Secrets, in its turn (fanout.Loop.Join). nil: they may.
 	MayHaveKeys func(attest.Caller) (may, again bool)
 	// Callers counts what each identity has; nil: one of its own, with the defaults.
 	Callers *budget.Ledger
@@ -54,9 +54,9 @@ type Config struct {
 	Sources *budget.Ledger
 	// AgentTypes are served beside Envoy's types; delta.MaxDynamic at most.
 	AgentTypes []AgentType
-	// Answers are given to who asks, beside all that.
+	// Answers are for questions of tools (istioctl), by type URL: each is answered once, and nothing is pushed.
 	Answers []Answer
-	// Identifier is what answers say of who gives them (ControlPlane.identifier).
+	// Identifier says in answers which control plane gives them (ControlPlane.identifier).
 	Identifier string
 	// Store names the store that revisions are of, once it is known; nil, or empty: clients are not told.
 	Store func() string
@@ -114,7 +114,7 @@ func New(cfg Config) *Server {
 	if cfg.Crashes == nil {
 		cfg.Crashes = crash.New(cfg.Log)
 	}
-	s := &Server{cfg: cfg, loop: fanout.New(cfg.Budget, cfg.Workers), streams: map[uint64]*stream{}, agentTypes: map[string]int{},
+	s := &Server{cfg: cfg, loop: fanout.New(cfg.Budget, cfg.Workers, cfg.Log), streams: map[uint64]*stream{}, agentTypes: map[string]int{},
 		clients: obs.NewSampled(cfg.Log), refused: obs.NewSampled(cfg.Log), answers: map[string]int{}, resuming: map[quarantine.Key]int{}}
 	for i, a := range cfg.Answers {
 		s.answers[a.TypeURL] = i
@@ -128,7 +128,7 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Options are the options of a grpc.Server that a Server is registered with (measured: transport.md 5). The codec
+// Options are the options of a grpc.Server that a Server is registered with (measured). The codec
 // leaves other services on it alone.
 func Options() []grpc.ServerOption {
 	return []grpc.ServerOption{

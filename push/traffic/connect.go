@@ -19,23 +19,27 @@ const (
 	Dynamic               // whatever name of a wildcard a client asks for, resolved as it does
 )
 
+// resolved is how endpoints are found by the resolution of a service.
+var resolved = map[model.Resolution]Discovery{
+	model.Resolution_RESOLUTION_EDS: EDS, model.Resolution_RESOLUTION_NONE: OriginalDst, model.Resolution_RESOLUTION_DNS: StrictDNS,
+	model.Resolution_RESOLUTION_DNS_ROUND_ROBIN: LogicalDNS, model.Resolution_RESOLUTION_DYNAMIC_DNS: Dynamic,
+}
+
+// DiscoveryByResolution decides it for a service by its resolution alone: for clients that cannot be left the choice of the endpoint.
+func DiscoveryByResolution(service *model.Service) Discovery {
+	return resolved[service.Spec.GetResolution()]
+}
+
 // DiscoveryOf decides it for a service. A headless Kubernetes service has no address of its own: the client has chosen the Pod.
 // PASSTHROUGH leaves the choice to the client everywhere
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#LoadBalancerSettings-SimpleLB).
 func DiscoveryOf(service *model.Service, p Policy) Discovery {
 	hashes := p.Balancer.GetConsistentHash() != nil // stands over a simple balancer
-	switch resolution := service.Spec.GetResolution(); {
-	case resolution == model.Resolution_RESOLUTION_DYNAMIC_DNS:
-		return Dynamic
-	case resolution == model.Resolution_RESOLUTION_NONE, Headless(service),
-		!hashes && p.Balancer.GetSimple() == networkingv1.LoadBalancerSettings_PASSTHROUGH:
-		return OriginalDst
-	case resolution == model.Resolution_RESOLUTION_DNS:
-		return StrictDNS
-	case resolution == model.Resolution_RESOLUTION_DNS_ROUND_ROBIN:
-		return LogicalDNS
+	chosen := Headless(service) || !hashes && p.Balancer.GetSimple() == networkingv1.LoadBalancerSettings_PASSTHROUGH
+	if by := DiscoveryByResolution(service); by == Dynamic || !chosen {
+		return by
 	}
-	return EDS
+	return OriginalDst
 }
 
 // Headless says whether clients choose the Pod of a Kubernetes service themselves.

@@ -71,6 +71,16 @@ func OutboundCluster(port uint32, subset, host string) string {
 	return "outbound|" + strconv.FormatUint(uint64(port), 10) + "|" + subset + "|" + host
 }
 
+// ClusterName is what the name of an outbound cluster says. Comparable; the zero ClusterName is no cluster.
+type ClusterName struct {
+	Port   uint32
+	Subset string // empty: all endpoints
+	Host   string
+}
+
+// String is the name: outbound|port|subset|host.
+func (c ClusterName) String() string { return OutboundCluster(c.Port, c.Subset, c.Host) }
+
 // InboundCluster is inbound|port||.
 func InboundCluster(port uint32) string { return fmt.Sprintf("inbound|%d||", port) }
 

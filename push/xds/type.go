@@ -1,12 +1,10 @@
-// Package xds is the vocabulary of the push side: resource types and their order, resources as encoded bytes, names
+// Package xds is the vocabulary of the push side: resource types, resources as encoded bytes, names
 // that tools rely on, and what a proxy is able to do.
 //
 // Owns: nothing; values are immutable.  Reads: store/model.  Never: the snapshot, a stream.
 package xds
 
-// Type is a resource type. The numeric order is the order of pushes: make before break wants clusters before
-// endpoints before listeners before routes
-// (https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol#eventual-consistency-considerations).
+// Type is a resource type. In which order they are sent push/delta says (order in compose.go).
 type Type uint8
 
 const (

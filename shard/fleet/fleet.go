@@ -81,7 +81,6 @@ type Fleet struct {
 	server    Server // set before anything runs
 	warmed    atomic.Bool
 	leaving   atomic.Bool
-	changed   chan struct{}             // holds one: there is another placement
 	notifyBy  atomic.Pointer[time.Time] // of a replica that leaves: all agents are to know their owners by then
 	lastAway  time.Time                 // when etcd did not answer last, as drain saw it
 
@@ -103,10 +102,9 @@ var errLeaving = errors.New("this replica is being stopped")
 // New makes a replica that is not ready yet; Serves, and then Tasks, before anything is asked of it. An error is a name or a duration that
 // is not valid.
 func New(c Config) (*Fleet, error) {
-	f := &Fleet{cfg: c, log: c.Log, owners: map[owner]*serve.AgentResource{}, changed: make(chan struct{}, 1)}
+	f := &Fleet{cfg: c, log: c.Log, owners: map[owner]*serve.AgentResource{}}
 	var err error
-	f.replica, err = place.NewReplica(place.ReplicaConfig{Store: c.Store, Self: c.Name, Log: c.Log,
-		Changed: func(*place.Placement) { f.placed() }})
+	f.replica, err = place.NewReplica(place.ReplicaConfig{Store: c.Store, Self: c.Name, Log: c.Log})
 	if err != nil {
 		return nil, err
 	}

@@ -10,14 +10,6 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// placed notes that there is another placement.
-func (f *Fleet) placed() {
-	select {
-	case f.changed <- struct{}{}:
-	default: // it is known
-	}
-}
-
 // notify passes a new placement on to agents: at once where a proxy is to stay, and where it is to go elsewhere at the pace of
 // place.Moves, because that is a new connection there.
 func (f *Fleet) notify(ctx context.Context) error {
@@ -25,7 +17,9 @@ func (f *Fleet) notify(ctx context.Context) error {
 	var waits obs.RunQueue
 	tick := time.NewTicker(pace.StepEvery())
 	defer tick.Stop()
-	left := 0
+	first := make(chan struct{})
+	close(first) // the first placement is passed on as any other
+	superseded, left := (<-chan struct{})(first), 0
 	for {
 		var ticks <-chan time.Time
 		if left > 0 {
@@ -34,11 +28,12 @@ func (f *Fleet) notify(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-f.changed:
+		case <-superseded:
 			if left == 0 {
 				waits.Since(.9) // what was before says nothing
 			}
-			left = f.pass(f.replica.Placement(), 0)
+			placement := f.replica.Placement()
+			superseded, left = placement.Superseded(), f.pass(placement, 0)
 		case now := <-ticks:
 			placement := f.replica.Placement()
 			in := place.MovesInput{Now: now, Left: left, Streams: f.streams.Total(), Peers: placement.Peers(), Wait: waits.Since(.9)}

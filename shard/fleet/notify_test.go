@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/shard/place"
 	"navarch.io/navarch/store/kv/kvtest"
 )
@@ -83,4 +84,43 @@ func TestAgentsAreNotifiedInTurn(t *testing.T) {
 	if r := (&round{placement: two}); r.turn(first, true) || r.left != 0 || first.notifiedOf(one) != two || all[0].notifiedOf(one) != two {
 		t.Errorf("who asks for the first time is notified by %v", first.notifiedOf(one))
 	}
+}
+
+// passing is a server without streams that says when a placement is passed on.
+type passing struct {
+	Server
+	passed chan struct{}
+}
+
+func (p passing) AgentResourceChangedFor(string, func(serve.Proxy, bool) bool) {
+	p.passed <- struct{}{}
+}
+
+// Placements are passed on to agents, the first one as well as those that come after it.
+func TestPlacementsArePassedOn(t *testing.T) {
+	etcd := kvtest.Start(t)
+	f := replica(t, etcd, "a", time.Minute)
+	passed := make(chan struct{}, 1000)
+	f.server = passing{passed: passed}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { _ = f.notify(ctx) })
+	next := func(what string) {
+		t.Helper()
+		select {
+		case <-passed:
+		case <-time.After(time.Minute):
+			t.Fatalf("%s was not passed on", what)
+		}
+	}
+	next("the placement of the beginning")
+	epoch := etcd.Elect("leader")
+	running.Go(func() { _ = place.Lead(ctx, epoch, place.LeaderConfig{Store: etcd.Store, Log: quiet}) })
+	f.eventually(t, "a ring", (*place.Placement).InRing)
+	next("the ring")
+	f.member.Leave()
+	f.eventually(t, "no ring", func(p *place.Placement) bool { return !p.InRing() })
+	next("the ring without it")
 }

@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// The hysteresis of scaling (reliability.md 5.3, fault 14). A replica that goes soon after it joined, in good order or not,
+// The hysteresis of scaling. A replica that goes soon after it joined, in good order or not,
 // was given its share in vain. Where that happened twice, newcomers of any name begin with half of their share, and with
 // half of that after each further time, until it is a few light shards. What one begins with doubles each minute that it
 // stays. So replicas that come and go without end move eight shares in all, and then a few shards each time. The first that

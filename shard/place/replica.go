@@ -17,10 +17,9 @@ import (
 
 // ReplicaConfig of a replica's view of the ring.
 type ReplicaConfig struct {
-	Store   *kv.Store
-	Self    string           // name of this replica, as in its member record
-	Changed func(*Placement) // after each change of what Owner may answer; must not block; nil: nobody wants to know
-	Log     *slog.Logger     // nil: slog's default
+	Store *kv.Store
+	Self  string       // name of this replica, as in its member record
+	Log   *slog.Logger // nil: slog's default
 }
 
 // Replica follows the ring. Its methods may be called from any goroutine.
@@ -176,12 +175,8 @@ func (r *Replica) publish(next *ring.Ring, fleet map[string]seat) {
 	if old.ring.Version() == next.Version() && sameRing(old.ring, next) && sameSeats(old.fleet, fleet) {
 		return
 	}
-	p := &Placement{ring: next, self: r.cfg.Self, fleet: fleet, over: make(chan struct{})}
-	r.placement.Store(p)
+	r.placement.Store(&Placement{ring: next, self: r.cfg.Self, fleet: fleet, over: make(chan struct{})})
 	close(old.over)
-	if r.cfg.Changed != nil {
-		r.cfg.Changed(p)
-	}
 }
 
 func sameRing(a, b *ring.Ring) bool {

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// frame is one message as it came from the wire; whoever sends it on gives its reference away.
+// frame is one message as it came from the wire. The buffers are counted: sending a frame releases them.
 type frame struct{ data mem.BufferSlice }
 
 // rawCodec hands the received buffers on without a copy. It calls itself proto, since that is what the peers see.

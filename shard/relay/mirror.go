@@ -13,7 +13,7 @@ const wildcard = "*"
 const inDoubt = "navarch-in-doubt"
 
 // mirror is what Envoy has recorded and subscribed to on one stream: what it would say itself if it had to open a new
-// one (delta_subscription_state.cc of Envoy, and envoy.md 1.4 and 2 of the measurements).
+// one (envoy: source/extensions/config_subscription/grpc/delta_subscription_state.cc; measured, too).
 type mirror struct {
 	types []*kept // in the order of first use, which Envoy keeps when it reconnects
 }
@@ -109,7 +109,7 @@ func (k *kept) drop(names []string) {
 	}
 }
 
-// said notes that a name was answered.
+// said notes that a response has answered for a name.
 func (k *kept) said(name string) {
 	if k.names[name] {
 		k.names[name] = false

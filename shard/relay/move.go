@@ -58,7 +58,7 @@ func (s *session) wake(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// letIn notes the first sign of life of the server that a move goes to: its headers, which it sends to who was let in.
+// letIn notes that the server that a move goes to has sent the headers of its response: it sends them once it has admitted the stream.
 func (s *session) letIn(now time.Time, id uint32) {
 	if s.is(s.next, id) && s.next.ready && !s.next.in {
 		s.next.in = true

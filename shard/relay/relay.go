@@ -50,7 +50,7 @@ type Subscription struct {
 	Names []string
 	// Take is given each resource whose version is not the last that it took. nil acknowledges it; an error refuses it
 	// upstream with its text, and the last one taken stands. A resource that the server removes, or does not have, is
-	// acknowledged and not told. It runs on a goroutine of the subscription, one call at a time, never with a lock held; of
+	// acknowledged without a call. It runs on a goroutine of the subscription, one call at a time, never with a lock held; of
 	// responses that come meanwhile the newest of each resource is taken. It owns the resource.
 	Take func(*discoveryv3.Resource) error
 }

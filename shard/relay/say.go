@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// saying is a request of the agent's own that is never answered: the newest one is said on every upstream connection of Envoy's delta streams.
+// saying is a request of the agent's own that is never answered: the newest one is sent on every upstream connection of Envoy's delta streams.
 type saying struct {
 	mu      sync.Mutex
 	data    []byte        // encoded; nil: nothing was said yet

@@ -29,8 +29,8 @@ var defaultTiming = timing{
 // session is one delta stream of Envoy: which upstream it has, what is on the way, and when it moves. It is pure: step
 // takes an event and returns what to do, in order; clocks, sockets and goroutines are the loop's (stream.go).
 //
-// There is one live upstream connection, which is what Envoy talks to; before it is ready, requests only go into the mirror, from which the
-// first words on it are made. A move has a second one, next (move.go).
+// There is one live upstream connection, which is what Envoy talks to; before it is ready, requests only change the mirror, from which the
+// first requests on it are made. A move has a second one, next (move.go).
 type session struct {
 	target string
 	follow bool
@@ -142,7 +142,7 @@ type (
 	effect any
 )
 
-// step is the only way in.
+// step handles one event, and returns what to do; nothing else changes a session.
 func (s *session) step(now time.Time, e event) []effect {
 	s.out = nil
 	switch e := e.(type) {
@@ -245,7 +245,7 @@ func (s *session) restate(l *connState) {
 	}
 }
 
-// agentTypes asks for what the agent wants to know.
+// agentTypes sends the agent's own subscriptions: for the owner, and those of Config.Own.
 func (s *session) agentTypes(l *connState) {
 	s.askOwner(l, nil)
 	s.do(ask{l.id})

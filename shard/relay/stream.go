@@ -253,7 +253,7 @@ func (l *loop) take(e take) {
 	})
 }
 
-// say says what Relay.Say was told last.
+// say sends the newest request of Relay.Say.
 func (l *loop) say(conn uint32) {
 	if data := l.r.saying.message(); data != nil {
 		l.queue(conn, data)

@@ -57,7 +57,7 @@ type Config struct {
 	// Promoted says whether this revision of the control plane gives addresses; the others use those that it gives. Observe(nil) where that changes. nil: it does.
 	Promoted func() bool
 	Emit     func([]object.Event)
-	// Want is called with the addresses that the ServiceEntries of the cluster have, all of them, where new ones may be given; nil: nobody is. It does not block.
+	// Want is called with the addresses that the ServiceEntries of the cluster have, all of them, where new ones may be given; nil: nobody is.
 	Want func(map[Name]Hosts)
 	Log  *slog.Logger
 }

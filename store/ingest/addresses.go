@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// podAddresses finds Pods by their addresses in those namespaces of which somebody asks: few EndpointSlices name no Pods, and a table of the Pods of all namespaces
-// would be a part of what a leader has in memory. Owned by inventory.
+// podAddresses finds Pods by their addresses, in those namespaces alone in which some object looks one up: few EndpointSlices do not name their Pods, and a table of the
+// Pods of all namespaces would be a considerable part of a leader's memory. Owned by inventory.
 type podAddresses struct {
 	asked map[podPlace]*podsHere
 	all   map[podPlace][]*entry // every Pod, from the first question while events are taken; nil: there was none

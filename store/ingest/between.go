@@ -12,7 +12,7 @@ import (
 
 // noteEdits keeps what the analysis has of records that are replaced.
 func (w *inventory) noteEdits(of ...[]model.Record) {
-	if w.analysis == nil { // it begins with all there is
+	if w.analysis == nil { // it begins from scratch
 		w.unchecked = true
 		return
 	}
@@ -45,7 +45,7 @@ func (w *inventory) check() []object.Problem {
 	return found
 }
 
-// between has the analysis take what has changed. Where that panics the problem is nobody's in particular, and the next time it begins with all there is.
+// between has the analysis take what has changed. Where that panics, no object can be named for it, and the next time the analysis begins from scratch.
 func (w *inventory) between() (found []object.Problem) {
 	a := w.analysis
 	w.analysis = nil

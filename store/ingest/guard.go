@@ -30,9 +30,9 @@ func (c census) add(key model.Key) {
 	c[population{cluster: key.Origin.Cluster()}]++
 }
 
-// guard withholds deletes where a new leader would delete everything of a cluster, or more than half of a kind there: a folder that is not
-// mounted is far more likely than somebody who meant it. What something explains goes and does not count: the record's Namespace went
-// too, or it is of a Pod of which no EndpointSlice says that it is ready (issue 12, item 17).
+// guard withholds deletes where a new leader would delete everything of a cluster, or more than half of a kind there: it is far more likely that
+// a folder is not mounted than that somebody wants that. Deletes that something explains are not withheld, and do not count: the record's Namespace is
+// gone too, or it is of a Pod of which no EndpointSlice says that it is ready (issue 12, item 17).
 func (s *State) guard(now time.Time, gone []model.Key) {
 	if s.allowEmpty || len(gone) == 0 {
 		return
@@ -139,7 +139,8 @@ func (s *State) sumsOf(missed []model.Key) map[object.ID]sum {
 	return all
 }
 
-// explained are the records that nobody misses. While endpoints are missed, slices say nothing about Pods.
+// explained are those of the missing records whose deletion something explains. Where EndpointSlices are missing without an explanation, nothing
+// follows from slices about Pods.
 func (s *State) explained(gone []model.Key) map[model.Key]bool {
 	all, deleted := map[model.Key]bool{}, s.deletedNamespaces()
 	slices := map[string]bool{} // clusters that have lost EndpointSlices for no reason

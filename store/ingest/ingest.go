@@ -17,6 +17,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/watchdog"
 )
 
 // Store is what the loop needs of kv.Store.
@@ -34,8 +35,8 @@ type Config struct {
 	Sealer Sealer // of private keys; nil: Secrets that have one are not written
 	Log    *slog.Logger
 	// Committed is called with every batch that was written, with the time of the oldest event in it (the load's, for a full
-	// comparison) and of the beginning of the commit; nil: nobody is. It is called by any goroutine, must not block and
-	// changes nothing of the batch.
+	// comparison) and of the beginning of the commit; nil: nobody is. It is called by any goroutine, must not block
+	// (store/watchdog: as of the next ones) and changes nothing of the batch.
 	Committed func(revision int64, event, began time.Time, batch kv.Batch)
 	// Remember is called before a batch is written that removes records: what Memory knows of losses is stored first, or a process that leads
 	// next would know nothing of them. An error is as one of the write. nil: nothing is stored.
@@ -56,8 +57,9 @@ type Config struct {
 // Loop is the ingester. Emit, Gained and Lost may be called from any goroutine, also before Run.
 type Loop struct {
 	Config
-	state *State // owned by Run
-	box   *loop.Box[input]
+	state     *State // owned by Run
+	box       *loop.Box[input]
+	callbacks *watchdog.Watchdog // of Referred, Named and KeySets; Run's
 
 	problems atomic.Pointer[[]object.Problem]
 	stats    atomic.Pointer[Stats]
@@ -115,7 +117,7 @@ func New(c Config) *Loop {
 	if c.Crashes == nil {
 		c.Crashes = crash.New(c.Log)
 	}
-	return &Loop{Config: c, state: NewState(c.Options), box: loop.NewBox(merge), releases: make(chan release), changes: obs.NewSampled(c.Log)}
+	return &Loop{Config: c, state: NewState(c.Options), box: loop.NewBox(merge), callbacks: watchdog.New(c.Log, "ingest: Referred, Named, KeySets"), releases: make(chan release), changes: obs.NewSampled(c.Log)}
 }
 
 // Emit takes what a source emits. What comes in one call is written in one batch; other changes may be written before it, of
@@ -359,7 +361,7 @@ func (l *Loop) write(ctx context.Context, e Write) Event {
 	written := Written{Epoch: batch.Epoch, After: revision, Contents: head.Contents}
 	var large *kv.TooLargeError
 	if l.Committed != nil && revision != 0 {
-		l.Committed(revision, e.Since, began, batch)
+		watchdog.New(l.Log, "ingest: Committed").Call(func() { l.Committed(revision, e.Since, began, batch) })
 	}
 	switch {
 	case err == nil:

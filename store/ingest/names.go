@@ -99,10 +99,10 @@ func (l *Loop) name() {
 			all = append(all, id.Name)
 		}
 		slices.Sort(all)
-		l.Named(all, whole)
+		l.callbacks.Call(func() { l.Named(all, whole) })
 	}
 	if sets := &l.state.keySets; l.KeySets != nil && (sets.changed || also) {
 		sets.changed = false
-		l.KeySets(slices.SortedFunc(maps.Keys(sets.of), object.ID.Compare), whole)
+		l.callbacks.Call(func() { l.KeySets(slices.SortedFunc(maps.Keys(sets.of), object.ID.Compare), whole) })
 	}
 }

@@ -186,6 +186,6 @@ func (l *Loop) Settled() bool { return l.settled.Load() }
 // refer says which Secrets are used now, where that has changed.
 func (l *Loop) refer() {
 	if l.Referred != nil && l.state.references.find(l.state.mesh.GetRootNamespace()) {
-		l.Referred(slices.Clone(l.state.references.found))
+		l.callbacks.Call(func() { l.Referred(slices.Clone(l.state.references.found)) })
 	}
 }

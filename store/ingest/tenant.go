@@ -28,13 +28,13 @@ type charge struct{ objects, bytes int }
 func (c charge) plus(o charge) charge  { return charge{c.objects + o.objects, c.bytes + o.bytes} }
 func (c charge) minus(o charge) charge { return charge{c.objects - o.objects, c.bytes - o.bytes} }
 
-// demand is one object: what of it counts, and what it should be.
+// demand is one object: what it counts for in the budget now, and what it is to count for.
 type demand struct {
 	id      object.ID
-	created int64 // Unix seconds; 0: unknown
-	exempt  bool  // it counts and is never refused
-	stands  charge
-	wants   *charge // nil: what stands; else it waits for room, or for settle
+	created int64   // Unix seconds; 0: unknown
+	exempt  bool    // it counts and is never refused
+	stands  charge  // of the version that applies
+	wants   *charge // of a newer version that waits for room, or for settle; nil: none waits
 }
 
 // grows says whether the budget has a say: what shrinks or stays is always taken.
@@ -54,7 +54,7 @@ type account struct {
 	waiting map[object.ID]*demand // those with wants
 }
 
-// ledger says which objects the tenants' budgets have room for. What stands is never taken away; what grows is refused at
+// ledger says which objects the tenants' budgets have room for. An object that applies is never taken away; a version that is larger is refused at
 // the limit, and offered again whenever something of its tenant changes. It knows nothing of records.
 type ledger struct {
 	budget   Budget
@@ -140,13 +140,13 @@ func (l *ledger) offer(id object.ID, created int64, exempt bool, size charge) {
 	a.waiting[id] = c
 }
 
-// stand counts an object that stands whatever the budget says.
+// stand counts an object that applies whatever the budget says.
 func (l *ledger) stand(id object.ID, created int64, exempt bool, size charge) {
 	l.drop(id)
 	l.touch(l.tenant(id.Namespace)).add(&demand{id: id, created: created, exempt: exempt, stands: size})
 }
 
-// withdraw takes an offer back: what stands, stands.
+// withdraw takes back the offer of a newer version; the one that applies goes on to apply.
 func (l *ledger) withdraw(id object.ID) {
 	if c := l.of(id); c != nil && c.wants != nil {
 		c.wants = nil

@@ -11,7 +11,7 @@ import (
 
 // WorkloadEntries is where WorkloadEntries of machines are: in Kubernetes, or, where the configuration comes from files alone, records.
 type WorkloadEntries interface {
-	// Want says what is wanted of each entry, all of them. It does not block.
+	// Want says what is wanted of each entry, all of them.
 	Want(all map[Name]Wanted)
 	// There is which entries were registered, as far as is known, and a channel that is closed when that changes.
 	There() ([]WorkloadEntry, <-chan struct{})

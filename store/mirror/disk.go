@@ -159,7 +159,7 @@ func (s *summed) line() ([]byte, error) {
 	}
 }
 
-// head reads what stands before the records.
+// head reads the head of the file, which is before the records.
 func (s *summed) head() (head diskHead, err error) {
 	magic := make([]byte, len(diskMagic))
 	if _, err := io.ReadFull(s, magic); err != nil {

@@ -162,7 +162,7 @@ func (f *follower) list(ctx context.Context) error {
 		slog.Bool("complete", state.Complete != 0), slog.Int("edits", len(change.Edits)))
 	f.took(change, ok)
 	if f.cfg.Hooks.Relisted != nil {
-		f.cfg.Hooks.Relisted()
+		f.hooks.Call(f.cfg.Hooks.Relisted)
 	}
 	return nil
 }
@@ -254,7 +254,7 @@ func (f *follower) setStatus(edit func(*Status)) {
 			log.Warn("the alarm about the store is over")
 		}
 		if hooks.Alarm != nil {
-			hooks.Alarm(now.Alarm)
+			f.hooks.Call(func() { hooks.Alarm(now.Alarm) })
 		}
 	}
 	if (was.Away == nil) != (now.Away == nil) {
@@ -264,7 +264,7 @@ func (f *follower) setStatus(edit func(*Status)) {
 			log.Info("etcd answers again")
 		}
 		if hooks.Contact != nil {
-			hooks.Contact(now.Away)
+			f.hooks.Call(func() { hooks.Contact(now.Away) })
 		}
 	}
 	f.logHeld(was.Held, now.Held)
@@ -279,7 +279,7 @@ func (f *follower) setStatus(edit func(*Status)) {
 			log.Error("a stored value does not decode", slog.String("problem", p.String()))
 		}
 		if hooks.Problems != nil {
-			hooks.Problems(now.Problems)
+			f.hooks.Call(func() { hooks.Problems(now.Problems) })
 		}
 	}
 }

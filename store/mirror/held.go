@@ -96,6 +96,6 @@ func (f *follower) logHeld(was, now []Held) {
 		}
 	}
 	if f.cfg.Hooks.Held != nil && !slices.Equal(was, now) {
-		f.cfg.Hooks.Held(now)
+		f.hooks.Call(func() { f.cfg.Hooks.Held(now) })
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/watchdog"
 )
 
 // Source is what the mirror reads: a *kv.Store.
@@ -23,7 +24,7 @@ type Source interface {
 	Stat(ctx context.Context) (kv.Stat, error)
 }
 
-// Hooks are told what the loop does, for metrics. They are called by the loop and must not block; nil ones are left out.
+// Hooks are called when the loop does something, for metrics. They are called by the loop and must not block (store/watchdog); nil ones are left out.
 type Hooks struct {
 	Published func(Change)
 	Relisted  func()           // the list was read again
@@ -37,7 +38,7 @@ type Hooks struct {
 type Config struct {
 	Source     Source
 	Logger     *slog.Logger  // nil: slog's default
-	Hooks      Hooks         // zero: nobody is told
+	Hooks      Hooks         // zero: none is called
 	CheckEvery time.Duration // how often the store is asked whether it is the one that was read; 0: 5 s
 	Timeout    time.Duration // how long it may take to answer before it counts as away; 0: 5 s
 	Disk       *Disk         // nil: nothing is kept on disk
@@ -46,6 +47,7 @@ type Config struct {
 // Mirror keeps the newest complete snapshot of the store.
 type Mirror struct {
 	cfg     Config
+	hooks   *watchdog.Watchdog // of Config.Hooks
 	current atomic.Pointer[Snapshot]
 	status  atomic.Pointer[Status]
 	resume  *follower // owned by Run: what it knows, kept from one Run to the next
@@ -94,7 +96,7 @@ func New(cfg Config) (*Mirror, error) {
 		disk.MaxAge, disk.Every = cmp.Or(disk.MaxAge, 24*time.Hour), cmp.Or(disk.Every, 30*time.Second)
 		cfg.Disk = &disk
 	}
-	m := &Mirror{cfg: cfg, boxes: map[*loop.Box[Change]]bool{}, moved: make(chan struct{})}
+	m := &Mirror{cfg: cfg, hooks: watchdog.New(cfg.Logger, "mirror: hooks"), boxes: map[*loop.Box[Change]]bool{}, moved: make(chan struct{})}
 	m.status.Store(&Status{Place: m.cfg.Disk.remembers()})
 	return m, nil
 }
@@ -161,6 +163,6 @@ func (m *Mirror) publish(c Change) {
 	m.moved = make(chan struct{})
 	m.mu.Unlock()
 	if m.cfg.Hooks.Published != nil {
-		m.cfg.Hooks.Published(c)
+		m.hooks.Call(func() { m.cfg.Hooks.Published(c) })
 	}
 }

@@ -196,6 +196,7 @@ var (
 	OracleChecks   = counter("navarch_oracle_checks_total", "Views planned from scratch to check the incremental plan.")
 	OracleFailures = counter("navarch_oracle_failures_total", "Views whose incremental plan differed from the plan made from scratch.")
 	Panics         = counterVec("navarch_panics_total", "Panics that ended one piece of work and not the process, by what they ended: rpc, plan, normalise, admission.", "work")
+	BlockedCalls   = counterVec("navarch_blocked_calls_total", "Calls within this process that must not block and did not return for 5 seconds, by what was called.", "call")
 	SetAside       = gauge("navarch_records_set_aside", "Records whose newest version is not served because the plan panics with it; their last good version is, where there is one.")
 	Quarantined    = gaugeVec("navarch_quarantined", "Resources that proxies refused and that are held back, by type.", "type")
 

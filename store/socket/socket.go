@@ -22,7 +22,7 @@ const MaxPath = 107
 type Access struct {
 	// Group is the id of a group whose members may connect; nil: none.
 	Group *uint32
-	// Refused is told of each connection that was closed because of who made it; it must not block. nil: nobody is.
+	// Refused is told of each connection that was closed because of who made it. Accept waits for it. nil: nobody is.
 	Refused func(Peer)
 }
 

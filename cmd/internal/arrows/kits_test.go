@@ -18,7 +18,7 @@ var testsMay = map[string][]string{
 	"push/build/patch":          {"push/build/patch/envoytypes"},
 	"push/build/vhost":          {"push/envoytest", "push/build/route", "push/traffic"},
 	"push/inspect":              {"push/build/cluster", "push/build/listener", "push/build/vhost", "push/plan", "store/normal"},
-	"push/plan":                 {"push/agentapi", "push/envoytest", "push/istiometrics", "store/loopback", "store/proxyconfig", "push/build/endpoint", "push/build/secret"},
+	"push/plan":                 {"push/agentapi", "push/envoytest", "push/istiometrics", "store/loopback", "store/proxyconfig", "push/build/cluster", "push/build/endpoint", "push/build/secret"},
 	"push/plan/telemetry":       {"push/pool", "store/mirror"},
 	"push/quarantine/share":     {"store/kv/kvtest"},
 	"push/machines":             {"store/kv/kvtest"},

@@ -58,6 +58,12 @@ func TestFaultEtcdAwayOverTLS(t *testing.T) {
 	etcd.Stop()
 	comeBack(t, f, proxies, n, replicas[1], "gone")
 	undisturbed(t, f)
+	for gone := time.Now(); faultScale >= fullScale && time.Since(gone) < 10*time.Minute; { // as long as fault 4 has it
+		<-time.After(time.Minute) // more often would be more than identities may join
+		undisturbed(t, f)
+		comeBack(t, f, proxies, n, replicas[1], fmt.Sprintf("gone for %.0f s", time.Since(gone).Seconds()))
+		undisturbed(t, f)
+	}
 	waits := make(chan error, 1)
 	go func() { _, _, err := mesh.first(t.Context(), replicas[0].secure, "town", "newcomer"); waits <- err }()
 

@@ -146,33 +146,46 @@ func (c *conn) end(why reason) {
 	_ = c.Close() // its client sees that it ended
 }
 
-// Close implements net.Conn.
+// Close implements net.Conn. Where its place is kept (keeps) its client sees the end when the place is free, not before: it would come again meanwhile, and
+// wait for a place beside the one that it has. What was written is sent at once.
 func (c *conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.ended {
-		c.ended = true
-		close(c.gone)
-		if c.deadline != nil {
-			c.deadline.Stop()
-		}
-		if c.shown.Load() {
-			c.of.ledger.Forget(c.entry)
-		} else {
-			c.leave()
-		}
-		if c.holder != nil {
-			c.holder.Leave()
-		}
+	if c.ended {
+		return nil
 	}
-	return c.Conn.Close()
+	c.ended = true
+	close(c.gone)
+	if c.deadline != nil {
+		c.deadline.Stop()
+	}
+	if c.holder != nil {
+		c.holder.Leave()
+	}
+	if c.shown.Load() {
+		c.of.ledger.Forget(c.entry)
+		return c.Conn.Close()
+	}
+	keeps := c.keeps()
+	if keeps <= 0 {
+		c.free()
+		return c.Conn.Close()
+	}
+	time.AfterFunc(keeps, func() {
+		c.free()
+		_ = c.Conn.Close()
+	})
+	return c.Conn.SetDeadline(past) // whoever reads or writes is done
 }
+
+// past is a time that is over.
+var past = time.Unix(1, 0)
 
 // Assign counts a connection for its holder, who has shown a credential on it. It is called once for each connection; end, from any
 // goroutine, closes that. An error says that the holder has too many.
 type Assign func(end func()) (Holder, error)
 
-// Holder is told what one connection of it keeps; budget.Entry is one. No method may block.
+// Holder is told what one connection of it keeps; budget.Entry is one. The connection waits for its methods.
 type Holder interface {
 	// Hold counts bytes of messages that are not complete; negative: there are fewer. It may end connections, this one among them.
 	Hold(bytes int)
@@ -205,23 +218,19 @@ func (c *conn) assign(assign Assign) error {
 	return err
 }
 
-// leave gives its place back when others could have taken it, had it stayed (Busy): clients that end their connections early, or are refused
-// early, have no more handshakes computed than those that stay. Of a connection for which nothing was computed the place is free at once.
-func (c *conn) leave() {
+// keeps is for how long its place is kept once it has ended: until others could have taken it, had it stayed (Busy), so that clients that end their
+// connections early, or are refused early, have no more handshakes computed than those that stay. Of a connection for which nothing was computed the place
+// is free at once.
+func (c *conn) keeps() time.Duration {
 	step := c.step.Load()
 	if step == 0 {
-		c.free()
-		return
+		return 0
 	}
 	until := time.Unix(0, step).Add(c.of.limits.Progress)
 	if place := time.Unix(0, c.began).Add(c.of.place()); c.shared && place.After(until) {
 		until = place
 	}
-	if rest := time.Until(until); rest > 0 {
-		time.AfterFunc(rest, c.free)
-		return
-	}
-	c.free()
+	return time.Until(until)
 }
 
 // free gives its place back, and lets somebody in who waits for room.

@@ -28,7 +28,7 @@ type handshakes struct {
 	admits  func(tls.ConnectionState, net.Addr) (Assign, bool)
 }
 
-// ServerHandshake implements credentials.TransportCredentials.
+// ServerHandshake implements credentials.TransportCredentials. A handshake that fails is said here, and io.EOF to gRPC.
 func (h handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c := behind(raw.RemoteAddr())
 	if c == nil {
@@ -41,7 +41,7 @@ func (h handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 		h.limiter.clients.Warn("TLS handshake failed", cause, obs.KeyPeer, raw.RemoteAddr().String(), obs.KeyError, err)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, io.EOF // by which gRPC closes the connection without a text of its own, which others would have it make by the thousand
 	}
 	t, is := info.(credentials.TLSInfo)
 	if is {

@@ -2,8 +2,10 @@ package preauth
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -68,7 +70,8 @@ func TestPlaceInASharedSource(t *testing.T) {
 	})
 }
 
-// Whoever ends a connection early has no more handshakes computed than who stays: its place is free when it could have been taken. A connection
+// Whoever ends a connection early has no more handshakes computed than who stays: its place is free when it could have been taken. Whose connection is ended
+// early sees so then, or it would wait for another place beside this one. A connection
 // for which nothing was computed, as that of a load balancer that tries the port, gives it back at once, and so does one that shows a credential.
 func TestPlaceOfWhoEndsEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -82,7 +85,12 @@ func TestPlaceOfWhoEndsEarly(t *testing.T) {
 			"a credential":        {true, true, true, 0},
 			"a credential, alone": {false, true, true, 0},
 		} {
-			_, server := net.Pipe()
+			client, server := net.Pipe()
+			seen := make(chan error, 1)
+			go func() {
+				_, err := client.Read(make([]byte, 1))
+				seen <- err
+			}()
 			l := New(Limits{}, nil)
 			one := l.conn(server)
 			one.shared = c.shared
@@ -94,15 +102,18 @@ func TestPlaceOfWhoEndsEarly(t *testing.T) {
 				one.authenticated()
 			}
 			one.Close()
+			one.Close()
 			if c.keeps > 0 {
-				if time.Sleep(c.keeps - 1); l.Open() != 1 {
-					t.Errorf("%s: its place is free %v early", name, time.Nanosecond)
+				if time.Sleep(c.keeps - 1); l.Open() != 1 || len(seen) > 0 {
+					t.Errorf("%s: its place is free %v early, or its client sees the end", name, time.Nanosecond)
+				}
+				if _, err := one.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("%s: it is read on: %v", name, err)
 				}
 				time.Sleep(time.Nanosecond)
-				synctest.Wait()
 			}
-			if l.Open() != 0 {
-				t.Errorf("%s: its place is taken after %v", name, c.keeps)
+			if synctest.Wait(); l.Open() != 0 || len(seen) == 0 {
+				t.Errorf("%s: its place is taken after %v, or its client does not see the end", name, c.keeps)
 			}
 		}
 	})

@@ -37,7 +37,7 @@ var limits = web.Limits{Answer: maxBudget + 5*time.Second, Idle: 30 * time.Secon
 type Config struct {
 	// Ready is nil when the proxy can take traffic, else what is missing.
 	Ready func(context.Context) error
-	// Quit ends the agent as SIGTERM does, Drain lets Envoy send its clients away; they do not block.
+	// Quit ends the agent as SIGTERM does, Drain lets Envoy send its clients away. The answer waits for them.
 	Quit, Drain func()
 	// EnvoyStats is the address of Envoy's Prometheus page.
 	EnvoyStats string

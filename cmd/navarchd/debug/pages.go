@@ -120,11 +120,13 @@ func (p *Pages) shown(who authz.Caller) inspect.Config {
 }
 
 // streams are those of the proxies that somebody may see, of one with a node id or name.namespace or, where that is empty, of all.
-func (p *Proxies) streams(sees authz.Visible, id string) (all []inspect.Stream) {
-	for _, info := range p.Server.InspectOf(func(node string, v serve.Proxy) bool {
+func (p *Proxies) streams(sees authz.Visible, id string) []inspect.Stream {
+	infos := p.Server.InspectOf(func(node string, v serve.Proxy) bool {
 		return sees.Of(v.Namespace()) && (id == "" || id == node || id == nameOf(v))
-	}) {
-		all = append(all, p.stream(info))
+	})
+	all := make([]inspect.Stream, len(infos))
+	for i, info := range infos {
+		all[i] = p.stream(info)
 	}
 	return all
 }

@@ -48,7 +48,8 @@ func Apply(s redirect.Set) error {
 	return nil
 }
 
-// Clean removes what Apply has made by a configuration. What is not there is not missed.
+// Clean removes what Apply has made by a configuration. What is not there is not missed. Errors are those of the kernel, for one that the
+// capability NET_ADMIN is missing; where it does not delete the table, nothing else was tried.
 func Clean(c redirect.Config) error {
 	if err := deleteTable(); err != nil {
 		return fmt.Errorf("rules of nftables: %w", err)
@@ -123,7 +124,8 @@ func ignore(err error, those ...syscall.Errno) error {
 	return err
 }
 
-// In calls f on a thread of its own in the network namespace that a path names (of /proc/PID/ns/net, or a bind mount of such a file).
+// In calls f on a thread of its own in the network namespace that a path names (of /proc/PID/ns/net, or a bind mount of such a file). The error
+// says why that cannot be entered, or is that of f.
 func In(path string, f func() error) error {
 	done := make(chan error, 1)
 	go func() {

@@ -49,7 +49,7 @@ func deleteTable() error {
 	return c.Flush()
 }
 
-// Present says whether our table is in the network namespace of this thread.
+// Present says whether our table is in the network namespace of this thread. The error is that of the kernel, which does not list its tables.
 func Present() (bool, error) {
 	c, err := nftables.New()
 	if err != nil {

@@ -43,8 +43,14 @@ func (c *Cluster) MustKubectl(t testing.TB, stdin string, args ...string) string
 // Await calls f until it says nothing, for a minute at most; the test fails with what it said last.
 func Await(t testing.TB, what string, f func() string) {
 	t.Helper()
+	AwaitFor(t, time.Minute, what, f)
+}
+
+// AwaitFor is Await with another limit.
+func AwaitFor(t testing.TB, atMost time.Duration, what string, f func() string) {
+	t.Helper()
 	pause := 100 * time.Millisecond
-	for until := time.Now().Add(time.Minute); ; time.Sleep(pause) {
+	for until := time.Now().Add(atMost); ; time.Sleep(pause) {
 		pause = min(pause*5/4, time.Second) // most ask kubectl, which takes a tenth of a second of a processor each time
 		missing := f()
 		if missing == "" {

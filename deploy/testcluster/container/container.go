@@ -150,7 +150,8 @@ func (c *Container) PID() int { return c.process.Pid }
 // Signal reaches the first process; one that has ended is left alone.
 func (c *Container) Signal(s syscall.Signal) { _ = c.process.Signal(s) }
 
-// Prepare makes cmd (Args, input and output) a further process of the container, and starts it. The caller waits for it.
+// Prepare makes cmd (Args, input and output) a further process of the container, and starts it. The caller waits for it. An error: the container
+// has ended or cannot be entered, it has no such program, or the kernel does not start it.
 func (c *Container) Prepare(cmd *exec.Cmd) error {
 	failed := make(chan error, 1)
 	go func() {

@@ -122,7 +122,7 @@ func Run(o Options, dir string) (*ControlPlane, error) {
 	return c, nil
 }
 
-// Tools is the folder .tools of the repository; tests run in the folder of their package.
+// Tools is the folder .tools of the repository; tests run in the folder of their package. An error: the working directory is in no module.
 func Tools() (string, error) {
 	dir, err := os.Getwd()
 	for err == nil {

@@ -60,7 +60,7 @@ func Untagged(name string) string {
 	return name
 }
 
-// Args is what a container of the image runs, before variables are expanded.
+// Args is what a container of the image runs, before variables are expanded. An error: neither has a command or arguments.
 func (i Image) Args(command, args []string) ([]string, error) {
 	all := append([]string{}, command...)
 	if len(command) == 0 {

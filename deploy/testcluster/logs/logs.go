@@ -85,7 +85,8 @@ type Options struct {
 	Since              time.Time
 }
 
-// Read writes lines to w, which is flushed after each batch, until the end of the log, or of the context where it follows.
+// Read writes lines to w, which is flushed after each batch, until the end of the log, or of the context where it follows. The error is
+// that of w.
 func (l *Log) Read(ctx context.Context, w io.Writer, o Options, flush func()) error {
 	l.mu.Lock()
 	next := l.first

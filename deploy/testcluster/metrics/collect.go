@@ -50,7 +50,7 @@ func NewCollector(running func() []Running) *Collector {
 	return &Collector{running: running, client: &http.Client{Timeout: time.Second}, pods: map[types.UID]*podMetrics{}}
 }
 
-// Run collects until the context ends.
+// Run collects until the context ends. The error is nil: what cannot be read has no sample.
 func (c *Collector) Run(ctx context.Context) error {
 	for {
 		all := c.running()

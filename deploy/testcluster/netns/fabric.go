@@ -23,7 +23,7 @@ const (
 // Fabric is the outer namespace: a bridge on which all nodes are, and routes to their Pods.
 type Fabric struct{ outer *Space }
 
-// NewFabric makes the namespace that this process is in the outer one.
+// NewFabric makes the namespace that this process is in the outer one. An error says which link, address or setting the kernel refused.
 func NewFabric() (*Fabric, error) {
 	outer, err := Current()
 	if err != nil {
@@ -53,7 +53,8 @@ type Node struct {
 	newest  int
 }
 
-// Node makes the namespace of a node; index (from 1 to 200) makes its addresses.
+// Node makes the namespace of a node; index (from 1 to 200) makes its addresses. An error says what the kernel refused: a namespace, a link, an
+// address, a route, a setting.
 func (f *Fabric) Node(index int) (*Node, error) {
 	space, err := New()
 	if err != nil {
@@ -93,7 +94,7 @@ type Pod struct {
 	node      *Node
 }
 
-// Pod makes the namespace of a Pod on the node's bridge.
+// Pod makes the namespace of a Pod on the node's bridge. An error: the node has no free address, or what the kernel refused, as of Node.
 func (n *Node) Pod() (*Pod, error) {
 	last, err := n.take()
 	if err != nil {

@@ -20,7 +20,7 @@ type Space struct {
 	handle netns.NsHandle
 }
 
-// New makes a namespace whose loopback is up.
+// New makes a namespace whose loopback is up. The error is that of the kernel.
 func New() (*Space, error) {
 	s := &Space{}
 	err := onThread(func() (err error) {
@@ -32,7 +32,7 @@ func New() (*Space, error) {
 	return s, err
 }
 
-// Current is the namespace that this process is in.
+// Current is the namespace that this process is in. The error is that of the kernel.
 func Current() (*Space, error) {
 	s := &Space{}
 	err := onThread(func() (err error) {
@@ -43,7 +43,8 @@ func Current() (*Space, error) {
 }
 
 // Do calls f on a thread inside the namespace, and waits for it: a socket belongs to the namespace of the thread that makes it, and a process
-// to that of the thread that starts it. A process that f starts must not have a parent-death signal: the thread ends with f.
+// to that of the thread that starts it. A process that f starts must not have a parent-death signal: the thread ends with f. The error says why
+// the namespace cannot be entered, or is that of f.
 func (s *Space) Do(f func() error) error {
 	return onThread(func() error {
 		if err := netns.Set(s.handle); err != nil {

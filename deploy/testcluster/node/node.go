@@ -64,7 +64,8 @@ func New(c Config) *Node {
 	}}
 }
 
-// Run works until the context ends; then the node's Pods are killed, and their status stays as it was.
+// Run works until the context ends; then the node's Pods are killed, and their status stays as it was. An error: the API server does not take the
+// node, what reads its objects has stopped, or the node's own port cannot be served.
 func (n *Node) Run(ctx context.Context) error {
 	if err := n.register(ctx); err != nil {
 		return fmt.Errorf("register node %s: %w", n.Name, err)

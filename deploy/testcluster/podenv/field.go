@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Field is a field of a Pod for the downward API. status is the newest one that its node knows.
+// Field is a field of a Pod for the downward API. status is the newest one that its node knows. An error: the path is of no field that is
+// supported; a label or an annotation that the Pod has not is empty.
 func Field(pod *corev1.Pod, status corev1.PodStatus, path string) (string, error) {
 	if name, key, ok := subscript(path); ok {
 		switch name {
@@ -82,7 +83,8 @@ func lines(m map[string]string) string {
 var Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("32Gi"),
 	corev1.ResourcePods: resource.MustParse("200"), corev1.ResourceEphemeralStorage: resource.MustParse("100Gi")}
 
-// Resource is a request or a limit of a container (that of the selector where it names one), in units of the divisor, rounded up.
+// Resource is a request or a limit of a container (that of the selector where it names one), in units of the divisor, rounded up. An error:
+// there is no such container, or neither it nor Capacity has a limit of that name; a request that it has not is 0.
 func Resource(pod *corev1.Pod, c *corev1.Container, r *corev1.ResourceFieldSelector) (string, error) {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {

@@ -23,7 +23,8 @@ type Source struct {
 	Services  func(namespace string) []*corev1.Service
 }
 
-// Make is the environment of a container, as name=value; base is that of its image.
+// Make is the environment of a container, as name=value; base is that of its image. An error: a ConfigMap, a Secret or a key that is not optional
+// cannot be had (then it is that of from, or names the key), or that of Field or Resource, with the name of the variable.
 func Make(pod *corev1.Pod, c *corev1.Container, status corev1.PodStatus, base map[string]string, from Source) ([]string, error) {
 	all := maps.Clone(base)
 	if all == nil {

@@ -42,7 +42,7 @@ func (t Target) Check(ctx context.Context, h corev1.ProbeHandler) error {
 	return errors.New("a probe of no known kind")
 }
 
-// Hook runs a hook.
+// Hook runs a hook; nil: it succeeded, or there is none. A context that ends while it sleeps is an error, too.
 func (t Target) Hook(ctx context.Context, h *corev1.LifecycleHandler) error {
 	switch {
 	case h == nil:

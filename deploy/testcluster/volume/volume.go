@@ -270,7 +270,7 @@ func write(path string, f file, group int) error {
 	return os.Chmod(path, mode)
 }
 
-// Mounts are those of a container; env expands subPathExpr.
+// Mounts are those of a container; env expands subPathExpr. An error: a subPath leads out of its volume, or its folder cannot be made.
 func (s *Set) Mounts(pod *corev1.Pod, c *corev1.Container, env []string) ([]container.Mount, error) {
 	var all []container.Mount
 	for _, m := range c.VolumeMounts {

@@ -140,7 +140,7 @@ type compared struct {
 	Sides []side
 }
 
-// OfComparison is the comparison as one page, which fetches nothing.
+// OfComparison is the comparison as one page, which fetches nothing. An error says what could not be drawn.
 func OfComparison(c report.Comparison) ([]byte, error) {
 	view := struct {
 		report.Comparison

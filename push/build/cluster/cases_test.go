@@ -260,9 +260,8 @@ func security(t testing.TB) map[string]testCase {
 
 func others(t testing.TB) map[string]testCase {
 	service := outbound(t, "PROTOCOL_HTTP", "", "").Service
-	sidecar := record[*model.Sidecar](t, model.KindSidecar, "s", `{inboundConnectionPool: {tcp: {maxConnections: 1}}, ingress: [{port: {number: 9}}, {port: {number: 8080}, connectionPool: {http: {http2MaxRequests: 2, idleTimeout: 3s}}}]}`, &networkingv1.Sidecar{})
 	inbound := func(change func(*Inbound)) Inbound {
-		return with(Inbound{Port: 8080, Service: service, Host: host, Ingress: -1, Mesh: model.DefaultMesh()}, change)
+		return with(Inbound{Port: 8080, Service: service, Host: host, Mesh: model.DefaultMesh()}, change)
 	}
 	bound := `upstream_bind_config: {source_address: {address: 127.0.0.6, port_value: 0}}`
 	target := func(address string) string {
@@ -281,10 +280,11 @@ func others(t testing.TB) map[string]testCase {
 		"inbound to an address":     {spec: inbound(func(s *Inbound) { s.Target = "127.0.1.5:81" }), want: target(`{socket_address: {address: 127.0.1.5, port_value: 81}}`) + `, ` + bound + `}`},
 		"inbound to v6":             {spec: inbound(func(s *Inbound) { s.Target = "[fd00::1]:81" }), want: target(`{socket_address: {address: "fd00::1", port_value: 81}}`) + `, upstream_bind_config: {source_address: {address: "::6", port_value: 0}}}`},
 		"inbound to a socket":       {spec: inbound(func(s *Inbound) { s.Target = "unix:///run/app" }), want: target(`{pipe: {path: /run/app}}`) + `}`, absent: []string{"upstream_bind_config"}},
-		"inbound pool": {spec: inbound(func(s *Inbound) { s.Sidecar = sidecar }),
-			want: `{circuit_breakers: {thresholds: [{max_connections: 1, max_pending_requests: ` + open32 + `, max_requests: ` + open32 + `, max_retries: ` + open32 + `, track_remaining: true}]}}`},
-		"inbound pool of a listener": {spec: inbound(func(s *Inbound) { s.Sidecar, s.Ingress = sidecar, 1 }),
-			want: `{circuit_breakers: {thresholds: [{max_connections: ` + open32 + `, max_pending_requests: ` + open32 + `, max_requests: 2, max_retries: ` + open32 + `, track_remaining: true}]},
+		"inbound pool": {spec: inbound(func(s *Inbound) {
+			s.Pool = &networkingv1.ConnectionPoolSettings{}
+			fromYAML(t, `{tcp: {maxConnections: 1}, http: {http2MaxRequests: 2, idleTimeout: 3s}}`, s.Pool)
+		}),
+			want: `{circuit_breakers: {thresholds: [{max_connections: 1, max_pending_requests: ` + open32 + `, max_requests: 2, max_retries: ` + open32 + `, track_remaining: true}]},
 				typed_extension_protocol_options: {` + httpKey + `: {` + httpType + `, common_http_protocol_options: {idle_timeout: 3s}, explicit_http_config: {http_protocol_options: {}}}}}`},
 		"inbound stat name": {spec: inbound(func(s *Inbound) { s.Mesh = mesh(t, `inboundClusterStatName: "%SERVICE%_%SERVICE_PORT%_%TARGET_PORT%"`) }), want: `{alt_stat_name: reviews.shop_80_8080;}`},
 		"black hole":        {spec: Static{Name: xds.BlackHole, Mesh: model.DefaultMesh()}, want: `{name: BlackHoleCluster, alt_stat_name: BlackHoleCluster;, type: STATIC, connect_timeout: 10s}`, absent: []string{"load_assignment", "circuit_breakers"}},

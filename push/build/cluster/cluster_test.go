@@ -118,8 +118,10 @@ func at(addresses ...string) intern.List[model.Member] {
 
 // decided is a Spec with what the plan decides by its rules. TLS is what it is without a rule.
 func decided(s spec) spec {
-	if o, ok := s.(Proxyless); ok {
-		return Proxyless{decided(o.Outbound).(Outbound)}
+	if p, ok := s.(Proxyless); ok {
+		o := decided(p.Outbound).(Outbound)
+		o.Discovery = traffic.DiscoveryByResolution(o.Service)
+		return Proxyless{o}
 	}
 	if o, ok := s.(Outbound); ok {
 		policy := traffic.Effective(o.Rule, o.SubsetRule, o.Subset, o.Port)
@@ -235,7 +237,7 @@ func TestNothingToBuild(t *testing.T) {
 		want string
 	}{
 		{with(outbound(t, "PROTOCOL_HTTP", "", ""), func(s *Outbound) { s.Port = 81 }), "Service shop/reviews has no port 81"},
-		{Inbound{Port: 80, Target: "localhost:80", Mesh: model.DefaultMesh(), Ingress: -1}, `target "localhost:80": want ip:port or unix://path`},
+		{Inbound{Port: 80, Target: "localhost:80", Mesh: model.DefaultMesh()}, `target "localhost:80": want ip:port or unix://path`},
 		{Static{Name: "no", Mesh: model.DefaultMesh()}, "cluster no: is no static cluster"},
 		{Added{Patch: filters(t, `[{applyTo: CLUSTER, patch: {operation: ADD, value: {nome: a}}}]`).All()[0]}, `EnvoyFilter shop/f: spec.configPatches[0].patch.value: unknown field "nome"`},
 	} {

@@ -10,7 +10,6 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
-	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/xds"
@@ -61,7 +60,7 @@ func (s Inbound) draw() (*xds.Resource, []error, error) {
 	if s.HeaderCase {
 		d.keepHeaderCase()
 	}
-	d.pool(s.pool(), nil)
+	d.pool(s.Pool, nil)
 	r, err := d.seal(s.Patches.All())
 	return r, d.problems, err
 }
@@ -115,18 +114,4 @@ func (s Inbound) servicePort() *model.ServicePort {
 		}
 	}
 	return nil
-}
-
-// pool is the Sidecar's connection pool: of the ingress listener, else of all inbound traffic; else that of the service's rules.
-func (s Inbound) pool() *networkingv1.ConnectionPoolSettings {
-	if s.Sidecar == nil {
-		return s.Pool.Get().Pool
-	}
-	if ingress := s.Sidecar.Spec.Ingress; s.Ingress >= 0 && s.Ingress < len(ingress) && ingress[s.Ingress].ConnectionPool != nil {
-		return ingress[s.Ingress].ConnectionPool
-	}
-	if s.Sidecar.Spec.InboundConnectionPool != nil {
-		return s.Sidecar.Spec.InboundConnectionPool
-	}
-	return s.Pool.Get().Pool
 }

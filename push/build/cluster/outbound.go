@@ -57,7 +57,7 @@ func (s Outbound) draw() (*xds.Resource, []error, error) {
 	p := s.Policy.Get()
 	d := newBuilder(name, discoveries[s.Discovery], s.Mesh)
 	d.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{HealthyPanicThreshold: percent(0)}
-	s.metadata(d, p)
+	s.metadata(d)
 	if pattern := s.Mesh.Spec.GetOutboundClusterStatName(); pattern != "" {
 		d.AltStatName = statName(pattern, s.Service, s.Host, s.Subset, port, 0) + statDelimiter
 	}
@@ -164,7 +164,7 @@ func (s Outbound) resolve(d *builder) {
 	if rate := s.Mesh.Spec.GetDnsRefreshRate(); positive(rate) && rate.AsDuration() > time.Millisecond {
 		d.DnsRefreshRate = rate
 	}
-	d.LoadAssignment = endpoint.Assignment(endpoint.Spec{Cluster: d.Name, Members: s.Members, Plain: s.Plain, Horizon: s.Horizon, Balance: s.Balance}, resolvable)
+	d.LoadAssignment = endpoint.Assignment(endpoint.Spec{Cluster: d.Name, Members: s.Members, Plain: s.Plain, AllPlain: s.AllPlain, Horizon: s.Horizon, Balance: s.Balance}, resolvable)
 	if s.Discovery == traffic.StrictDNS {
 		return
 	}
@@ -188,7 +188,7 @@ func resolvable(address string) bool {
 	return address != "" && !strings.ContainsAny(address, "/:*")
 }
 
-func (s Outbound) metadata(d *builder, p traffic.Policy) {
+func (s Outbound) metadata(d *builder) {
 	d.describe(s.Host, s.Service)
 	istio := d.istioMetadata()
 	istio["default_original_port"] = structpb.NewNumberValue(float64(s.Port))
@@ -204,7 +204,7 @@ func (s Outbound) metadata(d *builder, p traffic.Policy) {
 		istio["config"] = structpb.NewStringValue(fmt.Sprintf(
 			"/apis/networking.istio.io/v1/namespaces/%s/destination-rule/%s", rule.Key.Namespace, rule.Key.Name))
 	}
-	if s.MTLSDisabled != "" && p.TLS == nil { // a rule that says how to connect decides alone
+	if s.MTLSDisabled != "" {
 		d.Metadata.FilterMetadata["navarch"] = &structpb.Struct{Fields: map[string]*structpb.Value{"peers": structpb.NewStringValue(s.MTLSDisabled)}}
 	}
 	if s.TLS == traffic.Originate {

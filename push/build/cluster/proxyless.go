@@ -64,12 +64,12 @@ func (s Proxyless) draw() (*xds.Resource, []error, error) {
 	}
 	p := s.Policy.Get()
 	d := &builder{mesh: s.Mesh, Cluster: proxyless(name, name)}
-	switch s.Service.Spec.Resolution {
-	case model.Resolution_RESOLUTION_NONE:
+	switch s.Discovery {
+	case traffic.OriginalDst:
 		d.close(notForGRPC(service, "NONE is not supported: a client does not know the address; the cluster is closed"))
-	case model.Resolution_RESOLUTION_DYNAMIC_DNS:
+	case traffic.Dynamic:
 		d.close(notForGRPC(service, "DYNAMIC_DNS is not supported: a client resolves no names of a wildcard; the cluster is closed"))
-	case model.Resolution_RESOLUTION_DNS, model.Resolution_RESOLUTION_DNS_ROUND_ROBIN:
+	case traffic.StrictDNS, traffic.LogicalDNS:
 		all := endpoint.Assignment(endpoint.Spec{Cluster: name, Members: s.Members, Horizon: s.Horizon}, resolvable)
 		if len(all.Endpoints) != 1 || len(all.Endpoints[0].LbEndpoints) != 1 {
 			d.close(notForGRPC(service, "DNS is supported for exactly one endpoint; the cluster is closed"))
@@ -77,7 +77,7 @@ func (s Proxyless) draw() (*xds.Resource, []error, error) {
 		}
 		d.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_LOGICAL_DNS}
 		d.EdsClusterConfig, d.LoadAssignment = nil, all
-	case model.Resolution_RESOLUTION_EDS:
+	case traffic.EDS:
 	}
 	d.pool(&networkingv1.ConnectionPoolSettings{Http: &networkingv1.ConnectionPoolSettings_HTTPSettings{
 		Http2MaxRequests: p.Pool.GetHttp().GetHttp2MaxRequests()}}, nil) // without a limit of its own, gRPC has one of 1024
@@ -127,18 +127,16 @@ func (s Proxyless) spread(d *builder, p traffic.Policy) {
 // authenticate sets mTLS of the mesh, with the certificate provider of the application's bootstrap (gRFC A29). What a rule demands and
 // cannot be had closes the cluster: it keeps its name and has no endpoints.
 func (s Proxyless) authenticate(d *builder, p traffic.Policy) {
-	tls, identity := p.TLS, s.Caps.Has(xds.CapIdentity)
-	closed := func(field, message string) {
-		d.close(notForGRPC(traffic.Within(p.TLSAt, field), message+"; the cluster is closed"))
-	}
-	switch {
-	case tls == nil && identity && s.TLS == traffic.AutoAll, tls.GetMode() == networkingv1.ClientTLSSettings_ISTIO_MUTUAL && identity:
-		d.TransportSocket = socket("envoy.transport_sockets.tls", &tlsv3.UpstreamTlsContext{CommonTlsContext: s.providers(tls)})
-	case tls == nil, tls.Mode == networkingv1.ClientTLSSettings_DISABLE:
-	case tls.Mode == networkingv1.ClientTLSSettings_ISTIO_MUTUAL:
-		closed("mode", "ISTIO_MUTUAL wants a certificate of the mesh, and the application has no certificate provider")
-	default:
-		closed("mode", tls.Mode.String()+" is not supported: a client's certificates come from its bootstrap")
+	switch s.TLS {
+	case traffic.Plaintext, traffic.AutoEndpoints: // the latter is no plan for gRPC's client, which does not know each endpoint's mode
+	case traffic.AutoAll, traffic.Mutual:
+		d.TransportSocket = socket("envoy.transport_sockets.tls", &tlsv3.UpstreamTlsContext{CommonTlsContext: s.providers(p.TLS)})
+	case traffic.Originate, traffic.Closed:
+		message := p.TLS.GetMode().String() + " is not supported: a client's certificates come from its bootstrap"
+		if p.TLS.GetMode() == networkingv1.ClientTLSSettings_ISTIO_MUTUAL {
+			message = "ISTIO_MUTUAL wants a certificate of the mesh, and the application has no certificate provider"
+		}
+		d.close(notForGRPC(traffic.Within(p.TLSAt, "mode"), message+"; the cluster is closed"))
 	}
 }
 

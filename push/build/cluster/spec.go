@@ -6,6 +6,7 @@ package cluster
 
 import (
 	"google.golang.org/protobuf/reflect/protoreflect"
+	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/build/dnscache"
 	"navarch.io/navarch/push/build/endpoint"
@@ -45,13 +46,14 @@ type Outbound struct {
 	Caps    xds.Caps
 	Patches intern.List[model.Patch] // CLUSTER MERGE that match, in order of application
 	// What the mesh's mTLS believes. Accounts are the service accounts behind the service, "namespace/name",
-	// sorted. MTLSDisabled is a digest of where PeerAuthentications turn mTLS off for endpoints, empty: nowhere; it is in here so that
-	// another mode makes another cluster: Envoy keeps connections in the clear to endpoints that want mTLS now (measured).
+	// sorted. MTLSDisabled is a digest of where PeerAuthentications turn mTLS off for endpoints, empty: nowhere, or a rule says how to connect;
+	// it is in here so that another mode makes another cluster: Envoy keeps connections in the clear to endpoints that want mTLS now (measured).
 	// Denied are SPIFFE IDs that are believed in no case, of those that would be, sorted.
 	Accounts     intern.List[string]
 	Denied       intern.List[string]
 	MTLSDisabled string
-	Plain        intern.List[model.Member] // Members without mTLS by PeerAuthentication
+	Plain        intern.List[model.Member] // of Members, as of endpoint.Spec
+	AllPlain     bool
 	// Families are those of the proxy's addresses, where names are resolved; else the zero Families.
 	Families xds.Families
 	// Horizon is which Members the proxy reaches through gateways.
@@ -69,13 +71,11 @@ type Inbound struct {
 	Families xds.Families   // of the proxy's addresses
 	Service  *model.Service // for metadata; nil: none
 	Host     string
-	// Pool are the connection pool settings of the service's rules, else of the mesh's default, where the Sidecar has none.
-	Pool traffic.Ref
-	// Sidecar gives connection pool settings; nil: none applies. Ingress is the index of its ingress listener, -1: none.
-	Sidecar *model.Sidecar
-	Ingress int
-	HTTP2   bool
-	Auto    bool // the protocol is not known: the application is spoken to as the client speaks; HTTP2 goes before it
+	// Pool is the connection pool that holds, and PoolAt where it stands: in the Sidecar, a rule of the service, or the mesh configuration; nil: nowhere.
+	Pool   *networkingv1.ConnectionPoolSettings
+	PoolAt model.Place
+	HTTP2  bool
+	Auto   bool // the protocol is not known: the application is spoken to as the client speaks; HTTP2 goes before it
 	// HeaderCase: names of HTTP/1 headers keep their case.
 	HeaderCase bool
 	Mesh       *model.Mesh

@@ -47,7 +47,7 @@ func (c Common) detected(p model.Protocol) bool {
 }
 
 // sniffed says whether the HTTP inspector has to look at a port: where all is mTLS of the mesh, its ALPN says what is within.
-func (c Common) sniffed(p model.Protocol, m MTLS) bool { return c.detected(p) && c.mode(m) != Strict }
+func (c Common) sniffed(p model.Protocol, m MTLS) bool { return c.detected(p) && m != Strict }
 
 // inboundHTTP is the filters of an HTTP chain, extensions that are network filters first. A closed one answers 403 by its RBAC filter, and its
 // route ends nowhere for proxies that have no such filter and against patches that take it away; its routes are not patched.
@@ -124,7 +124,7 @@ func (v VirtualInbound) draw() (*xds.Resource, []error, error) {
 		statPrefix: xds.InboundPassthrough, closed: v.Closed, demands: policies, left: &left,
 	})...)
 	sniff.rest = v.sniffed(model.Protocol_PROTOCOL_AUTO, v.Rest)
-	tls.rest = v.mode(v.Rest).mesh()
+	tls.rest = v.Rest.mesh()
 	seen := map[uint32]bool{0: true, v.Port: true}
 	for _, p := range v.Ports.All() {
 		if seen[p.Port] {

@@ -82,7 +82,7 @@ func TestVirtualInbound(t *testing.T) {
 	}
 }
 
-// A port is taken as its mode says, by a proxy that has an identity; by others without TLS, or not at all.
+// A port is taken as its mode says.
 func TestInboundMTLS(t *testing.T) {
 	at := func(p model.Protocol, m MTLS) VirtualInbound {
 		return VirtualInbound{Ports: ports.List(InboundPort{Port: 80, Protocol: p, Cluster: "in", Host: "web", ServicePort: 80, MTLS: m})}
@@ -90,28 +90,23 @@ func TestInboundMTLS(t *testing.T) {
 	mesh, http, tcp := "istio-peer-exchange istio istio-http/1.0 istio-http/1.1 istio-h2", "istio-http/1.0 istio-http/1.1 istio-h2", "istio-peer-exchange istio"
 	const chain = "chain 0.0.0.0_80 port=80 "
 	for _, c := range []struct {
-		name       string
-		spec       VirtualInbound
-		noIdentity bool // without an identity
-		want       []string
+		name string
+		spec VirtualInbound
+		want []string
 	}{
-		{"HTTP permissive", at(model.Protocol_PROTOCOL_HTTP, Permissive), false, []string{chain + "tls [" + mesh + "] > http in", chain + "raw_buffer > http in"}},
-		{"HTTP strict", at(model.Protocol_PROTOCOL_HTTP, Strict), false, []string{chain + "tls > http in"}},
-		{"HTTP plain", at(model.Protocol_PROTOCOL_HTTP, Plain), false, []string{chain + "raw_buffer > http in"}},
-		{"HTTP refused", at(model.Protocol_PROTOCOL_HTTP, Refused), false, []string{chain + "raw_buffer > http BlackHoleCluster"}},
-		{"TCP permissive", at(model.Protocol_PROTOCOL_TCP, Permissive), false, []string{chain + "tls [" + mesh + "] > tcp in", chain + "raw_buffer > tcp in", chain + "tls > tcp in"}},
-		{"TCP strict", at(model.Protocol_PROTOCOL_TCP, Strict), false, []string{chain + "tls > tcp in"}},
-		{"anything permissive", at(model.Protocol_PROTOCOL_AUTO, Permissive), false, []string{chain + "tls [" + http + "] > http in", chain + "tls [" + tcp + "] > tcp in",
+		{"HTTP permissive", at(model.Protocol_PROTOCOL_HTTP, Permissive), []string{chain + "tls [" + mesh + "] > http in", chain + "raw_buffer > http in"}},
+		{"HTTP strict", at(model.Protocol_PROTOCOL_HTTP, Strict), []string{chain + "tls > http in"}},
+		{"HTTP plain", at(model.Protocol_PROTOCOL_HTTP, Plain), []string{chain + "raw_buffer > http in"}},
+		{"HTTP refused", at(model.Protocol_PROTOCOL_HTTP, Refused), []string{chain + "raw_buffer > http BlackHoleCluster"}},
+		{"TCP permissive", at(model.Protocol_PROTOCOL_TCP, Permissive), []string{chain + "tls [" + mesh + "] > tcp in", chain + "raw_buffer > tcp in", chain + "tls > tcp in"}},
+		{"TCP strict", at(model.Protocol_PROTOCOL_TCP, Strict), []string{chain + "tls > tcp in"}},
+		{"anything permissive", at(model.Protocol_PROTOCOL_AUTO, Permissive), []string{chain + "tls [" + http + "] > http in", chain + "tls [" + tcp + "] > tcp in",
 			chain + "raw_buffer [http/1.1 h2c] > http in", chain + "raw_buffer > tcp in", chain + "tls > tcp in"}},
-		{"anything strict", at(model.Protocol_PROTOCOL_AUTO, Strict), false, []string{chain + "tls [" + http + "] > http in", chain + "tls > tcp in"}},
-		{"permissive without an identity", at(model.Protocol_PROTOCOL_HTTP, Permissive), true, []string{chain + "raw_buffer > http in"}},
-		{"strict without an identity", at(model.Protocol_PROTOCOL_HTTP, Strict), true, []string{chain + "raw_buffer > http BlackHoleCluster"}},
+		{"anything strict", at(model.Protocol_PROTOCOL_AUTO, Strict), []string{chain + "tls [" + http + "] > http in", chain + "tls > tcp in"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.spec.Port, c.spec.Common = 15006, stock(t)
-			if !c.noIdentity {
-				c.spec.Caps |= xds.CapIdentity
-			}
+			c.spec.Caps |= xds.CapIdentity
 			_, l := build(t, c.spec)
 			const catchAll = 3
 			wantLines(t, shape(t, l)[catchAll:], c.want)

@@ -27,21 +27,6 @@ const tlsSocket = "envoy.transport_sockets.tls"
 var cipherSuites = []string{"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256",
 	"ECDHE-RSA-AES128-GCM-SHA256", "AES256-GCM-SHA384", "AES128-GCM-SHA256"}
 
-// mode is what the proxy makes of a way of taking connections.
-func (c Common) mode(m MTLS) MTLS {
-	if c.Caps.Has(xds.CapIdentity | xds.CapTLSInspector) {
-		return m
-	}
-	switch m {
-	case Permissive:
-		return Plain
-	case Strict:
-		return Refused
-	case Plain, Refused:
-	}
-	return m
-}
-
 // mesh says whether the proxy ends mTLS of the mesh, and so has to look for TLS.
 func (m MTLS) mesh() bool { return m == Permissive || m == Strict }
 
@@ -52,7 +37,7 @@ func (c Common) inboundChains(t inboundTraffic) []*listenerv3.FilterChain {
 	if t.Protocol == model.Protocol_PROTOCOL_UDP {
 		return nil
 	}
-	mode := c.mode(t.MTLS)
+	mode := t.MTLS
 	t.closed = t.closed || mode == Refused
 	var chains []*listenerv3.FilterChain
 	add := func(http bool, transport string, alpn []string, socket *corev3.TransportSocket) {

@@ -152,6 +152,9 @@ func (v VirtualOutbound) byName(l *listenerv3.Listener) {
 		FilterChainMatch: &listenerv3.FilterChainMatch{TransportProtocol: rawBuffer, ApplicationProtocols: plaintextHTTP},
 		Filters:          v.outboundHTTP(httpTraffic{statPrefix: xds.OutboundCatchAllHTTP, rds: xds.AllowAny, unknown: v.Unknown}),
 	}
+	if v.Caps.Has(xds.CapOriginalDst) { // first: Envoy's own comes last, and not at all where the others wait in vain, as for servers that speak first
+		l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.original_dst", originalDstConfig))
+	}
 	l.ListenerFilters = append(l.ListenerFilters, tlsInspector(), httpInspector())
 	l.ContinueOnListenerFiltersTimeout = true
 	if l.ListenerFiltersTimeout = v.detectionTimeout(); l.ListenerFiltersTimeout.AsDuration() == 0 {

@@ -110,8 +110,7 @@ type VirtualInbound struct {
 // MTLS is how connections to a port are taken.
 type MTLS uint8
 
-// The ways of MTLS. Without an identity of its own or a TLS inspector a proxy takes Permissive for Plain, and Strict for
-// Refused.
+// The ways of MTLS. Permissive and Strict are for proxies that have a certificate of the mesh, and a TLS inspector.
 const (
 	Plain      MTLS = iota // as they come: TLS is the application's
 	Permissive             // mTLS of the mesh, and as they come

@@ -20,7 +20,7 @@ func (s ServerTLS) asksClients() bool {
 
 // inspectsTLS says whether the TLS inspector has to look at a port.
 func (c Common) inspectsTLS(p InboundPort) bool {
-	return c.mode(p.MTLS).mesh() || p.Ended.ends() && c.Caps.Has(xds.CapTLSInspector)
+	return p.MTLS.mesh() || p.Ended.ends() && c.Caps.Has(xds.CapTLSInspector)
 }
 
 // serverTLS ends TLS with the certificate of files, which the proxy's agent reads where it does that (xds.CapFileSecrets), and reads again as they

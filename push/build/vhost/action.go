@@ -39,7 +39,7 @@ func (d *drawing) route(rule *networkingv1.HTTPRoute, m *networkingv1.HTTPMatchR
 	if err := d.setAction(out, rule, ops.authority); err != nil {
 		return nil, err
 	}
-	out.Decorator = &routev3.Decorator{Operation: d.operation(out)}
+	out.Decorator = &routev3.Decorator{Operation: d.operation(out, rule)}
 	if err := d.setFilters(out, rule); err != nil {
 		return nil, err
 	}
@@ -148,21 +148,21 @@ func (d *drawing) resolve(dest *networkingv1.Destination) Destination {
 
 // clusterOf: a cluster without endpoints answers 503, as Envoy does for the name of one that is not there.
 func clusterOf(dest Destination) string {
-	if dest.Cluster == "" {
+	if dest.Cluster == (xds.ClusterName{}) {
 		return xds.BlackHole
 	}
-	return dest.Cluster
+	return dest.Cluster.String()
 }
 
 func (d *drawing) mirrors(rule *networkingv1.HTTPRoute) []*routev3.RouteAction_RequestMirrorPolicy {
 	var out []*routev3.RouteAction_RequestMirrorPolicy
 	add := func(dest *networkingv1.Destination, percentage *networkingv1.Percent, otherwise float64) {
 		cluster := d.resolve(dest).Cluster
-		if cluster == "" || percentage != nil && percentage.GetValue() <= 0 || percentage == nil && otherwise <= 0 {
+		if cluster == (xds.ClusterName{}) || percentage != nil && percentage.GetValue() <= 0 || percentage == nil && otherwise <= 0 {
 			return
 		}
 		out = append(out, &routev3.RouteAction_RequestMirrorPolicy{
-			Cluster:         cluster,
+			Cluster:         cluster.String(),
 			RuntimeFraction: &corev3.RuntimeFractionalPercent{DefaultValue: fraction(percentage, otherwise)},
 			TraceSampled:    wrapperspb.Bool(false),
 			// The mirrored request says the same host: the suffix -shadow would be a host of nobody (Istio's).
@@ -214,8 +214,8 @@ func setRewrite(action *routev3.RouteAction, rewrite *networkingv1.HTTPRewrite) 
 	return nil
 }
 
-// operation names the span: the destination, where there is one, else the virtual service; and the path that matched.
-func (d *drawing) operation(r *routev3.Route) string {
+// operation names the span: the host and port of the one destination, where there is one, else the virtual service; and the path that matched.
+func (d *drawing) operation(r *routev3.Route, rule *networkingv1.HTTPRoute) string {
 	path := "/*"
 	switch p := r.GetMatch().GetPathSpecifier().(type) {
 	case *routev3.RouteMatch_Prefix:
@@ -225,8 +225,10 @@ func (d *drawing) operation(r *routev3.Route) string {
 	case *routev3.RouteMatch_SafeRegex:
 		path = p.SafeRegex.GetRegex()
 	}
-	if _, port, _, host, ok := xds.ParseCluster(r.GetRoute().GetCluster()); ok {
-		return xds.VirtualHost(host, port) + path
+	if to := rule.GetRoute(); r.GetRoute() != nil && len(to) == 1 {
+		if at := d.resolve(to[0].GetDestination()).Cluster; at != (xds.ClusterName{}) {
+			return xds.VirtualHost(at.Host, at.Port) + path
+		}
 	}
 	return xds.VirtualHost(d.VirtualService.Key.Name, d.Port) + path
 }

@@ -164,7 +164,7 @@ func TestEnvoyHashes(t *testing.T) {
 	d = hashed(d, rule(t, `{host: a, trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: x-user}}}}`))
 	s.Destinations, s.Domains = dests.List(d), strs.List("*")
 	envoy := "http://" + startEnvoy(t, bootstrap(t, routeConfig(t, s), map[string][]string{
-		d.Cluster: {backend(t, "one", func(seen) {}), backend(t, "two", func(seen) {})},
+		d.Cluster.String(): {backend(t, "one", func(seen) {}), backend(t, "two", func(seen) {})},
 	}))
 	ask := func(user string) string {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", envoy, nil)

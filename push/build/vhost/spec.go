@@ -48,8 +48,8 @@ type Destination struct {
 	Host   string // as the normalised virtual service has it
 	Subset string
 	Port   uint32 // as the virtual service has it; 0: not stated
-	// Cluster is the cluster's name; empty: there is none, and the route answers 503 by way of BlackHoleCluster.
-	Cluster string
+	// Cluster is zero where there is none: the route answers 503 by way of BlackHoleCluster.
+	Cluster xds.ClusterName
 	// Hash is how requests are spread where that is by consistent hash, which stands on the route, and Rule the rule that says so; else nil.
 	Hash *networkingv1.LoadBalancerSettings_ConsistentHashLB
 	Rule *model.DestinationRule

@@ -1,6 +1,7 @@
 package vhost
 
 import (
+	"cmp"
 	"net/url"
 	"regexp"
 	"slices"
@@ -72,14 +73,14 @@ func specOf(vs *model.VirtualService) Spec {
 		Mesh: model.DefaultMesh(), Caps: xds.StockCaps,
 	}
 	if vs == nil {
-		s.Destinations = dests.List(Destination{Host: reviews, Port: 80, Cluster: xds.OutboundCluster(80, "", reviews)})
+		s.Destinations = dests.List(Destination{Host: reviews, Port: 80, Cluster: xds.ClusterName{Port: 80, Host: reviews}})
 		return s
 	}
 	var all []Destination
 	for _, ref := range virtualservice.Routed(vs) {
 		d := Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
 		if ref.Host != "nowhere" {
-			d.Cluster = xds.OutboundCluster(max(ref.Port, 80), ref.Subset, ref.Host)
+			d.Cluster = xds.ClusterName{Port: max(ref.Port, 80), Subset: ref.Subset, Host: ref.Host}
 		}
 		all = append(all, d)
 	}
@@ -212,11 +213,7 @@ func fullMatch(pattern, value string) bool {
 
 // hashed is a destination as the plan makes it where a rule is for it.
 func hashed(d Destination, rule *model.DestinationRule) Destination {
-	port := d.Port
-	if _, p, _, _, ok := xds.ParseCluster(d.Cluster); ok {
-		port = p
-	}
-	if d.Hash = traffic.Effective(rule, rule, d.Subset, port).Balancer.GetConsistentHash(); d.Hash != nil {
+	if d.Hash = traffic.Effective(rule, rule, d.Subset, cmp.Or(d.Cluster.Port, d.Port)).Balancer.GetConsistentHash(); d.Hash != nil {
 		d.Rule = rule
 	}
 	return d

@@ -5,7 +5,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Bringer is what brings traffic to a listener. The listener's Spec has the addresses, ports and clusters that came of it, so
+// Bringer is what brings traffic to a listener, or to an inbound cluster. The Spec has the addresses, ports and clusters that came of it, so
 // that services which bring the same share it, and not the objects.
 type Bringer struct {
 	Host    string

@@ -6,7 +6,6 @@ import (
 	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
-	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/view"
 )
 
@@ -35,13 +34,7 @@ func (t *Table) assignmentsOf(h *Host, inputs view.Inputs, old []layer.Unit, fou
 		}
 		spec := endpoint.Spec{Cluster: c.Res.Name, Members: t.in.Members(c.selection, c.labels), Balance: t.balance(c.setting, inputs)}
 		spec.Horizon = t.horizon(spec.Members, c.tls, inputs)
-		switch {
-		case t.form.Whole, c.tls == traffic.Mutual: // by a rule, whatever they say
-		case c.ruled:
-			spec.AllPlain = true
-		default:
-			spec.Plain = input.Plain(c.selection, spec.Members.All())
-		}
+		spec.Plain, spec.AllPlain = t.plain(&c, spec.Members)
 		if i := slices.IndexFunc(old, func(u layer.Unit) bool { return u.Spec.(assignment).Decided() == spec }); i >= 0 {
 			out = append(out, old[i])
 		} else if u, ok := t.in.Make(t.form.Assignment(spec), h.Service.Key, found); ok {

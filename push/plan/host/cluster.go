@@ -33,13 +33,13 @@ func (c clusterUnit) assigned() bool {
 
 // InDNS says whether the endpoints of a service stand inside its clusters.
 func InDNS(svc *model.Service) bool {
-	r := svc.Spec.GetResolution()
-	return r == model.Resolution_RESOLUTION_DNS || r == model.Resolution_RESOLUTION_DNS_ROUND_ROBIN
+	by := traffic.DiscoveryByResolution(svc)
+	return by == traffic.StrictDNS || by == traffic.LogicalDNS
 }
 
 // Dynamic says whether the names of a service are resolved as clients ask for them.
 func Dynamic(svc *model.Service) bool {
-	return svc.Spec.GetResolution() == model.Resolution_RESOLUTION_DYNAMIC_DNS
+	return traffic.DiscoveryByResolution(svc) == traffic.Dynamic
 }
 
 // planClusters plans outbound|port||host and one cluster more for each subset, for all ports that the scope sees.
@@ -96,45 +96,48 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 	if p.patches.Any(func(f model.Patch) bool { return input.RemovesCluster(f, Side(p.key), name) }) {
 		return
 	}
-	policy := traffic.Effective(h.Rules.Main, sub.rule, sub.GetName(), port).Over(p.in.Meshes.Cluster)
+	policy := p.Policy(h.Rules, sub.GetName(), port)
+	discovery := p.form.discovery(svc, policy)
 	c := clusterUnit{selection: p.selection(svc, h.Name, port, sub), labels: sub.GetLabels(),
 		setting: policy.Localities(svc, p.in.Meshes.Cluster, p.key.Caps.Has(xds.CapSelfDiscovery))}
 	c.selection.NotReady = !p.form.Whole && policy.Outlier.GetMinHealthPercent() <= 0 // else Envoy would send there while few are ready
 	p.place.Node = p.place.Node || c.selection.OnNode
 	p.read(c.setting)
-	if discovery := traffic.DiscoveryOf(svc, policy); discovery != traffic.OriginalDst && discovery != traffic.Dynamic && p.in.Gateways.Len() > 0 {
+	if discovery != traffic.OriginalDst && discovery != traffic.Dynamic && p.in.Gateways.Len() > 0 {
 		p.place.Network = true
 		h.placed = h.placed || discovery != traffic.EDS
 	}
 	spec := cluster.Outbound{
 		Service: svc, Host: h.Name, Port: port, Subset: sub.GetName(), Rule: h.Rules.Main, SubsetRule: sub.rule,
-		Policy: traffic.Intern(policy), Discovery: traffic.DiscoveryOf(svc, policy),
+		Policy: traffic.Intern(policy), Discovery: discovery,
 		Mesh: p.in.Meshes.Cluster, Caps: p.key.Caps & (xds.CapIdentity | xds.CapSelfDiscovery), Balance: endpoint.Balance{Localities: c.setting}, HeaderCase: p.key.HeaderCase,
 		Patches: p.patches.Matching(func(f model.Patch) bool {
 			return input.MergesCluster(f, Side(p.key), name)
 		}),
 	}
-	if spec.Discovery == traffic.StrictDNS || spec.Discovery == traffic.LogicalDNS {
+	if discovery == traffic.StrictDNS || discovery == traffic.LogicalDNS {
 		spec.Members, spec.Balance = p.in.Members(c.selection, c.labels), p.balance(c.setting, p.inputs)
 		h.placed = h.placed || c.setting.Stated()
 	}
-	if spec.Discovery == traffic.StrictDNS || spec.Discovery == traffic.LogicalDNS || spec.Discovery == traffic.Dynamic {
+	if discovery == traffic.StrictDNS || discovery == traffic.LogicalDNS || discovery == traffic.Dynamic {
 		spec.Families = p.key.Listening.Families
 	}
 	if p.form.Whole {
 		c.demand = demanding(p.in, c.selection, c.labels)
 	}
-	p.secure(&spec, c.selection, c.labels, p.found)
+	p.secure(&spec, &c, p.found)
 	var wrong *model.Problem
-	if policy.TLS != nil {
+	if c.ruled = policy.TLS != nil; c.ruled { // it decides alone
 		spec.Caps |= p.key.Caps & (xds.CapFileSecrets | xds.CapFileLists)
+		spec.MTLSDisabled = ""
 	}
 	if spec.TLS, wrong = traffic.TLSOf(policy, p.key.Caps.Has(xds.CapIdentity), p.secrets(policy, sub), spec.TLS); wrong != nil && !p.form.Whole {
 		*p.found = append(*p.found, *wrong) // of others the builder says what gRPC's client makes of it
 	}
-	c.tls, c.ruled = spec.TLS, policy.TLS != nil
+	c.tls = spec.TLS
 	if spec.Members.Len() > 0 {
 		spec.Horizon = p.horizon(spec.Members, c.tls, p.inputs)
+		spec.Plain, spec.AllPlain = p.plain(&c, spec.Members)
 	}
 	if u, ok := p.in.Make(p.form.Cluster(spec), svc.Key, p.found); ok {
 		c.Unit = u
@@ -145,12 +148,8 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 // secrets says whether proxies may have the Secret that a rule names with credentialName: those that the rule selects, which makes them use it
 // (push/access), and no client but Envoy.
 func (p *clusterPlan) secrets(policy traffic.Policy, sub subset) bool {
-	for _, rule := range []*model.DestinationRule{sub.rule, p.host.Rules.Main} {
-		if rule != nil && rule.Key == policy.TLSAt.Key {
-			return !p.form.Whole && len(rule.Spec.GetWorkloadSelector().GetMatchLabels()) > 0
-		}
-	}
-	return false
+	rule := p.host.Rules.at(sub.GetName(), policy.TLSAt)
+	return rule != nil && !p.form.Whole && len(rule.Spec.GetWorkloadSelector().GetMatchLabels()) > 0
 }
 
 // read notes what a setting reads of the proxy.

@@ -7,12 +7,14 @@ import (
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
 )
 
 // secure fills in how a cluster speaks mTLS where no rule asks for it. A proxy without a certificate never does.
-func (t *Table) secure(spec *cluster.Outbound, q input.Selection, labels map[string]string, found *[]input.Problem) {
+func (t *Table) secure(spec *cluster.Outbound, c *clusterUnit, found *[]input.Problem) {
+	q := c.selection
 	if !t.key.Caps.Has(xds.CapIdentity) || q.Service.Spec.GetExternal() {
 		return
 	}
@@ -26,15 +28,14 @@ func (t *Table) secure(spec *cluster.Outbound, q input.Selection, labels map[str
 	switch {
 	case q.Service.Spec.GetResolution() == model.Resolution_RESOLUTION_NONE, Dynamic(q.Service):
 	case t.form.Whole:
-		demand := demanding(t.in, q, labels)
-		if demand.all {
+		if c.demand.all {
 			spec.TLS = traffic.AutoAll
-		} else if demand.some {
+		} else if c.demand.some {
 			*found = append(*found, input.Warning(q.Service.Key, problem.NotSupported, "spec.ports",
 				"of the endpoints of "+xds.OutboundCluster(q.Port, q.Subset, q.Host)+" some demand mTLS and others do not: clients speak to all in the clear (proxyless gRPC)"))
 		}
 	case traffic.Headless(q.Service):
-		all := t.in.Members(q, labels).All()
+		all := t.in.Members(q, c.labels).All()
 		mtls := func(m model.Member) bool { return m.Endpoint.GetMtls() }
 		if len(all) > 0 && !slices.ContainsFunc(all, func(m model.Member) bool { return !mtls(m) }) && input.Plain(q, all).Len() == 0 {
 			spec.TLS = traffic.AutoAll
@@ -43,8 +44,19 @@ func (t *Table) secure(spec *cluster.Outbound, q input.Selection, labels map[str
 	default:
 		spec.TLS = traffic.AutoEndpoints
 		spec.MTLSDisabled = t.in.MTLSDisabled(q)
-		spec.Plain = input.Plain(q, spec.Members.All())
 	}
+}
+
+// plain says which endpoints of a cluster take no mTLS by PeerAuthentication, and whether all count as such: where a rule says how to connect it decides
+// alone, whatever they say.
+func (t *Table) plain(c *clusterUnit, members intern.List[model.Member]) (some intern.List[model.Member], all bool) {
+	switch {
+	case t.form.Whole, c.tls == traffic.Mutual:
+		return some, false
+	case c.ruled:
+		return some, true
+	}
+	return input.Plain(c.selection, members.All()), false
 }
 
 // demand says whether some, and all, of what a cluster selects take mTLS alone; neither where there is nothing. A client that speaks to

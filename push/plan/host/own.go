@@ -55,7 +55,7 @@ func (v *Variation) planOwn() {
 		selection := v.table.selection(svc, v.own.host, port.GetNumber(), subset{})
 		selection.OnNode = false // whatever the service prefers: all of them send requests
 		spec := endpoint.Spec{Cluster: xds.LocalCluster, AllPlain: true, Members: v.table.in.MembersOf(selection, v.Inputs.Own.Has)}
-		var found []input.Problem // the same as of the assignments of the host, which the table tells of
+		var found []input.Problem // the same as those of the host's assignments, which the table reports
 		if u, ok := v.table.in.Make(v.table.form.Assignment(spec), svc.Key, &found); ok {
 			v.own.Unit = u
 			v.Layer.Put(u.Res)

@@ -1,14 +1,12 @@
 package host
 
 import (
-	"cmp"
 	"strings"
 
 	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/virtualservice"
-	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
@@ -45,19 +43,17 @@ func (t *Table) Routes(spec *vhost.Spec, vs *model.VirtualService, as Seen, foun
 		excluded, applies = t.excluded(vs, spec.Port, as.Inputs)
 	}
 	if !applies {
-		spec.Destinations = destinations.List(destination(as.Hosts, virtualservice.Ref{Host: spec.Host, Port: spec.Port}, spec.Port))
+		d, _ := t.destination(as.Hosts, virtualservice.Ref{Host: spec.Host, Port: spec.Port}, spec.Port)
+		spec.Destinations = destinations.List(d)
 		h := as.Hosts.Get(spec.Host)
 		return h.At(spec.Port) != nil
 	}
 	spec.VirtualService, spec.Excluded = vs, matches.List(excluded...)
 	var list []vhost.Destination
 	for _, ref := range virtualservice.Routed(vs) {
-		d := destination(as.Hosts, ref, spec.Port)
-		if d.Cluster == "" {
+		d, there := t.destination(as.Hosts, ref, spec.Port)
+		if !there {
 			*found = append(*found, input.NotFound(vs.Key, "spec.http", "destination "+ref.Host+describe(ref)+" is not there; requests to it are answered 503"))
-			if !t.form.Whole { // as it would be called: Envoy answers 503 until there is one
-				d.Cluster = xds.OutboundCluster(cmp.Or(ref.Port, spec.Port), ref.Subset, target(as.Hosts, ref.Host))
-			}
 		}
 		list = append(list, d)
 	}
@@ -72,15 +68,23 @@ func describe(ref virtualservice.Ref) string {
 	return ""
 }
 
-func destination(hosts Hosts, ref virtualservice.Ref, listenPort uint32) vhost.Destination {
-	d := vhost.Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
-	if to := hosts.ClusterFor(ref.Host, ref.Subset, ref.Port, listenPort); to.Host != nil {
-		d.Cluster = to.Name
-		if d.Hash = to.Host.Rules.Policy(ref.Subset, to.Port).Balancer.GetConsistentHash(); d.Hash != nil {
-			d.Rule = to.Host.Rules.Of(ref.Subset)
-		}
+// destination is what a destination of a VirtualService means here. False: nothing; Envoy answers 503 for a cluster that is not there, and gRPC's
+// client has to be given one that is.
+func (t *Table) destination(hosts Hosts, ref virtualservice.Ref, listenPort uint32) (d vhost.Destination, there bool) {
+	d = vhost.Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
+	to, there := hosts.ClusterFor(ref.Host, ref.Subset, ref.Port, listenPort)
+	if there || !t.form.Whole {
+		d.Cluster = to.ClusterName
 	}
-	return d
+	if !there {
+		return d, false
+	}
+	rules := to.Known.Rules
+	policy := t.Policy(rules, ref.Subset, to.Port)
+	if d.Hash = policy.Balancer.GetConsistentHash(); d.Hash != nil {
+		d.Rule = rules.at(ref.Subset, policy.BalancerAt)
+	}
+	return d, true
 }
 
 // target is the host that a name stands for: itself, unless it is an alias (a Service of type ExternalName).

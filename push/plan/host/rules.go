@@ -180,10 +180,26 @@ func merge(found []*model.DestinationRule) Rules {
 	return r
 }
 
-// Policy is the traffic policy of a subset, or of the whole host where that is empty, at a port.
+// Policy is the traffic policy that the rules have for a subset, or for the whole host where that is empty, at a port.
 func (r Rules) Policy(subsetName string, port uint32) traffic.Policy {
 	sub, _ := r.subset(subsetName)
 	return traffic.Effective(r.Main, sub.rule, subsetName, port)
+}
+
+// Policy is the traffic policy of clients for a host with rules: theirs, over the mesh's defaults.
+func (t *Table) Policy(of Rules, subset string, port uint32) traffic.Policy {
+	return of.Policy(subset, port).Over(t.in.Meshes.Cluster)
+}
+
+// at is the rule that a part of the policy of a subset stands in; nil: in none of these.
+func (r Rules) at(subset string, place model.Place) *model.DestinationRule {
+	sub, _ := r.subset(subset)
+	for _, rule := range []*model.DestinationRule{sub.rule, r.Main} {
+		if rule != nil && rule.Key == place.Key {
+			return rule
+		}
+	}
+	return nil
 }
 
 // Of is the rule that the policy of a subset comes from: the one that defines it, where it says something, else the host's.

@@ -14,7 +14,7 @@ import (
 // Hosts is what a front reads: a Table, or a Variation of it.
 type Hosts interface {
 	Get(name string) *Host
-	ClusterFor(name, subset string, port, listenPort uint32) Outbound
+	ClusterFor(name, subset string, port, listenPort uint32) (Outbound, bool)
 }
 
 // Variation is a table as proxies with certain inputs see it: hosts whose rules read the inputs are others, all else is the table's.
@@ -54,8 +54,8 @@ func (v *Variation) Get(name string) *Host {
 }
 
 // ClusterFor is Table.ClusterFor.
-func (v *Variation) ClusterFor(name, subset string, port, listenPort uint32) Outbound {
-	return v.table.clusterOf(v.Get(target(v, name)), subset, port, listenPort)
+func (v *Variation) ClusterFor(name, subset string, port, listenPort uint32) (Outbound, bool) {
+	return v.table.clusterFor(v, name, subset, port, listenPort)
 }
 
 // Resolve plans a host again that the table has resolved.

@@ -134,35 +134,32 @@ func (t *Table) hasPort(h *Host, port uint32) bool {
 }
 
 // ClusterFor is the cluster that a destination means: at its port, or the service's only one (port 0), or else the one
-// that the request came to. The zero Outbound: there is no such service, port or subset in this scope.
-func (t *Table) ClusterFor(name, subset string, port, listenPort uint32) Outbound {
-	return t.clusterOf(t.Get(target(t, name)), subset, port, listenPort)
+// that the request came to (istio: pilot/pkg/networking/core/route, GetDestinationCluster). False: there is no such service, port or subset in
+// this scope, and the cluster is as it would be called: Envoy answers 503, or closes connections, until there is one.
+func (t *Table) ClusterFor(name, subset string, port, listenPort uint32) (Outbound, bool) {
+	return t.clusterFor(t, name, subset, port, listenPort)
 }
 
-// Outbound is a cluster that a destination is sent to; the zero Outbound: there is none.
+// Outbound is a cluster that a destination is sent to.
 type Outbound struct {
-	Name string
-	Host *Host // whose cluster it is
-	Port uint32
+	xds.ClusterName
+	Known *Host // whose cluster it is; nil: the scope has no host of this name
 }
 
-func (t *Table) clusterOf(h *Host, subset string, port, listenPort uint32) Outbound {
+func (t *Table) clusterFor(hosts Hosts, name, subset string, port, listenPort uint32) (to Outbound, there bool) {
+	name = target(hosts, name)
+	h := hosts.Get(name)
+	to = Outbound{xds.ClusterName{Port: cmp.Or(port, listenPort), Subset: subset, Host: name}, h}
 	if h == nil || h.Service == nil {
-		return Outbound{}
+		return to, false
 	}
-	if port == 0 {
-		port = listenPort
-		if ports := h.Service.Spec.GetPorts(); len(ports) == 1 && h.joined.Len() == 0 {
-			port = ports[0].GetNumber()
-		}
-	}
-	if h.At(port) == nil || !t.hasPort(h, port) {
-		return Outbound{}
+	if ports := h.Service.Spec.GetPorts(); port == 0 && len(ports) == 1 && h.joined.Len() == 0 {
+		to.Port = ports[0].GetNumber()
 	}
 	if subset != "" {
-		if _, ok := h.Rules.subset(subset); !ok {
-			return Outbound{}
-		}
+		_, there = h.Rules.subset(subset)
+	} else {
+		there = true
 	}
-	return Outbound{xds.OutboundCluster(port, subset, h.Name), h, port}
+	return to, there && h.At(to.Port) != nil && t.hasPort(h, to.Port)
 }

@@ -1,6 +1,7 @@
 package inbound
 
 import (
+	"navarch.io/navarch/push/build/cluster"
 	"navarch.io/navarch/push/build/listener"
 	"navarch.io/navarch/push/build/proxyless"
 	"navarch.io/navarch/push/plan/front"
@@ -8,20 +9,27 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Explain gives the Spec that made a resource, and the front.Bringers of a listener; nil: the workload has none of this name.
+// Explain gives the Spec that made a resource, and the front.Bringers of a listener, or of a cluster that a Sidecar's ingress listener makes; nil: the
+// workload has none of this name.
 func (wl *Workload) Explain(of xds.Ref) []any {
 	spec := wl.Spec(of)
-	switch spec.(type) {
-	case nil:
+	if spec == nil {
 		return nil
-	case listener.VirtualInbound, listener.Ingress, proxyless.Server:
-	default:
-		return []any{spec}
 	}
 	out := []any{spec}
 	var ingress *model.Sidecar
 	if wl.sidecar != nil && len(wl.sidecar.Spec.GetIngress()) > 0 {
 		ingress = wl.sidecar
+	}
+	switch spec.(type) {
+	case listener.VirtualInbound, listener.Ingress, proxyless.Server:
+	case cluster.Inbound:
+		if ingress != nil {
+			out = append(out, front.Bringer{Sidecar: ingress})
+		}
+		return out
+	default:
+		return out
 	}
 	for _, svc := range wl.services {
 		out = append(out, front.Bringer{Host: svc.Spec.GetHosts()[0], Service: svc, Sidecar: ingress})

@@ -7,6 +7,7 @@ package inbound
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -219,16 +220,33 @@ type served struct {
 
 func (wl *Workload) port(p listener.InboundPort, of served, ingress int, target string) port {
 	p.Cluster, p.MTLS = xds.InboundCluster(p.Port), wl.mode(p.Port)
-	policy, pool := traffic.Policy{}, traffic.Policy{}
+	c := cluster.Inbound{Port: p.Port, Target: target, Families: wl.key.Listening.Families, Service: of.service, Host: of.host,
+		HTTP2: input.IsHTTP2(p.Protocol), Auto: p.Protocol == model.Protocol_PROTOCOL_AUTO, Mesh: wl.in.Meshes.Cluster,
+		HeaderCase: wl.key.HeaderCase && (p.Protocol == model.Protocol_PROTOCOL_HTTP || p.Protocol == model.Protocol_PROTOCOL_AUTO)}
+	c.Pool, c.PoolAt = wl.connectionPool(of, ingress)
+	return port{InboundPort: p, cluster: c}
+}
+
+// connectionPool is the connection pool of what a port serves, and where it stands: that of the Sidecar's ingress listener (by its number; -1: none),
+// else the Sidecar's for all inbound traffic (https://istio.io/latest/docs/reference/config/networking/sidecar/#Sidecar, inboundConnectionPool), else
+// that of the service's rules, else the mesh's default. Nil: nobody says any.
+func (wl *Workload) connectionPool(of served, ingress int) (*networkingv1.ConnectionPoolSettings, model.Place) {
+	if s := wl.sidecar; s != nil {
+		if ingress >= 0 {
+			if pool := s.Spec.GetIngress()[ingress].GetConnectionPool(); pool != nil {
+				return pool, model.Place{Key: s.Key, Field: fmt.Sprintf("spec.ingress[%d].connectionPool", ingress)}
+			}
+		}
+		if pool := s.Spec.GetInboundConnectionPool(); pool != nil {
+			return pool, model.Place{Key: s.Key, Field: "spec.inboundConnectionPool"}
+		}
+	}
+	policy := traffic.Policy{}
 	if of.service != nil {
 		policy = host.Inbound(wl.in, wl.key.Namespace, of.host, of.service).Policy("", of.port)
 	}
 	policy = policy.Over(wl.in.Meshes.Cluster)
-	pool.Pool, pool.PoolAt = policy.Pool, policy.PoolAt
-	c := cluster.Inbound{Port: p.Port, Target: target, Pool: traffic.Intern(pool), Families: wl.key.Listening.Families, Service: of.service, Host: of.host, Sidecar: wl.sidecar, Ingress: ingress,
-		HTTP2: input.IsHTTP2(p.Protocol), Auto: p.Protocol == model.Protocol_PROTOCOL_AUTO, Mesh: wl.in.Meshes.Cluster,
-		HeaderCase: wl.key.HeaderCase && (p.Protocol == model.Protocol_PROTOCOL_HTTP || p.Protocol == model.Protocol_PROTOCOL_AUTO)}
-	return port{InboundPort: p, cluster: c}
+	return policy.Pool, policy.PoolAt
 }
 
 // planListeners plans the listener that redirected connections arrive at, and those that the Sidecar binds.

@@ -125,7 +125,7 @@ func (wl *Workload) endedTLS(i int, l *networkingv1.IstioIngressListener, p list
 	if tls.GetMode() == networkingv1.ServerTLSSettings_PASSTHROUGH {
 		return listener.ServerTLS{}, p.Protocol
 	}
-	if wl.mode(p.Port) != listener.Plain {
+	if wl.stated(p.Port) != listener.Plain {
 		wl.found = append(wl.found, input.Warning(wl.sidecar.Key, problem.NoEffect, fmt.Sprintf("spec.ingress[%d].tls", i),
 			fmt.Sprintf("port %d takes mTLS of the mesh, and ends no other TLS: want a PeerAuthentication with mode DISABLE for it", p.Port)))
 		return listener.ServerTLS{}, p.Protocol

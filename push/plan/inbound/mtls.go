@@ -10,8 +10,21 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// mode is how the workload takes connections to one of its ports; 0: to ports that no policy names.
+// mode is how the proxy takes connections to one of the workload's ports; 0: to ports that no policy names. Without a certificate of the mesh, or
+// a TLS inspector, it cannot end the mesh's mTLS: then all connections come as they are, and none where a policy demands mTLS.
 func (wl *Workload) mode(port uint32) listener.MTLS {
+	stated := wl.stated(port)
+	switch able := wl.key.Caps.Has(xds.CapIdentity | xds.CapTLSInspector); {
+	case stated == listener.Permissive && !able:
+		return listener.Plain
+	case stated == listener.Strict && !able:
+		return listener.Refused
+	}
+	return stated
+}
+
+// stated is how PeerAuthentications have connections to a port taken: Plain, Permissive or Strict.
+func (wl *Workload) stated(port uint32) listener.MTLS {
 	switch input.FirstMode(wl.peers, port) {
 	case model.MTLSDisable:
 		return listener.Plain

@@ -62,7 +62,7 @@ func (wl *Workload) demandsTokens() (demands bool) {
 // (pilot/pkg/networking/grpcgen/lds.go). False: the listener is left out, for mTLS is demanded and cannot be had.
 func (wl *Workload) takesMTLS(svc *model.Service, port uint32) (mtls, ok bool) {
 	identity := wl.key.Caps.Has(xds.CapIdentity)
-	switch wl.mode(port) {
+	switch wl.stated(port) {
 	case listener.Strict:
 		if !identity {
 			wl.found = append(wl.found, input.Problem{Key: svc.Key, Field: "spec.ports", Code: problem.Required, Severity: problem.Error,

@@ -183,7 +183,8 @@ func (x *Index) Aliases(host string) iter.Seq[string] {
 	}
 }
 
-// AliasTargets are the hosts that a host is another name of, whoever sees that; of what these are other names of, too, each once.
+// AliasTargets are the hosts that a host is another name of (Services of type ExternalName), and those that these are other names of in turn, each
+// once, whether or not a scope sees the Services.
 func (in *Input) AliasTargets(host string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		seen := map[string]bool{host: true}

@@ -143,8 +143,8 @@ func at(e *model.Endpoint, svc *model.Service) bool {
 	return cmp.Or(e.GetNamespace(), svc.Key.Namespace) == svc.Key.Namespace
 }
 
-// MTLSDisabledDiffers says whether the clusters of a host have to tell of other endpoints that are spoken to without mTLS at another
-// snapshot: endpoints came or went that a service of the host does not select by its labels. The policies are those of this one.
+// MTLSDisabledDiffers says whether the digest of a host's endpoints without mTLS (MTLSDisabled), which is a part of its clusters, is another one at
+// another snapshot: endpoints came or went that a service of the host does not select by its labels. The policies are those of this one.
 func (in *Input) MTLSDisabledDiffers(s *mirror.Snapshot, host, namespace string) bool {
 	peers := in.Peers(namespace)
 	if peers.Len() == 0 {

@@ -21,12 +21,12 @@ import (
 )
 
 // A WasmPlugin or TrafficExtension may name a Secret with whose credentials agents fetch its module (imagePullSecret). The configuration that all proxies of a
-// view share has none. Here is planned what stands over it, for an identity of whose workloads the extension selects some by the labels that the source has for
-// them: what a proxy says of its labels is no proof. The right to list Secrets is not asked for, as in Istio: who writes the extension decides who fetches.
+// view share is without credentials. This file plans the configuration with them, which replaces the shared one in the layer of an identity: for identities of whose workloads
+// the extension selects some, by the labels that the source has for them: what a proxy says of its labels is no proof. The right to list Secrets is not asked for, as in Istio: who writes the extension decides who fetches.
 
 // module is the configuration of one extension with a credential.
 type module struct {
-	layer.Unit           // Res nil: there is none, and what all have stands
+	layer.Unit           // Res nil: there is none, and proxies have the shared configuration
 	needs      model.Key // the Secret whose credentials it takes; zero: none
 	views      int       // that have it
 	secret     string    // the name of the Secret that the extension names; empty: none
@@ -142,7 +142,7 @@ func (subs *Subscriptions) readsLabels() bool {
 			return true
 		}
 	}
-	return len(subs.names) > 0
+	return subs.selecting > 0
 }
 
 // planModules plans again what a change touches of modules.

@@ -79,19 +79,20 @@ func secretsNamed(in *input.Input, who view.Identity, keys ...model.Key) iter.Se
 	}
 }
 
-// planOne plans one resource; what has to be opened for it is noted in keys. It returns what stands in the manifest;
-// nil: nothing, and the subscription's cause and why say why. Certificates of authorities are for all of the namespace; a private key is
-// for who has the right to it, and uses it.
+// planOne plans one resource; which private key has to be opened for it is noted in keys. It returns the resource for the manifest;
+// nil: there is none, and the subscription's cause and why say why. Certificates of authorities are for all proxies of the namespace; a private key
+// is for proxies whose service account has the right to it, and that use it.
 func (subs *Subscriptions) planOne(in *input.Input, name string, keys keys, labels func() []map[string]string) *xds.Resource {
 	s := subs.names[name]
 	old := s.Unit
 	keys.drop(s.needs, subs)
 	s.Unit, s.needs, s.cause, s.why = layer.Unit{}, model.Key{}, "", ""
 	record, trust := secretFor(in, subs.who, name)
+	subs.selects(s, record != nil && !trust)
 	var spec pool.ResourceSpec
 	switch {
 	case record == nil || trust && len(record.Spec.GetTrust()) == 0:
-		s.cause, s.why = absent(subs.who.Namespace, name)
+		s.cause = noSecret
 		return nil
 	case trust:
 		spec = secret.Trust{Name: name, Secret: record}
@@ -122,13 +123,16 @@ func (subs *Subscriptions) planOne(in *input.Input, name string, keys keys, labe
 	return s.Res
 }
 
-// absent says that there is no Secret to make a resource of.
-func absent(namespace, resource string) (cause, why string) {
+// noSecret is the cause of what there is no Secret for.
+const noSecret = "no such Secret"
+
+// absent says which Secret there would have to be to make a resource of.
+func absent(namespace, resource string) string {
 	keys, trust := candidates(namespace, resource)
 	if trust {
-		return "no such Secret", fmt.Sprintf("there is neither a %v nor a %v with certificates of authorities", keys[0], keys[len(keys)-1])
+		return fmt.Sprintf("there is neither a %v nor a %v with certificates of authorities", keys[0], keys[len(keys)-1])
 	}
-	return "no such Secret", fmt.Sprintf("there is no %v with a certificate and a private key", keys[0])
+	return fmt.Sprintf("there is no %v with a certificate and a private key", keys[0])
 }
 
 // plan plans some of what is subscribed to.
@@ -164,19 +168,38 @@ func (t *Table) Plan(c Change) {
 	for namespace, all := range t.subscribed {
 		for subs := range all {
 			subs.doubted = subs.doubted || subs.needed && (c.All || c.Granted[namespace] || c.Granted[""])
-			var names []string
-			for name := range subs.names {
-				keys, trust := candidates(namespace, name)
-				touched := c.All || !trust && (c.Labelled[namespace] || c.Referred[keys[0].Name])
-				if touched || slices.ContainsFunc(keys, func(k model.Key) bool { return c.Secrets[k] }) {
-					names = append(names, name)
-				}
-			}
-			if len(names) > 0 {
+			if names := subs.touched(c); len(names) > 0 {
 				subs.plan(t.in, names, t.keys)
 			}
 		}
 	}
 	t.planModules(c)
 	t.keys.tidy()
+}
+
+// touched are the names that a change touches. A name costs nothing where it is of no Secret and none came: a client may subscribe to thousands of
+// these, and have labels change beside them.
+func (subs *Subscriptions) touched(c Change) (names []string) {
+	selected := subs.selecting > 0 && (c.Labelled[subs.who.Namespace] || len(c.Referred) > 0)
+	if !c.All && !selected && len(c.Secrets) == 0 {
+		return nil
+	}
+	for name, s := range subs.names {
+		if !c.All && !s.selecting && len(c.Secrets) == 0 {
+			continue
+		}
+		keys, _ := candidates(subs.who.Namespace, name)
+		if c.All || s.selecting && (c.Labelled[subs.who.Namespace] || c.Referred[keys[0].Name]) || slices.ContainsFunc(keys, func(k model.Key) bool { return c.Secrets[k] }) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// selects says whether references and labels decide about a subscription: there is a Secret with a private key.
+func (subs *Subscriptions) selects(s *subscription, is bool) {
+	if s.selecting != is {
+		s.selecting = is
+		subs.selecting += map[bool]int{true: 1, false: -1}[is]
+	}
 }

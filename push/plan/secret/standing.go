@@ -30,7 +30,11 @@ func (subs *Subscriptions) Missing(of *Names, resource string) (cause, why strin
 	if !of.names[resource] {
 		return "too many names", fmt.Sprintf("it asks for more than %d, or all of its service account for more than %d", MaxNames, MaxNamesOfIdentity)
 	}
-	return subs.names[resource].cause, subs.names[resource].why
+	s := subs.names[resource]
+	if s.cause == noSecret {
+		return s.cause, absent(subs.who.Namespace, resource)
+	}
+	return s.cause, s.why
 }
 
 // Object is the record that a resource is made of for an identity's namespace; zero: there is none.

@@ -39,6 +39,8 @@ type Subscriptions struct {
 	right    access.Standing          // to private keys
 	needed   bool                     // the right has mattered
 	doubted  bool                     // something has changed that the right may depend on
+	// selecting is of how many names references and labels decide.
+	selecting int
 }
 
 // subscription is one resource that some proxy subscribes to.
@@ -46,7 +48,8 @@ type subscription struct {
 	layer.Unit           // Res nil: there is none to be sent
 	needs      model.Key // the Secret whose private key it takes; zero: none
 	proxies    int       // that subscribe
-	cause, why string    // there is none for this identity; see Refused
+	cause, why string    // there is none for this identity; see Missing
+	selecting  bool      // see Subscriptions.selects
 }
 
 // Names are the Secrets that one proxy subscribes to, by resource name. The zero Names are none.
@@ -108,6 +111,7 @@ func (t *Table) Release(subs *Subscriptions) {
 		t.keys.drop(m.needs, subs)
 	}
 	clear(subs.names)
+	subs.selecting = 0
 	clear(subs.modules)
 	t.enlist(subs)
 	t.keys.tidy()
@@ -161,6 +165,7 @@ func (t *Table) release(subs *Subscriptions, name string) {
 	s := subs.names[name]
 	if s.proxies--; s.proxies == 0 {
 		t.keys.drop(s.needs, subs)
+		subs.selects(s, false)
 		delete(subs.names, name)
 		subs.manifest = subs.manifest.With(nil, []string{name})
 	}

@@ -137,7 +137,7 @@ func (d *decision) applies(mode telemetryv1.WorkloadMode) bool {
 	return true
 }
 
-// service finds the service of a provider. False: it is not known, or the proxy does not see it, and the problem is told.
+// service finds the service of a provider. False: it is not known, or the proxy does not see it; the problem is reported.
 func (d *decision) service(name string, of build.Address, at place) (build.Service, bool) {
 	host, found, namespaces := d.ProviderServices(of.Service)
 	if !slices.Contains(d.out.Hosts, host) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,13 +26,12 @@ type Secrets struct {
 
 	forbidden atomic.Bool // the last answer said so: a right that is given later is found within a minute
 
-	mu     sync.Mutex // guards what follows; nothing blocks under it
-	all    map[string]*corev1.Secret
+	all    map[string]*corev1.Secret // of the goroutine of Run, in which the Reflector puts Secrets here; the same
 	listed bool
 }
 
 // NewSecrets reads the kubeconfig; nothing is asked of the API server before Run. notify is called with all of them, once they were listed in full and
-// then after each change, by one goroutine at a time and under a lock; wrong with why they cannot be read, empty: they can.
+// then after each change, by the goroutine of Run, which waits for it; wrong with why they cannot be read, empty: they can.
 func NewSecrets(kubeconfig, namespace, label string, notify func([]*corev1.Secret), wrong func(wrong string, forbidden bool)) (*Secrets, error) {
 	clients, err := connect(nil, kubeconfig)
 	if err != nil {
@@ -47,9 +45,7 @@ const relist = 10 * time.Minute
 
 // Run follows them until ctx ends. It may be called again after it has returned, and begins again. Its error is the context's.
 func (s *Secrets) Run(ctx context.Context) error {
-	s.mu.Lock()
 	s.all, s.listed = map[string]*corev1.Secret{}, false
-	s.mu.Unlock()
 	ctx = klog.NewContext(ctx, klog.Logger{}) // what goes wrong is reported by wrong
 	plain := cache.NewFilteredListWatchFromClient(s.clients.typed[corev1.SchemeGroupVersion], "secrets", s.namespace, func(o *metav1.ListOptions) { o.LabelSelector = s.with })
 	lw := listwatch.Bound(plain, listwatch.Options{Failed: s.says, Watches: func(bool) { s.says(nil) }})
@@ -79,8 +75,6 @@ func (s *Secrets) says(err error) {
 
 // change changes what is known, and notifies of it.
 func (s *Secrets) change(how func()) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if how(); s.listed {
 		s.notify(slices.Collect(maps.Values(s.all)))
 	}

@@ -23,16 +23,17 @@ type Servers struct {
 	notify  func(map[string]*apiserver.Client)
 	logged  *obs.Sampled // lines that a Secret can bring about
 
-	mu      sync.Mutex // guards what follows
-	clients map[string]*apiserver.Client
+	clients map[string]*apiserver.Client // take's; the same
 	digests map[string][sha256.Size]byte // of the kubeconfigs that clients are made of
-	named   map[string]string            // the Secret of each cluster, also of one whose kubeconfig is refused
-	lacking bool                         // the right to read the Secrets is missing, and the log says so
+
+	mu      sync.Mutex        // guards what follows
+	named   map[string]string // the Secret of each cluster, also of one whose kubeconfig is refused
+	lacking bool              // the right to read the Secrets is missing, and the log says so
 }
 
 // NewServers reads the kubeconfig of the config cluster; nothing is asked before Run. Of the Config Source and Expect do not count. notify is called with
-// the API servers of all other clusters, by name, once the Secrets were listed in full and then whenever they are others, by one goroutine at a time;
-// the map is its to keep. A kubeconfig that is refused changes nothing of a cluster that is known already.
+// the API servers of all other clusters, by name, once the Secrets were listed in full and then whenever they are others, by the goroutine of Run, which
+// waits for it; the map is its to keep. A kubeconfig that is refused changes nothing of a cluster that is known already.
 func NewServers(c Config, notify func(map[string]*apiserver.Client)) (*Servers, error) {
 	if err := apiserver.CheckOptions(c.Allowed); err != nil {
 		return nil, err
@@ -74,15 +75,12 @@ func (s *Servers) cannot(wrong string, forbidden bool) {
 	}
 }
 
-// take takes all Secrets, and notifies where API servers are others.
+// take takes all Secrets, and notifies where API servers are others. One goroutine calls it (kube.NewSecrets).
 func (s *Servers) take(all []*corev1.Secret) {
 	wanted, _ := choose(all, s.Own)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.named = map[string]string{}
-	clients, digests := map[string]*apiserver.Client{}, map[string][sha256.Size]byte{}
+	clients, digests, named := map[string]*apiserver.Client{}, map[string][sha256.Size]byte{}, map[string]string{}
 	for _, w := range wanted {
-		s.named[w.cluster] = s.Namespace + "/" + w.secret
+		named[w.cluster] = s.Namespace + "/" + w.secret
 		client, digest := s.clients[w.cluster], s.digests[w.cluster]
 		if client == nil || digest != w.digest {
 			next, err := s.clientOf(w)
@@ -96,10 +94,13 @@ func (s *Servers) take(all []*corev1.Secret) {
 			clients[w.cluster], digests[w.cluster] = client, digest
 		}
 	}
-	if s.clients == nil || !maps.Equal(clients, s.clients) {
+	s.mu.Lock()
+	s.named = named
+	s.mu.Unlock()
+	changed := s.clients == nil || !maps.Equal(clients, s.clients)
+	if s.clients, s.digests = clients, digests; changed {
 		s.notify(maps.Clone(clients))
 	}
-	s.clients, s.digests = clients, digests
 }
 
 // clientOf is a client of a cluster's API server; nothing is asked.

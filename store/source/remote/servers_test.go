@@ -19,7 +19,13 @@ import (
 // is refused changes nothing, and a cluster whose Secret is deleted is there no more. What changes nothing is not notified.
 func TestServersFollowSecrets(t *testing.T) {
 	var notified []map[string]*apiserver.Client
-	s := newServers(Config{Own: "home"}, func(all map[string]*apiserver.Client) { notified = append(notified, all) })
+	var s *Servers
+	s = newServers(Config{Own: "home"}, func(all map[string]*apiserver.Client) {
+		notified = append(notified, all)
+		if named := s.Named(); len(named) < len(all) { // whoever is notified may ask
+			t.Errorf("Secrets of %v, and servers of %v", named, all)
+		}
+	})
 	last := func(want string, times int) map[string]*apiserver.Client {
 		t.Helper()
 		if len(notified) != times {

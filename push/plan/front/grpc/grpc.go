@@ -30,6 +30,7 @@ var form = host.Form{
 	Cluster:    func(s cluster.Outbound) pool.ResourceSpec { return cluster.Proxyless{Outbound: s} },
 	Assignment: func(s endpoint.Spec) pool.ResourceSpec { return endpoint.Proxyless{Spec: s} },
 	Whole:      true,
+	Endpoints:  true,
 }
 
 // Front is the front of one scope.

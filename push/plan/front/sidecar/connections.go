@@ -36,7 +36,7 @@ func (b *bringing) chains(e *egress, p *model.ServicePort, protocol model.Protoc
 	}
 	name := xds.OutboundCluster(p.GetNumber(), "", h.Name)
 	c := listener.Chain{CIDRs: strs.List(cidrs...), Targets: targets.List(listener.Target{Cluster: name}), StatPrefix: name, Protocol: protocol,
-		Rule: h.Rules.Main, Policy: policies.Intern(h.Rules.Policy("", p.GetNumber()).Over(b.in.Meshes.Cluster))}
+		Rule: h.Rules.Main, Policy: policies.Intern(b.hosts.Policy(h.Rules, "", p.GetNumber()))}
 	if input.IsTLS(protocol) && shared && h.Name != "*" {
 		c.SNI = strs.List(h.Name)
 	}
@@ -149,24 +149,20 @@ func (r *routing) chain(routes []*networkingv1.RouteDestination, cidrs []string)
 	var to host.Outbound // the last
 	for _, route := range routes {
 		d := route.GetDestination()
-		to = r.as.Hosts.ClusterFor(d.GetHost(), d.GetSubset(), d.GetPort().GetNumber(), r.port)
-		if to.Host == nil { // as it would be called: connections to it are closed until there is one
-			p := cmp.Or(d.GetPort().GetNumber(), r.port)
-			to = host.Outbound{Name: xds.OutboundCluster(p, d.GetSubset(), d.GetHost()), Host: r.as.Hosts.Get(d.GetHost()), Port: p}
-		}
-		list = append(list, listener.Target{Cluster: to.Name, Weight: uint32(max(route.GetWeight(), 0))})
+		to, _ = r.as.Hosts.ClusterFor(d.GetHost(), d.GetSubset(), d.GetPort().GetNumber(), r.port)
+		list = append(list, listener.Target{Cluster: to.String(), Weight: uint32(max(route.GetWeight(), 0))})
 	}
 	if len(list) == 1 {
 		list[0].Weight = 0
 		c.StatPrefix = list[0].Cluster
-		if h := to.Host; h != nil && h.Service != nil {
+		if h := to.Known; h != nil && h.Service != nil {
 			rules, subset, port = h.Rules, routes[0].GetDestination().GetSubset(), to.Port
 			if host.Dynamic(h.Service) {
 				c.Dynamic, c.DynamicPort = h.Name, to.Port
 			}
 		}
 	}
-	c.Rule, c.Policy = rules.Of(subset), policies.Intern(rules.Policy(subset, port).Over(r.in.Meshes.Cluster))
+	c.Rule, c.Policy = rules.Of(subset), policies.Intern(r.hosts.Policy(rules, subset, port))
 	list = slices.DeleteFunc(list, func(t listener.Target) bool { return len(list) > 1 && t.Weight == 0 })
 	c.Targets = targets.List(list...)
 	return c

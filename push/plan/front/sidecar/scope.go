@@ -17,7 +17,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// scope is what a front and its two tables read: what stands while the scope does, and its hosts.
+// scope is what a front and its two tables read: what stays the same for as long as the scope exists, and its hosts.
 type scope struct {
 	in       *input.Input
 	layer    *layer.Layer
@@ -91,7 +91,7 @@ func (s *scope) resolving(spec *cluster.Static, found *[]input.Problem) {
 	}
 }
 
-// fixed plans what stays for as long as the scope does.
+// fixed plans a resource that stays the same for as long as the scope exists.
 func (s *scope) fixed(spec pool.ResourceSpec, found *[]input.Problem) {
 	if u, ok := s.in.Make(spec, model.MeshKey, found); ok && !s.layer.Reserved(u.Res) {
 		s.layer.Add(u)

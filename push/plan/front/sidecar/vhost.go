@@ -264,7 +264,7 @@ func (s *scope) hostsNamed(name string, visit func(host string)) {
 }
 
 // loses says whether another host of the route configuration has the domain: an alias that a VirtualService names has its own names, whatever it is
-// another name of; else the first by name has it. reported: whoever wrote the host is to know.
+// another name of; else the first by name has it. reported: that is a problem of the object that makes the entry.
 func (rs *routeTable) loses(rc *routeConfig, en *entry, domain string) (lost, reported bool) {
 	lost, reported = rc.taken[domain], true
 	key, own := routeKey{kind: rc.kind, port: en.port}, rs.isAlias(en.host)
