@@ -117,22 +117,22 @@ func TestProxylessFindsEndpoints(t *testing.T) {
 	}
 }
 
-// A destination that is not there is called as it would be: at the service's only port, and by the host that an alias is another name of. For http
-// rules and for tcp rules alike.
+// A destination that is not there is called by the host that an alias is another name of, at the port that the request came to (as istiod 1.31 was seen
+// to), for http rules and for tcp rules alike.
 func TestDestinationsThatAreNotThere(t *testing.T) {
 	alias := rec(t, model.KindService, "shop/other", "{hosts: [other.shop.svc.cluster.local], exportTo: ['*'], aliasFor: web.shop.svc.cluster.local, ports: [{number: 9080, name: http, protocol: PROTOCOL_HTTP}]}")
 	s := snapshot(alias, svc(t, "shop/web", "10.96.0.1", "http:9080:HTTP"), svc(t, "shop/front", "10.96.0.2", "http:80:HTTP"), svc(t, "shop/db", "10.96.0.3", "tcp:9000:TCP"),
 		rec(t, model.KindVirtualService, "shop/front", "{hosts: [front.shop.svc.cluster.local], http: [{route: [{destination: {host: other.shop.svc.cluster.local, subset: none}}]}]}"),
 		rec(t, model.KindVirtualService, "shop/db", "{hosts: [db.shop.svc.cluster.local], tcp: [{route: [{destination: {host: other.shop.svc.cluster.local, subset: none}}]}]}"))
 	set := planFor(s, node("shop", "c-1"))
-	const want = "outbound|9080|none|web.shop.svc.cluster.local"
+	const want, wantTCP = "outbound|80|none|web.shop.svc.cluster.local", "outbound|9000|none|web.shop.svc.cluster.local"
 	for _, vh := range routesOfSet(t, set, "80").VirtualHosts {
 		if strings.HasPrefix(vh.Name, "front.") && vh.Routes[0].GetRoute().GetCluster() != want {
 			t.Errorf("the http rule goes to %s, want %s", vh.Routes[0].GetRoute().GetCluster(), want)
 		}
 	}
-	if l := listenerOf(t, set, "10.96.0.3_9000"); !strings.Contains(fmt.Sprint(l), want) {
-		t.Errorf("the tcp rule does not go to %s: %v", want, l)
+	if l := listenerOf(t, set, "10.96.0.3_9000"); !strings.Contains(fmt.Sprint(l), wantTCP) {
+		t.Errorf("the tcp rule does not go to %s: %v", wantTCP, l)
 	}
 }
 

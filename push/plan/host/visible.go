@@ -135,7 +135,7 @@ func (t *Table) hasPort(h *Host, port uint32) bool {
 
 // ClusterFor is the cluster that a destination means: at its port, or the service's only one (port 0), or else the one
 // that the request came to (istio: pilot/pkg/networking/core/route, GetDestinationCluster). False: there is no such service, port or subset in
-// this scope, and the cluster is as it would be called: Envoy answers 503, or closes connections, until there is one.
+// this scope, and the cluster is as it would be called at the port that the request came to: Envoy answers 503, or closes connections, until there is one.
 func (t *Table) ClusterFor(name, subset string, port, listenPort uint32) (Outbound, bool) {
 	return t.clusterFor(t, name, subset, port, listenPort)
 }
@@ -153,13 +153,17 @@ func (t *Table) clusterFor(hosts Hosts, name, subset string, port, listenPort ui
 	if h == nil || h.Service == nil {
 		return to, false
 	}
+	if subset != "" {
+		if _, there = h.Rules.subset(subset); !there {
+			return to, false
+		}
+	}
+	asked := to.Port
 	if ports := h.Service.Spec.GetPorts(); port == 0 && len(ports) == 1 && h.joined.Len() == 0 {
 		to.Port = ports[0].GetNumber()
 	}
-	if subset != "" {
-		_, there = h.Rules.subset(subset)
-	} else {
-		there = true
+	if there = h.At(to.Port) != nil && t.hasPort(h, to.Port); !there {
+		to.Port = asked
 	}
-	return to, there && h.At(to.Port) != nil && t.hasPort(h, to.Port)
+	return to, there
 }
