@@ -146,24 +146,25 @@ type Outbound struct {
 	Known *Host // whose cluster it is; nil: the scope has no host of this name
 }
 
-func (t *Table) clusterFor(hosts Hosts, name, subset string, port, listenPort uint32) (to Outbound, there bool) {
+func (t *Table) clusterFor(hosts Hosts, name, subset string, port, listenPort uint32) (Outbound, bool) {
 	name = target(hosts, name)
 	h := hosts.Get(name)
-	to = Outbound{xds.ClusterName{Port: cmp.Or(port, listenPort), Subset: subset, Host: name}, h}
+	to := Outbound{xds.ClusterName{Port: cmp.Or(port, listenPort), Subset: subset, Host: name}, h}
 	if h == nil || h.Service == nil {
 		return to, false
 	}
 	if subset != "" {
-		if _, there = h.Rules.subset(subset); !there {
+		if _, known := h.Rules.subset(subset); !known {
 			return to, false
 		}
 	}
-	asked := to.Port
+	at := to.Port
 	if ports := h.Service.Spec.GetPorts(); port == 0 && len(ports) == 1 && h.joined.Len() == 0 {
-		to.Port = ports[0].GetNumber()
+		at = ports[0].GetNumber()
 	}
-	if there = h.At(to.Port) != nil && t.hasPort(h, to.Port); !there {
-		to.Port = asked
+	if h.At(at) == nil || !t.hasPort(h, at) {
+		return to, false
 	}
-	return to, there
+	to.Port = at
+	return to, true
 }
