@@ -35,6 +35,7 @@ type conn struct {
 	mu       sync.Mutex // guards what follows
 	deadline *time.Timer
 	ended    bool
+	lost     bool   // its place was given away
 	assigned bool   // it has a holder
 	holder   Holder // nil: it has none yet, or is to be told nothing
 
@@ -67,6 +68,18 @@ func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b[:min(int64(len(b)), room)])
 	c.read.Add(int64(n))
 	return n, err
+}
+
+// Write implements net.Conn. What is written after it has ended is not sent, TLS's close_notify above all, which would be the end to its client (Close).
+func (c *conn) Write(b []byte) (int, error) {
+	if !c.shown.Load() {
+		select {
+		case <-c.gone:
+			return 0, net.ErrClosed
+		default:
+		}
+	}
+	return c.Conn.Write(b)
 }
 
 // await waits for a credential that may have come with what was read, for a while: that is verified in milliseconds, unless its
@@ -111,9 +124,22 @@ func (c *conn) enter() bool {
 	c.began = time.Now().UnixNano()
 	lost, ok := c.of.ledger.Enter(c.entry)
 	if other, is := lost.(*conn); is {
-		other.end(displaced)
+		other.lose()
 	}
 	return ok
+}
+
+// lose closes it where its place was given away: at once, whatever is kept of a place (keeps), since it is counted no more.
+func (c *conn) lose() {
+	c.mu.Lock()
+	ended := c.ended
+	c.lost = true
+	c.mu.Unlock()
+	if ended {
+		_ = c.Conn.Close()
+		return
+	}
+	c.end(displaced)
 }
 
 // authenticated takes it out of the unauthenticated ones.
@@ -167,7 +193,7 @@ func (c *conn) Close() error {
 		return c.Conn.Close()
 	}
 	keeps := c.keeps()
-	if keeps <= 0 {
+	if keeps <= 0 || c.lost {
 		c.free()
 		return c.Conn.Close()
 	}

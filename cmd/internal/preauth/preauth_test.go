@@ -364,3 +364,33 @@ func TestCloseWhileWaiting(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Who loses its place to another source is closed at once, also where it had ended before and its place was kept for it: it is counted no more.
+func TestWhoLosesItsPlaceIsClosed(t *testing.T) {
+	w := start(t, Limits{Total: 3, Progress: long, Credential: long})
+	hello := w.hello()
+	begun := func(from string) net.Conn {
+		c := w.raw(from)
+		if _, err := c.Write(hello); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	refused := w.http2("127.0.0.2")
+	_ = refused.call(checked, hpack.HeaderField{Name: "x", Value: strings.Repeat("x", 20<<10)})
+	for !strings.Contains(w.log.String(), "cause=too_long_headers") {
+		time.Sleep(time.Millisecond)
+	}
+	begins := begun("127.0.0.2")
+	begun("127.0.0.2")
+	if !w.open(refused.conn) {
+		t.Error("the place of who was refused is not kept")
+	}
+	begun("127.0.0.3")
+	w.ended("who was refused", refused.conn)
+	begun("127.0.0.4")
+	w.ended("who begins", begins)
+}
