@@ -91,11 +91,11 @@ var affects = [model.NumKinds][]effect{
 		{"labels", input.SDS, labelledWorkloads, slowLabels},                      // selectors decide by them who uses a Secret
 	},
 	model.KindVirtualService: {
-		{"hosts", input.LDS | input.RDS, namedHosts, nil}, // virtual hosts; TCP chains
-		{"connections", input.LDS, connectedHosts, nil},   // TCP chains of wildcards that cover them
-		{"wildcards", input.RDS, coveringHosts, nil},      // which VirtualService is the most specific for a host that others' wildcards cover
-		{"destinations", input.All, pulled, nil},          // they are seen with the VirtualService
-		{"views", input.All, labelKeys, nil},              // sourceLabels decide the variants
+		{"hosts", input.RDS, namedHosts, nil},           // virtual hosts
+		{"connections", input.LDS, connectedHosts, nil}, // TCP chains, also of wildcards that cover them
+		{"wildcards", input.RDS, coveringHosts, nil},    // which VirtualService is the most specific for a host that others' wildcards cover
+		{"destinations", input.All, pulled, nil},        // they are seen with the VirtualService
+		{"views", input.All, labelKeys, nil},            // sourceLabels decide the variants
 	},
 	model.KindDestinationRule: {
 		{"hosts", input.All, namedHosts, nil},                     // policies, subsets; hashing stands on the route

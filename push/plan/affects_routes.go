@@ -58,10 +58,16 @@ func coveringHosts(c *change, t input.Types, e mirror.Edit) {
 	}
 }
 
-// connectedHosts: the hosts of services that are wildcards and cover those of the record, whose tcp and tls rules they have.
+// connectedHosts: the hosts of records with tcp or tls rules, and those of services that are wildcards and cover these, which have the rules too. Rules for requests are in no
+// listener: an edit of a record that has others neither before nor after leaves the listeners alone.
 func connectedHosts(c *change, t input.Types, e mirror.Edit) {
 	for _, r := range records(e) {
-		c.connected(r.(*model.VirtualService), t)
+		vs := r.(*model.VirtualService)
+		if !virtualservice.Connects(vs) {
+			continue
+		}
+		namedHosts(c, t, mirror.Edit{New: vs})
+		c.connected(vs, t)
 	}
 }
 

@@ -128,8 +128,8 @@ func (s *scope) run(in *input.Input) {
 
 // runVariant plans what the step names for a variant.
 func (s *scope) runVariant(v *variant) {
-	for name := range s.step.hosts {
-		v.Resolve(name)
+	for name, what := range s.step.hosts {
+		v.Resolve(name, what)
 	}
 	for name, what := range s.step.members {
 		v.Follow(name, what)

@@ -99,8 +99,15 @@ func (t *Table) Names(f func(name string)) {
 // Problems are what was found while planning, as it is now.
 func (t *Table) Problems() input.Problems { return t.problems }
 
-// Resolve decides what a host is in this scope, and plans those of its clusters and assignments that `what` names.
+// decided are the types of which a change that touches what a host is, its service and its rules, touches one at least.
+const decided = input.CDS | input.EDS
+
+// Resolve decides what a host is in this scope, and plans those of its clusters and assignments that `what` names. Where it names neither, and the
+// host is there, it stays as it is: what is said about requests and connections to it alone is the front's.
 func (t *Table) Resolve(name string, what input.Types) {
+	if !what.Has(decided) && t.hosts.Get(name) != nil {
+		return
+	}
 	h := t.renew(name)
 	h.Service, h.Rules, h.selectors, h.alias = t.serviceFor(name), Rules{}, nil, nil
 	h.joined = t.joined(name, h.Service)
@@ -140,6 +147,7 @@ func (t *Table) Forget(name string) bool {
 	if h != nil && (h.Service != nil || h.alias != nil || len(h.clusters)+len(h.endpoints) > 0) {
 		return false
 	}
+	t.step(name, h)
 	t.hosts.Put(name, nil)
 	return true
 }
@@ -154,11 +162,16 @@ func (t *Table) renew(name string) *Host {
 	} else {
 		t.lookups.names = nil
 	}
+	t.step(name, was)
+	t.hosts.Put(name, h)
+	return h
+}
+
+// step notes what a host was before the step.
+func (t *Table) step(name string, was *Host) {
 	if _, again := t.renewed[name]; !again {
 		t.renewed[name] = was
 	}
-	t.hosts.Put(name, h)
-	return h
 }
 
 // EndStep ends a step: from now on its hosts are values. What is as it was stays the value that it was. It returns the hosts that the

@@ -33,7 +33,7 @@ func (t *Table) Vary(inputs view.Inputs, to *layer.Layer) *Variation {
 	v := &Variation{Inputs: inputs, Layer: to, table: t, hosts: map[string]*Host{}, hides: map[string][]xds.Ref{}}
 	for name, h := range t.hosts.All() {
 		if h.reads != (view.Reads{}) {
-			v.Resolve(name)
+			v.Resolve(name, decided)
 		}
 	}
 	v.planOwn()
@@ -58,8 +58,11 @@ func (v *Variation) ClusterFor(name, subset string, port, listenPort uint32) (Ou
 	return v.table.clusterFor(v, name, subset, port, listenPort)
 }
 
-// Resolve plans a host again that the table has resolved.
-func (v *Variation) Resolve(name string) {
+// Resolve plans a host again that the table has resolved, where `what` names what it plans (Table.Resolve).
+func (v *Variation) Resolve(name string, what input.Types) {
+	if !what.Has(decided) {
+		return
+	}
 	v.followOwn(name)
 	base := v.table.Get(name)
 	inputs, reads := v.read(base)
