@@ -262,7 +262,7 @@ func (ty *typed) overrideOf(name string, stack manifest.Stack) override {
 
 // tidy drops an override that says nothing else than the stacks.
 func (ty *typed) tidy(name string, o override) {
-	if o.flying == 0 && !o.force && !o.held && o.refused == "" && same(o.have, ty.sent.Get(name)) {
+	if ty.superfluous(name, o) {
 		delete(ty.overrides, name)
 		return
 	}
@@ -271,8 +271,14 @@ func (ty *typed) tidy(name string, o override) {
 
 func (ty *typed) tidyAll() {
 	for name, o := range ty.overrides {
-		ty.tidy(name, o)
+		if ty.superfluous(name, o) {
+			delete(ty.overrides, name)
+		}
 	}
+}
+
+func (ty *typed) superfluous(name string, o override) bool {
+	return o.flying == 0 && !o.force && !o.held && o.refused == "" && same(o.have, ty.sent.Get(name))
 }
 
 // same says whether two resources are one as far as a client can see.

@@ -6,10 +6,11 @@ import "time"
 //
 // A change is planned once nothing followed it for a quarter of `after`; each one that follows doubles that quiet time,
 // up to `after`, and soon after a plan it begins there: a lone edit is quick, and fifty at once are one plan. Nothing
-// waits longer than `most`. When planning what waits would take longer than `longPlan`, as far as the last plans tell, it waits
-// no longer than a pause since the last plan: one loop plans for all namespaces, and the edits that gather of one that is edited without end
-// must not hold up another's configuration for the seconds that a single plan of all of them takes. The pause is three times as long as the
-// last plan took, and so leaves processors to everything else, but no longer than `longPause`.
+// waits longer than `most`. When planning what waits would take longer than `longPlan`, as far as the last plans tell, it is due a pause after the last
+// plan. Not later: one loop plans for all namespaces, and the edits that gather of one that is edited without end must not hold up another's
+// configuration for the seconds that a single plan of all of them takes. Nor earlier: edits without end have gaps where the leader is short of
+// processor time, and a plan in each of them, with what it sends to all proxies, would leave it even less. The pause is three times as long as the last
+// plan took, and so leaves processors to everything else, but no longer than `longPause`.
 type debounce struct {
 	after, most   time.Duration
 	edits         int           // that wait
@@ -50,10 +51,7 @@ func (d *debounce) due(now time.Time) (time.Duration, bool) {
 		at = end
 	}
 	if time.Duration(d.edits)*d.cost > longPlan {
-		pause := max(d.after/4, min(3*d.last, longPause))
-		if early := d.planned.Add(pause); early.Before(at) {
-			at = early
-		}
+		at = d.planned.Add(max(d.after/4, min(3*d.last, longPause)))
 	}
 	return at.Sub(now), true
 }

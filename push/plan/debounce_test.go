@@ -9,14 +9,16 @@ import (
 // when it would not.
 func TestGreatPlansAreSliced(t *testing.T) {
 	for name, c := range map[string]struct {
+		every   int           // milliseconds from one commit to the next; it has an edit for each of them
 		cost    time.Duration // of one edit
 		longest int           // edits planned at once, of 1,000 a second
 		plans   int           // in 20 s, at most
 	}{
-		"cheap":         {10 * time.Microsecond, 3_100, 7},
-		"a tenth of it": {100 * time.Microsecond, 320, 70},
-		"dear":          {300 * time.Microsecond, 1_500, 25},
-		"all of it":     {time.Millisecond, 6_000, 10}, // more than can be planned heaps up to `most`
+		"cheap":         {1, 10 * time.Microsecond, 3_100, 7},
+		"a tenth of it": {1, 100 * time.Microsecond, 320, 70},
+		"dear":          {1, 300 * time.Microsecond, 1_500, 25},
+		"all of it":     {1, time.Millisecond, 6_000, 10}, // more than can be planned heaps up to `most`
+		"dear, in gaps": {200, 300 * time.Microsecond, 1_600, 25},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := debounce{after: 100 * time.Millisecond, most: 10 * time.Second}
@@ -26,8 +28,10 @@ func TestGreatPlansAreSliced(t *testing.T) {
 			start := time.Unix(0, 0)
 			for ms := range 20_000 {
 				now := start.Add(time.Duration(ms) * time.Millisecond)
-				waiting++
-				d.note(now, waiting)
+				if ms%c.every == 0 {
+					waiting += c.every
+					d.note(now, waiting)
+				}
 				if planning > 0 {
 					if planning == 1 {
 						d.spent(now, busy, time.Duration(busy)*c.cost)
