@@ -114,7 +114,7 @@ func (a *assembly) open() error {
 	}
 	a.add(part{tasks: append(streams, pages...), gauges: []func(time.Time){grpc.gauges}})
 	a.add(part{tasks: []loop.Task{{Name: "gauges", Run: a.measure}, {Name: "health", Run: grpc.health.Run},
-		{Name: "memory", Run: func(ctx context.Context) error { return memory.Run(ctx, a.burst, a.config.env.off("collector")) }}}})
+		{Name: "memory", Run: func(ctx context.Context) error { return memory.Run(ctx, a.came, a.config.env.off("collector")) }}}})
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/cmd/navarchd/debug"
+	"navarch.io/navarch/cmd/navarchd/memory"
 	"navarch.io/navarch/cmd/navarchd/webhooks"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/problems"
@@ -113,8 +114,10 @@ func (i *ingester) expect(all []origin.Origin, known bool) {
 // objectsOfBurst is how many objects are read, or records written, in a burst that is worth tidying up after, as when a cluster is listed; edits are far from it.
 const objectsOfBurst = 10_000
 
-// burst counts these: where a cluster is listed the records are written after that, for a minute or so, and leave as much behind.
-func burst(s ingest.Stats) uint64 { return (s.Normalised + s.Puts + s.Deletes) / objectsOfBurst }
+// came counts these: where a cluster is listed the records are written after that, for a minute or so, and leave as much behind.
+func came(s ingest.Stats) memory.Counts {
+	return memory.Counts{Bursts: (s.Normalised + s.Puts + s.Deletes) / objectsOfBurst, Edits: s.Normalised + s.Batches}
+}
 
 // part is what the role adds to its process.
 func (i *ingester) part() part {
@@ -124,7 +127,7 @@ func (i *ingester) part() part {
 		{Name: "lead", Run: func(ctx context.Context) error { return i.lead.Run(ctx, i.leads) }},
 		{Name: "problems", Run: i.logProblems},
 	}
-	return part{tasks: append(tasks, i.tasks...), gauges: i.gauges, bursts: []func() uint64{func() uint64 { return burst(i.loop.Stats()) }}}
+	return part{tasks: append(tasks, i.tasks...), gauges: i.gauges, counts: []func() memory.Counts{func() memory.Counts { return came(i.loop.Stats()) }}}
 }
 
 // shown is what /debug shows of the role; commits are the newest of this process.

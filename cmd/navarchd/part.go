@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"navarch.io/navarch/cmd/navarchd/memory"
 	"navarch.io/navarch/store/loop"
 )
 
@@ -19,7 +20,7 @@ type part struct {
 	notes  []func() []string             // what an operator should know of a process that is ready all the same
 	gauges []func(time.Time)             // set the metrics that are read off loops; one goroutine calls them
 	leave  []func(context.Context)       // hand over to other processes, while everything still runs
-	bursts []func() uint64               // counts of what leaves much memory unused when much of it comes at once
+	counts []func() memory.Counts        // of what comes, for who decides how much garbage may lie
 }
 
 // add joins another part to p, after what is there.
@@ -28,7 +29,7 @@ func (p *part) add(more part) {
 	p.plain, p.secure = append(p.plain, more.plain...), append(p.secure, more.secure...)
 	p.ready, p.notes = append(p.ready, more.ready...), append(p.notes, more.notes...)
 	p.gauges, p.leave = append(p.gauges, more.gauges...), append(p.leave, more.leave...)
-	p.bursts = append(p.bursts, more.bursts...)
+	p.counts = append(p.counts, more.counts...)
 }
 
 // missing is why proxies should not be sent to this process; nil: they may be. A process that only ingests is ready once it runs.
@@ -41,12 +42,13 @@ func (p *part) missing() error {
 	return nil
 }
 
-// burst is the sum of all counts of what comes in bursts.
-func (p *part) burst() (n uint64) {
-	for _, count := range p.bursts {
-		n += count()
+// came is the sum of all counts of what comes.
+func (p *part) came() (all memory.Counts) {
+	for _, counts := range p.counts {
+		c := counts()
+		all.Bursts, all.Edits = all.Bursts+c.Bursts, all.Edits+c.Edits
 	}
-	return n
+	return all
 }
 
 // remarks are the notes of all parts.

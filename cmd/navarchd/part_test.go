@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"navarch.io/navarch/cmd/navarchd/memory"
 	"navarch.io/navarch/store/kv/kvtest"
 	"navarch.io/navarch/store/loop"
 )
@@ -22,7 +23,7 @@ func TestPartsAreJoined(t *testing.T) {
 	one := func() part {
 		return part{
 			tasks: []loop.Task{{}}, plain: []func(grpc.ServiceRegistrar){nil}, secure: []func(grpc.ServiceRegistrar){nil}, ready: []func() error{nil},
-			notes: []func() []string{nil}, gauges: []func(time.Time){nil}, leave: []func(context.Context){nil}, bursts: []func() uint64{nil},
+			notes: []func() []string{nil}, gauges: []func(time.Time){nil}, leave: []func(context.Context){nil}, counts: []func() memory.Counts{nil},
 		}
 	}
 	all := one()
@@ -75,10 +76,10 @@ func TestPartsAreAsked(t *testing.T) {
 	if first = errors.New("first"); !errors.Is(all.missing(), first) {
 		t.Error("the first is not told")
 	}
-	all.add(part{bursts: []func() uint64{func() uint64 { return 3 }}})
-	all.add(part{bursts: []func() uint64{func() uint64 { return 4 }}})
-	if n := all.burst(); n != 7 {
-		t.Errorf("%d of what comes in bursts, want that of both", n)
+	all.add(part{counts: []func() memory.Counts{func() memory.Counts { return memory.Counts{Bursts: 3, Edits: 10} }}})
+	all.add(part{counts: []func() memory.Counts{func() memory.Counts { return memory.Counts{Bursts: 4, Edits: 20} }}})
+	if got := all.came(); got != (memory.Counts{Bursts: 7, Edits: 30}) {
+		t.Errorf("%+v came, want that of both", got)
 	}
 	if got := all.remarks(); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("notes %q", got)

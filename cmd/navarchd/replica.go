@@ -14,6 +14,7 @@ import (
 	"navarch.io/navarch/ca/vault"
 	"navarch.io/navarch/cmd/navarchd/callers"
 	"navarch.io/navarch/cmd/navarchd/debug"
+	"navarch.io/navarch/cmd/navarchd/memory"
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/push/acknowledged"
 	"navarch.io/navarch/push/budget"
@@ -184,7 +185,9 @@ func (r *replica) part() part {
 		notes:  []func() []string{r.alarm},
 		gauges: []func(time.Time){r.countBuilds(), r.quarantined, r.fleet.Gauges},
 		leave:  []func(context.Context){r.fleet.Depart},
-		bursts: []func() uint64{r.server.Joins},
+		counts: []func() memory.Counts{func() memory.Counts {
+			return memory.Counts{Bursts: r.server.Joins(), Edits: uint64(r.planner.Revision())}
+		}},
 	}
 	all.add(r.more)
 	return all

@@ -6,7 +6,7 @@
 // the processor time per proxy beside it. navarchd leaves Go's own settings where NAVARCH_EXPERIMENT_OFF has `collector`; `make experiment
 // LOOP=collector` plays the scenario with and without, in turns, and prints the medians of both. It stays as long as it gains a tenth of that.
 //
-// Owns: GOGC of the process.  Reads: the Go runtime's own measures, processor time, a count of what comes in bursts.  Never: sets the limit of memory.
+// Owns: GOGC of the process.  Reads: the Go runtime's own measures, processor time, counts of what comes.  Never: sets the limit of memory.
 package memory
 
 import (
@@ -32,28 +32,35 @@ const (
 	busyGarbage = 32 << 20 // bytes beyond CalmPercent of what lives
 )
 
-// A process is busy from that part of the processors on, while at least so much comes in a step of what comes in bursts, and until it has used less for
-// a while. Where others need the processors too a storm does not get more. What else takes processor time, as handshakes of clients that never show a
-// credential, is no reason for more memory.
+// A process is busy from that part of the processors on, while at least so much comes in a step of what comes in bursts, or the configuration changes,
+// and until it has used less for a while. Where others need the processors too a storm does not get more. What else takes processor time, as handshakes
+// of clients that never show a credential, is no reason for more memory.
 const (
 	busyPart  = .1
 	busyBurst = 2
 	calmDown  = 5 * time.Second
 )
 
+// Counts are what came so far.
+type Counts struct {
+	Bursts uint64 // of what leaves much memory unused when much of it comes at once: streams that were opened, thousands of objects that were read
+	Edits  uint64 // changes of the configuration; more for a larger one, at least one for each
+}
+
 // collector is how much garbage may lie. It has no clock.
 type collector struct {
 	at   time.Time
 	cpu  time.Duration // that the process had used then
-	came uint64        // count of what comes in bursts
-	busy time.Time     // when it was last
+	came Counts
+	busy time.Time // when it was last
 }
 
-// step is GOGC, given the processor time that the process has used so far, that of all processors in a second, the count of what comes in bursts, and
-// the bytes that live. Of a busy process more garbage may lie, within busyGarbage. Where what lives and as much garbage would take two thirds
+// step is GOGC, given the processor time that the process has used so far, that of all processors in a second, what came so far, and the bytes that
+// live. Of a busy process more garbage may lie, within busyGarbage. Where what lives and as much garbage would take two thirds
 // of the limit, memory is what there is little of: joins slow down from 0.8 of it on (shard/place).
-func (c *collector) step(now time.Time, cpu, each time.Duration, came, live, limit uint64) int {
-	if used := cpu - c.cpu; came-c.came >= busyBurst && used.Seconds() >= busyPart*each.Seconds()*now.Sub(c.at).Seconds() {
+func (c *collector) step(now time.Time, cpu, each time.Duration, came Counts, live, limit uint64) int {
+	much := came.Bursts-c.came.Bursts >= busyBurst || came.Edits != c.came.Edits
+	if used := cpu - c.cpu; much && used.Seconds() >= busyPart*each.Seconds()*now.Sub(c.at).Seconds() {
 		c.busy = now
 	}
 	c.at, c.cpu, c.came = now, cpu, came
@@ -66,8 +73,9 @@ func (c *collector) step(now time.Time, cpu, each time.Duration, came, live, lim
 // percentStep is the step in percent in which it changes: what lives changes all the time.
 const percentStep = 5
 
-// A burst leaves garbage, grown stacks and free pages that Go would give back over many minutes. Once it has been over for a while they are given
-// back at once, if it is worth the collection.
+// A burst leaves garbage, grown stacks and free pages that Go would give back over many minutes. Once it has been over for a while, and the process
+// is not busy with something else, they are given back at once, if it is worth the collection: in the middle of work that would hold it up, and the pages
+// would be wanted again.
 const (
 	calmFor   = 2 * time.Second
 	worthFree = 12 << 20 // bytes
@@ -77,15 +85,20 @@ const (
 // tidy is when to give memory back. It has no clock.
 type tidy struct {
 	burst   uint64
-	changed time.Time // when burst was last another
+	changed time.Time // when burst was last another, or the process busy
 	freed   time.Time
 	due     bool
 }
 
-// step says whether to give memory back now, given the count of what comes in bursts, and what could be freed at least.
-func (t *tidy) step(now time.Time, burst uint64, spare uint64) bool {
+// step says whether to give memory back now, given the count of what comes in bursts, whether the process is busy in this moment, and what could be
+// freed at least.
+func (t *tidy) step(now time.Time, burst uint64, busy bool, spare uint64) bool {
 	if burst != t.burst {
-		t.burst, t.changed, t.due = burst, now, true
+		t.burst, t.due = burst, true
+		busy = true
+	}
+	if busy {
+		t.changed = now
 	}
 	if !t.due || now.Sub(t.changed) < calmFor || now.Sub(t.freed) < freeEvery {
 		return false
@@ -108,10 +121,9 @@ func spare(samples []metrics.Sample) uint64 {
 // defaultPercent is Go's own GOGC.
 const defaultPercent = 100
 
-// Run is the loop around both, until ctx ends; burst counts what leaves much memory unused when much of it comes at once (streams that were opened,
-// thousands of objects that were read), and is not to go on changing where little comes. off: nothing is steered, and Go's own
+// Run is the loop around both, until ctx ends; the count of bursts is not to go on changing where little comes. off: nothing is steered, and Go's own
 // default holds: to measure what the loop is worth. There is never an error.
-func Run(ctx context.Context, burst func() uint64, off bool) error {
+func Run(ctx context.Context, counts func() Counts, off bool) error {
 	if off {
 		wire.TuneCollector(defaultPercent)
 		<-ctx.Done()
@@ -127,15 +139,15 @@ func Run(ctx context.Context, burst func() uint64, off bool) error {
 	for {
 		select {
 		case now := <-tick.C:
-			came := burst()
-			if state.step(now, came, spare(samples)) {
-				debug.FreeOSMemory()
-			}
+			came, free := counts(), spare(samples)
 			live := samples[2].Value.Uint64() + samples[3].Value.Uint64()
 			each := time.Duration(runtime.GOMAXPROCS(0)) * time.Second
 			if want := gc.step(now, obs.ProcessorTime(), each, came, live, uint64(debug.SetMemoryLimit(-1))); want != percent {
 				percent = want
 				wire.TuneCollector(percent)
+			}
+			if state.step(now, came.Bursts, gc.busy.Equal(now), free) {
+				debug.FreeOSMemory()
 			}
 		case <-ctx.Done():
 			return nil

@@ -10,10 +10,11 @@ func TestTidy(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var s tidy
 	freed := 0
+	busy := false
 	pass := func(seconds int, burst, spare uint64) {
 		for range seconds {
 			now = now.Add(time.Second)
-			if s.step(now, burst, spare) {
+			if s.step(now, burst, busy, spare) {
 				freed++
 			}
 		}
@@ -49,6 +50,12 @@ func TestTidy(t *testing.T) {
 	want("too soon after the last", 0)
 	pass(30, 1003, much)
 	want("and then", 1)
+	busy = true
+	pass(60, 1004, much)
+	want("busy with something else after the storm", 0)
+	busy = false
+	pass(10, 1004, much)
+	want("calm at last", 1)
 }
 
 // More garbage may lie while the processors are busy, where there is memory for it, and for a little longer.
@@ -57,25 +64,29 @@ func TestCollector(t *testing.T) {
 	busy, calm := cores*busyPart, cores*busyPart*.9
 	type second struct {
 		used float64 // processors
-		came uint64
+		came Counts
 		live uint64
 		want int
 	}
+	many, few := Counts{Bursts: busyBurst}, Counts{Bursts: busyBurst - 1}
 	for name, seconds := range map[string][]second{
-		"calm":                 {{calm, busyBurst, live, CalmPercent}, {calm, busyBurst, live, CalmPercent}},
-		"busy":                 {{busy, busyBurst, live, busyPercent}, {busy, busyBurst, live, busyPercent}},
-		"calm again":           {{busy, busyBurst, live, busyPercent}, {0, busyBurst, live, busyPercent}, {0, busyBurst, live, busyPercent}, {0, busyBurst, live, busyPercent}, {0, busyBurst, live, busyPercent}, {0, busyBurst, live, CalmPercent}},
-		"busy again":           {{busy, busyBurst, live, busyPercent}, {0, busyBurst, live, busyPercent}, {0, busyBurst, live, busyPercent}, {busy, busyBurst, live, busyPercent}, {0, busyBurst, live, busyPercent}, {0, busyBurst, live, busyPercent}, {0, busyBurst, live, busyPercent}},
-		"memory is scarce":     {{busy, busyBurst, limit / 2, CalmPercent}, {busy, busyBurst, limit/3 + 1, CalmPercent}, {busy, busyBurst, limit / 3, CalmPercent + 5}},
-		"much lives":           {{busy, busyBurst, 128 << 20, CalmPercent + 25}, {busy, busyBurst, 320 << 20, CalmPercent + 10}, {calm, busyBurst, 320 << 20, CalmPercent + 10}},
-		"little comes":         {{busy, busyBurst - 1, live, CalmPercent}, {busy, 0, live, CalmPercent}, {busy, busyBurst, live, busyPercent}},
-		"what was used before": {{0, busyBurst, live, CalmPercent}},
+		"calm":                 {{calm, many, live, CalmPercent}, {calm, many, live, CalmPercent}},
+		"busy":                 {{busy, many, live, busyPercent}, {busy, many, live, busyPercent}},
+		"calm again":           {{busy, many, live, busyPercent}, {0, many, live, busyPercent}, {0, many, live, busyPercent}, {0, many, live, busyPercent}, {0, many, live, busyPercent}, {0, many, live, CalmPercent}},
+		"busy again":           {{busy, many, live, busyPercent}, {0, many, live, busyPercent}, {0, many, live, busyPercent}, {busy, many, live, busyPercent}, {0, many, live, busyPercent}, {0, many, live, busyPercent}, {0, many, live, busyPercent}},
+		"memory is scarce":     {{busy, many, limit / 2, CalmPercent}, {busy, many, limit/3 + 1, CalmPercent}, {busy, many, limit / 3, CalmPercent + 5}},
+		"much lives":           {{busy, many, 128 << 20, CalmPercent + 25}, {busy, many, 320 << 20, CalmPercent + 10}, {calm, many, 320 << 20, CalmPercent + 10}},
+		"little comes":         {{busy, few, live, CalmPercent}, {busy, Counts{}, live, CalmPercent}, {busy, many, live, busyPercent}},
+		"edits":                {{busy, Counts{Edits: 1}, live, busyPercent}, {0, Counts{}, live, busyPercent}},
+		"few edits":            {{calm, Counts{Edits: 1}, live, CalmPercent}, {busy, Counts{}, live, CalmPercent}},
+		"what was used before": {{0, many, live, CalmPercent}},
 	} {
 		var c collector
-		now, used, came := time.Unix(1000, 0), time.Hour, uint64(1000) // of a process that has lived for a while
+		now, used, came := time.Unix(1000, 0), time.Hour, Counts{1000, 1000} // of a process that has lived for a while
 		c.step(now, used, cores*time.Second, came, live, limit)
 		for i, s := range seconds {
-			now, used, came = now.Add(time.Second), used+time.Duration(s.used*float64(time.Second)), came+s.came
+			now, used = now.Add(time.Second), used+time.Duration(s.used*float64(time.Second))
+			came = Counts{came.Bursts + s.came.Bursts, came.Edits + s.came.Edits}
 			if got := c.step(now, used, cores*time.Second, came, s.live, limit); got != s.want {
 				t.Errorf("%s: %d percent after second %d, want %d", name, got, i, s.want)
 			}
@@ -83,13 +94,13 @@ func TestCollector(t *testing.T) {
 	}
 	for live := uint64(1); live < 8<<30; live += 10 << 20 { // whoever keeps it busy does not have it grow without bound
 		c := collector{busy: time.Unix(1000, 0)}
-		percent := uint64(c.step(time.Unix(1000, 0), 0, cores*time.Second, 0, live, 1<<40))
+		percent := uint64(c.step(time.Unix(1000, 0), 0, cores*time.Second, Counts{}, live, 1<<40))
 		if more := live * (percent - CalmPercent) / 100; more > busyGarbage {
 			t.Fatalf("%d MB live: %d MB of garbage more than while it is calm", live>>20, more>>20)
 		}
 	}
 	var c collector
-	if got := c.step(time.Unix(1000, 0), time.Hour, cores*time.Second, busyBurst, live, limit); got != CalmPercent {
+	if got := c.step(time.Unix(1000, 0), time.Hour, cores*time.Second, many, live, limit); got != CalmPercent {
 		t.Errorf("at first %d percent", got)
 	}
 }
