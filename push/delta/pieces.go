@@ -30,6 +30,13 @@ func walk(pieces [][]byte, what string, do func(protowire.Number, []byte) error)
 	for len(pieces) > 0 {
 		b, rest := pieces[0], pieces[0]
 		for len(rest) > 0 {
+			if number, from, end := protowalk.Short(rest); end > 0 { // thousands come with a proxy that reconnects
+				if err := do(number, rest[from:end:end]); err != nil {
+					return whole, err
+				}
+				rest = rest[end:]
+				continue
+			}
 			f, n := protowalk.Next(rest)
 			if n < 0 && len(pieces) > 1 {
 				break // maybe what is missing is in the next piece

@@ -41,6 +41,7 @@ type Planner struct {
 	scopes     map[view.Scope]*scope
 	workloads  map[view.Workload]*workload
 	views      map[view.View]*planned
+	overlays   int // views with an overlay that is not empty
 	handles    map[*Handle]struct{}
 	pods       podIndex
 	latest     *mirror.Snapshot // that the planner was told of; input may be older while something waits
@@ -202,6 +203,7 @@ func (p *Planner) release(pl *planned) {
 		}
 	}
 	p.leaveIdentity(pl)
+	p.overlay(pl, nil)
 	if pl.scope != nil {
 		if pl.scope.refs--; pl.scope.refs == 0 {
 			delete(p.scopes, pl.view.Scope)
@@ -234,7 +236,7 @@ func (p *Planner) plan(v view.View) *planned {
 		p.workloads[v.Workload] = pl.workload
 	}
 	pl.workload.refs++
-	pl.overlay = pl.workload.Overlay(v.Addresses)
+	p.overlay(pl, pl.workload.Overlay(v.Addresses))
 	p.joinIdentity(pl)
 	p.input.Tested(v.Scope)
 	pl.compose(p)
@@ -289,14 +291,20 @@ func (p *Planner) Apply(c mirror.Change) []Moved {
 	return p.End()
 }
 
-// relink follows layers that were planned from scratch.
-func (pl *planned) relink(s *scope, wl *workload) {
+// overlay gives a view its overlay, and counts those that are not empty.
+func (p *Planner) overlay(pl *planned, now *manifest.Manifest) {
+	p.overlays += min(now.Len(), 1) - min(pl.overlay.Len(), 1)
+	pl.overlay = now
+}
+
+// relink has a view follow layers that were planned from scratch.
+func (p *Planner) relink(pl *planned, s *scope, wl *workload) {
 	if pl.scope = s; pl.variant != nil {
 		pl.variant = s.variants[pl.view.Inputs]
 	}
 	if wl != pl.workload {
 		pl.workload = wl
-		pl.overlay = succeed(pl.overlay, wl.Overlay(pl.view.Addresses))
+		p.overlay(pl, succeed(pl.overlay, wl.Overlay(pl.view.Addresses)))
 	}
 }
 
@@ -340,16 +348,11 @@ func (p *Planner) Snapshot() *mirror.Snapshot { return p.input.Snapshot }
 // Stats counts what is shared: scopes, variants, workloads, overlays, views, and the proxies that share them.
 type Stats struct{ Scopes, Variants, Workloads, Overlays, Views, Proxies int }
 
-// Stats counts.
+// Stats counts. It takes as long as there are scopes: the gauges follow each join.
 func (p *Planner) Stats() Stats {
-	st := Stats{Scopes: len(p.scopes), Workloads: len(p.workloads), Views: len(p.views), Proxies: len(p.handles)}
+	st := Stats{Scopes: len(p.scopes), Workloads: len(p.workloads), Views: len(p.views), Overlays: p.overlays, Proxies: len(p.handles)}
 	for _, s := range p.scopes {
 		st.Variants += len(s.variants)
-	}
-	for _, pl := range p.views {
-		if pl.overlay.Len() > 0 {
-			st.Overlays++
-		}
 	}
 	return st
 }

@@ -219,7 +219,7 @@ func (p *Planner) End() []Moved {
 		}
 	}
 	for _, pl := range p.views {
-		pl.relink(p.scopes[pl.view.Scope], p.workloads[pl.view.Workload])
+		p.relink(pl, p.scopes[pl.view.Scope], p.workloads[pl.view.Workload])
 	}
 	rebound := p.rebind(rp.change)
 	p.input.Sharing = nil

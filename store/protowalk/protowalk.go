@@ -17,17 +17,27 @@ type Field struct {
 	Varint uint64 // of a varint; else 0
 }
 
+// Short is where the first field of b begins and ends, its tag aside, if it is as almost all are: length-delimited, with a short tag, and of less than
+// 16 KB. end is 0 where it is not: Next is for all. The compiler puts it into its callers' loops.
+func Short(b []byte) (number protowire.Number, from, end int) {
+	if len(b) < 3 || b[0]&0x87 != byte(protowire.BytesType) || b[0] < 8 {
+		return 0, 0, 0
+	}
+	from, end = 2, int(b[1])
+	if end >= 0x80 {
+		from, end = 3, end&0x7f|int(b[2])<<7
+	}
+	if end += from; end > len(b) || end >= 1<<14 {
+		return 0, 0, 0
+	}
+	return protowire.Number(b[0] >> 3), from, end
+}
+
 // Next takes the first field off b, which must not be empty. n is its length with the tag; a negative one is the code for
 // protowire.ParseError: b does not begin with a whole field.
 func Next(b []byte) (f Field, n int) {
-	if len(b) > 2 && b[0] > 7 && b[0] < 0x80 && b[0]&7 == byte(protowire.BytesType) { // as almost all are: a short tag, less than 16 KB
-		size, from := int(b[1]), 2
-		if size >= 0x80 {
-			size, from = size&0x7f|int(b[2])<<7, 3
-		}
-		if size < 1<<14 && from+size <= len(b) {
-			return Field{Number: protowire.Number(b[0] >> 3), Type: protowire.BytesType, Bytes: b[from : from+size : from+size]}, from + size
-		}
+	if number, from, end := Short(b); end > 0 {
+		return Field{Number: number, Type: protowire.BytesType, Bytes: b[from:end:end]}, end
 	}
 	number, kind, tag := protowire.ConsumeTag(b)
 	if tag < 0 {
