@@ -251,12 +251,8 @@ func (d *randomRun) differs(i int) string {
 	if diff := cmp.Diff(hosts, d.planner.index, cmp.Comparer(func(a, b *scope) bool { return a == b })); diff != "" {
 		return "the scopes that have a host, (- indeed, + by the index)" + diff
 	}
-	overlays := 0
-	for _, pl := range d.planner.views {
-		overlays += min(pl.overlay.Len(), 1)
-	}
-	if counted := d.planner.Stats().Overlays; counted != overlays {
-		return fmt.Sprintf("%d views have an overlay, %d are counted", overlays, counted)
+	if have, counted := overlays(d.planner), d.planner.Stats().Overlays; counted != have {
+		return fmt.Sprintf("%d views have an overlay, %d are counted", have, counted)
 	}
 	from := d.planner.input.Pool
 	if i%2 == 0 {
