@@ -54,3 +54,11 @@ func TestHeadlessWithManyEndpoints(t *testing.T) {
 		}
 	}
 }
+
+// overlays counts the views that have an overlay.
+func overlays(p *Planner) (n int) {
+	for _, pl := range p.views {
+		n += min(pl.overlay.Len(), 1)
+	}
+	return n
+}

@@ -219,11 +219,3 @@ func BenchmarkViews(b *testing.B) {
 		})
 	}
 }
-
-// overlays counts the views that have an overlay.
-func overlays(p *Planner) (n int) {
-	for _, pl := range p.views {
-		n += min(pl.overlay.Len(), 1)
-	}
-	return n
-}
