@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -53,33 +52,37 @@ func (i *installation) maintained(name string) {
 	i.at(name)
 }
 
-// loses takes a member's volume, and waits until the member fails for it.
+// loses takes members' volumes, and waits until each has a new one, and fails for it, or is ready: where a leader was elected since, it sends a member
+// without data everything; one that remembers what the member had makes it panic.
 func (i *installation) loses(members ...string) {
-	was := map[string]string{}
+	uid := func(kind, name string) string {
+		id := i.get("{.metadata.uid}", kind, "-n", "other", name)
+		if strings.Contains(id, " ") { // what is wrong: it is not there
+			return ""
+		}
+		return id
+	}
+	was, claims := map[string]string{}, map[string]string{}
 	for _, m := range members {
-		was[m] = i.get("{.metadata.uid}", "pod", "-n", "other", m)
+		was[m], claims[m] = uid("pod", m), uid("pvc", "data-"+m)
 		i.MustKubectl(i.t, "", "delete", "pvc", "-n", "other", "data-"+m, "--wait=false")
 		i.MustKubectl(i.t, "", "delete", "pod", "-n", "other", m, "--wait=false")
 	}
 	// The old Pod may take half a minute to end, and the new one twice as long to give up: etcd tries for 30 s to resolve the names of its peers, and its own.
 	for _, m := range members {
-		restarts := func() (n int, status string) {
-			said := i.get("{.metadata.uid} {.status.containerStatuses[0].restartCount} {.status}", "pod", "-n", "other", m)
-			of := strings.SplitN(said, " ", 3)
-			if n, err := strconv.Atoi(of[min(1, len(of)-1)]); err == nil && of[0] != was[m] {
-				return n, said
-			}
-			return -1, said
-		}
 		cluster.Await(i.t, m+" again", func() string {
-			if n, status := restarts(); n < 0 {
-				return "there is no new one: " + status
+			switch pod, claim := uid("pod", m), uid("pvc", "data-"+m); {
+			case pod == "" || pod == was[m]:
+				return "there is no new Pod"
+			case claim == "" || claim == claims[m]:
+				return "it has its old claim"
 			}
 			return ""
 		})
 		cluster.AwaitFor(i.t, 2*time.Minute, m+" without its volume", func() string {
-			if n, status := restarts(); n < 1 {
-				return "it has not failed: " + status
+			status := i.get("{.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].ready} {.status}", "pod", "-n", "other", m)
+			if of := strings.SplitN(status, " ", 3); len(of) < 3 || of[0] == "0" && of[1] != "true" {
+				return "it has not failed, and is not ready: " + status
 			}
 			return ""
 		})

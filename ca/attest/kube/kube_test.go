@@ -3,8 +3,8 @@
 package kube
 
 import (
+	"net/http"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -72,10 +72,10 @@ func TestKubeMayListSecrets(t *testing.T) {
 	c.Kubectl(t, "", "delete", "clusterrolebinding", "navarchd")
 	until(t, "the right to ask is gone", func() bool {
 		_, _, err := access.MayListSecrets(t.Context(), "one", "gateway")
-		return err != nil && strings.Contains(err.Error(), "403")
+		return apiserver.IsStatus(err, http.StatusForbidden)
 	})
 	c.KillAPIServer()
-	if allowed, _, err := access.MayListSecrets(t.Context(), "two", "gateway"); err == nil || allowed || strings.Contains(err.Error(), "403") {
+	if allowed, _, err := access.MayListSecrets(t.Context(), "two", "gateway"); err == nil || allowed || apiserver.IsStatus(err, http.StatusForbidden) {
 		t.Errorf("without an API server: %v, %v", allowed, err)
 	}
 }
