@@ -20,7 +20,7 @@ type part struct {
 	notes  []func() []string             // what an operator should know of a process that is ready all the same
 	gauges []func(time.Time)             // set the metrics that are read off loops; one goroutine calls them
 	leave  []func(context.Context)       // hand over to other processes, while everything still runs
-	counts []func() memory.Counts        // of what comes, for who decides how much garbage may lie
+	counts []func() memory.Counts        // what came so far: by it cmd/navarchd/memory decides how much garbage may lie
 }
 
 // add joins another part to p, after what is there.

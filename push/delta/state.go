@@ -260,7 +260,7 @@ func (ty *typed) overrideOf(name string, stack manifest.Stack) override {
 	return override{have: stack.Get(name)}
 }
 
-// tidy drops an override that says nothing else than the stacks.
+// tidy sets an override, or drops it where it is superfluous.
 func (ty *typed) tidy(name string, o override) {
 	if ty.superfluous(name, o) {
 		delete(ty.overrides, name)
@@ -269,6 +269,7 @@ func (ty *typed) tidy(name string, o override) {
 	ty.put(name, o)
 }
 
+// tidyAll is tidy for all overrides.
 func (ty *typed) tidyAll() {
 	for name, o := range ty.overrides {
 		if ty.superfluous(name, o) {
@@ -277,6 +278,7 @@ func (ty *typed) tidyAll() {
 	}
 }
 
+// superfluous says whether an override says nothing else than the stacks.
 func (ty *typed) superfluous(name string, o override) bool {
 	return o.flying == 0 && !o.force && !o.held && o.refused == "" && same(o.have, ty.sent.Get(name))
 }

@@ -348,7 +348,7 @@ func (p *Planner) Snapshot() *mirror.Snapshot { return p.input.Snapshot }
 // Stats counts what is shared: scopes, variants, workloads, overlays, views, and the proxies that share them.
 type Stats struct{ Scopes, Variants, Workloads, Overlays, Views, Proxies int }
 
-// Stats counts. It takes as long as there are scopes: the gauges follow each join.
+// Stats counts. What it costs grows with the number of scopes, not with that of views or proxies: it is called at each join, for the gauges.
 func (p *Planner) Stats() Stats {
 	st := Stats{Scopes: len(p.scopes), Workloads: len(p.workloads), Views: len(p.views), Overlays: p.overlays, Proxies: len(p.handles)}
 	for _, s := range p.scopes {

@@ -99,7 +99,8 @@ func (t *Table) Names(f func(name string)) {
 // Problems are what was found while planning, as it is now.
 func (t *Table) Problems() input.Problems { return t.problems }
 
-// decided are the types of which a change that touches what a host is, its service and its rules, touches one at least.
+// decided are the types that tell whether a change may give a host another service or other rules: each such change touches one of them, or both
+// (push/plan, affects).
 const decided = input.CDS | input.EDS
 
 // Resolve decides what a host is in this scope, and plans those of its clusters and assignments that `what` names. Where it names neither, and the

@@ -58,7 +58,7 @@ func (v *Variation) ClusterFor(name, subset string, port, listenPort uint32) (Ou
 	return v.table.clusterFor(v, name, subset, port, listenPort)
 }
 
-// Resolve plans a host again that the table has resolved, where `what` names what it plans (Table.Resolve).
+// Resolve plans a host again that the table has resolved. Where `what` names neither clusters nor assignments, the host stays as it is (Table.Resolve).
 func (v *Variation) Resolve(name string, what input.Types) {
 	if !what.Has(decided) {
 		return
