@@ -76,7 +76,7 @@ func (v *View) extend(found []*model.TrafficExtension, n Node) {
 
 // layersOf says which layers of a proxy a patch reaches. Where it gives the configuration of a filter it is for the whole proxy, whatever its context is, as in
 // istiod: Envoy asks for that by the name that its listeners have. So is one for the bootstrap. Both are of the workload's layer, so that they split no scope;
-// a gateway has no workload's layer but for its bootstrap.
+// a gateway has no workload's layer but for its bootstrap. Whether a patch removes the cluster of a provider, the workload's own listeners have to know.
 func layersOf(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, kind Kind) (scope, workload bool) {
 	context := p.GetMatch().GetContext()
 	both := context == networkingv1.EnvoyFilter_ANY
@@ -88,5 +88,7 @@ func layersOf(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, kind Kind) (sc
 	case kind == Router:
 		return both || context == networkingv1.EnvoyFilter_GATEWAY, false
 	}
-	return both || context == networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, both || context == networkingv1.EnvoyFilter_SIDECAR_INBOUND
+	out, in := context == networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, context == networkingv1.EnvoyFilter_SIDECAR_INBOUND
+	removes := p.GetApplyTo() == networkingv1.EnvoyFilter_CLUSTER && p.GetPatch().GetOperation() == networkingv1.EnvoyFilter_Patch_REMOVE
+	return both || out, both || in || out && removes
 }

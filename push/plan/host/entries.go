@@ -14,12 +14,12 @@ var services intern.Table[*model.Service]
 
 // joined are the ServiceEntries beside the one that a host means whose ports the host has as well, the oldest first: those of the same namespace
 // that make one service with it (model.Joins).
-func (t *Table) joined(host string, of *model.Service) (list intern.List[*model.Service]) {
+func joined(in *input.Input, host string, of *model.Service) (list intern.List[*model.Service]) {
 	if of == nil || of.Key.Kind != model.KindServiceEntry {
 		return list
 	}
 	var all []*model.Service
-	for r := range t.in.ByHost(model.KindServiceEntry, host) {
+	for r := range in.ByHost(model.KindServiceEntry, host) {
 		if svc := r.(*model.Service); svc != of && model.Joins(of, svc) {
 			all = append(all, svc)
 		}

@@ -43,7 +43,7 @@ type Host struct {
 	Service *model.Service // nil: only VirtualServices name it, or it is an alias
 	Rules   Rules
 
-	joined    intern.List[*model.Service] // see Table.joined
+	joined    intern.List[*model.Service] // see the function
 	clusters  []clusterUnit
 	endpoints []layer.Unit
 	selectors []string       // label keys that workloadSelectors of its rules compare
@@ -111,7 +111,7 @@ func (t *Table) Resolve(name string, what input.Types) {
 	}
 	h := t.renew(name)
 	h.Service, h.Rules, h.selectors, h.alias = t.serviceFor(name), Rules{}, nil, nil
-	h.joined = t.joined(name, h.Service)
+	h.joined = joined(t.in, name, h.Service)
 	if h.Service != nil && h.Service.Spec.GetAliasFor() != "" {
 		h.Service, h.alias = nil, h.Service
 	}

@@ -24,11 +24,6 @@ func exported(exportTo, otherwise []string, own, to string) bool {
 	return false
 }
 
-// Sees says whether proxies of a namespace see a port of a service at one of its hosts: it is exported to them, and imported.
-func (im *Imports) Sees(svc *model.Service, host string, port uint32, namespace string) bool {
-	return exported(svc.Spec.GetExportTo(), nil, svc.Key.Namespace, namespace) && im.Has(svc, host) && im.hasPort(host, port)
-}
-
 // precedes orders services of one host for a namespace: its own first, then Kubernetes Services, then the config cluster's, then the
 // oldest; of ServiceEntries that are as old the one whose namespace is first by name, since istiod calls them by their hosts (istio:
 // pilot/pkg/model/push_context.go, sortServicesByCreationTime). One of another cluster is the same service: the first defines it, its endpoints are those of all clusters, and its addresses
@@ -48,12 +43,16 @@ func precedes(a, b *model.Service, namespace string) bool {
 
 // serviceFor is the one service that a host means in this scope; nil: it sees none.
 func (t *Table) serviceFor(host string) *model.Service {
-	var best *model.Service
+	return meaning(t.in, host, t.key.Namespace, t.has)
+}
+
+// meaning is the one service that a host means to proxies of a namespace, of those that are exported to them and that `has` picks; nil: none.
+func meaning(in *input.Input, host, namespace string, has func(svc *model.Service, host string) bool) (best *model.Service) {
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
-		for r := range t.in.ByHost(kind, host) {
+		for r := range in.ByHost(kind, host) {
 			svc := r.(*model.Service)
-			if exported(svc.Spec.GetExportTo(), nil, svc.Key.Namespace, t.key.Namespace) && t.has(svc, host) &&
-				(best == nil || precedes(svc, best, t.key.Namespace)) {
+			if exported(svc.Spec.GetExportTo(), nil, svc.Key.Namespace, namespace) && has(svc, host) &&
+				(best == nil || precedes(svc, best, namespace)) {
 				best = svc
 			}
 		}

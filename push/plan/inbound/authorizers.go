@@ -8,6 +8,7 @@ import (
 
 	"navarch.io/navarch/push/build/extauthz"
 	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
@@ -17,6 +18,7 @@ import (
 // asked is refused, and the policy has a problem.
 func (wl *Workload) authorizers() intern.List[extauthz.Authorizer] {
 	var out []extauthz.Authorizer
+	missing := map[string]string{} // clusters, by provider
 	for _, p := range wl.policies.All() {
 		m := model.Authorization(p)
 		if m.GetAction() != securityv1.AuthorizationPolicy_CUSTOM {
@@ -26,7 +28,12 @@ func (wl *Workload) authorizers() intern.List[extauthz.Authorizer] {
 		at := slices.IndexFunc(out, func(a extauthz.Authorizer) bool { return a.Provider == provider })
 		if at < 0 {
 			at = len(out)
-			out = append(out, wl.authorizer(provider))
+			one, cluster := wl.authorizer(provider)
+			out, missing[provider] = append(out, one), cluster
+		}
+		if cluster := missing[provider]; cluster != "" {
+			wl.found = append(wl.found, input.NotFound(p.Key, "spec.provider.name", fmt.Sprintf("%q cannot be asked: workloads of namespace %s have no cluster %s, unless a VirtualService sends there; "+
+				"what the policy matches is refused, or admitted where the provider has failOpen", provider, wl.key.Namespace, cluster)))
 		}
 		if wrong := out[at].Wrong; wrong != "" {
 			wl.found = append(wl.found, input.Problem{Key: p.Key, Field: "spec.provider.name", Code: problem.NotFound, Analyzer: problem.ReferencedResourceNotFound, Severity: problem.Error,
@@ -36,25 +43,33 @@ func (wl *Workload) authorizers() intern.List[extauthz.Authorizer] {
 	return authorizers.List(out...)
 }
 
-// authorizer finds the service of a provider.
-func (wl *Workload) authorizer(provider string) extauthz.Authorizer {
-	out := extauthz.Authorizer{Provider: provider}
-	service, _, ok := extauthz.Service(wl.in.Mesh.Spec, provider)
+// authorizer finds the service of a provider, and says which cluster of it the workload does not have; empty: it has it, or there is none to be had.
+func (wl *Workload) authorizer(provider string) (out extauthz.Authorizer, missing string) {
+	out.Provider = provider
+	service, port, ok := extauthz.Service(wl.in.Mesh.Spec, provider)
 	if !ok {
 		out.Wrong = "MeshConfig has no valid extensionProviders of this name with envoyExtAuthzHttp or envoyExtAuthzGrpc"
-		return out
+		return out, ""
 	}
-	host, _, namespaces := wl.in.ProviderServices(service)
+	host, found, namespaces := wl.in.ProviderServices(service)
+	to, asked, there := wl.sees().Find(wl.in, host, found, port)
 	out.Host = host
+	if there {
+		out.Host = to // of which the host may be another name
+	}
 	if wl.asked == nil {
 		wl.asked = map[string]bool{}
 	}
-	wl.asked[host] = true
+	for _, name := range asked {
+		wl.asked[name] = true
+	}
 	switch {
 	case namespaces == 0:
 		out.Wrong = fmt.Sprintf("there is no service %q", service)
 	case namespaces > 1:
 		out.Wrong = fmt.Sprintf("services of %d namespaces have the host %q: want NAMESPACE/%s", namespaces, host, host)
+	case !there:
+		missing = xds.OutboundCluster(port, "", host)
 	}
-	return out
+	return out, missing
 }

@@ -114,7 +114,7 @@ func decide(t *testing.T, mesh string, sends bool, specs ...string) (client, ser
 	records := []model.Record{rec(t, model.KindMesh, "/mesh", providers+mesh),
 		rec(t, model.KindService, "obs/logs", fmt.Sprintf(service, "logs.obs.svc.cluster.local")),
 		rec(t, model.KindServiceEntry, "obs/twice", fmt.Sprintf(service, "twice.example.com")), rec(t, model.KindServiceEntry, "shop/twice", fmt.Sprintf(service, "twice.example.com"))}
-	p := Proxy{Namespace: "shop", Caps: xds.StockCaps | xds.CapIstioStats, Imports: []*host.Imports{host.ImportAll()}}
+	p := Proxy{Sees: host.Client{Namespace: "shop", Imports: []*host.Imports{host.ImportAll()}}, Caps: xds.StockCaps | xds.CapIstioStats}
 	p.Self = view.Self{Sends: sends, Name: "web.shop", Service: "web"}
 	for i, spec := range specs {
 		name := []string{"istio-system/root@2", "shop/all@2", "shop/picked@2"}[i]
@@ -144,7 +144,7 @@ func TestReports(t *testing.T) {
 		"one that is always there":        {"", []string{"accessLogging: [{providers: [{name: envoy}]}]"}, "envoy", "="},
 		"a service":                       {"", []string{"accessLogging: [{providers: [{name: calls}]}]"}, "calls>outbound|9000||logs.obs.svc.cluster.local", "="},
 		"no service":                      {"", []string{"accessLogging: [{providers: [{name: lost}]}]"}, `root spec.accessLogging[0]: provider lost: no service has host "gone.obs.svc.cluster.local": nothing is sent to it`, "="},
-		"no port":                         {"", []string{"accessLogging: [{providers: [{name: closed}]}]"}, `root spec.accessLogging[0]: provider closed: proxies of namespace shop see no service with host "logs.obs.svc.cluster.local" and port 1: nothing is sent to it`, "="},
+		"no port":                         {"", []string{"accessLogging: [{providers: [{name: closed}]}]"}, `root spec.accessLogging[0]: provider closed: proxies of namespace shop have no cluster of a service with host "logs.obs.svc.cluster.local" and port 1: nothing is sent to it`, "="},
 		"a host of two namespaces":        {"", []string{"accessLogging: [{providers: [{name: twice}]}]"}, `root spec.accessLogging[0]: provider twice: several namespaces have host "twice.example.com": write NAMESPACE/HOST; nothing is sent to it`, "="},
 		"that of one of them":             {"", []string{"accessLogging: [{providers: [{name: one}]}]"}, "one>outbound|9000||twice.example.com", "="},
 		"no logs":                         {"", []string{"accessLogging: [{providers: [{name: spans}]}]"}, "root spec.accessLogging[0]: provider spans: it is for no access logs that this version sends", "="},
@@ -196,13 +196,13 @@ func TestSampled(t *testing.T) {
 		"a tracer, no tracing": {true, true, nil, build.Tracing{}},
 		"logs, no tracer":      {false, false, []string{"envoy"}, oneInHundred},
 		"a tracer of the proxy's": {false, true, nil, build.Tracing{On: true, RequestID: true, Sampling: 1,
-			Tags: tags.List(slices.Concat((&decision{Proxy: Proxy{Namespace: "shop"}}).selfTags(), build.DryRunTags)...)}},
+			Tags: tags.List(slices.Concat((&decision{Proxy: Proxy{Sees: host.Client{Namespace: "shop"}}}).selfTags(), build.DryRunTags)...)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mesh := rec(t, model.KindMesh, "/mesh", "{}").(*model.Mesh)
 			mesh.Spec.EnableTracing, mesh.Spec.DefaultProviders = !c.off, &meshv1.MeshConfig_DefaultProviders{AccessLogging: c.logs}
 			in := input.New(mirror.Empty().Apply(1, []model.Record{mesh}, nil).New, &pool.Pool{}, "")
-			got := Of(in, Proxy{Namespace: "shop", Caps: xds.StockCaps, Self: view.Self{Sends: c.sends}}).Spec.Tracing
+			got := Of(in, Proxy{Sees: host.Client{Namespace: "shop", Imports: []*host.Imports{host.ImportAll()}}, Caps: xds.StockCaps, Self: view.Self{Sends: c.sends}}).Spec.Tracing
 			names := func(l intern.List[build.Tag]) (out []string) {
 				for _, tag := range l.All() {
 					out = append(out, tag.Name+"="+tag.Value)
@@ -226,7 +226,7 @@ func TestOldestCounts(t *testing.T) {
 		rec(t, model.KindTelemetry, "shop/b@3", "accessLogging: [{providers: [{name: envoy}], filter: {expression: x}}]"),
 		rec(t, model.KindTelemetry, "shop/c@1", "{selector: {matchLabels: {a: b}}, accessLogging: [{providers: [{name: text}]}]}")}
 	in := input.New(mirror.Empty().Apply(1, records, nil).New, &pool.Pool{}, "")
-	p := Proxy{Namespace: "shop", Caps: xds.StockCaps, Imports: []*host.Imports{host.ImportAll()}}
+	p := Proxy{Sees: host.Client{Namespace: "shop", Imports: []*host.Imports{host.ImportAll()}}, Caps: xds.StockCaps}
 	if got := Of(in, p).String(); got != "envoy if x" {
 		t.Errorf("got %s", got)
 	}
@@ -234,7 +234,38 @@ func TestOldestCounts(t *testing.T) {
 	if got := Of(in, p).String(); got != "b spec.accessLogging[0]: provider envoy: some proxies of namespace shop do not have [envoy.access_loggers.extension_filters.cel]: they do not log to it" {
 		t.Errorf("got %s", got)
 	}
-	if hosts := Of(in, Proxy{Namespace: "other", Caps: xds.StockCaps}).Hosts; !slices.Equal(hosts, nil) {
+	if hosts := Of(in, Proxy{Sees: host.Client{Namespace: "other"}, Caps: xds.StockCaps}).Hosts; !slices.Equal(hosts, nil) {
 		t.Errorf("hosts %v were looked for", hosts)
+	}
+}
+
+// TestClusterIsThere: a provider counts only where its cluster is there whatever VirtualServices send to.
+func TestClusterIsThere(t *testing.T) {
+	mesh := rec(t, model.KindMesh, "/mesh", providers+"defaultProviders: {accessLogging: [one]}")
+	service := func(name string, created, port int, more string) model.Record {
+		return rec(t, model.KindServiceEntry, fmt.Sprintf("%s@%d", name, created), fmt.Sprintf("{hosts: [twice.example.com], ports: [{number: %d, name: grpc}], exportTo: %s}", port, more))
+	}
+	all, hosts := []*host.Imports{host.ImportAll()}, []*host.Imports{host.ImportHosts([]string{"obs/*"}, "shop", 0)}
+	for name, c := range map[string]struct {
+		records []model.Record
+		imports []*host.Imports
+		there   bool
+	}{
+		"alone":                       {[]model.Record{service("obs/a", 1, 9000, "['*']")}, all, true},
+		"another port":                {[]model.Record{service("obs/a", 1, 9001, "['*']")}, all, false},
+		"not exported":                {[]model.Record{service("obs/a", 1, 9000, "[obs]")}, all, false},
+		"one service of two":          {[]model.Record{service("obs/a", 1, 9000, "['*']"), service("obs/b", 2, 9001, "['*']")}, all, true},
+		"the proxy's own has no port": {[]model.Record{service("obs/a", 1, 9000, "['*']"), service("shop/b", 2, 9001, "['*']")}, all, false},
+		"it has, where a VirtualService sends there":  {[]model.Record{service("obs/a", 1, 9000, "['*']"), service("shop/b", 2, 9001, "['*']")}, hosts, false},
+		"not imported, and the same port":             {[]model.Record{service("obs/a", 1, 9000, "['*']"), service("shop/b", 2, 9000, "['*']")}, hosts, true},
+		"not imported, and not exported to the proxy": {[]model.Record{service("obs/a", 1, 9000, "['*']"), service("other/b", 0, 9001, "[other]")}, hosts, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := input.New(mirror.Empty().Apply(1, append(c.records, mesh), nil).New, &pool.Pool{}, "")
+			got := Of(in, Proxy{Sees: host.Client{Namespace: "shop", Imports: c.imports}, Caps: xds.StockCaps})
+			if there := got.Spec.Logs.Len() > 0; there != c.there {
+				t.Errorf("logs are sent: %v; problems: %v", there, got.Problems)
+			}
+		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	build "navarch.io/navarch/push/build/telemetry"
+	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/telemetry"
 	"navarch.io/navarch/push/view"
@@ -29,8 +30,8 @@ func (s *scope) decide(inputs view.Inputs) telemetry.Reports {
 	if s.key.Kind == view.Router {
 		return telemetry.Reports{} // what gateways listen on is for Gateways to say
 	}
-	out := telemetry.Of(s.in, telemetry.Proxy{Namespace: s.key.Namespace, Client: true, Telemetry: inputs.Telemetry, Self: inputs.Self,
-		Caps: s.key.Caps, Imports: importsOf(s.egress)})
+	out := telemetry.Of(s.in, telemetry.Proxy{Client: true, Telemetry: inputs.Telemetry, Self: inputs.Self, Caps: s.key.Caps,
+		Sees: host.Client{Namespace: s.key.Namespace, Imports: importsOf(s.egress), Patches: s.patches}})
 	for _, host := range out.Hosts {
 		if s.reports.hosts == nil {
 			s.reports.hosts = map[string]bool{}
