@@ -53,7 +53,7 @@ func encodeAgentResourceBody(name string, body *anypb.Any) (*AgentResource, erro
 	return &AgentResource{Name: name, Version: r.Version, stack: manifest.Stack{manifest.Scope: manifest.Of(r)}}, nil
 }
 
-// PlannedAgentResource is the one resource that a manifest holds; nil: of no manifest.
+// PlannedAgentResource is the one resource that a manifest holds; nil where there is no manifest.
 func PlannedAgentResource(m *manifest.Manifest) *AgentResource {
 	for r := range m.All() {
 		return &AgentResource{Name: r.Name, Version: r.Version, stack: manifest.Stack{manifest.Scope: m}}
@@ -67,14 +67,14 @@ func (r *AgentResource) resource() *xds.Resource { return r.stack[manifest.Scope
 func (r *AgentResource) Body() *anypb.Any { return r.resource().Any() }
 
 // AgentResourceChanged says that clients may have another resource of an agent type: every stream that subscribed to it takes a turn,
-// in the lane of configuration. It never blocks; the work is one mark for each of them. A type that is not served is
-// nobody's.
+// in the lane of configuration. It never blocks; the work is one mark for each of them. For a type that is not served it does
+// nothing.
 func (s *Server) AgentResourceChanged(typeURL string) {
 	s.AgentResourceChangedFor(typeURL, func(_ Proxy, listens bool) bool { return listens })
 }
 
-// AgentResourceChangedFor is AgentResourceChanged of those streams of which `of` says so. It is asked once of each stream, listens: it has
-// subscribed; where a stream subscribes meanwhile it takes a turn whatever `of` has said.
+// AgentResourceChangedFor is AgentResourceChanged of those streams that `of` picks. It is called once for each stream; listens says whether that has
+// subscribed. A stream that subscribes meanwhile takes a turn whatever `of` has said.
 func (s *Server) AgentResourceChangedFor(typeURL string, of func(p Proxy, listens bool) bool) {
 	i, is := s.agentTypes[typeURL]
 	if !is {
@@ -97,7 +97,7 @@ func (st *stream) subscribeAgentType(i int) (first bool) {
 
 func (st *stream) subscribed(i int) bool { return st.agentTypes.Load()&(1<<i) != 0 }
 
-// listens says whether the stream subscribed to an agent type, and is there.
+// listens says whether the stream has joined and subscribed to an agent type.
 func (st *stream) listens(i int) bool {
 	if !st.subscribed(i) {
 		return false
@@ -108,7 +108,7 @@ func (st *stream) listens(i int) bool {
 // offers are the resources of agent types that a client has, as of one moment. They are asked for before the stream's lock is taken,
 // because that calls others.
 type offers struct {
-	asked     uint32 // types that the client had subscribed to, a bit each: of others nothing is known
+	asked     uint32 // a bit for each type that the client had subscribed to then; the others were not asked for
 	resources [delta.MaxDynamic]*AgentResource
 }
 

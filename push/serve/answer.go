@@ -46,13 +46,13 @@ const (
 // answer is one response to a question.
 type answer struct {
 	url     string
-	message proto.Message // a DiscoveryResponse or a DeltaDiscoveryResponse; nil: gRPC has its bytes
+	message proto.Message // a DiscoveryResponse or a DeltaDiscoveryResponse; nil once it is encoded
 	late    *time.Timer   // the client has not read it in time
 	done    func()        // tells the budget of the caller's identity
 	ended   atomic.Bool
 }
 
-// over is called, and may be called again, once nothing of the answer is kept: its client has it, or is sent none.
+// over is called once nothing of the answer is kept, because it was written or will not be. Further calls do nothing.
 func (a *answer) over() {
 	if !a.ended.Swap(true) {
 		a.late.Stop()
@@ -72,7 +72,7 @@ func (a *answer) encode() (mem.BufferSlice, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.message = nil                                  // what it was made of is not kept beside its bytes
+	a.message = nil                                  // the message is not kept beside its bytes
 	if mem.IsBelowBufferPoolingThreshold(cap(raw)) { // gRPC would not give them back
 		a.over()
 		return mem.BufferSlice{mem.SliceBuffer(raw)}, nil
@@ -153,7 +153,7 @@ func (st *stream) resources(ctx context.Context, a *Answer, m delta.Message) (al
 	}
 	made := false
 	defer func() {
-		if !made { // it may panic
+		if !made { // Resources failed, or panicked
 			asks()
 		}
 	}()

@@ -29,7 +29,7 @@ const (
 // enough for all proxies of a large node, or of a gateway that hides many nodes. Node ids are claims, and end nobody's streams.
 var sourceLimits = budget.Limits{Workload: 16384, Least: 16384, Names: 256 << 20, Asks: 16, Messages: 1 << 30, MessagesPerCredential: 1 << 30, MessagesInAll: math.MaxInt}
 
-// largeRequest is the size in bytes of requests that are counted while they are handled: others cost nobody's lock.
+// largeRequest is the size in bytes of requests that are counted while they are handled: smaller ones take no lock.
 const largeRequest = 16 << 10
 
 // hold counts a request, of so many bytes, while it is handled: a first one waits for its stream's turn to join, and is kept meanwhile. It

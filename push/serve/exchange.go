@@ -13,14 +13,14 @@ import (
 )
 
 // exchange is what is under way between a client and the server on one stream, and the only owner of the stream's delta.State. Others hand
-// it events: a method that is one takes the lock, changes what there is, and returns what its caller is to do. It is never held while
-// something is sent, or anything is called but the fan-out (which only takes note) and Proxy.Set (which only reads); and it is given back also
-// where the state machine panics. A method that is called with the lock held says so.
+// it events: each event is a method that takes the lock, changes the state, and returns what its caller is to do. While the lock is held nothing
+// is sent, and nothing is called but the fan-out (which only takes note) and Proxy.Set (which only reads). It is released also where the state
+// machine panics. A method that is called with the lock held says so.
 type exchange struct {
 	proxy    Proxy
 	turn     atomic.Pointer[fanout.Stream]
-	markedAt [fanout.NumLanes]atomic.Int64 // since when it waits for a turn in a lane; unix nanoseconds, 0: it does not
-	movedAt  atomic.Int64                  // when the view moved first since the client was up to date; unix nanoseconds, 0: it is
+	markedAt [fanout.NumLanes]atomic.Int64 // since when it waits for a turn in a lane; unix nanoseconds, 0: it waits for none
+	movedAt  atomic.Int64                  // when the view moved first since the client was up to date; unix nanoseconds, 0: it is up to date
 	may      atomic.Int64                  // the newest plan (manifest.Set.Plan) that it may be sent; anyPlan until it is up to date once
 
 	mu           sync.Mutex // guards what follows
@@ -33,7 +33,7 @@ type exchange struct {
 	spoke        time.Time // when Envoy did first: an agent may ask for agent resources before; zero: not yet
 	resumeOver   bool
 	cause        error               // why it was closed from here
-	waiting      [xds.NumTypes]int64 // since when the oldest response waits for its ACK; unix nanoseconds
+	waiting      [xds.NumTypes]int64 // since when the oldest response waits for its ACK, by type; unix nanoseconds
 	agentWaiting []int64             // as waiting, of Config.AgentTypes; nil: nothing of them was sent
 	refusals     []Refusal           // newest last, a few
 	retries      []quarantine.Key    // withheld versions that it is sent as the only one, until it has answered
@@ -50,7 +50,7 @@ func (x *exchange) mark(l fanout.Lane, now time.Time) {
 	x.turn.Load().Mark(l)
 }
 
-// locked runs f with the lock, which is given back also where f panics.
+// locked runs f with the lock, which is released also where f panics.
 func (x *exchange) locked(f func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

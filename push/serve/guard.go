@@ -6,7 +6,7 @@ import (
 )
 
 // A stream is read by its handler's goroutine, sent to by workers that all streams share, and looked at by watch. A panic in any
-// of them ends the stream it was about, and no other: nothing that is held for it stays held.
+// of them ends the stream that it was about, and no other; locks and budgets of that stream are released.
 
 // rescue is deferred where a goroutine that other streams need works for a joined one: where that panics, the stream is closed.
 func (st *stream) rescue() {

@@ -98,7 +98,7 @@ func (x *exchange) isToHave(k quarantine.Key) bool {
 	return want != nil && want.Version == k.Version
 }
 
-// acknowledgedRetries takes out, with the lock held, the retries that the client has acknowledged, and forgets those that it
+// acknowledgedRetries removes and returns, with the lock held, the retries that the client has acknowledged, and forgets those that it
 // refused or is not to have any more.
 func (x *exchange) acknowledgedRetries() (accepted []quarantine.Key) {
 	if len(x.retries) == 0 {
@@ -183,7 +183,7 @@ func (s *Server) retryOne(k quarantine.Key, streams []*stream) {
 // is refused after all.
 const (
 	firstResumed = 8
-	mostResumed  = 1 << 20 // after that all had their turn
+	mostResumed  = 1 << 20 // more streams than a replica has: all have been woken by then
 )
 
 func (s *Server) resume(k quarantine.Key, streams []*stream) {

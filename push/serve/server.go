@@ -38,8 +38,8 @@ type Config struct {
 	// client's. The goroutine that reads the stream calls it. nil: they are not named.
 	Blame func(p Proxy, t xds.Type, name, text string) []model.Place
 	// Authenticate says who the peer is; its error ends the stream with Unauthenticated (with
-	// Unavailable where it is attest.ErrUnavailable). The zero Caller is nobody, who is served what needs no identity. nil:
-	// callers on plain text are nobody, and others are refused.
+	// Unavailable where it is attest.ErrUnavailable). The zero Caller has shown no identity, and is served what needs none. nil:
+	// callers on plain text have no identity, and all others are refused.
 	Authenticate func(context.Context) (attest.Caller, error)
 	// Refused says why somebody who was authenticated is served no longer, which ends the stream with PermissionDenied; nil: they
 	// may stay. It is asked for each stream when it joins, and by Recheck. nil: nobody is refused.
@@ -78,13 +78,13 @@ type Server struct {
 	agentTypes map[string]int // by type URL: which of Config.AgentTypes; never changed
 	dynamic    []string       // their type URLs
 
-	clients *obs.Sampled // log lines that clients bring about
+	clients *obs.Sampled // log lines that clients cause
 	refused *obs.Sampled // those about resources that they refuse: many of these hide no others
 
 	answers map[string]int // which of Config.Answers, in the same way
 
 	serial  atomic.Uint64
-	mu      sync.Mutex // a leaf: guards streams
+	mu      sync.Mutex // guards streams; nothing else is locked while it is held
 	streams map[uint64]*stream
 
 	resuming map[quarantine.Key]int // released versions that are being sent: how many streams were woken last; watch's

@@ -25,23 +25,25 @@ import (
 // stream is one ADS stream. Its handler's goroutine reads; a worker of the fan-out, or a goroutine that may block, sends (send.go). What
 // they and others change is in its exchange.
 type stream struct {
-	srv         *Server
-	id          uint64
-	grpc        grpc.ServerStream
-	sotw        bool
-	hangUp      func() error // nil: the listener was not made by Listen
-	client      Client
-	places      bool          // it understands places
-	place       *budget.Entry // nil: nobody's
-	opened      time.Time
-	secrets     atomic.Bool     // it has asked for Secrets
-	agentTypes  atomic.Uint32   // those of Config.AgentTypes that were asked for, a bit each
-	secretNames map[string]bool // Secrets that the view was told of; the reading goroutine's
-	answered    nonces          // of answers to questions; the same
-	unread      []*answer       // that its client may not have read; the same
-	unserved    []string        // types that were asked for and are not served; a few; the same
-	step        string          // what a refusal would be in; the same
-	early       bool            // it is an agent's that was let in before its Envoy moves; the same
+	srv        *Server
+	id         uint64
+	grpc       grpc.ServerStream
+	sotw       bool
+	hangUp     func() error // nil: the listener was not made by Listen
+	client     Client
+	places     bool          // the client understands places (see newest)
+	place      *budget.Entry // among the streams of its identity, or of its address; nil: it has none yet
+	opened     time.Time
+	secrets    atomic.Bool   // it has asked for Secrets
+	agentTypes atomic.Uint32 // a bit for each of Config.AgentTypes that was asked for
+
+	// Only the goroutine that reads the stream uses these.
+	secretNames map[string]bool // Secrets that the view was told of
+	answered    nonces          // of answers to questions
+	unread      []*answer       // that the client may not have read
+	unserved    []string        // types that were asked for and are not served; a few
+	step        string          // what a stream that is refused now is refused in (log.go)
+	early       bool            // it is an agent's that was let in before its Envoy moves
 
 	exchange
 }

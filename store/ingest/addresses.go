@@ -93,7 +93,7 @@ func addressesOf(pod *normal.Pod) []string {
 	return append([]string{pod.Address}, pod.More...)
 }
 
-// looks follows that an object looks up so many addresses more than before, in its own namespace; where nobody looks up any there is no table any more.
+// looks counts addresses that an object looks up in its own namespace; more may be negative. The table of a namespace in which none is looked up is dropped.
 func (p *podAddresses) looks(of object.ID, more int) {
 	at := podPlace{of.Origin, of.Namespace}
 	here := p.asked[at]

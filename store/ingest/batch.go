@@ -141,7 +141,7 @@ func (s *State) next(most int) (keys []model.Key, since time.Time) {
 	return keys, since
 }
 
-// written takes the outcome of a batch; on: more may be written.
+// written takes the outcome of a batch; `on` says whether another one may be written.
 func (s *State) written(e Written) (effects []Effect, on bool) {
 	batch := s.batch
 	s.batch, s.flying = kv.Batch{}, nil

@@ -9,7 +9,7 @@ import (
 
 // Two sources may read one cluster: a folder of files and its API server. Of two objects of the same kind, namespace and name the API
 // server's stands (origin.Before), and a problem names the other one; policies of both apply, since leaving one out would open what it
-// closes. What is made of a machine yields to a file in the same way.
+// closes. An object that was made of a machine's registration yields to one of a file in the same way.
 
 // other is the object of the same name that the other source emitted, or nil.
 func (w *inventory) other(id object.ID) (object.ID, *entry) {
@@ -23,7 +23,7 @@ func (w *inventory) other(id object.ID) (object.ID, *entry) {
 	return id, w.objects[id]
 }
 
-// touchOther has the loser of two objects of one name normalised again, since the other one has come or gone.
+// touchOther has the object of the other source with this name normalised again, since this one has come or gone.
 func (w *inventory) touchOther(id object.ID, touched map[object.ID]bool) {
 	if from, is := id.Origin.Before(); is {
 		before := id

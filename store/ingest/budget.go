@@ -136,7 +136,7 @@ func (w *inventory) rebaseObject(id object.ID, o *entry, stored charge, same fun
 	switch {
 	case o.spoiled && len(o.records) > 0 && !o.closed:
 		w.ledger.stand(id, at, free, chargeOf(o.records))
-	case o.spoiled: // what is stored of it will be adopted
+	case o.spoiled: // what is stored of it stays, see seldom.adopted
 		w.ledger.stand(id, at, free, stored)
 	case free || same(newest):
 		if o.waiting {
@@ -146,7 +146,7 @@ func (w *inventory) rebaseObject(id object.ID, o *entry, stored charge, same fun
 		w.ledger.stand(id, at, free, chargeOf(newest))
 	case len(newest) == 0 && stored == charge{}:
 	default:
-		if same(o.records) { // the version before the newest
+		if same(o.records) { // an older version than the newest is what applies
 			w.ledger.stand(id, at, free, chargeOf(o.records))
 		} else {
 			w.ledger.stand(id, at, free, stored)

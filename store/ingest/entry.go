@@ -15,7 +15,7 @@ type entry struct {
 	problems []object.Problem
 	refs     []*entry              // what it looked up, there or not
 	by       *smallset.Set[*entry] // objects that looked it up: Pods, Nodes, Namespaces, Roles; nil: none did
-	seldom   *seldom               // nil: it has nothing of that
+	seldom   *seldom               // nil: it has none of these
 	closed   bool                  // records is not a good form: it closes what an unreadable policy selects
 	spoiled  bool                  // its present content is not what records says
 	mesh     bool                  // its records depend on the mesh configuration
@@ -35,7 +35,7 @@ func (s *seldom) none() bool {
 	return s.id == object.ID{} && len(s.private) == 0 && len(s.adopted) == 0 && len(s.parsing) == 0 && len(s.offered) == 0
 }
 
-// few is what it has of what few have.
+// few is the seldom of an entry; the zero value where it has none.
 func (e *entry) few() seldom {
 	if e.seldom == nil {
 		return seldom{}
@@ -43,7 +43,7 @@ func (e *entry) few() seldom {
 	return *e.seldom
 }
 
-// setFew replaces that.
+// setFew replaces it.
 func (e *entry) setFew(s seldom) {
 	switch {
 	case s.none():
@@ -141,7 +141,7 @@ func (w *inventory) setRefs(e *entry, refs []object.ID) {
 	if looked(e.refs, refs) {
 		return
 	}
-	addresses := 0 // looked up more than before
+	addresses := 0 // how many more addresses are looked up than before
 	for _, of := range e.refs {
 		id := of.id()
 		if normal.IsPodAt(id) {
@@ -182,7 +182,7 @@ func (w *inventory) setRefs(e *entry, refs []object.ID) {
 	w.podsAt.looks(e.id(), addresses)
 }
 
-// looked says whether these are what was looked up.
+// looked says whether these entries are exactly those that the object looked up before.
 func looked(all []*entry, refs []object.ID) bool {
 	if len(all) != len(refs) {
 		return false
@@ -195,7 +195,7 @@ func looked(all []*entry, refs []object.ID) bool {
 	return true
 }
 
-// touch has those made again that looked up an object, there or not.
+// touch has the records made again of all objects that looked up this one, whether it is there or not.
 func (w *inventory) touch(of object.ID, touched map[object.ID]bool) {
 	e := w.objects[of]
 	if e == nil {

@@ -77,7 +77,7 @@ func (s *State) release(losses []object.Loss) (effects []Effect, ok bool) {
 	return append(s.flush(), s.seal()...), true
 }
 
-// unguard: the guard keeps nothing.
+// unguard ends what the shrink guard keeps.
 func (s *State) unguard() {
 	clear(s.held)
 	s.guarded = ""

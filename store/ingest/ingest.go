@@ -35,7 +35,7 @@ type Config struct {
 	Sealer Sealer // of private keys; nil: Secrets that have one are not written
 	Log    *slog.Logger
 	// Committed is called with every batch that was written, with the time of the oldest event in it (the load's, for a full
-	// comparison) and of the beginning of the commit; nil: nobody is. It is called by any goroutine, must not block
+	// comparison) and of the beginning of the commit; nil: nothing is called. It is called by any goroutine, must not block
 	// (store/watchdog: as of the next ones) and changes nothing of the batch.
 	Committed func(revision int64, event, began time.Time, batch kv.Batch)
 	// Remember is called before a batch is written that removes records: what Memory knows of losses is stored first, or a process that leads
@@ -73,12 +73,12 @@ type Loop struct {
 	changes  *obs.Sampled  // lines about what others change in the store
 	count    atomic.Int64  // what ProblemCount is
 	version  atomic.Uint64 // of what EveryProblem is
-	asking   sync.Mutex    // guards asked; it is held while the loop is asked
+	asking   sync.Mutex    // guards asked, also while the loop is asked
 	asked    *everything
 
 	between []object.Problem  // Run's: what is wrong between objects
-	counted faultsVersion     // Run's: as version was counted up last
-	ask     []chan everything // Run's: who waits for publish
+	counted faultsVersion     // Run's: that `version` was last counted up for
+	ask     []chan everything // Run's: those who wait for publish
 }
 
 // input is what waits for the loop: all that was emitted, each change for itself, and the newest word on the level and on leadership.
@@ -227,7 +227,7 @@ func (l *Loop) take(in input) (effects []Effect) {
 	if in.level != nil {
 		effects = l.state.Step(*in.level)
 	}
-	if in.term != nil { // before what sources said: nothing is begun that is not ours to do any more
+	if in.term != nil { // before what sources said, so that a process that leads no more begins nothing
 		effects = append(effects, l.state.Step(in.term)...)
 	}
 	if len(in.emits) > 0 {
@@ -308,7 +308,7 @@ func readWhole(path string) bool {
 func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 	state, err := l.Store.LoadHashes(ctx, 0, readWhole)
 	if err == nil && state.Head.Revision != 0 && !state.Head.Complete {
-		state, err = l.Store.LoadHashes(ctx, state.Store, readWhole) // a batch that was left half done: what is there of it counts
+		state, err = l.Store.LoadHashes(ctx, state.Store, readWhole) // of a batch that was written in part, that part counts
 	}
 	if err != nil {
 		return Loaded{}, fmt.Errorf("load records: %w", err)

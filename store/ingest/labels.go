@@ -56,7 +56,7 @@ func (w *inventory) noteNamespace(e object.Event) {
 
 // tenantsOf is what Loop.Tenants gives.
 type tenantsOf struct {
-	mu      sync.Mutex // a leaf
+	mu      sync.Mutex // nothing else is locked while it is held
 	values  map[string]string
 	version uint64
 	changed chan struct{}

@@ -15,7 +15,7 @@ import (
 type Levelled struct {
 	Level uint32
 	// Below: what is stored may have a level above what this build reads, and Level is what it reads: what is stored of kinds that
-	// it does not know is removed. What closes stays: without it proxies would let in what it refuses.
+	// it does not know is removed. Policies that refuse something stay: without them proxies would admit it.
 	Below bool
 }
 
@@ -59,7 +59,7 @@ func (s *State) storedLevel() uint32 {
 	return s.level.Level
 }
 
-// drop has removed what is stored of kinds that this build does not know and that close nothing, if what is stored is to have the level
+// drop has removed what is stored of kinds that this build does not know and that refuse nothing, if what is stored is to have the level
 // that it reads.
 func (s *State) drop(skippable []string) {
 	if !s.level.Below || !s.contents.Known() {

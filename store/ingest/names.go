@@ -13,7 +13,7 @@ import (
 // (normal.ResolvedID), keys at URIs (normal.KeysID). Owned by inventory.
 type nameCounts struct {
 	of      map[object.ID]int // how many refer to each
-	changed bool              // others are referred to than when Loop said so last
+	changed bool              // the names differ from those that Loop reported last
 }
 
 // count follows a reference that comes, or goes.
@@ -66,7 +66,7 @@ func (w *inventory) Resolved(id object.ID) []string { return w.resolved[id] }
 // Keys implements normal.Lookup.
 func (w *inventory) Keys(id object.ID) normal.Keys { return w.keys[id] }
 
-// touchName has those made again that depend on an object, the mesh's networks among them.
+// touchName has the records made again that depend on an object, those of the mesh's networks too.
 func (w *inventory) touchName(of object.ID, touched map[object.ID]bool) {
 	if w.touch(of, touched); of.Origin.Source() != origin.DNS {
 		return

@@ -8,7 +8,7 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// A panic over one object is a fault of ours, and would end each leader in turn (issue 12, item 11): the object counts as one that cannot
+// A panic over one object is an error in Navarch, and would end each leader in turn (issue 12, item 11): the object counts as one that cannot
 // be understood. Its last good version stands, a policy that has none closes its namespace, and all else goes on.
 
 // guarded runs f, which reads one object; a panic is a problem of the object.
@@ -41,7 +41,7 @@ func (w *inventory) putGuarded(o *object.Object, touched map[object.ID]bool) {
 // result is what an object's records should be.
 func (w *inventory) result(e *entry) (r normal.Result) {
 	if problems := w.guarded(e.object, func() { r = w.normal.Object(e.object, w) }); problems != nil {
-		unread := &object.Object{ID: e.object.ID, Location: e.object.Location} // nothing is read of it again
+		unread := &object.Object{ID: e.object.ID, Location: e.object.Location} // without its content, which is not read again
 		var refs []object.ID
 		for _, of := range e.refs {
 			refs = append(refs, of.id())

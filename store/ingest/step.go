@@ -257,7 +257,7 @@ func (s *State) start(again bool) []Effect {
 	if !s.leading || len(s.unsynced) > 0 {
 		return nil
 	}
-	s.phase, s.queue, s.altered = loading, newQueue(), false // it finds what waits
+	s.phase, s.queue, s.altered = loading, newQueue(), false // the comparison finds what waited in it
 	s.remotes.compared()
 	return []Effect{Load{Epoch: s.epoch, Again: again}}
 }
@@ -317,7 +317,7 @@ func (s *State) compare(e Loaded) {
 		source := s.objects[s.sourceOf(key)]
 		switch {
 		case source != nil && (source.spoiled || source.waiting) && (len(source.records) == 0 || source.closed || key == model.MeshGatewaysKey && s.want[key] == nil):
-			if source.closed { // the stored one was good, or as closed as this
+			if source.closed { // what is stored is a good form, or closes as much as this one
 				s.setRecords(source, nil, nil)
 				source.closed = false
 			}
@@ -325,7 +325,7 @@ func (s *State) compare(e Loaded) {
 		case s.want[key] != nil || s.awaitingSeal[key] != nil:
 		case s.remotes.stand(key.Origin): // its cluster was not listed in full
 		case source == nil && len(s.unreadable) > 0:
-			s.withheld[key] = true // it may be in the document that cannot be read
+			s.withheld[key] = true // its object may be in a document that cannot be read
 		default:
 			gone = append(gone, key)
 		}

@@ -76,7 +76,7 @@ func (l *ledger) tenant(namespace string) string {
 	return namespace
 }
 
-// touch is a tenant that changes; it is made where there is none.
+// touch is the account of a tenant that changes; one is made where there is none.
 func (l *ledger) touch(tenant string) *account {
 	l.dirty[tenant] = true
 	l.version++
@@ -120,7 +120,7 @@ func (a *account) remove(c *demand) {
 	a.used = a.used.minus(c.stands)
 }
 
-// of is an object's demand; nil: it has none.
+// of is the demand of an object; nil: there is none.
 func (l *ledger) of(id object.ID) *demand {
 	if a := l.accounts[l.tenant(id.Namespace)]; a != nil {
 		return a.demands[id]
@@ -154,7 +154,7 @@ func (l *ledger) withdraw(id object.ID) {
 	}
 }
 
-// drop is an object that is gone.
+// drop removes an object that is gone.
 func (l *ledger) drop(id object.ID) {
 	if c := l.of(id); c != nil {
 		l.touch(l.tenant(id.Namespace)).remove(c)
