@@ -76,7 +76,7 @@ var may = map[string][]string{
 	"push/build/extauthz":         {"push/build/authz"},
 	"push/build/jwt":              {},
 	"push/build/secret":           {},
-	"push/build/listener":         {"store/proxyconfig", "push/build/patch", "push/build/dnscache", "push/build/identity", "push/build/authz", "push/build/extauthz", "push/build/jwt", "push/build/telemetry", "push/extension", "push/traffic"},
+	"push/build/listener":         {"store/protowalk", "store/proxyconfig", "push/build/patch", "push/build/dnscache", "push/build/identity", "push/build/authz", "push/build/extauthz", "push/build/jwt", "push/build/telemetry", "push/extension", "push/traffic"},
 	"push/build/telemetry":        {"push/istiometrics"},
 	"push/build/bootstrap":        {"push/agentapi", "push/build/patch"},
 	"push/build/extension":        {"push/build/patch", "push/extension", "store/pullsecret"},

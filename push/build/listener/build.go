@@ -8,7 +8,6 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -58,32 +57,6 @@ func (c Common) finish(l *listenerv3.Listener, context networkingv1.EnvoyFilter_
 	}
 	r, err := xds.Encode(xds.Listener, name, l, needsOf(l)...)
 	return r, problems, err
-}
-
-// needsOf is the route configurations, and the configurations of filters, that a listener asks for over ADS, each once, in order.
-func needsOf(l *listenerv3.Listener) []xds.Ref {
-	var needs []xds.Ref
-	seen := map[xds.Ref]bool{}
-	need := func(t xds.Type, name string, from *corev3.ConfigSource) {
-		if ref := (xds.Ref{Type: t, Name: name}); name != "" && from.GetAds() != nil && !seen[ref] {
-			seen[ref] = true
-			needs = append(needs, ref)
-		}
-	}
-	for _, chain := range append(l.FilterChains[:len(l.FilterChains):len(l.FilterChains)], l.DefaultFilterChain) {
-		for _, f := range chain.GetFilters() {
-			need(xds.Extension, f.GetName(), f.GetConfigDiscovery().GetConfigSource())
-			m := &hcmv3.HttpConnectionManager{}
-			if !f.GetTypedConfig().MessageIs(m) || f.GetTypedConfig().UnmarshalTo(m) != nil {
-				continue
-			}
-			need(xds.Route, m.GetRds().GetRouteConfigName(), m.GetRds().GetConfigSource())
-			for _, h := range m.HttpFilters {
-				need(xds.Extension, h.GetName(), h.GetConfigDiscovery().GetConfigSource())
-			}
-		}
-	}
-	return needs
 }
 
 // address is a TCP socket, or a Unix socket where bind is unix:// and a path. Unix sockets of Linux' abstract name space
