@@ -42,7 +42,7 @@ type stream struct {
 	answered    nonces          // of answers to questions
 	unread      []*answer       // that the client may not have read
 	unserved    []string        // types that were asked for and are not served; a few
-	step        string          // what a stream that is refused now is refused in (log.go)
+	step        string          // what it does now, as log lines say it where it is refused: inCredential and so on
 	early       bool            // it is an agent's that was let in before its Envoy moves
 
 	exchange

@@ -93,7 +93,7 @@ type clusterPlan struct {
 
 func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 	h, name := p.host, xds.OutboundCluster(port, sub.GetName(), p.host.Name)
-	if p.patches.Any(func(f model.Patch) bool { return input.RemovesCluster(f, Side(p.key), name) }) {
+	if p.patches.RemovesCluster(Side(p.key), name) {
 		return
 	}
 	policy := p.Policy(h.Rules, sub.GetName(), port)

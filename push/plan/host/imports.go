@@ -78,11 +78,21 @@ func ImportsOf(sidecar *model.Sidecar, namespace string) (out []*Imports) {
 
 // ImportOf is the first of the scope's imports that has a port of a host; nil: none has.
 func (t *Table) ImportOf(h *Host, port uint32) *Imports {
-	i := slices.IndexFunc(t.imports, func(im *Imports) bool { return im.Has(h.Service, h.Name) && im.hasPort(h.Name, port) })
+	return importOf(t.imports, h.Service, h.Name, port)
+}
+
+// importOf is the first of some imports that has a port of a service at one of its hosts; nil: none has.
+func importOf(all []*Imports, svc *model.Service, host string, port uint32) *Imports {
+	i := slices.IndexFunc(all, func(im *Imports) bool { return im.Has(svc, host) && im.hasPort(host, port) })
 	if i < 0 {
 		return nil
 	}
-	return t.imports[i]
+	return all[i]
+}
+
+// imported says whether one of some imports has a service at one of its hosts.
+func imported(all []*Imports, svc *model.Service, host string) bool {
+	return slices.ContainsFunc(all, func(im *Imports) bool { return im.Has(svc, host) })
 }
 
 // Everything says whether all that is exported is imported.

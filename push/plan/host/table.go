@@ -43,7 +43,7 @@ type Host struct {
 	Service *model.Service // nil: only VirtualServices name it, or it is an alias
 	Rules   Rules
 
-	joined    intern.List[*model.Service] // see the function
+	joined    intern.List[*model.Service] // ServiceEntries whose ports it has too (see joined)
 	clusters  []clusterUnit
 	endpoints []layer.Unit
 	selectors []string       // label keys that workloadSelectors of its rules compare

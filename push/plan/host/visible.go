@@ -124,12 +124,12 @@ func (t *Table) OwnEndpoints(h *Host) (out []*model.Endpoint) {
 
 // has says whether a host of a service is imported.
 func (t *Table) has(svc *model.Service, host string) bool {
-	return slices.ContainsFunc(t.imports, func(im *Imports) bool { return im.Has(svc, host) })
+	return imported(t.imports, svc, host)
 }
 
 // hasPort says whether a port of a host is imported.
 func (t *Table) hasPort(h *Host, port uint32) bool {
-	return slices.ContainsFunc(t.imports, func(im *Imports) bool { return im.Has(h.Service, h.Name) && im.hasPort(h.Name, port) })
+	return t.ImportOf(h, port) != nil
 }
 
 // ClusterFor is the cluster that a destination means: at its port, or the service's only one (port 0), or else the one

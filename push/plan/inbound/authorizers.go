@@ -18,7 +18,7 @@ import (
 // asked is refused, and the policy has a problem.
 func (wl *Workload) authorizers() intern.List[extauthz.Authorizer] {
 	var out []extauthz.Authorizer
-	missing := map[string]string{} // clusters, by provider
+	var missing []string // the cluster of each that the workload does not have
 	for _, p := range wl.policies.All() {
 		m := model.Authorization(p)
 		if m.GetAction() != securityv1.AuthorizationPolicy_CUSTOM {
@@ -29,9 +29,9 @@ func (wl *Workload) authorizers() intern.List[extauthz.Authorizer] {
 		if at < 0 {
 			at = len(out)
 			one, cluster := wl.authorizer(provider)
-			out, missing[provider] = append(out, one), cluster
+			out, missing = append(out, one), append(missing, cluster)
 		}
-		if cluster := missing[provider]; cluster != "" {
+		if cluster := missing[at]; cluster != "" {
 			wl.found = append(wl.found, input.NotFound(p.Key, "spec.provider.name", fmt.Sprintf("%q cannot be asked: workloads of namespace %s have no cluster %s, unless a VirtualService sends there; "+
 				"what the policy matches is refused, or admitted where the provider has failOpen", provider, wl.key.Namespace, cluster)))
 		}
@@ -52,7 +52,7 @@ func (wl *Workload) authorizer(provider string) (out extauthz.Authorizer, missin
 		return out, ""
 	}
 	host, found, namespaces := wl.in.ProviderServices(service)
-	to, asked, there := wl.sees().Find(wl.in, host, found, port)
+	to, asked, there := wl.visibility().Find(wl.in, host, found, port)
 	out.Host = host
 	if there {
 		out.Host = to // of which the host may be another name

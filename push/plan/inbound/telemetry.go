@@ -8,15 +8,15 @@ import (
 	"navarch.io/navarch/push/plan/telemetry"
 )
 
-// sees is which services the workload's own listeners reach.
-func (wl *Workload) sees() host.Client {
-	return host.Client{Namespace: wl.key.Namespace, Imports: host.ImportsOf(wl.sidecar, wl.key.Namespace), Patches: wl.patches}
+// visibility is what decides to which clusters the workload's own listeners may send.
+func (wl *Workload) visibility() host.Visibility {
+	return host.Visibility{Namespace: wl.key.Namespace, Imports: host.ImportsOf(wl.sidecar, wl.key.Namespace), Patches: wl.patches}
 }
 
 // report decides what the listeners report. Services that the proxy sees because a VirtualService sends there do not count.
 func (wl *Workload) report() {
 	wl.reports = telemetry.Of(wl.in, telemetry.Proxy{Telemetry: wl.key.Telemetry, Self: wl.key.Self, Caps: wl.key.Caps,
-		Sees: wl.sees()})
+		Visibility: wl.visibility()})
 	wl.found = append(wl.found, wl.reports.Problems...)
 }
 

@@ -98,6 +98,11 @@ func RemovesCluster(p model.Patch, side networkingv1.EnvoyFilter_PatchContext, n
 	return patch.RemovesCluster(p) && patch.ClusterMatches(p, side, name, hosts...)
 }
 
+// RemovesCluster says whether one of them removes a cluster that no inbound service is behind.
+func (s PatchSet) RemovesCluster(side networkingv1.EnvoyFilter_PatchContext, name string) bool {
+	return s.Any(func(p model.Patch) bool { return RemovesCluster(p, side, name) })
+}
+
 // MergesCluster says whether a patch is merged into a cluster.
 func MergesCluster(p model.Patch, side networkingv1.EnvoyFilter_PatchContext, name string, hosts ...string) bool {
 	return !patch.RemovesCluster(p) && patch.ClusterMatches(p, side, name, hosts...)

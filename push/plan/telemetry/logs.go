@@ -100,7 +100,7 @@ func (d *decision) log(name string, w wanted) (build.Log, bool) {
 		caps |= xds.CapCELFilter
 	}
 	if !d.Caps.Has(caps) {
-		d.warn(w.at, problem.NotSupported, "provider %s: some proxies of namespace %s do not have %v: they do not log to it", name, d.Sees.Namespace, xds.Extensions(caps&^d.Caps))
+		d.warn(w.at, problem.NotSupported, "provider %s: some proxies of namespace %s do not have %v: they do not log to it", name, d.Namespace, xds.Extensions(caps&^d.Caps))
 		return build.Log{}, false
 	}
 	if of, has := build.ServiceOf(p); has {

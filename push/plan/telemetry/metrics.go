@@ -88,7 +88,7 @@ func (d *decision) counts(name string, at place) bool {
 	case p.GetPrometheus() == nil:
 		d.warn(at, problem.NotSupported, "provider %s: it is for no metrics that this version counts", name)
 	case !d.Caps.Has(xds.CapIstioStats) && !d.Caps.Has(xds.CapStatsLog):
-		d.warn(at, problem.NotSupported, "some proxies of namespace %s have neither the filter istio.stats nor the stats access logger of Envoy 1.39: they count no requests by workload", d.Sees.Namespace)
+		d.warn(at, problem.NotSupported, "some proxies of namespace %s have neither the filter istio.stats nor the stats access logger of Envoy 1.39: they count no requests by workload", d.Namespace)
 	}
 	return p.GetPrometheus() != nil
 }
@@ -135,7 +135,7 @@ func (c *counted) merge(d *decision, m *telemetryv1.Metrics, at place) {
 
 // logCannot says what proxies do not do that count by Envoy's stats access logger.
 func (d *decision) logCannot(at place, format string, args ...any) {
-	d.warn(at, problem.NotSupported, "some proxies of namespace %s count by Envoy's stats access logger: "+format, append([]any{d.Sees.Namespace}, args...)...)
+	d.warn(at, problem.NotSupported, "some proxies of namespace %s count by Envoy's stats access logger: "+format, append([]any{d.Namespace}, args...)...)
 }
 
 // uncarried tells what of an override a proxy does not do that counts by the stats access logger, and which tags that concerns.

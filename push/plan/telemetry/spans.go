@@ -56,7 +56,7 @@ func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
 	case !traces:
 		d.warn(s.at, problem.NotSupported, "provider %s: it is for no spans that this version sends", s.provider)
 	case !found:
-		d.warn(s.at, problem.NotSupported, "provider %s: some proxies of namespace %s have no tracer for it: they send no spans", s.provider, d.Sees.Namespace)
+		d.warn(s.at, problem.NotSupported, "provider %s: some proxies of namespace %s have no tracer for it: they send no spans", s.provider, d.Namespace)
 	default:
 		t.To, found = d.service(s.provider, of, s.at)
 	}
@@ -165,7 +165,7 @@ func (d *decision) selfTags() []build.Tag {
 		{Name: "istio.canonical_service", Value: unknown(d.Self.Service)},
 		{Name: "istio.cluster_id", Value: unknown(d.Self.Cluster)},
 		{Name: "istio.mesh_id", Value: unknown(d.Self.Mesh)},
-		{Name: "istio.namespace", Value: d.Sees.Namespace},
+		{Name: "istio.namespace", Value: d.Namespace},
 	}
 }
 

@@ -27,11 +27,11 @@ import (
 
 // Proxy is what is asked about: one direction of proxies that are alike.
 type Proxy struct {
+	host.Visibility
 	Client    bool      // its outbound side
 	Telemetry model.Key // that selects it; zero: none
 	Self      view.Self
 	Caps      xds.Caps
-	Sees      host.Client // which services it reaches
 }
 
 // Reports is what its listeners report.
@@ -52,7 +52,7 @@ var (
 
 // Of decides what a proxy's listeners report.
 func Of(in *input.Input, p Proxy) Reports {
-	mesh, all := in.Mesh.Spec, For(in, p.Sees.Namespace, p.Telemetry)
+	mesh, all := in.Mesh.Spec, For(in, p.Namespace, p.Telemetry)
 	defaults := mesh.GetDefaultProviders()
 	d := &decision{Input: in, Proxy: p}
 	if len(all) == 0 && len(defaults.GetAccessLogging()) == 0 && !p.Self.Sends {
@@ -139,7 +139,7 @@ func (d *decision) applies(mode telemetryv1.WorkloadMode) bool {
 // service finds the service of a provider. False: it is not known, or the proxy has no cluster of it; the problem is reported.
 func (d *decision) service(name string, of build.Address, at place) (build.Service, bool) {
 	host, found, namespaces := d.ProviderServices(of.Service)
-	host, asked, there := d.Sees.Find(d.Input, host, found, of.Port)
+	host, asked, there := d.Find(d.Input, host, found, of.Port)
 	for _, h := range asked {
 		if !slices.Contains(d.out.Hosts, h) {
 			d.out.Hosts = append(d.out.Hosts, h)
@@ -151,7 +151,7 @@ func (d *decision) service(name string, of build.Address, at place) (build.Servi
 	case namespaces > 1:
 		d.warn(at, problem.Invalid, "provider %s: several namespaces have host %q: write NAMESPACE/HOST; nothing is sent to it", name, of.Service)
 	case !there:
-		d.notFound(at, "provider %s: proxies of namespace %s have no cluster of a service with host %q and port %d: nothing is sent to it", name, d.Sees.Namespace, of.Service, of.Port)
+		d.notFound(at, "provider %s: proxies of namespace %s have no cluster of a service with host %q and port %d: nothing is sent to it", name, d.Namespace, of.Service, of.Port)
 	default:
 		return build.Service{Host: host, Cluster: xds.OutboundCluster(of.Port, "", host)}, true
 	}

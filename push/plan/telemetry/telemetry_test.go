@@ -114,7 +114,7 @@ func decide(t *testing.T, mesh string, sends bool, specs ...string) (client, ser
 	records := []model.Record{rec(t, model.KindMesh, "/mesh", providers+mesh),
 		rec(t, model.KindService, "obs/logs", fmt.Sprintf(service, "logs.obs.svc.cluster.local")),
 		rec(t, model.KindServiceEntry, "obs/twice", fmt.Sprintf(service, "twice.example.com")), rec(t, model.KindServiceEntry, "shop/twice", fmt.Sprintf(service, "twice.example.com"))}
-	p := Proxy{Sees: host.Client{Namespace: "shop", Imports: []*host.Imports{host.ImportAll()}}, Caps: xds.StockCaps | xds.CapIstioStats}
+	p := Proxy{Visibility: host.Visibility{Namespace: "shop", Imports: []*host.Imports{host.ImportAll()}}, Caps: xds.StockCaps | xds.CapIstioStats}
 	p.Self = view.Self{Sends: sends, Name: "web.shop", Service: "web"}
 	for i, spec := range specs {
 		name := []string{"istio-system/root@2", "shop/all@2", "shop/picked@2"}[i]
@@ -196,13 +196,13 @@ func TestSampled(t *testing.T) {
 		"a tracer, no tracing": {true, true, nil, build.Tracing{}},
 		"logs, no tracer":      {false, false, []string{"envoy"}, oneInHundred},
 		"a tracer of the proxy's": {false, true, nil, build.Tracing{On: true, RequestID: true, Sampling: 1,
-			Tags: tags.List(slices.Concat((&decision{Proxy: Proxy{Sees: host.Client{Namespace: "shop"}}}).selfTags(), build.DryRunTags)...)}},
+			Tags: tags.List(slices.Concat((&decision{Proxy: Proxy{Visibility: host.Visibility{Namespace: "shop"}}}).selfTags(), build.DryRunTags)...)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mesh := rec(t, model.KindMesh, "/mesh", "{}").(*model.Mesh)
 			mesh.Spec.EnableTracing, mesh.Spec.DefaultProviders = !c.off, &meshv1.MeshConfig_DefaultProviders{AccessLogging: c.logs}
 			in := input.New(mirror.Empty().Apply(1, []model.Record{mesh}, nil).New, &pool.Pool{}, "")
-			got := Of(in, Proxy{Sees: host.Client{Namespace: "shop", Imports: []*host.Imports{host.ImportAll()}}, Caps: xds.StockCaps, Self: view.Self{Sends: c.sends}}).Spec.Tracing
+			got := Of(in, Proxy{Visibility: host.Visibility{Namespace: "shop", Imports: []*host.Imports{host.ImportAll()}}, Caps: xds.StockCaps, Self: view.Self{Sends: c.sends}}).Spec.Tracing
 			names := func(l intern.List[build.Tag]) (out []string) {
 				for _, tag := range l.All() {
 					out = append(out, tag.Name+"="+tag.Value)
@@ -226,7 +226,7 @@ func TestOldestCounts(t *testing.T) {
 		rec(t, model.KindTelemetry, "shop/b@3", "accessLogging: [{providers: [{name: envoy}], filter: {expression: x}}]"),
 		rec(t, model.KindTelemetry, "shop/c@1", "{selector: {matchLabels: {a: b}}, accessLogging: [{providers: [{name: text}]}]}")}
 	in := input.New(mirror.Empty().Apply(1, records, nil).New, &pool.Pool{}, "")
-	p := Proxy{Sees: host.Client{Namespace: "shop", Imports: []*host.Imports{host.ImportAll()}}, Caps: xds.StockCaps}
+	p := Proxy{Visibility: host.Visibility{Namespace: "shop", Imports: []*host.Imports{host.ImportAll()}}, Caps: xds.StockCaps}
 	if got := Of(in, p).String(); got != "envoy if x" {
 		t.Errorf("got %s", got)
 	}
@@ -234,7 +234,7 @@ func TestOldestCounts(t *testing.T) {
 	if got := Of(in, p).String(); got != "b spec.accessLogging[0]: provider envoy: some proxies of namespace shop do not have [envoy.access_loggers.extension_filters.cel]: they do not log to it" {
 		t.Errorf("got %s", got)
 	}
-	if hosts := Of(in, Proxy{Sees: host.Client{Namespace: "other"}, Caps: xds.StockCaps}).Hosts; !slices.Equal(hosts, nil) {
+	if hosts := Of(in, Proxy{Visibility: host.Visibility{Namespace: "other"}, Caps: xds.StockCaps}).Hosts; !slices.Equal(hosts, nil) {
 		t.Errorf("hosts %v were looked for", hosts)
 	}
 }
@@ -262,7 +262,7 @@ func TestClusterIsThere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := input.New(mirror.Empty().Apply(1, append(c.records, mesh), nil).New, &pool.Pool{}, "")
-			got := Of(in, Proxy{Sees: host.Client{Namespace: "shop", Imports: c.imports}, Caps: xds.StockCaps})
+			got := Of(in, Proxy{Visibility: host.Visibility{Namespace: "shop", Imports: c.imports}, Caps: xds.StockCaps})
 			if there := got.Spec.Logs.Len() > 0; there != c.there {
 				t.Errorf("logs are sent: %v; problems: %v", there, got.Problems)
 			}

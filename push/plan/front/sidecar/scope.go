@@ -65,7 +65,7 @@ func (s *scope) planStatic(found *[]input.Problem) {
 	}
 	side := host.Side(s.key)
 	for _, name := range s.staticClusters() {
-		if s.patches.Any(func(p model.Patch) bool { return input.RemovesCluster(p, side, name) }) {
+		if s.patches.RemovesCluster(side, name) {
 			continue
 		}
 		spec := cluster.Static{Name: name, HeaderCase: s.key.HeaderCase, Mesh: s.in.Meshes.Cluster, Patches: s.patches.Matching(func(p model.Patch) bool {

@@ -31,7 +31,7 @@ func (s *scope) decide(inputs view.Inputs) telemetry.Reports {
 		return telemetry.Reports{} // what gateways listen on is for Gateways to say
 	}
 	out := telemetry.Of(s.in, telemetry.Proxy{Client: true, Telemetry: inputs.Telemetry, Self: inputs.Self, Caps: s.key.Caps,
-		Sees: host.Client{Namespace: s.key.Namespace, Imports: importsOf(s.egress), Patches: s.patches}})
+		Visibility: host.Visibility{Namespace: s.key.Namespace, Imports: importsOf(s.egress), Patches: s.patches}})
 	for _, host := range out.Hosts {
 		if s.reports.hosts == nil {
 			s.reports.hosts = map[string]bool{}
