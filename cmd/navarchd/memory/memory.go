@@ -78,9 +78,12 @@ const percentStep = 5
 // would be wanted again.
 const (
 	calmFor   = 2 * time.Second
-	worthFree = 12 << 20 // bytes
+	worthFree = 12 << 20 // bytes; of a small process an eighth of what lives
 	freeEvery = 30 * time.Second
 )
+
+// worth is how many bytes must be spare for a collection of what lives to be worth its time, which grows with what lives.
+func worth(live uint64) uint64 { return min(worthFree, live/8) }
 
 // tidy is when to give memory back. It has no clock.
 type tidy struct {
@@ -91,8 +94,8 @@ type tidy struct {
 }
 
 // step says whether to give memory back now, given the count of what comes in bursts, whether the process is busy in this moment, and what could be
-// freed at least.
-func (t *tidy) step(now time.Time, burst uint64, busy bool, spare uint64) bool {
+// freed at least, and what lives, in bytes.
+func (t *tidy) step(now time.Time, burst uint64, busy bool, spare, live uint64) bool {
 	if burst != t.burst {
 		t.burst, t.due = burst, true
 		busy = true
@@ -103,7 +106,7 @@ func (t *tidy) step(now time.Time, burst uint64, busy bool, spare uint64) bool {
 	if !t.due || now.Sub(t.changed) < calmFor || now.Sub(t.freed) < freeEvery {
 		return false
 	}
-	if spare < worthFree { // perhaps the last collection was in the middle of the burst: the next one will tell
+	if spare < worth(live) { // perhaps the last collection was in the middle of the burst: the next one will tell
 		return false
 	}
 	t.due = false
@@ -146,7 +149,7 @@ func Run(ctx context.Context, counts func() Counts, off bool) error {
 				percent = want
 				wire.TuneCollector(percent)
 			}
-			if state.step(now, came.Bursts, gc.busy.Equal(now), free) {
+			if state.step(now, came.Bursts, gc.busy.Equal(now), free, samples[2].Value.Uint64()) {
 				debug.FreeOSMemory()
 			}
 		case <-ctx.Done():

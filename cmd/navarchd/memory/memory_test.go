@@ -11,10 +11,11 @@ func TestTidy(t *testing.T) {
 	var s tidy
 	freed := 0
 	busy := false
+	live := uint64(1 << 30)
 	pass := func(seconds int, burst, spare uint64) {
 		for range seconds {
 			now = now.Add(time.Second)
-			if s.step(now, burst, busy, spare) {
+			if s.step(now, burst, busy, spare, live) {
 				freed++
 			}
 		}
@@ -56,6 +57,11 @@ func TestTidy(t *testing.T) {
 	busy = false
 	pass(10, 1004, much)
 	want("calm at last", 1)
+	live = 4 * worthFree
+	pass(60, 1005, worthFree/2-1)
+	want("not worth it in a small process", 0)
+	pass(10, 1005, worthFree/2)
+	want("much for a small process", 1)
 }
 
 // More garbage may lie while the processors are busy, where there is memory for it, and for a little longer.

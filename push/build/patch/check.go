@@ -2,6 +2,7 @@ package patch
 
 import (
 	"fmt"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -19,36 +20,37 @@ func Check(m proto.Message) error {
 	return checkAnys(m.ProtoReflect())
 }
 
+// checkAnys checks what stands in the Anys below a message. Only the fields that can hold one are looked at: most of a cluster (addresses,
+// durations, metadata) cannot.
 func checkAnys(m protoreflect.Message) error {
+	if holder, ok := m.Interface().(*anypb.Any); ok {
+		return checkAny(holder)
+	}
 	var err error
 	each := func(v protoreflect.Value) bool {
-		err = checkAny(v.Message())
+		err = checkAnys(v.Message())
 		return err == nil
 	}
-	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	for _, fd := range anyFields(m.Descriptor()) {
 		switch {
+		case !m.Has(fd):
 		case fd.IsMap():
-			if fd.MapValue().Message() != nil {
-				v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool { return each(v) })
-			}
-		case fd.Message() == nil:
+			m.Get(fd).Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool { return each(v) })
 		case fd.IsList():
-			for i := 0; i < v.List().Len() && err == nil; i++ {
-				each(v.List().Get(i))
+			for l, i := m.Get(fd).List(), 0; i < l.Len() && err == nil; i++ {
+				each(l.Get(i))
 			}
 		default:
-			each(v)
+			each(m.Get(fd))
 		}
-		return err == nil
-	})
-	return err
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func checkAny(m protoreflect.Message) error {
-	holder, ok := m.Interface().(*anypb.Any)
-	if !ok {
-		return checkAnys(m)
-	}
+func checkAny(holder *anypb.Any) error {
 	inner, err := holder.UnmarshalNew()
 	if err != nil {
 		return nil // of a type that is not known here
@@ -58,3 +60,44 @@ func checkAny(m protoreflect.Message) error {
 	}
 	return nil
 }
+
+// fieldsWithAnys are, for each message type that was asked for, the fields below which an Any can stand. Types are few and never change.
+var fieldsWithAnys sync.Map // protoreflect.MessageDescriptor -> []protoreflect.FieldDescriptor
+
+func anyFields(of protoreflect.MessageDescriptor) []protoreflect.FieldDescriptor {
+	if known, ok := fieldsWithAnys.Load(of); ok {
+		return known.([]protoreflect.FieldDescriptor)
+	}
+	var out []protoreflect.FieldDescriptor
+	for i := range of.Fields().Len() {
+		if fd := of.Fields().Get(i); holdsAny(fd, map[protoreflect.FullName]bool{}) {
+			out = append(out, fd)
+		}
+	}
+	fieldsWithAnys.Store(of, out)
+	return out
+}
+
+// holdsAny says whether an Any can stand in a field or below it. Types that were seen on the way are not looked at again: they may hold
+// themselves.
+func holdsAny(fd protoreflect.FieldDescriptor, seen map[protoreflect.FullName]bool) bool {
+	if fd.IsMap() {
+		fd = fd.MapValue()
+	}
+	of := fd.Message()
+	if of == nil || seen[of.FullName()] {
+		return false
+	}
+	seen[of.FullName()] = true
+	if of.FullName() == anyName {
+		return true
+	}
+	for i := range of.Fields().Len() {
+		if holdsAny(of.Fields().Get(i), seen) {
+			return true
+		}
+	}
+	return false
+}
+
+var anyName = (*anypb.Any)(nil).ProtoReflect().Descriptor().FullName()
