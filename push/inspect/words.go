@@ -145,6 +145,8 @@ var words = map[string]string{
 	"Value":            "value",
 	"Families":         "address families of the proxy",
 	"Pool":             "connection pool",
+	"Connection":       "connections (as the connection pool says, else MeshConfig connectTimeout and tcpKeepalive)",
+	"Upgrade":          "HTTP/1.1 is sent on as HTTP/2 (as the connection pool says, else MeshConfig h2UpgradePolicy)",
 	"PoolAt":           "connection pool (of the Sidecar, else of the service's rules, else of MeshConfig defaultTrafficPolicy)",
 	"AllPlain":         "without the mesh's mTLS, as a rule says",
 	"GRPCWeb":          "gRPC-Web is understood",

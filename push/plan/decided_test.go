@@ -52,12 +52,12 @@ func TestModeOfAPort(t *testing.T) {
 	}
 }
 
-// The connection pool of an inbound cluster: that of the Sidecar's ingress listener, else the Sidecar's, else that of the service's rules, else the
+// The connection pool of an inbound cluster, which says how long connecting may take too: that of the Sidecar's ingress listener, else the Sidecar's, else that of the service's rules, else the
 // mesh's. Explain names where it stands, and the Sidecar whose listener it is.
 func TestConnectionPoolOfInboundClusters(t *testing.T) {
-	pool := func(n int) string { return fmt.Sprintf("{tcp: {maxConnections: %d}}", n) }
+	pool := func(n int) string { return fmt.Sprintf("{tcp: {maxConnections: %d, connectTimeout: %ds}}", n, n) }
 	web := svc(t, "shop/web", "10.96.0.1", "http:80:HTTP")
-	mesh := rec(t, model.KindMesh, "", "{defaultDestinationRuleExportTo: ['*'], defaultTrafficPolicy: {connectionPool: "+pool(1)+"}}")
+	mesh := rec(t, model.KindMesh, "", "{defaultDestinationRuleExportTo: ['*'], connectTimeout: 9s, defaultTrafficPolicy: {connectionPool: "+pool(1)+"}}")
 	rule := rec(t, model.KindDestinationRule, "shop/web", "{host: web.shop.svc.cluster.local, trafficPolicy: {connectionPool: "+pool(2)+"}}")
 	sidecar := func(text string) model.Record {
 		return rec(t, model.KindSidecar, "shop/own", "{workloadSelector: {labels: {app: web}}, "+text+"}")
@@ -81,6 +81,11 @@ func TestConnectionPoolOfInboundClusters(t *testing.T) {
 		name := xds.InboundCluster(180)
 		if got := clusterOf(t, h.Set(), name).GetCircuitBreakers().GetThresholds()[0].GetMaxConnections().GetValue(); got != c.limit {
 			t.Errorf("%d connections, want %d", got, c.limit)
+		}
+		for name, seconds := range map[string]int64{name: int64(c.limit), xds.InboundPassthrough: 1, xds.Passthrough: 1, xds.BlackHole: 9} {
+			if got := clusterOf(t, h.Set(), name).GetConnectTimeout().GetSeconds(); got != seconds {
+				t.Errorf("%s: a connection may take %d s, want %d", name, got, seconds)
+			}
 		}
 		specs := p.Explain(h, xds.Cluster, name)
 		if got := specs[0].(cluster.Inbound).PoolAt.String(); got != c.at {

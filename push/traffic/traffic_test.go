@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 	"sigs.k8s.io/yaml"
 
@@ -189,4 +191,68 @@ func TestDistributions(t *testing.T) {
 			t.Errorf("%v: %v, want %q", distribution, setting, want)
 		}
 	}
+}
+
+// What a connection pool says of connections stands over what the mesh says, keep-alive value by value; what Envoy would refuse counts as not said.
+func TestConnectionOf(t *testing.T) {
+	for _, c := range []struct{ pool, mesh, want string }{
+		{"", "", "timeout 10s"},
+		{"", "connectTimeout: 3s", "timeout 3s"},
+		{"{tcp: {connectTimeout: 2s}}", "connectTimeout: 3s", "timeout 2s"},
+		{"{tcp: {connectTimeout: 0s}}", "connectTimeout: 3s", "timeout 3s"},
+		{"", "connectTimeout: -3s", "timeout 10s"},
+		{"", "tcpKeepalive: {}", "timeout 10s, TCP keep-alive"},
+		{"{tcp: {tcpKeepalive: {time: 5s}}}", "tcpKeepalive: {time: 7s, probes: 2}", "timeout 10s, TCP keep-alive probes 2 time 5"},
+		{"{tcp: {tcpKeepalive: {time: -5s, interval: 0.2s}}}", "tcpKeepalive: {time: 7s}", "timeout 10s, TCP keep-alive time 7 interval 1"},
+	} {
+		if got := ConnectionOf(pool(t, c.pool), mesh(t, c.mesh)).String(); got != c.want {
+			t.Errorf("pool %q, mesh %q: %s, want %s", c.pool, c.mesh, got, c.want)
+		}
+	}
+	if got := PassthroughConnection(mesh(t, "connectTimeout: 3s\ndefaultTrafficPolicy: {connectionPool: {tcp: {connectTimeout: 2s}}}")); got.Timeout != 2*time.Second {
+		t.Errorf("passing through: %v", got)
+	}
+	const http, tcp = model.Protocol_PROTOCOL_HTTP, model.Protocol_PROTOCOL_TCP
+	for _, c := range []struct {
+		pool, mesh string
+		protocol   model.Protocol
+		want       bool
+	}{
+		{"", "", http, false},
+		{"", "h2UpgradePolicy: UPGRADE", http, true},
+		{"", "h2UpgradePolicy: UPGRADE", tcp, false},
+		{"{http: {h2UpgradePolicy: DO_NOT_UPGRADE}}", "h2UpgradePolicy: UPGRADE", http, false},
+		{"{http: {h2UpgradePolicy: UPGRADE}}", "", tcp, true},
+		{"{http: {useClientProtocol: true, h2UpgradePolicy: UPGRADE}}", "h2UpgradePolicy: UPGRADE", http, false},
+	} {
+		if got := Upgrades(pool(t, c.pool), mesh(t, c.mesh), c.protocol); got != c.want {
+			t.Errorf("pool %q, mesh %q, %v: %t", c.pool, c.mesh, c.protocol, got)
+		}
+	}
+}
+
+// pool is a connection pool as a rule has it; of empty text none.
+func pool(t *testing.T, text string) *networkingv1.ConnectionPoolSettings {
+	t.Helper()
+	if text == "" {
+		return nil
+	}
+	return rule(t, "host: a\ntrafficPolicy: {connectionPool: "+text+"}").Spec.GetTrafficPolicy().GetConnectionPool()
+}
+
+func mesh(t *testing.T, text string) *model.Mesh {
+	t.Helper()
+	body := &meshv1.MeshConfig{}
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	if err == nil && text != "" {
+		err = protojson.Unmarshal(raw, body)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := model.New(model.MeshKey, 1, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.(*model.Mesh)
 }

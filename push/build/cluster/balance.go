@@ -44,10 +44,10 @@ func (d *builder) outlier(p traffic.Policy) {
 	if n := o.ConsecutiveGatewayErrors; n != nil {
 		out.ConsecutiveGatewayFailure, out.EnforcingConsecutiveGatewayFailure = n, enforcing(n)
 	}
-	if positive(o.Interval) {
+	if traffic.Positive(o.Interval) {
 		out.Interval = o.Interval
 	}
-	if positive(o.BaseEjectionTime) {
+	if traffic.Positive(o.BaseEjectionTime) {
 		out.BaseEjectionTime = o.BaseEjectionTime
 	}
 	if o.MaxEjectionPercent > 0 {
@@ -126,12 +126,12 @@ const slowStartKey = "("
 func slowStart(lb *networkingv1.LoadBalancerSettings) *clusterv3.Cluster_SlowStartConfig {
 	w := lb.GetWarmup()
 	if w == nil {
-		if t := lb.GetWarmupDurationSecs(); positive(t) {
+		if t := lb.GetWarmupDurationSecs(); traffic.Positive(t) {
 			return &clusterv3.Cluster_SlowStartConfig{SlowStartWindow: t}
 		}
 		return nil
 	}
-	if !positive(w.Duration) {
+	if !traffic.Positive(w.Duration) {
 		return nil
 	}
 	aggression := 1.0

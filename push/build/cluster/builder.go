@@ -4,8 +4,6 @@ package cluster
 
 import (
 	"fmt"
-	"math"
-	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -14,9 +12,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
@@ -28,9 +26,6 @@ const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 // statDelimiter ends stat names, so that Istio's stats regex can cut them (Istio 1.24 and later).
 const statDelimiter = ";"
 
-// defaultConnectTimeout holds where the mesh has none that Envoy would take.
-const defaultConnectTimeout = 10 * time.Second
-
 // builder is a cluster in the making.
 type builder struct {
 	*clusterv3.Cluster
@@ -40,16 +35,13 @@ type builder struct {
 }
 
 // newBuilder is a cluster with what all have.
-func newBuilder(name string, kind clusterv3.Cluster_DiscoveryType, mesh *model.Mesh) *builder {
+func newBuilder(name string, kind clusterv3.Cluster_DiscoveryType, connection traffic.Connection, mesh *model.Mesh) *builder {
 	d := &builder{mesh: mesh, Cluster: &clusterv3.Cluster{
 		Name:                 name,
 		AltStatName:          name + statDelimiter,
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: kind},
-		ConnectTimeout:       durationpb.New(defaultConnectTimeout),
+		ConnectTimeout:       durationpb.New(connection.Timeout),
 	}}
-	if t := mesh.Spec.GetConnectTimeout(); positive(t) {
-		d.ConnectTimeout = t
-	}
 	if kind == clusterv3.Cluster_ORIGINAL_DST {
 		d.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
 	}
@@ -59,11 +51,6 @@ func newBuilder(name string, kind clusterv3.Cluster_DiscoveryType, mesh *model.M
 // problem notes what the cluster is drawn without, or closed for.
 func (d *builder) problem(code problem.Code, at model.Place, format string, args ...any) {
 	d.problems = append(d.problems, model.Problem{Key: at.Key, Field: at.Field, Code: code, Severity: problem.Error, Message: fmt.Sprintf(format, args...)})
-}
-
-// positive says whether a duration is one that Envoy takes where it wants more than zero.
-func positive(t *durationpb.Duration) bool {
-	return t != nil && t.IsValid() && (t.Seconds > 0 || t.Seconds == 0 && t.Nanos > 0)
 }
 
 // notNegative says whether a duration is one that Envoy takes where zero has a meaning.
@@ -146,25 +133,38 @@ func (d *builder) refuse() {
 // seal packs the HTTP options, applies the patches and encodes. A patch that does not apply, or whose result Envoy would
 // refuse, is skipped and is a problem. The error: what was drawn before any patch violates Envoy's API.
 func (d *builder) seal(patches []model.Patch) (*xds.Resource, error) {
-	if d.http != nil {
-		if d.http.UpstreamProtocolOptions == nil {
-			d.http.UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{
-				ExplicitHttpConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{
-					ProtocolConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{
-						HttpProtocolOptions: &corev3.Http1ProtocolOptions{},
-					},
-				},
-			}
-		}
-		d.TypedExtensionProtocolOptions = map[string]*anypb.Any{httpOptions: xds.Any(d.http)}
+	err := patch.Check(d.Cluster)
+	if err == nil {
+		err = d.packHTTP()
 	}
-	if err := patch.Check(d.Cluster); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", d.Name, err)
 	}
 	c, faults := patch.Cluster(d.Cluster, patches)
 	d.problems = append(d.problems, faults...)
 	d.Cluster = c
 	return xds.Encode(xds.Cluster, c.Name, c, needs(c)...)
+}
+
+// packHTTP packs the HTTP options, which nearly all clusters have. They are checked before: to unpack them again took most of the time of a small cluster.
+func (d *builder) packHTTP() error {
+	if d.http == nil {
+		return nil
+	}
+	if d.http.UpstreamProtocolOptions == nil {
+		d.http.UpstreamProtocolOptions = &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_{
+			ExplicitHttpConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig{
+				ProtocolConfig: &upstreamv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{
+					HttpProtocolOptions: &corev3.Http1ProtocolOptions{},
+				},
+			},
+		}
+	}
+	if err := patch.Check(d.http); err != nil {
+		return fmt.Errorf("%s: %w", httpOptions, err)
+	}
+	d.TypedExtensionProtocolOptions = map[string]*anypb.Any{httpOptions: xds.Any(d.http)}
+	return nil
 }
 
 // needs are the endpoints that Envoy asks for over ADS once it has the cluster.
@@ -177,10 +177,6 @@ func needs(c *clusterv3.Cluster) []xds.Ref {
 		name = c.Name
 	}
 	return []xds.Ref{{Type: xds.Endpoint, Name: name}}
-}
-
-func uint32Value(n int64) *wrapperspb.UInt32Value {
-	return wrapperspb.UInt32(uint32(min(max(n, 0), math.MaxUint32)))
 }
 
 func percent(p float64) *typev3.Percent { return &typev3.Percent{Value: min(max(p, 0), 100)} }

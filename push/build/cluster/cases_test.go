@@ -282,9 +282,9 @@ func others(t testing.TB) map[string]testCase {
 		"inbound to a socket":       {spec: inbound(func(s *Inbound) { s.Target = "unix:///run/app" }), want: target(`{pipe: {path: /run/app}}`) + `}`, absent: []string{"upstream_bind_config"}},
 		"inbound pool": {spec: inbound(func(s *Inbound) {
 			s.Pool = &networkingv1.ConnectionPoolSettings{}
-			fromYAML(t, `{tcp: {maxConnections: 1}, http: {http2MaxRequests: 2, idleTimeout: 3s}}`, s.Pool)
+			fromYAML(t, `{tcp: {maxConnections: 1, tcpKeepalive: {probes: 4}}, http: {http2MaxRequests: 2, idleTimeout: 3s}}`, s.Pool)
 		}),
-			want: `{circuit_breakers: {thresholds: [{max_connections: 1, max_pending_requests: ` + open32 + `, max_requests: 2, max_retries: ` + open32 + `, track_remaining: true}]},
+			want: `{circuit_breakers: {thresholds: [{max_connections: 1, max_pending_requests: ` + open32 + `, max_requests: 2, max_retries: ` + open32 + `, track_remaining: true}]}, upstream_connection_options: {tcp_keepalive: {keepalive_probes: 4}},
 				typed_extension_protocol_options: {` + httpKey + `: {` + httpType + `, common_http_protocol_options: {idle_timeout: 3s}, explicit_http_config: {http_protocol_options: {}}}}}`},
 		"inbound stat name": {spec: inbound(func(s *Inbound) { s.Mesh = mesh(t, `inboundClusterStatName: "%SERVICE%_%SERVICE_PORT%_%TARGET_PORT%"`) }), want: `{alt_stat_name: reviews.shop_80_8080;}`},
 		"black hole":        {spec: Static{Name: xds.BlackHole, Mesh: model.DefaultMesh()}, want: `{name: BlackHoleCluster, alt_stat_name: BlackHoleCluster;, type: STATIC, connect_timeout: 10s}`, absent: []string{"load_assignment", "circuit_breakers"}},
@@ -292,8 +292,8 @@ func others(t testing.TB) map[string]testCase {
 			want: `{name: PassthroughCluster, alt_stat_name: PassthroughCluster;, type: ORIGINAL_DST, lb_policy: CLUSTER_PROVIDED, ` + open + `, ` + idle + `}`, absent: []string{"upstream_bind_config"}},
 		"inbound passthrough": {spec: Static{Name: xds.InboundPassthrough, Mesh: model.DefaultMesh()},
 			want: `{name: InboundPassthroughCluster, type: ORIGINAL_DST, lb_policy: CLUSTER_PROVIDED, ` + open + `, ` + idle + `, ` + bound + `}`},
-		"static passthrough, with the mesh's default pool": {spec: Static{Name: xds.Passthrough, Mesh: mesh(t, `defaultTrafficPolicy: {connectionPool: {tcp: {maxConnections: 7, connectTimeout: 3s}, http: {idleTimeout: 20s, maxRequestsPerConnection: 5}}}`)},
-			want: `{connect_timeout: 3s, circuit_breakers: {thresholds: [{max_connections: 7, max_pending_requests: ` + open32 + `, max_requests: ` + open32 + `, max_retries: ` + open32 + `, track_remaining: true}]},
+		"static passthrough, with the mesh's default pool": {spec: Static{Name: xds.Passthrough, Mesh: mesh(t, `defaultTrafficPolicy: {connectionPool: {tcp: {maxConnections: 7, connectTimeout: 3s, tcpKeepalive: {time: 7s}}, http: {idleTimeout: 20s, maxRequestsPerConnection: 5}}}`)},
+			want: `{connect_timeout: 3s, upstream_connection_options: {tcp_keepalive: {keepalive_time: 7}}, circuit_breakers: {thresholds: [{max_connections: 7, max_pending_requests: ` + open32 + `, max_requests: ` + open32 + `, max_retries: ` + open32 + `, track_remaining: true}]},
 				typed_extension_protocol_options: {` + httpKey + `: {` + httpType + `, common_http_protocol_options: {idle_timeout: 20s, max_requests_per_connection: 5}, use_downstream_protocol_config: {http_protocol_options: {}, http2_protocol_options: {}}}}}`},
 		"added": {spec: Added{Patch: filters(t, `[{applyTo: CLUSTER, patch: {operation: ADD, value: {name: mine, type: STATIC, connect_timeout: 1s}}}]`).All()[0]}, want: `{name: mine, type: STATIC, connect_timeout: 1s}`},
 		"added with EDS": {spec: Added{Patch: filters(t, `[{applyTo: CLUSTER, patch: {operation: ADD, value: {name: mine2, type: EDS, eds_cluster_config: {service_name: x, eds_config: {ads: {}, resource_api_version: V3}}}}}]`).All()[0]},

@@ -127,7 +127,19 @@ func decided(s spec) spec {
 		policy := traffic.Effective(o.Rule, o.SubsetRule, o.Subset, o.Port)
 		o.Policy, o.Discovery = traffic.Intern(policy), traffic.DiscoveryOf(o.Service, policy)
 		o.TLS, _ = traffic.TLSOf(policy, o.Caps.Has(xds.CapIdentity), selects(o.Rule), o.TLS)
+		o.Connection = traffic.ConnectionOf(policy.Pool, o.Mesh)
+		if port := o.port(); port != nil {
+			o.Upgrade = traffic.Upgrades(policy.Pool, o.Mesh, port.Protocol)
+		}
 		return o
+	}
+	switch s := s.(type) {
+	case Inbound:
+		s.Connection = traffic.ConnectionOf(s.Pool, s.Mesh)
+		return s
+	case Static:
+		s.Connection = traffic.PassthroughConnection(s.Mesh)
+		return s
 	}
 	return s
 }

@@ -40,7 +40,7 @@ func (s Inbound) draw() (*xds.Resource, []error, error) {
 	if s.Target != "" {
 		kind = clusterv3.Cluster_STATIC
 	}
-	d := newBuilder(name, kind, s.Mesh)
+	d := newBuilder(name, kind, s.Connection, s.Mesh)
 	d.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{}
 	if err := s.locate(d); err != nil {
 		return nil, nil, fmt.Errorf("cluster %s: %w", name, err)
@@ -61,6 +61,7 @@ func (s Inbound) draw() (*xds.Resource, []error, error) {
 		d.keepHeaderCase()
 	}
 	d.pool(s.Pool, nil)
+	d.keepalive(s.Connection.Keepalive)
 	r, err := d.seal(s.Patches.All())
 	return r, d.problems, err
 }

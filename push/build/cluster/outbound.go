@@ -55,7 +55,7 @@ func (s Outbound) draw() (*xds.Resource, []error, error) {
 		return nil, nil, fmt.Errorf("cluster %s: %v has no port %d", name, s.Service.Key, s.Port)
 	}
 	p := s.Policy.Get()
-	d := newBuilder(name, discoveries[s.Discovery], s.Mesh)
+	d := newBuilder(name, discoveries[s.Discovery], s.Connection, s.Mesh)
 	d.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{HealthyPanicThreshold: percent(0)}
 	s.metadata(d)
 	if pattern := s.Mesh.Spec.GetOutboundClusterStatName(); pattern != "" {
@@ -68,13 +68,14 @@ func (s Outbound) draw() (*xds.Resource, []error, error) {
 		d.useClientProtocol()
 	default: // HTTP/1.1, and what is no HTTP
 	}
-	if upgrades(p.Pool, port, s.Mesh) {
+	if s.Upgrade {
 		d.useHTTP2()
 	}
 	if s.HeaderCase && (port.Protocol == model.Protocol_PROTOCOL_HTTP || port.Protocol == model.Protocol_PROTOCOL_AUTO) {
 		d.keepHeaderCase()
 	}
 	d.pool(p.Pool, p.RetryBudget)
+	d.keepalive(s.Connection.Keepalive)
 	d.outlier(p)
 	d.balance(p)
 	s.locate(d)
@@ -161,7 +162,7 @@ func (s Outbound) resolve(d *builder) {
 	d.DnsLookupFamily = dnscache.Family(s.Families)
 	d.RespectDnsTtl = true
 	d.DnsRefreshRate, d.DnsJitter = durationpb.New(dnsRefresh), durationpb.New(dnsJitter)
-	if rate := s.Mesh.Spec.GetDnsRefreshRate(); positive(rate) && rate.AsDuration() > time.Millisecond {
+	if rate := s.Mesh.Spec.GetDnsRefreshRate(); traffic.Positive(rate) && rate.AsDuration() > time.Millisecond {
 		d.DnsRefreshRate = rate
 	}
 	d.LoadAssignment = endpoint.Assignment(endpoint.Spec{Cluster: d.Name, Members: s.Members, Plain: s.Plain, AllPlain: s.AllPlain, Horizon: s.Horizon, Balance: s.Balance}, resolvable)

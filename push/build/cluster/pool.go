@@ -5,28 +5,11 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
-	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/push/traffic"
 )
-
-// upgrades says whether HTTP/1.1 is sent on as HTTP/2: what the rule says, else the mesh, and that for HTTP ports alone.
-func upgrades(pool *networkingv1.ConnectionPoolSettings, port *model.ServicePort, mesh *model.Mesh) bool {
-	http := pool.GetHttp()
-	if http.GetUseClientProtocol() {
-		return false
-	}
-	switch http.GetH2UpgradePolicy() {
-	case networkingv1.ConnectionPoolSettings_HTTPSettings_UPGRADE:
-		return true
-	case networkingv1.ConnectionPoolSettings_HTTPSettings_DO_NOT_UPGRADE:
-		return false
-	}
-	return port.Protocol == model.Protocol_PROTOCOL_HTTP && mesh.Spec.GetH2UpgradePolicy() == meshv1.MeshConfig_UPGRADE
-}
 
 // pool sets the limits and the lifetimes of connections. Istio opens Envoy's limits wide: what is not set is unlimited.
 func (d *builder) pool(settings *networkingv1.ConnectionPoolSettings, budget *networkingv1.TrafficPolicy_RetryBudget) {
@@ -45,10 +28,6 @@ func (d *builder) pool(settings *networkingv1.ConnectionPoolSettings, budget *ne
 		RetryBudget:        retryBudget(budget),
 		TrackRemaining:     true,
 	}}}
-	if t := tcp.GetConnectTimeout(); positive(t) {
-		d.ConnectTimeout = t
-	}
-	d.keepalive(tcp.GetTcpKeepalive())
 	d.lifetimes(tcp, http)
 	if http.GetUseClientProtocol() {
 		d.useClientProtocol()
@@ -57,7 +36,7 @@ func (d *builder) pool(settings *networkingv1.ConnectionPoolSettings, budget *ne
 		if n := http.GetMaxConcurrentStreams(); n > 0 {
 			h2.MaxConcurrentStreams = wrapperspb.UInt32(uint32(n))
 		}
-		if k := http.GetHttp2KeepAlive(); positive(k.GetTimeout()) && positive(k.GetInterval()) {
+		if k := http.GetHttp2KeepAlive(); traffic.Positive(k.GetTimeout()) && traffic.Positive(k.GetInterval()) {
 			h2.ConnectionKeepalive = &corev3.KeepaliveSettings{Interval: k.Interval, Timeout: k.Timeout}
 		}
 	}
@@ -75,7 +54,7 @@ func retryBudget(b *networkingv1.TrafficPolicy_RetryBudget) *clusterv3.CircuitBr
 	if b.MinRetryConcurrency > 0 {
 		budget.MinRetryConcurrency = wrapperspb.UInt32(b.MinRetryConcurrency)
 	}
-	if positive(b.BudgetInterval) {
+	if traffic.Positive(b.BudgetInterval) {
 		budget.BudgetInterval = b.BudgetInterval
 	}
 	return budget
@@ -92,7 +71,7 @@ func (d *builder) lifetimes(tcp *networkingv1.ConnectionPoolSettings_TCPSettings
 	if n := http.GetMaxRequestsPerConnection(); n > 0 {
 		common.MaxRequestsPerConnection = wrapperspb.UInt32(uint32(n))
 	}
-	if t := tcp.GetMaxConnectionDuration(); positive(t) {
+	if t := tcp.GetMaxConnectionDuration(); traffic.Positive(t) {
 		common.MaxConnectionDuration = t
 	}
 	if common.IdleTimeout != nil || common.MaxRequestsPerConnection != nil || common.MaxConnectionDuration != nil {
@@ -100,25 +79,17 @@ func (d *builder) lifetimes(tcp *networkingv1.ConnectionPoolSettings_TCPSettings
 	}
 }
 
-// keepalive sets TCP keep-alive: the rule's values over the mesh's; neither: off.
-func (d *builder) keepalive(rule *networkingv1.ConnectionPoolSettings_TCPSettings_TcpKeepalive) {
-	mesh := d.mesh.Spec.GetTcpKeepalive()
-	if rule == nil && mesh == nil {
+// keepalive has connections probed.
+func (d *builder) keepalive(k traffic.Keepalive) {
+	if !k.On {
 		return
 	}
-	k := &corev3.TcpKeepalive{}
-	for _, from := range []*networkingv1.ConnectionPoolSettings_TCPSettings_TcpKeepalive{mesh, rule} {
-		if n := from.GetProbes(); n > 0 {
-			k.KeepaliveProbes = wrapperspb.UInt32(n)
+	value := func(n uint32) *wrapperspb.UInt32Value {
+		if n == 0 {
+			return nil
 		}
-		if t := from.GetTime(); positive(t) {
-			k.KeepaliveTime = seconds(t)
-		}
-		if t := from.GetInterval(); positive(t) {
-			k.KeepaliveInterval = seconds(t)
-		}
+		return wrapperspb.UInt32(n)
 	}
-	d.UpstreamConnectionOptions = &clusterv3.UpstreamConnectionOptions{TcpKeepalive: k}
+	d.UpstreamConnectionOptions = &clusterv3.UpstreamConnectionOptions{TcpKeepalive: &corev3.TcpKeepalive{
+		KeepaliveProbes: value(k.Probes), KeepaliveTime: value(k.Time), KeepaliveInterval: value(k.Interval)}}
 }
-
-func seconds(t *durationpb.Duration) *wrapperspb.UInt32Value { return uint32Value(max(1, t.Seconds)) }

@@ -30,10 +30,12 @@ type Outbound struct {
 	Port    uint32 // the service's port number
 	Subset  string // "": the cluster of all endpoints
 	// Rule is the rule of the host; nil: none applies. SubsetRule is the rule that defines the subset (most often the same); nil for the
-	// cluster of all endpoints. What they come to are Policy, Discovery and TLS.
+	// cluster of all endpoints. What they come to, over the mesh, are Policy, Connection, Upgrade, Discovery and TLS.
 	Rule       *model.DestinationRule
 	SubsetRule *model.DestinationRule
 	Policy     traffic.Ref
+	Connection traffic.Connection
+	Upgrade    bool // HTTP/1.1 is sent on as HTTP/2
 	Discovery  traffic.Discovery
 	TLS        traffic.TLS
 	// Members are the endpoints of DNS services, which stand inside the cluster; empty for all others (EDS,
@@ -72,10 +74,11 @@ type Inbound struct {
 	Service  *model.Service // for metadata; nil: none
 	Host     string
 	// Pool is the connection pool that holds, and PoolAt where it stands: in the Sidecar, a rule of the service, or the mesh configuration; nil: nowhere.
-	Pool   *networkingv1.ConnectionPoolSettings
-	PoolAt model.Place
-	HTTP2  bool
-	Auto   bool // the protocol is not known: the application is spoken to as the client speaks; HTTP2 goes before it
+	Pool       *networkingv1.ConnectionPoolSettings
+	PoolAt     model.Place
+	Connection traffic.Connection // by that pool, over the mesh
+	HTTP2      bool
+	Auto       bool // the protocol is not known: the application is spoken to as the client speaks; HTTP2 goes before it
 	// HeaderCase: names of HTTP/1 headers keep their case.
 	HeaderCase bool
 	Mesh       *model.Mesh
@@ -86,8 +89,9 @@ type Inbound struct {
 // xds.InboundPassthrough; and that of unknown hosts whose names the proxy resolves, xds.AllowAnyDynamic.
 type Static struct {
 	Name       string
-	Families   xds.Families // of the proxy's addresses
-	HeaderCase bool         // names of HTTP/1 headers keep their case
+	Families   xds.Families       // of the proxy's addresses
+	Connection traffic.Connection // by the mesh's default connection pool, over the mesh
+	HeaderCase bool               // names of HTTP/1 headers keep their case
 	Mesh       *model.Mesh
 	Patches    intern.List[model.Patch]
 	// Of xds.AllowAnyDynamic alone: who resolves names, and how connections are secured, as the mesh says (outboundTrafficPolicy.tls).

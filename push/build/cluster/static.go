@@ -39,7 +39,7 @@ func (s Static) draw() (*xds.Resource, []error, error) {
 	var d *builder
 	switch s.Name {
 	case xds.BlackHole:
-		d = newBuilder(s.Name, clusterv3.Cluster_STATIC, s.Mesh)
+		d = newBuilder(s.Name, clusterv3.Cluster_STATIC, s.Connection, s.Mesh)
 	case xds.Passthrough, xds.InboundPassthrough:
 		d = s.passing(clusterv3.Cluster_ORIGINAL_DST)
 		if s.Name == xds.InboundPassthrough {
@@ -60,12 +60,13 @@ func (s Static) draw() (*xds.Resource, []error, error) {
 
 // passing is a cluster of what passes through the proxy.
 func (s Static) passing(kind clusterv3.Cluster_DiscoveryType) *builder {
-	d := newBuilder(s.Name, kind, s.Mesh)
+	d := newBuilder(s.Name, kind, s.Connection, s.Mesh)
 	d.useClientProtocol()
 	if s.HeaderCase {
 		d.keepHeaderCase()
 	}
 	d.pool(s.Mesh.Spec.GetDefaultTrafficPolicy().GetConnectionPool(), nil) // Istio 1.31: https://github.com/istio/istio/pull/60664
+	d.keepalive(s.Connection.Keepalive)
 	d.idle(passthroughIdle)
 	return d
 }

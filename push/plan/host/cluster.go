@@ -109,8 +109,9 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 	}
 	spec := cluster.Outbound{
 		Service: svc, Host: h.Name, Port: port, Subset: sub.GetName(), Rule: h.Rules.Main, SubsetRule: sub.rule,
-		Policy: traffic.Intern(policy), Discovery: discovery,
-		Mesh: p.in.Meshes.Cluster, Caps: p.key.Caps & (xds.CapIdentity | xds.CapSelfDiscovery), Balance: endpoint.Balance{Localities: c.setting}, HeaderCase: p.key.HeaderCase,
+		Policy: traffic.Intern(policy), Discovery: discovery, Connection: traffic.ConnectionOf(policy.Pool, p.in.Meshes.Cluster),
+		Upgrade: traffic.Upgrades(policy.Pool, p.in.Meshes.Cluster, input.PortOf(svc, port).GetProtocol()),
+		Mesh:    p.in.Meshes.Cluster, Caps: p.key.Caps & (xds.CapIdentity | xds.CapSelfDiscovery), Balance: endpoint.Balance{Localities: c.setting}, HeaderCase: p.key.HeaderCase,
 		Patches: p.patches.Matching(func(f model.Patch) bool {
 			return input.MergesCluster(f, Side(p.key), name)
 		}),

@@ -127,7 +127,7 @@ func (wl *Workload) plan(spec pool.ResourceSpec) {
 func (wl *Workload) planPassthrough() {
 	name := xds.InboundPassthrough
 	if !wl.removes(xds.Cluster, name, func(p model.Patch) bool { return input.RemovesCluster(p, side, name) }) {
-		wl.plan(cluster.Static{Name: name, HeaderCase: wl.key.HeaderCase, Families: wl.key.Listening.Families, Mesh: wl.in.Meshes.Cluster, Patches: wl.patches.Matching(func(p model.Patch) bool {
+		wl.plan(cluster.Static{Name: name, HeaderCase: wl.key.HeaderCase, Families: wl.key.Listening.Families, Connection: traffic.PassthroughConnection(wl.in.Meshes.Cluster), Mesh: wl.in.Meshes.Cluster, Patches: wl.patches.Matching(func(p model.Patch) bool {
 			return input.MergesCluster(p, side, name)
 		})})
 	}
@@ -224,6 +224,7 @@ func (wl *Workload) port(p listener.InboundPort, of served, ingress int, target 
 		HTTP2: input.IsHTTP2(p.Protocol), Auto: p.Protocol == model.Protocol_PROTOCOL_AUTO, Mesh: wl.in.Meshes.Cluster,
 		HeaderCase: wl.key.HeaderCase && (p.Protocol == model.Protocol_PROTOCOL_HTTP || p.Protocol == model.Protocol_PROTOCOL_AUTO)}
 	c.Pool, c.PoolAt = wl.connectionPool(of, ingress)
+	c.Connection = traffic.ConnectionOf(c.Pool, wl.in.Meshes.Cluster)
 	return port{InboundPort: p, cluster: c}
 }
 
