@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/grpc/mem"
+
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/xds"
 )
@@ -55,7 +57,7 @@ func (s *State) replyOf(t xds.Type) (Reply, bool) {
 // change is what one response does.
 type change struct {
 	set     []*xds.Resource
-	ordered bool // set is in the order of names already, and may be shared: it is not to be changed
+	whole   manifest.Stack // if not zero, set is all of it, in the order of names already, and may be shared: it is not to be changed
 	removed []string
 }
 
@@ -121,7 +123,7 @@ func (s *State) answerFirst(t xds.Type, c *change) {
 	}
 	if len(ty.overrides) == 0 && goal.Sum().Names == ty.nameSum() { // all that there is, as sidecars do
 		if all := goal.Sorted(); s.withheld == nil || !slices.ContainsFunc(all, s.withheld) {
-			c.set, c.ordered = all, true
+			c.set, c.whole = all, goal
 			return
 		}
 	}
@@ -219,7 +221,7 @@ func (s *State) differences(t xds.Type, c *change) (resent []string) {
 	if (ty.sent == manifest.Stack{}) && ty.all && len(ty.overrides) == 0 && !isDynamic(t) {
 		all := goal.Sorted()
 		if s.withheld == nil || !slices.ContainsFunc(all, s.withheld) {
-			c.set, c.ordered = all, true
+			c.set, c.whole = all, goal
 			return nil
 		}
 		for _, r := range all {
@@ -250,7 +252,7 @@ func (s *State) differences(t xds.Type, c *change) (resent []string) {
 // launch puts a response in flight.
 func (s *State) launch(t xds.Type, c change, resent []string, at manifest.Stack, due bool) Reply {
 	ty := s.typed(t)
-	if !c.ordered {
+	if c.whole == (manifest.Stack{}) {
 		slices.SortFunc(c.set, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	slices.Sort(c.removed)
@@ -271,7 +273,7 @@ func (s *State) launch(t xds.Type, c change, resent []string, at manifest.Stack,
 	}
 	reply := Reply{Type: t, URL: s.url(t), Set: c.set, Removed: c.removed, Nonce: nonceText(s.serial), Revision: ty.sentRevision, Due: due}
 	if !s.cfg.SotW {
-		reply.Encoded, reply.Size = xds.Pack(c.set)
+		reply.Encoded, reply.Size = c.pack()
 		reply.Size += overhead(&reply)
 	}
 	ty.flights = append(ty.flights, flight{nonce: s.serial, size: reply.Size, set: c.set, removed: c.removed, at: at, revision: ty.sentRevision})
@@ -280,6 +282,19 @@ func (s *State) launch(t xds.Type, c change, resent []string, at manifest.Stack,
 		s.followClusters()
 	}
 	return reply
+}
+
+// pack encodes the resources. Of a whole set those of each layer follow one another, so that runs of what many proxies have are not broken up by what
+// few have: the pieces of an encoding are shared by all who send the same resources one after the other.
+func (c *change) pack() (encoded mem.BufferSlice, size int) {
+	if c.whole == (manifest.Stack{}) {
+		return xds.Pack(c.set)
+	}
+	for _, layer := range c.whole.Layers() {
+		some, n := xds.Pack(layer)
+		encoded, size = append(encoded, some...), size+n
+	}
+	return encoded, size
 }
 
 func byName(r *xds.Resource, name string) int { return cmp.Compare(r.Name, name) }

@@ -72,6 +72,15 @@ func TestSortedIsAllInOrder(t *testing.T) {
 			if got := s.Sorted(); !slices.Equal(got, want) {
 				t.Fatalf("seed %d: %v, want %v", seed, got, want)
 			}
+			layers := s.Layers()
+			for layer, all := range layers {
+				if !slices.IsSortedFunc(all, byName) || slices.ContainsFunc(all, func(r *xds.Resource) bool { return r.Version != strconv.Itoa(layer) }) {
+					t.Fatalf("seed %d: layer %d: %v", seed, layer, all)
+				}
+			}
+			if got := slices.SortedFunc(slices.Values(slices.Concat(layers[:]...)), byName); !slices.Equal(got, want) {
+				t.Fatalf("seed %d: the layers have %v, want %v", seed, got, want)
+			}
 		}
 	}
 }

@@ -97,12 +97,14 @@ type blend struct {
 	scope *Manifest
 	sum   Sum
 	order func() []*xds.Resource // visible ones, by name; made once, when it is first asked for
+	lower func() []*xds.Resource // those of the scope; the same
 }
 
 // shared is the blend of the two layers that proxies share.
 func (s Stack) shared() blend {
 	if s[Variant].Len() == 0 {
-		return blend{s[Scope], s[Scope].sum(), func() []*xds.Resource { return visible(s[Scope].sorted(), s[Scope]) }}
+		all := func() []*xds.Resource { return visible(s[Scope].sorted(), s[Scope]) }
+		return blend{s[Scope], s[Scope].sum(), all, all}
 	}
 	if known := s[Variant].over.Load(); known != nil && known.scope == s[Scope] {
 		return *known
@@ -110,7 +112,7 @@ func (s Stack) shared() blend {
 	scope, variant := s[Scope], s[Variant]
 	now := blend{scope, scope.sum(), sync.OnceValue(func() []*xds.Resource {
 		return visible(overlay(scope.sorted(), variant.sorted()), scope, variant)
-	})}
+	}), sync.OnceValue(func() []*xds.Resource { return without(visible(scope.sorted(), scope), variant) })}
 	now.sum.cover(Stack{scope}, variant)
 	variant.over.Store(&now)
 	return now
@@ -133,6 +135,32 @@ func (s Stack) Sorted() []*xds.Resource {
 		}
 	}
 	return all
+}
+
+// Layers is All, by layer, each in the order of names. What many proxies have of a layer is the same list for all of them, whatever else each of them has:
+// not to be changed.
+func (s Stack) Layers() (layers [NumLayers][]*xds.Resource) {
+	layers[Scope] = s.shared().lower()
+	for i := Variant; i < NumLayers; i++ {
+		if s[i].Len() == 0 {
+			continue
+		}
+		for below := range i {
+			if below != Scope || i != Variant { // which are without each other's already
+				layers[below] = without(layers[below], s[i])
+			}
+		}
+		layers[i] = visible(s[i].sorted(), s[i])
+	}
+	return layers
+}
+
+// without is a list, which is by name, without the names that a manifest has: the list itself, where it has none of them.
+func without(all []*xds.Resource, upper *Manifest) []*xds.Resource {
+	if !slices.ContainsFunc(upper.sorted(), func(r *xds.Resource) bool { _, is := slices.BinarySearchFunc(all, r, byName); return is }) {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(r *xds.Resource) bool { return upper.Get(r.Name) != nil })
 }
 
 // overlay merges two lists by name; of two with one name the upper counts.

@@ -22,7 +22,7 @@ const (
 	// runCut is how many resources lie between two whose names begin a run, in the mean. Where a run begins depends on
 	// one name only, so that an edit, or a resource that one proxy alone has, breaks up one run and leaves the others.
 	runCut = 64
-	// runsOfLead is how many runs a resource leads at most: proxies of each zone may have others after it. The last ones stay.
+	// runsOfLead is how many runs a resource leads at most: proxies that see other services may have others after it. The last ones stay.
 	runsOfLead = 4
 )
 

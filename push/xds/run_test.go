@@ -102,27 +102,27 @@ func TestRunsAreFewAndShared(t *testing.T) {
 	}
 }
 
-// Proxies of several zones have other resources among those that all have: each zone's runs stay, however they take turns.
-func TestRunsOfZones(t *testing.T) {
-	zones := make([][]*Resource, 3)
+// Several kinds of proxies have other resources among those that all have: the runs of each kind stay, however they take turns.
+func TestRunsOfSeveralKinds(t *testing.T) {
+	kinds := make([][]*Resource, 3)
 	shared := many(t, Cluster, 1000, 500, 0)
-	for z := range zones {
-		own := many(t, Cluster, 1000, 500, z+1)
+	for k := range kinds {
+		own := many(t, Cluster, 1000, 500, k+1)
 		for i, r := range shared {
 			if i%5 == 0 {
 				r = own[i]
 			}
-			zones[z] = append(zones[z], r)
+			kinds[k] = append(kinds[k], r)
 		}
 	}
 	for range 2 {
-		for _, set := range zones {
+		for _, set := range kinds {
 			packed(t, "first and second", set)
 		}
 	}
-	for z, set := range zones {
+	for k, set := range kinds {
 		if n := packed(t, "third", set); n > 1000/10 {
-			t.Errorf("zone %d: %d pieces", z, n)
+			t.Errorf("kind %d: %d pieces", k, n)
 		}
 	}
 }

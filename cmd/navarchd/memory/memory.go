@@ -32,9 +32,9 @@ const (
 	busyGarbage = 32 << 20 // bytes beyond CalmPercent of what lives
 )
 
-// A process is busy from that part of the processors on, while at least so much comes in a step of what comes in bursts, or the configuration changes,
-// and until it has used less for a while. Where others need the processors too a storm does not get more. What else takes processor time, as handshakes
-// of clients that never show a credential, is no reason for more memory.
+// A process is busy from that part of the processors on: where others need the processors too a storm does not get more. It is a reason for more garbage
+// while at least so much comes in a step of what comes in bursts, or the configuration changes, and for a while after that. What else takes processor
+// time, as handshakes of clients that never show a credential, is none.
 const (
 	busyPart  = .1
 	busyBurst = 2
@@ -47,23 +47,33 @@ type Counts struct {
 	Edits  uint64 // changes of the configuration; more for a larger one, at least one for each
 }
 
-// collector is how much garbage may lie. It has no clock.
-type collector struct {
-	at   time.Time
-	cpu  time.Duration // that the process had used then
-	came Counts
-	busy time.Time // when it was last
+// load is what the process takes of the processors. It has no clock.
+type load struct {
+	at  time.Time
+	cpu time.Duration // that the process had used then
 }
 
-// step is GOGC, given the processor time that the process has used so far, that of all processors in a second, what came so far, and the bytes that
+// busy says whether the process was busy since the last step, given the processor time that it has used so far, and that of all processors in a second.
+func (l *load) busy(now time.Time, cpu, each time.Duration) bool {
+	used, of := cpu-l.cpu, now.Sub(l.at)
+	l.at, l.cpu = now, cpu
+	return used.Seconds() >= busyPart*each.Seconds()*of.Seconds()
+}
+
+// collector is how much garbage may lie. It has no clock.
+type collector struct {
+	came Counts
+	busy time.Time // when that was a reason for more, last
+}
+
+// step is GOGC, given whether the process is busy in this moment, what came so far, and the bytes that
 // live. Of a busy process more garbage may lie, within busyGarbage. Where what lives and as much garbage would take two thirds
 // of the limit, memory is what there is little of: joins slow down from 0.8 of it on (shard/place).
-func (c *collector) step(now time.Time, cpu, each time.Duration, came Counts, live, limit uint64) int {
-	much := came.Bursts-c.came.Bursts >= busyBurst || came.Edits != c.came.Edits
-	if used := cpu - c.cpu; much && used.Seconds() >= busyPart*each.Seconds()*now.Sub(c.at).Seconds() {
+func (c *collector) step(now time.Time, busy bool, came Counts, live, limit uint64) int {
+	if busy && (came.Bursts-c.came.Bursts >= busyBurst || came.Edits != c.came.Edits) {
 		c.busy = now
 	}
-	c.at, c.cpu, c.came = now, cpu, came
+	c.came = came
 	if c.busy.IsZero() || now.Sub(c.busy) >= calmDown || live > limit/3 {
 		return CalmPercent
 	}
@@ -114,11 +124,26 @@ func (t *tidy) step(now time.Time, burst uint64, busy bool, spare, live uint64) 
 	return true
 }
 
-// spare is how many bytes the heap has beside what was live at the last collection.
-func spare(samples []metrics.Sample) uint64 {
+// heap is what the heap has, in bytes: what was live at the last collection, what there is beside that, and stacks.
+type heap struct{ live, spare, stacks uint64 }
+
+func read(samples []metrics.Sample) heap {
 	metrics.Read(samples)
-	objects, free, live := samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64()
-	return free + objects - min(live, objects)
+	objects, free, live, stacks := samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64(), samples[3].Value.Uint64()
+	return heap{live: live, spare: free + objects - min(live, objects), stacks: stacks}
+}
+
+// process is both, of one process. It has no clock.
+type process struct {
+	load
+	gc    collector
+	pages tidy
+}
+
+// step is GOGC, and whether to give memory back now.
+func (p *process) step(now time.Time, cpu, each time.Duration, came Counts, h heap, limit uint64) (percent int, free bool) {
+	busy := p.busy(now, cpu, each)
+	return p.gc.step(now, busy, came, h.live+h.stacks, limit), p.pages.step(now, came.Bursts, busy, h.spare, h.live)
 }
 
 // defaultPercent is Go's own GOGC.
@@ -134,22 +159,20 @@ func Run(ctx context.Context, counts func() Counts, off bool) error {
 	}
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/gc/heap/live:bytes"},
 		{Name: "/memory/classes/heap/stacks:bytes"}}
-	var state tidy
-	var gc collector
+	each := time.Duration(runtime.GOMAXPROCS(0)) * time.Second
+	var state process
 	percent := CalmPercent
 	tick := time.NewTicker(time.Second / 4) // a storm of a few seconds is one
 	defer tick.Stop()
 	for {
 		select {
 		case now := <-tick.C:
-			came, free := counts(), spare(samples)
-			live := samples[2].Value.Uint64() + samples[3].Value.Uint64()
-			each := time.Duration(runtime.GOMAXPROCS(0)) * time.Second
-			if want := gc.step(now, obs.ProcessorTime(), each, came, live, uint64(debug.SetMemoryLimit(-1))); want != percent {
+			want, free := state.step(now, obs.ProcessorTime(), each, counts(), read(samples), uint64(debug.SetMemoryLimit(-1)))
+			if want != percent {
 				percent = want
 				wire.TuneCollector(percent)
 			}
-			if state.step(now, came.Bursts, gc.busy.Equal(now), free, samples[2].Value.Uint64()) {
+			if free {
 				debug.FreeOSMemory()
 			}
 		case <-ctx.Done():

@@ -88,25 +88,49 @@ func TestCollector(t *testing.T) {
 		"what was used before": {{0, many, live, CalmPercent}},
 	} {
 		var c collector
+		var l load
 		now, used, came := time.Unix(1000, 0), time.Hour, Counts{1000, 1000} // of a process that has lived for a while
-		c.step(now, used, cores*time.Second, came, live, limit)
+		c.step(now, l.busy(now, used, cores*time.Second), came, live, limit)
 		for i, s := range seconds {
 			now, used = now.Add(time.Second), used+time.Duration(s.used*float64(time.Second))
 			came = Counts{came.Bursts + s.came.Bursts, came.Edits + s.came.Edits}
-			if got := c.step(now, used, cores*time.Second, came, s.live, limit); got != s.want {
+			if got := c.step(now, l.busy(now, used, cores*time.Second), came, s.live, limit); got != s.want {
 				t.Errorf("%s: %d percent after second %d, want %d", name, got, i, s.want)
 			}
 		}
 	}
 	for live := uint64(1); live < 8<<30; live += 10 << 20 { // whoever keeps it busy does not have it grow without bound
 		c := collector{busy: time.Unix(1000, 0)}
-		percent := uint64(c.step(time.Unix(1000, 0), 0, cores*time.Second, Counts{}, live, 1<<40))
+		percent := uint64(c.step(time.Unix(1000, 0), false, Counts{}, live, 1<<40))
 		if more := live * (percent - CalmPercent) / 100; more > busyGarbage {
 			t.Fatalf("%d MB live: %d MB of garbage more than while it is calm", live>>20, more>>20)
 		}
 	}
 	var c collector
-	if got := c.step(time.Unix(1000, 0), time.Hour, cores*time.Second, many, live, limit); got != CalmPercent {
+	var l load
+	if got := c.step(time.Unix(1000, 0), l.busy(time.Unix(1000, 0), time.Hour, cores*time.Second), many, live, limit); got != CalmPercent {
 		t.Errorf("at first %d percent", got)
+	}
+}
+
+// After a burst of joins a process may be busy for long with what it sends to those who came: memory is given back when it no longer is.
+func TestProcessGivesBackWhenItIsDone(t *testing.T) {
+	const cores = 2
+	var p process
+	now, used := time.Unix(1000, 0), time.Duration(0)
+	seconds := func(n int, of float64, joins uint64) (freed int) {
+		for range n {
+			now, used = now.Add(time.Second), used+time.Duration(of*cores*float64(time.Second))
+			if _, free := p.step(now, used, cores*time.Second, Counts{Bursts: joins}, heap{live: 200 << 20, spare: 100 << 20}, 1<<40); free {
+				freed++
+			}
+		}
+		return freed
+	}
+	if n := seconds(1, 1, 1) + seconds(1, 1, 2000) + seconds(20, .9, 2000); n != 0 {
+		t.Errorf("given back %d times while it sends", n)
+	}
+	if n := seconds(60, .01, 2000); n != 1 {
+		t.Errorf("given back %d times once it is done", n)
 	}
 }
