@@ -29,7 +29,7 @@ import (
 const (
 	CalmPercent = 50 // also of a process that has just started
 	busyPercent = 100
-	busyGarbage = 32 << 20 // bytes beyond CalmPercent of what lives
+	busyGarbage = 64 << 20 // bytes beyond CalmPercent of what lives
 )
 
 // A process is busy from that part of the processors on: where others need the processors too a storm does not get more. It is a reason for more garbage
