@@ -290,7 +290,9 @@ func (c *change) pack() (encoded mem.BufferSlice, size int) {
 	if c.whole == (manifest.Stack{}) {
 		return xds.Pack(c.set)
 	}
-	for _, layer := range c.whole.Layers() {
+	layers := c.whole.Layers()
+	encoded, size = xds.Pack(layers[manifest.Scope]) // most of it
+	for _, layer := range layers[manifest.Scope+1:] {
 		some, n := xds.Pack(layer)
 		encoded, size = append(encoded, some...), size+n
 	}

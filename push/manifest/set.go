@@ -97,7 +97,7 @@ type blend struct {
 	scope *Manifest
 	sum   Sum
 	order func() []*xds.Resource // visible ones, by name; made once, when it is first asked for
-	lower func() []*xds.Resource // those of the scope; the same
+	lower func() []*xds.Resource // the scope's part of these: all that the variant does not hide; made once, too
 }
 
 // shared is the blend of the two layers that proxies share.
@@ -140,15 +140,13 @@ func (s Stack) Sorted() []*xds.Resource {
 // Layers is All, by layer, each in the order of names. What many proxies have of a layer is the same list for all of them, whatever else each of them has:
 // not to be changed.
 func (s Stack) Layers() (layers [NumLayers][]*xds.Resource) {
-	layers[Scope] = s.shared().lower()
-	for i := Variant; i < NumLayers; i++ {
+	layers[Scope], layers[Variant] = s.shared().lower(), visible(s[Variant].sorted(), s[Variant])
+	for i := Workload; i < NumLayers; i++ {
 		if s[i].Len() == 0 {
 			continue
 		}
 		for below := range i {
-			if below != Scope || i != Variant { // which are without each other's already
-				layers[below] = without(layers[below], s[i])
-			}
+			layers[below] = without(layers[below], s[i])
 		}
 		layers[i] = visible(s[i].sorted(), s[i])
 	}

@@ -52,8 +52,8 @@ func TestModeOfAPort(t *testing.T) {
 	}
 }
 
-// The connection pool of an inbound cluster, which says how long connecting may take too: that of the Sidecar's ingress listener, else the Sidecar's, else that of the service's rules, else the
-// mesh's. Explain names where it stands, and the Sidecar whose listener it is.
+// The connection pool of an inbound cluster, which also says how long connecting may take: that of the Sidecar's ingress listener, else the Sidecar's, else
+// that of the service's rules, else the mesh's. Explain names where it stands, and the Sidecar whose listener it is.
 func TestConnectionPoolOfInboundClusters(t *testing.T) {
 	pool := func(n int) string { return fmt.Sprintf("{tcp: {maxConnections: %d, connectTimeout: %ds}}", n, n) }
 	web := svc(t, "shop/web", "10.96.0.1", "http:80:HTTP")

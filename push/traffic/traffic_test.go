@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 	"sigs.k8s.io/yaml"
@@ -18,19 +19,29 @@ import (
 
 func rule(t *testing.T, text string) *model.DestinationRule {
 	t.Helper()
-	body := &networkingv1.DestinationRule{}
+	return record(t, model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "r"}, text, &networkingv1.DestinationRule{}).(*model.DestinationRule)
+}
+
+func mesh(t *testing.T, text string) *model.Mesh {
+	t.Helper()
+	return record(t, model.MeshKey, text, &meshv1.MeshConfig{}).(*model.Mesh)
+}
+
+// record has the body that the text says.
+func record(t *testing.T, key model.Key, text string, body proto.Message) model.Record {
+	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(text))
-	if err == nil {
+	if err == nil && text != "" {
 		err = protojson.Unmarshal(raw, body)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := model.New(model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "r"}, 1, body)
+	r, err := model.New(key, 1, body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.(*model.DestinationRule)
+	return r
 }
 
 const levels = `
@@ -238,21 +249,4 @@ func pool(t *testing.T, text string) *networkingv1.ConnectionPoolSettings {
 		return nil
 	}
 	return rule(t, "host: a\ntrafficPolicy: {connectionPool: "+text+"}").Spec.GetTrafficPolicy().GetConnectionPool()
-}
-
-func mesh(t *testing.T, text string) *model.Mesh {
-	t.Helper()
-	body := &meshv1.MeshConfig{}
-	raw, err := yaml.YAMLToJSON([]byte(text))
-	if err == nil && text != "" {
-		err = protojson.Unmarshal(raw, body)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := model.New(model.MeshKey, 1, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.(*model.Mesh)
 }

@@ -63,12 +63,12 @@ func (l *load) busy(now time.Time, cpu, each time.Duration) bool {
 // collector is how much garbage may lie. It has no clock.
 type collector struct {
 	came Counts
-	busy time.Time // when that was a reason for more, last
+	busy time.Time // when it was last busy with what came
 }
 
-// step is GOGC, given whether the process is busy in this moment, what came so far, and the bytes that
-// live. Of a busy process more garbage may lie, within busyGarbage. Where what lives and as much garbage would take two thirds
-// of the limit, memory is what there is little of: joins slow down from 0.8 of it on (shard/place).
+// step is GOGC, given whether the process is busy in this moment, what came so far, and the bytes that live. Of a process that is busy with what comes more
+// garbage may lie, within busyGarbage. Where what lives and as much garbage would take two thirds of the limit, memory is what there is little of: joins
+// slow down from 0.8 of it on (shard/place).
 func (c *collector) step(now time.Time, busy bool, came Counts, live, limit uint64) int {
 	if busy && (came.Bursts-c.came.Bursts >= busyBurst || came.Edits != c.came.Edits) {
 		c.busy = now
@@ -127,13 +127,14 @@ func (t *tidy) step(now time.Time, burst uint64, busy bool, spare, live uint64) 
 // heap is what the heap has, in bytes: what was live at the last collection, what there is beside that, and stacks.
 type heap struct{ live, spare, stacks uint64 }
 
+// read reads the samples that Run has.
 func read(samples []metrics.Sample) heap {
 	metrics.Read(samples)
 	objects, free, live, stacks := samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64(), samples[3].Value.Uint64()
 	return heap{live: live, spare: free + objects - min(live, objects), stacks: stacks}
 }
 
-// process is both, of one process. It has no clock.
+// process decides about the garbage and about the free pages of one process. It has no clock.
 type process struct {
 	load
 	gc    collector

@@ -146,7 +146,8 @@ func (d *builder) seal(patches []model.Patch) (*xds.Resource, error) {
 	return xds.Encode(xds.Cluster, c.Name, c, needs(c)...)
 }
 
-// packHTTP packs the HTTP options, which nearly all clusters have. They are checked before: to unpack them again took most of the time of a small cluster.
+// packHTTP packs the HTTP options, which nearly all clusters have. They are checked before they are packed: to unpack them again for the check took a third
+// of the time of a cluster. The error says what of them violates Envoy's API.
 func (d *builder) packHTTP() error {
 	if d.http == nil {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// MeshFields are the fields of MeshConfig that the builders here read: Specs have a mesh configuration with these alone. A test of
-// push/inspect compares them with the code.
+// MeshFields are the fields of MeshConfig that clusters depend on, read by the builders here or by push/traffic, which decides for them: Specs have a mesh
+// configuration with these alone. A test of push/inspect compares them with the code.
 var MeshFields = []protoreflect.Name{
 	"connect_timeout", "locality_lb_setting", "zone_aware_lb_setting", "tcp_keepalive", "h2_upgrade_policy", "outbound_cluster_stat_name",
 	"inbound_cluster_stat_name", "dns_refresh_rate", "tls_defaults", "default_traffic_policy", "trust_domain", "trust_domain_aliases",
@@ -90,7 +90,7 @@ type Inbound struct {
 type Static struct {
 	Name       string
 	Families   xds.Families       // of the proxy's addresses
-	Connection traffic.Connection // by the mesh's default connection pool, over the mesh
+	Connection traffic.Connection // by the mesh's default connection pool, over the mesh; of xds.BlackHole by the mesh alone
 	HeaderCase bool               // names of HTTP/1 headers keep their case
 	Mesh       *model.Mesh
 	Patches    intern.List[model.Patch]

@@ -68,12 +68,13 @@ func (s *scope) planStatic(found *[]input.Problem) {
 		if s.patches.RemovesCluster(side, name) {
 			continue
 		}
-		spec := cluster.Static{Name: name, HeaderCase: s.key.HeaderCase, Connection: policies.ConnectionOf(nil, s.in.Meshes.Cluster), Mesh: s.in.Meshes.Cluster, Patches: s.patches.Matching(func(p model.Patch) bool {
+		connection := policies.PassthroughConnection(s.in.Meshes.Cluster)
+		if name == xds.BlackHole { // nothing passes through it
+			connection = policies.ConnectionOf(nil, s.in.Meshes.Cluster)
+		}
+		spec := cluster.Static{Name: name, HeaderCase: s.key.HeaderCase, Connection: connection, Mesh: s.in.Meshes.Cluster, Patches: s.patches.Matching(func(p model.Patch) bool {
 			return input.MergesCluster(p, side, name)
 		})}
-		if name != xds.BlackHole {
-			spec.Connection = policies.PassthroughConnection(s.in.Meshes.Cluster)
-		}
 		if name == xds.AllowAnyDynamic {
 			s.resolving(&spec, found)
 		}
