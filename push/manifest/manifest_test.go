@@ -150,9 +150,11 @@ func TestStackIsLayered(t *testing.T) {
 		}
 		for range 20 {
 			before, was := s, visible()
-			i := r.IntN(NumLayers)
-			puts, deletes, next := edit(r, 12, layers[i])
-			s[i], layers[i] = s[i].With(puts, deletes), next
+			for range 1 + r.IntN(3) {
+				i := r.IntN(NumLayers)
+				puts, deletes, next := edit(r, 12, layers[i])
+				s[i], layers[i] = s[i].With(puts, deletes), next
+			}
 			is := visible()
 			got := model{}
 			for x := range s.All() {

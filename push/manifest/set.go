@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"cmp"
 	"iter"
 	"slices"
 	"sync"
@@ -49,16 +48,24 @@ func (s Stack) Pending(name string) bool {
 }
 
 // Get finds a resource in the uppermost layer that has the name; nil if none has, or that layer hides it, or it is pending.
-func (s Stack) Get(name string) *xds.Resource {
-	for i := NumLayers - 1; i >= 0; i-- {
+func (s Stack) Get(name string) *xds.Resource { return s.below(NumLayers, name) }
+
+// below is Get in the layers below one.
+func (s Stack) below(layer int, name string) *xds.Resource {
+	for i := layer - 1; i >= 0; i-- {
 		if r := s[i].Get(name); r != nil {
-			if hides(r) {
-				return nil
-			}
-			return r
+			return shown(r)
 		}
 	}
 	return nil
+}
+
+// shown is a resource; nil for what stands for none.
+func shown(r *xds.Resource) *xds.Resource {
+	if hides(r) {
+		return nil
+	}
+	return r
 }
 
 // Len is the number of distinct names at most: names hidden by an upper layer count in both.
@@ -175,36 +182,6 @@ func overlay(lower, upper []*xds.Resource) []*xds.Resource {
 		}
 	}
 	return append(append(all, lower...), upper...)
-}
-
-// Delta is one name that differs. Old is nil where the name is new, New where it is gone.
-type Delta struct {
-	Name     string
-	Old, New *xds.Resource
-}
-
-// Diff is what differs between two stacks, by pointer: resources of equal bytes are one pointer. The work is
-// proportional to the buckets that differ. The order is that of names, so that replicas answer alike.
-func Diff(old, new Stack) []Delta {
-	if old == new {
-		return nil
-	}
-	var all []Delta
-	seen := map[string]bool{}
-	for i := range NumLayers {
-		diff(old[i], new[i], func(name string) {
-			if seen[name] {
-				return
-			}
-			seen[name] = true
-			before, after := old.Get(name), new.Get(name)
-			if before != after {
-				all = append(all, Delta{Name: name, Old: before, New: after})
-			}
-		})
-	}
-	slices.SortFunc(all, func(a, b Delta) int { return cmp.Compare(a.Name, b.Name) })
-	return all
 }
 
 // Set is everything one view should have, at one revision of the store. Immutable; publish by pointer.

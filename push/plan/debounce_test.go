@@ -16,9 +16,9 @@ func TestGreatPlansAreSliced(t *testing.T) {
 	}{
 		"cheap":         {1, 10 * time.Microsecond, 3_100, 7},
 		"a tenth of it": {1, 100 * time.Microsecond, 320, 70},
-		"dear":          {1, 300 * time.Microsecond, 1_500, 25},
+		"dear":          {1, 300 * time.Microsecond, 3_000, 25},
 		"all of it":     {1, time.Millisecond, 6_000, 10}, // more than can be planned heaps up to `most`
-		"dear, in gaps": {200, 300 * time.Microsecond, 1_600, 25},
+		"dear, in gaps": {200, 300 * time.Microsecond, 3_000, 25},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := debounce{after: 100 * time.Millisecond, most: 10 * time.Second}

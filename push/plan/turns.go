@@ -3,6 +3,7 @@ package plan
 import (
 	"time"
 
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/obs"
 )
@@ -89,7 +90,11 @@ func (l *Loop) apply(now time.Time) {
 
 // resume plans configuration: for a turn where endpoints may come between, else all.
 func (l *Loop) resume(began time.Time) {
-	over := func() bool { return time.Since(began) >= l.turn }
+	var others loop.Yielder
+	over := func() bool {
+		others.Yield()
+		return time.Since(began) >= l.turn
+	}
 	if l.planner.InBackground() && l.planner.Step(over) {
 		l.going.spent += time.Since(began)
 		return

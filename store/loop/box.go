@@ -1,5 +1,5 @@
-// Package loop holds what every loop needs: a box that merges what its reader has not fetched yet, and a group that runs
-// loops together.
+// Package loop holds what every loop needs: a box that merges what its reader has not fetched yet, a group that runs loops together, and
+// a Yielder, with which a loop that computes for long lets others go first.
 //
 // Owns: nothing.  Reads: nothing of ours.  Never: drops what was put; grows with what was put.
 package loop

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/source/guard"
 )
@@ -25,6 +26,7 @@ type reader struct {
 	grace   time.Duration
 	pending map[string]*pending
 	parsed  int // files parsed so far
+	others  loop.Yielder
 }
 
 // pending is a change that is believed when it looks the same again.
@@ -84,6 +86,7 @@ func (r *reader) judge(now time.Time, l look, trust bool) (*file, bool) {
 		return p.file, r.confirmed(now, l.path, p)
 	}
 	r.parsed++
+	r.others.Yield()
 	next := newFile(sum, parse(r.cluster, l.path, l.data), have)
 	if trust || !suspect(have, next, l.data) {
 		return next, true
