@@ -90,9 +90,9 @@ func (l *Loop) apply(now time.Time) {
 
 // resume plans configuration: for a turn where endpoints may come between, else all.
 func (l *Loop) resume(began time.Time) {
-	var others loop.Yielder
+	yielder := loop.NewYielder()
 	over := func() bool {
-		others.Yield()
+		yielder.Yield()
 		return time.Since(began) >= l.turn
 	}
 	if l.planner.InBackground() && l.planner.Step(over) {

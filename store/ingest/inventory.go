@@ -42,7 +42,7 @@ type inventory struct {
 	faults       *faults                       // those with problems
 	heard        time.Time                     // when what is being taken was emitted; zero: not known
 	normalised   uint64
-	others       loop.Yielder
+	yielder      loop.Yielder // of the step
 	analysis     *analysis.Analysis
 	edited       map[model.Key]model.Record // what analysis has of the records that may differ by now, nil: nothing; where there is no analysis nothing is noted
 	unchecked    bool                       // something has changed since check
@@ -110,7 +110,7 @@ func (w *inventory) take(events []object.Event) {
 		}
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(touched), object.ID.Compare) {
-		w.others.Yield()
+		w.yielder.Yield()
 		w.normalise(id)
 	}
 	w.podsAt.all = nil

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
@@ -244,6 +245,7 @@ func (s *State) leads(term kv.Epoch) bool { return s.leading && s.epoch == term 
 
 // emitted takes what sources said, in its order.
 func (s *State) emitted(emits Emits) {
+	s.yielder = loop.NewYielder()
 	for _, emit := range emits {
 		s.heard = emit.At
 		s.heed(emit.Objects)

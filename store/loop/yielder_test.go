@@ -7,26 +7,55 @@ import (
 	"time"
 )
 
-// Who computes for long, and yields, lets others run in between: on one processor, in each of a few turns that are far shorter than the ten
-// milliseconds after which Go would take the processor away.
-func TestYielderLetsOthersRun(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	var ran, done atomic.Int64
+// other is how often another goroutine, which always wants the only processor, has had it.
+func other(t *testing.T) (ran *atomic.Int64) {
+	t.Helper()
+	procs := runtime.GOMAXPROCS(1)
+	ran, over := &atomic.Int64{}, &atomic.Bool{}
 	go func() {
-		for done.Load() == 0 {
+		for !over.Load() {
 			ran.Add(1)
 			runtime.Gosched()
 		}
 	}()
-	defer done.Store(1)
-	var y Yielder
+	t.Cleanup(func() {
+		over.Store(true)
+		runtime.GOMAXPROCS(procs)
+	})
+	return ran
+}
+
+func compute(d time.Duration) {
+	for began := time.Now(); time.Since(began) < d; {
+	}
+}
+
+// Who computes for long, and yields, lets others run in between, in each of a few turns that are far shorter than the ten milliseconds after
+// which Go would take the processor away.
+func TestYielderLetsOthersRun(t *testing.T) {
+	ran, y := other(t), NewYielder()
 	const turns = 4
 	for range turns {
-		for began := time.Now(); time.Since(began) < 2*yieldAfter; {
-		}
+		compute(2 * yieldAfter)
 		y.Yield()
 	}
 	if got := ran.Load(); got < turns {
 		t.Errorf("another goroutine ran %d times in %d turns", got, turns)
+	}
+}
+
+// Who computes for a moment only does not give up its processor, however long ago its last work was.
+func TestYielderOfShortWork(t *testing.T) {
+	ran, kept := other(t), 0
+	const tries = 20 // in some of them another process may have the processor
+	for range tries {
+		compute(2 * yieldAfter)
+		y, before := NewYielder(), ran.Load()
+		if y.Yield(); ran.Load() == before {
+			kept++
+		}
+	}
+	if kept < tries/2 {
+		t.Errorf("another goroutine went first in %d of %d pieces of work that take no time", tries-kept, tries)
 	}
 }

@@ -26,7 +26,6 @@ type reader struct {
 	grace   time.Duration
 	pending map[string]*pending
 	parsed  int // files parsed so far
-	others  loop.Yielder
 }
 
 // pending is a change that is believed when it looks the same again.
@@ -44,7 +43,9 @@ func newReader(cluster string, allowEmpty bool, memory *guard.Memory, grace time
 // step takes looks that were taken together. trust: there is nothing to lose yet, believe them all.
 func (r *reader) step(now time.Time, looks []look, trust bool) []object.Event {
 	changes := map[string]*file{}
+	yielder := loop.NewYielder()
 	for _, l := range looks {
+		yielder.Yield()
 		if file, believed := r.judge(now, l, trust); believed {
 			changes[l.path] = file
 			delete(r.pending, l.path)
@@ -86,7 +87,6 @@ func (r *reader) judge(now time.Time, l look, trust bool) (*file, bool) {
 		return p.file, r.confirmed(now, l.path, p)
 	}
 	r.parsed++
-	r.others.Yield()
 	next := newFile(sum, parse(r.cluster, l.path, l.data), have)
 	if trust || !suspect(have, next, l.data) {
 		return next, true
