@@ -27,8 +27,8 @@ func (d *Diffs) between(old, new manifest.Stack) []manifest.Delta {
 	})
 }
 
-// recall is what is remembered of a pair, or what makes it: that is remembered from then on.
-func recall[T comparable](d *Diffs, m *memory[T], old, new T, make func(old, new T) []manifest.Delta) []manifest.Delta {
+// recall is what is remembered of a pair, or what diff says of it: that is remembered from then on.
+func recall[T comparable](d *Diffs, m *memory[T], old, new T, diff func(old, new T) []manifest.Delta) []manifest.Delta {
 	of := pair[T]{old, new}
 	d.mu.Lock()
 	if known := m.pairs[of]; known != nil {
@@ -37,7 +37,7 @@ func recall[T comparable](d *Diffs, m *memory[T], old, new T, make func(old, new
 		return known.diff
 	}
 	d.mu.Unlock()
-	made := make(old, new)
+	made := diff(old, new)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m.put(of, made)
