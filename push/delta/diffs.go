@@ -68,7 +68,7 @@ type remembered struct {
 // maxRemembered is how large a memory is at most, in names that differ, unless one pair alone has more: a few megabytes.
 const maxRemembered = 1 << 16
 
-// size counts the names, and as much as some for the pair itself.
+// size counts the names that differ, and the pair itself as eight of them.
 func (r *remembered) size() int { return len(r.diff) + 8 }
 
 func (m *memory[T]) put(p pair[T], diff []manifest.Delta) {

@@ -54,10 +54,10 @@ func (s Stack) with(layer int, name string, has *xds.Resource) *xds.Resource {
 			return shown(r)
 		}
 	}
-	if has != nil {
-		return shown(has)
+	if has == nil {
+		has = s.top(layer, name)
 	}
-	return s.below(layer, name)
+	return shown(has)
 }
 
 // DiffLayer is what differs between two manifests of one layer, by pointer, in the order of names. What stands for no resource (Hidden, Pending) is one here.

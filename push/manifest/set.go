@@ -39,30 +39,26 @@ func hides(r *xds.Resource) bool { return r.Version == "" || r.Version == pendin
 
 // Pending says whether a resource exists and is not known yet.
 func (s Stack) Pending(name string) bool {
-	for i := NumLayers - 1; i >= 0; i-- {
-		if r := s[i].Get(name); r != nil {
-			return r.Version == pending
-		}
-	}
-	return false
+	r := s.top(NumLayers, name)
+	return r != nil && r.Version == pending
 }
 
 // Get finds a resource in the uppermost layer that has the name; nil if none has, or that layer hides it, or it is pending.
-func (s Stack) Get(name string) *xds.Resource { return s.below(NumLayers, name) }
+func (s Stack) Get(name string) *xds.Resource { return shown(s.top(NumLayers, name)) }
 
-// below is Get in the layers below one.
-func (s Stack) below(layer int, name string) *xds.Resource {
-	for i := layer - 1; i >= 0; i-- {
+// top is what the uppermost layer that has the name has of it, of the layers below one; nil: none of them has it.
+func (s Stack) top(below int, name string) *xds.Resource {
+	for i := below - 1; i >= 0; i-- {
 		if r := s[i].Get(name); r != nil {
-			return shown(r)
+			return r
 		}
 	}
 	return nil
 }
 
-// shown is a resource; nil for what stands for none.
+// shown is a resource; nil for none, and for what stands for none.
 func shown(r *xds.Resource) *xds.Resource {
-	if hides(r) {
+	if IsHidden(r) {
 		return nil
 	}
 	return r
