@@ -37,7 +37,7 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 				return proxy.Set(), func(t xds.Type, name string) []any { return planner.Explain(proxy, t, name) }, nil
 			}}
 		for t := range xds.NumTypes {
-			st.Types[t] = inspect.TypeStatus{Subscribed: t != xds.Secret, Sent: "1", Acked: "1"}
+			st.Types[t] = inspect.TypeStatus{Subscribed: t != xds.Secret, Synced: t != xds.Secret, Sent: "1", Acked: "1"}
 		}
 		streams = append(streams, st)
 	}
@@ -45,7 +45,8 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 		Last: time.Unix(60, 0), Objects: []string{"EnvoyFilter shop/f spec.configPatches[3]"}}}
 	streams[0].Types[xds.Route].Withheld = []inspect.Withheld{{Name: "80", Version: "worse", Good: "good", RefusedBy: 3,
 		First: time.Unix(0, 0), Last: time.Unix(90, 0), Text: "bad route", Objects: []string{"VirtualService shop/web"}}}
-	streams[len(streams)-1].Types[xds.Endpoint].Acked = "0"
+	behind := &streams[len(streams)-1].Types[xds.Endpoint]
+	behind.Synced, behind.Acked = false, "0"
 	mux := http.NewServeMux()
 	mux.Handle("/debug/", inspect.Handler(inspect.Config{
 		Streams:  func(string) []inspect.Stream { return append([]inspect.Stream(nil), streams...) },

@@ -29,7 +29,7 @@ func proxyStatusCommand() *cobra.Command {
 		Long: `One line for each proxy that is connected to the control plane, and for each type of resources one of
 
   NOT SENT  the proxy does not ask for the type, or has got nothing yet
-  SYNCED    the proxy has acknowledged the newest version of everything
+  SYNCED    the proxy has the newest version of everything: it acknowledged it, or said so when it connected again
   PENDING   something is on its way (istioctl: STALE)
   REFUSED   the proxy refused a version of something; it goes on with the last good one
   WITHHELD  several proxies refused a version, so it is sent to no proxy of the same view
@@ -115,7 +115,7 @@ type proxyStatus struct {
 	types    [xds.NumTypes]inspect.TypeStatus
 }
 
-// UnmarshalJSON reads also cluster_sent, cluster_acked, cluster_refused, cluster_withheld and so on.
+// UnmarshalJSON reads also cluster_synced, cluster_sent, cluster_acked, cluster_refused, cluster_withheld and so on.
 func (p *proxyStatus) UnmarshalJSON(raw []byte) error {
 	type plain proxyStatus
 	if err := json.Unmarshal(raw, (*plain)(p)); err != nil {
@@ -129,12 +129,16 @@ func (p *proxyStatus) UnmarshalJSON(raw []byte) error {
 	for t := range xds.NumTypes {
 		s := &p.types[t]
 		_, s.Subscribed = fields[t.Noun()+"_sent"]
-		for suffix, into := range map[string]any{"_sent": &s.Sent, "_acked": &s.Acked, "_refused": &s.Refused, "_withheld": &s.Withheld} {
+		_, states := fields[t.Noun()+"_synced"]
+		for suffix, into := range map[string]any{"_synced": &s.Synced, "_sent": &s.Sent, "_acked": &s.Acked, "_refused": &s.Refused, "_withheld": &s.Withheld} {
 			if field, ok := fields[t.Noun()+suffix]; ok {
 				if err := json.Unmarshal(field, into); err != nil {
 					return fmt.Errorf("%s%s: %w", t.Noun(), suffix, err)
 				}
 			}
+		}
+		if !states { // a replica of a version that does not state it, during an upgrade
+			s.Synced = s.Sent != "" && s.Sent == s.Acked
 		}
 	}
 	return nil
@@ -160,10 +164,10 @@ func word(s inspect.TypeStatus) string {
 		return "REFUSED"
 	case len(s.Withheld) > 0:
 		return "WITHHELD"
+	case s.Synced:
+		return "SYNCED"
 	case !s.Subscribed || s.Sent == "":
 		return "NOT SENT"
-	case s.Sent == s.Acked:
-		return "SYNCED"
 	}
 	return "PENDING"
 }

@@ -6,19 +6,25 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
+// Resumed stands for a nonce in Info.Sent and Info.Acked: the client stated on this stream what it holds, and has been sent nothing since.
+const Resumed = "resumed"
+
 // Info is the state of one type, for debugging.
 type Info struct {
-	Subscribed    bool
+	Subscribed bool
+	// Synced: the client has acknowledged, or stated when it resumed, the newest version of everything that it asks for. Versions that it
+	// refused and versions that are withheld from it are left out.
+	Synced        bool
 	All           bool   // of a wildcard subscription
 	Names         int    // subscribed by name
-	Sent, Acked   string // nonces; empty: none
+	Sent, Acked   string // nonces, or Resumed; empty: none
 	SentRevision  int64
 	AckedRevision int64
 	InFlight      int
 	Overrides     int
 	Version       string            // hash of what it holds, once all in flight has arrived
 	Held          int               // how many that are
-	Refused       map[string]string // name -> version in quarantine
+	Refused       map[string]string // name -> refused version, where the newest set has that version
 }
 
 // Sums remembers the hashes of what clients hold while many are described: a hash costs as much as a client holds, and most hold what
@@ -66,7 +72,7 @@ func (s *State) InfoWith(t xds.Type, sums *Sums) Info {
 	if ty == nil {
 		return Info{}
 	}
-	i := Info{Subscribed: ty.subscribed, All: ty.all, Names: ty.names.Len(), SentRevision: ty.sentRevision,
+	i := Info{Subscribed: ty.subscribed, Synced: s.synced(t, ty), All: ty.all, Names: ty.names.Len(), SentRevision: ty.sentRevision,
 		AckedRevision: ty.ackedRevision, InFlight: len(ty.flights), Overrides: len(ty.overrides)}
 	if ty.sentNonce > 0 {
 		i.Sent = nonceText(ty.sentNonce)
@@ -74,17 +80,38 @@ func (s *State) InfoWith(t xds.Type, sums *Sums) Info {
 	if ty.ackedNonce > 0 {
 		i.Acked = nonceText(ty.ackedNonce)
 	}
+	if ty.resumed && ty.sentNonce == 0 {
+		i.Sent = Resumed
+		if i.Synced {
+			i.Acked = Resumed
+		}
+	}
 	held := sums.sum(ty)
 	i.Held, i.Version = held.held, held.version
-	for name, o := range ty.overrides {
-		if o.refused != "" {
+	for name := range ty.overrides {
+		if refused := s.Quarantined(t, name); refused != "" {
 			if i.Refused == nil {
 				i.Refused = map[string]string{}
 			}
-			i.Refused[name] = o.refused
+			i.Refused[name] = refused
 		}
 	}
 	return i
+}
+
+// synced is Info.Synced. It costs as much as there are overrides.
+func (s *State) synced(t xds.Type, ty *typed) bool {
+	if !ty.subscribed || ty.answer || ty.fresh || len(ty.flights) > 0 || len(ty.retry) > 0 || ty.sent != s.newest(t) {
+		return false
+	}
+	s.deciding = true
+	defer s.decided()
+	for name, o := range ty.overrides {
+		if v, _ := s.decide(t, name, o); v != hold {
+			return false
+		}
+	}
+	return true
 }
 
 // Asks says whether the client asks for a resource.
@@ -127,7 +154,15 @@ func (s *State) Acknowledged(t xds.Type, name string) string {
 	return o.have.Version
 }
 
-// Quarantined is the version of a resource that the client refused and is not sent again; empty: none.
+// Quarantined returns the version of a resource that the newest set has, and that is not sent because the client refused it; empty: none.
 func (s *State) Quarantined(t xds.Type, name string) string {
-	return s.types[t].overrides[name].refused
+	ty := s.typed(t)
+	if ty == nil {
+		return ""
+	}
+	refused := ty.overrides[name].refused
+	if want := s.newest(t).Get(name); refused == "" || want == nil || want.Version != refused {
+		return ""
+	}
+	return refused
 }

@@ -1,6 +1,8 @@
 package delta
 
 import (
+	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"testing"
@@ -81,4 +83,69 @@ func TestSums(t *testing.T) {
 	if n := testing.AllocsPerRun(10, func() { first.InfoWith(xds.Route, sums) }); n > 2 {
 		t.Errorf("%v allocations for what is known", n)
 	}
+}
+
+// A client that resumes with the newest versions is in sync without a response, and so is one whose refused version is gone from the newest
+// set. A client that waits for a newer version is not.
+func TestSynced(t *testing.T) {
+	set := func(revision int64, labels ...string) *manifest.Set {
+		s := &manifest.Set{Revision: revision}
+		var routes []*xds.Resource
+		for _, label := range labels {
+			routes = append(routes, thing(xds.Route, label))
+		}
+		s.Types[xds.Route] = evolve(manifest.Stack{}, routes)
+		s.Types[xds.Cluster] = evolve(manifest.Stack{}, []*xds.Resource{thing(xds.Cluster, fmt.Sprintf("c@%d", revision))})
+		return s
+	}
+	want := func(s *State, when string, of xds.Type, synced bool, sent, acked string, refused int) {
+		t.Helper()
+		if i := s.Info(of); i.Synced != synced || i.Sent != sent || i.Acked != acked || len(i.Refused) != refused {
+			t.Errorf("%s, %s: synced %v, sent %q, acked %q, refused %v", when, of.Noun(), i.Synced, i.Sent, i.Acked, i.Refused)
+		}
+	}
+	claim := func(of xds.Type, labels ...string) iter.Seq2[string, string] {
+		return func(yield func(string, string) bool) {
+			for _, label := range labels {
+				if r := thing(of, label); !yield(r.Name, r.Version) {
+					return
+				}
+			}
+		}
+	}
+	drain := func(s *State) {
+		for _, more := s.Next(); more; _, more = s.Next() {
+		}
+	}
+
+	s := New(Config{}, set(1, "r@1", "q@1"))
+	want(s, "not asked", xds.Route, false, "", "", 0)
+	s.Request(Request{Type: xds.Cluster, Initial: claim(xds.Cluster, "c@1")}, nil)
+	s.Request(Request{Type: xds.Route, Subscribe: slices.Values([]string{"r"}), Initial: claim(xds.Route, "r@1")}, nil)
+	want(s, "resumed", xds.Cluster, true, Resumed, Resumed, 0)
+	want(s, "resumed", xds.Route, true, Resumed, Resumed, 0)
+	drain(s)
+	want(s, "resumed, with a turn", xds.Route, true, Resumed, Resumed, 0)
+
+	s = New(Config{}, set(1, "r@2"))
+	s.Request(Request{Type: xds.Cluster, Initial: claim(xds.Cluster, "c@1")}, nil)
+	s.Request(Request{Type: xds.Route, Subscribe: slices.Values([]string{"r"}), Initial: claim(xds.Route, "r@1")}, nil)
+	want(s, "resumed with an older version", xds.Route, false, Resumed, "", 0)
+	r, _ := s.Next()
+	want(s, "in flight", xds.Route, false, r.Nonce, "", 0)
+	s.Request(Request{Type: xds.Route, Nonce: r.Nonce}, nil)
+	want(s, "acknowledged", xds.Route, true, r.Nonce, r.Nonce, 0)
+	last := r.Nonce
+
+	s.Target(set(1, "r@3"))
+	want(s, "a newer version waits for its turn", xds.Route, false, last, last, 0)
+	r, _ = s.Next()
+	s.Request(Request{Type: xds.Route, Nonce: r.Nonce, Failed: true, Error: "no"}, nil)
+	drain(s)
+	want(s, "refused", xds.Route, true, r.Nonce, last, 1)
+	s.Target(set(1, "r@2"))
+	back, _ := s.Next()
+	s.Request(Request{Type: xds.Route, Nonce: back.Nonce}, nil)
+	drain(s)
+	want(s, "the refused version was withdrawn", xds.Route, true, back.Nonce, back.Nonce, 0)
 }

@@ -224,6 +224,14 @@ func (s *State) goal(t xds.Type) *manifest.Set {
 	return s.target
 }
 
+// newest is what the newest set has of a type, also where it may not be sent yet.
+func (s *State) newest(t xds.Type) manifest.Stack {
+	if d := s.dynamicOf(t); d != nil {
+		return d.target
+	}
+	return s.target.Types[t]
+}
+
 // stack is what the client is to have of a type.
 func (s *State) stack(t xds.Type) manifest.Stack {
 	if d := s.dynamicOf(t); d != nil {

@@ -112,7 +112,7 @@ type entry struct {
 func (st Stream) entries(t xds.Type, held []*xds.Resource) (all []entry, err error) {
 	status, failures := st.Types[t], st.failures(t)
 	settled := adminv3.ClientResourceStatus_UNKNOWN
-	if status.acknowledged() {
+	if status.Synced {
 		settled = adminv3.ClientResourceStatus_ACKED
 	}
 	for _, r := range held {

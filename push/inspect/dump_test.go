@@ -117,7 +117,7 @@ func TestDumpOfRefusedAndWithheld(t *testing.T) {
 // A resource whose every version was acknowledged says so; one that both was refused and is withheld says both.
 func TestDumpStatus(t *testing.T) {
 	st := standing(t)
-	st.Types[xds.Cluster].Acked = st.Types[xds.Cluster].Sent
+	st.Types[xds.Cluster].Synced = true
 	st.Types[xds.Cluster].Refused = append(st.Types[xds.Cluster].Refused, Refused{Name: "a", Version: "w", Text: "no"})
 	entries, err := st.entries(xds.Cluster, append(st.Held()[xds.Cluster], resource(t, xds.Cluster, "c", &clusterv3.Cluster{Name: "c"})))
 	if err != nil || len(entries) != 3 {

@@ -36,9 +36,12 @@ type Stream struct {
 	Secret func(name string) (Standing, bool)
 }
 
-// TypeStatus is where one stream stands with one type. Sent and Acked are opaque: equal means in sync.
+// TypeStatus is where one stream stands with one type.
 type TypeStatus struct {
-	Subscribed  bool
+	Subscribed bool
+	// Synced: the proxy has acknowledged, or stated when it resumed, the newest version of everything that it asks for.
+	Synced bool
+	// Sent and Acked are opaque, as istiod's; empty: none.
 	Sent, Acked string
 	Refused     []Refused
 	Withheld    []Withheld
@@ -187,6 +190,7 @@ type Sync struct {
 	Type     string                `json:"proxy_type"`
 	Cluster  string                `json:"cluster_id,omitempty"`
 	Version  string                `json:"istio_version,omitempty"`
+	Synced   map[string]bool       `json:"-"`
 	Sent     map[string]string     `json:"-"`
 	Acked    map[string]string     `json:"-"`
 	Refused  map[string][]Refused  `json:"-"`
@@ -194,7 +198,7 @@ type Sync struct {
 	Revision int64                 `json:"revision"`
 }
 
-// MarshalJSON adds cluster_sent, cluster_acked and so on for the types that are subscribed, and cluster_refused,
+// MarshalJSON adds cluster_sent, cluster_acked, cluster_synced and so on for the types that are subscribed, and cluster_refused,
 // cluster_withheld where there are such.
 func (s Sync) MarshalJSON() ([]byte, error) {
 	flat := map[string]any{"proxy": s.Proxy, "proxy_type": s.Type, "revision": s.Revision}
@@ -205,7 +209,7 @@ func (s Sync) MarshalJSON() ([]byte, error) {
 		flat["istio_version"] = s.Version
 	}
 	for noun, v := range s.Sent {
-		flat[noun+"_sent"], flat[noun+"_acked"] = v, s.Acked[noun]
+		flat[noun+"_sent"], flat[noun+"_acked"], flat[noun+"_synced"] = v, s.Acked[noun], s.Synced[noun]
 	}
 	for noun, list := range s.Refused {
 		flat[noun+"_refused"] = list
@@ -220,11 +224,11 @@ func syncz(c Config, _ *http.Request) (any, error) {
 	all := []Sync{}
 	for _, st := range sorted(c.Streams("")) {
 		s := Sync{Proxy: st.Proxy, Cluster: st.Cluster, Version: st.Version, Revision: st.Revision,
-			Sent: map[string]string{}, Acked: map[string]string{}, Refused: map[string][]Refused{}, Withheld: map[string][]Withheld{}}
+			Synced: map[string]bool{}, Sent: map[string]string{}, Acked: map[string]string{}, Refused: map[string][]Refused{}, Withheld: map[string][]Withheld{}}
 		s.Type, _, _ = strings.Cut(st.Node, "~")
 		for t := range xds.NumTypes {
 			if ts := st.Types[t]; ts.Subscribed {
-				s.Sent[t.Noun()], s.Acked[t.Noun()] = ts.Sent, ts.Acked
+				s.Sent[t.Noun()], s.Acked[t.Noun()], s.Synced[t.Noun()] = ts.Sent, ts.Acked, ts.Synced
 				if len(ts.Refused) > 0 {
 					s.Refused[t.Noun()] = ts.Refused
 				}

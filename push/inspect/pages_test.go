@@ -108,7 +108,7 @@ func TestPages(t *testing.T) {
 	s := stand(t)
 	for path, want := range map[string]string{
 		"/debug/syncz": `[{"proxy": "db.shop", "proxy_type": "sidecar", "revision": 0},
-			{"proxy": "web.shop", "proxy_type": "sidecar", "cluster_id": "c1", "istio_version": "1.30", "revision": 7, "cluster_sent": "n2", "cluster_acked": "n1",
+			{"proxy": "web.shop", "proxy_type": "sidecar", "cluster_id": "c1", "istio_version": "1.30", "revision": 7, "cluster_sent": "n2", "cluster_acked": "n1", "cluster_synced": false,
 			 "cluster_refused": [{"name": "b", "version": "v", "last_good_version": "g", "error": "no", "last_refusal": "1970-01-01T00:00:03Z", "objects": ["EnvoyFilter shop/f"]}],
 			 "cluster_withheld": [{"name": "a", "version": "w", "last_good_version": "g", "refused_by": 3, "first_refusal": "1970-01-01T00:00:04Z",
 			  "last_refusal": "1970-01-01T00:00:05Z", "error": "bad", "objects": ["DestinationRule shop/a"]}]}]`,

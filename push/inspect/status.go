@@ -43,17 +43,14 @@ func Status(c Config) ([]*discoveryv3.Resource, error) {
 	return all, nil
 }
 
-// acknowledged says that the proxy took everything that it was sent.
-func (s TypeStatus) acknowledged() bool { return s.Subscribed && s.Sent != "" && s.Sent == s.Acked }
-
 func (s TypeStatus) status() statusv3.ConfigStatus {
 	switch {
 	case s.Subscribed && len(s.Refused)+len(s.Withheld) > 0:
 		return statusv3.ConfigStatus_ERROR
+	case s.Synced:
+		return statusv3.ConfigStatus_SYNCED
 	case !s.Subscribed || s.Sent == "":
 		return statusv3.ConfigStatus_NOT_SENT
-	case s.acknowledged():
-		return statusv3.ConfigStatus_SYNCED
 	}
 	return statusv3.ConfigStatus_STALE
 }

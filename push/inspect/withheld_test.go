@@ -17,11 +17,11 @@ import (
 func TestStatusOfRefused(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0).UTC()
 	st := Stream{Proxy: "web.shop", Node: "sidecar~1.1.1.1~web.shop~x"}
-	st.Types[xds.Listener] = TypeStatus{Subscribed: true, Sent: "1", Acked: "1", Withheld: []Withheld{{Name: "l", Version: "v2", Good: "v1",
+	st.Types[xds.Listener] = TypeStatus{Subscribed: true, Synced: true, Sent: "1", Acked: "1", Withheld: []Withheld{{Name: "l", Version: "v2", Good: "v1",
 		RefusedBy: 3, First: at, Last: at.Add(time.Minute), Text: "no", Objects: []string{"EnvoyFilter shop/f"}}}}
 	st.Types[xds.Route] = TypeStatus{Subscribed: true, Withheld: []Withheld{{Name: "r", Version: "v"}}}
-	st.Types[xds.Cluster] = TypeStatus{Subscribed: true, Sent: "1", Acked: "1", Refused: []Refused{{Name: "c", Version: "v"}}}
-	st.Types[xds.Endpoint] = TypeStatus{Subscribed: true, Sent: "1", Acked: "1"}
+	st.Types[xds.Cluster] = TypeStatus{Subscribed: true, Synced: true, Sent: "1", Acked: "1", Refused: []Refused{{Name: "c", Version: "v"}}}
+	st.Types[xds.Endpoint] = TypeStatus{Subscribed: true, Synced: true, Sent: "1", Acked: "1"}
 	c := Config{Streams: func(string) []Stream { return []Stream{st} }}
 	all, err := Status(c)
 	if err != nil {

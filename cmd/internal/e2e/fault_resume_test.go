@@ -41,6 +41,13 @@ func TestFaultClaims(t *testing.T) {
 	if got.Resources+got.Removed > 0 {
 		t.Errorf("true claims: %d resources and %d removals were sent", got.Resources, got.Removed)
 	}
+	eventually(t, patience, func() error {
+		page, err := get(d.http, "/debug/syncz")
+		if n := strings.Count(page, `"cluster_acked": "resumed"`); err == nil && (n != proxies || strings.Contains(page, `_synced": false`)) {
+			err = fmt.Errorf("/debug/syncz: %d of %d proxies resumed, or not all that resumed are in sync", n, proxies)
+		}
+		return err
+	})
 	got = resumed(t, f, proxies, func() {
 		wire.set(rule{refuse: true})
 		wire.drop()

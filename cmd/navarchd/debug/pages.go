@@ -156,7 +156,7 @@ func (p *Proxies) stream(info serve.StreamInfo) inspect.Stream {
 	}
 	for t := range xds.NumTypes {
 		i := info.Types[t]
-		s.Types[t] = inspect.TypeStatus{Subscribed: i.Subscribed, Sent: i.Sent, Acked: i.Acked}
+		s.Types[t] = inspect.TypeStatus{Subscribed: i.Subscribed, Synced: i.Synced, Sent: i.Sent, Acked: i.Acked}
 	}
 	for _, r := range info.Refusals {
 		s.Types[r.Type].Refused = append(s.Types[r.Type].Refused,
