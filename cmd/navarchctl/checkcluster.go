@@ -29,10 +29,11 @@ func checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "check",
 		Aliases: []string{precheck, "verify", "verify-install"},
-		Short:   "Look at what a control plane needs of its cluster, and whether a workload would be served",
-		Long: `check looks at the API server, the definitions of Istio's kinds, the rights of the control plane's service accounts, its replicas and
-their clocks, etcd as they see it, and the webhooks: whether the API server would reach and believe each replica. Then it does at each replica what
-a workload does: it has a certificate signed, for a token of the namespace's service account default, and asks for clusters by ADS.
+		Short:   "Examine a control plane and what it needs of its cluster, and whether a workload would be served",
+		Long: `check examines the API server and the definitions of Istio's kinds; then, of each revision, the rights of its service accounts, its leader and how
+far that is behind the cluster, its replicas and their clocks, etcd and the configuration as they see them, and the webhooks: whether each replica
+would be believed, and, by dry runs, whether the API server calls them. Then it does at each replica what a workload does: it shows the CA a token
+of the namespace's service account default, and asks for clusters by ADS. No certificate is issued.
 
 Before there is a control plane, --pre looks at the API server, the definitions, webhooks that are in the way, and your own rights to install the
 chart. A line is ok, unknown (you may not see it), warning, or failure, which ends the command with exit code 1.`,
@@ -74,19 +75,11 @@ func looked(ctx context.Context, flags *cluster.Flags, pre bool) ([]check.Result
 			pod.Close()
 		}
 	}()
-	replica := func(pod *cluster.Pod) check.Replica {
+	return check.Run(ctx, check.Config{API: in.API, Namespace: in.Namespace, Revision: in.Revision, Pre: pre, Replica: func(of *corev1.Pod) check.Replica {
+		pod := in.Pod(of)
 		pods = append(pods, pod)
 		return check.Replica{Name: pod.String(), Monitoring: pod.Monitoring, Client: pod.Client(), Dial: pod.Dial}
-	}
-	return check.Run(ctx, check.Config{API: in.API, Namespace: in.Namespace, Revision: in.Revision, Pre: pre,
-		Replica: func(pod *corev1.Pod) check.Replica { return replica(in.Pod(pod)) },
-		Replicas: func(ctx context.Context) (all []check.Replica, err error) {
-			found, err := in.Replicas(ctx)
-			for _, pod := range found {
-				all = append(all, replica(pod))
-			}
-			return all, err
-		}}), nil
+	}}), nil
 }
 
 func checkTable(w io.Writer, results []check.Result) error {

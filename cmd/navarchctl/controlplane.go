@@ -25,8 +25,9 @@ const (
 
 // controlPlane is whose debug pages a command asks: those at an address, or those of all ready replicas that a kubeconfig leads to.
 type controlPlane struct {
-	server  string // an address; empty: see pages
-	cluster cluster.Flags
+	server    string // an address; empty: see pages
+	cluster   cluster.Flags
+	everyRole bool // processes that do not serve proxies are asked, too
 
 	found []page         // once they were looked for
 	pods  []*cluster.Pod // of the same, where they are in a cluster
@@ -57,7 +58,11 @@ func (c *controlPlane) pages(ctx context.Context) ([]page, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.pods, err = in.Replicas(ctx); err != nil {
+	list := in.Replicas
+	if c.everyRole {
+		list = in.Processes
+	}
+	if c.pods, err = list(ctx); err != nil {
 		return nil, err
 	}
 	c.where = fmt.Sprintf("any of the %d replicas (%s, namespace %s, labels %s)", len(c.pods), in, in.Namespace, in.Selector())

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/problem"
 )
 
 // serve runs navarchd's debug pages over what the builders make of a folder, and sets $SERVER: `serve DIR NODE NAME...`. All
@@ -49,8 +51,16 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	behind.Synced, behind.Acked = false, "0"
 	mux := http.NewServeMux()
 	mux.Handle("/debug/", inspect.Handler(inspect.Config{
+		Leader: func(context.Context) (inspect.Leader, error) {
+			return inspect.Leader{Name: "navarchd-0", Revision: "default", Epoch: 7, Self: true, Writes: true}, nil
+		},
 		Streams:  func(string) []inspect.Stream { return append([]inspect.Stream(nil), streams...) },
-		Snapshot: func() *mirror.Snapshot { return nil }, Problems: func() []inspect.Problem { return nil },
+		Snapshot: func() *mirror.Snapshot { return nil }, Problems: func() []inspect.Problem {
+			return []inspect.Problem{
+				{Object: "VirtualService shop/web", Field: "spec.http[0]", Code: problem.NotFound, Analyzer: problem.ReferencedResourceNotFound, Severity: problem.Warning, Message: "no such host"},
+				{Object: "AuthorizationPolicy pay/deny", Code: problem.Invalid, Severity: problem.Error, Message: "not\x1b valid"},
+			}
+		},
 		Patches: func() (all []inspect.Patch) {
 			for _, c := range planner.Patches() {
 				all = append(all, inspect.PatchOf(c.Patch, c.Changed))

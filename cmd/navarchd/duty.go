@@ -38,6 +38,7 @@ func (i *ingester) addDuties(c ingesterConfig, from sources) error {
 		if writes, err = newKubernetesWriter(c.config, i.store, i.lead, func() { wake() }, i.log); err != nil {
 			return err
 		}
+		i.writes = writes.Promoted
 		i.duties = append(i.duties, duty{lead: writes.lead, problems: writes.problems})
 	}
 	registered, err := newRegistered(i, c.config, from.cluster, writes, limit)

@@ -60,6 +60,8 @@ type ingester struct {
 	gauges    []func(time.Time)         // of the sources
 	observers []func([]object.Event)    // get what the folder and the config cluster emit, before the loop does
 	wrote     []func(revision int64)    // get the revision of each batch
+	read      func() time.Time          // up to when the records have the config cluster, whoever leads
+	writes    func() bool               // this process writes to Kubernetes
 	alone     string                    // the one replica that there can be when the first term begins (embedded etcd); empty: there may be others
 }
 
@@ -74,7 +76,7 @@ func newIngester(c ingesterConfig) (*ingester, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &ingester{log: c.log, store: c.store, committed: c.committed, lead: elector, losses: &removal.Losses{Store: c.store, Memory: from.memory, Log: c.log}, found: problems.NewCollector(c.log)}
+	i := &ingester{log: c.log, store: c.store, committed: c.committed, read: c.read, writes: func() bool { return false }, lead: elector, losses: &removal.Losses{Store: c.store, Memory: from.memory, Log: c.log}, found: problems.NewCollector(c.log)}
 	if embedded {
 		i.alone = c.config.processName()
 	}
@@ -132,7 +134,20 @@ func (i *ingester) part() part {
 
 // shown is what /debug shows of the role; commits are the newest of this process.
 func (i *ingester) shown(commits func() []inspect.Commit) *debug.Objects {
-	return &debug.Objects{Sources: i.sourceProblems, Loop: i.loop.Problems, Total: i.loop.ProblemCount, Found: i.found, Held: i.heldProblem, Commits: commits}
+	return &debug.Objects{Sources: i.sourceProblems, Loop: i.loop.Problems, Total: i.loop.ProblemCount, Found: i.found, Held: i.heldProblem, Commits: commits, Leader: i.leader}
+}
+
+// leader is the page of the election.
+func (i *ingester) leader(ctx context.Context) (inspect.Leader, error) {
+	name, epoch, err := i.lead.Leader(ctx)
+	if err != nil {
+		return inspect.Leader{}, err
+	}
+	l := inspect.Leader{Name: name, Revision: i.store.RevisionName(), Epoch: epoch.Revision, Read: i.read()}
+	if own, leads := i.lead.Epoch(); leads && own == epoch {
+		l.Self, l.Settled, l.Writes = true, i.loop.Settled(), i.writes()
+	}
+	return l, nil
 }
 
 // leads is one term.

@@ -99,6 +99,8 @@ type Config struct {
 	Commits  func() []Commit // oldest first; nil: this process does not write
 	// Fleet is how this replica sees the fleet, with the owner of each shard if asked; nil: it serves no proxies.
 	Fleet func(owners bool) any
+	// Leader says which process leads the ingesters. Errors are the store's. nil: this process does not stand for election.
+	Leader func(context.Context) (Leader, error)
 	// Clusters are those that are read, the config cluster first; nil: none is.
 	Clusters func() []Cluster
 	// Turn is called before a page is made, made when it is there to be written, and read when the client has it or
@@ -128,6 +130,7 @@ var pages = []page{
 	{"/debug/registryz", "Services of the mesh, as istiod lists them.", registryz, true},
 	{"/debug/configz", "Istio's objects that are acted on, in their normal form.", configz, true},
 	{"/debug/mesh", "The mesh configuration, with its defaults.", mesh, false},
+	{"/debug/leader", "Which process leads the ingesters, and up to when it has read the cluster.", leader, false},
 	{"/debug/fleet", "The replicas, what each owns, and what this one serves; with ?owners=1 the owner of each shard.", fleet, false},
 }
 

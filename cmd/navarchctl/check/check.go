@@ -1,8 +1,10 @@
 // Package check examines a cluster for somebody who installs a control plane, or who looks for what is wrong with one: the API server, rights,
-// definitions of Istio's kinds, webhooks, clocks, etcd, and whether a workload would get a certificate and its configuration.
+// definitions of Istio's kinds, and of each revision the leader, the replicas, webhooks, clocks, etcd, and whether a workload would get a
+// certificate and its configuration.
 //
-// Owns: the list of checks, and what is said of each.  Reads: the API server, replicas' pages, their secure address.  Never: changes anything,
-// except that a token and a certificate, each valid for a quarter of an hour, are made for the check itself.
+// Owns: the list of checks, and the text of each result.  Reads: the API server, replicas' pages, their secure address.  Never: changes
+// anything, except that the API server issues a token, valid for a quarter of an hour, for the check itself. No certificate is issued: a
+// rotation of the mesh's roots waits for the holders of certificates.
 package check
 
 import (
@@ -55,32 +57,31 @@ type Replica struct {
 	Dial       func(ctx context.Context, port int) (net.Conn, error)
 }
 
-// Config is what New needs.
+// Config says which control plane is examined, and how.
 type Config struct {
 	API                 *apiserver.Client
-	Namespace, Revision string // of the control plane; without a revision the default one
+	Namespace, Revision string // of the control plane; without a revision each one that the namespace has
 	// Pre: before there is a control plane. Replicas are not looked for.
-	Pre      bool
-	Replicas func(context.Context) ([]Replica, error) // those that serve proxies
-	// Replica is a Pod of the control plane as one that is asked: where roles are apart others than Replicas answer webhooks, and sign.
+	Pre bool
+	// Replica connects to a Pod of the control plane. The caller of Run closes what it returns.
 	Replica func(*corev1.Pod) Replica
 }
 
-// checker collects the lines.
+// checker collects the results about a cluster, or about one revision in it.
 type checker struct {
 	Config
-	results  []Result
-	replicas []Replica
-	pods     []corev1.Pod // of the control plane, each once; none: they are not known
-	made     []Replica    // that were made of Pods which are not among replicas
+	prefix  string // of each result: the revision, where the namespace has several
+	results []Result
+	pods    []corev1.Pod       // of the revision
+	made    map[string]Replica // by the names of their Pods
 }
 
 // patience is how long one question may take.
 const patience = 20 * time.Second
 
-// Run looks at everything, one after the other. What cannot be found out is a line, too, and no error.
+// Run examines everything in turn. What cannot be found out is a result, too, and no error.
 func Run(ctx context.Context, c Config) []Result {
-	k := &checker{Config: c}
+	k := &checker{Config: c, made: map[string]Replica{}}
 	k.apiServer(ctx)
 	k.definitions(ctx)
 	if c.Pre {
@@ -88,23 +89,35 @@ func Run(ctx context.Context, c Config) []Result {
 		k.others(ctx)
 		return k.results
 	}
-	replicas, err := c.Replicas(ctx)
+	pods, err := k.controlPlane(ctx)
 	if err != nil {
-		k.say("replicas", Failure, err.Error(), "see why their Pods are not ready: kubectl describe pod, kubectl logs")
+		k.cannot("replicas", err)
+		return k.results
 	}
-	k.replicas = replicas
-	if err := k.controlPlane(ctx); err != nil {
-		k.cannot("rights", err)
+	for _, revision := range sorted(pods) {
+		one := &checker{Config: c, pods: pods[revision], made: k.made}
+		if one.Revision = revision; len(pods) > 1 {
+			one.prefix = "revision " + revision + ", "
+		}
+		one.ofRevision(ctx)
+		k.results = append(k.results, one.results...)
 	}
-	k.rights(ctx)
-	k.pages(ctx)
-	k.webhooks(ctx)
-	k.join(ctx)
+	k.abandoned(ctx, pods)
 	return k.results
 }
 
+// ofRevision examines one revision, whose Pods are known.
+func (k *checker) ofRevision(ctx context.Context) {
+	k.replicas()
+	k.rights(ctx)
+	k.leader(ctx)
+	k.pages(ctx)
+	k.webhooks(ctx)
+	k.join(ctx)
+}
+
 func (k *checker) say(check string, status Status, found, do string) {
-	k.results = append(k.results, Result{Check: check, Status: status, Found: found, Do: do})
+	k.results = append(k.results, Result{Check: k.prefix + check, Status: status, Found: found, Do: do})
 }
 
 // get reads a JSON object of the API server.

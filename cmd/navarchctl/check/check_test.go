@@ -1,22 +1,17 @@
 package check
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
 	"math/big"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -26,13 +21,10 @@ import (
 	"testing"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/deploy/docs"
-	"navarch.io/navarch/store/apiserver/apiservertest"
 )
 
 const admission = "/apis/admissionregistration.k8s.io/v1/"
@@ -111,134 +103,12 @@ func signed(t *testing.T, name string) (root []byte, leaf tls.Certificate) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// world is a cluster where all is well, as answers by path; a test breaks one of them.
-type world struct {
-	answers map[string]any
-	denied  map[string]bool // rights, as a question is printed
-	ready   string          // what the replica's /ready says
-	say     string          // its problems
-	replica error           // why there is none
-	date    time.Duration   // how far its clock is off
-}
-
-// podList is the control plane's one Pod, which is ready.
-func podList(args, env string) string {
-	return fmt.Sprintf(`{"items": [{"metadata": {"name": "a"}, "spec": {"serviceAccountName": "istiod", "containers": [{"args": [%s], "env": [%s]}]}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}]}`, args, env)
-}
-
-func well(t *testing.T) (*world, tls.Certificate) {
-	t.Helper()
-	root, leaf := signed(t, "istiod.istio-system.svc")
-	bundle := base64.StdEncoding.EncodeToString(root)
-	hook := func(name, webhook string) string {
-		return fmt.Sprintf(`{"items": [{"metadata": {"name": %q, "labels": {"istio.io/rev": "default"}}, "webhooks": [{"name": %q, "failurePolicy": "Fail",
-			"clientConfig": {"caBundle": %q, "service": {"namespace": "istio-system", "name": "istiod", "port": 443}}}]},
-			{"metadata": {"name": "of-somebody-else"}, "webhooks": [{"name": "x", "clientConfig": {"service": {"namespace": "istio-system", "name": "x"}}}]}]}`, name, webhook, bundle)
-	}
-	resources := func(names ...string) any {
-		var list []any
-		for _, name := range names {
-			list = append(list, map[string]any{"name": name})
-		}
-		return map[string]any{"resources": list}
-	}
-	return &world{ready: "ok\n", say: `[]`, denied: map[string]bool{}, answers: map[string]any{
-		"/version":                                                         `{"major": "1", "minor": "36", "gitVersion": "v1.36.3"}`,
-		"/apis/networking.istio.io/v1":                                     resources(kinds[0].resources...),
-		"/apis/security.istio.io/v1beta1":                                  resources(kinds[1].resources...),
-		"/apis/telemetry.istio.io/v1":                                      resources(kinds[2].resources...),
-		"/apis/extensions.istio.io/v1alpha1":                               resources(kinds[3].resources...),
-		admission + "mutatingwebhookconfigurations":                        hook("istio-sidecar-injector", "rev.namespace.sidecar-injector.istio.io"),
-		admission + "validatingwebhookconfigurations":                      hook("istio-validator-istio-system", "rev.validation.istio.io"),
-		"/api/v1/namespaces/istio-system/services/istiod":                  `{"spec": {"ports": [{"port": 443, "targetPort": 15017}]}}`,
-		"/apis/discovery.k8s.io/v1/namespaces/istio-system/endpointslices": `{"items": [{"endpoints": [{"conditions": {"ready": true}}]}]}`,
-		"/api/v1/namespaces/istio-system/pods":                             podList(`"--roles=xds,ca,admit"`, ""),
-		"/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert":    map[string]any{"data": map[string]any{"root-cert.pem": string(root)}},
-	}}, leaf
-}
-
-// serve answers as an API server.
-func (w *world) serve(out http.ResponseWriter, r *http.Request) {
-	var review authorizationv1.SubjectAccessReview
-	switch {
-	case strings.HasSuffix(r.URL.Path, "accessreviews"):
-		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
-			http.Error(out, err.Error(), http.StatusBadRequest)
-			return
-		}
-		q := question{resource: review.Spec.ResourceAttributes, path: review.Spec.NonResourceAttributes}
-		review.Status.Allowed = !w.denied[q.String()]
-		_ = json.NewEncoder(out).Encode(review)
-	case w.answers[r.URL.Path] == nil:
-		out.WriteHeader(http.StatusNotFound)
-		fmt.Fprintf(out, `{"reason": "NotFound", "message": "%s not found"}`, r.URL.Path)
-	default:
-		switch a := w.answers[r.URL.Path].(type) {
-		case string:
-			fmt.Fprint(out, a)
-		case int:
-			out.WriteHeader(a)
-		default:
-			_ = json.NewEncoder(out).Encode(a)
-		}
-	}
-}
-
-// results are the lines about a world, by what was looked at.
-func (w *world) results(t *testing.T, leaf tls.Certificate, pre bool) map[string]Result {
-	t.Helper()
-	pages := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-		out.Header().Set("Date", time.Now().Add(w.date).UTC().Format(http.TimeFormat))
-		switch {
-		case r.URL.Path == "/debug/problems":
-			fmt.Fprint(out, w.say)
-		case strings.HasPrefix(w.ready, "ok"):
-			fmt.Fprint(out, w.ready)
-		default:
-			http.Error(out, w.ready, http.StatusServiceUnavailable)
-		}
-	}))
-	defer pages.Close()
-	hooks, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{leaf}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hooks.Close()
-	go func() {
-		for {
-			conn, err := hooks.Accept()
-			if err != nil {
-				return
-			}
-			go func() { _ = conn.(*tls.Conn).Handshake(); conn.Close() }()
-		}
-	}()
-	at := map[int]string{8080: pages.Listener.Addr().String(), 15014: pages.Listener.Addr().String(), 15017: hooks.Addr().String()}
-	dial := func(ctx context.Context, port int) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", at[port])
-	}
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, 8080) }}}
-	one := Replica{Name: "Pod a", Monitoring: 15014, Client: client, Dial: dial}
-	all := Run(t.Context(), Config{API: apiservertest.Play(t, w.serve), Namespace: "istio-system", Pre: pre, Replica: func(*corev1.Pod) Replica { return one }, Replicas: func(context.Context) ([]Replica, error) {
-		if w.replica != nil {
-			return nil, w.replica
-		}
-		return []Replica{one}, nil
-	}})
-	by := map[string]Result{}
-	for _, r := range all {
-		if r.Status != OK && r.Status != Unknown && r.Do == "" {
-			t.Errorf("%+v does not say what to do", r)
-		}
-		by[r.Check] = r
-	}
-	return by
-}
-
 const (
 	injector       = "MutatingWebhookConfiguration istio-sidecar-injector, rev.namespace.sidecar-injector.istio.io"
 	validator      = "ValidatingWebhookConfiguration istio-validator-istio-system, rev.validation.istio.io"
-	serviceAccount = "rights of service account istiod (xds, ca, admit)"
+	serviceAccount = "rights of service account istiod (ingest, xds, ca, admit)"
+	calledInjector = "API server to MutatingWebhookConfiguration istio-sidecar-injector"
+	calledValid    = "API server to ValidatingWebhookConfiguration istio-validator-istio-system"
 	workload       = "certificate and configuration of a workload"
 )
 
@@ -265,23 +135,46 @@ func TestRun(t *testing.T) {
 		"no API server":        {func(w *world) { delete(w.answers, "/version") }, "API server", Failure, "404"},
 		"a kind is not served": {func(w *world) { delete(w.answers, "/apis/security.istio.io/v1beta1") }, "definitions of security.istio.io", Warning, "peerauthentications"},
 		"a right is missing":   {func(w *world) { w.denied["create subjectaccessreviews.authorization.k8s.io"] = true }, serviceAccount, Failure, "missing: create subjectaccessreviews"},
-		"a role's right alone": {func(w *world) { w.denied["list services"] = true }, serviceAccount, OK, "none that is needed is missing"},
+		"a role's right alone": {func(w *world) {
+			w.answers["/api/v1/namespaces/istio-system/pods"] = podList(`"--roles=xds,ca,admit"`, "")
+			w.denied["list services"] = true
+		}, "rights of service account istiod (xds, ca, admit)", OK, "none that is needed is missing"},
 		"a right of another role": {func(w *world) {
 			w.answers["/api/v1/namespaces/istio-system/pods"] = podList(`"--roles=ingest"`, "")
 			w.denied["list configmaps istio-sidecar-injector in istio-system"] = true
 		}, "rights of service account istiod (ingest)", OK, "none that is needed is missing"},
-		"an optional right":      {func(w *world) { w.denied["create tokenreviews.authentication.k8s.io"] = true }, serviceAccount + ", for --token-review", Warning, "missing: create tokenreviews"},
-		"pods may not be seen":   {func(w *world) { w.answers["/api/v1/namespaces/istio-system/pods"] = 403 }, "rights", Unknown, "you may not see it"},
-		"no replica":             {func(w *world) { w.replica = errors.New("none is ready") }, "replicas", Failure, "none is ready"},
-		"a replica is not ready": {func(w *world) { w.ready = "sealed" }, "Pod a", Failure, "not ready: sealed"},
-		"a note":                 {func(w *world) { w.ready = "ok\nno signatures" }, "Pod a", Warning, "no signatures"},
-		"its clock":              {func(w *world) { w.date = -time.Hour }, "clock of Pod a", Failure, "1h0m"},
-		"etcd fills":             {func(w *world) { w.say = `[{"object": "etcd", "severity": "warning", "message": "it is at 85 %"}]` }, "etcd, by Pod a", Warning, "85 %"},
+		"an optional right":    {func(w *world) { w.denied["create tokenreviews.authentication.k8s.io"] = true }, serviceAccount + ", for --token-review", OK, "goes without: create tokenreviews"},
+		"pods may not be seen": {func(w *world) { w.answers["/api/v1/namespaces/istio-system/pods"] = 403 }, "replicas", Unknown, "you may not see it"},
+		"no Pods":              {func(w *world) { w.answers["/api/v1/namespaces/istio-system/pods"] = `{}` }, "replicas", Failure, "has no Pod of a control plane"},
+		"no replica": {func(w *world) {
+			w.answers["/api/v1/namespaces/istio-system/pods"] = strings.Replace(podList("", ""), `"True"`, `"False"`, 1)
+		}, "replicas", Failure, "none is ready: a (unknown, not ready)"},
+		"nobody leads":            {func(w *world) { w.leader = `{"name": "", "self": false}` }, "leader", Failure, "no process leads"},
+		"who leads is not there":  {func(w *world) { w.leader = `{"name": "b", "self": false}` }, "leader", Failure, "b leads, as Pod a says, and is not among the ready replicas"},
+		"the leader is behind":    {func(w *world) { w.leader = `{"name": "a", "self": true, "read": "2026-01-02T03:04:05Z"}` }, "leader", Failure, "what it has stored of the cluster is"},
+		"the leader has not read": {func(w *world) { w.leader = `{"name": "a", "self": true}` }, "leader", Failure, "has not read the cluster yet"},
+		"the leader is refused": {func(w *world) {
+			w.say = `[{"object": "ConfigMap a/istio-ca-root-cert", "location": "Kubernetes", "severity": "error", "message": "forbidden"}]`
+		}, "writes to Kubernetes", Failure, "ConfigMap a/istio-ca-root-cert: forbidden"},
+		"a policy does not apply": {func(w *world) {
+			w.say = `[{"object": "AuthorizationPolicy a/b", "severity": "error", "message": "not valid: what it selects is closed"}]`
+		}, "policies", Failure, "AuthorizationPolicy a/b: not valid"},
+		"the API server does not reach the validator": {func(w *world) {
+			w.answers[dryRunOfGateway] = errors.New(`failed calling webhook "rev.validation.istio.io": timeout`)
+		}, calledValid, Failure, "timeout"},
+		"the validator is not asked":                   {func(w *world) { w.answers[dryRunOfGateway] = `{}` }, calledValid, Failure, "the webhook was not called"},
+		"somebody else refuses the Gateway":            {func(w *world) { w.answers[dryRunOfGateway] = errors.New("quota") }, calledValid, Unknown, "quota"},
+		"the injector is not asked":                    {func(w *world) { w.answers[dryRunOfPod] = `{}` }, calledInjector, Failure, "was given none"},
+		"a webhook of a revision that has left no Pod": {replaced("mutatingwebhookconfigurations", `"istio.io/rev": "default"`, `"istio.io/rev": "old"`), injector, Failure, "it is of revision old, which has no Pods"},
+		"a replica is not ready":                       {func(w *world) { w.ready = "sealed" }, "Pod a", Failure, "not ready: sealed"},
+		"a note":                                       {func(w *world) { w.ready = "ok\nno signatures" }, "Pod a", Warning, "no signatures"},
+		"its clock":                                    {func(w *world) { w.date = -time.Hour }, "clock of Pod a", Failure, "1h0m"},
+		"etcd fills":                                   {func(w *world) { w.say = `[{"object": "etcd", "severity": "warning", "message": "it is at 85 %"}]` }, "etcd", Warning, "85 %"},
 		"etcd is full, then more": {func(w *world) {
 			w.say = `[{"object": "etcd", "severity": "error", "message": "it is full"}, {"object": "etcd", "severity": "warning", "message": "more"}]`
-		}, "etcd, by Pod a", Failure, "full"},
-		"etcd is full":   {func(w *world) { w.say = `[{"object": "etcd", "severity": "error", "message": "it is full"}]` }, "etcd, by Pod a", Failure, "full"},
-		"other problems": {func(w *world) { w.say = `[{"object": "VirtualService a/b", "severity": "error", "message": "x"}]` }, "configuration, by Pod a", Warning, "1 problems"},
+		}, "etcd", Failure, "full"},
+		"etcd is full":   {func(w *world) { w.say = `[{"object": "etcd", "severity": "error", "message": "it is full"}]` }, "etcd", Failure, "full"},
+		"other problems": {func(w *world) { w.say = `[{"object": "VirtualService a/b", "severity": "error", "message": "x"}]` }, "configuration", Warning, "1 errors: VirtualService a/b: x"},
 		"no Service":     {func(w *world) { delete(w.answers, services) }, injector, Failure, "Service istio-system/istiod, to which it leads: "},
 		"no port":        {func(w *world) { w.answers[services] = `{"spec": {"ports": [{"port": 15012}]}}` }, validator, Failure, "has no port 443"},
 		"no endpoint": {func(w *world) {
@@ -314,6 +207,26 @@ func TestRun(t *testing.T) {
 		if line.Status != one.status || !strings.Contains(line.Found, one.found) {
 			t.Errorf("%s: %+v, want %s %q", name, line, one.status, one.found)
 		}
+	}
+}
+
+// Two revisions in one namespace are examined apart, each by its own names: what is right of one is no fault of the other.
+func TestRevisionsAreExaminedApart(t *testing.T) {
+	w, leaf := well(t)
+	pod := func(name, revision string) string {
+		return fmt.Sprintf(`{"metadata": {"name": %q, "labels": {"istio.io/rev": %q}}, "spec": {"serviceAccountName": "istiod", "containers": [{}]},
+			"status": {"conditions": [{"type": "Ready", "status": "True"}]}}`, name, revision)
+	}
+	w.answers["/api/v1/namespaces/istio-system/pods"] = fmt.Sprintf(`{"items": [%s, %s]}`, pod("a", "default"), pod("b", "canary"))
+	w.denied["list configmaps istio-canary in istio-system"] = true
+	failed := []string{}
+	for name, r := range w.results(t, leaf, false) {
+		if r.Status == Failure && !strings.HasSuffix(name, workload) { // there is no secure address here
+			failed = append(failed, name+": "+r.Found)
+		}
+	}
+	if want := []string{"revision canary, rights of service account istiod (ingest, xds, ca, admit): missing: list configmaps istio-canary in istio-system"}; !slices.Equal(failed, want) {
+		t.Errorf("%q, want %q", failed, want)
 	}
 }
 

@@ -1,8 +1,6 @@
 package check
 
 import (
-	"cmp"
-	"net/url"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,18 +31,6 @@ func (k *checker) issuer() issuer {
 		}
 	}
 	return otherCA
-}
-
-// names are what a CSR says of the identity: a signer takes it from there, the mesh's own CA from the token alone.
-func (k *checker) names() []*url.URL {
-	if k.issuer() != signers {
-		return nil
-	}
-	domain := "cluster.local"
-	for _, pod := range k.pods {
-		domain = cmp.Or(argument(&pod, "--trust-domain"), domain)
-	}
-	return []*url.URL{{Scheme: "spiffe", Host: domain, Path: "/ns/" + k.Namespace + "/sa/" + account}}
 }
 
 func hasEnv(pod *corev1.Pod, name, value string) bool {

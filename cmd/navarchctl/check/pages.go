@@ -1,21 +1,28 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	of "navarch.io/navarch/store/problem"
 )
 
-// problem is what is read of a line of /debug/problems.
+// problem is an element of /debug/problems, as far as it is read.
 type problem struct {
-	Object, Field, Severity, Message string
+	Object, Location, Field, Severity, Message string
 }
+
+// severe is the severity of what does not apply.
+const severe = of.Error
 
 // page asks a replica.
 func (r Replica) page(ctx context.Context, port int, path string) (status int, body []byte, head http.Header, err error) {
@@ -38,8 +45,10 @@ func (r Replica) page(ctx context.Context, port int, path string) (status int, b
 // httpPort is that of /ready.
 const httpPort = 8080
 
-// pages asks each replica what it says of itself: whether it is ready, its clock, and what is wrong with etcd and the configuration.
+// pages asks each replica about itself: whether it is ready, its clock, and what it finds wrong with etcd and the configuration.
 func (k *checker) pages(ctx context.Context) {
+	var found []problem
+	var unread []string
 	for _, r := range k.processes(everyRole...) {
 		began := time.Now()
 		status, body, head, err := r.page(ctx, httpPort, "/ready")
@@ -58,46 +67,84 @@ func (k *checker) pages(ctx context.Context) {
 		if said, err := http.ParseTime(head.Get("Date")); err == nil {
 			k.compare("clock of "+r.Name, said, took)
 		}
-		k.problems(ctx, r.Replica)
+		of, err := r.problems(ctx)
+		if err != nil {
+			unread = append(unread, r.Name+": "+err.Error())
+		}
+		found = append(found, of...)
 	}
+	if len(unread) > 0 {
+		k.say("problems", Unknown, some(unread), "its pages are off with ENABLE_DEBUG_ON_HTTP=false")
+	}
+	k.judge(unique(found))
 }
 
-// problems makes a line of what is wrong with etcd, as the replica sees it, and one of the number of other problems.
-func (k *checker) problems(ctx context.Context, r Replica) {
+// problems reads a replica's list.
+func (r Replica) problems(ctx context.Context) (all []problem, err error) {
 	status, body, _, err := r.page(ctx, r.Monitoring, "/debug/problems")
-	var all []problem
-	switch {
-	case err != nil:
-	case status != http.StatusOK:
+	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("/debug/problems: %d %.200s", status, body)
-	default:
+	}
+	if err == nil {
 		err = json.Unmarshal(body, &all)
 	}
-	if err != nil {
-		k.say("etcd, by "+r.Name, Unknown, err.Error(), "its pages are off with ENABLE_DEBUG_ON_HTTP=false")
-		return
-	}
-	worst, said, others := OK, []string{}, 0
-	for _, p := range all {
-		if p.Object != "etcd" {
-			others++
-			continue
-		}
-		said = append(said, p.Message)
+	return all, err
+}
+
+// unique drops what several replicas report alike, and sorts the rest by object.
+func unique(all []problem) []problem {
+	slices.SortFunc(all, func(a, b problem) int {
+		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message), cmp.Compare(a.Location, b.Location))
+	})
+	return slices.CompactFunc(all, func(a, b problem) bool { return a.Object == b.Object && a.Field == b.Field && a.Message == b.Message })
+}
+
+// concern is what a problem is about, for somebody who looks after the mesh.
+type concern struct {
+	check, fine, do string
+	fails           bool // an error of it is a failure
+	is              func(problem) bool
+}
+
+// concerns are tried in turn. Policies that do not apply close what they select (deploy/docs/compatibility.md).
+var concerns = []concern{
+	{"etcd", "it answers, and has room", "see deploy/docs/operations.md, etcd", true, func(p problem) bool { return p.Object == "etcd" }},
+	{"writes to Kubernetes", "none is refused", "give the leader's service account its rights, as the chart does: deploy/docs/kubernetes.md, Rights", true,
+		func(p problem) bool { return p.Location == "Kubernetes" }},
+	{"policies", "all apply", "mend these objects: what they select is closed until then", true, func(p problem) bool {
+		kind, _, _ := strings.Cut(p.Object, " ")
+		return slices.Contains([]string{"AuthorizationPolicy", "PeerAuthentication", "RequestAuthentication"}, kind)
+	}},
+	{"configuration", "no errors", "see navarchctl problems", false, func(problem) bool { return true }},
+}
+
+// judge makes a result of each concern.
+func (k *checker) judge(found []problem) {
+	for _, c := range concerns {
+		var errors, warnings []string
+		found = slices.DeleteFunc(found, func(p problem) bool {
+			switch {
+			case !c.is(p):
+				return false
+			case p.Severity == string(severe):
+				errors = append(errors, p.Object+": "+p.Message)
+			default:
+				warnings = append(warnings, p.Object+": "+p.Message)
+			}
+			return true
+		})
 		switch {
-		case p.Severity == "error":
-			worst = Failure
-		case worst == OK:
-			worst = Warning
+		case len(errors) > 0 && c.fails:
+			k.say(c.check, Failure, some(errors), c.do)
+		case len(errors) > 0:
+			k.say(c.check, Warning, fmt.Sprintf("%d errors: %s", len(errors), some(errors)), c.do)
+		case c.check == "etcd" && len(warnings) > 0:
+			k.say(c.check, Warning, some(warnings), c.do)
+		case len(warnings) > 0:
+			k.say(c.check, OK, fmt.Sprintf("%s; %d warnings: navarchctl problems lists them", c.fine, len(warnings)), "")
+		default:
+			k.say(c.check, OK, c.fine, "")
 		}
-	}
-	if worst == OK {
-		k.say("etcd, by "+r.Name, OK, "it answers, and has room", "")
-	} else {
-		k.say("etcd, by "+r.Name, worst, strings.Join(said, "; "), "see deploy/docs/operations.md, etcd")
-	}
-	if others > 0 {
-		k.say("configuration, by "+r.Name, Warning, fmt.Sprintf("%d problems", others), "see them: /debug/problems of the replica")
 	}
 }
 

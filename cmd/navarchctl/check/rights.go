@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"navarch.io/navarch/store/admit/inject"
@@ -140,8 +139,8 @@ func questions(rules []rule, namespace string, roles []string) (all []question) 
 	return all
 }
 
-// ofRevision has questions be about the revision's ConfigMaps, whose names end with it.
-func (k *checker) ofRevision(all []question) []question {
+// withNames has questions be about the revision's ConfigMaps, whose names end with it.
+func (k *checker) withNames(all []question) []question {
 	for _, q := range all {
 		if q.resource.Resource == "configmaps" && slices.Contains([]string{"istio", "istio-sidecar-injector"}, q.resource.Name) {
 			q.resource.Name = inject.NameOf(q.resource.Name, k.Revision)
@@ -163,7 +162,7 @@ func (k *checker) installer(ctx context.Context) {
 			all = append(all, q)
 		}
 	}
-	all = append(append(all, questions(clusterRules, "", everyRole)...), k.ofRevision(questions(namespaceRules, k.Namespace, everyRole))...)
+	all = append(append(all, questions(clusterRules, "", everyRole)...), k.withNames(questions(namespaceRules, k.Namespace, everyRole))...)
 	k.ask(ctx, "your rights to install", all, "have a cluster administrator install it", func(ctx context.Context, q question) (bool, error) {
 		review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: q.resource, NonResourceAttributes: q.path}}
 		err := k.API.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review, &review)
@@ -183,7 +182,7 @@ func (k *checker) rights(ctx context.Context) {
 	}
 	for _, name := range sorted(accounts) {
 		roles := accounts[name]
-		all := append(questions(clusterRules, "", roles), k.ofRevision(questions(namespaceRules, k.Namespace, roles))...)
+		all := append(questions(clusterRules, "", roles), k.withNames(questions(namespaceRules, k.Namespace, roles))...)
 		check := fmt.Sprintf("rights of service account %s (%s)", name, strings.Join(roles, ", "))
 		k.ask(ctx, check, all, "give it the rights of deploy/docs/kubernetes.md, Rights, as the chart does", func(ctx context.Context, q question) (bool, error) {
 			review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: q.resource, NonResourceAttributes: q.path,
@@ -192,27 +191,4 @@ func (k *checker) rights(ctx context.Context) {
 			return review.Status.Allowed, err
 		})
 	}
-}
-
-// rolesOf are those that a Pod's arguments say, else all.
-func rolesOf(pod *corev1.Pod) []string {
-	if list := argument(pod, "--roles"); list != "" {
-		return strings.Split(list, ",")
-	}
-	return everyRole
-}
-
-// argument is the value of a flag among a Pod's arguments; empty: it has none.
-func argument(pod *corev1.Pod, flag string) string {
-	for _, c := range pod.Spec.Containers {
-		for i, arg := range c.Args {
-			if value, is := strings.CutPrefix(arg, flag+"="); is {
-				return value
-			}
-			if arg == flag && i+1 < len(c.Args) {
-				return c.Args[i+1]
-			}
-		}
-	}
-	return ""
 }

@@ -2,48 +2,87 @@ package check
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 
+	"istio.io/api/label"
 	corev1 "k8s.io/api/core/v1"
+
+	"navarch.io/navarch/cmd/navarchctl/cluster"
 )
 
-// controlPlane finds the control plane's Pods.
-func (k *checker) controlPlane(ctx context.Context) error {
+// controlPlane lists the control plane's Pods by their revision: of one revision where it is asked for, else of all. It is an error, too, where
+// there is no Pod.
+func (k *checker) controlPlane(ctx context.Context) (map[string][]corev1.Pod, error) {
+	seen, of := map[string]bool{}, map[string][]corev1.Pod{}
 	for _, selector := range []string{"app=istiod", "app.kubernetes.io/name=navarchd"} {
 		if k.Revision != "" {
-			selector += ",istio.io/rev=" + k.Revision
+			selector += "," + label.IoIstioRev.Name + "=" + k.Revision
 		}
 		var all corev1.PodList
 		if err := k.get(ctx, "/api/v1/namespaces/"+url.PathEscape(k.Namespace)+"/pods?labelSelector="+url.QueryEscape(selector), &all); err != nil {
-			return err
+			return nil, err
 		}
 		for _, pod := range all.Items {
-			if !slices.ContainsFunc(k.pods, func(p corev1.Pod) bool { return p.Name == pod.Name }) {
-				k.pods = append(k.pods, pod)
+			if revision := revisionOf(&pod); !seen[pod.Name] {
+				seen[pod.Name] = true
+				of[revision] = append(of[revision], pod)
 			}
 		}
 	}
-	return nil
+	if len(of) == 0 {
+		return nil, fmt.Errorf("namespace %s has no Pod of a control plane%s (labels app=istiod, or app.kubernetes.io/name=navarchd): "+
+			"--context, --istio-namespace and --revision say where it is", k.Namespace, k.inRevision())
+	}
+	return of, nil
 }
 
-// process is a replica with what its Pod says that it does.
+func (k *checker) inRevision() string {
+	if k.Revision == "" {
+		return ""
+	}
+	return " of revision " + k.Revision
+}
+
+func revisionOf(pod *corev1.Pod) string {
+	if revision := pod.Labels[label.IoIstioRev.Name]; revision != "" {
+		return revision
+	}
+	return "default"
+}
+
+// replicas counts the Pods, and names those that are not asked.
+func (k *checker) replicas() {
+	var others []string
+	for _, pod := range k.pods {
+		if why := cluster.Unready(&pod); why != "" {
+			others = append(others, pod.Name+" ("+why+")")
+		}
+	}
+	ready := len(k.pods) - len(others)
+	switch {
+	case ready == 0:
+		k.say("replicas", Failure, "none is ready: "+some(others), "see why: kubectl describe pod, kubectl logs")
+	case len(others) > 0:
+		k.say("replicas", Warning, fmt.Sprintf("%d of %d are ready; the others: %s", ready, len(k.pods), some(others)), "wait for them, or see why: kubectl describe pod")
+	default:
+		k.say("replicas", OK, fmt.Sprintf("%d, all ready", ready), "")
+	}
+}
+
+// process is a replica with the roles that its Pod has.
 type process struct {
 	Replica
 	roles []string
 }
 
-// processes are those of ready Pods with one of the roles; where the Pods are not known, the replicas that serve proxies, with all roles.
+// processes connects to the ready Pods that have one of the roles.
 func (k *checker) processes(roles ...string) (all []process) {
-	if len(k.pods) == 0 {
-		for _, r := range k.replicas {
-			all = append(all, process{r, everyRole})
-		}
-		return all
-	}
 	for _, pod := range k.pods {
 		has := rolesOf(&pod)
-		if ready(&pod) && slices.ContainsFunc(roles, func(role string) bool { return slices.Contains(has, role) }) {
+		if cluster.Unready(&pod) == "" && slices.ContainsFunc(roles, func(role string) bool { return slices.Contains(has, role) }) {
 			all = append(all, process{k.replica(&pod), has})
 		}
 	}
@@ -52,18 +91,33 @@ func (k *checker) processes(roles ...string) (all []process) {
 
 // replica is the one of a Pod, made once.
 func (k *checker) replica(pod *corev1.Pod) Replica {
-	one := k.Replica(pod)
-	for _, r := range slices.Concat(k.replicas, k.made) {
-		if r.Name == one.Name {
-			return r
-		}
+	one, made := k.made[pod.Name]
+	if !made {
+		one = k.Replica(pod)
+		k.made[pod.Name] = one
 	}
-	k.made = append(k.made, one)
 	return one
 }
 
-func ready(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
+// rolesOf returns the roles that a Pod's arguments name, else all.
+func rolesOf(pod *corev1.Pod) []string {
+	if list := argument(pod, "--roles"); list != "" {
+		return strings.Split(list, ",")
+	}
+	return everyRole
+}
+
+// argument is the value of a flag among a Pod's arguments; empty: it has none.
+func argument(pod *corev1.Pod, flag string) string {
+	for _, c := range pod.Spec.Containers {
+		for i, arg := range c.Args {
+			if value, is := strings.CutPrefix(arg, flag+"="); is {
+				return value
+			}
+			if arg == flag && i+1 < len(c.Args) {
+				return c.Args[i+1]
+			}
+		}
+	}
+	return ""
 }

@@ -65,6 +65,7 @@ func (k *checker) webhooks(ctx context.Context) {
 		}
 		k.say(h.String(), OK, fmt.Sprintf("%d replicas answer, with a certificate that the API server believes", len(k.processes("admit"))), "")
 	}
+	k.called(ctx, all)
 	for kind, what := range map[string]string{hooks.Mutating: "Pods get no proxies", hooks.Validating: "wrong objects are not refused"} {
 		if !kinds[kind] {
 			k.say(kind, Warning, fmt.Sprintf("none leads to namespace %s: %s", k.Namespace, what), "let the chart make it (injection.enabled, validation.enabled)")
@@ -139,6 +140,20 @@ func handshake(ctx context.Context, r Replica, port int, conf *tls.Config) error
 	}
 	defer conn.Close()
 	return tls.Client(conn, conf).HandshakeContext(ctx)
+}
+
+// abandoned reports webhooks that lead to the control plane's namespace, of a revision that has no Pods.
+func (k *checker) abandoned(ctx context.Context, pods map[string][]corev1.Pod) {
+	all, err := k.hooks(ctx)
+	if err != nil {
+		return // the lines about each revision say so
+	}
+	for _, h := range all {
+		if revision := h.of.Revision(); len(pods[revision]) == 0 {
+			k.say(h.String(), Failure, "it is of revision "+revision+", which has no Pods here: what it is to be asked about is refused, or passes unseen",
+				"install that revision, or remove what it left: navarchctl uninstall --revision "+revision)
+		}
+	}
 }
 
 // others says which webhooks of other control planes are there, before one of ours is.

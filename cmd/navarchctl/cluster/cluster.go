@@ -106,36 +106,54 @@ func (c *Cluster) String() string {
 	return "context " + c.Context
 }
 
-// replicaApp is the label app of replicas, by which istioctl and Kiali find them.
-const replicaApp = "istiod"
+const (
+	replicaApp  = "istiod"   // label app of the Pods that serve proxies, by which istioctl and Kiali find them
+	processName = "navarchd" // label app.kubernetes.io/name of all Pods of the control plane
+)
 
-// Selector is the labels that replicas have.
-func (c *Cluster) Selector() string {
-	s := "app=" + replicaApp
+// Selector returns the labels that replicas have.
+func (c *Cluster) Selector() string { return c.selector("app=" + replicaApp) }
+
+func (c *Cluster) selector(s string) string {
 	if c.Revision != "" {
 		s += "," + label.IoIstioRev.Name + "=" + c.Revision
 	}
 	return s
 }
 
-// Replicas are the ready Pods of the control plane, by name. Errors name the context, the namespace and the labels that were looked for; it is
+// Replicas lists the ready Pods that serve proxies, by name. Errors name the context, the namespace and the labels that were looked for; it is
 // one, too, where no Pod is ready.
-func (c *Cluster) Replicas(ctx context.Context) ([]*Pod, error) {
-	where := fmt.Sprintf("%s, namespace %s: Pods with the labels %s", c, c.Namespace, c.Selector())
-	var all corev1.PodList
-	path := "/api/v1/namespaces/" + url.PathEscape(c.Namespace) + "/pods?labelSelector=" + url.QueryEscape(c.Selector())
-	if err := c.API.Do(ctx, http.MethodGet, path, nil, &all); err != nil {
-		return nil, fmt.Errorf("%s: %w", where, err)
-	}
+func (c *Cluster) Replicas(ctx context.Context) ([]*Pod, error) { return c.ready(ctx, c.Selector()) }
+
+// Processes lists the ready Pods of the control plane, whatever their roles, by name. Errors are as those of Replicas.
+func (c *Cluster) Processes(ctx context.Context) ([]*Pod, error) {
+	return c.ready(ctx, c.Selector(), c.selector("app.kubernetes.io/name="+processName))
+}
+
+// ready lists the ready Pods that one of the selectors selects.
+func (c *Cluster) ready(ctx context.Context, selectors ...string) ([]*Pod, error) {
+	where := fmt.Sprintf("%s, namespace %s: Pods with the labels %s", c, c.Namespace, strings.Join(selectors, " or "))
 	var ready []*Pod
 	var others []string
-	for i := range all.Items {
-		pod := &all.Items[i]
-		if why := unready(pod); why != "" {
-			others = append(others, pod.Name+" ("+why+")")
-			continue
+	seen := map[string]bool{}
+	for _, selector := range selectors {
+		var all corev1.PodList
+		path := "/api/v1/namespaces/" + url.PathEscape(c.Namespace) + "/pods?labelSelector=" + url.QueryEscape(selector)
+		if err := c.API.Do(ctx, http.MethodGet, path, nil, &all); err != nil {
+			return nil, fmt.Errorf("%s: %w", where, err)
 		}
-		ready = append(ready, c.Pod(pod))
+		for i := range all.Items {
+			pod := &all.Items[i]
+			if seen[pod.Name] {
+				continue
+			}
+			seen[pod.Name] = true
+			if why := Unready(pod); why != "" {
+				others = append(others, pod.Name+" ("+why+")")
+				continue
+			}
+			ready = append(ready, c.Pod(pod))
+		}
 	}
 	if len(ready) == 0 {
 		if len(others) == 0 {
@@ -147,8 +165,8 @@ func (c *Cluster) Replicas(ctx context.Context) ([]*Pod, error) {
 	return ready, nil
 }
 
-// unready says why a Pod is not asked; empty: it is.
-func unready(pod *corev1.Pod) string {
+// Unready says why a Pod is not asked: it is being deleted, or not ready. Empty: it is asked.
+func Unready(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return "it is being deleted"
 	}

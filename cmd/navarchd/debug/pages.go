@@ -70,6 +70,7 @@ type Objects struct {
 	Found   *problems.Collector            // what the replicas found, while this process leads
 	Held    func() (inspect.Problem, bool) // a mass removal that waits for an operator
 	Commits func() []inspect.Commit        // the newest of this process
+	Leader  func(context.Context) (inspect.Leader, error)
 }
 
 // New completes p, which it keeps.
@@ -110,7 +111,7 @@ func (p *Pages) shown(who authz.Caller) inspect.Config {
 		Clusters: p.Clusters,
 	}
 	if p.Objects != nil {
-		c.Commits = p.Objects.Commits
+		c.Commits, c.Leader = p.Objects.Commits, p.Objects.Leader
 	}
 	if p.Proxies != nil {
 		c.Streams, c.Snapshot, c.Fleet = func(id string) []inspect.Stream { return p.Proxies.streams(sees, id) }, p.Proxies.Mirror.Current, p.Proxies.Fleet

@@ -132,7 +132,7 @@ func (l *Leader) dryRuns(ctx context.Context) (another bool) {
 func (l *Leader) dryRun(ctx context.Context, u *unstructured.Unstructured) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
-	err := l.api.Do(ctx, http.MethodPost, "/apis/networking.istio.io/v1beta1/namespaces/"+l.Namespace+"/gateways?dryRun=All", refusedGateway(l.Namespace, u), nil)
+	err := l.api.Do(ctx, http.MethodPost, "/apis/networking.istio.io/v1beta1/namespaces/"+l.Namespace+"/gateways?dryRun=All", validate.RefusedGateway(l.Namespace, configure.Selected(u)), nil)
 	var no *apiserver.Status
 	switch {
 	case err == nil:
@@ -146,18 +146,6 @@ func (l *Leader) dryRun(ctx context.Context, u *unstructured.Unstructured) error
 		}
 	}
 	return err
-}
-
-// refusedGateway is a Gateway that a validation webhook refuses because of its annotation alone, with the labels that a configuration selects.
-func refusedGateway(namespace string, configuration *unstructured.Unstructured) map[string]any {
-	labels := map[string]any{}
-	for name, value := range configure.Selected(configuration) {
-		labels[name] = value
-	}
-	return map[string]any{"apiVersion": "networking.istio.io/v1beta1", "kind": "Gateway",
-		"metadata": map[string]any{"name": "navarch-webhook-dry-run", "namespace": namespace, "labels": labels, "annotations": map[string]any{validate.AlwaysReject: "true"}},
-		"spec": map[string]any{"selector": map[string]any{"navarch.io/none": "none"}, "servers": []any{map[string]any{"hosts": []any{"*"},
-			"port": map[string]any{"number": 80, "name": "http", "protocol": "HTTP"}}}}}
 }
 
 // Problems are those of this process's term.

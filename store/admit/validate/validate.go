@@ -266,3 +266,12 @@ var causes = map[problem.Code]metav1.CauseType{problem.Required: metav1.CauseTyp
 func cause(code problem.Code) metav1.CauseType {
 	return cmp.Or(causes[code], metav1.CauseTypeFieldValueInvalid)
 }
+
+// RefusedGateway returns a Gateway, as JSON's types, that the validation webhook refuses because of AlwaysReject alone, with labels by which a
+// webhook configuration selects it. It is for dry runs.
+func RefusedGateway(namespace string, labels map[string]string) map[string]any {
+	return map[string]any{"apiVersion": "networking.istio.io/v1beta1", "kind": "Gateway",
+		"metadata": map[string]any{"name": "navarch-webhook-dry-run", "namespace": namespace, "labels": labels, "annotations": map[string]string{AlwaysReject: "true"}},
+		"spec": map[string]any{"selector": map[string]string{"navarch.io/none": "none"}, "servers": []any{map[string]any{"hosts": []string{"*"},
+			"port": map[string]any{"number": 80, "name": "http", "protocol": "HTTP"}}}}}
+}

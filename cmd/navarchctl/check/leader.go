@@ -1,0 +1,71 @@
+package check
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"navarch.io/navarch/push/inspect"
+)
+
+// behind is how old the leader's knowledge of the cluster may be: it is written about once a minute.
+const behind = 3 * time.Minute
+
+// leader asks the replicas with role ingest which of them leads, and how far it is.
+func (k *checker) leader(ctx context.Context) {
+	candidates := k.processes("ingest")
+	if len(candidates) == 0 {
+		k.say("leader", Failure, "no ready replica has role ingest: changes of the configuration reach no proxy", "see why its Pods are not ready")
+		return
+	}
+	var last error
+	for _, r := range candidates {
+		seen, err := r.leader(ctx)
+		if err != nil {
+			last = fmt.Errorf("%s: %w", r.Name, err)
+			continue
+		}
+		if seen.Self {
+			k.leading(seen)
+			return
+		}
+		if seen.Name != "" {
+			last = fmt.Errorf("%s leads, as %s says, and is not among the ready replicas", seen.Name, r.Name)
+		}
+	}
+	if last != nil {
+		k.say("leader", Failure, last.Error(), "see the logs of the replicas with role ingest, and whether etcd answers")
+		return
+	}
+	k.say("leader", Failure, "no process leads: changes of the configuration reach no proxy", "see the logs of the replicas with role ingest: they say why they give up")
+}
+
+// leading judges a process that leads.
+func (k *checker) leading(l inspect.Leader) {
+	const do = "see the leader's log: it says what the API server refuses, or does not answer"
+	age := time.Since(l.Read).Round(time.Second)
+	switch {
+	case l.Read.IsZero():
+		k.say("leader", Failure, l.Name+" leads, and has not read the cluster yet", do)
+	case age > behind:
+		k.say("leader", Failure, fmt.Sprintf("%s leads, and what it has stored of the cluster is %s old", l.Name, age), do)
+	case !l.Writes:
+		k.say("leader", OK, fmt.Sprintf("%s leads, %s behind the cluster; another revision is promoted, so this one does not write to Kubernetes", l.Name, age), "")
+	default:
+		k.say("leader", OK, fmt.Sprintf("%s leads, %s behind the cluster", l.Name, age), "")
+	}
+}
+
+// leader reads a replica's page of the election.
+func (r Replica) leader(ctx context.Context) (seen inspect.Leader, err error) {
+	status, body, _, err := r.page(ctx, r.Monitoring, "/debug/leader")
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("/debug/leader: %d %.200s", status, body)
+	}
+	if err == nil {
+		err = json.Unmarshal(body, &seen)
+	}
+	return seen, err
+}

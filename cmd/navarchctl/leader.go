@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/push/inspect"
+)
+
+func leaderCommand() *cobra.Command {
+	var (
+		at     = controlPlane{everyRole: true}
+		format output
+	)
+	cmd := &cobra.Command{
+		Use:   "leader",
+		Short: "Say which process leads the ingesters of each revision, and how far it is",
+		Long: `The leader reads the cluster and writes its configuration to etcd. BEHIND is the age of what the records have of the cluster; about a minute is
+usual. WRITES says whether the leader writes to Kubernetes, too, which that of the promoted revision does. Exit code 1: a revision has no leader.`,
+		Example: `  navarchctl leader
+  navarchctl leader --revision canary -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			defer at.close()
+			answers, err := gather[*inspect.Leader](cmd.Context(), &at, "/debug/leader", cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			leaders := []inspect.Leader{}
+			for _, a := range answers {
+				if a.value.Self {
+					leaders = append(leaders, *a.value)
+				}
+			}
+			if format != short {
+				err = format.print(cmd.OutOrStdout(), leaders)
+			} else {
+				err = leaderTable(cmd.OutOrStdout(), leaders, time.Now())
+			}
+			if err == nil && len(leaders) == 0 {
+				err = errors.New("no process leads: changes of the configuration reach no proxy; the logs of the processes with role ingest say why")
+			}
+			return err
+		},
+	}
+	at.bind(cmd.Flags())
+	format.bind(cmd, short, "json", "yaml")
+	return cmd
+}
+
+func leaderTable(w io.Writer, all []inspect.Leader, now time.Time) error {
+	rows := [][]string{{"LEADER", "REVISION", "EPOCH", "BEHIND", "WRITES"}}
+	for _, l := range all {
+		behind := "-"
+		if !l.Read.IsZero() {
+			behind = fmt.Sprint(now.Sub(l.Read).Round(time.Second))
+		}
+		rows = append(rows, []string{show.Printable(l.Name), show.Printable(l.Revision), strconv.FormatInt(l.Epoch, 10), behind, strconv.FormatBool(l.Writes)})
+	}
+	return show.Table(w, rows)
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/push/inspect"
+	"navarch.io/navarch/store/problem"
+)
+
+func problemsCommand() *cobra.Command {
+	var (
+		at        = controlPlane{everyRole: true}
+		format    output
+		namespace string
+		severity  string
+		exitCode  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "problems",
+		Short: "List what is wrong with objects, files and their combination",
+		Long: `One line for each problem that a process of the control plane knows, errors first. An error means that the object, or the part of it that FIELD
+names, does not apply; a warning, that it applies all the same. A problem that several processes report is listed once.`,
+		Example: `  navarchctl problems
+  navarchctl problems -n shop --severity error
+  navarchctl problems -o json
+
+  # For a script: exit code 1 where something does not apply.
+  navarchctl problems --severity error --exit-code >/dev/null`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			defer at.close()
+			answers, err := gather[[]inspect.Problem](cmd.Context(), &at, "/debug/problems", cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			found := joinedProblems(answers, namespace, problem.Severity(severity))
+			if format != short {
+				err = format.print(cmd.OutOrStdout(), found)
+			} else {
+				err = problemsTable(cmd.OutOrStdout(), found)
+			}
+			if err == nil && exitCode && len(found) > 0 {
+				return errMarked
+			}
+			return err
+		},
+	}
+	at.bind(cmd.Flags())
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "Only problems with objects of this namespace (default: all).")
+	cmd.Flags().Var(&choice{&severity, "severity", []string{string(problem.Error), string(problem.Warning)}}, "severity", "Only problems of this severity: error, warning (default: both).")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "Exit with 1 where a problem is listed.")
+	completes(cmd, "severity", string(problem.Error), string(problem.Warning))
+	format.bind(cmd, short, "json", "yaml")
+	return cmd
+}
+
+// joinedProblems merges what processes report, each problem once, errors first and then by object. An empty namespace, or severity, stands for all.
+func joinedProblems(answers []answer[[]inspect.Problem], namespace string, severity problem.Severity) []inspect.Problem {
+	all := []inspect.Problem{}
+	for _, a := range answers {
+		for _, p := range a.value {
+			_, name, _ := strings.Cut(p.Object, " ")
+			if (namespace == "" || strings.HasPrefix(name, namespace+"/") || p.Object == "Namespace "+namespace) && (severity == "" || p.Severity == severity) {
+				all = append(all, p)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b inspect.Problem) int {
+		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
+	})
+	return slices.CompactFunc(all, func(a, b inspect.Problem) bool {
+		return a.Severity == b.Severity && a.Object == b.Object && a.Field == b.Field && a.Message == b.Message
+	})
+}
+
+func problemsTable(w io.Writer, all []inspect.Problem) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(w, "No problems.")
+		return err
+	}
+	rows := [][]string{{"SEVERITY", "OBJECT", "FIELD", "CODE", "MESSAGE"}}
+	for _, p := range all {
+		rows = append(rows, []string{string(p.Severity), show.Printable(p.Object), cmp.Or(show.Printable(p.Field), "-"), cmp.Or(string(p.Analyzer), string(p.Code)), show.Printable(p.Message)})
+	}
+	return show.Table(w, rows)
+}
