@@ -97,7 +97,7 @@ var kinds = []resourceKind{
 
 func (c *proxyConfig) command(k resourceKind) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     k.use + " [NAME[.NAMESPACE]]",
+		Use:     k.use + " [NAME[.NAMESPACE]|KIND/NAME]",
 		Aliases: k.aliases,
 		Short:   "Print " + map[bool]string{true: k.shows, false: k.use + "s"}[k.use == "all"],
 		Long:    "Prints " + k.shows + ".",

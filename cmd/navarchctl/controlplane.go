@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,7 +32,9 @@ type controlPlane struct {
 
 	found []page         // once they were looked for
 	pods  []*cluster.Pod // of the same, where they are in a cluster
-	where string         // for messages
+	// missing are the processes of a cluster that have not said anything: those that are not asked, and those that did not answer.
+	missing []string
+	where   string // for messages
 }
 
 func (c *controlPlane) bind(f *pflag.FlagSet) {
@@ -62,7 +65,7 @@ func (c *controlPlane) pages(ctx context.Context) ([]page, error) {
 	if c.everyRole {
 		list = in.Processes
 	}
-	if c.pods, err = list(ctx); err != nil {
+	if c.pods, c.missing, err = list(ctx); err != nil {
 		return nil, err
 	}
 	c.where = fmt.Sprintf("any of the %d replicas (%s, namespace %s, labels %s)", len(c.pods), in, in.Namespace, in.Selector())
@@ -72,6 +75,19 @@ func (c *controlPlane) pages(ctx context.Context) ([]page, error) {
 	}
 	return c.found, nil
 }
+
+// answered counts the replicas that answered.
+func (c *controlPlane) answered() (n int) {
+	for _, p := range c.found {
+		if !slices.Contains(c.missing, noAnswer(p)) {
+			n++
+		}
+	}
+	return n
+}
+
+// noAnswer describes a replica that was asked, and did not answer.
+func noAnswer(p page) string { return p.address + " (no answer)" }
 
 // close ends connections to Pods.
 func (c *controlPlane) close() {
@@ -115,9 +131,10 @@ func gather[T any](ctx context.Context, c *controlPlane, path string, warnings i
 	if len(said) == 0 {
 		return nil, errors.Join(failed...)
 	}
-	for _, err := range failed {
+	for i, err := range failed {
 		if err != nil {
 			fmt.Fprintln(warnings, "warning:", err)
+			c.missing = append(c.missing, noAnswer(pages[i]))
 		}
 	}
 	return said, nil

@@ -71,8 +71,14 @@ func replicas(t *testing.T) (kubeconfig string) {
 			portforward.ServePortForward(w, r, f, name, "", nil, time.Minute, time.Minute, portforward.SupportedProtocols)
 		case is:
 			http.Error(w, "no websockets", http.StatusBadRequest)
+		case r.URL.Path == "/apis/apps/v1/namespaces/shop/deployments/web":
+			fmt.Fprint(w, `{"spec": {"selector": {"matchLabels": {"app": "web"}}}}`)
+		case r.URL.Path == "/api/v1/namespaces/shop/pods" && r.URL.Query().Get("labelSelector") == "app=web":
+			fmt.Fprint(w, `{"items": [{"metadata": {"name": "web-1"}}, {"metadata": {"name": "web-0"}}, {"metadata": {"name": "web-a"}}]}`)
+		case strings.HasPrefix(r.URL.Path, "/apis/apps/"):
+			http.Error(w, `{"kind": "Status", "reason": "NotFound", "message": "there is none"}`, http.StatusNotFound)
 		default:
-			fmt.Fprintf(w, `{"items": [%s, %s, %s]}`, pod("istiod-0"), pod("istiod-1"), pod("gone"))
+			fmt.Fprintf(w, `{"items": [%s, %s, %s, %s]}`, pod("istiod-0"), pod("istiod-1"), pod("gone"), strings.Replace(pod("starting"), `"True"`, `"False"`, 1))
 		}
 	})
 }
@@ -102,8 +108,14 @@ func TestCommandsFindTheCluster(t *testing.T) {
 			t.Errorf("no %s in\n%s", line, out)
 		}
 	}
-	if !strings.Contains(warnings, "warning: cannot reach navarchd's debug pages at Pod istio-system/gone (context x): ") || !strings.Contains(warnings, "nobody listens on 15014 of gone") {
+	if !strings.Contains(warnings, "warning: cannot reach navarchd's debug pages at Pod istio-system/gone (context x): ") || !strings.Contains(warnings, "nobody listens on 15014 of gone") ||
+		!strings.Contains(warnings, "2 of 4 replicas are not in this answer, nor the proxies that they alone serve: starting (unknown, not ready), Pod istio-system/gone (no answer)") {
 		t.Errorf("warnings %q", warnings)
+	}
+	for _, object := range []string{"deploy/web.shop", "deployment/web", "pod/web-0"} {
+		if out, _, err := ran("pc", "c", object, "-n", map[bool]string{true: "", false: "shop"}[strings.Contains(object, ".")]); err != nil || !strings.Contains(out, "web-0.shop") {
+			t.Errorf("%s: %v\n%s", object, err, out)
+		}
 	}
 	out, _, err = ran("ps", "web-0", "-n", "shop", "-o", "json", "--istioNamespace", "istio-system")
 	var all []map[string]any
@@ -123,6 +135,8 @@ func TestCommandsFindTheCluster(t *testing.T) {
 		{[]string{"explain", "--proxy", "web-0.shop", "x"}, "the proxy has no resource"},
 		{[]string{"ps", "nobody.shop"}, `proxy "nobody.shop" is not connected to any of the 3 replicas (context x, namespace istio-system, labels app=istiod)`},
 		{[]string{"ps", "web-0"}, ""},
+		{[]string{"ps", "deploy/none", "-n", "shop"}, "deploy/none in namespace shop: the API server answered 404"},
+		{[]string{"ps", "job/web"}, "job/web: want NAME, NAME.NAMESPACE, pod/NAME, or a workload as deploy/NAME"},
 		{[]string{"pc", "c", "nobody"}, `no proxy "nobody" is connected to any of the 3 replicas (context x`},
 		{[]string{"ps", "--context", "y"}, `context "y" does not exist`},
 		{[]string{"ps", "--kubeconfig", "/nowhere"}, "--kubeconfig: stat /nowhere"},

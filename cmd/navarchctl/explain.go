@@ -21,7 +21,7 @@ func explainCommand() *cobra.Command {
 		format output
 	)
 	cmd := &cobra.Command{
-		Use:   "explain --proxy NAME[.NAMESPACE]|NODE.json RESOURCE",
+		Use:   "explain --proxy NAME[.NAMESPACE]|KIND/NAME|NODE.json RESOURCE",
 		Short: "Say which objects made a resource, or where a Secret of a gateway stands",
 		Long: `Names the objects that made a resource of a proxy, with the field in them where it is known, what was read of the proxy, and
 what was decided from these. RESOURCE is the name that Envoy has: a cluster, a listener, a route configuration, or

@@ -25,10 +25,12 @@ func (t *target) bind(cmd *cobra.Command) {
 	f.StringVarP(&t.namespace, "namespace", "n", "", "Namespace of a NAME that has none.")
 }
 
-// resolve is what replicas are asked for: NAME.NAMESPACE and a node's id as they are; a NAME alone in the namespace that is
-// stated, or else that of the one proxy with this name. The beginning of a name is not guessed.
+// resolve returns the proxy that replicas are asked about: NAME.NAMESPACE and a node's id as they are; KIND/NAME as ofObject does; a NAME alone in
+// the namespace that is stated, or else that of the one proxy with this name. The beginning of a name is not guessed.
 func (t *target) resolve(ctx context.Context, name string) (string, error) {
 	switch {
+	case strings.Contains(name, "/"):
+		return t.ofObject(ctx, name)
 	case strings.ContainsAny(name, ".~"):
 		return name, nil
 	case t.namespace != "":

@@ -23,7 +23,7 @@ func proxyStatusCommand() *cobra.Command {
 		exitCode bool
 	)
 	cmd := &cobra.Command{
-		Use:     "proxy-status [NAME[.NAMESPACE]]",
+		Use:     "proxy-status [NAME[.NAMESPACE]|KIND/NAME]",
 		Aliases: []string{"ps"},
 		Short:   "Say which proxies are in sync, what they refused, and what is withheld from them",
 		Long: `One line for each proxy that is connected to the control plane, and for each type of resources one of
@@ -42,6 +42,7 @@ With a name the lines below the table say which resources these are, which objec
   # One, with what it refused.
   navarchctl ps web-0.shop
   navarchctl ps web-0 -n shop
+  navarchctl ps deploy/web -n shop
 
   # For a script: exit code 1 where something was refused or is withheld.
   navarchctl ps --exit-code >/dev/null`,
@@ -57,6 +58,10 @@ With a name the lines below the table say which resources these are, which objec
 				err = format.print(cmd.OutOrStdout(), all)
 			} else {
 				err = statusTable(cmd.OutOrStdout(), all, len(args) == 1)
+			}
+			if len(at.missing) > 0 { // their proxies may be missing above
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %d of %d replicas are not in this answer, nor the proxies that they alone serve: %s\n",
+					len(at.missing), len(at.missing)+at.answered(), show.Printable(strings.Join(at.missing, ", ")))
 			}
 			if err == nil && exitCode && faulty(all) > 0 {
 				return errMarked

@@ -100,7 +100,7 @@ func (st Stream) sections(wanted []xds.Type, f func(proto.Message) error) error 
 	return nil
 }
 
-// entry is one resource of a dump.
+// entry is one resource of a dump. Its status is that of Envoy's dump, which states none for a resource that it accepted: istioctl compares the two.
 type entry struct {
 	name, version string
 	body          *anypb.Any                  // nil: the proxy has none
@@ -110,17 +110,13 @@ type entry struct {
 
 // entries are the resources that a proxy holds, then those that it has none of because they were refused or are withheld.
 func (st Stream) entries(t xds.Type, held []*xds.Resource) (all []entry, err error) {
-	status, failures := st.Types[t], st.failures(t)
-	settled := adminv3.ClientResourceStatus_UNKNOWN
-	if status.Synced {
-		settled = adminv3.ClientResourceStatus_ACKED
-	}
+	failures := st.failures(t)
 	for _, r := range held {
 		body, err := packed(r)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, entry{name: r.Name, version: r.Version, body: body, status: settled})
+		all = append(all, entry{name: r.Name, version: r.Version, body: body})
 	}
 	for _, name := range sortedNames(failures) {
 		at := slices.IndexFunc(all, func(e entry) bool { return e.name == name })

@@ -121,26 +121,26 @@ func (c *Cluster) selector(s string) string {
 	return s
 }
 
-// Replicas lists the ready Pods that serve proxies, by name. Errors name the context, the namespace and the labels that were looked for; it is
-// one, too, where no Pod is ready.
-func (c *Cluster) Replicas(ctx context.Context) ([]*Pod, error) { return c.ready(ctx, c.Selector()) }
+// Replicas lists the ready Pods that serve proxies, by name, and describes the others ("NAME (why it is not asked)"). Errors name the context,
+// the namespace and the labels that were looked for; it is one, too, where no Pod is ready.
+func (c *Cluster) Replicas(ctx context.Context) (ready []*Pod, others []string, err error) {
+	return c.ready(ctx, c.Selector())
+}
 
-// Processes lists the ready Pods of the control plane, whatever their roles, by name. Errors are as those of Replicas.
-func (c *Cluster) Processes(ctx context.Context) ([]*Pod, error) {
+// Processes lists the Pods of the control plane, whatever their roles, as Replicas does. Errors are as those of Replicas.
+func (c *Cluster) Processes(ctx context.Context) (ready []*Pod, others []string, err error) {
 	return c.ready(ctx, c.Selector(), c.selector("app.kubernetes.io/name="+processName))
 }
 
-// ready lists the ready Pods that one of the selectors selects.
-func (c *Cluster) ready(ctx context.Context, selectors ...string) ([]*Pod, error) {
+// ready lists the Pods that one of the selectors selects.
+func (c *Cluster) ready(ctx context.Context, selectors ...string) (ready []*Pod, others []string, err error) {
 	where := fmt.Sprintf("%s, namespace %s: Pods with the labels %s", c, c.Namespace, strings.Join(selectors, " or "))
-	var ready []*Pod
-	var others []string
 	seen := map[string]bool{}
 	for _, selector := range selectors {
 		var all corev1.PodList
 		path := "/api/v1/namespaces/" + url.PathEscape(c.Namespace) + "/pods?labelSelector=" + url.QueryEscape(selector)
 		if err := c.API.Do(ctx, http.MethodGet, path, nil, &all); err != nil {
-			return nil, fmt.Errorf("%s: %w", where, err)
+			return nil, nil, fmt.Errorf("%s: %w", where, err)
 		}
 		for i := range all.Items {
 			pod := &all.Items[i]
@@ -157,12 +157,12 @@ func (c *Cluster) ready(ctx context.Context, selectors ...string) ([]*Pod, error
 	}
 	if len(ready) == 0 {
 		if len(others) == 0 {
-			return nil, fmt.Errorf("%s: there is none: --context, --istio-namespace and --revision say where the control plane is, --server its address", where)
+			return nil, nil, fmt.Errorf("%s: there is none: --context, --istio-namespace and --revision say where the control plane is, --server its address", where)
 		}
-		return nil, fmt.Errorf("%s: none is ready: %s", where, strings.Join(others, ", "))
+		return nil, nil, fmt.Errorf("%s: none is ready: %s", where, strings.Join(others, ", "))
 	}
 	slices.SortFunc(ready, func(a, b *Pod) int { return cmp.Compare(a.Name, b.Name) })
-	return ready, nil
+	return ready, others, nil
 }
 
 // Unready says why a Pod is not asked: it is being deleted, or not ready. Empty: it is asked.

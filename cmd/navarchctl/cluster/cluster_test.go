@@ -96,7 +96,7 @@ func TestReplicas(t *testing.T) {
 		in, err := one.flags.Open()
 		if err == nil {
 			var all []*Pod
-			all, err = in.Replicas(t.Context())
+			all, _, err = in.Replicas(t.Context())
 			for _, pod := range all {
 				got += fmt.Sprintf(" %s:%d", pod.Name, pod.Monitoring)
 			}
@@ -162,7 +162,7 @@ func TestForward(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := in.Replicas(t.Context())
+	all, _, err := in.Replicas(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
