@@ -158,15 +158,6 @@ func BenchmarkPods(b *testing.B) {
 	}
 }
 
-// A Pod behind a Service, with its endpoint, takes so much at the leader; versions whose Pods' names alternate are no dearer than one.
-func TestBytesOfPods(t *testing.T) {
-	if got := heapOfPods(t); got > bytesOfPod {
-		t.Errorf("%.0f bytes for each Pod, want at most %d", got, bytesOfPod)
-	}
-}
-
-const bytesOfPod = 2200
-
 // heapOfPods is how many bytes of the heap each of ten thousand Pods takes, with its endpoint and the records of both, at a leader that has written them.
 func heapOfPods(t testing.TB) float64 {
 	const pods, perSlice = 10000, 100

@@ -19,11 +19,7 @@ func (s *labelSets) of(labels map[string]string) map[string]string {
 	if len(labels) == 0 {
 		return nil
 	}
-	hash := uint64(0)
-	for key, value := range labels { // in any order
-		hash ^= maphash.Comparable(labelSeed, [2]string{key, value})
-	}
-	at := &s[hash%uint64(len(s))]
+	at := &s[s.place(labels)]
 	if !maps.Equal(*at, labels) {
 		own := make(map[string]string, len(labels))
 		for key, value := range labels {
@@ -32,4 +28,13 @@ func (s *labelSets) of(labels map[string]string) map[string]string {
 		*at = own
 	}
 	return *at
+}
+
+// place is the index of labels: those of another set may be at the same one.
+func (s *labelSets) place(labels map[string]string) uint64 {
+	hash := uint64(0)
+	for key, value := range labels { // in any order
+		hash ^= maphash.Comparable(labelSeed, [2]string{key, value})
+	}
+	return hash % uint64(len(s))
 }
