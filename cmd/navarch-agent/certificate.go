@@ -14,13 +14,14 @@ import (
 
 // identityKey of the node's metadata says that this proxy gets its certificates by SDS from its agent, so that the control
 // plane may ask it for mTLS.
-const identityKey, identitySDS = "NAVARCH_IDENTITY", "sds"
+const identityKey, identitySDS, identityNone = "NAVARCH_IDENTITY", "sds", "none"
 
 // filesKey says that the agent serves certificates of files by SDS, revocation lists too, so that the control plane names them as Istio's does, and does
 // not have Envoy read the files, which refuses a listener or cluster where there is no such file.
 const filesKey = "NAVARCH_FILES"
 
-// claim says so in the node.
+// claim states in the node that the agent serves certificates. Without it the node states that it has none: a node with Istio's version alone is one of
+// Istio's agents, which always have some.
 func (i *identity) claim() {
 	i.node.Metadata.Fields[identityKey] = structpb.NewStringValue(identitySDS)
 	i.node.Metadata.Fields[filesKey] = structpb.NewStringValue(identitySDS)

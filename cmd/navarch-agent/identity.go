@@ -142,8 +142,16 @@ func (i *identity) spiffeID() (spiffeid.ID, error) {
 	return id, nil
 }
 
+// istioVersion is the version of Istio whose configuration this agent's proxies are served: that of the module istio.io/api. proxyVersion of EnvoyFilters
+// is compared with it, and istioctl shows it. ISTIO_META_ISTIO_VERSION replaces it.
+const istioVersion = "1.31.1"
+
 // complement adds what the variables of metadata do not hold.
 func complement(meta map[string]any, account string, annotations map[string]string, proxy *meshv1alpha1.ProxyConfig) (err error) {
+	if _, stated := meta["ISTIO_VERSION"]; !stated {
+		meta["ISTIO_VERSION"] = istioVersion
+	}
+	meta[identityKey] = identityNone
 	if account != "" {
 		meta["SERVICE_ACCOUNT"] = account
 	}

@@ -50,7 +50,7 @@ func TestIdentifyInjectedPod(t *testing.T) {
 	want := map[string]any{
 		"NAME": "web-5f6-x", "NAMESPACE": "shop", "INSTANCE_IPS": "10.0.0.1,fd00::1", "SERVICE_ACCOUNT": "web",
 		"CLUSTER_ID": "east", "MESH_ID": "mesh1", "WORKLOAD_NAME": "web", "INTERCEPTION_MODE": "REDIRECT", "DNS_CAPTURE": "true", "DNS_PROXY_ADDR": "127.0.0.9:53",
-		"POD_PORTS_N": 2.0, "UNPRIVILEGED_POD": "true",
+		"POD_PORTS_N": 2.0, "UNPRIVILEGED_POD": "true", "ISTIO_VERSION": istioVersion, "NAVARCH_IDENTITY": "none",
 		"LABELS":      map[string]any{"app": "web", "static": "yes", "istio-locality": "eu/west/rack1", "version": "v2"},
 		"ANNOTATIONS": map[string]any{"proxy.istio.io/config": "concurrency: 3\n", "note": `a "b"`},
 		"PROXY_CONFIG": map[string]any{
@@ -173,5 +173,23 @@ func TestKnobs(t *testing.T) {
 				t.Errorf("%s=%s: %v", name, v, err)
 			}
 		}
+	}
+}
+
+// The version of Istio that nodes state is that of the API whose objects are read.
+func TestVersionOfIstio(t *testing.T) {
+	module, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "istio.io/api v" + istioVersion + "\n"; !strings.Contains(string(module), want) {
+		t.Errorf("go.mod does not have %q: istioVersion follows it", want)
+	}
+	id, err := identify("sidecar", sources{}, []string{"POD_NAME=web-0", "POD_NAMESPACE=shop", "INSTANCE_IP=10.0.0.1", "ISTIO_META_ISTIO_VERSION=1.2.3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := id.node.Metadata.Fields["ISTIO_VERSION"].GetStringValue(); got != "1.2.3" {
+		t.Errorf("%q, want what the environment states", got)
 	}
 }

@@ -14,7 +14,7 @@ func (n *Node) agentCaps() {
 	if n.Kind == Sidecar && n.Caps.Has(xds.CapIdentity) {
 		n.Caps |= readsFiles(n.Metadata)
 	}
-	if n.Kind == Sidecar && n.Version != "" { // Istio's builds of Envoy have it, whatever of its extensions a node lists
+	if n.Kind == Sidecar && istios(n.Metadata) { // Istio's builds of Envoy have it, whatever of its extensions a node lists
 		n.Caps |= xds.CapDynamicForward
 	}
 	if n.Kind == Sidecar && selfDiscovery(n.Metadata) {
@@ -23,6 +23,12 @@ func (n *Node) agentCaps() {
 	if fetchesModules(n.Metadata) {
 		n.Caps |= xds.CapWasmFetch
 	}
+}
+
+// istios says whether a proxy's agent is Istio's: it states its version, and not NAVARCH_IDENTITY.
+func istios(metadata map[string]string) bool {
+	_, ours := metadata["NAVARCH_IDENTITY"]
+	return !ours && metadata["ISTIO_VERSION"] != ""
 }
 
 // selfDiscovery says whether the proxy's bootstrap has a cluster of its own workload: Istio's agents and Navarch's put it there where
@@ -41,7 +47,7 @@ func hasIdentity(metadata map[string]string) bool {
 		}
 		return stated == "sds"
 	}
-	return metadata["ISTIO_VERSION"] != ""
+	return istios(metadata)
 }
 
 // readsFiles is what a proxy's agent serves of files: Istio's certificates and authorities, Navarch's, since it says so (NAVARCH_FILES), revocation lists
@@ -56,9 +62,6 @@ func readsFiles(metadata map[string]string) xds.Caps {
 	return 0
 }
 
-// fetchesModules says whether a proxy's agent takes modules of WebAssembly out of what Envoy is sent, and fetches them: Istio's, which says its
-// version and not NAVARCH_IDENTITY, does (istio pkg/istio-agent, pkg/wasm).
-func fetchesModules(metadata map[string]string) bool {
-	_, ours := metadata["NAVARCH_IDENTITY"]
-	return !ours && metadata["ISTIO_VERSION"] != "" && metadata["GENERATOR"] == ""
-}
+// fetchesModules says whether a proxy's agent takes modules of WebAssembly out of what Envoy is sent, and fetches them: Istio's does
+// (istio pkg/istio-agent, pkg/wasm).
+func fetchesModules(metadata map[string]string) bool { return istios(metadata) && metadata["GENERATOR"] == "" }
