@@ -20,6 +20,7 @@ const (
 	OutboundCatchAllHTTP   = "virtualOutbound-catchall-http"
 	InboundBlackHoleChain  = "virtualInbound-blackhole"
 	AllowAny               = "allow_any"
+	AllowAnyByName         = "allow_any_dynamic_dns" // of what goes to AllowAnyDynamic
 	BlockAll               = "block_all"
 	PassthroughChain       = "PassthroughFilterChain"
 	HTTPProxy              = "http_proxy" // the route configuration of the HTTP proxy (MeshConfig proxyHttpPort)

@@ -37,10 +37,14 @@ func ranges(all ...string) (out []*xdscorev3.CidrRange) {
 	return out
 }
 
+// mostHosts is how many unknown hosts an Envoy holds resolved, as istiod has it: those beyond are answered 503 until one was not asked for during five
+// minutes (host_ttl).
+const mostHosts = 1024
+
 // Cache is the cache of the names of unknown hosts, which all listeners of an Envoy share.
 func (u Unknown) Cache(families xds.Families) *forwardv3.DnsCacheConfig {
 	cache := &forwardv3.DnsCacheConfig{Name: "allow_any_dfp_dns_cache", DnsLookupFamily: Family(families),
-		ResolvedAddressFilter: &typematcherv3.AddressMatcher{Ranges: own}}
+		ResolvedAddressFilter: &typematcherv3.AddressMatcher{Ranges: own}, MaxHosts: wrapperspb.UInt32(mostHosts)}
 	if at, err := netip.ParseAddrPort(u.Resolver); err == nil {
 		cache.TypedDnsResolverConfig = &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: xds.Any(&caresv3.CaresDnsResolverConfig{
 			Resolvers: []*corev3.Address{{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{

@@ -226,7 +226,19 @@ func TestCatchAll(t *testing.T) {
 	if r := only(t, block); block.Name != "block_all" || r.Name != "block_all" || r.GetDirectResponse().GetStatus() != 502 {
 		t.Errorf("block_all: %v", block)
 	}
-	for _, vh := range []*routev3.VirtualHost{allow, block} {
+	byName := draw(t, CatchAll{Passthrough: true, ByName: true, Mesh: model.DefaultMesh()})
+	if r := only(t, byName); byName.Name != "allow_any_dynamic_dns" || r.Name != byName.Name || r.GetRoute().GetCluster() != "AllowAnyDynamicDNSCluster" {
+		t.Errorf("allow_any_dynamic_dns: %v", byName)
+	}
+	proxied := draw(t, CatchAll{Passthrough: true, ByName: true, EgressProxy: "egress", Mesh: model.DefaultMesh()})
+	if r := only(t, proxied); proxied.Name != "allow_any" || r.Name != proxied.Name || r.GetRoute().GetCluster() != "egress" {
+		t.Errorf("by an egress proxy: %v", proxied)
+	}
+	sent := draw(t, CatchAll{Passthrough: true, ByName: true, Sent: true, Mesh: model.DefaultMesh()})
+	if sent.Name != "allow_any_dynamic_dns" || len(sent.Routes) != 2 || sent.Routes[0].Name != "allow_any" || sent.Routes[0].GetRoute().GetCluster() != "PassthroughCluster" {
+		t.Errorf("but for addresses: %v", sent)
+	}
+	for _, vh := range []*routev3.VirtualHost{allow, block, byName, sent} {
 		if !cmp.Equal(vh.Domains, []string{"*"}) || walk(vh, request{path: "/x"}) == nil {
 			t.Errorf("%s does not take everything", vh.Name)
 		}

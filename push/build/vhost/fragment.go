@@ -41,31 +41,28 @@ func (s Spec) draw() *routev3.VirtualHost {
 // is of the link, which names that are resolved here never lead to (dnscache.Unknown).
 const unresolved = `([0-9]+(\.[0-9]+){3}|\[[^\]]*\]|metadata\.google\.internal\.?)(:[0-9]*)?`
 
-// Fragment is the virtual host allow_any, to PassthroughCluster, the egress proxy's or AllowAnyDynamicDNSCluster, or block_all, which answers 502
-// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). The error: Envoy would refuse it as
+// Fragment is the virtual host allow_any, to PassthroughCluster or the egress proxy's, allow_any_dynamic_dns, to AllowAnyDynamicDNSCluster, or block_all,
+// which answers 502 (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). The error: Envoy would refuse it as
 // EnvoyFilters have patched it.
 func (s CatchAll) Fragment() (*xds.Fragment, error) { return seal(s.draw(), s.Patches) }
 
 // draw is the virtual host before any patch.
 func (s CatchAll) draw() *routev3.VirtualHost {
-	vh := &routev3.VirtualHost{Name: xds.BlockAll, Domains: []string{"*"}, IncludeRequestAttemptCount: !s.Proxy.NoAttempts}
-	route := &routev3.Route{Match: everything(), Action: &routev3.Route_DirectResponse{
+	vh := &routev3.VirtualHost{Name: s.Name(), Domains: []string{"*"}, IncludeRequestAttemptCount: !s.Proxy.NoAttempts}
+	route := &routev3.Route{Name: xds.BlockAll, Match: everything(), Action: &routev3.Route_DirectResponse{
 		DirectResponse: &routev3.DirectResponseAction{Status: 502},
 	}}
 	if s.Passthrough {
-		vh.Name, route.Action = xds.AllowAny, s.pass(cmp.Or(s.EgressProxy, xds.Passthrough))
+		route.Name, route.Action = xds.AllowAny, s.pass(cmp.Or(s.EgressProxy, xds.Passthrough))
 	}
 	vh.Routes = []*routev3.Route{route}
-	if s.Passthrough && s.ByName && s.EgressProxy == "" {
-		byName := &routev3.Route{Match: everything(), Action: s.pass(xds.AllowAnyDynamic)}
+	if s.byName() {
+		byName := &routev3.Route{Name: xds.AllowAnyByName, Match: everything(), Action: s.pass(xds.AllowAnyDynamic)}
 		if vh.Routes = append(vh.Routes, byName); !s.Sent {
 			vh.Routes = vh.Routes[1:]
 		}
 		route.Match.Headers = []*routev3.HeaderMatcher{{Name: ":authority", HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{
 			StringMatch: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: unresolved}}}}}}
-	}
-	for _, r := range vh.Routes {
-		r.Name = vh.Name
 	}
 	return vh
 }

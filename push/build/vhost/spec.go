@@ -55,7 +55,7 @@ type Destination struct {
 	Rule *model.DestinationRule
 }
 
-// CatchAll is the virtual host "*" that ends a route configuration: allow_any or block_all.
+// CatchAll is the virtual host "*" that ends a route configuration: allow_any, allow_any_dynamic_dns or block_all.
 type CatchAll struct {
 	Passthrough bool
 	EgressProxy string // cluster that takes what passes through; empty: it goes where it was sent
@@ -66,6 +66,19 @@ type CatchAll struct {
 	Proxy        proxyconfig.Routes // as of Spec
 	Patches      intern.List[model.Patch]
 }
+
+// Name is the name of the virtual host, by which patches find it.
+func (s CatchAll) Name() string {
+	switch {
+	case !s.Passthrough:
+		return xds.BlockAll
+	case s.byName():
+		return xds.AllowAnyByName
+	}
+	return xds.AllowAny
+}
+
+func (s CatchAll) byName() bool { return s.Passthrough && s.ByName && s.EgressProxy == "" }
 
 // Added is a virtual host that an EnvoyFilter adds (VIRTUAL_HOST ADD).
 type Added struct {

@@ -348,18 +348,14 @@ func (rs *routeTable) planTail(rc *routeConfig) {
 		rc.tail = append(rc.tail, tailSpec{spec, rs.fragment(spec, spec.Patch.Filter.Key, &found)})
 	}
 	if rc.kind != ofHost && !rc.taken["*"] {
-		name, passes := xds.BlockAll, rs.passthrough()
+		passes := rs.passthrough()
 		spec := vhost.CatchAll{EgressProxy: rs.egressProxy(), ByName: rs.unknown().ByName, Mesh: rs.in.Meshes.VirtualHost, Proxy: rs.key.Routes}
 		spec.Sent = spec.ByName && rs.in.Mesh.Spec.GetOutboundTrafficPolicy().GetTls().GetMode() == networkingv1.ClientTLSSettings_DISABLE
 		if rc.kind == ofProxy { // what was sent to the proxy itself would be passed on to it, again and again
 			passes, spec.Sent = passes && (rs.egressProxy() != "" || spec.ByName), false
 		}
-		if passes {
-			name = xds.AllowAny
-		}
-		spec.Passthrough, spec.Patches = passes, rs.patches.Matching(func(p model.Patch) bool {
-			return patch.VirtualHostMatches(p, rs.patched(rc), name)
-		})
+		spec.Passthrough = passes
+		spec.Patches = rs.patches.Matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, rs.patched(rc), spec.Name()) })
 		rc.tail = append(rc.tail, tailSpec{spec, rs.fragment(spec, model.MeshKey, &found)})
 	}
 	rs.problems.Set("route "+rc.name, found)
