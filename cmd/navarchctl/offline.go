@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -34,8 +35,30 @@ func (o *offline) load() (*mirror.Snapshot, []object.Problem, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	records, more := ingest.Records(events, normal.Options{Domain: o.domain, Cluster: o.cluster})
+	settings := normal.Options{Domain: o.domain, Cluster: o.cluster}
+	if settings.MergedListeners, err = environment("PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER", false); err != nil {
+		return nil, nil, err
+	}
+	names, err := environment("ENABLE_MULTICLUSTER_HEADLESS", true)
+	if err != nil {
+		return nil, nil, err
+	}
+	settings.LocalNames = !names
+	records, more := ingest.Records(events, settings)
 	return mirror.Empty().Apply(1, records, nil).New, append(problems, more...), nil
+}
+
+// environment is a setting of navarchd that decides what proxies get, as it would read it: from its environment.
+func environment(name string, otherwise bool) (bool, error) {
+	stated := os.Getenv(name)
+	if stated == "" {
+		return otherwise, nil
+	}
+	is, err := strconv.ParseBool(stated)
+	if err != nil {
+		return false, fmt.Errorf("environment %s=%q: want true or false", name, stated)
+	}
+	return is, nil
 }
 
 // plan plans what the proxy would get. The planner has one proxy, and is the server's.

@@ -136,6 +136,8 @@ type environment struct {
 	keyRefresh     time.Duration            // PILOT_JWT_PUB_KEY_REFRESH_INTERVAL: how long fetched key sets are good
 	keysNotAt      []netip.Prefix           // BLOCKED_CIDRS_IN_JWKS_URIS: where key sets are not fetched from
 	gatewayNames   bool                     // RESOLVE_HOSTNAME_GATEWAYS: names of networks' gateways are resolved
+	theirNames     bool                     // ENABLE_MULTICLUSTER_HEADLESS: names of headless Services have endpoints of other clusters, too
+	oneListener    bool                     // PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER: TCP ports of headless Services have one listener each
 	autoAllocate   bool                     // PILOT_ENABLE_IP_AUTOALLOCATE: hosts of ServiceEntries without an address are given some
 	ipv4Range      netip.Prefix             // PILOT_IP_AUTOALLOCATE_IPV4_PREFIX: of these
 	ipv6Range      netip.Prefix             // PILOT_IP_AUTOALLOCATE_IPV6_PREFIX
@@ -270,7 +272,7 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	*e = environment{reads: map[string]bool{},
 		debounce: 100 * time.Millisecond, debounceMax: 10 * time.Second, maxRecvSize: 4 << 20, debugOnHTTP: true, debugAuth: true,
 		podNamespace: "istio-system", account: "istiod", audiences: []string{"istio-ca"}, certTTL: 24 * time.Hour, maxCertTTL: 90 * 24 * time.Hour,
-		theirEntries: true, xdsAuth: true, identityCheck: true, autoRegister: true, machineGrace: machines.DefaultGrace,
+		theirEntries: true, theirNames: true, xdsAuth: true, identityCheck: true, autoRegister: true, machineGrace: machines.DefaultGrace,
 		keyRefresh: jwks.Refresh, gatewayNames: true, autoAllocate: true, ipv4Range: netip.MustParsePrefix(allocate.IPv4Range), ipv6Range: netip.MustParsePrefix(allocate.IPv6Range), nativeSidecars: injection.NativeAuto,
 	}
 	var problems []error
@@ -313,6 +315,8 @@ func (e *environment) read(lookup func(string) (string, bool)) error {
 	parse("PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", duration(&e.machineGrace))
 	parse("PILOT_ENABLE_STATUS", boolean(&e.status))
 	parse("RESOLVE_HOSTNAME_GATEWAYS", boolean(&e.gatewayNames))
+	parse("PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER", boolean(&e.oneListener))
+	parse("ENABLE_MULTICLUSTER_HEADLESS", boolean(&e.theirNames))
 	parse("PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", duration(&e.keyRefresh))
 	parse("BLOCKED_CIDRS_IN_JWKS_URIS", addressBlocks(&e.keysNotAt))
 	parse("PILOT_ENABLE_IP_AUTOALLOCATE", boolean(&e.autoAllocate))

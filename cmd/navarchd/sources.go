@@ -98,7 +98,8 @@ func nameProblems(names *hostnames.Leader) (all []object.Problem) {
 
 // normal is what normal forms depend on. In Kubernetes the mesh configuration is that of this process's own namespace and revision.
 func (c *config) normal() normal.Options {
-	o := normal.Options{Domain: c.domain, Cluster: c.cluster, Signers: c.env.signers, Automatic: c.env.autoAllocate, ResolveGateways: c.env.gatewayNames}
+	o := normal.Options{Domain: c.domain, Cluster: c.cluster, Signers: c.env.signers, Automatic: c.env.autoAllocate, ResolveGateways: c.env.gatewayNames,
+		MergedListeners: c.env.oneListener, LocalNames: !c.env.theirNames}
 	if c.kubernetes() {
 		o.SystemNamespace, o.Revision = c.env.podNamespace, c.env.revision
 	}

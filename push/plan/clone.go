@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/nametable"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
@@ -85,8 +86,9 @@ func (s *scope) fork(key view.Scope) *scope {
 	next.layer = s.layer.Fork()
 	next.front, next.hosts = s.front.Fork(key, next.layer)
 	next.variants = map[view.Inputs]*variant{}
-	if s.names != nil {
-		next.names = s.names.Fork()
+	next.names = make(map[string]*nametable.Table, len(s.names))
+	for network, t := range s.names {
+		next.names[network] = t.Fork()
 	}
 	return &next
 }

@@ -172,10 +172,25 @@ func securesOtherwise(p *Planner, in *input.Input, e mirror.Edit) bool {
 
 func equalPorts(a, b *model.ServicePort) bool { return proto.Equal(a, b) }
 
-// beyondAssignments says whether endpoints stand in more than assignments: in clusters of services that are resolved by DNS, and in
-// listeners of headless ones.
-func beyondAssignments(_ *Planner, now *input.Input, e mirror.Edit) bool {
-	return anyService(now.Snapshot, e, func(svc *model.Service) bool { return host.InDNS(svc) || svc.Spec.GetHeadless() })
+// beyondAssignments says whether an edit of endpoints changes more than assignments: clusters of services that are
+// resolved by DNS; of headless services the listeners, which have the addresses of their endpoints, and the names,
+// which have those of ready ones.
+func beyondAssignments(p *Planner, now *input.Input, e mirror.Edit) bool {
+	moved := !sameAddresses(e)
+	return anyService(now.Snapshot, e, func(svc *model.Service) bool {
+		return host.InDNS(svc) || svc.Spec.GetHeadless() && (moved || p.named())
+	})
+}
+
+// named says whether any proxy asks for a name table. One of a scope that does not see the host may, once a change that
+// is being planned is complete.
+func (p *Planner) named() bool {
+	for _, s := range p.scopes {
+		if len(s.names) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // retargeted says whether a service of the endpoints has target ports by name, and the edit changes ports: workloads listen on them.

@@ -5,20 +5,24 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
 )
 
-// A headless service has a listener for each endpoint, except for the proxy that has the address.
+// A headless service has a listener for each endpoint, ready or not, except for the proxy that has the address.
 func TestHeadless(t *testing.T) {
 	s := snapshot(svc(t, "shop/db", "None", "tcp:5432:TCP"), eps(t, "shop/db-1", "{name: tcp, number: 5432}", "10.1.0.1", "10.1.0.2", "10.1.0.3 v1 !"))
 	own := node("shop", "db-0", "app=db")
 	own.Addresses = []string{"10.1.0.2"}
 	p := New(Settings{Snapshot: s})
 	other, self := p.Join(node("shop", "a")), p.Join(own)
-	if got := names(other.Set(), xds.Listener); got != "10.1.0.1_5432 10.1.0.2_5432 virtualInbound virtualOutbound" {
+	if got := names(other.Set(), xds.Listener); got != "10.1.0.1_5432 10.1.0.2_5432 10.1.0.3_5432 virtualInbound virtualOutbound" {
 		t.Errorf("listeners: %s", got)
 	}
-	if got := names(self.Set(), xds.Listener); got != "10.1.0.1_5432 virtualInbound virtualOutbound" {
+	if got := names(self.Set(), xds.Listener); got != "10.1.0.1_5432 10.1.0.3_5432 virtualInbound virtualOutbound" {
 		t.Errorf("listeners of the pod itself: %s", got)
 	}
 	if other.View().Scope != self.View().Scope || p.Stats().Overlays != 1 {
@@ -26,31 +30,121 @@ func TestHeadless(t *testing.T) {
 	}
 }
 
-// A headless service with many endpoints has one listener for all of them: each of its own would cost every proxy memory. Connections to other addresses at
-// its port are of no service.
-func TestHeadlessWithManyEndpoints(t *testing.T) {
-	for endpoints, want := range map[int]int{64: 64, 65: 1} {
-		var addresses []string
-		for i := range endpoints {
-			addresses = append(addresses, fmt.Sprintf("10.1.0.%d", i+1))
+// headlessMesh is a headless service with endpoints 10.1.0.1 and so on, and a change of the slice that has them, step
+// by step.
+func headlessMesh(t *testing.T, addresses []string) (first *mirror.Snapshot, edit func(addresses []string) mirror.Change) {
+	t.Helper()
+	const ports = "{name: tcp, number: 5432}, {name: any, number: 5433}"
+	s := snapshot(svc(t, "shop/db", "None", "tcp:5432:TCP", "any:5433:AUTO", "http:8080:HTTP"), eps(t, "shop/db-1", ports, addresses...))
+	return s, func(addresses []string) mirror.Change {
+		c := s.Apply(s.Revision()+1, []model.Record{eps(t, "shop/db-1", ports, addresses...)}, nil)
+		s = c.New
+		return c
+	}
+}
+
+func addressesTo(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("10.1.%d.%d", i/250, i%250+1))
+	}
+	return all
+}
+
+// Readiness of an endpoint changes no listener of a headless service, and is no work of configuration where nobody asks
+// for names: the fast path has all of it.
+func TestReadinessOfHeadless(t *testing.T) {
+	addresses := addressesTo(3)
+	s, edit := headlessMesh(t, addresses)
+	p := New(Settings{Snapshot: s})
+	h := p.Join(node("shop", "a"))
+	before := h.Set()
+	moved, rest := p.PlanEndpoints(edit([]string{addresses[0], addresses[1] + " v1 !", addresses[2]}), false)
+	if len(moved) != 0 || len(rest) != 0 || h.Set() != before {
+		t.Errorf("an endpoint that became unready moved %d proxies, and %d edits come again", len(moved), len(rest))
+	}
+	p.AskNames(h)
+	if _, rest := p.PlanEndpoints(edit(addresses), false); len(rest) != 1 {
+		t.Error("a proxy asks for names, and the edit does not come again for these")
+	}
+}
+
+// One endpoint of 500 that comes has one listener for each port built in each scope, and one that goes takes its own;
+// the others stay the values that they were.
+func TestEndpointOfMany(t *testing.T) {
+	addresses := addressesTo(501)
+	s, edit := headlessMesh(t, addresses[:500])
+	p := New(Settings{Snapshot: s})
+	handles := []*Handle{p.Join(node("shop", "a")), p.Join(node("other", "b"))}
+	listeners := func(h *Handle) map[string]*xds.Resource {
+		all := map[string]*xds.Resource{}
+		for _, r := range h.Set().Types[xds.Listener].Sorted() {
+			all[r.Name] = r
 		}
-		set := planFor(snapshot(svc(t, "shop/db", "None", "tcp:5432:TCP"), eps(t, "shop/db-1", "{name: tcp, number: 5432}", addresses...)), node("shop", "a"))
-		var own []string
-		for _, name := range strings.Fields(names(set, xds.Listener)) {
-			if strings.HasSuffix(name, "_5432") {
-				own = append(own, name)
+		return all
+	}
+	was := listeners(handles[0])
+	step := func(addresses []string, come int64) {
+		t.Helper()
+		built := measure(p.input.Pool, func() { p.Apply(edit(addresses)) })
+		if want := (work{listeners: come}); built != want {
+			t.Errorf("built %+v, want %+v", built, want)
+		}
+		for _, h := range handles {
+			now := listeners(h)
+			n := 0
+			for name, r := range now {
+				if was[name] != r {
+					n++
+				}
+			}
+			for name := range was {
+				if now[name] == nil {
+					n++
+				}
+			}
+			if n != 2 {
+				t.Errorf("%d listeners came, went or changed, want 2", n)
 			}
 		}
-		if len(own) != want {
-			t.Errorf("%d endpoints: %d listeners, want %d: %v", endpoints, len(own), want, own)
-			continue
+		was = listeners(handles[0])
+	}
+	step(addresses, 2)
+	step(addresses[1:], 0)
+}
+
+// A headless service with more than 256 endpoints has a problem with the number of listeners that it costs each proxy,
+// to two digits; with merged listeners those of TCP ports are not counted, and a port that may be anything has its own
+// all the same.
+func TestProblemOfManyListeners(t *testing.T) {
+	const ports = "{name: tcp, number: 5432}, {name: any, number: 5433}"
+	merged := func(ports ...string) model.Record {
+		s := svc(t, "shop/db", "None", ports...).(*model.Service)
+		spec := proto.CloneOf(s.Spec)
+		spec.MergedListeners = true
+		r, err := model.New(s.Key, s.Created, spec)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if want > 1 {
-			continue
+		return r
+	}
+	both := svc(t, "shop/db", "None", "tcp:5432:TCP", "any:5433:AUTO", "http:8080:HTTP")
+	for _, c := range []struct {
+		service   model.Record
+		endpoints int
+		says      string
+	}{
+		{both, 256, ""}, {both, 257, "each proxy has 510 listeners or more"}, {both, 600, "each proxy has 1200 listeners or more"},
+		{merged("tcp:5432:TCP", "any:5433:AUTO"), 600, "each proxy has 600 listeners or more"}, {merged("tcp:5432:TCP"), 600, ""},
+	} {
+		p := New(Settings{Snapshot: snapshot(c.service, eps(t, "shop/db-1", ports, addressesTo(c.endpoints)...))})
+		p.Join(node("shop", "a"))
+		p.Join(node("other", "b"))
+		var said []string
+		for _, problem := range p.Problems() {
+			said = append(said, problem.Error())
 		}
-		l := listenerOf(t, set, "0.0.0.0_5432")
-		if chains := l.GetFilterChains(); len(chains) != 1 || len(chains[0].GetFilterChainMatch().GetPrefixRanges()) != endpoints || l.GetDefaultFilterChain() == nil {
-			t.Errorf("%d endpoints: the listener is %v", endpoints, l)
+		if got := strings.Join(said, "\n"); (c.says == "") != (got == "") || !strings.Contains(got, c.says) || len(said) > 1 {
+			t.Errorf("%d endpoints: %q, want %q", c.endpoints, got, c.says)
 		}
 	}
 }

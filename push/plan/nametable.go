@@ -8,23 +8,22 @@ import (
 	"navarch.io/navarch/push/plan/nametable"
 )
 
-// planNames plans the names of the hosts of the step, where any proxy asks for the name table.
+// planNames plans the names of the hosts of the step, for the networks of which any proxy asks for the name table.
 func (s *scope) planNames() {
-	if s.names == nil {
-		return
-	}
-	for name := range s.step.hosts {
-		s.names.Plan(name, s.hosts)
-	}
-	for name, what := range s.step.members {
-		if what.Has(input.LDS) { // more than the fast path
-			s.names.Plan(name, s.hosts)
+	for _, table := range s.names {
+		for name := range s.step.hosts {
+			table.Plan(name, s.hosts)
 		}
+		for name, what := range s.step.members {
+			if what.Has(input.LDS) { // more than the fast path
+				table.Plan(name, s.hosts)
+			}
+		}
+		table.Commit()
 	}
-	s.names.Commit()
 }
 
-// AskNames says that a proxy asks for the name table. From now on its scope has one.
+// AskNames says that a proxy asks for the name table. From now on its scope has one for the network of the proxy.
 func (p *Planner) AskNames(h *Handle) (moved []Moved) {
 	p.idle("AskNames")
 	if _, joined := p.handles[h]; !joined || h.names {
@@ -41,13 +40,17 @@ func (p *Planner) AskNames(h *Handle) (moved []Moved) {
 	return moved
 }
 
-// giveNames gives a view the name table of its scope, and says whether it had none.
+// giveNames gives a view the name table that its scope has for its network, and says whether it had none.
 func (p *Planner) giveNames(pl *planned) bool {
 	if pl.names {
 		return false
 	}
-	if pl.scope.names == nil {
-		pl.scope.names = nametable.New(pl.scope.hosts)
+	s, network := pl.scope, pl.view.Inputs.Network
+	if s.names[network] == nil {
+		if s.names == nil {
+			s.names = map[string]*nametable.Table{}
+		}
+		s.names[network] = nametable.New(s.hosts, network)
 	}
 	pl.names = true
 	return pl.compose(p)

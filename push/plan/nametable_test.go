@@ -48,7 +48,7 @@ func TestNameTableIsOneForEachScopeThatAsks(t *testing.T) {
 	if one.Set().Names == nil || one.Set().Names != two.Set().Names || one.Set().Names.Get("") != other.Set().Names.Get("") {
 		t.Error("one table for each proxy")
 	}
-	if silent.Set().Names != nil || p.scopes[silent.View().Scope].names != nil {
+	if silent.Set().Names != nil || p.scopes[silent.View().Scope].names[""] != nil {
 		t.Error("a table that nobody asks for")
 	}
 	if got := namesIn(one.Set().Names.Get("")); !slices.Equal(got, []string{"web.a.svc.cluster.local [10.0.0.1] Kubernetes web a"}) {

@@ -260,7 +260,7 @@ func (pl *planned) compose(p *Planner) (moved bool) {
 		set.Types[xds.Secret][manifest.Overlay], set.Types[xds.Extension][manifest.Overlay] = pl.identity.Manifest(), pl.pulled
 	}
 	if pl.names {
-		set.Names = pl.scope.names.Manifest()
+		set.Names = pl.scope.names[pl.view.Inputs.Network].Manifest()
 	}
 	set.Bootstrap = pl.workload.Bootstrap()
 	old := pl.set.Load()

@@ -242,8 +242,9 @@ func (p *Planner) again(s *scope) *scope {
 	next := p.scopeFor(s.key)
 	next.layer.Succeed(s.layer, p.input.Sharing)
 	next.refs = s.refs
-	if s.names != nil {
-		next.names = nametable.New(next.hosts)
+	next.names = make(map[string]*nametable.Table, len(s.names))
+	for network := range s.names {
+		next.names[network] = nametable.New(next.hosts, network)
 	}
 	for inputs, old := range s.variants {
 		v := next.variantOf(inputs, p.input, p.replayed)

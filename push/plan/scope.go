@@ -26,8 +26,8 @@ type scope struct {
 	hosts    *host.Table
 	front    front.Front
 	variants map[view.Inputs]*variant
-	names    *nametable.Table // nil: no proxy asks for it
-	problems []input.Problem  // of the scope itself
+	names    map[string]*nametable.Table // by network; none that no proxy asks for
+	problems []input.Problem             // of the scope itself
 	step     step
 	index    hostIndex // nil while the scope is planned from scratch, and of a shadow copy
 	refs     int

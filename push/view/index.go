@@ -256,7 +256,7 @@ func (x *Index) inputs(labels intern.List[string], telemetry model.Key, n Node) 
 	if x.localities > 0 || x.zones > 0 && n.Caps.Has(xds.CapSelfDiscovery) {
 		in.Locality = n.Locality
 	}
-	if x.networks > 0 || x.compared[model.NetworkLabel] > 0 {
+	if x.networks > 0 || x.compared[model.NetworkLabel] > 0 || automaticOf(n) != NoFamily { // names stand for Pods of the network
 		in.Network = n.Network
 	}
 	if x.nodes > 0 || x.compared[model.NodeLabel] > 0 {

@@ -19,8 +19,8 @@ type Inputs struct {
 	Labels intern.List[string]
 	// Locality is the proxy's region/zone/sub-zone, where some rule reads it; empty: not known, or nobody reads it.
 	Locality string
-	// Network is the proxy's, where networks have gateways, or some rule compares it with those of endpoints; empty: not known, or nobody
-	// reads it.
+	// Network is the proxy's, where networks have gateways, some rule compares it with those of endpoints, or its agent
+	// answers questions for names; empty: not known, or nobody reads it.
 	Network string
 	// Node is the name of the node that the proxy runs on, where some service compares it with those of its endpoints; empty: not known, or
 	// nobody reads it.

@@ -597,10 +597,14 @@ type ServiceSpec struct {
 	Distribution Distribution     `protobuf:"varint,12,opt,name=distribution,proto3,enum=navarch.store.v1.Distribution" json:"distribution,omitempty"`
 	// The host that it is another name of (ExternalName): nothing of its own is planned. Builds that do not know the field resolve that host as a DNS
 	// name, by the Endpoints that go with it.
-	AliasFor      string `protobuf:"bytes,14,opt,name=alias_for,json=aliasFor,proto3" json:"alias_for,omitempty"`
-	NodeLocal     bool   `protobuf:"varint,13,opt,name=node_local,json=nodeLocal,proto3" json:"node_local,omitempty"` // proxies reach the endpoints of their own node alone (internalTrafficPolicy Local)
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	AliasFor string `protobuf:"bytes,14,opt,name=alias_for,json=aliasFor,proto3" json:"alias_for,omitempty"`
+	// Of headless services: whether a TCP port has one listener with a filter chain for each endpoint, in place of a listener each; and whether names
+	// have the endpoints of the proxy's own cluster alone.
+	MergedListeners bool `protobuf:"varint,15,opt,name=merged_listeners,json=mergedListeners,proto3" json:"merged_listeners,omitempty"`
+	LocalNames      bool `protobuf:"varint,16,opt,name=local_names,json=localNames,proto3" json:"local_names,omitempty"`
+	NodeLocal       bool `protobuf:"varint,13,opt,name=node_local,json=nodeLocal,proto3" json:"node_local,omitempty"` // proxies reach the endpoints of their own node alone (internalTrafficPolicy Local)
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ServiceSpec) Reset() {
@@ -722,6 +726,20 @@ func (x *ServiceSpec) GetAliasFor() string {
 		return x.AliasFor
 	}
 	return ""
+}
+
+func (x *ServiceSpec) GetMergedListeners() bool {
+	if x != nil {
+		return x.MergedListeners
+	}
+	return false
+}
+
+func (x *ServiceSpec) GetLocalNames() bool {
+	if x != nil {
+		return x.LocalNames
+	}
+	return false
 }
 
 func (x *ServiceSpec) GetNodeLocal() bool {
@@ -1875,7 +1893,7 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\x0fservice_account\x18\v \x01(\v2$.navarch.store.v1.ServiceAccountSpecH\x00R\x0eserviceAccount\x12R\n" +
 	"\x10network_gateways\x18\f \x01(\v2%.navarch.store.v1.NetworkGatewaysSpecH\x00R\x0fnetworkGateways\x12\x18\n" +
 	"\aclosing\x18\b \x01(\bR\aclosingB\x06\n" +
-	"\x04body\"\xa6\x05\n" +
+	"\x04body\"\xf2\x05\n" +
 	"\vServiceSpec\x12\x14\n" +
 	"\x05hosts\x18\x01 \x03(\tR\x05hosts\x123\n" +
 	"\x05ports\x18\x02 \x03(\v2\x1d.navarch.store.v1.ServicePortR\x05ports\x12<\n" +
@@ -1892,7 +1910,10 @@ const file_store_model_record_proto_rawDesc = "" +
 	" \x03(\tR\x0fsubjectAltNames\x12=\n" +
 	"\tautomatic\x18\v \x03(\v2\x1f.navarch.store.v1.HostAddressesR\tautomatic\x12B\n" +
 	"\fdistribution\x18\f \x01(\x0e2\x1e.navarch.store.v1.DistributionR\fdistribution\x12\x1b\n" +
-	"\talias_for\x18\x0e \x01(\tR\baliasFor\x12\x1d\n" +
+	"\talias_for\x18\x0e \x01(\tR\baliasFor\x12)\n" +
+	"\x10merged_listeners\x18\x0f \x01(\bR\x0fmergedListeners\x12\x1f\n" +
+	"\vlocal_names\x18\x10 \x01(\bR\n" +
+	"localNames\x12\x1d\n" +
 	"\n" +
 	"node_local\x18\r \x01(\bR\tnodeLocal\x1a;\n" +
 	"\rSelectorEntry\x12\x10\n" +

@@ -35,6 +35,10 @@ type Options struct {
 	Automatic bool
 	// ResolveGateways: names that gateways of networks have for addresses are resolved (RESOLVE_HOSTNAME_GATEWAYS).
 	ResolveGateways bool
+	// MergedListeners: TCP ports of all headless Services have one listener each
+	// (PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER), and not those alone whose annotation says so. LocalNames: names of
+	// headless Services have the endpoints of the proxy's own cluster alone (ENABLE_MULTICLUSTER_HEADLESS=false).
+	MergedListeners, LocalNames bool
 }
 
 // Normalizer holds Options with their defaults. It is immutable.

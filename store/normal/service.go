@@ -103,7 +103,26 @@ func serviceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []
 	if len(clusterIPs) == 0 {
 		r.warnf(problem.NoEffect, "spec.clusterIP", "no address: not reachable by address, as a Service that was never given one")
 	}
+	n.headless(r, spec, obj.Annotations)
 	return append(r.record(model.KindService, obj, obj.ID.Name, spec), n.networkGateways(r, obj, svc, ctx)...)
+}
+
+const listenersAnnotation = "navarch.io/headless-listeners"
+
+// headless is what counts of headless Services alone.
+func (n *Normalizer) headless(r *report, spec *model.ServiceSpec, annotations map[string]string) {
+	spec.LocalNames = spec.Headless && n.LocalNames
+	spec.MergedListeners = spec.Headless && n.MergedListeners
+	path := "metadata.annotations[" + listenersAnnotation + "]"
+	switch stated := annotations[listenersAnnotation]; {
+	case stated == "":
+	case stated != "merged":
+		r.warnf(problem.NoEffect, path, "%q: want merged", stated)
+	case !spec.Headless:
+		r.warnf(problem.NoEffect, path, "the Service is not headless: it has one listener for each port anyway")
+	default:
+		spec.MergedListeners = true
+	}
 }
 
 const distributionAnnotation = "networking.istio.io/traffic-distribution"

@@ -22,6 +22,7 @@ const (
 	Duplicate    Code = "Duplicate"    // something else has this name, host or port, and wins
 	NotSupported Code = "NotSupported" // it is valid, and this version does not act on it
 	NoEffect     Code = "NoEffect"     // it is valid, and does nothing as it is written
+	Costly       Code = "Costly"       // it is valid, is acted on, and takes much of every proxy
 	NotAllowed   Code = "NotAllowed"   // it is valid, and not taken from where it is, or not beyond what its tenant may have
 	Unreadable   Code = "Unreadable"   // a file, a document or a stored value cannot be read
 	Held         Code = "Held"         // the last good version, or what is gone, is kept until somebody decides

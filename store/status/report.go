@@ -56,7 +56,7 @@ const (
 var codes = map[problem.Code]string{
 	problem.Invalid: "NAV0001", problem.Required: "NAV0002", problem.NotFound: "NAV0003", problem.Duplicate: "NAV0004", problem.NotSupported: "NAV0005",
 	problem.NoEffect: "NAV0006", problem.NotAllowed: "NAV0007", problem.Unreadable: "NAV0008", problem.Held: "NAV0009", problem.Pending: "NAV0010",
-	problem.Refused: "NAV0011", problem.Internal: "NAV0012",
+	problem.Refused: "NAV0011", problem.Internal: "NAV0012", problem.Costly: "NAV0013",
 }
 
 const codePrefix, unknownCode = "NAV", "NAV0000"

@@ -108,18 +108,20 @@ func (t *Table) Aliases(host string) (all []string) {
 	return all
 }
 
-// OwnEndpoints are the endpoints of a host in the proxy's own cluster, as its first port has them: those that DNS names for a headless service.
-// The scope has to see the host.
-func (t *Table) OwnEndpoints(h *Host) (out []*model.Endpoint) {
-	ports := h.Service.Spec.GetPorts() // headless services are Kubernetes' own: no other has ports of the host
-	if len(ports) == 0 {
-		return nil
+// Published lists the endpoints of a headless service that DNS names, as proxies of a network ask for it (empty: none
+// is known, and all are near): the ready ones at any port, of every cluster. own are those of the proxy's cluster. The
+// scope has to see the host.
+func (t *Table) Published(h *Host, network string) (own, others []*model.Endpoint) {
+	for cluster, e := range t.in.Published(h.Service, h.Name) {
+		switch {
+		case network != "" && e.GetNetwork() != "" && e.GetNetwork() != network: // beyond a gateway, which no address of a Pod leads to
+		case cluster == t.key.Cluster:
+			own = append(own, e)
+		default:
+			others = append(others, e)
+		}
 	}
-	q := input.Selection{Service: h.Service, Host: h.Name, Port: ports[0].GetNumber(), Local: true, Cluster: t.key.Cluster}
-	for _, m := range t.in.Members(q, nil).All() {
-		out = append(out, m.Endpoint)
-	}
-	return out
+	return own, others
 }
 
 // has says whether a host of a service is imported.

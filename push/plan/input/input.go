@@ -34,6 +34,7 @@ type Input struct {
 	Sharing *layer.Sharing
 
 	members      map[Selection]intern.List[model.Member]
+	addresses    map[servedPort][]string
 	accounts     map[service]intern.List[string]
 	peers        map[string]intern.List[*model.Policy] // by namespace
 	decide       map[string][]*model.Policy            // the same
@@ -61,6 +62,7 @@ func (in *Input) read(s *mirror.Snapshot) {
 		in.Defaults, _ = proxyconfig.Of(mesh.Spec.GetDefaultConfig())
 	}
 	in.members = map[Selection]intern.List[model.Member]{}
+	in.addresses = map[servedPort][]string{}
 	in.accounts = map[service]intern.List[string]{}
 	in.peers, in.decide = map[string]intern.List[*model.Policy]{}, map[string][]*model.Policy{}
 	in.mtlsDisabled = map[served]string{}

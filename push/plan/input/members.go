@@ -2,6 +2,8 @@ package input
 
 import (
 	"cmp"
+	"iter"
+	"net/netip"
 	"slices"
 
 	"navarch.io/navarch/store/intern"
@@ -46,9 +48,8 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 	}
 	port := PortOf(q.Service, q.Port)
 	var out []model.Member
-	for r := range in.ByHost(model.KindEndpoints, q.Host) {
-		slice := r.(*model.Endpoints)
-		if slice.Key.Namespace != q.Service.Key.Namespace || q.Local && slice.Key.Origin.Cluster() != q.Cluster {
+	for slice := range in.slicesOf(q.Service, q.Host) {
+		if q.Local && slice.Key.Origin.Cluster() != q.Cluster {
 			continue
 		}
 		for _, e := range slice.Spec.GetEndpoints() {
@@ -70,6 +71,64 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 	list := members.List(out...)
 	in.members[q] = list
 	return list
+}
+
+// Addresses lists the IPs of the endpoints of one port of a service, whatever their health and in all clusters. Sorted,
+// each once.
+func (in *Input) Addresses(service *model.Service, host string, port uint32) []string {
+	at := servedPort{service, host, port}
+	found, ok := in.addresses[at]
+	if ok {
+		return found
+	}
+	named := PortOf(service, port)
+	for slice := range in.slicesOf(service, host) {
+		for _, e := range slice.Spec.GetEndpoints() {
+			if _, has := slice.Spec.PortAt(e, named); !has {
+				continue
+			}
+			if ip, err := netip.ParseAddr(e.GetAddress()); err == nil {
+				found = append(found, ip.String())
+			}
+		}
+	}
+	slices.Sort(found)
+	found = slices.Compact(found)
+	in.addresses[at] = found
+	return found
+}
+
+// Published yields the endpoints of a service that its name stands for, whatever their ports: the ready ones, or all of
+// a service that publishes those that are not ready; each with the cluster that it is from. In no order.
+func (in *Input) Published(service *model.Service, host string) iter.Seq2[string, *model.Endpoint] {
+	return func(yield func(string, *model.Endpoint) bool) {
+		q := Selection{Service: service}
+		for slice := range in.slicesOf(service, host) {
+			for _, e := range slice.Spec.GetEndpoints() {
+				if q.selects(e, nil) && !yield(slice.Key.Origin.Cluster(), e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// servedPort is one port of a host of a service.
+type servedPort struct {
+	service *model.Service
+	host    string
+	port    uint32
+}
+
+// slicesOf yields the Endpoints records of a service: those of its host in its own namespace.
+func (in *Input) slicesOf(service *model.Service, host string) iter.Seq[*model.Endpoints] {
+	return func(yield func(*model.Endpoints) bool) {
+		for r := range in.ByHost(model.KindEndpoints, host) {
+			if slice := r.(*model.Endpoints); slice.Key.Namespace == service.Key.Namespace && !yield(slice) {
+				return
+			}
+		}
+	}
 }
 
 // illness orders health: what is best comes first. It is asked for each comparison of endpoints.

@@ -3,9 +3,10 @@
 // Owns: the rows of each scope, and the resource that is made of them.  Reads: plan/host.  Never: a single proxy; anything of a scope whose
 // proxies do not ask.
 //
-// Which names there are follows istiod (pkg/dns/server/name_table.go): the virtual addresses of a service; of a headless one the ready
-// endpoints of the proxy's own cluster, together and, where they have host names, each for itself. A service with neither is left to the DNS
-// servers of the Pod.
+// Which names there are follows istiod (pkg/dns/server/name_table.go): the virtual addresses of a service; of a
+// headless one the endpoints in the proxy's own network, of all clusters, together and, where they have host names,
+// each for itself. As with the cluster's DNS servers, and not with istiod, these are the ready endpoints of all ports.
+// A service with neither is left to the DNS servers of the Pod.
 package nametable
 
 import (
@@ -13,6 +14,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"navarch.io/navarch/push/agentapi"
 	"navarch.io/navarch/push/manifest"
@@ -27,16 +29,17 @@ import (
 // registryExternal is the registry of ServiceEntries.
 const registryExternal = "External"
 
-// Table is the names of one scope.
+// Table is the names of one scope, as proxies of one network ask for them.
 type Table struct {
+	network string                    // empty: none is known
 	rows    layer.Table[xds.Fragment] // by host
 	changed bool                      // since the last Commit
 	current *manifest.Manifest
 }
 
-// New plans the names of all hosts of a scope.
-func New(hosts *host.Table) *Table {
-	t := &Table{changed: true}
+// New plans the names of all hosts of a scope for a network.
+func New(hosts *host.Table, network string) *Table {
+	t := &Table{network: network, changed: true}
 	hosts.Names(func(name string) { t.Plan(name, hosts) })
 	t.Commit()
 	return t
@@ -54,7 +57,7 @@ func (t *Table) Manifest() *manifest.Manifest { return t.current }
 
 // Plan plans the names of one host, which may have come, changed or gone.
 func (t *Table) Plan(name string, hosts *host.Table) {
-	row := rowOf(hosts, hosts.Get(name))
+	row := t.rowOf(hosts, hosts.Get(name))
 	if was := t.rows.Get(name); row != was {
 		t.rows.Put(name, row)
 		t.changed = true
@@ -102,7 +105,7 @@ func (t table) Build() (*xds.Resource, error) {
 }
 
 // rowOf is what DNS says of a host; nil: nothing.
-func rowOf(hosts *host.Table, h *host.Host) *xds.Fragment {
+func (t *Table) rowOf(hosts *host.Table, h *host.Host) *xds.Fragment {
 	if h == nil || h.Service == nil {
 		return nil
 	}
@@ -118,7 +121,8 @@ func rowOf(hosts *host.Table, h *host.Host) *xds.Fragment {
 		}
 	}
 	if svc.Spec.GetHeadless() {
-		n.Addresses, encoded = headless(hosts, h, n)
+		own, others := hosts.Published(h, t.network)
+		n.Addresses, encoded = headless(own, others, svc.Spec.GetLocalNames(), n)
 	}
 	if len(n.Addresses) > 0 {
 		encoded = agentapi.AppendName(encoded, n)
@@ -130,28 +134,46 @@ func rowOf(hosts *host.Table, h *host.Host) *xds.Fragment {
 	return f
 }
 
-// headless is the addresses behind a service without one of its own, and an entry for each Pod with a host name: "NAME.SERVICE...".
-func headless(hosts *host.Table, h *host.Host, of agentapi.Name) (all []netip.Addr, pods []byte) {
-	named := map[string][]netip.Addr{}
-	for _, e := range hosts.OwnEndpoints(h) {
+// headless is the addresses behind a service without one of its own, and an entry for each Pod with a host name:
+// "NAME.SERVICE...". A Pod of the proxy's own cluster hides those of the same name elsewhere, of which the first
+// cluster's counts. local: the service's name stands for its own alone.
+func headless(own, others []*model.Endpoint, local bool, of agentapi.Name) (all []netip.Addr, pods []byte) {
+	named, from := map[string][]netip.Addr{}, map[string]string{}
+	slices.SortStableFunc(others, func(a, b *model.Endpoint) int { return strings.Compare(a.GetCluster(), b.GetCluster()) })
+	for i, e := range slices.Concat(own, others) {
 		ip, ok := single(e.GetAddress())
-		if !ok || slices.Contains(all, ip) {
+		if !ok {
 			continue
 		}
-		all = append(all, ip)
-		if name := e.GetHostname(); name != "" {
+		if i < len(own) || !local {
+			all = append(all, ip)
+		}
+		name := e.GetHostname()
+		if name == "" {
+			continue
+		}
+		if _, known := from[name]; !known {
+			from[name] = e.GetCluster()
+		}
+		if from[name] == e.GetCluster() {
 			named[name] = append(named[name], ip)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		pod := of
-		pod.Host, pod.Addresses = name+"."+of.Host, named[name]
+		pod.Host, pod.Addresses = name+"."+of.Host, each(named[name])
 		if of.Shortname != "" {
 			pod.Shortname = name + "." + of.Shortname
 		}
 		pods = agentapi.AppendName(pods, pod)
 	}
-	return all, pods
+	return each(all), pods
+}
+
+// each is a list of addresses, sorted, each once.
+func each(all []netip.Addr) []netip.Addr {
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
 }
 
 // single is the IP of an address that stands for one; false for ranges and names.

@@ -101,6 +101,35 @@ func (ls *listeners) get(name string) *outbound {
 	return l
 }
 
+// touch marks the listeners to which a host brings connections.
+func (ls *listeners) touch(all []traffic) {
+	for _, t := range all {
+		if !t.http {
+			ls.touched[t.listener] = true
+		}
+	}
+}
+
+// exchange replaces what a host brought by what it brings now. Listeners to which it brings the same are left alone: a
+// headless service has one for each endpoint.
+func (ls *listeners) exchange(host string, was, now []traffic) {
+	more := make(map[traffic]int, len(now))
+	for _, t := range now {
+		more[t]++
+	}
+	for _, t := range was {
+		if more[t]--; more[t] < 0 {
+			ls.bring(host, t, -1)
+		}
+	}
+	for _, t := range now {
+		if more[t] > 0 {
+			ls.bring(host, t, 1)
+			more[t]--
+		}
+	}
+}
+
 // bring counts a host's traffic in or out, and marks the listener.
 func (ls *listeners) bring(host string, t traffic, by int) {
 	l := ls.get(t.listener)

@@ -126,6 +126,7 @@ func (f *Front) Host(name string, what input.Types) (uses bool) {
 	}
 	if what.Has(input.LDS) {
 		f.planTraffic(h, &now)
+		f.listeners.touch(now.traffic)
 	}
 	if what.Has(input.RDS) {
 		now.routes = f.planEntries(h, now.routes)
@@ -134,7 +135,7 @@ func (f *Front) Host(name string, what input.Types) (uses bool) {
 	return len(now.traffic)+len(now.routes) > 0
 }
 
-// Endpoints implements front.Front: listeners of headless services are for the addresses of their endpoints.
+// Endpoints implements front.Front: a headless service has a listener at each address of its endpoints.
 func (f *Front) Endpoints(h *host.Host) {
 	if h.Service.Spec.GetHeadless() && f.key.Kind != view.Router {
 		now := f.contributionOf(h.Name)
@@ -173,20 +174,10 @@ func (f *Front) planTraffic(h *host.Host, c *contribution) {
 	now, reads, found := f.trafficOf(h, f.hosts.Plain())
 	f.problems.Set("host "+h.Name, found)
 	c.reads = view.Reads{}.With(reads).Labels
-	for _, t := range now {
-		if !t.http {
-			f.listeners.touched[t.listener] = true
-		}
-	}
 	if slices.Equal(c.traffic, now) {
 		return
 	}
-	for _, t := range c.traffic {
-		f.listeners.bring(h.Name, t, -1)
-	}
-	for _, t := range now {
-		f.listeners.bring(h.Name, t, 1)
-	}
+	f.listeners.exchange(h.Name, c.traffic, now)
 	c.traffic = now
 }
 

@@ -15,11 +15,6 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// headlessBound is how many endpoints of a headless service get listeners of their own; beyond it one listener
-// matches all their addresses. Istio has a switch for that, PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER
-// (https://github.com/istio/istio/pull/60642): deploy/docs/fidelity.md says why it is by the number here.
-const headlessBound = 64
-
 // traffic is what one host brings to one outbound listener. Comparable.
 type traffic struct {
 	listener string
@@ -47,7 +42,12 @@ type bringing struct {
 	as    host.Seen
 	reads []string // keys of labels that its routes of connections compare with those of proxies
 	found []input.Problem
+	// each counts the listeners for endpoints of a headless service, and most those of the port that has the most.
+	each, most int
 }
+
+// manyListeners is how many endpoints a headless service may have without a word about the listeners that it costs.
+const manyListeners = 256
 
 // trafficOf lists what a host brings to listeners, where the destinations of its routes are as certain proxies see them: HTTP meets at
 // 0.0.0.0_port; the rest has a listener for each address, where there is one. At which listeners it is no input decides.
@@ -81,6 +81,7 @@ func (s *scope) trafficOf(h *host.Host, as host.Seen) (out []traffic, reads []st
 	if t, is := s.wantedOfProxy(h); is {
 		out = append(out, t)
 	}
+	b.reportListeners()
 	reserved := func(t traffic) bool {
 		mine := t.bind == s.key.Listening.Families.Wildcard() && !input.Direct(s.sidecar, s.key.Mode) && (t.port == s.in.OutboundPort() || t.port == s.in.InboundPort())
 		if mine {
@@ -116,13 +117,18 @@ func (t traffic) at(bind string) traffic {
 func (b *bringing) opaque(e *egress, p *model.ServicePort, protocol model.Protocol, t traffic) (out []traffic) {
 	h := b.host
 	sniff := protocol == model.Protocol_PROTOCOL_AUTO
-	one := func(bind string) {
-		at := t.at(bind)
-		if sniff {
-			at.route = routeKey{kind: ofHost, port: p.GetNumber(), text: h.Name}
+	each := func(addresses []string) { // the same chains at each
+		if len(addresses) == 0 {
+			return
 		}
-		at.chains = chains.List(b.chains(e, p, protocol, nil, false)...)
-		out = append(out, at)
+		same := t
+		if sniff {
+			same.route = routeKey{kind: ofHost, port: p.GetNumber(), text: h.Name}
+		}
+		same.chains = chains.List(b.chains(e, p, protocol, nil, false)...)
+		for _, a := range addresses {
+			out = append(out, same.at(a))
+		}
 	}
 	rest := func(cidrs []string) {
 		at := t.at(b.open(e))
@@ -137,14 +143,12 @@ func (b *bringing) opaque(e *egress, p *model.ServicePort, protocol model.Protoc
 		return out
 	}
 	if h.Service.Spec.GetHeadless() {
-		addresses := b.addressesOf(h, p)
-		if len(addresses) <= headlessBound {
-			for _, a := range addresses {
-				one(a)
-			}
-		} else {
-			rest(addresses)
+		addresses := b.in.Addresses(h.Service, h.Name, p.GetNumber())
+		if h.Service.Spec.GetMergedListeners() && protocol == model.Protocol_PROTOCOL_TCP {
+			return b.merged(e, p, addresses, t)
 		}
+		b.most, b.each = max(b.most, len(addresses)), b.each+len(addresses)
+		each(addresses)
 		return out
 	}
 	var ranges, alone []string
@@ -156,16 +160,53 @@ func (b *bringing) opaque(e *egress, p *model.ServicePort, protocol model.Protoc
 				ranges = append(ranges, a)
 			} else if !slices.Contains(alone, ip) {
 				alone = append(alone, ip)
-				one(ip)
 			}
 		}
 	})
+	each(alone)
 	if everywhere {
 		rest(nil)
 	} else if len(ranges) > 0 {
 		rest(ranges)
 	}
 	return out
+}
+
+// merged is one listener for the endpoints of a port, with chains for each address: Envoy drains those alone that
+// change (istio: PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER, https://github.com/istio/istio/pull/60642).
+func (b *bringing) merged(e *egress, p *model.ServicePort, addresses []string, t traffic) []traffic {
+	if len(addresses) == 0 {
+		return nil
+	}
+	at, all := t.at(b.open(e)), strs.List(addresses...)
+	var apart []listener.Chain
+	for _, c := range b.chains(e, p, model.Protocol_PROTOCOL_TCP, addresses, true) {
+		if c.CIDRs != all { // a rule for subnets
+			apart = append(apart, c)
+			continue
+		}
+		for _, a := range addresses {
+			c.CIDRs = strs.List(a)
+			apart = append(apart, c)
+		}
+	}
+	at.chains = chains.List(apart...)
+	return []traffic{at}
+}
+
+// reportListeners reports a service that costs every proxy many listeners. The number is rounded down to two digits, so
+// that it does not change with each endpoint.
+func (b *bringing) reportListeners() {
+	if b.most <= manyListeners {
+		return
+	}
+	n, unit := b.each, 1
+	for n >= 100 {
+		n, unit = n/10, unit*10
+	}
+	b.found = append(b.found, input.Warning(b.host.Service.Key, problem.Costly, "spec.ports",
+		fmt.Sprintf("each proxy has %d listeners or more for the endpoints of this headless Service, which take memory: "+
+			"exportTo and Sidecars decide who sees it; the annotation navarch.io/headless-listeners: merged makes them one for each TCP port", n*unit)))
 }
 
 // single is the IP of an address that stands for one; false for ranges.
@@ -177,14 +218,4 @@ func single(address string) (string, bool) {
 		return p.Addr().String(), true
 	}
 	return "", false
-}
-
-// addressesOf are the IPs of a headless service's endpoints.
-func (s *scope) addressesOf(h *host.Host, p *model.ServicePort) (out []string) {
-	for _, m := range s.in.Members(input.Selection{Service: h.Service, Host: h.Name, Port: p.GetNumber()}, nil).All() {
-		if ip, err := netip.ParseAddr(m.Endpoint.GetAddress()); err == nil && !slices.Contains(out, ip.String()) {
-			out = append(out, ip.String())
-		}
-	}
-	return out
 }
