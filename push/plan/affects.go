@@ -85,7 +85,7 @@ var affects = [model.NumKinds][]effect{
 		{"places", input.All, labelKeys, nil},
 	},
 	model.KindEndpoints: {
-		{"members", input.CDS | input.EDS | input.LDS, namedMembers, slowMembers}, // clusters of DNS services, listeners of headless ones
+		{"members", input.CDS | input.EDS | input.LDS, namedMembers, slowMembers}, // clusters of DNS services and listeners of headless ones, too
 		{"ports", input.CDS | input.LDS, namedPorts, slowPorts},                   // target ports that have names
 		{"served", input.CDS | input.LDS, servedViews, slowServed},                // ports of proxies that ServiceEntries state as endpoints
 		{"labels", input.SDS, labelledWorkloads, slowLabels},                      // selectors decide by them who uses a Secret
@@ -311,16 +311,12 @@ func servedViews(c *change, _ input.Types, e mirror.Edit) {
 
 // restated says whether an edit is of endpoints that a ServiceEntry states, and has them at other addresses or ports.
 func restated(e mirror.Edit) bool {
-	return strings.HasPrefix(e.Key().Name, model.ServiceEntryPrefix) && !sameAddresses(e)
-}
-
-// sameAddresses says whether an edit of endpoints leaves their addresses, ports and hosts as they are.
-func sameAddresses(e mirror.Edit) bool {
 	old, had := e.Old.(*model.Endpoints)
 	now, has := e.New.(*model.Endpoints)
-	return had && has && samePorts(e) && slices.EqualFunc(old.Spec.GetEndpoints(), now.Spec.GetEndpoints(), func(a, b *model.Endpoint) bool {
+	same := had && has && samePorts(e) && slices.EqualFunc(old.Spec.GetEndpoints(), now.Spec.GetEndpoints(), func(a, b *model.Endpoint) bool {
 		return a.GetAddress() == b.GetAddress() && maps.Equal(a.GetPorts(), b.GetPorts())
 	})
+	return !same && strings.HasPrefix(e.Key().Name, model.ServiceEntryPrefix)
 }
 
 func pulled(c *change, _ input.Types, e mirror.Edit) { c.pulls = append(c.pulls, e) }

@@ -173,12 +173,24 @@ func securesOtherwise(p *Planner, in *input.Input, e mirror.Edit) bool {
 func equalPorts(a, b *model.ServicePort) bool { return proto.Equal(a, b) }
 
 // beyondAssignments says whether an edit of endpoints changes more than assignments: clusters of services that are
-// resolved by DNS; of headless services the listeners, which have the addresses of their endpoints, and the names,
-// which have those of ready ones.
+// resolved by DNS; of headless services clusters and listeners, which do not read the health of endpoints, and names,
+// which do.
 func beyondAssignments(p *Planner, now *input.Input, e mirror.Edit) bool {
-	moved := !sameAddresses(e)
 	return anyService(now.Snapshot, e, func(svc *model.Service) bool {
-		return host.InDNS(svc) || svc.Spec.GetHeadless() && (moved || p.named())
+		return host.InDNS(svc) || svc.Spec.GetHeadless() && (p.named() || !healthAlone(e))
+	})
+}
+
+// healthAlone says whether an edit of endpoints changes their health and nothing else.
+func healthAlone(e mirror.Edit) bool {
+	old, had := e.Old.(*model.Endpoints)
+	now, has := e.New.(*model.Endpoints)
+	return had && has && samePorts(e) && slices.EqualFunc(old.Spec.GetEndpoints(), now.Spec.GetEndpoints(), func(a, b *model.Endpoint) bool {
+		if a.GetHealth() != b.GetHealth() {
+			a = proto.CloneOf(a)
+			a.Health = b.GetHealth()
+		}
+		return proto.Equal(a, b)
 	})
 }
 

@@ -68,6 +68,39 @@ func TestReadinessOfHeadless(t *testing.T) {
 	}
 }
 
+// A headless service is spoken to by mTLS where all its endpoints take it, ready or not: when the last one ends its
+// cluster stays as it is, and one that no longer takes mTLS has the cluster planned again although it has its address.
+func TestHealthOfHeadlessLeavesMTLS(t *testing.T) {
+	const name = "outbound|9000||web.b.svc.cluster.local"
+	at := func(how string) model.Record {
+		return rec(t, model.KindEndpoints, "b/web-1", "{hosts: [web.b.svc.cluster.local], ports: [{name: raw, number: 9000}], endpoints: [{address: 10.1.0.1, "+how+"}]}")
+	}
+	s := snapshot(svc(t, "b/web", "None", "raw:9000:TCP"), at("mtls: true"))
+	p := New(Settings{Snapshot: s})
+	n := node("a", "x")
+	n.Caps |= xds.CapIdentity
+	h := p.Join(n)
+	before := h.Set()
+	if clusterOf(t, before, name).TransportSocket == nil {
+		t.Fatal("no mTLS")
+	}
+	for i, health := range []string{"HEALTH_NOT_READY", "HEALTH_DRAINING", "HEALTH_ENDED"} {
+		c := s.Apply(int64(i)+2, []model.Record{at("mtls: true, health: " + health)}, nil)
+		if _, rest := p.PlanEndpoints(c, false); len(rest) != 0 || h.Set() != before {
+			t.Errorf("%s: %d edits come again", health, len(rest))
+		}
+		if problems := p.Check(h); len(problems) != 0 {
+			t.Errorf("%s: from scratch there are others: %v", health, problems)
+		}
+		s = c.New
+	}
+	for i, how := range []string{"mtls: false", "mtls: true, labels: {a: b}", "mtls: true, node: n1", "mtls: true, network: n1", "mtls: true, ports: {raw: 9001}"} {
+		if _, rest := p.PlanEndpoints(s.Apply(int64(i)+10, []model.Record{at(how)}, nil), true); len(rest) != 1 {
+			t.Errorf("%s: the edit does not come again", how)
+		}
+	}
+}
+
 // One endpoint of 500 that comes has one listener for each port built in each scope, and one that goes takes its own;
 // the others stay the values that they were.
 func TestEndpointOfMany(t *testing.T) {

@@ -64,6 +64,30 @@ func TestNameTableIsOneForEachScopeThatAsks(t *testing.T) {
 	}
 }
 
+// With local names (ENABLE_MULTICLUSTER_HEADLESS=false) the name of a headless service stands for the endpoints of the
+// proxy's own cluster alone; names of single Pods stand for those elsewhere all the same, as with istiod.
+func TestLocalNamesOfHeadless(t *testing.T) {
+	const host = "db.shop.svc.cluster.local"
+	at := func(address, pod, cluster string) model.Record {
+		return rec(t, model.KindEndpoints, "shop/db-1", fmt.Sprintf("{hosts: [%s], endpoints: [{address: %s, hostname: %s, cluster: %s}]}", host, address, pod, cluster))
+	}
+	service := func(local bool) model.Record {
+		return rec(t, model.KindService, "shop/db", fmt.Sprintf("{hosts: [%s], exportTo: ['*'], headless: true, localNames: %v, ports: [{number: 9, name: tcp}]}", host, local))
+	}
+	pods := []string{"db-0.db.shop.svc.cluster.local [10.1.0.1] Kubernetes db-0.db shop", "db-1.db.shop.svc.cluster.local [10.2.0.1] Kubernetes db-1.db shop"}
+	for local, want := range map[bool]string{
+		false: "db.shop.svc.cluster.local [10.1.0.1 10.2.0.1] Kubernetes db shop",
+		true:  "db.shop.svc.cluster.local [10.1.0.1] Kubernetes db shop",
+	} {
+		p := New(Settings{Snapshot: snapshot(service(local), at("10.1.0.1", "db-0", "east"), of(t, west, at("10.2.0.1", "db-1", "west")))})
+		h := p.Join(node("shop", "a"))
+		p.AskNames(h)
+		if got := namesIn(h.Set().Names.Get("")); !slices.Equal(got, append(slices.Clone(pods), want)) {
+			t.Errorf("local %v: %q", local, got)
+		}
+	}
+}
+
 // A host with automatic addresses is named with those of the proxy's family, where its agent answers the Pod's questions; for others it is left to the
 // servers of the Pod, as a host without addresses.
 func TestNameTableHasAutomaticAddresses(t *testing.T) {

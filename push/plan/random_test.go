@@ -281,7 +281,7 @@ func (m *mesh) endpoints(name string) string {
 	fmt.Fprintf(&b, "hosts: %s\nports: [{name: http, number: %s}, {name: tcp, number: 9000}, {name: any, number: 9000}, {name: web, number: 8080}]\nendpoints:\n",
 		quoted(hosts), m.pick("8080", "8080", "8081"))
 	for i := range m.r.IntN(4) {
-		fmt.Fprintf(&b, "- {node: node-%d, hostname: p%[1]d, network: %s, locality: %s, address: 10.1.0.%d, health: %s, labels: {version: %s, app: %s}, serviceAccount: %s, mtls: %v}\n", i, m.network(), m.pick("''", "r1/z1", "r1/z2", "r2/z1"), i+m.r.IntN(2)*10, m.pick("HEALTH_READY", "HEALTH_READY", "HEALTH_NOT_READY"),
+		fmt.Fprintf(&b, "- {node: node-%d, hostname: p%[1]d, network: %s, locality: %s, address: 10.1.0.%d, health: %s, labels: {version: %s, app: %s}, serviceAccount: %s, mtls: %v}\n", i, m.network(), m.pick("''", "r1/z1", "r1/z2", "r2/z1"), i+m.r.IntN(2)*10, m.pick("HEALTH_READY", "HEALTH_READY", []string{"HEALTH_NOT_READY", "HEALTH_DRAINING", "HEALTH_ENDED"}[i%3]),
 			m.pick("v1", "v2"), m.pick("s0", "s1"), m.pick("sa", "sa", "sa", "other", "''"), !m.one(4))
 	}
 	return b.String()

@@ -15,6 +15,35 @@ func service(spec string) string {
 	return "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {" + spec + "}"
 }
 
+// Headless Services alone have merged listeners and local names, by the control plane's settings or, the former, by
+// their own annotation.
+func TestHeadlessService(t *testing.T) {
+	const annotation = "navarch.io/headless-listeners"
+	for _, c := range []struct {
+		options       Options
+		spec, stated  string
+		merged, local bool
+		problems      []string
+	}{
+		{Options{}, "clusterIP: None", "", false, false, nil},
+		{Options{}, "clusterIP: None", "merged", true, false, nil},
+		{Options{MergedListeners: true, LocalNames: true}, "clusterIP: None", "", true, true, nil},
+		{Options{MergedListeners: true, LocalNames: true}, "clusterIP: 10.0.0.1", "", false, false, nil},
+		{Options{}, "clusterIP: None", "Merged", false, false, []string{"warning metadata.annotations[" + annotation + "]: \"Merged\": want merged"}},
+		{Options{}, "clusterIP: 10.0.0.1", "merged", false, false, []string{"warning metadata.annotations[" + annotation + "]: the Service is not headless"}},
+	} {
+		text := service(c.spec + ", ports: [{name: tcp, port: 90}]")
+		if c.stated != "" {
+			text = strings.Replace(text, "namespace: shop}", "namespace: shop, annotations: {"+annotation+": "+c.stated+"}}", 1)
+		}
+		r := New(c.options).Object(read(t, text), &fake{})
+		wantProblems(t, r.Problems, c.problems...)
+		if spec := r.Records[0].(*model.Service).Spec; spec.GetMergedListeners() != c.merged || spec.GetLocalNames() != c.local {
+			t.Errorf("%+v, %s, %q: merged %v, local %v", c.options, c.spec, c.stated, spec.GetMergedListeners(), spec.GetLocalNames())
+		}
+	}
+}
+
 func TestService(t *testing.T) {
 	key := model.Key{Kind: model.KindService, Namespace: "shop", Name: "web"}
 	for name, c := range map[string]struct{ in, want string }{

@@ -35,6 +35,7 @@ func (t *Table) secure(spec *cluster.Outbound, c *clusterUnit, found *[]input.Pr
 				"of the endpoints of "+xds.OutboundCluster(q.Port, q.Subset, q.Host)+" some demand mTLS and others do not: clients speak to all in the clear (proxyless gRPC)"))
 		}
 	case traffic.Headless(q.Service):
+		q.Any = true // connections to those that end are made and stand, too
 		all := t.in.Members(q, c.labels).All()
 		mtls := func(m model.Member) bool { return m.Endpoint.GetMtls() }
 		if len(all) > 0 && !slices.ContainsFunc(all, func(m model.Member) bool { return !mtls(m) }) && input.Plain(q, all).Len() == 0 {

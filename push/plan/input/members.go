@@ -22,6 +22,8 @@ type Selection struct {
 	Cluster string                     // that one, as origins have it
 	// NotReady: those that are not ready, too. Envoy counts them, and sends nothing there.
 	NotReady bool
+	// Any: whatever their health.
+	Any bool
 	// OnNode: those of one node alone (NodeLocal of a service), Node.
 	OnNode bool
 	Node   string
@@ -32,7 +34,7 @@ func (q *Selection) selects(e *model.Endpoint, labels map[string]string) bool {
 	switch {
 	case q.OnNode && e.GetNode() != q.Node:
 		return false
-	case e.GetHealth() == model.Health_HEALTH_READY, q.Service.Spec.GetPublishNotReady(), q.NotReady && e.GetHealth() == model.Health_HEALTH_NOT_READY:
+	case q.Any, e.GetHealth() == model.Health_HEALTH_READY, q.Service.Spec.GetPublishNotReady(), q.NotReady && e.GetHealth() == model.Health_HEALTH_NOT_READY:
 		return model.Selects(labels, e)
 	}
 	return false
