@@ -191,7 +191,7 @@ func leastIngester(t *testing.T, store *kv.Store) *ingester {
 	t.Helper()
 	c := &config{configDir: t.TempDir(), trustDomain: "cluster.local", lease: 10 * time.Second, env: environment{podName: "a"}}
 	i, err := newIngester(ingesterConfig{config: c, log: quiet, store: store, seen: func() kv.Place { return kv.Place{} }, tenants: tenants.New(),
-		committed: func(int64, time.Time, time.Time, kv.Batch) {}})
+		committed: func(int64, time.Time, time.Time, kv.Batch) {}, read: func() time.Time { return time.Time{} }})
 	if err != nil {
 		t.Fatal(err)
 	}
