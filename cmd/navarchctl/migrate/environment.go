@@ -66,7 +66,7 @@ var environment = []row{
 	{"K8S_SIGNER", ActedOn, "the same; `issuer.defaultSigner`", ""},
 	{"CERT_SIGNER_DOMAIN", ActedOn, "the same; `issuer.signerDomain`", ""},
 	{"ISTIOD_CUSTOM_HOST", ActedOn, "the same; `customHost`", ""},
-	{"COMPLIANCE_POLICY", Reported, "versions and ciphers of TLS are those of the mesh configuration (`meshMTLS`, `tlsDefaults`) and of rules; none is chosen for FIPS", ""},
+	{"COMPLIANCE_POLICY", Reported, "versions and ciphers of TLS are those of the mesh configuration (`meshMTLS`, `tlsDefaults`) and of rules; none is chosen for FIPS. Injection hands it to Istio's agents, with `GODEBUG=fips140=only` for `fips-140-3`", ""},
 	{"DEFAULT_WORKLOAD_CERT_TTL", ActedOn, "the same", ""},
 	{"MAX_WORKLOAD_CERT_TTL", ActedOn, "the same", ""},
 	{"WORKLOAD_CERT_*", Reported, "`DEFAULT_WORKLOAD_CERT_TTL`, `MAX_WORKLOAD_CERT_TTL`", ""},

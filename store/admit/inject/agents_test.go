@@ -56,3 +56,38 @@ func TestWhatAgentsAreGiven(t *testing.T) {
 		}
 	}
 }
+
+// Istio's agents are handed the policy of compliance; navarch-agent, which acts on none, is not.
+func TestCompliancePolicy(t *testing.T) {
+	for _, c := range []struct{ agent, policy, want string }{
+		{"istio", "fips-140-3", "fips-140-3 fips140=only"}, {"istio", "fips-140-2", "fips-140-2 " + absentValue}, {"istio", "", absentValue + " " + absentValue},
+		{"navarch", "fips-140-3", absentValue + " " + absentValue},
+	} {
+		for _, template := range []string{"sidecar", "gateway", "grpc-agent"} {
+			if template == "grpc-agent" && c.agent == "navarch" {
+				continue
+			}
+			s := settings(t, "agent: navarch", "agent: "+c.agent)
+			s.Config.compliance = c.policy
+			proxy := nth(t, injectedPod(t, s, annotated("inject.istio.io/templates: "+template)), ProxyContainer)
+			if got := words(envOf(proxy, "COMPLIANCE_POLICY"), envOf(proxy, "GODEBUG")); got != c.want {
+				t.Errorf("%+v, %s: %s", c, template, got)
+			}
+		}
+	}
+}
+
+// A canonical name that is cut off at 63 letters ends in a letter or a digit, as Kubernetes wants of labels.
+func TestCanonicalNames(t *testing.T) {
+	for _, ending := range []string{".", "_", "-", "--", ".-_"} {
+		name := strings.Repeat("a", 63-len(ending))
+		for _, template := range []string{"sidecar", "gateway", "grpc-agent"} {
+			pod := podOf(t, annotated("inject.istio.io/templates: "+template))
+			pod.Labels, pod.Name = nil, name+ending+"v2"
+			out := injectTwice(t, settings(t, "agent: navarch", "agent: istio"), Request{Pod: pod, Namespace: "shop"})
+			if got := out.Labels["service.istio.io/canonical-name"]; got != name {
+				t.Errorf("%s of %s: %s", template, pod.Name, got)
+			}
+		}
+	}
+}

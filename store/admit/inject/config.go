@@ -32,6 +32,7 @@ type Config struct {
 	values        values
 	allValues     map[string]any
 	overlays      *overlays
+	compliance    string // COMPLIANCE_POLICY, which proxies are handed
 }
 
 // parsed is a template, or why it cannot be used: others of the same ConfigMap can.
@@ -54,6 +55,9 @@ type values struct {
 			Image string `json:"image"`
 			Hold  bool   `json:"holdApplicationUntilProxyStarts"`
 		} `json:"proxy"`
+		ProxyInit struct {
+			Image string `json:"image"`
+		} `json:"proxy_init"`
 		MultiCluster struct {
 			ClusterName string `json:"clusterName"`
 		} `json:"multiCluster"`
@@ -102,6 +106,9 @@ func ParseConfig(source, config, valuesText string, env func(string) string) (*C
 	}
 	if c.always, err = selectors(c.AlwaysInjectSelector); err != nil {
 		return nil, fmt.Errorf("%s, key config: alwaysInjectSelector%w", source, err)
+	}
+	if env != nil {
+		c.compliance = env("COMPLIANCE_POLICY")
 	}
 	funcs := functions(env)
 	for name, text := range c.Templates {

@@ -104,8 +104,10 @@ func (d *documents) object(object map[string]any, depth int) error {
 
 // template injects a Pod or the template of one, in place.
 func (d *documents) template(template map[string]any, namespace string, owner *Owner, of string) error {
-	if template["metadata"] == nil {
-		template["metadata"] = map[string]any{}
+	for _, field := range []string{"metadata", "spec"} {
+		if template[field] == nil {
+			template[field] = map[string]any{}
+		}
 	}
 	js, err := json.Marshal(map[string]any{"metadata": template["metadata"], "spec": template["spec"]})
 	if err != nil {

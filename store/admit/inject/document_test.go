@@ -3,6 +3,9 @@ package inject
 import (
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 )
 
 func TestDocument(t *testing.T) {
@@ -68,6 +71,40 @@ func TestDocumentLeftAsItIs(t *testing.T) {
 	} {
 		if _, _, err := s.Document([]byte(text), false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// What authors leave out and the encoder writes, as the resources of a container, has the template's values.
+func TestDocumentWithOwnContainers(t *testing.T) {
+	for name, spec := range map[string]string{
+		"proxy":           "{containers: [{name: istio-proxy, image: auto, env: [{name: EXTRA, value: '1'}]}, {name: app, image: x}]}",
+		"proxy as init":   "{initContainers: [{name: istio-proxy, image: auto}], containers: [{name: app, image: x}]}",
+		"redirection":     "{initContainers: [{name: istio-init, image: auto}], containers: [{name: app, image: x}]}",
+		"with resources":  "{containers: [{name: istio-proxy, image: auto, resources: {}}, {name: app, image: x, resources: {}}]}",
+		"without a spec":  "",
+		"of null":         "{containers: null}",
+		"nulls elsewhere": "{initContainers: null, volumes: null, containers: [{name: app, image: x, resources: null}]}",
+	} {
+		for _, native := range []bool{false, true} {
+			text := "apiVersion: v1\nkind: Pod\nmetadata: {name: app}\n"
+			if spec != "" {
+				text += "spec: " + spec + "\n"
+			}
+			out, _, err := settings(t).Document([]byte(text), native)
+			if err != nil {
+				t.Errorf("%s, native %t: %v", name, native, err)
+				continue
+			}
+			var pod corev1.Pod
+			if err := yaml.UnmarshalStrict(out, &pod); err != nil {
+				t.Fatal(err)
+			}
+			for _, one := range []string{ProxyContainer, initContainer} {
+				if c := nth(t, &pod, one); c.Resources.Requests.Cpu().String() != "100m" || c.Image == "auto" {
+					t.Errorf("%s, native %t: %s has image %s, resources %v", name, native, one, c.Image, c.Resources)
+				}
+			}
 		}
 	}
 }

@@ -27,6 +27,7 @@ type templateData struct {
 	Revision                 string
 	NativeSidecars           bool
 	ProxyImage               string
+	ProxyInitImage           string
 	ProxyUID                 int64
 	ProxyGID                 int64
 	InboundTrafficPolicyMode string
@@ -65,7 +66,9 @@ func (w *task) data(pod *corev1.Pod) *templateData {
 		DeploymentMeta: types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name},
 		ObjectMeta:     written.ObjectMeta, Spec: written.Spec,
 		ProxyConfig: w.proxy, MeshConfig: s.Mesh, Values: values, Revision: w.revision, NativeSidecars: w.request.Native,
-		ProxyImage: s.Config.values.image(w.proxy, pod.Annotations), ProxyUID: proxyUser, ProxyGID: proxyUser, InboundTrafficPolicyMode: mode,
+		ProxyImage:     s.Config.values.image(s.Config.values.Global.Proxy.Image, w.proxy, pod.Annotations),
+		ProxyInitImage: s.Config.values.image(s.Config.values.Global.ProxyInit.Image, w.proxy, pod.Annotations),
+		ProxyUID:       proxyUser, ProxyGID: proxyUser, InboundTrafficPolicyMode: mode, CompliancePolicy: s.Config.compliance,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -36,27 +37,33 @@ func functions(env func(string) string) template.FuncMap {
 	all["print"], all["printf"], all["println"] = fmt.Sprint, fmt.Sprintf, fmt.Sprintln
 	boundCounts(all)
 	for name, f := range (template.FuncMap{
-		"annotation":          annotationOf,
-		"appendMultusNetwork": appendMultusNetwork,
-		"applicationPorts":    applicationPorts,
-		"contains":            func(part, text string) bool { return strings.Contains(text, part) },
-		"env":                 variableOf(env),
-		"directory":           func(name string) string { dir, _ := path.Split(name); return dir },
-		"excludeInboundPort":  excludeInboundPort,
-		"formatDuration":      func(d *durationpb.Duration) string { return d.AsDuration().String() },
-		"fromJSON":            fromJSON,
-		"includeInboundPorts": includeInboundPorts,
-		"indent":              indent,
-		"isset":               func(m map[string]string, key string) bool { _, there := m[key]; return there },
-		"kubevirtInterfaces":  func(s string) string { return s },
-		"omitNil":             omitNil,
-		"protoToJSON":         protoToJSON,
-		"structToJSON":        toJSON,
-		"toJSON":              toJSON,
-		"toJson":              toJSON,
-		"toLower":             strings.ToLower,
-		"toYaml":              toYAML,
-		"valueOrDefault":      valueOrDefault,
+		"annotation":             annotationOf,
+		"appendMultusNetwork":    appendMultusNetwork,
+		"applicationPorts":       applicationPorts,
+		"contains":               func(part, text string) bool { return strings.Contains(text, part) },
+		"env":                    variableOf(env),
+		"directory":              func(name string) string { dir, _ := path.Split(name); return dir },
+		"excludeInboundPort":     excludeInboundPort,
+		"excludeInterfaces":      func(s string) string { return s },
+		"formatDuration":         func(d *durationpb.Duration) string { return d.AsDuration().String() },
+		"fromJSON":               fromJSON,
+		"includeInboundPorts":    includeInboundPorts,
+		"indent":                 indent,
+		"isset":                  func(m map[string]string, key string) bool { _, there := m[key]; return there },
+		"kubevirtInterfaces":     func(s string) string { return s },
+		"mergeMaps":              mergeMaps,
+		"omit":                   omit,
+		"omitNil":                omitNil,
+		"otelResourceAttributes": otelResourceAttributes,
+		"protoToJSON":            protoToJSON,
+		"strdict":                strdict,
+		"structToJSON":           toJSON,
+		"toJSON":                 toJSON,
+		"toJson":                 toJSON,
+		"toJsonMap":              func(all ...map[string]string) (string, error) { return toJSON(mergeMaps(all...)) },
+		"toLower":                strings.ToLower,
+		"toYaml":                 toYAML,
+		"valueOrDefault":         valueOrDefault,
 	}) {
 		all[name] = f
 	}
@@ -134,9 +141,10 @@ func includeInboundPorts(list []corev1.Container) string {
 	return strings.Join(all, ",")
 }
 
-// appendMultusNetwork adds a network to Multus's annotation, which is a list in one of two forms.
+// appendMultusNetwork adds a network, as NAMESPACE/NAME or NAME, to Multus's annotation, which is a list in one of two forms: JSON objects have the
+// namespace apart. A list that has the network stays as it is.
 func appendMultusNetwork(list, network string) (string, error) {
-	if list == "" {
+	if strings.TrimSpace(list) == "" {
 		return network, nil
 	}
 	end := strings.LastIndex(list, "]")
@@ -148,17 +156,30 @@ func appendMultusNetwork(list, network string) (string, error) {
 		}
 		return list + ", " + network, nil
 	}
-	var there []struct{ Name string }
+	type one struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	}
+	var there []one
 	if err := json.Unmarshal([]byte(list), &there); err != nil {
-		return "", fmt.Errorf("annotation of networks: %w", err)
+		return "", fmt.Errorf("the list of networks %.100q: %w", list, err)
 	}
-	for _, n := range there {
-		if n.Name == network {
-			return list, nil
-		}
+	var added one
+	object := ""
+	if namespace, name, apart := strings.Cut(network, "/"); apart {
+		added = one{Name: name, Namespace: namespace}
+		object = fmt.Sprintf(`{"name": %q, "namespace": %q}`, name, namespace)
+	} else {
+		added = one{Name: network}
+		object = fmt.Sprintf(`{"name": %q}`, network)
 	}
-	added, err := json.Marshal(map[string]string{"name": network})
-	return list[:end] + ", " + string(added) + list[end:], err
+	if slices.Contains(there, added) {
+		return list, nil
+	}
+	if len(there) > 0 {
+		object = ", " + object
+	}
+	return list[:end] + object + list[end:], nil
 }
 
 // toJSON gives {} for nothing, as lists of variables expect it.
@@ -175,6 +196,44 @@ func fromJSON(text string) (out any, err error) {
 		return nil, fmt.Errorf("%.100q is not JSON: %w", text, err)
 	}
 	return out, nil
+}
+
+// mergeMaps joins maps; of several values of a key the last one counts.
+func mergeMaps(all ...map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, m := range all {
+		maps.Copy(out, m)
+	}
+	return out
+}
+
+// omit copies a map without some keys. Istio's takes maps of strings, and sprig's maps of anything.
+func omit(from any, keys ...string) (any, error) {
+	switch m := from.(type) {
+	case map[string]string:
+		return without(m, keys), nil
+	case map[string]any:
+		return without(m, keys), nil
+	default:
+		return nil, fmt.Errorf("%T is not a map whose keys can be omitted", from)
+	}
+}
+
+func without[V any](from map[string]V, keys []string) map[string]V {
+	out := maps.Clone(from)
+	for _, key := range keys {
+		delete(out, key)
+	}
+	return out
+}
+
+// strdict makes a map of strings of keys and values by turns; a last key without a value has an empty one.
+func strdict(pairs ...string) map[string]string {
+	out := map[string]string{}
+	for pair := range slices.Chunk(pairs, 2) {
+		out[pair[0]] = strings.Join(pair[1:], "")
+	}
+	return out
 }
 
 // omitNil leaves out what is null, and maps and lists of which nothing is left then.

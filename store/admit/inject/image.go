@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -10,9 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// image is HUB/IMAGE:TAG of the values. A type of image (distroless, debug) is the tag's ending: that of the Pod's annotation, else that of the
+// stockImage is the name of the proxy's image, and of that of its init container, where the values name none.
+const stockImage = "proxyv2"
+
+// image is HUB/NAME:TAG of the values. A type of image (distroless, debug) is the tag's ending: that of the Pod's annotation, else that of the
 // proxy's configuration, else the values' variant; the type default is none.
-func (v values) image(proxy *meshv1alpha1.ProxyConfig, annotations map[string]string) string {
+func (v values) image(name string, proxy *meshv1alpha1.ProxyConfig, annotations map[string]string) string {
 	kind := v.Global.Variant
 	if proxy.GetImage() != nil {
 		kind = proxy.GetImage().GetImageType()
@@ -34,11 +38,7 @@ func (v values) image(proxy *meshv1alpha1.ProxyConfig, annotations map[string]st
 			tag += "-" + kind
 		}
 	}
-	name := v.Global.Proxy.Image
-	if name == "" {
-		name = "proxyv2"
-	}
-	return v.Global.Hub + "/" + name + ":" + tag
+	return v.Global.Hub + "/" + cmp.Or(name, stockImage) + ":" + tag
 }
 
 // Owner is the workload that a Pod belongs to.

@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // istioStyle calls every function that templates of Istio's releases call, in their manner: the names of the data, pipes, flow mappings with a comma at their
@@ -33,7 +35,7 @@ metadata:
     networks: '{{ appendMultusNetwork (index .ObjectMeta.Annotations ` + "`networks`" + `) ` + "`istio-cni`" + ` }}',
     missing: "{{ .Values.istio_cni.enabled }}{{ .Values.global.absent.deeper }}",
     ports: "{{ excludeInboundPort (annotation .ObjectMeta ` + "`status.sidecar.istio.io/port`" + ` .Values.global.proxy.statusPort) (annotation .ObjectMeta ` + "`none`" + ` "22, 15020") }} {{ applicationPorts .Spec.Containers }} {{ includeInboundPorts .Spec.Containers }}",
-    drain: "{{ formatDuration .ProxyConfig.DrainDuration }} {{ directory "/etc/certs/ca.pem" }} {{ kubevirtInterfaces "tap0" }}",
+    drain: "{{ formatDuration .ProxyConfig.DrainDuration }} {{ directory "/etc/certs/ca.pem" }} {{ kubevirtInterfaces "tap0" }} {{ excludeInterfaces "eth1" }}",
   }
 spec:
   {{- $hold := or .ProxyConfig.HoldApplicationUntilProxyStarts.GetValue .Values.global.proxy.hold }}
@@ -117,7 +119,7 @@ func TestConfigMapOfIstio(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.Problems(); len(got) != 1 || !strings.Contains(got[0].Error(), "templates.waypoint") {
+	if got := c.Problems(); got != nil {
 		t.Errorf("problems: %v", got)
 	}
 	s := &Settings{Config: c, Mesh: &meshv1alpha1.MeshConfig{ProxyListenPort: 15001, DefaultConfig: &meshv1alpha1.ProxyConfig{DrainDuration: durationpb.New(5e9), ProxyMetadata: map[string]string{"A": "b"}}}}
@@ -130,9 +132,9 @@ spec: {containers: [{name: app, image: web, ports: [{containerPort: 80}, {contai
 		proxy.Image: "docker.example/istio/proxyv2:1.29",
 		strings.Join(nth(t, out, initContainer).Args, " "):                     "-u 1337 -p 15001 passthrough <no value>",
 		out.Annotations["ports"]:                                               "22, 15020 80 80",
-		out.Annotations["networks"]:                                            `[{"name": "own"}, {"name":"istio-cni"}]`,
+		out.Annotations["networks"]:                                            `[{"name": "own"}, {"name": "istio-cni"}]`,
 		out.Annotations["missing"]:                                             "<no value><no value>",
-		out.Annotations["drain"]:                                               "5s /etc/certs/ tap0",
+		out.Annotations["drain"]:                                               "5s /etc/certs/ tap0 eth1",
 		strings.TrimSpace(envOf(proxy, "PROXY_CONFIG")):                        `{"drainDuration":"5s","proxyMetadata":{"A":"b"}}`,
 		strings.Join(strings.Fields(envOf(proxy, "ISTIO_META_POD_PORTS")), ""): `[{"containerPort":80},{"containerPort":53,"protocol":"UDP"}]`,
 		envOf(proxy, "ISTIO_META_OWNER"):                                       "kubernetes://apis/v1/namespaces/shop/pods/web-0",
@@ -150,5 +152,135 @@ spec: {containers: [{name: app, image: web, ports: [{containerPort: 80}, {contai
 	}
 	if _, err := (&Settings{Config: secret}).Inject(Request{Pod: podOf(t, simplePod)}); err == nil || !strings.Contains(err.Error(), "DATABASE_PASSWORD") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Functions and fields that templates of Istio 1.32 have beside those of earlier releases: with one unknown, a ConfigMap of that release could not be read.
+func TestTemplatesOfIstio132(t *testing.T) {
+	const template = `
+metadata:
+  annotations:
+    joined: {{ toJsonMap (omit .ObjectMeta.Annotations "mine") (strdict "a" "b" "last") (mergeMaps (strdict "c" "d") (strdict "c" "e")) | quote }}
+    sprigs: {{ omit (dict "a" 1 "b" 2) "a" | toJson | quote }}
+    attributes: {{ otelResourceAttributes .MeshConfig .ObjectMeta.Annotations .ObjectMeta.Labels .DeploymentMeta.Namespace .Spec.Containers | quote }}
+spec:
+  initContainers:
+  - {name: istio-init, image: {{ .ProxyInitImage }}}
+  containers:
+  - name: istio-proxy
+    image: {{ .ProxyImage }}
+    {{- if .CompliancePolicy }}
+    env:
+    - {name: COMPLIANCE_POLICY, value: "{{ .CompliancePolicy }}"}
+    {{- end }}
+`
+	for _, c := range []struct{ proxy, init, policy, want string }{
+		{"proxyv2", "", "", "hub/proxyv2:1-debug hub/proxyv2:1-debug " + absentValue},
+		{"other", "initial", "fips-140-3", "hub/other:1-debug hub/initial:1-debug fips-140-3"},
+		{"registry/proxy:2", "", "fips-140-2", "hub/registry/proxy:2:1-debug hub/proxyv2:1-debug fips-140-2"},
+	} {
+		config := "policy: enabled\ntemplates:\n  sidecar: |" + strings.ReplaceAll(template, "\n", "\n    ")
+		values := fmt.Sprintf(`{"global": {"hub": "hub", "tag": "1", "variant": "debug", "proxy": {"image": %q}, "proxy_init": {"image": %q}}}`, c.proxy, c.init)
+		env := map[string]string{"COMPLIANCE_POLICY": c.policy}
+		parsed, err := ParseConfig(source, config, values, func(name string) string { return env[name] })
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &Settings{Config: parsed, Mesh: enriched()}
+		pod := podOf(t, "metadata: {name: web-0, annotations: {mine: x, other: z}}\nspec: {containers: [{name: app, image: web}]}")
+		out := injectTwice(t, s, Request{Pod: pod, Namespace: "shop"})
+		proxy := nth(t, out, ProxyContainer)
+		if got := words(proxy.Image, nth(t, out, initContainer).Image, envOf(proxy, "COMPLIANCE_POLICY")); got != c.want {
+			t.Errorf("%+v: %s, want %s", c, got, c.want)
+		}
+		if got := words(out.Annotations["joined"], out.Annotations["sprigs"], out.Annotations["attributes"]); got !=
+			`{"a":"b","c":"e","last":"","other":"z"} {"b":2} service.namespace=shop,service.instance.id=shop.$(POD_NAME).app` {
+			t.Errorf("%s", got)
+		}
+	}
+}
+
+// enriched is a mesh with a provider of traces that describes services by OpenTelemetry's conventions.
+func enriched() *meshv1alpha1.MeshConfig {
+	return &meshv1alpha1.MeshConfig{ExtensionProviders: []*meshv1alpha1.MeshConfig_ExtensionProvider{{Name: "otel", Provider: &meshv1alpha1.MeshConfig_ExtensionProvider_Opentelemetry{
+		Opentelemetry: &meshv1alpha1.MeshConfig_ExtensionProvider_OpenTelemetryTracingProvider{ServiceAttributeEnrichment: meshv1alpha1.MeshConfig_ExtensionProvider_OTEL_SEMANTIC_CONVENTIONS},
+	}}}}
+}
+
+// Networks of Multus in both forms: the JSON form has the namespace apart.
+func TestAppendMultusNetwork(t *testing.T) {
+	for list, want := range map[string]string{
+		"":                      "default/istio-cni",
+		"own":                   "own, default/istio-cni",
+		"own,default/istio-cni": "own,default/istio-cni",
+		`[]`:                    `[{"name": "istio-cni", "namespace": "default"}]`,
+		`[{"name": "own"}, {"name": "more", "namespace": "kube-system", "ips": ["10.0.0.1"]}]`: `[{"name": "own"}, {"name": "more", "namespace": "kube-system", "ips": ["10.0.0.1"]}, {"name": "istio-cni", "namespace": "default"}]`,
+		`[{"name": "istio-cni"}]`:                         `[{"name": "istio-cni"}, {"name": "istio-cni", "namespace": "default"}]`,
+		`[{"namespace": "default", "name": "istio-cni"}]`: `[{"namespace": "default", "name": "istio-cni"}]`,
+		`[{"name": 5}]`:                                   "error", `]`: "error", `[[]]`: "error",
+	} {
+		got, err := appendMultusNetwork(list, "default/istio-cni")
+		if err == nil && want == "error" || err != nil && want != "error" || err == nil && got != want {
+			t.Errorf("%s: %s, %v, want %s", list, got, err, want)
+		}
+	}
+}
+
+// Whatever a list of networks is, what comes of it is a list of the same form that has the network, and stays as it is when the network is added again.
+func FuzzAppendMultusNetwork(f *testing.F) {
+	for _, list := range []string{"", "a,b", `[]`, `[{"name": "a"}]`, `[{"name":"istio-cni","namespace":"default"}] `, "]", " [null] "} {
+		f.Add(list)
+	}
+	f.Fuzz(func(t *testing.T, list string) {
+		out, err := appendMultusNetwork(list, "default/istio-cni")
+		if err != nil {
+			return
+		}
+		if again, err := appendMultusNetwork(out, "default/istio-cni"); err != nil || again != out {
+			t.Errorf("%q: %q, then %q, %v", list, out, again, err)
+		}
+	})
+}
+
+func TestOtelResourceAttributes(t *testing.T) {
+	annotated := func(values ...string) metav1.ObjectMeta {
+		meta := metav1.ObjectMeta{Namespace: "shop", Labels: map[string]string{"app.kubernetes.io/version": "v1"}, Annotations: map[string]string{}}
+		for i := 0; i < len(values); i += 2 {
+			meta.Annotations["resource.opentelemetry.io/"+values[i]] = values[i+1]
+		}
+		return meta
+	}
+	app := corev1.Container{Name: "app", Image: "registry:5000/web:2@sha256:aa"}
+	proxy := corev1.Container{Name: ProxyContainer}
+	for _, c := range []struct {
+		mesh *meshv1alpha1.MeshConfig
+		of   []any
+		want string
+	}{
+		{nil, []any{annotated()}, ""},
+		{&meshv1alpha1.MeshConfig{ExtensionProviders: []*meshv1alpha1.MeshConfig_ExtensionProvider{{Name: "a"}}}, []any{annotated()}, ""},
+		{enriched(), []any{annotated(), corev1.PodSpec{Containers: []corev1.Container{proxy, app}}}, "service.namespace=shop,service.version=v1,service.instance.id=shop.$(POD_NAME).app"},
+		{enriched(), []any{annotated("service.namespace", "a,b", "service.version", "2=3", "service.instance.id", "x")}, "service.namespace=a%2Cb,service.version=2%3D3,service.instance.id=x"},
+		{enriched(), []any{map[string]string(nil), map[string]string(nil), "ns", []corev1.Container{app}}, "service.namespace=ns,service.version=2@sha256:aa,service.instance.id=ns.$(POD_NAME).app"},
+		{enriched(), []any{map[string]string(nil), map[string]string(nil), "", []corev1.Container{app, {Name: "more"}}}, "service.instance.id=$(POD_NAME)"},
+		{enriched(), []any{5}, "error"},
+		{enriched(), []any{map[string]string(nil)}, "error"},
+	} {
+		got, err := otelResourceAttributes(c.mesh, c.of...)
+		if err == nil && c.want == "error" || err != nil && c.want != "error" || err == nil && got != c.want {
+			t.Errorf("%v: %s, %v, want %s", c.of, got, err, c.want)
+		}
+	}
+	for image, want := range map[string]string{"web": "", "web:1": "1", "registry:5000/web": "", "web@sha256:a": "sha256:a", "": ""} {
+		if got := versionOfImage(image); got != want {
+			t.Errorf("%s: %s, want %s", image, got, want)
+		}
+	}
+	given := settings(t)
+	given.Mesh = enriched()
+	for s, want := range map[*Settings]string{settings(t): absentValue, given: "service.namespace=shop,service.instance.id=shop.$(POD_NAME).app"} {
+		if got := envOf(nth(t, injectedPod(t, s, simplePod), ProxyContainer), "OTEL_RESOURCE_ATTRIBUTES"); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }

@@ -62,19 +62,25 @@ func diffObjects(all []operation, path string, from, to json.RawMessage) ([]oper
 		return nil, err
 	}
 	for _, key := range sorted(a) {
-		if _, stays := b[key]; !stays {
+		if _, stays := b[key]; !stays && !unwritten(key, a[key]) {
 			all = append(all, operation{Op: "remove", Path: below(path, key)})
 		}
 	}
 	for _, key := range sorted(b) {
 		was, there := a[key]
-		if !there {
+		if !there || unwritten(key, was) && !bytes.Equal(was, b[key]) {
 			all = append(all, operation{Op: "add", Path: below(path, key), Value: b[key]})
 		} else if all, err = diff(all, below(path, key), was, b[key]); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
+}
+
+// unwritten says whether a field may be absent from the text of the object: the encoder writes null lists and the resources of every container, as
+// API servers do, and authors do not. What is added to an object takes the place of what is there, so such fields are added.
+func unwritten(key string, value json.RawMessage) bool {
+	return string(value) == "null" || key == "resources" && string(value) == "{}"
 }
 
 // diffLists brings elements with names into their new order first, and then changes them in their places.
