@@ -17,6 +17,7 @@ import (
 	"navarch.io/navarch/cmd/navarch-agent/status"
 	"navarch.io/navarch/push/istiometrics"
 	"navarch.io/navarch/shard/relay"
+	"navarch.io/navarch/store/scrape"
 )
 
 // debugPage is the answer of /debug.
@@ -47,8 +48,8 @@ func (a *agent) newStatus(log *slog.Logger) (*status.Server, error) {
 	// The ports of gateways are open to everybody; their applications are not shown there, as with stock agents.
 	if a.cfg.nodeType == "sidecar" {
 		own := []uint16{portOf(a.cfg.statsAddr), portOf(a.cfg.statusAddr), portOf(a.cfg.metricsAddr)}
-		if cfg.App, err = status.ParseTarget(a.id.lookup("ISTIO_PROMETHEUS_ANNOTATIONS"), own...); err != nil {
-			return nil, fmt.Errorf("environment ISTIO_PROMETHEUS_ANNOTATIONS: %w", err)
+		if cfg.Apps, err = scrape.Read(a.id.lookup(scrape.Variable), own...); err != nil {
+			return nil, fmt.Errorf("environment %s: %w", scrape.Variable, err)
 		}
 	}
 	return status.New(cfg)

@@ -1,8 +1,8 @@
 package status
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,55 +21,13 @@ import (
 const (
 	textFormat = "text/plain; version=0.0.4; charset=utf-8"
 	openMedia  = "application/openmetrics-text"
+	plainText  = "text/plain;version=0.0.4" // as a request has it
 
 	timeoutHeader = "X-Prometheus-Scrape-Timeout-Seconds"
 	defaultBudget = 10 * time.Second // Prometheus' own default
 	minBudget     = 500 * time.Millisecond
 	maxBudget     = time.Minute
 )
-
-// Target is where an application shows its metrics: on localhost, as injection took it from the pod's annotations.
-type Target struct {
-	Port uint16
-	Path string // with its query
-}
-
-// ParseTarget reads ISTIO_PROMETHEUS_ANNOTATIONS, {"scrape", "port", "path"}; nil when there is nothing to scrape. own are
-// the agent's ports: a target among them would ask itself for ever. Errors: it is no such JSON, no port, or one of own.
-func ParseTarget(text string, own ...uint16) (*Target, error) {
-	if strings.TrimSpace(text) == "" {
-		return nil, nil
-	}
-	var raw struct{ Scrape, Port, Path string }
-	if err := json.Unmarshal([]byte(text), &raw); err != nil {
-		return nil, fmt.Errorf("want {\"scrape\": \"true\", \"port\": \"9090\", \"path\": \"/metrics\"}: %w", err)
-	}
-	if raw.Scrape == "false" {
-		return nil, nil
-	}
-	t := &Target{Port: 80, Path: raw.Path}
-	if raw.Port != "" {
-		port, err := strconv.ParseUint(raw.Port, 10, 16)
-		if err != nil || port == 0 {
-			return nil, fmt.Errorf("port %q is none", raw.Port)
-		}
-		t.Port = uint16(port)
-	}
-	if t.Path == "" {
-		t.Path = "/metrics"
-	}
-	if !strings.HasPrefix(t.Path, "/") {
-		t.Path = "/" + t.Path
-	}
-	for _, p := range own {
-		if t.Port == p {
-			return nil, fmt.Errorf("port %d is the agent's own: the page would ask for itself", p)
-		}
-	}
-	return t, nil
-}
-
-func (t *Target) url() string { return fmt.Sprintf("http://localhost:%d%s", t.Port, t.Path) }
 
 // counts are of the page itself.
 type counts struct {
@@ -109,10 +67,11 @@ func newFetcher() *http.Client {
 
 // page is the answer of one source.
 type page struct {
-	body io.ReadCloser
-	open bool // OpenMetrics
-	kind string
-	err  error
+	body   io.ReadCloser
+	cancel context.CancelFunc // ends reading it
+	open   bool               // OpenMetrics
+	kind   string
+	err    error
 }
 
 // metrics is the agent's page, then Envoy's, then the application's, each handed on as it comes. A source that fails is
@@ -137,29 +96,23 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	if r.URL.RawQuery != "" {
 		envoyURL += "?" + r.URL.RawQuery
 	}
-	pages := make(map[string]chan page)
-	start := func(source, url string) {
+	start := func(url, formats string) chan page {
 		ch := make(chan page, 1)
-		pages[source] = ch
-		go func() { ch <- s.fetch(ctx, url, r.Header, all/2) }()
+		go func() { ch <- s.fetch(ctx, url, formats, r.Header, all/2) }()
+		return ch
 	}
-	start("envoy", envoyURL)
-	if s.cfg.App != nil {
-		start("application", s.cfg.App.url())
-	}
-	envoy := <-pages["envoy"]
+	formats := accept(r.Header.Values("Accept"))
+	envoys := start(envoyURL, formats)
+	apps := s.startApps(start, formats)
+	envoy := <-envoys
 	defer envoy.close()
-	app := page{}
-	if ch := pages["application"]; ch != nil {
-		app = <-ch
-		defer app.close()
+	pages, kind := together(apps)
+	for _, p := range pages {
+		defer p.close()
 	}
-	w.Header().Set("Content-Type", textFormat)
-	if app.open {
-		w.Header().Set("Content-Type", app.kind)
-	}
-	ok = s.note("agent", s.own(w)) && s.note("envoy", s.spell(envoy, w)) && s.note("application", app.copyTo(w))
-	if ok && app.open {
+	w.Header().Set("Content-Type", cmp.Or(kind, textFormat))
+	ok = s.note("agent", s.own(w)) && s.note("envoy", s.spell(envoy, w)) && s.copyApps(ctx, w, pages)
+	if ok && kind != "" {
 		_, _ = w.Write(endLine)
 	}
 }
@@ -177,7 +130,7 @@ func (s *Server) note(source string, err error) bool {
 // spell hands Envoy's page on, Istio's metrics with Istio's names and labels.
 func (s *Server) spell(envoy page, w io.Writer) error {
 	spelled := istiometrics.NewPage(w, s.cfg.Workload)
-	err := envoy.copyTo(spelled)
+	err := envoy.copyTo(spelled, maxPage)
 	if errors.Is(err, errWrite) {
 		return err
 	}
@@ -198,8 +151,8 @@ func (s *Server) own(w io.Writer) error {
 	return err
 }
 
-// fetch asks one source, which must begin to answer within first.
-func (s *Server) fetch(ctx context.Context, url string, from http.Header, first time.Duration) page {
+// fetch asks one source for a page in one of formats (header Accept). The source must begin to answer within first.
+func (s *Server) fetch(ctx context.Context, url, formats string, from http.Header, first time.Duration) page {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(first, cancel)
 	defer late.Stop()
@@ -211,7 +164,7 @@ func (s *Server) fetch(ctx context.Context, url string, from http.Header, first 
 	if err != nil {
 		return fail(err)
 	}
-	req.Header.Set("Accept", accept(from.Values("Accept")))
+	req.Header.Set("Accept", formats)
 	for _, h := range []string{"User-Agent", timeoutHeader} {
 		if v := from.Get(h); v != "" {
 			req.Header.Set(h, v)
@@ -221,7 +174,7 @@ func (s *Server) fetch(ctx context.Context, url string, from http.Header, first 
 	if err != nil {
 		return fail(err)
 	}
-	p := page{body: &closing{resp.Body, cancel}}
+	p := page{body: &closing{resp.Body, cancel}, cancel: cancel}
 	media, params, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case resp.StatusCode != http.StatusOK:
@@ -239,11 +192,11 @@ func (s *Server) fetch(ctx context.Context, url string, from http.Header, first 
 	return p
 }
 
-func (p page) copyTo(w io.Writer) error {
+func (p page) copyTo(w io.Writer, limit int64) error {
 	if p.err != nil || p.body == nil {
 		return p.err
 	}
-	return copyLines(w, p.body, maxPage, p.open)
+	return copyLines(w, p.body, limit, p.open)
 }
 
 func (p page) close() {
@@ -274,7 +227,7 @@ func accept(values []string) string {
 		}
 	}
 	if len(keep) == 0 {
-		return "text/plain;version=0.0.4"
+		return plainText
 	}
 	return strings.Join(keep, ", ")
 }

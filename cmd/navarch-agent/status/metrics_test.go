@@ -20,6 +20,7 @@ import (
 
 	"navarch.io/navarch/push/istiometrics"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/scrape"
 )
 
 const (
@@ -37,16 +38,25 @@ func serve(t *testing.T, envoy, app http.HandlerFunc, probes Probes) *httptest.S
 // serveTo is serve with the log of what clients bring about.
 func serveTo(t *testing.T, envoy, app http.HandlerFunc, probes Probes, clients *obs.Sampled) *httptest.Server {
 	t.Helper()
+	if app == nil {
+		return serveApps(t, envoy, probes, clients)
+	}
+	return serveApps(t, envoy, probes, clients, app)
+}
+
+// serveApps is serveTo with any number of targets.
+func serveApps(t *testing.T, envoy http.HandlerFunc, probes Probes, clients *obs.Sampled, apps ...http.HandlerFunc) *httptest.Server {
+	t.Helper()
 	e := httptest.NewServer(envoy)
 	t.Cleanup(e.Close)
 	cfg := Config{
 		Ready: func(context.Context) error { return errors.New("no certificate") }, Quit: func() {}, Drain: func() {},
 		EnvoyStats: e.URL + "/stats/prometheus", Probes: probes, ProbeHost: "127.0.0.1", Workload: istiometrics.Workload{Name: "web-v1"},
 	}
-	if app != nil {
+	for _, app := range apps {
 		a := httptest.NewServer(app)
 		t.Cleanup(a.Close)
-		cfg.App = &Target{Port: netip.MustParseAddrPort(a.Listener.Addr().String()).Port(), Path: "/metrics?all"}
+		cfg.Apps = append(cfg.Apps, scrape.Target{Port: netip.MustParseAddrPort(a.Listener.Addr().String()).Port(), Path: "/metrics?all"})
 	}
 	s, err := New(cfg)
 	if err != nil {
@@ -75,7 +85,7 @@ func text(page string) http.HandlerFunc {
 	}
 }
 
-func scrape(t *testing.T, url string, headers ...string) (page, kind string) {
+func scraped(t *testing.T, url string, headers ...string) (page, kind string) {
 	t.Helper()
 	page, kind, err := tryScrape(url, headers...)
 	if err != nil {
@@ -166,7 +176,7 @@ func TestMergedMetrics(t *testing.T) {
 			if _, err := parser.TextToMetricFamilies(strings.NewReader(page)); err != nil {
 				t.Errorf("the page does not parse: %v", err)
 			}
-			page, _ = scrape(t, url)
+			page, _ = scraped(t, url)
 			if counted := strings.Contains(page, `scrape_failures_total{type="application"} 1`); counted != c.failed {
 				t.Errorf("failure counted: %v, want %v", counted, c.failed)
 			}
@@ -178,7 +188,7 @@ func TestMergedMetrics(t *testing.T) {
 func TestHangingApplicationLeavesTime(t *testing.T) {
 	t.Parallel() // it waits for half of its time, and has a third of it for what takes a moment where the machine has nothing else to do
 	large := strings.Repeat("# padding padding padding padding padding padding padding padding\n", 12<<20/66) + envoyPage
-	page, _ := scrape(t, serve(t, text(large), func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, nil).URL, timeoutHeader, "30")
+	page, _ := scraped(t, serve(t, text(large), func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, nil).URL, timeoutHeader, "30")
 	if !strings.HasSuffix(page, envoyPage) {
 		t.Errorf("%d bytes of %d arrived", len(page), len(large))
 	}
@@ -192,7 +202,7 @@ func TestScrapeIsPassedOn(t *testing.T) {
 		http.Error(w, "no", 500)
 	}
 	url := serve(t, note, note, nil).URL
-	page, _ := scrape(t, url, "Accept", "application/vnd.google.protobuf;proto=x;q=0.9, application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1", "User-Agent", "Prometheus/3")
+	page, _ := scraped(t, url, "Accept", "application/vnd.google.protobuf;proto=x;q=0.9, application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1", "User-Agent", "Prometheus/3")
 	if !strings.Contains(page, "istio_agent_scrapes_total 1") {
 		t.Error(page)
 	}
@@ -253,20 +263,6 @@ func TestHangingScrapers(t *testing.T) {
 	}
 }
 
-func TestParseTarget(t *testing.T) {
-	for in, want := range map[string]string{
-		"": "", `{"scrape":"false","port":"x"}`: "", `{"scrape":"true"}`: "http://localhost:80/metrics",
-		`{"scrape":"true","port":"9090","path":"m?x=1"}`: "http://localhost:9090/m?x=1", `{}`: "http://localhost:80/metrics",
-		`{"port":"http"}`: "error", `{"port":"0"}`: "error", `{"port":"70000"}`: "error", `{"port":"15020"}`: "error", `{`: "error", `[]`: "error",
-	} {
-		got, err := ParseTarget(in, 15020, 0)
-		switch {
-		case err != nil && want != "error", err == nil && want == "error", got != nil && got.url() != want, got == nil && want != "" && want != "error":
-			t.Errorf("%s: %v, %v, want %q", in, got, err, want)
-		}
-	}
-}
-
 func TestBudget(t *testing.T) {
 	for in, want := range map[string]time.Duration{
 		"": defaultBudget, "x": defaultBudget, "NaN": defaultBudget, "-1": defaultBudget, "0": defaultBudget, "0.001": minBudget, "2.5": 2500 * time.Millisecond,
@@ -281,7 +277,7 @@ func TestBudget(t *testing.T) {
 // Istio's metrics have Istio's names and labels on the merged page, also those that Envoy's page ends with; an application's page stays as it is.
 func TestIstioMetrics(t *testing.T) {
 	const counted = `envoy_istio_requests_total{reporter="source",without="source_app"} 1` + "\n"
-	page, _ := scrape(t, serve(t, text(envoyPage+counted), text(counted), nil).URL)
+	page, _ := scraped(t, serve(t, text(envoyPage+counted), text(counted), nil).URL)
 	if !strings.Contains(page, "\nenvoy_up 1\nistio_requests_total{reporter=\"source\",source_workload=\"web-v1\",") || !strings.HasSuffix(page, "\n"+counted) {
 		t.Error(page)
 	}

@@ -21,6 +21,7 @@ import (
 	"navarch.io/navarch/cmd/internal/web"
 	"navarch.io/navarch/push/istiometrics"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/scrape"
 )
 
 const (
@@ -45,8 +46,8 @@ type Config struct {
 	Workload istiometrics.Workload
 	// Agent describes the agent itself; names get the prefix istio_agent_. nil: nothing more than scrapes.
 	Agent prometheus.Collector
-	// App is where the application shows its metrics; nil: nowhere.
-	App *Target
+	// Apps are where the application shows its metrics, on localhost.
+	Apps []scrape.Target
 	// Probes of the application by path, sent to ProbeHost (the pod's address, as the kubelet would).
 	Probes    Probes
 	ProbeHost string

@@ -6,6 +6,8 @@ import (
 
 	"istio.io/api/annotation"
 	corev1 "k8s.io/api/core/v1"
+
+	"navarch.io/navarch/store/scrape"
 )
 
 // overrides are what a Pod's author wrote of containers that templates draw, too: annotation proxy.istio.io/overrides.
@@ -54,7 +56,7 @@ func (b injected) undo(pod *corev1.Pod) {
 	}
 	if sidecar := container(ProxyContainer, pod); sidecar != nil {
 		restoreProbes(pod, takeEnv(sidecar, probersVariable))
-		restoreMetrics(pod, takeEnv(sidecar, scrapeVariable))
+		restoreMetrics(pod, takeEnv(sidecar, scrape.Variable))
 	}
 }
 

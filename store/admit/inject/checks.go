@@ -10,6 +10,7 @@ import (
 	"istio.io/api/annotation"
 
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/scrape"
 )
 
 // checked are the annotations whose values end in rules of redirection or in fields of the Pod: one that is wrong refuses the Pod, by name.
@@ -29,6 +30,7 @@ var checked = map[string]func(string) error{
 	annotation.SidecarNativeSidecar.Name:                      isBool,
 	annotation.SidecarAgentLogLevel.Name:                      isLevel,
 	annotation.PrometheusMergeMetrics.Name:                    isBool,
+	scrape.Annotation:                                         func(v string) error { _, err := scrape.Parse(v); return err },
 	annotation.SidecarRewriteAppHTTPProbers.Name:              isBool,
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"navarch.io/navarch/store/scrape"
 )
 
 // injectedPod injects a Pod whose YAML is given, in namespace shop.
@@ -219,14 +221,24 @@ func TestMetricsAreMerged(t *testing.T) {
 	for annotations, want := range map[string]string{
 		``:                        merged + " " + absentValue,
 		`prometheus.io/port: "9"`: merged + ` {"scrape":"","path":"","port":"9"}`,
-		`prometheus-io/port: "9", prometheus.io.path: /m, prometheus.io/scrape: "true"`: merged + ` {"scrape":"true","path":"/m","port":"9"}`,
-		`prometheus.io/scrape: "false", prometheus.io/port: "9"`:                        `9  false ` + absentValue,
-		`prometheus.istio.io/merge-metrics: "false", prometheus.io/port: "9"`:           `9   ` + absentValue,
+		`prometheus-io/port: "9", prometheus.io.path: /m, prometheus.io/scrape: "true"`:  merged + ` {"scrape":"true","path":"/m","port":"9"}`,
+		`prometheus.io/scrape: "false", prometheus.io/port: "9"`:                         `9  false ` + absentValue,
+		`prometheus.istio.io/merge-metrics: "false", prometheus.io/port: "9"`:            `9   ` + absentValue,
+		`prometheus.istio.io/scrape-targets: "9100, 9200:/m"`:                            merged + ` {"scrape":"true","path":"/metrics","port":"9100","targets":[{"port":"9100","path":"/metrics"},{"port":"9200","path":"/m"}]}`,
+		`prometheus.istio.io/scrape-targets: "9100:/a", prometheus.io/port: "9"`:         merged + ` {"scrape":"true","path":"","port":"9","targets":[{"port":"9100","path":"/a"}]}`,
+		`prometheus.istio.io/scrape-targets: ","`:                                        merged + " " + absentValue,
+		`prometheus.istio.io/scrape-targets: "15999", status.sidecar.istio.io/port: "0"`: `   ` + absentValue,
 	} {
 		pod := injectedPod(t, settings(t), annotated(annotations))
 		a := pod.Annotations
-		if got := strings.Join([]string{a["prometheus.io/port"], a["prometheus.io/path"], a["prometheus.io/scrape"], envOf(nth(t, pod, ProxyContainer), scrapeVariable)}, " "); got != want {
+		if got := strings.Join([]string{a["prometheus.io/port"], a["prometheus.io/path"], a["prometheus.io/scrape"], envOf(nth(t, pod, ProxyContainer), scrape.Variable)}, " "); got != want {
 			t.Errorf("%s: %s, want %s", annotations, got, want)
+		}
+	}
+	for _, bad := range []string{`"15020"`, `"9100,15090:/m"`, `"15999", status.sidecar.istio.io/port: "15999"`, `":/m"`, `"http"`} {
+		_, err := settings(t).Inject(Request{Pod: podOf(t, annotated("prometheus.istio.io/scrape-targets: "+bad)), Namespace: "shop"})
+		if err == nil || !strings.Contains(err.Error(), "annotation prometheus.istio.io/scrape-targets: ") {
+			t.Errorf("%s: %v", bad, err)
 		}
 	}
 }

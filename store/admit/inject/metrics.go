@@ -1,30 +1,24 @@
 package inject
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 
 	"istio.io/api/annotation"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+
+	"navarch.io/navarch/store/scrape"
 )
-
-// scrapeVariable tells the agent where the application's own metrics are.
-const scrapeVariable = "ISTIO_PROMETHEUS_ANNOTATIONS"
-
-// scrape is what a Pod's annotations say to Prometheus.
-type scrape struct {
-	Scrape string `json:"scrape"`
-	Path   string `json:"path"`
-	Port   string `json:"port"`
-}
 
 const agentMetrics = "/stats/prometheus"
 
 // scrapeAnnotations are the annotations of a Pod that Prometheus's usual rules read: prometheus.io/scrape, port and path, in any spelling that
 // is the same as a label of Prometheus, where all that is no letter and no digit is an underscore. It gives the names that are there.
-func scrapeAnnotations(pod *corev1.Pod) (s scrape, there []string) {
+func scrapeAnnotations(pod *corev1.Pod) (s scrape.Settings, there []string) {
 	into := map[string]*string{"prometheus_io_scrape": &s.Scrape, "prometheus_io_port": &s.Port, "prometheus_io_path": &s.Path}
 	for _, name := range sorted(pod.Annotations) {
 		if value := into[sanitized(name)]; value != nil {
@@ -45,7 +39,7 @@ func sanitized(name string) string {
 }
 
 // mergeMetrics has Prometheus ask the agent, which gives the metrics of application, Envoy and itself as one page, unless the Pod says that it is not
-// to be scraped, or that metrics are not to be merged.
+// to be scraped, or that metrics are not to be merged. An error: a target of the application's is the agent itself.
 func mergeMetrics(pod *corev1.Pod, sidecar *corev1.Container, mesh *meshv1alpha1.MeshConfig, port int32) error {
 	was, there := scrapeAnnotations(pod)
 	if no, err := strconv.ParseBool(was.Scrape); err == nil && !no {
@@ -59,12 +53,18 @@ func mergeMetrics(pod *corev1.Pod, sidecar *corev1.Container, mesh *meshv1alpha1
 	if !merges || port == 0 || was.Port == agent {
 		return nil
 	}
+	if err := addTargets(&was, pod, port); err != nil {
+		return err
+	}
+	if was.Targets != nil {
+		there = append(there, scrape.Annotation)
+	}
 	if sidecar != nil && len(there) > 0 {
 		text, err := json.Marshal(was)
 		if err != nil {
 			return err
 		}
-		setEnv(sidecar, scrapeVariable, string(text))
+		setEnv(sidecar, scrape.Variable, string(text))
 	}
 	for _, name := range there {
 		delete(pod.Annotations, name)
@@ -72,6 +72,23 @@ func mergeMetrics(pod *corev1.Pod, sidecar *corev1.Container, mesh *meshv1alpha1
 	pod.Annotations["prometheus.io/port"] = agent
 	pod.Annotations["prometheus.io/path"] = agentMetrics
 	pod.Annotations["prometheus.io/scrape"] = "true"
+	return nil
+}
+
+// addTargets adds the targets that a Pod lists. The first one is also the one of agents that know no lists, unless the Pod names another.
+func addTargets(to *scrape.Settings, pod *corev1.Pod, agent int32) (err error) {
+	if to.Targets, err = scrape.Parse(pod.Annotations[scrape.Annotation]); err != nil || to.Targets == nil {
+		return err
+	}
+	for _, t := range to.Targets {
+		if int32(t.Port) == agent {
+			return fmt.Errorf("annotation %s: port %d is the agent's, which would ask itself", scrape.Annotation, t.Port)
+		}
+	}
+	to.Scrape = cmp.Or(to.Scrape, "true")
+	if to.Port == "" {
+		to.Port, to.Path = strconv.Itoa(int(to.Targets[0].Port)), to.Targets[0].Path
+	}
 	return nil
 }
 
@@ -84,11 +101,11 @@ func restoreMetrics(pod *corev1.Pod, text string) {
 	for _, name := range there {
 		delete(pod.Annotations, name)
 	}
-	var was scrape
+	var was scrape.Settings
 	if text == "" || json.Unmarshal([]byte(text), &was) != nil {
 		return
 	}
-	for name, value := range map[string]string{"prometheus.io/scrape": was.Scrape, "prometheus.io/port": was.Port, "prometheus.io/path": was.Path} {
+	for name, value := range map[string]string{"prometheus.io/scrape": was.Scrape, "prometheus.io/port": was.Port, "prometheus.io/path": was.Path, scrape.Annotation: scrape.Format(was.Targets)} {
 		if value != "" {
 			pod.Annotations[name] = value
 		}

@@ -1,0 +1,165 @@
+// Package scrape says where an application shows its metrics: the annotation of a Pod that lists several targets, and the variable by which injection
+// tells the agent (leaf).
+//
+// Owns: the syntax of both, and which ports are the proxy's own.  Reads: nothing.  Never: asks a target.
+package scrape
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	// Annotation lists targets as PORT:PATH, separated by commas.
+	Annotation = "prometheus.istio.io/scrape-targets"
+	// Variable tells the agent, as JSON.
+	Variable = "ISTIO_PROMETHEUS_ANNOTATIONS"
+
+	defaultPort = 80
+	defaultPath = "/metrics"
+	maxTargets  = 16
+)
+
+// Settings are what a Pod's annotations say to Prometheus. Agents that know no targets read Port and Path.
+type Settings struct {
+	Scrape  string   `json:"scrape"`
+	Path    string   `json:"path"`
+	Port    string   `json:"port"`
+	Targets []Target `json:"targets,omitempty"`
+}
+
+// Target is one page of metrics, on localhost.
+type Target struct {
+	Port uint16 `json:"port,string"`
+	Path string `json:"path"` // with its query
+}
+
+// String returns PORT:PATH.
+func (t Target) String() string { return fmt.Sprintf("%d:%s", t.Port, t.Path) }
+
+// URL is where the agent asks for the page.
+func (t Target) URL() string { return fmt.Sprintf("http://localhost:%d%s", t.Port, t.Path) }
+
+// reserved are ports of Istio's proxies and agents (https://istio.io/latest/docs/ops/deployment/application-requirements/#ports-used-by-istio). A page of
+// the agent's would ask for itself, and Envoy's is on the merged page already.
+var reserved = map[uint16]string{
+	15000: "Envoy's administration", 15001: "Envoy's outbound traffic", 15004: "the agent's debug pages", 15006: "Envoy's inbound traffic", 15008: "HBONE",
+	15020: "the agent's merged metrics", 15021: "the agent's readiness", 15053: "the agent's DNS", 15090: "Envoy's metrics",
+}
+
+// Parse reads the annotation. Parts that are empty count for nothing, a target that is listed again neither, and a path that is empty is /metrics. An
+// error: a port is none or the proxy's own, a path is none, or there are more than 16 targets.
+func Parse(text string) (all []Target, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		port, path, _ := strings.Cut(part, ":")
+		t := Target{Path: path}
+		if t.Port, err = parsePort(port); err == nil {
+			err = t.complete()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%.100q: %w", part, err)
+		}
+		if all = appendNew(all, t); len(all) > maxTargets {
+			return nil, fmt.Errorf("more than %d targets", maxTargets)
+		}
+	}
+	return all, nil
+}
+
+// Format writes targets as the annotation has them.
+func Format(all []Target) string {
+	var texts []string
+	for _, t := range all {
+		texts = append(texts, t.String())
+	}
+	return strings.Join(texts, ",")
+}
+
+// Read reads the variable: which pages the agent merges. Those that are listed count before the one of port and path. own are the agent's ports: a
+// page there would ask for itself without end. Errors: the text is no such JSON, or as of Parse.
+func Read(text string, own ...uint16) (all []Target, err error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	var s Settings
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return nil, fmt.Errorf("want {\"scrape\": \"true\", \"port\": \"9090\", \"path\": \"/metrics\"}: %w", err)
+	}
+	if s.Scrape == "false" {
+		return nil, nil
+	}
+	if len(s.Targets) > maxTargets {
+		return nil, fmt.Errorf("more than %d targets", maxTargets)
+	}
+	for _, t := range s.Targets {
+		if err := t.complete(); err != nil {
+			return nil, err
+		}
+		all = appendNew(all, t)
+	}
+	if len(all) == 0 {
+		t := Target{Port: defaultPort, Path: completePath(s.Path)}
+		if s.Port != "" {
+			if t.Port, err = parsePort(s.Port); err != nil {
+				return nil, err
+			}
+		}
+		all = []Target{t}
+	}
+	for _, t := range all {
+		if slices.Contains(own, t.Port) {
+			return nil, fmt.Errorf("port %d is the agent's own: the page would ask for itself", t.Port)
+		}
+	}
+	return all, nil
+}
+
+// complete fills in the path; an error says what makes the target unusable.
+func (t *Target) complete() error {
+	if of, is := reserved[t.Port]; is {
+		return fmt.Errorf("port %d is that of %s", t.Port, of)
+	}
+	if t.Port == 0 {
+		return errors.New("port 0 is none")
+	}
+	t.Path = completePath(t.Path)
+	outside := func(r rune) bool { return r <= ' ' || r > '~' }
+	if _, err := url.Parse(t.URL()); err != nil || strings.ContainsFunc(t.Path, outside) {
+		return fmt.Errorf("path %.100q is none", t.Path)
+	}
+	return nil
+}
+
+func completePath(path string) string {
+	switch {
+	case path == "":
+		return defaultPath
+	case !strings.HasPrefix(path, "/"):
+		return "/" + path
+	default:
+		return path
+	}
+}
+
+func parsePort(text string) (uint16, error) {
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || port == 0 {
+		return 0, fmt.Errorf("port %.100q is none", text)
+	}
+	return uint16(port), nil
+}
+
+func appendNew(all []Target, t Target) []Target {
+	if slices.Contains(all, t) {
+		return all
+	}
+	return append(all, t)
+}
