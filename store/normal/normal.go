@@ -11,10 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	meshv1 "istio.io/api/mesh/v1alpha1"
-	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal/fields"
@@ -317,49 +315,6 @@ func (r *report) result(records []model.Record) Result {
 		records, r.private = nil, nil
 	}
 	return Result{Records: records, Problems: r.problems, Spoiled: r.spoiled, Refused: r.refused, Refs: r.refs, UsesMesh: r.mesh, Private: r.private}
-}
-
-// names reports annotations and labels that are not acted on (store/normal/fields).
-func (r *report) names(obj *object.Object) {
-	if len(obj.Annotations)+len(obj.Labels) == 0 {
-		return
-	}
-	for _, of := range []struct {
-		section, field string
-		has            map[string]string
-	}{{fields.Annotations, "annotations", obj.Annotations}, {fields.Labels, "labels", obj.Labels}} {
-		for _, name := range sortedKeys(of.has) {
-			row, at := fields.Named(of.section, name), fmt.Sprintf("metadata.%s[%s]", of.field, name)
-			switch {
-			case name == dryRun && obj.ID.Kind != "AuthorizationPolicy" && strings.HasSuffix(obj.ID.Group, ".istio.io"):
-				r.refusef(problem.NoEffect, at, "is for AuthorizationPolicies")
-			case row != nil && row.Mark == fields.Reported:
-				r.unacted(at, row)
-			case row == nil && of.section == fields.Annotations && istioName(name):
-				r.analysef(problem.UnknownAnnotation, problem.NoEffect, at, "Istio has no annotation of this name")
-			case of.section == fields.Annotations && len(annotated[name]) > 0 && !slices.Contains(annotated[name], obj.ID.Kind):
-				r.analysef(problem.MisplacedAnnotation, problem.NoEffect, at, "is read of a %s, and not of a %s", strings.Join(annotated[name], ", a "), obj.ID.Kind)
-			}
-		}
-	}
-	const proxyConfig = "proxy.istio.io/config"
-	if obj.Annotations[proxyConfig] == "" {
-		return
-	}
-	config := &meshv1.ProxyConfig{}
-	raw, err := yaml.YAMLToJSON([]byte(obj.Annotations[proxyConfig]))
-	if err != nil || (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(raw, config) != nil {
-		return // injection refuses it
-	}
-	at := fmt.Sprintf("metadata.annotations[%s]", proxyConfig)
-	fields.Unacted(config, at, r.unacted)
-	checkProxyConfig(r, at, config)
-}
-
-// istioName says whether an annotation's name is one of Istio's own to give. Its installer's are no configuration.
-func istioName(name string) bool {
-	domain, _, _ := strings.Cut(name, "/")
-	return (domain == "istio.io" || strings.HasSuffix(domain, ".istio.io")) && !strings.HasSuffix(domain, "operator.istio.io")
 }
 
 // unacted reports a field that is set and not acted on.

@@ -1,6 +1,7 @@
 package normal
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"regexp"
@@ -9,10 +10,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"navarch.io/navarch/store/bypass"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/problem"
 )
 
 // Pod is what endpoints and Workloads take from a Pod.
@@ -106,6 +109,7 @@ func ParsePod(obj *object.Object) (*Pod, []object.Problem) {
 		Spec     struct {
 			NodeName           string `json:"nodeName"`
 			ServiceAccountName string `json:"serviceAccountName"`
+			bypass.Spec
 		} `json:"spec"`
 		Status struct {
 			Phase      string                `json:"phase"`
@@ -137,7 +141,18 @@ func ParsePod(obj *object.Object) (*Pod, []object.Problem) {
 	if pod.Workload = workloadName(obj, whole.Metadata); pod.Workload != obj.ID.Name {
 		pod.Workload = intern.Text(pod.Workload)
 	}
+	if !keptOut(obj) {
+		for _, found := range bypass.Of(whole.Spec.Spec) {
+			r.analysef(problem.InvalidApplicationUID, problem.Invalid, "spec", "%s", found)
+		}
+	}
 	return pod, r.problems
+}
+
+// keptOut says whether a Pod is not to have a proxy, as it says itself.
+func keptOut(obj *object.Object) bool {
+	const inject = "sidecar.istio.io/inject"
+	return cmp.Or(obj.Labels[inject], obj.Annotations[inject]) == "false"
 }
 
 var cronJob = regexp.MustCompile(`^(.+)-\d{8,10}$`)

@@ -17,6 +17,7 @@ const (
 	VirtualServiceIneffectiveMatch              Analyzer = "IST0131"
 	VirtualServiceHostNotFoundInGateway         Analyzer = "IST0132"
 	ServiceEntryAddressesRequired               Analyzer = "IST0134"
+	InvalidApplicationUID                       Analyzer = "IST0144"
 	EnvoyFilterUsesReplaceOperationIncorrectly  Analyzer = "IST0152"
 	EnvoyFilterUsesAddOperationIncorrectly      Analyzer = "IST0153"
 	EnvoyFilterUsesRemoveOperationIncorrectly   Analyzer = "IST0154"
@@ -42,6 +43,7 @@ var analyzerNames = map[Analyzer]string{
 	VirtualServiceIneffectiveMatch:              "VirtualServiceIneffectiveMatch",
 	VirtualServiceHostNotFoundInGateway:         "VirtualServiceHostNotFoundInGateway",
 	ServiceEntryAddressesRequired:               "ServiceEntryAddressesRequired",
+	InvalidApplicationUID:                       "InvalidApplicationUID",
 	EnvoyFilterUsesReplaceOperationIncorrectly:  "EnvoyFilterUsesReplaceOperationIncorrectly",
 	EnvoyFilterUsesAddOperationIncorrectly:      "EnvoyFilterUsesAddOperationIncorrectly",
 	EnvoyFilterUsesRemoveOperationIncorrectly:   "EnvoyFilterUsesRemoveOperationIncorrectly",

@@ -1,19 +1,25 @@
 package inject
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"istio.io/api/annotation"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/scrape"
 )
 
-// checked are the annotations whose values end in rules of redirection or in fields of the Pod: one that is wrong refuses the Pod, by name.
+// checked are the annotations whose values end in rules of redirection or in fields of the Pod: one that is wrong refuses the Pod, by name and value.
 // (istio: pkg/kube/inject/validate.go)
 var checked = map[string]func(string) error{
 	annotation.SidecarInterceptionMode.Name:                   isMode,
@@ -27,6 +33,15 @@ var checked = map[string]func(string) error{
 	annotation.SidecarTrafficExcludeInboundPorts.Name:         isPorts,
 	annotation.SidecarTrafficIncludeOutboundPorts.Name:        orAll(isPorts),
 	annotation.SidecarTrafficExcludeOutboundPorts.Name:        isPorts,
+	annotation.SidecarTrafficExcludeInterfaces.Name:           isInterfaces,
+	annotation.SidecarTrafficKubevirtInterfaces.Name:          isInterfaces,
+	annotation.IoIstioRerouteVirtualInterfaces.Name:           isInterfaces,
+	annotation.SidecarProxyCPU.Name:                           isQuantity,
+	annotation.SidecarProxyCPULimit.Name:                      isQuantity,
+	annotation.SidecarProxyMemory.Name:                        isQuantity,
+	annotation.SidecarProxyMemoryLimit.Name:                   isQuantity,
+	annotation.SidecarUserVolume.Name:                         isObjects[corev1.Volume],
+	annotation.SidecarUserVolumeMount.Name:                    isObjects[corev1.VolumeMount],
 	annotation.SidecarNativeSidecar.Name:                      isBool,
 	annotation.SidecarAgentLogLevel.Name:                      isLevel,
 	annotation.PrometheusMergeMetrics.Name:                    isBool,
@@ -109,9 +124,51 @@ func isRanges(v string) error {
 		return nil
 	}
 	for cidr := range strings.SplitSeq(v, ",") {
-		if _, err := netip.ParsePrefix(strings.TrimSpace(cidr)); err != nil {
+		if p, err := netip.ParsePrefix(strings.TrimSpace(cidr)); err != nil || p.Addr().Is4In6() {
 			return fmt.Errorf("%.100q: want CIDR ranges, as 10.0.0.0/8,fd00::/8", cidr)
 		}
+	}
+	return nil
+}
+
+// isQuantity: an empty one counts for nothing.
+func isQuantity(v string) error {
+	if q, err := resource.ParseQuantity(v); v != "" && (err != nil || q.Sign() < 0) {
+		return fmt.Errorf("%.100q: want a quantity, as 100m or 128Mi", v)
+	}
+	return nil
+}
+
+// interfaceName is narrower than the kernel's rule, which also takes signs that have a meaning to a shell (net/core/dev.c, dev_valid_name).
+var interfaceName = regexp.MustCompile(`^[\w.@+-]{1,15}$`)
+
+func isInterfaces(v string) error {
+	for name := range strings.SplitSeq(v, ",") {
+		if name = strings.TrimSpace(name); name != "" && !interfaceName.MatchString(name) {
+			return fmt.Errorf("%.100q: want names of network interfaces, as eth0,net1", v)
+		}
+	}
+	return nil
+}
+
+// isObjects checks JSON objects of one type, by name or in a list, as the templates read them.
+func isObjects[T any](v string) error {
+	var list []*T
+	byName := map[string]*T{}
+	var err error
+	switch text := strings.TrimSpace(v); {
+	case text == "":
+		return nil
+	case text[0] == '[':
+		err = json.Unmarshal([]byte(text), &list)
+	default:
+		err = json.Unmarshal([]byte(text), &byName)
+	}
+	if err == nil && (slices.Contains(list, nil) || slices.Contains(slices.Collect(maps.Values(byName)), nil)) {
+		err = errors.New("one of them is null")
+	}
+	if err != nil {
+		return fmt.Errorf(`%.100q: want JSON objects by name, as {"NAME": {...}}, or in a list: %w`, v, err)
 	}
 	return nil
 }

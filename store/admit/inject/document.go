@@ -29,7 +29,7 @@ var podIn = map[string][]string{
 const maxDepth = 8
 
 // Document injects the Pods of one YAML document: a Pod, a workload, or a List of such. Any other document is given back as it is. Fields that this
-// build does not know stay. Notes say, one sentence each, of which objects the Pods are left without a proxy, and why.
+// build does not know stay. Notes say, one sentence each, of which objects the Pods are left without a proxy, and why, and what Warnings lists.
 // An error: the document is no YAML, or a Pod in it cannot be injected, with the reason that the webhook would give.
 func (s *Settings) Document(text []byte, native bool) (out []byte, notes []string, err error) {
 	var object map[string]any
@@ -127,6 +127,9 @@ func (d *documents) template(template map[string]any, namespace string, owner *O
 	out, err := d.Inject(Request{Pod: pod, Namespace: namespace, Owner: owner, Native: d.native})
 	if err != nil {
 		return err
+	}
+	for _, warning := range Warnings(pod, out) {
+		d.notes = append(d.notes, of+": "+warning+".")
 	}
 	patch, err := Patch(pod, out)
 	if err != nil || patch == nil {

@@ -55,7 +55,7 @@ func (h *Handler) Admit(_ context.Context, path string, r *admissionv1.Admission
 	began := time.Now()
 	defer func() { obs.InjectionTime.Observe(time.Since(began).Seconds()) }()
 	obs.InjectionRequests.Inc()
-	patch, skipped, err := h.inject(path, r)
+	made, err := h.inject(path, r)
 	if err != nil {
 		obs.InjectionFailures.Inc()
 		out := admit.Refuse(metav1.StatusReasonInvalid, "injection of the proxy: "+err.Error())
@@ -64,15 +64,15 @@ func (h *Handler) Admit(_ context.Context, path string, r *admissionv1.Admission
 		}
 		return out
 	}
-	out := admit.Allow()
-	if skipped {
+	out := admit.Allow(made.warnings...)
+	if made.skipped {
 		obs.InjectionsSkipped.Inc()
 		return out
 	}
 	obs.Injections.Inc()
-	if patch != nil {
+	if made.patch != nil {
 		kind := admissionv1.PatchTypeJSONPatch
-		out.Patch, out.PatchType = patch, &kind
+		out.Patch, out.PatchType = made.patch, &kind
 	}
 	return out
 }
@@ -88,33 +88,39 @@ func byHand(r *admissionv1.AdmissionRequest) bool {
 	return r.UID == "" && r.Operation == "" && r.Kind == metav1.GroupVersionKind{Group: admissionv1.GroupName, Version: "v1", Kind: "AdmissionRequest"}
 }
 
-// inject gives the patch; nil: nothing is to be changed. skipped: the Pod gets no proxy.
-func (h *Handler) inject(path string, r *admissionv1.AdmissionRequest) (patch []byte, skipped bool, err error) {
+// outcome is what becomes of a request.
+type outcome struct {
+	patch    []byte // nil: nothing is to be changed
+	warnings []string
+	skipped  bool // the Pod gets no proxy
+}
+
+func (h *Handler) inject(path string, r *admissionv1.AdmissionRequest) (outcome, error) {
 	if !creation(r) && !byHand(r) {
-		return nil, true, nil // a webhook that was configured for more than the creation of Pods
+		return outcome{skipped: true}, nil // a webhook that was configured for more than the creation of Pods
 	}
 	if err := h.Ready(); err != nil {
-		return nil, false, err
+		return outcome{}, err
 	}
 	s := *h.settings.Load()
 	s.Mesh, s.Proxies = h.mesh(), h.proxies
 	where, err := ParsePath(path)
 	if err != nil {
-		return nil, false, err
+		return outcome{}, err
 	}
 	pod := &corev1.Pod{}
 	if err := json.Unmarshal(r.Object.Raw, pod); err != nil {
-		return nil, false, fmt.Errorf("the object is no Pod: %w", err)
+		return outcome{}, fmt.Errorf("the object is no Pod: %w", err)
 	}
 	pod.ManagedFields = nil // the patch does not touch them
 	if d := s.Decide(pod, r.Namespace); !d.Inject {
-		return nil, true, nil
+		return outcome{skipped: true}, nil
 	}
 	native := h.native(where[clusterVariable], pod.Spec.NodeName)
 	out, err := s.Inject(Request{Pod: pod, Namespace: r.Namespace, Path: where, Native: native})
 	if err != nil {
-		return nil, false, err
+		return outcome{}, err
 	}
-	patch, err = Patch(pod, out)
-	return patch, false, err
+	patch, err := Patch(pod, out)
+	return outcome{patch: patch, warnings: Warnings(pod, out)}, err
 }

@@ -28,6 +28,9 @@ func (w *task) own(pod, out *corev1.Pod) (*corev1.Pod, error) {
 			if c.Image == autoImage {
 				c.Image = ""
 			}
+			if name == ProxyContainer && sharesUser(&c, pod) {
+				c.SecurityContext.RunAsUser, c.SecurityContext.RunAsGroup = nil, nil
+			}
 			all = append(all, c)
 		}
 		return all
@@ -57,6 +60,32 @@ func (w *task) own(pod, out *corev1.Pod) (*corev1.Pod, error) {
 	}
 	w.matchUser(own.find(ProxyContainer), out)
 	return out, nil
+}
+
+// sharesUser says whether all containers of a Pod state the user of its own proxy: then a cluster has given it to them, as OpenShift does of a namespace's
+// range. Taken for the proxy, it would have all traffic of the application pass by.
+func sharesUser(proxy *corev1.Container, pod *corev1.Pod) bool {
+	user := func(c *corev1.Container) *int64 {
+		if c.SecurityContext == nil {
+			return nil
+		}
+		return c.SecurityContext.RunAsUser
+	}
+	common := user(proxy)
+	if common == nil {
+		return false
+	}
+	others := 0
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		if c.Name == ProxyContainer {
+			continue
+		}
+		if others++; user(c) == nil || *user(c) != *common {
+			return false
+		}
+	}
+	return others > 0
 }
 
 // merge merges containers onto those of the same names.

@@ -2,8 +2,13 @@ package inject
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
+	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -74,6 +79,9 @@ func addAnnotation(out *meshv1alpha1.ProxyConfig, text string) error {
 	if err := json.Unmarshal(js, &stated); err != nil {
 		return err
 	}
+	if err := checkStated(pod); err != nil {
+		return err
+	}
 	to, from := out.ProtoReflect(), pod.ProtoReflect()
 	for name := range stated {
 		fd := to.Descriptor().Fields().ByJSONName(name)
@@ -94,6 +102,31 @@ func addAnnotation(out *meshv1alpha1.ProxyConfig, text string) error {
 		}
 	}
 	return nil
+}
+
+// checkStated checks fields with which no agent starts (istio: pkg/config/validation/agent).
+func checkStated(c *meshv1alpha1.ProxyConfig) error {
+	var bad []error
+	if address := c.GetDiscoveryAddress(); address != "" {
+		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || isPort(port) != nil {
+			bad = append(bad, fmt.Errorf("discoveryAddress %.100q: want HOST:PORT", address))
+		}
+	}
+	for name, port := range map[string]int32{"proxyAdminPort": c.GetProxyAdminPort(), "statusPort": c.GetStatusPort()} {
+		if port < 0 || port > math.MaxUint16 {
+			bad = append(bad, fmt.Errorf("%s %d: want a port", name, port))
+		}
+	}
+	for name, d := range map[string]*durationpb.Duration{"drainDuration": c.GetDrainDuration(), "terminationDrainDuration": c.GetTerminationDrainDuration()} {
+		if d.AsDuration() < 0 {
+			bad = append(bad, fmt.Errorf("%s %v: want 0s or more", name, d.AsDuration()))
+		}
+	}
+	if n := c.GetConcurrency().GetValue(); n < 0 {
+		bad = append(bad, fmt.Errorf("concurrency %d: want 0 or more", n))
+	}
+	slices.SortFunc(bad, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(bad...)
 }
 
 // withoutDefaults leaves out the fields that are as by default.

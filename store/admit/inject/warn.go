@@ -1,0 +1,86 @@
+package inject
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"istio.io/api/annotation"
+	corev1 "k8s.io/api/core/v1"
+
+	"navarch.io/navarch/store/bypass"
+	"navarch.io/navarch/store/normal"
+)
+
+// doubtful are the annotations whose values Pods are injected with though a proxy may not start with them.
+var doubtful = map[string]func(string) error{
+	annotation.SidecarLogLevel.Name:          isEnvoyLevel,
+	annotation.SidecarComponentLogLevel.Name: isEnvoyLevels,
+}
+
+// Warnings lists, in whole sentences, what the author of a Pod should know that is injected all the same: annotations that have no effect, or not the one
+// that they seem to have; containers whose traffic goes past the proxy. before is the Pod as it was sent, after the same with its proxy.
+func Warnings(before, after *corev1.Pod) (all []string) {
+	for _, name := range sorted(before.Annotations) {
+		if check := doubtful[name]; check != nil {
+			if err := check(before.Annotations[name]); err != nil {
+				all = append(all, fmt.Sprintf("annotation %s: %v: the proxy will not start", name, err))
+			}
+		}
+	}
+	for _, one := range normal.OfPod(before.Annotations, before.Labels) {
+		all = append(all, one.Field+": "+one.Message+one.Analyzer.Suffix())
+	}
+	_, again := before.Annotations[statusAnnotation]
+	if own := container(ProxyContainer, before); own != nil && !again && sharesUser(own, before) {
+		all = append(all, fmt.Sprintf("container %s: user %d is that of all containers of the Pod: the proxy has the user of its template instead", ProxyContainer, *own.SecurityContext.RunAsUser))
+	}
+	for _, found := range bypass.Of(specOf(after)) {
+		all = append(all, found.String())
+	}
+	return all
+}
+
+// specOf is the part of a Pod's spec that decides whose traffic goes past the proxy.
+func specOf(pod *corev1.Pod) bypass.Spec {
+	s := bypass.Spec{HostNetwork: pod.Spec.HostNetwork}
+	if all := pod.Spec.SecurityContext; all != nil {
+		s.SecurityContext = bypass.User{RunAsUser: all.RunAsUser, RunAsGroup: all.RunAsGroup}
+	}
+	convert := func(list []corev1.Container) (out []bypass.Container) {
+		for i := range list {
+			c := bypass.Container{Name: list[i].Name, Image: list[i].Image, Args: list[i].Args}
+			if list[i].RestartPolicy != nil {
+				c.RestartPolicy = string(*list[i].RestartPolicy)
+			}
+			if own := list[i].SecurityContext; own != nil {
+				c.SecurityContext = bypass.User{RunAsUser: own.RunAsUser, RunAsGroup: own.RunAsGroup}
+			}
+			out = append(out, c)
+		}
+		return out
+	}
+	s.InitContainers, s.Containers = convert(pod.Spec.InitContainers), convert(pod.Spec.Containers)
+	return s
+}
+
+// envoyLevels are those of Envoy's --log-level.
+var envoyLevels = []string{"trace", "debug", "info", "warning", "warn", "error", "critical", "off"}
+
+func isEnvoyLevel(v string) error {
+	if !slices.Contains(envoyLevels, v) {
+		return fmt.Errorf("Envoy has no log level %.100q, only %s", v, strings.Join(envoyLevels, ", "))
+	}
+	return nil
+}
+
+// isEnvoyLevels checks COMPONENT:LEVEL, several with commas between them.
+func isEnvoyLevels(v string) error {
+	for part := range strings.SplitSeq(v, ",") {
+		component, level, _ := strings.Cut(part, ":")
+		if part != "" && (component == "" || isEnvoyLevel(level) != nil) {
+			return fmt.Errorf("%.100q: want COMPONENT:LEVEL, a level being one of %s", v, strings.Join(envoyLevels, ", "))
+		}
+	}
+	return nil
+}

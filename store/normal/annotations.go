@@ -1,0 +1,75 @@
+package normal
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	meshv1 "istio.io/api/mesh/v1alpha1"
+	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/store/normal/fields"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+)
+
+// names reports annotations and labels that are not acted on (store/normal/fields).
+func (r *report) names(obj *object.Object) {
+	if len(obj.Annotations)+len(obj.Labels) == 0 {
+		return
+	}
+	for _, of := range []struct {
+		section, field string
+		has            map[string]string
+	}{{fields.Annotations, "annotations", obj.Annotations}, {fields.Labels, "labels", obj.Labels}} {
+		for _, name := range sortedKeys(of.has) {
+			row, at := fields.Named(of.section, name), fmt.Sprintf("metadata.%s[%s]", of.field, name)
+			switch {
+			case name == dryRun && obj.ID.Kind != "AuthorizationPolicy" && strings.HasSuffix(obj.ID.Group, ".istio.io"):
+				r.refusef(problem.NoEffect, at, "is for AuthorizationPolicies")
+			case row != nil && row.Mark == fields.Reported:
+				r.unacted(at, row)
+			case row == nil && of.section == fields.Annotations && istioName(name):
+				r.analysef(problem.UnknownAnnotation, problem.NoEffect, at, "Istio has no annotation of this name")
+			case of.section == fields.Annotations && len(annotated[name]) > 0 && !slices.Contains(annotated[name], obj.ID.Kind):
+				r.analysef(problem.MisplacedAnnotation, problem.NoEffect, at, "is read of a %s, and not of a %s", strings.Join(annotated[name], ", a "), obj.ID.Kind)
+			}
+		}
+	}
+	if text := obj.Annotations[proxyConfig]; text != "" {
+		r.proxyConfig(fmt.Sprintf("metadata.annotations[%s]", proxyConfig), text)
+	}
+}
+
+const proxyConfig = "proxy.istio.io/config"
+
+// proxyConfig reports what proxies, or this version, do not act on of a proxy's configuration. What is wrong with it spoils no Pod that is there:
+// injection refuses it.
+func (r *report) proxyConfig(at, text string) {
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		r.warnf(problem.Invalid, at, "%v", err)
+		return
+	}
+	own, config := &report{id: r.id, location: r.location}, &meshv1.ProxyConfig{}
+	if own.message(raw, at, config) {
+		checkProxyConfig(own, at, config)
+	}
+	for _, one := range own.problems {
+		one.Severity = problem.Warning
+		r.add(one)
+	}
+}
+
+// OfPod reports which annotations and labels of a Pod Istio does not have, or are not acted on, and the same of fields of its proxy's configuration.
+func OfPod(annotations, labels map[string]string) []object.Problem {
+	r := &report{id: object.ID{Kind: "Pod"}}
+	r.names(&object.Object{ID: r.id, Annotations: annotations, Labels: labels})
+	return r.problems
+}
+
+// istioName says whether an annotation's name is one of Istio's own to give. Its installer's are no configuration.
+func istioName(name string) bool {
+	domain, _, _ := strings.Cut(name, "/")
+	return (domain == "istio.io" || strings.HasSuffix(domain, ".istio.io")) && !strings.HasSuffix(domain, "operator.istio.io")
+}
