@@ -17,6 +17,7 @@ import (
 	"navarch.io/navarch/cmd/navarch-agent/status"
 	"navarch.io/navarch/push/istiometrics"
 	"navarch.io/navarch/shard/relay"
+	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/scrape"
 )
 
@@ -49,7 +50,8 @@ func (a *agent) newStatus(log *slog.Logger) (*status.Server, error) {
 	if a.cfg.nodeType == "sidecar" {
 		own := []uint16{portOf(a.cfg.statsAddr), portOf(a.cfg.statusAddr), portOf(a.cfg.metricsAddr)}
 		if cfg.Apps, err = scrape.Read(a.id.lookup(scrape.Variable), own...); err != nil {
-			return nil, fmt.Errorf("environment %s: %w", scrape.Variable, err)
+			// A wrong annotation of Prometheus must not keep the Pod from starting.
+			log.Warn("metrics of the application are not merged", "variable", scrape.Variable, obs.KeyError, err)
 		}
 	}
 	return status.New(cfg)

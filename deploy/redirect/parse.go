@@ -114,6 +114,9 @@ func (r *reader) port(into *uint16, what, text string) {
 
 func (r *reader) listOfPorts(what, text string) (out []uint16) {
 	for _, word := range split(text) {
+		if word == "0" {
+			continue // no connection has it; Istio's injector lets it through
+		}
 		var n uint16
 		r.port(&n, what, word)
 		out = append(out, n)

@@ -27,7 +27,7 @@ func TestRules(t *testing.T) {
 		"nothing": {text: Text{}},
 		"lists": {text: change(func(x *Text) {
 			x.Inbound, x.InboundExclude, x.Outbound, x.OutboundExclude = "80, 443", "", "10.0.0.0/8,fd00::/8", "10.1.2.3/16,fd00:1::1"
-			x.OutboundPorts, x.OutboundExcludePorts, x.ExcludeInterfaces, x.VirtualInterfaces = "9000", "22", "net1", "k6t-eth0"
+			x.OutboundPorts, x.OutboundExcludePorts, x.ExcludeInterfaces, x.VirtualInterfaces = "9000", "0,22", "net1", "k6t-eth0"
 		})},
 		"owners":          {text: change(func(x *Text) { x.ProxyUIDs, x.ProxyGIDs, x.OwnerGroups = "1337,1338", "1337", "100,200" })},
 		"owners_excluded": {text: change(func(x *Text) { x.OwnerGroupsExclude = "100" })},

@@ -31,6 +31,9 @@ func Warnings(before, after *corev1.Pod) (all []string) {
 	for _, one := range normal.OfPod(before.Annotations, before.Labels) {
 		all = append(all, one.Field+": "+one.Message+one.Analyzer.Suffix())
 	}
+	if was, _ := scrapeAnnotations(before); was.Port != "" && isPort(was.Port) != nil {
+		all = append(all, fmt.Sprintf("annotation prometheus.io/port: %.100q is no port: metrics of the application are not merged", was.Port))
+	}
 	_, again := before.Annotations[statusAnnotation]
 	if own := container(ProxyContainer, before); own != nil && !again && sharesUser(own, before) {
 		all = append(all, fmt.Sprintf("container %s: user %d is that of all containers of the Pod: the proxy has the user of its template instead", ProxyContainer, *own.SecurityContext.RunAsUser))

@@ -42,13 +42,14 @@ func TestAnnotationsAreRefusedByName(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	const apart = "\nspec: {containers: [{name: app, image: x}]}"
 	for name, c := range map[string]struct{ pod, want string }{
-		"nothing":       {"metadata: {name: p}" + apart, ""},
-		"log level":     {"metadata: {name: p, annotations: {sidecar.istio.io/logLevel: verbose}}" + apart, `annotation sidecar.istio.io/logLevel: Envoy has no log level "verbose"`},
-		"its levels":    {"metadata: {name: p, annotations: {sidecar.istio.io/logLevel: warn, sidecar.istio.io/componentLogLevel: 'misc:error,rbac:debug'}}" + apart, ""},
-		"of components": {"metadata: {name: p, annotations: {sidecar.istio.io/componentLogLevel: 'rbac:loud'}}" + apart, `annotation sidecar.istio.io/componentLogLevel: "rbac:loud"`},
-		"unknown field": {"metadata: {name: p, annotations: {proxy.istio.io/config: 'holdApplicationUntilProxyStart: true'}}" + apart, "metadata.annotations[proxy.istio.io/config].holdApplicationUntilProxyStart: unknown field"},
-		"unknown value": {"metadata: {name: p, annotations: {proxy.istio.io/config: 'interceptionMode: ALL'}}" + apart, `metadata.annotations[proxy.istio.io/config].interceptionMode: unknown value "ALL"`},
-		"unknown name":  {"metadata: {name: p, annotations: {sidecar.istio.io/proxyCpu: 1m}}" + apart, "metadata.annotations[sidecar.istio.io/proxyCpu]: Istio has no annotation of this name [IST0108]"},
+		"nothing":            {"metadata: {name: p}" + apart, ""},
+		"log level":          {"metadata: {name: p, annotations: {sidecar.istio.io/logLevel: verbose}}" + apart, `annotation sidecar.istio.io/logLevel: Envoy has no log level "verbose"`},
+		"its levels":         {"metadata: {name: p, annotations: {sidecar.istio.io/logLevel: warn, sidecar.istio.io/componentLogLevel: 'misc:error,rbac:debug'}}" + apart, ""},
+		"of components":      {"metadata: {name: p, annotations: {sidecar.istio.io/componentLogLevel: 'rbac:loud'}}" + apart, `annotation sidecar.istio.io/componentLogLevel: "rbac:loud"`},
+		"unknown field":      {"metadata: {name: p, annotations: {proxy.istio.io/config: 'holdApplicationUntilProxyStart: true'}}" + apart, "metadata.annotations[proxy.istio.io/config].holdApplicationUntilProxyStart: unknown field"},
+		"no port of metrics": {"metadata: {name: p, annotations: {prometheus.io/port: http}}" + apart, `annotation prometheus.io/port: "http" is no port`},
+		"unknown value":      {"metadata: {name: p, annotations: {proxy.istio.io/config: 'interceptionMode: ALL'}}" + apart, `metadata.annotations[proxy.istio.io/config].interceptionMode: unknown value "ALL"`},
+		"unknown name":       {"metadata: {name: p, annotations: {sidecar.istio.io/proxyCpu: 1m}}" + apart, "metadata.annotations[sidecar.istio.io/proxyCpu]: Istio has no annotation of this name [IST0108]"},
 		"a proxy's user": {"metadata: {name: p}\nspec: {containers: [{name: app, image: x, securityContext: {runAsUser: 1337}}]}",
 			"container app runs as user 1337, which is the proxy's"},
 		"the Pod's user": {"metadata: {name: p}\nspec: {securityContext: {runAsUser: 1337}, containers: [{name: app, image: x}]}", "container app runs as user 1337, which is the proxy's"},
