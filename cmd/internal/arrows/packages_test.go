@@ -8,6 +8,7 @@ var may = map[string][]string{
 	// The configuration, from its sources to records in etcd and to snapshots of them.
 	"store/origin":                  {},
 	"store/problem":                 {},
+	"store/events":                  {"store/object"},
 	"store/proxyconfig":             {},
 	"store/smallset":                {},
 	"store/model":                   {"store/origin", "store/problem"},

@@ -1,0 +1,206 @@
+// Package events decides which Events of type Warning Kubernetes is to show beside objects that are refused or held. An object has one Event for each
+// reason: a message that changes replaces the one before, and a message that is stated again changes nothing.
+//
+// Owns: the present warnings, bounded in number, bytes and pace for each namespace.  Reads: nothing.  Never: writes to Kubernetes (store/status does), nor
+// blocks its callers.
+package events
+
+import (
+	"cmp"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"navarch.io/navarch/store/object"
+)
+
+// Reason is the Event's reason: a word in CamelCase.
+type Reason string
+
+// The reasons.
+const (
+	Refused Reason = "Refused"      // the object, or a part of it, does not apply; what was good before stays in effect
+	Held    Reason = "Held"         // its removal, or its newest version, waits for time or for an operator's word
+	Omitted Reason = "MoreWarnings" // of a Namespace: other warnings in it were left out
+)
+
+// The bounds. A namespace begins with a budget of MostOfNamespace new or changed messages, and gets one more every Interval.
+const (
+	MostOfNamespace = 50   // Events at a time
+	Most            = 2000 // of all namespaces
+	MaxMessage      = 512  // bytes
+	Interval        = 10 * time.Second
+)
+
+// old is the age at which a warning makes room for a new one: Kubernetes has deleted its Event by then.
+const old = time.Hour
+
+// Object names what a warning is about. Only the ID is needed; `kubectl describe` finds an Event by the UID.
+type Object struct {
+	ID         object.ID
+	Version    string // of its API
+	UID        string
+	Generation int64
+}
+
+// Warning is one Event.
+type Warning struct {
+	Object
+	Namespace string // that the Event is in
+	Reason    Reason
+	Message   string
+	Since     time.Time // when the message was stated first
+}
+
+type key struct {
+	id     object.ID
+	reason Reason
+}
+
+// Events is the warnings of one process. Safe for concurrent use; the nil pointer takes warnings and shows none.
+type Events struct {
+	home string
+
+	mu      sync.Mutex // a leaf
+	all     map[key]*Warning
+	spaces  map[string]*space
+	version uint64
+}
+
+// space is one namespace's share.
+type space struct {
+	pace  *rate.Limiter
+	count int
+}
+
+// New makes an empty list. home is the control plane's own namespace: objects without a namespace have their Events there.
+func New(home string) *Events {
+	return &Events{home: home, all: map[key]*Warning{}, spaces: map[string]*space{}}
+}
+
+// Warn states what is wrong with an object, until Over. Objects of other clusters than the config cluster have no Events.
+func (e *Events) Warn(of Object, reason Reason, message string) {
+	if e == nil || of.ID.Origin.Cluster() != "" {
+		return
+	}
+	message = cut(message)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	k, now := key{of.ID, reason}, time.Now()
+	was := e.all[k]
+	if was != nil && was.Message == message && was.UID == of.UID {
+		return
+	}
+	namespace := cmp.Or(of.ID.Namespace, e.home)
+	s := e.space(namespace, now)
+	if !s.pace.AllowN(now, 1) || was == nil && !e.room(namespace, s, now) {
+		e.omitted(namespace, now)
+		return
+	}
+	if was == nil {
+		s.count++
+	}
+	e.put(k, &Warning{Object: of, Namespace: namespace, Reason: reason, Message: message, Since: now})
+}
+
+// Over ends a warning. Its Event stays until Kubernetes deletes it.
+func (e *Events) Over(id object.ID, reason Reason) {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.remove(key{id, reason})
+}
+
+// Reset ends all warnings.
+func (e *Events) Reset() {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	clear(e.all)
+	clear(e.spaces)
+	e.version++
+}
+
+// Present lists the warnings in no order. The version differs where the list does.
+func (e *Events) Present() (all []Warning, version uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, w := range e.all {
+		all = append(all, *w)
+	}
+	return all, e.version
+}
+
+func (e *Events) put(k key, w *Warning) {
+	e.all[k] = w
+	e.version++
+}
+
+func (e *Events) remove(k key) {
+	w := e.all[k]
+	if w == nil {
+		return
+	}
+	if k.reason != Omitted {
+		e.spaces[w.Namespace].count--
+	}
+	delete(e.all, k)
+	e.version++
+}
+
+// space finds a namespace's share. Shares that are as good as new are forgotten once there are many.
+func (e *Events) space(namespace string, now time.Time) *space {
+	s := e.spaces[namespace]
+	if s != nil {
+		return s
+	}
+	if len(e.spaces) >= Most {
+		for name, other := range e.spaces {
+			if other.count == 0 && other.pace.TokensAt(now) >= MostOfNamespace {
+				e.remove(key{namespaceID(name), Omitted})
+				delete(e.spaces, name)
+			}
+		}
+	}
+	s = &space{pace: rate.NewLimiter(rate.Every(Interval), MostOfNamespace)}
+	e.spaces[namespace] = s
+	return s
+}
+
+// room finds out whether a namespace may have one Event more. Where it is full its oldest Event makes room, if Kubernetes has deleted that by now.
+func (e *Events) room(namespace string, s *space, now time.Time) bool {
+	if s.count < MostOfNamespace && len(e.all) < Most {
+		return true
+	}
+	for k, w := range e.all {
+		if w.Namespace == namespace && k.reason != Omitted && now.Sub(w.Since) > old {
+			e.remove(k)
+			return true
+		}
+	}
+	return false
+}
+
+// omitted says once an hour of a namespace that there are more warnings than Events.
+func (e *Events) omitted(namespace string, now time.Time) {
+	k := key{namespaceID(namespace), Omitted}
+	if was := e.all[k]; was == nil && len(e.all) < 2*Most || was != nil && now.Sub(was.Since) > old {
+		e.put(k, &Warning{Object: Object{ID: k.id, Version: "v1"}, Namespace: namespace, Reason: Omitted, Since: now,
+			Message: "more objects of this namespace are refused or held than are shown as Events; navarchd's page /debug/problems lists them"})
+	}
+}
+
+func namespaceID(name string) object.ID { return object.ID{Kind: "Namespace", Name: name} }
+
+func cut(text string) string {
+	if len(text) <= MaxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(strings.Clone(text[:MaxMessage-3]), "") + "..."
+}
