@@ -69,6 +69,11 @@ func (i *ingester) addClusterDuties(c ingesterConfig, from sources, writes *kube
 	}
 	from.clusters.Settle = i.loop.Settle
 	from.clusters.Expect = i.expect
+	warnings, err := newWarnings(i, c.config, of, writes, limit)
+	if err != nil {
+		return err
+	}
+	i.duties = append(i.duties, duty{lead: warnings.lead, problems: warnings.problems})
 	if c.config.env.status {
 		statuses, err := newObjectStatus(i, c.config, of, writes, limit)
 		if err != nil {

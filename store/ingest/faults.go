@@ -254,14 +254,35 @@ func (l *Loop) EveryProblem(ctx context.Context) ([]object.Problem, error) {
 	if l.asked != nil && l.asked.version == l.version.Load() {
 		return l.asked.all, nil
 	}
-	answer := make(chan everything, 1)
-	l.box.Put(input{ask: []chan everything{answer}})
-	select {
-	case e := <-answer:
+	e, err := ask(ctx, l, l.everything)
+	if err == nil {
 		l.asked = &e
-		return e.all, nil
+	}
+	return e.all, err
+}
+
+// Objects finds objects as they were emitted last; those that are not there are left out. Its error is the context's.
+func (l *Loop) Objects(ctx context.Context, ids []object.ID) (map[object.ID]*object.Object, error) {
+	return ask(ctx, l, func() map[object.ID]*object.Object {
+		all := make(map[object.ID]*object.Object, len(ids))
+		for _, id := range ids {
+			if e := l.state.objects[id]; e != nil && e.object != nil {
+				all[id] = e.object
+			}
+		}
+		return all
+	})
+}
+
+// ask has the loop answer a question, after publish. Its error is the context's.
+func ask[A any](ctx context.Context, l *Loop, question func() A) (answer A, err error) {
+	answers := make(chan A, 1)
+	l.box.Put(input{ask: []func(){func() { answers <- question() }}})
+	select {
+	case answer = <-answers:
+		return answer, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return answer, ctx.Err()
 	}
 }
 

@@ -76,9 +76,9 @@ type Loop struct {
 	asking   sync.Mutex    // guards asked, also while the loop is asked
 	asked    *everything
 
-	between []object.Problem  // Run's: what is wrong between objects
-	counted faultsVersion     // Run's: that `version` was last counted up for
-	ask     []chan everything // Run's: those who wait for publish
+	between []object.Problem // Run's: what is wrong between objects
+	counted faultsVersion    // Run's: that `version` was last counted up for
+	ask     []func()         // Run's: questions that wait for publish
 }
 
 // input is what waits for the loop: all that was emitted, each change for itself, and the newest word on the level and on leadership.
@@ -88,7 +88,7 @@ type input struct {
 	remote *Remotes        // nil: it has not changed
 	term   Event           // Gained, Lost or nil
 	settle []chan struct{} // closed once emits are taken
-	ask    []chan everything
+	ask    []func()
 }
 
 func merge(waiting, next input) input {

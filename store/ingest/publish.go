@@ -40,7 +40,7 @@ func (l *Loop) publish() {
 		l.stats.Store(&stats)
 	}
 	for _, answer := range l.ask {
-		answer <- l.everything()
+		answer()
 	}
 	l.ask = nil
 }

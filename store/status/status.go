@@ -1,5 +1,5 @@
-// Package status writes to the API server of Kubernetes: the ConfigMap istio-ca-root-cert of each namespace, WorkloadEntries of machines, and
-// entries in the status of Istio's objects. Callers state what is wanted object by object (Desired). An object that differs from it, whoever
+// Package status writes to the API server of Kubernetes: the ConfigMap istio-ca-root-cert of each namespace, WorkloadEntries of machines, entries in
+// the status of Istio's objects, and Events about objects that are refused or held. Callers state what is wanted object by object (Desired). An object that differs from it, whoever
 // changed it, waits in a queue, in which owners of many objects take turns with others (Desired.Turn).
 //
 // Owns: which objects wait and since when, who writes against this process; the annotation EpochAnnotation of whole objects that it has

@@ -56,7 +56,7 @@ var may = map[string][]string{
 	"store/admit/schema":            {},
 	"store/admit/validate":          {"store/admit", "store/admit/schema", "store/analysis", "store/mirror", "store/normal", "store/object"},
 	"store/admit/configure":         {"store/status"},
-	"store/status":                  {"store/apiserver", "store/apiserver/listwatch", "store/machines"},
+	"store/status":                  {"store/events", "store/apiserver", "store/apiserver/listwatch", "store/machines"},
 	"store/removal":                 {"store/object", "store/kv", "store/source/guard"},
 
 	// From snapshots to what proxies are sent.

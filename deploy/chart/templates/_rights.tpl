@@ -15,6 +15,9 @@ root and role, and is a list of rules, empty where the role needs none. */}}
 - apiGroups: [""]
   resources: [configmaps] # of any name: Kubernetes does not know the name when it is asked for this right
   verbs: [create]
+- apiGroups: [""] # Warning Events about objects that are refused or held
+  resources: [events]
+  verbs: [get, create, update]
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [list, watch]
