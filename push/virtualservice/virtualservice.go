@@ -67,21 +67,42 @@ func Hosts(vs *model.VirtualService) map[string]struct{} {
 	return hosts
 }
 
+// RuleSendsTo says whether a destination is one of an http rule.
+func RuleSendsTo(rule *networkingv1.HTTPRoute, ref Ref) bool {
+	for d := range ruleDestinations(rule) {
+		if of, ok := RefOf(d); ok && of == ref {
+			return true
+		}
+	}
+	return false
+}
+
 func httpDestinations(vs *model.VirtualService) iter.Seq[*networkingv1.Destination] {
 	return func(yield func(*networkingv1.Destination) bool) {
 		for _, rule := range vs.Spec.GetHttp() {
-			for _, d := range rule.GetRoute() {
-				if !yield(d.GetDestination()) {
+			for d := range ruleDestinations(rule) {
+				if !yield(d) {
 					return
 				}
 			}
-			if !yield(rule.GetMirror()) {
+		}
+	}
+}
+
+// ruleDestinations are those of the routes and mirrors of one http rule.
+func ruleDestinations(rule *networkingv1.HTTPRoute) iter.Seq[*networkingv1.Destination] {
+	return func(yield func(*networkingv1.Destination) bool) {
+		for _, d := range rule.GetRoute() {
+			if !yield(d.GetDestination()) {
 				return
 			}
-			for _, m := range rule.GetMirrors() {
-				if !yield(m.GetDestination()) {
-					return
-				}
+		}
+		if !yield(rule.GetMirror()) {
+			return
+		}
+		for _, m := range rule.GetMirrors() {
+			if !yield(m.GetDestination()) {
+				return
 			}
 		}
 	}

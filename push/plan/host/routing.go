@@ -1,7 +1,11 @@
 package host
 
 import (
+	"fmt"
+	"slices"
 	"strings"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/plan/input"
@@ -53,7 +57,9 @@ func (t *Table) Routes(spec *vhost.Spec, vs *model.VirtualService, as Seen, foun
 	for _, ref := range virtualservice.Routed(vs) {
 		d, there := t.destination(as.Hosts, ref, spec.Port)
 		if !there {
-			*found = append(*found, input.NotFound(vs.Key, "spec.http", "destination "+ref.Host+describe(ref)+" is not there; requests to it are answered 503"))
+			if what := t.missing(spec, as, ref); what != "" {
+				*found = append(*found, input.NotFound(vs.Key, "spec.http", "destination "+what+"; requests to it are answered 503"))
+			}
 		}
 		list = append(list, d)
 	}
@@ -61,11 +67,45 @@ func (t *Table) Routes(spec *vhost.Spec, vs *model.VirtualService, as Seen, foun
 	return true
 }
 
-func describe(ref virtualservice.Ref) string {
-	if ref.Subset != "" {
-		return " subset " + ref.Subset
+// missing describes why a destination has no cluster; empty: no request comes to it by this virtual host. None comes to a port that the host's own services do
+// not have, nor by rules of other ports and proxies. Whether requests come to a port of a host without a service is not known: there a destination without
+// a port is missing only where it would be at every port.
+func (t *Table) missing(spec *vhost.Spec, as Seen, ref virtualservice.Ref) string {
+	h := as.Hosts.Get(spec.Host)
+	served := h != nil && h.Service != nil
+	if served && h.At(spec.Port) == nil || !t.sendsTo(spec.VirtualService, ref, spec.Port, as.Inputs) {
+		return ""
 	}
-	return ""
+	name := ref.Host
+	if ref.Subset != "" {
+		name += " subset " + ref.Subset
+	}
+	to := as.Hosts.Get(target(as.Hosts, ref.Host))
+	if to == nil || to.Service == nil || ref.Subset != "" && !to.hasSubset(ref.Subset) {
+		return name + " is not there"
+	}
+	if ref.Port == 0 {
+		if !served {
+			return ""
+		}
+		return fmt.Sprintf("%s states no port and has no port %d, to which requests to %s come", name, spec.Port, spec.Host)
+	}
+	return fmt.Sprintf("%s has no port %d here", name, ref.Port)
+}
+
+// hasSubset says whether a rule of the host has a subset.
+func (h *Host) hasSubset(name string) bool {
+	_, has := h.Rules.subset(name)
+	return has
+}
+
+// sendsTo says whether an http rule that applies to what comes to a port sends to a destination.
+func (t *Table) sendsTo(vs *model.VirtualService, ref virtualservice.Ref, port uint32, inputs view.Inputs) bool {
+	return slices.ContainsFunc(vs.Spec.GetHttp(), func(rule *networkingv1.HTTPRoute) bool {
+		applies := len(rule.GetMatch()) == 0 ||
+			slices.ContainsFunc(rule.GetMatch(), func(m *networkingv1.HTTPMatchRequest) bool { return t.Applies(vs, m, port, inputs) })
+		return applies && virtualservice.RuleSendsTo(rule, ref)
+	})
 }
 
 // destination is what a destination of a VirtualService means here. False: nothing; Envoy answers 503 for a cluster that is not there, and gRPC's
