@@ -12,13 +12,11 @@ import (
 	"navarch.io/navarch/ca/serving"
 	"navarch.io/navarch/cmd/internal/web"
 	"navarch.io/navarch/cmd/navarchd/webhooks"
-	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/store/admit"
 	"navarch.io/navarch/store/admit/schema"
 	"navarch.io/navarch/store/admit/validate"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/mirror"
-	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/turns"
@@ -82,14 +80,6 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 		}},
 	}})
 	return nil
-}
-
-// judge has the values of EnvoyFilters read as builders read them.
-func judge(r model.Record) (refused, warned []error) {
-	if f, is := r.(*model.EnvoyFilter); is {
-		return patch.Judge(f)
-	}
-	return nil, nil
 }
 
 // webhookTLS is what the webhooks' address presents: an operator's certificate, whose roots the operator writes into the configurations; or one

@@ -81,7 +81,7 @@ func Of(records iter.Seq[model.Record]) *Analysis {
 
 // Reads says whether records of a kind matter here. Edits of others may be left out.
 func Reads(kind model.Kind) bool {
-	return kind == model.KindMesh || kind == model.KindWorkload || len(givers[kind]) > 0 || len(examiners[kind]) > 0
+	return kind == model.KindMesh || kind == model.KindWorkload || len(givers[kind])+len(examiners[kind])+len(later[kind]) > 0
 }
 
 // Step takes edits, of each record one; Old is what the step before made of it.
@@ -210,11 +210,10 @@ func (a *Analysis) examine(record model.Record) *unit {
 	if record == nil {
 		return x.unit
 	}
-	if all := examiners[record.Meta().Key.Kind]; len(all) > 0 {
+	if kind := record.Meta().Key.Kind; len(examiners[kind])+len(later[kind]) > 0 {
 		a.Examined++
-		for _, look := range all {
-			look(x)
-		}
+		x.look(examiners[kind])
+		x.look(later[kind])
 	}
 	x.reads, x.watches = slices.Clip(slices.Collect(maps.Keys(x.read))), slices.Clip(slices.Collect(maps.Keys(x.watched)))
 	return x.unit
@@ -238,11 +237,20 @@ type examination struct {
 	of      *Analysis
 	read    map[fact]bool
 	watched map[*watch]bool
-	known   Known // what records are looked for in by host, instead of the index; nil: the index
+	known   Known // what is looked at in place of the index (Applied); nil: the index
+}
+
+func (x *examination) look(all []func(*examination)) {
+	for _, look := range all {
+		look(x)
+	}
 }
 
 // with are the records that give a fact, the oldest first.
 func (x *examination) with(f fact) []model.Record {
+	if x.known != nil {
+		return scan(x.known, f, x.record.Meta().Key)
+	}
 	x.read[f] = true
 	return x.of.holders[f]
 }
@@ -255,15 +263,23 @@ func (x *examination) found(analyzer problem.Analyzer, code problem.Code, field,
 	}
 }
 
-// examiners are what each kind is looked at for.
+// examiners are what each kind is looked at for, by what it says and what others say.
 var examiners = [model.NumKinds][]func(*examination){
-	model.KindVirtualService:        {unknownDestinations, sharedHosts, unknownGateways},
-	model.KindDestinationRule:       {unknownHost, ruledHost, emptySubsets, unselected},
-	model.KindService:               {sharedService},
-	model.KindServiceEntry:          {sharedService, otherProtocol, unselected},
-	model.KindSidecar:               {general, overlapping, unselected},
-	model.KindTelemetry:             {general, overlapping, unselected},
-	model.KindPeerAuthentication:    {general, overlapping, unselected},
+	model.KindVirtualService:     {unknownDestinations, sharedHosts, unknownGateways},
+	model.KindDestinationRule:    {unknownHost, ruledHost},
+	model.KindServiceEntry:       {sharedHost, otherProtocol},
+	model.KindSidecar:            {general, overlapping},
+	model.KindTelemetry:          {general, overlapping},
+	model.KindPeerAuthentication: {general, overlapping, unservedPorts},
+}
+
+// later are those that look for workloads, which come after their configuration: they are not asked about what is only about to be stored.
+var later = [model.NumKinds][]func(*examination){
+	model.KindDestinationRule:       {emptySubsets, unselected},
+	model.KindServiceEntry:          {unselected},
+	model.KindSidecar:               {unselected},
+	model.KindTelemetry:             {unselected},
+	model.KindPeerAuthentication:    {unselected},
 	model.KindAuthorizationPolicy:   {unselected},
 	model.KindRequestAuthentication: {unselected},
 	model.KindEnvoyFilter:           {unselected},

@@ -1,7 +1,9 @@
 package analysis
 
 import (
+	"encoding/base64"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	meshv1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 	proxyconfigv1 "istio.io/api/networking/v1beta1"
+	securityv1 "istio.io/api/security/v1beta1"
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 	"sigs.k8s.io/yaml"
 
@@ -114,8 +117,19 @@ func TestWarnings(t *testing.T) {
 		{"two rules, of which one is for more", []string{web, "DestinationRule shop/a {host: web.shop, exportTo: [a]}", "DestinationRule shop/b {host: web.shop, exportTo: [a, b]}"}, "-DestinationRule shop/a {}", []string{"DestinationRule b spec.host Duplicate"}},
 		{"two rules for all and for some", []string{web, "DestinationRule shop/a {host: web.shop, exportTo: ['*']}", "DestinationRule shop/b {host: web.shop, exportTo: [b]}"}, "-DestinationRule shop/a {}", []string{"DestinationRule b spec.host Duplicate"}},
 		{"two rules for others", []string{web, "DestinationRule shop/a {host: web.shop, exportTo: [a]}", "DestinationRule shop/b {host: web.shop, exportTo: [b]}"}, "", nil},
-		{"two services", []string{web, "ServiceEntry shop/web {hosts: [web.shop], ports: [{number: 80}]}"}, "-Service shop/web {}", []string{"ServiceEntry web spec.hosts Duplicate"}},
-		{"a service, and an older entry", []string{"ServiceEntry shop/a {hosts: [web.shop], ports: [{number: 80}]}", web}, "-ServiceEntry shop/a {}", []string{"Service web metadata.name Duplicate"}},
+		{"a service, and an entry", []string{web, "ServiceEntry shop/web {hosts: [web.shop], exportTo: ['*'], ports: [{number: 80}]}"}, "-" + web, []string{"ServiceEntry web spec.hosts Duplicate"}},
+		{"a service, and an older entry", []string{"ServiceEntry shop/a {hosts: [web.shop], exportTo: ['*'], ports: [{number: 80}, {number: 81}]}", web}, "-ServiceEntry shop/a {}", []string{"ServiceEntry a spec.hosts Duplicate"}},
+		{"a service, and an entry that other namespaces see", []string{"ServiceEntry shop/a {hosts: [web.shop], exportTo: [a]}", "Service shop/web {hosts: [web.shop], exportTo: [b]}"}, "", nil},
+		{"a service, and another namespace's entry", []string{"ServiceEntry other/a {hosts: [web.shop], exportTo: ['*']}", web}, "ServiceEntry other/a {hosts: [web.shop], exportTo: [other]}", []string{"ServiceEntry a spec.hosts Duplicate"}},
+		{"two entries that are resolved otherwise", []string{"ServiceEntry shop/a {hosts: [x], exportTo: ['*'], resolution: RESOLUTION_DNS}", "ServiceEntry shop/b {hosts: [x], exportTo: [shop], resolution: RESOLUTION_EDS}"}, "-ServiceEntry shop/a {}",
+			[]string{"ServiceEntry b spec.hosts Duplicate"}},
+		{"two entries that nobody sees together", []string{"ServiceEntry shop/a {hosts: [x], exportTo: [a]}", "ServiceEntry shop/b {hosts: [x], exportTo: [b]}"}, "", nil},
+		{"entries of two namespaces", []string{"ServiceEntry one/b {hosts: [x, z], exportTo: ['*'], resolution: RESOLUTION_DNS}", "ServiceEntry two/a {hosts: [x], exportTo: [third], resolution: RESOLUTION_EDS}"},
+			"ServiceEntry two/a {hosts: [x], exportTo: ['~', one, two], resolution: RESOLUTION_EDS}", []string{"ServiceEntry a spec.hosts Duplicate"}},
+		{"entries of two namespaces that say the same", []string{"ServiceEntry one/b {hosts: [x], exportTo: ['*'], resolution: RESOLUTION_DNS}", "ServiceEntry two/a {hosts: [x], exportTo: ['*'], resolution: RESOLUTION_DNS}",
+			"Endpoints one/serviceentry:b:1 {hosts: [x], endpoints: [{address: 192.0.2.1, namespace: one}]}", "Endpoints two/serviceentry:a:1 {hosts: [x], endpoints: [{address: 192.0.2.1, namespace: two}]}"}, "", nil},
+		{"entries of two namespaces with other endpoints", []string{"ServiceEntry one/b {hosts: [x], exportTo: ['*']}", "ServiceEntry two/a {hosts: [x], exportTo: ['*']}", "Endpoints one/serviceentry:b:1 {hosts: [x], endpoints: [{address: 192.0.2.1}]}"},
+			"Endpoints two/serviceentry:a:1 {hosts: [x], endpoints: [{address: 192.0.2.1}]}", []string{"ServiceEntry a spec.hosts Duplicate"}},
 		{"two protocols", []string{"ServiceEntry a/x {hosts: [a], exportTo: ['*'], ports: [{number: 80, protocol: PROTOCOL_HTTP}]}", "ServiceEntry b/y {hosts: [a], exportTo: [c], ports: [{number: 80, protocol: PROTOCOL_TCP}]}"},
 			"ServiceEntry a/x {hosts: [a], exportTo: [a], ports: [{number: 80, protocol: PROTOCOL_HTTP}]}", []string{"ServiceEntry y spec.ports Duplicate IST0177"}},
 		{"no Gateway", []string{web, "VirtualService shop/v {hosts: [x.shop], gateways: [edge/gw], http: [{route: [{destination: {host: web.shop}}]}]}"}, "Gateway edge/gw {servers: [{hosts: ['shop/*.shop']}]}",
@@ -159,10 +173,24 @@ func warns(t *testing.T, name string, records []string, mend string, want []stri
 	if got := lines(t, a.Problems()); !slices.Equal(got, want) {
 		t.Errorf("%s: got %q, want %q", name, got, want)
 	}
+	appliesTheSame(t, name, all)
 	if mend != "" {
 		put(mend)
 		if got := lines(t, a.Problems()); len(got) > 0 {
 			t.Errorf("%s: mended, and still %q", name, got)
+		}
+	}
+}
+
+// appliesTheSame holds that each record that is applied beside the others has the warnings that it has once it is stored, but for those that look for workloads.
+func appliesTheSame(t *testing.T, name string, all map[model.Key]model.Record) {
+	t.Helper()
+	stored := Of(maps.Values(all))
+	for key, record := range all {
+		want := &examination{unit: &unit{record: record}, of: stored, read: map[fact]bool{}, watched: map[*watch]bool{}}
+		want.look(examiners[key.Kind])
+		if got := Applied(record, known(all)); !slices.Equal(got, want.problems) {
+			t.Errorf("%s: applied %v, stored %v", name, got, want.problems)
 		}
 	}
 }
@@ -204,6 +232,72 @@ func TestSelectorsWithoutWorkload(t *testing.T) {
 	warns(t, "DestinationRule", []string{other, web, rule}, pod, []string{"DestinationRule x spec.workloadSelector.matchLabels NoEffect IST0127"})
 	warns(t, "a policy that could not be understood", []string{other, "AuthorizationPolicy shop/x {closed: true, selector: {app: web}}"}, "", nil)
 	warns(t, "targetRefs", []string{other, "EnvoyFilter shop/x {targetRefs: [{kind: Gateway, name: x}]}"}, "", nil)
+}
+
+// portLevel is the encoded message of a PeerAuthentication with a mode for one port, as YAML has bytes.
+func portLevel(t testing.TB, port uint32) string {
+	t.Helper()
+	raw, err := proto.Marshal(&securityv1.PeerAuthentication{PortLevelMtls: map[uint32]*securityv1.PeerAuthentication_MutualTLS{port: {Mode: securityv1.PeerAuthentication_MutualTLS_STRICT}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(raw)
+}
+
+// A port of portLevelMtls is one that workloads have: of a service's target, of endpoints, of a Sidecar's listener. Where a service that selects them has it as its own
+// port, the warning names that.
+func TestPortsOfPortLevelMtls(t *testing.T) {
+	policy := func(port uint32) string {
+		return fmt.Sprintf("PeerAuthentication shop/p {selector: {app: web}, istio: %s}", portLevel(t, port))
+	}
+	said := func(port int) []string {
+		return []string{fmt.Sprintf("PeerAuthentication p spec.portLevelMtls[%d] NoEffect", port)}
+	}
+	const service = "Service shop/web {hosts: [web.shop], selector: {app: web}, ports: [{number: 80, targetNumber: 8080}, {number: 90, targetName: named}]}"
+	warns(t, "the service's port", []string{pod, service, policy(80)}, policy(8080), said(80))
+	warns(t, "another workload's", []string{pod, service, "Workload shop/q {endpoint: {labels: {app: db}}}", "Service shop/db {hosts: [db.shop], selector: {app: db}, ports: [{number: 70}]}", policy(70)},
+		"Service shop/more {hosts: [more.shop], selector: {version: v1}, ports: [{number: 70}]}", said(70))
+	warns(t, "a name", []string{pod, service, policy(9090)}, "Endpoints shop/web {hosts: [web.shop], ports: [{name: named, number: 9090}], endpoints: [{address: 10.0.0.1, labels: {app: web}}]}", said(9090))
+	warns(t, "an endpoint of others", []string{pod, service, policy(9090), "Endpoints shop/db {hosts: [db.shop], ports: [{number: 9090}], endpoints: [{address: 10.0.0.2, labels: {app: db}}]}"}, policy(8080), said(9090))
+	warns(t, "a Sidecar's listener", []string{pod, policy(7070)}, "Sidecar shop/s {workloadSelector: {labels: {app: web}}, ingress: [{port: {number: 7070}}]}", said(7070))
+	warns(t, "no workload is known", []string{service, policy(80)}, "", nil)
+	named := "Service shop/web {hosts: [web.shop], selector: {app: web}, ports: [{number: 80, targetNumber: 8080}]}"
+	if got := Of(slices.Values([]model.Record{record(t, pod), record(t, named), record(t, policy(80))})).Problems(); len(got) != 1 ||
+		!strings.HasSuffix(got[0].Message, "80 is a port of Service shop/web, whose target port is 8080") {
+		t.Errorf("%v", got)
+	}
+}
+
+// known is records as Applied has them.
+type known map[model.Key]model.Record
+
+func (k known) Mesh() *model.Mesh { return model.DefaultMesh() }
+func (k known) All(kind model.Kind) iter.Seq[model.Record] {
+	return k.where(func(r model.Record) bool { return r.Meta().Key.Kind == kind })
+}
+func (k known) In(kind model.Kind, namespace string) iter.Seq[model.Record] {
+	return k.where(func(r model.Record) bool { return r.Meta().Key.Kind == kind && r.Meta().Key.Namespace == namespace })
+}
+func (k known) ByHost(kind model.Kind, host string) iter.Seq[model.Record] {
+	return k.where(func(r model.Record) bool {
+		return r.Meta().Key.Kind == kind && slices.ContainsFunc(givers[kind], func(give giver) bool {
+			for f := range give(r) {
+				if f.name == host {
+					return true
+				}
+			}
+			return false
+		})
+	})
+}
+func (k known) where(is func(model.Record) bool) iter.Seq[model.Record] {
+	return func(yield func(model.Record) bool) {
+		for _, r := range k {
+			if is(r) && !yield(r) {
+				return
+			}
+		}
+	}
 }
 
 // Several of a kind of which one counts: for all workloads of a namespace, and for some that both select.

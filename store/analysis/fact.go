@@ -20,7 +20,8 @@ type factKind uint8
 // The facts.
 const (
 	serviceOfHost   factKind = iota // name: a host of a Service or ServiceEntry, wildcards as they are written
-	ownService                      // the same, in a namespace
+	ownEntry                        // the same of a ServiceEntry, in a namespace
+	kubeService                     // name: the host of a Service
 	ruleOfHost                      // name: the host of a DestinationRule
 	ownRule                         // the same without a workloadSelector, in a namespace
 	endpointsOfHost                 // name: a host that Endpoints are of
@@ -28,11 +29,13 @@ const (
 	gatewayOfName                   // a Gateway by namespace and name
 	withSelector                    // a record of a kind in a namespace that selects workloads by labels
 	withoutSelector                 // one that is for all of them
+	servedPort                      // name: a port of workloads in a namespace that a service, or a Sidecar's listener, is for
+	servicePort                     // name: a port of a service in a namespace, which has another one at its workloads
 )
 
 // ranked says whether a fact is read for the oldest records that give it, maxCompared at most (examination.older).
 func (f fact) ranked() bool {
-	return f.kind == ownService || f.kind == ownRule || f.kind == meshRoute || f.kind == withSelector || f.kind == withoutSelector
+	return f.kind == ownEntry || f.kind == ownRule || f.kind == meshRoute || f.kind == withSelector || f.kind == withoutSelector
 }
 
 // giver lists facts of a record.
@@ -40,13 +43,13 @@ type giver func(model.Record) iter.Seq[fact]
 
 // givers says which facts the records of each kind give. A record whose facts stay, and which is another one, touches their readers all the same.
 var givers = [model.NumKinds][]giver{
-	model.KindService:            {ofService},
-	model.KindServiceEntry:       {ofService},
-	model.KindEndpoints:          {ofEndpoints},
+	model.KindService:            {ofService, ofPorts},
+	model.KindServiceEntry:       {ofService, ofPorts},
+	model.KindEndpoints:          {ofEndpoints, ofEndpointPorts},
 	model.KindVirtualService:     {ofVirtualService},
 	model.KindDestinationRule:    {ofRule},
 	model.KindGateway:            {ofGateway},
-	model.KindSidecar:            {ofSelecting},
+	model.KindSidecar:            {ofSelecting, ofIngressPorts},
 	model.KindTelemetry:          {ofSelecting},
 	model.KindPeerAuthentication: {ofSelecting},
 }
@@ -57,7 +60,11 @@ func ofService(r model.Record) iter.Seq[fact] {
 	svc := r.(*model.Service)
 	return func(yield func(fact) bool) {
 		for _, host := range svc.Spec.GetHosts() {
-			if !yield(fact{kind: serviceOfHost, name: host}) || !yield(fact{kind: ownService, namespace: svc.Key.Namespace, name: host}) {
+			by := fact{kind: kubeService, name: host}
+			if svc.Key.Kind == model.KindServiceEntry {
+				by = fact{kind: ownEntry, namespace: svc.Key.Namespace, name: host}
+			}
+			if !yield(fact{kind: serviceOfHost, name: host}) || !yield(by) {
 				return
 			}
 		}

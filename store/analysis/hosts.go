@@ -11,51 +11,12 @@ import (
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
-	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
 )
 
-// Known finds records by the hosts that they name; wildcards are literal there. A snapshot does.
-type Known interface {
-	ByHost(kind model.Kind, host string) iter.Seq[model.Record]
-}
-
-// References are warnings of what one record names and is not known: services of destinations, their ports, subsets. It looks at what the
-// record names, not at all there is.
-func References(r model.Record, known Known) []object.Problem {
-	x := &examination{unit: &unit{record: r}, known: known}
-	switch r.(type) {
-	case *model.VirtualService:
-		unknownDestinations(x)
-	case *model.DestinationRule:
-		unknownHost(x)
-	}
-	return x.problems
-}
-
-// ofHost are the records that give a fact of a host.
-func (x *examination) ofHost(kind factKind, host string) iter.Seq[model.Record] {
-	if x.known == nil {
-		return slices.Values(x.with(fact{kind: kind, name: host}))
-	}
-	kinds := []model.Kind{model.KindService, model.KindServiceEntry}
-	if kind == ruleOfHost {
-		kinds = []model.Kind{model.KindDestinationRule}
-	}
-	return func(yield func(model.Record) bool) {
-		for _, of := range kinds {
-			for r := range x.known.ByHost(of, host) {
-				if !yield(r) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// services are those of exactly this host, the oldest first where that is known.
+// services are those of exactly this host, the oldest first.
 func (x *examination) services(host string) (all []*model.Service) {
-	for r := range x.ofHost(serviceOfHost, host) {
+	for _, r := range x.with(fact{kind: serviceOfHost, name: host}) {
 		all = append(all, r.(*model.Service))
 	}
 	return all
@@ -64,7 +25,7 @@ func (x *examination) services(host string) (all []*model.Service) {
 // hasService says whether a service has the host, itself or by a wildcard.
 func (x *examination) hasService(host string) bool {
 	for of := range covering(host) {
-		for range x.ofHost(serviceOfHost, of) {
+		if len(x.with(fact{kind: serviceOfHost, name: of})) > 0 {
 			return true
 		}
 	}
@@ -75,7 +36,7 @@ func (x *examination) hasService(host string) bool {
 func (x *examination) subsets(host string) (names map[string]bool, found bool) {
 	names = map[string]bool{}
 	for of := range covering(host) {
-		for r := range x.ofHost(ruleOfHost, of) {
+		for _, r := range x.with(fact{kind: ruleOfHost, name: of}) {
 			found = true
 			for _, s := range r.(*model.DestinationRule).Spec.GetSubsets() {
 				names[s.GetName()] = true

@@ -112,6 +112,9 @@ func newWatches() watches {
 
 // watch is a selector in a namespace, empty: in all. The first time it is asked for it looks at the workloads there.
 func (x *examination) watch(namespace string, labels map[string]string) *watch {
+	if x.known != nil {
+		return &watch{count: selects(x.known, namespace, labels)}
+	}
 	w := x.of.watches.get(namespace, labels)
 	x.watched[w] = true
 	return w

@@ -44,6 +44,9 @@ type Authorizer struct {
 	Wrong    string // why it cannot be asked: what the policies match is refused; empty: it can
 }
 
+// Unknown is why a provider cannot be asked for which Service is false.
+const Unknown = "MeshConfig has no valid extensionProviders of this name with envoyExtAuthzHttp or envoyExtAuthzGrpc"
+
 // Service is where a provider of a mesh is: [namespace/]host, and its port. False: there is no such provider, or it is of another kind.
 func Service(mesh *meshv1.MeshConfig, provider string) (service string, port uint32, ok bool) {
 	p := find(mesh, provider)

@@ -48,7 +48,7 @@ func (wl *Workload) authorizer(provider string) (out extauthz.Authorizer, missin
 	out.Provider = provider
 	service, port, ok := extauthz.Service(wl.in.Mesh.Spec, provider)
 	if !ok {
-		out.Wrong = "MeshConfig has no valid extensionProviders of this name with envoyExtAuthzHttp or envoyExtAuthzGrpc"
+		out.Wrong = extauthz.Unknown
 		return out, ""
 	}
 	host, found, namespaces := wl.in.ProviderServices(service)

@@ -89,7 +89,7 @@ func webhook() *Webhook {
 
 // over knows a snapshot; nil: nothing. Values of EnvoyFilters are judged as in navarchd.
 func over(s *mirror.Snapshot) *Webhook {
-	return New(normal.New(normal.Options{}), func() *mirror.Snapshot { return s }, func(r model.Record) (refused, warned []error) {
+	return New(normal.New(normal.Options{}), func() *mirror.Snapshot { return s }, func(r model.Record, _ *mirror.Snapshot) (refused, warned []error) {
 		if f, is := r.(*model.EnvoyFilter); is {
 			return patch.Judge(f)
 		}

@@ -15,6 +15,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,8 +43,8 @@ type Webhook struct {
 }
 
 // Judge says more of a record than the normaliser can, which knows no types of Envoy: errors for which its object is refused, and others. They are
-// problems of the record (model.Fault).
-type Judge func(model.Record) (refused, warned []error)
+// problems of the record (model.Fault). known is what this process knows of the mesh; nil: nothing.
+type Judge func(r model.Record, known *mirror.Snapshot) (refused, warned []error)
 
 var _ admit.Handler = (*Webhook)(nil)
 
@@ -129,7 +130,11 @@ func read(r *admissionv1.AdmissionRequest) (map[string]any, *object.Object, erro
 	if id.Name == "" {
 		return nil, nil, errors.New("it has no name")
 	}
-	return tree, &object.Object{ID: id, Version: of.Version, Created: head.CreationTimestamp.Time, Labels: head.Labels, Annotations: head.Annotations,
+	created := head.CreationTimestamp.Time
+	if created.IsZero() {
+		created = time.Now() // it is younger than what is there
+	}
+	return tree, &object.Object{ID: id, Version: of.Version, Created: created, Labels: head.Labels, Annotations: head.Annotations,
 		UID: string(head.UID), Generation: head.Generation, JSON: r.Object.Raw}, nil
 }
 
@@ -193,20 +198,24 @@ func (w *Webhook) check(ctx context.Context, tree map[string]any, obj *object.Ob
 		found.Warnings = append(found.Warnings, warning(p, ""))
 	}
 	for _, record := range result.Records {
-		refused, warned := w.judge(record)
+		refused, warned := w.judge(record, known)
 		for _, err := range refused {
 			p := model.ProblemOf(err, record.Meta().Key)
 			found.Errors = append(found.Errors, Error{p.Field, p.Code, p.Message})
 		}
 		for _, err := range warned {
 			p := model.ProblemOf(err, record.Meta().Key)
-			found.Warnings = append(found.Warnings, warning(object.Problem{Field: p.Field, Message: p.Message}, ""))
+			found.Warnings = append(found.Warnings, warning(object.Problem{Field: p.Field, Message: p.Message, Analyzer: p.Analyzer}, ""))
 		}
 		if known == nil {
 			continue
 		}
-		for _, p := range analysis.References(record, known) {
-			found.Warnings = append(found.Warnings, warning(p, " (not known yet, where it is applied together with this object)"))
+		for _, p := range analysis.Applied(record, known) {
+			more := ""
+			if p.Code == problem.NotFound {
+				more = " (not known yet, where it is applied together with this object)"
+			}
+			found.Warnings = append(found.Warnings, warning(p, more))
 		}
 	}
 	return found

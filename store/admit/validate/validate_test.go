@@ -1,11 +1,13 @@
 package validate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -163,6 +165,39 @@ func TestReferences(t *testing.T) {
 			said := strings.Join(got.Warnings, "\n")
 			if !got.Allowed || c.want == "" && said != "" || !strings.Contains(said, c.want) || c.want != "" && !strings.Contains(said, "not known yet") {
 				t.Errorf("allowed %v, warnings %q; want %q", got.Allowed, said, c.want)
+			}
+		})
+	}
+}
+
+// What an object loses to others that are there, or does not do beside them, is a warning as it is applied. An update is compared with the others alone.
+func TestAppliedBesideOthers(t *testing.T) {
+	snapshot := known(t, nil)
+	put := func(kind, name, spec string) {
+		group := map[string]string{"PeerAuthentication": "security.istio.io", "Telemetry": "telemetry.istio.io"}[kind]
+		result := normal.New(normal.Options{}).Object(&object.Object{ID: object.ID{Group: cmp.Or(group, "networking.istio.io"), Kind: kind, Namespace: "shop", Name: name}, Version: "v1",
+			Created: time.Unix(1, 0), JSON: []byte(`{"spec": ` + spec + `}`)}, lookup{nothing})
+		if result.Spoiled {
+			t.Fatal(result.Problems)
+		}
+		snapshot = snapshot.Apply(snapshot.Revision()+1, result.Records, nil).New
+	}
+	put("Sidecar", "first", `{"egress": [{"hosts": ["*/*"]}]}`)
+	put("PeerAuthentication", "first", `{}`)
+	put("ServiceEntry", "first", `{"hosts": ["a.example"], "ports": [{"number": 443, "name": "tls", "protocol": "TLS"}], "resolution": "DNS"}`)
+	for name, c := range map[string]struct{ raw, want string }{
+		"a second Sidecar":                {of("Sidecar", `{"egress": [{"hosts": ["*/*"]}]}`), "the older Sidecar shop/first is for all workloads of the namespace too: it counts, and this one does not [IST0111]"},
+		"a second PeerAuthentication":     {of("PeerAuthentication", `{"mtls": {"mode": "STRICT"}}`), "the older PeerAuthentication shop/first is for all workloads"},
+		"the same Sidecar":                {strings.Replace(of("Sidecar", `{"egress": [{"hosts": ["*/*"]}]}`), `"name": "a"`, `"name": "first"`, 1), ""},
+		"a host of a Service":             {of("ServiceEntry", `{"hosts": ["reviews.shop.svc.cluster.local"], "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}], "resolution": "DNS"}`), "is that of Service shop/reviews"},
+		"a host of another entry":         {of("ServiceEntry", `{"hosts": ["a.example"], "ports": [{"number": 443, "name": "tls", "protocol": "TLS"}], "resolution": "NONE"}`), "is claimed by the older ServiceEntry shop/first"},
+		"a host of nobody":                {of("ServiceEntry", `{"hosts": ["b.example"], "ports": [{"number": 443, "name": "tls", "protocol": "TLS"}], "resolution": "DNS"}`), ""},
+		"a selector without workload yet": {of("PeerAuthentication", `{"selector": {"matchLabels": {"app": "new"}}}`), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := over(snapshot).Admit(t.Context(), Path, creation(t, []byte(c.raw)))
+			if said := strings.Join(got.Warnings, "\n"); !got.Allowed || c.want == "" && said != "" || !strings.Contains(said, c.want) || strings.Contains(said, "not known yet") {
+				t.Errorf("allowed %v, %+v, warnings %q; want %q", got.Allowed, got.Result, said, c.want)
 			}
 		})
 	}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+
+	securityv1 "istio.io/api/security/v1beta1"
+
+	"navarch.io/navarch/push/build/extauthz"
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/extension"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// judge says of a record what only planning and building show (validate.Judge): values of EnvoyFilters that builders cannot read, and what closes traffic.
+func judge(r model.Record, known *mirror.Snapshot) (refused, warned []error) {
+	switch t := r.(type) {
+	case *model.EnvoyFilter:
+		return patch.Judge(t)
+	case *model.Policy:
+		return nil, unaskable(t, known)
+	case *model.TrafficExtension:
+		return nil, unloadable(t)
+	}
+	return nil, nil
+}
+
+// unaskable warns of a CUSTOM policy whose provider is not known.
+func unaskable(p *model.Policy, known *mirror.Snapshot) []error {
+	m := model.Authorization(p)
+	if m.GetAction() != securityv1.AuthorizationPolicy_CUSTOM || known == nil {
+		return nil
+	}
+	provider := m.GetProvider().GetName()
+	refuses := func(format string, args ...any) []error {
+		return []error{input.NotFound(p.Key, "spec.provider.name", fmt.Sprintf("%q cannot be asked: ", provider)+fmt.Sprintf(format, args...)+"; what the policy matches is refused")}
+	}
+	service, _, ok := extauthz.Service(known.Mesh().Spec, provider)
+	if !ok {
+		return refuses("%s", extauthz.Unknown)
+	}
+	host, _, namespaces := input.ServicesOf(known, service)
+	switch {
+	case namespaces == 0:
+		return refuses("there is no service %q", service)
+	case namespaces > 1:
+		return refuses("services of %d namespaces have the host %q: want NAMESPACE/%s", namespaces, host, host)
+	}
+	return nil
+}
+
+// unloadable warns of a module that only Istio's agent can fetch.
+func unloadable(e *model.TrafficExtension) []error {
+	const own = xds.CapLua | xds.CapWasmHTTP | xds.CapWasmNetwork // of navarch-agent's Envoy
+	way, why := extension.WayOf(e, own)
+	if way.Runs() {
+		return nil
+	}
+	follows := "passes without it"
+	if way == extension.Closed {
+		follows = "is refused"
+	}
+	field := "spec.url"
+	if e.Key.Kind == model.KindTrafficExtension {
+		field = "spec.wasm.url"
+	}
+	return []error{input.Warning(e.Key, problem.NotSupported, field, fmt.Sprintf("cannot be loaded by %s (navarch-agent does not, Istio's agent does): the traffic that it matches there %s", why, follows))}
+}

@@ -1,0 +1,179 @@
+package analysis
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/problem"
+)
+
+// sharedHost warns of hosts of a ServiceEntry that another service has too, and that is before it (ahead) for some proxies: a Service, of whatever age, or an
+// older ServiceEntry with which it does not make one service (model.Joins).
+func sharedHost(x *examination) {
+	entry := x.record.(*model.Service)
+	for _, host := range entry.Spec.GetHosts() {
+		if x.behindService(host, entry) {
+			continue
+		}
+		older := x.older(fact{kind: ownEntry, namespace: entry.Key.Namespace, name: host})
+		first := slices.IndexFunc(older, func(r model.Record) bool {
+			return overlap(r.(*model.Service).Spec.GetExportTo(), entry.Spec.GetExportTo())
+		})
+		switch {
+		case first < 0:
+			x.elsewhere(host, entry)
+		case model.Joins(older[first].(*model.Service), entry):
+			x.sharedPorts(host, entry, older)
+		default:
+			x.found("", problem.Duplicate, "spec.hosts", "host %q is claimed by the older %v of the same namespace too", host, older[first].Meta().Key)
+		}
+	}
+}
+
+// behindService warns of a host that is a Service's. The Service counts in all namespaces but the entry's own, where the entry does, unless both are there.
+func (x *examination) behindService(host string, entry *model.Service) bool {
+	for _, r := range x.with(fact{kind: kubeService, name: host}) {
+		svc := r.(*model.Service)
+		const lost = "the Service counts: the ports, addresses and resolution of this entry do not; endpoints that it states or selects are added"
+		switch own := svc.Key.Namespace == entry.Key.Namespace; {
+		case own && overlap(svc.Spec.GetExportTo(), entry.Spec.GetExportTo()):
+			x.found("", problem.Duplicate, "spec.hosts", "host %q is that of %v, and "+lost, host, svc.Key)
+			return true
+		case !own && elsewhere(svc, entry):
+			x.found("", problem.Duplicate, "spec.hosts", "host %q is that of %v: for proxies outside of namespace %s the Service counts, and this entry does not",
+				host, svc.Key, entry.Key.Namespace)
+			return true
+		}
+	}
+	return false
+}
+
+// elsewhere warns of a host that an entry of another namespace has too, with other content, and which is before this one for proxies of a third namespace
+// that see both. Where it has a port with another protocol, otherProtocol says so.
+func (x *examination) elsewhere(host string, entry *model.Service) {
+	all := x.with(fact{kind: serviceOfHost, name: host})
+	for _, r := range all[:min(len(all), maxCompared)] {
+		other := r.(*model.Service)
+		if other.Key.Kind != model.KindServiceEntry || other.Key.Namespace == entry.Key.Namespace || !ahead(other, entry) || !elsewhere(other, entry) {
+			continue
+		}
+		if !otherProtocols(other, entry) && !x.equal(host, other, entry) {
+			x.found("", problem.Duplicate, "spec.hosts", "host %q is claimed by the older %v too, with other content: for proxies of other namespaces than %s the older one counts, and this one does not",
+				host, other.Key, entry.Key.Namespace)
+		}
+		return
+	}
+}
+
+// ahead orders ServiceEntries of one host for proxies of a third namespace (push/plan/host, precedes).
+func ahead(a, b *model.Service) bool {
+	return cmp.Or(cmp.Compare(a.Created, b.Created), strings.Compare(a.Key.Namespace, b.Key.Namespace), a.Older(&b.Head)) < 0
+}
+
+// elsewhere says whether proxies of a namespace that is neither service's own see both. In its own namespace each service counts, and one that is exported
+// to its own alone is meant to.
+func elsewhere(a, b *model.Service) bool {
+	third := func(namespace string) bool {
+		return namespace == "*" || namespace != "~" && namespace != a.Key.Namespace && namespace != b.Key.Namespace
+	}
+	for _, x := range a.Spec.GetExportTo() {
+		for _, y := range b.Spec.GetExportTo() {
+			if third(x) && third(y) && (x == y || x == "*" || y == "*") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// equal says whether proxies that have one entry's host in place of the other's notice no difference.
+func (x *examination) equal(host string, a, b *model.Service) bool {
+	s, o := a.Spec, b.Spec
+	return len(s.GetSelector())+len(o.GetSelector()) == 0 && s.GetResolution() == o.GetResolution() && s.GetExternal() == o.GetExternal() &&
+		slices.Equal(s.GetAddresses(), o.GetAddresses()) && slices.Equal(s.GetSubjectAltNames(), o.GetSubjectAltNames()) &&
+		slices.EqualFunc(s.GetPorts(), o.GetPorts(), func(p, q *model.ServicePort) bool { return proto.Equal(p, q) }) &&
+		slices.EqualFunc(x.endpointsOf(host, a), x.endpointsOf(host, b), sameEndpoint)
+}
+
+// sameEndpoint compares what a proxy is sent; the namespace is that of the entry.
+func sameEndpoint(a, b *model.Endpoint) bool {
+	c := proto.Clone(b).(*model.Endpoint)
+	c.Namespace = a.GetNamespace()
+	return proto.Equal(a, c)
+}
+
+// endpointsOf are those that an entry states itself.
+func (x *examination) endpointsOf(host string, entry *model.Service) (all []*model.Endpoint) {
+	for _, r := range x.with(fact{kind: endpointsOfHost, name: host}) {
+		if of := normal.SourceObject(r.Meta().Key); of.Kind == "ServiceEntry" && of.Namespace == entry.Key.Namespace && of.Name == entry.Key.Name {
+			all = append(all, r.(*model.Endpoints).Spec.GetEndpoints()...)
+		}
+	}
+	return all
+}
+
+// sharedPorts warns of ports of a ServiceEntry that an older one, with which it makes one service, has with another name or protocol.
+func (x *examination) sharedPorts(host string, entry *model.Service, older []model.Record) {
+	for _, p := range entry.Spec.GetPorts() {
+		for _, r := range older {
+			other := r.(*model.Service)
+			q := portOf(other, p.GetNumber())
+			if q == nil || !model.Joins(other, entry) {
+				continue
+			}
+			if q.GetName() != p.GetName() || q.GetProtocol() != p.GetProtocol() {
+				analyzer := problem.ConflictingServiceEntryProtocol
+				if q.GetProtocol() == p.GetProtocol() {
+					analyzer = ""
+				}
+				x.found(analyzer, problem.Duplicate, "spec.ports", "port %d of host %q is that of the older %v, with its name and protocol; endpoints of another name are not used",
+					p.GetNumber(), host, other.Key)
+			}
+			break
+		}
+	}
+}
+
+// portOf is a port of a service by its number; nil: it has none.
+func portOf(svc *model.Service, number uint32) *model.ServicePort {
+	i := slices.IndexFunc(svc.Spec.GetPorts(), func(p *model.ServicePort) bool { return p.GetNumber() == number })
+	if i < 0 {
+		return nil
+	}
+	return svc.Spec.GetPorts()[i]
+}
+
+// otherProtocol warns of ports to which an older ServiceEntry gives another protocol, where some proxies see both, and which are not one service
+// (sharedPorts).
+func otherProtocol(x *examination) {
+	entry := x.record.(*model.Service)
+	for _, host := range entry.Spec.GetHosts() {
+		for _, r := range x.older(fact{kind: serviceOfHost, name: host}) {
+			other := r.(*model.Service)
+			if other.Key.Kind != model.KindServiceEntry || model.Joins(other, entry) || !overlap(other.Spec.GetExportTo(), entry.Spec.GetExportTo()) {
+				continue
+			}
+			for _, p := range entry.Spec.GetPorts() {
+				if otherProtocolOf(other, p) {
+					x.found(problem.ConflictingServiceEntryProtocol, problem.Duplicate, "spec.ports", "port %d of host %q has another protocol in the older %v, which wins for proxies that see both",
+						p.GetNumber(), host, other.Key)
+				}
+			}
+		}
+	}
+}
+
+func otherProtocols(a, b *model.Service) bool {
+	return slices.ContainsFunc(b.Spec.GetPorts(), func(p *model.ServicePort) bool { return otherProtocolOf(a, p) })
+}
+
+// otherProtocolOf says whether a service has the number of a port with another protocol.
+func otherProtocolOf(svc *model.Service, p *model.ServicePort) bool {
+	q := portOf(svc, p.GetNumber())
+	return q != nil && q.GetProtocol() != p.GetProtocol()
+}
