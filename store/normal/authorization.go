@@ -19,6 +19,9 @@ import (
 var whenKeys = []string{"source.ip", "remote.ip", "source.namespace", "source.principal", "source.serviceAccount",
 	"source.trustDomain", "destination.ip", "destination.port", "connection.sni", "request.auth.principal", "request.auth.audiences", "request.auth.presenter"}
 
+// identityKeys are those of whenKeys whose values are identities, or parts of them.
+var identityKeys = []string{"source.principal", "source.serviceAccount", "source.trustDomain"}
+
 // metadataKey is experimental.envoy.filters.a.b[c]: what another of Envoy's filters has found.
 var metadataKey = regexp.MustCompile(`^experimental\.envoy\.filters\.[^\[\]]+\[[^\]]+\]$`)
 
@@ -32,6 +35,8 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securit
 			r.each(at+".notIpBlocks", s.GetNotIpBlocks(), ipBlock)
 			r.each(at+".remoteIpBlocks", s.GetRemoteIpBlocks(), ipBlock)
 			r.each(at+".notRemoteIpBlocks", s.GetNotRemoteIpBlocks(), ipBlock)
+			r.schemes(at, []list{{"principals", s.GetPrincipals()}, {"notPrincipals", s.GetNotPrincipals()}, {"serviceAccounts", s.GetServiceAccounts()},
+				{"notServiceAccounts", s.GetNotServiceAccounts()}, {"trustDomains", s.GetTrustDomains()}, {"notTrustDomains", s.GetNotTrustDomains()}})
 			r.stated(at, []list{{"principals", s.GetPrincipals()}, {"notPrincipals", s.GetNotPrincipals()}, {"requestPrincipals", s.GetRequestPrincipals()},
 				{"notRequestPrincipals", s.GetNotRequestPrincipals()}, {"namespaces", s.GetNamespaces()}, {"notNamespaces", s.GetNotNamespaces()},
 				{"serviceAccounts", s.GetServiceAccounts()}, {"notServiceAccounts", s.GetNotServiceAccounts()}, {"ipBlocks", s.GetIpBlocks()}, {"notIpBlocks", s.GetNotIpBlocks()},
@@ -58,6 +63,8 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securit
 				r.each(at+".notValues", c.GetNotValues(), check)
 			}
 			switch key := c.GetKey(); {
+			case slices.Contains(identityKeys, key):
+				r.schemes(at, []list{{"values", c.GetValues()}, {"notValues", c.GetNotValues()}})
 			case slices.Contains(whenKeys, key):
 			case !slices.ContainsFunc(whenPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) }):
 				r.refusef(problem.Invalid, at+".key", "%q is no attribute of requests", key)
@@ -134,6 +141,18 @@ var (
 	whenPrefixes = []string{"request.headers", "request.experimental.inline.headers", "request.auth.claims", "experimental.envoy.filters."}
 	whenMap      = regexp.MustCompile(`^[^\[]+\[.+\]$`)
 )
+
+// schemes warns of identities that are written as SPIFFE IDs: policies compare what stands behind the scheme.
+func (r *report) schemes(at string, all []list) {
+	const scheme = "spiffe://"
+	for _, of := range all {
+		for i, v := range of.values {
+			if len(v) >= len(scheme) && strings.EqualFold(v[:len(scheme)], scheme) {
+				r.warnf(problem.NoEffect, fmt.Sprintf("%s.%s[%d]", at, of.field, i), "%q matches nobody: it is written without a scheme, %q", v, v[len(scheme):])
+			}
+		}
+	}
+}
 
 // list is a field with values.
 type list struct {

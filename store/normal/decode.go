@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -83,8 +85,11 @@ func (r *report) walkMessage(v any, path string, md protoreflect.MessageDescript
 		}
 		return v
 	}
+	if of := md.Fields().ByName("value"); of != nil && wrappers[md.FullName()] {
+		return r.walkValue(v, path, of)
+	}
 	if strings.HasPrefix(string(md.FullName()), "google.protobuf.") {
-		return v // wrappers, Timestamp, Any, Value: protojson judges them
+		return v // Timestamp, Any, Value: protojson judges them
 	}
 	stated, ok := v.(map[string]any)
 	if !ok {
@@ -96,6 +101,7 @@ func (r *report) walkMessage(v any, path string, md protoreflect.MessageDescript
 		names = append(names, name)
 	}
 	sort.Strings(names)
+	var set once
 	for _, name := range names {
 		at := path + "." + name
 		fd := md.Fields().ByJSONName(name)
@@ -108,10 +114,35 @@ func (r *report) walkMessage(v any, path string, md protoreflect.MessageDescript
 			continue
 		}
 		if stated[name] != nil {
+			if other := set.beside(fd, name); other != "" {
+				r.errorf(at, "stands beside %s: want one of them", other)
+			}
 			stated[name] = r.walkField(stated[name], at, fd)
 		}
 	}
 	return stated
+}
+
+// wrappers are the messages that JSON writes as the value that they have.
+var wrappers = map[protoreflect.FullName]bool{"google.protobuf.BoolValue": true, "google.protobuf.StringValue": true, "google.protobuf.BytesValue": true,
+	"google.protobuf.Int32Value": true, "google.protobuf.Int64Value": true, "google.protobuf.UInt32Value": true, "google.protobuf.UInt64Value": true,
+	"google.protobuf.FloatValue": true, "google.protobuf.DoubleValue": true}
+
+// once is the fields of one message that are set: each once, and of a oneof one.
+type once map[protoreflect.FullName]string
+
+// beside notes a field, and names the one that it must not stand beside; empty: there is none.
+func (o *once) beside(fd protoreflect.FieldDescriptor, name string) string {
+	of := fd.FullName()
+	if one := fd.ContainingOneof(); one != nil && !one.IsSynthetic() {
+		of = one.FullName()
+	}
+	if *o == nil {
+		*o = once{}
+	}
+	other := (*o)[of]
+	(*o)[of] = name
+	return other
 }
 
 func (r *report) walkField(v any, path string, fd protoreflect.FieldDescriptor) any {
@@ -123,6 +154,9 @@ func (r *report) walkField(v any, path string, fd protoreflect.FieldDescriptor) 
 			return v
 		}
 		for _, key := range sortedKeys(entries) {
+			if fd.MapKey().Kind() != protoreflect.StringKind {
+				r.number(key, fmt.Sprintf("%s[%s]", path, key), fd.MapKey())
+			}
 			entries[key] = r.walkValue(entries[key], fmt.Sprintf("%s[%s]", path, key), fd.MapValue())
 		}
 	case fd.IsList():
@@ -159,8 +193,10 @@ func (r *report) walkValue(v any, path string, fd protoreflect.FieldDescriptor) 
 	case protoreflect.EnumKind:
 		if name, ok := v.(string); ok && fd.Enum().Values().ByName(protoreflect.Name(name)) == nil {
 			r.errorf(path, "unknown value %q: want one of %s", name, enumNames(fd.Enum()))
-		} else if _, isNumber := v.(json.Number); !ok && !isNumber {
+		} else if number, isNumber := v.(json.Number); !ok && !isNumber {
 			r.errorf(path, "must be one of %s, not %s", enumNames(fd.Enum()), describe(v))
+		} else if n, err := strconv.ParseInt(number.String(), 10, 32); isNumber && (err != nil || fd.Enum().Values().ByNumber(protoreflect.EnumNumber(n)) == nil) {
+			r.errorf(path, "unknown value %s: want one of %s", number, enumNames(fd.Enum()))
 		}
 	default:
 		r.number(v, path, fd)
@@ -179,10 +215,40 @@ func (r *report) number(v any, path string, fd protoreflect.FieldDescriptor) {
 		r.errorf(path, "must be a number, not %s", describe(v))
 		return
 	}
-	unsigned := fd.Kind() == protoreflect.Uint32Kind || fd.Kind() == protoreflect.Uint64Kind
-	if unsigned && strings.HasPrefix(text, "-") {
-		r.errorf(path, "must not be negative")
+	if bits := floats[fd.Kind()]; bits > 0 {
+		if _, err := strconv.ParseFloat(text, bits); err != nil {
+			r.errorf(path, "must be a number, not %s", describe(v))
+		}
+		return
 	}
+	of, whole := integers[fd.Kind()]
+	switch {
+	case !whole: // a key of a map, which may be true or false
+	case of.least == 0 && strings.HasPrefix(text, "-"):
+		r.errorf(path, "must not be negative")
+	case !of.has(text):
+		r.errorf(path, "must be a whole number from %.0f to %.0f, not %s", of.least, of.most, describe(v))
+	}
+}
+
+var floats = map[protoreflect.Kind]int{protoreflect.FloatKind: 32, protoreflect.DoubleKind: 64}
+
+// bounds are those of a kind of whole numbers.
+type bounds struct{ least, most float64 }
+
+var (
+	int32s, uint32s = bounds{math.MinInt32, math.MaxInt32}, bounds{0, math.MaxUint32}
+	int64s, uint64s = bounds{math.MinInt64, math.MaxInt64}, bounds{0, math.MaxUint64}
+	integers        = map[protoreflect.Kind]bounds{
+		protoreflect.Int32Kind: int32s, protoreflect.Sint32Kind: int32s, protoreflect.Sfixed32Kind: int32s, protoreflect.Uint32Kind: uint32s, protoreflect.Fixed32Kind: uint32s,
+		protoreflect.Int64Kind: int64s, protoreflect.Sint64Kind: int64s, protoreflect.Sfixed64Kind: int64s, protoreflect.Uint64Kind: uint64s, protoreflect.Fixed64Kind: uint64s,
+	}
+)
+
+// has says whether a text is a whole number within the bounds, as JSON writes numbers: 5, 5.0, 5e0.
+func (b bounds) has(text string) bool {
+	n, err := strconv.ParseFloat(text, 64)
+	return err == nil && n == math.Trunc(n) && n >= b.least && n <= b.most && !strings.ContainsAny(text, "xX_+ ")
 }
 
 // duration takes what time.ParseDuration takes ("500ms", "1m") and gives what protojson takes ("0.500s").

@@ -21,6 +21,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
+// MeshLog stands in the place of a provider's name for the log to the mesh's accessLogFile.
+const MeshLog = ""
+
 // Names of Istio's: of the provider that is there without anybody's saying so, and of logs that name none (istio:
 // pilot/pkg/model/telemetry_logging.go).
 const (
@@ -101,6 +104,9 @@ func accessLog(name string, config proto.Message) *accesslogv3.AccessLog {
 
 // draw is the access log without a filter; nil where the provider is for none.
 func (l Log) draw(mesh *meshv1.MeshConfig) *accesslogv3.AccessLog {
+	if l.Provider == MeshLog {
+		return accessLog("envoy.access_loggers.file", fileOfMesh(mesh, mesh.GetAccessLogFile()))
+	}
 	p := Provider(mesh, l.Provider)
 	switch t := p.GetProvider().(type) {
 	case *meshv1.MeshConfig_ExtensionProvider_EnvoyFileAccessLog:

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	telemetryv1 "istio.io/api/telemetry/v1alpha1"
 
 	build "navarch.io/navarch/push/build/telemetry"
+	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -22,7 +24,9 @@ type wanted struct {
 }
 
 // logs decides the access logs. The nearest level that names providers names all that count; entries without providers are about those of
-// the entry before (istio: pilot/pkg/model/telemetry.go, mergeLogs).
+// the entry before (istio: pilot/pkg/model/telemetry.go, mergeLogs), and, where no entry names any, about the mesh's: defaultProviders, or else
+// accessLogFile. That, and that a filter counts in an entry without providers, is what the API says, and not what istiod does
+// (https://istio.io/latest/docs/reference/config/telemetry/#AccessLogging).
 func (d *decision) logs(all []*model.Telemetry) intern.List[build.Log] {
 	defaults := d.Mesh.Spec.GetDefaultProviders().GetAccessLogging()
 	say := map[string]wanted{}
@@ -32,22 +36,10 @@ func (d *decision) logs(all []*model.Telemetry) intern.List[build.Log] {
 			say[name] = wanted{at: place{model.MeshKey, fmt.Sprintf("defaultProviders.accessLogging[%d]", i)}}
 		}
 	}
-	counting, filters := defaults, map[string]string{}
-	for _, t := range all {
-		var named []string
-		for _, l := range t.Spec.GetAccessLogging() {
-			if !d.logsApply(l) {
-				continue
-			}
-			for _, name := range namesOf(l.GetProviders()) {
-				named = append(named, name)
-				filters[name] = l.GetFilter().GetExpression()
-			}
-		}
-		if len(named) > 0 {
-			counting = named
-		}
+	if len(defaults) == 0 && d.Mesh.Spec.GetAccessLogFile() != "" {
+		defaults = []string{build.MeshLog}
 	}
+	counting, filters := d.filters(all, defaults)
 	before := defaults
 	for _, t := range all {
 		for i, l := range t.Spec.GetAccessLogging() {
@@ -56,6 +48,9 @@ func (d *decision) logs(all []*model.Telemetry) intern.List[build.Log] {
 			}
 			if !d.logsApply(l) {
 				continue
+			}
+			if len(before) == 0 && !l.GetDisabled().GetValue() {
+				d.unprovided(place{t.Key, fmt.Sprintf("spec.accessLogging[%d]", i)}, "accessLogging", "nor accessLogFile")
 			}
 			for _, name := range before {
 				if !slices.Contains(counting, name) {
@@ -75,7 +70,51 @@ func (d *decision) logs(all []*model.Telemetry) intern.List[build.Log] {
 			out = append(out, log)
 		}
 	}
+	if len(out) == 1 && out[0] == (build.Log{Provider: build.MeshLog}) {
+		return intern.List[build.Log]{} // as where nothing is said
+	}
 	return logs.List(out...)
+}
+
+// filters lists the providers that count, and the filter of each.
+func (d *decision) filters(all []*model.Telemetry, defaults []string) (counting []string, filters map[string]string) {
+	counting, filters = defaults, map[string]string{}
+	before := defaults
+	for _, t := range all {
+		var named []string
+		for _, l := range t.Spec.GetAccessLogging() {
+			names := namesOf(l.GetProviders())
+			if len(names) > 0 {
+				before = names
+			}
+			if !d.logsApply(l) {
+				continue
+			}
+			named = append(named, names...)
+			for _, name := range before {
+				if len(names) > 0 || l.GetFilter() != nil {
+					filters[name] = l.GetFilter().GetExpression()
+				}
+			}
+		}
+		if len(named) > 0 {
+			counting = named
+		}
+	}
+	return counting, filters
+}
+
+// unprovided warns of an entry for which nobody names a provider. Of the first one of the root namespace the normaliser does.
+func (d *decision) unprovided(at place, of, more string) {
+	if t, is := d.Get(at.key); is && at.field == "spec.accessLogging[0]" && at.key.Namespace == d.Root() && t.(*model.Telemetry).Spec.GetSelector() == nil {
+		return
+	}
+	p := input.Warning(at.key, problem.NoEffect, at.field, strings.TrimSpace(fmt.Sprintf("names no provider, and neither a Telemetry above it does nor meshConfig.defaultProviders.%s %s", of, more))+
+		": it has no effect")
+	if of == "accessLogging" {
+		p.Analyzer = problem.InvalidTelemetryProvider
+	}
+	d.out.Problems = append(d.out.Problems, p)
 }
 
 func (d *decision) logsApply(l *telemetryv1.AccessLogging) bool {
@@ -86,7 +125,10 @@ func (d *decision) logsApply(l *telemetryv1.AccessLogging) bool {
 func (d *decision) log(name string, w wanted) (build.Log, bool) {
 	p := build.Provider(d.Mesh.Spec, name)
 	caps, logs := build.LogCap(p)
-	if p == nil || !logs {
+	if name == build.MeshLog {
+		caps, logs = xds.CapFileAccessLog, true
+	}
+	if name != build.MeshLog && p == nil || !logs {
 		if p != nil && p.GetPrometheus() == nil {
 			d.warn(w.at, problem.NotSupported, "provider %s: it is for no access logs that this version sends", name)
 		}

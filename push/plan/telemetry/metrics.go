@@ -61,6 +61,9 @@ func (d *decision) metrics(all []*model.Telemetry) build.Metrics {
 			if len(m.GetProviders()) > 0 {
 				before = namesOf(m.GetProviders())
 			}
+			if len(before) == 0 {
+				d.unprovided(place{t.Key, fmt.Sprintf("spec.metrics[%d]", i)}, "metrics", "")
+			}
 			for _, name := range before {
 				if !slices.Contains(counting, name) || !d.counts(name, place{t.Key, fmt.Sprintf("spec.metrics[%d]", i)}) {
 					continue

@@ -35,7 +35,8 @@ func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
 	if !d.Self.Sends {
 		return d.sampled()
 	}
-	config := d.Self.Tracing.Or(d.Defaults.Tracing).Config().GetTracing()
+	bootstrap := d.Self.Tracing.Or(d.Defaults.Tracing)
+	config := bootstrap.Config().GetTracing()
 	s, said := d.spans(all)
 	if !said {
 		if !d.Mesh.Spec.GetEnableTracing() {
@@ -43,6 +44,13 @@ func (d *decision) tracing(all []*model.Telemetry) build.Tracing {
 		}
 		s.istioTags = config.GetEnableIstioTags() == nil || config.GetEnableIstioTags().GetValue()
 		return d.with(build.Tracing{On: true, RequestID: true}, s, config)
+	}
+	if s.provider == "" && !s.disabled {
+		if bootstrap == "" {
+			d.unprovided(s.at, "tracing", "nor defaultConfig.tracing")
+			return build.Tracing{}
+		}
+		return d.with(build.Tracing{On: true, RequestID: s.requestID, NoPropagation: s.noPropagation}, s, config) // the tracer of the bootstrap
 	}
 	p := build.Provider(d.Mesh.Spec, s.provider)
 	if s.disabled || p == nil {
@@ -99,6 +107,8 @@ func (d *decision) spans(all []*model.Telemetry) (s spans, said bool) {
 			}
 			if names := namesOf(one.GetProviders()); len(names) > 0 {
 				s.provider, s.at = names[0], place{t.Key, fmt.Sprintf("spec.tracing[%d].providers[0]", i)}
+			} else if s.provider == "" {
+				s.at = place{t.Key, fmt.Sprintf("spec.tracing[%d]", i)}
 			}
 			s.override(one)
 		}
