@@ -27,11 +27,12 @@ type offline struct {
 	proxy     string // file of an Envoy core.v3 Node
 	cluster   string
 	domain    string
+	skipped   []string // documents of the folder that are no objects, once it was read
 }
 
 // load runs the pipeline in memory up to the snapshot: the same code as the server's.
 func (o *offline) load() (*mirror.Snapshot, []object.Problem, error) {
-	events, problems, err := files.Read(o.configDir, o.cluster)
+	events, problems, err := files.Read(o.configDir, o.cluster, func(location string) { o.skipped = append(o.skipped, location) })
 	if err != nil {
 		return nil, nil, err
 	}

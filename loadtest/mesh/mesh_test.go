@@ -154,7 +154,7 @@ func TestServersUnderstandTheFolder(t *testing.T) {
 
 func understood(t *testing.T, w *Mesh, dir string) {
 	t.Helper()
-	events, problems, err := files.Read(dir, "")
+	events, problems, err := files.Read(dir, "", nil)
 	if err != nil || len(problems) > 0 {
 		t.Fatal(err, problems)
 	}

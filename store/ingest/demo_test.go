@@ -10,7 +10,7 @@ import (
 
 // The demo's own files must be without fault: they are what new users copy.
 func TestDemoFilesAreClean(t *testing.T) {
-	events, problems, err := files.Read("../../deploy/demo/shop", "")
+	events, problems, err := files.Read("../../deploy/demo/shop", "", nil)
 	if err != nil || len(problems) > 0 {
 		t.Fatalf("read: %v, problems %v", err, problems)
 	}

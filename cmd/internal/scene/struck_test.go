@@ -102,7 +102,7 @@ func loadStruck(t *testing.T, name string) *struckScene {
 			said = append(said, made)
 		}
 	}
-	events, _, err := files.Read(folder, configCluster)
+	events, _, err := files.Read(folder, configCluster, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

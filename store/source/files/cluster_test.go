@@ -24,7 +24,7 @@ func TestClustersOfAFolder(t *testing.T) {
 	put(t, dir+"/cluster=west.yaml", pods("e"))
 	put(t, dir+"/cluster=we st/f.yaml", pods("f"))
 	put(t, dir+"/cluster=/g.yaml", pods("g"))
-	got, problems, err := Read(dir, "home")
+	got, problems, err := Read(dir, "home", nil)
 	do(t, err)
 	var names []string
 	for _, e := range got {

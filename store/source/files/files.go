@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/source/guard"
 )
 
@@ -69,7 +70,11 @@ func New(c Config) (*Source, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Source{Config: c, reader: newReader(c.Cluster, c.AllowEmpty, c.Memory, c.Grace), known: map[string]signature{}, releases: make(chan release)}, nil
+	s := &Source{Config: c, reader: newReader(c.Cluster, c.AllowEmpty, c.Memory, c.Grace), known: map[string]signature{}, releases: make(chan release)}
+	s.reader.skipped = func(location string) {
+		c.Log.Info("JSON that is no object of Kubernetes is skipped: it has neither apiVersion nor kind", obs.KeyLocation, location)
+	}
+	return s, nil
 }
 
 // Problems is everything that is wrong with the folder now: documents that cannot be read (they are emitted as Broken events
@@ -87,11 +92,14 @@ func (s *Source) Stats() Stats {
 }
 
 // Read reads a folder once, for tools that work offline: all events, Synced last, and what is wrong with the folder.
-// cluster is what the config cluster is called.
-func Read(dir, cluster string) ([]object.Event, []object.Problem, error) {
+// cluster is what the config cluster is called; skipped, which may be nil, is told of documents that are no objects.
+func Read(dir, cluster string, skipped func(location string)) ([]object.Event, []object.Problem, error) {
 	s, err := New(Config{Dir: dir, Cluster: cluster, AllowEmpty: true})
 	if err != nil {
 		return nil, nil, err
+	}
+	if skipped != nil {
+		s.reader.skipped = skipped
 	}
 	events, err := s.Look()
 	return events, s.Problems(), err

@@ -193,14 +193,14 @@ func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir+"/b.yaml", pods("a=b")+"---\nx: [\n")
 	put(t, dir+"/a.yaml", strings.TrimSuffix(pods("a=a"), "\n"))
-	got, problems, err := Read(dir, "")
+	got, problems, err := Read(dir, "", nil)
 	if err != nil || !slices.Equal(events(got), []string{"broken ?", "put a=a", "synced"}) || len(problems) != 2 {
 		t.Errorf("events %q, problems %v, error %v", events(got), problems, err)
 	}
-	if _, _, err := Read(dir+"/none", ""); err == nil {
+	if _, _, err := Read(dir+"/none", "", nil); err == nil {
 		t.Error("a folder that is not there was read")
 	}
-	if _, _, err := Read(dir+"/a.yaml", ""); err == nil {
+	if _, _, err := Read(dir+"/a.yaml", "", nil); err == nil {
 		t.Error("a file was read as a folder")
 	}
 }

@@ -22,13 +22,20 @@ type file struct {
 	objects map[object.ID]*object.Object
 	broken  []doc
 	twice   []doc // objects that the file has before already
+	foreign []doc // documents that are no objects
 }
 
-// newFile makes what stands from the documents of a file and what stood of it before (nil: nothing).
+// newFile makes what stands from the documents of a file and what stood of it before (nil: nothing). Where it had objects, a document that is none is broken.
 func newFile(sum [32]byte, docs []doc, before *file) *file {
 	f := &file{sum: sum, objects: map[object.ID]*object.Object{}}
+	had := before != nil && len(before.objects) > 0
 	for _, d := range docs {
+		if d.foreign && had {
+			d.foreign, d.wrong = false, "is no object of Kubernetes any more: neither apiVersion nor kind. What the file had stands until it is written again or removed"
+		}
 		switch {
+		case d.foreign:
+			f.foreign = append(f.foreign, d)
 		case d.wrong != "":
 			f.broken = append(f.broken, d)
 		case f.objects[d.id] != nil:

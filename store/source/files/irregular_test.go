@@ -32,7 +32,7 @@ func TestWhatIsNoFileIsReported(t *testing.T) {
 	dir := t.TempDir()
 	want := irregularFiles(t, dir)
 	put(t, dir+"/a.yaml", pods("a"))
-	got, problems, err := Read(dir, "")
+	got, problems, err := Read(dir, "", nil)
 	if err != nil || !slices.Equal(events(got), []string{"put a", "synced"}) || len(problems) != len(want) {
 		t.Errorf("events %q, problems %v, error %v", events(got), problems, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"math"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,6 +34,7 @@ type doc struct {
 	id       object.ID // of the object; for a broken one as much as could be read
 	location string
 	wrong    string // not empty: broken
+	foreign  bool   // a JSON document that is plainly no object of Kubernetes
 }
 
 // parse reads all documents of one file. path is as users know it, relative to the folder; config is what the config cluster is called.
@@ -95,9 +97,33 @@ func documents(path string, data []byte) []doc {
 		if string(tree) == "null" {
 			continue // only comments
 		}
+		if strings.HasSuffix(path, ".json") && foreign(tree) {
+			docs = append(docs, doc{location: location, foreign: true})
+			continue
+		}
 		docs = append(docs, objects(location, tree)...)
 	}
 	return docs
+}
+
+// foreign says whether JSON is plainly no object of Kubernetes, nor what is left of one: it has none of the fields that tell one, in whatever case.
+func foreign(tree []byte) bool {
+	var list []json.RawMessage
+	if json.Unmarshal(tree, &list) == nil {
+		return !slices.ContainsFunc(list, func(one json.RawMessage) bool { return !foreign(one) })
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(tree, &fields) != nil {
+		return true // a number, a text
+	}
+	for name := range fields {
+		switch strings.ToLower(name) {
+		case "apiversion", "kind", "spec", "items":
+			return false
+		}
+	}
+	var metadata map[string]json.RawMessage
+	return json.Unmarshal(fields["metadata"], &metadata) != nil || metadata["name"] == nil
 }
 
 type rawDoc struct {

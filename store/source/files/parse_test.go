@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
@@ -105,4 +106,47 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A JSON file that is plainly no object is skipped, with a note. What may be the rest of an object is an error, and what was an object stands.
+func TestForeignJSON(t *testing.T) {
+	for text, foreignly := range map[string]bool{
+		`{"id": "sidecar~10.1.1.1~a.b~b.svc", "metadata": {"NAME": "a", "NAMESPACE": "b"}}`: true,
+		`{}`:                          true,
+		`[1, {"a": {"kind": "x"}}]`:   true,
+		`"text"`:                      true,
+		`{"kind": "Service"}`:         false,
+		`{"Kind": "Service"}`:         false,
+		`{"apiVersion": "v1"}`:        false,
+		`{"spec": {}}`:                false,
+		`{"metadata": {"name": "a"}}`: false,
+		`[{"kind": "Service"}]`:       false,
+	} {
+		docs := parse("", "node.json", []byte(text))
+		if len(docs) != 1 || docs[0].foreign != foreignly || (docs[0].wrong == "") != foreignly {
+			t.Errorf("%s: %+v", text, docs)
+		}
+		if docs := parse("", "node.yaml", []byte(text)); docs[0].foreign || docs[0].wrong == "" {
+			t.Errorf("YAML %s: %+v", text, docs)
+		}
+	}
+	var skipped []string
+	r := newReader("", false, nil, 0)
+	r.skipped = func(location string) { skipped = append(skipped, location) }
+	read := func(text string) []object.Event {
+		return r.step(time.Unix(1, 0), []look{{path: "a.json", data: []byte(text)}}, true)
+	}
+	const service = `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "b"}}`
+	if events := read(`{"a": 1}`); len(events)+len(r.problems()) > 0 || len(skipped) != 1 || skipped[0] != "a.json#1" {
+		t.Errorf("%v, %v, skipped %v", events, r.problems(), skipped)
+	}
+	if events := read(service); len(events) != 1 || events[0].Op != object.Put {
+		t.Errorf("%v", events)
+	}
+	for i, text := range []string{`{"a": 2}`, `{"a": 3}`} { // the fault is said once
+		events := read(text)
+		if problems := r.problems(); len(events) != 1-i || len(problems) != 1 || !strings.Contains(problems[0].Message, "is no object of Kubernetes any more") || len(r.emitted) != 1 {
+			t.Errorf("%v, %v, emitted %v", events, problems, r.emitted)
+		}
+	}
 }

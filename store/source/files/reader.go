@@ -25,7 +25,8 @@ type reader struct {
 	cluster string // what the config cluster is called
 	grace   time.Duration
 	pending map[string]*pending
-	parsed  int // files parsed so far
+	parsed  int                   // files parsed so far
+	skipped func(location string) // told of each document that is no object, once for each content of its file
 }
 
 // pending is a change that is believed when it looks the same again.
@@ -37,7 +38,8 @@ type pending struct {
 }
 
 func newReader(cluster string, allowEmpty bool, memory *guard.Memory, grace time.Duration) *reader {
-	return &reader{folder: newFolder(allowEmpty, memory), cluster: cluster, grace: grace, pending: map[string]*pending{}}
+	return &reader{folder: newFolder(allowEmpty, memory), cluster: cluster, grace: grace, pending: map[string]*pending{},
+		skipped: func(string) {}}
 }
 
 // step takes looks that were taken together. trust: there is nothing to lose yet, believe them all.
@@ -49,6 +51,11 @@ func (r *reader) step(now time.Time, looks []look, trust bool) []object.Event {
 		if file, believed := r.judge(now, l, trust); believed {
 			changes[l.path] = file
 			delete(r.pending, l.path)
+			if file != nil {
+				for _, d := range file.foreign {
+					r.skipped(d.location)
+				}
+			}
 		}
 	}
 	if len(changes) == 0 {
