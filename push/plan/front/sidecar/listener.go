@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
@@ -23,6 +24,7 @@ type listeners struct {
 	changed map[string]bool       // to be planned again in this step
 	// touched are those to which hosts of this step bring connections, the same or not: for variations these may be others.
 	touched map[string]bool
+	brings  *layer.Table[contribution] // the front's, for messages
 }
 
 func newListeners(s *scope) *listeners {
@@ -226,7 +228,7 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 		asks = http.route
 	}
 	var tcp []listener.Chain
-	ends := false
+	var ends *brought // the first that takes all connections
 	for _, r := range rest {
 		if r.route != (routeKey{}) && asks == (routeKey{}) {
 			asks = r.route
@@ -237,12 +239,14 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 		}
 		for _, c := range r.chains.All() {
 			open := c.CIDRs.Len() == 0 && c.SNI.Len() == 0
-			if open && (ends || http != nil && r.route == (routeKey{})) {
+			if open && (ends != nil || http != nil && r.route == (routeKey{})) {
 				*found = append(*found, input.Warning(r.from.Key, problem.Duplicate, "spec.ports", "TCP at port "+xds.ListenerName(t.bind, t.port)+
-					" is out of reach: another service has the port"))
+					" is out of reach: "+ls.holder(l.name, ends)+" has the port"))
 				continue
 			}
-			ends = ends || open
+			if open && ends == nil {
+				ends = &r
+			}
 			spec.Sniff = spec.Sniff || http != nil
 			tcp = append(tcp, c)
 		}
@@ -252,7 +256,7 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 	if asks != (routeKey{}) {
 		spec.Unknown = ls.unknown()
 	}
-	if !t.direct && !ends { // what was not redirected has nowhere to pass on to
+	if !t.direct && ends == nil { // what was not redirected has nowhere to pass on to
 		spec.Fallback = xds.BlackHole
 		if ls.passthrough() {
 			spec.Fallback = cmp.Or(ls.egressProxy(), xds.Passthrough)
@@ -262,6 +266,23 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 		spec.Route = asks.name()
 	}
 	return reporting(spec, ls.reports.spec), asks, true
+}
+
+// holder names who has the port of a listener: the service that takes all connections of TCP there, or, nil, the first host by name that brings HTTP.
+func (ls *listeners) holder(name string, ends *brought) string {
+	if ends != nil {
+		return fmt.Sprintf("%v (host %s)", ends.from.Key, ends.host)
+	}
+	first := ""
+	for host, c := range ls.brings.All() {
+		if (first == "" || host < first) && slices.ContainsFunc(c.traffic, func(t traffic) bool { return t.http && t.listener == name }) {
+			first = host
+		}
+	}
+	if first == "" {
+		return "the HTTP proxy of the mesh"
+	}
+	return "HTTP of host " + first
 }
 
 // reporting is a listener that reports this. One without HTTP has no spans.

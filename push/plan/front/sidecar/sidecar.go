@@ -66,6 +66,7 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.
 	s.egress, found = egressOf(sidecar, key)
 	s.hosts = host.New(in, key, host.Envoy, importsOf(s.egress), patches, to)
 	f := &Front{scope: s, listeners: newListeners(s), routes: newRouteTable(s), reading: map[string]bool{}}
+	f.listeners.brings = &f.contributions
 	f.planAdded(&found)
 	s.planStatic(&found)
 	out := s.decide(view.Inputs{})
@@ -96,8 +97,9 @@ func (f *Front) Problems() input.Problems {
 // Fork implements front.Front.
 func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table) {
 	s := f.scope.fork(key, to)
-	return &Front{scope: s, listeners: f.listeners.fork(s), routes: f.routes.fork(s), contributions: f.contributions.Fork(),
-		reading: maps.Clone(f.reading)}, s.hosts
+	next := &Front{scope: s, listeners: f.listeners.fork(s), routes: f.routes.fork(s), contributions: f.contributions.Fork(), reading: maps.Clone(f.reading)}
+	next.listeners.brings = &next.contributions
+	return next, s.hosts
 }
 
 // planAdded plans the clusters and listeners that EnvoyFilters add, and the configurations of filters (those of sidecars belong to the workload).
