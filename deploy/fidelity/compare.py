@@ -11,7 +11,7 @@ import collections, glob, gzip, importlib.util, json, os, re, sys
 
 
 def differences(compare, ctl):
-    """Yields (case, type, resource, path) of each difference, and (None, ..) for each resource that istiod sent."""
+    """Yields (path, (case, proxy, type, resource), identities) of each difference, and (None, .., '') for each resource that istiod sent."""
     for reference in sorted(glob.glob(compare.HERE + '/cases/*/*/reference.json.gz')):
         folder = os.path.dirname(reference)
         case = os.path.relpath(folder, compare.HERE + '/cases')
@@ -25,20 +25,54 @@ def differences(compare, ctl):
 
 def of(compare, key, want, got):
     if want is not None:
-        yield None, key
+        yield None, key, ''
     if want is None or got is None:
-        yield ' EXTRA' if want is None else ' MISSING', key
+        yield ' EXTRA' if want is None else ' MISSING', key, changed(want, got)
         return
     found = []
     compare.diff('', compare.clean(want), compare.clean(got), found)
     for path, a, b in found:
         if not compare.benign(key[2], key[3], path, (a, b)):
-            yield path, key
+            name = re.search(IDENTIFIES.pattern + r'(?=[.\[]|$)', path)
+            yield path, key, changed(a, b, name is not None)
+
+
+# Fields whose texts identify a peer: names in its certificate, principals of RBAC.
+IDENTIFIES = re.compile('(match_subject_alt_names|match_typed_subject_alt_names|principals|principal_name|and_ids|or_ids|not_id)')
+
+
+def changed(want, got, within=False):
+    """The identities that are in one value alone, such as "-exact spiffe://a +prefix spiffe://b/"; empty: none is."""
+    a, b = set(identities(want, within)), set(identities(got, within))
+    return ' '.join(['-' + one for one in sorted(a - b)] + ['+' + one for one in sorted(b - a)])
+
+
+def identities(value, within, kind=''):
+    """Yields the matcher and the text of each identity; the value is, or is not, within a field that identifies a peer."""
+    if isinstance(value, str) and value[:1] in '{[' and within:  # an element of a set, as the comparison writes it
+        try:
+            value = json.loads(value)
+        except ValueError:
+            pass
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from identities(one, within or IDENTIFIES.fullmatch(name) is not None, name)
+    elif isinstance(value, list):
+        for one in value:
+            yield from identities(one, within, kind)
+    elif isinstance(value, str) and (within or 'spiffe://' in value):
+        yield f'{kind} {value}'
 
 
 def read(path):
     lines = [line.rstrip('\n').split('\t') for line in open(path) if line.strip() and not line.startswith('#')]
-    return [(kind, int(places), re.compile(pattern), why) for kind, places, pattern, why in lines]
+    return [(kind, int(places), *map(re.compile, split(pattern)), why) for kind, places, pattern, why in lines]
+
+
+def split(pattern):
+    """The expression of places, and that of all of the identities that differ there: none, where it says nothing of them."""
+    places, _, named = pattern.partition(' => ')
+    return places, named
 
 
 def main(shared, ctl):
@@ -49,17 +83,17 @@ def main(shared, ctl):
     lines = read(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'differences.txt'))
     counted, wrong = collections.Counter(), []
     sent, differ = set(), collections.defaultdict(set)
-    for path, key in differences(compare, ctl):
+    for path, key, identity in differences(compare, ctl):
         if path is None:
             sent.add(key)
             continue
         text = f'{key[0]} {key[2]} {key[3]}{path}'
-        line = next((i for i, one in enumerate(lines) if one[2].search(text)), None)
+        line = next((i for i, one in enumerate(lines) if one[2].search(text) and one[3].fullmatch(identity)), None)
         if line is None:
-            wrong.append(f'nothing explains {text}')
+            wrong.append(f'nothing explains {text} => {identity}' if identity else f'nothing explains {text}')
         counted[line] += 1
         differ[key].add('unexplained' if line is None else lines[line][0])
-    for i, (kind, places, pattern, _) in enumerate(lines):
+    for i, (kind, places, pattern, _, _) in enumerate(lines):
         if counted[i] != places:
             wrong.append(f'{counted[i]} places, not {places}: {kind} {pattern.pattern}')
     kinds = set()
@@ -68,7 +102,7 @@ def main(shared, ctl):
         good = sum(1 for key in sent if differ[key] <= kinds)
         print(f'{kind:10} {100 * good / len(sent):5.1f} %  {good} of {len(sent)}')
     for one in wrong:
-        print(one[:300])
+        print(one)
     return 1 if wrong else 0
 
 
