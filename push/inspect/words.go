@@ -180,7 +180,7 @@ var wordsOf = map[string]string{
 	"endpoint.Spec.Members":                "endpoints (of cluster-local hosts, as MeshConfig serviceSettings has them: of its own cluster)",
 	"listener.InboundPort.Ended":           "TLS that ends here (as the Sidecar's ingress listener says, else MeshConfig tlsDefaults)",
 	"listener.Outbound.BindToPort":         "bound to its port (captureMode NONE; MeshConfig proxyHttpPort)",
-	"listener.Common.Telemetry":            "what is reported (Telemetries; MeshConfig defaultProviders, enableTracing, defaultConfig)",
+	"listener.Common.Telemetry":            "what is reported (Telemetries; MeshConfig defaultProviders, accessLogFile, enableTracing, defaultConfig)",
 	"listener.Outbound.Fallback":           "cluster of what matches nothing else" + outbound,
 	"cluster.Inbound.Target":               "where the application listens (MeshConfig inboundTrafficPolicy)",
 	"listener.VirtualInbound.Port":         "port (MeshConfig proxyInboundListenPort)",

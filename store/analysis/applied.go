@@ -47,6 +47,7 @@ func candidates(known Known, kind model.Kind, f fact) iter.Seq[model.Record] {
 	switch f.kind {
 	case gatewayOfName, withSelector, withoutSelector, servedPort, servicePort:
 		return known.In(kind, f.namespace)
+	case serviceOfHost, ownEntry, kubeService, ruleOfHost, ownRule, endpointsOfHost, meshRoute:
 	}
 	return known.ByHost(kind, f.name)
 }
