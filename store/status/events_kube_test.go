@@ -48,6 +48,9 @@ func TestKubeEvents(t *testing.T) {
 	one.Message = strings.Repeat("x", events.MaxMessage)
 	e.Show([]events.Warning{one})
 	shows("Warning Refused VirtualService/a 2 " + one.Message + ",")
+	if found, err := e.API.Get(t.Context(), nameOf(one)); err != nil || found.Object == nil || found.Object.Count != 2 { // as after a conflict
+		t.Errorf("%+v, %v", found, err)
+	}
 	of := one
 	of.Reason, of.Message, of.Object = events.Held, "held", events.Object{Version: "v1"}
 	of.ID.Kind, of.ID.Name, of.ID.Namespace = "Namespace", namespace, namespace
