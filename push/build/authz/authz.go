@@ -14,8 +14,8 @@ import (
 
 // drawing is the rules of one policy in the making.
 type drawing struct {
-	domains   []string
-	namespace string // of the policy
+	domains   []string // the mesh's trust domain, and its aliases
+	namespace string   // of the policy
 	http      bool
 	wide      bool // what cannot be read of a connection that is not HTTP is left out of a rule; else the rule matches nothing
 	never     bool // the rule in the making can match nothing
@@ -70,7 +70,7 @@ func (d *drawing) source(s *securityv1.Source) []*rbacv3.Principal {
 	}
 	field(s.GetNamespaces(), s.GetNotNamespaces(), d.fromNamespace)
 	field(s.GetServiceAccounts(), s.GetNotServiceAccounts(), d.account)
-	field(s.GetTrustDomains(), s.GetNotTrustDomains(), fromTrustDomain)
+	field(s.GetTrustDomains(), s.GetNotTrustDomains(), d.trustDomain)
 	field(s.GetIpBlocks(), s.GetNotIpBlocks(), directIP)
 	field(s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(), remoteIP)
 	return all
@@ -146,7 +146,7 @@ func (d *drawing) principalKey(key string) func(string) *rbacv3.Principal {
 	case "source.serviceAccount":
 		return d.account
 	case "source.trustDomain":
-		return fromTrustDomain
+		return d.trustDomain
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package authz
 import (
 	"net/netip"
 	"regexp"
-	"slices"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -41,33 +40,6 @@ func authenticated(m *matcherv3.StringMatcher) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Authenticated_{Authenticated: &rbacv3.Principal_Authenticated{PrincipalName: m}}}
 }
 
-// principal is td/ns/x/sa/y, in any of the mesh's trust domains where td is one of them ("cluster.local" always is).
-func (d *drawing) principal(v string) *rbacv3.Principal {
-	domain, rest, ok := strings.Cut(v, "/")
-	if !ok || domain != "cluster.local" && !slices.Contains(d.domains, domain) {
-		if end, is := strings.CutPrefix(v, "*"); is && end != "" {
-			return authenticated(pattern("spiffe://.*" + regexp.QuoteMeta(end)))
-		}
-		m := text(v, false)
-		switch p := m.MatchPattern.(type) {
-		case *matcherv3.StringMatcher_Exact:
-			p.Exact = "spiffe://" + p.Exact
-		case *matcherv3.StringMatcher_Prefix:
-			p.Prefix = "spiffe://" + p.Prefix
-		}
-		return authenticated(m)
-	}
-	domains := d.domains
-	if !slices.Contains(domains, domain) {
-		domains = append([]string{domain}, domains...)
-	}
-	var all []*rbacv3.Principal
-	for _, td := range domains {
-		all = append(all, authenticated(text("spiffe://"+td+"/"+rest, false)))
-	}
-	return orPrincipals(all)
-}
-
 // fromNamespace is every identity that has the namespace in its path, wherever: a DENY policy must not be got round by
 // segments before, between or behind (trust domains of other meshes have such identities). The expression is the one by
 // which Istio's control plane enforces the field, so that the same policy means the same.
@@ -83,21 +55,6 @@ func (d *drawing) account(v string) *rbacv3.Principal {
 		namespace, name = d.namespace, v
 	}
 	return authenticated(pattern("spiffe://.+/ns/" + regexp.QuoteMeta(namespace) + "/(.+/|)sa/" + regexp.QuoteMeta(name) + "(/.+)?"))
-}
-
-// fromTrustDomain is every identity of a trust domain; "*" is any, "*x" one that ends in x, "x*" one that begins with it. Aliases of the mesh's own
-// are other trust domains here.
-func fromTrustDomain(v string) *rbacv3.Principal {
-	name := regexp.QuoteMeta(v)
-	switch {
-	case v == "*":
-		name = "[^/]+"
-	case strings.HasPrefix(v, "*"):
-		name = "[^/]*" + regexp.QuoteMeta(v[1:])
-	case strings.HasSuffix(v, "*"):
-		name = regexp.QuoteMeta(v[:len(v)-1]) + "[^/]*"
-	}
-	return authenticated(pattern("spiffe://" + name + "/.*"))
 }
 
 func header(name, v string) *rbacv3.Principal {
