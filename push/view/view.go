@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strings"
 
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
@@ -283,44 +284,51 @@ func notHTTP(p *model.ServicePort) bool {
 }
 
 // filtersOf lists the patches that select the proxy, for its outbound and its inbound side; a gateway has the former alone.
-// Filters of the root namespace come first, then those of the proxy's; in each by priority, creation, name
-// (https://istio.io/latest/docs/reference/config/networking/envoy-filter/). picky: one of them asks for more of the proxy
-// than labels.
+// picky: one of them asks for more of the proxy than labels.
 func filtersOf(s *mirror.Snapshot, root string, n Node) (outbound, inbound intern.List[Patch], picky bool) {
 	var out, in []Patch
+	for _, f := range selectedFilters(s, root, n) {
+		for i, p := range f.Spec.GetConfigPatches() {
+			proxy := p.GetMatch().GetProxy()
+			picky = picky || proxy.GetProxyVersion() != "" || len(proxy.GetMetadata()) > 0
+			if !proxyMatches(proxy, n) {
+				continue
+			}
+			scope, workload := layersOf(p, n.Kind)
+			if scope {
+				out = append(out, Patch{f.Key, i})
+			}
+			if workload {
+				in = append(in, Patch{f.Key, i})
+			}
+		}
+	}
+	return patches.List(out...), patches.List(in...), picky
+}
+
+// selectedFilters lists the EnvoyFilters that select the proxy, of the root namespace and of its own, in order of application: by priority; of equal ones
+// the root namespace's first; then by creation and name, as istiod compares names (pilot/pkg/model/push_context.go): with a dot behind, "a-b" before "a".
+func selectedFilters(s *mirror.Snapshot, root string, n Node) (found []*model.EnvoyFilter) {
 	namespaces := []string{root, n.Namespace}
 	if root == n.Namespace {
 		namespaces = namespaces[:1]
 	}
 	for _, namespace := range namespaces {
-		var found []*model.EnvoyFilter
 		for r := range s.In(model.KindEnvoyFilter, namespace) {
 			f := r.(*model.EnvoyFilter)
 			if len(f.Spec.GetTargetRefs()) == 0 && model.Matches(f.Spec.GetWorkloadSelector().GetLabels(), n.Labels) {
 				found = append(found, f)
 			}
 		}
-		slices.SortFunc(found, func(a, b *model.EnvoyFilter) int {
-			return cmp.Or(cmp.Compare(a.Spec.GetPriority(), b.Spec.GetPriority()), a.Older(&b.Head))
-		})
-		for _, f := range found {
-			for i, p := range f.Spec.GetConfigPatches() {
-				proxy := p.GetMatch().GetProxy()
-				picky = picky || proxy.GetProxyVersion() != "" || len(proxy.GetMetadata()) > 0
-				if !proxyMatches(proxy, n) {
-					continue
-				}
-				scope, workload := layersOf(p, n.Kind)
-				if scope {
-					out = append(out, Patch{f.Key, i})
-				}
-				if workload {
-					in = append(in, Patch{f.Key, i})
-				}
-			}
-		}
 	}
-	return patches.List(out...), patches.List(in...), picky
+	slices.SortFunc(found, func(a, b *model.EnvoyFilter) int {
+		order := cmp.Compare(a.Spec.GetPriority(), b.Spec.GetPriority())
+		if order == 0 && a.Key.Namespace != b.Key.Namespace {
+			order = slices.Index(namespaces, a.Key.Namespace) - slices.Index(namespaces, b.Key.Namespace)
+		}
+		return cmp.Or(order, cmp.Compare(a.Created, b.Created), strings.Compare(a.Key.Name+".", b.Key.Name+"."))
+	})
+	return found
 }
 
 func proxyMatches(m *networkingv1.EnvoyFilter_ProxyMatch, n Node) bool {

@@ -101,6 +101,8 @@ func TestFilters(t *testing.T) {
 	}
 	s := snapshot(
 		filter("shop/late@9", "priority: 5", "context: ANY"), filter("shop/early@1", "priority: -5", "context: ANY"), filter("shop/young@3", "", "context: ANY"), filter("shop/old@2", "", "context: ANY"),
+		filter("istio-system/lower@99", "priority: -6", "context: ANY"), filter("istio-system/equal@99", "priority: -5", "context: ANY"),
+		filter("shop/old-b@2", "", "context: ANY"),
 		filter("istio-system/root@99", "priority: 99", "context: SIDECAR_OUTBOUND", "context: SIDECAR_INBOUND", "context: GATEWAY"),
 		filter("shop/other", "workloadSelector: {labels: {app: other}}", "context: ANY"),
 		filter("else/x", "", "context: ANY"),
@@ -116,10 +118,10 @@ func TestFilters(t *testing.T) {
 		return strings.Join(out, " ")
 	}
 	v := Of(s, web())
-	if got := show(v.Scope.Filters.All()); got != "root.0 early.0 old.0 young.0 zversion.0 zversion.2 late.0" {
+	if got := show(v.Scope.Filters.All()); got != "lower.0 equal.0 early.0 old-b.0 old.0 young.0 zversion.0 zversion.2 late.0 root.0" {
 		t.Errorf("outbound: %s", got)
 	}
-	if got := show(v.Workload.Filters.All()); got != "root.1 early.0 old.0 young.0 late.0" {
+	if got := show(v.Workload.Filters.All()); got != "lower.0 equal.0 early.0 old-b.0 old.0 young.0 late.0 root.1" {
 		t.Errorf("inbound: %s", got)
 	}
 }
