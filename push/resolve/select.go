@@ -64,7 +64,7 @@ func selecting(s *mirror.Snapshot, r model.Record) *unit {
 		if p.GetTargetName() != "" {
 			number = 0 // only at endpoints that have a port of that name, see atNamedPorts
 		}
-		spec.Ports = append(spec.Ports, &model.EndpointPort{Name: p.GetName(), Number: number})
+		spec.Ports = append(spec.Ports, &model.EndpointPort{Name: p.GetName(), Number: number, Service: p.GetNumber()})
 	}
 	record, err := model.New(EndpointsKey(svc.Key), svc.Created, spec)
 	if err != nil { // all of it was encoded before

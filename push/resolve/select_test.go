@@ -65,7 +65,7 @@ func TestSelectedWorkloads(t *testing.T) {
 			if !ok {
 				return
 			}
-			raw, err := yaml.YAMLToJSON([]byte("{hosts: [h, i], ports: [{name: http, number: 8080}, {name: tcp, number: 90}, {name: adm}], endpoints: [" + c.want + "]}"))
+			raw, err := yaml.YAMLToJSON([]byte("{hosts: [h, i], ports: [{name: http, number: 8080, service: 80}, {name: tcp, number: 90, service: 90}, {name: adm, service: 91}], endpoints: [" + c.want + "]}"))
 			if err != nil {
 				t.Fatal(err)
 			}

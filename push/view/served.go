@@ -47,7 +47,7 @@ func (x *Index) statedIn(s *mirror.Snapshot, namespace string) map[string][]Serv
 		}
 		for _, e := range slice.Spec.GetEndpoints() {
 			for _, p := range entry.(*model.Service).Spec.GetPorts() {
-				if target, _ := slice.Spec.PortAt(e, p); target != 0 && p.GetProtocol() != model.Protocol_PROTOCOL_UDP {
+				if target, _ := slice.Spec.PortAt(e, p, true); target != 0 && p.GetProtocol() != model.Protocol_PROTOCOL_UDP {
 					if stated == nil {
 						stated = map[string][]Served{}
 					}

@@ -131,8 +131,12 @@ func (x *examination) sharedPorts(host string, entry *model.Service, older []mod
 				if q.GetProtocol() == p.GetProtocol() {
 					analyzer = ""
 				}
-				x.found(analyzer, problem.Duplicate, "spec.ports", "port %d of host %q is that of the older %v, with its name and protocol; endpoints of another name are not used",
-					p.GetNumber(), host, other.Key)
+				unused := ""
+				if q.GetName() != p.GetName() && entry.Spec.GetResolution() == model.Resolution_RESOLUTION_EDS {
+					unused = "; endpoints of another name are not used"
+				}
+				x.found(analyzer, problem.Duplicate, "spec.ports", "port %d of host %q is that of the older %v, with its name and protocol%s",
+					p.GetNumber(), host, other.Key, unused)
 			}
 			break
 		}

@@ -944,6 +944,7 @@ type EndpointPort struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // the service port's name
 	Number        uint32                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	Service       uint32                 `protobuf:"varint,3,opt,name=service,proto3" json:"service,omitempty"` // the service port's number, where the service's own ports are the endpoints'; 0: not stated
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -988,6 +989,13 @@ func (x *EndpointPort) GetName() string {
 func (x *EndpointPort) GetNumber() uint32 {
 	if x != nil {
 		return x.Number
+	}
+	return 0
+}
+
+func (x *EndpointPort) GetService() uint32 {
+	if x != nil {
+		return x.Service
 	}
 	return 0
 }
@@ -1932,10 +1940,11 @@ const file_store_model_record_proto_rawDesc = "" +
 	"\rEndpointsSpec\x12\x14\n" +
 	"\x05hosts\x18\x01 \x03(\tR\x05hosts\x124\n" +
 	"\x05ports\x18\x02 \x03(\v2\x1e.navarch.store.v1.EndpointPortR\x05ports\x128\n" +
-	"\tendpoints\x18\x03 \x03(\v2\x1a.navarch.store.v1.EndpointR\tendpoints\":\n" +
+	"\tendpoints\x18\x03 \x03(\v2\x1a.navarch.store.v1.EndpointR\tendpoints\"T\n" +
 	"\fEndpointPort\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\rR\x06number\"\xd7\x04\n" +
+	"\x06number\x18\x02 \x01(\rR\x06number\x12\x18\n" +
+	"\aservice\x18\x03 \x01(\rR\aservice\"\xd7\x04\n" +
 	"\bEndpoint\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12>\n" +
 	"\x06labels\x18\x02 \x03(\v2&.navarch.store.v1.Endpoint.LabelsEntryR\x06labels\x120\n" +

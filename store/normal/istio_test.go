@@ -167,7 +167,7 @@ ports: [{number: 80, name: http, protocol: PROTOCOL_HTTP, targetNumber: 8080}, {
 `)
 	wantBody(t, r, key(model.KindEndpoints, "serviceentry:x"), `
 hosts: [a.example.com, b.example.com]
-ports: [{name: http, number: 8080}, {name: tls, number: 443}]
+ports: [{name: http, number: 8080, service: 80}, {name: tls, number: 443, service: 443}]
 endpoints:
 - {address: 10.0.0.1, labels: {app: a, security.istio.io/tlsMode: disabled}, namespace: shop, serviceAccount: sa, cluster: Kubernetes, ports: {http: 9080}}
 - {address: 10.0.0.2, namespace: shop, serviceAccount: sa, cluster: Kubernetes, network: far, locality: r/z, weight: 3, mtls: true}
@@ -175,11 +175,11 @@ endpoints:
 	dns := testNormal.Object(read(t, istio("ServiceEntry", "{hosts: [a.com, b.com], resolution: DNS, ports: [{number: 80, name: http}]}")), &fake{})
 	wantBody(t, dns, key(model.KindServiceEntry, "x"), `{hosts: [a.com, b.com], resolution: RESOLUTION_DNS, external: true, exportTo: ["*"], ports: [{number: 80, name: http, targetNumber: 80}]}`)
 	for _, host := range []string{"a.com", "b.com"} {
-		wantBody(t, dns, key(model.KindEndpoints, "serviceentry:x:"+host), `{hosts: [`+host+`], ports: [{name: http, number: 80}], endpoints: [{address: `+host+`, namespace: shop}]}`)
+		wantBody(t, dns, key(model.KindEndpoints, "serviceentry:x:"+host), `{hosts: [`+host+`], ports: [{name: http, number: 80, service: 80}], endpoints: [{address: `+host+`, namespace: shop}]}`)
 	}
 	beyond := testNormal.Object(read(t, istio("ServiceEntry", "{hosts: [a.com], resolution: STATIC, ports: [{number: 80, name: http}], endpoints: [{network: far, serviceAccount: sa}]}")), &fake{})
 	wantProblems(t, beyond.Problems)
-	wantBody(t, beyond, key(model.KindEndpoints, "serviceentry:x"), `{hosts: [a.com], ports: [{name: http, number: 80}], endpoints: [{namespace: shop, serviceAccount: sa, cluster: Kubernetes, network: far, mtls: true}]}`)
+	wantBody(t, beyond, key(model.KindEndpoints, "serviceentry:x"), `{hosts: [a.com], ports: [{name: http, number: 80, service: 80}], endpoints: [{namespace: shop, serviceAccount: sa, cluster: Kubernetes, network: far, mtls: true}]}`)
 	none := testNormal.Object(read(t, istio("ServiceEntry", "{hosts: ['*.a.com'], ports: [{number: 443, name: tls, protocol: TLS}]}")), &fake{})
 	if len(none.Records) != 1 || none.Records[0].(*model.Service).Spec.Resolution != model.Resolution_RESOLUTION_NONE {
 		t.Errorf("NONE: %v %v", none.Records, none.Problems)

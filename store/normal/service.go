@@ -207,7 +207,7 @@ func sortPorts(ports []*model.ServicePort) {
 func endpointPorts(ports []*model.ServicePort) []*model.EndpointPort {
 	var out []*model.EndpointPort
 	for _, p := range ports {
-		out = append(out, &model.EndpointPort{Name: p.Name, Number: cmp.Or(p.TargetNumber, p.Number)})
+		out = append(out, &model.EndpointPort{Name: p.Name, Number: cmp.Or(p.TargetNumber, p.Number), Service: p.Number})
 	}
 	return out
 }

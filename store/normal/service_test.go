@@ -63,7 +63,7 @@ func TestService(t *testing.T) {
 			wantBody(t, r, key, c.want)
 			if name == "external name" {
 				wantBody(t, r, model.Key{Kind: model.KindEndpoints, Namespace: "shop", Name: "externalname:web"},
-					`{hosts: [web.shop.svc.cluster.local], ports: [{name: tcp-db, number: 5432}], endpoints: [{address: db.example.com, namespace: shop}]}`)
+					`{hosts: [web.shop.svc.cluster.local], ports: [{name: tcp-db, number: 5432, service: 5432}], endpoints: [{address: db.example.com, namespace: shop}]}`)
 			}
 		})
 	}

@@ -41,7 +41,8 @@ func (q *Selection) selects(e *model.Endpoint, labels map[string]string) bool {
 }
 
 // Members lists the endpoints that a cluster selects: of the service's own namespace, ready (unless the selection, or the service, is of those
-// that are not, too), at the port of the service port's name, with the subset's labels. Sorted by address,
+// that are not, too), with the subset's labels, at the port of the service port's name; of hosts that are resolved by DNS at that of its number (istio:
+// pilot/pkg/model/endpointshards.go, CopyEndpoints). Sorted by address,
 // port and network, each once: two networks may have the same addresses, and those without an address are all reached by gateways. Of two endpoints at one place the healthier one counts: a Pod may
 // have the address that the status of another one still says. The labels are those of the selection's subset.
 func (in *Input) Members(q Selection, labels map[string]string) intern.List[model.Member] {
@@ -49,6 +50,7 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 		return found
 	}
 	port := PortOf(q.Service, q.Port)
+	byNumber := q.Service.Spec.GetResolution() != model.Resolution_RESOLUTION_EDS
 	var out []model.Member
 	for slice := range in.slicesOf(q.Service, q.Host) {
 		if q.Local && slice.Key.Origin.Cluster() != q.Cluster {
@@ -58,7 +60,7 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 			if !q.selects(e, labels) {
 				continue
 			}
-			if number, ok := slice.Spec.PortAt(e, port); ok {
+			if number, ok := slice.Spec.PortAt(e, port, byNumber); ok {
 				out = append(out, model.Member{Endpoint: e, Port: number})
 			}
 		}
