@@ -29,6 +29,7 @@ const (
 	metaJSONPrefix  = "ISTIO_METAJSON_"
 	headerPrefix    = "XDS_HEADER_"
 	localityLabel   = "istio-locality"
+	topologyLabel   = "topology.istio.io/locality"
 	configKey       = "proxy.istio.io/config" // the annotation that overrides PROXY_CONFIG for one pod
 	defaultCluster  = "istio-proxy"
 	podTemplateHash = "pod-template-hash"
@@ -296,8 +297,16 @@ func clusterOf(proxy *meshv1alpha1.ProxyConfig, meta map[string]any, ns string) 
 	return defaultCluster
 }
 
+// localityOf is the locality that labels state, region.zone.subzone or with slashes, as the control plane reads those of Pods; nil: none.
 func localityOf(labels map[string]string) *corev3.Locality {
-	region, rest, _ := strings.Cut(labels[localityLabel], "/")
+	stated, is := labels[topologyLabel]
+	if !is {
+		stated = labels[localityLabel]
+	}
+	if !strings.Contains(stated, "/") {
+		stated = strings.ReplaceAll(stated, ".", "/")
+	}
+	region, rest, _ := strings.Cut(stated, "/")
 	if region == "" {
 		return nil
 	}

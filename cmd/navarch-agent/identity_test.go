@@ -70,6 +70,20 @@ func TestIdentifyInjectedPod(t *testing.T) {
 	}
 }
 
+func TestLocalityOf(t *testing.T) {
+	for want, labels := range map[string]map[string]string{
+		"//":       {"app": "web"},
+		"r/z/s":    {"istio-locality": "r/z/s"},
+		"r8/z8/s8": {"topology.istio.io/locality": "r8.z8.s8", "istio-locality": "r9/z9"},
+		"r8//":     {"topology.istio.io/locality": "r8"},
+	} {
+		got := localityOf(labels)
+		if s := got.GetRegion() + "/" + got.GetZone() + "/" + got.GetSubZone(); s != want {
+			t.Errorf("%v: %s, want %s", labels, s, want)
+		}
+	}
+}
+
 func TestIdentifyNamesTheFault(t *testing.T) {
 	base := []string{"POD_NAME=a", "POD_NAMESPACE=b", "INSTANCE_IP=10.0.0.1"}
 	for name, c := range map[string]struct {

@@ -355,13 +355,10 @@ func (n *Node) labels(parts [][]byte) error {
 	return fmt.Errorf("node.metadata.LABELS.%s: want a string, got %s", key, notStrings[key].describe())
 }
 
-// labelledLocality is where a proxy is by its labels, where its bootstrap does not say: Istio's own label, with dots for slashes, goes
+// labelledLocality is where a proxy is by its labels, where its bootstrap does not say: Istio's own labels go
 // before those that Kubernetes gives to Pods (https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/).
 func labelledLocality(labels map[string]string) string {
-	if own := labels["istio-locality"]; own != "" {
-		return strings.ReplaceAll(own, ".", "/")
-	}
-	return joinLocality(labels[model.RegionLabel], labels[model.ZoneLabel], labels[model.SubzoneLabel])
+	return cmp.Or(model.StatedLocality(labels), joinLocality(labels[model.RegionLabel], labels[model.ZoneLabel], labels[model.SubzoneLabel]))
 }
 
 func parseMode(s string) (Mode, error) {

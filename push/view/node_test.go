@@ -154,12 +154,14 @@ func TestLocality(t *testing.T) {
 	labels := `, "metadata": {"LABELS": {"topology.kubernetes.io/region": "r2", "topology.kubernetes.io/zone": "z2"`
 	for text, want := range map[string]string{
 		node(``): "",
-		node(`, "locality": {"region": "r1", "zone": "z1", "sub_zone": "s1"}`):     "r1/z1/s1",
-		node(`, "locality": {"region": "r1"}` + labels + `}}`):                     "r1",
-		node(`, "locality": {"zone": "z1"}`):                                       "/z1",
-		node(labels + `}}`):                                                        "r2/z2",
-		node(labels + `, "istio-locality": "r3.z3.s3"}}`):                          "r3/z3/s3",
-		node(`, "locality": {}` + labels + `, "topology.istio.io/subzone": "s"}}`): "r2/z2/s",
+		node(`, "locality": {"region": "r1", "zone": "z1", "sub_zone": "s1"}`):                   "r1/z1/s1",
+		node(`, "locality": {"region": "r1"}` + labels + `}}`):                                   "r1",
+		node(`, "locality": {"zone": "z1"}`):                                                     "/z1",
+		node(labels + `}}`):                                                                      "r2/z2",
+		node(labels + `, "istio-locality": "r3.z3.s3"}}`):                                        "r3/z3/s3",
+		node(labels + `, "istio-locality": "r3.z3.s3", "topology.istio.io/locality": "r4.z4"}}`): "r4/z4",
+		node(labels + `, "istio-locality": "r3.z3.s3", "topology.istio.io/locality": ""}}`):      "r2/z2",
+		node(`, "locality": {}` + labels + `, "topology.istio.io/subzone": "s"}}`):               "r2/z2/s",
 	} {
 		if n, err := parse(t, text); err != nil || n.Locality != want {
 			t.Errorf("%s: locality %q (%v), want %q", text, n.Locality, err, want)

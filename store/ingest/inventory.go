@@ -141,9 +141,11 @@ func (w *inventory) put(o *object.Object, touched map[object.ID]bool) {
 		w.setProblems(o.ID, e, nil)
 		w.setNode(o.ID, normal.ParseNode(o), touched)
 	case o.ID.Group == "" && o.ID.Kind == "Namespace":
+		ns, problems := normal.ParseNamespace(o)
 		e.spoiled = false
-		w.setProblems(o.ID, e, nil)
-		if ns := normal.ParseNamespace(o); !ns.Equal(w.namespaces[o.ID]) {
+		e.setParsing(problems)
+		w.setProblems(o.ID, e, problems)
+		if !ns.Equal(w.namespaces[o.ID]) {
 			w.namespaces[o.ID] = ns
 			w.touch(o.ID, touched)
 		}

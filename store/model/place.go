@@ -12,6 +12,22 @@ const (
 	NodeLabel    = "kubernetes.io/hostname"
 )
 
+// localityKeys are the labels that state a whole locality, the first one that is there: region.zone.subzone, since a label's value has no slashes
+// (istio: pkg/model/proxy.go, GetLocalityLabel).
+var localityKeys = [...]string{"topology.istio.io/locality", "istio-locality"}
+
+// StatedLocality is the locality that labels of a proxy or a workload state as a whole, "region/zone/sub-zone"; empty: none.
+func StatedLocality(labels map[string]string) string {
+	for _, key := range localityKeys {
+		if value, stated := labels[key]; stated && strings.Contains(value, "/") {
+			return value
+		} else if stated {
+			return strings.ReplaceAll(value, ".", "/")
+		}
+	}
+	return ""
+}
+
 // localityLabels are the labels of the parts of a locality, in their order.
 var localityLabels = [...]string{RegionLabel, ZoneLabel, SubzoneLabel}
 

@@ -25,3 +25,23 @@ func TestSelects(t *testing.T) {
 		t.Error("what nothing is known of is not what it says of itself")
 	}
 }
+
+func TestStatedLocality(t *testing.T) {
+	const topology, old = "topology.istio.io/locality", "istio-locality"
+	for _, c := range []struct {
+		labels map[string]string
+		want   string
+	}{
+		{nil, ""},
+		{map[string]string{RegionLabel: "r"}, ""},
+		{map[string]string{old: "r.z.s"}, "r/z/s"},
+		{map[string]string{topology: "r.z"}, "r/z"},
+		{map[string]string{topology: "r8.z8.s8", old: "r9.z9"}, "r8/z8/s8"},
+		{map[string]string{topology: "", old: "r9.z9"}, ""},
+		{map[string]string{topology: "r.1/z"}, "r.1/z"}, // of a proxy's metadata: no label of Kubernetes has a slash
+	} {
+		if got := StatedLocality(c.labels); got != c.want {
+			t.Errorf("%v: %q, want %q", c.labels, got, c.want)
+		}
+	}
+}

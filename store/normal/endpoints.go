@@ -125,7 +125,7 @@ func join(r *report, e *model.Endpoint, pod *Pod, of object.ID, ctx Lookup) {
 		e.Labels, e.ServiceAccount, e.Workload = pod.Labels, pod.ServiceAccount, pod.Workload
 		e.Node = cmp.Or(pod.Node, e.Node)
 		e.Mtls = pod.Labels["security.istio.io/tlsMode"] == "istio"
-		e.Locality = localityLabel(pod.Labels["istio-locality"])
+		e.Locality = model.StatedLocality(pod.Labels)
 	}
 	if e.Locality == "" && e.Node != "" {
 		id := of.SameOrigin(object.ID{Kind: "Node", Name: e.Node})

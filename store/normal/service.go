@@ -71,7 +71,7 @@ func serviceRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []
 		Ports:           servicePorts(r, svc),
 		Selector:        svc.Spec.Selector,
 		PublishNotReady: svc.Spec.PublishNotReadyAddresses,
-		Distribution:    distribution(r, deref(svc.Spec.TrafficDistribution), obj.Annotations),
+		Distribution:    distribution(r, deref(svc.Spec.TrafficDistribution), obj, ctx),
 		NodeLocal:       svc.Spec.InternalTrafficPolicy != nil && *svc.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
 	}
 	if svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP { // of kube-proxy's; Istio's control plane does not read it either
@@ -123,28 +123,6 @@ func (n *Normalizer) headless(r *report, spec *model.ServiceSpec, annotations ma
 	default:
 		spec.MergedListeners = true
 	}
-}
-
-const distributionAnnotation = "networking.istio.io/traffic-distribution"
-
-// distributions are the words of spec.trafficDistribution and of the annotation, whose case is as one likes.
-var distributions = map[string]model.Distribution{
-	"preferclose": model.Distribution_DISTRIBUTION_SAME_ZONE, "prefersamezone": model.Distribution_DISTRIBUTION_SAME_ZONE,
-	"prefersamenode": model.Distribution_DISTRIBUTION_SAME_NODE,
-}
-
-// distribution is which endpoints are preferred: what the field says, where it says one, else the annotation
-// (https://istio.io/latest/docs/reference/config/annotations/#NetworkingTrafficDistribution).
-func distribution(r *report, field string, annotations map[string]string) model.Distribution {
-	if d, known := distributions[strings.ToLower(field)]; known {
-		return d
-	}
-	stated := annotations[distributionAnnotation]
-	d, known := distributions[strings.ToLower(stated)]
-	if stated != "" && !known && !strings.EqualFold(stated, "Any") {
-		r.warnf(problem.NoEffect, "metadata.annotations["+distributionAnnotation+"]", "%q: want PreferClose, PreferSameZone or PreferSameNode", stated)
-	}
-	return d
 }
 
 // externalName is a Service that is another name of a host: of a service of the mesh, which has it among its names then; or of nothing that the

@@ -28,7 +28,7 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 		ExportTo:        visible(capped(r, obj, r.exportTo("spec.exportTo", entry.ExportTo, ctx.Mesh().GetDefaultServiceExportTo(), obj.ID.Namespace), ctx)),
 		External:        entry.Location == networkingv1.ServiceEntry_MESH_EXTERNAL,
 		SubjectAltNames: sortedSet(entry.SubjectAltNames),
-		Distribution:    distribution(r, "", obj.Annotations),
+		Distribution:    distribution(r, "", obj, ctx),
 	}
 	for _, h := range entry.Hosts {
 		spec.Hosts = append(spec.Hosts, hostOf(h))
@@ -105,7 +105,7 @@ func (n *Normalizer) inlineEndpoint(of object.ID, e *networkingv1.WorkloadEntry)
 	tls, stated := e.Labels["security.istio.io/tlsMode"]
 	return &model.Endpoint{
 		Address: e.Address, Labels: e.Labels, Namespace: of.Namespace, ServiceAccount: e.ServiceAccount, Cluster: n.clusterOf(of),
-		Network: cmp.Or(e.Network, e.Labels[model.NetworkLabel]), Locality: cmp.Or(e.Locality, localityLabel(e.Labels["istio-locality"])), Weight: e.Weight, Ports: e.Ports,
+		Network: cmp.Or(e.Network, e.Labels[model.NetworkLabel]), Locality: cmp.Or(e.Locality, model.StatedLocality(e.Labels)), Weight: e.Weight, Ports: e.Ports,
 		// As istiod: a stated mode, else whoever has an identity speaks mTLS.
 		Mtls: tls == "istio" || !stated && e.ServiceAccount != "",
 	}

@@ -23,9 +23,7 @@ func capped(r *report, obj *object.Object, exportTo []string, ctx Lookup) []stri
 		return exportTo
 	}
 	var of labels.Set // of its namespace
-	namespace := object.ID{Origin: obj.ID.Origin, Kind: "Namespace", Name: obj.ID.Namespace}
-	r.ref(namespace)
-	if ns := ctx.Namespace(namespace); ns != nil {
+	if ns := r.namespace(obj, ctx); ns != nil {
 		of = ns.Labels
 	}
 	switch visibilityFor(settings, of) {

@@ -77,10 +77,11 @@ const podAddress = "PodAddress" // no kind of Kubernetes has this name
 // AllNodes names the Nodes of an origin together, for Refs of what reads them all.
 func AllNodes(of origin.Origin) object.ID { return object.ID{Origin: of, Kind: "Node"} }
 
-// Namespace is what endpoints and ServiceEntries take from a Namespace.
+// Namespace is what endpoints, Services and ServiceEntries take from a Namespace.
 type Namespace struct {
-	Network string
-	Labels  map[string]string
+	Network      string
+	Distribution model.Distribution // of services that state none
+	Labels       map[string]string
 }
 
 // Equal says whether two Namespaces mean the same; nil is a Namespace that is not there.
@@ -88,7 +89,7 @@ func (n *Namespace) Equal(o *Namespace) bool {
 	if n == nil || o == nil {
 		return n == o
 	}
-	return n.Network == o.Network && maps.Equal(n.Labels, o.Labels)
+	return n.Network == o.Network && n.Distribution == o.Distribution && maps.Equal(n.Labels, o.Labels)
 }
 
 // metadata is the part of ObjectMeta that object.Object does not hold.
@@ -212,19 +213,20 @@ func ParseNode(obj *object.Object) *Node {
 	return n
 }
 
-// ParseNamespace reads what endpoints and ServiceEntries need of a Namespace.
-func ParseNamespace(obj *object.Object) *Namespace {
-	return &Namespace{Network: obj.Labels[model.NetworkLabel], Labels: obj.Labels}
+// ParseNamespace reads what endpoints, Services and ServiceEntries need of a Namespace. All problems are warnings.
+func ParseNamespace(obj *object.Object) (*Namespace, []object.Problem) {
+	r := &report{id: obj.ID, location: obj.Location}
+	preferred, _ := annotatedDistribution(r, obj)
+	return &Namespace{Network: obj.Labels[model.NetworkLabel], Distribution: preferred, Labels: obj.Labels}, r.problems
+}
+
+// namespace looks up the Namespace of an object, of the object's own source and cluster; nil: there is none.
+func (r *report) namespace(of *object.Object, ctx Lookup) *Namespace {
+	id := of.ID.SameOrigin(object.ID{Kind: "Namespace", Name: of.ID.Namespace})
+	r.ref(id)
+	return ctx.Namespace(id)
 }
 
 func locality(region, zone, subzone string) string {
 	return strings.TrimRight(region+"/"+zone+"/"+subzone, "/")
-}
-
-// localityLabel reads label istio-locality: region.zone.subzone, since a label's value has no slashes.
-func localityLabel(value string) string {
-	if strings.Contains(value, "/") {
-		return value
-	}
-	return strings.ReplaceAll(value, ".", "/")
 }

@@ -50,7 +50,6 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 		return found
 	}
 	port := PortOf(q.Service, q.Port)
-	byNumber := q.Service.Spec.GetResolution() != model.Resolution_RESOLUTION_EDS
 	var out []model.Member
 	for slice := range in.slicesOf(q.Service, q.Host) {
 		if q.Local && slice.Key.Origin.Cluster() != q.Cluster {
@@ -60,7 +59,7 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 			if !q.selects(e, labels) {
 				continue
 			}
-			if number, ok := slice.Spec.PortAt(e, port, byNumber); ok {
+			if number, ok := slice.Spec.PortAt(e, port, byNumber(q.Service)); ok {
 				out = append(out, model.Member{Endpoint: e, Port: number})
 			}
 		}
@@ -77,6 +76,11 @@ func (in *Input) Members(q Selection, labels map[string]string) intern.List[mode
 	return list
 }
 
+// byNumber says whether the ports of a service's endpoints are found by the number of the service's port, not by its name.
+func byNumber(service *model.Service) bool {
+	return service.Spec.GetResolution() != model.Resolution_RESOLUTION_EDS
+}
+
 // Addresses lists the IPs of the endpoints of one port of a service, whatever their health and in all clusters. Sorted,
 // each once.
 func (in *Input) Addresses(service *model.Service, host string, port uint32) []string {
@@ -88,7 +92,7 @@ func (in *Input) Addresses(service *model.Service, host string, port uint32) []s
 	named := PortOf(service, port)
 	for slice := range in.slicesOf(service, host) {
 		for _, e := range slice.Spec.GetEndpoints() {
-			if _, has := slice.Spec.PortAt(e, named); !has {
+			if _, has := slice.Spec.PortAt(e, named, byNumber(service)); !has {
 				continue
 			}
 			if ip, err := netip.ParseAddr(e.GetAddress()); err == nil {

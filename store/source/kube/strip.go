@@ -35,7 +35,8 @@ func (k kind) strip(o runtime.Object) {
 		}
 		o.Spec, o.Status, o.Annotations = corev1.NodeSpec{}, corev1.NodeStatus{Addresses: outside}, nil
 	case *corev1.Namespace:
-		o.Spec, o.Status, o.Annotations = corev1.NamespaceSpec{}, corev1.NamespaceStatus{}, nil
+		o.Spec, o.Status = corev1.NamespaceSpec{}, corev1.NamespaceStatus{}
+		maps.DeleteFunc(o.Annotations, func(key, _ string) bool { return key != normal.DistributionAnnotation })
 	case *corev1.Service:
 		var outside []corev1.LoadBalancerIngress // addresses, which those of network gateways are read of
 		for _, i := range o.Status.LoadBalancer.Ingress {

@@ -40,6 +40,14 @@ func TestAddressesOfPodsStay(t *testing.T) {
 	}
 }
 
+// Of a Namespace the annotation stays that its services inherit, and no other.
+func TestDistributionOfNamespacesStays(t *testing.T) {
+	o := emitted(t, "Namespace", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{normal.DistributionAnnotation: "PreferClose", "note": "a"}}})
+	if read, problems := normal.ParseNamespace(o); len(problems) > 0 || read.Distribution == 0 || len(o.Annotations) != 1 {
+		t.Errorf("%+v %v, annotations %v", read, problems, o.Annotations)
+	}
+}
+
 // Of a Secret what records are made of stays, credentials of image registries among it, and of the rest the names of its keys.
 func TestKeysOfSecretsStay(t *testing.T) {
 	for key, stays := range map[string]bool{"tls.crt": true, "tls.key": true, "cert": true, "key": true, "cacert": true, "crl": true, "ca.crt": true, "ca.crl": true, "tls.ocsp-staple": true,
