@@ -60,11 +60,17 @@ const (
 	Closed            // a rule asks for what cannot be given: nothing is sent, since in the clear is no choice
 )
 
-// TLSOf decides how connections are secured: as the policy says, else automatically. identity: the proxy has a certificate of the mesh;
-// secrets: it may ask for the Secret of credentialName. Where the policy asks for what cannot be given the answer is Closed, with the problem:
-// ISTIO_MUTUAL for a proxy without a certificate of the mesh; credentialName of a rule that is not for the proxy's workload alone; MUTUAL
-// without certificates.
-func TLSOf(p Policy, identity, secrets bool, automatic TLS) (TLS, *model.Problem) {
+// Client is what TLSOf reads of those who connect.
+type Client struct {
+	Identity bool // the proxy has a certificate of the mesh
+	Secrets  bool // it may ask for the Secret of credentialName
+	OwnTLS   bool // what it forwards is TLS of the application
+}
+
+// TLSOf decides how connections are secured: as the policy says, else automatically. Where the policy asks for what cannot be given the answer is Closed,
+// with the problem: ISTIO_MUTUAL for a proxy without a certificate of the mesh; credentialName of a rule that is not for the proxy's workload alone; MUTUAL
+// without certificates. TLS of the application is not closed for such a credentialName: it goes as it is, as with istiod, with a warning.
+func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 	closed := func(code problem.Code, field, message string) (TLS, *model.Problem) {
 		at := p.TLSAt
 		if field != "" {
@@ -74,18 +80,22 @@ func TLSOf(p Policy, identity, secrets bool, automatic TLS) (TLS, *model.Problem
 	}
 	mode := p.TLS.GetMode()
 	switch {
-	case p.TLS == nil && identity:
+	case p.TLS == nil && c.Identity:
 		return automatic, nil
 	case p.TLS == nil, mode == networkingv1.ClientTLSSettings_DISABLE:
 		return Plaintext, nil
-	case mode == networkingv1.ClientTLSSettings_ISTIO_MUTUAL && identity:
+	case mode == networkingv1.ClientTLSSettings_ISTIO_MUTUAL && c.Identity:
 		return Mutual, nil
 	case mode == networkingv1.ClientTLSSettings_ISTIO_MUTUAL:
 		return closed(problem.Required, "mode", "ISTIO_MUTUAL wants a certificate of the mesh, which the proxy does not have")
 	case mode != networkingv1.ClientTLSSettings_SIMPLE && mode != networkingv1.ClientTLSSettings_MUTUAL:
 		return closed(problem.NotSupported, "mode", mode.String()+" is not known")
-	case p.TLS.GetCredentialName() != "" && secrets:
+	case p.TLS.GetCredentialName() != "" && c.Secrets:
 		return Originate, nil
+	case p.TLS.GetCredentialName() != "" && c.OwnTLS:
+		at := Within(p.TLSAt, "credentialName")
+		return Plaintext, &model.Problem{Key: at.Key, Field: at.Field, Code: problem.NoEffect, Severity: problem.Warning,
+			Message: "is for gateways, and for the sidecars of a rule with workloadSelector; sidecars pass on the application's own TLS as it is"}
 	case p.TLS.GetCredentialName() != "":
 		return closed(problem.Required, "credentialName", "is for gateways, and for the sidecars of a rule with workloadSelector; this rule has none")
 	case mode == networkingv1.ClientTLSSettings_MUTUAL && (p.TLS.GetClientCertificate() == "" || p.TLS.GetPrivateKey() == ""):

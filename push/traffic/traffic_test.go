@@ -175,7 +175,7 @@ func TestTLSOf(t *testing.T) {
 			p = Effective(rule(t, "host: a\ntrafficPolicy: {tls: "+text+"}"), nil, "", 80)
 		}
 		for identity, want := range map[bool]TLS{true: c.with, false: c.without} {
-			got, wrong := TLSOf(p, identity, false, AutoEndpoints)
+			got, wrong := TLSOf(p, Client{Identity: identity}, AutoEndpoints)
 			if got != want || (got == Closed) != (wrong != nil) {
 				t.Errorf("%q, identity %t: %v, %v", text, identity, got, wrong)
 			}
@@ -185,8 +185,11 @@ func TestTLSOf(t *testing.T) {
 		}
 	}
 	p := Effective(rule(t, "host: a\ntrafficPolicy: {tls: {mode: MUTUAL, credentialName: c}}"), nil, "", 80)
-	if got, wrong := TLSOf(p, false, true, AutoEndpoints); got != Originate || wrong != nil {
+	if got, wrong := TLSOf(p, Client{Secrets: true}, AutoEndpoints); got != Originate || wrong != nil {
 		t.Errorf("a Secret that the proxy may ask for: %v, %v", got, wrong)
+	}
+	if got, wrong := TLSOf(p, Client{OwnTLS: true}, AutoEndpoints); got != Plaintext || wrong == nil || wrong.Severity != problem.Warning || wrong.Field != "spec.trafficPolicy.tls.credentialName" {
+		t.Errorf("TLS of the application: %v, %v", got, wrong)
 	}
 }
 

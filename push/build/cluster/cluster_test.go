@@ -126,7 +126,7 @@ func decided(s spec) spec {
 	if o, ok := s.(Outbound); ok {
 		policy := traffic.Effective(o.Rule, o.SubsetRule, o.Subset, o.Port)
 		o.Policy, o.Discovery = traffic.Intern(policy), traffic.DiscoveryOf(o.Service, policy)
-		o.TLS, _ = traffic.TLSOf(policy, o.Caps.Has(xds.CapIdentity), selects(o.Rule), o.TLS)
+		o.TLS, _ = traffic.TLSOf(policy, traffic.Client{Identity: o.Caps.Has(xds.CapIdentity), Secrets: selects(o.Rule)}, o.TLS)
 		o.Connection = traffic.ConnectionOf(policy.Pool, o.Mesh)
 		if port := o.port(); port != nil {
 			o.Upgrade = traffic.Upgrades(policy.Pool, o.Mesh, port.Protocol)
@@ -151,7 +151,7 @@ func selects(rule *model.DestinationRule) bool {
 // problemsOf are the problems of the plan's decision and of the builder.
 func problemsOf(s spec) (all []error) {
 	if o, ok := s.(Outbound); ok {
-		if _, wrong := traffic.TLSOf(traffic.Effective(o.Rule, o.SubsetRule, o.Subset, o.Port), o.Caps.Has(xds.CapIdentity), selects(o.Rule), o.TLS); wrong != nil {
+		if _, wrong := traffic.TLSOf(traffic.Effective(o.Rule, o.SubsetRule, o.Subset, o.Port), traffic.Client{Identity: o.Caps.Has(xds.CapIdentity), Secrets: selects(o.Rule)}, o.TLS); wrong != nil {
 			all = append(all, *wrong)
 		}
 	}

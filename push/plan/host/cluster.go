@@ -132,7 +132,7 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 		spec.Caps |= p.key.Caps & (xds.CapFileSecrets | xds.CapFileLists)
 		spec.MTLSDisabled = ""
 	}
-	if spec.TLS, wrong = traffic.TLSOf(policy, p.key.Caps.Has(xds.CapIdentity), p.secrets(policy, sub), spec.TLS); wrong != nil && !p.form.Whole {
+	if spec.TLS, wrong = traffic.TLSOf(policy, p.client(svc, port, policy, sub), spec.TLS); wrong != nil && !p.form.Whole {
 		*p.found = append(*p.found, *wrong) // of others the builder says what gRPC's client makes of it
 	}
 	c.tls = spec.TLS
@@ -144,6 +144,13 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 		c.Unit = u
 		h.clusters = append(h.clusters, c)
 	}
+}
+
+// client describes the proxies to traffic.TLSOf. Applications with gRPC's own xDS client forward nobody's TLS.
+func (p *clusterPlan) client(svc *model.Service, port uint32, policy traffic.Policy, sub subset) traffic.Client {
+	protocol := input.PortOf(svc, port).GetProtocol()
+	return traffic.Client{Identity: p.key.Caps.Has(xds.CapIdentity), Secrets: p.secrets(policy, sub),
+		OwnTLS: !p.form.Whole && (protocol == model.Protocol_PROTOCOL_TLS || protocol == model.Protocol_PROTOCOL_HTTPS)}
 }
 
 // secrets says whether proxies may have the Secret that a rule names with credentialName: those that the rule selects, which makes them use it

@@ -86,7 +86,7 @@ func (s *scope) planStatic(found *[]input.Problem) {
 func (s *scope) resolving(spec *cluster.Static, found *[]input.Problem) {
 	policy := policies.Policy{TLS: s.in.Mesh.Spec.GetOutboundTrafficPolicy().GetTls(), TLSAt: model.Place{Key: model.MeshKey, Field: "data.mesh.outboundTrafficPolicy.tls"}}
 	var wrong *model.Problem
-	if spec.TLS, wrong = policies.TLSOf(policy, s.key.Caps.Has(xds.CapIdentity), false, policies.Plaintext); wrong != nil {
+	if spec.TLS, wrong = policies.TLSOf(policy, policies.Client{Identity: s.key.Caps.Has(xds.CapIdentity)}, policies.Plaintext); wrong != nil {
 		*found = append(*found, *wrong)
 	}
 	spec.Unknown, spec.Families, spec.Policy = s.unknown(), s.key.Listening.Families, policies.Intern(policy)
