@@ -90,6 +90,8 @@ func TLSOf(p Policy, c Client, automatic TLS) (TLS, *model.Problem) {
 		return closed(problem.Required, "mode", "ISTIO_MUTUAL wants a certificate of the mesh, which the proxy does not have")
 	case mode != networkingv1.ClientTLSSettings_SIMPLE && mode != networkingv1.ClientTLSSettings_MUTUAL:
 		return closed(problem.NotSupported, "mode", mode.String()+" is not known")
+	case p.TLS.GetCaCertCredentialName() != "" && c.Secrets:
+		return closed(problem.NotSupported, "caCertCredentialName", "is not read: want caCertificates, or the authorities in the Secret of credentialName")
 	case p.TLS.GetCredentialName() != "" && c.Secrets:
 		return Originate, nil
 	case p.TLS.GetCredentialName() != "" && c.OwnTLS:

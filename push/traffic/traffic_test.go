@@ -188,6 +188,13 @@ func TestTLSOf(t *testing.T) {
 	if got, wrong := TLSOf(p, Client{Secrets: true}, AutoEndpoints); got != Originate || wrong != nil {
 		t.Errorf("a Secret that the proxy may ask for: %v, %v", got, wrong)
 	}
+	ca := Effective(rule(t, "host: a\ntrafficPolicy: {tls: {mode: SIMPLE, caCertCredentialName: c}}"), nil, "", 80)
+	if got, wrong := TLSOf(ca, Client{Secrets: true}, AutoEndpoints); got != Closed || wrong == nil || wrong.Field != "spec.trafficPolicy.tls.caCertCredentialName" {
+		t.Errorf("authorities that are not read, of a rule for the proxy: %v, %v", got, wrong)
+	}
+	if got, wrong := TLSOf(ca, Client{}, AutoEndpoints); got != Originate || wrong != nil {
+		t.Errorf("authorities that are for gateways: %v, %v", got, wrong)
+	}
 	if got, wrong := TLSOf(p, Client{OwnTLS: true}, AutoEndpoints); got != Plaintext || wrong == nil || wrong.Severity != problem.Warning || wrong.Field != "spec.trafficPolicy.tls.credentialName" {
 		t.Errorf("TLS of the application: %v, %v", got, wrong)
 	}

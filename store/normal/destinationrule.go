@@ -304,6 +304,9 @@ func checkOutlier(r *report, at string, o *networkingv1.OutlierDetection) {
 			r.errorf(at+field, "%d is not in 0-100", v)
 		}
 	}
+	if n := o.FailurePercentageThreshold.GetValue(); n > 100 {
+		r.errorf(at+".failurePercentageThreshold", "%d is not in 0-100", n)
+	}
 	for i, code := range o.OutlierDetectionHttpErrorCodes {
 		if code < 100 || code > 599 {
 			r.errorf(fmt.Sprintf("%s.outlierDetectionHttpErrorCodes[%d]", at, i), "%d is not in 100-599", code)

@@ -134,6 +134,7 @@ func TestDestinationRule(t *testing.T) {
 		"{host: a, trafficPolicy: {connectionPool: {tcp: {maxConnections: -1}}}}":                                  "spec.trafficPolicy.connectionPool.tcp.maxConnections: must not be negative",
 		"{host: a, trafficPolicy: {connectionPool: {tcp: {connectTimeout: 0s}}}}":                                  "spec.trafficPolicy.connectionPool.tcp.connectTimeout: must be at least 1ms",
 		"{host: a, trafficPolicy: {outlierDetection: {maxEjectionPercent: 101}}}":                                  "spec.trafficPolicy.outlierDetection.maxEjectionPercent: 101",
+		"{host: a, trafficPolicy: {outlierDetection: {failurePercentageThreshold: 101}}}":                          "spec.trafficPolicy.outlierDetection.failurePercentageThreshold: 101",
 		"{host: a, trafficPolicy: {tls: {mode: MUTUAL, clientCertificate: a}}}":                                    "spec.trafficPolicy.tls.privateKey: mode MUTUAL needs it",
 		"{host: a, trafficPolicy: {portLevelSettings: [{tls: {}}]}}":                                               "spec.trafficPolicy.portLevelSettings[0].port.number: port 0",
 		"{host: a, trafficPolicy: {loadBalancer: {localityLbSetting: {distribute: [{from: a, to: {b: 50}}]}}}}":    "spec.trafficPolicy.loadBalancer.localityLbSetting.distribute[0].to: the weights add up to 50",

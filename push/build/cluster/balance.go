@@ -44,6 +44,9 @@ func (d *builder) outlier(p traffic.Policy) {
 	if n := o.ConsecutiveGatewayErrors; n != nil {
 		out.ConsecutiveGatewayFailure, out.EnforcingConsecutiveGatewayFailure = n, enforcing(n)
 	}
+	if n := o.FailurePercentageThreshold; n != nil {
+		out.FailurePercentageThreshold, out.EnforcingFailurePercentage = n, enforcing(n)
+	}
 	if traffic.Positive(o.Interval) {
 		out.Interval = o.Interval
 	}

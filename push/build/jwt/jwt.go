@@ -28,7 +28,7 @@ const Payload = "payload"
 var alwaysSplit = []string{"permission", "scope"}
 
 // Filter is what policies demand of tokens together, by Istio's rules (https://istio.io/latest/docs/reference/config/security/request_authentication/):
-// a request may come without a token; a token that it shows has to be good by one rule. Nil: there are no rules. Policies are in the order in which
+// a request may come without a token, but for those of rules whose presence is REQUIRED; a token that it shows has to be good by one rule. Nil: there are no rules. Policies are in the order in which
 // they are older, those of the root namespace first.
 func Filter(policies []*model.Policy) *jwtv3.JwtAuthentication {
 	var rules []*securityv1.JWTRule
@@ -40,26 +40,74 @@ func Filter(policies []*model.Policy) *jwtv3.JwtAuthentication {
 	}
 	slices.SortStableFunc(rules, func(a, b *securityv1.JWTRule) int { return strings.Compare(a.GetIssuer(), b.GetIssuer()) })
 	filter := &jwtv3.JwtAuthentication{Providers: map[string]*jwtv3.JwtProvider{}, BypassCorsPreflight: true}
-	var one, each []*jwtv3.JwtRequirement
+	d := &demand{}
 	for i, rule := range rules {
 		name := fmt.Sprintf("origins-%d", i)
 		filter.Providers[name] = provider(rule)
-		by := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_ProviderName{ProviderName: name}}
-		missing := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_AllowMissing{AllowMissing: &emptypb.Empty{}}}
-		one, each = append(one, by), append(each, anyOf(by, missing))
-	}
-	demand := each[0]
-	if len(rules) > 1 {
-		// One good token will do; else each provider's place has to have a good one, or none.
-		demand = anyOf(append(one, &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAll{
-			RequiresAll: &jwtv3.JwtRequirementAndList{Requirements: each},
-		}})...)
+		d.add(name, rule)
 	}
 	filter.Rules = []*jwtv3.RequirementRule{{
 		Match:           &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
-		RequirementType: &jwtv3.RequirementRule_Requires{Requires: demand},
+		RequirementType: &jwtv3.RequirementRule_Requires{Requires: d.requirement()},
 	}}
 	return filter
+}
+
+// demand is what rules demand of a request's tokens together.
+type demand struct {
+	required []*jwtv3.JwtRequirement // tokens that have to be there, and good
+	good     []*jwtv3.JwtRequirement // tokens that may be there, good
+	place    []*jwtv3.JwtRequirement // the same, good or missing
+	// Where both kinds are looked for.
+	requiredAt, optionalAt []string
+}
+
+func (d *demand) add(provider string, rule *securityv1.JWTRule) {
+	by := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_ProviderName{ProviderName: provider}}
+	if rule.GetPresence() == securityv1.JWTRule_REQUIRED {
+		d.required, d.requiredAt = append(d.required, by), append(d.requiredAt, places(rule)...)
+		return
+	}
+	missing := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_AllowMissing{AllowMissing: &emptypb.Empty{}}}
+	d.good, d.place, d.optionalAt = append(d.good, by), append(d.place, anyOf(by, missing)), append(d.optionalAt, places(rule)...)
+}
+
+// requirement is all that is required; of the other tokens one good one will do, else each provider's place has to have a good one, or none. Where a
+// required token stands at such a place, it will do there.
+func (d *demand) requirement() *jwtv3.JwtRequirement {
+	shared := slices.ContainsFunc(d.optionalAt, func(at string) bool { return slices.Contains(d.requiredAt, at) })
+	optional := d.place
+	switch {
+	case len(d.good) > 0 && shared:
+		optional = []*jwtv3.JwtRequirement{anyOf(slices.Concat(d.good, d.required)...)}
+	case len(d.good) > 1:
+		optional = []*jwtv3.JwtRequirement{anyOf(append(slices.Clone(d.good), allOf(d.place))...)}
+	}
+	return allOf(slices.Concat(d.required, optional))
+}
+
+// places are where the tokens of a rule are looked for.
+func places(rule *securityv1.JWTRule) (all []string) {
+	for _, header := range rule.GetFromHeaders() {
+		all = append(all, "header "+strings.ToLower(header.GetName()))
+	}
+	for _, name := range rule.GetFromParams() {
+		all = append(all, "parameter "+name)
+	}
+	for _, name := range rule.GetFromCookies() {
+		all = append(all, "cookie "+name)
+	}
+	if len(all) == 0 { // as Envoy does where a provider says nothing
+		return []string{"header authorization", "parameter access_token"}
+	}
+	return all
+}
+
+func allOf(all []*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
+	if len(all) == 1 {
+		return all[0]
+	}
+	return &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAll{RequiresAll: &jwtv3.JwtRequirementAndList{Requirements: all}}}
 }
 
 func anyOf(all ...*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {

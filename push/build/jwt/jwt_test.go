@@ -61,6 +61,15 @@ func TestFilter(t *testing.T) {
 			rules: [{match: {prefix: /}, requires: {requires_any: {requirements: [{provider_name: origins-0}, {provider_name: origins-1}, {requires_all: {requirements: [
 			{requires_any: {requirements: [{provider_name: origins-0}, {allow_missing: {}}]}}, {requires_any: {requirements: [{provider_name: origins-1}, {allow_missing: {}}]}}]}}]}}}],
 			bypass_cors_preflight: true}`, []string{"{jwtRules: [{issuer: j, jwks: B}]}", "{jwtRules: [{issuer: i, jwks: A}]}"}},
+		{"a required one", `{providers: {origins-0: {issuer: i, local_jwks: {inline_string: A}, ` + metadata + `}},
+			rules: [{match: {prefix: /}, requires: {provider_name: origins-0}}], bypass_cors_preflight: true}`, []string{"{jwtRules: [{issuer: i, jwks: A, presence: REQUIRED}]}"}},
+		{"two required ones, and one at another place", `{providers: {origins-0: {issuer: i, local_jwks: {inline_string: A}, ` + metadata + `}, origins-1: {issuer: j, local_jwks: {inline_string: B}, ` + metadata + `},
+			origins-2: {issuer: k, from_params: [p], local_jwks: {inline_string: C}, ` + metadata + `}},
+			rules: [{match: {prefix: /}, requires: {requires_all: {requirements: [{provider_name: origins-0}, {provider_name: origins-1}, {requires_any: {requirements: [{provider_name: origins-2}, {allow_missing: {}}]}}]}}}],
+			bypass_cors_preflight: true}`, []string{"{jwtRules: [{issuer: k, jwks: C, fromParams: [p]}, {issuer: j, jwks: B, presence: REQUIRED}]}", "{jwtRules: [{issuer: i, jwks: A, presence: REQUIRED}]}"}},
+		{"a required one where another one may stand", `{providers: {origins-0: {issuer: i, local_jwks: {inline_string: A}, ` + metadata + `}, origins-1: {issuer: j, local_jwks: {inline_string: B}, ` + metadata + `}},
+			rules: [{match: {prefix: /}, requires: {requires_all: {requirements: [{provider_name: origins-0}, {requires_any: {requirements: [{provider_name: origins-1}, {provider_name: origins-0}]}}]}}}],
+			bypass_cors_preflight: true}`, []string{"{jwtRules: [{issuer: i, jwks: A, presence: REQUIRED}, {issuer: j, jwks: B, presence: OPTIONAL}]}"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var all []*model.Policy

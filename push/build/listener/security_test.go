@@ -131,6 +131,7 @@ func (j *judgeOf) Check(context.Context, *authv3.CheckRequest) (*authv3.CheckRes
 // provider that is asked over HTTP and of one that is not there; one of TCP, with a provider that is asked over gRPC.
 type guarded struct {
 	web, tcp uint32
+	required uint32    // where a token is required
 	refuses  chan bool // what the latter says to the next connection
 	envoy    *envoytest.Envoy
 }
@@ -183,21 +184,26 @@ func guard(t *testing.T, us issuer) guarded {
 		outputClaimToHeaders: [{header: x-sub, claim: sub}]}, {issuer: 'https://unknown.test', jwksUri: 'https://unknown.test/keys'}]}`, us.keys)))
 	who := authorizerLists.List(extauthz.Authorizer{Provider: "asker", Host: "asker.test"}, extauthz.Authorizer{Provider: "judge", Host: "judge.test"},
 		extauthz.Authorizer{Provider: "missing", Wrong: "there is none"})
-	web, tcp := freePort(t), freePort(t)
+	one := "jwks: '" + us.keys + "'"
+	must := policyLists.List(policyOf(t, model.KindRequestAuthentication, "must", 0, fmt.Sprintf(`{jwtRules: [{issuer: 'https://issuer.test/a', presence: REQUIRED, %s},
+		{issuer: 'https://issuer.test/param', fromParams: [token], %s}]}`, one, one)))
+	web, tcp, required := freePort(t), freePort(t), freePort(t)
 	_, first := build(t, Ingress{Common: c, Name: "web", Bind: "127.0.0.1", Policies: rules, Authentications: tokens, Authorizers: who,
 		Inner: InboundPort{Port: web, Protocol: model.Protocol_PROTOCOL_HTTP, Cluster: "app", Host: "web.shop", ServicePort: 80}})
 	_, second := build(t, Ingress{Common: c, Name: "raw", Bind: "127.0.0.1", Policies: raw, Authorizers: who,
 		Inner: InboundPort{Port: tcp, Protocol: model.Protocol_PROTOCOL_TCP, Cluster: "echo", Host: "raw.shop", ServicePort: 90}})
+	_, third := build(t, Ingress{Common: c, Name: "must", Bind: "127.0.0.1", Authentications: must,
+		Inner: InboundPort{Port: required, Protocol: model.Protocol_PROTOCOL_HTTP, Cluster: "app", Host: "must.shop", ServicePort: 80}})
 	portOf := func(s *httptest.Server) int { return s.Listener.Addr().(*net.TCPAddr).Port }
 	judge := xds.OutboundCluster(80, "", "judge.test")
-	b := fold(t, inboundRoutes("r", "v", "app", "o", false), map[string]int{"app": portOf(app), "echo": echo, xds.OutboundCluster(80, "", "asker.test"): portOf(asker), judge: l.Addr().(*net.TCPAddr).Port}, first, second)
+	b := fold(t, inboundRoutes("r", "v", "app", "o", false), map[string]int{"app": portOf(app), "echo": echo, xds.OutboundCluster(80, "", "asker.test"): portOf(asker), judge: l.Addr().(*net.TCPAddr).Port}, first, second, third)
 	for _, cluster := range b["static_resources"].(map[string]any)["clusters"].([]map[string]any) {
 		if cluster["name"] == judge {
 			cluster["typed_extension_protocol_options"] = map[string]any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": map[string]any{
 				"@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions", "explicit_http_config": map[string]any{"http2_protocol_options": map[string]any{}}}}
 		}
 	}
-	g := guarded{web, tcp, refuses, envoytest.Start(t, b)}
+	g := guarded{web, tcp, required, refuses, envoytest.Start(t, b)}
 	g.envoy.Live()
 	return g
 }
@@ -232,6 +238,19 @@ func TestPoliciesThroughEnvoy(t *testing.T) {
 		"tried":                            {"/tried", "", "200"},
 	} {
 		if got := asked(t, g.web, c.path, c.token); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+	param := us.token(map[string]any{"iss": "https://issuer.test/param"})
+	for name, c := range map[string]struct{ path, token, want string }{
+		"required, no token":                  {"/", "", "401"},
+		"required, a good token":              {"/", us.token(nil), "200"},
+		"required, signed by somebody else":   {"/", them.token(nil), "401"},
+		"required, an optional one alone":     {"/?token=" + param, "", "401"},
+		"required, an optional one too":       {"/?token=" + param, us.token(nil), "200"},
+		"required, and a bad one that may be": {"/?token=" + them.token(map[string]any{"iss": "https://issuer.test/param"}), us.token(nil), "401"},
+	} {
+		if got := asked(t, g.required, c.path, c.token); !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}

@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"strings"
@@ -165,6 +166,9 @@ func (s *listenerPatches) chain(c *listenerv3.FilterChain) bool {
 	return true
 }
 
+// rawBuffer is the transport socket of a chain that names none.
+const rawBuffer = "envoy.transport_sockets.raw_buffer"
+
 // matchesChain compares a match's port (on the virtual listeners) and filterChain with a chain.
 func (s *listenerPatches) matchesChain(p model.Patch, c *listenerv3.FilterChain) bool {
 	m, has := p.Config().GetMatch().GetListener(), c.GetFilterChainMatch()
@@ -176,7 +180,8 @@ func (s *listenerPatches) matchesChain(p model.Patch, c *listenerv3.FilterChain)
 	if want.GetName() != "" && want.GetName() != c.Name ||
 		want.GetSni() != "" && !slices.Contains(has.GetServerNames(), want.GetSni()) ||
 		want.GetTransportProtocol() != "" && want.GetTransportProtocol() != has.GetTransportProtocol() ||
-		want.GetDestinationPort() != 0 && want.GetDestinationPort() != port {
+		want.GetDestinationPort() != 0 && want.GetDestinationPort() != port ||
+		want.GetTransportSocket() != "" && want.GetTransportSocket() != cmp.Or(c.GetTransportSocket().GetName(), rawBuffer) {
 		return false
 	}
 	if want.GetApplicationProtocols() == "" {

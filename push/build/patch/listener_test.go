@@ -86,7 +86,7 @@ func webListener(name string, port uint32) *listenerv3.Listener {
 			{Name: "web", Filters: []*listenerv3.Filter{manager()}, FilterChainMatch: &listenerv3.FilterChainMatch{
 				TransportProtocol: "raw_buffer", ApplicationProtocols: []string{"http/1.1", "h2c"}, DestinationPort: wrapperspb.UInt32(8080)}},
 			{Name: "tls", Filters: []*listenerv3.Filter{tcpFilter("a")}, FilterChainMatch: &listenerv3.FilterChainMatch{
-				ServerNames: []string{"a.com"}, DestinationPort: wrapperspb.UInt32(9090)}},
+				ServerNames: []string{"a.com"}, DestinationPort: wrapperspb.UInt32(9090)}, TransportSocket: &corev3.TransportSocket{Name: "envoy.transport_sockets.tls"}},
 		},
 		DefaultFilterChain: &listenerv3.FilterChain{Name: "rest", Filters: []*listenerv3.Filter{tcpFilter("p")}},
 	}
@@ -246,6 +246,9 @@ func TestListenerMatchesChains(t *testing.T) {
 		{"L", "match: {listener: {filterChain: {sni: b.com}}}", ""},
 		{"L", "match: {listener: {filterChain: {transportProtocol: raw_buffer}}}", "web"},
 		{"L", "match: {listener: {filterChain: {transportProtocol: tls}}}", ""},
+		{"L", "match: {listener: {filterChain: {transportSocket: envoy.transport_sockets.tls}}}", "tls"},
+		{"L", "match: {listener: {filterChain: {transportSocket: envoy.transport_sockets.raw_buffer}}}", "web rest"},
+		{"L", "match: {listener: {filterChain: {transportSocket: envoy.transport_sockets.quic}}}", ""},
 		{"L", "match: {listener: {filterChain: {destinationPort: 9090}}}", "tls"},
 		{"L", `match: {listener: {filterChain: {applicationProtocols: "h2c, http/1.1"}}}`, "web"},
 		{"L", "match: {listener: {filterChain: {applicationProtocols: h2}}}", ""},

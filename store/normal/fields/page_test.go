@@ -121,7 +121,7 @@ func drawPage() string {
 		}
 		count(of.title, lines)
 	}
-	return fmt.Sprintf(pageHead, "(1.31)", unshown) + counts.String() + body.String()
+	return fmt.Sprintf(pageHead, "(1.32)", unshown) + counts.String() + body.String()
 }
 
 // said is the last column of a row: the scene, or the test and what acts on it, or why it is not acted on.
