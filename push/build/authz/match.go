@@ -180,9 +180,18 @@ func permissionsOf(values, not []string, one func(string) *rbacv3.Permission) (o
 	return out
 }
 
-func orPrincipals(all []*rbacv3.Principal) *rbacv3.Principal {
-	if len(all) == 1 {
-		return all[0]
+// orPrincipals is any of the principals; what is any of several itself becomes those.
+func orPrincipals(of []*rbacv3.Principal) *rbacv3.Principal {
+	if len(of) == 1 {
+		return of[0]
+	}
+	var all []*rbacv3.Principal
+	for _, p := range of {
+		if several := p.GetOrIds().GetIds(); len(several) > 0 {
+			all = append(all, several...)
+		} else {
+			all = append(all, p)
+		}
 	}
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_OrIds{OrIds: &rbacv3.Principal_Set{Ids: all}}}
 }
