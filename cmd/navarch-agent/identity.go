@@ -145,7 +145,7 @@ func (i *identity) spiffeID() (spiffeid.ID, error) {
 
 // istioVersion is the version of Istio whose configuration this agent's proxies are served: that of the module istio.io/api. proxyVersion of EnvoyFilters
 // is compared with it, and istioctl shows it. ISTIO_META_ISTIO_VERSION replaces it.
-const istioVersion = "1.31.1"
+const istioVersion = "1.32.0"
 
 // complement adds what the variables of metadata do not hold.
 func complement(meta map[string]any, account string, annotations map[string]string, proxy *meshv1alpha1.ProxyConfig) (err error) {
