@@ -64,4 +64,6 @@ func readsFiles(metadata map[string]string) xds.Caps {
 
 // fetchesModules says whether a proxy's agent takes modules of WebAssembly out of what Envoy is sent, and fetches them: Istio's does
 // (istio pkg/istio-agent, pkg/wasm).
-func fetchesModules(metadata map[string]string) bool { return istios(metadata) && metadata["GENERATOR"] == "" }
+func fetchesModules(metadata map[string]string) bool {
+	return istios(metadata) && metadata["GENERATOR"] == ""
+}
