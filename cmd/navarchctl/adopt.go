@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/user"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +16,6 @@ import (
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/lead"
 	"navarch.io/navarch/store/model"
-	"navarch.io/navarch/store/removal"
 )
 
 // adopt is for stored records that somebody changed on purpose, or that no leader will mend: there is none.
@@ -42,7 +43,7 @@ func (e *etcd) adopt() *cobra.Command {
 			})
 		}}
 	cmd.Flags().StringVar(&over, "over", "", "The newest place that replicas have read, as their alarm names it (CHAIN.TERM.BATCH): what is stored counts as newer.")
-	cmd.Flags().StringVar(&reason, "reason", "", "Why, for the record (navarchctl store held --audit); at most 256 bytes.")
+	cmd.Flags().StringVar(&reason, "reason", "", "Why, for the record, which this command shows later; at most 256 bytes.")
 	cmd.Flags().BoolVar(&yes, "yes", false, "Write the head. Without it this command shows what differs and writes nothing.")
 	return cmd
 }
@@ -54,7 +55,61 @@ var errLed = errors.New("an ingester leads: it puts the stored records right by 
 type adoption struct {
 	yes  bool
 	over kv.Place // that the head has to be after; zero: of what is stored
-	who  removal.Approval
+	who  record
+}
+
+// record is who adopted what is stored, and when. Names and reason are what this command was told, and no proof.
+type record struct {
+	Reason   string         `json:"reason,omitempty"`
+	OSUser   string         `json:"claimed_os_user,omitempty"`
+	Host     string         `json:"claimed_host,omitempty"`
+	EtcdUser string         `json:"claimed_etcd_user,omitempty"`
+	At       time.Time      `json:"at"`
+	Records  int            `json:"records"`
+	Kinds    map[string]int `json:"kinds"` // records of the kinds that differed
+	Done     bool           `json:"done"`  // the head was written
+}
+
+// recordPath is where the newest record is.
+const (
+	recordFolder = "removals/"
+	recordPath   = recordFolder + "adopted"
+)
+
+// author is what this command states of who runs it.
+func (e *etcd) author(reason string) record {
+	r := record{Reason: fmt.Sprintf("%.256s", reason), EtcdUser: e.User}
+	if u, err := user.Current(); err == nil {
+		r.OSUser = u.Username
+	}
+	r.Host, _ = os.Hostname() // it may be empty
+	return r
+}
+
+// write stores the record, under the fence of an epoch.
+func (r record) write(ctx context.Context, store *kv.Store, epoch kv.Epoch) error {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	_, err = store.ChangeFenced(ctx, epoch, kv.BlobChange{Put: []kv.Blob{{Path: recordPath, Raw: raw}}})
+	return err
+}
+
+// lastRecord is the newest record; false: nothing was adopted.
+func lastRecord(ctx context.Context, store *kv.Store) (r record, is bool, err error) {
+	blobs, _, err := store.Blobs(ctx, recordFolder, 0)
+	for _, blob := range blobs {
+		if blob.Path == recordPath && json.Unmarshal(blob.Raw, &r) == nil {
+			is = true
+		}
+	}
+	return r, is, err
+}
+
+func (r record) String() string {
+	return fmt.Sprintf("adopted last at %s: %d records, by %s on %s (as navarchctl said), etcd user %q, reason %q", r.At.Format(time.RFC3339), r.Records,
+		show.Printable(r.OSUser), show.Printable(r.Host), show.Printable(r.EtcdUser), show.Printable(r.Reason))
 }
 
 // place is where the head stands that is written.
@@ -80,6 +135,9 @@ func adoptStored(ctx context.Context, store *kv.Store, w io.Writer, a adoption) 
 	default:
 		_, err = fmt.Fprintln(w, "the stored records are what the head says: there is nothing to adopt")
 		a.yes = false
+	}
+	if last, is, _ := lastRecord(ctx, store); err == nil && is { // without the right to read it, it is not shown
+		_, err = fmt.Fprintln(w, last)
 	}
 	if err != nil || !a.yes {
 		return err
@@ -116,24 +174,25 @@ func writeAdopted(ctx context.Context, store *kv.Store, epoch kv.Epoch, shown *k
 	if err != nil {
 		return kv.Head{}, err
 	}
-	d := removal.Decision{Approval: a.who, At: time.Now().UTC(), Leader: electionName, Epoch: epoch.Revision, Count: len(now.Values), Kinds: map[string]int{}}
-	d.Approval.ID, d.Approval.At, d.Approval.Digest = rand.Text(), d.At, electionName
+	r := a.who
+	r.At, r.Records, r.Kinds = time.Now().UTC(), len(now.Values), map[string]int{}
 	for _, kind := range shown.Contents.Differ(shown.Said) {
 		if _, known := model.ParseKind(kind); known { // names of others are whoever's
-			d.Kinds[kind] = int(now.Contents.Kind(kind).Count)
+			r.Kinds[kind] = int(now.Contents.Kind(kind).Count)
 		}
 	}
-	if err := removal.Record(ctx, store, epoch, d); err != nil {
+	if err := r.write(ctx, store, epoch); err != nil {
 		return kv.Head{}, err
 	}
 	head, err := store.Commit(ctx, kv.Batch{Epoch: epoch, Place: a.place(shown.Head.Place, time.Now()), After: shown.Head.Revision, Stored: now.Contents})
-	if d.Applied = err == nil; !d.Applied {
-		d.Failed = "the head was not written: " + err.Error()
+	if err != nil {
+		return head, err
 	}
-	return head, errors.Join(err, removal.Record(ctx, store, epoch, d))
+	r.Done = true
+	return head, r.write(ctx, store, epoch)
 }
 
-// electionName is by which this command stands for election, and what its record says instead of a digest of removals.
+// electionName is by which this command stands for election.
 const electionName = "navarchctl store adopt"
 
 // errNotElected: the elector says nothing of why.

@@ -9,7 +9,6 @@ import (
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/kv/kvtest"
 	"navarch.io/navarch/store/model"
-	"navarch.io/navarch/store/removal"
 )
 
 // What others made of the store is shown kind by kind, and adopted with --yes alone, where nobody leads; the election is over afterwards.
@@ -17,7 +16,7 @@ func TestAdopt(t *testing.T) {
 	s := kvtest.Start(t)
 	run := func(yes bool) (string, error) {
 		var out bytes.Buffer
-		err := adoptStored(t.Context(), s.Store, &out, adoption{yes: yes, who: removal.Approval{Reason: "meant", OSUser: "me"}})
+		err := adoptStored(t.Context(), s.Store, &out, adoption{yes: yes, who: record{Reason: "meant", OSUser: "me"}})
 		return out.String(), err
 	}
 	head := func() kv.Head {
@@ -58,9 +57,12 @@ func TestAdopt(t *testing.T) {
 	if out, err := run(true); err != nil || !strings.Contains(out, "nothing to adopt") {
 		t.Fatalf("again: %q, %v", out, err)
 	}
-	_, decisions, err := removal.Read(t.Context(), s.Store)
-	if err != nil || len(decisions) != 1 || !decisions[0].Applied || decisions[0].Approval.Reason != "meant" || decisions[0].Approval.OSUser != "me" || decisions[0].Kinds["Endpoints"] != 2 {
-		t.Fatalf("the record of it: %+v, %v", decisions, err)
+	last, is, err := lastRecord(t.Context(), s.Store)
+	if err != nil || !is || !last.Done || last.Reason != "meant" || last.OSUser != "me" || last.Kinds["Endpoints"] != 2 {
+		t.Fatalf("the record of it: %+v, %v", last, err)
+	}
+	if out, err := run(false); err != nil || !strings.Contains(out, `by me on`) || !strings.Contains(out, `reason "meant"`) {
+		t.Errorf("the record is not shown: %q, %v", out, err)
 	}
 	s.WriteHead(&model.ContentsValue{Algorithm: 9})
 	if out, err := run(true); err != nil || !strings.Contains(out, "not known") || !head().Contents.Known() {

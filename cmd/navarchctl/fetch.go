@@ -46,18 +46,26 @@ type statusError struct {
 
 func (e statusError) Error() string { return e.text }
 
-// get reads a path. Errors say which address was asked, by which flag, and what the other side said; statusError: it answered
-// with another status than 200.
+// get reads a path, as ask does.
 func (p page) get(ctx context.Context, path string) ([]byte, error) {
+	return p.ask(ctx, http.MethodGet, path, "")
+}
+
+// ask sends a request without a body, with a token unless that is empty. Errors say which address was asked, by which flag, and what the other side said; statusError: it answered
+// with another status than 200.
+func (p page) ask(ctx context.Context, method, path, token string) ([]byte, error) {
 	address := cmp.Or(p.url, p.address)
 	if !strings.Contains(address, "://") {
 		address = "http://" + address
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, address+path, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", p.by, p.address, err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	res, err := cmp.Or(p.client, http.DefaultClient).Do(req)
 	if err != nil {

@@ -41,7 +41,7 @@ is the address of one instead; without a kubeconfig it is 127.0.0.1:8080.`,
 	}
 	cmd.SetGlobalNormalizationFunc(istioNames)
 	cmd.AddCommand(renderCommand(), explainCommand(), patchesCommand(), problemsCommand(), leaderCommand(), proxyStatusCommand(), proxyConfigCommand(), versionCommand(),
-		tokenCommand(), vmCommand(), caCommand(), storeCommand(), remoteSecretCommand(), injectCommand(), checkInjectCommand(), webhookCommand(),
+		tokenCommand(), vmCommand(), caCommand(), storeCommand(), removalsCommand(), remoteSecretCommand(), injectCommand(), checkInjectCommand(), webhookCommand(),
 		checkCommand(), tagCommand(), uninstallCommand(), migrateCommand())
 	completeContexts(cmd)
 	return cmd

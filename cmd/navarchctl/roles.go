@@ -18,7 +18,7 @@ var storeRoles = []struct {
 	{kv.RoleIngest, "processes with role ingest"},
 	{kv.RoleXDS, "processes with role xds"},
 	{kv.RoleCA, "processes with role ca"},
-	{kv.RoleOperator, "people who accept removals that are held, and promote revisions"},
+	{kv.RoleOperator, "people who promote revisions"},
 }
 
 func (e *etcd) roles() *cobra.Command {

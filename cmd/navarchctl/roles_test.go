@@ -7,7 +7,7 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Every role is printed with every permission that it needs, as etcdctl takes it; the operators' may write approvals alone.
+// Every role is printed with every permission that it needs, as etcdctl takes it; the operators' may say which revision is promoted, and nothing else.
 func TestStoreRoles(t *testing.T) {
 	var out strings.Builder
 	if err := writeRoles(&out, "shop", ""); err != nil {
@@ -26,7 +26,6 @@ func TestStoreRoles(t *testing.T) {
 	for _, want := range []string{
 		"grant-permission navarch-ingest readwrite '/navarch/shop/v1/records/' '/navarch/shop/v1/records0'\n",
 		"grant-permission navarch-xds read '/navarch/shop/v1/records/' '/navarch/shop/v1/records0'\n",
-		"grant-permission navarch-operator readwrite '/navarch/shop/v1/approvals/' '/navarch/shop/v1/approvals0'\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no line %q in\n%s", want, out.String())
@@ -35,8 +34,8 @@ func TestStoreRoles(t *testing.T) {
 	if got := quoted("a'; rm b"); got != `'a'\''; rm b'` {
 		t.Errorf("a name of a mesh is a command: %s", got)
 	}
-	if strings.Count(out.String(), "navarch-operator readwrite") != 2 || !strings.Contains(out.String(), "navarch-operator readwrite '/navarch/shop/v1/promoted/'") {
-		t.Error("operators may write something else than approvals, and which revision is promoted")
+	if strings.Count(out.String(), "navarch-operator readwrite") != 1 || !strings.Contains(out.String(), "navarch-operator readwrite '/navarch/shop/v1/promoted/'") {
+		t.Error("operators may write something else than which revision is promoted")
 	}
 	out.Reset()
 	if err := writeRoles(&out, "shop", "canary"); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -57,7 +58,7 @@ With a name the lines below the table say which resources these are, which objec
 			if format != short {
 				err = format.print(cmd.OutOrStdout(), all)
 			} else {
-				err = statusTable(cmd.OutOrStdout(), all, len(args) == 1)
+				err = errors.Join(statusTable(cmd.OutOrStdout(), all, len(args) == 1), at.warnOfRemovals(cmd))
 			}
 			if len(at.missing) > 0 { // their proxies may be missing above
 				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %d of %d replicas are not in this answer, nor the proxies that they alone serve: %s\n",
@@ -73,6 +74,20 @@ With a name the lines below the table say which resources these are, which objec
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "Exit with 1 where something was refused or is withheld.")
 	format.bind(cmd, short, "json", "yaml")
 	return cmd
+}
+
+// warnOfRemovals says what is held of removals, as far as the replicas know it: older ones do not.
+func (t *target) warnOfRemovals(cmd *cobra.Command) error {
+	held, err := t.removals(cmd.Context(), io.Discard)
+	if err != nil || len(held.Held) == 0 {
+		return nil
+	}
+	objects := 0
+	for _, h := range held.Held {
+		objects += h.Count
+	}
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "\nwarning: %d objects vanished though nobody deleted them, and are held as they were: navarchctl removals list\n", objects)
+	return err
 }
 
 // status is what /debug/syncz says of the proxies that are asked about.

@@ -17,6 +17,7 @@ import (
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
 	"navarch.io/navarch/cmd/navarchd/health"
 	"navarch.io/navarch/cmd/navarchd/memory"
+	"navarch.io/navarch/cmd/navarchd/removals"
 	"navarch.io/navarch/cmd/navarchd/webhooks"
 	"navarch.io/navarch/push/identities"
 	"navarch.io/navarch/push/inspect"
@@ -84,10 +85,11 @@ func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger
 	a := &assembly{config: c, log: log, store: store, telemetry: telemetry, tenants: tenants.New(), read: asof.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
 		snapshot: func() *mirror.Snapshot { return nil }, reads: func() kv.Place { return kv.Place{} }, away: func() bool { return true }, silent: func() error { return nil },
 		signs: func() bool { return false }, streams: noStreams{}, tls: func() (*tls.Config, error) { return c.tlsOfFiles(log) }}
-	a.pages = debug.New(debug.Pages{ID: c.processName(), Rules: &authz.Authorizer{Open: !c.env.debugAuth, Hosts: c.debugNames(), System: c.env.podNamespace, Cluster: c.cluster,
+	a.pages = debug.New(debug.Pages{ID: c.processName(), Removals: &removals.Known{}, Rules: &authz.Authorizer{Open: !c.env.debugAuth, Hosts: c.debugNames(), System: c.env.podNamespace, Cluster: c.cluster,
 		Tenant: a.tenants.Of}, Store: func() []inspect.Problem { return append(spaceProblems(full), awayProblems(a.silent())...) }})
 	a.add(part{tasks: []loop.Task{{Name: "tenants", Run: func(ctx context.Context) error { return a.tenants.Follow(ctx, store, log) }},
-		{Name: "read clusters", Run: func(ctx context.Context) error { return a.read.Follow(ctx, store, log) }}}})
+		{Name: "read clusters", Run: func(ctx context.Context) error { return a.read.Follow(ctx, store, log) }},
+		{Name: "held removals", Run: func(ctx context.Context) error { return a.pages.Removals.Follow(ctx, store, log) }}}})
 	a.add(telemetry.part(store))
 	if err := a.roles(); err != nil {
 		return nil, err
@@ -246,7 +248,7 @@ func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring, hook
 	if err != nil {
 		return err
 	}
-	a.pages.Objects = i.shown(a.telemetry.written.List)
+	a.pages.Objects, a.pages.Acceptor = i.shown(a.telemetry.written.List), removals.NewAcceptor(i.keeper, a.pages.Removals, a.api)
 	a.add(i.part())
 	i.loop.Emit(denials.Unknown())
 	if ring == nil {

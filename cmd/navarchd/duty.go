@@ -27,7 +27,7 @@ func (i *ingester) addDuties(c ingesterConfig, from sources) error {
 	if err != nil {
 		return err
 	}
-	i.duties = append(newNames(c.config, i.loop, i.store, i.log), keySets, duty{lead: i.keep}, duty{lead: i.collect},
+	i.duties = append(newNames(c.config, i.loop, i.store, i.log), keySets, duty{lead: i.keeper.Lead}, duty{lead: i.collect},
 		duty{lead: func(ctx context.Context, epoch kv.Epoch) { c.tenants.Lead(ctx, i.store, epoch, i.loop, i.log) }})
 	if from.cluster == nil || !c.config.env.status {
 		i.duties = append(i.duties, duty{lead: i.withdraw})

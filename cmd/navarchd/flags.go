@@ -44,7 +44,7 @@ type config struct {
 	configDir              string
 	kubeconfig, registries string // see kubernetes
 	allowNone              bool
-	heldFor                time.Duration // removals that are held; 0: until they are accepted
+	heldFor                time.Duration // how long removals are held; 0: until they are accepted
 	domain                 string
 	cluster                string
 	budget                 ingest.Budget // of each tenant
@@ -172,8 +172,8 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.configDir, "config-dir", "", "Folder of Istio and Kubernetes YAML to serve; read again when it changes.")
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "Kubeconfig of the cluster to serve; beside --config-dir or instead of it.")
 	f.StringVar(&c.registries, "registries", "", "Kubernetes: serve the cluster of --kubeconfig, else the one whose service account this process has (default: Kubernetes with --kubeconfig, else none).")
-	f.BoolVar(&c.allowNone, "allow-empty", false, "Let objects go even when most or all of them vanish at once, instead of holding them until navarchctl store accept-removal.")
-	f.DurationVar(&c.heldFor, "held-removals-end-after", 0, "How long removals of many objects are held before they apply by themselves, unless everything vanished; 0: until navarchctl store accept-removal. On every process with role ingest, alike.")
+	f.BoolVar(&c.allowNone, "allow-empty", false, "Remove objects whatever makes them go, instead of holding removals that nobody asked for until navarchctl removals accept.")
+	f.DurationVar(&c.heldFor, "held-removals-end-after", 10*time.Minute, "How long removals are held before they apply by themselves, unless everything of a kind is gone, or it is a policy; 0: until navarchctl removals accept. On every process with role ingest, alike.")
 	f.IntVar(&c.budget.Objects, "tenant-max-objects", 0, "Objects that one tenant may have, EndpointSlices aside; 0: no limit. A tenant is a namespace, or those with one value of the label "+ingest.TenantLabel+".")
 	f.IntVar(&c.budget.Bytes, "tenant-max-bytes", 0, "Bytes of normalised configuration that one tenant may have; 0: no limit.")
 	f.StringVar(&c.domain, "domain", "cluster.local", "DNS domain of the cluster.")

@@ -11,6 +11,7 @@ import (
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/cmd/navarchd/memory"
+	"navarch.io/navarch/cmd/navarchd/removals"
 	"navarch.io/navarch/cmd/navarchd/webhooks"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/problems"
@@ -24,7 +25,6 @@ import (
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/origin"
-	"navarch.io/navarch/store/removal"
 	"navarch.io/navarch/store/tenants"
 )
 
@@ -51,8 +51,7 @@ type ingester struct {
 	committed func(revision int64, event, began time.Time, batch kv.Batch) // called of each batch
 	loop      *ingest.Loop
 	lead      *lead.Elector
-	keeper    *removal.Keeper
-	losses    *removal.Losses
+	keeper    *removals.Keeper
 	found     *problems.Collector       // what the replicas found, while this process leads
 	duties    []duty                    // while this process leads
 	tasks     []loop.Task               // whoever leads
@@ -76,18 +75,19 @@ func newIngester(c ingesterConfig) (*ingester, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &ingester{log: c.log, store: c.store, committed: c.committed, read: c.read, writes: func() bool { return false }, lead: elector, losses: &removal.Losses{Store: c.store, Memory: from.memory, Log: c.log}, found: problems.NewCollector(c.log)}
+	i := &ingester{log: c.log, store: c.store, committed: c.committed, read: c.read, writes: func() bool { return false }, lead: elector, found: problems.NewCollector(c.log)}
 	if embedded {
 		i.alone = c.config.processName()
 	}
-	options := ingest.Options{AllowEmpty: c.config.allowNone, Budget: c.config.budget, Normal: c.config.normal(), Sources: from.origins(c.config), Remote: from.clusters != nil, Memory: from.memory}
+	options := ingest.Options{AllowEmpty: c.config.allowNone, HeldFor: c.config.heldFor, Budget: c.config.budget, Normal: c.config.normal(), Sources: from.origins(c.config), Remote: from.clusters != nil}
 	var referred func([]object.Reference)
 	if from.cluster != nil {
 		options.SecretUses, referred = secretUses, from.refer
 	}
 	i.loop = ingest.New(ingest.Config{
-		Store: c.store, Sealer: c.sealer, Seen: c.seen, Remember: i.losses.Write, Log: c.log, Committed: i.committedBatch, Options: options, Referred: referred,
+		Store: c.store, Sealer: c.sealer, Seen: c.seen, Log: c.log, Committed: i.committedBatch, Options: options, Referred: referred,
 	})
+	i.keeper = &removals.Keeper{Store: c.store, Loop: i.loop, Name: c.config.processName(), Log: c.log}
 	i.addSources(c, from)
 	return i, i.addDuties(c, from)
 }
@@ -125,7 +125,6 @@ func came(s ingest.Stats) memory.Counts {
 func (i *ingester) part() part {
 	tasks := []loop.Task{
 		{Name: "ingest", Run: i.loop.Run},
-		i.takeOver(),
 		{Name: "lead", Run: func(ctx context.Context) error { return i.lead.Run(ctx, i.leads) }},
 		{Name: "problems", Run: i.logProblems},
 	}
@@ -134,7 +133,7 @@ func (i *ingester) part() part {
 
 // shown is what /debug shows of the role; commits are the newest of this process.
 func (i *ingester) shown(commits func() []inspect.Commit) *debug.Objects {
-	return &debug.Objects{Sources: i.sourceProblems, Loop: i.loop.Problems, Total: i.loop.ProblemCount, Found: i.found, Held: i.heldProblem, Commits: commits, Leader: i.leader}
+	return &debug.Objects{Sources: i.sourceProblems, Loop: i.loop.Problems, Total: i.loop.ProblemCount, Found: i.found, Commits: commits, Leader: i.leader}
 }
 
 // leader is the page of the election.
@@ -158,11 +157,12 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 	if err != nil {
 		return err
 	}
-	if err := i.losses.Recall(ctx, epoch); err != nil {
-		return fmt.Errorf("what vanished under the leader before: %w", err)
+	held, err := i.keeper.Recall(ctx)
+	if err != nil {
+		return fmt.Errorf("removals that the leader before held: %w", err)
 	}
 	defer i.forget() // after Lost: else what is forgotten would be taken out of the store
-	i.loop.Gained(epoch)
+	i.loop.Gained(epoch, held...)
 	defer i.loop.Lost()
 	term, stop := context.WithCancel(ctx)
 	var others sync.WaitGroup

@@ -22,9 +22,7 @@ import (
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
-	"navarch.io/navarch/store/removal"
 	"navarch.io/navarch/store/source/files"
-	"navarch.io/navarch/store/source/guard"
 	"navarch.io/navarch/store/source/kube"
 	"navarch.io/navarch/store/source/remote"
 )
@@ -34,14 +32,12 @@ type sources struct {
 	folder   *files.Source    // nil: there is none
 	cluster  *kube.Source     // the config cluster; nil: there is none in Kubernetes
 	clusters *remote.Clusters // others, which Secrets of the config cluster name; nil without it
-	memory   *guard.Memory    // what vanished lately from any of them
 }
 
 // newSources makes a folder, a Kubernetes cluster with the clusters that its Secrets name, or both. It asks nothing yet. Errors name flags.
 func newSources(c *config, log *slog.Logger) (from sources, err error) {
-	from.memory = &guard.Memory{}
 	if c.configDir != "" {
-		if from.folder, err = files.New(files.Config{Dir: c.configDir, Cluster: c.cluster, AllowEmpty: c.allowNone, Memory: from.memory, Log: log}); err != nil {
+		if from.folder, err = files.New(files.Config{Dir: c.configDir, Cluster: c.cluster, Log: log}); err != nil {
 			return sources{}, fmt.Errorf("--config-dir: %w", err)
 		}
 	}
@@ -49,13 +45,12 @@ func newSources(c *config, log *slog.Logger) (from sources, err error) {
 		return from, nil
 	}
 	from.cluster, err = kube.New(kube.Config{Kubeconfig: c.kubeconfig, SystemNamespace: c.env.podNamespace, Revision: c.env.revision,
-		Namespace: c.env.watchOnly, SharedMesh: c.env.sharedMesh, Ignore: c.env.ignore, Include: c.env.include, AllowEmpty: c.allowNone, Memory: from.memory, Log: log})
+		Namespace: c.env.watchOnly, SharedMesh: c.env.sharedMesh, Ignore: c.env.ignore, Include: c.env.include, Log: log})
 	if err != nil {
 		return sources{}, fmt.Errorf("--kubeconfig, --registries, PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES: %w", err)
 	}
 	others := c.remotes(log)
-	others.Source = kube.Config{Namespace: c.env.watchOnly, Revision: c.env.revision, WorkloadEntries: c.env.theirEntries, Ignore: c.env.ignore, Include: c.env.include,
-		AllowEmpty: c.allowNone, Memory: from.memory}
+	others.Source = kube.Config{Namespace: c.env.watchOnly, Revision: c.env.revision, WorkloadEntries: c.env.theirEntries, Ignore: c.env.ignore, Include: c.env.include}
 	if from.clusters, err = remote.New(others); err != nil {
 		return sources{}, fmt.Errorf("--kubeconfig, PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS: %w", err)
 	}
@@ -147,24 +142,22 @@ func secretUses(r model.Record, root string) (all []ingest.SecretUse) {
 	return all
 }
 
-// addSources has the role read the folder, and show what is wrong with any source and what its guard holds.
+// addSources has the role read the folder, and show what is wrong with any source.
 func (i *ingester) addSources(c ingesterConfig, from sources) {
-	holders := []removal.Holder{i.loop}
 	if folder := from.folder; folder != nil {
-		holders, i.problems = append(holders, folder), append(i.problems, folder.Problems)
+		i.problems = append(i.problems, folder.Problems)
 		i.tasks = append(i.tasks, loop.Task{Name: "files", Run: func(ctx context.Context) error {
 			return folder.Run(ctx, changes.CountFirst(i.log, folder.Dir, i.emit))
 		}})
 	}
 	if from.cluster != nil {
-		holders, i.problems = append(holders, from.cluster, from.clusters), append(i.problems, from.cluster.Problems, from.clusters.Problems)
+		i.problems = append(i.problems, from.cluster.Problems, from.clusters.Problems)
 		if c.config.dataDir == "" { // else there is no other candidate
 			cut := &cutOff{elector: i.lead, until: c.read, reaches: from.cluster.Check, log: i.log, after: cutOffAfter, every: cutOffEvery}
 			i.tasks = append(i.tasks, loop.Task{Name: "leader that is cut off", Run: cut.run})
 		}
 		i.gauges = append(i.gauges, from.clusters.Gauges, func(now time.Time) { obs.KubeAge.Set(from.cluster.Age(now).Seconds()) })
 	}
-	i.keeper = &removal.Keeper{Store: i.store, Holders: holders, Name: c.config.processName(), After: c.config.heldFor, Losses: i.losses, Log: i.log}
 }
 
 // sourceProblems is what is wrong with the sources themselves, and with the duties, as much as is listed (ingest.Bounded).

@@ -103,6 +103,8 @@ type Config struct {
 	Leader func(context.Context) (Leader, error)
 	// Clusters are those that are read, the config cluster first; nil: none is.
 	Clusters func() []Cluster
+	// Removals are those that the leader holds; nil: that is not known.
+	Removals func() any
 	// Turn is called before a page is made, made when it is there to be written, and read when the client has it or
 	// has gone; an error refuses it (429). ctx is the request's; costly says that to make the page costs much. nil: pages have no bound.
 	Turn    func(ctx context.Context, costly bool) (made, read func(), err error)
@@ -124,6 +126,7 @@ var pages = []page{
 	{"/debug/connections", "Connected proxies.", connections, false},
 	{"/debug/problems", "What is wrong with objects, files and their combination.", problems, true},
 	{"/debug/patches", "How many resources each patch of an EnvoyFilter changes.", patches, true},
+	{"/debug/removals", "Removals that the leader holds. POST with ?accept=ID lets one go, at the leader.", removals, false},
 	{"/debug/snapshot", "Revision and number of records by kind.", snapshot, false},
 	{"/debug/commits", "The newest commits of this process, oldest first: ?record=Kind/namespace/name.", commits, false},
 	{"/debug/clusterz", "The clusters that are read, with their Secrets.", clusterz, false},
@@ -320,6 +323,13 @@ func problems(c Config, _ *http.Request) (any, error) {
 		return all, nil
 	}
 	return []Problem{}, nil
+}
+
+func removals(c Config, _ *http.Request) (any, error) {
+	if c.Removals == nil {
+		return []any{}, nil
+	}
+	return c.Removals(), nil
 }
 
 func snapshot(c Config, _ *http.Request) (any, error) {

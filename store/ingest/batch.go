@@ -20,13 +20,10 @@ func (s *State) collect() {
 	if s.phase == ready || s.phase == writing {
 		for key := range s.changed {
 			delete(s.withheld, key)
-			delete(s.held, key)
+			delete(s.held.keys, key)
 			delete(s.refused, key)
 		}
-		if len(s.held) == 0 {
-			s.guarded = ""
-		}
-		if len(s.unreadable) == 0 && s.guarded == "" {
+		if len(s.unreadable) == 0 {
 			maps.Copy(s.changed, s.withheld)
 			clear(s.withheld)
 		}

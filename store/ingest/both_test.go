@@ -111,7 +111,7 @@ func TestSourcesThatBeginAgain(t *testing.T) {
 			d.want(Objects{{Op: object.Forget, ID: object.ID{Origin: kube}}})
 			d.lead()
 		} else {
-			effects := d.s.Step(Gained{d.epoch})
+			effects := d.s.Step(Gained{Epoch: d.epoch})
 			d.s.Step(Objects{{Op: object.Forget, ID: object.ID{Origin: kube}}})
 			for _, e := range effects {
 				d.s.Step(Loaded{Epoch: e.(Load).Epoch, Have: d.stored, After: 1, Complete: true})

@@ -130,10 +130,10 @@ func TestBudgetUnderAnotherLeader(t *testing.T) {
 	}
 	again(Objects{a, put(t, vs("b", "1s")), put(t, vs("c", "1s")), synced})
 	d.refused("c") // as far as a follower can know
-	d.want(Gained{d.epoch}, "load")
+	d.want(Gained{Epoch: d.epoch}, "load")
 	d.refused("a")
 	again(Objects{a, put(t, vs("b", "2s")), put(t, vs("c", "1s")), synced}) // an edit while nobody led
-	d.want(Gained{d.epoch}, "load", "write +VirtualService b")
+	d.want(Gained{Epoch: d.epoch}, "load", "write +VirtualService b")
 	d.refused("a")
 	d.want(Objects{gone(put(t, vs("c", "1s")))}, "write +VirtualService a -VirtualService c")
 	d.refused()
@@ -149,7 +149,7 @@ func TestBudgetAdoptsWhatIsStored(t *testing.T) {
 		d.refused("a")
 		d.s = NewState(Options{Budget: Budget{Bytes: 200}})
 		d.s.Step(Objects{put(t, wide), put(t, vs("b", "1s")), synced})
-		d.want(Gained{kv.Epoch{Key: "leader", Revision: 8}}, "load")
+		d.want(Gained{Epoch: kv.Epoch{Key: "leader", Revision: 8}}, "load")
 		d.refused("a")
 		if used := d.s.ledger.accounts["shop"].used; used.objects != 2 || used.bytes != d.bytes[d.s.objects[put(t, vs("b", "1s")).ID].records[0].Meta().Key]*2 {
 			t.Errorf("counted %+v of %v", used, d.bytes)

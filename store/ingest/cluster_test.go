@@ -65,17 +65,17 @@ func TestGuardOfEachCluster(t *testing.T) {
 		all = append(all, of("", put(t, strings.ReplaceAll(svc, "name: web", fmt.Sprintf("name: s%d", i)))))
 	}
 	d.step(append(all, of("west", put(t, svc)), of("west", put(t, epSlice("web", "10.1.0.1", "web-1")))))
-	d.step(Gained{d.epoch})
+	d.step(Gained{Epoch: d.epoch})
 	if len(d.stored) != 22 {
 		t.Fatalf("%d records", len(d.stored))
 	}
 	d.s = NewState(Options{})
 	d.step(all)
-	d.step(Gained{kv.Epoch{Key: "leader", Revision: 8}})
-	if len(d.stored) != 22 || len(d.s.held) != 2 {
-		t.Errorf("%d records are stored, %d held", len(d.stored), len(d.s.held))
+	d.step(Gained{Epoch: kv.Epoch{Key: "leader", Revision: 8}})
+	if len(d.stored) != 22 || len(d.s.held.keys) != 2 {
+		t.Errorf("%d records are stored, %d held", len(d.stored), len(d.s.held.keys))
 	}
-	for key := range d.s.held {
+	for key := range d.s.held.keys {
 		if key.Origin.Cluster() != "west" || key.Kind != model.KindService && key.Kind != model.KindEndpoints {
 			t.Errorf("%v is held", key)
 		}

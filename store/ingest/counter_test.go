@@ -20,7 +20,7 @@ type counter struct {
 func newCounter(t *testing.T) *counter {
 	c := &counter{desk: newDesk(t), after: 1}
 	c.desk.want(Objects{synced})
-	c.desk.want(Gained{c.epoch}, "load")
+	c.desk.want(Gained{Epoch: c.epoch}, "load")
 	c.emit(Objects{put(t, in("warm", vs("up", "1s")))})
 	if c.flying == nil {
 		t.Fatal("nothing is written")

@@ -140,7 +140,7 @@ func (d *desk) want(event Event, want ...string) {
 	}
 }
 
-func (d *desk) lead() { d.s.Step(Gained{d.epoch}) }
+func (d *desk) lead() { d.s.Step(Gained{Epoch: d.epoch}) }
 
 func named(namespace, name string) object.ID {
 	return object.ID{Group: "networking.istio.io", Kind: "VirtualService", Namespace: namespace, Name: name}

@@ -123,7 +123,7 @@ func TestChangesOfOthersAreMended(t *testing.T) {
 	l.settles("records that were added", same)
 	l.loop.Emit([]object.Event{put(t, vs("late", "1s"))})
 	l.settles("the next change", func(state *kv.State) bool { return len(state.Values) == 202 })
-	if held := l.loop.Held(); len(held) != 0 {
+	if held := l.loop.state.held.book.Objects(); len(held) != 0 {
 		t.Errorf("held: %v", held)
 	}
 }
@@ -304,7 +304,7 @@ func TestForeignChangeInFlight(t *testing.T) {
 func TestRepairsWaitForNothing(t *testing.T) {
 	d := newDesk(t)
 	d.want(Objects{put(t, svc), synced})
-	d.want(Gained{d.epoch}, "load", "write +Service web")
+	d.want(Gained{Epoch: d.epoch}, "load", "write +Service web")
 	d.s.Step(Objects{put(t, epSlice("web-1", "10.0.0.7", "none"))})
 	if effects := d.s.Step(Written{Epoch: d.epoch, After: 3, Contents: kv.NewContents()}); len(effects) != 1 || effects[0] != (Wait{}) {
 		t.Fatalf("after a batch of endpoints alone: %v", effects)

@@ -17,6 +17,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/removal"
 	"navarch.io/navarch/store/watchdog"
 )
 
@@ -38,9 +39,6 @@ type Config struct {
 	// comparison) and of the beginning of the commit; nil: nothing is called. It is called by any goroutine, must not block
 	// (store/watchdog: as of the next ones) and changes nothing of the batch.
 	Committed func(revision int64, event, began time.Time, batch kv.Batch)
-	// Remember is called before a batch is written that removes records: what Memory knows of losses is stored first, or a process that leads
-	// next would know nothing of them. An error is as one of the write. nil: nothing is stored.
-	Remember func(context.Context, kv.Epoch) error
 	// Referred is called with the Secrets that records refer to (Options.SecretUses), by Secret, each time that this has changed; nil: nobody is. It
 	// must not block.
 	Referred func([]object.Reference)
@@ -64,9 +62,9 @@ type Loop struct {
 	problems atomic.Pointer[[]object.Problem]
 	stats    atomic.Pointer[Stats]
 	stored   atomic.Uint32 // the level for which everything is written
-	held     atomic.Pointer[[]object.Loss]
-	allHeld  atomic.Bool
-	releases chan release
+	removals atomic.Pointer[heldNow]
+	books    uint64 // Run's: version of what removals has
+	accepts  chan acceptance
 	tenants  tenantsOf
 	settled  atomic.Bool
 	whole    bool          // as Named and KeySets were called with
@@ -117,7 +115,7 @@ func New(c Config) *Loop {
 	if c.Crashes == nil {
 		c.Crashes = crash.New(c.Log)
 	}
-	return &Loop{Config: c, state: NewState(c.Options), box: loop.NewBox(merge), callbacks: watchdog.New(c.Log, "ingest: Referred, Named, KeySets"), releases: make(chan release), changes: obs.NewSampled(c.Log)}
+	return &Loop{Config: c, state: NewState(c.Options), box: loop.NewBox(merge), callbacks: watchdog.New(c.Log, "ingest: Referred, Named, KeySets"), accepts: make(chan acceptance), changes: obs.NewSampled(c.Log)}
 }
 
 // Emit takes what a source emits. What comes in one call is written in one batch; other changes may be written before it, of
@@ -126,8 +124,10 @@ func (l *Loop) Emit(events []object.Event) {
 	l.box.Put(input{emits: Emits{{Objects: slices.Clone(events), At: time.Now()}}})
 }
 
-// Gained: this process leads under an epoch.
-func (l *Loop) Gained(epoch kv.Epoch) { l.box.Put(input{term: Gained{epoch}}) }
+// Gained: this process leads under an epoch; held are the removals that the leader before held.
+func (l *Loop) Gained(epoch kv.Epoch, held ...removal.Hold) {
+	l.box.Put(input{term: Gained{epoch, held}})
+}
 
 // Lost: this process leads no more.
 func (l *Loop) Lost() { l.box.Put(input{term: Lost{}}) }
@@ -186,10 +186,10 @@ func (l *Loop) Run(ctx context.Context) error {
 			case Reencrypted:
 				look.Reset(e.next())
 			}
-		case r := <-l.releases:
-			var ok bool
-			effects, ok = l.state.release(r.losses)
-			r.done <- ok
+		case a := <-l.accepts:
+			var done accepted
+			effects, done.hold, done.ok = l.state.accept(a.id)
+			a.done <- done
 		case <-look.C:
 			if effects = l.state.Step(Look{}); len(effects) == 0 {
 				look.Reset(reencryptEvery)
@@ -349,14 +349,7 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 
 func (l *Loop) write(ctx context.Context, e Write) Event {
 	batch, began := e.Batch, time.Now()
-	var head kv.Head
-	var err error
-	if l.Remember != nil && len(batch.Deletes) > 0 {
-		err = l.Remember(ctx, batch.Epoch)
-	}
-	if err == nil {
-		head, err = l.Store.Commit(ctx, batch)
-	}
+	head, err := l.Store.Commit(ctx, batch)
 	revision := head.Revision
 	written := Written{Epoch: batch.Epoch, After: revision, Contents: head.Contents}
 	var large *kv.TooLargeError

@@ -23,7 +23,7 @@ func TestNetworkGatewaysStand(t *testing.T) {
 	mesh := put(t, gatewaysMap("{}", networks))
 	west := of("west", put(t, svc))
 	d.want(Objects{mesh, put(t, eastWest), put(t, svc), west, put(t, epSlice("s", "10.0.0.1", "p")), synced})
-	d.want(Gained{d.epoch}, "load", "write +Mesh mesh +Service gw +Service web +Service web +Endpoints s +NetworkGateways meshNetworks +NetworkGateways gw")
+	d.want(Gained{Epoch: d.epoch}, "load", "write +Mesh mesh +Service gw +Service web +Service web +Endpoints s +NetworkGateways meshNetworks +NetworkGateways gw")
 
 	d.want(Objects{gone(west)}, "write -Service web") // another cluster's
 	d.want(Objects{put(t, strings.Replace(svc, "port: 80", "port: 81", 1))}, "write +Service web")

@@ -27,7 +27,7 @@ func TestObjectThatPanics(t *testing.T) {
 		}
 		d.s.fault = poisonous()
 		d.want(Objects{put(t, svc), put(t, vs("a", "1s")), synced})
-		d.want(Gained{d.epoch}, "load", "write +Service web +VirtualService a")
+		d.want(Gained{Epoch: d.epoch}, "load", "write +Service web +VirtualService a")
 		bad := "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: q, namespace: shop}\nspec: {selector: {matchLabels: {app: poison}}}"
 		poison := strings.Replace(vs("a", "1s"), "timeout: 1s", "timeout: 1s, name: poison", 1)
 		d.want(Objects{put(t, poison), put(t, vs("b", "1s")), put(t, bad)}, "write +VirtualService b +closed AuthorizationPolicy q")
@@ -47,7 +47,7 @@ func TestObjectThatPanics(t *testing.T) {
 		next := newDesk(t)
 		next.s.fault, next.stored = poisonous(), d.stored
 		next.want(Objects{put(t, svc), put(t, poison), put(t, vs("b", "1s")), put(t, bad), synced})
-		next.want(Gained{next.epoch}, "load")
+		next.want(Gained{Epoch: next.epoch}, "load")
 		next.want(Objects{put(t, vs("a", "2s"))}, "write +VirtualService a")
 		for _, p := range next.s.Problems() {
 			if p.ID.Name == "a" {
@@ -68,7 +68,7 @@ func TestPanicOverWhatIsJoined(t *testing.T) {
 	}
 	labelled := strings.Replace(pod("p", "app: one"), "spec: {", "status: {podIP: 10.0.0.7}\nspec: {", 1)
 	d.want(Objects{put(t, svc), put(t, labelled), synced})
-	d.want(Gained{d.epoch}, "load", "write +Service web +Workload p")
+	d.want(Gained{Epoch: d.epoch}, "load", "write +Service web +Workload p")
 	armed = "p"
 	d.want(Objects{put(t, strings.Replace(labelled, "app: one", "app: two", 1))})
 	armed = "istio"

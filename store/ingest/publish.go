@@ -23,11 +23,7 @@ func (l *Loop) publish() {
 		l.count.Store(int64(l.state.faults.count + len(more)))
 		countRejected(l.state.faults.rejected, more, l.state.rejects)
 	}
-	if held := l.Held(); len(held) > 0 || len(l.state.held) > 0 { // rarely: only after a loss
-		held = l.state.losses()
-		l.held.Store(&held)
-		l.allHeld.Store(len(held) > 0 && len(l.state.held) == len(l.state.have))
-	}
+	l.publishRemovals()
 	l.state.showTenants()
 	l.tenants.publish(l.state)
 	l.stored.Store(l.state.storedLevel())

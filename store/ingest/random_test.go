@@ -219,7 +219,7 @@ func (r *randomSource) answer(well bool) {
 func (r *randomSource) gain() {
 	r.term++
 	r.flying, r.load = nil, nil
-	r.do(r.s.Step(Gained{kv.Epoch{Key: "leader", Revision: r.term}}))
+	r.do(r.s.Step(Gained{Epoch: kv.Epoch{Key: "leader", Revision: r.term}}))
 }
 
 // see looks at the store as a replica does: of no change one record is as it was before, and another as the change or a later

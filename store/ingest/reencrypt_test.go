@@ -203,7 +203,7 @@ func TestReencryptedTooLate(t *testing.T) {
 	if effects := s.Step(late); len(effects) != 0 || len(s.reencryptions) != 1 {
 		t.Errorf("%v while a write is under way", effects)
 	}
-	s.Step(Gained{kv.Epoch{Revision: 2}})
+	s.Step(Gained{Epoch: kv.Epoch{Revision: 2}})
 	if effects := s.Step(reencrypted); len(effects) != 0 || len(s.reencryptions) != 0 {
 		t.Errorf("%v after another term began", effects)
 	}

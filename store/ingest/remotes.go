@@ -34,6 +34,9 @@ func (r *remotes) stand(o origin.Origin) bool {
 	return r != nil && remote(o) && !r.whole[o] && (!r.known || r.now[o])
 }
 
+// isWhole says whether a source of another cluster has emitted everything.
+func (r *remotes) isWhole(o origin.Origin) bool { return r != nil && r.whole[o] }
+
 // synced takes down that a source has emitted everything; false: it is none of another cluster.
 func (r *remotes) synced(o origin.Origin) bool {
 	if r == nil || !remote(o) {

@@ -52,16 +52,17 @@ func TestRemoteCluster(t *testing.T) {
 	}
 	d.want(forget)
 	d.want(Remotes{Known: true}, "load") // its Secret is gone
-	if held := d.s.losses(); len(held) != 1 || held[0].ID.Origin != west {
-		t.Fatalf("held %v, want the Service of cluster west", held)
+	held := d.s.held.book.Holds()
+	if len(held) != 1 || held[0].Cluster != "west" || held[0].Why != object.Unnamed || held[0].Waits {
+		t.Fatalf("held %+v, want the Service of cluster west", held)
 	}
-	if !strings.Contains(d.s.guarded, "those of cluster west among them") {
-		t.Errorf("the problem names no cluster: %s", d.s.guarded)
+	if p := d.s.Problems(); len(p) != 1 || p[0].ID.Origin != west || !strings.Contains(p[0].Message, "no Secret names") {
+		t.Errorf("the problem does not say what is held: %v", p)
 	}
 	if _, kept := d.s.have[model.Key{Kind: model.KindService, Origin: west, Namespace: "shop", Name: "other"}]; !kept {
 		t.Error("the cluster was removed, and nothing held it")
 	}
-	if effects, released := d.s.release(d.s.losses()); !released || len(effects) == 0 {
-		t.Errorf("released %v: %v", released, effects)
+	if effects, _, ok := d.s.accept(held[0].ID); !ok || len(effects) == 0 {
+		t.Errorf("accepted %v: %v", ok, effects)
 	}
 }

@@ -212,7 +212,7 @@ func TestSealedTooLate(t *testing.T) {
 		t.Error("an unsealed record prints its private key")
 	}
 	// Of another term nothing counts.
-	s.Step(Gained{kv.Epoch{Revision: 2}})
+	s.Step(Gained{Epoch: kv.Epoch{Revision: 2}})
 	third, _ := sealed(s.Step(Loaded{Epoch: kv.Epoch{Revision: 2}, Complete: true}))
 	if effects := s.Step(sealAll(t.Context(), &sealer{}, second)); len(effects) != 0 || len(third.Secrets) != 1 {
 		t.Errorf("%v after another term began", effects)

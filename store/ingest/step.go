@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
-	"navarch.io/navarch/store/source/guard"
+	"navarch.io/navarch/store/removal"
 )
 
 // Event is one thing that the loop hands to Step.
@@ -23,8 +23,11 @@ type (
 	Objects []object.Event
 	// Emits is what a source emitted in several, oldest first.
 	Emits []Emit
-	// Gained: this process leads, under this epoch.
-	Gained struct{ Epoch kv.Epoch }
+	// Gained: this process leads, under this epoch. Held are the removals that the leader before held.
+	Gained struct {
+		Epoch kv.Epoch
+		Held  []removal.Hold
+	}
 	// Lost: it leads no more.
 	Lost struct{}
 	// Loaded answers Load: the hashes that are stored at present.
@@ -122,7 +125,8 @@ type Stats struct {
 type State struct {
 	*inventory
 	allowEmpty    bool
-	memory        *guard.Memory
+	held          *held
+	heldFor       time.Duration
 	unsynced      map[origin.Origin]bool // sources that have not emitted everything; empty: all have
 	remotes       *remotes               // sources of other clusters; nil: there are none
 	leading       bool
@@ -133,14 +137,12 @@ type State struct {
 	have          map[model.Key]model.Hash
 	secrets       map[model.Key]*model.Secret // those of have that are Secrets
 	queue         *queue                      // keys to be written
-	withheld      map[model.Key]bool          // stored keys that a full comparison did not dare to delete
-	held          map[model.Key]bool          // those of withheld that the shrink guard keeps
+	withheld      map[model.Key]bool          // stored keys that a full comparison did not dare to delete: of documents that cannot be read
 	refused       map[model.Key]object.Problem
 	batch         kv.Batch                 // while writing
 	flying        map[model.Key]model.Hash // what batch makes of have; zero: nothing
 	complete      bool                     // a head has to be written even if nothing differs
 	paced         bool                     // endpoint-only changes wait for Due
-	guarded       string                   // why keys are withheld by the shrink guard
 	sealing       bool                     // awaitingSeal are being sealed
 	resealing     bool                     // some of them could not be
 	unsealed      map[model.Key]object.Problem
@@ -164,9 +166,6 @@ func NewState(o Options) *State {
 	if o.Sources == nil {
 		o.Sources = []origin.Origin{{}}
 	}
-	if o.Memory == nil {
-		o.Memory = &guard.Memory{}
-	}
 	unsynced := map[origin.Origin]bool{}
 	for _, source := range o.Sources {
 		unsynced[source] = true
@@ -175,8 +174,8 @@ func NewState(o Options) *State {
 	if o.Remote {
 		others = &remotes{whole: map[origin.Origin]bool{}}
 	}
-	return &State{remotes: others, inventory: w, allowEmpty: o.AllowEmpty, memory: o.Memory, unsynced: unsynced, queue: newQueue(), level: Levelled{Level: model.Level},
-		withheld: map[model.Key]bool{}, held: map[model.Key]bool{}, refused: map[model.Key]object.Problem{}, unsealed: map[model.Key]object.Problem{},
+	return &State{remotes: others, inventory: w, allowEmpty: o.AllowEmpty, held: newHeld(), heldFor: o.HeldFor, unsynced: unsynced, queue: newQueue(), level: Levelled{Level: model.Level},
+		withheld: map[model.Key]bool{}, refused: map[model.Key]object.Problem{}, unsealed: map[model.Key]object.Problem{},
 		reencryptions: map[model.Key]reencryption{}, dirty: map[model.Key]bool{}, restore: map[string]kv.Value{}}
 }
 
@@ -196,7 +195,7 @@ func (s *State) Step(event Event) []Effect {
 			return nil
 		}
 		s.lose()
-		s.leading, s.epoch, s.place = true, e.Epoch, kv.Place{}
+		s.leading, s.epoch, s.place, s.held.book = true, e.Epoch, kv.Place{}, removal.NewBook(s.heldFor, e.Held)
 		return s.start(false)
 	case Lost:
 		s.lose()
@@ -249,7 +248,7 @@ func (s *State) emitted(emits Emits) {
 	for _, emit := range emits {
 		s.heard = emit.At
 		s.heed(emit.Objects)
-		s.take(emit.Objects)
+		s.take(s.obeyed(emit.Objects))
 		s.collect()
 	}
 }
@@ -269,6 +268,7 @@ func (s *State) heed(events []object.Event) {
 	for _, e := range events {
 		switch e.Op {
 		case object.Synced:
+			s.held.listed(e)
 			if !s.remotes.synced(e.ID.Origin) {
 				delete(s.unsynced, e.ID.Origin)
 			}
@@ -290,7 +290,7 @@ func (s *State) lose() {
 	clear(s.withheld)
 	clear(s.reencryptions)
 	s.forget()
-	s.unguard()
+	s.letGoAll()
 }
 
 // compare is the full comparison of what should be with what is stored.
@@ -308,7 +308,6 @@ func (s *State) compare(e Loaded) {
 	s.place.Chain, s.place.Term = e.Place.Chain, e.Place.Term
 	clear(s.withheld)
 	clear(s.refused)
-	s.unguard()
 	for _, o := range s.objects {
 		o.setAdopted(nil)
 	}
@@ -332,12 +331,9 @@ func (s *State) compare(e Loaded) {
 			gone = append(gone, key)
 		}
 	}
-	s.guard(e.Now, gone)
 	s.changed = emptied(s.changed)
-	for _, key := range gone {
-		if !s.withheld[key] {
-			s.changed[key] = true
-		}
+	for _, key := range s.removed(e.Now, gone) {
+		s.changed[key] = true
 	}
 	for key := range s.want {
 		if s.differs(key) {
@@ -382,9 +378,7 @@ func (s *State) more() []object.Problem {
 		}
 	}
 	more = append(more, s.aboveLevel()...)
-	if s.guarded != "" {
-		more = append(more, object.Problem{Code: problem.Held, Severity: problem.Error, Message: s.guarded})
-	}
+	more = append(more, s.removalProblems()...)
 	if s.phase == ready && s.after == 0 && len(s.want)+len(s.awaitingSeal) == 0 {
 		more = append(more, object.Problem{Code: problem.Held, Severity: problem.Error,
 			Message: "the configuration has no object that proxies are told of, and nothing was stored before: replicas are not ready, since an empty mesh may be a folder that is not mounted (--allow-empty has it served)"})

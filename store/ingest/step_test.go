@@ -39,16 +39,16 @@ func TestFollowersWriteNothing(t *testing.T) {
 	d := newDesk(t)
 	d.want(Objects{put(t, svc), synced})
 	d.want(Objects{put(t, vs("a", "1s"))})
-	d.want(Gained{d.epoch}, "load", "write +Service web +VirtualService a")
+	d.want(Gained{Epoch: d.epoch}, "load", "write +Service web +VirtualService a")
 	d.want(Lost{})
 	d.want(Objects{put(t, vs("a", "2s"))})
-	d.want(Gained{kv.Epoch{Key: "leader", Revision: 9}}, "load", "write +VirtualService a")
+	d.want(Gained{Epoch: kv.Epoch{Key: "leader", Revision: 9}}, "load", "write +VirtualService a")
 }
 
 func TestDeposedStopsWriting(t *testing.T) {
 	d := newDesk(t)
 	d.want(Objects{put(t, svc), synced})
-	d.want(Gained{d.epoch}, "load", "write +Service web")
+	d.want(Gained{Epoch: d.epoch}, "load", "write +Service web")
 	effects := d.s.Step(Objects{put(t, vs("a", "1s"))})
 	if len(effects) != 1 {
 		t.Fatal(effects)
@@ -58,7 +58,7 @@ func TestDeposedStopsWriting(t *testing.T) {
 	d.want(Written{Epoch: d.epoch})                                  // late
 	d.want(Loaded{Epoch: d.epoch, Have: map[model.Key]model.Hash{}}) // late
 	next := kv.Epoch{Key: "leader", Revision: 9}
-	d.s.Step(Gained{next})
+	d.s.Step(Gained{Epoch: next})
 	write := d.s.Step(Loaded{Epoch: next, Have: maps.Clone(d.stored), After: 4, Complete: true})
 	d.want(Written{Epoch: d.epoch, After: 5}) // of the epoch before: says nothing about this batch
 	d.want(Objects{put(t, vs("b", "1s"))})
@@ -69,7 +69,7 @@ func TestDeposedStopsWriting(t *testing.T) {
 func TestUnknownOutcomeComparesAgain(t *testing.T) {
 	d := newDesk(t)
 	d.want(Objects{put(t, svc), synced})
-	d.want(Gained{d.epoch}, "load", "write +Service web")
+	d.want(Gained{Epoch: d.epoch}, "load", "write +Service web")
 	d.s.Step(Objects{put(t, vs("a", "1s"))})
 	effects := d.s.Step(Written{Epoch: d.epoch, Outcome: Unknown})
 	if len(effects) != 1 || !effects[0].(Load).Again {
@@ -83,8 +83,8 @@ func TestUnknownOutcomeComparesAgain(t *testing.T) {
 func TestIncompleteHeadIsCompleted(t *testing.T) {
 	d := newDesk(t)
 	d.want(Objects{put(t, svc), synced})
-	d.want(Gained{d.epoch}, "load", "write +Service web")
-	d.s.Step(Gained{kv.Epoch{Key: "leader", Revision: 8}})
+	d.want(Gained{Epoch: d.epoch}, "load", "write +Service web")
+	d.s.Step(Gained{Epoch: kv.Epoch{Key: "leader", Revision: 8}})
 	effects := d.s.Step(Loaded{Epoch: kv.Epoch{Key: "leader", Revision: 8}, Have: maps.Clone(d.stored), After: 5})
 	if b := effects[0].(Write).Batch; len(effects) != 1 || b.Len() != 0 || b.After != 5 {
 		t.Fatalf("effects %+v", effects)
@@ -94,7 +94,7 @@ func TestIncompleteHeadIsCompleted(t *testing.T) {
 func TestChangesWhileWritingAreGathered(t *testing.T) {
 	d := newDesk(t)
 	d.want(Objects{synced})
-	d.want(Gained{d.epoch}, "load")
+	d.want(Gained{Epoch: d.epoch}, "load")
 	first := d.s.Step(Objects{put(t, vs("a", "1s"))})
 	for i := range 5 {
 		if effects := d.s.Step(Objects{put(t, vs("a", fmt.Sprintf("%ds", i+2)))}); len(effects) > 0 {
@@ -108,7 +108,7 @@ func TestChangesWhileWritingAreGathered(t *testing.T) {
 func TestEndpointEditsArePaced(t *testing.T) {
 	d := newDesk(t)
 	d.want(Objects{put(t, svc), synced})
-	d.want(Gained{d.epoch}, "load", "write +Service web")
+	d.want(Gained{Epoch: d.epoch}, "load", "write +Service web")
 	d.want(Objects{put(t, epSlice("s", "10.0.0.1", "p"))}, "write +Endpoints s", "wait") // the first at once
 	d.want(Objects{put(t, epSlice("s", "10.0.0.2", "p"))})
 	d.want(Objects{put(t, epSlice("s", "10.0.0.3", "p"))})
@@ -124,7 +124,7 @@ func TestPodTouchesItsSlicesOnly(t *testing.T) {
 		all = append(all, put(t, epSlice(fmt.Sprintf("s%d", i), "10.0.0.1", fmt.Sprintf("p%d", i))), put(t, pod(fmt.Sprintf("p%d", i), "a: b")))
 	}
 	d.step(all)
-	d.step(Gained{d.epoch})
+	d.step(Gained{Epoch: d.epoch})
 	count := func(e object.Event, want uint64, writes ...string) {
 		t.Helper()
 		before := d.s.Stats().Normalised
@@ -146,7 +146,7 @@ func TestPodTouchesItsSlicesOnly(t *testing.T) {
 func TestMeshConfiguration(t *testing.T) {
 	d := newDesk(t)
 	d.want(Objects{put(t, svc), put(t, vs("a", "1s")), put(t, epSlice("s", "10.0.0.1", "p")), synced})
-	d.want(Gained{d.epoch}, "load", "write +Service web +Endpoints s +VirtualService a")
+	d.want(Gained{Epoch: d.epoch}, "load", "write +Service web +Endpoints s +VirtualService a")
 	before := d.s.Stats().Normalised
 	mesh := put(t, fmt.Sprintf(meshMap, `defaultServiceExportTo: ["."]`))
 	d.want(Objects{mesh}, "write +Mesh mesh +Service web")
@@ -169,7 +169,7 @@ func TestBadEditKeepsTheLastGood(t *testing.T) {
 	d := newDesk(t)
 	good := put(t, vs("a", "1s"))
 	d.want(Objects{put(t, svc), good, synced})
-	d.want(Gained{d.epoch}, "load", "write +Service web +VirtualService a")
+	d.want(Gained{Epoch: d.epoch}, "load", "write +Service web +VirtualService a")
 	d.want(Objects{put(t, vs("a", "soon"))})
 	if p := d.s.Problems(); len(p) != 1 || p[0].Field != "spec.http[0].timeout" || p[0].Location != "a.yaml#1" {
 		t.Errorf("problems %v", p)
@@ -196,7 +196,7 @@ func TestVersionsThatAreNotRead(t *testing.T) {
 		return events
 	}
 	d.step(append(all("v1"), put(t, epSlice("s", "10.0.0.1", "p")), synced))
-	d.step(Gained{d.epoch})
+	d.step(Gained{Epoch: d.epoch})
 	if p := d.s.Problems(); len(p) != 0 {
 		t.Fatal(p)
 	}
@@ -216,7 +216,7 @@ func TestBadObjectsAfterRestart(t *testing.T) {
 	a, b, c := put(t, vs("a", "1s")), put(t, vs("b", "1s")), put(t, vs("c", "1s"))
 	p := put(t, policy("{rules: [{}]}"))
 	d.want(Objects{put(t, svc), a, b, c, p, synced})
-	d.want(Gained{d.epoch}, "load", "write +Service web +VirtualService a +VirtualService b +VirtualService c +AuthorizationPolicy p")
+	d.want(Gained{Epoch: d.epoch}, "load", "write +Service web +VirtualService a +VirtualService b +VirtualService c +AuthorizationPolicy p")
 	d.s = NewState(Options{})
 	d.lead()
 	d.want(Objects{put(t, svc), put(t, vs("a", "soon")), broken(b), put(t, policy("{action: MAYBE}")), synced}, "load", "write -VirtualService c")
@@ -230,7 +230,7 @@ func TestBadObjectsAfterRestart(t *testing.T) {
 func TestUnreadableDocumentAfterRestart(t *testing.T) {
 	d := newDesk(t)
 	d.want(Objects{put(t, svc), put(t, vs("a", "1s")), put(t, vs("b", "1s")), synced})
-	d.want(Gained{d.epoch}, "load", "write +Service web +VirtualService a +VirtualService b")
+	d.want(Gained{Epoch: d.epoch}, "load", "write +Service web +VirtualService a +VirtualService b")
 	d.s = NewState(Options{})
 	d.lead()
 	unknown := object.Event{Op: object.Broken, Location: "x.yaml#1", Problem: "is no YAML"}
@@ -241,7 +241,7 @@ func TestUnreadableDocumentAfterRestart(t *testing.T) {
 func TestFirstSeenPolicyFailsClosed(t *testing.T) {
 	d := newDesk(t)
 	d.want(Objects{synced})
-	d.want(Gained{d.epoch}, "load")
+	d.want(Gained{Epoch: d.epoch}, "load")
 	p := put(t, policy("{rules: [{}]}"))
 	d.want(Objects{put(t, policy("{action: MAYBE}"))}, "write +closed AuthorizationPolicy p")
 	d.want(Objects{p}, "write +AuthorizationPolicy p")
@@ -260,7 +260,7 @@ func TestEmptyMesh(t *testing.T) {
 	d := newDesk(t)
 	d.after = 0
 	d.want(Objects{synced})
-	d.want(Gained{d.epoch}, "load")
+	d.want(Gained{Epoch: d.epoch}, "load")
 	if p := d.s.Problems(); len(p) != 1 || !strings.Contains(p[0].Message, "--allow-empty") {
 		t.Errorf("problems %v", p)
 	}
@@ -271,7 +271,7 @@ func TestEmptyMesh(t *testing.T) {
 	d = newDesk(t)
 	d.s, d.after = NewState(Options{AllowEmpty: true}), 0
 	d.want(Objects{synced})
-	d.want(Gained{d.epoch}, "load", "write ")
+	d.want(Gained{Epoch: d.epoch}, "load", "write ")
 	if p := d.s.Problems(); len(p) != 0 {
 		t.Errorf("problems of an empty mesh that is meant: %v", p)
 	}
@@ -284,13 +284,13 @@ func TestNewLeaderDoesNotEmptyTheStore(t *testing.T) {
 		all = append(all, put(t, vs(fmt.Sprintf("v%d", i), "1s")))
 	}
 	d.step(all)
-	d.step(Gained{d.epoch})
+	d.step(Gained{Epoch: d.epoch})
 	stored := len(d.stored)
 
 	d.s = NewState(Options{})
 	d.lead()
 	d.want(Objects{synced}, "load") // an empty folder
-	if p := d.s.Problems(); len(p) != 1 || !strings.Contains(p[0].Message, "--allow-empty") || len(d.stored) != stored {
+	if p := d.s.Problems(); len(p) != 1 || !strings.Contains(p[0].Message, "navarchctl removals accept ") || len(d.stored) != stored {
 		t.Errorf("%d of %d records left, problems %v", len(d.stored), stored, p)
 	}
 	d.want(Objects{all[0], all[2], all[3], all[4], all[5], all[6], all[7]})
@@ -310,7 +310,7 @@ func TestNewLeaderDoesNotEmptyTheStore(t *testing.T) {
 func TestTooLargeRecordIsAProblem(t *testing.T) {
 	d := newDesk(t)
 	d.want(Objects{put(t, svc), put(t, vs("a", "1s")), synced})
-	d.want(Gained{d.epoch}, "load", "write +Service web +VirtualService a")
+	d.want(Gained{Epoch: d.epoch}, "load", "write +Service web +VirtualService a")
 	effects := d.s.Step(Objects{put(t, vs("a", "2s"))})
 	key := effects[0].(Write).Batch.Puts[0].Meta().Key
 	d.want(Written{Epoch: d.epoch, After: 3, Refused: map[model.Key]int{key: 2 << 20}})
@@ -357,7 +357,7 @@ func TestNoFileTakesThePlaceOfDenials(t *testing.T) {
 	}
 	d := newDesk(t)
 	d.want(Objects{object.Event{Op: object.Put, ID: o.ID, Object: o, Location: o.Location}, synced})
-	d.want(Gained{d.epoch}, "load", "write +AuthorizationPolicy "+model.DeniedName)
+	d.want(Gained{Epoch: d.epoch}, "load", "write +AuthorizationPolicy "+model.DeniedName)
 	was := maps.Clone(d.stored)
 	file := put(t, "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: '"+model.DeniedName+"', namespace: istio-system}\nspec: {}")
 	file.ID.Origin = origin.New("", origin.Files)
@@ -385,7 +385,7 @@ func TestDeniedStandUntilTheKeyringIsRead(t *testing.T) {
 	d := newDesk(t)
 	d.want(Objects{broken(denied())})
 	d.want(Objects{put(t, svc), synced})
-	d.want(Gained{d.epoch}, "load", "write +Service web")
+	d.want(Gained{Epoch: d.epoch}, "load", "write +Service web")
 	d.want(Objects{denied("spiffe://cluster.local/ns/shop/sa/web")}, "write +AuthorizationPolicy "+model.DeniedName)
 	d.s = NewState(Options{})
 	d.lead()

@@ -31,7 +31,7 @@ const (
 	RoleIngest Role = "navarch-ingest" // the elected writer
 	RoleXDS    Role = "navarch-xds"    // replicas that serve proxies
 	RoleCA     Role = "navarch-ca"     // replicas that sign
-	// RoleOperator is not navarchd's: it is for people who accept removals that are held (navarchctl store).
+	// RoleOperator is not navarchd's: it is for people who promote revisions (navarchctl store).
 	RoleOperator Role = "navarch-operator"
 )
 
@@ -56,8 +56,6 @@ var Families = []Family{
 		Write: []Role{RoleIngest}},
 	{Path: "allowances/", Holds: "what replicas may issue while etcd is away", Writer: "ca/keyring (each its own)", Reader: "ca/keyring",
 		Write: []Role{RoleCA}, Mesh: true},
-	{Path: "approvals/", Holds: "operators' approvals of held removals, leased", Writer: "navarchctl store accept-removal; store/removal (leader) deletes", Reader: "store/removal (leader)",
-		Write: []Role{RoleIngest, RoleOperator}},
 	{Path: "awaited/", Holds: "up to which revision the leader asks replicas whether all is acknowledged", Writer: "push/acknowledged (leader)", Reader: "push/acknowledged (every replica)",
 		Write: []Role{RoleIngest}, Read: []Role{RoleXDS}},
 	{Path: "certificates/", Holds: "the journal of issued certificates, pruned by their end", Writer: "ca/keyring (each its own)", Reader: "ca/keyring",
@@ -86,8 +84,8 @@ var Families = []Family{
 		Write: []Role{RoleXDS}},
 	{Path: "registrations/", Holds: "machines that are connected to replicas, leased", Writer: "push/machines (each replica its own)", Reader: "store/machines (leader)",
 		Write: []Role{RoleXDS}, Read: []Role{RoleIngest}, Mesh: true},
-	{Path: "removals/", Holds: "which mass removal is held, and the decisions on approvals", Writer: "store/removal (leader; navarchctl store adopt, where nobody leads)", Reader: "store/removal (every ingester), navarchctl store",
-		Write: []Role{RoleIngest}, Read: []Role{RoleOperator}},
+	{Path: "removals/", Holds: "which removals the leader holds", Writer: "cmd/navarchd/removals (leader)", Reader: "cmd/navarchd/removals (every process)",
+		Write: []Role{RoleIngest}, Read: []Role{RoleXDS, RoleCA}},
 	{Path: "replica-problems/", Holds: "what replicas find wrong with objects as they plan and build, leased", Writer: "push/problems (each replica its own)", Reader: "push/problems (leader)",
 		Write: []Role{RoleXDS}, Read: []Role{RoleIngest}},
 	{Path: "ring/", Holds: "which replica owns which shard", Writer: "shard/place (leader)", Reader: "shard/place, shard/relay through a replica",

@@ -77,7 +77,7 @@ func TestRoles(t *testing.T) {
 			t.Errorf("%s asks how full etcd is: %+v, %v", role, size, err)
 		}
 	}
-	approvals(t, stores)
+	removals(t, stores)
 	if _, err := kv.Open(kv.Config{Mesh: kvtest.Mesh, Endpoints: s.Endpoints(), Username: "root", Password: "wrong"}); err == nil {
 		t.Fatal("a wrong password was taken")
 	}
@@ -94,22 +94,19 @@ func followsItself(t *testing.T, leader *kv.Store, e kv.Epoch, revision int64) {
 	}
 }
 
-// approvals checks who may approve a removal.
-func approvals(t *testing.T, stores map[kv.Role]*kv.Store) {
+// removals checks who may read and write what is held.
+func removals(t *testing.T, stores map[kv.Role]*kv.Store) {
 	t.Helper()
 	ctx := within(t)
-	for role, may := range map[kv.Role]bool{kv.RoleOperator: true, kv.RoleXDS: false, kv.RoleCA: false} {
+	for role, may := range map[kv.Role]bool{kv.RoleOperator: false, kv.RoleXDS: true, kv.RoleCA: true} {
 		lease, err := stores[role].Lease(ctx, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := lease.Put(ctx, "approvals/x", []byte("x")); (err == nil) != may {
-			t.Errorf("%s writes an approval: %v", role, err)
-		}
 		if _, _, err := stores[role].Blobs(ctx, "removals/", 0); (err == nil) != may {
 			t.Errorf("%s reads what is held: %v", role, err)
 		}
-		if _, err := lease.Put(ctx, "removals/held", []byte("x")); err == nil {
+		if _, err := lease.Put(ctx, "removals/holds", []byte("x")); err == nil {
 			t.Errorf("%s writes what is held", role)
 		}
 		if err := lease.Release(ctx); err != nil {

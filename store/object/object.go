@@ -62,24 +62,43 @@ func (id ID) Compare(o ID) int {
 		cmp.Compare(id.Name, o.Name), id.Origin.Compare(o.Origin))
 }
 
-// Loss is what became of one object and is held by a shrink guard: what was emitted of it before stands.
-type Loss struct {
-	ID ID
-	// Version names the newest content of an object that is still there and lost a part of what it had; empty: the object vanished.
-	Version string
+// Why says by what a source knows that an object is gone.
+type Why uint8
+
+const (
+	Deleted   Why = iota // its API server said so: a DELETE event, or a complete list that is no older than what was seen
+	Undefined            // the definition of its kind is gone, or goes
+	Rewound              // a list lacks it, and is older than what was seen before
+	Unread               // its kind could not be listed in full: it may not be (403), or is not served (404)
+	Unnamed              // its cluster is not read any more: no Secret names it
+	Missing              // it is not in a folder any more
+)
+
+// whys are the words that are stored, and clauses for messages about several objects.
+var whys = [...]struct{ word, clause string }{
+	Deleted:   {"deleted", "were deleted"},
+	Undefined: {"undefined", "have lost the definition of their kind"},
+	Rewound:   {"rewound", "are missing in a list that is older than what was seen before"},
+	Unread:    {"unread", "are of a kind that could not be listed"},
+	Unnamed:   {"unnamed", "are of a cluster that no Secret names any more"},
+	Missing:   {"missing", "are missing in the folder"},
 }
 
-// Compare orders losses by ID, then by version.
-func (l Loss) Compare(o Loss) int {
-	return cmp.Or(l.ID.Compare(o.ID), cmp.Compare(l.Version, o.Version))
-}
+// String is the reason as a clause, for messages.
+func (w Why) String() string { return whys[w].clause }
 
-// String is the ID, and says so where the object is still there.
-func (l Loss) String() string {
-	if l.Version != "" {
-		return l.ID.String() + " (changed)"
+// MarshalText implements encoding.TextMarshaler.
+func (w Why) MarshalText() ([]byte, error) { return []byte(whys[w].word), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. A word of a newer build is an error.
+func (w *Why) UnmarshalText(text []byte) error {
+	for i, one := range whys {
+		if one.word == string(text) {
+			*w = Why(i)
+			return nil
+		}
 	}
-	return l.ID.String()
+	return fmt.Errorf("reason %.40q: unknown", text)
 }
 
 // Object is one API object as it was read. It is shared between goroutines and never changed.
@@ -106,6 +125,8 @@ type Event struct {
 	Object   *Object // nil but for Put
 	Location string
 	Problem  string // for Broken
+	Why      Why    // for Delete
+	Kinds    []ID   // for Synced of a Kubernetes cluster: Group and Kind of what was listed in full, sorted; of other sources nil, and everything was
 }
 
 // Reference is that an object makes workloads use another one.

@@ -47,7 +47,7 @@ const (
 	KeyAnalyzer = "analyzer" // Istio's code for the same
 	KeyApplies  = "applies"  // the object applies in spite of its problem
 	KeyLines    = "lines"
-	KeyDigest   = "digest"  // of a set of objects
+	KeyRemoval  = "removal" // its ID
 	KeyRecords  = "records" // how many
 	KeyKind     = "kind"    // of records
 	KeyKinds    = "kinds"
@@ -55,13 +55,9 @@ const (
 	KeyKnown    = "known" // whether this build knows the kind
 	KeyNames    = "names" // the first ones
 
-	KeyApproval = "approval" // its id
-	KeyReason   = "reason"
-	KeyUser     = "user" // of a process on this machine, as the kernel says
-	KeyPID      = "pid"
-	KeyOSUser   = "claimed_os_user" // what an approval says of who wrote it
-	KeyHost     = "claimed_host"
-	KeyEtcdUser = "claimed_etcd_user"
+	KeyReason = "reason"
+	KeyUser   = "user" // of a process on this machine, as the kernel says
+	KeyPID    = "pid"
 
 	KeyPlace = "place" // function and line of our code
 	KeyStack = "stack"
@@ -188,6 +184,7 @@ var (
 	StoreAlarm     = gaugeVec("navarch_store_alarm", "1 while something is wrong with the store, by cause: away (etcd does not answer), identity (it is another or an older store than was read), contents (somebody other than the leader changed records), keyring (its keyring is older than one seen before), space (its quota is nearly used).", "cause")
 	ClockOff       = gauge("navarch_clock_off_seconds", "Seconds between this machine's clock and the median clock of the processes that sign certificates; above 120 this process signs nothing.")
 	StoreBytes     = gaugeVec("navarch_store_bytes", "Bytes of etcd's database, at the member whose file is the largest, by what: file (its size), in_use (the part of it that holds data), quota (the size at which etcd stops accepting writes).", "what")
+	RemovalsHeld   = gaugeVec("navarch_removals_held", "Objects whose removal the leader holds, by kind, until they are back, their time is over, or an operator accepts it (navarchctl removals).", "kind")
 	HeldKinds      = gaugeVec("navarch_store_held", "By kind: 1 while the stored records of the kind differ from what the leader wrote, so that this replica serves the last good ones; unknown: kinds that this build does not know.", "kind")
 	Problems       = gauge("navarch_problems", "Problems with files, objects, stored values and refused resources; /debug/problems lists these, and what planning finds.")
 	TenantObjects  = gaugeVec("navarch_tenant_objects", "Objects of tenants that use half of their budget or more.", "tenant")

@@ -1,165 +1,182 @@
-// Package removal lets an operator accept losses that the shrink guards hold, while the leader runs: objects that vanished, and EndpointSlices
-// whose newest version lacks most of its endpoints.
+// Package removal decides which objects that are gone are removed at once, and which removals are held: the records stay until the objects are
+// back, an operator accepts the removal, or its time is over.
 //
-// Owns: removals/ (the leader, under its fence): what is held, what vanished lately, and the decisions on approvals; approvals/, which operators write and
-// the leader deletes.  Reads: what the guards hold (Holder).  Never: removes what an approval does not name exactly; applies an
-// approval twice; believes who an approval says that it is from: who may write approvals/ is etcd's to say.
+// What an API server says is obeyed: a DELETE event, and a complete list that is no older than what was seen. Held is what nobody deleted: the
+// definition of a kind goes, a list goes back in time, a kind cannot be listed, no Secret names a cluster any more. A folder of files says less,
+// so there the amount counts, in each namespace for itself: one tenant's removals hold no other's. Secrets, ReferenceGrants and RBAC are never held,
+// because what they grant has to end at once.
+//
+// Owns: what vanished from folders lately (Memory), and what is held (Book); both belong to one goroutine.  Reads: store/object, store/origin.
+// Never: a clock, a file, a socket.
 package removal
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
 )
 
-// Where things are, below the mesh's prefix.
+// The thresholds of folders.
 const (
-	Folder        = "removals/"
-	heldPath      = Folder + "held"
-	decisionsPath = Folder + "decisions"
-	Approvals     = "approvals/" // <id>, under a lease of who waits for the decision
+	minimum = 4                // objects of a kind in a namespace, or namespaces with a kind, from which on more than half are held
+	sumFrom = 20               // objects of a kind in a namespace from which on losses are added up: fewer are removed by hand, one after the other
+	sumFor  = 10 * time.Minute // for how long losses are added up
 )
 
-// The bounds of what is stored.
-const (
-	maxNames    = 200 // objects that are named
-	maxText     = 256 // bytes of a name, a reason or a claim
-	maxApproval = 4 << 10
-	maxAccepted = 32 // decisions that are remembered
-	maxRefused  = 16
-)
-
-// Held is what the leader holds.
-type Held struct {
-	Digest string         `json:"digest"` // of exactly these losses, see digestOf
-	Count  int            `json:"count"`
-	Kinds  map[string]int `json:"kinds"`
-	Names  []string       `json:"names"` // the first, as object.Loss has it: "Kind namespace/name", "(changed)" where it is still there
-	Since  time.Time      `json:"since"`
-	Leader string         `json:"leader"`
+// Loss is one object that is gone.
+type Loss struct {
+	ID  object.ID
+	Why object.Why
 }
 
-// Approval is an operator's word that one set of objects may go. All but ID and Digest are claims of who wrote it.
-type Approval struct {
-	ID       string    `json:"id"`
-	Digest   string    `json:"digest"`
-	Reason   string    `json:"reason,omitempty"`
-	OSUser   string    `json:"os_user,omitempty"`
-	Host     string    `json:"host,omitempty"`
-	EtcdUser string    `json:"etcd_user,omitempty"`
-	At       time.Time `json:"at"`
+// Scope names what is held together: the objects of an origin, of one kind, in one namespace. An empty Kind or Namespace stands for all, and Name is
+// empty.
+type Scope struct {
+	Of  object.ID
+	Why object.Why
 }
 
-// Decision is what the leader made of an approval.
-type Decision struct {
-	Approval Approval       `json:"approval"`
-	Refused  string         `json:"refused,omitempty"` // why; empty: it was accepted
-	Applied  bool           `json:"applied"`           // the objects were let go
-	Failed   string         `json:"failed,omitempty"`  // why not, though it was accepted
-	Count    int            `json:"count,omitempty"`
-	Kinds    map[string]int `json:"kinds,omitempty"`
-	At       time.Time      `json:"at"`
-	Leader   string         `json:"leader"`
-	Epoch    int64          `json:"epoch"`
+// Covers reports whether an object is in the scope.
+func (s Scope) Covers(id object.ID) bool {
+	return s.Of.Origin == id.Origin && (s.Of.Kind == "" || s.Of.Kind == id.Kind && s.Of.Group == id.Group) && (s.Of.Namespace == "" || s.Of.Namespace == id.Namespace)
 }
 
-// Final says whether nothing more becomes of it.
-func (d Decision) Final() bool { return d.Refused != "" || d.Failed != "" || d.Applied }
+// Never reports whether the removal of an object is never held.
+func Never(id object.ID) bool {
+	switch id.Kind {
+	case "Secret", "ReferenceGrant", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding":
+		return true
+	}
+	return false
+}
 
-// digestOf names a set of losses: hexadecimal SHA-256 of their objects, and the versions of those that are still there, in order, each
-// part with its length before it.
-func digestOf(losses []object.Loss) string {
-	h := sha256.New()
-	for _, l := range slices.SortedFunc(slices.Values(losses), object.Loss.Compare) {
-		for _, part := range []string{l.ID.Origin.Cluster(), l.ID.Group, l.ID.Kind, l.ID.Namespace, l.ID.Name, l.Version} {
-			h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
-			h.Write([]byte(part))
+// Policy reports whether an object decides who may talk to whom: its removal waits for an operator's word.
+func Policy(id object.ID) bool {
+	switch id.Kind {
+	case "AuthorizationPolicy", "PeerAuthentication", "RequestAuthentication":
+		return true
+	}
+	return false
+}
+
+// Population is the kind and namespace of an object, KindOf the kind alone.
+func Population(id object.ID) object.ID { id.Name = ""; return id }
+
+// KindOf is the kind of an object in its origin.
+func KindOf(id object.ID) object.ID {
+	return object.ID{Origin: id.Origin, Group: id.Group, Kind: id.Kind}
+}
+
+// Memory is how many objects each population of a folder had before the first of them vanished within sumFor. The zero Memory is ready.
+type Memory struct{ peaks map[object.ID]peak }
+
+type peak struct {
+	at   time.Time
+	size int
+}
+
+// Sizes is how many objects each Population has.
+type Sizes struct{ Before, After map[object.ID]int }
+
+// Judge returns the losses that are held, by scope. sizes is called only where the amount counts.
+func (m *Memory) Judge(at time.Time, losses []Loss, sizes func() Sizes) map[Scope][]object.ID {
+	held := map[Scope][]object.ID{}
+	var missing []object.ID
+	for _, l := range losses {
+		switch {
+		case l.Why == object.Missing:
+			missing = append(missing, l.ID)
+		case l.Why == object.Deleted || Never(l.ID):
+		case l.Why == object.Unnamed:
+			held[Scope{object.ID{Origin: l.ID.Origin}, l.Why}] = append(held[Scope{object.ID{Origin: l.ID.Origin}, l.Why}], l.ID)
+		default:
+			held[Scope{KindOf(l.ID), l.Why}] = append(held[Scope{KindOf(l.ID), l.Why}], l.ID)
 		}
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	if len(missing) > 0 {
+		m.folder(at, missing, sizes(), held)
+	}
+	return held
 }
 
-// heldOf describes a set of losses; nil where it is empty.
-func heldOf(losses []object.Loss) *Held {
-	if len(losses) == 0 {
-		return nil
+// folder judges what is missing in folders: everything of an origin; more than half of a kind in a namespace; a kind in more than half of its
+// namespaces. What went with its Namespace object is explained by it.
+func (m *Memory) folder(at time.Time, missing []object.ID, sizes Sizes, held map[Scope][]object.ID) {
+	left := map[origin.Origin]int{}
+	for of, n := range sizes.After {
+		left[of.Origin] += n
 	}
-	h := &Held{Digest: digestOf(losses), Count: len(losses), Kinds: map[string]int{}}
-	for i, l := range slices.SortedFunc(slices.Values(losses), object.Loss.Compare) {
-		if h.Kinds[clip(l.ID.Kind)]++; i < maxNames {
-			h.Names = append(h.Names, clip(l.String()))
+	most := func(of object.ID) bool {
+		was := max(m.before(at, of), sizes.Before[of])
+		return was >= minimum && 2*sizes.After[of] < was
+	}
+	gone := map[object.ID]bool{} // Namespaces that explain the end of their objects
+	for _, id := range missing {
+		gone[id] = id.Kind == "Namespace" && id.Group == "" && !most(Population(id))
+	}
+	explained := func(id object.ID) bool {
+		return gone[id.SameOrigin(object.ID{Kind: "Namespace", Name: id.Namespace})]
+	}
+	widely := widely(sizes, explained)
+	for _, id := range missing {
+		of, scope := Population(id), Scope{Why: object.Missing}
+		switch {
+		case Never(id):
+			continue
+		case left[id.Origin] == 0:
+			scope.Of = object.ID{Origin: id.Origin}
+		case explained(id):
+			continue
+		case widely[KindOf(id)]:
+			scope.Of = KindOf(id)
+		case most(of):
+			scope.Of = of
+		default:
+			m.note(at, of, sizes.Before[of])
+			continue
+		}
+		held[scope] = append(held[scope], id)
+	}
+}
+
+// widely returns the kinds that lost more than half of their objects in more than half of their namespaces.
+func widely(sizes Sizes, explained func(object.ID) bool) map[object.ID]bool {
+	namespaces, losing, kinds := map[object.ID]int{}, map[object.ID]int{}, map[object.ID]bool{}
+	for of, n := range sizes.Before {
+		if n == 0 || explained(of) {
+			continue
+		}
+		if namespaces[KindOf(of)]++; 2*sizes.After[of] < n {
+			losing[KindOf(of)]++
 		}
 	}
-	return h
+	for kind, n := range losing {
+		kinds[kind] = namespaces[kind] >= minimum && 2*n > namespaces[kind]
+	}
+	return kinds
 }
 
-// clip cuts foreign text, between two characters.
-func clip(s string) string {
-	if len(s) > maxText {
-		s = s[:maxText]
+// before is how many objects a population had before the first of them vanished lately.
+func (m *Memory) before(at time.Time, of object.ID) int {
+	if p, is := m.peaks[of]; is && at.Sub(p.at) < sumFor {
+		return p.size
 	}
-	return strings.ToValidUTF8(s, "")
+	return 0
 }
 
-// parseHeld reads what is stored; nil where nothing is held.
-func parseHeld(raw []byte) (*Held, error) {
-	if raw == nil {
-		return nil, nil
+// note remembers a loss that was let go. What is too old to count is dropped.
+func (m *Memory) note(at time.Time, of object.ID, had int) {
+	if had < sumFrom || m.before(at, of) > 0 {
+		return
 	}
-	h := &Held{}
-	if err := json.Unmarshal(raw, h); err != nil {
-		return nil, fmt.Errorf("%s: %w", heldPath, err)
-	}
-	return h, nil
-}
-
-func parseDecisions(raw []byte) (all []Decision, err error) {
-	if raw == nil {
-		return nil, nil
-	}
-	if err := json.Unmarshal(raw, &all); err != nil {
-		return nil, fmt.Errorf("%s: %w", decisionsPath, err)
-	}
-	return all, nil
-}
-
-// parseApproval reads an approval at a path. It takes bytes from anywhere; what it returns is bounded also with an error.
-func parseApproval(path string, raw []byte) (a Approval, err error) {
-	id := clip(strings.TrimPrefix(path, Approvals))
-	if len(raw) > maxApproval {
-		return Approval{ID: id}, fmt.Errorf("%d bytes, at most %d", len(raw), maxApproval)
-	}
-	if err := json.Unmarshal(raw, &a); err != nil {
-		return Approval{ID: id}, fmt.Errorf("not readable: %w", err)
-	}
-	stated := a.ID
-	a.ID, a.Digest, a.Reason, a.OSUser, a.Host, a.EtcdUser = id, clip(a.Digest), clip(a.Reason), clip(a.OSUser), clip(a.Host), clip(a.EtcdUser)
-	if stated != id {
-		return a, errors.New("its id is not that of its key")
-	}
-	if sum, err := hex.DecodeString(a.Digest); err != nil || len(sum) != sha256.Size {
-		return a, fmt.Errorf("%q is not a digest: %d hexadecimal digits, as navarchctl store held prints them", a.Digest, hex.EncodedLen(sha256.Size))
-	}
-	return a, nil
-}
-
-// remember adds a decision, in place of an earlier word on the same approval, and forgets the oldest of its sort.
-func remember(all []Decision, d Decision) []Decision {
-	all = slices.DeleteFunc(slices.Clone(all), func(o Decision) bool { return o.Approval.ID == d.Approval.ID })
-	all = append(all, d)
-	left := map[bool]int{true: maxRefused, false: maxAccepted}
-	for i := len(all) - 1; i >= 0; i-- {
-		if left[all[i].Refused != ""]--; left[all[i].Refused != ""] < 0 {
-			all = slices.Delete(all, i, i+1)
+	for old, p := range m.peaks {
+		if at.Sub(p.at) >= sumFor {
+			delete(m.peaks, old)
 		}
 	}
-	return all
+	if m.peaks == nil {
+		m.peaks = map[object.ID]peak{}
+	}
+	m.peaks[of] = peak{at, had}
 }

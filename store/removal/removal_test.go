@@ -1,329 +1,227 @@
 package removal
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"navarch.io/navarch/store/kv"
-	"navarch.io/navarch/store/kv/kvtest"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
 )
 
-// holder is a Holder in memory.
-type holder struct {
-	mu       sync.Mutex
-	held     []object.Loss
-	released [][]object.Loss
-	all      bool   // Everything
-	before   func() // called first in Release; nil: nothing
-}
+var (
+	at   = time.Unix(1e6, 0)
+	kube = origin.New("", origin.Kube)
+	west = origin.New("west", origin.Kube)
+)
 
-func (g *holder) set(names ...string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.held = nil
-	for _, name := range names {
-		g.held = append(g.held, object.Loss{ID: object.ID{Kind: "Service", Namespace: "shop", Name: name}})
+// some are objects "Kind namespace/n" with numbers from a first one on; a kind of the namespace "" is the cluster's.
+func some(o origin.Origin, kind, namespace string, from, n int) (all []object.ID) {
+	for i := range n {
+		all = append(all, object.ID{Origin: o, Kind: kind, Namespace: namespace, Name: fmt.Sprint("o", from+i)})
 	}
+	return all
 }
 
-func (g *holder) Everything() bool { return g.all }
-
-func (g *holder) Held() []object.Loss {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Clone(g.held)
-}
-
-func (g *holder) Release(_ context.Context, ids []object.Loss) bool {
-	if g.before != nil {
-		g.before()
+// without are the sizes of what was there, and of the same without what is lost and with what is new.
+func without(was, lost []object.ID, added ...object.ID) func() Sizes {
+	s := Sizes{Before: map[object.ID]int{}, After: map[object.ID]int{}}
+	for _, id := range was {
+		s.Before[Population(id)]++
+		s.After[Population(id)]++
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if digestOf(ids) != digestOf(g.held) {
-		return false
+	for _, id := range lost {
+		s.After[Population(id)]--
 	}
-	g.released, g.held = append(g.released, ids), nil
-	return true
+	for _, id := range added {
+		s.After[Population(id)]++
+	}
+	return func() Sizes { return s }
 }
 
-func (g *holder) times() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.released)
+// text is what is held, sorted: "scope: number".
+func text(held map[Scope][]object.ID) string {
+	var all []string
+	for scope, ids := range held {
+		all = append(all, fmt.Sprintf("%s: %d", strings.TrimSpace(scope.Of.String()), len(ids)))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
 }
 
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// lead runs a keeper under an epoch until the test ends. ended waits until it ends by itself, a minute at most, and says with what.
-func lead(t *testing.T, store *kv.Store, name string, epoch kv.Epoch, holders ...Holder) (k *Keeper, ended func() error) {
-	t.Helper()
-	k = &Keeper{Store: store, Holders: holders, Name: name, Log: slog.New(slog.DiscardHandler)}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- k.Lead(ctx, epoch); close(done) }()
-	t.Cleanup(func() { cancel(); <-done })
-	return k, func() error {
-		t.Helper()
-		select {
-		case err := <-done:
-			return err
-		case <-within(t).Done():
-			t.Fatal("it leads for a minute still")
-			return nil
+// What is held of losses by each reason, and by which scope: an API server's word is obeyed, however much goes.
+func TestJudgeByReason(t *testing.T) {
+	services, policies := some(kube, "Service", "shop", 0, 10), some(kube, "AuthorizationPolicy", "shop", 0, 1)
+	secrets := slices.Concat(some(kube, "Secret", "shop", 0, 9), some(kube, "ReferenceGrant", "shop", 0, 9), some(kube, "Role", "shop", 0, 9),
+		some(kube, "RoleBinding", "shop", 0, 9), some(kube, "ClusterRole", "", 0, 9), some(kube, "ClusterRoleBinding", "", 0, 9))
+	for _, c := range []struct {
+		why  object.Why
+		lost []object.ID
+		want string
+	}{
+		{object.Deleted, services, ""},
+		{object.Deleted, policies, ""},
+		{object.Undefined, services[:1], "Service: 1"},
+		{object.Undefined, slices.Concat(services, policies), "AuthorizationPolicy: 1; Service: 10"},
+		{object.Rewound, services[:1], "Service: 1"},
+		{object.Unread, services, "Service: 10"},
+		{object.Unnamed, slices.Concat(some(west, "Service", "shop", 0, 3), some(west, "Pod", "shop", 0, 3)), "in cluster west: 6"},
+		{object.Undefined, secrets, ""},
+		{object.Rewound, secrets, ""},
+		{object.Unread, secrets, ""},
+		{object.Missing, secrets, ""},
+	} {
+		var losses []Loss
+		for _, id := range c.lost {
+			losses = append(losses, Loss{id, c.why})
+		}
+		var m Memory
+		had := without(slices.Concat(services, policies, secrets), c.lost)
+		if got := text(m.Judge(at, losses, had)); got != c.want {
+			t.Errorf("%v, %d objects: held %q, want %q", c.why, len(losses), got, c.want)
 		}
 	}
 }
 
-// held waits until the store says that a set is held; empty: nothing.
-func held(t *testing.T, store *kv.Store, digest string) {
-	t.Helper()
-	ctx := within(t)
-	for {
-		h, _, err := Read(ctx, store)
-		if err != nil {
-			t.Fatal(err)
+// What is held of what is missing in a folder: everything, more than half of a kind in a namespace, a kind in most of its namespaces. What goes with its
+// Namespace object goes at once, and one namespace's removals hold no other's.
+func TestJudgeFolders(t *testing.T) {
+	f := origin.New("", origin.Files)
+	of := func(kind, namespace string, from, n int) []object.ID { return some(f, kind, namespace, from, n) }
+	namespace := func(names ...string) (all []object.ID) {
+		for _, name := range names {
+			all = append(all, object.ID{Origin: f, Kind: "Namespace", Name: name})
 		}
-		if h == nil && digest == "" || h != nil && h.Digest == digest {
-			return
+		return all
+	}
+	spread := func(kind string, namespaces, each int) (all []object.ID) {
+		for i := range namespaces {
+			all = append(all, of(kind, fmt.Sprint("n", i), 0, each)...)
 		}
-		time.Sleep(10 * time.Millisecond)
+		return all
 	}
-}
-
-// decided waits until no approval is waiting for a decision.
-func decided(t *testing.T, store *kv.Store) {
-	t.Helper()
-	ctx := within(t)
-	for {
-		left, _, err := store.Blobs(ctx, Approvals, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(left) == 0 {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
-// What is held is shown, an approval lets go exactly what it names, once, and what became of each is remembered.
-func TestAcceptOnce(t *testing.T) {
-	s, g, other := kvtest.Start(t), &holder{}, &holder{}
-	g.set("a", "b", "c")
-	other.set("d")
-	digest := digestOf(append(g.Held(), other.Held()...))
-	lead(t, s.Store, "one", s.Elect("one"), g, other)
-	held(t, s.Store, digest)
-	h, _, err := Read(within(t), s.Store)
-	if err != nil || h.Count != 4 || h.Kinds["Service"] != 4 || !slices.Equal(h.Names, []string{"Service shop/a", "Service shop/b", "Service shop/c", "Service shop/d"}) || h.Leader != "one" {
-		t.Errorf("held: %+v, %v", h, err)
-	}
-	wrong := digestOf(g.Held())
-	if _, err := Accept(within(t), s.Store, Approval{Digest: wrong}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), digest) {
-		t.Errorf("another digest: %v", err)
-	}
-	if g.times()+other.times() != 0 {
-		t.Fatal("that let something go")
-	}
-	d, err := Accept(within(t), s.Store, Approval{Digest: digest, Reason: "the shop closes", OSUser: "mallory", EtcdUser: "alice"})
-	if err != nil || d.Count != 4 || !d.Applied || g.times() != 1 || other.times() != 1 {
-		t.Errorf("accepted: %+v, %v; released %d and %d times", d, err, g.times(), other.times())
-	}
-	held(t, s.Store, "")
-	if _, err := Accept(within(t), s.Store, Approval{Digest: digest}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "nothing is held") {
-		t.Errorf("again: %v", err)
-	}
-	_, decisions, err := Read(within(t), s.Store)
-	if err != nil || len(decisions) != 3 || decisions[1].Approval.Reason != "the shop closes" || decisions[1].Approval.OSUser != "mallory" || decisions[1].Kinds["Service"] != 4 {
-		t.Errorf("decisions: %+v, %v", decisions, err)
-	}
-	if left, _, err := s.Store.Blobs(within(t), Approvals, 0); err != nil || len(left) != 0 {
-		t.Errorf("approvals that are left: %v, %v", left, err)
-	}
-}
-
-// What is no approval is refused and taken away, and what it says is bounded; a store full of it does not take the place of
-// what was accepted.
-func TestGarbageIsRefused(t *testing.T) {
-	s, g := kvtest.Start(t), &holder{}
-	g.set("a")
-	digest := digestOf(g.Held())
-	lead(t, s.Store, "one", s.Elect("one"), g)
-	held(t, s.Store, digest)
-	if _, err := Accept(within(t), s.Store, Approval{Digest: "not one"}); err == nil || errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), `"not one" is not a digest: 64 hexadecimal digits`) {
-		t.Errorf("what is not a digest is written, or not named: %v", err)
-	}
-	good := fmt.Sprintf(`{"id":"other","digest":%q}`, digest)
-	all := map[string]string{"empty": "", "text": "yes", "list": "[]", "huge": `{"id":"huge","digest":"` + digest + `","reason":"` + strings.Repeat("x", 1<<20) + `"}`,
-		"stolen": good, strings.Repeat("long", 500): "x", "a/b": "{}"}
-	for i := range 2 * maxRefused {
-		all[fmt.Sprint("n", i)] = "{"
-	}
-	for id, raw := range all {
-		s.Put(Approvals+id, raw)
-	}
-	decided(t, s.Store)
-	if g.times() != 0 {
-		t.Error("garbage let something go")
-	}
-	if _, err := Accept(within(t), s.Store, Approval{Digest: digest}); err != nil {
-		t.Errorf("after it: %v", err)
-	}
-	_, decisions, err := Read(within(t), s.Store)
-	if err != nil || len(decisions) != maxRefused+1 || !decisions[maxRefused].Applied {
-		t.Errorf("%d decisions, %v", len(decisions), err)
-	}
-	for _, d := range decisions {
-		if a := d.Approval; len(a.ID) > maxText || len(a.Reason) > maxText || len(d.Refused) > maxText {
-			t.Errorf("a decision of %d bytes", len(fmt.Sprint(d)))
-		}
-	}
-}
-
-// A leader that was replaced decides nothing more, though it still believes that it leads; its successor decides by what it holds
-// itself.
-func TestLeaderChanges(t *testing.T) {
-	s, first, second := kvtest.Start(t), &holder{}, &holder{}
-	first.set("a", "b")
-	second.set("a")
-	digest := digestOf(first.Held())
-	old := s.Elect("old")
-	_, ended := lead(t, s.Connect(), "old", old, first)
-	held(t, s.Store, digest)
-	s.Depose(old)
-	s.Put(Approvals+"x", fmt.Sprintf(`{"id":"x","digest":%q}`, digest))
-	lead(t, s.Connect(), "young", s.Elect("young"), second)
-	held(t, s.Store, digestOf(second.Held()))
-	if err := ended(); !errors.Is(err, kv.ErrDeposed) { // it is told when it writes next
-		t.Errorf("the old leader ended with %v", err)
-	}
-	decided(t, s.Store)
-	if first.times()+second.times() != 0 {
-		t.Errorf("an approval of what the young leader does not hold: released %d and %d times", first.times(), second.times())
-	}
-	if _, decisions, err := Read(within(t), s.Store); err != nil || len(decisions) != 1 || !strings.Contains(decisions[0].Refused, "another set") || decisions[0].Leader != "young" {
-		t.Errorf("decisions: %+v, %v", decisions, err)
-	}
-}
-
-// What changes between the decision and its application is held; the approval is used up.
-func TestHeldChangesMeanwhile(t *testing.T) {
-	s, g := kvtest.Start(t), &holder{}
-	g.set("a", "b")
-	digest := digestOf(g.Held())
-	g.before = func() { g.before = nil; g.set("a") }
-	lead(t, s.Store, "one", s.Elect("one"), g)
-	held(t, s.Store, digest)
-	if d, err := Accept(within(t), s.Store, Approval{Digest: digest}); !errors.Is(err, ErrRefused) || d.Applied || d.Failed == "" {
-		t.Errorf("%+v, %v", d, err)
-	}
-	held(t, s.Store, digestOf(g.Held()))
-	if g.times() != 0 {
-		t.Error("something was let go")
-	}
-}
-
-// A process that does not lead lets go what it holds too, and only that.
-func TestFollowersTakeOver(t *testing.T) {
-	s, g, same, differs := kvtest.Start(t), &holder{}, &holder{}, &holder{}
-	g.set("a", "b")
-	same.set("b", "a")
-	differs.set("a")
-	digest := digestOf(g.Held())
-	for _, f := range []*holder{same, differs} {
-		k := &Keeper{Store: s.Connect(), Holders: []Holder{f}, Name: "follower", Log: slog.New(slog.DiscardHandler)}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); _ = k.Watch(ctx, func() bool { return false }) }()
-		t.Cleanup(func() { cancel(); <-done })
-	}
-	lead(t, s.Store, "one", s.Elect("one"), g)
-	held(t, s.Store, digest)
-	if _, err := Accept(within(t), s.Store, Approval{Digest: digestOf(nil)}); !errors.Is(err, ErrRefused) {
-		t.Errorf("nothing at all: %v", err) // and the followers have seen a decision
-	}
-	if _, err := Accept(within(t), s.Store, Approval{Digest: digest}); err != nil {
-		t.Fatal(err)
-	}
-	for ctx := within(t); same.times() == 0 && ctx.Err() == nil; {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if same.times() != 1 || differs.times() != 0 {
-		t.Errorf("released %d and %d times", same.times(), differs.times())
-	}
-}
-
-// A hold ends by itself after the time that was stated for it, whoever led meanwhile, and that is remembered as an approval is; where no
-// time was stated, or nothing would be left, it does not.
-func TestHoldEndsAfterItsTime(t *testing.T) {
-	now := time.Unix(1e6, 0)
+	rest := of("Node", "", 0, 1)
 	for name, c := range map[string]struct {
-		after time.Duration
-		all   bool
-		goes  bool
-	}{"no time": {0, false, false}, "not yet": {3 * time.Hour, false, false}, "everything": {time.Hour, true, false}, "its time is over": {time.Hour, false, true}} {
-		k := &term{Keeper: &Keeper{Holders: []Holder{&holder{}, &holder{all: c.all}}, After: c.after}, held: &Held{Since: now.Add(-2 * time.Hour)}}
-		if k.over(now) != c.goes {
-			t.Errorf("%s: %v", name, !c.goes)
+		had, lost []object.ID
+		want      string
+		added     []object.ID
+	}{
+		"replaced by others":            {had: of("Service", "shop", 0, 10), lost: of("Service", "shop", 0, 10), added: of("Service", "shop", 10, 5)},
+		"one of many":                   {of("Service", "shop", 0, 10), of("Service", "shop", 0, 1), "", nil},
+		"half":                          {of("Service", "shop", 0, 10), of("Service", "shop", 0, 5), "", nil},
+		"more than half":                {of("Service", "shop", 0, 10), of("Service", "shop", 0, 6), "Service in namespace shop: 6", nil},
+		"all of a few":                  {of("Service", "shop", 0, 3), of("Service", "shop", 0, 3), "", nil},
+		"everything":                    {nil, slices.Concat(of("Service", "shop", 0, 2), rest), ": 3", nil},
+		"another tenant's policy":       {slices.Concat(of("Policy", "big", 0, 60), of("Policy", "small", 0, 1), of("Policy", "x", 0, 1)), slices.Concat(of("Policy", "big", 0, 60), of("Policy", "small", 0, 1)), "Policy in namespace big: 60", nil},
+		"one of another tenant's":       {slices.Concat(spread("Policy", 9, 2), of("Policy", "big", 0, 60)), slices.Concat(of("Policy", "big", 0, 60), of("Policy", "n3", 0, 1)), "Policy in namespace big: 60", nil},
+		"most namespaces":               {spread("Policy", 9, 2), spread("Policy", 5, 2), "Policy: 10", nil},
+		"some namespaces":               {spread("Policy", 9, 2), spread("Policy", 4, 2), "", nil},
+		"a little of most namespaces":   {spread("Policy", 9, 4), slices.Concat(of("Policy", "n1", 0, 2), of("Policy", "n2", 0, 2), of("Policy", "n3", 0, 2), of("Policy", "n4", 0, 2), of("Policy", "n5", 0, 2)), "", nil},
+		"few namespaces":                {spread("Policy", 3, 2), spread("Policy", 2, 2), "", nil},
+		"with its Namespace":            {slices.Concat(of("Service", "shop", 0, 10), namespace("shop", "x")), slices.Concat(of("Service", "shop", 0, 10), namespace("shop")), "", nil},
+		"with another Namespace":        {slices.Concat(of("Service", "shop", 0, 10), namespace("shop", "x")), slices.Concat(of("Service", "shop", 0, 10), namespace("x")), "Service in namespace shop: 10", nil},
+		"with most Namespaces":          {slices.Concat(of("Service", "shop", 0, 10), namespace("shop", "x", "y", "z")), slices.Concat(of("Service", "shop", 0, 10), namespace("shop", "x", "y")), "Namespace: 3; Service in namespace shop: 10", nil},
+		"a cluster's kind, in its turn": {of("Node", "", 1, 10), of("Node", "", 1, 8), "Node: 8", nil},
+	} {
+		var losses []Loss
+		for _, id := range c.lost {
+			losses = append(losses, Loss{id, object.Missing})
 		}
-		if k.held = nil; k.over(now) {
-			t.Errorf("%s, and nothing is held", name)
+		had := slices.Concat(c.had, rest)
+		if name == "everything" {
+			had = c.lost
 		}
-	}
-	g := &holder{}
-	g.set("a", "b")
-	raw, err := json.Marshal(&Held{Digest: digestOf(g.Held()), Since: time.Now().Add(-2 * time.Hour), Leader: "before"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := kvtest.Start(t)
-	s.Put("removals/held", string(raw))
-	k := &Keeper{Store: s.Store, Holders: []Holder{g}, Name: "a", Log: slog.New(slog.DiscardHandler), After: time.Hour}
-	ctx, cancel := context.WithCancel(within(t))
-	done := make(chan error, 1)
-	epoch := s.Elect("a")
-	go func() { done <- k.Lead(ctx, epoch) }()
-	held(t, s.Store, "")
-	cancel()
-	<-done
-	_, decisions, err := Read(t.Context(), s.Store)
-	if err != nil || g.times() != 1 || len(decisions) != 1 || !decisions[0].Applied || decisions[0].Count != 2 || !strings.Contains(decisions[0].Approval.Reason, "held for 1h") {
-		t.Errorf("let go %d times, remembered: %+v, %v", g.times(), decisions, err)
+		var m Memory
+		if got := text(m.Judge(at, losses, without(had, c.lost, c.added...))); got != c.want {
+			t.Errorf("%s: held %q, want %q", name, got, c.want)
+		}
 	}
 }
 
-// The digest is of the set, not of a text that two sets may share; another cluster's object, and another version, are others.
-func TestDigest(t *testing.T) {
-	loss := func(group, kind, namespace, name, version string) object.Loss {
-		return object.Loss{ID: object.ID{Group: group, Kind: kind, Namespace: namespace, Name: name}, Version: version}
+// Of what a folder loses bit by bit the sum counts for ten minutes, of 20 objects or more; what is remembered for it is bounded by time.
+func TestLossesAreAddedUp(t *testing.T) {
+	f := origin.New("", origin.Files)
+	for name, c := range map[string]struct {
+		were  int
+		steps []int // how many are left
+		pause time.Duration
+		held  int
+	}{
+		"40 %, 40 %, 40 %":  {100, []int{60, 36}, time.Minute, 24},
+		"one after another": {100, []int{90, 80, 70, 60, 50, 40}, time.Minute, 10},
+		"slowly":            {100, []int{60, 36}, 10 * time.Minute, 0},
+		"a few, by hand":    {19, []int{12, 8, 5}, time.Second, 0},
+	} {
+		var m Memory
+		now, left, held := at, c.were, 0
+		for _, n := range c.steps {
+			var losses []Loss
+			lost := some(f, "Service", "shop", n, left-n)
+			for _, id := range lost {
+				losses = append(losses, Loss{id, object.Missing})
+			}
+			held = 0
+			for _, ids := range m.Judge(now, losses, without(append(some(f, "Service", "shop", 0, left), some(f, "Node", "", 0, 1)...), lost)) {
+				held += len(ids)
+			}
+			now, left = now.Add(c.pause), n
+		}
+		if held != c.held {
+			t.Errorf("%s: %d are held at last, want %d", name, held, c.held)
+		}
 	}
-	a, b, east := loss("", "A", "b", "c", ""), loss("", "A", "b", "d", ""), loss("", "A", "b", "c", "")
-	east.ID.Origin = origin.New("east", "files")
-	if digestOf([]object.Loss{a, b}) != digestOf([]object.Loss{b, a}) {
-		t.Error("it depends on order")
+	var m Memory
+	for i := range 1000 {
+		m.note(at.Add(time.Duration(i)*time.Second), object.ID{Kind: fmt.Sprint(i)}, sumFrom)
 	}
-	seen := map[string]bool{}
-	sets := [][]object.Loss{nil, {a}, {a, b}, {east}, {loss("", "A", "b", "c", "1")}, {loss("", "A", "b", "c", "2")}, {loss("", "Ab", "", "c", "")}, {loss("", "A", "bc", "", "")}, {loss("A", "b", "c", "", "")}, {loss("", "A", "b", "c\nA b/d", "")}}
-	for _, losses := range sets {
-		seen[digestOf(losses)] = true
+	if n := len(m.peaks); n > int(sumFor/time.Second) {
+		t.Errorf("%d populations are remembered", n)
 	}
-	if len(seen) != len(sets) {
-		t.Errorf("%d digests of %d sets", len(seen), len(sets))
+}
+
+// A removal is accepted once, by an ID that names exactly its objects; what is back is held no more; policies and whole kinds wait for that word.
+func TestBook(t *testing.T) {
+	b := NewBook(time.Minute, nil)
+	scope := func(kind string) Scope { return Scope{object.ID{Origin: kube, Kind: kind}, object.Rewound} }
+	all := func(kind object.ID) bool { return kind.Kind == "Gateway" }
+	add := func(ids ...object.ID) {
+		held := map[Scope][]object.ID{}
+		for _, id := range ids {
+			held[scope(id.Kind)] = append(held[scope(id.Kind)], id)
+		}
+		b.Add(at, held, all)
+	}
+	services := some(kube, "Service", "shop", 0, 3)
+	add(services[:2]...)
+	first := b.Holds()
+	if len(first) != 1 || first[0].Waits || !first[0].Ends.Equal(at.Add(time.Minute)) || first[0].Count != 2 || !strings.Contains(first[0].Message(), first[0].ID) {
+		t.Fatalf("held %+v", first)
+	}
+	add(services[2], some(kube, "AuthorizationPolicy", "shop", 0, 1)[0], some(kube, "Gateway", "shop", 0, 1)[0])
+	if _, _, ok := b.Take(first[0].ID); ok {
+		t.Error("an ID of fewer objects is accepted")
+	}
+	for _, h := range b.Holds() {
+		if h.Waits != (h.Kind != "Service") || h.Waits != h.Ends.IsZero() {
+			t.Errorf("%+v", h)
+		}
+	}
+	if b.Back(services[0]); b.Has(services[0]) || !b.Has(services[1]) {
+		t.Error("what is back is held, or what is not is not")
+	}
+	for _, h := range b.Holds() {
+		shown, ids, ok := b.Take(h.ID)
+		if _, _, again := b.Take(h.ID); !ok || again || shown.Count != len(ids) || h.Kind == "Service" && !slices.Equal(ids, services[1:]) {
+			t.Errorf("%s: %v, again %v, %v", h.Kind, ok, again, ids)
+		}
+	}
+	if _, _, ok := b.Take(""); ok || len(b.Holds()) != 0 || len(b.Objects()) != 0 {
+		t.Errorf("left: %v", b.Objects())
+	}
+	evil := object.ID{Origin: kube, Kind: strings.Repeat("ü", 400), Name: strings.Repeat("x", 400)}
+	if add(evil); len(b.Holds()[0].Names[0]) > mostText {
+		t.Error("names have no bound")
 	}
 }

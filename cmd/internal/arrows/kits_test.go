@@ -42,7 +42,6 @@ var testsMay = map[string][]string{
 	"store/lead":                {"store/kv/kvtest"},
 	"store/mirror":              {"store/kv/kvtest"},
 	"store/obs":                 {"push/envoytest"},
-	"store/removal":             {"store/kv/kvtest"},
 	"push/join":                 {"ca/issue", "store/kv/kvtest", "store/machines"},
 	"store/tenants":             {"store/kv/kvtest"},
 	"store/admit/validate":      {"deploy/docs", "push/build/patch", "push/build/patch/envoytypes"},

@@ -35,11 +35,10 @@ var may = map[string][]string{
 	"store/lead":                    {"store/kv"},
 	"store/normal":                  {"store/bypass", "store/normal/fields", "store/object", "store/proxyconfig", "store/pullsecret"},
 	"store/normal/fields":           {},
-	"store/source/guard":            {"store/normal", "store/object"},
-	"store/source/files":            {"store/object", "store/source/guard"},
-	"store/source/kube":             {"store/apiserver", "store/apiserver/listwatch", "store/normal", "store/object", "store/source/guard"},
+	"store/source/files":            {"store/object"},
+	"store/source/kube":             {"store/apiserver", "store/apiserver/listwatch", "store/normal", "store/object"},
 	"store/source/remote":           {"store/apiserver", "store/object", "store/source/kube"},
-	"store/ingest":                  {"store/analysis", "store/crash", "store/normal", "store/object", "store/kv", "store/smallset", "store/source/guard", "store/watchdog"},
+	"store/ingest":                  {"store/analysis", "store/crash", "store/normal", "store/object", "store/kv", "store/removal", "store/smallset", "store/watchdog"},
 	"store/analysis":                {"store/normal", "store/object", "store/smallset"},
 	"store/tenants":                 {"store/ingest", "store/kv"},
 	"store/mirror":                  {"store/durable", "store/kv", "store/watchdog"},
@@ -57,7 +56,7 @@ var may = map[string][]string{
 	"store/admit/validate":          {"store/admit", "store/admit/schema", "store/analysis", "store/mirror", "store/normal", "store/object"},
 	"store/admit/configure":         {"store/status"},
 	"store/status":                  {"store/events", "store/apiserver", "store/apiserver/listwatch", "store/machines"},
-	"store/removal":                 {"store/object", "store/kv", "store/source/guard"},
+	"store/removal":                 {"store/object"},
 
 	// From snapshots to what proxies are sent.
 	"push/xds":                    {},

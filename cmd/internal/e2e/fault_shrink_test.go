@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -95,47 +94,4 @@ func TestFaultScaledWorkload(t *testing.T) {
 	}
 	unharmed(t, f)
 	undisturbed(t, f)
-}
-
-// An EndpointSlice that is emptied while its Pods are ready is held as it was (issue 12, item 17): that is shown, and ends when an
-// operator accepts it.
-func TestEmptiedSliceIsHeld(t *testing.T) {
-	parallel(t)
-	dir, data := townFolder(t, 3), t.TempDir()
-	for i := range 10 {
-		writePod(t, dir, i, false)
-	}
-	write(t, dir, "slice.yaml", bigSlice(10))
-	d, store := start(t, "--config-dir", dir, "--data-dir", data), storeOf(t, data)
-	ask := node("town", "client", "10.1.9.9")
-	endpoints := func(want int) func() error {
-		return func() error {
-			got, err := everything(t.Context(), d.grpc, ask)
-			if err != nil {
-				return err
-			}
-			if n := strings.Count(string(got[xds.Endpoint.URL()+" outbound|80||s000.town.svc.cluster.local"]), "10.8.0."); n != want {
-				return fmt.Errorf("%d endpoints, want %d", n, want)
-			}
-			return nil
-		}
-	}
-	eventually(t, patience, endpoints(10))
-	write(t, dir, "slice.yaml", bigSlice(0))
-	d.hasProblem(t, "EndpointSlice town/s000-big", "lacks most of its endpoints")
-	out, err := store("held")
-	for began := time.Now(); err == nil && strings.Contains(out, "nothing is held") && time.Since(began) < patience; {
-		out, err = store("held")
-	}
-	digest := regexp.MustCompile(`(?m)^digest ([0-9a-f]{64})$`).FindStringSubmatch(out)
-	if err != nil || digest == nil || !strings.Contains(out, "EndpointSlice town/s000-big (changed)") {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if err := endpoints(10)(); err != nil {
-		t.Errorf("while it is held: %v", err)
-	}
-	if out, err := store("accept-removal", digest[1], "--reason", "it moves"); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	eventually(t, patience, endpoints(0))
 }

@@ -10,27 +10,32 @@ import (
 	"testing"
 )
 
-// storeOf runs navarchctl store on a data directory.
-func storeOf(t *testing.T, data string) func(args ...string) (string, error) {
+// removalsOf runs navarchctl removals against the pages of a process.
+func removalsOf(t *testing.T, d *daemon) func(args ...string) (string, error) {
 	return func(args ...string) (string, error) {
-		out, err := exec.Command(binary(t, "navarchctl"), append(append([]string{"store"}, args...), "--data-dir", data)...).CombinedOutput()
+		out, err := exec.Command(binary(t, "navarchctl"), append(append([]string{"removals"}, args...), "--server", d.http)...).CombinedOutput()
 		return string(out), err
 	}
 }
 
-// heldDigest waits until everything of the folder is held.
-func heldDigest(t *testing.T, store func(args ...string) (string, error)) (digest string) {
+// heldID waits until a removal is held whose list has these texts, and returns its ID.
+func heldID(t *testing.T, removals func(args ...string) (string, error), has ...string) (id string) {
 	t.Helper()
 	eventually(t, patience, func() error {
-		out, err := store("held")
-		m := regexp.MustCompile(`(?m)^digest ([0-9a-f]{64})$`).FindStringSubmatch(out)
-		if err != nil || m == nil || !strings.Contains(out, "Service shop/web") || !strings.Contains(out, "VirtualService shop/web") {
+		out, err := removals("list")
+		m := regexp.MustCompile(`(?m)^([0-9a-f]{10}):$`).FindStringSubmatch(out)
+		if err != nil || m == nil {
 			return fmt.Errorf("%v: %s", err, out)
 		}
-		digest = m[1]
+		for _, text := range has {
+			if !strings.Contains(out, text) {
+				return fmt.Errorf("no %q: %s", text, out)
+			}
+		}
+		id = m[1]
 		return nil
 	})
-	return digest
+	return id
 }
 
 // vanish removes all of the folder.
@@ -53,49 +58,101 @@ func withoutWeb(t *testing.T, d *daemon) func() error {
 	}
 }
 
-// A mass removal that is held is accepted with navarchctl, without a restart: by the digest of exactly these objects, once. After a
-// restart the next leader holds what the store has, and that is accepted alike.
+// A folder that vanished is held, shown, and accepted with navarchctl, without a restart: by the ID of exactly these objects, once. After a restart the
+// next leader holds what the one before held, by the same ID, and that is accepted alike.
 func TestHeldRemovalIsAccepted(t *testing.T) {
 	parallel(t)
 	dir, data := folder(t), t.TempDir()
-	d, store := start(t, "--config-dir", dir, "--data-dir", data), storeOf(t, data)
+	d := start(t, "--config-dir", dir, "--data-dir", data)
+	ctl := removalsOf(t, d)
 	eventually(t, patience, has(t, d, webCluster, dbCluster))
-	refused := func(digest, why string) {
+	refused := func(id, why string) {
 		t.Helper()
-		if out, err := store("accept-removal", digest); err == nil || !strings.Contains(out, why) {
+		if out, err := ctl("accept", id); err == nil || !strings.Contains(out, why) {
 			t.Errorf("%s: %v %s", why, err, out)
 		}
 	}
-	refused(strings.Repeat("0", 64), "nothing is held")
+	refused("0123456789", "no removal has the ID")
 	vanish(t, dir)
-	first := heldDigest(t, store)
-	d.hasProblem(t, "navarchctl store accept-removal "+first)
-	refused(strings.Repeat("0", 64), "another set")
+	first := heldID(t, ctl, "Service shop/web", "VirtualService shop/web", "when it is accepted")
+	d.hasProblem(t, "navarchctl removals accept "+first)
+	if err := d.metric(`navarch_removals_held{kind="Service"} 2`); err != nil {
+		t.Error(err)
+	}
+	refused("0123456789", "no removal has the ID")
 	if err := has(t, d, webCluster, dbCluster)(); err != nil {
 		t.Errorf("what is held: %v", err)
 	}
-	out, err := store("accept-removal", first, "--reason", "the shop closes")
+	out, err := ctl("accept", first)
 	if err != nil || !strings.Contains(out, "4 objects go (EndpointSlice 1, Service 2, VirtualService 1)") {
 		t.Errorf("%v: %s", err, out)
 	}
 	eventually(t, patience, withoutWeb(t, d))
-	refused(first, "nothing is held")
-	d.said(t, 1, "level=WARN", "a held removal was accepted", "digest="+first, `reason="the shop closes"`, "claimed_os_user=", "objects=4")
+	refused(first, "no removal has the ID")
+	d.said(t, 1, "level=WARN", "a held removal was accepted", "removal="+first, `user="this machine"`, "objects=4")
 
 	write(t, dir, "services.yaml", services)
 	write(t, dir, "routes.yaml", routes(1))
 	eventually(t, patience, has(t, d, webCluster, dbCluster))
-	d.stop(t)
 	vanish(t, dir)
+	second := heldID(t, ctl, "Service shop/web", "VirtualService shop/web")
+	d.stop(t)
 	d = start(t, "--config-dir", dir, "--data-dir", data)
+	ctl = removalsOf(t, d)
 	eventually(t, patience, has(t, d, webCluster, dbCluster))
-	if out, err := store("accept-removal", heldDigest(t, store)); err != nil {
+	if id := heldID(t, ctl, "Service shop/web", "VirtualService shop/web"); id != second {
+		t.Errorf("the next leader holds %s, the one before held %s", id, second)
+	}
+	if out, err := ctl("accept", second); err != nil {
 		t.Errorf("of the next leader: %v %s", err, out)
 	}
 	eventually(t, patience, withoutWeb(t, d))
-	out, err = store("held", "--audit")
-	if err != nil || !strings.Contains(out, "nothing is held") {
+	if out, err := ctl("list"); err != nil || !strings.Contains(out, "nothing is held") {
 		t.Errorf("%v: %s", err, out)
 	}
-	says(t, out, first+" 4 applied the shop closes", "refused: another set", "refused: nothing is held")
+}
+
+// What is held ends by itself: most of a kind in a namespace of the folder goes after its time, and a policy waits for an operator's word.
+func TestHeldRemovalEnds(t *testing.T) {
+	parallel(t)
+	dir := folder(t)
+	policies := func(n int) (text string) {
+		for i := range n {
+			text += fmt.Sprintf("apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: p%d, namespace: shop}\nspec: {rules: [{}]}\n---\n", i)
+		}
+		return text
+	}
+	entries := func(from, n int) (text string) {
+		for i := from; i < from+n; i++ {
+			text += fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: e%d, namespace: shop}\n"+
+				"spec: {hosts: [e%[1]d.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}\n---\n", i)
+		}
+		return text
+	}
+	const entry = "type.googleapis.com/envoy.config.cluster.v3.Cluster outbound|80||e0.example.com"
+	write(t, dir, "policies.yaml", policies(6))
+	write(t, dir, "entries.yaml", entries(0, 6))
+	d := start(t, "--config-dir", dir, "--data-dir", t.TempDir(), "--held-removals-end-after", "3s")
+	eventually(t, patience, has(t, d, webCluster, entry))
+	write(t, dir, "policies.yaml", policies(1))
+	write(t, dir, "entries.yaml", entries(5, 1))
+	ctl := removalsOf(t, d)
+	heldID(t, ctl, "AuthorizationPolicy shop/p1", "ServiceEntry shop/e0")
+	if err := has(t, d, entry)(); err != nil {
+		t.Errorf("what is held: %v", err)
+	}
+	d.said(t, 1, "a removal was held for its time", `kinds="ServiceEntry 5"`)
+	eventually(t, patience, func() error {
+		if err := has(t, d, entry)(); err == nil || !strings.Contains(err.Error(), "is not there") {
+			return fmt.Errorf("%s is still there: %w", entry, err)
+		}
+		return nil
+	})
+	eventually(t, patience, func() error {
+		out, err := ctl("list")
+		if err != nil || !strings.Contains(out, "AuthorizationPolicy 5") || strings.Contains(out, "ServiceEntry") || !strings.Contains(out, "when it is accepted") {
+			return fmt.Errorf("%v: %s", err, out)
+		}
+		return nil
+	})
 }

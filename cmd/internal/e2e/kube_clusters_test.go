@@ -215,7 +215,7 @@ func TestKubeSecondCluster(t *testing.T) {
 	home.Kubectl(t, legacy+"---\n"+workloadEntry("vm", "10.1.5.1"), "apply", "-f", "-")
 	west.Kubectl(t, ratings+"---\n"+ratingsAt("10.244.1.1", "10.244.1.2")+"---\n"+workloadEntry("vm", "10.2.5.1")+"---\n"+workloadEntry("vm-2", "10.2.5.2"), "apply", "-f", "-")
 	first := remoteSecretOf(t, west, "first")
-	d, store := start(t, "--kubeconfig", kubeconfig, "--data-dir", data), storeOf(t, data)
+	d := start(t, "--kubeconfig", kubeconfig, "--data-dir", data)
 	eventually(t, patience, d.ready)
 	seen, machines := followEndpoints(t, d, "outbound|8000||ratings.shop.svc.cluster.local"), followEndpoints(t, d, "outbound|80||legacy.internal")
 	seen.are(t, 0)
@@ -241,20 +241,12 @@ func TestKubeSecondCluster(t *testing.T) {
 	d.hasProblem(t, "cluster west is away, and was heard of last at ")
 	seen.neverFewer(t, 2)
 	home.Kubectl(t, "", "-n", "istio-system", "delete", "secret", "istio-remote-secret-west")
-	digest := ""
-	eventually(t, patience, func() error {
-		out, err := store("held")
-		m := regexp.MustCompile(`(?m)^digest ([0-9a-f]{64})$`).FindStringSubmatch(out)
-		if err != nil || m == nil || !strings.Contains(out, "Service shop/ratings in cluster west") {
-			return fmt.Errorf("%v: %s", err, out)
-		}
-		digest = m[1]
-		return nil
-	})
-	d.hasProblem(t, "those of cluster west among them", "navarchctl store held")
+	ctl := removalsOf(t, d)
+	id := heldID(t, ctl, "Service shop/ratings in cluster west", "no Secret names")
+	d.hasProblem(t, "in cluster west", "navarchctl removals accept "+id)
 	seen.neverFewer(t, 2)
 	machines.neverFewer(t, 3)
-	if out, err := store("accept-removal", digest); err != nil {
+	if out, err := ctl("accept", id, "--kubeconfig", accepts(t, home, "may", true)); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 	seen.are(t, 0)

@@ -7,14 +7,18 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/proto"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/deploy/testcluster/controlplane"
@@ -195,8 +199,9 @@ func delivered(t *testing.T, c *controlplane.ControlPlane, namespace, name, want
 	}
 }
 
-// A Secret that a Gateway refers to is stored, sealed, as long as it is referred to, and another one never is. A definition of a kind is deleted,
-// and the API server deletes its objects with it: they are held, and go when an operator accepts that.
+// A Secret that a Gateway refers to is stored, sealed, as long as it is referred to, and another one never is. What kubectl deletes goes at once, all of a
+// namespace and half of a kind. A definition of a kind is deleted, and the API server deletes its objects with it: they are held, also when the definition is
+// back, and go when an operator accepts that who has the right by the kubeconfig.
 func TestKubeSecretsAndHeldRemoval(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{Istio: true})
 	c.Kubectl(t, "", "create", "namespace", "shop")
@@ -213,7 +218,7 @@ func TestKubeSecretsAndHeldRemoval(t *testing.T) {
 	c.Kubectl(t, first.secret("")+"---\n"+strings.ReplaceAll(first.secret(""), "name: site", "name: unused")+"---\n"+gateway, "apply", "-f", "-")
 	c.RunPod(t, "shop", "gw-1", "", "10.244.0.9", map[string]string{"app": "gw"})
 	data := t.TempDir()
-	d, store := start(t, "--kubeconfig", c.Kubeconfig(), "--data-dir", data, "--write-root-certs=false"), storeOf(t, data)
+	d := start(t, "--kubeconfig", c.Kubeconfig(), "--data-dir", data, "--write-root-certs=false")
 	const entry = "type.googleapis.com/envoy.config.cluster.v3.Cluster outbound|80||e5.example.com"
 	eventually(t, patience, has(t, d, webCluster, entry))
 	d.said(t, 1, "objects=", "Secret shop/site")
@@ -225,28 +230,110 @@ func TestKubeSecretsAndHeldRemoval(t *testing.T) {
 		t.Errorf("a Secret was read that nothing refers to: %v", lines)
 	}
 	inboundOfServiceEntry(t, c, d)
+	kubectlIsObeyed(t, c, d)
 	c.Kubectl(t, "", "delete", "crd", "serviceentries.networking.istio.io")
-	digest := ""
-	eventually(t, patience, func() error {
-		out, err := store("held")
-		m := regexp.MustCompile(`(?m)^digest ([0-9a-f]{64})$`).FindStringSubmatch(out)
-		if err != nil || m == nil || strings.Count(out, "ServiceEntry shop/") != 6 {
-			return fmt.Errorf("%v: %s", err, out)
-		}
-		digest = m[1]
-		return nil
-	})
-	d.hasProblem(t, "navarchctl store accept-removal "+digest)
+	ctl := removalsOf(t, d)
+	id := heldID(t, ctl, "ServiceEntry 6", "ServiceEntry shop/e5", "lost the definition", "when it is accepted")
+	d.hasProblem(t, "navarchctl removals accept "+id)
 	if err := has(t, d, webCluster, entry)(); err != nil {
 		t.Errorf("what is held: %v", err)
 	}
-	if out, err := store("accept-removal", digest); err != nil || !strings.Contains(out, "6 objects go (ServiceEntry 6)") {
+	c.ApplyCRDs(t, "istio")
+	d.said(t, 1, "Kubernetes can be read again")
+	if err := has(t, d, webCluster, entry)(); err != nil {
+		t.Errorf("the definition is back, and the objects are not: %v", err)
+	}
+	may, mayNot := accepts(t, c, "may", true), accepts(t, c, "may-not", false)
+	for what, args := range map[string][]string{"want a token": nil, `serviceaccount:shop:may-not" may not accept removals.navarch.io`: {"--kubeconfig", mayNot}} {
+		if out, err := ctl(append([]string{"accept", id}, args...)...); err == nil || !strings.Contains(out, what) {
+			t.Errorf("%s: %v %s", what, err, out)
+		}
+	}
+	if err := has(t, d, webCluster, entry)(); err != nil {
+		t.Errorf("what nobody accepted who may: %v", err)
+	}
+	if out, err := ctl("accept", id, "--kubeconfig", may); err != nil || !strings.Contains(out, "6 objects go (ServiceEntry 6)") {
 		t.Errorf("%v: %s", err, out)
 	}
+	d.said(t, 1, "a held removal was accepted", "removal="+id, "system:serviceaccount:shop:may ")
 	eventually(t, patience, func() error { return cmp.Or(lacks(t, d, entry)(), has(t, d, webCluster)()) })
 	if maps := c.Kubectl(t, "", "-n", "shop", "get", "configmaps", "-o", "name"); strings.Contains(maps, "istio-ca-root-cert") {
 		t.Errorf("--write-root-certs=false: %s", maps)
 	}
+}
+
+// kubectlIsObeyed deletes all VirtualServices of one namespace, and then half of those that there are: each is gone for proxies, and nothing is held.
+func kubectlIsObeyed(t *testing.T, c *controlplane.ControlPlane, d *daemon) {
+	t.Helper()
+	var all strings.Builder
+	for _, namespace := range []string{"shop", "apps"} {
+		for i := range 10 {
+			fmt.Fprintf(&all, "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: v%d, namespace: %s}\n"+
+				"spec: {hosts: [v%[1]d.%[2]s.example.com], http: [{route: [{destination: {host: web.shop.svc.cluster.local}}]}]}\n---\n", i, namespace)
+		}
+	}
+	c.Kubectl(t, all.String(), "apply", "-f", "-")
+	stored := func(want int) func() error {
+		return func() error {
+			if n := d.records(t, "VirtualService"); n != want {
+				return fmt.Errorf("%d VirtualServices are stored, want %d", n, want)
+			}
+			return nil
+		}
+	}
+	eventually(t, patience, stored(20))
+	began := time.Now()
+	c.Kubectl(t, "", "-n", "apps", "delete", "virtualservices", "--all")
+	eventually(t, patience, stored(10))
+	c.Kubectl(t, "", append([]string{"-n", "shop", "delete", "virtualservices"}, "v0", "v1", "v2", "v3", "v4", "v5")...)
+	eventually(t, patience, stored(4))
+	t.Logf("two deletions took %v", time.Since(began))
+	if out, err := removalsOf(t, d)("list"); err != nil || !strings.Contains(out, "nothing is held") {
+		t.Errorf("kubectl is not obeyed: %v %s", err, out)
+	}
+}
+
+// records is how many records of a kind a replica knows.
+func (d *daemon) records(t *testing.T, kind string) int {
+	t.Helper()
+	answer, err := http.Get("http://" + d.http + "/debug/snapshot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var page struct{ Records map[string]int }
+	if err := json.NewDecoder(answer.Body).Decode(&page); err != nil {
+		t.Fatal(err)
+	}
+	return page.Records[kind]
+}
+
+// accepts is a kubeconfig of a service account of the namespace shop, which may accept removals or not.
+func accepts(t *testing.T, c *controlplane.ControlPlane, name string, may bool) (kubeconfig string) {
+	t.Helper()
+	c.Kubectl(t, "", "-n", "shop", "create", "serviceaccount", name)
+	if may {
+		c.Kubectl(t, "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: accept-removals}, rules: [{apiGroups: [navarch.io], resources: [removals], verbs: [accept]}]}",
+			"apply", "-f", "-")
+		c.Kubectl(t, "", "create", "clusterrolebinding", "accept-removals", "--clusterrole=accept-removals", "--serviceaccount=shop:"+name)
+	}
+	raw, err := os.ReadFile(c.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.Load(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := strings.TrimSpace(c.Kubectl(t, "", "-n", "shop", "create", "token", name))
+	for of := range config.AuthInfos {
+		config.AuthInfos[of] = &clientcmdapi.AuthInfo{Token: token}
+	}
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
 }
 
 // lacks is has for a resource that is to be gone.

@@ -89,7 +89,7 @@ func TestBadEdits(t *testing.T) {
 	eventually(t, patience, serves(t, d, 3))
 }
 
-// Where a folder's contents vanish at once, what was there is held and the guard says so; --allow-empty lets them go,
+// Where a folder's contents vanish at once, what was there is held, and a problem says so; --allow-empty lets them go,
 // after a restart too.
 func TestShrinkGuard(t *testing.T) {
 	parallel(t)
@@ -101,14 +101,14 @@ func TestShrinkGuard(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.hasProblem(t, "Service", "vanished at once", "--allow-empty")
+	d.hasProblem(t, "Service", "missing in the folder", "navarchctl removals accept ")
 	if err := has(t, d, webCluster, dbCluster)(); err != nil {
 		t.Errorf("while the guard holds: %v", err)
 	}
 	d.stop(t)
 	d = start(t, "--config-dir", dir, "--data-dir", data)
 	eventually(t, patience, d.ready)
-	d.hasProblem(t, "stored records have no object any more", "--allow-empty")
+	d.hasProblem(t, "missing in the folder", "navarchctl removals accept ")
 	if err := has(t, d, webCluster, dbCluster)(); err != nil {
 		t.Errorf("after a restart on the empty folder: %v", err)
 	}

@@ -71,7 +71,7 @@ func newPipeline(folder string, allowEmpty bool) (*pipeline, error) {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return nil, err
 	}
-	source, err := files.New(files.Config{Dir: folder, Cluster: configCluster, AllowEmpty: allowEmpty})
+	source, err := files.New(files.Config{Dir: folder, Cluster: configCluster})
 	if err != nil {
 		return nil, err
 	}

@@ -143,7 +143,7 @@ func TestRun(t *testing.T) {
 			w.answers["/api/v1/namespaces/istio-system/pods"] = podList(`"--roles=ingest"`, "")
 			w.denied["list configmaps istio-sidecar-injector in istio-system"] = true
 		}, "rights of service account istiod (ingest)", OK, "none that is needed is missing"},
-		"an optional right":    {func(w *world) { w.denied["create tokenreviews.authentication.k8s.io"] = true }, serviceAccount + ", for --token-review", OK, "goes without: create tokenreviews"},
+		"an optional right":    {func(w *world) { w.denied["create tokenreviews.authentication.k8s.io"] = true }, serviceAccount + ", for navarchctl removals accept, and --token-review", OK, "goes without: create tokenreviews"},
 		"pods may not be seen": {func(w *world) { w.answers["/api/v1/namespaces/istio-system/pods"] = 403 }, "replicas", Unknown, "you may not see it"},
 		"no Pods":              {func(w *world) { w.answers["/api/v1/namespaces/istio-system/pods"] = `{}` }, "replicas", Failure, "has no Pod of a control plane"},
 		"no replica": {func(w *world) {
@@ -170,6 +170,9 @@ func TestRun(t *testing.T) {
 		"a note":                                       {func(w *world) { w.ready = "ok\nno signatures" }, "Pod a", Warning, "no signatures"},
 		"its clock":                                    {func(w *world) { w.date = -time.Hour }, "clock of Pod a", Failure, "1h0m"},
 		"etcd fills":                                   {func(w *world) { w.say = `[{"object": "etcd", "severity": "warning", "message": "it is at 85 %"}]` }, "etcd", Warning, "85 %"},
+		"a held removal": {func(w *world) {
+			w.say = `[{"object": "VirtualService", "code": "Held", "severity": "warning", "message": "7 objects have lost the definition of their kind"}]`
+		}, "held removals", Warning, "7 objects have lost"},
 		"etcd is full, then more": {func(w *world) {
 			w.say = `[{"object": "etcd", "severity": "error", "message": "it is full"}, {"object": "etcd", "severity": "warning", "message": "more"}]`
 		}, "etcd", Failure, "full"},

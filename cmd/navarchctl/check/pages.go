@@ -18,7 +18,7 @@ import (
 
 // problem is an element of /debug/problems, as far as it is read.
 type problem struct {
-	Object, Location, Field, Severity, Message string
+	Object, Location, Field, Code, Severity, Message string
 }
 
 // severe is the severity of what does not apply.
@@ -103,19 +103,22 @@ func unique(all []problem) []problem {
 type concern struct {
 	check, fine, do string
 	fails           bool // an error of it is a failure
+	warns           bool // a warning of it is a warning
 	is              func(problem) bool
 }
 
 // concerns are tried in turn. Policies that do not apply close what they select (deploy/docs/compatibility.md).
 var concerns = []concern{
-	{"etcd", "it answers, and has room", "see deploy/docs/operations.md, etcd", true, func(p problem) bool { return p.Object == "etcd" }},
-	{"writes to Kubernetes", "none is refused", "give the leader's service account its rights, as the chart does: deploy/docs/kubernetes.md, Rights", true,
+	{"etcd", "it answers, and has room", "see deploy/docs/operations.md, etcd", true, true, func(p problem) bool { return p.Object == "etcd" }},
+	{"writes to Kubernetes", "none is refused", "give the leader's service account its rights, as the chart does: deploy/docs/kubernetes.md, Rights", true, false,
 		func(p problem) bool { return p.Location == "Kubernetes" }},
-	{"policies", "all apply", "mend these objects: what they select is closed until then", true, func(p problem) bool {
+	{"held removals", "none", "put the objects back, or accept that they go: navarchctl removals list", false, true,
+		func(p problem) bool { return p.Code == string(of.Held) && p.Severity != string(severe) }},
+	{"policies", "all apply", "mend these objects: what they select is closed until then", true, false, func(p problem) bool {
 		kind, _, _ := strings.Cut(p.Object, " ")
 		return slices.Contains([]string{"AuthorizationPolicy", "PeerAuthentication", "RequestAuthentication"}, kind)
 	}},
-	{"configuration", "no errors", "see navarchctl problems", false, func(problem) bool { return true }},
+	{"configuration", "no errors", "see navarchctl problems", false, false, func(problem) bool { return true }},
 }
 
 // judge makes a result of each concern.
@@ -138,7 +141,7 @@ func (k *checker) judge(found []problem) {
 			k.say(c.check, Failure, some(errors), c.do)
 		case len(errors) > 0:
 			k.say(c.check, Warning, fmt.Sprintf("%d errors: %s", len(errors), some(errors)), c.do)
-		case c.check == "etcd" && len(warnings) > 0:
+		case c.warns && len(warnings) > 0:
 			k.say(c.check, Warning, some(warnings), c.do)
 		case len(warnings) > 0:
 			k.say(c.check, OK, fmt.Sprintf("%s; %d warnings: navarchctl problems lists them", c.fine, len(warnings)), "")

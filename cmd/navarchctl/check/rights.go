@@ -57,8 +57,8 @@ var clusterRules = []rule{
 	{allow("networking.istio.io", []string{"serviceentries"}, []string{"get"}), ingest, automatic},
 	{allow("networking.istio.io", []string{"serviceentries/status"}, []string{"update"}), ingest, automatic},
 	{allow("admissionregistration.k8s.io", []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"}, []string{"get", "list", "watch", "update"}), ingest, ""},
-	{allow("authorization.k8s.io", []string{"subjectaccessreviews"}, []string{"create"}), []string{"xds"}, ""},
-	{allow("authentication.k8s.io", []string{"tokenreviews"}, []string{"create"}), everyRole, "--token-review"},
+	{allow("authorization.k8s.io", []string{"subjectaccessreviews"}, []string{"create"}), []string{"ingest", "xds"}, ""},
+	{allow("authentication.k8s.io", []string{"tokenreviews"}, []string{"create"}), everyRole, "navarchctl removals accept, and --token-review"},
 	{rbacv1.PolicyRule{NonResourceURLs: tokens, Verbs: []string{"get"}}, everyRole, ""},
 }
 

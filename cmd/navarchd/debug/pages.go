@@ -16,6 +16,7 @@ import (
 
 	"navarch.io/navarch/cmd/internal/web"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/cmd/navarchd/removals"
 	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/join"
 	"navarch.io/navarch/push/manifest"
@@ -47,6 +48,10 @@ type Pages struct {
 	Objects *Objects
 	// Clusters are those that are read; nil: no Kubernetes cluster is.
 	Clusters func() []inspect.Cluster
+	// Removals are those that the leader holds.
+	Removals *removals.Known
+	// Acceptor lets one of them go, for a POST request to their page; nil: this process does not have role ingest.
+	Acceptor *removals.Acceptor
 	// Store is what is wrong with the store itself, for those who see everything.
 	Store func() []inspect.Problem
 
@@ -64,12 +69,11 @@ type Proxies struct {
 
 // Objects are what role ingest shows.
 type Objects struct {
-	Sources func() []object.Problem        // of the folder and the cluster
-	Loop    func() []object.Problem        // of the objects that the ingester knows
-	Total   func() int                     // how many there are, those that Loop does not list included
-	Found   *problems.Collector            // what the replicas found, while this process leads
-	Held    func() (inspect.Problem, bool) // a mass removal that waits for an operator
-	Commits func() []inspect.Commit        // the newest of this process
+	Sources func() []object.Problem // of the folder and the cluster
+	Loop    func() []object.Problem // of the objects that the ingester knows
+	Total   func() int              // how many there are, those that Loop does not list included
+	Found   *problems.Collector     // what the replicas found, while this process leads
+	Commits func() []inspect.Commit // the newest of this process
 	Leader  func(context.Context) (inspect.Leader, error)
 }
 
@@ -83,7 +87,17 @@ func New(p Pages) *Pages {
 func (p *Pages) Handler() http.Handler { return p.Rules.Guard(p.debug) }
 
 // debug serves the pages from the loops that this process runs; a role that it does not have answers with nothing.
-func (p *Pages) debug(who authz.Caller) http.Handler { return inspect.Handler(p.shown(who)) }
+func (p *Pages) debug(who authz.Caller) http.Handler {
+	pages := inspect.Handler(p.shown(who))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == removals.Path && r.Method == http.MethodPost {
+			proved := who.Sees == nil && (!p.Rules.Open || web.SameMachine(r))
+			p.Acceptor.Accept(who.Name, proved, w, r)
+			return
+		}
+		pages.ServeHTTP(w, r)
+	})
+}
 
 // turn waits until a caller may be answered; made is to be called once the answer is made, and read once the caller has it. A tenant is answered at the pace of what that costs: it
 // sees its own proxies, of which there may be thousands, and whoever asks again and again takes the processor from planning and sending. Who sees everything waits where the
@@ -109,6 +123,7 @@ func (p *Pages) shown(who authz.Caller) inspect.Config {
 		Snapshot: func() *mirror.Snapshot { return nil },
 		Problems: func() []inspect.Problem { return p.problems(sees) },
 		Clusters: p.Clusters,
+		Removals: func() any { return p.Removals.Of(sees.Of) },
 	}
 	if p.Objects != nil {
 		c.Commits, c.Leader = p.Objects.Commits, p.Objects.Leader

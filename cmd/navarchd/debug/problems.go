@@ -108,9 +108,6 @@ func (p *Pages) Reported(sees authz.Visible) []inspect.Problem {
 
 // reported is what is wrong with the folder and its objects.
 func (o *Objects) reported(sees authz.Visible) (all []inspect.Problem) {
-	if held, is := o.Held(); is && sees.Of("") {
-		all = append(all, held)
-	}
 	for _, list := range [][]object.Problem{o.Sources(), o.Loop()} {
 		for _, one := range list {
 			if !sees.Of(ingest.NamespaceOf(one)) {

@@ -27,6 +27,9 @@ root and role, and is a list of rules, empty where the role needs none. */}}
 - apiGroups: [networking.istio.io, security.istio.io, telemetry.istio.io, extensions.istio.io, gateway.networking.k8s.io]
   resources: ["*"]
   verbs: [list, watch]
+- apiGroups: [authorization.k8s.io] # who may accept removals that are held
+  resources: [subjectaccessreviews]
+  verbs: [create]
 - apiGroups: [admissionregistration.k8s.io] # for the roots and the failure policy of webhooks
   resources: [validatingwebhookconfigurations, mutatingwebhookconfigurations]
   verbs: [get, list, watch, update]
@@ -89,7 +92,7 @@ root and role, and is a list of rules, empty where the role needs none. */}}
   resources: [validatingwebhookconfigurations, mutatingwebhookconfigurations]
   verbs: [list, watch]
 {{- end }}
-{{- if $v.tokenReview }}
+{{- if or $v.tokenReview (eq .role "ingest") }}
 - apiGroups: [authentication.k8s.io]
   resources: [tokenreviews]
   verbs: [create]

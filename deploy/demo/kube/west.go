@@ -115,8 +115,38 @@ func (d *demo) addCluster(ctx context.Context) (string, error) {
 	return fmt.Sprintf("its API server is ready after %s; with its Secret ratings has %d endpoints instead of %d after %s, and both clusters' answer", started, before+1, before, took), err
 }
 
-// digest is the line of `navarchctl store held` by which a removal is accepted.
-var digest = regexp.MustCompile(`(?m)^digest ([0-9a-f]{64})$`)
+// heldID is a line of `navarchctl removals list` that begins the names of a removal.
+var heldID = regexp.MustCompile(`(?m)^([0-9a-f]{10}):$`)
+
+// mayAccept is an account that may accept removals.
+const mayAccept = `
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: navarch-operator, namespace: istio-system}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: navarch-accept-removals}
+rules: [{apiGroups: [navarch.io], resources: [removals], verbs: [accept]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: navarch-accept-removals}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: navarch-accept-removals}
+subjects: [{kind: ServiceAccount, name: navarch-operator, namespace: istio-system}]
+`
+
+// removals runs navarchctl removals in one Pod of the control plane after the other, until it succeeds: the leader alone accepts.
+func (d *demo) removals(ctx context.Context, stdin string, args ...string) (text string, err error) {
+	pods, err := d.kubectl(ctx, "get", "pods", "-n", "istio-system", "-l", "app.kubernetes.io/name=navarchd", "-o", "name")
+	if err != nil {
+		return "", err
+	}
+	for _, pod := range strings.Fields(pods) {
+		if text, err = d.cluster.Kubectl(ctx, stdin, append([]string{"exec", "-i", "-n", "istio-system", pod, "--", "navarchctl", "removals", "--server=127.0.0.1:8080"}, args...)...); err == nil {
+			return text, nil
+		}
+	}
+	return "", err
+}
 
 // removeCluster: the Secret is deleted, an operator accepts the removal, and the endpoints of the first cluster alone are left.
 func (d *demo) removeCluster(ctx context.Context) (string, error) {
@@ -127,15 +157,10 @@ func (d *demo) removeCluster(ctx context.Context) (string, error) {
 	if _, err := d.kubectl(ctx, "delete", "secret", "-n", "istio-system", "istio-remote-secret-west"); err != nil {
 		return "", err
 	}
-	store := func(ctx context.Context, args ...string) (string, error) {
-		const keys = "/etc/navarch/etcd/"
-		return d.kubectl(ctx, append([]string{"exec", "-n", "istio-system", "deployment/istiod-ingest", "--", "navarchctl", "store", "--etcd-endpoints=https://navarch-etcd.istio-system.svc:2379",
-			"--etcd-ca=" + keys + "ca.crt", "--etcd-cert=" + keys + "tls.crt", "--etcd-key=" + keys + "tls.key"}, args...)...)
-	}
 	var held []string
 	err = d.await(ctx, minute, func(ctx context.Context) error {
-		text, err := store(ctx, "held")
-		if held = digest.FindStringSubmatch(text); err == nil && held == nil {
+		text, err := d.removals(ctx, "", "list")
+		if held = heldID.FindStringSubmatch(text); err == nil && held == nil {
 			err = fmt.Errorf("nothing is held: %s", text)
 		}
 		return err
@@ -147,7 +172,14 @@ func (d *demo) removeCluster(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("while the removal is held: %w", err)
 	}
 	began := time.Now()
-	if _, err := store(ctx, "accept-removal", held[1]); err != nil {
+	if err := d.apply(ctx, mayAccept); err != nil {
+		return "", err
+	}
+	token, err := d.kubectl(ctx, "create", "token", "-n", "istio-system", "navarch-operator")
+	if err != nil {
+		return "", err
+	}
+	if _, err := d.removals(ctx, token, "accept", held[1], "--token-file=/dev/stdin"); err != nil {
 		return "", err
 	}
 	err = d.await(ctx, minute, func(ctx context.Context) error { return d.ratingsAre(ctx, before-1) })

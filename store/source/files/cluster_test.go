@@ -45,19 +45,3 @@ func TestClustersOfAFolder(t *testing.T) {
 		t.Errorf("problems %v", problems)
 	}
 }
-
-// The shrink guard looks at each cluster for itself: a small one's folder that is gone is not taken for removals in a large one.
-func TestGuardOfEachCluster(t *testing.T) {
-	d := newDesk(t)
-	d.lost("a", numbered("Service", "shop", 0, 40), "cluster=west/a", numbered("Service", "shop", 0, 8)+pods("Namespace/shop"))
-	if gone, held := d.lost("cluster=west/a", pods("Namespace/shop")); gone != 0 || held != 8 {
-		t.Errorf("%d go, %d are held of half of a cluster", gone, held)
-	}
-	d.lost("cluster=west/a", numbered("Service", "shop", 0, 8)+pods("Namespace/shop"))
-	if gone, held := d.lost("cluster=west/a", ""); gone != 0 || held != 9 {
-		t.Errorf("%d go, %d are held of a whole cluster", gone, held)
-	}
-	if gone, held := d.lost("n", pods("Namespace/shop"), "a", numbered("Service", "shop", 0, 39)); gone != 1 || held != 9 {
-		t.Errorf("%d go, %d are held after one removal in the other cluster", gone, held)
-	}
-}

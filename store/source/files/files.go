@@ -1,7 +1,7 @@
 // Package files is the source that reads API objects from a folder of YAML and JSON files, and follows its changes. They are those of the
 // config cluster; what is below a top-level folder cluster=NAME is of the cluster of that name.
 //
-// Owns: the watch on the folder, what was emitted of each file.  Reads: store/object, store/origin, store/source/guard.  Never: a schema
+// Owns: the watch on the folder, what was emitted of each file.  Reads: store/object, store/origin.  Never: a schema
 // (normal has those); takes a half-written or vanished folder for an empty one.
 package files
 
@@ -19,19 +19,16 @@ import (
 
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
-	"navarch.io/navarch/store/source/guard"
 )
 
 // Config is what New needs. Zero durations mean the defaults.
 type Config struct {
-	Dir        string
-	Cluster    string        // what the config cluster is called: a folder cluster=NAME of that name holds its objects too
-	AllowEmpty bool          // take away what vanished, however much it is
-	Memory     *guard.Memory // of what vanished before; nil: nothing is known
-	Quiet      time.Duration // a burst of changes is over when there was none for so long, or is cut; default 30 ms
-	Grace      time.Duration // what takes objects away must look the same for so long; default 250 ms
-	Rescan     time.Duration // file systems that do not report changes are walked so often; default 10 s
-	Log        *slog.Logger
+	Dir     string
+	Cluster string        // what the config cluster is called: a folder cluster=NAME of that name holds its objects too
+	Quiet   time.Duration // a burst of changes is over when there was none for so long, or is cut; default 30 ms
+	Grace   time.Duration // what takes objects away must look the same for so long; default 250 ms
+	Rescan  time.Duration // file systems that do not report changes are walked so often; default 10 s
+	Log     *slog.Logger
 }
 
 // Stats counts what a Source has done.
@@ -47,9 +44,6 @@ type Source struct {
 	reader *reader              // owned by Run
 	known  map[string]signature // owned by Run
 
-	held                  atomic.Pointer[[]object.Loss]
-	allHeld               atomic.Bool
-	releases              chan release
 	problems              atomic.Pointer[[]object.Problem]
 	parsed, scans, events atomic.Uint64
 }
@@ -70,7 +64,7 @@ func New(c Config) (*Source, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Source{Config: c, reader: newReader(c.Cluster, c.AllowEmpty, c.Memory, c.Grace), known: map[string]signature{}, releases: make(chan release)}
+	s := &Source{Config: c, reader: newReader(c.Cluster, c.Grace), known: map[string]signature{}}
 	s.reader.skipped = func(location string) {
 		c.Log.Info("JSON that is no object of Kubernetes is skipped: it has neither apiVersion nor kind", obs.KeyLocation, location)
 	}
@@ -78,7 +72,7 @@ func New(c Config) (*Source, error) {
 }
 
 // Problems is everything that is wrong with the folder now: documents that cannot be read (they are emitted as Broken events
-// too), objects that two files have, what the shrink guard holds. Safe for concurrent use.
+// too), objects that two files have. Safe for concurrent use.
 func (s *Source) Problems() []object.Problem {
 	if p := s.problems.Load(); p != nil {
 		return *p
@@ -94,7 +88,7 @@ func (s *Source) Stats() Stats {
 // Read reads a folder once, for tools that work offline: all events, Synced last, and what is wrong with the folder.
 // cluster is what the config cluster is called; skipped, which may be nil, is told of documents that are no objects.
 func Read(dir, cluster string, skipped func(location string)) ([]object.Event, []object.Problem, error) {
-	s, err := New(Config{Dir: dir, Cluster: cluster, AllowEmpty: true})
+	s, err := New(Config{Dir: dir, Cluster: cluster})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -106,7 +100,7 @@ func Read(dir, cluster string, skipped func(location string)) ([]object.Event, [
 }
 
 // Look reads the folder now and returns what changed since the last look, Synced last, for callers that say themselves
-// when to look, instead of Run: what is there is believed at once, but for what the shrink guard holds. An error: the folder itself cannot be read.
+// when to look, instead of Run: what is there is believed at once. An error: the folder itself cannot be read.
 func (s *Source) Look() ([]object.Event, error) {
 	looks, tree := s.scan()
 	if err := tree.unknown[""]; err != nil {
@@ -161,10 +155,6 @@ func (s *Source) follow(ctx context.Context, watch *watch, emit func([]object.Ev
 		case err := <-watch.Errors:
 			s.Log.Warn("configuration folder is read again as a whole", "dir", s.Dir, "error", err)
 			dirty.all(time.Now())
-		case r := <-s.releases:
-			events, ok := s.reader.release(r.losses)
-			s.forward(events, emit)
-			r.done <- ok
 		case <-ticker.C:
 			s.rescan(watch, time.Now(), emit, false)
 		case <-timer.C:
@@ -276,10 +266,6 @@ func (s *Source) faults(t *tree) {
 func (s *Source) forward(events []object.Event, emit func([]object.Event)) {
 	problems := s.reader.problems()
 	s.problems.Store(&problems)
-	held := s.reader.guard.Held()
-	s.held.Store(&held)
-	vanished := s.reader.guard.Vanished()
-	s.allHeld.Store(vanished > 0 && vanished == len(s.reader.emitted))
 	s.parsed.Store(uint64(s.reader.parsed))
 	s.events.Add(uint64(len(events)))
 	if len(events) > 0 {

@@ -152,22 +152,26 @@ func TestRunFollowsAMountedConfigMap(t *testing.T) {
 	l.want("put a=3", "put b=3")
 }
 
-func TestRunHoldsAVanishedFolder(t *testing.T) {
+// A folder that vanishes is emitted as gone, with the reason by which the ingester judges it.
+func TestRunSaysWhyObjectsAreGone(t *testing.T) {
 	l := start(t, func(dir string) { put(t, dir+"/sub/a.yaml", pods("a", "b")) })
 	l.want("put a", "put b", "synced")
 	do(t, os.RemoveAll(l.dir+"/sub"))
-	for deadline := time.Now().Add(time.Minute); len(l.source.Problems()) == 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("the vanished folder is no problem")
+	select {
+	case all := <-l.events:
+		if got := events(all); !slices.Equal(got, []string{"delete a", "delete b"}) {
+			t.Errorf("events %q", got)
 		}
-		select {
-		case e := <-l.events:
-			t.Fatalf("events %q", events(e))
-		case <-time.After(time.Millisecond):
+		for _, e := range all {
+			if e.Why != object.Missing {
+				t.Errorf("%v: %v", e.ID, e.Why)
+			}
 		}
+	case <-time.After(time.Minute):
+		t.Fatal("nothing is emitted")
 	}
 	l.write("sub/a.yaml", pods("a", "b=2"))
-	l.want("put b=2")
+	l.want("put a", "put b=2")
 }
 
 // A file system that reports nothing is walked.

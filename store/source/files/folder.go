@@ -5,15 +5,12 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
-	"navarch.io/navarch/store/source/guard"
 )
 
 // file is what stands of one file: its good objects, and those that stood before and cannot be read now.
@@ -60,32 +57,14 @@ type folder struct {
 	definitions map[object.ID][]string // paths that hold the object, the one that had it first in front
 	emitted     map[object.ID]*object.Object
 	faults      map[string]string // path -> why its present content is not used
-	guard       *guard.Guard
 }
 
-func newFolder(allowEmpty bool, memory *guard.Memory) *folder {
-	return &folder{files: map[string]*file{}, definitions: map[object.ID][]string{}, emitted: map[object.ID]*object.Object{}, faults: map[string]string{},
-		guard: guard.New(allowEmpty, memory)}
+func newFolder() *folder {
+	return &folder{files: map[string]*file{}, definitions: map[object.ID][]string{}, emitted: map[object.ID]*object.Object{}, faults: map[string]string{}}
 }
 
-// The folder as the shrink guard sees it.
-
-// Emitted implements guard.Objects.
-func (f *folder) Emitted() iter.Seq2[object.ID, *object.Object] { return maps.All(f.emitted) }
-
-// Now implements guard.Objects.
-func (f *folder) Now() iter.Seq[object.ID] {
-	return func(yield func(object.ID) bool) {
-		for id, paths := range f.definitions {
-			if len(paths) > 0 && !yield(id) {
-				return
-			}
-		}
-	}
-}
-
-// Get implements guard.Objects.
-func (f *folder) Get(id object.ID) (emitted, now *object.Object) {
+// get is an object as it was emitted last (nil: it was not), and as it is now (nil: it is not there).
+func (f *folder) get(id object.ID) (emitted, now *object.Object) {
 	if paths := f.definitions[id]; len(paths) > 0 {
 		now = f.files[paths[0]].objects[id]
 	}
@@ -93,7 +72,7 @@ func (f *folder) Get(id object.ID) (emitted, now *object.Object) {
 }
 
 // apply takes new contents of some files (nil: the file is gone), all read at once, and says what that changes.
-func (f *folder) apply(at time.Time, changes map[string]*file) []object.Event {
+func (f *folder) apply(changes map[string]*file) []object.Event {
 	touched := touches{}
 	var events []object.Event
 	paths := make([]string, 0, len(changes))
@@ -119,11 +98,11 @@ func (f *folder) apply(at time.Time, changes map[string]*file) []object.Event {
 	for _, d := range over {
 		if d.id.Name != "" && len(f.definitions[d.id]) > 0 {
 			touched[d.id] = true // it was broken in between
-		} else if !f.stillBroken(d) && !f.guard.Holds(d.id) {
-			events = append(events, object.Event{Op: object.Delete, ID: d.id, Location: d.location})
+		} else if !f.stillBroken(d) {
+			events = append(events, object.Event{Op: object.Delete, ID: d.id, Location: d.location, Why: object.Missing})
 		}
 	}
-	return append(events, f.events(at, touched)...)
+	return append(events, f.events(touched)...)
 }
 
 // touches are the objects that a change is about; true: emitted again even if it is the same.
@@ -196,25 +175,17 @@ func (f *folder) stillBroken(d doc) bool {
 	return false
 }
 
-// events compares what was emitted of the touched objects with what holds now, and emits what the guard does not hold.
-func (f *folder) events(at time.Time, touched touches) []object.Event {
-	ids := slices.SortedFunc(maps.Keys(touched), object.ID.Compare)
-	for _, id := range f.guard.Judge(at, f, ids) {
-		touched.note(id)
-	}
+// events compares what was emitted of the touched objects with what holds now.
+func (f *folder) events(touched touches) []object.Event {
 	var puts, deletes []object.Event
 	for _, id := range slices.SortedFunc(maps.Keys(touched), object.ID.Compare) {
-		have, now := f.Get(id)
-		held := f.guard.Holds(id)
+		have, now := f.get(id)
 		if now == nil {
 			delete(f.definitions, id)
-			if have != nil && !held {
+			if have != nil {
 				deletes = append(deletes, f.withdraw(id))
 			}
 			continue
-		}
-		if held {
-			now = have
 		}
 		f.emitted[id] = now
 		if have == nil || touched[id] || !bytes.Equal(have.JSON, now.JSON) || have.Location != now.Location {
@@ -226,7 +197,7 @@ func (f *folder) events(at time.Time, touched touches) []object.Event {
 
 // withdraw takes an object back that was emitted.
 func (f *folder) withdraw(id object.ID) object.Event {
-	e := object.Event{Op: object.Delete, ID: id, Location: f.emitted[id].Location}
+	e := object.Event{Op: object.Delete, ID: id, Location: f.emitted[id].Location, Why: object.Missing}
 	delete(f.emitted, id)
 	return e
 }
@@ -251,19 +222,6 @@ func (f *folder) problems() []object.Problem {
 			all = append(all, object.Problem{ID: id, Location: f.files[path].objects[id].Location, Code: problem.Duplicate, Severity: problem.Error,
 				Message: fmt.Sprintf("is in %s too, which wins; this one applies when that one goes", f.emitted[id].Location)})
 		}
-	}
-	held := map[object.ID]int{}
-	for _, l := range f.guard.Held() {
-		if l.Version == "" {
-			held[object.ID{Origin: l.ID.Origin, Kind: l.ID.Kind}]++
-			continue
-		}
-		all = append(all, object.Problem{ID: l.ID, Location: f.emitted[l.ID].Location, Code: problem.Held, Severity: problem.Error, Message: "its newest version lacks most of its endpoints " +
-			"while their Pods are ready: the version before is held; mend it, or accept the loss (navarchctl store held; --allow-empty)"})
-	}
-	for kind, n := range held {
-		all = append(all, object.Problem{ID: kind, Code: problem.Held, Severity: problem.Error, Message: fmt.Sprintf(
-			"%d vanished at once: the last good ones are held; put them back, or accept the removal (navarchctl store held; --allow-empty)", n)})
 	}
 	slices.SortFunc(all, func(a, b object.Problem) int {
 		return cmp.Or(strings.Compare(a.Location, b.Location), a.ID.Compare(b.ID), strings.Compare(a.Message, b.Message))

@@ -7,7 +7,6 @@ import (
 
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/object"
-	"navarch.io/navarch/store/source/guard"
 )
 
 // look is one look at one file.
@@ -37,9 +36,8 @@ type pending struct {
 	since time.Time
 }
 
-func newReader(cluster string, allowEmpty bool, memory *guard.Memory, grace time.Duration) *reader {
-	return &reader{folder: newFolder(allowEmpty, memory), cluster: cluster, grace: grace, pending: map[string]*pending{},
-		skipped: func(string) {}}
+func newReader(cluster string, grace time.Duration) *reader {
+	return &reader{folder: newFolder(), cluster: cluster, grace: grace, pending: map[string]*pending{}, skipped: func(string) {}}
 }
 
 // step takes looks that were taken together. trust: there is nothing to lose yet, believe them all.
@@ -61,7 +59,7 @@ func (r *reader) step(now time.Time, looks []look, trust bool) []object.Event {
 	if len(changes) == 0 {
 		return nil
 	}
-	return r.apply(now, changes)
+	return r.apply(changes)
 }
 
 // judge says what a look makes of its file, and whether that is believed; false: what stands, stands.
@@ -127,8 +125,8 @@ func (r *reader) confirmed(now time.Time, path string, like *pending) bool {
 	return now.Sub(have.since) >= r.grace
 }
 
-// due is when the pending paths are to be looked at again: together, so that the shrink guard sees all of what goes at
-// once, but no later than four grace periods after the first.
+// due is when the pending paths are to be looked at again: together, so that all of what goes at once is judged at once,
+// but no later than four grace periods after the first.
 func (r *reader) due() (time.Time, bool) {
 	var first, last time.Time
 	for _, p := range r.pending {

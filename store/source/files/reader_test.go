@@ -42,7 +42,7 @@ type desk struct {
 }
 
 func newDesk(t *testing.T) *desk {
-	return &desk{t: t, r: newReader("", false, nil, time.Second), now: time.Unix(1000, 0)}
+	return &desk{t: t, r: newReader("", time.Second), now: time.Unix(1000, 0)}
 }
 
 // see takes looks ("path", "content" pairs; content "-": gone, "!": unreadable) and wants these events.
@@ -177,36 +177,25 @@ func TestDuplicates(t *testing.T) {
 	first.see([]string{"b.yaml", pods("a=b"), "a.yaml", pods("a=a")}, "put a=a") // read together: by path
 }
 
-func TestShrinkGuard(t *testing.T) {
+// What is gone is emitted once it has looked so for the grace period, however much it is: the ingester judges it. A broken document that goes explains
+// nothing either.
+func TestRemovals(t *testing.T) {
 	d := newDesk(t)
 	d.see([]string{"a.yaml", pods("a", "b"), "b.yaml", pods("Node/node")}, "put node", "put a", "put b")
-	d.confirm([]string{"a.yaml", "-", "b.yaml", "-"})
-	d.wantProblems("Node: 1 vanished at once", "Pod: 2 vanished at once")
-	d.see([]string{"a.yaml", pods("a", "b=2"), "b.yaml", pods("Node/node")}, "put b=2")
+	d.confirm([]string{"a.yaml", "-", "b.yaml", "-"}, "delete node", "delete a", "delete b")
 	d.wantProblems()
-
-	d = newDesk(t)
-	d.see([]string{"a.yaml", services("a", "b", "c", "d", "e"), "b.yaml", pods("Node/node")}, "put node", "put a", "put b", "put c", "put d", "put e")
-	d.confirm([]string{"a.yaml", services("a", "b")})
-	d.wantProblems("Service: 3 vanished at once")
-	d.see([]string{"a.yaml", services("a=1", "b", "f")}, "put a=1", "put f") // the rest goes on
-	d.see([]string{"a.yaml", services("a=1", "b", "f", "c")}, "put c")       // found again, where it is now
-	d.wantProblems("Service: 2 vanished at once")
-	d.confirm([]string{"b.yaml", "-"}, "delete node")
-
-	d = newDesk(t)
-	d.see([]string{"a.yaml", services("a", "b", "c", "d"), "b.yaml", pods("Node/node")}, "put node", "put a", "put b", "put c", "put d")
-	d.confirm([]string{"a.yaml", services("a", "b")}, "delete c", "delete d") // half is not more than half
-	d.confirm([]string{"a.yaml", "# none\n"}, "delete a", "delete b")         // fewer than four
-
-	d = newDesk(t)
-	d.see([]string{"a.yaml", pods("a", "b", "c", "d")}, "put a", "put b", "put c", "put d")
-	d.confirm([]string{"a.yaml", pods("e", "f", "g", "h")}, "put e", "put f", "put g", "put h", "delete a", "delete b", "delete c", "delete d") // replaced, not shrunk
-
-	d = newDesk(t)
-	d.r = newReader("", true, nil, time.Second)
-	d.see([]string{"a.yaml", pods("a", "b")}, "put a", "put b")
-	d.confirm([]string{"a.yaml", "-"}, "delete a", "delete b")
+	d.see([]string{"a.yaml", pods("a", "b=2"), "b.yaml", pods("Node/node")}, "put node", "put a", "put b=2")
+	d.confirm([]string{"a.yaml", pods("e", "f")}, "put e", "put f", "delete a", "delete b")
+	for _, looks := range [][]look{{{path: "a.yaml", data: []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: e}\nspec: 5\nspec: 6\n")}}, {{path: "a.yaml", missing: true}}} {
+		for range 2 {
+			for _, e := range d.r.step(d.now, looks, false) {
+				if e.Op == object.Delete && e.ID.Name != "" && e.Why != object.Missing {
+					t.Errorf("%v is gone, for they %v", e.ID, e.Why)
+				}
+			}
+			d.now = d.now.Add(2 * time.Second)
+		}
+	}
 }
 
 func TestDueGathers(t *testing.T) {

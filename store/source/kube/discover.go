@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"navarch.io/navarch/store/apiserver/listwatch"
+	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
 )
 
@@ -27,6 +28,23 @@ func (s *Source) served(ctx context.Context) (map[kindID]kind, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.kindsOf(ctx, groups)
+}
+
+// defined are the kinds of some groups that the API server serves, and whose definition is not being deleted.
+func (s *Source) defined(ctx context.Context, of map[string]bool) (map[kindID]kind, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.Answer, listwatch.ErrNoAnswer)
+	defer cancel()
+	groups, err := s.groups(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.kindsOf(ctx, slices.DeleteFunc(groups, func(g metav1.APIGroup) bool { return !of[g.Name] }))
+}
+
+// kindsOf are the kinds of groups that can be read. Of one whose definition is being deleted nothing can be created (apiextensions-apiserver,
+// customresource_discovery_controller.go): it counts as not served.
+func (s *Source) kindsOf(ctx context.Context, groups []metav1.APIGroup) (map[kindID]kind, error) {
 	found := map[kindID]kind{}
 	for _, v := range s.resources(ctx, groups) {
 		if v.err != nil && known[v.group] == nil { // whose objects are only reported: its API server, which may be an aggregated one, holds nothing up
@@ -37,7 +55,7 @@ func (s *Source) served(ctx context.Context) (map[kindID]kind, error) {
 		}
 		for _, r := range v.list.APIResources {
 			k := s.custom(v.group, v.version, r.Kind, r.Name, r.Namespaced)
-			watched := slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch") && !strings.Contains(r.Name, "/")
+			watched := slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch") && slices.Contains(r.Verbs, "create") && !strings.Contains(r.Name, "/")
 			mine := s.Cluster == "" || k.id() == workloadEntries
 			if _, better := found[k.id()]; watched && mine && !better && !s.ignored(r.Name, v.group) {
 				found[k.id()] = k
@@ -150,14 +168,14 @@ func (s *Source) discovered(served map[kindID]kind, err error) (start []kind) {
 		if !f.complete { // its first list will not come
 			f.done()
 		}
-		f.replace(nil) // the guard says whether they go
+		f.replace(nil, object.Undefined)
 	}
 	s.dropKinds()
 	slices.SortFunc(start, func(a, b kind) int { return strings.Compare(a.group+"/"+a.kind, b.group+"/"+b.kind) })
 	return start
 }
 
-// dropKinds ends the reading of kinds that are not served any more, and of which nothing is held. With the lock.
+// dropKinds ends the reading of kinds that are not served any more, once that was emitted. With the lock.
 func (s *Source) dropKinds() {
 	for id, f := range s.kinds {
 		if f.gone && len(f.table.all) == 0 {

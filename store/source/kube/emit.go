@@ -2,8 +2,6 @@ package kube
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -15,35 +13,17 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// touch has an object looked at by the guard, and emitted, next. With the lock.
+// touch has an object emitted next. With the lock.
 func (s *Source) touch(id object.ID) {
 	s.touched[id] = true
 	s.wake()
 }
 
-// leaving is since when deletions of configuration wait for others. Where a CustomResourceDefinition is deleted, or a folder by kubectl, the API
-// server reports one object after the other; a guard that sees each for itself sees no mass removal.
-type leaving struct{ first, last time.Time }
-
-// graces is for how many times Grace deletions wait that do not end.
-const graces = 4
-
-// ripe says whether deletions that wait are to be judged, now that there are so many more.
-func (l *leaving) ripe(at time.Time, more int, grace time.Duration) bool {
-	if l.first.IsZero() {
-		l.first = at
-	}
-	if more > 0 {
-		l.last = at
-	}
-	return at.Sub(l.last) >= grace || at.Sub(l.first) >= graces*grace
-}
-
-// due takes what is touched and to be judged now, in order: all but deletions of configuration that wait. With the lock.
+// due takes what is touched and to be emitted now, in order: all but deletions of configuration that wait (leaving.go). With the lock.
 func (s *Source) due(at time.Time) (ids []object.ID) {
 	waiting, fresh := []object.ID(nil), 0
 	for id, isFresh := range s.touched {
-		if emitted, now := (seen{s}).Get(id); emitted != nil && now == nil && wanted(id.Group) {
+		if s.waitsForDefinition(id) {
 			waiting = append(waiting, id)
 			if isFresh {
 				fresh++
@@ -54,30 +34,14 @@ func (s *Source) due(at time.Time) (ids []object.ID) {
 		ids = append(ids, id)
 		delete(s.touched, id)
 	}
-	if len(waiting) == 0 {
-		if s.leaving = (leaving{}); len(ids) > 1000 {
-			s.touched = map[object.ID]bool{} // a map keeps the room that it once had
-		}
-	} else if s.leaving.ripe(at, fresh, s.Grace) {
-		ids, s.leaving = append(ids, waiting...), leaving{}
-		clear(s.touched)
+	if s.leaving.gather(at, waiting, fresh, s.Grace); len(waiting) == 0 && len(ids) > 1000 {
+		s.touched = map[object.ID]bool{} // a map keeps the room that it once had
 	}
 	slices.SortFunc(ids, object.ID.Compare)
 	return ids
 }
 
-// waits is for how long what waits is to wait; false: nothing does.
-func (s *Source) waits(at time.Time) (time.Duration, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.leaving
-	if l.last.IsZero() {
-		return 0, false
-	}
-	return max(min(l.last.Add(s.Grace).Sub(at), l.first.Add(graces*s.Grace).Sub(at)), time.Millisecond), true
-}
-
-// decide adds events that nobody judges. With the lock.
+// decide adds events that are emitted as they are. With the lock.
 func (s *Source) decide(events ...object.Event) {
 	if s.decided = append(s.decided, events...); len(events) > 0 {
 		s.wake()
@@ -108,15 +72,19 @@ func (s *Source) take(at time.Time) (parts [][]object.Event) {
 	if !s.selection.ready {
 		return nil
 	}
-	events := append(s.decided, s.judge(at)...)
-	s.decided, s.held = nil, s.guard.Held()
+	events := append(s.decided, s.changes(at)...)
+	s.decided = nil
 	s.dropKinds()
 	switch {
 	case s.emittedSynced:
-		return byNamespace(events)
+		parts = byNamespace(events)
+		if kinds := s.listedKinds(); !slices.Equal(kinds, s.listing) {
+			parts = append(parts, []object.Event{s.syncedWith(kinds)})
+		}
+		return parts
 	case s.complete:
 		s.emittedSynced = true
-		events = append(events, object.Event{Op: object.Synced, ID: object.ID{Origin: s.origin}})
+		events = append(events, s.syncedWith(s.listedKinds()))
 		s.Log.Info("everything was read from Kubernetes", obs.KeyKinds, len(s.kinds))
 	case len(events) == 0:
 		return nil
@@ -124,18 +92,32 @@ func (s *Source) take(at time.Time) (parts [][]object.Event) {
 	return [][]object.Event{events}
 }
 
-// judge is what became of the objects that are touched, but for what the guard holds. With the lock.
-func (s *Source) judge(at time.Time) (events []object.Event) {
-	ids := s.due(at)
-	if len(ids) == 0 {
-		return nil
+// syncedWith says that everything was emitted of these kinds. With the lock.
+func (s *Source) syncedWith(kinds []object.ID) object.Event {
+	s.listing = kinds
+	return object.Event{Op: object.Synced, ID: object.ID{Origin: s.origin}, Kinds: kinds}
+}
+
+// listedKinds are those that were listed in full, and are served, in order. With the lock.
+func (s *Source) listedKinds() []object.ID {
+	kinds := []object.ID{}
+	for f := range s.followers() {
+		if f.whole && !f.gone {
+			kinds = append(kinds, object.ID{Group: f.kind.group, Kind: f.kind.kind})
+		}
 	}
-	ids = append(ids, s.guard.Judge(at, seen{s}, ids)...) // one that is there twice is emitted once: emitted is now, then
+	slices.SortFunc(kinds, object.ID.Compare)
+	return slices.Compact(kinds)
+}
+
+// changes is what became of the objects that are due. With the lock.
+func (s *Source) changes(at time.Time) (events []object.Event) {
 	var deletes []object.Event
-	for _, id := range ids {
-		emitted, now := seen{s}.Get(id)
+	for _, id := range s.due(at) {
+		emitted, now := s.get(id)
 		switch {
-		case emitted == now || s.guard.Holds(id):
+		case emitted == now:
+			delete(s.lost, id)
 		case now == nil:
 			deletes = append(deletes, s.noteEmitted(id, nil))
 		default:
@@ -149,7 +131,9 @@ func (s *Source) judge(at time.Time) (events []object.Event) {
 func (s *Source) noteEmitted(id object.ID, now *object.Object) object.Event {
 	s.of(id).table.noteEmitted(name{id.Namespace, id.Name}, now)
 	if now == nil {
-		return object.Event{Op: object.Delete, ID: id, Location: location}
+		why := s.lost[id]
+		delete(s.lost, id)
+		return object.Event{Op: object.Delete, ID: id, Location: location, Why: why}
 	}
 	return object.Event{Op: object.Put, ID: id, Object: now, Location: location}
 }
@@ -179,41 +163,7 @@ func (s *Source) of(id object.ID) *follower {
 	return s.kinds[kindID{id.Group, id.Kind, id.Namespace + "/" + id.Name}]
 }
 
-// Held is what the shrink guard holds, in order. Safe for concurrent use.
-func (s *Source) Held() []object.Loss {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.held
-}
-
-// Everything says whether all that was emitted is held. Safe for concurrent use.
-func (s *Source) Everything() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	emitted := 0
-	for f := range s.followers() {
-		emitted += f.table.emitted
-	}
-	return emitted > 0 && s.guard.Vanished() == emitted
-}
-
-// Release lets exactly these losses go that the guard holds; false: it holds others, and nothing was let go. Run emits them. Safe for
-// concurrent use.
-func (s *Source) Release(_ context.Context, losses []object.Loss) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(losses) == 0 || !s.guard.Release(losses) {
-		return false
-	}
-	s.held = nil
-	for _, l := range losses {
-		_, now := seen{s}.Get(l.ID)
-		s.decide(s.noteEmitted(l.ID, now))
-	}
-	return true
-}
-
-// Problems is what hinders reading now, by kind, and what is held: what was read before stands. Safe for concurrent use.
+// Problems is what hinders reading now, by kind: what was read before stands. Safe for concurrent use.
 func (s *Source) Problems() []object.Problem {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,19 +207,6 @@ func (s *Source) Problems() []object.Problem {
 		f.leftOut(say)
 	}
 	tooMany(s.beyond, func(id object.ID, message string) { say(id, problem.NotAllowed, message) })
-	held := map[object.ID]int{}
-	for _, l := range s.held {
-		if l.Version == "" {
-			held[object.ID{Kind: l.ID.Kind}]++
-			continue
-		}
-		say(l.ID, problem.Held, "its newest version lacks most of its endpoints while their Pods are ready: the version before is held; mend it, or accept the loss "+
-			"(navarchctl store held; --allow-empty)")
-	}
-	for kind, n := range held {
-		say(kind, problem.Held, fmt.Sprintf(
-			"%d vanished within a short time: the last good ones are held; put them back, or accept the removal (navarchctl store held; --allow-empty)", n))
-	}
 	slices.SortFunc(all, func(a, b object.Problem) int { return cmp.Or(a.ID.Compare(b.ID), cmp.Compare(a.Message, b.Message)) })
 	return all
 }

@@ -67,7 +67,7 @@ func (f *farEntries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case resource == "":
 		for _, k := range []string{"VirtualService", "WorkloadEntry"} {
 			plural := map[string]string{"VirtualService": "virtualservices", "WorkloadEntry": "workloadentries"}[k]
-			list = append(list, fmt.Sprintf(`{"name": %q, "kind": %q, "namespaced": true, "verbs": ["list", "watch"]}`, plural, k))
+			list = append(list, fmt.Sprintf(`{"name": %q, "kind": %q, "namespaced": true, "verbs": ["create", "list", "watch"]}`, plural, k))
 		}
 		fmt.Fprintf(w, `{"kind": "APIResourceList", "resources": [%s]}`, strings.Join(list, ","))
 	case refused:
@@ -153,7 +153,7 @@ func TestVersionsAreAskedForAtOnce(t *testing.T) {
 			case <-all:
 			case <-r.Context().Done():
 			}
-			fmt.Fprintf(w, `{"resources": [{"name": "%[1]ss", "kind": "K", "namespaced": true, "verbs": ["list", "watch"]}, {"name": "%[1]ss-%[2]s", "kind": "Only%[2]s", "verbs": ["list", "watch"]}]}`, group, version)
+			fmt.Fprintf(w, `{"resources": [{"name": "%[1]ss", "kind": "K", "namespaced": true, "verbs": ["create", "list", "watch"]}, {"name": "%[1]ss-%[2]s", "kind": "Only%[2]s", "verbs": ["create", "list", "watch"]}]}`, group, version)
 		}
 	}), Answer: 10 * time.Second})
 	if err != nil {

@@ -35,6 +35,7 @@ type follower struct {
 	kind     kind
 	table    *table
 	complete bool            // listed is closed
+	whole    bool            // it was listed in full
 	gone     bool            // the kind is not served any more
 	missed   int             // how many times in a row it was not
 	wrong    string          // why it cannot be read now
@@ -250,16 +251,18 @@ func (st store) Replace(list []any, version string) error {
 	if !st.current() {
 		return nil
 	}
-	if f.stale(version) {
+	why, err := f.stale(version)
+	if err != nil {
 		s.stale.Add(1)
-		return errStale
+		return err
 	}
 	if err := f.tooManyLeft(list); err != nil {
 		return err
 	}
 	f.tooMuch, f.listing = false, amount{}
 	s.lists.Add(1)
-	if changed := f.replace(list); f.complete {
+	f.whole = true
+	if changed := f.replace(list, why); f.complete {
 		s.repaired.Add(uint64(changed))
 	}
 	if f.broken { // it can be read
@@ -276,7 +279,7 @@ func (st store) Replace(list []any, version string) error {
 var errStale = errors.New("the list is older than what was seen before")
 
 // staleLists is how many lists in a row are refused, for which it takes more than a minute: a cluster that was restored from a backup is behind
-// what was seen for good.
+// what was seen for good. What such a list lacks was deleted by nobody.
 const staleLists = 20
 
 // saw notes a resource version. Those of one kind can be compared as numbers (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions).
@@ -286,14 +289,18 @@ func (f *follower) saw(version string) {
 	}
 }
 
-// stale says whether a list is to be refused. With the lock.
-func (f *follower) stale(version string) bool {
+// stale returns why what a list lacks is gone, or errStale: the list is to be refused. With the lock.
+func (f *follower) stale(version string) (object.Why, error) {
 	n, err := strconv.ParseUint(version, 10, 64)
-	if f.older++; err != nil || n >= f.newest || f.older > staleLists {
+	switch f.older++; {
+	case err != nil || n >= f.newest:
 		f.newest, f.older = n, 0
-		return false
+		return object.Deleted, nil
+	case f.older > staleLists:
+		f.newest, f.older = n, 0
+		return object.Rewound, nil
 	}
-	return true
+	return object.Deleted, errStale
 }
 
 func (st store) Resync() error { return nil }
@@ -345,6 +352,7 @@ func (f *follower) remove(n name) bool {
 
 func (f *follower) set(n name, now *object.Object) bool {
 	changed := f.table.set(n, now)
+	delete(f.source.lost, f.id(n))
 	if f.takeBack(n, !changed); changed {
 		f.source.touch(f.id(n))
 	}
@@ -355,8 +363,8 @@ func (f *follower) id(n name) object.ID {
 	return object.ID{Origin: f.source.origin, Group: f.kind.group, Kind: f.kind.kind, Namespace: n.namespace, Name: n.name}
 }
 
-// replace takes a complete list, and says how many objects differ from what is known. With the lock.
-func (f *follower) replace(list []any) (changed int) {
+// replace takes a complete list, and says how many objects differ from what is known; why is the reason for which what it lacks is gone. With the lock.
+func (f *follower) replace(list []any, why object.Why) (changed int) {
 	there := make(map[name]bool, len(list))
 	for _, o := range list {
 		there[listedOf(o).name] = true
@@ -367,6 +375,9 @@ func (f *follower) replace(list []any) (changed int) {
 		for _, n := range f.table.absent(there) { // first: what goes leaves room
 			if f.remove(n) {
 				changed++
+			}
+			if why != object.Deleted {
+				f.source.lost[f.id(n)] = why
 			}
 		}
 	} else if len(list) == 0 && f.putMesh(nil) { // its table has what both come to

@@ -1,6 +1,6 @@
 // Package kube is the source that reads the API objects of one Kubernetes cluster, and follows their changes by watches.
 //
-// Owns: the lists and watches, what was emitted of each object.  Reads: store/object, store/origin, store/source/guard, the API server.  Never:
+// Owns: the lists and watches, what was emitted of each object.  Reads: store/object, store/origin, the API server.  Never:
 // writes to the API server; a schema (normal has those), but for the fields that no record needs, which are dropped; takes what was not
 // listed in full for the whole.
 package kube
@@ -19,27 +19,24 @@ import (
 
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
-	"navarch.io/navarch/store/source/guard"
 )
 
 // Config is what New needs. Zero durations mean the defaults.
 type Config struct {
-	Kubeconfig      string        // path; empty: the service account of the Pod that this process is in
-	API             *rest.Config  // instead of Kubeconfig; nil: that counts
-	Cluster         string        // in origins; empty: the config cluster. Of another one neither mesh configuration nor Istio's kinds are read, but for WorkloadEntries
-	WorkloadEntries bool          // of another cluster, WorkloadEntries are read (PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY)
-	SystemNamespace string        // where the mesh configuration is; default istio-system
-	Revision        string        // whose objects are read (istio.io/rev), and mesh configuration, ConfigMap istio-<Revision>; default default, whose ConfigMap is istio
-	SharedMesh      string        // a ConfigMap beside it, which stands where it says nothing (SHARED_MESH_CONFIG); empty: none
-	Namespace       string        // the only namespace whose objects are read (ISTIO_WATCH_NAMESPACE); empty: all
-	Ignore, Include []string      // kinds that are left out, and kinds that are read all the same, as patterns for RESOURCE.GROUP (PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES)
-	AllowEmpty      bool          // whatever vanishes goes at once: the shrink guard holds nothing
-	Memory          *guard.Memory // of what vanished before; nil: nothing is known
-	Limits          Limits        // of what is kept
-	Turns           *Turns        // when it is listed for the first time, of several clusters; nil: at once
+	Kubeconfig      string       // path; empty: the service account of the Pod that this process is in
+	API             *rest.Config // instead of Kubeconfig; nil: that counts
+	Cluster         string       // in origins; empty: the config cluster. Of another one neither mesh configuration nor Istio's kinds are read, but for WorkloadEntries
+	WorkloadEntries bool         // of another cluster, WorkloadEntries are read (PILOT_ENABLE_CROSS_CLUSTER_WORKLOAD_ENTRY)
+	SystemNamespace string       // where the mesh configuration is; default istio-system
+	Revision        string       // whose objects are read (istio.io/rev), and mesh configuration, ConfigMap istio-<Revision>; default default, whose ConfigMap is istio
+	SharedMesh      string       // a ConfigMap beside it, which stands where it says nothing (SHARED_MESH_CONFIG); empty: none
+	Namespace       string       // the only namespace whose objects are read (ISTIO_WATCH_NAMESPACE); empty: all
+	Ignore, Include []string     // kinds that are left out, and kinds that are read all the same, as patterns for RESOURCE.GROUP (PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES)
+	Limits          Limits       // of what is kept
+	Turns           *Turns       // when it is listed for the first time, of several clusters; nil: at once
 
 	Quiet    time.Duration // changes gather so long before they are emitted; default 10 ms
-	Grace    time.Duration // deletions of configuration gather so long, so that those that belong together are judged together; default 250 ms, < 0: none
+	Grace    time.Duration // deletions of configuration gather so long, then the API server is asked whether their kinds still have definitions; default 250 ms, < 0: none, and it is not asked
 	Compare  time.Duration // everything is listed again, and compared, after so long; default 10 min
 	Silence  time.Duration // a watch that says nothing for so long, not even a bookmark (one a minute), is opened again; default 3 min
 	Answer   time.Duration // a list or the beginning of a watch that takes longer has failed; default 1 min
@@ -78,20 +75,20 @@ type Source struct {
 	kinds         map[kindID]*follower
 	selection     selection
 	meshes        meshes
-	guard         *guard.Guard
-	touched       map[object.ID]bool // others than they were emitted, or again as they were: to be judged
-	leaving       leaving            // deletions among touched that wait
-	decided       []object.Event     // to be emitted as they are
-	held          []object.Loss
-	beyond        []object.Reference // Secrets that are not read, because there are too many
-	discover      bool               // the kinds that are served are known: kinds is complete
-	hidden        bool               // the API server of another cluster may not be asked whether it serves WorkloadEntries
-	wrong         string             // why the API server cannot be asked what it serves
-	settled       bool               // Secrets are followed, or none is to be read
-	complete      bool               // everything was listed in full
-	emittedSynced bool               // Synced was emitted
-	began         time.Time          // Run; zero: it does not run
-	turn          func()             // ends the turn in which everything is listed for the first time; nil: there is none
+	touched       map[object.ID]bool       // others than they were emitted, or again as they were: to be emitted
+	leaving       leaving                  // deletions among touched that wait
+	lost          map[object.ID]object.Why // of objects that are gone, and not by the API server's word
+	decided       []object.Event           // to be emitted as they are
+	listing       []object.ID              // the kinds that the last Synced had
+	beyond        []object.Reference       // Secrets that are not read, because there are too many
+	discover      bool                     // the kinds that are served are known: kinds is complete
+	hidden        bool                     // the API server of another cluster may not be asked whether it serves WorkloadEntries
+	wrong         string                   // why the API server cannot be asked what it serves
+	settled       bool                     // Secrets are followed, or none is to be read
+	complete      bool                     // everything was listed in full
+	emittedSynced bool                     // Synced was emitted
+	began         time.Time                // Run; zero: it does not run
+	turn          func()                   // ends the turn in which everything is listed for the first time; nil: there is none
 
 	lists, watches, silent, repaired, stale, events atomic.Uint64
 }
@@ -139,14 +136,14 @@ func (s *Source) reset() {
 	if s.selection.changed != nil {
 		close(s.selection.changed)
 	}
-	s.kinds, s.selection, s.guard = map[kindID]*follower{}, newSelection(s.Namespace), guard.New(s.AllowEmpty, s.Memory)
+	s.kinds, s.selection = map[kindID]*follower{}, newSelection(s.Namespace)
 	s.meshes = meshes{}
-	s.touched, s.leaving, s.decided, s.held = map[object.ID]bool{}, leaving{}, nil, nil
+	s.touched, s.leaving, s.lost, s.decided, s.listing = map[object.ID]bool{}, leaving{}, map[object.ID]object.Why{}, nil, nil
 	s.discover, s.hidden, s.settled, s.complete, s.emittedSynced, s.wrong, s.beyond = false, false, false, false, false, "", nil
 	s.ready, s.began = make(chan struct{}, 1), time.Time{}
 }
 
-// end forgets what was read: while nothing is read, nothing is held either.
+// end forgets what was read.
 func (s *Source) end() {
 	s.endTurn()
 	s.mu.Lock()
@@ -205,6 +202,9 @@ func (s *Source) Run(ctx context.Context, emit func([]object.Event)) error {
 			for _, events := range s.take(now) {
 				s.events.Add(uint64(len(events)))
 				emit(events)
+			}
+			if ids := s.ripe(); len(ids) > 0 {
+				all.Go(func() { s.confirm(ctx, ids) })
 			}
 			if wait, some := s.waits(now); some {
 				quiet.Reset(wait)

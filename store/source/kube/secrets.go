@@ -77,8 +77,7 @@ func (s *Source) unfollow(f *follower) {
 	f.stop()
 	id := f.kind.of()
 	id.Origin = s.origin
-	s.guard.Dismiss(id)
-	if emitted, _ := (seen{s}).Get(id); emitted != nil || f.broken {
+	if emitted, _ := s.get(id); emitted != nil || f.broken {
 		s.decide(object.Event{Op: object.Delete, ID: id, Location: location})
 	}
 	delete(s.touched, id)

@@ -3,13 +3,11 @@ package kube
 import (
 	"bytes"
 	"cmp"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
 
 	"navarch.io/navarch/store/object"
-	"navarch.io/navarch/store/source/guard"
 )
 
 // name is what an object of a kind is known by.
@@ -31,9 +29,9 @@ func (e entry) cost() int {
 
 // table is the objects of one kind. It is pure, and its owner's.
 type table struct {
-	all          map[name]entry
-	emitted, now int // how many of all are
-	bytes        int // what all cost
+	all   map[name]entry
+	now   int // how many of all are there
+	bytes int // what all cost
 }
 
 func newTable() *table { return &table{all: map[name]entry{}} }
@@ -61,7 +59,6 @@ func (t *table) noteEmitted(n name, o *object.Object) { t.put(n, entry{o, t.all[
 
 func (t *table) put(n name, e entry) {
 	before := t.all[n]
-	t.emitted += present(e.emitted) - present(before.emitted)
 	t.now += present(e.now) - present(before.now)
 	t.bytes += e.cost() - before.cost()
 	if t.all[n] = e; e == (entry{}) {
@@ -89,56 +86,11 @@ func (t *table) absent(there map[name]bool) (gone []name) {
 	return gone
 }
 
-// seen is the source as its guard sees it. With the source's lock.
-type seen struct{ *Source }
-
-var (
-	_ guard.Objects = seen{}
-	_ guard.Counter = seen{}
-)
-
-// Emitted implements guard.Objects.
-func (k seen) Emitted() iter.Seq2[object.ID, *object.Object] {
-	return func(yield func(object.ID, *object.Object) bool) {
-		for f := range k.followers() {
-			for _, e := range f.table.all {
-				if e.emitted != nil && !yield(e.emitted.ID, e.emitted) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// Now implements guard.Objects.
-func (k seen) Now() iter.Seq[object.ID] {
-	return func(yield func(object.ID) bool) {
-		for f := range k.followers() {
-			for _, e := range f.table.all {
-				if e.now != nil && !yield(e.now.ID) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// Get implements guard.Objects.
-func (k seen) Get(id object.ID) (emitted, now *object.Object) {
-	if f := k.of(id); f != nil && id.Origin == k.origin {
+// get is an object as it was emitted last (nil: it was not), and as it is now (nil: it is not there). With the lock.
+func (s *Source) get(id object.ID) (emitted, now *object.Object) {
+	if f := s.of(id); f != nil && id.Origin == s.origin {
 		e := f.table.all[name{id.Namespace, id.Name}]
 		return e.emitted, e.now
 	}
 	return nil, nil
-}
-
-// Counts implements guard.Counter.
-func (k seen) Counts() (emitted, now map[object.ID]int) {
-	emitted, now = map[object.ID]int{}, map[object.ID]int{}
-	for f := range k.followers() {
-		kind := object.ID{Origin: k.origin, Kind: f.kind.kind}
-		emitted[kind] += f.table.emitted
-		now[kind] += f.table.now
-	}
-	return emitted, now
 }

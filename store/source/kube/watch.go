@@ -26,7 +26,7 @@ func (s *Source) listWatch(f *follower, k kind) *cache.ListWatch {
 				bytes += weight(o)
 				return nil
 			})
-			return errors.Join(err, f.admit(objects, bytes, first))
+			return errors.Join(err, isWhole(page), f.admit(objects, bytes, first))
 		},
 		Watches: func(lists bool) {
 			f.works()
@@ -70,4 +70,19 @@ func (s *Source) plain(k kind) *cache.ListWatch {
 			return resource.Watch(ctx, o)
 		},
 	}
+}
+
+// errPartial is why a list is not taken.
+var errPartial = errors.New("the list ends, and says that objects are missing in it")
+
+// isWhole returns errPartial for the last page of a list that says that more objects remain.
+func isWhole(page runtime.Object) error {
+	m, err := meta.ListAccessor(page)
+	if err != nil {
+		return err
+	}
+	if remaining := m.GetRemainingItemCount(); m.GetContinue() == "" && remaining != nil && *remaining > 0 {
+		return errPartial
+	}
+	return nil
 }

@@ -84,9 +84,6 @@ type source interface {
 	Problems() []object.Problem
 	ReadUntil() (until time.Time, everywhere bool)
 	Accounts() bool
-	Held() []object.Loss
-	Everything() bool
-	Release(context.Context, []object.Loss) bool
 }
 
 // cluster is one that is read.

@@ -122,11 +122,8 @@ func (p played) Run(ctx context.Context, emit func([]object.Event)) error {
 func (p played) Problems() []object.Problem {
 	return []object.Problem{{ID: object.ID{Origin: p.of, Kind: "Pod"}, Code: problem.Unreadable}}
 }
-func (p played) ReadUntil() (time.Time, bool)                { return time.Time{}, false }
-func (p played) Accounts() bool                              { return false }
-func (p played) Held() []object.Loss                         { return nil }
-func (p played) Everything() bool                            { return false }
-func (p played) Release(context.Context, []object.Loss) bool { return false }
+func (p played) ReadUntil() (time.Time, bool) { return time.Time{}, false }
+func (p played) Accounts() bool               { return false }
 
 // Clusters come, get other credentials and go as Secrets do: a source has ended before its objects are forgotten, these are forgotten before it is
 // said which clusters there are, and that before a successor begins, and nobody waits for an API server. A kubeconfig that is refused leaves the one before.

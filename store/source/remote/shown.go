@@ -2,7 +2,6 @@ package remote
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -70,40 +69,4 @@ func (k *Clusters) Gauges(now time.Time) {
 		}
 		obs.RemoteAge.WithLabelValues(name).Set(max(now.Sub(until), 0).Seconds())
 	}
-}
-
-// Held is what the shrink guards of all clusters hold, in order.
-func (k *Clusters) Held() (all []object.Loss) {
-	for _, c := range k.clusters() {
-		all = append(all, c.source.Held()...)
-	}
-	slices.SortFunc(all, object.Loss.Compare)
-	return all
-}
-
-// Everything says whether all is held that one of the clusters emitted.
-func (k *Clusters) Everything() bool {
-	for _, c := range k.clusters() {
-		if c.source.Everything() {
-			return true
-		}
-	}
-	return false
-}
-
-// Release lets exactly these losses go; false: others are held, and nothing of a cluster was let go that holds others.
-func (k *Clusters) Release(ctx context.Context, losses []object.Loss) bool {
-	done := len(losses) > 0
-	for _, c := range k.clusters() {
-		var its []object.Loss
-		for _, l := range losses {
-			if l.ID.Origin == c.source.Origin() {
-				its = append(its, l)
-			}
-		}
-		if len(its) > 0 {
-			done = c.source.Release(ctx, its) && done
-		}
-	}
-	return done
 }

@@ -92,7 +92,7 @@ func (d *Authorizer) system(who attest.Caller) bool {
 func TenantMaySee(path string) bool { return slices.Contains(tenantPages, path) }
 
 // tenantPages are the pages that show a tenant its own; what is not listed is for system callers.
-var tenantPages = []string{"/debug/", "/debug/list", "/debug/syncz", "/debug/config_dump", "/debug/explain", "/debug/connections", "/debug/problems", "/debug/patches"}
+var tenantPages = []string{"/debug/", "/debug/list", "/debug/syncz", "/debug/config_dump", "/debug/explain", "/debug/connections", "/debug/problems", "/debug/patches", "/debug/removals"}
 
 // ForSystem is what others are told of a page that is for system callers alone.
 const ForSystem = "this page is for callers of the system namespace"

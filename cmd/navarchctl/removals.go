@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/store/removal"
+)
+
+// removalsPage is the page of held removals, at every process; a POST request to the leader's accepts one.
+const removalsPage = "/debug/removals"
+
+// heldRemovals is what the page says.
+type heldRemovals struct {
+	Leader string         `json:"leader"`
+	Held   []removal.Hold `json:"held"`
+}
+
+func removalsCommand() *cobra.Command {
+	at := &controlPlane{everyRole: true}
+	cmd := &cobra.Command{Use: "removals", Short: "Removals that are held: what vanished though nobody deleted it",
+		Long: `The leader holds removals that nobody asked for: the definition of a kind is gone, a list of the API server is older than what was seen, most of a
+folder is missing. Held objects stay in effect until they are back, their time is over, or an operator accepts the removal.`,
+		Example: "  navarchctl removals list\n  navarchctl removals accept 3f9a0c1b2d"}
+	at.bind(cmd.PersistentFlags())
+	cmd.AddCommand(listRemovals(at), acceptRemovals(at))
+	return cmd
+}
+
+func listRemovals(at *controlPlane) *cobra.Command {
+	var format output
+	cmd := &cobra.Command{Use: "list", Short: "List the removals that are held, with the ID to accept each", Args: cobra.NoArgs,
+		Example: "  navarchctl removals list\n  navarchctl removals list --context west -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			defer at.close()
+			held, err := at.removals(cmd.Context(), cmd.ErrOrStderr())
+			switch {
+			case err != nil:
+				return err
+			case format != short:
+				return format.print(cmd.OutOrStdout(), held)
+			}
+			return held.write(cmd.OutOrStdout())
+		}}
+	format.bind(cmd, short, "json", "yaml")
+	return cmd
+}
+
+// removals is what is held, as the processes know it from etcd.
+func (c *controlPlane) removals(ctx context.Context, warnings io.Writer) (heldRemovals, error) {
+	said, err := gather[heldRemovals](ctx, c, removalsPage, warnings)
+	if err != nil {
+		return heldRemovals{}, err
+	}
+	all := heldRemovals{Held: []removal.Hold{}}
+	for _, answer := range said {
+		if all.Leader == "" {
+			all.Leader = answer.value.Leader
+		}
+		for _, h := range answer.value.Held {
+			if !slices.ContainsFunc(all.Held, func(o removal.Hold) bool { return o.ID == h.ID }) {
+				all.Held = append(all.Held, h)
+			}
+		}
+	}
+	return all, nil
+}
+
+// write prints removals for people.
+func (r heldRemovals) write(w io.Writer) error {
+	if len(r.Held) == 0 {
+		_, err := fmt.Fprintln(w, "nothing is held")
+		return err
+	}
+	rows := [][]string{{"ID", "OBJECTS", "NAMESPACE", "SINCE", "ENDS", "WHY"}}
+	for _, h := range r.Held {
+		ends, namespace := "when it is accepted", h.Namespace
+		if !h.Ends.IsZero() {
+			ends = h.Ends.UTC().Format(time.RFC3339)
+		}
+		if namespace == "" {
+			namespace = "(all)"
+		}
+		rows = append(rows, []string{show.Printable(h.ID), show.Printable(h.KindCounts()), show.Printable(namespace), h.Since.UTC().Format(time.RFC3339), ends, "they " + h.Why.String()})
+	}
+	if err := show.Table(w, rows); err != nil {
+		return err
+	}
+	for _, h := range r.Held {
+		fmt.Fprintf(w, "\n%s:\n", show.Printable(h.ID))
+		for _, name := range h.Names {
+			fmt.Fprintf(w, "  %s\n", show.Printable(name))
+		}
+		if more := h.Count - len(h.Names); more > 0 {
+			fmt.Fprintf(w, "  and %d more\n", more)
+		}
+	}
+	_, err := fmt.Fprintf(w, "\nto let one go: navarchctl removals accept ID\n")
+	return err
+}
+
+func acceptRemovals(at *controlPlane) *cobra.Command {
+	var account, tokenFile string
+	cmd := &cobra.Command{Use: "accept ID...", Short: "Let exactly the objects go that an ID of removals list names", Args: cobra.MinimumNArgs(1),
+		Example: "  navarchctl removals accept 3f9a0c1b2d",
+		Long: `Asks the leader to remove the objects. It asks the API server who you are, by the token of your kubeconfig, and whether you may: the verb accept of
+removals.navarch.io, in the namespace of the removal, or in all where it is of several. Its log names you and the removal. A kubeconfig with a client
+certificate has no token: a token of the service account --service-account is asked for then, which has to have the right, and which you have to be allowed
+to create. Where the configuration comes from files, the command is run on the machine of the leader.`,
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			defer at.close()
+			token, err := at.token(cmd.Context(), account, tokenFile)
+			if err != nil {
+				return err
+			}
+			for _, id := range ids {
+				said, err := at.accept(cmd.Context(), id, token)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), show.Printable(strings.TrimSpace(said)))
+			}
+			return nil
+		}}
+	cmd.Flags().StringVar(&account, "service-account", "navarch-operator", "Service account in the namespace of the control plane, for a kubeconfig with a client certificate.")
+	cmd.Flags().StringVar(&tokenFile, "token-file", "", "File with a token, for --server.")
+	return cmd
+}
+
+// token is what the leader knows the operator by; empty: by the machine. It is sent to Pods through the API server, which knows it; to --server only on
+// this machine (kubectl port-forward), where a kubeconfig was named too, or from a file that was given for it.
+func (c *controlPlane) token(ctx context.Context, account, file string) (string, error) {
+	if file != "" {
+		raw, err := os.ReadFile(file)
+		return strings.TrimSpace(string(raw)), err
+	}
+	switch named := c.cluster.Kubeconfig != "" || c.cluster.Context != ""; {
+	case c.server != "" && !named, !c.cluster.Given():
+		return "", nil
+	case c.server != "" && !onThisMachine(c.server):
+		return "", fmt.Errorf("--server %s is not on this machine: the kubeconfig's token is not sent there", c.server)
+	}
+	in, err := c.cluster.Open()
+	if err != nil {
+		return "", err
+	}
+	return in.Token(ctx, account)
+}
+
+// onThisMachine reports whether an address is a loopback one.
+func onThisMachine(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
+}
+
+// accept asks one process after the other, until one says that it leads.
+func (c *controlPlane) accept(ctx context.Context, id, token string) (string, error) {
+	pages, err := c.pages(ctx)
+	if err != nil {
+		return "", err
+	}
+	var failed []error
+	for _, p := range pages {
+		said, err := p.ask(ctx, http.MethodPost, removalsPage+"?accept="+url.QueryEscape(id), token)
+		var no statusError
+		switch {
+		case err == nil:
+			return string(said), nil
+		case errors.As(err, &no) && no.status != http.StatusMisdirectedRequest:
+			return "", errors.New(no.said)
+		default:
+			failed = append(failed, err)
+		}
+	}
+	return "", fmt.Errorf("no process that was asked leads: %w", errors.Join(failed...))
+}

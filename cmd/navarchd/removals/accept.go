@@ -1,0 +1,173 @@
+package removals
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/removal"
+)
+
+// Path is the page of the removals: GET lists them, POST with ?accept=ID lets one go.
+const Path = "/debug/removals"
+
+// The right that an operator needs, in the namespace of the removal, or in all where it is of several.
+const (
+	Group    = "navarch.io"
+	Resource = "removals"
+	Verb     = "accept"
+)
+
+// patience is how long the API server may take for one question.
+const patience = 10 * time.Second
+
+// Acceptor answers operators who accept a removal.
+type Acceptor struct {
+	Keeper *Keeper
+	Known  *Known
+	// API is the API server that knows the operators; nil: the configuration comes from files, and who sees everything of /debug may accept.
+	API *apiserver.Client
+
+	turn chan struct{} // one place: one request at a time
+}
+
+// NewAcceptor asks nothing yet.
+func NewAcceptor(k *Keeper, known *Known, api *apiserver.Client) *Acceptor {
+	return &Acceptor{Keeper: k, Known: known, API: api, turn: make(chan struct{}, 1)}
+}
+
+// Accept answers a POST request; of a nil Acceptor, that this process does not lead. who is the caller as /debug knows it, all that it sees everything
+// and has proved it.
+func (a *Acceptor) Accept(who string, all bool, w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), 2*patience)
+	defer cancel()
+	hold, status, err := a.accept(ctx, who, all, r)
+	if err != nil {
+		http.Error(w, err.Error(), status)
+		return
+	}
+	fmt.Fprintf(w, "%d objects go (%s)\n", hold.Count, hold.KindCounts())
+}
+
+// accept returns the removal that was let go, or the status and the reason of a refusal.
+func (a *Acceptor) accept(ctx context.Context, who string, all bool, r *http.Request) (removal.Hold, int, error) {
+	if a == nil || !a.Keeper.leads.Load() {
+		return removal.Hold{}, http.StatusMisdirectedRequest, errors.New("this process does not lead: ask the leader")
+	}
+	select {
+	case a.turn <- struct{}{}:
+		defer func() { <-a.turn }()
+	case <-ctx.Done():
+		return removal.Hold{}, http.StatusTooManyRequests, errors.New("somebody else accepts a removal: try again")
+	}
+	id := r.URL.Query().Get("accept")
+	user, status, err := a.authorise(ctx, who, all, id, r.Header.Get("Authorization"))
+	if err != nil {
+		a.Keeper.Log.Warn("a removal was not accepted", obs.KeyRemoval, fmt.Sprintf("%.40q", id), obs.KeyUser, user, obs.KeyError, err)
+		return removal.Hold{}, status, err
+	}
+	hold, ok := a.Keeper.Loop.Accept(ctx, id)
+	if !ok {
+		return hold, http.StatusNotFound, notHeld(id)
+	}
+	a.Keeper.Log.Warn("a held removal was accepted: the objects are removed", obs.KeyRemoval, hold.ID, obs.KeyUser, user, obs.KeyObjects, hold.Count,
+		obs.KeyKinds, hold.KindCounts(), "namespace", hold.Namespace)
+	return hold, http.StatusOK, nil
+}
+
+func notHeld(id string) error {
+	return fmt.Errorf("no removal has the ID %.40q (any more): navarchctl removals list has those that are held", id)
+}
+
+// authorise returns the user who asks, for the audit, and an error unless that one may accept the removal.
+func (a *Acceptor) authorise(ctx context.Context, who string, all bool, id, header string) (user string, status int, err error) {
+	if a.API == nil {
+		if !all {
+			return who, http.StatusForbidden, errors.New("removals are accepted on the machine of the leader, or with a token of the system namespace")
+		}
+		return who, http.StatusOK, nil
+	}
+	token, bearer := strings.CutPrefix(header, "Bearer ")
+	if !bearer || token == "" {
+		return who, http.StatusUnauthorized, errors.New("want a token of the cluster, as navarchctl removals accept sends it")
+	}
+	hold, held := a.held(id)
+	info, err := a.review(ctx, token)
+	if err != nil {
+		return who, http.StatusUnauthorized, err
+	}
+	if err := a.access(ctx, info, hold); err != nil { // before it is said whether there is such a removal
+		return info.Username, http.StatusForbidden, err
+	}
+	if !held {
+		return info.Username, http.StatusNotFound, notHeld(id)
+	}
+	return audited(info), http.StatusOK, nil
+}
+
+// held is a removal by its ID; false, and one of all namespaces: there is none.
+func (a *Acceptor) held(id string) (removal.Hold, bool) {
+	for _, h := range a.Known.Of(func(string) bool { return true }).Held {
+		if h.ID == id {
+			return h, true
+		}
+	}
+	return removal.Hold{}, false
+}
+
+// review asks the API server whose token it is.
+func (a *Acceptor) review(ctx context.Context, token string) (authenticationv1.UserInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	asked := authenticationv1.TokenReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}, Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	var said authenticationv1.TokenReview
+	if err := a.API.Do(ctx, http.MethodPost, "/apis/authentication.k8s.io/v1/tokenreviews", asked, &said); err != nil {
+		return authenticationv1.UserInfo{}, fmt.Errorf("token review: %w", err)
+	}
+	if !said.Status.Authenticated {
+		return authenticationv1.UserInfo{}, fmt.Errorf("the API server does not know the token: %.200s", said.Status.Error)
+	}
+	return said.Status.User, nil
+}
+
+// access asks the API server whether a user may accept a removal.
+func (a *Acceptor) access(ctx context.Context, user authenticationv1.UserInfo, hold removal.Hold) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	extra := map[string]authorizationv1.ExtraValue{}
+	for key, values := range user.Extra {
+		extra[key] = authorizationv1.ExtraValue(values)
+	}
+	asked := authorizationv1.SubjectAccessReview{TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview"},
+		Spec: authorizationv1.SubjectAccessReviewSpec{User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: Group, Resource: Resource, Verb: Verb, Namespace: hold.Namespace}}}
+	var said authorizationv1.SubjectAccessReview
+	if err := a.API.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", asked, &said); err != nil {
+		return fmt.Errorf("subject access review: %w", err)
+	}
+	if !said.Status.Allowed || said.Status.Denied {
+		where := "all namespaces"
+		if hold.Namespace != "" {
+			where = "namespace " + hold.Namespace
+		}
+		return fmt.Errorf("user %q may not %s %s.%s in %s: %.200s", user.Username, Verb, Resource, Group, where, said.Status.Reason)
+	}
+	return nil
+}
+
+// audited is the user as the log names it: with the ID of the credential, by which the API server's audit log knows who was given it.
+func audited(user authenticationv1.UserInfo) string {
+	if id := user.Extra["authentication.kubernetes.io/credential-id"]; len(id) > 0 {
+		return user.Username + " (" + id[0] + ")"
+	}
+	return user.Username
+}

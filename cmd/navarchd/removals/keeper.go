@@ -1,0 +1,211 @@
+// Package removals shows which removals the leader holds, ends them when their time is over, and lets operators accept one: who may is a question to the
+// API server, a SubjectAccessReview on the verb accept of removals.navarch.io.
+//
+// Owns: removals/ in etcd (the leader, under its fence), by which every process knows what is held and the next leader holds it on.  Reads: what
+// store/ingest holds; tokens of operators, for as long as a request takes.  Never: decides what is held; lets anything go at a process that does not lead.
+package removals
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/loop"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/removal"
+)
+
+// Where the removals are in etcd. What older builds kept there has no use any more.
+const (
+	folder = "removals/"
+	path   = folder + "holds"
+)
+
+var formerPaths = []string{folder + "held", folder + "decisions", folder + "losses"}
+
+// The bounds of what is stored: the oldest removals, and of each a share of the names.
+const (
+	mostHolds = 1000
+	mostNames = 2000
+)
+
+// Loop is what is needed of ingest.Loop.
+type Loop interface {
+	Removals(epoch kv.Epoch) ([]removal.Hold, bool)
+	Accept(ctx context.Context, id string) (removal.Hold, bool)
+}
+
+// Keeper publishes what a process holds while it leads, and ends what has been held for its time.
+type Keeper struct {
+	Store *kv.Store
+	Loop  Loop
+	Name  string // of this process
+	Log   *slog.Logger
+
+	leads atomic.Bool
+}
+
+// every is how often a leader looks at what it holds.
+const every = 250 * time.Millisecond
+
+// stored is what is in etcd.
+type stored struct {
+	Leader string         `json:"leader"`
+	Held   []removal.Hold `json:"held"`
+}
+
+// Recall returns what the leader before held. What a newer build wrote and this one does not understand is left out. An error is etcd's.
+func (k *Keeper) Recall(ctx context.Context) ([]removal.Hold, error) {
+	blobs, _, err := k.Store.Blobs(ctx, folder, 0)
+	if err != nil {
+		return nil, err
+	}
+	s, err := parse(kv.Folder{Blobs: blobs})
+	if err != nil {
+		k.Log.Warn("the removals that the leader before held cannot be read: they are judged again", obs.KeyError, err)
+	}
+	return s.Held, nil
+}
+
+// parse reads what is stored.
+func parse(f kv.Folder) (s stored, err error) {
+	for _, blob := range f.Blobs {
+		if blob.Path == path {
+			err = json.Unmarshal(blob.Raw, &s)
+		}
+	}
+	if err != nil {
+		return stored{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// Lead publishes what is held, in etcd and as a metric, and ends what is over, until ctx ends or another process leads.
+func (k *Keeper) Lead(ctx context.Context, epoch kv.Epoch) {
+	k.leads.Store(true)
+	defer k.leads.Store(false)
+	defer obs.RemovalsHeld.Reset()
+	var written []byte
+	logged := map[string]bool{}
+	for ctx.Err() == nil {
+		if held, known := k.Loop.Removals(epoch); known {
+			k.report(held, logged)
+			raw, err := k.write(ctx, epoch, held, written)
+			switch {
+			case errors.Is(err, kv.ErrDeposed):
+				return
+			case err == nil:
+				written = raw
+				k.end(ctx, held)
+			case ctx.Err() == nil:
+				k.Log.Warn("the removals that are held cannot be written to etcd; trying again", obs.KeyError, err)
+				_ = loop.Pause(ctx, time.Second)
+			}
+		}
+		_ = loop.Pause(ctx, every)
+	}
+}
+
+// report sets the metric, and logs what is held since the last look.
+func (k *Keeper) report(held []removal.Hold, logged map[string]bool) {
+	obs.RemovalsHeld.Reset()
+	now := map[string]bool{}
+	for _, h := range held {
+		for kind, n := range h.Kinds {
+			obs.RemovalsHeld.WithLabelValues(kind).Add(float64(n))
+		}
+		if now[h.ID] = true; !logged[h.ID] {
+			k.Log.Warn("a removal is held: navarchctl removals lists it, and accepts it", obs.KeyRemoval, h.ID, obs.KeyObjects, h.Count,
+				obs.KeyKinds, h.KindCounts(), "namespace", h.Namespace, obs.KeyReason, h.Why.String())
+		}
+	}
+	clear(logged)
+	for id := range now {
+		logged[id] = true
+	}
+}
+
+// write stores what is held, where something else is stored (nil: what is stored is not known), and returns it.
+func (k *Keeper) write(ctx context.Context, epoch kv.Epoch, held []removal.Hold, written []byte) ([]byte, error) {
+	raw, err := json.Marshal(stored{k.Name, bounded(held)})
+	if err != nil || bytes.Equal(raw, written) {
+		return raw, err
+	}
+	change := kv.BlobChange{Put: []kv.Blob{{Path: path, Raw: raw}}}
+	if written == nil {
+		change.Delete = formerPaths
+	}
+	_, err = k.Store.ChangeFenced(ctx, epoch, change)
+	return raw, err
+}
+
+// bounded leaves out what is too much to be stored: it is held all the same.
+func bounded(held []removal.Hold) []removal.Hold {
+	all := append([]removal.Hold{}, held[:min(len(held), mostHolds)]...)
+	for i := range all {
+		all[i].Names = all[i].Names[:min(len(all[i].Names), max(mostNames/len(all), 1))]
+	}
+	return all
+}
+
+// end lets go what has been held for its time.
+func (k *Keeper) end(ctx context.Context, held []removal.Hold) {
+	for _, h := range held {
+		if h.Ends.IsZero() || time.Now().Before(h.Ends) {
+			continue
+		}
+		if done, ok := k.Loop.Accept(ctx, h.ID); ok {
+			k.Log.Warn("a removal was held for its time: the objects are removed", obs.KeyRemoval, done.ID, obs.KeyObjects, done.Count, obs.KeyKinds, done.KindCounts())
+		}
+	}
+}
+
+// Known is what every process knows of the removals that the leader holds. Safe for concurrent use.
+type Known struct {
+	mu    sync.Mutex // a leaf
+	known stored
+}
+
+// Follow keeps it as etcd says, until ctx ends; while etcd is away what was known stays. An error is a store that is closed.
+func (n *Known) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) error {
+	states, err := store.Follow(ctx, folder)
+	if err != nil {
+		return err
+	}
+	for state := range states {
+		s, err := parse(state)
+		if err != nil {
+			log.Warn("the removals that the leader holds cannot be read", obs.KeyError, err)
+		}
+		n.mu.Lock()
+		n.known = s
+		n.mu.Unlock()
+	}
+	return nil
+}
+
+// List is what is held as the page shows it.
+type List struct {
+	Leader string         `json:"leader"` // that holds them
+	Held   []removal.Hold `json:"held"`
+}
+
+// Of lists the removals in the namespaces that somebody sees; those of all namespaces are for who sees "".
+func (n *Known) Of(sees func(namespace string) bool) List {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l := List{Leader: n.known.Leader, Held: []removal.Hold{}}
+	for _, h := range n.known.Held {
+		if sees(h.Namespace) {
+			l.Held = append(l.Held, h)
+		}
+	}
+	return l
+}

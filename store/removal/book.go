@@ -1,0 +1,217 @@
+package removal
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
+)
+
+// Hold is one removal that is held, as it is shown and stored.
+type Hold struct {
+	ID        string         `json:"id"` // by which an operator accepts it; another one once more objects are held with these
+	Cluster   string         `json:"cluster,omitempty"`
+	Source    string         `json:"source,omitempty"` // of the origin, see origin.Origin
+	Group     string         `json:"group,omitempty"`
+	Kind      string         `json:"kind,omitempty"`      // empty: all kinds
+	Namespace string         `json:"namespace,omitempty"` // empty: all namespaces
+	Why       object.Why     `json:"why"`
+	Since     time.Time      `json:"since"` // when the last of the objects was held
+	Count     int            `json:"count"`
+	Kinds     map[string]int `json:"kinds"`           // objects by kind
+	Names     []string       `json:"names,omitempty"` // of the first objects, as object.ID has them
+	Waits     bool           `json:"waits"`           // for an operator's word: it does not end by itself
+	Ends      time.Time      `json:"ends,omitzero"`   // when it ends by itself; zero: it does not
+}
+
+// Bounds of what is shown of one removal.
+const (
+	mostNames = 200
+	mostText  = 256 // bytes of a name
+)
+
+// Scope is what the removal is of.
+func (h Hold) Scope() Scope {
+	return Scope{object.ID{Origin: origin.New(h.Cluster, h.Source), Group: h.Group, Kind: h.Kind, Namespace: h.Namespace}, h.Why}
+}
+
+// Message says what is held, why, and what ends it.
+func (h Hold) Message() string {
+	ends := "navarchctl removals accept " + h.ID + " lets them go"
+	if !h.Ends.IsZero() {
+		ends += ", and they go by themselves at " + h.Ends.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("%d objects (%s) %s: they are held as they were. Put them back; or %s", h.Count, h.KindCounts(), h.Why, ends)
+}
+
+// KindCounts lists the kinds of the objects and their numbers.
+func (h Hold) KindCounts() string {
+	var parts []string
+	for _, kind := range slices.Sorted(maps.Keys(h.Kinds)) {
+		parts = append(parts, fmt.Sprintf("%s %d", kind, h.Kinds[kind]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Book is what one leader holds.
+type Book struct {
+	after time.Duration // for which a removal is held that does not wait; 0: all wait
+	holds map[Scope]*hold
+	of    map[object.ID]*hold // by held object
+}
+
+type hold struct {
+	scope Scope
+	id    string
+	since time.Time
+	waits bool
+	ids   map[object.ID]bool
+	was   map[object.ID]bool // ids before the comparison; nil: they are not known, whatever the scope covers was held
+}
+
+// NewBook holds nothing. after is for how long a removal is held that does not wait for an operator's word; 0: until it is accepted. stored are the
+// removals that the leader before held: what they cover stays held (Keep).
+func NewBook(after time.Duration, stored []Hold) *Book {
+	b := &Book{after: after, holds: map[Scope]*hold{}, of: map[object.ID]*hold{}}
+	for _, s := range stored {
+		b.holds[s.Scope()] = &hold{scope: s.Scope(), since: s.Since, waits: s.Waits, ids: map[object.ID]bool{}}
+	}
+	return b
+}
+
+// Has reports whether the removal of an object is held.
+func (b *Book) Has(id object.ID) bool { return b.of[id] != nil }
+
+// Objects are all that are held, in order.
+func (b *Book) Objects() []object.ID { return slices.SortedFunc(maps.Keys(b.of), object.ID.Compare) }
+
+// Add holds objects. everything reports whether nothing else of their kind is left.
+func (b *Book) Add(at time.Time, held map[Scope][]object.ID, everything func(kind object.ID) bool) {
+	for scope, ids := range held {
+		h := b.holds[scope]
+		if h == nil {
+			h = &hold{scope: scope, ids: map[object.ID]bool{}}
+			b.holds[scope] = h
+		}
+		for _, id := range ids {
+			h.ids[id], b.of[id] = true, h
+		}
+		for id := range h.ids {
+			h.waits = h.waits || scope.Why != object.Unnamed && (Policy(id) || everything(KindOf(id)))
+		}
+		h.since = at
+		h.rename()
+	}
+}
+
+// Begin begins a comparison with what is stored: objects that the sources have are held on, others are looked at again (Keep). End ends it: what
+// holds nothing then is over.
+func (b *Book) Begin(there func(object.ID) bool) {
+	for _, h := range b.holds {
+		if len(h.ids) > 0 {
+			h.was = maps.Clone(h.ids)
+		}
+	}
+	for id, h := range b.of {
+		if !there(id) {
+			delete(h.ids, id)
+			delete(b.of, id)
+		}
+	}
+}
+
+// Keep holds an object that was held before, by this leader or the one before, and reports whether it was.
+func (b *Book) Keep(id object.ID) bool {
+	for scope, h := range b.holds {
+		if scope.Covers(id) && !Never(id) && (h.was == nil || h.was[id]) {
+			h.ids[id], b.of[id] = true, h
+			return true
+		}
+	}
+	return false
+}
+
+// End drops removals that hold nothing.
+func (b *Book) End() {
+	for scope, h := range b.holds {
+		if len(h.ids) == 0 {
+			delete(b.holds, scope)
+		} else if h.id == "" {
+			h.rename()
+		}
+	}
+}
+
+// Back ends the hold of an object: it is there again, or is gone for certain.
+func (b *Book) Back(id object.ID) {
+	if h := b.of[id]; h != nil {
+		delete(b.of, id)
+		if delete(h.ids, id); len(h.ids) == 0 {
+			delete(b.holds, h.scope)
+		}
+	}
+}
+
+// Take ends a removal by its ID and returns it with its objects, in order; false: none has the ID.
+func (b *Book) Take(id string) (Hold, []object.ID, bool) {
+	for _, h := range b.holds {
+		if h.id == id && id != "" {
+			shown, ids := b.shown(h), slices.SortedFunc(maps.Keys(h.ids), object.ID.Compare)
+			for _, id := range ids {
+				b.Back(id)
+			}
+			return shown, ids, true
+		}
+	}
+	return Hold{}, nil, false
+}
+
+// Holds are the removals, the oldest first.
+func (b *Book) Holds() []Hold {
+	all := make([]Hold, 0, len(b.holds))
+	for _, h := range b.holds {
+		all = append(all, b.shown(h))
+	}
+	slices.SortFunc(all, func(a, b Hold) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID)) })
+	return all
+}
+
+// rename gives a removal the ID of exactly these objects, at this time.
+func (h *hold) rename() {
+	sum := sha256.New()
+	fmt.Fprintln(sum, h.scope.Why, h.since.UnixNano())
+	for _, id := range slices.SortedFunc(maps.Keys(h.ids), object.ID.Compare) {
+		fmt.Fprintf(sum, "%q %q %q %q\n", id.Group, id.String(), id.Origin.Source(), id.Name)
+	}
+	h.id = hex.EncodeToString(sum.Sum(nil)[:5])
+}
+
+func (b *Book) shown(h *hold) Hold {
+	of := h.scope.Of
+	s := Hold{ID: h.id, Cluster: of.Origin.Cluster(), Source: of.Origin.Source(), Group: of.Group, Kind: of.Kind, Namespace: of.Namespace, Why: h.scope.Why,
+		Since: h.since, Count: len(h.ids), Kinds: map[string]int{}, Waits: h.waits}
+	for _, id := range slices.SortedFunc(maps.Keys(h.ids), object.ID.Compare) {
+		if s.Kinds[clip(id.Kind)]++; len(s.Names) < mostNames {
+			s.Names = append(s.Names, clip(id.String()))
+		}
+	}
+	if !h.waits && b.after > 0 {
+		s.Ends = h.since.Add(b.after)
+	}
+	return s
+}
+
+// clip cuts foreign text, between two characters.
+func clip(s string) string {
+	if len(s) > mostText {
+		s = s[:mostText]
+	}
+	return strings.ToValidUTF8(s, "")
+}
