@@ -6,11 +6,7 @@ import (
 	"testing"
 
 	"navarch.io/navarch/store/object"
-	"navarch.io/navarch/store/origin"
 )
-
-// allServices is the kind of the tests, in the config cluster.
-var allServices = object.ID{Origin: origin.New("", origin.Files), Kind: "Service"}
 
 // What is below a top-level folder cluster=NAME is of that cluster; everything else, and a folder of the config cluster's own name, is of
 // the config cluster.

@@ -25,15 +25,6 @@ func pods(names ...string) string {
 	return strings.Join(docs, "---\n")
 }
 
-// services is the same with Services.
-func services(names ...string) string {
-	var all []string
-	for _, n := range names {
-		all = append(all, "Service/"+n)
-	}
-	return pods(all...)
-}
-
 // desk drives a reader with a clock of its own.
 type desk struct {
 	t   *testing.T

@@ -210,6 +210,56 @@ spec:
   versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
 `
 
+// While the right to read a kind is taken away nothing of it goes, and a problem says so. Once it is back what kubectl deleted meanwhile goes, by the API
+// server's word; a definition that is deleted takes its objects along without it.
+func TestKubeRightTakenAway(t *testing.T) {
+	c := controlplane.Start(t, controlplane.Options{Istio: true})
+	kubeconfig := rights.Documented(t, c)
+	c.Kubectl(t, "", "create", "namespace", "shop")
+	for _, name := range []string{"a", "b", "c", "d"} {
+		c.Kubectl(t, virtualService(name, "1s"), "-n", "shop", "apply", "-f", "-")
+	}
+	e := listen(t, c, func(config *Config) {
+		config.Kubeconfig, config.Compare, config.pause = kubeconfig, time.Second, time.Second
+	})
+	e.untilSynced()
+	e.untilNames("shop", "VirtualService a, VirtualService b, VirtualService c, VirtualService d")
+	c.Kubectl(t, "", "delete", "clusterrole", "navarchd")
+	e.until(func() string {
+		if !slices.ContainsFunc(e.s.Problems(), func(p object.Problem) bool {
+			return p.ID.Kind == "VirtualService" && strings.Contains(p.Message, "forbidden")
+		}) {
+			return fmt.Sprint("VirtualServices can be read: ", e.s.Problems())
+		}
+		return ""
+	})
+	before := e.count()
+	c.Kubectl(t, "", "-n", "shop", "delete", "virtualservices", "a", "b", "c")
+	if got := e.since(before, "shop"); len(got) > 0 {
+		t.Errorf("without the right: emitted %v", got)
+	}
+	rights.Documented(t, c)
+	e.untilNames("shop", "VirtualService d")
+	e.untilProblem("")
+	whys := func(from int) (all []object.Why) {
+		for _, event := range e.events[from:] {
+			if event.Op == object.Delete && event.ID.Kind == "VirtualService" {
+				all = append(all, event.Why)
+			}
+		}
+		return all
+	}
+	if got := whys(before); !slices.Equal(got, []object.Why{object.Deleted, object.Deleted, object.Deleted}) {
+		t.Errorf("the right is back: gone, for they %v", got)
+	}
+	before = e.count()
+	c.Kubectl(t, "", "delete", "crd", "virtualservices.networking.istio.io")
+	e.untilNames("shop", "")
+	if got := whys(before); !slices.Equal(got, []object.Why{object.Undefined}) {
+		t.Errorf("the definition is deleted: gone, for they %v", got)
+	}
+}
+
 // The rights that the documentation lists are enough: by them alone everything is read, and nothing is refused.
 func TestKubeDocumentedRights(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{Istio: true, GatewayAPI: true})
