@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -29,5 +32,73 @@ func TestReplacedCommands(t *testing.T) {
 		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), by) {
 			t.Errorf("store %s: %v", args, err)
 		}
+	}
+}
+
+// proxy-status warns of what is held; without anything, or from a replica that does not know, it says nothing.
+func TestStatusWarnsOfRemovals(t *testing.T) {
+	for held, want := range map[string]string{`{"held": [{"id": "x", "why": "undefined", "count": 7}]}`: "7 objects vanished", `{"held": []}`: "", "": ""} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.URL.Path == removalsPage && held != "":
+				fmt.Fprint(w, held)
+			case r.URL.Path == "/debug/syncz":
+				fmt.Fprint(w, "[]")
+			default:
+				http.NotFound(w, r)
+			}
+		}))
+		var out, warnings bytes.Buffer
+		cmd := root()
+		cmd.SetArgs([]string{"proxy-status", "--server", server.Listener.Addr().String()})
+		cmd.SetOut(&out)
+		cmd.SetErr(&warnings)
+		if err := cmd.ExecuteContext(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := warnings.String(); (got != "") != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", held, got, want)
+		}
+		server.Close()
+	}
+}
+
+// The leader is found among the processes, and what it answers is printed; a token is sent to this machine alone, and only where a kubeconfig was named.
+func TestAcceptFindsTheLeader(t *testing.T) {
+	var asked []string
+	status := http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization"))
+		if status != http.StatusOK {
+			http.Error(w, "says the leader", status)
+			return
+		}
+		fmt.Fprintln(w, "5 objects go")
+	}))
+	defer server.Close()
+	accept := func(args ...string) string {
+		var out bytes.Buffer
+		cmd := root()
+		cmd.SetArgs(append([]string{"removals", "accept", "0a"}, args...))
+		cmd.SetOut(&out)
+		if err := cmd.ExecuteContext(t.Context()); err != nil {
+			return err.Error()
+		}
+		return out.String()
+	}
+	here := server.Listener.Addr().String()
+	if got := accept("--server", here); got != "5 objects go\n" || len(asked) != 1 || asked[0] != "POST /debug/removals?accept=0a " {
+		t.Errorf("%q, asked %q", got, asked)
+	}
+	if got := accept("--server", "192.0.2.1:8080", "--kubeconfig", "any"); !strings.Contains(got, "is not on this machine") {
+		t.Errorf("a token leaves the machine: %q", got)
+	}
+	status = http.StatusForbidden
+	if got := accept("--server", here); !strings.Contains(got, "says the leader") {
+		t.Errorf("refused: %q", got)
+	}
+	status = http.StatusMisdirectedRequest
+	if got := accept("--server", here); !strings.Contains(got, "no process that was asked leads") {
+		t.Errorf("nobody leads: %q", got)
 	}
 }
