@@ -98,11 +98,11 @@ func (s *Source) syncedWith(kinds []object.ID) object.Event {
 	return object.Event{Op: object.Synced, ID: object.ID{Origin: s.origin}, Kinds: kinds}
 }
 
-// listedKinds are those that were listed in full, and are served, in order. With the lock.
+// listedKinds are those that were listed in full, and are served, in order. Of Secrets, which are read one by one, nothing is held. With the lock.
 func (s *Source) listedKinds() []object.ID {
 	kinds := []object.ID{}
 	for f := range s.followers() {
-		if f.whole && !f.gone {
+		if f.whole && !f.gone && f.kind.kind != "Secret" {
 			kinds = append(kinds, object.ID{Group: f.kind.group, Kind: f.kind.kind})
 		}
 	}
