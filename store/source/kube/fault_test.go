@@ -225,14 +225,14 @@ func TestKubeRightTakenAway(t *testing.T) {
 	e.untilSynced()
 	e.untilNames("shop", "VirtualService a, VirtualService b, VirtualService c, VirtualService d")
 	c.Kubectl(t, "", "delete", "clusterrole", "navarchd")
-	e.until(func() string {
-		if !slices.ContainsFunc(e.s.Problems(), func(p object.Problem) bool {
-			return p.ID.Kind == "VirtualService" && strings.Contains(p.Message, "forbidden")
-		}) {
-			return fmt.Sprint("VirtualServices can be read: ", e.s.Problems())
+	forbidden := func(p object.Problem) bool {
+		return p.ID.Kind == "VirtualService" && strings.Contains(p.Message, "forbidden")
+	}
+	for until := time.Now().Add(patience); !slices.ContainsFunc(e.s.Problems(), forbidden); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("VirtualServices can be read: ", e.s.Problems())
 		}
-		return ""
-	})
+	}
 	before := e.count()
 	c.Kubectl(t, "", "-n", "shop", "delete", "virtualservices", "a", "b", "c")
 	if got := e.since(before, "shop"); len(got) > 0 {
