@@ -14,19 +14,25 @@ import (
 // webhook configurations. A certificate of another signer is not presented before they are there; the one before is, as long as it is valid.
 // Its methods may be called from any goroutine.
 type Held struct {
-	tls   *TLS
-	state func() *keyring.State
-	// trusted says why callers would not believe a certificate; nil: they do.
-	trusted func(*tls.Certificate) error
+	tls     *TLS
+	state   func() *keyring.State
+	trusted func(*tls.Certificate) Trust
 
 	mu        sync.Mutex // guards what follows
 	presented *tls.Certificate
 	believed  bool  // it was when it came to be presented
+	final     bool  // callers have said so: what they trust later changes nothing
 	waiting   error // why the newest certificate is not believed; nil: it is
 }
 
+// Trust is what callers make of a certificate.
+type Trust struct {
+	Callers bool  // some are there that verify it
+	Refused error // why one of them does not believe it; nil: all do
+}
+
 // NewHeld has a certificate of s presented once trusted says that it is believed. state is the keyring's.
-func NewHeld(s *TLS, state func() *keyring.State, trusted func(*tls.Certificate) error) *Held {
+func NewHeld(s *TLS, state func() *keyring.State, trusted func(*tls.Certificate) Trust) *Held {
 	return &Held{tls: s, state: state, trusted: trusted}
 }
 
@@ -65,16 +71,17 @@ func (h *Held) choose(now time.Time) (pair *tls.Certificate, unbelieved, err err
 		return was, nil, nil
 	case err != nil:
 		return nil, nil, err
-	case was == newest && h.believed:
+	case was == newest && h.final:
 		return was, nil, nil
 	}
-	no := h.trusted(newest)
+	trust := h.trusted(newest)
+	no := trust.Refused
 	if no != nil {
 		no = fmt.Errorf("webhooks: %w", no)
 	}
-	if h.waiting = no; no != nil && valid {
+	if h.waiting = no; no != nil && valid && was != newest {
 		return was, nil, nil
 	}
-	h.presented, h.believed = newest, no == nil
+	h.presented, h.believed, h.final = newest, no == nil, no == nil && trust.Callers
 	return newest, no, nil
 }

@@ -13,7 +13,8 @@ import (
 )
 
 // A certificate of a new signer is presented only once it is believed; until then the one before is, and nothing is missing. Where there was none
-// before, the new one is presented, and something is missing.
+// before, the new one is presented, and something is missing. What is believed since nobody verifies it yet is missing once somebody does, and does not believe it;
+// what callers have believed once is not.
 func TestHeld(t *testing.T) {
 	authority := func(epoch uint64) *issue.Authority {
 		a, err := issue.SelfSigned(spiffeid.RequireTrustDomainFromString("cluster.local"), epoch, time.Hour, time.Now(), nil)
@@ -27,8 +28,9 @@ func TestHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, second := authority(1), authority(2)
-	state, no := &keyring.State{Active: first}, errors.New("not yet")
-	h := NewHeld(s, func() *keyring.State { return state }, func(*tls.Certificate) error { return no })
+	var no error
+	state, callers := &keyring.State{Active: first}, false
+	h := NewHeld(s, func() *keyring.State { return state }, func(*tls.Certificate) Trust { return Trust{callers, no} })
 	presents := func(want *issue.Authority, missing, waiting bool) {
 		t.Helper()
 		pair, err := h.Config().GetCertificate(nil)
@@ -45,8 +47,12 @@ func TestHeld(t *testing.T) {
 			t.Errorf("waiting: %v", got)
 		}
 	}
+	presents(first, false, false)
+	callers, no = true, errors.New("not yet")
 	presents(first, true, true)
 	no = nil
+	presents(first, false, false)
+	no = errors.New("somebody has taken the roots away")
 	presents(first, false, false)
 	state, no = &keyring.State{Active: second}, errors.New("the new root is not there yet")
 	presents(first, false, true)
@@ -54,7 +60,7 @@ func TestHeld(t *testing.T) {
 	presents(first, false, true)
 	state, no = &keyring.State{Active: second}, nil
 	presents(second, false, false)
-	h = NewHeld(s, func() *keyring.State { return &keyring.State{Sealed: errors.New("sealed")} }, func(*tls.Certificate) error { return nil })
+	h = NewHeld(s, func() *keyring.State { return &keyring.State{Sealed: errors.New("sealed")} }, func(*tls.Certificate) Trust { return Trust{} })
 	s.own = nil
 	if _, err := h.Missing(); err == nil {
 		t.Error("nothing is missing without a certificate")

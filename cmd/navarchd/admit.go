@@ -32,7 +32,7 @@ func (a *assembly) configurations() (*webhooks.Configurations, error) {
 		return nil, nil
 	}
 	all, err := webhooks.New(webhooks.Config{Kubeconfig: a.config.kubeconfig, Namespace: a.config.env.podNamespace, Revision: a.config.env.revision, Log: a.log,
-		Roots: func() []*x509.Certificate { return a.ca.ring.State().Bundle }})
+		Foreign: !a.config.writeWebhooks, Roots: func() []*x509.Certificate { return a.ca.ring.State().Bundle }})
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 	}
@@ -95,7 +95,7 @@ func (a *assembly) webhookTLS(all *webhooks.Configurations) (*tls.Config, error)
 		}
 		return conf, err
 	}
-	trusted := func(*tls.Certificate) error { return nil }
+	trusted := func(*tls.Certificate) serving.Trust { return serving.Trust{Callers: true} }
 	if all != nil && !a.ca.serving.OwnFiles() {
 		trusted = all.Trusts
 	}

@@ -16,7 +16,8 @@ import (
 // duty is something that the leader does beside the loop. What it leaves out is nil: nobody asks which duties there are.
 type duty struct {
 	begin    func()                                    // before any duty of a term; nil: nothing is to be done
-	lead     func(ctx context.Context, epoch kv.Epoch) // one term; it returns when ctx ends
+	lead     func(ctx context.Context, epoch kv.Epoch) // one term; it returns when ctx ends; nil: there is nothing to do
+	fit      func(ctx context.Context) error           // why this process gives up its term (errUnfit), or ctx's error when that ends; nil: nothing makes it
 	problems func() []object.Problem                   // those of this process's term
 	origin   *origin.Origin                            // of objects that it emits: when a term ends they are forgotten, and the next term begins again
 }
@@ -99,6 +100,7 @@ func (i *ingester) addClusterDuties(c ingesterConfig, from sources, writes *kube
 		leader := webhooks.NewLeader(c.hooks, c.api, of, i.lead.Until, limit)
 		i.duties = append(i.duties, duty{lead: func(ctx context.Context, epoch kv.Epoch) { leader.Lead(ctx, epoch.Revision) }, problems: leader.Problems})
 	}
+	i.duties = append(i.duties, i.rightsDuty(c, of)...)
 	i.duties = append(i.duties,
 		duty{begin: from.clusters.Incomplete, lead: func(ctx context.Context, _ kv.Epoch) { _ = from.cluster.Run(ctx, emit) }, origin: &of}, // its error is the context's
 		duty{lead: func(ctx context.Context, _ kv.Epoch) { _ = from.clusters.Run(ctx, i.loop.Emit) }},                                       // its error is the context's

@@ -151,6 +151,8 @@ func (i *ingester) leader(ctx context.Context) (inspect.Leader, error) {
 
 // leads is one term.
 func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
+	ctx, unfit := context.WithCancelCause(ctx)
+	defer unfit(nil)
 	obs.Leading.Set(1)
 	defer obs.Leading.Set(0)
 	current, err := i.level(ctx)
@@ -172,7 +174,12 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 		}
 	}
 	for _, d := range i.duties {
-		others.Go(func() { d.lead(term, epoch) })
+		if d.lead != nil {
+			others.Go(func() { d.lead(term, epoch) })
+		}
+		if d.fit != nil {
+			others.Go(func() { unfit(d.fit(term)) })
+		}
 	}
 	others.Go(func() { i.keepLevel(term, epoch, current) })
 	defer func() { stop(); others.Wait() }()
@@ -182,6 +189,8 @@ func (i *ingester) leads(ctx context.Context, epoch kv.Epoch) error {
 		err := place.Lead(ctx, epoch, place.LeaderConfig{Store: i.store, Log: i.log, Alone: alone,
 			Wrote: func(_ *ring.Ring, moved int) { obs.RingMoved.Add(float64(moved)) }})
 		switch {
+		case errors.Is(context.Cause(ctx), errUnfit):
+			return context.Cause(ctx) // the election's log says it
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, kv.ErrDeposed):

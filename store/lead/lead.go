@@ -105,6 +105,15 @@ func (e *Elector) Leader(ctx context.Context) (string, kv.Epoch, error) {
 	return string(first.Value), kv.Epoch{Key: string(first.Key), Revision: first.CreateRevision}, nil
 }
 
+// Waiting says whether there is another candidate beside the leader. An error is of etcd's client.
+func (e *Elector) Waiting(ctx context.Context) (bool, error) {
+	resp, err := e.cfg.Store.Client().Get(ctx, e.cfg.Path+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return false, fmt.Errorf("count candidates: %w", err)
+	}
+	return resp.Count > 1, nil
+}
+
 // Depose ends another process's term, if it is still this one: its context ends, and who has waited longest leads. false: another term has begun. An error is of
 // etcd's client.
 func (e *Elector) Depose(ctx context.Context, epoch kv.Epoch) (bool, error) {

@@ -14,13 +14,16 @@ import (
 	"navarch.io/navarch/store/apiserver/listwatch"
 )
 
+// manager is this program's name in managedFields.
+const manager = "navarchd"
+
 // configOf reads a kubeconfig; of an empty path the service account of the Pod that this process is in. Writers keep their pace themselves (Rate).
 func configOf(kubeconfig string) (*rest.Config, error) {
 	config, err := apiserver.Config(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	config.UserAgent = "navarchd" // managedFields name it
+	config.UserAgent = manager
 	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	config.Wrap(listwatch.Transport)
 	return config, nil

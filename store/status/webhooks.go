@@ -3,6 +3,8 @@ package status
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +30,7 @@ var resources = map[WebhookKind]string{Validating: "validatingwebhookconfigurati
 type Webhooks struct {
 	kind   WebhookKind
 	client dynamic.ResourceInterface
+	clings atomic.Bool // the API server has kept a claim that was given up: none is given up any more
 }
 
 var _ API[unstructured.Unstructured] = (*Webhooks)(nil)
@@ -68,7 +71,7 @@ func (w *Webhooks) Follow(ctx context.Context, s Seen[unstructured.Unstructured]
 		if !is {
 			return Key{}, Found[unstructured.Unstructured]{}, false
 		}
-		return Key{Name: u.GetName()}, foundWhole(u), true
+		return Key{Name: u.GetName()}, w.found(u), true
 	}}
 	for ctx.Err() == nil {
 		r.session(ctx, listWatch(labelled{w.client}), &unstructured.Unstructured{})
@@ -76,11 +79,29 @@ func (w *Webhooks) Follow(ctx context.Context, s Seen[unstructured.Unstructured]
 	return ctx.Err()
 }
 
-// foundWhole keeps of managedFields who wrote last. It changes what it is given.
-func foundWhole(u *unstructured.Unstructured) Found[unstructured.Unstructured] {
+// found keeps managedFields where this process has claims to give up. It changes what it is given.
+func (w *Webhooks) found(u *unstructured.Unstructured) Found[unstructured.Unstructured] {
 	f := Found[unstructured.Unstructured]{Object: u, Version: versionOf(u.GetResourceVersion()), By: lastWriter(u.GetManagedFields(), "")}
-	u.SetManagedFields(nil)
+	if WithoutClaims(u) == nil || w.clings.Load() {
+		u.SetManagedFields(nil)
+	}
 	return f
+}
+
+// WithoutClaims is a copy of an object in which navarchd owns no field; nil: it owns none, or nobody else owns one. Whoever applies the object on the server then
+// meets no conflict in fields that navarchd has written, as Helm 4 does in failurePolicy when it goes back to the first version of a release.
+// (https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields)
+func WithoutClaims(u *unstructured.Unstructured) *unstructured.Unstructured {
+	all := u.GetManagedFields()
+	others := slices.DeleteFunc(slices.Clone(all), func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationUpdate
+	})
+	if len(others) == len(all) || len(others) == 0 { // an API server takes an empty list for one that is not stated
+		return nil
+	}
+	next := u.DeepCopy()
+	next.SetManagedFields(others)
+	return next
 }
 
 // Get implements API.
@@ -92,10 +113,10 @@ func (w *Webhooks) Get(ctx context.Context, k Key) (Found[unstructured.Unstructu
 	case err != nil:
 		return Found[unstructured.Unstructured]{}, err
 	}
-	return foundWhole(out), nil
+	return w.found(out), nil
 }
 
-// Write implements API. Configurations are never created: whoever installs Istio's webhooks does.
+// Write implements API. Configurations are never created: whoever installs Istio's webhooks does. One with managedFields gives claims up.
 func (w *Webhooks) Write(ctx context.Context, _ Key, o *unstructured.Unstructured) (Found[unstructured.Unstructured], error) {
 	out, err := w.client.Update(ctx, o, metav1.UpdateOptions{})
 	switch {
@@ -104,5 +125,8 @@ func (w *Webhooks) Write(ctx context.Context, _ Key, o *unstructured.Unstructure
 	case err != nil:
 		return Found[unstructured.Unstructured]{}, err
 	}
-	return foundWhole(out), nil
+	if len(o.GetManagedFields()) > 0 && WithoutClaims(out) != nil {
+		w.clings.Store(true)
+	}
+	return w.found(out), nil
 }

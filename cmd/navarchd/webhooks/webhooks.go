@@ -19,6 +19,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"navarch.io/navarch/ca/serving"
 	"navarch.io/navarch/store/admit/configure"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/obs"
@@ -31,7 +32,9 @@ type Config struct {
 	Namespace, Revision string // of this control plane
 	// Roots are those that the mesh trusts; nil: they are not known.
 	Roots func() []*x509.Certificate
-	Log   *slog.Logger
+	// Foreign: somebody else writes the roots (--write-webhook-configurations=false). Configurations without one of the mesh's are not waited for.
+	Foreign bool
+	Log     *slog.Logger
 }
 
 // Configurations are those of a cluster, as last seen. Its methods may be called from any goroutine.
@@ -212,30 +215,35 @@ func (c *Configurations) managed(k status.WebhookKind) (mesh configure.Mesh, all
 // ErrUnread is why it is not known whom API servers believe.
 var ErrUnread = errors.New("the webhook configurations cannot be read")
 
-// Trusts says why an API server would not believe a webhook that presents this certificate, or may not yet: it goes by a configuration some time after this
-// process has seen it. nil: it would. ErrUnread: that cannot be known.
-func (c *Configurations) Trusts(presented *tls.Certificate) error {
+// Trusts says whether an API server would believe a webhook that presents this certificate. It goes by a configuration some time after this process has seen it, so
+// one that has just changed counts as one that does not. ErrUnread: that cannot be known.
+func (c *Configurations) Trusts(presented *tls.Certificate) serving.Trust {
+	trust := serving.Trust{}
 	for _, k := range kinds {
 		c.mu.Lock()
 		of := *c.kinds[k]
 		c.mu.Unlock()
 		switch {
 		case of.there == nil && of.failed != nil:
-			return fmt.Errorf("%w: %w", ErrUnread, of.failed)
+			return serving.Trust{Refused: fmt.Errorf("%w: %w", ErrUnread, of.failed)}
 		case of.there == nil:
-			return errors.New("the webhook configurations are not read yet")
+			return serving.Trust{Refused: errors.New("the webhook configurations are not read yet")}
 		}
 		mesh, all, _ := c.managed(k)
 		for _, key := range slices.SortedFunc(maps.Keys(all), cmpName) {
-			if err := mesh.Trusts(all[key], presented, time.Now()); err != nil {
-				return err
+			err := mesh.Trusts(all[key], presented, time.Now())
+			switch {
+			case c.Foreign && errors.Is(err, configure.ErrUnwritten):
+				continue
+			case err == nil && c.settling(k, key):
+				err = fmt.Errorf("%s %s has changed just now: API servers may not go by it yet", k, key.Name)
 			}
-			if c.settling(k, key) {
-				return fmt.Errorf("%s %s has changed just now: API servers may not go by it yet", k, key.Name)
+			if trust.Callers = true; err != nil {
+				return serving.Trust{Callers: true, Refused: err}
 			}
 		}
 	}
-	return nil
+	return trust
 }
 
 // settling says whether API servers may not go by a configuration yet.

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"navarch.io/navarch/ca/issue"
+	"navarch.io/navarch/ca/serving"
+	"navarch.io/navarch/store/admit/configure"
 	"navarch.io/navarch/store/status"
 )
 
@@ -47,27 +49,40 @@ func TestTrusts(t *testing.T) {
 	fresh, byFresh := authority(t, 2)
 	c := &Configurations{Config: Config{Namespace: "istio-system", Log: slog.New(slog.DiscardHandler), Roots: func() []*x509.Certificate { return []*x509.Certificate{old.Certificate, fresh.Certificate} }},
 		kinds: map[status.WebhookKind]*kind{status.Validating: {}, status.Mutating: {}}, changed: make(chan struct{})}
-	if err := c.Trusts(byOld); err == nil || errors.Is(err, ErrUnread) {
+	if err := c.Trusts(byOld).Refused; err == nil || errors.Is(err, ErrUnread) {
 		t.Errorf("before anything is known: %v", err)
 	}
 	c.fails(status.Validating, errors.New("forbidden"))
-	if err := c.Trusts(byOld); !errors.Is(err, ErrUnread) {
+	if err := c.Trusts(byOld).Refused; !errors.Is(err, ErrUnread) {
 		t.Errorf("where they cannot be read: %v", err)
 	}
 	c.fails(status.Validating, nil)
-	seen{c, status.Validating}.Replace(configuration("Ignore", old.Certificate))
+	seen{c, status.Validating}.Replace(nil)
 	seen{c, status.Mutating}.Replace(nil)
-	if err := c.Trusts(byOld); err != nil {
-		t.Errorf("by its root: %v", err)
+	if got := c.Trusts(byOld); got != (serving.Trust{}) {
+		t.Errorf("where there are none: %v", got)
 	}
-	if err := c.Trusts(byFresh); err == nil {
+	seen{c, status.Validating}.Replace(configuration("Ignore"))
+	if got := c.Trusts(byOld); !errors.Is(got.Refused, configure.ErrUnwritten) {
+		t.Errorf("before the roots are written: %v", got)
+	}
+	c.Foreign = true
+	if got := c.Trusts(byOld); got != (serving.Trust{}) {
+		t.Errorf("where somebody else writes them: %v", got)
+	}
+	c.Foreign = false
+	seen{c, status.Validating}.Replace(configuration("Ignore", old.Certificate))
+	if got := c.Trusts(byOld); got != (serving.Trust{Callers: true}) {
+		t.Errorf("by its root: %v", got)
+	}
+	if c.Trusts(byFresh).Refused == nil {
 		t.Error("believed without its root")
 	}
 	c.fails(status.Validating, errors.New("away"))
 	for key, f := range configuration("Ignore", old.Certificate, fresh.Certificate) {
 		seen{c, status.Validating}.Observe(key, f)
 	}
-	if err := c.Trusts(byFresh); err != nil {
+	if err := c.Trusts(byFresh).Refused; err != nil {
 		t.Errorf("by both roots: %v", err)
 	}
 	seen{c, status.Validating}.Observe(status.Key{Name: "a"}, status.Found[unstructured.Unstructured]{})
@@ -94,11 +109,11 @@ func TestConfigurationsSettle(t *testing.T) {
 		for generation := range int64(2) {
 			show(generation)
 			time.Sleep(settled - time.Nanosecond)
-			if show(generation); c.Trusts(byOld) == nil {
+			if show(generation); c.Trusts(byOld).Refused == nil {
 				t.Errorf("generation %d: believed at once", generation)
 			}
 			time.Sleep(time.Nanosecond)
-			if err := c.Trusts(byOld); err != nil {
+			if err := c.Trusts(byOld).Refused; err != nil {
 				t.Errorf("generation %d, after a while: %v", generation, err)
 			}
 		}

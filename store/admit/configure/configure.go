@@ -137,7 +137,7 @@ func FailsOpen(u *unstructured.Unstructured) bool {
 }
 
 // Wanted is what a configuration should be: every webhook of the namespace is verified by these roots (PEM), and, where fail is true, refuses
-// while it does not answer, unless it warns only.
+// while it does not answer, unless it warns only. What was written is then given up (status.WithoutClaims).
 func (m Mesh) Wanted(roots []byte, fail bool) status.Desired[unstructured.Unstructured] {
 	return status.Desired[unstructured.Unstructured]{Version: string(roots) + strconv.FormatBool(fail), Draw: func(there *unstructured.Unstructured, epoch int64) *unstructured.Unstructured {
 		if there == nil {
@@ -161,9 +161,10 @@ func (m Mesh) draw(there *unstructured.Unstructured, bundle string, fail bool, e
 		all = append(all, w)
 	}
 	if !changed {
-		return nil
+		return status.WithoutClaims(there)
 	}
 	next := there.DeepCopy()
+	next.SetManagedFields(nil) // as they are
 	next.Object["webhooks"] = all
 	annotations := next.GetAnnotations()
 	if annotations == nil {
@@ -174,8 +175,11 @@ func (m Mesh) draw(there *unstructured.Unstructured, bundle string, fail bool, e
 	return next
 }
 
-// Trusts says why an API server with this configuration would not believe a webhook that presents a certificate; nil: it would, or none of the
-// mesh's roots is in the configuration, which is still to be written then.
+// ErrUnwritten is why a webhook is not believed whose configuration has none of the mesh's roots: they are still to be written.
+var ErrUnwritten = errors.New("none of the mesh's roots is written yet (caBundle)")
+
+// Trusts says why an API server with this configuration would not believe a webhook that presents a certificate; nil: it would. Errors are ErrUnwritten, and
+// those of verifying the certificate.
 func (m Mesh) Trusts(u *unstructured.Unstructured, presented *tls.Certificate, now time.Time) error {
 	if presented.Leaf == nil {
 		return errors.New("the certificate was not read")
@@ -188,8 +192,11 @@ func (m Mesh) Trusts(u *unstructured.Unstructured, presented *tls.Certificate, n
 	}
 	for _, w := range webhooks(u) {
 		roots := Bundle(w)
-		if !ours(w, m.Namespace) || !slices.ContainsFunc(roots, m.has) {
+		switch {
+		case !ours(w, m.Namespace):
 			continue
+		case !slices.ContainsFunc(roots, m.has):
+			return fmt.Errorf("%s %s: %w", u.GetKind(), u.GetName(), ErrUnwritten)
 		}
 		pool := x509.NewCertPool()
 		for _, root := range roots {

@@ -9,10 +9,12 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
@@ -128,6 +130,17 @@ func TestWanted(t *testing.T) {
 	if again := m.Wanted(both, false).Draw(closed, 9); again != nil {
 		t.Errorf("it is set back to Ignore: %v", again)
 	}
+	claimed := closed.DeepCopy()
+	claimed.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "helm", Operation: metav1.ManagedFieldsOperationApply}, {Manager: "navarchd", Operation: metav1.ManagedFieldsOperationUpdate}})
+	if given := m.Wanted(both, true).Draw(claimed, 9); given == nil || len(given.GetManagedFields()) != 1 || given.GetManagedFields()[0].Manager != "helm" {
+		t.Errorf("its claims are not given up: %v", given)
+	} else if again := m.Wanted(both, true).Draw(given, 9); again != nil {
+		t.Errorf("claims are given up twice: %v", again)
+	}
+	claimed.SetManagedFields(claimed.GetManagedFields()[1:])
+	if given := m.Wanted(both, true).Draw(claimed, 9); given != nil {
+		t.Errorf("claims are given up where nobody else has one, which API servers do not take: %v", given)
+	}
 	if m.Wanted(both, true).Draw(nil, 9) != nil {
 		t.Error("one that is not there is made")
 	}
@@ -142,26 +155,27 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-// A certificate is believed where its root is in every bundle that has one of the mesh's; garbage in a bundle counts as nothing.
+// A certificate is believed where its root is in every bundle; a bundle without a root of the mesh is still to be written, and garbage in it counts as nothing.
 func TestTrusts(t *testing.T) {
 	old, by := authority(t)
 	fresh, byFresh := authority(t)
 	m := Mesh{Namespace: "istio-system", Roots: []*x509.Certificate{old, fresh}}
+	stranger, _ := authority(t)
 	for name, c := range map[string]struct {
-		roots  []byte
-		pair   *tls.Certificate
-		trusts bool
+		roots             []byte
+		pair              *tls.Certificate
+		trusts, unwritten bool
 	}{
-		"its root":           {bundle(old), by, true},
-		"both roots":         {append([]byte("x"), bundle(old, fresh)...), byFresh, true},
-		"the other root":     {bundle(old), byFresh, false},
-		"nobody's":           {nil, by, true},
-		"of a stranger":      {bundle(func() *x509.Certificate { r, _ := authority(t); return r }()), by, true},
-		"garbage":            {[]byte("garbage"), by, true},
-		"out of date":        {bundle(old), &tls.Certificate{Certificate: by.Certificate, Leaf: func() *x509.Certificate { l := *by.Leaf; l.NotAfter = now.Add(-time.Minute); return &l }()}, false},
-		"no leaf to look at": {bundle(old), &tls.Certificate{Certificate: by.Certificate}, false},
+		"its root":           {bundle(old), by, true, false},
+		"both roots":         {append([]byte("x"), bundle(old, fresh)...), byFresh, true, false},
+		"the other root":     {bundle(old), byFresh, false, false},
+		"nobody's":           {nil, by, false, true},
+		"of a stranger":      {bundle(stranger), by, false, true},
+		"garbage":            {[]byte("garbage"), by, false, true},
+		"out of date":        {bundle(old), &tls.Certificate{Certificate: by.Certificate, Leaf: func() *x509.Certificate { l := *by.Leaf; l.NotAfter = now.Add(-time.Minute); return &l }()}, false, false},
+		"no leaf to look at": {bundle(old), &tls.Certificate{Certificate: by.Certificate}, false, false},
 	} {
-		if err := m.Trusts(configuration(t, "default", "istio-system", c.roots), c.pair, now); (err == nil) != c.trusts {
+		if err := m.Trusts(configuration(t, "default", "istio-system", c.roots), c.pair, now); (err == nil) != c.trusts || errors.Is(err, ErrUnwritten) != c.unwritten {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
