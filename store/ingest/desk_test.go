@@ -81,6 +81,7 @@ type desk struct {
 	s      *State
 	stored map[model.Key]model.Hash
 	bytes  map[model.Key]int
+	mesh   *model.Mesh // stored last
 	epoch  kv.Epoch
 	after  int64 // revision of the stored head; 0: there is none
 	now    time.Time
@@ -99,7 +100,7 @@ func (d *desk) step(event Event) (done []string) {
 		switch e := effect.(type) {
 		case Load:
 			done = append(done, "load")
-			effects = append(effects, d.s.Step(Loaded{Epoch: e.Epoch, Have: maps.Clone(d.stored), Bytes: maps.Clone(d.bytes), After: d.after, Complete: true, Now: d.now})...)
+			effects = append(effects, d.s.Step(Loaded{Epoch: e.Epoch, Have: maps.Clone(d.stored), Bytes: maps.Clone(d.bytes), Mesh: d.mesh, After: d.after, Complete: true, Now: d.now})...)
 		case Write:
 			done = append(done, d.commit(e.Batch))
 			effects = append(effects, d.s.Step(Written{Epoch: e.Batch.Epoch, After: 2})...)
@@ -114,6 +115,9 @@ func (d *desk) commit(b kv.Batch) string {
 	var parts []string
 	for _, r := range b.Puts {
 		d.stored[r.Meta().Key] = r.Meta().Hash
+		if mesh, is := r.(*model.Mesh); is {
+			d.mesh = mesh
+		}
 		raw, err := model.Encode(r)
 		if err != nil {
 			d.t.Fatal(err)
@@ -126,7 +130,9 @@ func (d *desk) commit(b kv.Batch) string {
 		parts = append(parts, sign+r.Meta().Key.Kind.String()+" "+r.Meta().Key.Name)
 	}
 	for _, k := range b.Deletes {
-		delete(d.stored, k)
+		if delete(d.stored, k); k == model.MeshKey {
+			d.mesh = nil
+		}
 		delete(d.bytes, k)
 		parts = append(parts, "-"+k.Kind.String()+" "+k.Name)
 	}

@@ -299,10 +299,11 @@ func (l *Loop) load(ctx context.Context, epoch kv.Epoch) Event {
 	return Lost{}
 }
 
-// readWhole says of which stored records more is read than their hash: Secrets, whose private keys are sealed, and those of kinds that this build does not know.
+// readWhole says of which stored records more is read than their hash: Secrets, whose private keys are sealed, the mesh configuration, and those of kinds that this build
+// does not know.
 func readWhole(path string) bool {
 	key, err := model.ParsePath(path)
-	return err != nil || key.Kind == model.KindSecret
+	return err != nil || key.Kind == model.KindSecret || key == model.MeshKey
 }
 
 func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
@@ -337,9 +338,12 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 		if loaded.Bytes != nil {
 			loaded.Bytes[key] = v.Size()
 		}
-		if key.Kind == model.KindSecret { // one that does not decode is written again
-			if r, err := v.Record(); err == nil {
-				loaded.Secrets[key] = r.(*model.Secret)
+		if key.Kind == model.KindSecret || key == model.MeshKey { // one that does not decode is written again
+			switch r, _ := v.Record(); r := r.(type) {
+			case *model.Secret:
+				loaded.Secrets[key] = r
+			case *model.Mesh:
+				loaded.Mesh = r
 			}
 		}
 	}

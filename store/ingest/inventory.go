@@ -34,6 +34,8 @@ type inventory struct {
 	keySets      nameCounts                        // of these, those that records refer to
 	mesh         *meshv1.MeshConfig
 	meshID       object.ID // of the object that says it
+	meshMissed   object.ID // that object, where it is gone and its last good form stays in effect; zero: it is there, or there was none
+	meshUnsaid   bool      // it is there without key mesh
 	networks     *meshv1.MeshNetworks
 	unreadable   map[string]bool // locations of documents of which not even the name can be read
 	want         map[model.Key]model.Record
@@ -102,7 +104,9 @@ func (w *inventory) take(events []object.Event) {
 		case object.Put:
 			w.putGuarded(e.Object, touched)
 		case object.Delete:
-			w.remove(e, touched)
+			if !w.meshStands(e.ID) {
+				w.remove(e, touched)
+			}
 		case object.Broken:
 			w.broken(e)
 		case object.Forget:
@@ -209,6 +213,7 @@ func (w *inventory) remove(e object.Event, touched map[object.ID]bool) {
 	w.touchName(e.ID, touched)
 	w.touchOther(e.ID, touched)
 	if w.normal.IsMesh(e.ID) && e.ID == w.meshID {
+		w.meshMissed, w.meshUnsaid = object.ID{}, false
 		if _, other := w.other(e.ID); other != nil && other.object != nil {
 			w.putMesh(other, touched)
 			return

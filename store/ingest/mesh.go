@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"maps"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -14,6 +15,11 @@ import (
 
 // putMesh takes a mesh configuration; a part that cannot be read leaves what was good of it.
 func (w *inventory) putMesh(e *entry, touched map[object.ID]bool) {
+	if missed := w.meshMissed; missed != (object.ID{}) {
+		if w.meshMissed = (object.ID{}); missed != e.object.ID { // the other source has it now
+			w.remove(object.Event{Op: object.Delete, ID: missed}, touched)
+		}
+	}
 	if w.yields(e.object.ID, e) {
 		return
 	}
@@ -22,6 +28,9 @@ func (w *inventory) putMesh(e *entry, touched map[object.ID]bool) {
 		w.setRecords(other, nil, nil)
 	}
 	parsed := w.normal.ParseMesh(e.object)
+	if w.meshUnsaid = parsed.Unsaid; parsed.Unsaid && lastMesh(e) != nil {
+		parsed.Config, parsed.Problems = nil, append(parsed.Problems, w.meshMissing("data.mesh", e.object.Location))
+	}
 	e.spoiled = parsed.Config == nil || parsed.Networks == nil
 	w.setProblems(e.object.ID, e, parsed.Problems)
 	if parsed.Networks != nil {
@@ -57,12 +66,65 @@ func (w *inventory) meshRecord(e *entry, parsed normal.Mesh, touched map[object.
 		}
 		w.unfitMesh(e, "data.mesh", err)
 	}
+	return lastMesh(e)
+}
+
+// lastMesh is the record of the last good mesh configuration; nil: none is known.
+func lastMesh(e *entry) model.Record {
 	for _, r := range e.records {
 		if r.Meta().Key == model.MeshKey {
 			return r
 		}
 	}
 	return nil
+}
+
+// meshMissing is the problem of a mesh configuration that is not there, or of one without a field.
+func (w *inventory) meshMissing(field, location string) object.Problem {
+	return object.Problem{ID: w.meshID, Location: location, Field: field, Code: problem.Held, Severity: problem.Error,
+		Message: "is missing: the last good mesh configuration stays in effect. Put it back, or, for a mesh with all defaults, one with `mesh: \"{}\"`"}
+}
+
+// meshStands says whether an object that is removed is the mesh configuration, whose last good form stays in effect: its absence is a problem, and no other configuration.
+func (w *inventory) meshStands(id object.ID) bool {
+	have := w.objects[id]
+	if !w.normal.IsMesh(id) || id != w.meshID || have == nil || lastMesh(have) == nil {
+		return false
+	}
+	if _, other := w.other(id); other != nil && other.object != nil {
+		return false
+	}
+	w.missMesh(id, have)
+	return true
+}
+
+func (w *inventory) missMesh(id object.ID, e *entry) {
+	e.setObject(nil)
+	e.name(id)
+	e.spoiled, w.meshMissed = true, id
+	w.setProblems(id, e, []object.Problem{w.meshMissing("", "")})
+}
+
+// recallMesh has the mesh configuration that is stored stay in effect, where this leader has not read one: no source has emitted it, or key mesh is missing. Networks
+// of meshNetworks are not stored, but for their gateways.
+func (w *inventory) recallMesh(stored *model.Mesh) {
+	e := w.objects[w.meshID]
+	if stored == nil || e != nil && !w.meshUnsaid {
+		return
+	}
+	touched := map[object.ID]bool{}
+	if e == nil {
+		e = w.entryOf(w.meshID)
+		w.missMesh(w.meshID, e)
+	} else if e.spoiled = true; !proto.Equal(stored.Spec, w.mesh) {
+		w.setProblems(w.meshID, e, append(slices.Clip(e.problems), w.meshMissing("data.mesh", e.object.Location)))
+	}
+	rest := slices.DeleteFunc(slices.Clone(e.records), func(r model.Record) bool { return r.Meta().Key == model.MeshKey })
+	w.setRecords(e, append([]model.Record{stored}, rest...), nil)
+	w.setMesh(stored.Spec, touched)
+	for _, id := range slices.SortedFunc(maps.Keys(touched), object.ID.Compare) {
+		w.normalise(id)
+	}
 }
 
 // unfitMesh reports a part of a mesh configuration of which no record can be made.

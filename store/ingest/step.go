@@ -35,6 +35,7 @@ type (
 		Epoch     kv.Epoch
 		Have      map[model.Key]model.Hash
 		Secrets   map[model.Key]*model.Secret // those of Have that are Secrets
+		Mesh      *model.Mesh                 // the one of Have; nil: there is none, or it cannot be read
 		Bytes     map[model.Key]int           // of the stored records; nil where there are no budgets
 		After     int64                       // the head's revision; 0: there is none
 		Complete  bool                        // nothing needs to be written where nothing differs
@@ -284,9 +285,8 @@ func (s *State) heed(events []object.Event) {
 
 func (s *State) lose() {
 	s.leading, s.phase, s.have, s.secrets = false, idle, nil, nil
-	s.sealing, s.resealing = false, false
-	s.batch, s.flying, s.paced, s.complete = kv.Batch{}, nil, false, false
-	s.queue = newQueue()
+	s.sealing, s.resealing, s.paced, s.complete = false, false, false, false
+	s.queue, s.batch, s.flying = newQueue(), kv.Batch{}, nil
 	clear(s.withheld)
 	clear(s.reencryptions)
 	s.forget()
@@ -312,6 +312,7 @@ func (s *State) compare(e Loaded) {
 		o.setAdopted(nil)
 	}
 	s.rebase(e)
+	s.recallMesh(e.Mesh)
 	s.sealAgain()
 	var gone []model.Key
 	for key := range e.Have {

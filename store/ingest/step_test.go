@@ -162,7 +162,8 @@ func TestMeshConfiguration(t *testing.T) {
 	if p := d.s.Problems(); len(p) < 1 || p[0].Field != "data.mesh" {
 		t.Errorf("problems %v", p)
 	}
-	d.want(Objects{gone(mesh)}, "write +Service web -Mesh mesh")
+	d.want(Objects{gone(mesh)}) // and so it does without one
+	d.want(Objects{put(t, fmt.Sprintf(meshMap, `{}`))}, "write +Mesh mesh +Service web")
 }
 
 func TestBadEditKeepsTheLastGood(t *testing.T) {

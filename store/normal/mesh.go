@@ -45,6 +45,8 @@ type Mesh struct {
 	Config   *meshv1.MeshConfig
 	Networks *meshv1.MeshNetworks
 	Problems []object.Problem
+	// Unsaid: key mesh is missing. Config has the defaults, for who knows no earlier one.
+	Unsaid bool
 }
 
 // ParseMesh reads keys mesh and meshNetworks of the ConfigMap over the defaults.
@@ -58,8 +60,9 @@ func (n *Normalizer) ParseMesh(obj *object.Object) Mesh {
 		return Mesh{Problems: r.problems}
 	}
 	user := &meshv1.MeshConfig{}
-	out := Mesh{}
-	if stated, ok := r.yaml("data.mesh", whole.Data["mesh"], user); ok {
+	text, said := whole.Data["mesh"]
+	out := Mesh{Unsaid: !said}
+	if stated, ok := r.yaml("data.mesh", text, user); ok {
 		out.Config = overlay(user, stated)
 		checkMesh(r, out.Config, n.Signers)
 		if r.spoiled {

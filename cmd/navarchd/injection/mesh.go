@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"google.golang.org/protobuf/proto"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -49,10 +50,10 @@ func (m *Mesh) Observe(k status.Key, f status.Found[corev1.ConfigMap]) {
 	}
 }
 
-// use takes the ConfigMap; nil: there is none, which is a mesh with all defaults.
+// use takes the ConfigMap; nil: there is none, which is a mesh with all defaults, unless there was one.
 func (m *Mesh) use(there *corev1.ConfigMap) {
 	if there == nil {
-		m.current.Store(model.MeshDefaults())
+		m.without("the ConfigMap", model.MeshDefaults())
 		return
 	}
 	js, err := json.Marshal(map[string]any{"data": there.Data})
@@ -65,5 +66,16 @@ func (m *Mesh) use(there *corev1.ConfigMap) {
 		m.log.Error("mesh configuration cannot be read; the previous one stays in use, if there was one", obs.KeyProblem, fmt.Sprint(read.Problems))
 		return
 	}
+	if read.Unsaid {
+		m.without("key mesh", read.Config)
+		return
+	}
 	m.current.Store(read.Config)
+}
+
+// without has the previous configuration stay in use, or the defaults where there is none.
+func (m *Mesh) without(what string, defaults *meshv1alpha1.MeshConfig) {
+	if !m.current.CompareAndSwap(nil, defaults) && !proto.Equal(m.current.Load(), defaults) {
+		m.log.Error("the mesh configuration is missing; the previous one stays in use", obs.KeyReason, what)
+	}
 }

@@ -35,6 +35,10 @@ func TestMesh(t *testing.T) {
 	check("a.example")
 	m.Observe(m.key(), found("trustDomain: c.example"))
 	check("c.example")
-	m.Observe(m.key(), status.Found[corev1.ConfigMap]{})
+	m.Observe(m.key(), status.Found[corev1.ConfigMap]{}) // the last good one stands
+	check("c.example")
+	m.Observe(m.key(), status.Found[corev1.ConfigMap]{Object: &corev1.ConfigMap{}})
+	check("c.example")
+	m.Observe(m.key(), found("{}"))
 	check("cluster.local")
 }

@@ -67,7 +67,9 @@ func (f *follower) putMesh(o *corev1.ConfigMap) bool {
 	n := name{s.SystemNamespace, s.meshName()}
 	merged := s.meshes.merged(n.namespace, n.name)
 	if merged == nil {
-		s.selectBy("")
+		if !s.selection.ready { // else those of the last one stand, as the rest of it does (store/ingest)
+			s.selectBy("")
+		}
 		return own.set(n, nil)
 	}
 	s.selectBy(merged.Data["mesh"])
