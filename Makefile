@@ -24,7 +24,7 @@ tools: ## put the pinned tools into .tools/ (Envoy, protoc, protoc-gen-go, stati
 	@deploy/tools/install.sh envoy protoc protoc-gen-go staticcheck
 
 kube-tools: ## build kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubectl, CoreDNS, Helm and etcdctl into .tools/bin/ (at first some seven minutes)
-	@deploy/tools/install.sh kube helm etcdctl promql
+	@deploy/tools/install.sh kube helm helm3 etcdctl promql
 
 chart: ## package the Helm chart, with Istio's CustomResourceDefinitions, into out/; VERSION=... is the tag of its images (as with `make image`)
 	@deploy/tools/install.sh helm

@@ -1,4 +1,4 @@
-// Package chart runs Helm, at the version that the repository pins, with the chart of this folder.
+// Package chart runs Helm, at the versions that the repository pins, with the chart of this folder.
 //
 // Owns: nothing.  Reads: the chart, .tools.  Never: used outside tests and demos; a kubeconfig that it was not given.
 package chart
@@ -23,14 +23,19 @@ type Helm struct {
 	program, home, kubeconfig string
 }
 
-// NewHelm is Helm for the cluster of a kubeconfig; empty: for commands that need none. What Helm keeps for itself is below the folder home. The
+// NewHelm is Helm 4 for the cluster of a kubeconfig; empty: for commands that need none. What Helm keeps for itself is below the folder home. The
 // error says that it is not built. The working directory is one of the repository.
-func NewHelm(home, kubeconfig string) (*Helm, error) {
+func NewHelm(home, kubeconfig string) (*Helm, error) { return newHelm("helm", home, kubeconfig) }
+
+// NewHelm3 is NewHelm of Helm 3, with the same errors.
+func NewHelm3(home, kubeconfig string) (*Helm, error) { return newHelm("helm3", home, kubeconfig) }
+
+func newHelm(program, home, kubeconfig string) (*Helm, error) {
 	tools, err := controlplane.Tools()
 	if err != nil {
 		return nil, err
 	}
-	h := &Helm{Dir: filepath.Join(filepath.Dir(tools), "deploy", "chart"), program: filepath.Join(tools, "bin", "helm"), home: home, kubeconfig: kubeconfig}
+	h := &Helm{Dir: filepath.Join(filepath.Dir(tools), "deploy", "chart"), program: filepath.Join(tools, "bin", program), home: home, kubeconfig: kubeconfig}
 	if _, err := os.Stat(h.program); err != nil {
 		return nil, fmt.Errorf("run `make kube-tools`: %w", err)
 	}

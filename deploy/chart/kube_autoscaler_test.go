@@ -2,17 +2,59 @@
 
 package chart
 
-import "navarch.io/navarch/deploy/testcluster/cluster"
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+
+	"navarch.io/navarch/deploy/testcluster/cluster"
+)
+
+// Each Deployment has an autoscaler, which owns the number of replicas, also a fixed one: no manifest says the number, which Helm 4 could not change once the autoscaler has.
+// It goes by CPU unless another metric is asked for.
+func TestKubeChartAutoscaling(t *testing.T) {
+	t.Parallel()
+	for scene, want := range map[string]map[string]string{
+		"default": {"istiod": "2 to 2 by cpu of navarchd"},
+		"large":   {"istiod": "5 to 12 by cpu of navarchd", "istiod-ingest": "3 to 3 by cpu of navarchd"},
+		"apart": {"istiod-canary": "3 to 9 by navarch_proxies", "istiod-canary-admit": "2 to 2 by cpu of navarchd", "istiod-canary-ca": "2 to 2 by cpu of navarchd",
+			"istiod-canary-ingest": "2 to 2 by cpu of navarchd"},
+	} {
+		text, got := scenes(t)[scene], map[string]string{}
+		for _, u := range objects(t, text) {
+			switch u.GetKind() {
+			case "Deployment":
+				deployment := &appsv1.Deployment{}
+				if object(t, text, "Deployment", u.GetName(), deployment); deployment.Spec.Replicas != nil {
+					t.Errorf("%s: %s says %d replicas", scene, u.GetName(), *deployment.Spec.Replicas)
+				}
+			case "HorizontalPodAutoscaler":
+				scaler := &autoscalingv2.HorizontalPodAutoscaler{}
+				object(t, text, u.GetKind(), u.GetName(), scaler)
+				by := ""
+				// Of the Pod as a whole the autoscaler has no use where one container, as that of a KMS, asks for no CPU.
+				if m := scaler.Spec.Metrics[0]; m.ContainerResource != nil {
+					by = string(m.ContainerResource.Name) + " of " + m.ContainerResource.Container
+				} else if m.Pods != nil {
+					by = m.Pods.Metric.Name
+				}
+				got[scaler.Spec.ScaleTargetRef.Name] = fmt.Sprintf("%d to %d by %s", *scaler.Spec.MinReplicas, scaler.Spec.MaxReplicas, by)
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: %v,\nwant %v", scene, got, want)
+		}
+	}
+}
 
 // withoutAdapter: where nobody serves the metric navarch_proxies, an autoscaler that goes by it says so, and leaves the replicas alone.
 func (i *installation) withoutAdapter() {
-	text := i.run("template", "navarch", i.helm.Dir, "--set-json", `deployments=[{"roles":["ingest","xds","ca","admit"],"autoscaling":{"minReplicas":1,"maxReplicas":3,"targetProxies":1}}]`)
 	i.MustKubectl(i.t, "", "delete", "apiservice", "v1beta2.custom.metrics.k8s.io")
-	for _, u := range objects(i.t, text) {
-		if u.GetKind() == "HorizontalPodAutoscaler" {
-			i.MustKubectl(i.t, manifest(i.t, u.Object), "apply", "-f", "-")
-		}
-	}
+	i.MustKubectl(i.t, "", "patch", "horizontalpodautoscaler", "-n", "istio-system", "istiod", "--type=merge", "-p",
+		`{"spec": {"minReplicas": 1, "maxReplicas": 3, "metrics": [{"type": "Pods", "pods": {"metric": {"name": "navarch_proxies"}, "target": {"type": "AverageValue", "averageValue": "1"}}}]}}`)
 	cluster.Await(i.t, "the autoscaler", func() string {
 		said := i.get(`{.status.conditions[?(@.type=="ScalingActive")].status} {.status.conditions[?(@.type=="ScalingActive")].reason}`, "horizontalpodautoscaler", "-n", "istio-system", "istiod")
 		if said != "False FailedGetPodsMetric" {
@@ -23,5 +65,5 @@ func (i *installation) withoutAdapter() {
 	if replicas := i.get("{.spec.replicas}", "deployment", "-n", "istio-system", "istiod"); replicas != "1" {
 		i.t.Errorf("without the metric there are %s replicas", replicas)
 	}
-	i.MustKubectl(i.t, "", "delete", "horizontalpodautoscaler", "-n", "istio-system", "istiod")
+	i.MustKubectl(i.t, "", "delete", "horizontalpodautoscaler", "-n", "istio-system", "istiod") // the next upgrade makes it again
 }

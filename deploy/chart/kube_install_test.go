@@ -5,6 +5,7 @@ package chart
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -250,6 +251,8 @@ func TestKubeChartLifecycle(t *testing.T) {
 // meanwhile; the second installation has the keys of the first, so the root is the same.
 func (i *installation) release() {
 	const values, wait = "testdata/cluster.yaml", "--timeout=120s"
+	// Other Deployments: another one leads, and an autoscaler has changed its number of replicas.
+	const other = `deployments=[{"roles":["ingest","xds"],"resources":{"requests":{"cpu":"50m"}},"autoscaling":{"minReplicas":2,"maxReplicas":3}},{"name":"ca","roles":["ca"],"replicas":1},{"name":"admit","roles":["admit"],"replicas":2}]`
 	root := i.istiod()
 	i.beside(root)
 	i.instead(values, wait)
@@ -262,9 +265,9 @@ func (i *installation) release() {
 		i.t.Fatalf("%+v", was)
 	}
 	// What is rendered without the cluster has another key, which the API server does not put in the place of the one that is there.
-	other := map[string]any{}
-	object(i.t, template(i.t, "-f", values), "Secret", "navarch-kek", &other)
-	if _, err := i.Kubectl(i.t.Context(), manifest(i.t, other), "apply", "--server-side", "--force-conflicts", "-f", "-"); err == nil || !strings.Contains(err.Error(), "immutable") {
+	key := map[string]any{}
+	object(i.t, template(i.t, "-f", values), "Secret", "navarch-kek", &key)
+	if _, err := i.Kubectl(i.t.Context(), manifest(i.t, key), "apply", "--server-side", "--force-conflicts", "-f", "-"); err == nil || !strings.Contains(err.Error(), "immutable") {
 		i.t.Errorf("another key: %v", err)
 	}
 	if wrong := i.wrong("istio-system", "default", "a CSR was signed", "clusters were sent"); wrong != "" {
@@ -286,10 +289,16 @@ func (i *installation) release() {
 			i.run("upgrade", "navarch", i.helm.Dir, "-f", values, "--set", "podLabels.edition=second,revisionTags={prod}")
 			i.run("rollback", "navarch", "2")
 			unchanged("the rollback to an upgrade")
-			// What was installed at first has the policy Ignore, which Helm puts back where it is told to; navarchd then finds it again.
-			i.run("rollback", "navarch", "1", "--force-conflicts", "--wait", wait)
+			// What was installed at first has the policy Ignore, which Helm puts back; navarchd then finds it again.
+			i.run("rollback", "navarch", "1", "--wait", wait)
 			i.works()
 			unchanged("the rollback to the first")
+			i.leads("istiod-ingest")
+			i.run("upgrade", "navarch", i.helm.Dir, "-f", values, "--set-json", other, "--wait", wait)
+			i.leads("istiod")
+			i.run("rollback", "navarch", "1", "--wait", wait)
+			i.works()
+			i.leads("istiod-ingest")
 		})
 	})
 	if tags := i.get("{.items[*].metadata.name}", "mutatingwebhookconfigurations", "-l", "app.kubernetes.io/instance=navarch"); tags != "istio-sidecar-injector" {
@@ -299,6 +308,9 @@ func (i *installation) release() {
 		i.whilePodsAreLetIn(i.uninstall)
 		i.MustKubectl(i.t, "", "delete", "configmap", "-n", "shop", "istio-ca-root-cert") // the second installation writes it
 		i.run("install", "navarch", i.helm.Dir, "-f", values, "--wait", wait)
+		if err := i.injected(i.t.Context()); err != nil { // it has found etcd with data, and was ready at once
+			i.t.Errorf("as soon as it was installed again: %v", err)
+		}
 		i.works()
 	})
 	i.rootIs(root)
@@ -318,12 +330,38 @@ func (i *installation) kept() kept {
 	return kept{slices.Compact(bundles), i.policies(), i.get("{.data.kek\\.key}", "secret", "-n", "istio-system", "navarch-kek")}
 }
 
+// leads waits until a Pod of a Deployment is the only one that leads, and each Deployment has as many replicas as its autoscaler holds.
+func (i *installation) leads(deployment string) {
+	i.t.Helper()
+	cluster.AwaitFor(i.t, 2*time.Minute, deployment+" leads", func() string {
+		by := ""
+		for _, pod := range strings.Fields(i.get("{.items[*].metadata.name}", "pods", "-n", "istio-system", "-l", "app.kubernetes.io/name=navarchd")) {
+			if strings.Contains(i.page("istio-system", pod), "\nnavarch_leader 1\n") {
+				by += pod + " "
+			}
+		}
+		if rest, is := strings.CutPrefix(by, deployment+"-"); !is || strings.Count(by, " ") != 1 || deployment == "istiod" && strings.HasPrefix(rest, "ingest") {
+			return "leaders are " + by
+		}
+		scalers := i.get("{range .items[*]}{.spec.scaleTargetRef.name} {.spec.minReplicas} {.spec.maxReplicas} {.status.currentReplicas}\n{end}", "horizontalpodautoscalers", "-n", "istio-system")
+		for line := range strings.Lines(scalers) {
+			var name string
+			var least, most, now int
+			if _, err := fmt.Sscan(line, &name, &least, &most, &now); err != nil || now < least || now > most {
+				return "autoscaler " + line
+			}
+		}
+		return ""
+	})
+	i.at(deployment + " leads")
+}
+
 // uninstall takes everything but the key, and Istio's definitions, and says what it leaves.
 func (i *installation) uninstall() {
 	if out := i.run("uninstall", "navarch", "--wait", "--timeout=60s"); !strings.Contains(out, "navarch-kek") {
 		i.t.Errorf("what is kept is not said: %s", out)
 	}
-	left := i.get("{range .items[*]}{.kind} {.metadata.name}; {end}", "deployments,services,secrets,serviceaccounts,roles,rolebindings,poddisruptionbudgets,mutatingwebhookconfigurations,validatingwebhookconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings,clusterroles,clusterrolebindings,networkpolicies,configmaps",
+	left := i.get("{range .items[*]}{.kind} {.metadata.name}; {end}", "deployments,horizontalpodautoscalers,services,secrets,serviceaccounts,roles,rolebindings,poddisruptionbudgets,mutatingwebhookconfigurations,validatingwebhookconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings,clusterroles,clusterrolebindings,networkpolicies,configmaps",
 		"-A", "-l", "app.kubernetes.io/instance=navarch")
 	if left != "Secret navarch-kek; " {
 		i.t.Errorf("left: %s", left)

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -197,42 +196,6 @@ func contents(t *testing.T, text, name string) string {
 		all = append(all, "immutable")
 	}
 	return strings.Join(all, " ")
-}
-
-// A Deployment that is to be scaled automatically keeps the replicas that Helm alone has set, as from size medium to large: Kubernetes would run one. A number that
-// the autoscaler has set is not said, as that is a conflict on the server.
-func TestKubeChartKeepsReplicas(t *testing.T) {
-	t.Parallel()
-	const helm, helm3, scaler = "{manager: helm, operation: Apply}", "{manager: helm, operation: Update}", "{manager: kube-controller-manager, operation: Update, subresource: scale}"
-	for _, c := range []struct {
-		now    int
-		fields string
-		want   string
-	}{
-		{0, "", "none"}, // it is not there
-		{3, helm, "5"},
-		{9, helm, "9"},
-		{9, helm + ", " + scaler, "none"},
-		{9, helm3 + ", " + scaler, "9"},
-	} {
-		has := map[string]string{}
-		if c.fields != "" {
-			has["/apis/apps/v1/namespaces/istio-system/deployments/istiod"] = fmt.Sprintf(
-				"{apiVersion: apps/v1, kind: Deployment, metadata: {name: istiod, namespace: istio-system, managedFields: [%s]}, spec: {replicas: %d}}", c.fields, c.now)
-		}
-		text, err := against(t, has, "-f", "ci/large.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		deployment, got := &appsv1.Deployment{}, "none"
-		object(t, text, "Deployment", "istiod", deployment)
-		if deployment.Spec.Replicas != nil {
-			got = fmt.Sprint(*deployment.Spec.Replicas)
-		}
-		if got != c.want {
-			t.Errorf("of %d replicas, set by %s, there are %s, want %s", c.now, c.fields, got, c.want)
-		}
-	}
 }
 
 // No two webhooks inject the same Pods: a tag that is the revision's own name is refused, and the tag default while the default revision's webhooks select anything;

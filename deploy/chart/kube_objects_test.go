@@ -14,7 +14,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -167,29 +166,6 @@ func TestKubeChartServices(t *testing.T) {
 		}
 		if !maps.Equal(got, want) {
 			t.Errorf("%s: %v,\nwant %v", scene, got, want)
-		}
-	}
-}
-
-// An autoscaler owns the number of replicas: the Deployment says none then, so that an upgrade does not set it back. It goes by CPU unless
-// another metric is asked for.
-func TestKubeChartAutoscaling(t *testing.T) {
-	t.Parallel()
-	for scene, want := range map[string]string{"large": "cpu of navarchd", "apart": "navarch_proxies"} {
-		text := scenes(t)[scene]
-		name := map[string]string{"large": "istiod", "apart": "istiod-canary"}[scene]
-		scaler, deployment := &autoscalingv2.HorizontalPodAutoscaler{}, &appsv1.Deployment{}
-		object(t, text, "HorizontalPodAutoscaler", name, scaler)
-		object(t, text, "Deployment", name, deployment)
-		got := ""
-		// Of the Pod as a whole the autoscaler has no use where one container, as that of a KMS, asks for no CPU.
-		if m := scaler.Spec.Metrics[0]; m.ContainerResource != nil {
-			got = string(m.ContainerResource.Name) + " of " + m.ContainerResource.Container
-		} else if m.Pods != nil {
-			got = m.Pods.Metric.Name
-		}
-		if got != want || deployment.Spec.Replicas != nil {
-			t.Errorf("%s: by %s, want %s; the Deployment says %v replicas", scene, got, want, deployment.Spec.Replicas)
 		}
 	}
 }

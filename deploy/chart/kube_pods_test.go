@@ -100,10 +100,25 @@ func (i *installation) joins(r revision) {
 	if page, err := i.Kubectl(ctx, "", "get", "--raw", "/api/v1/namespaces/shop/pods/web:9080/proxy/"); err != nil || !strings.Contains(page, "web") {
 		t.Errorf("the application answers %q, %v", page, err)
 	}
+	i.counts("destination", "web")
 	if served := i.serves(r.app); served != 1 {
 		t.Errorf("%s serves %d proxies, want the one of the Pod", r.app, served)
 	}
 	i.at("the Pod is of " + r.app)
+}
+
+// counts waits until the page that Prometheus scrapes of the Pod web has Istio's metric of requests, which the chart's mesh configuration asks for.
+func (i *installation) counts(reporter, workload string) {
+	i.t.Helper()
+	cluster.Await(i.t, "istio_requests_total", func() string {
+		page, err := i.Kubectl(i.t.Context(), "", "get", "--raw", "/api/v1/namespaces/shop/pods/web:15020/proxy/stats/prometheus")
+		for line := range strings.Lines(page) {
+			if strings.HasPrefix(line, "istio_requests_total{") && strings.Contains(line, `reporter="`+reporter+`"`) && strings.Contains(line, `destination_workload="`+workload+`"`) {
+				return ""
+			}
+		}
+		return fmt.Sprintf("%v: no such line in %d bytes", err, len(page))
+	})
 }
 
 // serves is how many proxies the Pods of a Deployment have.

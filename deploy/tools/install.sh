@@ -11,7 +11,7 @@
 #   kube          .tools/bin/{kube-apiserver,kube-controller-manager,kube-scheduler,kube-proxy,kubectl}  (built from deploy/tools/kube, whose go.sum has the hashes)
 #                 .tools/bin/coredns                        (built from deploy/tools/coredns, with the plugins that a cluster needs)
 #                 .tools/crds/{istio,gateway-api}.yaml        (Go modules: the project's istio.io/api; the Gateway API by hash)
-#   helm          .tools/bin/helm                           (built from deploy/tools/helm, whose go.sum has the hashes)
+#   helm, helm3   .tools/bin/{helm,helm3}                   (built from deploy/tools/{helm,helm3}, whose go.sum have the hashes)
 #   etcdctl       .tools/bin/{etcdctl,etcdutl}              (built from deploy/tools/etcdctl, whose go.sum has the hashes)
 #   promql        .tools/bin/promql                         (built from deploy/tools/promql, whose go.sum has the hashes)
 # Linux on x86_64 or aarch64, with python3 and its pip, whose own configuration names the index.
@@ -87,14 +87,14 @@ kube() {
   replace "$tools/crds/gateway-api.yaml" "$dir"/config/crd/standard/gateway*.yaml
 }
 
-# helm: built where its version is not there yet.
+# helm PROGRAM MODULE: built where its version is not there yet.
 helm() {
   local version
-  version=$(cd "$top/deploy/tools/helm" && go list -m -f '{{.Version}}' helm.sh/helm/v4)
-  [ "$(cat "$tools/bin/helm.version" 2>/dev/null)" = "$version" ] && [ -x "$tools/bin/helm" ] && return
+  version=$(cd "$top/deploy/tools/$1" && go list -m -f '{{.Version}}' "$2")
+  [ "$(cat "$tools/bin/$1.version" 2>/dev/null)" = "$version" ] && [ -x "$tools/bin/$1" ] && return
   echo "building Helm $version (two minutes)"
-  (cd "$top/deploy/tools/helm" && CGO_ENABLED=0 go build -ldflags '-s -w' -o "$tools/bin/helm.new" helm.sh/helm/v4/cmd/helm)
-  mv "$tools/bin/helm.new" "$tools/bin/helm" && echo "$version" >"$tools/bin/helm.version"
+  (cd "$top/deploy/tools/$1" && CGO_ENABLED=0 go build -ldflags '-s -w' -o "$tools/bin/$1.new" "$2/cmd/helm")
+  mv "$tools/bin/$1.new" "$tools/bin/$1" && echo "$version" >"$tools/bin/$1.version"
 }
 
 # replace FILE PARTS...: FILE is the parts, one YAML document after the other.
@@ -141,7 +141,8 @@ for tool in "$@"; do
   lint)
     (cd "$top/deploy/tools/lint" && go build -o "$tools/bin/lint" .) ;;
   kube) kube ;;
-  helm) helm ;;
+  helm) helm helm helm.sh/helm/v4 ;;
+  helm3) helm helm3 helm.sh/helm/v3 ;;
   etcdctl)
     for program in etcdctl etcdutl; do
       has "$tools/bin/$program" version "version: $(cd "$top/deploy/tools/etcdctl" && go list -m -f '{{.Version}}' "go.etcd.io/etcd/$program/v3" | tr -d v)" && continue

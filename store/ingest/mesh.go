@@ -109,14 +109,15 @@ func (w *inventory) missMesh(id object.ID, e *entry) {
 // of meshNetworks are not stored, but for their gateways.
 func (w *inventory) recallMesh(stored *model.Mesh) {
 	e := w.objects[w.meshID]
-	if stored == nil || e != nil && !w.meshUnsaid {
+	if stored == nil || e != nil && (!w.meshUnsaid || proto.Equal(stored.Spec, w.mesh)) {
 		return
 	}
 	touched := map[object.ID]bool{}
 	if e == nil {
 		e = w.entryOf(w.meshID)
 		w.missMesh(w.meshID, e)
-	} else if e.spoiled = true; !proto.Equal(stored.Spec, w.mesh) {
+	} else {
+		e.spoiled = true
 		w.setProblems(w.meshID, e, append(slices.Clip(e.problems), w.meshMissing("data.mesh", e.object.Location)))
 	}
 	rest := slices.DeleteFunc(slices.Clone(e.records), func(r model.Record) bool { return r.Meta().Key == model.MeshKey })

@@ -62,24 +62,8 @@
 {{ include "navarch.service" . }}-ca
 {{- end }}
 
-{{- /* The replicas of a Deployment: a dict of root, entry and its name. The number of one that is scaled automatically is the autoscaler's, and a number here would be a
-conflict with it (of server-side apply, rollbacks included). But where Helm has set the number alone, as with a fixed one before, leaving it out has Kubernetes run one
-replica, until the autoscaler acts (kubernetes.io: Migrating Deployments and StatefulSets to horizontal autoscaling): then it stays as it is. So it does for Helm 3, which
-applies nothing on the server, and takes out what it has once set. */}}
-{{- define "navarch.replicas" -}}
-{{- if .entry.autoscaling }}
-  {{- with lookup "apps/v1" "Deployment" .root.Release.Namespace .name }}
-    {{- $scaled := false }}
-    {{- $applied := false }}
-    {{- range .metadata.managedFields }}
-      {{- if eq (.subresource | default "") "scale" }}{{ $scaled = true }}{{ end }}
-      {{- if eq .operation "Apply" }}{{ $applied = true }}{{ end }}
-    {{- end }}
-    {{- if not (and $scaled $applied) -}}
-replicas: {{ max (int $.entry.autoscaling.minReplicas) (int .spec.replicas) }}
-    {{- end }}
-  {{- end }}
-{{- else -}}
-replicas: {{ .entry.replicas }}
-{{- end }}
+{{- /* Between which numbers the autoscaler of a Deployment holds its replicas, as YAML: of a fixed number both are that. Takes an entry of navarch.deployments. No manifest
+says a number of replicas: an autoscaler that has changed it owns it, so that Helm 4 would refuse to set another one, in an upgrade to fewer replicas or a rollback to a release from before. */}}
+{{- define "navarch.scaling" -}}
+{{- .autoscaling | default (dict "minReplicas" .replicas "maxReplicas" .replicas) | toYaml }}
 {{- end }}

@@ -1,3 +1,9 @@
+{{- /* Of a Service that no proxy is configured for: no sidecar has listeners and clusters of etcd. Those of navarchd, which gateways of networks lead to, are exported as istiod's is. */}}
+{{- define "navarch.ofNoProxy" -}}
+annotations:
+  networking.istio.io/exportTo: "~"
+{{- end }}
+
 {{- /* The addresses of etcd's members, with commas between them. */}}
 {{- define "navarch.etcdEndpoints" -}}
 {{- if .Values.etcd.endpoints }}{{ join "," .Values.etcd.endpoints }}

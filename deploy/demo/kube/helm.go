@@ -100,10 +100,9 @@ func (d *demo) upgrade(ctx context.Context) (string, error) {
 	return d.replaced(ctx, next, "v1", "v2", "upgrade", "navarch", d.chart, "-f", values, "--set", "tag="+next)
 }
 
-// rollBack is to the first version of the release, which had the failure policy Ignore: Helm asks for force, and navarchd sets Fail again
-// (deploy/docs/installation.md, Upgrades).
+// rollBack is to the first version of the release, which had the failure policy Ignore; navarchd sets Fail again (deploy/docs/installation.md, Upgrades).
 func (d *demo) rollBack(ctx context.Context) (string, error) {
-	return d.replaced(ctx, first, "v2", "v1", "rollback", "navarch", "1", "--force-conflicts")
+	return d.replaced(ctx, first, "v2", "v1", "rollback", "navarch", "1")
 }
 
 // uninstall leaves what is not to be lost: keys, definitions, and the mesh's traffic.

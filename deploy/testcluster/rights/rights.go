@@ -33,6 +33,12 @@ func Documented(t testing.TB, c *controlplane.ControlPlane) (kubeconfig string) 
 	t.Helper()
 	c.Kubectl(t, "{apiVersion: v1, kind: Namespace, metadata: {name: istio-system}}", "apply", "-f", "-")
 	c.Kubectl(t, docs.YAML(t, page, "\n## Rights\n"), "apply", "-f", "-")
+	return As(t, c, "navarchd")
+}
+
+// As returns the path of a kubeconfig for a service account in namespace istio-system.
+func As(t testing.TB, c *controlplane.ControlPlane, account string) string {
+	t.Helper()
 	raw, err := os.ReadFile(c.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
@@ -41,11 +47,11 @@ func Documented(t testing.TB, c *controlplane.ControlPlane) (kubeconfig string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := strings.TrimSpace(c.Kubectl(t, "", "create", "token", "navarchd", "-n", "istio-system", "--duration=24h"))
+	token := strings.TrimSpace(c.Kubectl(t, "", "create", "token", account, "-n", "istio-system", "--duration=24h"))
 	for name := range config.AuthInfos {
 		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
 	}
-	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
 		t.Fatal(err)
 	}
