@@ -1,6 +1,7 @@
 package delta
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,27 +41,99 @@ func (s *State) acknowledge(r Request, out []Report) []Report {
 	if err != nil || i < 0 {
 		return append(out, Report{Kind: Expired, Type: r.Type, Nonce: strings.Clone(r.Nonce[:min(len(r.Nonce), maxNonce)])})
 	}
-	f := ty.flights[i]
-	if ty.flights = slices.Delete(ty.flights, i, i+1); len(ty.flights) == 0 {
-		ty.flights = nil
+	f := s.take(r.Type, i)
+	s.answered = max(s.answered, nonce)
+	if r.Type == xds.Cluster {
+		defer s.arrives()
 	}
-	s.unacked -= f.size
 	switch {
 	case r.Failed && isDynamic(r.Type):
 		return s.refuseDynamic(r, f, out)
-	case r.Failed:
+	case r.Failed && (f.version == "" || r.Version != f.version): // else it is an older response that failed, and this one was accepted
 		return s.refuse(r, f, out)
 	}
 	ty.accept(f)
+	if r.Type == xds.Cluster {
+		s.comesBack(f.set)
+	}
 	if d := s.dynamicOf(r.Type); d != nil && len(f.set) > 0 {
 		d.refused = "" // it has taken another version
 	}
 	return append(out, Report{Kind: Acked, Type: r.Type, Nonce: nonceText(nonce), Revision: f.revision})
 }
 
+// take ends the flight of a response. A client of state of the world answers the newest that it has read: the older ones are part of it.
+func (s *State) take(t xds.Type, i int) flight {
+	ty := s.typed(t)
+	f, first := ty.flights[i], i
+	if s.cfg.SotW && !isDynamic(t) {
+		for first > 0 {
+			first--
+			ty.absorb(&f, ty.flights[first])
+		}
+	}
+	for _, done := range ty.flights[first : i+1] {
+		s.unacked -= done.size
+	}
+	if ty.flights = slices.Delete(ty.flights, first, i+1); len(ty.flights) == 0 {
+		ty.flights = nil
+	}
+	return f
+}
+
+// absorb makes what an older response carried a part of a newer one.
+func (ty *typed) absorb(f *flight, older flight) {
+	carries := func(name string) bool {
+		_, sets := slices.BinarySearchFunc(f.set, name, byName)
+		return sets || found(f.removed, name)
+	}
+	passes := func(name string) {
+		if o, is := ty.overrides[name]; is && o.flying == older.nonce {
+			o.flying = f.nonce
+			ty.put(name, o)
+		}
+	}
+	set, removed := slices.Clone(f.set), slices.Clone(f.removed)
+	for _, r := range older.set {
+		if passes(r.Name); !carries(r.Name) {
+			set = append(set, r)
+		}
+	}
+	for _, name := range older.removed {
+		if passes(name); !carries(name) {
+			removed = append(removed, name)
+		}
+	}
+	slices.SortFunc(set, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
+	slices.Sort(removed)
+	f.set, f.removed = set, removed
+}
+
+// later is the newest response in flight after one that carries a name, and what it carries; 0: none does.
+func (ty *typed) later(than uint64, name string) (nonce uint64, r *xds.Resource) {
+	for i := len(ty.flights) - 1; i >= 0 && ty.flights[i].nonce > than; i-- {
+		f := &ty.flights[i]
+		if at, sets := slices.BinarySearchFunc(f.set, name, byName); sets {
+			return f.nonce, f.set[at]
+		}
+		if found(f.removed, name) {
+			return f.nonce, nil
+		}
+	}
+	return 0, nil
+}
+
+// settles moves on to what a client has of the stack once it has answered a response. Answers that come out of order move nothing back.
+func (ty *typed) settles(f flight) {
+	if f.nonce > ty.settled {
+		ty.acked, ty.ackedRevision, ty.settled = f.at, f.revision, f.nonce
+	}
+}
+
 // accept makes what was sent what is held.
 func (ty *typed) accept(f flight) {
-	ty.acked, ty.ackedNonce, ty.ackedRevision = f.at, f.nonce, f.revision
+	ty.settles(f)
+	ty.ackedNonce = max(ty.ackedNonce, f.nonce)
 	if len(ty.overrides) == 0 {
 		ty.overrides = nil
 		return
@@ -73,10 +146,14 @@ func (ty *typed) accept(f flight) {
 		if o.flying == f.nonce {
 			o.flying, o.now = 0, nil
 		}
-		if o.refused != "" && (carried == nil || !same(carried, o.have)) && !carried.StandsIn() {
-			o.refused = ""
+		if o.lacks != "" && carried != nil && carried.Version == o.refused { // it falls back from what it has just acknowledged
+			ty.put(name, o)
+			return
 		}
-		o.have, o.held, o.claimed = carried, false, false
+		if o.refused != "" && (carried == nil || !same(carried, o.have)) && !carried.StandsIn() {
+			o.refused, o.lacks = "", ""
+		}
+		o.have, o.held, o.claimed, o.maybe = carried, false, false, nil
 		ty.tidy(name, o)
 	}
 	for _, r := range f.set {
@@ -84,5 +161,8 @@ func (ty *typed) accept(f flight) {
 	}
 	for _, name := range f.removed {
 		answered(name, nil)
+	}
+	if ty.acked == ty.sent {
+		ty.tidyAll()
 	}
 }

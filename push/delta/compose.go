@@ -2,7 +2,6 @@ package delta
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -36,9 +35,6 @@ func (s *State) next(urgent bool) (Reply, bool) {
 		if reply, made := s.replyOf(t); made {
 			return reply, true
 		}
-		if t == xds.Endpoint && s.base != s.target && s.caughtUp() {
-			s.base = s.target
-		}
 	}
 	// What was waiting for listeners and routes to be drained may go now.
 	return s.replyOf(xds.Cluster)
@@ -64,16 +60,16 @@ type change struct {
 // compose makes the next response of one type, if there is one and it is allowed.
 func (s *State) compose(t xds.Type) (Reply, bool) {
 	ty := s.typed(t)
-	if !ty.subscribed || s.goal(t) == nil {
-		return Reply{}, false
-	}
-	free := len(ty.flights) == 0 && s.unacked < s.cfg.Credit
-	due := !free && s.dependenciesDue(t) && len(ty.flights) < maxFlights
-	if !free && !due {
+	if !ty.subscribed {
 		return Reply{}, false
 	}
 	s.deciding = true
 	defer s.decided()
+	free := s.free(t)
+	due := !free && s.dependenciesDue(t) && len(ty.flights) < maxFlights
+	if !free && !due {
+		return s.removeOnly(t)
+	}
 	var c change
 	var resent []string
 	at := ty.sent
@@ -82,30 +78,61 @@ func (s *State) compose(t xds.Type) (Reply, bool) {
 		s.answerFirst(t, &c)
 		resent = s.gather(t, &c, func(string, override) bool { return true })
 		at = s.stack(t)
-	case due || s.waits(t):
+	case due || s.defers(t):
 		resent = s.gather(t, &c, func(_ string, o override) bool { return o.force })
-	case len(ty.retry) > 0:
-		for len(ty.retry) > 0 && c.empty() {
-			group := ty.retry[0]
-			ty.retry = ty.retry[1:]
-			resent = s.gather(t, &c, func(name string, _ override) bool { return found(group, name) })
-		}
-		if len(ty.retry) == 0 {
-			ty.retry = nil
-		}
 	default:
-		resent = s.gather(t, &c, func(string, override) bool { return true })
-		at = s.stack(t)
-		resent = append(resent, s.differences(t, &c)...)
+		if resent = s.retries(t, &c); c.empty() {
+			resent = s.gather(t, &c, func(string, override) bool { return true })
+			at = s.stack(t)
+			resent = append(resent, s.differences(t, &c)...)
+		}
+	}
+	if t == xds.Listener && len(c.removed) > 0 && ty.replacing(resent) {
+		resent = ty.keep(&c, resent)
 	}
 	if c.empty() && !(ty.answer && !due) {
-		if !due && !s.waits(t) && len(ty.retry) == 0 {
-			ty.catchUp(at, s.goal(t).Revision)
+		if !due && !s.defers(t) {
+			ty.catchUp(at, s.target.Revision)
 		}
 		return Reply{}, false
 	}
 	ty.answer = false
 	return s.launch(t, c, resent, at, due), true
+}
+
+// replacing says whether something new still waits for clusters, that may take the place of what is removed.
+func (ty *typed) replacing(sent []string) bool {
+	for name, o := range ty.overrides {
+		if o.since != 0 && o.has() == nil && !slices.Contains(sent, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// keep leaves removals out of a response, and of those that it sends again.
+func (ty *typed) keep(c *change, resent []string) []string {
+	for _, name := range c.removed {
+		ty.put(name, ty.current(name))
+	}
+	slices.Sort(c.removed)
+	resent = slices.DeleteFunc(resent, func(name string) bool { return found(c.removed, name) })
+	c.removed = nil
+	return resent
+}
+
+// retries sends the next part again of what was refused.
+func (s *State) retries(t xds.Type, c *change) (resent []string) {
+	ty := s.typed(t)
+	for len(ty.retry) > 0 && c.empty() {
+		group := ty.retry[0]
+		ty.retry = ty.retry[1:]
+		resent = s.gather(t, c, func(name string, _ override) bool { return found(group, name) })
+	}
+	if len(ty.retry) == 0 {
+		ty.retry = nil
+	}
+	return resent
 }
 
 // answerFirst answers the first names of a type: what there is goes out as it stands, and only what there is not becomes an
@@ -115,14 +142,14 @@ func (s *State) answerFirst(t xds.Type, c *change) {
 	ty.fresh = false
 	goal := s.stack(t)
 	add := func(name string, r *xds.Resource) {
-		if r != nil && !s.withholds(r) {
+		if r != nil && s.passes(t, r) {
 			c.set = append(c.set, r)
 		} else {
 			ty.put(name, override{force: true})
 		}
 	}
 	if len(ty.overrides) == 0 && goal.Sum().Names == ty.nameSum() { // all that there is, as sidecars do
-		if all := goal.Sorted(); s.withheld == nil || !slices.ContainsFunc(all, s.withheld) {
+		if all := goal.Sorted(); s.allPass(t, all) {
 			c.set, c.whole = all, goal
 			return
 		}
@@ -134,14 +161,18 @@ func (s *State) answerFirst(t xds.Type, c *change) {
 	}
 }
 
-// catchUp moves on to a set that holds nothing new for this client; nothing is in flight.
+// catchUp moves on to a set that holds nothing new for this client.
 func (ty *typed) catchUp(at manifest.Stack, revision int64) {
-	ty.sentRevision, ty.ackedRevision = revision, revision
-	if ty.sent == at {
-		return
+	moved := ty.sent != at
+	ty.sent, ty.sentRevision = at, revision
+	if n := len(ty.flights); n > 0 {
+		ty.flights[n-1].at, ty.flights[n-1].revision = at, revision
+	} else {
+		ty.acked, ty.ackedRevision = at, revision
 	}
-	ty.acked, ty.sent = at, at
-	ty.tidyAll()
+	if moved {
+		ty.tidyAll()
+	}
 }
 
 func (c *change) empty() bool { return len(c.set) == 0 && len(c.removed) == 0 }
@@ -152,9 +183,9 @@ func (c *change) add(name string, v verb, r *xds.Resource) bool {
 		c.set = append(c.set, r)
 	case remove:
 		c.removed = append(c.removed, name)
-	case hold:
+	case hold, wait:
 	}
-	return v != hold
+	return v == set || v == remove
 }
 
 // dependenciesDue says whether a cluster response waits for answers of this type: Envoy acknowledges it only when its new clusters
@@ -163,8 +194,8 @@ func (s *State) dependenciesDue(t xds.Type) bool {
 	return (t == xds.Endpoint || t == xds.Secret) && len(s.types[xds.Cluster].flights) > 0
 }
 
-// waits says whether changes of a type wait for Next: all but endpoints and dynamic types do, and but for the first answer.
-func (s *State) waits(t xds.Type) bool {
+// defers says whether changes of a type wait for Next: all but endpoints and dynamic types do, and but for the first answer.
+func (s *State) defers(t xds.Type) bool {
 	return s.urgent && t != xds.Endpoint && !isDynamic(t) && !s.types[t].answer
 }
 
@@ -205,6 +236,12 @@ func (s *State) gather(t xds.Type, c *change, pick func(string, override) bool) 
 		v, r := s.sends(t, name, o)
 		if c.add(name, v, r) {
 			resent = append(resent, name)
+		} else if waits := v == wait; waits != (o.since != 0) {
+			o.since = 0
+			if waits {
+				o.since = s.now
+			}
+			ty.put(name, o)
 		}
 	}
 	return resent
@@ -220,15 +257,15 @@ func (s *State) differences(t xds.Type, c *change) (resent []string) {
 	}
 	if (ty.sent == manifest.Stack{}) && ty.all && len(ty.overrides) == 0 && !isDynamic(t) {
 		all := goal.Sorted()
-		if s.withheld == nil || !slices.ContainsFunc(all, s.withheld) {
+		if s.allPass(t, all) {
 			c.set, c.whole = all, goal
 			return nil
 		}
 		for _, r := range all {
-			if s.withheld(r) {
-				ty.put(r.Name, override{})
-			} else {
+			if s.passes(t, r) {
 				c.set = append(c.set, r)
+			} else {
+				ty.put(r.Name, override{since: s.now}) // gather finds out whether it waits, or is withheld
 			}
 		}
 		return nil
@@ -237,9 +274,12 @@ func (s *State) differences(t xds.Type, c *change) (resent []string) {
 		if _, is := ty.overrides[d.Name]; is || !ty.wants(d.Name) || same(d.Old, d.New) {
 			continue
 		}
-		o := override{have: d.Old}
+		o := ty.standing(d.Name)
 		v, r := s.sends(t, d.Name, o)
 		if !c.add(d.Name, v, r) {
+			if v == wait {
+				o.since = s.now
+			}
 			ty.put(d.Name, o)
 		} else if r != d.New {
 			ty.put(d.Name, o)
@@ -256,10 +296,11 @@ func (s *State) launch(t xds.Type, c change, resent []string, at manifest.Stack,
 		slices.SortFunc(c.set, func(a, b *xds.Resource) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	slices.Sort(c.removed)
+	s.goesAhead(t, c.set)
 	s.serial++
 	for _, name := range resent {
 		o := ty.overrides[name]
-		o.flying, o.now, o.force, o.placeholder = s.serial, nil, false, false
+		o.flying, o.now, o.force, o.placeholder, o.since = s.serial, nil, false, false, 0
 		if i, ok := slices.BinarySearchFunc(c.set, name, byName); ok {
 			o.now = c.set[i]
 			o.placeholder = s.stack(t).Get(name) == nil
@@ -267,7 +308,7 @@ func (s *State) launch(t xds.Type, c change, resent []string, at manifest.Stack,
 		ty.put(name, o)
 	}
 	moved := ty.sent != at
-	ty.sent, ty.sentNonce, ty.sentRevision = at, s.serial, s.goal(t).Revision
+	ty.sent, ty.sentNonce, ty.sentRevision = at, s.serial, s.target.Revision
 	if moved {
 		ty.tidyAll()
 	}
@@ -276,10 +317,12 @@ func (s *State) launch(t xds.Type, c change, resent []string, at manifest.Stack,
 		reply.Encoded, reply.Size = c.pack()
 		reply.Size += overhead(&reply)
 	}
-	ty.flights = append(ty.flights, flight{nonce: s.serial, size: reply.Size, set: c.set, removed: c.removed, at: at, revision: ty.sentRevision})
+	ty.flights = append(ty.flights, flight{nonce: s.serial, size: reply.Size, kept: reply.Size, set: c.set, removed: c.removed, at: at,
+		revision: ty.sentRevision, since: s.now})
 	s.unacked += reply.Size
 	if t == xds.Cluster {
-		s.followClusters()
+		s.unusable(c.removed)
+		s.followClusters(ty.flights[len(ty.flights)-1:])
 	}
 	return reply
 }
@@ -311,73 +354,22 @@ func overhead(r *Reply) int {
 	return n
 }
 
-// followClusters makes the endpoints of every cluster in flight due again: Envoy does not ask for them when a cluster
+// followClusters makes the endpoints of clusters in flight due again: Envoy does not ask for them when a cluster
 // changes, and does not use those that it has.
-func (s *State) followClusters() {
+func (s *State) followClusters(flights []flight) {
 	eds := &s.types[xds.Endpoint]
 	if !eds.subscribed || eds.fresh {
 		return
 	}
-	flights := s.types[xds.Cluster].flights
 	for i := range flights {
 		for _, r := range flights[i].set {
 			for _, need := range r.Needs {
 				if need.Type == xds.Endpoint && eds.wants(need.Name) {
-					o := eds.overrideOf(need.Name, eds.sent)
+					o := eds.current(need.Name)
 					o.force = true
 					eds.put(need.Name, o)
 				}
 			}
 		}
 	}
-}
-
-// caughtUp says whether clusters and endpoints of the newest set were sent, removals aside.
-func (s *State) caughtUp() bool {
-	if !s.types[xds.Cluster].subscribed && !s.types[xds.Listener].subscribed && !s.types[xds.Route].subscribed && !s.types[xds.Extension].subscribed {
-		return false // clusters may still be asked for
-	}
-	s.deciding = true
-	defer s.decided()
-	for _, t := range []xds.Type{xds.Cluster, xds.Endpoint} {
-		ty := &s.types[t]
-		if !ty.subscribed {
-			continue
-		}
-		if ty.fresh || ty.sent != s.target.Types[t] || len(ty.retry) > 0 {
-			return false
-		}
-		for name := range maps.Keys(ty.overrides) {
-			if v, _ := s.decide(t, name, ty.overrides[name]); v == set {
-				return false
-			}
-		}
-	}
-	return !s.awaits()
-}
-
-// asksForAll says whether every assignment that there is was asked for, by the sum of the names.
-func (s *State) asksForAll(eds *typed) bool {
-	all := s.target.Types[xds.Endpoint].Sum().Names
-	return eds.all || eds.names.Len() == all.Len && eds.nameSum() == all
-}
-
-// awaits says whether Envoy still has to ask for endpoints of a cluster that is in flight. It asks before it
-// acknowledges the cluster.
-func (s *State) awaits() bool {
-	eds := &s.types[xds.Endpoint]
-	flights := s.types[xds.Cluster].flights
-	for i := range flights {
-		if f := &flights[i]; f.waited < len(f.set) && f.at == s.target.Types[xds.Cluster] && eds.subscribed && s.asksForAll(eds) {
-			f.waited = len(f.set) // what clusters need is in their own set
-		}
-		for f := &flights[i]; f.waited < len(f.set); f.waited++ {
-			for _, need := range f.set[f.waited].Needs {
-				if need.Type == xds.Endpoint && !(eds.subscribed && eds.wants(need.Name)) {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }

@@ -17,6 +17,7 @@ const (
 	hold verb = iota
 	set
 	remove
+	wait // for clusters: see awaits
 )
 
 // decide says what has to be sent about a name, given what the client has of it.
@@ -41,6 +42,8 @@ func (s *State) decide(t xds.Type, name string, o override) (verb, *xds.Resource
 		return hold, nil
 	case !o.force && known && same(has, want):
 		return hold, nil
+	case s.awaits(t, want, o):
+		return wait, nil
 	}
 	return set, want
 }
@@ -92,9 +95,10 @@ func (s *State) leaves(name string) bool {
 	return s.types[xds.Cluster].subscribed && s.target.Types[xds.Cluster].Get(name) == nil
 }
 
-// mayRemove says whether nothing that the client holds can name a cluster any more.
+// mayRemove says whether nothing that the client holds, or makes ready to use, can name a cluster any more.
 func (s *State) mayRemove(cluster string) bool {
-	return s.base == s.target && s.drained(xds.Listener, cluster) && s.drained(xds.Route, cluster) && s.released(cluster)
+	return s.unnamed(cluster) ||
+		s.drained(xds.Listener, cluster) && s.drained(xds.Route, cluster) && s.released(cluster) && s.listenersHaveSecrets()
 }
 
 // released is drained for configurations of filters. A client that has none is never asked to wait for a subscription to them.
@@ -105,11 +109,11 @@ func (s *State) released(cluster string) bool {
 	return true
 }
 
-// drained says whether the client has acknowledged all that there is of a type, and holds no other version that names the given cluster or
-// route.
+// drained says whether the client has acknowledged all that there is of a type and all that it asked for, and holds no other version that names the
+// given cluster or route.
 func (s *State) drained(t xds.Type, named string) bool {
 	if !s.types[t].subscribed {
-		return s.resumeOver || !s.types[xds.Cluster].resumed
+		return s.resumeOver || !s.claims
 	}
 	r := s.rests[t]
 	if !r.known {
@@ -130,28 +134,67 @@ type rest struct {
 // restOf costs as much as there are overrides.
 func (s *State) restOf(t xds.Type) rest {
 	ty := &s.types[t]
-	if s.base == nil || ty.fresh || len(ty.flights) > 0 || len(ty.retry) > 0 || ty.sent != s.base.Types[t] {
+	if ty.fresh || len(ty.flights) > 0 || len(ty.retry) > 0 || ty.sent != s.target.Types[t] {
 		return rest{known: true, moving: true}
 	}
 	r := rest{known: true}
-	resumed := s.types[xds.Cluster].resumed
 	for name, o := range ty.overrides {
-		if v, _ := s.decide(t, name, o); v != hold || o.claimed && t != xds.Extension { // what is held of an extension that is gone may stay for ever
+		v, _ := s.decide(t, name, o)
+		unanswered := o.force && t == xds.Route && s.listenerNeeds(name)
+		if v == set || v == remove || unanswered || o.claimed && t != xds.Extension { // what is held of an extension that is gone may stay for ever
 			return rest{known: true, moving: true}
 		}
-		if o.refused != "" && o.have == nil && resumed {
+		if o.refused != "" && o.have == nil && s.claims {
 			return rest{known: true, moving: true} // what it has instead may be from an earlier stream, where it refused what came with it
 		}
 		if o.have != nil && !o.placeholder {
 			r.others = append(r.others, o.have)
 		}
+		r.others = append(r.others, o.maybe...)
 	}
 	return r
 }
 
+// listenerNeeds says whether a listener asks for a route: while that is not answered a new version of the listener waits, and the old one serves.
+func (s *State) listenerNeeds(route string) bool {
+	for l := range s.target.Types[xds.Listener].All() {
+		if slices.Contains(l.Needs, xds.Ref{Type: xds.Route, Name: route}) {
+			return true
+		}
+	}
+	return false
+}
+
+// listenersHaveSecrets says whether no listener waits for a secret that the client asked for, in the same way.
+func (s *State) listenersHaveSecrets() bool {
+	sds := &s.types[xds.Secret]
+	if !sds.subscribed {
+		return true
+	}
+	named := func(secret string) bool {
+		for l := range s.target.Types[xds.Listener].All() {
+			if l.Names(secret) {
+				return true
+			}
+		}
+		return false
+	}
+	if sds.fresh && slices.ContainsFunc(sds.names.All(), named) {
+		return false
+	}
+	for name, o := range sds.overrides {
+		if (o.force || o.flying != 0 && o.have == nil) && named(name) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(sds.flights, func(f flight) bool {
+		return slices.ContainsFunc(f.set, func(r *xds.Resource) bool { return sds.acked.Get(r.Name) == nil && named(r.Name) })
+	})
+}
+
 // decided ends a time in which many names are decided about and nothing changes that drained hangs on: that is found out once,
 // and not for each of them.
-func (s *State) decided() { s.deciding, s.rests = false, [xds.NumTypes]rest{} }
+func (s *State) decided() { s.deciding, s.rests, s.opened = false, [xds.NumTypes]rest{}, opened{} }
 
 // empty is the placeholder for a resource that does not exist: no hosts (503), no virtual hosts (404).
 func empty(t xds.Type, name string) *xds.Resource {

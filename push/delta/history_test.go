@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"navarch.io/navarch/push/manifest"
@@ -22,10 +23,11 @@ type editor struct {
 	serial   int
 	set      manifest.Set
 	poison   bool
+	cold     bool // some clusters warm for long
 }
 
-func newEditor(rnd func(int) int, poison bool) *editor {
-	e := &editor{rnd: rnd, poison: poison, clusters: map[string]string{}, eds: map[string]string{}, rds: map[string]string{}, lds: map[string]string{}}
+func newEditor(rnd func(int) int, poison, cold bool) *editor {
+	e := &editor{rnd: rnd, poison: poison, cold: cold, clusters: map[string]string{}, eds: map[string]string{}, rds: map[string]string{}, lds: map[string]string{}}
 	e.edit()
 	return e
 }
@@ -38,13 +40,31 @@ func (e *editor) version() string {
 	return fmt.Sprint(e.rnd(4)) // small numbers: things change back
 }
 
+// cluster is the version of a cluster, which may be one that is not warm before time has passed.
+func (e *editor) cluster() string {
+	v := e.version()
+	if e.cold && e.rnd(4) == 0 && !strings.Contains(v, "poison") {
+		return "cold" + v
+	}
+	return v
+}
+
+// listener is the version of a listener, which may authorise.
+func (e *editor) listener() string {
+	v := e.version()
+	if e.rnd(3) == 0 {
+		return "guard" + v
+	}
+	return v
+}
+
 func (e *editor) edit() *manifest.Set {
 	for range 1 + e.rnd(3) {
 		n := string(rune('a' + e.rnd(6)))
 		c := "K" + n
 		switch e.rnd(6) {
 		case 0, 1:
-			e.clusters[c] = e.version()
+			e.clusters[c] = e.cluster()
 			if e.eds[c] == "" {
 				e.eds[c] = e.version()
 			}
@@ -62,15 +82,17 @@ func (e *editor) edit() *manifest.Set {
 				delete(e.lds, "l-"+n)
 				delete(e.rds, "r-"+n)
 			} else {
-				e.lds["l-"+n] = e.version()
+				e.lds["l-"+n] = e.listener() + e.pick()
 				e.rds["r-"+n] = e.version() + e.pick()
 			}
 		}
 	}
-	for name, v := range e.rds { // what names a cluster that is gone names another
-		for _, c := range refs(thing(xds.Route, name+"@"+v)) {
-			if e.clusters[c] == "" {
-				e.rds[name] = e.version() + e.pick()
+	for t, all := range map[xds.Type]map[string]string{xds.Route: e.rds, xds.Listener: e.lds} { // what names a cluster that is gone names another
+		for name, v := range all {
+			for _, c := range refs(thing(t, name+"@"+v)) {
+				if e.clusters[c] == "" {
+					all[name] = e.version() + e.pick()
+				}
 			}
 		}
 	}
@@ -101,8 +123,8 @@ func (e *editor) publish() {
 }
 
 // run is one random history.
-func run(t *testing.T, rnd func(int) int, steps int, sotw, poison, reconnects bool) {
-	e := newEditor(rnd, poison)
+func run(t *testing.T, rnd func(int) int, steps int, sotw, poison, reconnects, cold bool) {
+	e := newEditor(rnd, poison, cold)
 	set := e.edit()
 	p := newProxy(t, sotw, set, rnd)
 	p.timeouts = poison || reconnects
@@ -118,6 +140,8 @@ func run(t *testing.T, rnd func(int) int, steps int, sotw, poison, reconnects bo
 		case n == 6:
 			p.rest(set)
 			p.agrees(set)
+		case n == 7 && cold:
+			p.warms()
 		default:
 			p.step(set)
 		}
@@ -126,18 +150,20 @@ func run(t *testing.T, rnd func(int) int, steps int, sotw, poison, reconnects bo
 	p.agrees(set)
 }
 
-var histories = flag.Int("histories", 60, "random histories of each kind")
+var histories = flag.Int("histories", 40, "random histories of each kind")
 
 func TestRandomHistories(t *testing.T) {
 	for _, c := range []struct {
-		name                     string
-		sotw, poison, reconnects bool
-	}{{"plain", false, false, false}, {"reconnects", false, false, true}, {"refusals", false, true, false}, {"all", false, true, true},
-		{"state of the world", true, false, false}, {"state of the world with reconnects", true, false, true}, {"state of the world with refusals", true, true, false}} {
+		name                           string
+		sotw, poison, reconnects, cold bool
+	}{{"plain", false, false, false, false}, {"reconnects", false, false, true, false}, {"refusals", false, true, false, false}, {"all", false, true, true, true},
+		{"warming", false, false, false, true}, {"warming with reconnects", false, false, true, true}, {"warming with refusals", false, true, false, true},
+		{"state of the world", true, false, false, false}, {"state of the world with reconnects", true, false, true, false}, {"state of the world with refusals", true, true, false, false},
+		{"state of the world, warming", true, false, false, true}, {"state of the world, warming with refusals", true, true, false, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			for seed := range uint64(*histories) {
 				r := rand.New(rand.NewPCG(seed, 1))
-				run(t, r.IntN, 300, c.sotw, c.poison, c.reconnects)
+				run(t, r.IntN, 300, c.sotw, c.poison, c.reconnects, c.cold)
 				if t.Failed() {
 					t.Fatalf("seed %d", seed)
 				}
@@ -148,7 +174,7 @@ func TestRandomHistories(t *testing.T) {
 
 // checkUrgent: endpoints that overtake configuration are of clusters that the proxy has, or is being sent, as they are to be.
 func (p *proxy) checkUrgent(r Reply, urgent bool) {
-	if !urgent || r.Type != xds.Endpoint || r.Due || p.first[xds.Endpoint] || p.dirty() { // the first answer is whole
+	if !urgent || r.Type != xds.Endpoint || r.Due || p.first[xds.Endpoint] || p.dirty() || !p.state.types[xds.Cluster].subscribed { // the first answer is whole
 		return
 	}
 	for _, n := range r.Set {
@@ -158,8 +184,19 @@ func (p *proxy) checkUrgent(r Reply, urgent bool) {
 				has = d.Set[i]
 			}
 		}
-		if has != nil && !same(has, p.state.target.Types[xds.Cluster].Get(n.Name)) {
+		if has != nil && p.state.target.Types[xds.Cluster].Get(n.Name) != nil && !same(has, p.state.target.Types[xds.Cluster].Get(n.Name)) {
 			p.fail("endpoints of %s went before the cluster", n.Name)
 		}
 	}
+}
+
+// warms lets one cluster that waits for something that is not seen be warm.
+func (p *proxy) warms() {
+	for _, name := range slices.Sorted(maps.Keys(p.has[xds.Cluster])) {
+		if p.has[xds.Cluster][name].WarmsUnseen && !p.warm[name] {
+			p.warm[name], p.serves[name] = true, true
+			break
+		}
+	}
+	p.release()
 }

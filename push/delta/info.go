@@ -101,7 +101,7 @@ func (s *State) InfoWith(t xds.Type, sums *Sums) Info {
 
 // synced is Info.Synced. It costs as much as there are overrides.
 func (s *State) synced(t xds.Type, ty *typed) bool {
-	if !ty.subscribed || ty.answer || ty.fresh || len(ty.flights) > 0 || len(ty.retry) > 0 || ty.sent != s.newest(t) {
+	if !ty.subscribed || ty.answer || ty.fresh || len(ty.flights) > 0 || len(ty.retry) > 0 || ty.sent != s.stack(t) {
 		return false
 	}
 	s.deciding = true
@@ -161,7 +161,7 @@ func (s *State) Quarantined(t xds.Type, name string) string {
 		return ""
 	}
 	refused := ty.overrides[name].refused
-	if want := s.newest(t).Get(name); refused == "" || want == nil || want.Version != refused {
+	if want := s.stack(t).Get(name); refused == "" || want == nil || want.Version != refused {
 		return ""
 	}
 	return refused

@@ -3,6 +3,7 @@ package delta
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/xds"
@@ -21,11 +22,101 @@ func (p *proxy) check(r Reply) {
 		}
 	}
 	if r.Type == xds.Listener || r.Type == xds.Route {
-		for _, n := range r.Set { // make before break: what it names is there, and was sent its endpoints
+		for _, n := range r.Set { // make before break: what it newly names is there, and was sent its endpoints
 			for _, ref := range refs(n) {
-				if c := p.has[xds.Cluster][ref]; !p.dirty() && (c == nil || !p.serves[ref]) {
+				if c := p.has[xds.Cluster][ref]; (c == nil || !p.serves[ref]) && !p.dirty() && !p.excusedNow(n) && !mentions(p.has[r.Type][n.Name], ref) {
 					p.fail("%v %s names cluster %s, which is not there", r.Type, label(n), ref)
 				}
+			}
+		}
+	}
+}
+
+// excusedNow says whether a listener or route may name a cluster that does not serve: it authorises, or has waited for long enough.
+func (p *proxy) excusedNow(n *xds.Resource) bool {
+	return p.late[n] || n.Guards() || p.has[n.Type][n.Name].Guards()
+}
+
+// checkCredit holds the bounds of what is on its way.
+func (p *proxy) checkCredit(reply Reply) {
+	unread := 0
+	for _, r := range p.down {
+		if !r.Due {
+			unread += r.Size
+		}
+	}
+	if credit := p.state.cfg.Credit; !reply.Due && unread >= credit {
+		p.fail("%v was sent with %d bytes not read", reply.Type, unread)
+	}
+	flights := p.state.typed(reply.Type).flights
+	if reply.Type != xds.Cluster {
+		if len(flights) > 1 && !reply.Due {
+			p.fail("%d of %v in flight", len(flights), reply.Type)
+		}
+		return
+	}
+	sizes := 0
+	var largest [2]int
+	for _, f := range flights {
+		sizes += f.kept
+		if f.kept > largest[0] {
+			largest[0], largest[1] = f.kept, largest[0]
+		} else {
+			largest[1] = max(largest[1], f.kept)
+		}
+	}
+	if newest := flights[len(flights)-1]; newest.kept > 120 && sizes-largest[0]-largest[1] >= p.state.cfg.Credit {
+		p.fail("%d bytes of clusters in flight, two responses aside", sizes-largest[0]-largest[1])
+	}
+}
+
+// checkWaits notes what is sent after it has waited for its clusters for long enough.
+func (p *proxy) checkWaits(reply Reply) {
+	if reply.Type != xds.Listener && reply.Type != xds.Route {
+		return
+	}
+	for _, n := range reply.Set {
+		key := n.Type.String() + n.Name
+		if n != p.state.target.Types[n.Type].Get(n.Name) {
+			continue
+		}
+		if since, is := p.waits[key]; is && p.clock.Sub(since) >= Patience || !p.state.types[xds.Cluster].subscribed {
+			p.late[n] = true
+		}
+		delete(p.waits, key)
+	}
+}
+
+// noteWaits notes since when listeners and routes are to be sent.
+func (p *proxy) noteWaits(set *manifest.Set) {
+	for _, t := range []xds.Type{xds.Listener, xds.Route} {
+		ty := &p.state.types[t]
+		for want := range set.Types[t].All() {
+			key := t.String() + want.Name
+			o := ty.overrideOf(want.Name, ty.sent)
+			if _, is := p.waits[key]; len(ty.flights) == 0 && (!ty.wants(want.Name) || same(o.has(), want) || o.refused == want.Version) {
+				delete(p.waits, key)
+			} else if !is {
+				p.waits[key] = p.clock
+			}
+		}
+	}
+}
+
+// checkLeft holds that nothing is left to be sent but what waits for its clusters, and not for too long: what authorises never waits.
+func (p *proxy) checkLeft(set *manifest.Set) {
+	for _, t := range []xds.Type{xds.Listener, xds.Route} {
+		ty := &p.state.types[t]
+		if !ty.subscribed || len(ty.flights) > 0 || p.state.unread() >= p.state.cfg.Credit {
+			continue
+		}
+		for want := range set.Types[t].All() {
+			_, is := p.waits[t.String()+want.Name]
+			if o := ty.overrides[want.Name]; is && (want.Guards() || o.since == 0 || p.clock.Sub(time.Unix(0, o.since)) >= Patience) {
+				p.fail("%v %s is not sent", t, label(want))
+			}
+			if is && len(p.state.types[xds.Cluster].flights) == 0 && !slices.ContainsFunc(refs(want), func(c string) bool { return !p.serves[c] }) && !p.dirty() {
+				p.fail("%v %s waits for nothing", t, label(want))
 			}
 		}
 	}
@@ -57,7 +148,7 @@ func refs(r *xds.Resource) []string {
 	return strings.Split(strings.TrimSuffix(list, ")"), ",")
 }
 
-func mentions(r *xds.Resource, name string) bool { return slices.Contains(refs(r), name) }
+func mentions(r *xds.Resource, name string) bool { return r != nil && slices.Contains(refs(r), name) }
 
 // agrees compares what the proxy has with what it should have.
 func (p *proxy) agrees(set *manifest.Set) {
@@ -65,7 +156,7 @@ func (p *proxy) agrees(set *manifest.Set) {
 	for _, t := range []xds.Type{xds.Cluster, xds.Listener, xds.Endpoint, xds.Route} {
 		stack := set.Types[t]
 		for r := range stack.All() {
-			if poisoned(r) || !t.Wildcard() && !slices.Contains(p.names[t], r.Name) {
+			if poisoned(r) || !t.Wildcard() && !slices.Contains(p.names[t], r.Name) || p.fellBack(t, r) {
 				continue
 			}
 			if p.timeouts && p.recorded[t][r.Name] == r.Version {
@@ -90,12 +181,18 @@ func (p *proxy) agrees(set *manifest.Set) {
 	}
 }
 
+// fellBack says whether the client has the version before of a listener or route: it has refused a cluster that this one names.
+func (p *proxy) fellBack(t xds.Type, r *xds.Resource) bool {
+	o := p.state.types[t].overrides[r.Name]
+	return o.refused == r.Version && mentions(r, o.lacks) && poisoned(p.state.target.Types[xds.Cluster].Get(o.lacks))
+}
+
 // excused: a cluster may stay while a refused listener or route has a last good version that names it; so may what
 // belongs to it.
 func (p *proxy) excused(t xds.Type, name string, set *manifest.Set) bool {
 	for _, of := range []xds.Type{xds.Listener, xds.Route} {
 		for r := range set.Types[of].All() {
-			if poisoned(r) && (t == xds.Cluster || t == xds.Endpoint || t == xds.Route) {
+			if (poisoned(r) || p.fellBack(of, r)) && (t == xds.Cluster || t == xds.Endpoint || t == xds.Route) {
 				return true
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/xds"
@@ -34,13 +35,17 @@ type proxy struct {
 
 	clustered bool // a response with clusters has come, ever
 
+	clock time.Time
+	late  map[*xds.Resource]bool // listeners and routes that have waited for their clusters for long enough
+	waits map[string]time.Time   // listeners and routes that are not sent although they could be, by type and name: since when
+
 	timeouts bool // a cluster may have to wait for its endpoints: the stream was cut meanwhile, or they were refused
 
 	seen [xds.NumTypes]map[string]*xds.Resource // all that a response has carried
 }
 
 func newProxy(t *testing.T, sotw bool, set *manifest.Set, rnd func(int) int) *proxy {
-	p := &proxy{t: t, sotw: sotw, rnd: rnd, warm: map[string]bool{}, serves: map[string]bool{}}
+	p := &proxy{t: t, sotw: sotw, rnd: rnd, warm: map[string]bool{}, serves: map[string]bool{}, clock: time.Unix(1000, 0)}
 	for i := range p.has {
 		p.has[i], p.recorded[i], p.seen[i] = map[string]*xds.Resource{}, map[string]string{}, map[string]*xds.Resource{}
 	}
@@ -57,25 +62,28 @@ func (p *proxy) fail(format string, args ...any) {
 	var flights, overrides []string
 	for _, t := range order {
 		for _, f := range p.state.types[t].flights {
-			flights = append(flights, fmt.Sprintf("%v %d set %d removed %v", t, f.nonce, len(f.set), f.removed))
+			flights = append(flights, fmt.Sprintf("%v %d set %v removed %v", t, f.nonce, labels(f.set), f.removed))
 		}
 		for name, o := range p.state.types[t].overrides {
 			overrides = append(overrides, fmt.Sprintf("%v %s have %v held %v force %v refused %s flying %d", t, name, o.have != nil, o.held, o.force, o.refused, o.flying))
 		}
 	}
-	p.t.Fatalf("%s\nstate of the world %v, in flight %v, on the way %d down %d up %d held, warm %v, overrides %q, events:\n%s", fmt.Sprintf(format, args...), p.sotw, flights, len(p.down), len(p.up), len(p.held), p.warm, overrides, strings.Join(p.trace[max(0, len(p.trace)-120):], "\n"))
+	p.t.Fatalf("%s\nstate of the world %v, open %v, in flight %v, on the way %d down %d up %d held, warm %v, overrides %q, events:\n%s", fmt.Sprintf(format, args...), p.sotw, p.state.openClusters(), flights, len(p.down), len(p.up), len(p.held), p.warm, overrides, strings.Join(p.trace[max(0, len(p.trace)-120):], "\n"))
 }
 
 // connect opens a stream, the first or a later one: all types in the order of first use, with what was recorded.
 func (p *proxy) connect(set *manifest.Set) {
 	p.state = New(Config{SotW: p.sotw, Credit: 600}, set)
-	p.down, p.up, p.held = nil, nil, nil
+	p.state.Tick(p.clock)
+	p.down, p.up, p.held, p.waits, p.late = nil, nil, nil, map[string]time.Time{}, map[*xds.Resource]bool{}
 	was := p.opened
 	for t := range p.first {
 		p.first[t] = true
 	}
 	p.opened = [xds.NumTypes]bool{}
-	p.ask(xds.Cluster, nil, nil)
+	if len(p.warming()) == 0 { // else Envoy does not ask for clusters before they are warm
+		p.ask(xds.Cluster, nil, nil)
+	}
 	for _, t := range []xds.Type{xds.Endpoint, xds.Listener, xds.Route} {
 		if was[t] {
 			p.ask(t, p.names[t], nil)
@@ -170,7 +178,7 @@ func (p *proxy) apply(r Reply) {
 	if p.sotw {
 		ack.Version = p.sets[t]
 	}
-	p.note("proxy: %v %s set %d removed %v bad %v", t, r.Nonce, len(r.Set), r.Removed, bad)
+	p.note("proxy: %v %s set %v removed %v bad %v", t, r.Nonce, labels(r.Set), r.Removed, bad)
 	p.follow()
 	ack.Subscribe = slices.Values(slices.Clone(p.names[t]))
 	if !p.sotw {
@@ -178,7 +186,7 @@ func (p *proxy) apply(r Reply) {
 	}
 	if t == xds.Cluster {
 		p.clustered = true
-		p.held = append(p.held, ack)
+		p.hold(ack)
 	} else {
 		p.up = append(p.up, ack)
 	}
@@ -196,10 +204,12 @@ func (p *proxy) accept(n *xds.Resource, recorded bool) {
 	switch t {
 	case xds.Cluster:
 		if old := p.has[t][n.Name]; old == nil || old.Version != n.Version {
-			p.warm[n.Name] = len(n.Needs) == 0
+			p.warm[n.Name] = len(n.Needs) == 0 && !n.WarmsUnseen
 		}
 	case xds.Endpoint:
-		p.warm[n.Name] = true
+		if c := p.has[xds.Cluster][n.Name]; c == nil || !c.WarmsUnseen {
+			p.warm[n.Name] = true
+		}
 	case xds.Listener, xds.Route, xds.Secret, xds.Extension: // no cluster waits for them here
 	}
 	if p.warm[n.Name] && t != xds.Listener && t != xds.Route {
@@ -225,12 +235,25 @@ func (p *proxy) remove(t xds.Type, name string, resync bool) {
 	delete(p.has[t], name)
 	if t == xds.Cluster {
 		delete(p.serves, name)
+		delete(p.warm, name)
 	}
 }
 
-// uses says whether a route is one that a listener names.
+// uses says whether a listener is one that the server may know of, or a route is one that such a listener names. Across streams it does not know of
+// what was applied out of a refused response.
 func (p *proxy) uses(r *xds.Resource) bool {
-	return r.Type == xds.Listener || slices.Contains(p.names[xds.Route], r.Name)
+	if _, recorded := p.recorded[r.Type][r.Name]; p.timeouts && !recorded {
+		return false
+	}
+	if r.Type == xds.Listener {
+		return true
+	}
+	for _, l := range p.has[xds.Listener] {
+		if p.uses(l) && slices.Contains(l.Needs, xds.Ref{Type: r.Type, Name: r.Name}) {
+			return true
+		}
+	}
+	return false
 }
 
 // follow subscribes to what clusters and listeners need, once the first of them are there.
@@ -255,12 +278,35 @@ func (p *proxy) follow() {
 	}
 }
 
-// release sends the ACKs of clusters once all are warm, and asks for listeners then.
-func (p *proxy) release() {
+// hold keeps an answer about clusters until all are warm. A client of state of the world gives one answer then: to the newest response, with the
+// newest version that it accepted, and with the newest error.
+func (p *proxy) hold(ack Request) {
+	if n := len(p.held); p.sotw && n > 0 {
+		if !ack.Failed {
+			ack.Failed, ack.Error = p.held[n-1].Failed, p.held[n-1].Error
+		}
+		p.held = p.held[:n-1]
+	}
+	p.held = append(p.held, ack)
+}
+
+// warming are the clusters that are not warm.
+func (p *proxy) warming() (all []string) {
 	for name := range p.has[xds.Cluster] {
 		if !p.warm[name] {
-			return
+			all = append(all, name)
 		}
+	}
+	return all
+}
+
+// release sends the ACKs of clusters once all are warm, and asks for listeners then.
+func (p *proxy) release() {
+	if len(p.warming()) > 0 {
+		return
+	}
+	if !p.opened[xds.Cluster] {
+		p.ask(xds.Cluster, nil, nil)
 	}
 	p.up = append(p.up, p.held...)
 	if p.clustered && !p.opened[xds.Listener] {
@@ -273,7 +319,10 @@ func (p *proxy) release() {
 func (p *proxy) step(set *manifest.Set) bool {
 	switch p.rnd(3) {
 	case 0:
+		p.clock = p.clock.Add(time.Duration(p.rnd(20)) * 10 * time.Millisecond)
+		p.state.Tick(p.clock)
 		p.state.Target(set)
+		p.noteWaits(set)
 		next, urgent := p.state.Next, p.rnd(3) == 0
 		if urgent {
 			next = p.state.Urgent
@@ -281,13 +330,12 @@ func (p *proxy) step(set *manifest.Set) bool {
 		reply, ok := next()
 		if ok {
 			p.checkUrgent(reply, urgent)
-			if !reply.Due && p.state.Unacked()-reply.Size >= p.state.cfg.Credit {
-				p.fail("%v was sent with %d bytes unacknowledged", reply.Type, p.state.Unacked()-reply.Size)
-			}
-			if n := p.state.InFlight(reply.Type); n > 1 && !reply.Due {
-				p.fail("%d of %v in flight", n, reply.Type)
-			}
+			p.note("sent: %v %s set %v removed %v", reply.Type, reply.Nonce, labels(reply.Set), reply.Removed)
+			p.checkCredit(reply)
+			p.checkWaits(reply)
 			p.down = append(p.down, reply)
+		} else if !urgent {
+			p.checkLeft(set)
 		}
 		return ok
 	case 1:
@@ -317,16 +365,25 @@ func (p *proxy) rest(set *manifest.Set) {
 				idle = 0
 			}
 		}
+		p.clock = p.clock.Add(Patience)
+		p.state.Tick(p.clock)
 		if round == 0 {
 			p.state.EndResume()
 			continue
 		}
-		for name, warm := range p.warm {
-			if !warm && !p.timeouts && p.has[xds.Cluster][name] != nil {
+		for _, name := range p.warming() {
+			if !p.timeouts && !p.has[xds.Cluster][name].WarmsUnseen {
 				p.fail("cluster %s waits for its endpoints in vain", name)
 			}
 			p.warm[name], p.serves[name] = true, true
 		}
 		p.release()
 	}
+}
+
+func labels(set []*xds.Resource) (all []string) {
+	for _, r := range set {
+		all = append(all, label(r))
+	}
+	return all
 }

@@ -16,7 +16,7 @@ const maxScan = 64 << 10
 func (s *State) refuse(r Request, f flight, out []Report) []Report {
 	ty := &s.types[r.Type]
 	before := ty.acked
-	ty.acked, ty.ackedRevision = f.at, f.revision
+	ty.settles(f)
 	text := strings.ToValidUTF8(r.Error[:min(len(r.Error), maxScan)], "")
 	refused := culprits(r.Type, text, f.set)
 	if len(refused) == 0 && len(f.set) == 1 {
@@ -32,11 +32,7 @@ func (s *State) refuse(r Request, f flight, out []Report) []Report {
 		if !ty.wants(res.Name) {
 			continue
 		}
-		o := ty.overrideOf(res.Name, before)
-		if o.flying == f.nonce {
-			o.flying, o.now = 0, nil
-		}
-		o.held = true
+		o := ty.unanswered(res.Name, f, before)
 		if slices.Contains(refused, res.Name) {
 			if o.force = false; res.StandsIn() {
 				o.noStandIn = true
@@ -50,15 +46,45 @@ func (s *State) refuse(r Request, f flight, out []Report) []Report {
 			}
 			out = append(out, culprit)
 		} else {
-			rest = append(rest, res.Name)
+			o.mayHave(res)
+			if o.flying == 0 { // else it is on its way already
+				rest = append(rest, res.Name)
+			}
 		}
 		ty.put(res.Name, o)
+		if r.Type == xds.Cluster && o.refused == res.Version && o.have == nil && !o.claimed {
+			s.fallBack(res.Name)
+		}
 	}
 	if len(refused) == 0 {
 		out = append(out, report)
 	}
 	ty.retry = append(ty.groups(f, rest, before, len(refused) == 0), ty.retry...)
 	return out
+}
+
+// maxMaybe is how many versions are remembered that a client may have applied; beyond that the newest counts.
+const maxMaybe = 8
+
+// mayHave notes a version that a client may have applied out of a response that it refused.
+func (o *override) mayHave(r *xds.Resource) {
+	if !slices.ContainsFunc(o.maybe, func(m *xds.Resource) bool { return same(m, r) }) {
+		o.maybe = append(slices.Clone(o.maybe), r)
+		o.maybe = o.maybe[max(0, len(o.maybe)-maxMaybe):]
+	}
+}
+
+// unanswered is what is known of a name that a refused response carried: a newer one may be on its way.
+func (ty *typed) unanswered(name string, f flight, before manifest.Stack) override {
+	o := ty.overrideOf(name, before)
+	if o.flying == f.nonce {
+		o.flying, o.now = 0, nil
+	}
+	if o.flying == 0 {
+		o.flying, o.now = ty.later(f.nonce, name)
+	}
+	o.held = true
+	return o
 }
 
 // groups is what to send again: the rest and the removals, in two halves where it is not known which resource was refused.
@@ -69,13 +95,11 @@ func (ty *typed) groups(f flight, rest []string, before manifest.Stack, halve bo
 	}
 	first := slices.Clone(rest[:half])
 	for _, name := range f.removed {
-		o := ty.overrideOf(name, before)
-		if o.flying == f.nonce {
-			o.flying, o.now = 0, nil
-		}
-		o.held = true
+		o := ty.unanswered(name, f, before)
 		ty.put(name, o)
-		first = append(first, name)
+		if o.flying == 0 {
+			first = append(first, name)
+		}
 	}
 	slices.Sort(first)
 	if len(first) > 0 {

@@ -83,11 +83,15 @@ func (s *State) Request(r Request, out []Report) []Report {
 func (s *State) open(r Request) {
 	ty := s.typed(r.Type)
 	r.digest()
+	if r.Type == xds.Listener {
+		s.endWarming()
+	}
 	ty.subscribed, ty.all = true, r.all || r.Type.Wildcard() && !(s.cfg.SotW && r.asked.Len > 0) || isDynamic(r.Type) && r.asked.Len == 0
 	stack := s.stack(r.Type)
 	names, sum := s.firstNames(&r, stack)
 	ty.summed, ty.sum = names, sum
 	ty.resumed = r.initialSum.Names.Len > 0
+	s.claims = s.claims || r.Type == xds.Cluster && (ty.resumed || r.Version != "")
 	if s.cfg.SotW && ty.all && r.Version != "" && r.Version == setVersion(stack.Sorted()) {
 		ty.resumed, ty.acked, ty.sent = true, stack, stack
 		return
@@ -111,7 +115,21 @@ func (s *State) open(r Request) {
 	}
 	if r.Type == xds.Endpoint {
 		s.exposeUnrecorded()
-		s.followClusters()
+		s.followClusters(s.types[xds.Cluster].flights)
+	}
+}
+
+// endWarming sends all assignments again to an Envoy that resumes and does not ask for clusters, as it does while one of them warms: it may be for
+// an assignment that came before the cluster, on an earlier stream.
+func (s *State) endWarming() {
+	eds := &s.types[xds.Endpoint]
+	if s.types[xds.Cluster].subscribed || !eds.resumed {
+		return
+	}
+	for _, name := range eds.names.All() {
+		o := eds.current(name)
+		o.force = true
+		eds.put(name, o)
 	}
 }
 

@@ -31,7 +31,15 @@ func (s *State) asSotW(r *Reply) bool {
 	for _, res := range r.Set {
 		r.Size += res.WireSize()
 	}
-	f.size = r.Size
+	f.size, f.kept, f.version = r.Size, overhead(r), r.Version
+	for _, res := range f.set {
+		f.kept += res.WireSize()
+	}
+	if n := len(ty.flights); n > 1 && r.Type.Wildcard() { // so it carries what those before it do
+		older := ty.flights[n-2]
+		older.removed = nil
+		ty.absorb(f, older)
+	}
 	s.unacked += f.size
 	return true
 }

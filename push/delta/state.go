@@ -13,7 +13,7 @@ import (
 // Credit is the default of Config.Credit: below gRPC's write quota of 64 KiB a stream, so that SendMsg does not block.
 const Credit = 60 << 10
 
-// maxFlights is how many responses of one type may be unacknowledged: more than one only of dependencies that are due.
+// maxFlights is how many responses of one type may be unacknowledged: more than one only of clusters, and of dependencies that are due.
 const maxFlights = 128
 
 // Config is what a State is made of. The zero Config is ready for use.
@@ -37,7 +37,6 @@ type Config struct {
 type State struct {
 	cfg        Config
 	target     *manifest.Set // the newest
-	base       *manifest.Set // the newest whose clusters and endpoints were sent: what names clusters comes from it
 	types      [xds.NumTypes]typed
 	dynamic    *[MaxDynamic]*dynamic // as Config.Dynamic; nil, and an entry of it: never asked for
 	unacked    int                   // bytes
@@ -50,6 +49,13 @@ type State struct {
 	granted    int // bytes, by Grant
 	withheld   func(*xds.Resource) bool
 	used       int // of these: the sum of typed.unknown
+
+	now      int64   // by Tick, unix nanoseconds
+	answered uint64  // the newest response that the client has answered: it has read those before it
+	claims   bool    // the first request for clusters says that the client has some
+	opened   opened  // see openClusters; kept while deciding
+	ahead    []ahead // what was sent ahead of clusters
+	lost     bool    // more was sent ahead than is remembered
 }
 
 // typed is the state of one type: two stacks that all streams share, and the overrides.
@@ -72,20 +78,24 @@ type typed struct {
 	shortAt     manifest.NameSum // what there was when the first of them was
 
 	sentNonce, ackedNonce       uint64
+	settled                     uint64 // the newest response that was answered
 	sentRevision, ackedRevision int64
 }
 
 // override is a name whose state differs from what the stacks say.
 type override struct {
-	have        *xds.Resource // acknowledged, or the last good version; nil: none, or not known
-	held        bool          // the client may hold something that have does not say
-	claimed     bool          // it said that it holds another version
-	force       bool          // subscribed to: must be answered even if nothing differs
-	placeholder bool          // what it has is the empty placeholder for a resource that does not exist
-	refused     string        // the version that it refused
-	noStandIn   bool          // it has refused the stand-in for that version, too
-	flying      uint64        // the newest response in flight that carries the name
-	now         *xds.Resource // carried by it
+	have        *xds.Resource   // acknowledged, or the last good version; nil: none, or not known
+	held        bool            // the client may hold something that have does not say
+	claimed     bool            // it said that it holds another version
+	force       bool            // subscribed to: must be answered even if nothing differs
+	placeholder bool            // what it has is the empty placeholder for a resource that does not exist
+	refused     string          // the version that it refused
+	maybe       []*xds.Resource // versions in responses that it refused for something else: it may have applied one of them
+	noStandIn   bool            // it has refused the stand-in for that version, too
+	lacks       string          // the cluster that the client has refused, because of which it was sent the version before again
+	flying      uint64          // the newest response in flight that carries the name
+	now         *xds.Resource   // carried by it
+	since       int64           // it waits for clusters since then, unix nanoseconds; 0: it does not
 }
 
 // has is what the client has of the name once all that is in flight has arrived; nil: nothing, or it is not known.
@@ -99,12 +109,14 @@ func (o override) has() *xds.Resource {
 // flight is a response that is not acknowledged.
 type flight struct {
 	nonce    uint64
-	size     int
+	size     int             // on the wire, bytes
+	kept     int             // of what differs alone: less than size where a state-of-the-world response has more
 	set      []*xds.Resource // sorted by name
 	removed  []string
 	at       manifest.Stack // sent, after this response
 	revision int64
-	waited   int // of a cluster response: how many of set have all that they need subscribed
+	since    int64  // when it was sent, unix nanoseconds
+	version  string // of a state-of-the-world response
 }
 
 // Reply is a response to be sent.
@@ -130,7 +142,7 @@ func New(cfg Config, set *manifest.Set) *State {
 	if cfg.Names == nil {
 		cfg.Names = &Names{}
 	}
-	return &State{cfg: cfg, target: set}
+	return &State{cfg: cfg, target: set, now: 1}
 }
 
 // Target is the event that the view has a newer set.
@@ -147,19 +159,53 @@ func (s *State) withholds(r *xds.Resource) bool { return s.withheld != nil && s.
 func (s *State) Aims(set *manifest.Set) bool { return s.target == set || s.target.Types == set.Types }
 
 // Took says whether the client has acknowledged, or refused, all configuration of the newest set that it asks for. Endpoints do
-// not count, nor do removals that wait, nor dynamic types.
+// not count, nor do removals that wait, nor dynamic types, nor clusters whose answer may wait until others are warm (overtaken).
 func (s *State) Took() bool {
 	for t := range s.types {
 		ty := &s.types[t]
 		if !ty.subscribed || xds.Type(t) == xds.Endpoint {
 			continue
 		}
-		if ty.answer || ty.fresh || len(ty.flights) > 0 || len(ty.retry) > 0 || ty.sent != s.target.Types[t] {
+		if ty.answer || ty.fresh || s.outstanding(xds.Type(t)) || len(ty.retry) > 0 || ty.sent != s.target.Types[t] {
+			return false
+		}
+	}
+	_, waits := s.Wake()
+	return !waits
+}
+
+// outstanding says whether an answer of a type is to come soon.
+func (s *State) outstanding(t xds.Type) bool {
+	flights := s.typed(t).flights
+	return len(flights) > 0 && !s.overtaken(t, &flights[len(flights)-1])
+}
+
+// overtaken says whether a response with clusters has no answer although listeners or routes that were sent later have: a cluster warms.
+func (s *State) overtaken(t xds.Type, f *flight) bool {
+	return t == xds.Cluster && f.nonce < max(s.types[xds.Listener].ackedNonce, s.types[xds.Route].ackedNonce)
+}
+
+// Settled says whether everything that was sent is acknowledged or refused, but for clusters that warm.
+func (s *State) Settled() bool {
+	if s.unacked == 0 {
+		return true
+	}
+	for t := range s.types {
+		if s.outstanding(xds.Type(t)) {
+			return false
+		}
+	}
+	for t := range s.dynamicTypes() {
+		if s.outstanding(t) {
 			return false
 		}
 	}
 	return true
 }
+
+// MayWarm says whether the client may leave clusters unacknowledged for as long as it likes, because one of them warms. One that begins with nothing
+// acknowledges its first clusters at once.
+func (s *State) MayWarm() bool { return s.answered > 0 || s.claims }
 
 // EndResume is the event that the client had time to ask for everything it held before: removals of clusters no longer
 // wait for types that it has not asked for.
@@ -177,7 +223,7 @@ func (s *State) Idle() bool {
 			return false
 		}
 	}
-	return s.base == s.target
+	return true
 }
 
 // idle says that nothing of a type is to be sent, and certainly nothing of a stack.
@@ -213,32 +259,10 @@ func (s *State) typed(t xds.Type) *typed {
 	return nil
 }
 
-// namesClusters says whether resources of a type may name clusters: they are sent after these, and changed before these are removed.
-func namesClusters(t xds.Type) bool { return t == xds.Listener || t == xds.Route || t == xds.Extension }
-
-// goal is the set that a type is computed from: nil while what names clusters has to wait.
-func (s *State) goal(t xds.Type) *manifest.Set {
-	if namesClusters(t) {
-		return s.base
-	}
-	return s.target
-}
-
-// newest is what the newest set has of a type, also where it may not be sent yet.
-func (s *State) newest(t xds.Type) manifest.Stack {
-	if d := s.dynamicOf(t); d != nil {
-		return d.target
-	}
-	return s.target.Types[t]
-}
-
 // stack is what the client is to have of a type.
 func (s *State) stack(t xds.Type) manifest.Stack {
 	if d := s.dynamicOf(t); d != nil {
 		return d.target
-	}
-	if g := s.goal(t); g != nil {
-		return g.Types[t]
 	}
 	return s.target.Types[t]
 }
@@ -268,6 +292,22 @@ func (ty *typed) overrideOf(name string, stack manifest.Stack) override {
 	return override{have: stack.Get(name)}
 }
 
+// current is the override of a name; where there is none, one that says what was sent and acknowledged.
+func (ty *typed) current(name string) override {
+	if o, ok := ty.overrides[name]; ok {
+		return o
+	}
+	return ty.standing(name)
+}
+
+// standing is what the stacks and the responses in flight say of a name.
+func (ty *typed) standing(name string) override {
+	if nonce, r := ty.later(0, name); nonce != 0 {
+		return override{have: ty.acked.Get(name), flying: nonce, now: r}
+	}
+	return override{have: ty.sent.Get(name)}
+}
+
 // tidy sets an override, or drops it where it is superfluous.
 func (ty *typed) tidy(name string, o override) {
 	if ty.superfluous(name, o) {
@@ -286,9 +326,17 @@ func (ty *typed) tidyAll() {
 	}
 }
 
-// superfluous says whether an override says nothing else than the stacks.
+// superfluous says whether an override says nothing else than the stacks, and those that come between them as responses are acknowledged.
 func (ty *typed) superfluous(name string, o override) bool {
-	return o.flying == 0 && !o.force && !o.held && o.refused == "" && same(o.have, ty.sent.Get(name))
+	if o.flying != 0 || o.force || o.held || o.refused != "" || !same(o.have, ty.sent.Get(name)) {
+		return false
+	}
+	for i := range ty.flights {
+		if at := ty.flights[i].at; at != ty.sent && !same(o.have, at.Get(name)) {
+			return false
+		}
+	}
+	return ty.acked == ty.sent || same(o.have, ty.acked.Get(name))
 }
 
 // same says whether two resources are one as far as a client can see.

@@ -7,8 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"time"
 
 	"navarch.io/navarch/push/manifest"
 	"navarch.io/navarch/push/xds"
@@ -18,13 +17,17 @@ import (
 //
 //	target CDS a@1 b@2 EDS a@1      the newest set; types that are not named stay, "CDS" alone is empty
 //	s@?                             a secret that is there and not known yet
-//	r@1(a)                          a resource that mentions cluster a
+//	r@1(a)                          a resource that names cluster a; a cluster that needs secret a
+//	c@cold1                         a cluster that warms for something that is not seen
+//	l@guard1                        a listener that authorises
 //	f@1/s                           one that f@s stands in for
 //	> CDS +a -b a=1 ack 3           a request: subscribe, unsubscribe, initial version, ACK
 //	> CDS nack 3 words              a NACK
 //	< CDS 1 a@1 -b                  the next response, with its nonce; "due" where it is outside the credit
 //	= nack CDS a@2 good 1           the reports of the last request
-//	= took yes                      whether all configuration is acknowledged
+//	= took yes                      whether all configuration is acknowledged; settled, maywarm likewise
+//	= wake 1.5s                     when Next is to be called again: after so long, or never
+//	later 2s                        time passes
 //	endresume | credit 100 | refuse CDS a@1 | release CDS a@1 | sotw
 //	fast a b                        the hosts whose endpoints do not wait, in the next targets
 //	urgent                          from here on only what is urgent is sent, until "all"
@@ -54,6 +57,7 @@ type story struct {
 	reports  []Report
 	urgent   bool
 	withheld map[string]bool
+	clock    time.Time
 }
 
 func (s *story) play(script string) {
@@ -93,6 +97,13 @@ func (s *story) step(verb string, args []string) {
 		delete(s.withheld, args[0]+thing(typeOf(args[0]), args[1]).Version)
 	case "target":
 		s.target(args)
+	case "later":
+		d, err := time.ParseDuration(args[0])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.clock = s.clock.Add(d)
+		s.state.Tick(s.clock)
 	case "endresume":
 		s.state.EndResume()
 	case ">":
@@ -103,9 +114,16 @@ func (s *story) step(verb string, args []string) {
 		}
 	case "=":
 		want := strings.Join(args, " ")
-		if args[0] == "took" {
-			if s.state.Took() != (args[1] == "yes") {
+		if is, asked := map[string]func() bool{"took": s.state.Took, "settled": s.state.Settled, "maywarm": s.state.MayWarm}[args[0]]; asked {
+			if is() != (args[1] == "yes") {
 				s.t.Fatal(s.line)
+			}
+			break
+		}
+		if args[0] == "wake" {
+			at, ok := s.state.Wake()
+			if got := at.Sub(s.clock).String(); !ok && args[1] != "never" || ok && got != args[1] {
+				s.t.Fatalf("%s\n got: %s %v", s.line, got, ok)
 			}
 			break
 		}
@@ -153,7 +171,8 @@ func (s *story) target(args []string) {
 	s.set.Revision++
 	set := s.set
 	if s.state == nil {
-		s.state = New(s.cfg, &set)
+		s.state, s.clock = New(s.cfg, &set), time.Unix(1000, 0)
+		s.state.Tick(s.clock)
 		s.state.Withhold(func(r *xds.Resource) bool { return s.withheld[r.Type.String()+r.Version] })
 	} else {
 		s.state.Target(&set)
@@ -272,66 +291,6 @@ func TestExcerptKeepsBothEnds(t *testing.T) {
 	if len(got) > maxText || !strings.HasPrefix(got, "goo.gle") || !strings.HasSuffix(got, ": the reason") {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}
-}
-
-var (
-	things   = map[string]*xds.Resource{}
-	versions = map[string]string{} // hash -> what the scripts call it
-)
-
-// thing is the resource that scripts call name@version(mentions); one pointer for one label, like a pool.
-func thing(t xds.Type, label string) *xds.Resource {
-	key := t.String() + label
-	if r := things[key]; r != nil {
-		return r
-	}
-	name, version, _ := strings.Cut(label, "@")
-	version, standIn, _ := strings.Cut(version, "/")
-	if version == "?" {
-		things[key] = manifest.Pending(t, name)
-		return things[key]
-	}
-	var needs []xds.Ref
-	if t == xds.Cluster && !strings.HasPrefix(name, "static") {
-		needs = append(needs, xds.Ref{Type: xds.Endpoint, Name: name})
-	}
-	if t == xds.Listener && strings.HasPrefix(name, "l-") {
-		needs = append(needs, xds.Ref{Type: xds.Route, Name: "r-" + name[2:]})
-	}
-	r, err := xds.Encode(t, name, &clusterv3.Cluster{Name: name, AltStatName: version}, needs...)
-	if err != nil {
-		panic(err)
-	}
-	if standIn != "" {
-		stand, err := xds.Encode(t, name, &clusterv3.Cluster{Name: name, AltStatName: standIn})
-		if err != nil {
-			panic(err)
-		}
-		r.With(stand)
-		versions[stand.Version] = standIn
-	}
-	things[key], versions[r.Version] = r, version
-	return r
-}
-
-func label(r *xds.Resource) string {
-	v, ok := versions[r.Version]
-	if !ok {
-		v = "empty"
-	}
-	return r.Name + "@" + v
-}
-
-// evolve makes a stack that holds exactly the list, out of its predecessor.
-func evolve(old manifest.Stack, list []*xds.Resource) manifest.Stack {
-	var gone []string
-	for r := range old[manifest.Scope].All() {
-		if !slices.ContainsFunc(list, func(n *xds.Resource) bool { return n.Name == r.Name }) {
-			gone = append(gone, r.Name)
-		}
-	}
-	old[manifest.Scope] = old[manifest.Scope].With(list, gone)
-	return old
 }
 
 // What agents are sent counts against the same credit.

@@ -130,14 +130,14 @@ func FuzzState(f *testing.F) {
 			i++
 			return int(data[i-1]) % n
 		}
-		run(t, rnd, len(data), mode&1 != 0, mode&2 != 0, mode&4 != 0 && mode&3 != 3)
+		run(t, rnd, len(data), mode&1 != 0, mode&2 != 0, mode&4 != 0 && mode&3 != 3, mode&8 != 0)
 		hostile(t, rnd, len(data))
 	})
 }
 
 // hostile sends what no Envoy sends.
 func hostile(t *testing.T, rnd func(int) int, steps int) {
-	e := newEditor(rnd, false)
+	e := newEditor(rnd, false, false)
 	s := New(Config{SotW: rnd(2) == 0, Credit: 600, Dynamic: []string{"navarch.io/a", "navarch.io/b"}}, e.edit())
 	pool := []manifest.Stack{{}, one(t, "Ka", "1"), one(t, "Ka", "2"), one(t, "Kb", "1")}
 	names := []string{"Ka", "Kb", "*", "", "nobody", "r-a"}

@@ -39,6 +39,7 @@ type exchange struct {
 	retries      []quarantine.Key    // withheld versions that it is sent as the only one, until it has answered
 	reports      []delta.Report      // reused
 	answers      []*answer           // that wait to be sent, oldest first; a few
+	wakesAt      int64               // when a timer marks the stream, because configuration has waited for clusters; unix nanoseconds, 0: none does
 }
 
 // maxRefusals is how many refusals are kept for debugging, a stream.
@@ -104,6 +105,7 @@ func (x *exchange) requested(m delta.Message, now time.Time) (a advanced, open b
 	if _, is := agentType(m.Type); x.spoke.IsZero() && !is {
 		x.spoke = now
 	}
+	x.state.Tick(now)
 	if m.Initial != nil { // what the client says it has may be newer than what the last turn saw
 		x.state.Target(x.proxy.Set())
 	}
@@ -162,13 +164,13 @@ func (x *exchange) ended() (is bool) {
 	return is
 }
 
-// converged is called, with the lock held, where nothing is left to send. Once all of that is acknowledged the client is up
+// converged is called, with the lock held, where nothing is left to send. Once all of that is acknowledged, clusters that warm aside, the client is up
 // to date: it says when its view moved first since it was the last time. Zero: the client is not up to date, or the view
 // did not move, or that changed nothing for this client. An acknowledgement may come between a move of the view and the turn
 // that takes it up: then the client has the old set, and is not up to date before it has the new one.
 func (x *exchange) converged() (since time.Time) {
 	set := x.proxy.Set()
-	if x.state.Unacked() != 0 || !x.state.Aims(set) {
+	if !x.state.Settled() || !x.state.Aims(set) {
 		return since
 	}
 	x.grown(set)
@@ -177,6 +179,22 @@ func (x *exchange) converged() (since time.Time) {
 	}
 	x.pushed = false
 	return since
+}
+
+// wake has the stream marked when what waits for clusters has waited for long enough. Called with the lock held.
+func (x *exchange) wake(now time.Time) {
+	at, waits := x.state.Wake()
+	if !waits || x.wakesAt != 0 && x.wakesAt <= at.UnixNano() {
+		return
+	}
+	x.wakesAt = at.UnixNano()
+	time.AfterFunc(at.Sub(now), func() {
+		open := false
+		x.locked(func() { open, x.wakesAt = !x.closed, 0 })
+		if open {
+			x.mark(fanout.Answers, time.Now())
+		}
+	})
 }
 
 // limits are the deadlines of clients.
@@ -202,6 +220,9 @@ func (x *exchange) overdue(now time.Time, limits limits) (late string, resumed, 
 	for t := range xds.NumTypes {
 		if x.sender.due { // the client cannot acknowledge before it has what is due
 			x.waiting[t] = max(x.waiting[t], now.UnixNano())
+		}
+		if t == xds.Cluster && x.state.MayWarm() { // a client that is gone does not answer the pings of its connection, nor what else it is sent
+			continue
 		}
 		if x.state.InFlight(t) > 0 && now.Sub(time.Unix(0, x.waiting[t])) > limits.ack {
 			late = t.String()

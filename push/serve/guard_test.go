@@ -51,9 +51,10 @@ func (v *faultyProxy) Set() *manifest.Set {
 func TestPanicEndsOneStream(t *testing.T) {
 	first := &discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "bad"}, TypeUrl: xds.Cluster.URL()}
 	for name, c := range map[string]struct {
-		cfg  Config
-		make func(p *faulty, bad *client) // brings the panic about
-		code codes.Code                   // of the end; where the reading goroutine is another one, the connection is closed: Unavailable
+		cfg   Config
+		make  func(p *faulty, bad *client) // brings the panic about; with acked: when the client is up to date
+		acked bool
+		code  codes.Code // of the end; where the reading goroutine is another one, the connection is closed: Unavailable
 	}{
 		"joining": {make: func(p *faulty, bad *client) { p.inJoin.Store(true); bad.send(first) }, code: codes.Internal},
 		"reading": {cfg: Config{Hooks: Hooks{Acked: func(_ xds.Type, node string, _ int64, _ time.Duration) {
@@ -61,13 +62,11 @@ func TestPanicEndsOneStream(t *testing.T) {
 				panic("in a request")
 			}
 		}}}, make: func(_ *faulty, bad *client) { bad.send(first); bad.ack(bad.next()) }, code: codes.Internal},
-		"told of a change": {make: func(p *faulty, bad *client) { bad.send(first); bad.ack(bad.next()); p.inSet.Store(1) }, code: codes.Unavailable},
-		"sending":          {make: func(p *faulty, bad *client) { bad.send(first); bad.ack(bad.next()); p.inSet.Store(3) }, code: codes.Unavailable},
+		"told of a change": {make: func(p *faulty, _ *client) { p.inSet.Store(1) }, acked: true, code: codes.Unavailable},
+		"sending":          {make: func(p *faulty, _ *client) { p.inSet.Store(3) }, acked: true, code: codes.Unavailable},
 		"sending in a goroutine of the stream's own": {cfg: Config{Answers: []Answer{{TypeURL: "istio.io/debug",
 			Resources: func(context.Context, Client, []string) ([]*discoveryv3.Resource, error) { return nil, nil }}}},
 			make: func(p *faulty, bad *client) { // what follows an answer is sent by the goroutine that sent the answer
-				bad.send(first)
-				bad.ack(bad.next())
 				p.inSet.Store(1)
 				bad.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug", ResourceNamesSubscribe: []string{"x"}})
 				eventually(bad.t, "the stream ends", func() bool {
@@ -75,7 +74,7 @@ func TestPanicEndsOneStream(t *testing.T) {
 					defer p.mu.Unlock()
 					return len(p.views) == 1
 				})
-			}, code: codes.Unavailable},
+			}, acked: true, code: codes.Unavailable},
 		"watching": {cfg: Config{AckDeadline: time.Second, Hooks: Hooks{Timeout: func(bool) { panic("in a deadline") }}},
 			make: func(_ *faulty, bad *client) { bad.send(first); bad.next() }, code: codes.Unavailable},
 	} {
@@ -86,6 +85,11 @@ func TestPanicEndsOneStream(t *testing.T) {
 			good, bad := dial(t, addr), dial(t, addr)
 			good.ask(xds.Cluster)
 			good.ack(good.next())
+			if c.acked {
+				bad.send(first)
+				bad.ack(bad.next())
+				eventually(t, "both are up to date", func() bool { return settled(s) == 2 })
+			}
 			c.make(p, bad)
 			p.put(cluster("b"))
 			r := good.next()
@@ -105,4 +109,20 @@ func TestPanicEndsOneStream(t *testing.T) {
 			}
 		})
 	}
+}
+
+// settled is how many streams have nothing in flight, and nobody who sends.
+func settled(s *Server) (n int) {
+	for _, st := range s.all() {
+		if st.rests() && st.movedAt.Load() == 0 && !st.unacknowledged() {
+			n++
+		}
+	}
+	return n
+}
+
+func (st *stream) unacknowledged() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.state.Unacked() > 0
 }

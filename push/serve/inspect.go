@@ -23,6 +23,7 @@ type StreamInfo struct {
 	Target             int64 // revision of the newest set of its view
 	Unacked            int   // bytes
 	Types              [xds.NumTypes]delta.Info
+	Warming            delta.Warming
 	AgentSubscriptions []AgentSubscriptionInfo
 	Refusals           []Refusal // those of versions still in quarantine
 	Withheld           []Withheld
@@ -112,6 +113,7 @@ func (x *exchange) describe(i *StreamInfo, agents []AgentType, sums *delta.Sums)
 		for t := range xds.NumTypes {
 			i.Types[t] = x.state.InfoWith(t, sums)
 		}
+		i.Warming = x.state.Warming(time.Now())
 		i.AgentSubscriptions, i.Refusals = x.agentSubscriptionInfo(agents), x.standing()
 	})
 }

@@ -95,6 +95,7 @@ func (x *exchange) next(now time.Time, w *withheld, offered *offers) (out outgoi
 		s.task = nobody
 		return out, nothing, since
 	}
+	x.state.Tick(now)
 	x.state.Withhold(w.covers())
 	x.offer(offered)
 	if out.answer = x.nextAnswer(); out.answer != nil {
@@ -122,6 +123,7 @@ func (x *exchange) next(now time.Time, w *withheld, offered *offers) (out outgoi
 		return out, lookAgain, since
 	}
 	s.task = nobody
+	x.wake(now)
 	if urgent {
 		return out, nothing, since // the turn for all is to come
 	}

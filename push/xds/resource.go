@@ -23,6 +23,8 @@ type Fragment struct {
 	Name  string
 	Bytes []byte // frozen; tag and length of the field included
 	Hash  Hash
+
+	named atomic.Pointer[[]string] // see names
 }
 
 // Ref names another resource.
@@ -41,6 +43,11 @@ type Resource struct {
 	Version string
 	// Needs are the resources that Envoy asks for once it has this one: a cluster's endpoints, a listener's routes.
 	Needs []Ref
+	// Secrets are what a cluster warms for beside its endpoints: names of secrets, from here or from the proxy's agent.
+	Secrets []string
+	// WarmsUnseen: a cluster that Envoy warms for something else, for instance until its hosts are health-checked. Only its
+	// acknowledgement says that it is warm.
+	WarmsUnseen bool
 	// Confidential: it holds a private key or a credential, which goes to nobody but the clients that have a right to it.
 	Confidential bool
 	// StandIn is what a client is sent in the place of this version, where it has refused that, or it is withheld, and the client has no other that is good; nil: nothing is. Of configurations
@@ -59,6 +66,8 @@ type Resource struct {
 	box     sync.Once
 	boxed   mem.BufferSlice
 	runs    atomic.Pointer[[]*run] // what it was the first of, when it was last sent with others
+
+	mentioned atomic.Pointer[mention]
 }
 
 // With is the resource with a stand-in of the same name, which belongs to it alone. For builders: before anybody else has either.

@@ -1,7 +1,7 @@
 // Package xds is the vocabulary of the push side: resource types, resources as encoded bytes, names
 // that tools rely on, and what a proxy is able to do.
 //
-// Owns: nothing; values are immutable.  Reads: store/model.  Never: the snapshot, a stream.
+// Owns: nothing; values are immutable.  Reads: store/protowalk.  Never: the snapshot, a stream.
 package xds
 
 // Type is a resource type. In which order they are sent push/delta says (order in compose.go).

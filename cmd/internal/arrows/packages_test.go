@@ -59,7 +59,7 @@ var may = map[string][]string{
 	"store/removal":                 {"store/object"},
 
 	// From snapshots to what proxies are sent.
-	"push/xds":                    {},
+	"push/xds":                    {"store/protowalk"},
 	"push/agentapi":               {},
 	"push/view":                   {"store/mirror", "store/normal/fields", "store/protowalk", "store/proxyconfig", "push/extension", "push/traffic", "push/virtualservice"},
 	"push/access":                 {"push/extension", "push/view", "store/mirror", "push/traffic"},

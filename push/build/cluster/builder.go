@@ -143,7 +143,7 @@ func (d *builder) seal(patches []model.Patch) (*xds.Resource, error) {
 	c, faults := patch.Cluster(d.Cluster, patches)
 	d.problems = append(d.problems, faults...)
 	d.Cluster = c
-	return xds.Encode(xds.Cluster, c.Name, c, needs(c)...)
+	return encode(c.Name, c, needsOf(c))
 }
 
 // packHTTP packs the HTTP options, which nearly all clusters have. They are checked before they are packed: to unpack them again for the check took a third
@@ -166,18 +166,6 @@ func (d *builder) packHTTP() error {
 	}
 	d.TypedExtensionProtocolOptions = map[string]*anypb.Any{httpOptions: xds.Any(d.http)}
 	return nil
-}
-
-// needs are the endpoints that Envoy asks for over ADS once it has the cluster.
-func needs(c *clusterv3.Cluster) []xds.Ref {
-	if c.GetType() != clusterv3.Cluster_EDS || c.GetEdsClusterConfig().GetEdsConfig().GetAds() == nil {
-		return nil
-	}
-	name := c.GetEdsClusterConfig().GetServiceName()
-	if name == "" {
-		name = c.Name
-	}
-	return []xds.Ref{{Type: xds.Endpoint, Name: name}}
 }
 
 func percent(p float64) *typev3.Percent { return &typev3.Percent{Value: min(max(p, 0), 100)} }

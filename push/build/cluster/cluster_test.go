@@ -243,6 +243,24 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
+// What a cluster warms for is what its TLS names, whoever sends it; health checks are not seen.
+func TestSecrets(t *testing.T) {
+	for label, want := range map[string][]string{
+		"mTLS to all":                          {"default", "ROOTCA"},
+		"mTLS by endpoint":                     {"default", "ROOTCA"},
+		"mutual, files and lists by the agent": {"file-cert:/c.pem~/k.pem", "file-root:/ca.pem~/crl.pem"},
+	} {
+		if r, _ := build(t, cases(t)[label].spec); !slices.Equal(r.Secrets, want) || r.WarmsUnseen {
+			t.Errorf("%s: secrets %q, warms unseen %v; want %q", label, r.Secrets, r.WarmsUnseen, want)
+		}
+	}
+	probed := Added{Patch: filters(t, `[{applyTo: CLUSTER, patch: {operation: ADD, value: {name: a, type: EDS, connect_timeout: 1s,
+		eds_cluster_config: {eds_config: {ads: {}}}, health_checks: [{timeout: 1s, interval: 1s, unhealthy_threshold: 1, healthy_threshold: 1, tcp_health_check: {}}]}}}]`).All()[0]}
+	if r, err := probed.Build(); err != nil || !r.WarmsUnseen {
+		t.Errorf("health checks: %v, %v", r, err)
+	}
+}
+
 func TestNothingToBuild(t *testing.T) {
 	for _, c := range []struct {
 		spec spec

@@ -86,11 +86,11 @@ func (s Proxyless) draw() (*xds.Resource, []error, error) {
 	s.spread(d, p)
 	s.authenticate(d, p)
 	s.leaveOut(d, p)
-	var needed []xds.Ref
+	var needed needs
 	if d.GetEdsClusterConfig().GetServiceName() == name {
-		needed = needs(d.Cluster)
+		needed = needsOf(d.Cluster)
 	}
-	r, err := xds.Encode(xds.Cluster, name, d.Cluster, needed...)
+	r, err := encode(name, d.Cluster, needed)
 	return r, d.problems, err
 }
 

@@ -91,7 +91,7 @@ func (s Added) Build() (*xds.Resource, error) {
 	if err := patch.Decode(s.Patch, c); err != nil {
 		return nil, err
 	}
-	return xds.Encode(xds.Cluster, c.Name, c, needs(c)...)
+	return encode(c.Name, c, needsOf(c))
 }
 
 // Problems is what Build refuses the patch for.

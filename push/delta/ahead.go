@@ -1,0 +1,128 @@
+package delta
+
+import (
+	"slices"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// ahead is a listener or a route that was sent although it newly names an open cluster: Envoy may still refuse that, and says so only when all that
+// warms is warm.
+type ahead struct {
+	t            xds.Type
+	before, sent *xds.Resource // before: the last version that names no open cluster, or nil
+}
+
+// maxAhead is how many of them are remembered, a stream.
+const maxAhead = 256
+
+// goesAhead notes what of a response is ahead of clusters. Called before the response counts as sent.
+func (s *State) goesAhead(t xds.Type, set []*xds.Resource) {
+	if t != xds.Listener && t != xds.Route {
+		return
+	}
+	open := s.openClusters()
+	if len(open) == 0 {
+		return
+	}
+	ty := &s.types[t]
+	is := func(name string) bool { _, is := open[name]; return is }
+	for _, r := range set {
+		before := ty.current(r.Name).has()
+		i := slices.IndexFunc(s.ahead, func(a ahead) bool { return a.t == t && a.sent.Name == r.Name })
+		if i >= 0 {
+			before = s.ahead[i].before
+		}
+		newly := newlyNames(r, before, open, is)
+		switch {
+		case i >= 0 && newly:
+			s.ahead[i].sent = r
+		case i >= 0:
+			s.ahead = slices.Delete(s.ahead, i, i+1)
+		case newly && len(s.ahead) == maxAhead:
+			s.lost = true
+		case newly:
+			s.ahead = append(s.ahead, ahead{t, before, r})
+		}
+	}
+}
+
+// arrives forgets what is ahead of no open cluster any more.
+func (s *State) arrives() {
+	if cds := &s.types[xds.Cluster]; len(s.ahead) == 0 || len(cds.flights) > 0 || len(cds.retry) > 0 {
+		return
+	}
+	open := s.openClusters()
+	is := func(name string) bool { _, is := open[name]; return is }
+	s.ahead = slices.DeleteFunc(s.ahead, func(a ahead) bool { return len(open) == 0 || !newlyNames(a.sent, a.before, open, is) })
+	if len(s.ahead) == 0 {
+		s.ahead, s.lost = nil, false
+	}
+}
+
+// fallBack has the last good versions sent again of what is ahead of a cluster that the client has refused, and has no other version of. The next
+// version goes as it is.
+func (s *State) fallBack(cluster string) {
+	for _, a := range s.ahead {
+		ty := &s.types[a.t]
+		if a.before == nil || !a.sent.Names(cluster) || a.before.Names(cluster) || !ty.wants(a.sent.Name) {
+			continue
+		}
+		o := ty.current(a.sent.Name)
+		if !same(o.has(), a.sent) || o.refused == a.sent.Version {
+			continue
+		}
+		o.have, o.held, o.force, o.refused, o.lacks = a.before, true, true, a.sent.Version, cluster
+		ty.put(a.sent.Name, o)
+	}
+}
+
+// comesBack lets what fell back because of clusters go forward again: the client has them now.
+func (s *State) comesBack(clusters []*xds.Resource) {
+	for _, t := range []xds.Type{xds.Listener, xds.Route} {
+		ty := &s.types[t]
+		for name, o := range ty.overrides {
+			if o.lacks == "" {
+				continue
+			}
+			if _, is := slices.BinarySearchFunc(clusters, o.lacks, byName); is {
+				o.refused, o.lacks = "", ""
+				ty.put(name, o)
+			}
+		}
+	}
+}
+
+// unusable forgets last good versions that name a cluster which is removed: there is no way back to them.
+func (s *State) unusable(removed []string) {
+	for i := range s.ahead {
+		if a := &s.ahead[i]; a.before != nil && slices.ContainsFunc(removed, a.before.Mentions) {
+			a.before = nil
+		}
+	}
+}
+
+// unnamed says whether a cluster was never acknowledged, and nothing that was sent names it.
+func (s *State) unnamed(cluster string) bool {
+	cds := &s.types[xds.Cluster]
+	if s.lost || s.claims || !xds.MayName(cluster) {
+		return false
+	}
+	o := cds.overrideOf(cluster, cds.acked)
+	if o.have != nil || o.claimed || o.held || slices.ContainsFunc(s.ahead, func(a ahead) bool { return a.sent.Names(cluster) }) {
+		return false
+	}
+	names := func(r *xds.Resource) bool { return r.Names(cluster) }
+	for _, t := range []xds.Type{xds.Listener, xds.Route} {
+		ty := &s.types[t]
+		if len(ty.flights) > 0 {
+			return false
+		}
+		for _, o := range ty.overrides {
+			if names(o.have) || slices.ContainsFunc(o.maybe, names) {
+				return false
+			}
+		}
+	}
+	return true
+}

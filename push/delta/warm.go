@@ -1,0 +1,187 @@
+package delta
+
+import (
+	"slices"
+	"time"
+
+	"navarch.io/navarch/push/xds"
+)
+
+// Patience is how long a listener or a route waits for the clusters that it newly names: with what it takes to be sent, less than two seconds.
+const Patience = 1500 * time.Millisecond
+
+// Tick is the event that time has passed.
+func (s *State) Tick(now time.Time) { s.now = max(s.now, now.UnixNano()) }
+
+// Wake is when Next has to be called again if nothing else happens: when the first of what waits for clusters has waited for long enough. False:
+// nothing waits.
+func (s *State) Wake() (at time.Time, ok bool) {
+	var first int64
+	for _, t := range []xds.Type{xds.Listener, xds.Route} {
+		for _, o := range s.types[t].overrides {
+			if o.since != 0 && (first == 0 || o.since < first) {
+				first = o.since
+			}
+		}
+	}
+	return time.Unix(0, first).Add(Patience), first != 0
+}
+
+// opened are the clusters that the client is to have and has acknowledged no version of. Of each: whether it is warm all the same when the client
+// reads what is sent next.
+type opened struct {
+	known    bool
+	clusters map[string]bool
+	secrets  map[string]bool // of the proxy's agent: whether a cluster that is acknowledged has it
+}
+
+// openClusters finds the open clusters, once for all names that are decided about together. Cheap where everything is acknowledged.
+func (s *State) openClusters() map[string]bool {
+	cds, goal := &s.types[xds.Cluster], s.target.Types[xds.Cluster]
+	answered := cds.acked
+	if !s.claims && cds.settled == 0 && len(cds.flights) > 0 {
+		answered = cds.flights[0].at // who begins with nothing asks for listeners when its first clusters are warm
+	}
+	if !cds.subscribed || answered == goal && len(cds.overrides) == 0 {
+		return nil
+	}
+	if s.opened.known {
+		return s.opened.clusters
+	}
+	s.opened = opened{known: s.deciding, clusters: map[string]bool{}, secrets: map[string]bool{}}
+	open := s.opened.clusters
+	if answered != goal {
+		for _, d := range s.cfg.Diffs.between(answered, goal) {
+			if _, is := cds.overrides[d.Name]; !is && d.Old == nil && d.New != nil && cds.wants(d.Name) {
+				open[d.Name] = s.warmBehind(cds.sent.Get(d.Name))
+			}
+		}
+	}
+	for i := range cds.flights { // what is removed and comes back is a new cluster
+		for _, name := range cds.flights[i].removed {
+			if goal.Get(name) != nil && cds.wants(name) {
+				_, r := cds.later(cds.flights[i].nonce, name)
+				open[name] = s.warmBehind(r)
+			}
+		}
+	}
+	for name, o := range cds.overrides {
+		want := goal.Get(name)
+		if want == nil || o.have != nil || o.claimed || !cds.wants(name) {
+			continue
+		}
+		if o.flying == 0 && (want.Version == o.refused || s.withholds(want)) {
+			continue // it is not sent: to wait for it has no end
+		}
+		open[name] = s.warmBehind(o.has())
+	}
+	return open
+}
+
+// warmBehind says whether a cluster that was sent is warm when the client reads what is sent next: its assignment was sent behind it, and the
+// client has its secrets. nil, no cluster, never is.
+func (s *State) warmBehind(r *xds.Resource) bool {
+	if r == nil || r.WarmsUnseen {
+		return false
+	}
+	for _, need := range r.Needs {
+		if !s.assigned(need.Name) {
+			return false
+		}
+	}
+	for _, name := range r.Secrets {
+		if !s.hasSecret(name) {
+			return false
+		}
+	}
+	return len(r.Needs) > 0
+}
+
+// assigned says whether an assignment was sent, and is not to be sent again behind its cluster.
+func (s *State) assigned(name string) bool {
+	eds := &s.types[xds.Endpoint]
+	if !eds.subscribed || eds.fresh || !eds.wants(name) {
+		return false
+	}
+	o := eds.overrideOf(name, eds.sent)
+	return !o.force && o.has() != nil
+}
+
+// hasSecret says whether the client has acknowledged a secret; one of its agent's: whether it has acknowledged a cluster that needs it.
+func (s *State) hasSecret(name string) bool {
+	if sds := &s.types[xds.Secret]; sds.subscribed && sds.wants(name) {
+		return s.Acknowledged(xds.Secret, name) != ""
+	}
+	has, known := s.opened.secrets[name]
+	if !known {
+		if has = s.clusterHas(name); s.opened.secrets != nil {
+			s.opened.secrets[name] = has
+		}
+	}
+	return has
+}
+
+// clusterHas says whether the client has acknowledged a cluster that has a secret.
+func (s *State) clusterHas(secret string) bool {
+	cds := &s.types[xds.Cluster]
+	for r := range cds.acked.All() {
+		if _, is := cds.overrides[r.Name]; !is && slices.Contains(r.Secrets, secret) {
+			return true
+		}
+	}
+	return false
+}
+
+// awaits says whether a listener or route waits for clusters: it newly names one that is open and not warm. What authorises, authenticates or
+// encrypts never waits, nor does what has waited for long enough.
+func (s *State) awaits(t xds.Type, want *xds.Resource, o override) bool {
+	if t != xds.Listener && t != xds.Route || o.since != 0 && s.now-o.since >= int64(Patience) {
+		return false
+	}
+	open := s.openClusters()
+	if len(open) == 0 || t == xds.Listener && want.Name == xds.VirtualInbound {
+		return false
+	}
+	has := o.has()
+	cold := func(name string) bool {
+		warm, is := open[name]
+		return is && !warm
+	}
+	return newlyNames(want, has, open, cold) && !want.Guards() && !has.Guards()
+}
+
+// newlyNames says whether a resource names one of some clusters that pick chooses, and another version of it does not.
+func newlyNames(r, before *xds.Resource, clusters map[string]bool, pick func(string) bool) bool {
+	if r.NumNames() < len(clusters) {
+		for name := range r.EachName {
+			if pick(name) && !before.Names(name) {
+				return true
+			}
+		}
+		return false
+	}
+	for name := range clusters {
+		if r.Names(name) && pick(name) && !before.Names(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// passes says whether a resource that the client has no version of may be sent now.
+func (s *State) passes(t xds.Type, r *xds.Resource) bool {
+	return !s.withholds(r) && !s.awaits(t, r, override{})
+}
+
+// allPass is passes for all of a list, at no cost where nothing is withheld and no cluster is open.
+func (s *State) allPass(t xds.Type, all []*xds.Resource) bool {
+	if s.withheld == nil && (t != xds.Listener && t != xds.Route || len(s.openClusters()) == 0) {
+		return true
+	}
+	for _, r := range all {
+		if !s.passes(t, r) {
+			return false
+		}
+	}
+	return true
+}
