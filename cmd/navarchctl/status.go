@@ -32,6 +32,8 @@ func proxyStatusCommand() *cobra.Command {
   NOT SENT  the proxy does not ask for the type, or has got nothing yet
   SYNCED    the proxy has the newest version of everything: it acknowledged it, or said so when it connected again
   PENDING   something is on its way (istioctl: STALE)
+  WARMING   Envoy makes new clusters ready before it acknowledges any: it waits for DNS, a certificate or a health check. Nothing
+            else waits for that; whether it refuses a cluster is not visible yet
   REFUSED   the proxy refused a version of something; it goes on with the last good one
   WITHHELD  several proxies refused a version, so it is sent to no proxy of the same view
 
@@ -150,7 +152,7 @@ func (p *proxyStatus) UnmarshalJSON(raw []byte) error {
 		s := &p.types[t]
 		_, s.Subscribed = fields[t.Noun()+"_sent"]
 		_, states := fields[t.Noun()+"_synced"]
-		for suffix, into := range map[string]any{"_synced": &s.Synced, "_sent": &s.Sent, "_acked": &s.Acked, "_refused": &s.Refused, "_withheld": &s.Withheld} {
+		for suffix, into := range map[string]any{"_synced": &s.Synced, "_sent": &s.Sent, "_acked": &s.Acked, "_refused": &s.Refused, "_withheld": &s.Withheld, "_warming": &s.Warming} {
 			if field, ok := fields[t.Noun()+suffix]; ok {
 				if err := json.Unmarshal(field, into); err != nil {
 					return fmt.Errorf("%s%s: %w", t.Noun(), suffix, err)
@@ -186,6 +188,8 @@ func word(s inspect.TypeStatus) string {
 		return "WITHHELD"
 	case s.Synced:
 		return "SYNCED"
+	case s.Warming != nil:
+		return "WARMING"
 	case !s.Subscribed || s.Sent == "":
 		return "NOT SENT"
 	}
@@ -243,6 +247,11 @@ func statusTable(w io.Writer, all []proxyStatus, details bool) error {
 
 // statusDetails is what one proxy refused, and what is withheld from it.
 func statusDetails(w io.Writer, p proxyStatus) error {
+	if warming := p.types[xds.Cluster].Warming; warming != nil {
+		if err := printDetails(w, warmingLines(warming), nil, ""); err != nil {
+			return err
+		}
+	}
 	for t := range xds.NumTypes {
 		for _, r := range p.types[t].Refused {
 			name := r.Name
@@ -266,6 +275,23 @@ func statusDetails(w io.Writer, p proxyStatus) error {
 		}
 	}
 	return nil
+}
+
+// warmingLines say since when a proxy warms clusters, and which it may be.
+func warmingLines(warming *inspect.Warming) (lines []string) {
+	if warming.NotRequested {
+		lines = append(lines, "WARMING: the proxy connected again while a cluster warmed, and does not ask for clusters; it is sent them all the same")
+	} else {
+		lines = append(lines, "WARMING since "+warming.Since.UTC().Format(time.RFC3339)+": the proxy acknowledges no clusters before all are warm")
+	}
+	if len(warming.Clusters) > 0 {
+		may := "one of these may warm: " + strings.Join(warming.Clusters, ", ")
+		if warming.More > 0 {
+			may += fmt.Sprintf(", or one of %d others", warming.More)
+		}
+		lines = append(lines, may)
+	}
+	return lines
 }
 
 func has(good string) string {

@@ -27,13 +27,14 @@
 //     secrets are needed, the assignment was sent behind it, and the client has the secrets (warm.go).
 //   - A listener or route that newly names an open cluster waits until that is warm, acknowledged or refused, Patience at most. Listeners with RBAC,
 //     JWT, ext_authz or TLS, in the old version or the new one, never wait, nor does virtualInbound: policies are not held back. A listener is not
-//     removed while a new one waits. Before the client asks for CDS nothing waits.
+//     removed while a new one waits. Before the client asks for CDS nothing
+//     waits.
 //   - A cluster is removed once LDS, RDS and ECDS without it are acknowledged, and the client has all routes and secrets that its listeners ask for:
 //     Envoy acknowledges a listener before that is warm, and serves with the old one meanwhile. An open cluster that nothing names is removed at once.
 //   - Where a cluster is refused, listeners and routes that went ahead of the answer are sent in their last good version again (ahead.go), until they
 //     change or the cluster is accepted.
 //   - An Envoy that resumes while a cluster warms does not ask for CDS. It is sent all assignments again, because the cluster may warm for one that
-//     came before it.
+//     came before it; and, when its time to resume is over (EndResume), all clusters, unasked. What it has beside these it says when it asks.
 //   - A client of state of the world answers only the newest of several responses; the answer is for all of them.
 //
 // Time is an event (Tick); Wake says when it matters next.

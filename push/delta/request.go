@@ -66,6 +66,10 @@ func (s *State) Request(r Request, out []Report) []Report {
 	if r.Subscribe != nil || r.Unsubscribe != nil { // most requests only acknowledge, and leave the heap alone
 		r = s.shorten(r)
 	}
+	if r.Type == xds.Cluster && s.assumed {
+		s.assumed, s.claims = false, true
+		s.exceptUnknown(r.Initial)
+	}
 	switch {
 	case !ty.subscribed:
 		s.open(r)
@@ -232,6 +236,16 @@ func (s *State) except(t xds.Type, stack manifest.Stack, claimed iter.Seq2[strin
 			continue
 		}
 		ty.put(strings.Clone(name), override{held: true, claimed: true})
+	}
+}
+
+// exceptUnknown keeps the names of clusters that a client has, and there are none of: it asks for clusters only after it was sent what there is.
+func (s *State) exceptUnknown(claimed iter.Seq2[string, string]) {
+	cds, stack := &s.types[xds.Cluster], s.stack(xds.Cluster)
+	for name := range pairs(claimed) {
+		if _, is := cds.overrides[name]; !is && stack.Get(name) == nil && cds.sent.Get(name) == nil && s.admitClaim(xds.Cluster, name, max(manyClaims, stack.Len())) {
+			cds.put(strings.Clone(name), override{held: true, claimed: true})
+		}
 	}
 }
 

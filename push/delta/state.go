@@ -53,6 +53,7 @@ type State struct {
 	now      int64   // by Tick, unix nanoseconds
 	answered uint64  // the newest response that the client has answered: it has read those before it
 	claims   bool    // the first request for clusters says that the client has some
+	assumed  bool    // clusters are sent although the client has not asked for them: EndResume
 	opened   opened  // see openClusters; kept while deciding
 	ahead    []ahead // what was sent ahead of clusters
 	lost     bool    // more was sent ahead than is remembered
@@ -205,11 +206,18 @@ func (s *State) Settled() bool {
 
 // MayWarm says whether the client may leave clusters unacknowledged for as long as it likes, because one of them warms. One that begins with nothing
 // acknowledges its first clusters at once.
-func (s *State) MayWarm() bool { return s.answered > 0 || s.claims }
+func (s *State) MayWarm() bool { return s.answered > 0 || s.claims || s.assumed }
 
 // EndResume is the event that the client had time to ask for everything it held before: removals of clusters no longer
-// wait for types that it has not asked for.
-func (s *State) EndResume() { s.resumeOver = true }
+// wait for types that it has not asked for. An Envoy that asks for all but clusters warms one of these, and is sent clusters unasked.
+func (s *State) EndResume() {
+	s.resumeOver = true
+	cds, lds := &s.types[xds.Cluster], &s.types[xds.Listener]
+	if !cds.subscribed && lds.subscribed && lds.all && s.types[xds.Endpoint].subscribed {
+		s.assumed, cds.subscribed, cds.all = true, true, true
+		s.exposeUnrecorded()
+	}
+}
 
 // Idle says that Next has certainly nothing to give; cheap.
 func (s *State) Idle() bool {

@@ -42,7 +42,7 @@ func (s *State) openClusters() map[string]bool {
 	if !s.claims && cds.settled == 0 && len(cds.flights) > 0 {
 		answered = cds.flights[0].at // who begins with nothing asks for listeners when its first clusters are warm
 	}
-	if !cds.subscribed || answered == goal && len(cds.overrides) == 0 {
+	if !cds.subscribed || s.assumed || answered == goal && len(cds.overrides) == 0 {
 		return nil
 	}
 	if s.opened.known {

@@ -16,7 +16,7 @@ type Warming struct {
 	// Clusters are those that may warm, sorted: at most maxSuspects. More is how many others there are.
 	Clusters []string
 	More     int
-	// NotRequested: the client had clusters before it connected, and does not ask for them, as Envoy does while one of them warms.
+	// NotRequested: the client does not ask for clusters, as an Envoy that connected again while one of them warms. It is sent them all the same.
 	NotRequested bool
 }
 
@@ -28,8 +28,8 @@ const (
 
 // Warming says whether the client warms clusters, and which may be meant. It costs as much as there are clusters in flight.
 func (s *State) Warming(now time.Time) (w Warming) {
-	cds, lds := &s.types[xds.Cluster], &s.types[xds.Listener]
-	w.NotRequested = s.resumeOver && !cds.subscribed && lds.subscribed && lds.all
+	cds := &s.types[xds.Cluster]
+	w.NotRequested = s.assumed
 	if len(cds.flights) == 0 || !s.MayWarm() || now.UnixNano()-cds.flights[0].since < int64(warmingAfter) {
 		return w
 	}

@@ -45,6 +45,18 @@ type TypeStatus struct {
 	Sent, Acked string
 	Refused     []Refused
 	Withheld    []Withheld
+	Warming     *Warming // of clusters; nil: none warms
+}
+
+// Warming is why a proxy does not acknowledge clusters: Envoy does not before all clusters are warm, and a refusal is not visible before either.
+type Warming struct {
+	// Since is when the oldest response was sent that is not acknowledged; zero: there is none.
+	Since time.Time `json:"since,omitzero"`
+	// Clusters are those that may warm; More is how many others there are.
+	Clusters []string `json:"clusters,omitempty"`
+	More     int      `json:"more,omitempty"`
+	// NotRequested: the proxy connected again while a cluster warmed, and does not ask for clusters until it is warm. It is sent them all the same.
+	NotRequested bool `json:"not_requested,omitempty"`
 }
 
 // Refused is a resource that the proxy did not take.
@@ -201,11 +213,12 @@ type Sync struct {
 	Acked    map[string]string     `json:"-"`
 	Refused  map[string][]Refused  `json:"-"`
 	Withheld map[string][]Withheld `json:"-"`
+	Warming  *Warming              `json:"-"`
 	Revision int64                 `json:"revision"`
 }
 
 // MarshalJSON adds cluster_sent, cluster_acked, cluster_synced and so on for the types that are subscribed, and cluster_refused,
-// cluster_withheld where there are such.
+// cluster_withheld, cluster_warming where there are such.
 func (s Sync) MarshalJSON() ([]byte, error) {
 	flat := map[string]any{"proxy": s.Proxy, "proxy_type": s.Type, "revision": s.Revision}
 	if s.Cluster != "" {
@@ -223,6 +236,9 @@ func (s Sync) MarshalJSON() ([]byte, error) {
 	for noun, list := range s.Withheld {
 		flat[noun+"_withheld"] = list
 	}
+	if s.Warming != nil {
+		flat[xds.Cluster.Noun()+"_warming"] = s.Warming
+	}
 	return json.Marshal(flat)
 }
 
@@ -232,6 +248,7 @@ func syncz(c Config, _ *http.Request) (any, error) {
 		s := Sync{Proxy: st.Proxy, Cluster: st.Cluster, Version: st.Version, Revision: st.Revision,
 			Synced: map[string]bool{}, Sent: map[string]string{}, Acked: map[string]string{}, Refused: map[string][]Refused{}, Withheld: map[string][]Withheld{}}
 		s.Type, _, _ = strings.Cut(st.Node, "~")
+		s.Warming = st.Types[xds.Cluster].Warming
 		for t := range xds.NumTypes {
 			if ts := st.Types[t]; ts.Subscribed {
 				s.Sent[t.Noun()], s.Acked[t.Noun()], s.Synced[t.Noun()] = ts.Sent, ts.Acked, ts.Synced

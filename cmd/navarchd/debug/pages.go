@@ -174,6 +174,9 @@ func (p *Proxies) stream(info serve.StreamInfo) inspect.Stream {
 		i := info.Types[t]
 		s.Types[t] = inspect.TypeStatus{Subscribed: i.Subscribed, Synced: i.Synced, Sent: i.Sent, Acked: i.Acked}
 	}
+	if w := info.Warming; w.NotRequested || !w.Since.IsZero() {
+		s.Types[xds.Cluster].Warming = &inspect.Warming{Since: w.Since, Clusters: w.Clusters, More: w.More, NotRequested: w.NotRequested}
+	}
 	for _, r := range info.Refusals {
 		s.Types[r.Type].Refused = append(s.Types[r.Type].Refused,
 			inspect.Refused{Name: r.Name, Version: r.Version, Good: r.Good, Text: r.Text, Last: r.At, Objects: places(r.Objects)})
