@@ -6,8 +6,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// ahead is a listener or a route that was sent although it newly names an open cluster: Envoy may still refuse that, and says so only when all that
-// warms is warm.
+// ahead is a listener or a route that was sent although it newly names an open cluster: Envoy may still refuse that,
+// and says so only when all that warms is warm.
 type ahead struct {
 	t            xds.Type
 	before, sent *xds.Resource // before: the last version that names no open cluster, or nil
@@ -60,8 +60,8 @@ func (s *State) arrives() {
 	}
 }
 
-// fallBack has the last good versions sent again of what is ahead of a cluster that the client has refused, and has no other version of. The next
-// version goes as it is.
+// fallBack has the last good versions sent again of what is ahead of a cluster that the client has refused, and has no
+// other version of. The next version goes as it is.
 func (s *State) fallBack(cluster string) {
 	for _, a := range s.ahead {
 		ty := &s.types[a.t]

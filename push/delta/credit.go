@@ -11,8 +11,8 @@ func (s *State) free(t xds.Type) bool {
 	return s.unread() < s.cfg.Credit
 }
 
-// clustersFit says whether another response with clusters may follow those that are not acknowledged: all of these but the largest together are
-// smaller than the credit.
+// clustersFit says whether another response with clusters may follow those that are not acknowledged: all of these but
+// the largest together are smaller than the credit.
 func clustersFit(flights []flight, credit int) bool {
 	all, largest := 0, 0
 	for i := range flights {
@@ -21,7 +21,8 @@ func clustersFit(flights []flight, credit int) bool {
 	return all-largest < credit && len(flights) < maxFlights
 }
 
-// unread is how many unacknowledged bytes the client may not have read. It reads in order: what it answers says that it has read all before it.
+// unread is how many unacknowledged bytes the client may not have read. It reads in order: what it answers says that it
+// has read all before it.
 func (s *State) unread() (bytes int) {
 	if s.unacked < s.cfg.Credit {
 		return s.unacked
@@ -42,7 +43,8 @@ func (s *State) unread() (bytes int) {
 	return bytes
 }
 
-// removeOnly is a response that removes clusters while no other may be sent: what is removed may be what the others wait for.
+// removeOnly is a response that removes clusters while no other may be sent: what is removed may be what the others
+// wait for.
 func (s *State) removeOnly(t xds.Type) (Reply, bool) {
 	ty := s.typed(t)
 	if t != xds.Cluster || s.urgent || ty.fresh || len(ty.flights) == maxFlights || s.unread() >= s.cfg.Credit {

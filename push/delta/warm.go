@@ -7,14 +7,15 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Patience is how long a listener or a route waits for the clusters that it newly names: with what it takes to be sent, less than two seconds.
+// Patience is how long a listener or a route waits for the clusters that it newly names: with what it takes to be sent,
+// less than two seconds.
 const Patience = 1500 * time.Millisecond
 
 // Tick is the event that time has passed.
 func (s *State) Tick(now time.Time) { s.now = max(s.now, now.UnixNano()) }
 
-// Wake is when Next has to be called again if nothing else happens: when the first of what waits for clusters has waited for long enough. False:
-// nothing waits.
+// Wake is when Next has to be called again if nothing else happens: when the first of what waits for clusters has
+// waited for long enough. False: nothing waits.
 func (s *State) Wake() (at time.Time, ok bool) {
 	var first int64
 	for _, t := range []xds.Type{xds.Listener, xds.Route} {
@@ -27,15 +28,16 @@ func (s *State) Wake() (at time.Time, ok bool) {
 	return time.Unix(0, first).Add(Patience), first != 0
 }
 
-// opened are the clusters that the client is to have and has acknowledged no version of. Of each: whether it is warm all the same when the client
-// reads what is sent next.
+// opened are the clusters that the client is to have and has acknowledged no version of. Of each: whether it is warm
+// all the same when the client reads what is sent next.
 type opened struct {
 	known    bool
 	clusters map[string]bool
 	secrets  map[string]bool // of the proxy's agent: whether a cluster that is acknowledged has it
 }
 
-// openClusters finds the open clusters, once for all names that are decided about together. Cheap where everything is acknowledged.
+// openClusters finds the open clusters, once for all names that are decided about together. Cheap where everything is
+// acknowledged.
 func (s *State) openClusters() map[string]bool {
 	cds, goal := &s.types[xds.Cluster], s.target.Types[xds.Cluster]
 	answered := cds.acked
@@ -78,8 +80,8 @@ func (s *State) openClusters() map[string]bool {
 	return open
 }
 
-// warmBehind says whether a cluster that was sent is warm when the client reads what is sent next: its assignment was sent behind it, and the
-// client has its secrets. nil, no cluster, never is.
+// warmBehind says whether a cluster that was sent is warm when the client reads what is sent next: its assignment was
+// sent behind it, and the client has its secrets. nil, no cluster, never is.
 func (s *State) warmBehind(r *xds.Resource) bool {
 	if r == nil || r.WarmsUnseen {
 		return false
@@ -107,7 +109,8 @@ func (s *State) assigned(name string) bool {
 	return !o.force && o.has() != nil
 }
 
-// hasSecret says whether the client has acknowledged a secret; one of its agent's: whether it has acknowledged a cluster that needs it.
+// hasSecret says whether the client has acknowledged a secret; one of its agent's: whether it has acknowledged a
+// cluster that needs it.
 func (s *State) hasSecret(name string) bool {
 	if sds := &s.types[xds.Secret]; sds.subscribed && sds.wants(name) {
 		return s.Acknowledged(xds.Secret, name) != ""
@@ -132,8 +135,8 @@ func (s *State) clusterHas(secret string) bool {
 	return false
 }
 
-// awaits says whether a listener or route waits for clusters: it newly names one that is open and not warm. What authorises, authenticates or
-// encrypts never waits, nor does what has waited for long enough.
+// awaits says whether a listener or route waits for clusters: it newly names one that is open and not warm. What
+// authorises, authenticates or encrypts never waits, nor does what has waited for long enough.
 func (s *State) awaits(t xds.Type, want *xds.Resource, o override) bool {
 	if t != xds.Listener && t != xds.Route || o.since != 0 && s.now-o.since >= int64(Patience) {
 		return false

@@ -10,13 +10,14 @@ import (
 
 // Warming is why a client does not answer about clusters, for debugging.
 type Warming struct {
-	// Since is when the oldest response with clusters was sent that has no answer, although the client had time for it; zero: there is none. A refusal
-	// of it, or of a newer one, is not visible yet.
+	// Since is when the oldest response with clusters was sent that has no answer, although the client had time for it;
+	// zero: there is none. A refusal of it, or of a newer one, is not visible yet.
 	Since time.Time
 	// Clusters are those that may warm, sorted: at most maxSuspects. More is how many others there are.
 	Clusters []string
 	More     int
-	// NotRequested: the client does not ask for clusters, as an Envoy that connected again while one of them warms. It is sent them all the same.
+	// NotRequested: the client does not ask for clusters, as an Envoy that connected again while one of them warms. It
+	// is sent them all the same.
 	NotRequested bool
 }
 
@@ -26,7 +27,8 @@ const (
 	maxSuspects  = 20
 )
 
-// Warming says whether the client warms clusters, and which may be meant. It costs as much as there are clusters in flight.
+// Warming says whether the client warms clusters, and which may be meant. It costs as much as there are clusters in
+// flight.
 func (s *State) Warming(now time.Time) (w Warming) {
 	cds := &s.types[xds.Cluster]
 	w.NotRequested = s.assumed

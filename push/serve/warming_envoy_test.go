@@ -93,7 +93,8 @@ func within(t *testing.T, d time.Duration, what string, ok func() bool) {
 	}
 }
 
-// answers says whether a request on a new connection is answered so: what connections that are there get is of their old listener.
+// answers says whether a request on a new connection is answered so: what connections that are there get is of their
+// old listener.
 func answers(url string, want int) func() bool {
 	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	return func() bool {
@@ -106,8 +107,9 @@ func answers(url string, want int) func() bool {
 	}
 }
 
-// A cluster warms for ever while services and policies are added: each policy is active at once, each service that is warm is served, and the stream
-// goes on. Removing what warms ends it. What an Envoy that connects again meanwhile needs, it gets.
+// A cluster warms for ever while services and policies are added: each policy is active at once, each service that is
+// warm is served, and the stream goes on. Removing what warms ends it. What an Envoy that connects again meanwhile
+// needs, it gets.
 func TestEnvoyWarmsForEver(t *testing.T) {
 	t.Parallel()
 	for _, api := range []string{"DELTA_GRPC", "GRPC"} {

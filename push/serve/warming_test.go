@@ -34,8 +34,8 @@ func (w *warmer) until(t xds.Type, name string) time.Duration {
 	}
 }
 
-// Clusters that are never acknowledged end no stream. Policies go out at once, and what names them after its time; all of 20 edits that add a
-// service and a policy each.
+// Clusters that are never acknowledged end no stream. Policies go out at once, and what names them after its time; all
+// of 20 edits that add a service and a policy each.
 func TestUnacknowledgedClusters(t *testing.T) {
 	const port = 80
 	p := newPlanner(cluster("one"), endpoints("one", "10.0.0.1:80"), listen("in", port, "r"), paths("r", "one"))

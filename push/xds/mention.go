@@ -12,8 +12,8 @@ type mention struct {
 	guards bool
 }
 
-// Names says whether the body has a string field with the name of a cluster or a secret. Names that look like a host, an address, a path or a type URL
-// are not found, because route configurations are full of these.
+// Names says whether the body has a string field with the name of a cluster or a secret. Names that look like a host,
+// an address, a path or a type URL are not found, because route configurations are full of these.
 func (r *Resource) Names(name string) bool {
 	if r == nil {
 		return false
@@ -34,7 +34,8 @@ func (r *Resource) EachName(yield func(string) bool) {
 // NumNames is the number of names that EachName yields.
 func (r *Resource) NumNames() int { return len(r.mentions().names) }
 
-// Guards says whether the body has a filter that authorises or authenticates (RBAC, JWT, ext_authz), or TLS. False of nil.
+// Guards says whether the body has a filter that authorises or authenticates (RBAC, JWT, ext_authz), or TLS. False of
+// nil.
 func (r *Resource) Guards() bool { return r != nil && r.mentions().guards }
 
 // guards are parts of the type URLs of filters that authorise or authenticate, and of TLS contexts.
@@ -72,8 +73,9 @@ func (f *Fragment) names() []string {
 // maxDepth is how many messages inside of each other are searched; protobuf's own limit is the same.
 const maxDepth = 100
 
-// collect calls found with every string of an encoded message that may be a name. Without a schema a string cannot be told from a message, so every
-// field of a length is searched as both; what is no message ends where it is found to be none.
+// collect calls found with every string of an encoded message that may be a name. Without a schema a string cannot be
+// told from a message, so every field of a length is searched as both; what is no message ends where it is found to be
+// none.
 func collect(message []byte, depth int, found func(string)) {
 	_ = protowalk.Each(message, func(f protowalk.Field) error {
 		if f.Bytes == nil {

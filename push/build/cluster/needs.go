@@ -28,7 +28,8 @@ func encode(name string, c *clusterv3.Cluster, n needs) (*xds.Resource, error) {
 	return r, err
 }
 
-// needsOf is what a cluster needs of its assignment over ADS; nothing of one of another kind, which Envoy warms by itself.
+// needsOf is what a cluster needs of its assignment over ADS; nothing of one of another kind, which Envoy warms by
+// itself.
 func needsOf(c *clusterv3.Cluster) needs {
 	if c.GetType() != clusterv3.Cluster_EDS || c.GetEdsClusterConfig().GetEdsConfig().GetAds() == nil {
 		return needs{}
