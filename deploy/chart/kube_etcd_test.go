@@ -193,11 +193,10 @@ func (i *installation) wrong(namespace, revision string, joined ...string) strin
 	return ""
 }
 
-// otherServes waits until navarchctl finds nothing wrong with the second mesh, among other things a CSR is signed by the root that its namespace
-// has, and clusters are sent; and no alarm is raised about the store.
+// otherServes waits until navarchctl finds nothing wrong with the second mesh, among other things the CA can sign, and clusters are sent; and no alarm is raised about the store.
 func (i *installation) otherServes() {
 	cluster.Await(i.t, "navarchctl check", func() string {
-		if wrong := i.wrong("other", "other", "a CSR was signed, and clusters were sent"); wrong != "" {
+		if wrong := i.wrong("other", "other", "the CA takes the token and can sign, and clusters were sent"); wrong != "" {
 			return wrong
 		}
 		page := i.page("other", i.get("{.items[*].metadata.name}", "pods", "-n", "other", "-l", "app.kubernetes.io/name=navarchd"))

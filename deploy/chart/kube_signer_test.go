@@ -173,7 +173,7 @@ func (i *installation) signers() {
 		t.Errorf("the signer has signed for %q", got)
 	}
 	i.trusts("signed", string(ca.root))
-	if wrong := i.wrong("signed", "signed", "a CSR was signed, and clusters were sent"); wrong != "" {
+	if wrong := i.wrong("signed", "signed", "the CA takes the token (the signer was not asked), and clusters were sent"); wrong != "" {
 		t.Errorf("navarchctl check: %s", wrong)
 	}
 	i.at("the Pod has its certificate of the signer")

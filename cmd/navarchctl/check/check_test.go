@@ -149,10 +149,11 @@ func TestRun(t *testing.T) {
 		"no replica": {func(w *world) {
 			w.answers["/api/v1/namespaces/istio-system/pods"] = strings.Replace(podList("", ""), `"True"`, `"False"`, 1)
 		}, "replicas", Failure, "none is ready: a (unknown, not ready)"},
-		"nobody leads":            {func(w *world) { w.leader = `{"name": "", "self": false}` }, "leader", Failure, "no process leads"},
-		"who leads is not there":  {func(w *world) { w.leader = `{"name": "b", "self": false}` }, "leader", Failure, "b leads, as Pod a says, and is not among the ready replicas"},
-		"the leader is behind":    {func(w *world) { w.leader = `{"name": "a", "self": true, "read": "2026-01-02T03:04:05Z"}` }, "leader", Failure, "what it has stored of the cluster is"},
-		"the leader has not read": {func(w *world) { w.leader = `{"name": "a", "self": true}` }, "leader", Failure, "has not read the cluster yet"},
+		"nobody leads":             {func(w *world) { w.leader = `{"name": "", "self": false}` }, "leader", Failure, "no process leads"},
+		"who leads is not there":   {func(w *world) { w.leader = `{"name": "b", "self": false}` }, "leader", Failure, "b leads, as Pod a says, and is not among the ready replicas"},
+		"the leader is behind":     {func(w *world) { w.leader = `{"name": "a", "self": true, "read": "2026-01-02T03:04:05Z"}` }, "leader", Failure, "what it has stored of the cluster is"},
+		"the leader has not read":  {func(w *world) { w.leader = `{"name": "a", "self": true}` }, "leader", Warning, "has not read the whole cluster yet"},
+		"the leader has just read": {func(w *world) { w.leader = `{"name": "a", "self": true, "settled": true}` }, "leader", OK, "has stored everything"},
 		"the leader is refused": {func(w *world) {
 			w.say = `[{"object": "ConfigMap a/istio-ca-root-cert", "location": "Kubernetes", "severity": "error", "message": "forbidden"}]`
 		}, "writes to Kubernetes", Failure, "ConfigMap a/istio-ca-root-cert: forbidden"},

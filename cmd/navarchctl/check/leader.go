@@ -47,8 +47,10 @@ func (k *checker) leading(l inspect.Leader) {
 	const do = "see the leader's log: it says what the API server refuses, or does not answer"
 	age := time.Since(l.Read).Round(time.Second)
 	switch {
+	case l.Read.IsZero() && l.Settled: // it states the time half a minute after everything is stored
+		k.say("leader", OK, l.Name+" leads, and has stored everything that the cluster has", "")
 	case l.Read.IsZero():
-		k.say("leader", Failure, l.Name+" leads, and has not read the cluster yet", do)
+		k.say("leader", Warning, l.Name+" leads, and has not read the whole cluster yet", "wait a moment; else "+do)
 	case age > behind:
 		k.say("leader", Failure, fmt.Sprintf("%s leads, and what it has stored of the cluster is %s old", l.Name, age), do)
 	case !l.Writes:
