@@ -127,7 +127,7 @@ func (d *builder) refuse() {
 	d.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
 	d.LbPolicy, d.LbConfig = clusterv3.Cluster_LEAST_REQUEST, nil
 	d.EdsClusterConfig, d.LoadAssignment, d.TransportSocket, d.TransportSocketMatches = nil, nil, nil, nil
-	d.DnsRefreshRate, d.RespectDnsTtl, d.DnsLookupFamily, d.DnsJitter = nil, false, 0, nil
+	d.DnsRefreshRate, d.RespectDnsTtl, d.DnsLookupFamily, d.DnsJitter, d.DnsFailureRefreshRate, d.TypedDnsResolverConfig = nil, false, 0, nil, nil, nil
 }
 
 // seal packs the HTTP options, applies the patches and encodes. A patch that does not apply, or whose result Envoy would

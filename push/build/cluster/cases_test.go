@@ -56,13 +56,18 @@ func locations(t testing.TB) map[string]testCase {
 	return map[string]testCase{
 		"dns": {spec: with(external(t, "resolution: RESOLUTION_DNS"), func(s *Outbound) { s.Members = at("b.example.com", "10.0.0.1", "unix:///no") }),
 			want: `{type: STRICT_DNS, dns_lookup_family: V4_ONLY, respect_dns_ttl: true, dns_refresh_rate: 60s, dns_jitter: 0.1s,
+				dns_failure_refresh_rate: {base_interval: 2s, max_interval: 60s}, typed_dns_resolver_config: {name: envoy.network.dns_resolver.cares,
+					typed_config: {"@type": type.googleapis.com/envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig,
+						udp_max_queries: 100, query_tries: 2, query_timeout_seconds: "2"}},
 				metadata: {filter_metadata: {istio: {default_original_port: 80, external: true, services: [{host: ` + host + `, name: ext, namespace: shop}]}}},
 				load_assignment: {cluster_name: "` + name + `", endpoints: [{load_balancing_weight: 2, lb_endpoints: [
 					{health_status: HEALTHY, load_balancing_weight: 1, endpoint: {address: {socket_address: {address: 10.0.0.1, port_value: 8080}}}, metadata: {filter_metadata: {istio: {workload: ";shop;;latest;"}}}},
 					{health_status: HEALTHY, load_balancing_weight: 1, endpoint: {address: {socket_address: {address: b.example.com, port_value: 8080}}}, metadata: {filter_metadata: {istio: {workload: ";shop;;latest;"}}}}]}]}}`,
 			absent: []string{"eds_cluster_config"}},
 		"dns without endpoints": {spec: with(external(t, "resolution: RESOLUTION_DNS"), func(s *Outbound) { s.Mesh = mesh(t, "dnsRefreshRate: 5s") }),
-			want: `{type: STRICT_DNS, dns_refresh_rate: 5s, load_assignment: {cluster_name: "` + name + `"}}`},
+			want: `{type: STRICT_DNS, dns_refresh_rate: 5s, dns_failure_refresh_rate: {base_interval: 2s, max_interval: 5s}, load_assignment: {cluster_name: "` + name + `"}}`},
+		"dns that is refreshed each second": {spec: with(external(t, "resolution: RESOLUTION_DNS"), func(s *Outbound) { s.Mesh = mesh(t, "dnsRefreshRate: 1s") }),
+			want: `{dns_refresh_rate: 1s, dns_failure_refresh_rate: {base_interval: 1s, max_interval: 1s}}`},
 		"dns round robin": {spec: with(external(t, "resolution: RESOLUTION_DNS_ROUND_ROBIN"), func(s *Outbound) { s.Members = at("a.example.com") }),
 			want: `{type: LOGICAL_DNS, load_assignment: {cluster_name: "` + name + `", endpoints: [{load_balancing_weight: 1, lb_endpoints: [
 				{health_status: HEALTHY, load_balancing_weight: 1, endpoint: {address: {socket_address: {address: a.example.com, port_value: 8080}}}, metadata: {filter_metadata: {istio: {workload: ";shop;;latest;"}}}}]}]}}`},
@@ -76,7 +81,7 @@ func locations(t testing.TB) map[string]testCase {
 				{health_status: HEALTHY, load_balancing_weight: 1, endpoint: {address: {socket_address: {address: c.example.com, port_value: 2}}}, metadata: {filter_metadata: {istio: {workload: ";;;latest;"}}}}]}]}}`,
 			problem: "takes one endpoint"},
 		"dns round robin of none": {spec: external(t, "resolution: RESOLUTION_DNS_ROUND_ROBIN"), want: `{type: STATIC}`,
-			absent: append(noEDS, "dns_refresh_rate", "respect_dns_ttl", "dns_jitter")},
+			absent: append(noEDS, "dns_refresh_rate", "respect_dns_ttl", "dns_jitter", "dns_failure_refresh_rate", "typed_dns_resolver_config")},
 		"dynamic dns, names of headers keep their case": {spec: with(external(t, "resolution: RESOLUTION_DYNAMIC_DNS"), func(s *Outbound) { s.HeaderCase = true }),
 			want: `{lb_policy: CLUSTER_PROVIDED}`, absent: noEDS},
 		"original destination": {spec: external(t, "resolution: RESOLUTION_NONE"), want: `{type: ORIGINAL_DST, lb_policy: CLUSTER_PROVIDED}`, absent: noEDS},

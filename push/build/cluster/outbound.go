@@ -5,10 +5,8 @@ package cluster
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"strconv"
 	"strings"
-	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -19,17 +17,9 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"navarch.io/navarch/push/build/dnscache"
-	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/traffic"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
-	"navarch.io/navarch/store/problem"
-)
-
-// How DNS names are resolved where the mesh says nothing; Istio's defaults.
-const (
-	dnsRefresh = 60 * time.Second
-	dnsJitter  = 100 * time.Millisecond
 )
 
 // Build draws the cluster. The error says that the service has no such port, or that settings which nobody refused make
@@ -154,39 +144,6 @@ func (d *builder) forward(cache *forwardv3.DnsCacheConfig) {
 	d.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 		Name: "envoy.clusters.dynamic_forward_proxy", TypedConfig: xds.Any(config)}}
 	d.LbPolicy, d.LbConfig, d.CommonLbConfig = clusterv3.Cluster_CLUSTER_PROVIDED, nil, nil
-}
-
-// resolve puts the endpoints into a DNS cluster. LOGICAL_DNS takes exactly one: with more, the first by name; with none
-// the cluster is there and answers 503.
-func (s Outbound) resolve(d *builder) {
-	d.DnsLookupFamily = dnscache.Family(s.Families)
-	d.RespectDnsTtl = true
-	d.DnsRefreshRate, d.DnsJitter = durationpb.New(dnsRefresh), durationpb.New(dnsJitter)
-	if rate := s.Mesh.Spec.GetDnsRefreshRate(); traffic.Positive(rate) && rate.AsDuration() > time.Millisecond {
-		d.DnsRefreshRate = rate
-	}
-	d.LoadAssignment = endpoint.Assignment(endpoint.Spec{Cluster: d.Name, Members: s.Members, Plain: s.Plain, AllPlain: s.AllPlain, Horizon: s.Horizon, Balance: s.Balance}, resolvable)
-	if s.Discovery == traffic.StrictDNS {
-		return
-	}
-	all := d.LoadAssignment.Endpoints
-	if len(all) == 0 {
-		d.refuse()
-		return
-	}
-	if len(all) > 1 || len(all[0].LbEndpoints) > 1 {
-		d.problem(problem.Invalid, model.Place{Key: s.Service.Key, Field: "spec.endpoints"}, "resolution DNS_ROUND_ROBIN takes one endpoint; the first is used for port %d", s.Port)
-		all[0].LbEndpoints, d.LoadAssignment.Endpoints = all[0].LbEndpoints[:1], all[:1]
-		all[0].LoadBalancingWeight = all[0].LbEndpoints[0].LoadBalancingWeight
-	}
-}
-
-// resolvable says whether an address can stand in a DNS cluster: an IP or a name.
-func resolvable(address string) bool {
-	if _, err := netip.ParseAddr(address); err == nil {
-		return true
-	}
-	return address != "" && !strings.ContainsAny(address, "/:*")
 }
 
 func (s Outbound) metadata(d *builder) {

@@ -46,10 +46,15 @@ func (u Unknown) Cache(families xds.Families) *forwardv3.DnsCacheConfig {
 	cache := &forwardv3.DnsCacheConfig{Name: "allow_any_dfp_dns_cache", DnsLookupFamily: Family(families),
 		ResolvedAddressFilter: &typematcherv3.AddressMatcher{Ranges: own}, MaxHosts: wrapperspb.UInt32(mostHosts)}
 	if at, err := netip.ParseAddrPort(u.Resolver); err == nil {
-		cache.TypedDnsResolverConfig = &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: xds.Any(&caresv3.CaresDnsResolverConfig{
+		cache.TypedDnsResolverConfig = Resolver(&caresv3.CaresDnsResolverConfig{
 			Resolvers: []*corev3.Address{{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
 				Address: at.Addr().String(), PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(at.Port())}}}}},
-		})}
+		})
 	}
 	return cache
+}
+
+// Resolver is a resolver of an own, with settings of c-ares.
+func Resolver(settings *caresv3.CaresDnsResolverConfig) *corev3.TypedExtensionConfig {
+	return &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: xds.Any(settings)}
 }
