@@ -112,6 +112,12 @@ test-kube: kube-tools envoy ## the tests against a real Kubernetes control plane
 test-upgrade: envoy ## the test of an upgrade from the version before, and of the way back (build tag upgrade)
 	go test -tags upgrade,grpcnotrace -run '^TestUpgrade' -count=1 -vet=off -timeout 20m -json ./cmd/internal/e2e | go run ./deploy/tools/totals
 
+# What TestWarming does in `make test` with one kind of cluster, it does here with every kind and with each minor version of Envoy, and times are judged.
+test-warming: ## policies, routes and services while clusters warm: a table with Envoy 1.37 to 1.40 and every kind of cluster (eight minutes)
+	@deploy/tools/install.sh envoy envoy-versions
+	go test ./cmd/internal/e2e -run '^TestWarming|^TestColdStart' -warming-envoys "$$(ls $(CURDIR)/$(TOOLS)/envoy-1.?? | paste -sd,)" \
+		-parallel 4 -count=1 -vet=off -timeout 30m -v | grep -v '^=== '
+
 # The tests of real redirection need root and ip, kube-proxy of the cluster of processes iptables; elsewhere they are skipped, which the totals say.
 intercept-tools:
 	@if command -v iptables >/dev/null && command -v ip >/dev/null; then :; \
@@ -208,4 +214,4 @@ clean: ## remove bin/ and out/, which hold what was built and what runs left (no
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: build tools kube-tools chart envoy generate check test test-kube test-upgrade intercept-tools bench histories fuzz load load-suite load-faults experiment demo demo-intercept demo-kube cluster image clean help
+.PHONY: build tools kube-tools chart envoy generate check test test-kube test-upgrade test-warming intercept-tools bench histories fuzz load load-suite load-faults experiment demo demo-intercept demo-kube cluster image clean help

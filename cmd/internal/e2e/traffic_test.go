@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -51,7 +52,9 @@ spec:
 
 // traffic is requests that go through a proxy without a pause, and one that is under way all the time.
 type traffic struct {
-	proxy string // address of its listener
+	proxy string        // address of its listener
+	host  string        // that requests are for
+	pause time.Duration // of each sender, between two requests
 	long  *http.Response
 	stop  chan struct{}
 	done  sync.WaitGroup
@@ -97,7 +100,13 @@ func shopFolder(t *testing.T) (dir, at string) {
 // flow begins traffic through the proxy that listens at the first address of a net, once that answers.
 func flow(t *testing.T, at string) *traffic {
 	t.Helper()
-	f := &traffic{proxy: at + ".1:8000", stop: make(chan struct{})}
+	return flowTo(t, at, "server.shop.svc.cluster.local", time.Millisecond)
+}
+
+// flowTo is flow to the service of another name, with pauses between the requests.
+func flowTo(t *testing.T, at, host string, pause time.Duration) *traffic {
+	t.Helper()
+	f := &traffic{proxy: at + ".1:8000", host: host, pause: pause, stop: make(chan struct{})}
 	client := http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
 	eventually(t, patience, func() error { _, err := f.ask(&client, "/"); return err })
 	var err error
@@ -110,7 +119,7 @@ func flow(t *testing.T, at string) *traffic {
 				select {
 				case <-f.stop:
 					return
-				case <-time.After(time.Millisecond):
+				case <-time.After(f.pause):
 					f.once(&client)
 				}
 			}
@@ -126,7 +135,7 @@ func (f *traffic) ask(client *http.Client, path string) (*http.Response, error) 
 	if err != nil {
 		return nil, err
 	}
-	req.Host = "server.shop.svc.cluster.local"
+	req.Host = f.host
 	res, err := client.Do(req)
 	if err != nil {
 		return nil, err
@@ -178,15 +187,21 @@ func (f *traffic) at(t *testing.T, edition int) func() error {
 	}
 }
 
-// fine ends the test where a request failed, or went by an older edition; it returns how many there were.
-func (f *traffic) fine(t *testing.T) int {
-	t.Helper()
+// count returns how many requests there were, and what went wrong: one failed, or went by an older edition.
+func (f *traffic) count() (requests int, faults []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.faults) > 0 {
-		t.Fatalf("%d of %d requests: %q ...", len(f.faults), f.requests, f.faults[:min(3, len(f.faults))])
+	return f.requests, slices.Clone(f.faults)
+}
+
+// fine ends the test where something went wrong; it returns how many requests there were.
+func (f *traffic) fine(t *testing.T) int {
+	t.Helper()
+	requests, faults := f.count()
+	if len(faults) > 0 {
+		t.Fatalf("%d of %d requests: %q ...", len(faults), requests, faults[:min(3, len(faults))])
 	}
-	return f.requests
+	return requests
 }
 
 func (f *traffic) halt() {
