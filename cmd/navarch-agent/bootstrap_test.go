@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/network/dns_resolver/cares/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3" // so that protojson knows it
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -68,6 +69,12 @@ func TestBootstrapSettings(t *testing.T) {
 				Timeout string `json:"initial_fetch_timeout"`
 			} `json:"lds_config"`
 		} `json:"dynamic_resources"`
+		Resolver struct {
+			Config struct {
+				Tries   int `json:"query_tries"`
+				Timeout int `json:"query_timeout_seconds"`
+			} `json:"typed_config"`
+		} `json:"typed_dns_resolver_config"`
 	}
 	js := rendered(t, "")
 	if err := json.Unmarshal(js, &b); err != nil {
@@ -76,6 +83,9 @@ func TestBootstrapSettings(t *testing.T) {
 	ads := b.Dynamic.ADS
 	if ads.Type != "DELTA_GRPC" || !ads.NodeOnce || ads.Services[0].Envoy.Cluster != "xds-grpc" || b.Dynamic.LDS.Timeout != "0s" {
 		t.Errorf("got %+v", b.Dynamic)
+	}
+	if r := b.Resolver.Config; r.Tries != 2 || r.Timeout != 2 {
+		t.Errorf("a name is given up after %d tries of %d s", r.Tries, r.Timeout)
 	}
 	if r := string(ads.Services[0].Envoy.Retry); !strings.Contains(r, "0.100s") || !strings.Contains(r, `"1s"`) {
 		t.Errorf("retry policy %s", r)
