@@ -113,7 +113,7 @@ test-upgrade: envoy ## the test of an upgrade from the version before, and of th
 	go test -tags upgrade,grpcnotrace -run '^TestUpgrade' -count=1 -vet=off -timeout 20m -json ./cmd/internal/e2e | go run ./deploy/tools/totals
 
 # What TestWarming does in `make test` with one kind of cluster, it does here with every kind and with each minor version of Envoy, and times are judged.
-test-warming: ## policies, routes and services while clusters warm: a table with Envoy 1.37 to 1.40 and every kind of cluster (eight minutes)
+test-warming: ## policies, routes and services while clusters warm: a table with Envoy 1.37 to 1.40 and every kind of cluster (three minutes)
 	@deploy/tools/install.sh envoy envoy-versions
 	go test ./cmd/internal/e2e -run '^TestWarming|^TestColdStart' -warming-envoys "$$(ls $(CURDIR)/$(TOOLS)/envoy-1.?? | paste -sd,)" \
 		-parallel 4 -count=1 -vet=off -timeout 30m -v | grep -v '^=== '
