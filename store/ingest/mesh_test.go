@@ -30,7 +30,7 @@ func TestMeshConfigurationStands(t *testing.T) {
 	}
 	const registryOnly, allowAny = meshv1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY, meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY
 	d.want(Objects{put(t, svc), put(t, unsaid), synced})
-	d.want(Gained{d.epoch}, "load", "write +Mesh mesh +Service web")
+	d.want(Gained{Epoch: d.epoch}, "load", "write +Mesh mesh +Service web")
 	stands("it never said anything", allowAny, "")
 	d.want(Objects{put(t, gatewaysMap(closed, "{}"))}, "write +Mesh mesh")
 	d.want(Objects{put(t, unsaid)})

@@ -131,7 +131,7 @@ func TestForeignJSON(t *testing.T) {
 		}
 	}
 	var skipped []string
-	r := newReader("", false, nil, 0)
+	r := newReader("", 0)
 	r.skipped = func(location string) { skipped = append(skipped, location) }
 	read := func(text string) []object.Event {
 		return r.step(time.Unix(1, 0), []look{{path: "a.json", data: []byte(text)}}, true)
