@@ -95,6 +95,9 @@ func (s *State) open(r Request) {
 	names, sum := s.firstNames(&r, stack)
 	ty.summed, ty.sum = names, sum
 	ty.resumed = r.initialSum.Names.Len > 0
+	if cds := &s.types[xds.Cluster]; (r.Type == xds.Listener || r.Type == xds.Route) && cds.sentNonce == 0 {
+		s.early = true
+	}
 	s.claims = s.claims || r.Type == xds.Cluster && (ty.resumed || r.Version != "")
 	if s.cfg.SotW && ty.all && r.Version != "" && r.Version == setVersion(stack.Sorted()) {
 		ty.resumed, ty.acked, ty.sent = true, stack, stack

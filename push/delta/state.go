@@ -53,6 +53,7 @@ type State struct {
 	now      int64   // by Tick, unix nanoseconds
 	answered uint64  // the newest response that the client has answered: it has read those before it
 	claims   bool    // the first request for clusters says that the client has some
+	early    bool    // listeners or routes were asked for before any cluster was sent: the client has clusters
 	assumed  bool    // clusters are sent although the client has not asked for them: EndResume
 	opened   opened  // see openClusters; kept while deciding
 	ahead    []ahead // what was sent ahead of clusters

@@ -41,7 +41,7 @@ type opened struct {
 func (s *State) openClusters() map[string]bool {
 	cds, goal := &s.types[xds.Cluster], s.target.Types[xds.Cluster]
 	answered := cds.acked
-	if !s.claims && cds.settled == 0 && len(cds.flights) > 0 {
+	if !s.claims && !s.early && cds.settled == 0 && len(cds.flights) > 0 {
 		answered = cds.flights[0].at // who begins with nothing asks for listeners when its first clusters are warm
 	}
 	if !cds.subscribed || s.assumed || answered == goal && len(cds.overrides) == 0 {

@@ -304,10 +304,14 @@ func (p *proxy) inspect(reply delta.Reply) {
 	}
 }
 
-// reachable: what is routed to is there, and warm, unless nobody knows of it.
+// reachable: what is newly routed to is there, and warm, unless nobody knows of it. What authorises or authenticates does not wait for that.
 func (p *proxy) reachable(r *xds.Resource) {
+	held := p.held[r.Type][r.Name]
+	if r.Guards() || held.Guards() {
+		return
+	}
 	for _, name := range clustersIn(r) {
-		if p.target().Types[xds.Cluster].Get(name) == nil && p.held[xds.Cluster][name] == nil {
+		if p.target().Types[xds.Cluster].Get(name) == nil && p.held[xds.Cluster][name] == nil || held.Names(name) {
 			continue
 		}
 		if !p.ready[name] {
