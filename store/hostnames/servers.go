@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"navarch.io/navarch/store/problem"
 )
 
 // How long an answer is good, whatever it says, as istiod bounds it: changes of gateways are changes for every proxy.
@@ -64,7 +66,7 @@ func (s Servers) Resolve(ctx context.Context, name string, before []string) Answ
 	for i, f := range families {
 		if f.err != nil {
 			f.ttl = leastTTL
-			wrong = append(wrong, fmt.Sprintf("%s: %v", dns.TypeToString[types[i]], f.err))
+			wrong = append(wrong, fmt.Sprintf("%s: %s", dns.TypeToString[types[i]], problem.Cause(f.err)))
 			for _, address := range before {
 				if ip, err := netip.ParseAddr(address); err == nil && ip.Is4() == (types[i] == dns.TypeA) {
 					f.addresses = append(f.addresses, address)

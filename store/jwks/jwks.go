@@ -24,6 +24,7 @@ import (
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/problem"
 )
 
 // Bounds. A namespace whose sources never answer holds up no other.
@@ -321,7 +322,7 @@ func (t *term) report() {
 		}
 		id := s.ids[0]
 		id.Namespace = "" // the reason is for operators: it says what is in networks that tenants do not see
-		problems = append(problems, Problem{id, fmt.Sprintf("the keys cannot be fetched: %v; %s", s.wrong, stands)})
+		problems = append(problems, Problem{id, fmt.Sprintf("the keys cannot be fetched: %s; %s", problem.Cause(s.wrong), stands)})
 	}
 	slices.SortFunc(problems, func(a, b Problem) int { return a.ID.Compare(b.ID) })
 	if more := len(problems) - maxProblems; more > 0 {

@@ -59,6 +59,7 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	named := &answers{at: cfg.Endpoints}
 	client, err := connect(clientv3.Config{
 		Endpoints:            cfg.Endpoints,
 		TLS:                  cfg.TLS,
@@ -71,12 +72,13 @@ func Open(cfg Config) (*Store, error) {
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
 			MinConnectTimeout: 3 * time.Second,
-		})},
+		}), grpc.WithChainUnaryInterceptor(named.attempt)},
 		Logger: zap.NewNop(), // what fails is returned to the caller, who logs it
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd at %v: %w", cfg.Endpoints, err)
 	}
+	named.wrap(client)
 	return &Store{client: client, prefix: RevisionPrefix(cfg.Mesh, cfg.Revision), mesh: Prefix(cfg.Mesh), revision: cmp.Or(cfg.Revision, DefaultRevision), log: cfg.Logger, now: time.Now,
 		last: &atomic.Pointer[wrote]{}}, nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"navarch.io/navarch/store/problem"
 )
 
 // How often an object is put back that somebody else writes as well: patience times within contest, then after a pause that doubles each
@@ -198,7 +200,7 @@ func (e *entry) over() time.Time { return e.putBack[len(e.putBack)-1].Add(2 * e.
 // failed takes in that an object could not be written: it is tried again after 1, 2, 4 ... 64 seconds.
 func (q *queue[O]) failed(k Key, err error, now time.Time) {
 	if e := q.entries[k]; e != nil {
-		e.wrong, e.notBefore = err.Error(), now.Add(time.Second<<min(e.failures, 6))
+		e.wrong, e.notBefore = problem.Cause(err), now.Add(time.Second<<min(e.failures, 6))
 		e.failures++
 	}
 }
@@ -238,7 +240,7 @@ func (q *queue[O]) problems(now time.Time, most int) (all []Problem) {
 		case e.left != "":
 			all = append(all, Problem{k, e.left})
 		case e.contested > 0 && now.Before(e.over()):
-			all = append(all, Problem{k, fmt.Sprintf("%s writes it with another content each time that it is put back; it is put back again in %v", e.by, max(e.notBefore.Sub(now), 0).Round(time.Second))})
+			all = append(all, Problem{k, fmt.Sprintf("%s writes it with another content each time that it is put back; it is put back after pauses of %v to %v", e.by, contest, maxPause)})
 		}
 	}
 	slices.SortFunc(all, func(a, b Problem) int {

@@ -19,6 +19,7 @@ import (
 
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/problem"
 )
 
 // Rate is how many objects are written a second, at most.
@@ -202,7 +203,7 @@ func (w *Writer[O]) reads(err error) {
 	defer w.mu.Unlock()
 	was := w.unread
 	if w.unread = ""; err != nil {
-		w.unread = err.Error()
+		w.unread = problem.Cause(err)
 	}
 	switch {
 	case was == "" && w.unread != "":

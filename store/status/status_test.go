@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -290,8 +291,12 @@ func TestOthersAreNotFought(t *testing.T) {
 		if n := c.count(); n != 1+patience+1 {
 			t.Errorf("%d writes within a minute", n)
 		}
-		if p := w.Problems(); len(p) != 1 || p[0].Key != k || !strings.Contains(p[0].Message, "pilot-discovery") {
+		p := w.Problems()
+		if len(p) != 1 || p[0].Key != k || !strings.Contains(p[0].Message, "pilot-discovery") {
 			t.Errorf("problems %v", p)
+		}
+		if time.Sleep(time.Second); !slices.Equal(w.Problems(), p) {
+			t.Errorf("one problem is %v, and a second later %v: it would be a new line of the log each second", p, w.Problems())
 		}
 		w.Want(RootCerts([]string{"backend", "shop"}, "ours"))
 		pass(time.Second)

@@ -14,6 +14,7 @@ import (
 	"navarch.io/navarch/store/apiserver/listwatch"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/problem"
 )
 
 // served asks the API server which kinds of Istio and of the Gateway API it serves; of another cluster, whether WorkloadEntries. While it starts it may not
@@ -190,5 +191,5 @@ func brief(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = listwatch.ErrNoAnswer
 	}
-	return fmt.Sprintf("%.300s", strings.Join(strings.Fields(err.Error()), " "))
+	return fmt.Sprintf("%.300s", strings.Join(strings.Fields(problem.Cause(err)), " "))
 }

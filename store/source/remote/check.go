@@ -53,7 +53,7 @@ func (k *Clusters) tried(t *check, err error) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil {
-		t.wrong = err.Error()
+		t.wrong = problem.Cause(err)
 		return false
 	}
 	t.passed = true

@@ -91,7 +91,8 @@ type cluster struct {
 	source source
 	digest [sha256.Size]byte // of its kubeconfig
 	since  time.Time
-	stop   func() // ends its source, and waits for that
+	whole  time.Time // lastWhole; with the lock
+	stop   func()    // ends its source, and waits for that
 }
 
 // New reads the kubeconfig of the config cluster; nothing is asked before Run. An error: the kubeconfig cannot be read, or an allowed option is none.

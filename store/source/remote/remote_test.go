@@ -262,3 +262,45 @@ func TestSecretsOfOtherClusters(t *testing.T) {
 		})
 	})
 }
+
+// half is a source of which Pods are heard of, and another kind cannot be read.
+type half struct {
+	played
+	heard time.Time
+	well  bool
+}
+
+func (h *half) ReadUntil() (time.Time, bool) { return h.heard, true }
+func (h *half) Problems() []object.Problem {
+	if h.well {
+		return nil
+	}
+	return []object.Problem{{ID: object.ID{Origin: h.of, Kind: "VirtualService"}, Code: problem.Unreadable}}
+}
+
+// A cluster of which one kind cannot be read is one problem for as long as that is so, though its Pods are heard of meanwhile; the next time is another problem.
+func TestClusterInPartIsOneProblem(t *testing.T) {
+	begun := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	h := &half{heard: begun}
+	k := newClusters(Config{})
+	k.running["west"] = &cluster{source: h, since: begun.Add(-time.Hour)}
+	said := func() (text string) {
+		for _, p := range k.Problems() {
+			text += p.Message
+		}
+		return text
+	}
+	first := said()
+	if want := "cluster west is away, or cannot be read in full, since 2026-01-02T03:04:05Z: what is stored of it stands"; first != want {
+		t.Errorf("%q, want %q", first, want)
+	}
+	if h.heard = begun.Add(time.Minute); said() != first {
+		t.Errorf("it has become %q", said())
+	}
+	if h.well = true; said() != "" {
+		t.Errorf("all can be read, and %q", said())
+	}
+	if h.well = false; !strings.Contains(said(), "since 2026-01-02T03:05:05Z") {
+		t.Errorf("the next time: %q", said())
+	}
+}

@@ -36,10 +36,11 @@ func (k *Clusters) Problems() []object.Problem {
 	}
 	for name, c := range k.clusters() {
 		more := c.source.Problems()
-		if until, _ := c.source.ReadUntil(); slices.ContainsFunc(more, func(p object.Problem) bool { return p.Code == problem.Unreadable }) {
+		broken := slices.ContainsFunc(more, func(p object.Problem) bool { return p.Code == problem.Unreadable })
+		if whole := k.lastWhole(c, broken); broken {
 			message := fmt.Sprintf("cluster %s has not been read since this process leads, %s: what is stored of it stands", name, c.since.UTC().Format(time.RFC3339))
-			if !until.IsZero() {
-				message = fmt.Sprintf("cluster %s is away, and was heard of last at %s: what is stored of it stands", name, until.UTC().Format(time.RFC3339))
+			if !whole.IsZero() {
+				message = fmt.Sprintf("cluster %s is away, or cannot be read in full, since %s: what is stored of it stands", name, whole.UTC().Format(time.RFC3339))
 			}
 			all = append(all, object.Problem{ID: object.ID{Origin: c.source.Origin()}, Location: "Kubernetes", Code: problem.Unreadable, Severity: problem.Error, Message: message})
 		}
@@ -47,6 +48,20 @@ func (k *Clusters) Problems() []object.Problem {
 	}
 	slices.SortStableFunc(all, func(a, b object.Problem) int { return cmp.Or(a.ID.Compare(b.ID), cmp.Compare(a.Message, b.Message)) })
 	return all
+}
+
+// lastWhole returns when a cluster was last heard of before parts of it could not be read. The time stays for as long as any part cannot be read, though the
+// rest of the cluster is heard of meanwhile: a problem whose text changed would be a new problem each time. Zero: all can be read, or nothing was heard yet.
+func (k *Clusters) lastWhole(c *cluster, broken bool) time.Time {
+	until, _ := c.source.ReadUntil()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !broken {
+		c.whole = time.Time{}
+	} else if c.whole.IsZero() {
+		c.whole = until
+	}
+	return c.whole
 }
 
 // ReadUntil is for each cluster up to when its Pods and Namespaces have been emitted (kube.Source.ReadUntil), and its ServiceAccounts, unless these may not be read. Clusters of
