@@ -30,6 +30,7 @@ import (
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/problem"
 	"navarch.io/navarch/store/tenants"
 )
 
@@ -98,7 +99,9 @@ func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger
 	began := time.Now()
 	a.gauges = append(a.gauges, a.callers.Gauges, func(now time.Time) {
 		obs.Uptime.Set(now.Sub(began).Seconds())
-		obs.Problems.Set(float64(a.pages.Count()))
+		found := a.pages.Count()
+		obs.Problems.WithLabelValues(string(problem.Error)).Set(float64(found.Errors))
+		obs.Problems.WithLabelValues(string(problem.Warning)).Set(float64(found.Warnings))
 	})
 	return &a.part, a.open()
 }

@@ -23,7 +23,7 @@ type faults struct {
 	inOrder  []object.Problem  // what is listed, sorted; nil: to be made
 	sorted   uint64            // how many times inOrder was made
 	version  uint64            // counts changes
-	count    int               // problems of all objects
+	count    problem.Count     // problems of all objects
 	rejected map[string]int    // objects of each kind that do not apply
 }
 
@@ -42,7 +42,12 @@ func (f *faults) set(id object.ID, e *entry, problems []object.Problem) {
 		return
 	}
 	f.version++
-	f.count += len(problems) - len(e.problems)
+	for _, p := range problems {
+		f.count.Add(p.Severity, 1)
+	}
+	for _, p := range e.problems {
+		f.count.Add(p.Severity, -1)
+	}
 	if len(e.problems) > 0 {
 		f.remove(id, e)
 	}
@@ -237,8 +242,13 @@ func Bounded(all []object.Problem, left map[string]int) []object.Problem {
 	return shown
 }
 
-// ProblemCount is how many problems there are, those that Problems does not list included.
-func (l *Loop) ProblemCount() int { return int(l.count.Load()) }
+// ProblemCount counts the problems, those that Problems does not list included.
+func (l *Loop) ProblemCount() problem.Count {
+	if c := l.count.Load(); c != nil {
+		return *c
+	}
+	return problem.Count{}
+}
 
 // everything is what all objects' problems are, at a version.
 type everything struct {

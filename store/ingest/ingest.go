@@ -17,6 +17,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/problem"
 	"navarch.io/navarch/store/removal"
 	"navarch.io/navarch/store/watchdog"
 )
@@ -67,11 +68,11 @@ type Loop struct {
 	accepts  chan acceptance
 	tenants  tenantsOf
 	settled  atomic.Bool
-	whole    bool          // as Named and KeySets were called with
-	changes  *obs.Sampled  // lines about what others change in the store
-	count    atomic.Int64  // what ProblemCount is
-	version  atomic.Uint64 // of what EveryProblem is
-	asking   sync.Mutex    // guards asked, also while the loop is asked
+	whole    bool                          // as Named and KeySets were called with
+	changes  *obs.Sampled                  // lines about what others change in the store
+	count    atomic.Pointer[problem.Count] // what ProblemCount is
+	version  atomic.Uint64                 // of what EveryProblem is
+	asking   sync.Mutex                    // guards asked, also while the loop is asked
 	asked    *everything
 
 	between []object.Problem // Run's: what is wrong between objects

@@ -140,7 +140,10 @@ func TestProblemsOfOneObject(t *testing.T) {
 		t.Errorf("%d problems: %v", len(got), got)
 	}
 	f, e := newFaults(), &entry{}
-	if f.set(object.ID{Name: "a"}, e, all); len(e.problems) != problem.MostOfObject || f.count != problem.MostOfObject {
-		t.Errorf("%d problems are kept of one object, %d are counted", len(e.problems), f.count)
+	if f.set(object.ID{Name: "a"}, e, all); len(e.problems) != problem.MostOfObject || f.count != (problem.Count{Errors: 1, Warnings: problem.MostOfObject - 1}) {
+		t.Errorf("%d problems are kept of one object, %+v are counted", len(e.problems), f.count)
+	}
+	if f.set(object.ID{Name: "a"}, e, nil); f.count != (problem.Count{}) {
+		t.Errorf("of no problems %+v are counted", f.count)
 	}
 }

@@ -20,7 +20,11 @@ func (l *Loop) publish() {
 		l.counted = v
 		l.version.Add(1)
 		more := append(l.state.more(), l.between...)
-		l.count.Store(int64(l.state.faults.count + len(more)))
+		count := l.state.faults.count
+		for _, p := range more {
+			count.Add(p.Severity, 1)
+		}
+		l.count.Store(&count)
 		countRejected(l.state.faults.rejected, more, l.state.rejects)
 	}
 	l.publishRemovals()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -27,6 +28,7 @@ type Size struct {
 	Full  bool  // it has stopped
 
 	Revision int64 // of the store, when it was asked
+	Silent   int   // endpoints that did not answer, or know no leader
 }
 
 // Filling says whether the database has used 80 % of its quota.
@@ -35,18 +37,27 @@ func (s Size) Filling() bool {
 }
 
 // Size asks every endpoint, and answers for the one whose file is the largest: the first that stops writing stops all.
-// An error names each endpoint that did not answer, where none did.
+// An error names each endpoint that did not answer, where none did; the size has their number all the same. One that is silent keeps no other one waiting.
 func (s *Store) Size(ctx context.Context) (size Size, err error) {
+	endpoints := s.client.Endpoints()
+	answers, failures := make([]*clientv3.StatusResponse, len(endpoints)), make([]error, len(endpoints))
+	var asking sync.WaitGroup
+	for i, endpoint := range endpoints {
+		asking.Go(func() { answers[i], failures[i] = s.client.Status(ctx, endpoint) })
+	}
+	asking.Wait()
 	answered := false
-	for _, endpoint := range s.client.Endpoints() {
-		status, failed := s.client.Status(ctx, endpoint)
-		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("size of the database at %s: %w", endpoint, failed))
+	for i, status := range answers {
+		if failures[i] != nil {
+			size.Silent++
+			err = errors.Join(err, fmt.Errorf("size of the database at %s: %w", endpoints[i], failures[i]))
 			continue
 		}
-		answered = true
+		if answered = true; status.Leader == 0 {
+			size.Silent++
+		}
 		if full := size.Full; status.DbSize > size.File {
-			size = Size{File: status.DbSize, InUse: status.DbSizeInUse, Quota: status.DbSizeQuota, Full: full, Revision: size.Revision}
+			size = Size{File: status.DbSize, InUse: status.DbSizeInUse, Quota: status.DbSizeQuota, Full: full, Revision: size.Revision, Silent: size.Silent}
 		}
 		size.Revision = max(size.Revision, status.Header.GetRevision())
 		for _, text := range status.Errors {

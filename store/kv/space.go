@@ -67,6 +67,7 @@ func (s *Space) Run(ctx context.Context) error {
 // Look asks once. An etcd that does not answer is an error; what was found out before stands.
 func (s *Space) Look(ctx context.Context, now time.Time) error {
 	size, err := s.Size(ctx)
+	obs.SilentEtcd.Set(float64(size.Silent))
 	if err != nil {
 		return err
 	}

@@ -170,3 +170,40 @@ func TestHistoryThatNobodyCompacts(t *testing.T) {
 		}
 	}
 }
+
+// A member that does not answer is counted, and the others' size is known all the same, wherever it stands in the list.
+func TestSilentEndpoints(t *testing.T) {
+	etcd := kvtest.Start(t)
+	const silent = "127.0.0.1:1"
+	for _, c := range []struct {
+		endpoints []string
+		want      float64
+		answers   bool
+	}{
+		{[]string{etcd.Endpoint()}, 0, true},
+		{[]string{silent, etcd.Endpoint()}, 1, true},
+		{[]string{etcd.Endpoint(), silent, "127.0.0.1:2"}, 2, true},
+		{[]string{silent}, 1, false},
+	} {
+		s, err := kv.Open(kv.Config{Mesh: "default", Endpoints: c.endpoints, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		space := &kv.Space{Size: s.Size, Log: slog.New(slog.DiscardHandler)}
+		if err := space.Look(ctx, time.Now()); (err == nil) != c.answers {
+			t.Errorf("%v: %v", c.endpoints, err)
+		}
+		cancel()
+		var m dto.Metric
+		if err := obs.SilentEtcd.Write(&m); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.GetGauge().GetValue(); got != c.want {
+			t.Errorf("%v: %v are silent, want %v", c.endpoints, got, c.want)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -72,5 +72,5 @@ func TestMetricsMove(t *testing.T) {
 		`pilot_info{version="dev"}`, `istiod_uptime_seconds`, `navarch_proxies`, `navarch_views{layer="scope"}`, `navarch_views{layer="workload"}`,
 		`navarch_builds_total{type="cds"}`, `navarch_builds_total{type="eds"}`, `navarch_virtual_host_builds_total`, `navarch_pooled{what="resources"}`,
 		`navarch_pooled{what="virtual_hosts"}`, `navarch_shared_bytes_total`, `navarch_revision`, `navarch_propagation_seconds_count`,
-		`navarch_ack_seconds_count`, `navarch_leader`, `navarch_store_writes_total{op="put"}`, `navarch_problems`))
+		`navarch_ack_seconds_count`, `navarch_leader`, `navarch_store_writes_total{op="put"}`, `navarch_problems{severity="error"}`))
 }

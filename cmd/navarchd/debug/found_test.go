@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"navarch.io/navarch/push/inspect"
 	"navarch.io/navarch/push/problems"
 	"navarch.io/navarch/store/kv/kvtest"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
 )
 
@@ -42,5 +44,13 @@ func TestLeaderListsWhatReplicasFound(t *testing.T) {
 	}
 	if got := p.found(func(namespace string) bool { return namespace == "bank" }, nil); len(got) != 1 || got[0].Object != "DestinationRule bank/r" {
 		t.Errorf("a tenant sees %+v", got)
+	}
+	// What is counted of the replicas' is beside what is counted of objects, those that are not listed included.
+	p.Sources = func() []object.Problem { return nil }
+	p.Loop = func() []object.Problem { return []object.Problem{{Severity: problem.Error}, {Severity: problem.Warning}} }
+	p.Total = func() problem.Count { return problem.Count{Errors: 7, Warnings: 5} }
+	pages := New(Pages{Objects: p, Store: func() []inspect.Problem { return []inspect.Problem{{Severity: problem.Warning}} }})
+	if got, want := pages.Count(), (problem.Count{Errors: 7 + 2, Warnings: 5 + 1}); got != want {
+		t.Errorf("%+v are counted, want %+v", got, want)
 	}
 }

@@ -71,7 +71,7 @@ type Proxies struct {
 type Objects struct {
 	Sources func() []object.Problem // of the folder and the cluster
 	Loop    func() []object.Problem // of the objects that the ingester knows
-	Total   func() int              // how many there are, those that Loop does not list included
+	Total   func() problem.Count    // of them, those that Loop does not list included
 	Found   *problems.Collector     // what the replicas found, while this process leads
 	Commits func() []inspect.Commit // the newest of this process
 	Leader  func(context.Context) (inspect.Leader, error)

@@ -57,12 +57,25 @@ func planning(found []model.Problem, sees authz.Visible) (all []inspect.Problem)
 	return all
 }
 
-// Count is how many problems Reported is of, those that are not listed included.
-func (p *Pages) Count() int {
-	n := len(p.Reported(nil))
-	if p.Objects != nil {
-		n += p.Objects.Total() - len(p.Objects.Loop())
+// Count counts the problems that Reported and, where this process leads, the replicas found, those that are not listed included. The replicas' problems are
+// as old as their lists.
+func (p *Pages) Count() (n problem.Count) {
+	for _, one := range p.Reported(nil) {
+		n.Add(one.Severity, 1)
 	}
+	if p.Objects == nil {
+		return n
+	}
+	for _, listed := range p.Objects.Loop() {
+		n.Add(listed.Severity, -1)
+	}
+	all := p.Objects.Total()
+	n.Errors, n.Warnings = n.Errors+all.Errors, n.Warnings+all.Warnings
+	found, more := p.Objects.Found.All()
+	for _, one := range found {
+		n.Add(one.Severity, 1)
+	}
+	n.Warnings += more // of errors fewer are left out: they come first in each list
 	return n
 }
 
