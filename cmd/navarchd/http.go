@@ -7,13 +7,16 @@ import (
 	"net/http"
 	"runtime"
 
+	"navarch.io/navarch/cmd/navarchd/manual"
 	"navarch.io/navarch/store/obs"
 )
 
-// monitoring is /metrics, /version and /debug, where istioctl and Kiali look for them; debug may be nil (ENABLE_DEBUG_ON_HTTP=false).
+// monitoring is /metrics, /version and /debug, where istioctl and Kiali look for them, and the pages for operators, which alerts lead to; debug may be nil
+// (ENABLE_DEBUG_ON_HTTP=false).
 func monitoring(debug http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", obs.Handler())
+	mux.Handle(manual.Root, manual.Handler())
 	mux.HandleFunc("/version", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("output") == "json" { // not by Accept: the API server's proxy, by which istioctl asks, has JSON in it
 			version(w, r)

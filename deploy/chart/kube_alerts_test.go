@@ -3,8 +3,18 @@
 package chart
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"navarch.io/navarch/cmd/navarchd/manual"
 )
 
 // Alerts fire on a page of metrics that shows the fault, and not on one that is nearly it. `for` is not waited for.
@@ -52,6 +62,43 @@ func TestKubeChartAlertsFire(t *testing.T) {
 		for _, page := range c.not {
 			if n := evaluate(page); n != 0 {
 				t.Errorf("%s fires %d times, want not:\n%s", alert, n, page)
+			}
+		}
+	}
+}
+
+// The URL of each alert's section opens: by default at the Service's monitoring port, where navarchd serves the page; or where a value says.
+func TestKubeChartRunbooksOpen(t *testing.T) {
+	t.Parallel()
+	pages := manual.Handler()
+	for args, want := range map[string]string{
+		"": "http://istiod.istio-system.svc:15014/docs/alerts.md#", "revision=canary": "http://istiod-canary.istio-system.svc:15014/docs/alerts.md#",
+		"monitoring.alerts.runbooks=https://example.com/docs/alerts.md": "https://example.com/docs/alerts.md#",
+	} {
+		name, _, _ := strings.Cut(strings.TrimPrefix(want, "http://"), ".")
+		if strings.HasPrefix(want, "https") {
+			name = "istiod"
+		}
+		rules := &unstructured.Unstructured{}
+		object(t, template(t, "--set", "monitoring.alerts.enabled=true", "--set", args), "PrometheusRule", name, &rules.Object)
+		text, err := json.Marshal(rules.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		urls := regexp.MustCompile(`"runbook_url":"([^"]+)"`).FindAllStringSubmatch(string(text), -1)
+		if len(urls) != len(alerts(t)) {
+			t.Errorf("%s: %d URLs", args, len(urls))
+		}
+		for _, u := range urls {
+			at, err := url.Parse(u[1])
+			if err != nil || !strings.HasPrefix(u[1], want) {
+				t.Errorf("%s: %q, %v", args, u[1], err)
+				continue
+			}
+			w := httptest.NewRecorder()
+			pages.ServeHTTP(w, httptest.NewRequest(http.MethodGet, at.Path, nil))
+			if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), ` id="`+at.Fragment+`"`) {
+				t.Errorf("%s: status %d, or no heading of that name", at, w.Code)
 			}
 		}
 	}

@@ -47,7 +47,9 @@ func TestLeaderListsWhatReplicasFound(t *testing.T) {
 	}
 	// What is counted of the replicas' is beside what is counted of objects, those that are not listed included.
 	p.Sources = func() []object.Problem { return nil }
-	p.Loop = func() []object.Problem { return []object.Problem{{Severity: problem.Error}, {Severity: problem.Warning}} }
+	p.Loop = func() []object.Problem {
+		return []object.Problem{{Severity: problem.Error}, {Severity: problem.Warning}}
+	}
 	p.Total = func() problem.Count { return problem.Count{Errors: 7, Warnings: 5} }
 	pages := New(Pages{Objects: p, Store: func() []inspect.Problem { return []inspect.Problem{{Severity: problem.Warning}} }})
 	if got, want := pages.Count(), (problem.Count{Errors: 7 + 2, Warnings: 5 + 1}); got != want {
