@@ -10,6 +10,7 @@ import (
 	"time"
 
 	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"navarch.io/navarch/push/xds"
@@ -33,8 +35,8 @@ const (
 )
 
 // Dump is what one proxy (name.namespace, or its node's id) was sent, as the sections of Envoy's /config_dump: clusters,
-// endpoints, listeners, routes, secrets without what is private, configurations of filters. What only Envoy has (bootstrap, static
-// resources) is in Envoy's own dump. Errors: of StatusCode 404, it is not connected here; 400, several proxies have the name.
+// endpoints, listeners, routes, secrets without what is private, configurations of filters. The section of the bootstrap has the node alone: the rest of it,
+// and static resources, are in Envoy's own dump. Errors: of StatusCode 404, it is not connected here; 400, several proxies have the name.
 func Dump(c Config, proxy string) ([]*discoveryv3.Resource, error) {
 	st, err := named(c, proxy)
 	if err != nil {
@@ -82,8 +84,24 @@ func printed(m proto.Message) (json.RawMessage, error) {
 	return stable.Bytes(), nil
 }
 
-// sections calls f with a section for each wanted type, none wanted means all, also where it is empty: readers look for each. One is made after the other.
+// bootstrap is the section that istioctl reads first where it prints all. It has what is known here of the proxy's bootstrap: the node's id and the version of
+// its agent.
+func (st Stream) bootstrap() *adminv3.BootstrapConfigDump {
+	node := &corev3.Node{Id: st.Node}
+	if st.Version != "" {
+		node.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"ISTIO_VERSION": structpb.NewStringValue(st.Version)}}
+	}
+	return &adminv3.BootstrapConfigDump{Bootstrap: &bootstrapv3.Bootstrap{Node: node}}
+}
+
+// sections calls f with a section for each wanted type, none wanted means all and the bootstrap before them, also where it is empty: readers look for each. One
+// is made after the other.
 func (st Stream) sections(wanted []xds.Type, f func(proto.Message) error) error {
+	if len(wanted) == 0 {
+		if err := f(st.bootstrap()); err != nil {
+			return fmt.Errorf("dump of %s: %w", st.Proxy, err)
+		}
+	}
 	held := st.Held()
 	for t := range xds.NumTypes {
 		if len(wanted) > 0 && !slices.Contains(wanted, t) {

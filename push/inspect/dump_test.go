@@ -42,15 +42,18 @@ func sectionNames(all []proto.Message) (names []string) {
 	return names
 }
 
-// The dump is Envoy's: an envoy.admin.v3.ConfigDump with a section of each type, also where that is empty, or of the types
+// The dump is Envoy's: an envoy.admin.v3.ConfigDump with the bootstrap's node and a section of each type, also where that is empty, or of the types
 // that are asked for. No private key is in it. What is asked over ADS is the same.
 func TestDumpIsEnvoys(t *testing.T) {
 	s := stand(t)
 	status, body := visit(t, s, "/debug/config_dump?proxyID=web.shop")
 	all := unpacked(t, body)
-	want := []string{"ClustersConfigDump", "EndpointsConfigDump", "ListenersConfigDump", "RoutesConfigDump", "SecretsConfigDump", "EcdsConfigDump"}
+	want := []string{"BootstrapConfigDump", "ClustersConfigDump", "EndpointsConfigDump", "ListenersConfigDump", "RoutesConfigDump", "SecretsConfigDump", "EcdsConfigDump"}
 	if status != http.StatusOK || !slices.Equal(sectionNames(all), want) {
 		t.Fatalf("%d: sections %q, want %q", status, sectionNames(all), want)
+	}
+	if node := all[0].(*adminv3.BootstrapConfigDump).GetBootstrap().GetNode(); node.GetId() != "sidecar~1.1.1.1~web.shop~x" { // istioctl proxy-config all reads it first
+		t.Errorf("the bootstrap has node %v", node)
 	}
 	if strings.Contains(body, "hunter2") || !strings.Contains(body, "[redacted]") {
 		t.Errorf("a private key is not redacted: %s", body)

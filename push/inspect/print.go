@@ -85,14 +85,14 @@ type dumped struct {
 // print prints each resource by itself: all of them as messages have several times the bytes that the proxy was sent.
 func (d dumped) print(w io.Writer) error {
 	fmt.Fprint(w, "{\n  \"configs\": [")
-	open, lists := "", listPrinter{}
+	open, messages := "", messagePrinter{}
 	err := d.stream.sections(d.wanted, func(section proto.Message) error {
 		m := section.ProtoReflect()
 		fmt.Fprintf(w, "%s\n    {\n      \"@type\": %q", open, "type.googleapis.com/"+m.Descriptor().FullName())
 		open = ","
 		fields := m.Descriptor().Fields()
 		for i := range fields.Len() {
-			if err := lists.print(w, fields.Get(i), m); err != nil {
+			if err := messages.print(w, fields.Get(i), m); err != nil {
 				return err
 			}
 		}
@@ -106,34 +106,44 @@ func (d dumped) print(w io.Writer) error {
 	return err
 }
 
-// listPrinter prints messages one after the other, each in the memory of those before: what a page leaves to the collector delays pushes.
-type listPrinter struct {
+// messagePrinter prints messages one after the other, each in the memory of those before: what a page leaves to the collector delays pushes.
+type messagePrinter struct {
 	raw    []byte
 	pretty bytes.Buffer
 }
 
-// print prints a field of a section: the others than lists of messages are empty.
-func (p *listPrinter) print(w io.Writer, field protoreflect.FieldDescriptor, section protoreflect.Message) (err error) {
-	if !section.Has(field) || !field.IsList() {
+// print prints a field of a section: a message, or a list of messages. The others are empty.
+func (p *messagePrinter) print(w io.Writer, field protoreflect.FieldDescriptor, section protoreflect.Message) error {
+	if !section.Has(field) || field.Message() == nil {
 		return nil
 	}
-	fmt.Fprintf(w, ",\n      %q: [", field.TextName())
-	open, all := "\n        ", section.Get(field).List()
+	open := fmt.Sprintf(",\n      %q: ", field.TextName())
+	if !field.IsList() {
+		return p.message(w, open, "      ", section.Get(field).Message())
+	}
+	open += "[\n        "
+	all := section.Get(field).List()
 	for i := range all.Len() {
-		p.raw, err = protojson.MarshalOptions{UseProtoNames: true}.MarshalAppend(p.raw[:0], all.Get(i).Message().Interface())
-		if err != nil {
-			return err
-		}
-		p.pretty.Reset() // protojson varies its white space on purpose
-		p.pretty.WriteString(open)
-		if err := json.Indent(&p.pretty, p.raw, "        ", "  "); err != nil {
-			return err
-		}
-		if _, err := w.Write(p.pretty.Bytes()); err != nil {
+		if err := p.message(w, open, "        ", all.Get(i).Message()); err != nil {
 			return err
 		}
 		open = ",\n        "
 	}
-	_, err = fmt.Fprint(w, "\n      ]")
+	_, err := fmt.Fprint(w, "\n      ]")
+	return err
+}
+
+// message prints one message behind a text, its lines but the first indented.
+func (p *messagePrinter) message(w io.Writer, open, indent string, m protoreflect.Message) (err error) {
+	p.raw, err = protojson.MarshalOptions{UseProtoNames: true}.MarshalAppend(p.raw[:0], m.Interface())
+	if err != nil {
+		return err
+	}
+	p.pretty.Reset() // protojson varies its white space on purpose
+	p.pretty.WriteString(open)
+	if err := json.Indent(&p.pretty, p.raw, indent, "  "); err != nil {
+		return err
+	}
+	_, err = w.Write(p.pretty.Bytes())
 	return err
 }

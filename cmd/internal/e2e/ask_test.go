@@ -180,7 +180,7 @@ func TestIstioctlAsks(t *testing.T) {
 	}
 	if res, err := ask("shop", dump, "p-0.pay"); err != nil {
 		t.Error(err)
-	} else if clusters := (&adminv3.ClustersConfigDump{}); len(res.Resources) != 6 || res.Resources[0].UnmarshalTo(clusters) != nil || len(clusters.DynamicActiveClusters) == 0 {
+	} else if clusters := (&adminv3.ClustersConfigDump{}); len(res.Resources) != 7 || res.Resources[1].UnmarshalTo(clusters) != nil || len(clusters.DynamicActiveClusters) == 0 {
 		t.Errorf("a dump of %v", res.Resources)
 	}
 	for url, name := range map[string]string{dump: "p-0.other", page: "config_dump?proxyID=p-0.other"} { // as if it were not there
