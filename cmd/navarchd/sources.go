@@ -156,7 +156,10 @@ func (i *ingester) addSources(c ingesterConfig, from sources) {
 			cut := &cutOff{elector: i.lead, until: c.read, reaches: from.cluster.Check, log: i.log, after: cutOffAfter, every: cutOffEvery}
 			i.tasks = append(i.tasks, loop.Task{Name: "leader that is cut off", Run: cut.run})
 		}
-		i.gauges = append(i.gauges, from.clusters.Gauges, func(now time.Time) { obs.KubeAge.Set(from.cluster.Age(now).Seconds()) })
+		i.gauges = append(i.gauges, from.clusters.Gauges, func(now time.Time) {
+			obs.KubeAge.Set(from.cluster.Age(now).Seconds())
+			obs.ManagedClusters.WithLabelValues("local").Set(flag(from.cluster.Runs()))
+		})
 	}
 }
 

@@ -119,8 +119,14 @@ func (s *Source) changes(at time.Time) (events []object.Event) {
 		case emitted == now:
 			delete(s.lost, id)
 		case now == nil:
+			countEvent(id, "delete")
 			deletes = append(deletes, s.noteEmitted(id, nil))
 		default:
+			if emitted == nil {
+				countEvent(id, "add")
+			} else {
+				countEvent(id, "update")
+			}
 			events = append(events, s.noteEmitted(id, now))
 		}
 	}

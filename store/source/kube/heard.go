@@ -48,6 +48,13 @@ func (s *Source) ReadUntil() (until time.Time, everywhere bool) {
 	return until, !only
 }
 
+// Runs says whether this is being read.
+func (s *Source) Runs() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.began.IsZero()
+}
+
 // Age is for how long the API server has said nothing, or not yet everything, of Pods, ServiceAccounts and Namespaces while this runs; 0: it does not run.
 func (s *Source) Age(now time.Time) time.Duration {
 	s.mu.Lock()

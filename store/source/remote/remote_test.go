@@ -11,10 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
 	"navarch.io/navarch/store/source/kube"
@@ -293,6 +295,11 @@ func TestClusterInPartIsOneProblem(t *testing.T) {
 	first := said()
 	if want := "cluster west is away, or cannot be read in full, since 2026-01-02T03:04:05Z: what is stored of it stands"; first != want {
 		t.Errorf("%q, want %q", first, want)
+	}
+	k.Gauges(begun)
+	var m dto.Metric
+	if err := obs.ManagedClusters.WithLabelValues("remote").Write(&m); err != nil || m.GetGauge().GetValue() != 1 {
+		t.Errorf("istiod_managed_clusters is %v, %v", m.GetGauge().GetValue(), err)
 	}
 	if h.heard = begun.Add(time.Minute); said() != first {
 		t.Errorf("it has become %q", said())

@@ -74,14 +74,17 @@ func (k *Clusters) ReadUntil(take func(of origin.Origin, until time.Time, everyw
 	}
 }
 
-// Gauges sets the metric of clusters, as of now: how long ago each said something last.
+// Gauges sets the metrics of clusters, as of now: how many are read, and how long ago each said something last.
 func (k *Clusters) Gauges(now time.Time) {
 	obs.RemoteAge.Reset()
+	read := 0
 	for name, c := range k.clusters() {
+		read++
 		until, _ := c.source.ReadUntil()
 		if until.IsZero() {
 			until = c.since
 		}
 		obs.RemoteAge.WithLabelValues(name).Set(max(now.Sub(until), 0).Seconds())
 	}
+	obs.ManagedClusters.WithLabelValues("remote").Set(float64(read))
 }
