@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,11 +17,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/store/admit/inject"
 	"navarch.io/navarch/store/removal"
 )
 
 // removalsPage is the page of held removals, at every process; a POST request to the leader's accepts one.
 const removalsPage = "/debug/removals"
+
+// operatorAccount is the chart's service account that may accept removals; that of a revision other than the default one has the revision behind it.
+const operatorAccount = "navarch-operator"
 
 // heldRemovals is what the page says.
 type heldRemovals struct {
@@ -117,11 +122,11 @@ func acceptRemovals(at *controlPlane) *cobra.Command {
 		Example: "  navarchctl removals accept 3f9a0c1b2d",
 		Long: `Asks the leader to remove the objects. It asks the API server who you are, by the token of your kubeconfig, and whether you may: the verb accept of
 removals.navarch.io, in the namespace of the removal, or in all where it is of several. Its log names you and the removal. A kubeconfig with a client
-certificate has no token: a token of the service account --service-account is asked for then, which has to have the right, and which you have to be allowed
-to create. Where the configuration comes from files, the command is run on the machine of the leader.`,
+certificate has no token: then the API server is asked for a token of the service account --service-account, which needs the right, and you need the
+right to create its tokens. Where the configuration comes from files, the command is run on the machine of the leader.`,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			defer at.close()
-			token, err := at.token(cmd.Context(), account, tokenFile)
+			token, err := at.token(cmd.Context(), cmp.Or(account, inject.NameOf(operatorAccount, at.cluster.Revision)), tokenFile)
 			if err != nil {
 				return err
 			}
@@ -134,7 +139,7 @@ to create. Where the configuration comes from files, the command is run on the m
 			}
 			return nil
 		}}
-	cmd.Flags().StringVar(&account, "service-account", "navarch-operator", "Service account in the namespace of the control plane, for a kubeconfig with a client certificate.")
+	cmd.Flags().StringVar(&account, "service-account", "", "Service account in the namespace of the control plane, for a kubeconfig with a client certificate (default: the chart's, "+operatorAccount+"[-REVISION]).")
 	cmd.Flags().StringVar(&tokenFile, "token-file", "", "File with a token, for --server.")
 	return cmd
 }

@@ -118,22 +118,6 @@ func (d *demo) addCluster(ctx context.Context) (string, error) {
 // heldID is a line of `navarchctl removals list` that begins the names of a removal.
 var heldID = regexp.MustCompile(`(?m)^([0-9a-f]{10}):$`)
 
-// mayAccept is an account that may accept removals.
-const mayAccept = `
-{apiVersion: v1, kind: ServiceAccount, metadata: {name: navarch-operator, namespace: istio-system}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: navarch-accept-removals}
-rules: [{apiGroups: [navarch.io], resources: [removals], verbs: [accept]}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: navarch-accept-removals}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: navarch-accept-removals}
-subjects: [{kind: ServiceAccount, name: navarch-operator, namespace: istio-system}]
-`
-
 // removals runs navarchctl removals in one Pod of the control plane after the other, until it succeeds: the leader alone accepts.
 func (d *demo) removals(ctx context.Context, stdin string, args ...string) (text string, err error) {
 	pods, err := d.kubectl(ctx, "get", "pods", "-n", "istio-system", "-l", "app.kubernetes.io/name=navarchd", "-o", "name")
@@ -172,9 +156,6 @@ func (d *demo) removeCluster(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("while the removal is held: %w", err)
 	}
 	began := time.Now()
-	if err := d.apply(ctx, mayAccept); err != nil {
-		return "", err
-	}
 	token, err := d.kubectl(ctx, "create", "token", "-n", "istio-system", "navarch-operator")
 	if err != nil {
 		return "", err
