@@ -91,6 +91,13 @@ func (p *Pages) debug(who authz.Caller) http.Handler {
 	pages := inspect.Handler(p.shown(who))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == removals.Path && r.Method == http.MethodPost {
+			_, done, err := p.turn(r.Context(), who, false)
+			if err != nil {
+				w.Header().Set("Retry-After", "1")
+				http.Error(w, err.Error(), http.StatusTooManyRequests)
+				return
+			}
+			defer done()
 			proved := who.Sees == nil && (!p.Rules.Open || web.SameMachine(r))
 			p.Acceptor.Accept(who.Name, proved, w, r)
 			return

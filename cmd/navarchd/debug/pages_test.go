@@ -13,6 +13,7 @@ import (
 
 	"navarch.io/navarch/cmd/internal/web"
 	"navarch.io/navarch/cmd/navarchd/debug/authz"
+	"navarch.io/navarch/cmd/navarchd/removals"
 	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/push/serve"
 	"navarch.io/navarch/push/xds"
@@ -145,6 +146,14 @@ func TestTenantsArePaced(t *testing.T) {
 			p.debug(one.who).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/syncz", nil).WithContext(ctx))
 			if w.Code != one.want {
 				t.Fatalf("%q of tenant %q: %d", one.who.Name, one.who.Tenant, w.Code)
+			}
+			if one.want == http.StatusOK {
+				continue
+			}
+			w = httptest.NewRecorder() // each costs the API server two questions
+			p.debug(one.who).ServeHTTP(w, httptest.NewRequest(http.MethodPost, removals.Path+"?accept=x", nil).WithContext(ctx))
+			if w.Code != one.want {
+				t.Fatalf("%q of tenant %q accepts a removal: %d", one.who.Name, one.who.Tenant, w.Code)
 			}
 		}
 	}
