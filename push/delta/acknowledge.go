@@ -77,8 +77,22 @@ func (s *State) take(t xds.Type, i int) flight {
 	}
 	if ty.flights = slices.Delete(ty.flights, first, i+1); len(ty.flights) == 0 {
 		ty.flights = nil
+	} else if next := &ty.flights[0]; next.whole {
+		done := f
+		done.removed = nil
+		ty.absorb(next, done)
 	}
 	return f
+}
+
+// carriesOn has a newer response fly with what an older one set.
+func (ty *typed) carriesOn(newer, older uint64) {
+	for name, o := range ty.overrides {
+		if o.flying == older && o.now != nil {
+			o.flying = newer
+			ty.put(name, o)
+		}
+	}
 }
 
 // absorb makes what an older response carried a part of a newer one.
@@ -111,13 +125,22 @@ func (ty *typed) absorb(f *flight, older flight) {
 
 // later is the newest response in flight after one that carries a name, and what it carries; 0: none does.
 func (ty *typed) later(than uint64, name string) (nonce uint64, r *xds.Resource) {
-	for i := len(ty.flights) - 1; i >= 0 && ty.flights[i].nonce > than; i-- {
+	for i := len(ty.flights) - 1; i >= 0; i-- {
 		f := &ty.flights[i]
-		if at, sets := slices.BinarySearchFunc(f.set, name, byName); sets {
-			return f.nonce, f.set[at]
+		newest := f.nonce
+		if f.whole {
+			newest = ty.flights[len(ty.flights)-1].nonce
 		}
-		if found(f.removed, name) {
+		at, sets := slices.BinarySearchFunc(f.set, name, byName)
+		switch {
+		case newest <= than:
+			return 0, nil
+		case sets:
+			return newest, f.set[at]
+		case found(f.removed, name) && f.nonce > than:
 			return f.nonce, nil
+		case found(f.removed, name):
+			return 0, nil
 		}
 	}
 	return 0, nil

@@ -35,10 +35,8 @@ func (s *State) asSotW(r *Reply) bool {
 	for _, res := range f.set {
 		f.kept += res.WireSize()
 	}
-	if n := len(ty.flights); n > 1 && r.Type.Wildcard() { // so it carries what those before it do
-		older := ty.flights[n-2]
-		older.removed = nil
-		ty.absorb(f, older)
+	if f.whole = r.Type.Wildcard(); f.whole && len(ty.flights) > 1 {
+		ty.carriesOn(f.nonce, ty.flights[len(ty.flights)-2].nonce)
 	}
 	s.unacked += f.size
 	return true

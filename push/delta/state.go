@@ -119,6 +119,7 @@ type flight struct {
 	revision int64
 	since    int64  // when it was sent, unix nanoseconds
 	version  string // of a state-of-the-world response
+	whole    bool   // it also carries what the flights before it set, less what was removed since
 }
 
 // Reply is a response to be sent.
