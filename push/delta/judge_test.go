@@ -122,8 +122,11 @@ func (p *proxy) checkLeft(set *manifest.Set) {
 	}
 }
 
-// dirty says whether a cluster may be missing because it, or something together with it, was refused.
+// dirty says whether a cluster may be missing because it, or something together with it, was refused, which the server may not know yet.
 func (p *proxy) dirty() bool {
+	if slices.ContainsFunc(slices.Concat(p.up, p.held), func(r Request) bool { return r.Failed }) {
+		return true
+	}
 	for _, t := range []xds.Type{xds.Cluster, xds.Endpoint} {
 		for r := range p.state.target.Types[t].All() {
 			if poisoned(r) {
