@@ -181,10 +181,11 @@ func (x *exchange) converged() (since time.Time) {
 	return since
 }
 
-// wake has the stream marked when what waits for clusters has waited for long enough. Called with the lock held.
+// wake has the stream marked when what waits for clusters has waited for long enough. What has, and cannot be sent, waits for an answer of the
+// client's or for the turn of a rollout, which mark the stream. Called with the lock held.
 func (x *exchange) wake(now time.Time) {
 	at, waits := x.state.Wake()
-	if !waits || x.wakesAt != 0 && x.wakesAt <= at.UnixNano() {
+	if !waits || !at.After(now) || x.wakesAt != 0 && x.wakesAt <= at.UnixNano() {
 		return
 	}
 	x.wakesAt = at.UnixNano()
