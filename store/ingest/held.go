@@ -25,6 +25,7 @@ type held struct {
 	why     map[object.ID]object.Why             // of objects that went while nothing could be held yet
 	changed uint64                               // counts up with each change of book
 	shown   bool                                 // what is stored was compared in this term
+	looks   int                                  // at all of keys, for tests
 }
 
 func newHeld() *held {
@@ -46,21 +47,23 @@ func (h *held) listed(synced object.Event) {
 // obeyed are the events that apply now: all but removals that are held.
 func (s *State) obeyed(events []object.Event) []object.Event {
 	var losses []removal.Loss
+	var back []object.ID
 	seen := map[object.ID]bool{}
 	for _, e := range events {
-		switch {
-		case e.Op == object.Put:
+		if e.Op == object.Put {
 			delete(s.held.why, e.ID)
-			s.back(e.ID)
-		case e.Op == object.Broken && s.objects[e.ID] != nil:
-			s.back(e.ID)
-		case e.Op == object.Delete && e.Why == object.Deleted:
-			s.back(e.ID)
+		}
+		switch {
+		case e.Op == object.Put, e.Op == object.Broken && s.objects[e.ID] != nil, e.Op == object.Delete && e.Why == object.Deleted:
+			if s.held.book.Has(e.ID) {
+				back = append(back, e.ID)
+			}
 		case e.Op == object.Delete && s.objects[e.ID] != nil && s.objects[e.ID].object != nil && !seen[e.ID]:
 			seen[e.ID] = true
 			losses = append(losses, removal.Loss{ID: e.ID, Why: s.reason(e)})
 		}
 	}
+	s.back(back)
 	switch {
 	case len(losses) == 0 || s.allowEmpty:
 		return events
@@ -135,20 +138,21 @@ func (s *State) sizes(events []object.Event) removal.Sizes {
 	return removal.Sizes{Before: before, After: after}
 }
 
-// back ends the hold of an object that is there again, or was deleted by its API server. What is stored of it may be another record than it has now.
-func (s *State) back(id object.ID) {
-	if s.held.book.Has(id) {
+// back ends the hold of objects that are there again, or were deleted by their API server. What is stored of them may be other records than they have now.
+func (s *State) back(ids []object.ID) {
+	for _, id := range ids {
 		s.held.book.Back(id)
 		s.held.changed++
-		s.letGo(id)
 	}
+	s.letGo(ids...)
 }
 
-// letGo has the stored records of objects compared again.
+// letGo has the stored records of objects compared again. It looks at all that are held, whichever the objects are.
 func (s *State) letGo(ids ...object.ID) {
-	if len(s.held.keys) == 0 {
+	if len(ids) == 0 || len(s.held.keys) == 0 {
 		return
 	}
+	s.held.looks++
 	gone := make(map[object.ID]bool, len(ids))
 	for _, id := range ids {
 		gone[id] = true

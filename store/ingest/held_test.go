@@ -199,6 +199,30 @@ func TestNewLeaderKnowsWhatWasHeld(t *testing.T) {
 	}
 }
 
+// Objects that come back together end their holds at the cost of one look at what is held, not of one for each.
+func TestManyComeBack(t *testing.T) {
+	const n = 1000
+	kube := origin.New("", origin.Kube)
+	whole := synced
+	whole.Kinds = []object.ID{}
+	all := routes(t, "shop", n)
+	d := newDesk(t)
+	d.s = NewState(Options{Sources: []origin.Origin{kube}})
+	d.step(ofOrigin(kube, append(slices.Clone(all), whole)...))
+	d.step(Gained{Epoch: d.epoch})
+	d.s = NewState(Options{Sources: []origin.Origin{kube}})
+	d.epoch.Revision++
+	d.step(ofOrigin(kube, whole))
+	d.step(Gained{Epoch: d.epoch})
+	if len(d.s.held.keys) != n {
+		t.Fatalf("%d records are held", len(d.s.held.keys))
+	}
+	d.step(ofOrigin(kube, all...))
+	if looks := d.s.held.looks; len(d.s.held.keys)+len(d.s.held.book.Objects()) != 0 || looks != 1 {
+		t.Errorf("%d records are held of objects that are back, after %d looks at them", len(d.s.held.keys), looks)
+	}
+}
+
 // At the end of a term what is held is forgotten: a process that does not lead knows what its sources say, and nothing else.
 func TestHeldEndsWithTheTerm(t *testing.T) {
 	d := newDesk(t)
