@@ -173,13 +173,14 @@ func (e *Events) space(namespace string, now time.Time) *space {
 	return s
 }
 
-// room finds out whether a namespace may have one Event more. Where it is full its oldest Event makes room, if Kubernetes has deleted that by now.
+// room finds out whether a namespace may have one Event more. Where it is full one of its Events makes room, if Kubernetes has deleted that by now;
+// where all namespaces together are, one of any.
 func (e *Events) room(namespace string, s *space, now time.Time) bool {
 	if s.count < MostOfNamespace && len(e.all) < Most {
 		return true
 	}
 	for k, w := range e.all {
-		if w.Namespace == namespace && k.reason != Omitted && now.Sub(w.Since) > old {
+		if (w.Namespace == namespace || s.count < MostOfNamespace) && k.reason != Omitted && now.Sub(w.Since) > old {
 			e.remove(k)
 			return true
 		}

@@ -119,3 +119,22 @@ func TestBoundsOfAll(t *testing.T) {
 		}
 	})
 }
+
+// Namespaces that fill the list keep Events from others for an hour, and no longer: Kubernetes has deleted theirs by then.
+func TestFullListMakesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := New("istio-system")
+		for i := range Most {
+			e.Warn(route(fmt.Sprint("big", i/MostOfNamespace), fmt.Sprint(i)), Refused, "one")
+		}
+		e.Warn(route("shop", "a"), Refused, "one")
+		if shown(e)["shop/a Refused: one"] {
+			t.Fatal("the list is not full")
+		}
+		time.Sleep(old + time.Second)
+		e.Warn(route("shop", "a"), Refused, "two")
+		if all := shown(e); !all["shop/a Refused: two"] || len(all) > Most+1 {
+			t.Errorf("%d Events, and not that of another namespace", len(all))
+		}
+	})
+}
