@@ -100,7 +100,7 @@ func expected(n *corev3.Node) (got Node, err error) {
 	if got.ProxyConfig, err = expectedConfig(fields[proxyConfigKey]); err != nil {
 		return Node{}, err
 	}
-	got.Metadata, got.Labels, got.Locality = strs, labels, cmp.Or(got.Locality, labelledLocality(labels))
+	got.Metadata, got.Labels, got.Locality = strs, labels, cmp.Or(labelledLocality(labels), got.Locality)
 	return got, nil
 }
 

@@ -189,7 +189,7 @@ func Parse(raw []byte, config string) (Node, error) {
 	if n.Locality, err = locality(w.locality); err != nil {
 		return Node{}, err
 	}
-	n.Locality = cmp.Or(n.Locality, labelledLocality(n.Labels))
+	n.Locality = cmp.Or(labelledLocality(n.Labels), n.Locality)
 	if n.Mode, err = parseMode(n.Metadata["INTERCEPTION_MODE"]); err != nil {
 		return Node{}, err
 	}
@@ -355,8 +355,9 @@ func (n *Node) labels(parts [][]byte) error {
 	return fmt.Errorf("node.metadata.LABELS.%s: want a string, got %s", key, notStrings[key].describe())
 }
 
-// labelledLocality is where a proxy is by its labels, where its bootstrap does not say: Istio's own labels go
-// before those that Kubernetes gives to Pods (https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/).
+// labelledLocality is where a proxy is by its labels; empty: they do not say. Labels go before the bootstrap, as with istiod (setTopologyLabels), so that a
+// proxy is where the endpoints of its Pod are: agents that do not know a label state the locality of their platform. Istio's own labels go before those that
+// Kubernetes gives to Pods (https://istio.io/latest/docs/tasks/traffic-management/locality-load-balancing/).
 func labelledLocality(labels map[string]string) string {
 	return cmp.Or(model.StatedLocality(labels), joinLocality(labels[model.RegionLabel], labels[model.ZoneLabel], labels[model.SubzoneLabel]))
 }

@@ -146,7 +146,7 @@ func TestTextsAreBounded(t *testing.T) {
 	}
 }
 
-// Where a proxy is: what its bootstrap says, else its labels; a name that cannot stand between slashes is refused.
+// Where a proxy is: what its labels say, as for the endpoints of its Pod, else its bootstrap, which may have asked the platform; a name that cannot stand between slashes is refused.
 func TestLocality(t *testing.T) {
 	node := func(rest string) string {
 		return `{"id": "sidecar~10.1.0.7~web-1.shop~shop.svc.cluster.local"` + rest + `}`
@@ -155,7 +155,8 @@ func TestLocality(t *testing.T) {
 	for text, want := range map[string]string{
 		node(``): "",
 		node(`, "locality": {"region": "r1", "zone": "z1", "sub_zone": "s1"}`):                   "r1/z1/s1",
-		node(`, "locality": {"region": "r1"}` + labels + `}}`):                                   "r1",
+		node(`, "locality": {"region": "r1"}` + labels + `}}`):                                   "r2/z2",
+		node(`, "locality": {"region": "r1"}, "metadata": {"LABELS": {"istio-locality": "r3"}}`): "r3",
 		node(`, "locality": {"zone": "z1"}`):                                                     "/z1",
 		node(labels + `}}`):                                                                      "r2/z2",
 		node(labels + `, "istio-locality": "r3.z3.s3"}}`):                                        "r3/z3/s3",
