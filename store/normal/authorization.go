@@ -19,9 +19,6 @@ import (
 var whenKeys = []string{"source.ip", "remote.ip", "source.namespace", "source.principal", "source.serviceAccount",
 	"source.trustDomain", "destination.ip", "destination.port", "connection.sni", "request.auth.principal", "request.auth.audiences", "request.auth.presenter"}
 
-// identityKeys are those of whenKeys whose values are identities, or parts of them.
-var identityKeys = []string{"source.principal", "source.serviceAccount", "source.trustDomain"}
-
 // metadataKey is experimental.envoy.filters.a.b[c]: what another of Envoy's filters has found.
 var metadataKey = regexp.MustCompile(`^experimental\.envoy\.filters\.[^\[\]]+\[[^\]]+\]$`)
 
@@ -30,47 +27,13 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securit
 	for i, rule := range p.Rules {
 		at := fmt.Sprintf("spec.rules[%d]", i)
 		for j, from := range rule.GetFrom() {
-			s, at := from.GetSource(), fmt.Sprintf("%s.from[%d].source", at, j)
-			r.each(at+".ipBlocks", s.GetIpBlocks(), ipBlock)
-			r.each(at+".notIpBlocks", s.GetNotIpBlocks(), ipBlock)
-			r.each(at+".remoteIpBlocks", s.GetRemoteIpBlocks(), ipBlock)
-			r.each(at+".notRemoteIpBlocks", s.GetNotRemoteIpBlocks(), ipBlock)
-			r.schemes(at, []list{{"principals", s.GetPrincipals()}, {"notPrincipals", s.GetNotPrincipals()}, {"serviceAccounts", s.GetServiceAccounts()},
-				{"notServiceAccounts", s.GetNotServiceAccounts()}, {"trustDomains", s.GetTrustDomains()}, {"notTrustDomains", s.GetNotTrustDomains()}})
-			r.stated(at, []list{{"principals", s.GetPrincipals()}, {"notPrincipals", s.GetNotPrincipals()}, {"requestPrincipals", s.GetRequestPrincipals()},
-				{"notRequestPrincipals", s.GetNotRequestPrincipals()}, {"namespaces", s.GetNamespaces()}, {"notNamespaces", s.GetNotNamespaces()},
-				{"serviceAccounts", s.GetServiceAccounts()}, {"notServiceAccounts", s.GetNotServiceAccounts()}, {"ipBlocks", s.GetIpBlocks()}, {"notIpBlocks", s.GetNotIpBlocks()},
-				{"remoteIpBlocks", s.GetRemoteIpBlocks()}, {"notRemoteIpBlocks", s.GetNotRemoteIpBlocks()},
-				{"trustDomains", s.GetTrustDomains()}, {"notTrustDomains", s.GetNotTrustDomains()}})
+			r.source(fmt.Sprintf("%s.from[%d].source", at, j), from.GetSource())
 		}
 		for j, to := range rule.GetTo() {
-			o, at := to.GetOperation(), fmt.Sprintf("%s.to[%d].operation", at, j)
-			r.each(at+".ports", o.GetPorts(), portNumber)
-			r.each(at+".notPorts", o.GetNotPorts(), portNumber)
-			r.paths(at+".paths", o.GetPaths())
-			r.paths(at+".notPaths", o.GetNotPaths())
-			r.stated(at, []list{{"hosts", o.GetHosts()}, {"notHosts", o.GetNotHosts()}, {"ports", o.GetPorts()}, {"notPorts", o.GetNotPorts()}, {"methods", o.GetMethods()},
-				{"notMethods", o.GetNotMethods()}, {"paths", o.GetPaths()}, {"notPaths", o.GetNotPaths()}})
+			r.operation(fmt.Sprintf("%s.to[%d].operation", at, j), to.GetOperation())
 		}
 		for j, c := range rule.GetWhen() {
-			at := fmt.Sprintf("%s.when[%d]", at, j)
-			if c.GetKey() == "" || len(c.GetValues())+len(c.GetNotValues()) == 0 {
-				r.errorf(at, "wants a key, and values or notValues")
-			}
-			check := map[string]func(string) string{"source.ip": ipBlock, "remote.ip": ipBlock, "destination.ip": ipBlock, "destination.port": portNumber}[c.GetKey()]
-			if check != nil {
-				r.each(at+".values", c.GetValues(), check)
-				r.each(at+".notValues", c.GetNotValues(), check)
-			}
-			switch key := c.GetKey(); {
-			case slices.Contains(identityKeys, key):
-				r.schemes(at, []list{{"values", c.GetValues()}, {"notValues", c.GetNotValues()}})
-			case slices.Contains(whenKeys, key):
-			case !slices.ContainsFunc(whenPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) }):
-				r.refusef(problem.Invalid, at+".key", "%q is no attribute of requests", key)
-			case !whenMap.MatchString(key):
-				r.refusef(problem.Invalid, at+".key", "%q names nothing: want a name in brackets at its end", key)
-			}
+			r.condition(fmt.Sprintf("%s.when[%d]", at, j), c)
 		}
 	}
 	if action == securityv1.AuthorizationPolicy_DENY {
@@ -82,6 +45,63 @@ func (r *report) authorization(p *securityv1.AuthorizationPolicy, action securit
 	}
 	if custom {
 		r.custom(p)
+	}
+}
+
+// source checks the values of one source of a rule.
+func (r *report) source(at string, s *securityv1.Source) {
+	addresses := []list{{"ipBlocks", s.GetIpBlocks()}, {"notIpBlocks", s.GetNotIpBlocks()}, {"remoteIpBlocks", s.GetRemoteIpBlocks()}, {"notRemoteIpBlocks", s.GetNotRemoteIpBlocks()}}
+	identities := []list{{"principals", s.GetPrincipals()}, {"notPrincipals", s.GetNotPrincipals()}, {"trustDomains", s.GetTrustDomains()}, {"notTrustDomains", s.GetNotTrustDomains()}}
+	accounts := []list{{"serviceAccounts", s.GetServiceAccounts()}, {"notServiceAccounts", s.GetNotServiceAccounts()}}
+	tokens := []list{{"requestPrincipals", s.GetRequestPrincipals()}, {"notRequestPrincipals", s.GetNotRequestPrincipals()}}
+	namespaces := []list{{"namespaces", s.GetNamespaces()}, {"notNamespaces", s.GetNotNamespaces()}}
+	for _, of := range addresses {
+		r.each(at+"."+of.field, of.values, ipBlock)
+	}
+	r.schemes(at, slices.Concat(identities, accounts))
+	r.stars(at, slices.Concat(identities, tokens))
+	r.noWildcards(at, accounts)
+	r.stated(at, slices.Concat(identities, tokens, namespaces, accounts, addresses))
+}
+
+// operation checks the values of one operation of a rule.
+func (r *report) operation(at string, o *securityv1.Operation) {
+	ports := []list{{"ports", o.GetPorts()}, {"notPorts", o.GetNotPorts()}}
+	paths := []list{{"paths", o.GetPaths()}, {"notPaths", o.GetNotPaths()}}
+	names := []list{{"hosts", o.GetHosts()}, {"notHosts", o.GetNotHosts()}, {"methods", o.GetMethods()}, {"notMethods", o.GetNotMethods()}}
+	for _, of := range ports {
+		r.each(at+"."+of.field, of.values, portNumber)
+	}
+	for _, of := range paths {
+		r.paths(at+"."+of.field, of.values)
+	}
+	r.stars(at, slices.Concat(names, paths))
+	r.stated(at, slices.Concat(names, ports, paths))
+}
+
+// condition checks the key and the values of one condition of a rule.
+func (r *report) condition(at string, c *securityv1.Condition) {
+	key, values := c.GetKey(), []list{{"values", c.GetValues()}, {"notValues", c.GetNotValues()}}
+	if key == "" || len(c.GetValues())+len(c.GetNotValues()) == 0 {
+		r.errorf(at, "wants a key, and values or notValues")
+	}
+	check := map[string]func(string) string{"source.ip": ipBlock, "remote.ip": ipBlock, "destination.ip": ipBlock, "destination.port": portNumber}[key]
+	if check != nil {
+		r.each(at+".values", c.GetValues(), check)
+		r.each(at+".notValues", c.GetNotValues(), check)
+	}
+	switch {
+	case key == "source.serviceAccount":
+		r.schemes(at, values)
+		r.noWildcards(at, values)
+	case key == "source.principal", key == "source.trustDomain":
+		r.schemes(at, values)
+		r.stars(at, values)
+	case slices.Contains(whenKeys, key):
+	case !slices.ContainsFunc(whenPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) }):
+		r.refusef(problem.Invalid, at+".key", "%q is no attribute of requests", key)
+	case !whenMap.MatchString(key):
+		r.refusef(problem.Invalid, at+".key", "%q names nothing: want a name in brackets at its end", key)
 	}
 }
 
@@ -149,6 +169,32 @@ func (r *report) schemes(at string, all []list) {
 		for i, v := range of.values {
 			if len(v) >= len(scheme) && strings.EqualFold(v[:len(scheme)], scheme) {
 				r.warnf(problem.NoEffect, fmt.Sprintf("%s.%s[%d]", at, of.field, i), "%q matches nobody: it is written without a scheme, %q", v, v[len(scheme):])
+			}
+		}
+	}
+}
+
+// stars warns of values with a * that is no wildcard: it stands for itself, so that hardly anything matches, and a DENY denies nothing.
+func (r *report) stars(at string, all []list) {
+	for _, of := range all {
+		for i, v := range of.values {
+			rest, is := strings.CutPrefix(v, "*")
+			if !is {
+				rest = strings.TrimSuffix(v, "*")
+			}
+			if strings.Contains(rest, "*") && !model.IsPathTemplate(v) {
+				r.warnf(problem.NoEffect, fmt.Sprintf("%s.%s[%d]", at, of.field, i), "%q: * is a wildcard at the beginning or, without one there, at the end; this one stands for itself", v)
+			}
+		}
+	}
+}
+
+// noWildcards warns of service accounts with a *.
+func (r *report) noWildcards(at string, all []list) {
+	for _, of := range all {
+		for i, v := range of.values {
+			if strings.Contains(v, "*") {
+				r.warnf(problem.NoEffect, fmt.Sprintf("%s.%s[%d]", at, of.field, i), "%q: service accounts have no wildcards; this one stands for itself", v)
 			}
 		}
 	}

@@ -62,3 +62,35 @@ func TestIdentitiesWithAScheme(t *testing.T) {
 		}
 	}
 }
+
+// A value of a policy has one wildcard, at its beginning or else at its end, and service accounts have none: what another * stands for is said, because a
+// DENY with it denies nothing.
+func TestStarsThatAreNoWildcards(t *testing.T) {
+	const from, to, itself = "spec.rules[0].from[0].source.", "spec.rules[0].to[0].operation.", "this one stands for itself"
+	source := func(text string) string { return "{rules: [{from: [{source: {" + text + "}}]}]}" }
+	operation := func(text string) string { return "{rules: [{to: [{operation: {" + text + "}}]}]}" }
+	for spec, want := range map[string]string{
+		source("principals: [a, cluster.local/ns/*/sa/b]"):                              from + `principals[1]: "cluster.local/ns/*/sa/b": `,
+		source("notPrincipals: ['*a/ns/b/sa/*']"):                                       from + `notPrincipals[0]: "*a/ns/b/sa/*": `,
+		source("trustDomains: ['*a*']"):                                                 from + "trustDomains[0]: ",
+		source("requestPrincipals: ['iss*/sub']"):                                       from + "requestPrincipals[0]: ",
+		source("serviceAccounts: [a, a/*]"):                                             from + `serviceAccounts[1]: "a/*": service accounts have no wildcards; `,
+		operation("hosts: ['a.*.example']"):                                             to + "hosts[0]: ",
+		operation("notMethods: ['*E*']"):                                                to + "notMethods[0]: ",
+		operation("paths: [/a/*/b]"):                                                    to + "paths[0]: ",
+		"{rules: [{when: [{key: source.principal, notValues: ['a/*/b']}]}]}":            "spec.rules[0].when[0].notValues[0]: ",
+		"{rules: [{when: [{key: source.serviceAccount, values: ['*']}]}]}":              "spec.rules[0].when[0].values[0]: ",
+		"{rules: [{when: [{key: source.namespace, values: ['a*b*']}]}]}":                "",
+		"{rules: [{when: [{key: 'request.headers[accept]', values: ['text/*;q=*']}]}]}": "",
+		source("principals: ['*', 'a*', '*a'], namespaces: ['*a*']"):                    "",
+		operation("paths: ['/a/{*}/b', '*', '/a*', '*/a', '**']"):                       to + "paths[4]: ",
+	} {
+		said := ""
+		for _, p := range testNormal.Object(read(t, istio("AuthorizationPolicy", spec)), &fake{}).Problems {
+			said += p.Field + ": " + p.Message + "\n"
+		}
+		if (want == "") != (said == "") || !strings.HasPrefix(said, want) || strings.Count(said, "\n") > 1 || want != "" && !strings.Contains(said, itself) {
+			t.Errorf("%s: %q, want %q", spec, said, want)
+		}
+	}
+}
