@@ -53,13 +53,18 @@ func (s *Settings) Decide(pod *corev1.Pod, namespace string) Decision {
 	return Decision{Inject: s.Config.Policy == policyEnabled, Reason: fmt.Sprintf("The Pod says nothing, and the policy of %s is %s.", s.Config.Source, s.Config.Policy)}
 }
 
-// saidByPod is what the Pod itself asks for; the label counts before the annotation, which is its older form. Other values than true and
-// false count as if nothing were said, as in Istio.
-func saidByPod(pod *corev1.Pod) (Decision, bool) {
-	kind, value := "annotation", pod.Annotations[annotation.SidecarInject.Name]
+// injectOf is the value of sidecar.istio.io/inject, and whether it is a label's or an annotation's: the label counts before the annotation, which is its
+// older form.
+func injectOf(pod *corev1.Pod) (kind, value string) {
 	if v, there := pod.Labels[label.SidecarInject.Name]; there {
-		kind, value = "label", v
+		return "label", v
 	}
+	return "annotation", pod.Annotations[annotation.SidecarInject.Name]
+}
+
+// saidByPod is what the Pod itself asks for. Other values than true and false count as if nothing were said, as in Istio.
+func saidByPod(pod *corev1.Pod) (Decision, bool) {
+	kind, value := injectOf(pod)
 	if value != "true" && value != "false" {
 		return Decision{}, false
 	}
