@@ -15,7 +15,7 @@ import (
 func TestWrongMetricsKeepNoAgentFromStarting(t *testing.T) {
 	for value, want := range map[string]string{
 		`{"port":"9090"}`: "", `{"targets":[{"port":"9100"},{"port":"9200","path":"/m"}]}`: "",
-		`{"port":"http"}`: "is none", `{"port":"15999"}`: "the agent's own", `{"targets":[{"port":"15000"}]}`: "Envoy's administration",
+		`{"port":"http"}`: "want a number from 1 to 65535", `{"port":"15999"}`: "the agent's own", `{"targets":[{"port":"15000"}]}`: "Envoy's administration",
 	} {
 		log := &envoytest.Output{}
 		a := &agent{cfg: &options{nodeType: "sidecar", statsAddr: ":15999"}, id: &identity{node: &corev3.Node{}, vars: map[string]string{scrape.Variable: value}, addresses: []string{"127.0.0.1"}}}

@@ -93,7 +93,7 @@ func unservedPorts(x *examination) {
 		if x.served(own, port) {
 			continue
 		}
-		text := fmt.Sprintf("ports are those of workloads, and no service of the selected ones sends to their port %d: it counts for connections to their own addresses alone", port)
+		text := fmt.Sprintf("no service of the selected workloads has target port %d: only connections to the addresses of the Pods themselves meet it", port)
 		if svc, target := x.sentFrom(own, port); svc != nil {
 			text += fmt.Sprintf("; %d is a port of %v, whose target port is %s", port, svc.Key, target)
 		}

@@ -128,12 +128,12 @@ func (t *Target) complete() error {
 		return fmt.Errorf("port %d is that of %s", t.Port, of)
 	}
 	if t.Port == 0 {
-		return errors.New("port 0 is none")
+		return errors.New("port 0: want a number from 1 to 65535")
 	}
 	t.Path = completePath(t.Path)
 	outside := func(r rune) bool { return r <= ' ' || r > '~' }
 	if _, err := url.Parse(t.URL()); err != nil || strings.ContainsFunc(t.Path, outside) {
-		return fmt.Errorf("path %.100q is none", t.Path)
+		return fmt.Errorf("path %.100q: want printable ASCII characters that make a URL", t.Path)
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func completePath(path string) string {
 func parsePort(text string) (uint16, error) {
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || port == 0 {
-		return 0, fmt.Errorf("port %.100q is none", text)
+		return 0, fmt.Errorf("port %.100q: want a number from 1 to 65535", text)
 	}
 	return uint16(port), nil
 }
