@@ -42,8 +42,11 @@ func TestStreamIsNotWokenInVain(t *testing.T) {
 		step(xds.Cluster, xds.Route)
 		proxy.set = set(manifest.Of(one, two), manifest.Of(paths("a", "one", "two"), paths("b", "one", "one")))
 		step() // "b" is sent, and never acknowledged; "a" waits
-		if n := st.state.InFlight(xds.Route); n != 1 || st.wakesAt == 0 {
-			t.Fatalf("%d responses with routes in flight, woken at %d", n, st.wakesAt)
+		var inFlight int
+		var wakesAt int64
+		st.locked(func() { inFlight, wakesAt = st.state.InFlight(xds.Route), st.wakesAt })
+		if inFlight != 1 || wakesAt == 0 {
+			t.Fatalf("%d responses with routes in flight, woken at %d", inFlight, wakesAt)
 		}
 		woken := func(after time.Duration) bool {
 			time.Sleep(after)

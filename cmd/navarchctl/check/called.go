@@ -111,7 +111,10 @@ func (k *checker) injects(ctx context.Context, path string) (found string, err e
 		ObjectMeta: metav1.ObjectMeta{Name: "navarchctl-check", Namespace: namespace, Labels: labels},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "check", Image: "navarchctl-check"}}}}
 	refused, err := k.attempt(ctx, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/pods", pod, pod, names)
+	var no *apiserver.Status
 	switch {
+	case errors.As(err, &no) && strings.Contains(no.Message, `"istio-`): // Pod security names the containers that were injected
+		return "a dry run of a Pod in namespace " + namespace + " was given a proxy, which the namespace's Pod security does not allow", nil
 	case err != nil:
 		return "", err
 	case refused:

@@ -163,8 +163,11 @@ func TestRun(t *testing.T) {
 		"the API server does not reach the validator": {func(w *world) {
 			w.answers[dryRunOfGateway] = errors.New(`failed calling webhook "rev.validation.istio.io": timeout`)
 		}, calledValid, Failure, "timeout"},
-		"the validator is not asked":                   {func(w *world) { w.answers[dryRunOfGateway] = `{}` }, calledValid, Failure, "the webhook was not called"},
-		"somebody else refuses the Gateway":            {func(w *world) { w.answers[dryRunOfGateway] = errors.New("quota") }, calledValid, Unknown, "quota"},
+		"the validator is not asked":        {func(w *world) { w.answers[dryRunOfGateway] = `{}` }, calledValid, Failure, "the webhook was not called"},
+		"somebody else refuses the Gateway": {func(w *world) { w.answers[dryRunOfGateway] = errors.New("quota") }, calledValid, Unknown, "quota"},
+		"Pod security refuses what was injected": {func(w *world) {
+			w.answers[dryRunOfPod] = errors.New(`violates PodSecurity "restricted": container "istio-init" must set securityContext`)
+		}, calledInjector, OK, "was given a proxy"},
 		"the injector is not asked":                    {func(w *world) { w.answers[dryRunOfPod] = `{}` }, calledInjector, Failure, "was given none"},
 		"a webhook of a revision that has left no Pod": {replaced("mutatingwebhookconfigurations", `"istio.io/rev": "default"`, `"istio.io/rev": "old"`), injector, Failure, "it is of revision old, which has no Pods"},
 		"a replica is not ready":                       {func(w *world) { w.ready = "sealed" }, "Pod a", Failure, "not ready: sealed"},
