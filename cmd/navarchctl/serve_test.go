@@ -89,7 +89,7 @@ func strict(body []byte) error {
 	if err := protojson.Unmarshal(body, all); err != nil {
 		return err
 	}
-	if len(all.GetConfigs()) != int(xds.NumTypes) {
+	if len(all.GetConfigs()) != 1+int(xds.NumTypes) { // the bootstrap before them
 		return fmt.Errorf("%d sections", len(all.GetConfigs()))
 	}
 	for _, section := range all.GetConfigs() {

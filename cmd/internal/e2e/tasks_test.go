@@ -106,6 +106,15 @@ func TestDocumentedTasks(t *testing.T) {
 	}
 }
 
+// withMesh adds a mesh configuration with Istio's defaults where a task has none: without it that of the task before would stay in effect.
+func withMesh(config string) string {
+	const name = "metadata: {name: istio, namespace: istio-system}"
+	if strings.Contains(config, name) {
+		return config
+	}
+	return config + "\n---\napiVersion: v1\nkind: ConfigMap\n" + name + "\ndata: {mesh: '{}'}\n"
+}
+
 // task applies what is in the file config.yaml, and plays the lines of the file calls, each until it is so: the change is on its way meanwhile. A line
 // "drop TEXT" takes the lines that have the text out of the configuration.
 func (s *taskStage) task(t *testing.T, a *txtar.Archive) {
@@ -117,14 +126,14 @@ func (s *taskStage) task(t *testing.T, a *txtar.Archive) {
 	if parts["config.yaml"] == "" || parts["calls"] == "" {
 		t.Fatal("want the files config.yaml and calls")
 	}
-	write(t, s.dir, "task.yaml", s.fill(parts["config.yaml"]))
+	write(t, s.dir, "task.yaml", s.fill(withMesh(parts["config.yaml"])))
 	before := ""
 	for line := range strings.Lines(parts["calls"]) {
 		line = strings.TrimSpace(line)
 		if text, is := strings.CutPrefix(line, "drop "); is {
 			kept := slices.DeleteFunc(slices.Collect(strings.Lines(parts["config.yaml"])), func(line string) bool { return strings.Contains(line, text) })
 			parts["config.yaml"] = strings.Join(kept, "")
-			write(t, s.dir, "task.yaml", s.fill(parts["config.yaml"]))
+			write(t, s.dir, "task.yaml", s.fill(withMesh(parts["config.yaml"])))
 			continue
 		}
 		counted := slices.Contains(counts, strings.Fields(line)[0])

@@ -156,7 +156,7 @@ func TestSecureEtcd(t *testing.T) {
 		}
 	}
 	eventually(t, patience, refuses(t, nobody, "permission denied"))
-	eventually(t, patience, refuses(t, withoutCert, "read the head: context deadline exceeded"))
+	eventually(t, patience, refuses(t, withoutCert, "read the head: etcd at "+endpoint+" does not answer: context deadline exceeded"))
 }
 
 // secureEtcd is an etcd that listens on TLS, wants client certificates, and has a user navarch that may touch
