@@ -270,7 +270,7 @@ func (i *installation) release() {
 	if _, err := i.Kubectl(i.t.Context(), manifest(i.t, key), "apply", "--server-side", "--force-conflicts", "-f", "-"); err == nil || !strings.Contains(err.Error(), "immutable") {
 		i.t.Errorf("another key: %v", err)
 	}
-	if wrong := i.wrong("istio-system", "default", "the CA takes the token and can sign", "clusters were sent"); wrong != "" {
+	if wrong := i.wrong("istio-system", "default", "clusters were sent", "the CA takes the token and can sign"); wrong != "" {
 		i.t.Errorf("navarchctl check: %s", wrong)
 	}
 	i.noneForbidden("istiod", "istiod-ingest", "istiod-ca", "istiod-admit")
