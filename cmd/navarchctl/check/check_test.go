@@ -112,6 +112,91 @@ const (
 	workload       = "certificate and configuration of a workload"
 )
 
+const services = "/api/v1/namespaces/istio-system/services/istiod"
+
+// faults are what may be wrong with a cluster, each with the line that says so.
+var faults = map[string]struct {
+	spoil  func(*world)
+	line   string
+	status Status
+	found  string
+}{
+	"old Kubernetes":       {func(w *world) { w.answers["/version"] = `{"major": "1", "minor": "24+", "gitVersion": "v1.24.1"}` }, "API server", Failure, "v1.24.1"},
+	"no API server":        {func(w *world) { delete(w.answers, "/version") }, "API server", Failure, "404"},
+	"a kind is not served": {func(w *world) { delete(w.answers, "/apis/security.istio.io/v1beta1") }, "definitions of security.istio.io", Warning, "peerauthentications"},
+	"a right is missing":   {func(w *world) { w.denied["create subjectaccessreviews.authorization.k8s.io"] = true }, serviceAccount, Failure, "missing: create subjectaccessreviews"},
+	"a role's right alone": {func(w *world) {
+		w.answers["/api/v1/namespaces/istio-system/pods"] = podList(`"--roles=xds,ca,admit"`, "")
+		w.denied["list services"] = true
+	}, "rights of service account istiod (xds, ca, admit)", OK, "none that is needed is missing"},
+	"a right of another role": {func(w *world) {
+		w.answers["/api/v1/namespaces/istio-system/pods"] = podList(`"--roles=ingest"`, "")
+		w.denied["list configmaps istio-sidecar-injector in istio-system"] = true
+	}, "rights of service account istiod (ingest)", OK, "none that is needed is missing"},
+	"an optional right":    {func(w *world) { w.denied["create tokenreviews.authentication.k8s.io"] = true }, serviceAccount + ", for navarchctl removals accept, and --token-review", OK, "goes without: create tokenreviews"},
+	"pods may not be seen": {func(w *world) { w.answers["/api/v1/namespaces/istio-system/pods"] = 403 }, "replicas", Unknown, "you may not see it"},
+	"no Pods":              {func(w *world) { w.answers["/api/v1/namespaces/istio-system/pods"] = `{}` }, "replicas", Failure, "has no Pod of a control plane"},
+	"no replica": {func(w *world) {
+		w.answers["/api/v1/namespaces/istio-system/pods"] = strings.Replace(podList("", ""), `"True"`, `"False"`, 1)
+	}, "replicas", Failure, "none is ready: a (unknown, not ready)"},
+	"nobody leads":             {func(w *world) { w.leader = `{"name": "", "self": false}` }, "leader", Failure, "no process leads"},
+	"who leads is not there":   {func(w *world) { w.leader = `{"name": "b", "self": false}` }, "leader", Failure, "b leads, as Pod a says, and is not among the ready replicas"},
+	"the leader is behind":     {func(w *world) { w.leader = `{"name": "a", "self": true, "read": "2026-01-02T03:04:05Z"}` }, "leader", Failure, "what it has stored of the cluster is"},
+	"the leader has not read":  {func(w *world) { w.leader = `{"name": "a", "self": true}` }, "leader", Warning, "has not read the whole cluster yet"},
+	"the leader has just read": {func(w *world) { w.leader = `{"name": "a", "self": true, "settled": true}` }, "leader", OK, "has stored everything"},
+	"the leader is refused": {func(w *world) {
+		w.say = `[{"object": "ConfigMap a/istio-ca-root-cert", "location": "Kubernetes", "severity": "error", "message": "forbidden"}]`
+	}, "writes to Kubernetes", Failure, "ConfigMap a/istio-ca-root-cert: forbidden"},
+	"a policy does not apply": {func(w *world) {
+		w.say = `[{"object": "AuthorizationPolicy a/b", "severity": "error", "message": "not valid: what it selects is closed"}]`
+	}, "policies", Failure, "AuthorizationPolicy a/b: not valid"},
+	"the API server does not reach the validator": {func(w *world) {
+		w.answers[dryRunOfGateway] = errors.New(`failed calling webhook "rev.validation.istio.io": timeout`)
+	}, calledValid, Failure, "timeout"},
+	"the validator is not asked":        {func(w *world) { w.answers[dryRunOfGateway] = `{}` }, calledValid, Failure, "the webhook was not called"},
+	"somebody else refuses the Gateway": {func(w *world) { w.answers[dryRunOfGateway] = errors.New("quota") }, calledValid, Unknown, "quota"},
+	"Pod security refuses what was injected": {func(w *world) {
+		w.answers[dryRunOfPod] = errors.New(`violates PodSecurity "restricted": container "istio-init" must set securityContext`)
+	}, calledInjector, OK, "was given a proxy"},
+	"the injector is not asked":                    {func(w *world) { w.answers[dryRunOfPod] = `{}` }, calledInjector, Failure, "was given none"},
+	"a webhook of a revision that has left no Pod": {replaced("mutatingwebhookconfigurations", `"istio.io/rev": "default"`, `"istio.io/rev": "old"`), injector, Failure, "it is of revision old, which has no Pods"},
+	"a replica is not ready":                       {func(w *world) { w.ready = "sealed" }, "Pod a", Failure, "not ready: sealed"},
+	"a note":                                       {func(w *world) { w.ready = "ok\nno signatures" }, "Pod a", Warning, "no signatures"},
+	"its clock":                                    {func(w *world) { w.date = -time.Hour }, "clock of Pod a", Failure, "1h0m"},
+	"etcd fills":                                   {func(w *world) { w.say = `[{"object": "etcd", "severity": "warning", "message": "it is at 85 %"}]` }, "etcd", Warning, "85 %"},
+	"a held removal": {func(w *world) {
+		w.say = `[{"object": "VirtualService", "code": "Held", "severity": "warning", "message": "7 objects have lost the definition of their kind"}]`
+	}, "held removals", Warning, "7 objects have lost"},
+	"etcd is full, then more": {func(w *world) {
+		w.say = `[{"object": "etcd", "severity": "error", "message": "it is full"}, {"object": "etcd", "severity": "warning", "message": "more"}]`
+	}, "etcd", Failure, "full"},
+	"etcd is full":   {func(w *world) { w.say = `[{"object": "etcd", "severity": "error", "message": "it is full"}]` }, "etcd", Failure, "full"},
+	"other problems": {func(w *world) { w.say = `[{"object": "VirtualService a/b", "severity": "error", "message": "x"}]` }, "configuration", Warning, "1 errors: VirtualService a/b: x"},
+	"no Service":     {func(w *world) { delete(w.answers, services) }, injector, Failure, "Service istio-system/istiod, to which it leads: "},
+	"no port":        {func(w *world) { w.answers[services] = `{"spec": {"ports": [{"port": 15012}]}}` }, validator, Failure, "has no port 443"},
+	"no endpoint": {func(w *world) {
+		w.answers["/apis/discovery.k8s.io/v1/namespaces/istio-system/endpointslices"] = `{"items": [{"endpoints": [{"conditions": {"ready": false}}]}]}`
+	},
+		injector, Failure, "has no ready endpoint"},
+	"no caBundle": {replaced("mutatingwebhookconfigurations", `"caBundle"`, `"other"`), injector, Failure, "caBundle is empty"},
+	"another root": {func(w *world) {
+		w.answers[admission+"validatingwebhookconfigurations"] = strings.Replace(w.answers[admission+"validatingwebhookconfigurations"].(string),
+			`"caBundle": "`, `"caBundle": "`+base64.StdEncoding.EncodeToString(w.another)+`", "not": "`, 1)
+	}, validator, Failure, "certificate signed by unknown authority"},
+	"it fails open": {replaced("validatingwebhookconfigurations", `"Fail"`, `"Ignore"`), validator, Warning, "wrong objects pass"},
+	"no webhook":    {func(w *world) { w.answers[admission+"mutatingwebhookconfigurations"] = `{}` }, "MutatingWebhookConfiguration", Warning, "Pods get no proxies"},
+	"no roots":      {func(w *world) { delete(w.answers, "/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert") }, workload, Failure, "istio-ca-root-cert"},
+	"no roots of a signer": {func(w *world) {
+		delete(w.answers, "/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert")
+		w.answers["/api/v1/namespaces/istio-system/pods"] = podList(`"--roles=xds,ca"`, `{"name": "EXTERNAL_CA", "value": "ISTIOD_RA_KUBERNETES_API"}`)
+	}, workload, Unknown, "istio-ca-root-cert"},
+	"no roots of another CA": {func(w *world) {
+		delete(w.answers, "/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert")
+		w.answers["/api/v1/namespaces/istio-system/pods"] = podList(`"--roles=xds"`, "")
+	}, workload, Unknown, "istio-ca-root-cert"},
+	"no token to be": {func(w *world) { w.answers["/api/v1/namespaces/istio-system/serviceaccounts/default/token"] = 403 }, workload, Unknown, "you may not see it"},
+}
+
 // Where all is well every line says so, but for the workload's, which has no secure address here. Each fault changes its own line, and says what it is.
 func TestRun(t *testing.T) {
 	w, leaf := well(t)
@@ -124,89 +209,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	services := "/api/v1/namespaces/istio-system/services/istiod"
-	for name, one := range map[string]struct {
-		spoil  func(*world)
-		line   string
-		status Status
-		found  string
-	}{
-		"old Kubernetes":       {func(w *world) { w.answers["/version"] = `{"major": "1", "minor": "24+", "gitVersion": "v1.24.1"}` }, "API server", Failure, "v1.24.1"},
-		"no API server":        {func(w *world) { delete(w.answers, "/version") }, "API server", Failure, "404"},
-		"a kind is not served": {func(w *world) { delete(w.answers, "/apis/security.istio.io/v1beta1") }, "definitions of security.istio.io", Warning, "peerauthentications"},
-		"a right is missing":   {func(w *world) { w.denied["create subjectaccessreviews.authorization.k8s.io"] = true }, serviceAccount, Failure, "missing: create subjectaccessreviews"},
-		"a role's right alone": {func(w *world) {
-			w.answers["/api/v1/namespaces/istio-system/pods"] = podList(`"--roles=xds,ca,admit"`, "")
-			w.denied["list services"] = true
-		}, "rights of service account istiod (xds, ca, admit)", OK, "none that is needed is missing"},
-		"a right of another role": {func(w *world) {
-			w.answers["/api/v1/namespaces/istio-system/pods"] = podList(`"--roles=ingest"`, "")
-			w.denied["list configmaps istio-sidecar-injector in istio-system"] = true
-		}, "rights of service account istiod (ingest)", OK, "none that is needed is missing"},
-		"an optional right":    {func(w *world) { w.denied["create tokenreviews.authentication.k8s.io"] = true }, serviceAccount + ", for navarchctl removals accept, and --token-review", OK, "goes without: create tokenreviews"},
-		"pods may not be seen": {func(w *world) { w.answers["/api/v1/namespaces/istio-system/pods"] = 403 }, "replicas", Unknown, "you may not see it"},
-		"no Pods":              {func(w *world) { w.answers["/api/v1/namespaces/istio-system/pods"] = `{}` }, "replicas", Failure, "has no Pod of a control plane"},
-		"no replica": {func(w *world) {
-			w.answers["/api/v1/namespaces/istio-system/pods"] = strings.Replace(podList("", ""), `"True"`, `"False"`, 1)
-		}, "replicas", Failure, "none is ready: a (unknown, not ready)"},
-		"nobody leads":             {func(w *world) { w.leader = `{"name": "", "self": false}` }, "leader", Failure, "no process leads"},
-		"who leads is not there":   {func(w *world) { w.leader = `{"name": "b", "self": false}` }, "leader", Failure, "b leads, as Pod a says, and is not among the ready replicas"},
-		"the leader is behind":     {func(w *world) { w.leader = `{"name": "a", "self": true, "read": "2026-01-02T03:04:05Z"}` }, "leader", Failure, "what it has stored of the cluster is"},
-		"the leader has not read":  {func(w *world) { w.leader = `{"name": "a", "self": true}` }, "leader", Warning, "has not read the whole cluster yet"},
-		"the leader has just read": {func(w *world) { w.leader = `{"name": "a", "self": true, "settled": true}` }, "leader", OK, "has stored everything"},
-		"the leader is refused": {func(w *world) {
-			w.say = `[{"object": "ConfigMap a/istio-ca-root-cert", "location": "Kubernetes", "severity": "error", "message": "forbidden"}]`
-		}, "writes to Kubernetes", Failure, "ConfigMap a/istio-ca-root-cert: forbidden"},
-		"a policy does not apply": {func(w *world) {
-			w.say = `[{"object": "AuthorizationPolicy a/b", "severity": "error", "message": "not valid: what it selects is closed"}]`
-		}, "policies", Failure, "AuthorizationPolicy a/b: not valid"},
-		"the API server does not reach the validator": {func(w *world) {
-			w.answers[dryRunOfGateway] = errors.New(`failed calling webhook "rev.validation.istio.io": timeout`)
-		}, calledValid, Failure, "timeout"},
-		"the validator is not asked":        {func(w *world) { w.answers[dryRunOfGateway] = `{}` }, calledValid, Failure, "the webhook was not called"},
-		"somebody else refuses the Gateway": {func(w *world) { w.answers[dryRunOfGateway] = errors.New("quota") }, calledValid, Unknown, "quota"},
-		"Pod security refuses what was injected": {func(w *world) {
-			w.answers[dryRunOfPod] = errors.New(`violates PodSecurity "restricted": container "istio-init" must set securityContext`)
-		}, calledInjector, OK, "was given a proxy"},
-		"the injector is not asked":                    {func(w *world) { w.answers[dryRunOfPod] = `{}` }, calledInjector, Failure, "was given none"},
-		"a webhook of a revision that has left no Pod": {replaced("mutatingwebhookconfigurations", `"istio.io/rev": "default"`, `"istio.io/rev": "old"`), injector, Failure, "it is of revision old, which has no Pods"},
-		"a replica is not ready":                       {func(w *world) { w.ready = "sealed" }, "Pod a", Failure, "not ready: sealed"},
-		"a note":                                       {func(w *world) { w.ready = "ok\nno signatures" }, "Pod a", Warning, "no signatures"},
-		"its clock":                                    {func(w *world) { w.date = -time.Hour }, "clock of Pod a", Failure, "1h0m"},
-		"etcd fills":                                   {func(w *world) { w.say = `[{"object": "etcd", "severity": "warning", "message": "it is at 85 %"}]` }, "etcd", Warning, "85 %"},
-		"a held removal": {func(w *world) {
-			w.say = `[{"object": "VirtualService", "code": "Held", "severity": "warning", "message": "7 objects have lost the definition of their kind"}]`
-		}, "held removals", Warning, "7 objects have lost"},
-		"etcd is full, then more": {func(w *world) {
-			w.say = `[{"object": "etcd", "severity": "error", "message": "it is full"}, {"object": "etcd", "severity": "warning", "message": "more"}]`
-		}, "etcd", Failure, "full"},
-		"etcd is full":   {func(w *world) { w.say = `[{"object": "etcd", "severity": "error", "message": "it is full"}]` }, "etcd", Failure, "full"},
-		"other problems": {func(w *world) { w.say = `[{"object": "VirtualService a/b", "severity": "error", "message": "x"}]` }, "configuration", Warning, "1 errors: VirtualService a/b: x"},
-		"no Service":     {func(w *world) { delete(w.answers, services) }, injector, Failure, "Service istio-system/istiod, to which it leads: "},
-		"no port":        {func(w *world) { w.answers[services] = `{"spec": {"ports": [{"port": 15012}]}}` }, validator, Failure, "has no port 443"},
-		"no endpoint": {func(w *world) {
-			w.answers["/apis/discovery.k8s.io/v1/namespaces/istio-system/endpointslices"] = `{"items": [{"endpoints": [{"conditions": {"ready": false}}]}]}`
-		},
-			injector, Failure, "has no ready endpoint"},
-		"no caBundle": {replaced("mutatingwebhookconfigurations", `"caBundle"`, `"other"`), injector, Failure, "caBundle is empty"},
-		"another root": {func(w *world) {
-			root, _ := signed(t, "istiod.istio-system.svc")
-			w.answers[admission+"validatingwebhookconfigurations"] = strings.Replace(w.answers[admission+"validatingwebhookconfigurations"].(string),
-				`"caBundle": "`, `"caBundle": "`+base64.StdEncoding.EncodeToString(root)+`", "not": "`, 1)
-		}, validator, Failure, "certificate signed by unknown authority"},
-		"it fails open": {replaced("validatingwebhookconfigurations", `"Fail"`, `"Ignore"`), validator, Warning, "wrong objects pass"},
-		"no webhook":    {func(w *world) { w.answers[admission+"mutatingwebhookconfigurations"] = `{}` }, "MutatingWebhookConfiguration", Warning, "Pods get no proxies"},
-		"no roots":      {func(w *world) { delete(w.answers, "/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert") }, workload, Failure, "istio-ca-root-cert"},
-		"no roots of a signer": {func(w *world) {
-			delete(w.answers, "/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert")
-			w.answers["/api/v1/namespaces/istio-system/pods"] = podList(`"--roles=xds,ca"`, `{"name": "EXTERNAL_CA", "value": "ISTIOD_RA_KUBERNETES_API"}`)
-		}, workload, Unknown, "istio-ca-root-cert"},
-		"no roots of another CA": {func(w *world) {
-			delete(w.answers, "/api/v1/namespaces/istio-system/configmaps/istio-ca-root-cert")
-			w.answers["/api/v1/namespaces/istio-system/pods"] = podList(`"--roles=xds"`, "")
-		}, workload, Unknown, "istio-ca-root-cert"},
-		"no token to be": {func(w *world) { w.answers["/api/v1/namespaces/istio-system/serviceaccounts/default/token"] = 403 }, workload, Unknown, "you may not see it"},
-	} {
+	for name, one := range faults {
 		w, leaf := well(t)
 		one.spoil(w)
 		got := w.results(t, leaf, false)

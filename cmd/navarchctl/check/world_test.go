@@ -26,6 +26,7 @@ type world struct {
 	ready   string          // what the replica's /ready says
 	say     string          // its problems
 	leader  string          // its page of the election
+	another []byte          // a root of somebody else
 	asked   []string        // dry runs
 	date    time.Duration   // how far its clock is off
 }
@@ -55,7 +56,8 @@ func well(t *testing.T) (*world, tls.Certificate) {
 		}
 		return map[string]any{"resources": list}
 	}
-	return &world{ready: "ok\n", say: `[]`, leader: fmt.Sprintf(`{"name": "a", "self": true, "writes": true, "read": %q}`, time.Now().Format(time.RFC3339)), denied: map[string]bool{}, answers: map[string]any{
+	another, _ := signed(t, "istiod.istio-system.svc")
+	return &world{ready: "ok\n", another: another, say: `[]`, leader: fmt.Sprintf(`{"name": "a", "self": true, "writes": true, "read": %q}`, time.Now().Format(time.RFC3339)), denied: map[string]bool{}, answers: map[string]any{
 		"/version":                                                         `{"major": "1", "minor": "36", "gitVersion": "v1.36.3"}`,
 		"/apis/networking.istio.io/v1":                                     resources(kinds[0].resources...),
 		"/apis/security.istio.io/v1beta1":                                  resources(kinds[1].resources...),
