@@ -27,7 +27,7 @@ const removalsPage = "/debug/removals"
 // operatorAccount is the chart's service account that may accept removals; that of a revision other than the default one has the revision behind it.
 const operatorAccount = "navarch-operator"
 
-// heldRemovals is what the page says.
+// heldRemovals is the JSON of the page.
 type heldRemovals struct {
 	Leader string         `json:"leader"`
 	Held   []removal.Hold `json:"held"`
@@ -63,7 +63,7 @@ func listRemovals(at *controlPlane) *cobra.Command {
 	return cmd
 }
 
-// removals is what is held, as the processes know it from etcd.
+// removals merges the held removals that all processes know from etcd.
 func (c *controlPlane) removals(ctx context.Context, warnings io.Writer) (heldRemovals, error) {
 	said, err := gather[heldRemovals](ctx, c, removalsPage, warnings)
 	if err != nil {

@@ -2,15 +2,13 @@ package check
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"time"
 
 	"navarch.io/navarch/push/inspect"
 )
 
-// behind is how old the leader's knowledge of the cluster may be: it is written about once a minute.
+// behind bounds the age of what the leader has stored of the cluster; the leader states the time about once a minute.
 const behind = 3 * time.Minute
 
 // leader asks the replicas with role ingest which of them leads, and how far it is.
@@ -22,8 +20,8 @@ func (k *checker) leader(ctx context.Context) {
 	}
 	var last error
 	for _, r := range candidates {
-		seen, err := r.leader(ctx)
-		if err != nil {
+		var seen inspect.Leader
+		if err := r.debug(ctx, "/debug/leader", &seen); err != nil {
 			last = fmt.Errorf("%s: %w", r.Name, err)
 			continue
 		}
@@ -58,16 +56,4 @@ func (k *checker) leading(l inspect.Leader) {
 	default:
 		k.say("leader", OK, fmt.Sprintf("%s leads, %s behind the cluster", l.Name, age), "")
 	}
-}
-
-// leader reads a replica's page of the election.
-func (r Replica) leader(ctx context.Context) (seen inspect.Leader, err error) {
-	status, body, _, err := r.page(ctx, r.Monitoring, "/debug/leader")
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("/debug/leader: %d %.200s", status, body)
-	}
-	if err == nil {
-		err = json.Unmarshal(body, &seen)
-	}
-	return seen, err
 }

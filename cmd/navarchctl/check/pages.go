@@ -67,8 +67,8 @@ func (k *checker) pages(ctx context.Context) {
 		if said, err := http.ParseTime(head.Get("Date")); err == nil {
 			k.compare("clock of "+r.Name, said, took)
 		}
-		of, err := r.problems(ctx)
-		if err != nil {
+		var of []problem
+		if err := r.debug(ctx, "/debug/problems", &of); err != nil {
 			unread = append(unread, r.Name+": "+err.Error())
 		}
 		found = append(found, of...)
@@ -79,16 +79,16 @@ func (k *checker) pages(ctx context.Context) {
 	k.judge(unique(found))
 }
 
-// problems reads a replica's list.
-func (r Replica) problems(ctx context.Context) (all []problem, err error) {
-	status, body, _, err := r.page(ctx, r.Monitoring, "/debug/problems")
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("/debug/problems: %d %.200s", status, body)
+// debug decodes one of a replica's debug pages.
+func (r Replica) debug(ctx context.Context, path string, into any) error {
+	status, body, _, err := r.page(ctx, r.Monitoring, path)
+	switch {
+	case err != nil:
+		return err
+	case status != http.StatusOK:
+		return fmt.Errorf("%s: %d %.200s", path, status, body)
 	}
-	if err == nil {
-		err = json.Unmarshal(body, &all)
-	}
-	return all, err
+	return json.Unmarshal(body, into)
 }
 
 // unique drops what several replicas report alike, and sorts the rest by object.
@@ -99,7 +99,7 @@ func unique(all []problem) []problem {
 	return slices.CompactFunc(all, func(a, b problem) bool { return a.Object == b.Object && a.Field == b.Field && a.Message == b.Message })
 }
 
-// concern is what a problem is about, for somebody who looks after the mesh.
+// concern groups the problems of one subject into one result.
 type concern struct {
 	check, fine, do string
 	fails           bool // an error of it is a failure
