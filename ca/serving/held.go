@@ -25,7 +25,7 @@ type Held struct {
 	waiting   error // why the newest certificate is not believed; nil: it is
 }
 
-// Trust is what callers make of a certificate.
+// Trust states whether callers verify a certificate, and why one of them refuses it.
 type Trust struct {
 	Callers bool  // some are there that verify it
 	Refused error // why one of them does not believe it; nil: all do

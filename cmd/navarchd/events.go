@@ -48,7 +48,7 @@ func newWarnings(i *ingester, c *config, from origin.Origin, writes *kubernetesW
 	return &warnings{events: events.New(c.env.podNamespace), writer: writer, origin: from, home: c.env.podNamespace, loop: i.loop, listed: i.sourceProblems, found: i.found}, nil
 }
 
-// lookForWarnings is how often a leader looks for objects that are refused or held.
+// lookForWarnings is the interval at which a leader looks for objects that are refused or held.
 const lookForWarnings = time.Second
 
 // lead is one term.

@@ -13,7 +13,7 @@ type ahead struct {
 	before, sent *xds.Resource // before: the last version that names no open cluster, or nil
 }
 
-// maxAhead is how many of them are remembered, a stream.
+// maxAhead bounds how many of them a stream remembers.
 const maxAhead = 256
 
 // goesAhead notes what of a response is ahead of clusters. Called before the response counts as sent.

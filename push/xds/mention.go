@@ -6,7 +6,7 @@ import (
 	"navarch.io/navarch/store/protowalk"
 )
 
-// mention is what a resource names, found out when it is first asked for and shared by all streams.
+// mention holds the names in a resource. They are found when the first stream asks for them, and shared by all streams.
 type mention struct {
 	names  map[string]struct{}
 	guards bool

@@ -21,7 +21,7 @@ const (
 	usual = 1337 // the proxy's user and group where nothing else is said
 )
 
-// Spec is what counts of a Pod's spec, as JSON has it.
+// Spec is the part of a Pod's spec that decides whose traffic passes the proxy, as JSON.
 type Spec struct {
 	HostNetwork     bool        `json:"hostNetwork"`
 	SecurityContext User        `json:"securityContext"`
@@ -29,7 +29,7 @@ type Spec struct {
 	Containers      []Container `json:"containers"`
 }
 
-// Container is what counts of a container.
+// Container is that part of a container.
 type Container struct {
 	Name            string   `json:"name"`
 	Image           string   `json:"image"`

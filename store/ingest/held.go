@@ -298,7 +298,7 @@ type accepted struct {
 	ok   bool
 }
 
-// heldNow is what is held under an epoch.
+// heldNow lists the removals that are held under an epoch.
 type heldNow struct {
 	epoch kv.Epoch
 	holds []removal.Hold

@@ -37,7 +37,7 @@ const (
 	mostText  = 256 // bytes of a name
 )
 
-// Scope is what the removal is of.
+// Scope returns the objects that the removal covers.
 func (h Hold) Scope() Scope {
 	return Scope{object.ID{Origin: origin.New(h.Cluster, h.Source), Group: h.Group, Kind: h.Kind, Namespace: h.Namespace}, h.Why}
 }
@@ -60,7 +60,7 @@ func (h Hold) KindCounts() string {
 	return strings.Join(parts, ", ")
 }
 
-// Book is what one leader holds.
+// Book lists the removals that one leader holds.
 type Book struct {
 	after time.Duration // for which a removal is held that does not wait; 0: all wait
 	holds map[Scope]*hold

@@ -68,7 +68,7 @@ func KindOf(id object.ID) object.ID {
 	return object.ID{Origin: id.Origin, Group: id.Group, Kind: id.Kind}
 }
 
-// Memory is how many objects each population of a folder had before the first of them vanished within sumFor. The zero Memory is ready.
+// Memory counts the objects that each population of a folder had before the first of them vanished within sumFor. The zero Memory is ready.
 type Memory struct{ peaks map[object.ID]peak }
 
 type peak struct {
@@ -76,7 +76,7 @@ type peak struct {
 	size int
 }
 
-// Sizes is how many objects each Population has.
+// Sizes counts the objects of each Population.
 type Sizes struct{ Before, After map[object.ID]int }
 
 // Judge returns the losses that are held, by scope. sizes is called only where the amount counts.

@@ -25,7 +25,7 @@ const (
 	maxTargets  = 16
 )
 
-// Settings are what a Pod's annotations say to Prometheus. Agents that know no targets read Port and Path.
+// Settings are the annotations of a Pod for Prometheus. Agents that do not know targets read Port and Path.
 type Settings struct {
 	Scrape  string   `json:"scrape"`
 	Path    string   `json:"path"`
@@ -42,7 +42,7 @@ type Target struct {
 // String returns PORT:PATH.
 func (t Target) String() string { return fmt.Sprintf("%d:%s", t.Port, t.Path) }
 
-// URL is where the agent asks for the page.
+// URL returns the address at which the agent requests the page.
 func (t Target) URL() string { return fmt.Sprintf("http://localhost:%d%s", t.Port, t.Path) }
 
 // reserved are ports of Istio's proxies and agents (https://istio.io/latest/docs/ops/deployment/application-requirements/#ports-used-by-istio). A page of

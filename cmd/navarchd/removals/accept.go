@@ -27,7 +27,7 @@ const (
 	Verb     = "accept"
 )
 
-// patience is how long the API server may take for one question.
+// patience bounds one question to the API server.
 const patience = 10 * time.Second
 
 // Acceptor answers operators who accept a removal.

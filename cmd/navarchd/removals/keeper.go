@@ -36,7 +36,7 @@ const (
 	mostNames = 2000
 )
 
-// Loop is what is needed of ingest.Loop.
+// Loop is the part of ingest.Loop that a Keeper uses.
 type Loop interface {
 	Removals(epoch kv.Epoch) ([]removal.Hold, bool)
 	Accept(ctx context.Context, id string) (removal.Hold, bool)
@@ -52,10 +52,10 @@ type Keeper struct {
 	leads atomic.Bool
 }
 
-// every is how often a leader looks at what it holds.
+// every is the interval at which a leader publishes the removals that it holds.
 const every = 250 * time.Millisecond
 
-// stored is what is in etcd.
+// stored is the value at path.
 type stored struct {
 	Leader string         `json:"leader"`
 	Held   []removal.Hold `json:"held"`
@@ -191,7 +191,7 @@ func (n *Known) Follow(ctx context.Context, store *kv.Store, log *slog.Logger) e
 	return nil
 }
 
-// List is what is held as the page shows it.
+// List is the JSON of the page.
 type List struct {
 	Leader string         `json:"leader"` // that holds them
 	Held   []removal.Hold `json:"held"`

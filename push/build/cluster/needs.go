@@ -12,7 +12,7 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// needs is what Envoy warms a cluster for.
+// needs lists the assignment and the secrets that Envoy warms a cluster for.
 type needs struct {
 	refs    []xds.Ref // its assignment
 	secrets []string  // each once

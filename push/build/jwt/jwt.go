@@ -53,7 +53,7 @@ func Filter(policies []*model.Policy) *jwtv3.JwtAuthentication {
 	return filter
 }
 
-// demand is what rules demand of a request's tokens together.
+// demand joins the requirements of several rules about the tokens of a request.
 type demand struct {
 	required []*jwtv3.JwtRequirement // tokens that have to be there, and good
 	good     []*jwtv3.JwtRequirement // tokens that may be there, good
@@ -86,7 +86,7 @@ func (d *demand) requirement() *jwtv3.JwtRequirement {
 	return allOf(slices.Concat(d.required, optional))
 }
 
-// places are where the tokens of a rule are looked for.
+// places lists the headers, parameters and cookies in which Envoy looks for the tokens of a rule.
 func places(rule *securityv1.JWTRule) (all []string) {
 	for _, header := range rule.GetFromHeaders() {
 		all = append(all, "header "+strings.ToLower(header.GetName()))

@@ -88,7 +88,7 @@ func byHand(r *admissionv1.AdmissionRequest) bool {
 	return r.UID == "" && r.Operation == "" && r.Kind == metav1.GroupVersionKind{Group: admissionv1.GroupName, Version: "v1", Kind: "AdmissionRequest"}
 }
 
-// outcome is what becomes of a request.
+// outcome is the answer to a request.
 type outcome struct {
 	patch    []byte // nil: nothing is to be changed
 	warnings []string
