@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"sync"
 
 	"golang.org/x/time/rate"
@@ -36,7 +35,7 @@ type addressStatus struct {
 func newAutomatic(i *ingester, c *config, api *apiserver.Client, from sources, writes *kubernetesWriter, limit *rate.Limiter) (*allocate.Leader, []duty, error) {
 	a, log := &automatic{store: i.store, origin: origin.New("", origin.Files)}, i.log
 	var duties []duty
-	conf := allocate.Config{Ranges: []netip.Prefix{c.env.ipv4Range, c.env.ipv6Range}, Grace: allocate.Grace, Emit: i.loop.Emit, Log: log}
+	conf := allocate.Config{Ranges: c.automaticRanges(), Grace: allocate.Grace, Emit: i.loop.Emit, Log: log}
 	if from.folder != nil {
 		conf.Sources = append(conf.Sources, origin.Origin{})
 	}

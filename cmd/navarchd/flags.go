@@ -99,6 +99,7 @@ type config struct {
 	env          environment
 	jwksRoots    string
 	jwksLoopback bool
+	jwksCluster  bool
 }
 
 // environment are the knobs of istiod that Navarch honours (compatibility: names and defaults are Istio's).

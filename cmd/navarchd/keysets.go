@@ -19,11 +19,15 @@ import (
 func (c *config) bindKeySets(f *pflag.FlagSet) {
 	f.StringVar(&c.jwksRoots, "jwks-roots", "", "File of certificates, PEM, that servers of key sets (RequestAuthentication, jwksUri) are verified against beside the system's.")
 	f.BoolVar(&c.jwksLoopback, "jwks-loopback", false, "Fetch key sets from addresses of this machine, too.")
+	f.BoolVar(&c.jwksCluster, "jwks-cluster", false, "Fetch key sets from Services and Pods of the clusters, too: whoever may write a RequestAuthentication then has the control plane send a request there.")
 }
 
 // newKeySets has the leader fetch the keys that RequestAuthentications name, and the ingester's loop say which these are. Errors name flags.
 func newKeySets(c *config, to *ingest.Loop, store *kv.Store, log *slog.Logger) (duty, error) {
 	of := jwks.FetcherConfig{Blocked: c.env.keysNotAt, Loopback: c.jwksLoopback}
+	if !c.jwksCluster {
+		of.Cluster = to.OfCluster
+	}
 	if c.jwksRoots != "" {
 		raw, err := os.ReadFile(c.jwksRoots)
 		if err != nil {

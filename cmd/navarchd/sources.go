@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"navarch.io/navarch/cmd/navarchd/changes"
@@ -93,12 +94,20 @@ func nameProblems(names *hostnames.Leader) (all []object.Problem) {
 
 // normal is what normal forms depend on. In Kubernetes the mesh configuration is that of this process's own namespace and revision.
 func (c *config) normal() normal.Options {
-	o := normal.Options{Domain: c.domain, Cluster: c.cluster, Signers: c.env.signers, Automatic: c.env.autoAllocate, ResolveGateways: c.env.gatewayNames,
+	o := normal.Options{Domain: c.domain, Cluster: c.cluster, Signers: c.env.signers, ResolveGateways: c.env.gatewayNames, KeysOfCluster: c.jwksCluster,
 		MergedListeners: c.env.oneListener, LocalNames: !c.env.theirNames}
+	if c.env.autoAllocate {
+		o.Automatic = c.automaticRanges()
+	}
 	if c.kubernetes() {
 		o.SystemNamespace, o.Revision = c.env.podNamespace, c.env.revision
 	}
 	return o
+}
+
+// automaticRanges are those that automatic addresses are given of.
+func (c *config) automaticRanges() []netip.Prefix {
+	return []netip.Prefix{c.env.ipv4Range, c.env.ipv6Range}
 }
 
 // origins are those of the sources that have to have said everything before anything is written.

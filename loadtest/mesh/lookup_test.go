@@ -25,4 +25,5 @@ func (l lookup) Role(object.ID) *normal.Role                { return nil }
 func (l lookup) Networks() *meshv1.MeshNetworks             { return nil }
 func (l lookup) Resolved(object.ID) []string                { return nil }
 func (l lookup) Automatic(object.ID) map[string][]string    { return nil }
+func (l lookup) AutomaticAt(object.ID) object.ID            { return object.ID{} }
 func (l lookup) Keys(object.ID) (k normal.Keys)             { return k }

@@ -124,22 +124,22 @@ func TestRulesForHost(t *testing.T) {
 	}
 }
 
-// Names are unique in a route configuration: the first host by name has them.
+// Names are unique in a route configuration: Kubernetes Services have them before ServiceEntries, whatever these are called.
 func TestDomainsAreUnique(t *testing.T) {
 	s := snapshot(svc(t, "shop/web", "10.96.0.1", "http:80:HTTP"), svc(t, "shop/zoo", "10.96.0.1", "http:80:HTTP"),
 		entryOf(t, "shop/short", "web", ""), entryOf(t, "shop/dotted", "zoo.shop", ""), entryOf(t, "shop/zzz", "zoo", ""))
 	p := New(Settings{Snapshot: s})
 	got := domains(routesOfSet(t, p.Join(node("shop", "a")).Set(), "80"))
-	want := `web:80: web web.
-web.shop.svc.cluster.local:80: web.shop.svc.cluster.local web.shop web.shop.svc web.shop.svc.cluster.local. 10.96.0.1
-zoo:80: zoo zoo.
-zoo.shop:80: zoo.shop zoo.shop.
-zoo.shop.svc.cluster.local:80: zoo.shop.svc.cluster.local zoo.shop.svc zoo.shop.svc.cluster.local.
+	want := `web:80: web.
+web.shop.svc.cluster.local:80: web.shop.svc.cluster.local web web.shop web.shop.svc web.shop.svc.cluster.local. 10.96.0.1
+zoo:80: zoo.
+zoo.shop:80: zoo.shop.
+zoo.shop.svc.cluster.local:80: zoo.shop.svc.cluster.local zoo zoo.shop zoo.shop.svc zoo.shop.svc.cluster.local.
 allow_any: *`
 	if got != want {
 		t.Errorf("virtual hosts:\n%s\nwant\n%s", got, want)
 	}
-	if found := p.Problems(); len(found) != 4 || found[0].Key.Name != "web" || !strings.Contains(found[0].Message, "name web at port 80") {
+	if found := p.Problems(); len(found) != 4 || found[0].Key.Name != "zoo" || !strings.Contains(found[0].Message, "name 10.96.0.1 at port 80") {
 		t.Errorf("problems %v, want one for each name that was lost", found)
 	}
 }

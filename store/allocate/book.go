@@ -38,7 +38,8 @@ type ServiceEntry struct {
 type Hosts map[string][]netip.Addr
 
 // book is who has which address. It is the leader's, for one term: it asks no clock and nobody. What an object's status says counts before
-// what is stored, and that before a new address. Not safe for concurrent use.
+// what is stored, and that before a new address. Stating an address of the ranges in a spec keeps it from being given to somebody, and takes it
+// from nobody who was given it (store/normal leaves it out there). Not safe for concurrent use.
 type book struct {
 	ranges    []netip.Prefix
 	grace     time.Duration
@@ -116,7 +117,7 @@ func (b *book) Remove(name Name) {
 	}
 }
 
-// restate follows which addresses of the ranges are stated: whoever was given one gives it up.
+// restate follows which addresses of the ranges are stated: hosts that are gone give them up.
 func (b *book) restate(was, is []netip.Addr) {
 	for _, a := range is {
 		if b.within(a) {
@@ -231,19 +232,18 @@ func (b *book) isStated(all []netip.Addr) bool {
 	return slices.ContainsFunc(all, func(a netip.Addr) bool { return b.stated[a] > 0 })
 }
 
-// decideHost gives one host what its status says, what it has, or, where that is allowed, new addresses.
+// decideHost gives one host what its status says, or has it keep what it has. Where that is allowed, it is given a new address of each range of
+// whose family it has none.
 func (b *book) decideHost(e *entry, host string, i int, allocate bool) {
 	at := slot{e.Name, host}
 	if won := b.won(at, e.Given[host]); len(won) > 0 {
 		b.take(e, host, won)
-		return
-	}
-	if have := e.has[host]; have != nil {
+	} else if have := e.has[host]; have != nil {
 		have.status = false
-		if !b.isStated(have.addresses) {
-			return
-		}
-		b.release(at)
+	}
+	lacking := b.lacking(e.has[host])
+	if len(lacking) == 0 {
+		return
 	}
 	if !allocate {
 		b.short[e.Name] = true
@@ -253,28 +253,29 @@ func (b *book) decideHost(e *entry, host string, i int, allocate bool) {
 	switch {
 	case i >= mostOfEntry:
 		wrong = fmt.Sprintf("the first %d hosts of a ServiceEntry have automatic addresses", mostOfEntry)
-	case b.of[e.Namespace] >= MostOfNamespace:
+	case b.of[e.Namespace] >= MostOfNamespace && e.has[host] == nil:
 		wrong = fmt.Sprintf("namespace %s has automatic addresses for %d hosts already", e.Namespace, MostOfNamespace)
 	default:
-		fresh, wrong = b.choose(at)
+		fresh, wrong = b.choose(at, lacking)
 	}
 	if wrong != "" {
 		b.short[e.Name] = true
 		if e.problem == "" {
-			e.problem = fmt.Sprintf("host %s has no automatic address: %s", host, wrong)
+			e.problem = fmt.Sprintf("host %s has no automatic address of %s: %s", host, lacking[0], wrong)
 		}
 		return
 	}
-	b.give(e, host, &given{addresses: fresh})
+	b.add(e, host, fresh)
 }
 
-// won are those addresses of a status that nobody has a better right to: who states one, and an older object whose status has it, too.
+// won are those addresses of a status that nobody has a better right to: who states one that the host has not been given yet, and an older object
+// whose status has it, too.
 func (b *book) won(at slot, stated []netip.Addr) (won []netip.Addr) {
 	for _, a := range stated {
 		by, taken := b.owners[a]
 		other := b.entries[by.name]
 		switch {
-		case b.stated[a] > 0:
+		case b.stated[a] > 0 && (!taken || by != at):
 		case taken && by != at && other.has[by.host].status && other.older(b.entries[at.name]) <= 0 && slices.Contains(other.Given[by.host], a):
 		default:
 			won = append(won, a)
@@ -283,9 +284,9 @@ func (b *book) won(at slot, stated []netip.Addr) (won []netip.Addr) {
 	return won
 }
 
-// take gives a host what its status says; whoever has that gives it up.
+// take gives a host what its status says; whoever has that gives it up. What the host has of other families it keeps.
 func (b *book) take(e *entry, host string, won []netip.Addr) {
-	if have := e.has[host]; have != nil && slices.Equal(have.addresses, won) {
+	if have := e.has[host]; have != nil && slices.Equal(have.addresses, joined(have.addresses, won)) {
 		have.status = true
 		return
 	}
@@ -297,6 +298,28 @@ func (b *book) take(e *entry, host string, won []netip.Addr) {
 		}
 	}
 	b.give(e, host, &given{addresses: won, status: true})
+}
+
+// joined is what a status says, and those of what a host has whose family it does not speak of; IPv4 before IPv6.
+func joined(have, won []netip.Addr) []netip.Addr {
+	all := slices.Clone(won)
+	for _, a := range have {
+		if !slices.ContainsFunc(won, func(w netip.Addr) bool { return w.Is4() == a.Is4() }) {
+			all = append(all, a)
+		}
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	return all
+}
+
+// add gives a host addresses beside those that it has.
+func (b *book) add(e *entry, host string, fresh []netip.Addr) {
+	next := &given{addresses: fresh}
+	if have := e.has[host]; have != nil {
+		next = &given{addresses: joined(have.addresses, fresh), status: have.status}
+		b.release(slot{e.Name, host})
+	}
+	b.give(e, host, next)
 }
 
 func (b *book) give(e *entry, host string, g *given) {

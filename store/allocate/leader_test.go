@@ -84,6 +84,11 @@ func run(t *testing.T, l *Leader, store *kv.Store, epoch kv.Epoch) (stop func())
 	return kvtest.Run(t, func(ctx context.Context) error { l.Run(ctx, store, epoch); return nil })
 }
 
+// both is a status that gives a host an address of each family.
+func both(host string) string {
+	return fmt.Sprintf(`{"value": "240.240.9.9", "host": %q}, {"value": "2001:2::9", "host": %[1]q}`, host)
+}
+
 // Nothing is told before every source has told everything; what is told is stored; another leader tells the same without writing anything,
 // also of a ServiceEntry whose status and file both say something else than a new address would be; what is deleted is told at once.
 func TestLeaders(t *testing.T) {
@@ -95,7 +100,7 @@ func TestLeaders(t *testing.T) {
 	stop := run(t, l, store, etcd.Elect("a"))
 	observe := func(l *Leader) {
 		l.Observe([]object.Event{put(origin.Files, "db", "", "db.example.com"), put(origin.Files, "both", "", "file.example.com"), synced(files)})
-		l.Observe([]object.Event{put(origin.Kube, "both", `{"value": "240.240.9.9", "host": "kube.example.com"}`, "kube.example.com"), put(origin.Kube, "other", "", "*.example.com")})
+		l.Observe([]object.Event{put(origin.Kube, "both", both("kube.example.com"), "kube.example.com"), put(origin.Kube, "other", "", "*.example.com")})
 	}
 	observe(l)
 	l.Observe([]object.Event{put(origin.Kube, "elsewhere", "", "x.example.com")}) // taken away before everything was emitted
@@ -110,11 +115,11 @@ func TestLeaders(t *testing.T) {
 	l.Observe([]object.Event{synced(kube)})
 	until(t, "both ServiceEntries have addresses", func() bool { return strings.Count(h.say(), "240.240.") == 2 })
 	first := h.say()
-	if !strings.HasPrefix(first, "true map[shop/both:map[kube.example.com:[240.240.9.9]] shop/db:map[db.example.com:[240.240.") {
+	if !strings.HasPrefix(first, "true map[shop/both:map[kube.example.com:[240.240.9.9 2001:2::9]] shop/db:map[db.example.com:[240.240.") {
 		t.Errorf("told is %s", first)
 	}
 	blobs, at, err := store.Blobs(t.Context(), folder, 0)
-	if err != nil || len(blobs) != 2 || blobs[0].Path != "allocations/shop/both" || string(blobs[0].Raw) != `{"kube.example.com":["240.240.9.9"]}` {
+	if err != nil || len(blobs) != 2 || blobs[0].Path != "allocations/shop/both" || string(blobs[0].Raw) != `{"kube.example.com":["240.240.9.9","2001:2::9"]}` {
 		t.Fatalf("stored are %v, %v", blobs, err)
 	}
 	stop()
@@ -185,12 +190,12 @@ func TestLocked(t *testing.T) {
 	l := leader(h, kube)
 	l.Lock = NewLock(nil, "istio-system", l.Log)
 	l.Want = func(all map[Name]Hosts) { wanted <- all }
-	l.Observe([]object.Event{put(origin.Kube, "a", `{"value": "240.240.9.9", "host": "a.example.com"}`, "a.example.com"), put(origin.Kube, "b", "", "b.example.com"), synced(kube)})
+	l.Observe([]object.Event{put(origin.Kube, "a", both("a.example.com"), "a.example.com"), put(origin.Kube, "b", "", "b.example.com"), synced(kube)})
 	run(t, l, etcd.Connect(), etcd.Elect("a"))
 	if all := <-wanted; len(all) != 0 {
 		t.Errorf("while istiod holds the lock %v is wanted", all)
 	}
-	if got := h.say(); got != "true map[shop/a:map[a.example.com:[240.240.9.9]]]" {
+	if got := h.say(); got != "true map[shop/a:map[a.example.com:[240.240.9.9 2001:2::9]]]" {
 		t.Errorf("told is %s", got)
 	}
 	l.Lock.look(start, [2]record{}, nil)
@@ -198,7 +203,7 @@ func TestLocked(t *testing.T) {
 	for len(all) == 0 { // a look at what was heard, from before
 		all = <-wanted
 	}
-	if len(all) != 2 || fmt.Sprint(all[Name{"shop", "a"}]) != "map[a.example.com:[240.240.9.9]]" || len(all[Name{"shop", "b"}]["b.example.com"]) != 2 {
+	if len(all) != 2 || fmt.Sprint(all[Name{"shop", "a"}]) != "map[a.example.com:[240.240.9.9 2001:2::9]]" || len(all[Name{"shop", "b"}]["b.example.com"]) != 2 {
 		t.Errorf("wanted is %v", all)
 	}
 }

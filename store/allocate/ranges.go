@@ -5,15 +5,26 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
-// choose finds a free address in each range, the same ones whoever looks: where the hash of the host points to, or the next one that is free.
+// lacking are the ranges of whose family a host has no address.
+func (b *book) lacking(have *given) (ranges []netip.Prefix) {
+	for _, p := range b.ranges {
+		if have == nil || !slices.ContainsFunc(have.addresses, func(a netip.Addr) bool { return a.Is4() == p.Addr().Is4() }) {
+			ranges = append(ranges, p)
+		}
+	}
+	return ranges
+}
+
+// choose finds a free address in each of some ranges, the same ones whoever looks: where the hash of the host points to, or the next one that is free.
 // wrong: there is none.
-func (b *book) choose(at slot) (fresh []netip.Addr, wrong string) {
+func (b *book) choose(at slot, of []netip.Prefix) (fresh []netip.Addr, wrong string) {
 	sum := sha256.Sum256([]byte(at.name.Namespace + "/" + at.name.Name + "\x00" + at.host))
 	hash := binary.BigEndian.Uint64(sum[:])
-	for i, p := range b.ranges {
-		a, found := b.probe(p, b.used[i], hash)
+	for _, p := range of {
+		a, found := b.probe(p, b.used[slices.Index(b.ranges, p)], hash)
 		if !found {
 			return nil, fmt.Sprintf("all addresses of %s are given away", p)
 		}

@@ -69,6 +69,8 @@ func (w *inventory) podsOf(at podPlace) []*entry {
 // setPod takes over what a Pod is; nil: it has gone. Those that looked up one of its addresses are made again.
 func (w *inventory) setPod(e *entry, pod *normal.Pod, touched map[object.ID]bool) {
 	id := e.object.ID
+	w.clusterAddresses.count(addressesOf(pod), 1)
+	w.clusterAddresses.count(addressesOf(e.pod), -1)
 	asked := w.podsAt.asked[podPlace{id.Origin, id.Namespace}] != nil
 	if asked {
 		w.podsAt.remove(e)

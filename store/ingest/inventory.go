@@ -3,6 +3,7 @@ package ingest
 import (
 	"iter"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -20,41 +21,43 @@ import (
 
 // inventory is every object and what the records should be. It knows nothing of the store. Owned by State.
 type inventory struct {
-	normal       *normal.Normalizer
-	objects      map[object.ID]*entry
-	missing      map[object.ID]*entry // what objects look up and is not there
-	podsAt       podAddresses
-	nodes        map[object.ID]*normal.Node
-	namespaces   map[object.ID]*normal.Namespace
-	roles        map[object.ID]*normal.Role
-	automatic    map[object.ID]map[string][]string // automatic addresses of ServiceEntries, by host
-	resolved     map[object.ID][]string            // addresses of names
-	names        nameCounts                        // that records refer to
-	keys         map[object.ID]normal.Keys         // of RequestAuthentications, by where they are
-	keySets      nameCounts                        // of these, those that records refer to
-	mesh         *meshv1.MeshConfig
-	meshID       object.ID // of the object that says it
-	meshMissed   object.ID // that object, where it is gone and its last good form stays in effect; zero: it is there, or there was none
-	meshUnsaid   bool      // it is there without key mesh
-	networks     *meshv1.MeshNetworks
-	unreadable   map[string]bool // locations of documents of which not even the name can be read
-	want         map[model.Key]model.Record
-	awaitingSeal map[model.Key]*UnsealedRecord // wanted as soon as they are sealed
-	changed      map[model.Key]bool            // keys whose wanted record may differ since changed was last cleared
-	faults       *faults                       // those with problems
-	heard        time.Time                     // when what is being taken was emitted; zero: not known
-	normalised   uint64
-	yielder      loop.Yielder // of the step
-	analysis     *analysis.Analysis
-	edited       map[model.Key]model.Record // what analysis has of the records that may differ by now, nil: nothing; where there is no analysis nothing is noted
-	unchecked    bool                       // something has changed since check
-	labels       labels
-	references   *references
-	crashes      *crash.Log
-	fault        func(*object.Object) // tests have it panic, where objects are read; nil: nothing is called
-	ledger       *ledger              // of the tenants' budgets; nil: there are none
-	shown        uint64               // version of the ledger that metrics show
-	budgets      struct {
+	normal           *normal.Normalizer
+	objects          map[object.ID]*entry
+	missing          map[object.ID]*entry // what objects look up and is not there
+	podsAt           podAddresses
+	nodes            map[object.ID]*normal.Node
+	namespaces       map[object.ID]*normal.Namespace
+	roles            map[object.ID]*normal.Role
+	automatic        map[object.ID]map[string][]string // automatic addresses of ServiceEntries, by host
+	automaticAt      map[object.ID]object.ID           // whose each of those is (normal.AutomaticAtID)
+	clusterAddresses *clusterAddresses
+	resolved         map[object.ID][]string    // addresses of names
+	names            nameCounts                // that records refer to
+	keys             map[object.ID]normal.Keys // of RequestAuthentications, by where they are
+	keySets          nameCounts                // of these, those that records refer to
+	mesh             *meshv1.MeshConfig
+	meshID           object.ID // of the object that says it
+	meshMissed       object.ID // that object, where it is gone and its last good form stays in effect; zero: it is there, or there was none
+	meshUnsaid       bool      // it is there without key mesh
+	networks         *meshv1.MeshNetworks
+	unreadable       map[string]bool // locations of documents of which not even the name can be read
+	want             map[model.Key]model.Record
+	awaitingSeal     map[model.Key]*UnsealedRecord // wanted as soon as they are sealed
+	changed          map[model.Key]bool            // keys whose wanted record may differ since changed was last cleared
+	faults           *faults                       // those with problems
+	heard            time.Time                     // when what is being taken was emitted; zero: not known
+	normalised       uint64
+	yielder          loop.Yielder // of the step
+	analysis         *analysis.Analysis
+	edited           map[model.Key]model.Record // what analysis has of the records that may differ by now, nil: nothing; where there is no analysis nothing is noted
+	unchecked        bool                       // something has changed since check
+	labels           labels
+	references       *references
+	crashes          *crash.Log
+	fault            func(*object.Object) // tests have it panic, where objects are read; nil: nothing is called
+	ledger           *ledger              // of the tenants' budgets; nil: there are none
+	shown            uint64               // version of the ledger that metrics show
+	budgets          struct {
 		version  uint64 // of the ledger
 		problems []object.Problem
 	}
@@ -66,7 +69,7 @@ func newInventory(options normal.Options, crashes *crash.Log) *inventory {
 	}
 	return &inventory{crashes: crashes, normal: normal.New(options), objects: map[object.ID]*entry{}, missing: map[object.ID]*entry{},
 		nodes: map[object.ID]*normal.Node{}, namespaces: map[object.ID]*normal.Namespace{}, roles: map[object.ID]*normal.Role{},
-		automatic: map[object.ID]map[string][]string{}, resolved: map[object.ID][]string{}, names: nameCounts{of: map[object.ID]int{}}, keys: map[object.ID]normal.Keys{}, keySets: nameCounts{of: map[object.ID]int{}}, mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faults: newFaults(),
+		automatic: map[object.ID]map[string][]string{}, automaticAt: map[object.ID]object.ID{}, clusterAddresses: &clusterAddresses{users: map[netip.Addr]int32{}}, resolved: map[object.ID][]string{}, names: nameCounts{of: map[object.ID]int{}}, keys: map[object.ID]normal.Keys{}, keySets: nameCounts{of: map[object.ID]int{}}, mesh: model.DefaultMesh().Spec, meshID: normal.New(options).MeshID(), networks: &meshv1.MeshNetworks{}, unreadable: map[string]bool{}, want: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}, faults: newFaults(),
 		references: newReferences(nil), podsAt: podAddresses{asked: map[podPlace]*podsHere{}}}
 }
 
@@ -207,7 +210,9 @@ func (w *inventory) remove(e object.Event, touched map[object.ID]bool) {
 	w.setNode(e.ID, nil, touched)
 	delete(w.namespaces, e.ID)
 	delete(w.roles, e.ID)
-	delete(w.automatic, e.ID)
+	if w.automatic[e.ID] != nil {
+		w.setAutomatic(e.ID, nil, touched)
+	}
 	delete(w.resolved, e.ID)
 	delete(w.keys, e.ID)
 	w.touchName(e.ID, touched)
@@ -287,6 +292,8 @@ func (w *inventory) normalise(id object.ID) {
 func (w *inventory) setRecords(e *entry, records []model.Record, private model.PrivateKey) {
 	w.references.replace(e.records, records)
 	w.noteEdits(e.records, records)
+	w.clusterAddresses.services(records, 1)
+	w.clusterAddresses.services(e.records, -1)
 	for _, r := range e.records {
 		delete(w.want, r.Meta().Key)
 		delete(w.awaitingSeal, r.Meta().Key)

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 
 	"navarch.io/navarch/store/normal"
@@ -40,8 +41,7 @@ func (w *inventory) putOwn(e *entry, touched map[object.ID]bool) {
 	e.spoiled = false
 	switch id := e.object.ID; id.Origin.Source() {
 	case origin.Addresses:
-		w.automatic[id] = normal.ParseAutomatic(e.object)
-		w.touch(id, touched)
+		w.setAutomatic(id, normal.ParseAutomatic(e.object), touched)
 	case origin.DNS:
 		w.resolved[id] = normal.ParseResolved(e.object)
 		w.touchName(id, touched)
@@ -59,6 +59,35 @@ func own(id object.ID) bool {
 
 // Automatic implements normal.Lookup.
 func (w *inventory) Automatic(id object.ID) map[string][]string { return w.automatic[id] }
+
+// AutomaticAt implements normal.Lookup.
+func (w *inventory) AutomaticAt(id object.ID) object.ID { return w.automaticAt[id] }
+
+// setAutomatic takes over which automatic addresses the hosts of a ServiceEntry have; nil: none. It is made again, and whoever states one of these
+// addresses.
+func (w *inventory) setAutomatic(id object.ID, hosts map[string][]string, touched map[object.ID]bool) {
+	is := func(hosts map[string][]string, of object.ID) {
+		for _, addresses := range hosts {
+			for _, text := range addresses {
+				a, err := netip.ParseAddr(text)
+				if err != nil {
+					continue
+				}
+				at := normal.AutomaticAtID(a)
+				if w.automaticAt[at] = of; of == (object.ID{}) {
+					delete(w.automaticAt, at)
+				}
+				w.touch(at, touched)
+			}
+		}
+	}
+	is(w.automatic[id], object.ID{})
+	is(hosts, id)
+	if w.automatic[id] = hosts; hosts == nil {
+		delete(w.automatic, id)
+	}
+	w.touch(id, touched)
+}
 
 // Resolved implements normal.Lookup.
 func (w *inventory) Resolved(id object.ID) []string { return w.resolved[id] }

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -17,7 +18,7 @@ var leaders = []origin.Origin{{}, origin.New("", origin.Addresses), origin.New("
 // everything that it knew; which names are needed is known before that. What it says no more is taken away.
 func TestWhatTheLeaderSays(t *testing.T) {
 	d := newDesk(t)
-	d.s = NewState(Options{Normal: normal.Options{Automatic: true, ResolveGateways: true}, Sources: leaders})
+	d.s = NewState(Options{Normal: normal.Options{Automatic: []netip.Prefix{netip.MustParsePrefix("240.240.0.0/16"), netip.MustParsePrefix("2001:2::/48")}, ResolveGateways: true}, Sources: leaders})
 	d.lead()
 	names := func(whole bool, want string) {
 		t.Helper()

@@ -49,9 +49,10 @@ func prefixes(all ...string) (out []netip.Prefix) {
 
 // FetcherConfig is what NewFetcher needs.
 type FetcherConfig struct {
-	Blocked  []netip.Prefix // beside what is never connected to (BLOCKED_CIDRS_IN_JWKS_URIS)
-	Loopback bool           // addresses of this machine may be connected to
-	Roots    *x509.CertPool // of servers; nil: the system's
+	Blocked  []netip.Prefix        // beside what is never connected to (BLOCKED_CIDRS_IN_JWKS_URIS)
+	Cluster  func(netip.Addr) bool // whether an address is one of the cluster's own, which is not connected to; nil: none is
+	Loopback bool                  // addresses of this machine may be connected to
+	Roots    *x509.CertPool        // of servers; nil: the system's
 }
 
 // Fetcher fetches key sets. Whoever may write a RequestAuthentication says from where, so that it is bounded in every way: which addresses
@@ -62,26 +63,8 @@ type Fetcher struct {
 	client *http.Client
 }
 
-// Failure is why a key set was not fetched. What says it without telling what is in a network that not everybody sees.
-type Failure struct {
-	What string
-	Err  error
-}
-
-func (f *Failure) Error() string { return f.What + ": " + f.Err.Error() }
-
-// Unwrap is the cause.
-func (f *Failure) Unwrap() error { return f.Err }
-
-// What is said of failures.
-const (
-	blocked     = "its address is not one that may be connected to"
-	unreachable = "it cannot be reached"
-	noKeys      = "it does not answer with a key set"
-)
-
 // errBlocked is in the error of a connection that is not allowed.
-var errBlocked = errors.New("the address is blocked")
+var errBlocked = errors.New("the address is one that may not be connected to")
 
 // NewFetcher connects to nothing yet.
 func NewFetcher(c FetcherConfig) *Fetcher {
@@ -104,6 +87,9 @@ func (f *Fetcher) allowed(address string) error {
 		in := func(p netip.Prefix) bool { return p.Contains(a) }
 		if slices.ContainsFunc(never, in) || !f.Loopback && slices.ContainsFunc(loopback, in) || slices.ContainsFunc(f.Blocked, in) {
 			return fmt.Errorf("%w: %v", errBlocked, a)
+		}
+		if f.Cluster != nil && f.Cluster(a) {
+			return fmt.Errorf("%w: %v is one of the cluster's own, from which --jwks-cluster allows to fetch keys", errBlocked, a)
 		}
 	}
 	return nil
@@ -147,7 +133,7 @@ func limitOf(stated time.Duration) time.Duration {
 	return min(stated, mostTimeout)
 }
 
-// Fetch fetches the keys at a source, as a JSON Web Key Set that has nothing but public keys. Errors are of type *Failure.
+// Fetch fetches the keys at a source, as a JSON Web Key Set that has nothing but public keys. Errors say what is in networks that tenants do not see: they are for operators.
 func (f *Fetcher) Fetch(ctx context.Context, s normal.KeySource) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limitOf(s.Timeout))
 	defer cancel()
@@ -166,11 +152,11 @@ func (f *Fetcher) Fetch(ctx context.Context, s normal.KeySource) (string, error)
 	keys, private, err := normal.ParseKeySet(raw)
 	switch {
 	case err != nil:
-		return "", &Failure{noKeys, fmt.Errorf("%s: %w", at, err)}
+		return "", fmt.Errorf("%s: %w", at, err)
 	case private:
-		return "", &Failure{noKeys, fmt.Errorf("%s: a key has its private part, so that everybody who can read it can sign", at)}
+		return "", fmt.Errorf("%s: a key has its private part, so that everybody who can read it can sign", at)
 	case len(keys) > mostKept:
-		return "", &Failure{noKeys, fmt.Errorf("%s: its keys have %d bytes, want at most %d", at, len(keys), mostKept)}
+		return "", fmt.Errorf("%s: its keys have %d bytes, want at most %d", at, len(keys), mostKept)
 	}
 	return string(keys), nil
 }
@@ -185,12 +171,12 @@ func (f *Fetcher) discover(ctx context.Context, issuer string) (string, error) {
 		URI string `json:"jwks_uri"`
 	}
 	if err := json.Unmarshal(raw, &document); err != nil {
-		return "", &Failure{noKeys, fmt.Errorf("%s is no issuer's document: %w", issuer, err)}
+		return "", fmt.Errorf("%s is no issuer's document: %w", issuer, err)
 	}
 	from, err := url.Parse(issuer)
 	to, err2 := url.Parse(document.URI)
 	if err != nil || err2 != nil || to.User != nil || to.Scheme != "https" && (to.Scheme != "http" || from.Scheme == "https") {
-		return "", &Failure{noKeys, fmt.Errorf("%s says that its keys are at %.200q, which is no URL to ask", issuer, document.URI)}
+		return "", fmt.Errorf("%s says that its keys are at %.200q, which is no URL to ask", issuer, document.URI)
 	}
 	return document.URI, nil
 }
@@ -199,27 +185,24 @@ func (f *Fetcher) discover(ctx context.Context, issuer string) (string, error) {
 func (f *Fetcher) get(ctx context.Context, at string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
-		return nil, &Failure{noKeys, err}
+		return nil, err
 	}
 	r.Header.Set("Accept", "application/json")
 	r.Header.Set("User-Agent", "navarchd")
 	answer, err := f.client.Do(r)
-	if errors.Is(err, errBlocked) {
-		return nil, &Failure{blocked, err}
-	}
 	if err != nil {
-		return nil, &Failure{unreachable, err}
+		return nil, err
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return nil, &Failure{noKeys, fmt.Errorf("%s: status %d", at, answer.StatusCode)}
+		return nil, fmt.Errorf("%s: status %d", at, answer.StatusCode)
 	}
 	raw, err := io.ReadAll(io.LimitReader(answer.Body, mostBody+1))
 	switch {
 	case err != nil:
-		return nil, &Failure{unreachable, fmt.Errorf("%s: %w", at, err)}
+		return nil, fmt.Errorf("%s: %w", at, err)
 	case len(raw) > mostBody:
-		return nil, &Failure{noKeys, fmt.Errorf("%s: more than %d bytes", at, mostBody)}
+		return nil, fmt.Errorf("%s: more than %d bytes", at, mostBody)
 	}
 	return raw, nil
 }

@@ -294,16 +294,16 @@ func jittered(d time.Duration) time.Duration {
 	return d - d/10 + rand.N(d/5+1)
 }
 
+// unfetched is what everybody may know of a source that fails, whatever the cause: a text for each would tell a tenant which addresses and ports of
+// networks that it does not see are open.
+const unfetched = "it does not answer the control plane with a key set"
+
 // reason is why a source has no newer keys, as everybody may know it; empty: it has.
 func (s *source) reason() string {
 	if s.wrong == nil {
 		return ""
 	}
-	var failure *Failure
-	if errors.As(s.wrong, &failure) {
-		return failure.What
-	}
-	return unreachable
+	return unfetched
 }
 
 // maxProblems is how many sources are named that cannot be fetched.

@@ -78,7 +78,7 @@ func (w *world) fetch(_ context.Context, s normal.KeySource) (string, error) {
 	if keys := w.says[s.String()]; keys != "" {
 		return keys, nil
 	}
-	return "", &Failure{unreachable, errors.New("no route")}
+	return "", errors.New("no route")
 }
 
 func until(t *testing.T, what string, is func() bool) {
@@ -114,18 +114,18 @@ func TestLeaders(t *testing.T) {
 	l, stop := leads(t, h, store, etcd.Elect("a"), w.fetch)
 	l.Need(ids("a/u:one", "b/u:one", "b/u:two", "b/u:away"), false)
 	until(t, "what answers is told", func() bool {
-		return h.say() == "false[a/u:one=K1() b/u:away=("+unreachable+") b/u:one=K1() b/u:two=K2()]"
+		return h.say() == "false[a/u:one=K1() b/u:away=("+unfetched+") b/u:one=K1() b/u:two=K2()]"
 	})
 	l.Need(ids("a/u:one", "b/u:one", "b/u:away"), true)
-	until(t, "what is needed no more is taken back", func() bool { return h.say() == "true[a/u:one=K1() b/u:away=("+unreachable+") b/u:one=K1()]" })
+	until(t, "what is needed no more is taken back", func() bool { return h.say() == "true[a/u:one=K1() b/u:away=("+unfetched+") b/u:one=K1()]" })
 	until(t, "one is a problem", func() bool {
 		p := l.Problems()
 		return len(p) == 1 && p[0].ID.Name == "u:away" && strings.Contains(p[0].Message, "no route") && strings.Contains(p[0].Message, "refused")
 	})
 	w.set(map[string]string{"u:one": "K3"})
-	until(t, "other keys", func() bool { return h.say() == "true[a/u:one=K3() b/u:away=("+unreachable+") b/u:one=K3()]" })
+	until(t, "other keys", func() bool { return h.say() == "true[a/u:one=K3() b/u:away=("+unfetched+") b/u:one=K3()]" })
 	w.set(nil)
-	last := "true[a/u:one=K3(" + unreachable + ") b/u:away=(" + unreachable + ") b/u:one=K3(" + unreachable + ")]"
+	last := "true[a/u:one=K3(" + unfetched + ") b/u:away=(" + unfetched + ") b/u:one=K3(" + unfetched + ")]"
 	until(t, "the server fails, and the keys stand", func() bool { return h.say() == last && len(l.Problems()) == 2 })
 	stop()
 

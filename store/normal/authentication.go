@@ -1,6 +1,7 @@
 package normal
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"strings"
@@ -14,7 +15,7 @@ import (
 
 // requestAuthenticationRecords understands all rules. Keys that are found at a URI are joined in as the leader has fetched them (store/jwks); while
 // there are none, who shows a token of the issuer is refused.
-func requestAuthenticationRecords(_ *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
+func requestAuthenticationRecords(n *Normalizer, r *report, obj *object.Object, ctx Lookup) []model.Record {
 	p := &securityv1.RequestAuthentication{}
 	if !r.policy(obj, p, p.GetSelector) {
 		return nil
@@ -35,7 +36,7 @@ func requestAuthenticationRecords(_ *Normalizer, r *report, obj *object.Object, 
 		if keys, _, err := ParseKeySet([]byte(rule.GetJwks())); err == nil {
 			rule.Jwks = string(keys)
 		} else { // it states none: others were refused
-			rule.Jwks = r.fetched(fmt.Sprintf("spec.jwtRules[%d]", i), rule, obj.ID.Namespace, ctx)
+			rule.Jwks = n.fetched(r, fmt.Sprintf("spec.jwtRules[%d]", i), rule, obj.ID.Namespace, ctx)
 		}
 	}
 	return r.policyRecord(model.KindRequestAuthentication, obj, spec, p)
@@ -104,8 +105,14 @@ func keyURL(text string) string {
 	return ""
 }
 
+// ofCluster says whether a key set is at a Service, by its name.
+func (n *Normalizer) ofCluster(source KeySource) bool {
+	u, err := url.Parse(cmp.Or(source.URI, source.Issuer))
+	return err == nil && (strings.HasSuffix(u.Hostname(), ".svc") || strings.HasSuffix(strings.TrimSuffix(u.Hostname(), "."), ".svc."+n.Domain))
+}
+
 // fetched are the keys of a rule that states none, as they were fetched last; empty: there are none yet, or nobody says where.
-func (r *report) fetched(at string, rule *securityv1.JWTRule, namespace string, ctx Lookup) string {
+func (n *Normalizer) fetched(r *report, at string, rule *securityv1.JWTRule, namespace string, ctx Lookup) string {
 	source, field := KeySource{URI: rule.GetJwksUri()}, at+".jwksUri"
 	if source.URI == "" {
 		if source.Issuer, field = rule.GetIssuer(), at+".issuer"; keyURL(source.Issuer) != "" {
@@ -120,7 +127,10 @@ func (r *report) fetched(at string, rule *securityv1.JWTRule, namespace string, 
 	r.ref(id)
 	keys := ctx.Keys(id)
 	why := ""
-	if keys.Reason != "" {
+	switch {
+	case keys.Reason != "" && !n.KeysOfCluster && n.ofCluster(source):
+		why = ": its host is a Service of the cluster, from which keys are fetched with --jwks-cluster alone"
+	case keys.Reason != "":
 		why = ", for " + keys.Reason
 	}
 	switch {

@@ -2,6 +2,7 @@ package normal
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/problem"
 )
 
 // Automatic addresses: a ServiceEntry that states no address is given one for each of its hosts, in the status of the object
@@ -23,6 +25,11 @@ const automaticLabel = "networking.istio.io/enable-autoallocate-ip"
 // from the leader alone.
 func AutomaticID(namespace, name string) object.ID {
 	return object.ID{Origin: origin.New("", origin.Addresses), Group: "navarch.io", Kind: "AutomaticAddresses", Namespace: namespace, Name: name}
+}
+
+// AutomaticAtID names whichever ServiceEntry has an automatic address, for Refs of what looks that up.
+func AutomaticAtID(address netip.Addr) object.ID {
+	return object.ID{Origin: origin.New("", origin.Addresses), Group: "navarch.io", Kind: "AutomaticAddress", Name: address.String()}
 }
 
 // automaticObject is its content: IPs by host.
@@ -121,7 +128,7 @@ const mostGiven = 8
 
 // automatic is what a record says of them.
 func (n *Normalizer) automatic(r *report, obj *object.Object, entry *networkingv1.ServiceEntry, ctx Lookup) (all []*model.HostAddresses) {
-	if !n.Automatic {
+	if len(n.Automatic) == 0 {
 		return nil
 	}
 	hosts := automaticHosts(obj, entry)
@@ -137,4 +144,33 @@ func (n *Normalizer) automatic(r *report, obj *object.Object, entry *networkingv
 		}
 	}
 	return all
+}
+
+// stated are the addresses that a ServiceEntry states and may have: one that is the automatic address of another's host stays that host's, and no
+// network within the ranges of automatic addresses is anybody's. What it may not have is left out, and reported.
+func (n *Normalizer) stated(r *report, obj *object.Object, entry *networkingv1.ServiceEntry, ctx Lookup) (all []string) {
+	own := AutomaticID(obj.ID.Namespace, obj.ID.Name)
+	for i, text := range entry.Addresses {
+		field := fmt.Sprintf("spec.addresses[%d]", i)
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			a, _ := netip.ParseAddr(text) // serviceEntryShape has reported what is neither
+			network = netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen())
+		}
+		within := slices.ContainsFunc(n.Automatic, func(p netip.Prefix) bool { return p.Bits() <= network.Bits() && p.Contains(network.Addr()) })
+		switch {
+		case within && !network.IsSingleIP():
+			r.add(r.problem(problem.NotAllowed, problem.Error, field, "%s is left out: it is a part of the range of automatic addresses, of which single ones alone may be stated", text))
+			continue
+		case within:
+			at := AutomaticAtID(network.Addr())
+			r.ref(at)
+			if of := ctx.AutomaticAt(at); of != (object.ID{}) && of != own {
+				r.add(r.problem(problem.NotAllowed, problem.Error, field, "%s is left out: it is the automatic address of a host of another ServiceEntry", text))
+				continue
+			}
+		}
+		all = append(all, text)
+	}
+	return sortedSet(all)
 }

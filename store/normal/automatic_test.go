@@ -2,6 +2,7 @@ package normal
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -54,7 +55,7 @@ func TestAutomaticRecords(t *testing.T) {
 		t.Fatal(made.ID, err)
 	}
 	ctx := &fake{given: map[object.ID]map[string][]string{id: ParseAutomatic(made)}}
-	with := New(Options{Automatic: true})
+	with := New(Options{Automatic: []netip.Prefix{netip.MustParsePrefix("240.240.0.0/16"), netip.MustParsePrefix("2001:2::/48")}})
 	for name, c := range map[string]struct {
 		n    *Normalizer
 		spec string

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -29,8 +30,10 @@ type Options struct {
 	Revision        string // mesh configuration is read from ConfigMap istio-<Revision>; empty: istio
 	SystemNamespace string // where that ConfigMap lives; default istio-system
 	Signers         bool   // signers of Kubernetes sign for workloads, and are known by the certificates that name them (caCertificates, certSigners)
-	// Automatic: hosts of ServiceEntries that state no address have automatic ones (PILOT_ENABLE_IP_AUTOALLOCATE).
-	Automatic bool
+	// Automatic: hosts of ServiceEntries that state no address have automatic ones, of these ranges (PILOT_ENABLE_IP_AUTOALLOCATE); empty: they have none.
+	Automatic []netip.Prefix
+	// KeysOfCluster: keys of RequestAuthentications are fetched from Services and Pods of the clusters, too (--jwks-cluster).
+	KeysOfCluster bool
 	// ResolveGateways: names that gateways of networks have for addresses are resolved (RESOLVE_HOSTNAME_GATEWAYS).
 	ResolveGateways bool
 	// MergedListeners: TCP ports of all headless Services have one listener each
@@ -62,8 +65,9 @@ type Lookup interface {
 	Networks() *meshv1.MeshNetworks // nil: none
 	// Automatic are the automatic addresses of a ServiceEntry (AutomaticID), by host.
 	Automatic(id object.ID) map[string][]string
-	Resolved(id object.ID) []string // the addresses of a name (ResolvedID)
-	Keys(id object.ID) Keys         // what is known of the keys at a source (KeysID)
+	AutomaticAt(id object.ID) object.ID // whose an automatic address is (AutomaticAtID, AutomaticID); zero: nobody's
+	Resolved(id object.ID) []string     // the addresses of a name (ResolvedID)
+	Keys(id object.ID) Keys             // what is known of the keys at a source (KeysID)
 }
 
 // Result is one object, normalised.

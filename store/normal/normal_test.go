@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,16 @@ func (f *fake) Resolved(id object.ID) []string { return f.resolved[id] }
 func (f *fake) Keys(id object.ID) Keys { return f.keys[id] }
 
 func (f *fake) Automatic(id object.ID) map[string][]string { return f.given[id] }
+func (f *fake) AutomaticAt(id object.ID) object.ID {
+	for of, hosts := range f.given {
+		for _, addresses := range hosts {
+			if slices.Contains(addresses, id.Name) {
+				return of
+			}
+		}
+	}
+	return object.ID{}
+}
 
 var testNormal = New(Options{})
 

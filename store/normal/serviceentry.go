@@ -23,7 +23,7 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 	r.checkExportTo(entry.ExportTo, obj.ID.Namespace, true)
 	spec := &model.ServiceSpec{
 		Ports:           serviceEntryPorts(r, entry),
-		Addresses:       sortedSet(entry.Addresses),
+		Addresses:       n.stated(r, obj, entry, ctx),
 		Selector:        entry.WorkloadSelector.GetLabels(),
 		ExportTo:        visible(capped(r, obj, r.exportTo("spec.exportTo", entry.ExportTo, ctx.Mesh().GetDefaultServiceExportTo(), obj.ID.Namespace), ctx)),
 		External:        entry.Location == networkingv1.ServiceEntry_MESH_EXTERNAL,
@@ -51,6 +51,9 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 	if r.spoiled {
 		return nil
 	}
+	if len(entry.Addresses) > 0 && len(spec.Addresses) == 0 { // without any it would take the connections of its ports, wherever they go
+		return nil
+	}
 	spec.Automatic = n.automatic(r, obj, entry, ctx)
 	records := r.record(model.KindServiceEntry, obj, obj.ID.Name, spec)
 	return append(records, n.inlineEndpoints(r, obj, entry, spec, ctx)...)
@@ -58,7 +61,7 @@ func serviceEntryRecords(n *Normalizer, r *report, obj *object.Object, ctx Looku
 
 // addressesNeeded warns of ports of TCP without an address by which their connections are told from others.
 func (n *Normalizer) addressesNeeded(r *report, obj *object.Object, entry *networkingv1.ServiceEntry) {
-	if len(entry.Addresses) > 0 || n.Automatic && len(automaticHosts(obj, entry)) > 0 {
+	if len(entry.Addresses) > 0 || len(n.Automatic) > 0 && len(automaticHosts(obj, entry)) > 0 {
 		return
 	}
 	for i, p := range entry.Ports {

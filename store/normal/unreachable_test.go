@@ -2,6 +2,7 @@ package normal
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -98,7 +99,7 @@ func TestManyRules(t *testing.T) {
 
 // What else one object alone shows, and Istio's analyzers have a code for.
 func TestAnalyzersCodes(t *testing.T) {
-	automatic := New(Options{Automatic: true})
+	automatic := New(Options{Automatic: []netip.Prefix{netip.MustParsePrefix("240.240.0.0/16"), netip.MustParsePrefix("2001:2::/48")}})
 	tcp := istio("ServiceEntry", "{hosts: [a.example.com], ports: [{number: 80, name: a, protocol: TCP}, {number: 81, name: b, protocol: HTTP}, {number: 82, name: c}], resolution: DNS}")
 	annotated := func(name string) string {
 		return strings.Replace(istio("Sidecar", "{}"), "metadata: {", "metadata: {annotations: {"+name+": x}, ", 1)

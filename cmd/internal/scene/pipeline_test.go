@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -106,7 +107,7 @@ func (w *pipeline) stop() error {
 
 // lead makes a new process the leader: it knows nothing but what is stored.
 func (w *pipeline) lead() {
-	w.ingest = ingest.NewState(ingest.Options{Normal: normal.Options{Domain: "cluster.local", Cluster: configCluster, Automatic: true, ResolveGateways: true}})
+	w.ingest = ingest.NewState(ingest.Options{Normal: normal.Options{Domain: "cluster.local", Cluster: configCluster, Automatic: []netip.Prefix{netip.MustParsePrefix("240.240.0.0/16"), netip.MustParsePrefix("2001:2::/48")}, ResolveGateways: true}})
 	w.do(w.ingest.Step(ingest.Gained{}))
 }
 

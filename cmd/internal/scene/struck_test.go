@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -196,7 +197,7 @@ func (s *struckScene) connect(t *testing.T, in map[string][]byte, words []string
 // output is what objects and nodes come to: what each proxy is sent, its name table, which Secrets are referred to, which certificates of other CAs
 // agents are told of, what machines register with, and the Pods with their proxies.
 func (s *struckScene) output(events []object.Event, nodes map[string]map[string]any) ([]byte, []object.Problem, error) {
-	records, problems := ingest.Records(events, normal.Options{Cluster: configCluster, Automatic: true, ResolveGateways: true, Signers: true})
+	records, problems := ingest.Records(events, normal.Options{Cluster: configCluster, Automatic: []netip.Prefix{netip.MustParsePrefix("240.240.0.0/16"), netip.MustParsePrefix("2001:2::/48")}, ResolveGateways: true, Signers: true})
 	raw := mirror.Empty().Apply(1, records, nil).New
 	snapshot, _ := resolve.Snapshot(raw)
 	sum := sha256.New()

@@ -85,7 +85,7 @@ var environment = []row{
 	{"PILOT_SKIP_VALIDATE_TRUST_DOMAIN", Reported, "peers are verified; `trustDomainAliases` name others", "false"},
 	{"PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS", NoEffect, "several providers of external authorization of one workload are all asked", ""},
 	{"PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", ActedOn, "the same", ""},
-	{"BLOCKED_CIDRS_IN_JWKS_URIS", ActedOn, "the same, beside addresses that are never connected to; addresses of the machine itself are among these, but for `--jwks-loopback`", ""},
+	{"BLOCKED_CIDRS_IN_JWKS_URIS", ActedOn, "the same, beside addresses that are never connected to; addresses of the machine itself are among these, but for `--jwks-loopback`, and Services and Pods of the clusters, but for `--jwks-cluster`", ""},
 	{"PILOT_JWT_ENABLE_REMOTE_JWKS", Reported, "the leader fetches keys, and no proxy does", "false"},
 	{"PILOT_JWT_*", Reported, "the leader fetches keys, and no proxy does", ""},
 	{"JWKS_RESOLVER_INSECURE_SKIP_VERIFY", Reported, "servers of key sets are always verified; `--jwks-roots` for those of your own CA", "false"},

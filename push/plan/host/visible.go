@@ -24,11 +24,11 @@ func exported(exportTo, otherwise []string, own, to string) bool {
 	return false
 }
 
-// precedes orders services of one host for a namespace: its own first, then Kubernetes Services, then the config cluster's, then the
+// Precedes orders services of one host, or of one address, for a namespace: its own first, then Kubernetes Services, then the config cluster's, then the
 // oldest; of ServiceEntries that are as old the one whose namespace is first by name, since istiod calls them by their hosts (istio:
 // pilot/pkg/model/push_context.go, sortServicesByCreationTime). One of another cluster is the same service: the first defines it, its endpoints are those of all clusters, and its addresses
 // those of the proxy's own (istio: pilot/pkg/serviceregistry/aggregate/controller.go, mergeService).
-func precedes(a, b *model.Service, namespace string) bool {
+func Precedes(a, b *model.Service, namespace string) bool {
 	if own, other := a.Key.Namespace == namespace, b.Key.Namespace == namespace; own != other {
 		return own
 	}
@@ -52,7 +52,7 @@ func meaning(in *input.Input, host, namespace string, has func(svc *model.Servic
 		for r := range in.ByHost(kind, host) {
 			svc := r.(*model.Service)
 			if exported(svc.Spec.GetExportTo(), nil, svc.Key.Namespace, namespace) && has(svc, host) &&
-				(best == nil || precedes(svc, best, namespace)) {
+				(best == nil || Precedes(svc, best, namespace)) {
 				best = svc
 			}
 		}

@@ -43,6 +43,7 @@ func (lookup) Networks() *meshv1.MeshNetworks { return nil }
 
 // Automatic implements normal.Lookup: nothing is refused for the addresses that a ServiceEntry is given.
 func (lookup) Automatic(object.ID) map[string][]string { return nil }
+func (lookup) AutomaticAt(object.ID) object.ID         { return object.ID{} }
 
 // Resolved implements normal.Lookup: names are resolved for what is there already.
 func (lookup) Resolved(object.ID) []string { return nil }

@@ -57,3 +57,4 @@ func (nothing) Networks() *meshv1.MeshNetworks             { return nil }
 func (nothing) Resolved(object.ID) []string                { return nil }
 func (nothing) Keys(object.ID) (k normal.Keys)             { return k }
 func (nothing) Automatic(object.ID) map[string][]string    { return nil }
+func (nothing) AutomaticAt(object.ID) object.ID            { return object.ID{} }

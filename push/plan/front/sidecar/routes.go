@@ -172,10 +172,14 @@ func (rs *routeTable) enter(key routeKey, host string, en *entry) {
 	}
 }
 
-// differing are the domains that only one of two entries has.
+// differing are the domains that only one of two entries has; all, where they have them before other hosts.
 func differing(a, b *entry) (out []string) {
-	if a != nil && b != nil && a.domains == b.domains {
-		return nil
+	var same bool
+	if a != nil && b != nil {
+		same = sameRank(a.service, b.service)
+		if same && a.domains == b.domains {
+			return nil
+		}
 	}
 	count := map[string]int{}
 	if a != nil && !a.alone {
@@ -189,11 +193,19 @@ func differing(a, b *entry) (out []string) {
 		}
 	}
 	for c, n := range count {
-		if n != 3 {
+		if n != 3 || !same {
 			out = append(out, c)
 		}
 	}
 	return out
+}
+
+// sameRank says whether two versions of a host's service have domains before the same other hosts.
+func sameRank(a, b *model.Service) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Key == b.Key && a.Created == b.Created
 }
 
 // hold keeps a host's entry in place of the one before.

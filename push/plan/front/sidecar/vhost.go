@@ -26,6 +26,7 @@ type entry struct {
 	port    uint32
 	alone   bool // in a route configuration of its own (host:port), where every name means it
 	domains intern.List[string]
+	service *model.Service // of the host; nil: a VirtualService alone makes it known
 	vs      *model.VirtualService
 	reads   intern.List[string] // keys of proxy labels that its rules read
 	spec    vhost.Spec
@@ -51,7 +52,7 @@ func (s *scope) entriesOf(h *host.Host) map[routeKey]*entry {
 		if _, dup := out[rc]; dup {
 			return
 		}
-		en := &entry{id: rc.entry(h.Name), host: h.Name, port: port, alone: rc.kind == ofHost, domains: strs.List(domains...)}
+		en := &entry{id: rc.entry(h.Name), host: h.Name, port: port, alone: rc.kind == ofHost, domains: strs.List(domains...), service: h.Service}
 		if vs != nil {
 			en.vs, en.reads = vs, strs.List(virtualservice.RequestLabelKeys(vs)...)
 		}
@@ -264,7 +265,7 @@ func (s *scope) hostsNamed(name string, visit func(host string)) {
 }
 
 // loses says whether another host of the route configuration has the domain: an alias that a VirtualService names has its own names, whatever it is
-// another name of; else the first by name has it. reported: that is a problem of the object that makes the entry.
+// another name of; else who precedes has it. reported: that is a problem of the object that makes the entry.
 func (rs *routeTable) loses(rc *routeConfig, en *entry, domain string) (lost, reported bool) {
 	lost, reported = rc.taken[domain], true
 	key, own := routeKey{kind: rc.kind, port: en.port}, rs.isAlias(en.host)
@@ -274,9 +275,21 @@ func (rs *routeTable) loses(rc *routeConfig, en *entry, domain string) (lost, re
 			return
 		}
 		alias := rs.isAlias(host)
-		lost, reported = alias && !own || alias == own && host < en.host, !alias
+		lost, reported = alias && !own || alias == own && rs.precedes(other, en), !alias
 	})
 	return lost, reported
+}
+
+// precedes says which of two hosts has a domain that both would have: one with a service, whose order host.Precedes knows; of two hosts of one
+// service, or of none, the first by name.
+func (s *scope) precedes(a, b *entry) bool {
+	switch {
+	case (a.service == nil) != (b.service == nil):
+		return a.service != nil
+	case a.service == nil || a.service.Key == b.service.Key:
+		return a.host < b.host
+	}
+	return host.Precedes(a.service, b.service, s.key.Namespace)
 }
 
 func (s *scope) isAlias(name string) bool {

@@ -1,0 +1,41 @@
+package ingest
+
+import (
+	"net/netip"
+	"testing"
+
+	"navarch.io/navarch/store/normal"
+)
+
+// The clusters' own addresses are those of Services and of Pods that run, and those that are none any more are not; what configuration states is not
+// among them.
+func TestAddressesOfClusters(t *testing.T) {
+	d := newDesk(t)
+	d.s = NewState(Options{Normal: normal.Options{}})
+	d.lead()
+	want := func(all ...string) {
+		t.Helper()
+		for _, text := range all {
+			if !d.s.clusterAddresses.has(netip.MustParseAddr(text)) {
+				t.Errorf("%s is not known", text)
+			}
+		}
+		if n := len(d.s.clusterAddresses.users); n != len(all) {
+			t.Errorf("%d addresses are known, want %v: %v", n, all, d.s.clusterAddresses.users)
+		}
+	}
+	const service = "apiVersion: v1\nkind: Service\nmetadata: {name: idp, namespace: shop}\nspec: {clusterIP: 10.96.0.7, clusterIPs: [10.96.0.7, 'fd00::7'], ports: [{port: 80}]}"
+	const running = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: shop}\nspec: {serviceAccountName: a}\nstatus: {phase: Running, podIP: 10.1.1.1, podIPs: [{ip: 10.1.1.1}]}"
+	const ended = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: shop}\nspec: {serviceAccountName: a}\nstatus: {phase: Succeeded, podIP: 10.1.1.1, podIPs: [{ip: 10.1.1.1}]}"
+	const stated = "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: e, namespace: shop}\n" +
+		"spec: {hosts: [e.example], addresses: [192.0.2.1], resolution: STATIC, endpoints: [{address: 192.0.2.2}], ports: [{number: 80, name: http, protocol: HTTP}]}"
+	d.step(Objects{put(t, service), put(t, running), put(t, stated), synced})
+	want("10.96.0.7", "fd00::7", "10.1.1.1")
+	d.step(Objects{put(t, service), put(t, running)})
+	want("10.96.0.7", "fd00::7", "10.1.1.1")
+	d.step(Objects{put(t, ended), gone(put(t, service))})
+	want()
+	d.step(Objects{put(t, running)})
+	d.step(Objects{gone(put(t, running))})
+	want()
+}
