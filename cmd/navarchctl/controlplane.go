@@ -99,6 +99,21 @@ func (c *controlPlane) close() {
 // atOnce is how many replicas are asked at the same time.
 const atOnce = 16
 
+// atEach calls do for all pages, atOnce of them at the same time, and returns the error of each.
+func atEach(pages []page, do func(i int, p page) error) []error {
+	failed := make([]error, len(pages))
+	var asking errgroup.Group
+	asking.SetLimit(atOnce)
+	for i, p := range pages {
+		asking.Go(func() error {
+			failed[i] = do(i, p)
+			return nil
+		})
+	}
+	_ = asking.Wait()
+	return failed
+}
+
 // answer is what one replica said.
 type answer[T any] struct {
 	from  page
@@ -111,17 +126,11 @@ func gather[T any](ctx context.Context, c *controlPlane, path string, warnings i
 	if err != nil {
 		return nil, err
 	}
-	all, failed := make([]answer[T], len(pages)), make([]error, len(pages))
-	var asking errgroup.Group
-	asking.SetLimit(atOnce)
-	for i, p := range pages {
+	all := make([]answer[T], len(pages))
+	failed := atEach(pages, func(i int, p page) error {
 		all[i].from = p
-		asking.Go(func() error {
-			failed[i] = p.read(ctx, path, &all[i].value)
-			return nil
-		})
-	}
-	_ = asking.Wait()
+		return p.read(ctx, path, &all[i].value)
+	})
 	var said []answer[T]
 	for i, err := range failed {
 		if err == nil {
@@ -147,16 +156,11 @@ func (c *controlPlane) first(ctx context.Context, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	bodies, failed := make([][]byte, len(pages)), make([]error, len(pages))
-	var asking errgroup.Group
-	asking.SetLimit(atOnce)
-	for i, p := range pages {
-		asking.Go(func() error {
-			bodies[i], failed[i] = p.get(ctx, path)
-			return nil
-		})
-	}
-	_ = asking.Wait()
+	bodies := make([][]byte, len(pages))
+	failed := atEach(pages, func(i int, p page) (err error) {
+		bodies[i], err = p.get(ctx, path)
+		return err
+	})
 	var elsewhere, others []error
 	for i, err := range failed {
 		var no statusError

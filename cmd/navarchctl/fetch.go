@@ -48,19 +48,19 @@ func (e statusError) Error() string { return e.text }
 
 // get reads a path, as ask does.
 func (p page) get(ctx context.Context, path string) ([]byte, error) {
-	return p.ask(ctx, http.MethodGet, path, "")
+	return p.ask(ctx, http.MethodGet, path, "", nil)
 }
 
-// ask sends a request without a body, with a token unless that is empty. Errors say which address was asked, by which flag, and what the other side said; statusError: it answered
-// with another status than 200.
-func (p page) ask(ctx context.Context, method, path, token string) ([]byte, error) {
+// ask sends a request, with a token unless that is empty. Errors say which address was asked, by which flag, and what the other side said; statusError: it answered
+// with another status than 200 and 202.
+func (p page) ask(ctx context.Context, method, path, token string, content []byte) ([]byte, error) {
 	address := cmp.Or(p.url, p.address)
 	if !strings.Contains(address, "://") {
 		address = "http://" + address
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, address+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, address+path, bytes.NewReader(content))
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", p.by, p.address, err)
 	}
@@ -76,7 +76,7 @@ func (p page) ask(ctx context.Context, method, path, token string) ([]byte, erro
 	if err != nil {
 		return nil, p.unreachable(err)
 	}
-	if res.StatusCode != http.StatusOK {
+	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusAccepted {
 		text := strings.TrimSpace(string(body))
 		said := text
 		switch res.StatusCode {

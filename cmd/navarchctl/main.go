@@ -40,7 +40,7 @@ is the address of one instead; without a kubeconfig it is 127.0.0.1:8080.`,
 		SilenceErrors: true,
 	}
 	cmd.SetGlobalNormalizationFunc(istioNames)
-	cmd.AddCommand(renderCommand(), explainCommand(), patchesCommand(), problemsCommand(), leaderCommand(), proxyStatusCommand(), proxyConfigCommand(), versionCommand(),
+	cmd.AddCommand(renderCommand(), explainCommand(), patchesCommand(), problemsCommand(), leaderCommand(), proxyStatusCommand(), proxyConfigCommand(), versionCommand(), logCommand(),
 		tokenCommand(), vmCommand(), caCommand(), storeCommand(), removalsCommand(), remoteSecretCommand(), injectCommand(), checkInjectCommand(), webhookCommand(),
 		checkCommand(), tagCommand(), uninstallCommand(), migrateCommand())
 	completeContexts(cmd)

@@ -178,7 +178,7 @@ func (c *controlPlane) accept(ctx context.Context, id, token string) (string, er
 	}
 	var failed []error
 	for _, p := range pages {
-		said, err := p.ask(ctx, http.MethodPost, removalsPage+"?accept="+url.QueryEscape(id), token)
+		said, err := p.ask(ctx, http.MethodPost, removalsPage+"?accept="+url.QueryEscape(id), token, nil)
 		var no statusError
 		switch {
 		case err == nil:

@@ -31,7 +31,7 @@ func (a *assembly) configurations() (*webhooks.Configurations, error) {
 	if a.api == nil || a.ca == nil || !a.config.has(roleAdmit) && !a.config.has(roleIngest) {
 		return nil, nil
 	}
-	all, err := webhooks.New(webhooks.Config{Kubeconfig: a.config.kubeconfig, Namespace: a.config.env.podNamespace, Revision: a.config.env.revision, Log: a.log,
+	all, err := webhooks.New(webhooks.Config{Kubeconfig: a.config.kubeconfig, Namespace: a.config.env.podNamespace, Revision: a.config.env.revision, Log: a.scoped(obs.ScopeAdmit),
 		Foreign: !a.config.writeWebhooks, Roots: func() []*x509.Certificate { return a.ca.ring.State().Bundle }})
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
@@ -55,7 +55,8 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 	if err != nil {
 		return err
 	}
-	server := admit.New(admit.Config{Crashes: a.crashes, Log: a.log})
+	log := a.scoped(obs.ScopeAdmit)
+	server := admit.New(admit.Config{Crashes: a.crashes, Log: log})
 	validate.New(normal.New(a.config.normal()), func() *mirror.Snapshot { return a.snapshot() }, judge).Register(server)
 	if err := a.addInjection(server); err != nil {
 		return err
@@ -64,12 +65,12 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 	if err != nil {
 		return fmt.Errorf("--https-addr: %w", err)
 	}
-	a.log.Info("listening", obs.KeyListener, "webhooks, TLS", obs.KeyAddress, l.Addr().String())
+	log.Info("listening", obs.KeyListener, "webhooks, TLS", obs.KeyAddress, l.Addr().String())
 	a.add(part{tasks: []loop.Task{
 		{Name: "webhooks", Run: func(ctx context.Context) error {
 			limits := webhookLimits
 			limits.Leave = min(time.Second, a.config.shutdown/10) // a drain of streams leaves twice as much of it (place.Leaving.Margin)
-			return web.Serve(ctx, web.Handshakes(l, conf, turns.New(0, 0)), server, limits, obs.NewSampled(a.log))
+			return web.Serve(ctx, web.Handshakes(l, conf, turns.New(0, 0)), server, limits, obs.NewSampled(log))
 		}},
 		{Name: "definitions of Istio's kinds", Run: func(ctx context.Context) error {
 			if err := schema.Compile(ctx); err != nil && ctx.Err() == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"slices"
 	"time"
 
 	"navarch.io/navarch/ca/attest"
@@ -62,6 +63,9 @@ type assembly struct {
 	denied   *identities.Denied          // by the configuration
 }
 
+// scoped returns the logger of a scope of log lines.
+func (a *assembly) scoped(scope string) *slog.Logger { return obs.Scoped(a.log, scope) }
+
 // noStreams are those of a process that serves no proxies.
 type noStreams struct{}
 
@@ -79,7 +83,7 @@ func (e everybody) Recheck() int { return e.streams.Recheck() + e.callers.Rechec
 
 // assemble makes the roles of a process and everything that they have in common, and opens its addresses. Errors name flags.
 func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger) (*part, error) {
-	full := &kv.Space{Size: store.Size, Quota: c.etcdQuota, Log: log}
+	full := &kv.Space{Size: store.Size, Quota: c.etcdQuota, Log: obs.Scoped(log, obs.ScopeEtcd)}
 	if c.dataDir == "" {
 		full.Keeps = store.Keeps
 	}
@@ -117,7 +121,8 @@ func (a *assembly) open() error {
 	if err != nil {
 		return err
 	}
-	a.add(part{tasks: append(streams, pages...), gauges: []func(time.Time){grpc.gauges}})
+	levels := listenControlZ(a.config, a.log)
+	a.add(part{tasks: slices.Concat(streams, pages, levels), gauges: []func(time.Time){grpc.gauges}})
 	a.add(part{tasks: []loop.Task{{Name: "gauges", Run: a.measure}, {Name: "health", Run: grpc.health.Run},
 		{Name: "memory", Run: func(ctx context.Context) error { return memory.Run(ctx, a.came, a.config.env.off("collector")) }}}})
 	return nil
@@ -145,7 +150,7 @@ func (a *assembly) roles() error {
 	var records *mirror.Mirror
 	a.denied = identities.NewDenied(func() *mirror.Snapshot { return a.snapshot() })
 	if c.has(roleXDS) {
-		if records, err = newMirror(c, a.store, a.log, a.telemetry); err != nil {
+		if records, err = newMirror(c, a.store, a.scoped(obs.ScopeEtcd), a.telemetry); err != nil {
 			return err
 		}
 		a.snapshot, a.reads = records.Current, func() kv.Place { return records.Status().Place }
@@ -183,7 +188,7 @@ func (a *assembly) addCallers(sealer seal.Sealer, cluster clusterFacts) (ring *k
 		ring, err = a.addKeyring(sealer, cluster)
 	} else {
 		a.pages.Rules.Revoked = a.denied.Has
-		a.callers, err = callers.New(c.callersConfig(a.snapshot, cluster, func(who attest.Caller) bool { return a.denied.Has(who.ID) }, a.log))
+		a.callers, err = callers.New(c.callersConfig(a.snapshot, cluster, func(who attest.Caller) bool { return a.denied.Has(who.ID) }, a.scoped(obs.ScopeCA)))
 	}
 	if err == nil && c.env.signers && c.has(roleCA) {
 		err = a.addRegistrar()
@@ -206,7 +211,7 @@ func (a *assembly) issuing() func() bool {
 
 // addKeyring is role ca, and the keyring of other roles that follow it: callers, the secure address and agents go by it.
 func (a *assembly) addKeyring(sealer seal.Sealer, cluster clusterFacts) (*keyring.Keyring, error) {
-	ca, err := newAuthority(a.config, a.store, sealer, a.snapshot, a.denied, cluster, a.trust.RootsWritten, a.log)
+	ca, err := newAuthority(a.config, a.store, sealer, a.snapshot, a.denied, cluster, a.trust.RootsWritten, a.scoped(obs.ScopeCA))
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +225,7 @@ func (a *assembly) addKeyring(sealer seal.Sealer, cluster clusterFacts) (*keyrin
 
 // addReplica is role xds.
 func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) error {
-	r, err := newReplica(replicaConfig{config: a.config, log: a.log, store: a.store, mirror: records, vault: secrets, callers: a.callers, api: a.api, clusters: a.clusters,
+	r, err := newReplica(replicaConfig{config: a.config, log: a.scoped(obs.ScopeADS), store: a.store, mirror: records, vault: secrets, callers: a.callers, api: a.api, clusters: a.clusters,
 		agents: a.trust.AgentTypes(), answers: a.pages.Answers(), telemetry: a.telemetry, crashes: a.crashes})
 	if err != nil {
 		return err
@@ -246,7 +251,8 @@ func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) erro
 // addIngester is role ingest; ring says which identities are revoked, and has the roots of the mesh, nil: this process does not follow the keyring.
 // hooks are the cluster's webhook configurations, nil: there are none, or they are not known.
 func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring, hooks *webhooks.Configurations) error {
-	i, err := newIngester(ingesterConfig{config: a.config, log: a.log, store: a.store, sealer: sealerOf(secrets), seen: a.reads, tenants: a.tenants,
+	log := a.scoped(obs.ScopeIngest)
+	i, err := newIngester(ingesterConfig{config: a.config, log: log, store: a.store, sealer: sealerOf(secrets), seen: a.reads, tenants: a.tenants,
 		committed: a.telemetry.committed, api: a.api, ring: ring, hooks: hooks, read: func() time.Time { return a.read.Of("").Until }})
 	if err != nil {
 		return err
@@ -256,12 +262,12 @@ func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring, hook
 	i.loop.Emit(denials.Unknown())
 	if ring == nil {
 		if !a.config.env.foreign() {
-			a.log.Warn("proxies are not told to refuse identities that the CA revokes while this process leads: it cannot read the keyring (--kek)")
+			log.Warn("proxies are not told to refuse identities that the CA revokes while this process leads: it cannot read the keyring (--kek)")
 		}
 		return nil
 	}
 	denied := func(now time.Time) ([]keyring.Denial, bool) { return ring.State().Denied(now) }
-	source := denials.Source{Denied: denied, Changed: ring.Changed, Emit: i.loop.Emit, Log: a.log}
+	source := denials.Source{Denied: denied, Changed: ring.Changed, Emit: i.loop.Emit, Log: log}
 	a.add(part{tasks: []loop.Task{{Name: "denials", Run: source.Run}}})
 	return nil
 }

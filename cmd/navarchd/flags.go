@@ -23,6 +23,7 @@ import (
 	"navarch.io/navarch/store/ingest"
 	"navarch.io/navarch/store/jwks"
 	"navarch.io/navarch/store/machines"
+	"navarch.io/navarch/store/obs"
 )
 
 // role is one of the hats that a process may wear.
@@ -66,12 +67,14 @@ type config struct {
 	retryAfter   time.Duration // of what is withheld
 	rightsAway   time.Duration // how long the last yes of the authoriser stands while it is away
 	contained    bool          // GOMEMLIMIT is of the container; not a flag
+	levels       *obs.Levels   // of log lines, from logLevel; not a flag
 
 	grpcAddr       string
 	secureGRPCAddr string
 	httpAddr       string
 	httpsAddr      string
 	monitoringAddr string
+	ctrlzAddr      string
 	debugHosts     []string
 	tlsCert        string
 	tlsKey         string
@@ -218,9 +221,15 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.BoolVar(&c.writeWebhooks, "write-webhook-configurations", true, "Keep the roots and the failure policy in the webhook configurations of this revision and its tags, while this process leads.")
 	f.BoolVar(&c.tokenReview, "token-review", false, "Ask the API server of --kubeconfig or --registries (TokenReview) about service-account tokens of other issuers, and while keys cannot be had.")
 	c.bindKeySets(f)
-	f.StringVar(&c.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error, none; also as Istio writes levels of scopes, of which that of default counts (default:info,ads:debug).")
+	c.bindLog(f)
 	f.StringVar(&c.otlp, "otlp-endpoint", "", "Address of an OTLP collector for spans from event to ACK; off unless given.")
 	f.DurationVar(&c.shutdown, "shutdown-duration", 10*time.Second, "Longest time for an orderly stop.")
+}
+
+// bindLog adds the flags of the log.
+func (c *config) bindLog(f *pflag.FlagSet) {
+	f.StringVar(&c.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error, none; also as Istio writes levels of scopes (default:info,ads:debug); the scopes are ads, admit, ca, default, etcd and ingest.")
+	f.StringVar(&c.ctrlzAddr, "ctrlz-addr", "127.0.0.1:9876", "Loopback address at which the levels of log lines are changed (navarchctl log, istioctl admin log); empty: nowhere.")
 }
 
 // fill sets what follows from other flags where it is not set.

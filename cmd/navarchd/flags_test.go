@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -30,6 +32,28 @@ func TestDebugNames(t *testing.T) {
 		if h.ServeHTTP(w, r); w.Code != want {
 			t.Errorf("%s: %d, want %d", host, w.Code, want)
 		}
+	}
+}
+
+// Levels of log lines change at a loopback address alone. Where it is another process's, this one goes on without it.
+func TestAddressOfLevels(t *testing.T) {
+	for address, refused := range map[string]bool{"127.0.0.1:9876": false, "[::1]:1": false, "localhost:9876": false, "": false, ":9876": true, "0.0.0.0:9876": true, "*:9876": true, "10.0.0.1:9876": true, "127.0.0.1": true} {
+		var named []string
+		c := &config{ctrlzAddr: address, mesh: "m", dataDir: "d"}
+		c.checkNames(func(format string, args ...any) { named = append(named, fmt.Sprintf(format, args...)) })
+		if got := strings.Contains(strings.Join(named, "\n"), "--ctrlz-addr"); got != refused {
+			t.Errorf("%q: %q", address, named)
+		}
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	var log strings.Builder
+	c := &config{ctrlzAddr: taken.Addr().String()}
+	if tasks := listenControlZ(c, slog.New(slog.NewTextHandler(&log, nil))); len(tasks) != 0 || !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), c.ctrlzAddr) {
+		t.Errorf("%d tasks, and the log is %q", len(tasks), log.String())
 	}
 }
 

@@ -95,6 +95,7 @@ func newIngester(c ingesterConfig) (*ingester, error) {
 // committedBatch is the loop's hook.
 func (i *ingester) committedBatch(revision int64, event, began time.Time, batch kv.Batch) {
 	i.committed(revision, event, began, batch)
+	i.log.Debug("batch stored", obs.KeyRevision, revision, obs.KeyRecords, len(batch.Puts), "removed", len(batch.Deletes), obs.KeyTook, time.Since(began))
 	for _, wrote := range i.wrote {
 		wrote(revision)
 	}

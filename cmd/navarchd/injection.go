@@ -26,7 +26,7 @@ func (a *assembly) addInjection(server *admit.Server) error {
 	if err != nil {
 		return err
 	}
-	conf := injection.Config{Namespace: c.env.podNamespace, Revision: c.env.revision, Cluster: c.cluster, Native: c.env.nativeSidecars, Mesh: mesh, Proxies: a.proxiesOfInjection(), Kubelets: injection.Kubelets(a.api), Log: a.log}
+	conf := injection.Config{Namespace: c.env.podNamespace, Revision: c.env.revision, Cluster: c.cluster, Native: c.env.nativeSidecars, Mesh: mesh, Proxies: a.proxiesOfInjection(), Kubelets: injection.Kubelets(a.api), Log: a.scoped(obs.ScopeAdmit)}
 	maps, err := status.NewConfigMaps(c.kubeconfig, conf.Namespace, conf.Name())
 	if err != nil {
 		return err
@@ -65,7 +65,8 @@ func (a *assembly) meshOfInjection() (func() *meshv1alpha1.MeshConfig, error) {
 	if c.env.sharedMesh != "" {
 		return nil, errors.New("SHARED_MESH_CONFIG: a process with role admit reads it only with role xds, too")
 	}
-	m := injection.NewMesh(normal.New(c.normal()), a.log)
+	log := a.scoped(obs.ScopeAdmit)
+	m := injection.NewMesh(normal.New(c.normal()), log)
 	maps, err := status.NewConfigMaps(c.kubeconfig, c.env.podNamespace, m.Name())
 	if err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func (a *assembly) meshOfInjection() (func() *meshv1alpha1.MeshConfig, error) {
 	a.add(part{tasks: []loop.Task{{Name: "mesh configuration for injection", Run: func(ctx context.Context) error {
 		return maps.Follow(ctx, m, func(err error) {
 			if err != nil {
-				a.log.Warn("the mesh configuration cannot be read", obs.KeyError, err)
+				log.Warn("the mesh configuration cannot be read", obs.KeyError, err)
 			}
 		})
 	}}}})

@@ -25,10 +25,11 @@ func main() {
 			if err := c.validate(); err != nil {
 				return err
 			}
-			log, err := wire.Logger(cmd.ErrOrStderr(), c.logLevel, "text")
+			log, levels, err := wire.ScopedLogger(cmd.ErrOrStderr(), c.logLevel)
 			if err != nil {
 				return err
 			}
+			c.levels = levels
 			wire.TuneCollector(memory.CalmPercent)
 			c.contained = wire.LimitMemory(log) > 0
 			return run(cmd.Context(), c, log)

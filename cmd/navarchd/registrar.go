@@ -13,6 +13,7 @@ import (
 	caserve "navarch.io/navarch/ca/serve"
 	"navarch.io/navarch/push/identities"
 	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/obs"
 )
 
 // The bounds of one identity at a registration authority: signers are slower than our own key.
@@ -25,11 +26,11 @@ const (
 func (a *assembly) addRegistrar() error {
 	c := a.config
 	server, err := caserve.New(caserve.Config{
-		Registrar: registrar.New(registrar.Config{API: a.api, Signer: c.env.signer, Domain: c.env.signerDomain, Roots: a.signerRoots, MaxTTL: c.env.maxCertTTL, Now: now, Log: a.log}),
+		Registrar: registrar.New(registrar.Config{API: a.api, Signer: c.env.signer, Domain: c.env.signerDomain, Roots: a.signerRoots, MaxTTL: c.env.maxCertTTL, Now: now, Log: a.scoped(obs.ScopeCA)}),
 		Now:       now, Authenticator: a.callers.OfCalls(), Revocations: deniedAlone{a.denied}, Policy: issue.Policy{DefaultTTL: c.env.certTTL, MaxTTL: c.env.maxCertTTL},
 		Renewals: caserve.Renewals{Alone: c.renewAlone, Machines: c.renewMachines, Machine: identities.Machines(a.snapshot), Tokens: a.callers.Tokens()},
 		Limits:   caserve.Limits{Signing: registrar.Signing, Rate: registrations, Burst: registrationsBurst},
-		Hooks:    certificateHooks(), Audit: a.log,
+		Hooks:    certificateHooks(), Audit: a.scoped(obs.ScopeCA),
 	})
 	if err != nil {
 		return err

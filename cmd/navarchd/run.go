@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/cmd/navarchd/controlz"
 	"navarch.io/navarch/cmd/navarchd/debug"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/obs"
@@ -53,7 +54,7 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	began := time.Now()
 	log.Info("navarchd starts", obs.KeyVersion, obs.Version, obs.KeyName, c.processName(), obs.KeyRoles, strings.Join(c.roles, ","), obs.KeyMesh, c.mesh, obs.KeyStore, c.storeNamed())
 	c.env.warnUnread(os.Environ(), log)
-	store, server, closed, err := openStore(c, log)
+	store, server, closed, err := openStore(c, obs.Scoped(log, obs.ScopeEtcd))
 	if err != nil {
 		return err
 	}
@@ -104,6 +105,21 @@ func listenHTTP(c *config, debugPages *debug.Pages, ready func() error, notes fu
 			return web.Serve(ctx, metrics, monitoring(handler), web.Limits{}, clients)
 		}},
 	}, nil
+}
+
+// listenControlZ opens the address at which levels of log lines are changed. As with istiod, a process goes on without it where the address cannot be opened.
+func listenControlZ(c *config, log *slog.Logger) []loop.Task {
+	if c.ctrlzAddr == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", c.ctrlzAddr)
+	if err != nil {
+		log.Warn("the levels of log lines cannot be changed while this process runs: --ctrlz-addr cannot be opened", obs.KeyAddress, c.ctrlzAddr, obs.KeyError, err)
+		return nil
+	}
+	return []loop.Task{{Name: "log levels", Run: func(ctx context.Context) error {
+		return web.Serve(ctx, l, controlz.Handler(c.levels, log), web.Limits{Connections: 16}, obs.NewSampled(log))
+	}}}
 }
 
 // processName is how this process appears in the election and on debug pages.

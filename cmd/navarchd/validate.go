@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -83,6 +84,9 @@ func (c *config) checkNames(refuse func(format string, args ...any)) {
 	var err error
 	if c.shared, err = prefixes(c.sharedSources); err != nil {
 		refuse("--shared-sources: %w", err)
+	}
+	if host, _, err := net.SplitHostPort(c.ctrlzAddr); c.ctrlzAddr != "" && (err != nil || host != "localhost" && !net.ParseIP(host).IsLoopback()) {
+		refuse("--ctrlz-addr: %q is no loopback address with a port: whoever reaches it changes the levels of log lines", c.ctrlzAddr)
 	}
 	if err := c.etcd.Check(); err != nil {
 		refuse("%w", err)

@@ -60,7 +60,7 @@ func (s *starter) start(name string, args ...string) (*Server, error) {
 			return nil, err
 		}
 	}
-	args = append(args, "--http-addr", ports[1], "--monitoring-addr", ports[2], "--mesh", s.mesh, "--log-level", "warn", "--shutdown-duration", "5s")
+	args = append(args, "--ctrlz-addr", "", "--http-addr", ports[1], "--monitoring-addr", ports[2], "--mesh", s.mesh, "--log-level", "warn", "--shutdown-duration", "5s")
 	args = append(args, s.flags...)
 	if s.issuer != "" {
 		args = append(args, "--secure-grpc-addr", ports[0], "--token-issuer", tokenIssuer, "--token-keys", filepath.Join(s.issuer, fileKeys))

@@ -3,9 +3,12 @@ package serve
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
+	"navarch.io/navarch/push/delta"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/obs"
 )
@@ -21,6 +24,21 @@ func typeName(t xds.Type, url string) string {
 		return t.String()
 	}
 	return url
+}
+
+// logSent reports a response at level debug.
+func (st *stream) logSent(r *delta.Reply) {
+	if log := st.srv.cfg.Log; log.Enabled(st.grpc.Context(), slog.LevelDebug) {
+		log.Debug("response sent", obs.KeyNode, st.client.ID, obs.KeyType, typeName(r.Type, r.URL), "resources", len(r.Set), "removed", len(r.Removed), "bytes", r.Size,
+			obs.KeyRevision, r.Revision)
+	}
+}
+
+// logAcked reports an ACK at level debug; took is the time since the response was sent.
+func (st *stream) logAcked(r *delta.Report, took time.Duration) {
+	if log := st.srv.cfg.Log; log.Enabled(st.grpc.Context(), slog.LevelDebug) {
+		log.Debug("response acknowledged", obs.KeyNode, st.client.ID, obs.KeyType, r.Type.String(), obs.KeyRevision, r.Revision, obs.KeyTook, took)
+	}
 }
 
 // logRefusal says what a proxy did not take: of each resource the first at once, then a sample.

@@ -112,6 +112,7 @@ func (st *stream) push(o *outgoing, start time.Time) (bytes int, written bool) {
 	}
 	now := time.Now()
 	hooks.Wrote(now.Sub(began))
+	st.logSent(r)
 	if _, agents := agentType(r.Type); !agents {
 		hooks.Sent(r.Type, len(r.Set), len(r.Removed), r.Size)
 		hooks.Pushed(r.Type, now.Sub(start))

@@ -293,7 +293,9 @@ func (st *stream) report(r *delta.Report, now time.Time, since int64) {
 	hooks := &st.srv.cfg.Hooks
 	switch r.Kind {
 	case delta.Acked:
-		hooks.Acked(r.Type, st.client.ID, r.Revision, now.Sub(time.Unix(0, since)))
+		took := now.Sub(time.Unix(0, since))
+		hooks.Acked(r.Type, st.client.ID, r.Revision, took)
+		st.logAcked(r, took)
 	case delta.Expired:
 		hooks.Expired(r.Type)
 	case delta.Nacked:

@@ -121,8 +121,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, name string, h Ha
 		}
 		s.answer(w, review)
 	}
+	took := time.Since(began)
 	obs.AdmissionReviews.WithLabelValues(name, result).Inc()
-	obs.AdmissionTime.WithLabelValues(name).Observe(time.Since(began).Seconds())
+	obs.AdmissionTime.WithLabelValues(name).Observe(took.Seconds())
+	s.Log.Debug("admission review answered", obs.KeyName, name, "result", result, obs.KeyPeer, r.RemoteAddr, obs.KeyTook, took)
 }
 
 // timeout is how long a request may take.

@@ -3,7 +3,6 @@ package obs
 import (
 	"fmt"
 	"log/slog"
-	"math"
 	"slices"
 	"strings"
 )
@@ -11,35 +10,54 @@ import (
 // levels are the words of Istio's levels (istio: pkg/log, --log_output_level), and warning, which Envoy says for warn. Of Navarch nothing is fatal
 // or above.
 var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "warning": slog.LevelWarn,
-	"error": slog.LevelError, "fatal": slog.LevelError + 4, "none": math.MaxInt}
+	"error": slog.LevelError, "fatal": fatal, "none": none}
 
 // Level reads the least level of log lines as Istio's components do (istio: pkg/log, --log_output_level): one level, or several with commas between
-// them, each as SCOPE:LEVEL. There is one scope here: that of default, or of a level without a scope, counts, the last of several; that of all counts
-// before it, and info is the level where neither is said. scopes are the others, sorted, whose levels have no effect. The error names the part that is
+// them, each as SCOPE:LEVEL. It is for programs with one scope: that of default, or of a level without a scope, counts, the last of several; that of all
+// counts before it, and info is the level where neither is said. scopes are the others, sorted, whose levels have no effect. The error names the part that is
 // no level.
 func Level(text string) (level slog.Level, scopes []string, err error) {
-	level = slog.LevelInfo
-	var all *slog.Level
-	for part := range strings.SplitSeq(text, ",") {
-		scope, word, scoped := strings.Cut(strings.TrimSpace(part), ":")
-		if !scoped {
-			scope, word = "default", scope
-		}
-		l, known := levels[strings.ToLower(word)]
-		switch {
-		case !known || scope == "":
-			return 0, nil, fmt.Errorf("log level %.100q: want LEVEL or SCOPE:LEVEL, a level being debug, info, warn, error, fatal or none", part)
-		case scope == "all":
-			all = &l
-		case scope == "default":
-			level = l
-		default:
+	said, err := parseLevels(text)
+	if err != nil {
+		return 0, nil, err
+	}
+	for scope := range said {
+		if scope != scopeAll && scope != ScopeDefault {
 			scopes = append(scopes, scope)
 		}
 	}
-	if all != nil {
-		level = *all
-	}
 	slices.Sort(scopes)
-	return level, slices.Compact(scopes), nil
+	return said.of(ScopeDefault), scopes, nil
+}
+
+// scopeAll is Istio's word for every scope.
+const scopeAll = "all"
+
+// saidLevels maps scopes to their levels, as a text states them.
+type saidLevels map[string]slog.Level
+
+// of returns the level of a scope.
+func (s saidLevels) of(scope string) slog.Level {
+	for _, name := range []string{scopeAll, scope, ScopeDefault} {
+		if level, said := s[name]; said {
+			return level
+		}
+	}
+	return slog.LevelInfo
+}
+
+func parseLevels(text string) (saidLevels, error) {
+	said := saidLevels{}
+	for part := range strings.SplitSeq(text, ",") {
+		scope, word, scoped := strings.Cut(strings.TrimSpace(part), ":")
+		if !scoped {
+			scope, word = ScopeDefault, scope
+		}
+		level, known := levels[strings.ToLower(word)]
+		if !known || scope == "" {
+			return nil, fmt.Errorf("log level %.100q: want LEVEL or SCOPE:LEVEL, a level being debug, info, warn, error, fatal or none", part)
+		}
+		said[scope] = level
+	}
+	return said, nil
 }

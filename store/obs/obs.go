@@ -62,6 +62,8 @@ const (
 	KeyPlace = "place" // function and line of our code
 	KeyStack = "stack"
 
+	keyScope    = "scope" // of log lines (Scoped)
+	KeyLeast    = "least" // level of a scope
 	KeyRoles    = "roles"
 	KeyMesh     = "mesh"
 	KeyVersion  = "version" // of this program; of a resource

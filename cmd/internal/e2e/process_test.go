@@ -51,16 +51,19 @@ type daemon struct {
 	more       []string // additions to its environment
 }
 
+// unlevelled leaves the fixed address of log levels to nobody, since many processes run at the same time. Older versions do not have the flag.
+var unlevelled = []string{"--ctrlz-addr="}
+
 // start runs navarchd with addresses of its own; it is killed at the end of the test.
 func start(t testing.TB, args ...string) *daemon {
 	t.Helper()
-	return startProgram(t, navarchd(t), nil, args...)
+	return startProgram(t, navarchd(t), nil, append(unlevelled, args...)...)
 }
 
 // startNamed is start of a replica with a name of its own (POD_NAME).
 func startNamed(t testing.TB, name string, args ...string) *daemon {
 	t.Helper()
-	return startProgram(t, navarchd(t), []string{"POD_NAME=" + name}, args...)
+	return startProgram(t, navarchd(t), []string{"POD_NAME=" + name}, append(unlevelled, args...)...)
 }
 
 // startProgram is start of another build of navarchd, with additions to its environment.

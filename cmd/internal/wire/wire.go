@@ -65,10 +65,26 @@ func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	default:
 		return nil, fmt.Errorf("log format %q: want text or json", format)
 	}
-	if len(scopes) > 0 {
-		log.Warn("there is one level for all log lines: levels of other scopes than default have no effect", "scopes", strings.Join(scopes, ","))
-	}
+	warnUnknown(log, "there is one level for all log lines: levels of other scopes than default have no effect", scopes)
 	return log, nil
+}
+
+// ScopedLogger writes records to w as text, at the levels of scopes, which change while the process runs. It warns about scopes that do not exist. Errors:
+// another level.
+func ScopedLogger(w io.Writer, level string) (*slog.Logger, *obs.Levels, error) {
+	levels, unknown, err := obs.NewLevels(level)
+	if err != nil {
+		return nil, nil, err
+	}
+	log := slog.New(levels.Handler(slog.NewTextHandler(w, nil)))
+	warnUnknown(log, "log lines do not have these scopes: their levels have no effect", unknown)
+	return log, levels, nil
+}
+
+func warnUnknown(log *slog.Logger, message string, scopes []string) {
+	if len(scopes) > 0 {
+		log.Warn(message, "scopes", strings.Join(scopes, ","))
+	}
 }
 
 // FromEnv sets flags that were not given on the command line from the environment: names maps a flag to its variable.

@@ -177,12 +177,12 @@ spec: {profile: minimal, meshConfig: {rootNamespace: x}, values: {global: {meshI
 
 // What is to be known comes first, and of two lines the longer one counts.
 func TestOrder(t *testing.T) {
-	all := fromArgs([]string{"--resync=1s", "--httpAddr=:1", "--ctrlz_port=1", "discovery"})
+	all := fromArgs([]string{"--resync=1s", "--httpAddr=:1", "--log_as_json=true", "discovery"})
 	var order []string
 	for _, s := range all {
 		order = append(order, s.Key)
 	}
-	if got := strings.Join(order, " "); got != "ctrlz_port httpAddr resync" {
+	if got := strings.Join(order, " "); got != "log_as_json httpAddr resync" {
 		t.Errorf("order %s", got)
 	}
 	for _, of := range []struct {

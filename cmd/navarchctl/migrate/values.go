@@ -84,7 +84,7 @@ var values = []row{
 	{"global.imagePullSecrets", ActedOn, "`imagePullSecrets`, and `injection.values.global.imagePullSecrets` for proxies", ""},
 	{"global.istiod.enableAnalysis", Reported, "Istio's analyzers are not run; `status` writes validation messages", "false"},
 	{"global.logAsJson", Reported, "navarchd's log is text; of proxies it is `injection.values.global.logAsJson`", "false"},
-	{"global.logging", ActedOn, "`flags.log-level`, which takes the same: the level of `default` counts, for all; of agents `injection.values.global.logging`", ""},
+	{"global.logging", ActedOn, "`flags.log-level`, which takes the same: the scopes are others, and have the level of `default` unless they have their own; of agents `injection.values.global.logging`", ""},
 	{"global.omitSidecarInjectorConfigMap", Reported, "the ConfigMap is there where the webhook is (`injection.enabled`)", "false"},
 	{"global.operatorManageWebhooks", ActedOn, "`flags.write-webhook-configurations: false`", ""},
 	{"global.priorityClassName", ActedOn, "`priorityClassName`", ""},

@@ -79,7 +79,7 @@ func (m *mesh) startControlPlane(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
 	env := []string{"DEFAULT_WORKLOAD_CERT_TTL=" + leafTTL.String()}
 	p, err := m.children.spawn("navarchd", env, m.bin("navarchd"), "--config-dir", m.config, "--data-dir", m.data(),
-		"--secure-grpc-addr", m.grpc, "--http-addr", m.http, "--monitoring-addr", m.mon)
+		"--secure-grpc-addr", m.grpc, "--http-addr", m.http, "--monitoring-addr", m.mon, "--ctrlz-addr", "")
 	if err != nil {
 		return 0, err
 	}

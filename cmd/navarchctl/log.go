@@ -1,0 +1,254 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"navarch.io/navarch/cmd/navarchctl/cluster"
+	"navarch.io/navarch/cmd/navarchctl/show"
+	"navarch.io/navarch/cmd/navarchd/controlz"
+	"navarch.io/navarch/store/obs"
+)
+
+// controlZPort is istiod's port of ControlZ, on which navarchd changes levels of log lines.
+const controlZPort = 9876
+
+// levelChange is a level that a scope is given.
+type levelChange struct {
+	scope string // empty: all
+	level string // empty: that of the process's start
+}
+
+func logCommand() *cobra.Command {
+	var (
+		at     = controlPlane{everyRole: true}
+		format output
+		levels string
+		reset  bool
+		port   int
+	)
+	cmd := &cobra.Command{
+		Use:   "log [POD | deploy/NAME]",
+		Short: "Show or change the levels of navarchd's log lines while it runs",
+		Long: `Shows the least level of log lines of each scope, at every process of the control plane, or at a Pod or the Pods of a Deployment alone. With --level or
+--reset it changes the levels first. A change lasts until the process ends. It is made at a loopback address of the Pod (--ctrlz-addr of navarchd), so it
+needs the right to forward ports to Pods of the control plane. --server is that address where there is no cluster. istioctl admin log works as well.`,
+		Example: `  navarchctl log
+  navarchctl log --level ads:debug,ca:debug
+  navarchctl log deploy/istiod-ingest --level debug
+  navarchctl log --reset`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			defer at.close()
+			changes, err := levelChanges(levels, reset)
+			if err != nil {
+				return err
+			}
+			if at.server == "" && !at.cluster.Given() {
+				at.server = "127.0.0.1:" + strconv.Itoa(port)
+			}
+			pages, err := at.controlZ(cmd.Context(), args, port)
+			if err != nil {
+				return err
+			}
+			return changeLevels(cmd.Context(), pages, changes, format, cmd.OutOrStdout())
+		},
+	}
+	at.bind(cmd.Flags())
+	cmd.Flags().StringVar(&levels, "level", "", "Levels to set, as LEVEL for all scopes or SCOPE:LEVEL, with commas between: debug, info, warn, error, none.")
+	cmd.Flags().BoolVar(&reset, "reset", false, "Set all scopes to the levels that the process started with.")
+	cmd.Flags().IntVar(&port, "ctrlz-port", controlZPort, "Port of --ctrlz-addr of navarchd.")
+	cmd.MarkFlagsMutuallyExclusive("level", "reset")
+	format.bind(cmd, short, "json", "yaml")
+	return cmd
+}
+
+// levelChanges parses --level and --reset. The error names the part that is wrong.
+func levelChanges(levels string, reset bool) (changes []levelChange, err error) {
+	if reset {
+		return []levelChange{{}}, nil
+	}
+	if levels == "" {
+		return nil, nil
+	}
+	if _, _, err := obs.Level(levels); err != nil {
+		return nil, fmt.Errorf("--level: %w", err)
+	}
+	for part := range strings.SplitSeq(levels, ",") {
+		scope, level, scoped := strings.Cut(strings.TrimSpace(part), ":")
+		if !scoped {
+			scope, level = "", scope
+		}
+		if scope == "all" {
+			scope = ""
+		}
+		changes = append(changes, levelChange{scope, level})
+	}
+	return changes, nil
+}
+
+// controlZ returns the addresses at which levels change: --server, or a port of all processes, of a Pod, or of the Pods of a workload.
+func (c *controlPlane) controlZ(ctx context.Context, args []string, port int) (pages []page, err error) {
+	if _, err := c.pages(ctx); err != nil {
+		return nil, err
+	}
+	const what, help = "the log levels of navarchd", "--ctrlz-addr of navarchd says where they are changed; its log says if it could not be opened"
+	if len(c.pods) == 0 {
+		if len(args) > 0 {
+			return nil, fmt.Errorf("%s: --server names one process, so nothing else does", args[0])
+		}
+		return []page{{address: c.where, by: "--server", what: what, help: help}}, nil
+	}
+	pods := c.pods
+	if len(args) > 0 {
+		if pods, err = c.podsNamed(ctx, args[0]); err != nil {
+			return nil, err
+		}
+	}
+	for _, pod := range pods {
+		pages = append(pages, page{address: pod.String(), by: c.cluster.Context, what: what, help: help, url: "http://localhost:" + strconv.Itoa(port), client: pod.Client()})
+	}
+	return pages, nil
+}
+
+// podsNamed selects the ready Pods of the control plane that POD, pod/POD or a workload (deploy/NAME) names.
+func (c *controlPlane) podsNamed(ctx context.Context, object string) ([]*cluster.Pod, error) {
+	names := []string{object}
+	if kind, name, is := strings.Cut(object, "/"); is {
+		names = []string{name}
+		if resource := workloadKinds[kind]; resource != "" {
+			var err error
+			if names, err = c.podsOf(ctx, resource, c.cluster.Namespace, name); err != nil {
+				return nil, fmt.Errorf("%s in namespace %s: %w", object, c.cluster.Namespace, err)
+			}
+		} else if kind != "pod" && kind != "pods" && kind != "po" {
+			return nil, fmt.Errorf("%s: want POD, or a workload as deploy/NAME", object)
+		}
+	}
+	pods := slices.DeleteFunc(slices.Clone(c.pods), func(p *cluster.Pod) bool { return !slices.Contains(names, p.Name) })
+	if len(pods) == 0 {
+		return nil, fmt.Errorf("%s in namespace %s: it has no Pod that is ready and of the control plane%s", object, c.cluster.Namespace, c.unasked(names))
+	}
+	return pods, nil
+}
+
+// unasked says why Pods of some names are not asked; empty: none of them is of the control plane.
+func (c *controlPlane) unasked(names []string) (why string) {
+	for _, missing := range c.missing {
+		if name, _, _ := strings.Cut(missing, " "); slices.Contains(names, name) {
+			why += ": " + missing
+		}
+	}
+	return why
+}
+
+// changeLevels makes the changes at all pages, once each of them is known to be possible everywhere, and prints which levels hold then. The error names pages
+// that did not answer, or refused a change.
+func changeLevels(ctx context.Context, pages []page, changes []levelChange, format output, w io.Writer) error {
+	held := make([][]controlz.Scope, len(pages))
+	read := func() error {
+		return errors.Join(atEach(pages, func(i int, p page) error { return p.read(ctx, controlz.Root, &held[i]) })...)
+	}
+	if err := read(); err != nil {
+		return err
+	}
+	if len(changes) > 0 {
+		for _, change := range changes {
+			if err := change.possible(held, pages); err != nil {
+				return fmt.Errorf("%w; no level is changed", err)
+			}
+		}
+		if err := errors.Join(atEach(pages, func(i int, p page) error { return p.change(ctx, held[i], changes) })...); err != nil {
+			return err
+		}
+		if err := read(); err != nil {
+			return err
+		}
+	}
+	all := levelRows(pages, held)
+	if format != short {
+		return format.print(w, all)
+	}
+	rows := [][]string{{"SCOPE", "LEVEL", "PROCESSES", "LINES ABOUT"}}
+	for _, l := range all {
+		where := strings.Join(l.Processes, ", ")
+		if len(l.Processes) == len(pages) && len(pages) > 1 {
+			where = fmt.Sprintf("all %d", len(pages))
+		}
+		rows = append(rows, []string{show.Printable(l.Scope), show.Printable(l.Level), where, show.Printable(l.About)})
+	}
+	return show.Table(w, rows)
+}
+
+// possible reports a scope that a page does not have.
+func (c levelChange) possible(held [][]controlz.Scope, pages []page) error {
+	for i, scopes := range held {
+		if c.scope == "" || slices.ContainsFunc(scopes, func(s controlz.Scope) bool { return s.Name == c.scope }) {
+			continue
+		}
+		var names []string
+		for _, s := range scopes {
+			names = append(names, show.Printable(s.Name))
+		}
+		return fmt.Errorf("--level: %s has no scope %q; it has %s", pages[i].address, c.scope, strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// change makes the changes, in their order.
+func (p page) change(ctx context.Context, scopes []controlz.Scope, changes []levelChange) error {
+	for _, c := range changes {
+		for _, s := range scopes {
+			if c.scope != "" && c.scope != s.Name {
+				continue
+			}
+			method, body := http.MethodDelete, []byte(nil)
+			if c.level != "" {
+				method = http.MethodPut
+				var err error
+				if body, err = json.Marshal(controlz.Scope{Name: s.Name, OutputLevel: c.level}); err != nil {
+					return err
+				}
+			}
+			if _, err := p.ask(ctx, method, controlz.Root+"/"+url.PathEscape(s.Name), "", body); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// heldLevel is a level of a scope, and the processes where it holds.
+type heldLevel struct {
+	Scope     string   `json:"scope"`
+	Level     string   `json:"level"`
+	Processes []string `json:"processes"`
+	About     string   `json:"about"`
+}
+
+// levelRows lists the levels by scope, one row for each level that a scope has.
+func levelRows(pages []page, held [][]controlz.Scope) (all []heldLevel) {
+	for i, scopes := range held {
+		for _, s := range scopes {
+			at := slices.IndexFunc(all, func(l heldLevel) bool { return l.Scope == s.Name && l.Level == s.OutputLevel })
+			if at < 0 {
+				at = len(all)
+				all = append(all, heldLevel{Scope: s.Name, Level: s.OutputLevel, About: s.Description})
+			}
+			all[at].Processes = append(all[at].Processes, pages[i].address)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b heldLevel) int { return cmp.Compare(a.Scope, b.Scope) })
+	return all
+}

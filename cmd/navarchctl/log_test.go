@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/cmd/navarchd/controlz"
+	"navarch.io/navarch/store/obs"
+)
+
+// Levels are shown, set for all scopes or for some, and reset to those of the start. A scope or a level that does not exist is an error, and nothing is changed.
+func TestLog(t *testing.T) {
+	levels, _, err := obs.NewLevels("info,ca:warn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(controlz.Handler(levels, slog.New(slog.DiscardHandler)))
+	defer server.Close()
+	for _, step := range []struct{ args, levels, fails string }{
+		{"", "info info warn info info info", ""},
+		{"--level ads:debug,ca:error", "info debug error info info info", ""},
+		{"--level xds:debug,ads:none", "info debug error info info info", `has no scope "xds"; it has admit, ads, ca, default, etcd, ingest; no level is changed`},
+		{"--level ads:none,ca:loud", "info debug error info info info", `--level: log level "ca:loud"`},
+		{"--level none", "none none none none none none", ""},
+		{"--level all:debug,ads:warn", "debug warn debug debug debug debug", ""},
+		{"--reset --level debug", "debug warn debug debug debug debug", "none of the others can be"},
+		{"istiod-0 --level error", "debug warn debug debug debug debug", "--server names one process"},
+		{"--reset", "info info warn info info info", ""},
+	} {
+		var out bytes.Buffer
+		cmd := root()
+		cmd.SetArgs(append([]string{"log", "--server", server.Listener.Addr().String()}, strings.Fields(step.args)...))
+		cmd.SetOut(&out)
+		cmd.SetErr(&out)
+		err := cmd.ExecuteContext(t.Context())
+		if (err != nil) != (step.fails != "") || err != nil && !strings.Contains(err.Error(), step.fails) {
+			t.Errorf("log %s: %v", step.args, err)
+		}
+		var got []string
+		for _, s := range levels.All() {
+			got = append(got, s.Level())
+			if err == nil && !strings.Contains(strings.Join(strings.Fields(out.String()), " "), s.Name+" "+s.Level()+" "+server.Listener.Addr().String()) {
+				t.Errorf("log %s: %s is %s, and it prints\n%s", step.args, s.Name, s.Level(), out.String())
+			}
+		}
+		if all := strings.Join(got, " "); all != step.levels {
+			t.Errorf("log %s: levels are %s, want %s", step.args, all, step.levels)
+		}
+	}
+}
+
+// A level that holds at some processes alone has a row of its own, which names them.
+func TestLevelRows(t *testing.T) {
+	pages := []page{{address: "a"}, {address: "b"}, {address: "c"}}
+	one := func(level string) []controlz.Scope {
+		return []controlz.Scope{{Name: "ca", OutputLevel: "info"}, {Name: "ads", OutputLevel: level}}
+	}
+	var rows []string
+	for _, l := range levelRows(pages, [][]controlz.Scope{one("info"), one("debug"), one("info")}) {
+		rows = append(rows, l.Scope+" "+l.Level+" "+strings.Join(l.Processes, "+"))
+	}
+	if got := strings.Join(rows, "; "); got != "ads info a+c; ads debug b; ca info a+b+c" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,120 @@
+// Package controlz changes the levels of log lines at run time, by the requests of `istioctl admin log` to istiod's ControlZ (istio: pkg/ctrlz, topics/scopes.go).
+//
+// Owns: nothing.  Reads: requests from this machine.  Never: answers others than processes of this machine, or the pages of a browser.
+package controlz
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"navarch.io/navarch/cmd/internal/web"
+	"navarch.io/navarch/store/obs"
+)
+
+// Scope is the JSON of a scope, with Istio's names of fields. Of a PUT request an empty field leaves the value as it is.
+type Scope struct {
+	Name            string `json:"name"`
+	Description     string `json:"description"`
+	OutputLevel     string `json:"output_level"`
+	StackTraceLevel string `json:"stack_trace_level"` // always none
+	LogCallers      bool   `json:"log_callers"`       // always false
+}
+
+// Root is the path of all scopes; Root/NAME is that of one.
+const Root = "/scopej"
+
+// Handler answers GET requests for the levels, PUT requests with a Scope, which change one, and DELETE requests, which set it to what it was at the start. Every
+// change is logged.
+func Handler(levels *obs.Levels, log *slog.Logger) http.Handler {
+	all := func(w http.ResponseWriter, _ *http.Request) {
+		scopes := []Scope{}
+		for _, s := range levels.All() {
+			scopes = append(scopes, shown(s))
+		}
+		answer(w, scopes)
+	}
+	change := func(set func(*obs.Scope, *http.Request) error) http.HandlerFunc {
+		return one(levels, func(w http.ResponseWriter, r *http.Request, s *obs.Scope) {
+			before := s.Level()
+			if err := set(s, r); err != nil {
+				http.Error(w, fmt.Sprintf("scope %s: %v", s.Name, err), http.StatusBadRequest)
+				return
+			}
+			log.Info("the level of log lines is changed", obs.KeyName, s.Name, obs.KeyLeast, s.Level(), "before", before)
+			w.WriteHeader(http.StatusAccepted)
+		})
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+Root, all)
+	mux.HandleFunc("GET "+Root+"/{$}", all)
+	mux.HandleFunc("GET "+Root+"/{scope}", one(levels, func(w http.ResponseWriter, _ *http.Request, s *obs.Scope) { answer(w, shown(s)) }))
+	mux.HandleFunc("PUT "+Root+"/{scope}", change(put))
+	mux.HandleFunc("DELETE "+Root+"/{scope}", change(func(s *obs.Scope, _ *http.Request) error {
+		s.Reset()
+		return nil
+	}))
+	return web.Guard(nil, sameMachine(mux))
+}
+
+// sameMachine refuses what a proxy passes on for others.
+func sameMachine(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !web.SameMachine(r) {
+			http.Error(w, "log levels are changed from the machine that this process runs on (kubectl port-forward does)", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// one finds the scope that a path names. As with istiod, a scope that does not exist is a bad request.
+func one(levels *obs.Levels, h func(http.ResponseWriter, *http.Request, *obs.Scope)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("scope")
+		s := levels.Find(name)
+		if s == nil {
+			var names []string
+			for _, s := range levels.All() {
+				names = append(names, s.Name)
+			}
+			http.Error(w, fmt.Sprintf("unknown scope name: %.100q: the scopes are %s", name, strings.Join(names, ", ")), http.StatusBadRequest)
+			return
+		}
+		h(w, r, s)
+	}
+}
+
+// put sets what the body of a request states. An error changes nothing.
+func put(s *obs.Scope, r *http.Request) error {
+	var to Scope
+	if err := json.NewDecoder(r.Body).Decode(&to); err != nil {
+		return fmt.Errorf("the request cannot be decoded: %w", err)
+	}
+	switch {
+	case to.Name != "" && to.Name != s.Name:
+		return fmt.Errorf("name: it is %.100q, and the path names %s", to.Name, s.Name)
+	case to.StackTraceLevel != "" && to.StackTraceLevel != "none":
+		return errors.New("stack_trace_level: log lines have no stack traces, so none is the only level")
+	case to.LogCallers:
+		return errors.New("log_callers: log lines do not name their callers")
+	case to.OutputLevel == "":
+		return nil
+	}
+	if err := s.Set(to.OutputLevel); err != nil {
+		return fmt.Errorf("output_level: %w", err)
+	}
+	return nil
+}
+
+func shown(s *obs.Scope) Scope {
+	return Scope{Name: s.Name, Description: s.About, OutputLevel: s.Level(), StackTraceLevel: "none"}
+}
+
+func answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v)
+}

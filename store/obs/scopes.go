@@ -1,0 +1,138 @@
+package obs
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Scopes of navarchd's log lines. Each scope has a level of its own, which changes while the process runs.
+const (
+	ScopeADS     = "ads" // Istio's name
+	ScopeAdmit   = "admit"
+	ScopeCA      = "ca"
+	ScopeDefault = "default"
+	ScopeEtcd    = "etcd"
+	ScopeIngest  = "ingest"
+)
+
+// Levels holds the least level of the log lines of each scope. Its methods may be called from any goroutine.
+type Levels struct{ scopes []*Scope }
+
+// Scope is a part of a process's log lines.
+type Scope struct {
+	Name, About string
+	level       slog.LevelVar
+	first       slog.Level
+}
+
+// NewLevels parses the levels that a process starts with, in the form of Level. A scope without a level of its own has that of default, and a level of all
+// counts before every other. unknown lists the scopes that do not exist, sorted; their levels have no effect. The error names the part that is no level.
+func NewLevels(text string) (l *Levels, unknown []string, err error) {
+	said, err := parseLevels(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	l = &Levels{scopes: []*Scope{
+		{Name: ScopeAdmit, About: "Role admit: the webhooks"},
+		{Name: ScopeADS, About: "Role xds: plans, streams of proxies, what they refuse"},
+		{Name: ScopeCA, About: "Role ca: keys, certificates, credentials of callers"},
+		{Name: ScopeDefault, About: "All other lines: start, stop, addresses, memory"},
+		{Name: ScopeEtcd, About: "The store, and etcd in this process"},
+		{Name: ScopeIngest, About: "Role ingest: what the leader reads and writes"},
+	}}
+	for _, s := range l.scopes {
+		s.first = said.of(s.Name)
+		s.Reset()
+	}
+	for name := range said {
+		if name != scopeAll && l.Find(name) == nil {
+			unknown = append(unknown, name)
+		}
+	}
+	slices.Sort(unknown)
+	return l, unknown, nil
+}
+
+// All returns the scopes, sorted by name. The caller must not change the slice.
+func (l *Levels) All() []*Scope { return l.scopes }
+
+// Find returns the scope of a name; nil: there is none.
+func (l *Levels) Find(name string) *Scope {
+	if i := slices.IndexFunc(l.scopes, func(s *Scope) bool { return s.Name == name }); i >= 0 {
+		return l.scopes[i]
+	}
+	return nil
+}
+
+// Handler returns a handler that passes the lines of scope default to next. Scoped derives the handlers of other scopes from it.
+func (l *Levels) Handler(next slog.Handler) slog.Handler {
+	return scoped{Handler: next, levels: l, scope: l.Find(ScopeDefault)}
+}
+
+// Level returns the word for the scope's level.
+func (s *Scope) Level() string {
+	return cmp.Or(levelWords[s.level.Level()], "none")
+}
+
+// Set changes the level of the scope. The error names a word that is no level.
+func (s *Scope) Set(word string) error {
+	level, known := levels[strings.ToLower(word)]
+	if !known {
+		return fmt.Errorf("log level %.100q: want debug, info, warn, error, fatal or none", word)
+	}
+	s.level.Set(level)
+	return nil
+}
+
+// Reset gives the scope the level that it had at the start.
+func (s *Scope) Reset() { s.level.Set(s.first) }
+
+// Scoped returns a logger whose lines belong to a scope, and name it. The logger is returned as it is where its handler is of no Levels, or the scope does
+// not exist.
+func Scoped(log *slog.Logger, scope string) *slog.Logger {
+	h, is := log.Handler().(scoped)
+	if !is {
+		return log
+	}
+	if h.scope = h.levels.Find(scope); h.scope == nil {
+		return log
+	}
+	return slog.New(h).With(keyScope, scope)
+}
+
+// scoped drops the lines below the level of a scope.
+type scoped struct {
+	slog.Handler
+	levels *Levels
+	scope  *Scope
+}
+
+// Enabled implements slog.Handler.
+func (h scoped) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= h.scope.level.Level()
+}
+
+// WithAttrs implements slog.Handler.
+func (h scoped) WithAttrs(attrs []slog.Attr) slog.Handler {
+	h.Handler = h.Handler.WithAttrs(attrs)
+	return h
+}
+
+// WithGroup implements slog.Handler.
+func (h scoped) WithGroup(name string) slog.Handler {
+	h.Handler = h.Handler.WithGroup(name)
+	return h
+}
+
+// levelWords maps levels to Istio's words.
+var levelWords = map[slog.Level]string{slog.LevelDebug: "debug", slog.LevelInfo: "info", slog.LevelWarn: "warn", slog.LevelError: "error", fatal: "fatal", none: "none"}
+
+const (
+	fatal = slog.LevelError + 4
+	none  = slog.Level(math.MaxInt)
+)
