@@ -139,8 +139,12 @@ var faults = map[string]struct {
 	"no replica": {func(w *world) {
 		w.answers["/api/v1/namespaces/istio-system/pods"] = strings.Replace(podList("", ""), `"True"`, `"False"`, 1)
 	}, "replicas", Failure, "none is ready: a (unknown, not ready)"},
-	"nobody leads":             {func(w *world) { w.leader = `{"name": "", "self": false}` }, "leader", Failure, "no process leads"},
-	"who leads is not there":   {func(w *world) { w.leader = `{"name": "b", "self": false}` }, "leader", Failure, "b leads, as Pod a says, and is not among the ready replicas"},
+	"nobody leads":           {func(w *world) { w.leader = `{"name": "", "self": false}` }, "leader", Failure, "no process leads"},
+	"who leads is not there": {func(w *world) { w.leader = `{"name": "b", "self": false}` }, "leader", Failure, "b leads, as Pod a says, and is not among the ready replicas"},
+	"the leader is ending": {func(w *world) {
+		w.leader = `{"name": "b", "self": false}`
+		w.answers["/api/v1/namespaces/istio-system/pods"] = strings.Replace(podList("", ""), `{"items": [`, `{"items": [{"metadata": {"name": "b", "labels": {"istio.io/rev": "default"}, "deletionTimestamp": "2026-01-02T03:04:05Z"}, "spec": {"serviceAccountName": "istiod"}}, `, 1)
+	}, "leader", Warning, "b leads, and is being deleted"},
 	"the leader is behind":     {func(w *world) { w.leader = `{"name": "a", "self": true, "read": "2026-01-02T03:04:05Z"}` }, "leader", Failure, "what it has stored of the cluster is"},
 	"the leader has not read":  {func(w *world) { w.leader = `{"name": "a", "self": true}` }, "leader", Warning, "has not read the whole cluster yet"},
 	"the leader has just read": {func(w *world) { w.leader = `{"name": "a", "self": true, "settled": true}` }, "leader", OK, "has stored everything"},

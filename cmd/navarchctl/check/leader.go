@@ -3,7 +3,10 @@ package check
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"navarch.io/navarch/push/inspect"
 )
@@ -29,6 +32,10 @@ func (k *checker) leader(ctx context.Context) {
 			k.leading(seen)
 			return
 		}
+		if k.ending(seen.Name) {
+			k.say("leader", Warning, seen.Name+" leads, and is being deleted: another process leads once it has ended", "wait until it has")
+			return
+		}
 		if seen.Name != "" {
 			last = fmt.Errorf("%s leads, as %s says, and is not among the ready replicas", seen.Name, r.Name)
 		}
@@ -38,6 +45,11 @@ func (k *checker) leader(ctx context.Context) {
 		return
 	}
 	k.say("leader", Failure, "no process leads: changes of the configuration reach no proxy", "see the logs of the replicas with role ingest: they say why they give up")
+}
+
+// ending reports whether a Pod of the control plane is being deleted.
+func (k *checker) ending(name string) bool {
+	return slices.ContainsFunc(k.pods, func(pod corev1.Pod) bool { return pod.Name == name && pod.DeletionTimestamp != nil })
 }
 
 // leading judges a process that leads.
