@@ -36,6 +36,9 @@ chart: ## package the Helm chart, with Istio's CustomResourceDefinitions, into o
 envoy: ## put the pinned Envoy alone into .tools/bin/
 	@deploy/tools/install.sh envoy
 
+etcd: # the stock one, which the chart's members run where there is no registry
+	@CGO_ENABLED=0 go build -o bin/etcd go.etcd.io/etcd/server/v3
+
 generate: ## generate store/model/record.pb.go from record.proto
 	@deploy/tools/install.sh protoc protoc-gen-go
 	PATH="$(CURDIR)/$(TOOLS):$$PATH" .tools/protoc/bin/protoc -I . -I .tools/protoc/include \
@@ -61,7 +64,7 @@ check: ## formatting, vet, staticcheck, errorlint, exhaustive switches, import a
 # there, and take four times as long.
 UNRACED := ca/istioca ca/seal cmd/internal/arrows cmd/internal/bench cmd/internal/e2e cmd/internal/partial cmd/internal/scene cmd/internal/sources \
 	cmd/internal/wire cmd/navarch-load cmd/navarchctl cmd/navarchctl/dump cmd/navarchctl/migrate cmd/navarchctl/remains cmd/navarchctl/show \
-	cmd/navarchctl/tags cmd/navarchd/callers cmd/navarchd/debug/authz cmd/navarchd/delivered cmd/navarchd/memory deploy/chart deploy/cni \
+	cmd/navarchctl/tags cmd/navarchd/callers cmd/navarchd/controlz cmd/navarchd/debug/authz cmd/navarchd/delivered cmd/navarchd/memory deploy/chart deploy/cni \
 	deploy/demo/quickstart deploy/demo/run deploy/demo/show deploy/demo/traffic/count deploy/redirect \
 	deploy/testcluster/image deploy/testcluster/lifecycle deploy/testcluster/podenv deploy/testcluster/probe \
 	deploy/testcluster/volume deploy/tools/benchtable deploy/tools/totals loadtest/gauge loadtest/mesh loadtest/report loadtest/report/page push/access \
@@ -178,13 +181,12 @@ demo: build envoy ## a small mesh on this machine, step by step; HOLD=1 keeps it
 demo-intercept: build envoy intercept-tools ## the same with network namespaces and real redirection (root)
 	go run ./deploy/demo/run -intercept
 
-demo-kube: build kube-tools chart envoy intercept-tools ## the chart, and a shop with sidecars, in a Kubernetes cluster of processes, from installing to uninstalling, step by step (root; nine minutes); HOLD=1 keeps it up
+demo-kube: build etcd kube-tools chart envoy intercept-tools ## the chart, and a shop with sidecars, in a Kubernetes cluster of processes, from installing to uninstalling, step by step (root; nine minutes); HOLD=1 keeps it up
 	CGO_ENABLED=0 go build -tags grpcnotrace -o bin/ ./deploy/demo/traffic
-	CGO_ENABLED=0 go build -o bin/etcd go.etcd.io/etcd/server/v3
 	CGO_ENABLED=0 go build -tags grpcnotrace -ldflags '-X navarch.io/navarch/store/obs.Version=next' -o bin/navarchd-next ./cmd/navarchd
 	@go build -o bin/demo-kube ./deploy/demo/kube && exec bin/demo-kube
 
-cluster: build kube-tools intercept-tools ## a Kubernetes cluster of processes on this machine (deploy/testcluster/README.md), until Ctrl-C
+cluster: build etcd kube-tools chart envoy intercept-tools ## a Kubernetes cluster of processes on this machine, in which the chart can be installed (deploy/testcluster/README.md), until Ctrl-C
 	@go build -o bin/testcluster ./deploy/testcluster && exec bin/testcluster $(ARGS)
 
 # Of programs of one commit every machine makes the same bytes: no paths, no build id, no C, the plainest processor of each architecture, and the
@@ -214,4 +216,4 @@ clean: ## remove bin/ and out/, which hold what was built and what runs left (no
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: build tools kube-tools chart envoy generate check test test-kube test-upgrade test-warming intercept-tools bench histories fuzz load load-suite load-faults experiment demo demo-intercept demo-kube cluster image clean help
+.PHONY: build tools kube-tools chart envoy etcd generate check test test-kube test-upgrade test-warming intercept-tools bench histories fuzz load load-suite load-faults experiment demo demo-intercept demo-kube cluster image clean help

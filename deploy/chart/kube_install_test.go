@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -58,14 +59,11 @@ func newInstallation(t *testing.T) *installation {
 	for _, name := range []string{"navarchd", "navarchctl", "navarch-agent", "app"} {
 		local[name] = programs.For(t, name)
 	}
-	images := image.Table{}
-	for name, has := range map[string][]string{"navarchd": {"navarchd", "navarchctl"}, "etcd": {"etcd", "etcdctl", "etcdutl"}, "app": {"app"}, "ca": {"ca"},
-		"navarch-agent": {"navarch-agent", "envoy", "navarchctl"}, "proxyv2": {"pilot-agent", "navarch-agent", "envoy", "navarchctl"}} {
-		one := image.Image{Programs: map[string]string{}, Entrypoint: []string{"/usr/local/bin/" + has[0]}}
-		for _, program := range has {
-			one.Programs["/usr/local/bin/"+program] = local[program]
-		}
-		images[name] = one
+	of := image.Product()
+	maps.Copy(of, map[string][]string{"app": {"app"}, "ca": {"ca"}, "proxyv2": {"pilot-agent", "navarch-agent", "envoy", "navarchctl"}})
+	images, err := image.Of(of, local)
+	if err != nil {
+		t.Fatal(err)
 	}
 	i := &installation{t: t, began: time.Now(), Cluster: cluster.ForTest(t, cluster.Options{Nodes: 2, Images: images, Istio: true, GatewayAPI: true})}
 	if i.helm, err = NewHelm(t.TempDir(), i.Kubeconfig()); err != nil {

@@ -4,9 +4,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -25,40 +27,66 @@ func main() {
 	}
 }
 
-// images are added to by --image name=program.
-type images image.Table
+// given are images that --image name=program adds to.
+type given image.Table
 
-func (i images) String() string { return fmt.Sprint(len(i)) }
+func (g given) String() string { return fmt.Sprint(len(g)) }
 
-func (i images) Set(s string) error {
+func (g given) Set(s string) error {
 	name, program, ok := strings.Cut(s, "=")
-	path, err := filepath.Abs(program)
-	if !ok || err != nil || name == "" {
+	if !ok || name == "" {
 		return fmt.Errorf("want name=program, got %q", s)
 	}
-	inside := "/usr/local/bin/" + filepath.Base(path)
-	i[name] = image.Image{Programs: map[string]string{inside: path}, Entrypoint: []string{inside}}
-	return nil
+	return g.add(name, program)
+}
+
+// add adds an image with one program.
+func (g given) add(name, program string) error {
+	base := filepath.Base(program)
+	one, err := image.Of(map[string][]string{name: {base}}, map[string]string{base: program})
+	maps.Copy(g, one)
+	return err
+}
+
+// images has the product's images, and of every other program of bin one by its name. top is the folder of the repository.
+func images(top string) (image.Table, error) {
+	tools := filepath.Join(top, ".tools", "bin")
+	local := map[string]string{"envoy": cmp.Or(os.Getenv("NAVARCH_ENVOY"), filepath.Join(tools, "envoy"))}
+	for _, name := range []string{"etcdctl", "etcdutl"} {
+		local[name] = filepath.Join(tools, name)
+	}
+	built, err := filepath.Glob(filepath.Join(top, "bin", "*"))
+	if err != nil {
+		return nil, err
+	}
+	all := given{}
+	for _, program := range built {
+		name := filepath.Base(program)
+		local[name] = program
+		if err := all.add(name, program); err != nil {
+			return nil, err
+		}
+	}
+	product, err := image.Of(image.Product(), local)
+	if err != nil {
+		return nil, fmt.Errorf("run this by `make cluster`, which builds the programs: %w", err)
+	}
+	maps.Copy(all, product)
+	return image.Table(all), nil
 }
 
 func run() error {
-	o := cluster.Options{Images: image.Table{}}
+	o, more := cluster.Options{}, given{}
 	flag.IntVar(&o.Nodes, "nodes", 3, "How many nodes.")
 	flag.BoolVar(&o.Istio, "istio", true, "Istio's CustomResourceDefinitions are there.")
 	flag.BoolVar(&o.GatewayAPI, "gateway-api", true, "Those of the Gateway API are there.")
-	flag.Var(images(o.Images), "image", "name=program: what an image stands for, may be repeated. Programs of bin/ are there by their names.")
+	flag.Var(more, "image", "name=program: one more image with one program, may be repeated. Those of the product, and programs of bin/ by their names, are there.")
 	flag.Parse()
-	built, err := filepath.Glob("bin/*")
-	if err != nil {
+	var err error
+	if o.Images, err = images("."); err != nil {
 		return err
 	}
-	for _, program := range built {
-		if _, named := o.Images[filepath.Base(program)]; !named {
-			if err := images(o.Images).Set(filepath.Base(program) + "=" + program); err != nil {
-				return err
-			}
-		}
-	}
+	maps.Copy(o.Images, more)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	c, err := cluster.Start(ctx, o)

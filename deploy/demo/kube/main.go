@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -96,46 +97,22 @@ func (d *demo) hold(ctx context.Context) {
 	}
 }
 
-// built are the images, from what `make demo-kube` has built.
+// built are the images, from what `make demo-kube` has built. That of pilot-agent is Istio's, that of navarchd-next navarchd's with the tag next.
 func built() (image.Table, error) {
 	local := map[string]string{"pilot-agent": filepath.Join("deploy", "demo", "kube", "pilot-agent.sh")}
 	for _, name := range []string{"etcd", "navarchd", "navarchd-next", "navarchctl", "navarch-agent", "navarch-load", "traffic"} {
 		local[name] = filepath.Join("bin", name)
 	}
-	for _, name := range []string{"kube-apiserver", "kubectl"} {
+	for _, name := range []string{"etcdctl", "etcdutl", "kube-apiserver", "kubectl"} {
 		local[name] = filepath.Join(".tools", "bin", name)
 	}
 	local["envoy"] = cmp.Or(os.Getenv("NAVARCH_ENVOY"), filepath.Join(".tools", "bin", "envoy"))
-	return table(local, map[string][]string{"etcd": nil, "navarchd": {"navarchctl"}, "navarchd-next": {"navarchctl"}, "navarch-load": nil, "traffic": nil, "kube-apiserver": {"kubectl", "navarchctl"},
-		"navarch-agent": {"envoy", "navarchctl"}, "pilot-agent": {"navarch-agent", "envoy"}})
-}
-
-// table makes images of programs: each has the program of its name, which runs, and others. That of pilot-agent is Istio's, that of navarchd-next
-// navarchd's with the tag next.
-func table(local map[string]string, images map[string][]string) (image.Table, error) {
-	for name, path := range local {
-		full, err := filepath.Abs(path)
-		if err == nil {
-			_, err = os.Stat(full)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("run this by `make demo-kube`, which builds the programs: %w", err)
-		}
-		local[name] = full
-	}
-	all := image.Table{}
-	for name, more := range images {
-		one := image.Image{Programs: map[string]string{}, Entrypoint: []string{"/usr/local/bin/" + name}}
-		for _, program := range append(more, name) {
-			one.Programs["/usr/local/bin/"+program] = local[program]
-		}
-		all[name] = one
-	}
-	for program, image := range map[string]string{"pilot-agent": "proxyv2", "navarchd-next": "navarchd:" + next} {
-		if one, has := all[program]; has {
-			all[image] = one
-			delete(all, program)
-		}
+	images := image.Product()
+	maps.Copy(images, map[string][]string{"navarchd:" + next: {"navarchd-next", "navarchctl"}, "proxyv2": {"pilot-agent", "navarch-agent", "envoy"},
+		"navarch-load": {"navarch-load"}, "traffic": {"traffic"}, "kube-apiserver": {"kube-apiserver", "kubectl", "navarchctl"}})
+	all, err := image.Of(images, local)
+	if err != nil {
+		return nil, fmt.Errorf("run this by `make demo-kube`, which builds the programs: %w", err)
 	}
 	return all, nil
 }

@@ -6,6 +6,7 @@ package image
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -22,6 +23,35 @@ type Image struct {
 // Table maps names of images to what they stand for: names as Pods write them ("docker.io/istio/proxyv2"), or their last element alone ("proxyv2"),
 // each without a digest, and without a tag unless images of one name differ by it ("proxyv2:1.31"); the most exact one counts.
 type Table map[string]Image
+
+// Product lists the programs of the images that an installation of Navarch runs; the first one is the entrypoint.
+func Product() map[string][]string {
+	return map[string][]string{"navarchd": {"navarchd", "navarchctl"}, "navarch-agent": {"navarch-agent", "envoy", "navarchctl"}, "etcd": {"etcd", "etcdctl", "etcdutl"}}
+}
+
+// Of makes a table of images from the names of their programs, the entrypoint first; local maps each name to the program on this machine. The error names a
+// program that is missing.
+func Of(images map[string][]string, local map[string]string) (Table, error) {
+	t := Table{}
+	for name, programs := range images {
+		one := Image{Programs: map[string]string{}, Entrypoint: []string{inside(programs[0])}}
+		for _, program := range programs {
+			path, err := filepath.Abs(local[program])
+			if _, missing := os.Stat(local[program]); err == nil {
+				err = missing
+			}
+			if err != nil {
+				return nil, fmt.Errorf("image %q: program %q: %w", name, program, err)
+			}
+			one.Programs[inside(program)] = path
+		}
+		t[name] = one
+	}
+	return t, nil
+}
+
+// inside is the path of a program in its image.
+func inside(program string) string { return "/usr/local/bin/" + program }
 
 // Shell is the name of an image with nothing but the machine's own programs; it has no entrypoint.
 const Shell = "shell"

@@ -1,7 +1,9 @@
 package image
 
 import (
+	"os"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -12,6 +14,23 @@ func TestFind(t *testing.T) {
 		i, err := table.Find(name)
 		if got := i.Dir; (err != nil) != (want == "refused") || err == nil && got != want {
 			t.Errorf("%s: %q %v, want %q", name, got, err, want)
+		}
+	}
+}
+
+// An image has all of its programs, and runs the first one. One that is missing is named.
+func TestOf(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := Of(map[string][]string{"agent": {"agent", "envoy"}}, map[string]string{"agent": self, "envoy": self})
+	if got := table["agent"]; err != nil || !slices.Equal(got.Entrypoint, []string{"/usr/local/bin/agent"}) || got.Programs["/usr/local/bin/envoy"] != self || len(got.Programs) != 2 {
+		t.Errorf("%+v %v", table, err)
+	}
+	for _, local := range []map[string]string{{"agent": self}, {"agent": self, "envoy": self + "-none"}} {
+		if _, err := Of(map[string][]string{"agent": {"agent", "envoy"}}, local); err == nil || !strings.Contains(err.Error(), `"envoy"`) {
+			t.Errorf("%v: %v", local, err)
 		}
 	}
 }
