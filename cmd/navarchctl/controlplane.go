@@ -143,7 +143,9 @@ func gather[T any](ctx context.Context, c *controlPlane, path string, warnings i
 	for i, err := range failed {
 		if err != nil {
 			fmt.Fprintln(warnings, "warning:", err)
-			c.missing = append(c.missing, noAnswer(pages[i]))
+			if no := noAnswer(pages[i]); !slices.Contains(c.missing, no) { // of another page
+				c.missing = append(c.missing, no)
+			}
 		}
 	}
 	return said, nil

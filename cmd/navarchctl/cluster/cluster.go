@@ -121,7 +121,8 @@ func (c *Cluster) selector(s string) string {
 	return s
 }
 
-// Replicas lists the ready Pods that serve proxies, by name, and describes the others ("NAME (why it is not asked)"). Errors name the context,
+// Replicas lists the Pods that serve proxies, by name: those that are ready, and those that are being deleted and still run, which have proxies until they
+// are drained. It describes the others ("NAME (why it is not asked)"). Errors name the context,
 // the namespace and the labels that were looked for; it is one, too, where no Pod is ready.
 func (c *Cluster) Replicas(ctx context.Context) (ready []*Pod, others []string, err error) {
 	return c.ready(ctx, c.Selector())
@@ -148,7 +149,7 @@ func (c *Cluster) ready(ctx context.Context, selectors ...string) (ready []*Pod,
 				continue
 			}
 			seen[pod.Name] = true
-			if why := Unready(pod); why != "" {
+			if why := Unready(pod); why != "" && !draining(pod) {
 				others = append(others, pod.Name+" ("+why+")")
 				continue
 			}
@@ -165,7 +166,12 @@ func (c *Cluster) ready(ctx context.Context, selectors ...string) (ready []*Pod,
 	return ready, others, nil
 }
 
-// Unready says why a Pod is not asked: it is being deleted, or not ready. Empty: it is asked.
+// draining says whether a Pod is being deleted, and still runs.
+func draining(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil && slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
+}
+
+// Unready says why a Pod takes no new connections: it is being deleted, or not ready. Empty: it takes them.
 func Unready(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return "it is being deleted"

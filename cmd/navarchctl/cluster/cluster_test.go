@@ -68,18 +68,22 @@ func replica(name, revision string, ready bool) corev1.Pod {
 func TestReplicas(t *testing.T) {
 	going := replica("d", "gone", true)
 	going.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	draining := replica("e", "draining", false)
+	draining.DeletionTimestamp = going.DeletionTimestamp
+	draining.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	port := replica("b", "canary", true)
 	port.Annotations = map[string]string{"prometheus.io/port": "9999"}
 	other := replica("x", "default", true)
 	other.Labels["app"] = "other"
-	kubeconfig := pods(t, nil, port, replica("a", "default", true), replica("c", "new", false), going, other)
+	kubeconfig := pods(t, nil, port, replica("a", "default", true), replica("c", "new", false), going, draining, other)
 	for _, one := range []struct {
 		flags Flags
 		want  string // names with ports, or of the error
 	}{
-		{Flags{}, "a:15014 b:9999"},
+		{Flags{}, "a:15014 b:9999 e:15014"},
 		{Flags{Revision: "canary"}, "b:9999"},
 		{Flags{Revision: "new"}, "context x, namespace istio-system: Pods with the labels app=istiod,istio.io/rev=new: none is ready: c (running, not ready)"},
+		{Flags{Revision: "draining"}, "e:15014"},
 		{Flags{Revision: "gone"}, "none is ready: d (it is being deleted)"},
 		{Flags{Revision: "none"}, "context x, namespace istio-system: Pods with the labels app=istiod,istio.io/rev=none: there is none"},
 		{Flags{Namespace: "elsewhere"}, "context x, namespace elsewhere: Pods with the labels app=istiod: the API server answered 403 Forbidden: no /api/v1/namespaces/elsewhere/pods"},
