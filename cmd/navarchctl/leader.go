@@ -21,8 +21,8 @@ func leaderCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leader",
 		Short: "Say which process leads the ingesters of each revision, and how far it is",
-		Long: `The leader reads the cluster and writes its configuration to etcd. BEHIND is the age of what the records have of the cluster; about a minute is
-usual. WRITES says whether the leader writes to Kubernetes, too, which that of the promoted revision does. Exit code 1: a revision has no leader.`,
+		Long: `The leader reads the cluster and writes its configuration to etcd. STORED says whether all that it has read
+is stored, CONFIRMED how long ago the API server confirmed that nothing was missing; up to two minutes are usual where little changes. WRITES says whether the leader writes to Kubernetes, too, which that of the promoted revision does. Exit code 1: a revision has no leader.`,
 		Example: `  navarchctl leader
   navarchctl leader --revision canary -o json`,
 		Args: cobra.NoArgs,
@@ -55,13 +55,16 @@ usual. WRITES says whether the leader writes to Kubernetes, too, which that of t
 }
 
 func leaderTable(w io.Writer, all []inspect.Leader, now time.Time) error {
-	rows := [][]string{{"LEADER", "REVISION", "EPOCH", "BEHIND", "WRITES"}}
+	rows := [][]string{{"LEADER", "REVISION", "EPOCH", "STORED", "CONFIRMED", "WRITES"}}
 	for _, l := range all {
-		behind := "-"
+		confirmed, stored := "not yet", "all"
 		if !l.Read.IsZero() {
-			behind = fmt.Sprint(now.Sub(l.Read).Round(time.Second))
+			confirmed = fmt.Sprint(now.Sub(l.Read).Round(time.Second), " ago")
 		}
-		rows = append(rows, []string{show.Printable(l.Name), show.Printable(l.Revision), strconv.FormatInt(l.Epoch, 10), behind, strconv.FormatBool(l.Writes)})
+		if !l.Settled {
+			stored = "not yet"
+		}
+		rows = append(rows, []string{show.Printable(l.Name), show.Printable(l.Revision), strconv.FormatInt(l.Epoch, 10), stored, confirmed, strconv.FormatBool(l.Writes)})
 	}
 	return show.Table(w, rows)
 }

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/push/inspect"
 )
 
-// behind bounds the age of what the leader has stored of the cluster; the leader states the time about once a minute.
+// behind bounds the age of what the leader has certainly stored of the cluster. Where nothing changes an API server confirms that once in about two minutes.
 const behind = 3 * time.Minute
 
 // leader asks the replicas with role ingest which of them leads, and how far it is.
@@ -64,8 +64,8 @@ func (k *checker) leading(l inspect.Leader) {
 	case age > behind:
 		k.say("leader", Failure, fmt.Sprintf("%s leads, and what it has stored of the cluster is %s old", l.Name, age), do)
 	case !l.Writes:
-		k.say("leader", OK, fmt.Sprintf("%s leads, %s behind the cluster; another revision is promoted, so this one does not write to Kubernetes", l.Name, age), "")
+		k.say("leader", OK, fmt.Sprintf("%s leads; the API server confirmed %s ago that nothing was missing; another revision is promoted, so this one does not write to Kubernetes", l.Name, age), "")
 	default:
-		k.say("leader", OK, fmt.Sprintf("%s leads, %s behind the cluster", l.Name, age), "")
+		k.say("leader", OK, fmt.Sprintf("%s leads; the API server confirmed %s ago that nothing was missing", l.Name, age), "")
 	}
 }
