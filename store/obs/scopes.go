@@ -92,7 +92,7 @@ func (s *Scope) Set(word string) error {
 // Reset gives the scope the level that it had at the start.
 func (s *Scope) Reset() { s.level.Set(s.first) }
 
-// Scoped returns a logger whose lines belong to a scope, and name it. The logger is returned as it is where its handler is of no Levels, or the scope does
+// Scoped returns a logger whose lines belong to a scope, and name it at their end. The logger is returned as it is where its handler is of no Levels, or the scope does
 // not exist.
 func Scoped(log *slog.Logger, scope string) *slog.Logger {
 	h, is := log.Handler().(scoped)
@@ -102,7 +102,7 @@ func Scoped(log *slog.Logger, scope string) *slog.Logger {
 	if h.scope = h.levels.Find(scope); h.scope == nil {
 		return log
 	}
-	return slog.New(h).With(keyScope, scope)
+	return slog.New(h)
 }
 
 // scoped drops the lines below the level of a scope.
@@ -115,6 +115,15 @@ type scoped struct {
 // Enabled implements slog.Handler.
 func (h scoped) Enabled(_ context.Context, level slog.Level) bool {
 	return level >= h.scope.level.Level()
+}
+
+// Handle implements slog.Handler.
+func (h scoped) Handle(ctx context.Context, r slog.Record) error {
+	if h.scope.Name != ScopeDefault {
+		r = r.Clone()
+		r.AddAttrs(slog.String(keyScope, h.scope.Name))
+	}
+	return h.Handler.Handle(ctx, r)
 }
 
 // WithAttrs implements slog.Handler.

@@ -64,7 +64,7 @@ func TestScoped(t *testing.T) {
 		}
 		return strings.Join(lines, "; ")
 	}
-	for _, step := range []struct{ scope, level, want string }{{ScopeADS, "debug", "two from=test scope=ads g.a=1; three"}, {ScopeDefault, "none", "two from=test scope=ads g.a=1"},
+	for _, step := range []struct{ scope, level, want string }{{ScopeADS, "debug", "two from=test g.a=1 g.scope=ads; three"}, {ScopeDefault, "none", "two from=test g.a=1 g.scope=ads"},
 		{ScopeADS, "error", ""}, {ScopeDefault, "debug", "one; three"}} {
 		if err := l.Find(step.scope).Set(step.level); err != nil {
 			t.Fatal(err)

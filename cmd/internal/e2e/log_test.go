@@ -40,7 +40,7 @@ func (d *daemon) said(t *testing.T, n int, words ...string) {
 func TestLogIsAnOperators(t *testing.T) {
 	parallel(t)
 	dir, data := folder(t), t.TempDir()
-	d := startProgram(t, navarchd(t), []string{"PILOT_HTTP10=1", "PILOT_PUSH_THROTTLE=100"}, "--config-dir", dir, "--data-dir", data)
+	d := startProgram(t, navarchd(t), []string{"PILOT_HTTP10=1", "PILOT_PUSH_THROTTLE=100"}, append(unlevelled, "--config-dir", dir, "--data-dir", data)...)
 	eventually(t, patience, d.ready)
 	d.said(t, 1, "msg=ready took=")
 	if first, _, _ := strings.Cut(d.log.String(), "\n"); !strings.Contains(first, `msg="navarchd starts" version=`) || !strings.Contains(first, `roles=ingest,xds,ca mesh=default store="embedded etcd in `+data) {
