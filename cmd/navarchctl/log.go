@@ -62,7 +62,20 @@ needs the right to forward ports to Pods of the control plane. --server is that 
 			if err != nil {
 				return err
 			}
-			return changeLevels(cmd.Context(), pages, changes, format, cmd.OutOrStdout())
+			said, failed := changeLevels(cmd.Context(), pages, changes)
+			if len(said) == 0 {
+				return failed
+			}
+			if format != short {
+				err = format.print(cmd.OutOrStdout(), levelRows(said))
+			} else {
+				err = writeLevels(cmd.OutOrStdout(), said)
+			}
+			if len(changes) == 0 && failed != nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", failed)
+				failed = nil
+			}
+			return errors.Join(err, failed)
 		},
 	}
 	at.bind(cmd.Flags())
@@ -153,55 +166,72 @@ func (c *controlPlane) unasked(names []string) (why string) {
 	return why
 }
 
-// changeLevels makes the changes at all pages, once each of them is known to be possible everywhere, and prints which levels hold then. The error names pages
-// that did not answer, or refused a change.
-func changeLevels(ctx context.Context, pages []page, changes []levelChange, format output, w io.Writer) error {
-	held := make([][]controlz.Scope, len(pages))
-	read := func() error {
-		return errors.Join(atEach(pages, func(i int, p page) error { return p.read(ctx, controlz.Root, &held[i]) })...)
-	}
-	if err := read(); err != nil {
-		return err
-	}
-	if len(changes) > 0 {
-		for _, change := range changes {
-			if err := change.possible(held, pages); err != nil {
-				return fmt.Errorf("%w; no level is changed", err)
-			}
-		}
-		if err := errors.Join(atEach(pages, func(i int, p page) error { return p.change(ctx, held[i], changes) })...); err != nil {
-			return err
-		}
-		if err := read(); err != nil {
-			return err
+// levelled is a process with the levels that it states.
+type levelled struct {
+	page   page
+	scopes []controlz.Scope
+}
+
+// readLevels asks all pages, and returns those that answered; failed joins the errors of the others.
+func readLevels(ctx context.Context, pages []page) (said []levelled, failed error) {
+	all := make([]levelled, len(pages))
+	errs := atEach(pages, func(i int, p page) error {
+		all[i].page = p
+		return p.read(ctx, controlz.Root, &all[i].scopes)
+	})
+	for i, err := range errs {
+		if err == nil {
+			said = append(said, all[i])
 		}
 	}
-	all := levelRows(pages, held)
-	if format != short {
-		return format.print(w, all)
+	return said, errors.Join(errs...)
+}
+
+// changeLevels makes the changes at all pages that answer, once each change is known to be possible there, and returns the levels that hold then. failed has
+// the errors of pages that do not answer, or refused a change.
+func changeLevels(ctx context.Context, pages []page, changes []levelChange) (said []levelled, failed error) {
+	said, failed = readLevels(ctx, pages)
+	if len(changes) == 0 || len(said) == 0 {
+		return said, failed
 	}
+	for _, change := range changes {
+		if err := change.possible(said); err != nil {
+			return nil, fmt.Errorf("%w; no level is changed", err)
+		}
+	}
+	answered := make([]page, len(said))
+	for i, one := range said {
+		answered[i] = one.page
+	}
+	refused := errors.Join(atEach(answered, func(i int, p page) error { return p.change(ctx, said[i].scopes, changes) })...)
+	said, gone := readLevels(ctx, answered)
+	return said, errors.Join(failed, refused, gone)
+}
+
+// writeLevels prints the levels for people.
+func writeLevels(w io.Writer, said []levelled) error {
 	rows := [][]string{{"SCOPE", "LEVEL", "PROCESSES", "LINES ABOUT"}}
-	for _, l := range all {
+	for _, l := range levelRows(said) {
 		where := strings.Join(l.Processes, ", ")
-		if len(l.Processes) == len(pages) && len(pages) > 1 {
-			where = fmt.Sprintf("all %d", len(pages))
+		if len(l.Processes) == len(said) && len(said) > 1 {
+			where = fmt.Sprintf("all %d", len(said))
 		}
 		rows = append(rows, []string{show.Printable(l.Scope), show.Printable(l.Level), where, show.Printable(l.About)})
 	}
 	return show.Table(w, rows)
 }
 
-// possible reports a scope that a page does not have.
-func (c levelChange) possible(held [][]controlz.Scope, pages []page) error {
-	for i, scopes := range held {
-		if c.scope == "" || slices.ContainsFunc(scopes, func(s controlz.Scope) bool { return s.Name == c.scope }) {
+// possible reports a scope that a process does not have.
+func (c levelChange) possible(said []levelled) error {
+	for _, one := range said {
+		if c.scope == "" || slices.ContainsFunc(one.scopes, func(s controlz.Scope) bool { return s.Name == c.scope }) {
 			continue
 		}
 		var names []string
-		for _, s := range scopes {
+		for _, s := range one.scopes {
 			names = append(names, show.Printable(s.Name))
 		}
-		return fmt.Errorf("--level: %s has no scope %q; it has %s", pages[i].address, c.scope, strings.Join(names, ", "))
+		return fmt.Errorf("--level: %s has no scope %q; it has %s", one.page.address, c.scope, strings.Join(names, ", "))
 	}
 	return nil
 }
@@ -238,15 +268,15 @@ type heldLevel struct {
 }
 
 // levelRows lists the levels by scope, one row for each level that a scope has.
-func levelRows(pages []page, held [][]controlz.Scope) (all []heldLevel) {
-	for i, scopes := range held {
-		for _, s := range scopes {
+func levelRows(said []levelled) (all []heldLevel) {
+	for _, one := range said {
+		for _, s := range one.scopes {
 			at := slices.IndexFunc(all, func(l heldLevel) bool { return l.Scope == s.Name && l.Level == s.OutputLevel })
 			if at < 0 {
 				at = len(all)
 				all = append(all, heldLevel{Scope: s.Name, Level: s.OutputLevel, About: s.Description})
 			}
-			all[at].Processes = append(all[at].Processes, pages[i].address)
+			all[at].Processes = append(all[at].Processes, one.page.address)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b heldLevel) int { return cmp.Compare(a.Scope, b.Scope) })

@@ -54,15 +54,36 @@ func TestLog(t *testing.T) {
 
 // A level that holds at some processes alone has a row of its own, which names them.
 func TestLevelRows(t *testing.T) {
-	pages := []page{{address: "a"}, {address: "b"}, {address: "c"}}
-	one := func(level string) []controlz.Scope {
-		return []controlz.Scope{{Name: "ca", OutputLevel: "info"}, {Name: "ads", OutputLevel: level}}
+	one := func(name, level string) levelled {
+		return levelled{page{address: name}, []controlz.Scope{{Name: "ca", OutputLevel: "info"}, {Name: "ads", OutputLevel: level}}}
 	}
 	var rows []string
-	for _, l := range levelRows(pages, [][]controlz.Scope{one("info"), one("debug"), one("info")}) {
+	for _, l := range levelRows([]levelled{one("a", "info"), one("b", "debug"), one("c", "info")}) {
 		rows = append(rows, l.Scope+" "+l.Level+" "+strings.Join(l.Processes, "+"))
 	}
 	if got := strings.Join(rows, "; "); got != "ads info a+c; ads debug b; ca info a+b+c" {
 		t.Error(got)
+	}
+}
+
+// A process that does not answer keeps the others neither from being shown nor from being changed, and is named.
+func TestLevelsWhereOneIsAway(t *testing.T) {
+	levels, _, err := obs.NewLevels("info")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(controlz.Handler(levels, slog.New(slog.DiscardHandler)))
+	defer server.Close()
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	pages := []page{{address: gone.Listener.Addr().String()}, {address: server.Listener.Addr().String()}}
+	for _, changes := range [][]levelChange{nil, {{scope: "ads", level: "debug"}}} {
+		said, failed := changeLevels(t.Context(), pages, changes)
+		if len(said) != 1 || said[0].page.address != pages[1].address || failed == nil || !strings.Contains(failed.Error(), pages[0].address) {
+			t.Errorf("%v: %+v %v", changes, said, failed)
+		}
+	}
+	if got := levels.Find("ads").Level(); got != "debug" {
+		t.Errorf("ads is %s", got)
 	}
 }
