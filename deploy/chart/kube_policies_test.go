@@ -35,7 +35,7 @@ func TestKubeChartPolicies(t *testing.T) {
 		}
 		pods := podsOf(t, text)
 		for name, pod := range pods {
-			if c := pod.Spec.Containers[0]; c.Name == "navarchd" {
+			if c := pod.Spec.Containers[0]; c.Name == "discovery" {
 				for _, port := range c.Ports {
 					if got := reaches(policies, map[string]string{"any": "body"}, pod.Labels, port.ContainerPort); got != (port.ContainerPort != 8080) {
 						t.Errorf("%s: everybody reaches port %d of %s: %v", scene, port.ContainerPort, name, got)

@@ -233,7 +233,7 @@ func TestKubeChartIsTaken(t *testing.T) {
 	for name, text := range scenes(t) {
 		for pod, spec := range podsOf(t, text) {
 			c := spec.Spec.Containers[0]
-			if c.Name != "navarchd" {
+			if c.Name != "discovery" {
 				continue
 			}
 			cmd := exec.CommandContext(t.Context(), program, append(c.Args, "--etcd-ca=none")...)
@@ -272,7 +272,7 @@ func TestKubeChartFlags(t *testing.T) {
 	for name, text := range scenes(t) {
 		for pod, spec := range podsOf(t, text) {
 			c := spec.Spec.Containers[0]
-			if c.Name != "navarchd" {
+			if c.Name != "discovery" {
 				continue
 			}
 			for _, arg := range c.Args {
