@@ -2,6 +2,8 @@ package chart
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,24 +11,46 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/deploy/docs"
 )
 
 // property is what values.schema.json says of a value.
 type property struct {
-	Type          any
-	Properties    map[string]property
-	PropertyNames struct {
-		Enum    []string
-		Pattern string
+	Ref                                string `json:"$ref"`
+	Type                               any
+	Properties, PatternProperties      map[string]property
+	Enum, Required                     []string
+	AdditionalProperties               json.RawMessage
+	Items                              *property
+	Definitions                        map[string]property
+	PropertyNames, OneOf, AnyOf, AllOf any
+	Not                                any
+}
+
+// resolve replaces references to definitions, also below.
+func (p property) resolve(definitions map[string]property) property {
+	if name, is := strings.CutPrefix(p.Ref, "#/definitions/"); is {
+		p = definitions[name]
 	}
-	AdditionalProperties json.RawMessage
-	MaxProperties        *int
-	Items                *property
+	properties := map[string]property{}
+	for name, of := range p.Properties {
+		properties[name] = of.resolve(definitions)
+	}
+	p.Properties = properties
+	if p.Items != nil {
+		items := p.Items.resolve(definitions)
+		p.Items = &items
+	}
+	return p
 }
 
 // schema is values.schema.json, by value.
-func schema(t *testing.T) map[string]property {
+func schema(t *testing.T) map[string]property { return wholeSchema(t).Properties }
+
+func wholeSchema(t *testing.T) property {
 	t.Helper()
 	text, err := os.ReadFile("values.schema.json")
 	if err != nil {
@@ -39,23 +63,30 @@ func schema(t *testing.T) map[string]property {
 	if string(root.AdditionalProperties) != "false" {
 		t.Error("the schema takes values that it does not know")
 	}
-	return root.Properties
+	return root.resolve(root.Definitions)
 }
 
-// foreign are values that are objects of somebody else, whose fields Kubernetes, Istio or a template of the user's knows.
-var foreign = []string{"meshConfig", "meshNetworks", "injection.values", "affinity", "tolerations[]", "deployments[].resources.claims[]", "etcd.own.resources.claims[]", "kek.kms.resources.claims[]"}
+// names are values whose keys are names of what navarchd has, in place of values of the chart.
+var names = []string{"flags", "env"}
 
-// Every value has a type, and every object refuses what it does not know, but for maps, whose values have a type, and objects of others.
+// foreign are values that are objects of somebody else, whose fields Kubernetes, Istio or a template of the user's knows.
+var foreign = []string{"volumes[]", "volumeMounts[]", "initContainers[]", "envVarFrom[].valueFrom", "meshConfig", "meshConfig.defaultProviders", "meshNetworks", "injection.values", "affinity", "tolerations[]", "deployments[].resources.claims[]", "etcd.own.resources.claims[]", "kek.kms.resources.claims[]"}
+
+// Every value has a type, and every object refuses what it does not know, but for maps, whose values have a type, and objects of others. Keywords that have
+// Helm name another key than the wrong one, or none, are not there: a name that propertyNames refuses is printed with a path that is not its own.
 func TestSchemaIsClosed(t *testing.T) {
 	var walk func(path string, p property)
 	walk = func(path string, p property) {
 		if p.Type == nil {
 			t.Errorf("%s has no type", path)
 		}
-		if p.Type == "object" && len(p.Properties) == 0 && len(p.AdditionalProperties) == 0 && p.MaxProperties == nil && !slices.Contains(foreign, path) {
+		if p.PropertyNames != nil || p.OneOf != nil || p.AnyOf != nil || p.AllOf != nil || p.Not != nil {
+			t.Errorf("%s has a keyword whose errors name no key", path)
+		}
+		if p.Type == "object" && len(p.Properties) == 0 && len(p.AdditionalProperties) == 0 && !slices.Contains(foreign, path) {
 			t.Errorf("%s takes anything", path)
 		}
-		if len(p.Properties) > 0 && string(p.AdditionalProperties) != "false" {
+		if len(p.Properties) > 0 && string(p.AdditionalProperties) != "false" && !slices.Contains(foreign, path) && path != "env" {
 			t.Errorf("%s takes what it does not know", path)
 		}
 		for name, of := range p.Properties {
@@ -70,7 +101,22 @@ func TestSchemaIsClosed(t *testing.T) {
 	}
 }
 
-// values.yaml has every value that the schema knows, each with a comment before its group, and none that it does not know.
+// optional are values that templates do without: maps that may be empty, and what older charts do not have, which `helm upgrade --reuse-values` then leaves out.
+var optional = []string{"etcd.own.resources", "etcd.own.snapshots.schedules", "monitoring.dashboards.labels", "monitoring.podMonitor"}
+
+// deep says whether a default is more than the zero value of its type.
+func deep(value any) bool {
+	switch v := value.(type) {
+	case map[string]any:
+		return len(v) > 0
+	case []any:
+		return len(v) > 0
+	}
+	return value != nil && value != "" && value != false && value != float64(0)
+}
+
+// values.yaml has every value that the schema knows, each with a comment before its group, and none that it does not know. What has a default is required: so
+// Helm names a value that is null, in place of a template that fails.
 func TestValuesAreTheSchemas(t *testing.T) {
 	text, err := os.ReadFile("values.yaml")
 	if err != nil {
@@ -80,24 +126,27 @@ func TestValuesAreTheSchemas(t *testing.T) {
 	if err := yaml.UnmarshalStrict(text, &values); err != nil {
 		t.Fatal(err)
 	}
-	var same func(path string, tree map[string]any, of map[string]property)
-	same = func(path string, tree map[string]any, of map[string]property) {
+	var same func(path string, tree map[string]any, of property)
+	same = func(path string, tree map[string]any, of property) {
 		for name, value := range tree {
-			p, known := of[name]
+			p, known := of.Properties[name]
 			if !known {
 				t.Errorf("the schema does not know %s%s", path, name)
 			}
-			if below, is := value.(map[string]any); is && len(p.Properties) > 0 && !strings.HasSuffix(name, "resources") {
-				same(path+name+".", below, p.Properties)
+			if required := slices.Contains(of.Required, name); !required && deep(value) && !slices.Contains(slices.Concat(names, optional), path+name) {
+				t.Errorf("the schema lets null take the default of %s%s away", path, name)
+			}
+			if below, is := value.(map[string]any); is && len(p.Properties) > 0 && !strings.HasSuffix(name, "resources") && !slices.Contains(slices.Concat(names, foreign), path+name) {
+				same(path+name+".", below, p)
 			}
 		}
-		for name := range of {
+		for name := range of.Properties {
 			if _, there := tree[name]; !there && path+name != "global" {
 				t.Errorf("values.yaml has no %s%s", path, name)
 			}
 		}
 	}
-	same("", values, schema(t))
+	same("", values, wholeSchema(t))
 }
 
 // A template reads every value that the schema knows: by its path, or within the value that it is in (with, range, a variable, a function that is given its name).
@@ -119,7 +168,7 @@ func TestValuesAreRead(t *testing.T) {
 		for name, p := range of {
 			way := `\.` + parent + `\.` + name + `\b`
 			switch parent {
-			case "resources", "neverInjectSelector", "alwaysInjectSelector": // written as they are
+			case "resources", "neverInjectSelector", "alwaysInjectSelector", "flags", "env", "envVarFrom", "meshConfig": // written as they are
 				continue
 			case "Values":
 				way += `|\$v\.` + name + `\b`
@@ -138,26 +187,73 @@ func TestValuesAreRead(t *testing.T) {
 	read("Values", schema(t))
 }
 
-// Each size that the schema knows is in files/sizes.yaml.
+// The variables that env takes, envVarFrom takes as well.
+func TestVariables(t *testing.T) {
+	all := schema(t)
+	if given, from := slices.Sorted(maps.Keys(all["env"].Properties)), all["envVarFrom"].Items.Properties["name"].Enum; !slices.Equal(given, from) || len(given) < 20 {
+		t.Errorf("env takes %q,\nenvVarFrom %q", given, from)
+	}
+}
+
+// Values of istiod's chart, which it has under other names, are refused with the command that translates them; none of them is ours.
+func TestIstiodsValuesAreRefused(t *testing.T) {
+	root := wholeSchema(t)
+	refused := 0
+	for pattern, p := range root.PatternProperties {
+		for name := range strings.SplitSeq(strings.Trim(pattern, "^()$"), "|") {
+			if _, ours := root.Properties[name]; ours || p.Ref != "#/definitions/istiods" {
+				t.Errorf("%s: %+v", name, p)
+			}
+			refused++
+		}
+	}
+	if refused < 40 {
+		t.Errorf("%d names", refused)
+	}
+}
+
+// What was measured of a replica's memory, in bytes (deploy/docs/operations.md, Sizing), by which files/sizes.yaml has its limits.
+const idleReplica, settledProxy = 90e6, 90e3
+
+// Each size that the schema knows is in files/sizes.yaml, with limits of memory in which one replica fewer than there are holds its proxies twice. The page has
+// the same numbers.
 func TestSizes(t *testing.T) {
 	text, err := os.ReadFile("files/sizes.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var sizes map[string]struct {
+		Proxies     int
 		Deployments []struct {
-			Roles     []string
-			Resources struct{ Requests, Limits map[string]string }
+			Roles       []string
+			Replicas    int
+			Autoscaling struct{ MinReplicas int }
+			Resources   struct{ Requests, Limits map[string]string }
 		}
 	}
 	if err := yaml.Unmarshal(text, &sizes); err != nil {
 		t.Fatal(err)
 	}
-	for _, size := range []string{"small", "medium", "large"} {
+	page, err := docs.Pages.ReadFile("installation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range schema(t)["size"].Enum {
 		var roles []string
+		thousands := sizes[size].Proxies / 1000
+		if row := fmt.Sprintf("| `%s` | %d,000 ", size, thousands); thousands == 0 || !strings.Contains(string(page), row) {
+			t.Errorf("installation.md has no row %q", row)
+		}
 		for _, d := range sizes[size].Deployments {
 			if roles = append(roles, d.Roles...); d.Resources.Limits["memory"] == "" || d.Resources.Requests["memory"] == "" {
 				t.Errorf("%s: %v has no bound of memory", size, d.Roles)
+			}
+			if slices.Contains(d.Roles, "xds") {
+				left := max(d.Replicas, d.Autoscaling.MinReplicas) - 1
+				need := 2 * (idleReplica + settledProxy*float64(sizes[size].Proxies)/float64(left))
+				if limit := resource.MustParse(d.Resources.Limits["memory"]); left < 1 || limit.AsApproximateFloat64() < need {
+					t.Errorf("%s: %d replicas with %s do not hold %d proxies, for which they need %.0f bytes", size, left, limit.String(), sizes[size].Proxies, need)
+				}
 			}
 		}
 		if slices.Sort(roles); !slices.Equal(roles, []string{"admit", "ca", "ingest", "xds"}) {

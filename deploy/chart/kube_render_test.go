@@ -155,77 +155,6 @@ func TestKubeChartRenders(t *testing.T) {
 	}
 }
 
-// What nobody knows is refused, and named: a typo, a value of Istio's chart at its old place, a flag and a variable that navarchd does not
-// have, or that the chart sets itself; roles that no process has, or two.
-func TestKubeChartRefuses(t *testing.T) {
-	t.Parallel()
-	h := helm(t)
-	const long = "abcdefghijklmnopqrstuvwxyz"
-	const asked = "issuer.kind=signers,issuer.signers.a\\.b/c=-----BEGIN CERTIFICATE-----,issuer.servingSecretName=s"
-	for set, want := range map[string]string{
-		"kek.creat=true":                 "creat",
-		"global.proxy.logLevel=info":     "global",
-		"flags.loglevel=debug":           "loglevel",
-		"flags.kek=none":                 "kek",
-		"env.PILOT_ENABLE_ANALYSIS=true": "PILOT_ENABLE_ANALYSIS",
-		"env.REVISION=x":                 "REVISION",
-		"size=huge":                      "size",
-		"kek.kms.enabled=true":           "image",
-		"injection.canary.percent=5":     "canary",
-		"injection.canary.percent=101,injection.canary.revision=next": "percent",
-		"issuer.kind=another":                                 "kind",
-		"issuer.kind=signers":                                 "needs issuer.signers",
-		"issuer.kind=other":                                   "needs issuer.address",
-		"issuer.address=ca.example.com:443":                   "issuer.address is not for issuer.kind own",
-		"issuer.signers.mine=x":                               "mine",
-		asked + ",issuer.defaultSigner=a.b/d":                 "no roots of issuer.defaultSigner",
-		asked:                                                 "needs issuer.defaultSigner, or issuer.signerDomain",
-		asked + ",issuer.signerDomain=a.b":                    "needs issuer.servingRoots",
-		asked + ",issuer.signerDomain=a.b,issuer.address=c:1": "issuer.address is not for issuer.kind signers",
-		"crds.install=true":                                   "make chart",
-		"etcd.tls.secretName=mine":                            "serverSecretName",
-		"sharedMeshConfig=shared,deployments[0].roles={ingest,xds,ca},deployments[0].replicas=1,deployments[1].roles={admit},deployments[1].name=admit,deployments[1].replicas=1": "sharedMeshConfig",
-		"deployments[0].roles={xds}": "replicas",
-		"revision=" + long:           "revision: the name navarch-etcd-" + long + "-snapshot-week of a CronJob has 53 characters, at most 52 are allowed",
-		"etcd.own.snapshots.enabled=false,etcd.own.defragmentation=,revision=" + long + "abcdefghijklmn":                                                "revision: the name navarch-etcd-" + long + "abcdefghijklmn of a StatefulSet has 53 characters, at most 52",
-		"etcd.endpoints={https://a:1},revision=" + long + "abcdefghijklmn":                                                                              "", // there is no etcd of the chart's
-		"revision=abcdefghijklmnop,deployments[0].roles={ingest,xds,ca,admit},deployments[0].replicas=1,deployments[0].name=" + long + "abcdefghijklmn": "deployments: the name istiod-abcdefghijklmnop-" + long + "abcdefghijklmn has 64 characters, at most 63",
-		"tag=sha256:abc":                   "tag",
-		"tag=1.2@sha256:abc":               "tag",
-		"tag=" + long + long + long + "_x": "", // more than a label takes
-		"gatewaySecrets[0].namespace=a,gatewaySecrets[1].namespace=b,gatewaySecrets[2].namespace=a": "gatewaySecrets: namespace a is there twice",
-		"monitoring.alerts.enable=true":                                                "enable",
-		"etcd.own.snapshots.schedules.x=":                                              "", // a name without a schedule is none
-		"kek.others[0].key=b":                                                          "secretName",
-		"kek.others[0].secretName=navarch-kek":                                         "kek.others: key kek.key of Secret navarch-kek is there twice",
-		"kek.others[0].secretName=b,kek.kms.enabled=true,kek.kms.image=i":              "kek.others: a KMS changes its keys by itself",
-		"etcd.own.restore=h06.db":                                                      "etcd.own.restore: name a folder that is not there yet with etcd.own.dataFolder",
-		"etcd.own.restore=h06.db,etcd.own.dataFolder=b,etcd.own.storage.enabled=false": "etcd.own.restore: there are no volumes",
-		"etcd.own.restore=../x,etcd.own.dataFolder=b":                                  "restore",
-	} {
-		_, err := h.Run(t.Context(), "template", h.Dir, "--set", set)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: %v, want %q", set, err, want)
-		}
-	}
-	for values, want := range map[string]string{
-		`[{"roles": ["ingest", "xds", "admit"], "replicas": 1}]`:                                                                                                            "none has the role ca",
-		`[{"roles": ["ingest", "xds", "ca"], "replicas": 1}]`:                                                                                                               "none has the role admit",
-		`[{"roles": ["ingest", "xds", "ca", "admit"], "replicas": 1}, {"name": "more", "roles": ["xds"], "replicas": 1}]`:                                                   "role xds",
-		`[{"roles": ["ingest", "xds"], "replicas": 1}, {"roles": ["ca", "admit"], "replicas": 1}]`:                                                                          "is there twice",
-		`[{"roles": ["ingest", "xds", "ca", "admit"], "autoscaling": {"minReplicas": 1, "maxReplicas": 2, "targetCPU": 50, "targetProxies": 100}}]`:                         "targetCPU",
-		`[{"roles": ["ingest", "xds", "ca", "admit"], "replicas": 1, "autoscaling": {"minReplicas": 1, "maxReplicas": 2}}]`:                                                 "deployments",
-		`[{"roles": ["ingest", "xds", "ca", "admit"], "autoscaling": {"minReplicas": 1, "maxReplicas": 2}}]`:                                                                "deployments: autoscaling by CPU needs resources.requests.cpu",
-		`[{"roles": ["ingest", "xds", "ca", "admit"], "autoscaling": {"minReplicas": 1, "maxReplicas": 2, "targetCPU": 50}, "resources": {"requests": {"memory": "1Gi"}}}]`: "resources.requests.cpu",
-		`[{"roles": ["ingest", "xds", "ca", "admit"], "autoscaling": {"minReplicas": 3, "maxReplicas": 2, "targetProxies": 50}}]`:                                           "deployments: autoscaling.maxReplicas, 2, is less than minReplicas, 3",
-		`[{"roles": ["ingest", "xds", "ca"], "replicas": 1}, {"name": "admit", "roles": ["admit"], "replicas": 1, "resources": {"limit": {"memory": "1Gi"}}}]`:              "limit",
-	} {
-		if _, err := h.Run(t.Context(), "template", h.Dir, "--set-json", "deployments="+values); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", values, err, want)
-		}
-	}
-}
-
 // navarchd takes what the chart gives it, together: it starts, and ends for want of a file that is named here.
 func TestKubeChartIsTaken(t *testing.T) {
 	t.Parallel()
@@ -258,7 +187,7 @@ func TestKubeChartFlags(t *testing.T) {
 	for _, match := range regexp.MustCompile(`(?m)^\s+--([a-z-]+)`).FindAllStringSubmatch(help, -1) {
 		known = append(known, match[1])
 	}
-	variables := []string{"GOGC", "GOMEMLIMIT"} // Go's own
+	variables := []string{"GOGC", "GOMEMLIMIT", "GOMAXPROCS", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_CERTIFICATE"} // Go's own, OpenTelemetry's
 	sources, _ := filepath.Glob("../../cmd/navarchd/*.go")
 	for _, name := range sources {
 		source, err := os.ReadFile(name)
@@ -293,7 +222,7 @@ func TestKubeChartFlags(t *testing.T) {
 		value string
 		known []string
 	}{{"flags", known}, {"env", variables}} {
-		for _, name := range allowed[one.value].PropertyNames.Enum {
+		for name := range allowed[one.value].Properties {
 			if !slices.Contains(one.known, name) {
 				t.Errorf("%s.%s is none that navarchd knows", one.value, name)
 			}

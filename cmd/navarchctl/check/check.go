@@ -112,6 +112,7 @@ func (k *checker) ofRevision(ctx context.Context) {
 	k.rights(ctx)
 	k.leader(ctx)
 	k.pages(ctx)
+	k.size(ctx)
 	k.webhooks(ctx)
 	k.join(ctx)
 }
@@ -144,8 +145,8 @@ func (k *checker) revision() string {
 	return k.Revision
 }
 
-// oldest is the oldest Kubernetes that knows what is needed: rules in CEL in the definitions of Istio's kinds (1.25), sidecar containers are optional.
-const oldest = 25
+// oldest is the minor version of the oldest Kubernetes that the chart is for (kubeVersion of Chart.yaml).
+const oldest = 31
 
 func (k *checker) apiServer(ctx context.Context) {
 	const check = "API server"
@@ -159,7 +160,7 @@ func (k *checker) apiServer(ctx context.Context) {
 	case err != nil || version.Major != "1":
 		k.say(check, Warning, "Kubernetes "+version.GitVersion+", a version that is not known here", "use Kubernetes 1."+strconv.Itoa(oldest)+" or later")
 	case minor < oldest:
-		k.say(check, Failure, "Kubernetes "+version.GitVersion, "use Kubernetes 1."+strconv.Itoa(oldest)+" or later: definitions of Istio's kinds have rules in CEL")
+		k.say(check, Failure, "Kubernetes "+version.GitVersion, "use Kubernetes 1."+strconv.Itoa(oldest)+" or later, which the chart needs")
 	default:
 		k.say(check, OK, "Kubernetes "+version.GitVersion+" at "+k.API.Address(), "")
 	}

@@ -88,6 +88,23 @@ func TestInstallsAreTheCharts(t *testing.T) {
 	}
 }
 
+// The oldest Kubernetes that is accepted is that of the chart and of its page; the annotation that is read is the one that the chart writes.
+func TestNamesAreTheCharts(t *testing.T) {
+	for file, want := range map[string]string{
+		"../../../deploy/chart/Chart.yaml":                 fmt.Sprintf("kubeVersion: \">=1.%d.0-0 ", oldest),
+		"../../../deploy/docs/installation.md":             fmt.Sprintf("on Kubernetes 1.%d or later", oldest),
+		"../../../deploy/chart/templates/deployments.yaml": sizeAnnotation + ": ",
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s does not say %s", file, want)
+		}
+	}
+}
+
 // signed is a root, and a certificate of it for a name.
 func signed(t *testing.T, name string) (root []byte, leaf tls.Certificate) {
 	t.Helper()
@@ -121,7 +138,7 @@ var faults = map[string]struct {
 	status Status
 	found  string
 }{
-	"old Kubernetes":       {func(w *world) { w.answers["/version"] = `{"major": "1", "minor": "24+", "gitVersion": "v1.24.1"}` }, "API server", Failure, "v1.24.1"},
+	"old Kubernetes":       {func(w *world) { w.answers["/version"] = `{"major": "1", "minor": "30+", "gitVersion": "v1.30.1"}` }, "API server", Failure, "v1.30.1"},
 	"no API server":        {func(w *world) { delete(w.answers, "/version") }, "API server", Failure, "404"},
 	"a kind is not served": {func(w *world) { delete(w.answers, "/apis/security.istio.io/v1beta1") }, "definitions of security.istio.io", Warning, "peerauthentications"},
 	"a right is missing":   {func(w *world) { w.denied["create subjectaccessreviews.authorization.k8s.io"] = true }, serviceAccount, Failure, "missing: create subjectaccessreviews"},
@@ -164,6 +181,9 @@ var faults = map[string]struct {
 	}, calledInjector, OK, "was given a proxy"},
 	"the injector is not asked":                    {func(w *world) { w.answers[dryRunOfPod] = `{}` }, calledInjector, Failure, "was given none"},
 	"a webhook of a revision that has left no Pod": {replaced("mutatingwebhookconfigurations", `"istio.io/rev": "default"`, `"istio.io/rev": "old"`), injector, Failure, "it is of revision old, which has no Pods"},
+	"more proxies than the size is for":            {sized("6"), "proxies", Warning, "7 are connected, and the installed size is for 6"},
+	"as many as the size is for":                   {sized("7"), "proxies", OK, "7 are connected, of 7 that"},
+	"no page of the fleet":                         {func(w *world) { w.fleet = "off" }, "proxies", Unknown, "Pod a: "},
 	"a replica is not ready":                       {func(w *world) { w.ready = "sealed" }, "Pod a", Failure, "not ready: sealed"},
 	"a note":                                       {func(w *world) { w.ready = "ok\nno signatures" }, "Pod a", Warning, "no signatures"},
 	"its clock":                                    {func(w *world) { w.date = -time.Hour }, "clock of Pod a", Failure, "1h0m"},
@@ -241,6 +261,13 @@ func TestRevisionsAreExaminedApart(t *testing.T) {
 	}
 	if want := []string{"revision canary, rights of service account istiod (ingest, xds, ca, admit): missing: list configmaps istio-canary in istio-system"}; !slices.Equal(failed, want) {
 		t.Errorf("%q, want %q", failed, want)
+	}
+}
+
+// sized gives the Pod the annotation of the chart.
+func sized(proxies string) func(*world) {
+	return func(w *world) {
+		w.answers["/api/v1/namespaces/istio-system/pods"] = strings.Replace(podList("", ""), `"labels"`, `"annotations": {"navarch.io/proxies": "`+proxies+`"}, "labels"`, 1)
 	}
 }
 

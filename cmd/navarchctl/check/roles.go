@@ -72,10 +72,11 @@ func (k *checker) replicas() {
 	}
 }
 
-// process is a replica with the roles that its Pod has.
+// process is a replica with the roles and the annotations that its Pod has.
 type process struct {
 	Replica
-	roles []string
+	roles       []string
+	annotations map[string]string
 }
 
 // processes connects to the ready Pods that have one of the roles.
@@ -83,7 +84,7 @@ func (k *checker) processes(roles ...string) (all []process) {
 	for _, pod := range k.pods {
 		has := rolesOf(&pod)
 		if cluster.Unready(&pod) == "" && slices.ContainsFunc(roles, func(role string) bool { return slices.Contains(has, role) }) {
-			all = append(all, process{k.replica(&pod), has})
+			all = append(all, process{k.replica(&pod), has, pod.Annotations})
 		}
 	}
 	return all

@@ -26,6 +26,7 @@ type world struct {
 	ready   string          // what the replica's /ready says
 	say     string          // its problems
 	leader  string          // its page of the election
+	fleet   string          // its page of the fleet
 	another []byte          // a root of somebody else
 	asked   []string        // dry runs
 	date    time.Duration   // how far its clock is off
@@ -57,7 +58,7 @@ func well(t *testing.T) (*world, tls.Certificate) {
 		return map[string]any{"resources": list}
 	}
 	another, _ := signed(t, "istiod.istio-system.svc")
-	return &world{ready: "ok\n", another: another, say: `[]`, leader: fmt.Sprintf(`{"name": "a", "self": true, "writes": true, "read": %q}`, time.Now().Format(time.RFC3339)), denied: map[string]bool{}, answers: map[string]any{
+	return &world{ready: "ok\n", another: another, say: `[]`, fleet: `{"streams": 7}`, leader: fmt.Sprintf(`{"name": "a", "self": true, "writes": true, "read": %q}`, time.Now().Format(time.RFC3339)), denied: map[string]bool{}, answers: map[string]any{
 		"/version":                                                         `{"major": "1", "minor": "36", "gitVersion": "v1.36.3"}`,
 		"/apis/networking.istio.io/v1":                                     resources(kinds[0].resources...),
 		"/apis/security.istio.io/v1beta1":                                  resources(kinds[1].resources...),
@@ -130,6 +131,8 @@ func (w *world) results(t *testing.T, leaf tls.Certificate, pre bool) map[string
 			fmt.Fprint(out, w.say)
 		case r.URL.Path == "/debug/leader":
 			fmt.Fprint(out, w.leader)
+		case r.URL.Path == "/debug/fleet":
+			fmt.Fprint(out, w.fleet)
 		case strings.HasPrefix(w.ready, "ok"):
 			fmt.Fprint(out, w.ready)
 		default:

@@ -1,3 +1,13 @@
+{{- /* What files/sizes.yaml says of the size. */}}
+{{- define "navarch.size" -}}
+{{- index (.Files.Get "files/sizes.yaml" | fromYaml) .Values.size | toYaml }}
+{{- end }}
+
+{{- /* How many proxies the installed size is for; empty: the Deployments are the values' own. */}}
+{{- define "navarch.proxies" -}}
+{{- if not .Values.deployments }}{{ (include "navarch.size" . | fromYaml).proxies }}{{ end }}
+{{- end }}
+
 {{- /* Which Deployments there are, as a YAML list: those of the values, else those of the size. Wrong ones are refused here, by name. */}}
 {{- define "navarch.deployments" -}}
 {{- include "navarch.checkIssuer" . }}
@@ -9,20 +19,23 @@
 {{- $other := eq .Values.issuer.kind "other" }}
 {{- $all := .Values.deployments }}
 {{- if not $all }}
-  {{- $all = (index (.Files.Get "files/sizes.yaml" | fromYaml) .Values.size).deployments }}
+  {{- $all = (include "navarch.size" . | fromYaml).deployments }}
   {{- if $other }}
     {{- range $all }}{{ $_ := set . "roles" (without .roles "ca") }}{{ end }}
   {{- end }}
 {{- end }}
 {{- $names := dict }}
 {{- $roles := dict }}
-{{- range $all }}
+{{- range $i, $_ := $all }}
   {{- $name := .name | default "" }}
   {{- if hasKey $names $name }}{{ fail (printf "deployments: the name %q is there twice" $name) }}{{ end }}
   {{- $_ := set $names $name true }}
   {{- /* It is the label navarch.io/deployment. */}}
   {{- include "navarch.checkName" (dict "value" "deployments" "name" (include "navarch.deployment" (dict "root" $ "entry" .)) "of" "" "most" 63) }}
+  {{- if and (not .replicas) (not .autoscaling) }}{{ fail (printf "deployments[%d]: replicas or autoscaling is needed" $i) }}{{ end }}
+  {{- if and .replicas .autoscaling }}{{ fail (printf "deployments[%d]: replicas and autoscaling exclude each other" $i) }}{{ end }}
   {{- with .autoscaling }}
+    {{- if and .targetCPU .targetProxies }}{{ fail (printf "deployments[%d].autoscaling: targetCPU and targetProxies exclude each other" $i) }}{{ end }}
     {{- if lt (int .maxReplicas) (int .minReplicas) }}{{ fail (printf "deployments: autoscaling.maxReplicas, %d, is less than minReplicas, %d" (int .maxReplicas) (int .minReplicas)) }}{{ end }}
   {{- end }}
   {{- $resources := .resources | default dict }}

@@ -43,6 +43,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 istio.io/rev: {{ include "navarch.revision" . | quote }}
 {{- end }}
 
+{{- /* Annotations that a value has, a line each, each a text. */}}
+{{- define "navarch.annotations" -}}
+{{- range $key, $value := . }}
+{{ $key }}: {{ include "navarch.scalar" $value | quote }}
+{{- end }}
+{{- end }}
+
 {{- /* The labels by which the Services, policies and budgets know the Pods of this revision. */}}
 {{- define "navarch.selector" -}}
 app.kubernetes.io/name: navarchd

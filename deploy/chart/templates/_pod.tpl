@@ -49,6 +49,28 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
+{{- /* Refuses what values add to a Pod under a name that the chart has there, or twice: an API server would, by the Pod's fields, or would take the last one. */}}
+{{- define "navarch.checkPods" -}}
+{{- $names := dict }}
+{{- range .Values.volumes }}
+  {{- if or (hasKey $names .name) (regexMatch "^(state|token|etcd|etcd-auth|serving|(kms|kek)(-[0-9]+)?)$" .name) }}{{ fail (printf "volumes: the name %s is there already" .name) }}{{ end }}
+  {{- $_ := set $names .name true }}
+{{- end }}
+{{- range .Values.volumeMounts }}
+  {{- if not (hasKey $names .name) }}{{ fail (printf "volumeMounts: %s is no name of volumes" .name) }}{{ end }}
+{{- end }}
+{{- $names = dict "discovery" true "kms" true }}
+{{- range .Values.initContainers }}
+  {{- if hasKey $names .name }}{{ fail (printf "initContainers: the name %s is there already" .name) }}{{ end }}
+  {{- $_ := set $names .name true }}
+{{- end }}
+{{- $names = deepCopy (.Values.env | default dict) }}
+{{- range .Values.envVarFrom }}
+  {{- if hasKey $names .name }}{{ fail (printf "envVarFrom: the variable %s is there already, in env or here" .name) }}{{ end }}
+  {{- $_ := set $names .name true }}
+{{- end }}
+{{- end }}
+
 {{- /* A value as text: whole numbers without an exponent. */}}
 {{- define "navarch.scalar" -}}
 {{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end }}
@@ -161,6 +183,9 @@ imagePullSecrets:
 {{- end }}
 {{- range $name, $value := $v.env }}
 - {name: {{ $name }}, value: {{ include "navarch.scalar" $value | quote }}}
+{{- end }}
+{{- with $v.envVarFrom }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}
 
