@@ -30,6 +30,7 @@ func migrateValuesCommand() *cobra.Command {
 	var (
 		in          cluster.Flags
 		fromCluster bool
+		file        string
 		format      output
 	)
 	cmd := &cobra.Command{
@@ -42,33 +43,61 @@ runs, and the values that Helm keeps of its release, else those of the ConfigMap
   acted on   by a value of Navarch's chart, a flag or a variable
   no effect  nobody would miss it
 
+With -o yaml the output is a file of values for Navarch's chart, with what is acted on. Settings that are not in it are listed on standard error: those that are
+reported or have no effect, and those for which you have to decide something, such as images and the issuer of certificates. -o json lists all settings.
+
 deploy/docs/migration.md has the whole table.`,
 		Example: `  navarchctl migrate values istiod-values.yaml
+  navarchctl migrate values -f istiod-values.yaml -o yaml > navarch-values.yaml
   navarchctl migrate values --cluster --context west --revision 1-30
   helm get values istiod -n istio-system -o yaml | navarchctl migrate values -`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if fromCluster == (len(args) == 1) {
+			if file != "" {
+				args = append(args, file)
+			}
+			if len(args) > 1 || fromCluster == (len(args) == 1) {
 				return errors.New("either a FILE or --cluster is needed")
 			}
 			all, err := settingsOf(cmd, &in, args)
 			if err != nil {
 				return err
 			}
-			if format != short {
-				return format.print(cmd.OutOrStdout(), all)
+			switch format {
+			case short:
+				return settingsTable(cmd.OutOrStdout(), all)
+			case "yaml":
+				return writeValues(cmd, format, all)
 			}
-			rows := [][]string{{"SORT", "KEY", "VALUE", "EFFECT", "HERE"}}
-			for _, s := range all {
-				rows = append(rows, []string{string(s.Sort), s.Key, brief(s.Value), string(s.Effect), s.Here})
-			}
-			return show.Table(cmd.OutOrStdout(), rows)
+			return format.print(cmd.OutOrStdout(), all)
 		},
 	}
 	in.Bind(cmd.Flags())
 	cmd.Flags().BoolVar(&fromCluster, "cluster", false, "Read the istiod that runs.")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "The FILE, as for helm; - is standard input.")
 	format.bind(cmd, short, "json", "yaml")
 	return cmd
+}
+
+// writeValues prints values of Navarch's chart, and to standard error the settings that are not among them.
+func writeValues(cmd *cobra.Command, format output, all []migrate.Setting) error {
+	values, rest := migrate.Values(all)
+	if err := format.print(cmd.OutOrStdout(), values); err != nil {
+		return err
+	}
+	if len(rest) == 0 {
+		return nil
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), "These settings are not among the values:")
+	return settingsTable(cmd.ErrOrStderr(), rest)
+}
+
+func settingsTable(w io.Writer, all []migrate.Setting) error {
+	rows := [][]string{{"SORT", "KEY", "VALUE", "EFFECT", "HERE"}}
+	for _, s := range all {
+		rows = append(rows, []string{string(s.Sort), s.Key, brief(s.Value), string(s.Effect), s.Here})
+	}
+	return show.Table(w, rows)
 }
 
 // brief is a value that fits into a column.

@@ -13,6 +13,8 @@ var environment = []row{
 	{"GOMEMLIMIT", ActedOn, "the same: Go reads it", ""},
 	{"GOMAXPROCS", ActedOn, "the same: Go reads it", ""},
 	{"GOGC", ActedOn, "the same: Go reads it", ""},
+	{"OTEL_EXPORTER_OTLP_HEADERS", ActedOn, "the same: OpenTelemetry's exporter reads it, with `--otlp-endpoint`", ""},
+	{"OTEL_EXPORTER_OTLP_CERTIFICATE", ActedOn, "the same: OpenTelemetry's exporter reads it, with `--otlp-endpoint`", ""},
 	{"PLATFORM", NoEffect, "no cloud's metadata is asked", ""},
 	{"KUBECONFIG", Reported, "`--kubeconfig`", ""},
 	{"SHARED_MESH_CONFIG", ActedOn, "the same; `sharedMeshConfig`", ""},

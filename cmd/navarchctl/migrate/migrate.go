@@ -48,7 +48,13 @@ type Setting struct {
 	Value  string `json:"value"`
 	Effect Effect `json:"effect"`
 	Here   string `json:"here"`
+
+	path []string // of a value: the parts of its key, which may contain dots
+	raw  any      // the value as given; nil: Kubernetes fills it in
 }
+
+// same reports whether two settings are equal for a reader.
+func same(a, b Setting) bool { return a.Sort == b.Sort && a.Key == b.Key && a.Value == b.Value }
 
 // tables by sort.
 var tables = map[Sort][]row{Value: values, Environment: environment, Flag: flags}
@@ -79,57 +85,80 @@ func below(line, key string) bool {
 	return key == line || strings.HasPrefix(key, line+".")
 }
 
-// aliases are prefixes of values that say the same without them: Istio's chart puts all of its own values below one key for Helm's sake, and had them
+// aliases are first parts of values that say the same without them: Istio's chart puts all of its own values below one key for Helm's sake, and had them
 // below pilot before 1.24.
-var aliases = []string{"_internal_defaults_do_not_set.", "pilot.", "defaults."}
+var aliases = []string{"_internal_defaults_do_not_set", "pilot", "defaults"}
 
 // FromValues judges Helm values, as they are in a file. Arguments and variables in them are settings of their own.
 func FromValues(tree map[string]any) []Setting {
 	var all []Setting
-	var args []string
-	walk("", tree, func(key, value string) {
+	walk(nil, tree, func(path []string, v any) {
 		for _, alias := range aliases {
-			key = strings.TrimPrefix(key, alias)
+			if len(path) > 1 && path[0] == alias {
+				path = path[1:]
+			}
 		}
-		switch name, is := strings.CutPrefix(key, "env."); {
-		case is:
-			all = append(all, Setting{Sort: Environment, Key: name, Value: value})
-		case strings.HasPrefix(key, "extraContainerArgs["):
-			args = append(args, value)
+		list, isList := v.([]any)
+		switch {
+		case path[0] == "env" && len(path) > 1:
+			all = append(all, Setting{Sort: Environment, Key: strings.Join(path[1:], "."), Value: fmt.Sprint(v), raw: v})
+		case path[0] == "envVarFrom" && isList:
+			all = append(all, fromReferences(list)...)
+		case path[0] == "extraContainerArgs" && isList:
+			all = append(all, fromArgs(texts(list))...)
+		case isList:
+			all = append(all, Setting{Sort: Value, Key: strings.Join(path, "."), Value: fmt.Sprintf("%d entries", len(list)), path: path, raw: v})
 		default:
-			all = append(all, Setting{Sort: Value, Key: key, Value: value})
+			all = append(all, Setting{Sort: Value, Key: strings.Join(path, "."), Value: fmt.Sprint(v), path: path, raw: v})
 		}
 	})
-	return sorted(append(all, fromArgs(args)...))
+	return sorted(all)
 }
 
-// walk calls f for each leaf: what is no map, or an empty one.
-func walk(path string, v any, f func(key, value string)) {
+// meant lists the values below which an empty value has a meaning: `tracing: {}` of a ProxyConfig, `includeIPRanges: ""`.
+var meant = []string{"meshConfig", "global.proxy"}
+
+// walk calls f for each leaf. Empty maps, lists and texts are skipped, except below the values of meant.
+func walk(path []string, v any, f func(path []string, v any)) {
+	empty := slices.ContainsFunc(meant, func(key string) bool { return strings.HasPrefix(strings.Join(path, "."), key+".") })
 	switch v := v.(type) {
 	case map[string]any:
+		if empty && len(v) == 0 {
+			f(path, v)
+		}
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			at := key
-			if path != "" {
-				at = path + "." + key
-			}
-			walk(at, v[key], f)
+			walk(append(slices.Clone(path), key), v[key], f)
 		}
 	case []any:
-		if strings.HasSuffix(path, "extraContainerArgs") {
-			for i, one := range v {
-				f(fmt.Sprintf("%s[%d]", path, i), fmt.Sprint(one))
-			}
-			return
-		}
-		if len(v) > 0 {
-			f(path, fmt.Sprintf("%d entries", len(v)))
+		if len(v) > 0 || empty {
+			f(path, v)
 		}
 	case nil:
 	default:
-		if text := fmt.Sprint(v); text != "" {
-			f(path, text)
+		if v != "" || empty {
+			f(path, v)
 		}
 	}
+}
+
+func texts(list []any) (all []string) {
+	for _, one := range list {
+		all = append(all, fmt.Sprint(one))
+	}
+	return all
+}
+
+// elsewhere stands for the value of a variable that Kubernetes fills in.
+const elsewhere = "(from elsewhere)"
+
+// fromReferences judges variables whose values Secrets, ConfigMaps or fields have.
+func fromReferences(list []any) (all []Setting) {
+	for _, one := range list {
+		entry, _ := one.(map[string]any)
+		name, _ := entry["name"].(string)
+		all = append(all, Setting{Sort: Environment, Key: name, Value: elsewhere, raw: entry})
+	}
+	return all
 }
 
 // fromArgs judges arguments of pilot-discovery. The command's name is none; an argument without a value is true, unless the next one is its value.
@@ -150,7 +179,7 @@ func fromArgs(args []string) (all []Setting) {
 				value = args[i]
 			}
 		}
-		all = append(all, Setting{Sort: Flag, Key: name, Value: value})
+		all = append(all, Setting{Sort: Flag, Key: name, Value: value, raw: value})
 	}
 	return sorted(all)
 }
@@ -158,7 +187,11 @@ func fromArgs(args []string) (all []Setting) {
 // fromEnvironment judges variables.
 func fromEnvironment(env map[string]string) (all []Setting) {
 	for name, value := range env {
-		all = append(all, Setting{Sort: Environment, Key: name, Value: value})
+		one := Setting{Sort: Environment, Key: name, Value: value}
+		if value != elsewhere {
+			one.raw = value
+		}
+		all = append(all, one)
 	}
 	return sorted(all)
 }
@@ -178,7 +211,7 @@ func sorted(all []Setting) []Setting {
 // Merge puts several lists together, each setting once.
 func Merge(lists ...[]Setting) []Setting {
 	all := sorted(slices.Concat(lists...))
-	return slices.CompactFunc(all, func(a, b Setting) bool { return a == b })
+	return slices.CompactFunc(all, same)
 }
 
 // Page is the table as a part of a page: a table in Markdown for each sort.

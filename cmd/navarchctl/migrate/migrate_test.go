@@ -59,7 +59,7 @@ func TestEnvironmentIsNavarchds(t *testing.T) {
 	if len(reads) < 30 {
 		t.Fatalf("%d variables are found", len(reads))
 	}
-	acted := map[string]bool{"GOMEMLIMIT": true, "GOGC": true, "GOMAXPROCS": true} // Go's
+	acted := map[string]bool{"GOMEMLIMIT": true, "GOGC": true, "GOMAXPROCS": true, "OTEL_EXPORTER_OTLP_HEADERS": true, "OTEL_EXPORTER_OTLP_CERTIFICATE": true} // Go's, OpenTelemetry's
 	for _, r := range environment {
 		if r.effect == ActedOn && !reads[r.key] && !acted[r.key] {
 			t.Errorf("the table says that %s is acted on, and navarchd does not read it", r.key)

@@ -72,7 +72,7 @@ func FromDeployment(d *appsv1.Deployment) []Setting {
 		env := map[string]string{}
 		for _, e := range c.Env {
 			if env[e.Name] = e.Value; e.ValueFrom != nil {
-				env[e.Name] = "(from elsewhere)"
+				env[e.Name] = elsewhere
 			}
 		}
 		return Merge(fromArgs(c.Args), fromEnvironment(env))

@@ -1,0 +1,68 @@
+package migrate
+
+// carry maps a setting to values of Navarch's chart.
+type carry struct {
+	to []string              // paths of values; keys below the setting are kept below these
+	as func(any) (any, bool) // converts the value; false: it has no equivalent; nil: the value is copied
+}
+
+func to(paths ...string) carry { return carry{to: paths} }
+
+// carried lists the settings that have a value of their own in the chart, by the keys of the tables. All other
+// variables that are acted on are values below env.
+var carried = map[Sort]map[string]carry{
+	Value: {
+		"affinity": to("affinity"), "tolerations": to("tolerations"), "nodeSelector": to("nodeSelector"),
+		"global.defaultTolerations": to("tolerations"), "global.defaultNodeSelector": to("nodeSelector"),
+		"global.priorityClassName": to("priorityClassName"),
+		"podAnnotations":           to("podAnnotations"), "podLabels": to("podLabels"),
+		"serviceAnnotations": to("serviceAnnotations"), "serviceAccountAnnotations": to("serviceAccountAnnotations"),
+		"volumes": to("volumes"), "volumeMounts": to("volumeMounts"), "initContainers": to("initContainers"),
+		"revision": to("revision"), "revisionTags": to("revisionTags"),
+		"ipFamilyPolicy": to("service.ipFamilyPolicy"), "cni": to("injection.values.pilot.cni"),
+		"meshConfig": to("meshConfig"), "meshConfig.trustDomain": to("trustDomain"), "global.meshNetworks": to("meshNetworks"),
+		"sidecarInjectorWebhook.neverInjectSelector":       to("injection.neverInjectSelector"),
+		"sidecarInjectorWebhook.alwaysInjectSelector":      to("injection.alwaysInjectSelector"),
+		"sidecarInjectorWebhook.injectedAnnotations":       to("injection.injectedAnnotations"),
+		"sidecarInjectorWebhook.enableNamespacesByDefault": {[]string{"injection.everywhere"}, truth},
+		"sidecarInjectorWebhook.rewriteAppHTTPProbe":       {[]string{"injection.values.sidecarInjectorWebhook.rewriteAppHTTPProbe"}, truth},
+		"sidecarInjectorWebhook.templates":                 to("injection.templates"),
+		"sidecarInjectorWebhook.defaultTemplates":          to("injection.defaultTemplates"),
+		"istiodRemote.injectionPath":                       to("injection.path"),
+		"global.imagePullPolicy":                           to("imagePullPolicy", "injection.values.global.imagePullPolicy"),
+		"global.imagePullSecrets":                          to("imagePullSecrets", "injection.values.global.imagePullSecrets"),
+		"global.logging.level":                             to("flags.log-level", "injection.values.global.logging.level"),
+		"global.operatorManageWebhooks":                    {[]string{"flags.write-webhook-configurations"}, untruth},
+		"global.proxy":                                     to("injection.values.global.proxy"),
+		"global.proxy.autoInject":                          to("injection.policy"),
+		"global.proxy.clusterDomain":                       to("clusterDomain"),
+		"global.caAddress":                                 to("injection.values.global.caAddress"),
+		"global.configValidation":                          {[]string{"validation.enabled"}, truth},
+		"global.meshID":                                    to("injection.values.global.meshID"),
+		"global.multiCluster.clusterName":                  to("clusterName"),
+		"global.network":                                   to("network"),
+		"global.networkPolicy.enabled":                     {[]string{"networkPolicies"}, truth},
+		"global.sds.token.aud":                             to("env.TOKEN_AUDIENCES", "injection.values.global.sds.token.aud"),
+		"base.enableIstioConfigCRDs":                       {[]string{"crds.install"}, truth},
+	},
+	Environment: {
+		"REVISION": to("revision"), "CLUSTER_ID": to("clusterName"),
+		"SHARED_MESH_CONFIG": to("sharedMeshConfig"), "ISTIOD_CUSTOM_HOST": to("customHost"),
+		"PILOT_ENABLE_STATUS":                          {[]string{"status"}, truth},
+		"PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION": {[]string{"machines"}, truth},
+		"PILOT_ENABLE_IP_AUTOALLOCATE":                 {[]string{"automaticAddresses"}, truth},
+	},
+	Flag: {
+		"log_output_level": to("flags.log-level"), "domain": to("clusterDomain"), "clusterID": to("clusterName"),
+		"shutdownDuration": {[]string{"shutdownSeconds"}, seconds},
+	},
+}
+
+// byHand lists the settings that are acted on and need a decision, or that the chart or the release sets itself. Images
+// are Istio's own. The issuer of certificates needs roots and Secrets, which istiod's values do not name.
+var byHand = map[Sort][]string{
+	Value: {"global.hub", "global.tag", "global.variant", "global.proxy.image", "global.proxy_init.image", "global.certSigners",
+		"global.pilotCertProvider", "global.istioNamespace"},
+	Environment: {"ENABLE_CA_SERVER", "PILOT_CERT_PROVIDER", "EXTERNAL_CA", "K8S_SIGNER", "CERT_SIGNER_DOMAIN",
+		"POD_NAME", "POD_NAMESPACE", "POD_IP", "SERVICE_ACCOUNT"},
+}

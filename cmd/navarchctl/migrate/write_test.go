@@ -1,0 +1,168 @@
+package migrate
+
+import (
+	"encoding/json"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// schema is the part of the chart's values.schema.json that is compared with.
+type schema struct {
+	Properties, PatternProperties map[string]schema
+	AdditionalProperties          any
+}
+
+func chartSchema(t *testing.T) schema {
+	t.Helper()
+	text, err := os.ReadFile("../../../deploy/chart/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s schema
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// has says whether the chart takes a value: it has a property of the name, or a map, at each step.
+func (s schema) has(path string) bool {
+	for key := range strings.SplitSeq(path, ".") {
+		below, is := s.Properties[key]
+		if !is {
+			return len(s.Properties) == 0 && s.AdditionalProperties != false
+		}
+		s = below
+	}
+	return true
+}
+
+// Whatever is acted on has a place in the values of the chart, or is named as somebody's decision; what has a place there is acted on, and the chart takes it.
+func TestWhatIsActedOnIsWritten(t *testing.T) {
+	chart := chartSchema(t)
+	known := func(sort Sort, key string) bool {
+		_, is := carried[sort][key]
+		return is || slices.Contains(byHand[sort], key) || sort == Value && (slices.Contains(scaling, key) || slices.Contains([]string{"env", "envVarFrom", "extraContainerArgs"}, key)) ||
+			sort == Environment && hasProperty(chart.Properties["env"], key)
+	}
+	for _, sort := range []Sort{Value, Environment} {
+		for _, r := range tables[sort] {
+			covered := known(sort, r.key)
+			for key := range carried[sort] { // a part of it
+				covered = covered || below(r.key, key)
+			}
+			if r.effect == ActedOn && !covered {
+				t.Errorf("%s %s is acted on, and no value says it", sort, r.key)
+			}
+		}
+	}
+	for sort, rules := range carried {
+		for key, rule := range rules {
+			if s := judge(Setting{Sort: sort, Key: key, Value: "?"}); s.Effect != ActedOn {
+				t.Errorf("%s %s is written, and %s: %s", sort, key, s.Effect, s.Here)
+			}
+			for _, path := range rule.to {
+				if !chart.has(path) {
+					t.Errorf("%s %s: the chart has no value %s", sort, key, path)
+				}
+			}
+		}
+	}
+}
+
+func hasProperty(s schema, name string) bool {
+	_, is := s.Properties[name]
+	return is
+}
+
+// Values of istiod's chart that the chart does not take under their names are refused there with this command, each of the table.
+func TestIstiodsNamesAreRefused(t *testing.T) {
+	chart := chartSchema(t)
+	var refused []string
+	for pattern := range chart.PatternProperties {
+		refused = append(refused, strings.Split(strings.Trim(pattern, "^()$"), "|")...)
+	}
+	keys := slices.Clone(aliases)
+	for _, r := range values {
+		keys = append(keys, r.key)
+	}
+	for _, key := range keys {
+		first, _, _ := strings.Cut(key, ".")
+		if !hasProperty(chart, first) && !slices.Contains(refused, first) {
+			t.Errorf("the chart does not name navarchctl migrate values for %s", first)
+		}
+	}
+}
+
+// What each setting becomes, and what is left.
+func TestValues(t *testing.T) {
+	for name, one := range map[string]struct{ from, want, rest string }{
+		"nothing": {`{}`, `{}`, ""},
+		"by the same names": {`{volumes: [{name: a}], serviceAnnotations: {a.b/c: d}, affinity: {nodeAffinity: {}}, revision: canary}`,
+			`{volumes: [{name: a}], serviceAnnotations: {a.b/c: d}, revision: canary}`, ""},
+		"at each of the places of Istio's chart": {`{pilot: {podLabels: {a: b}}, defaults: {podAnnotations: {c: d}}, _internal_defaults_do_not_set: {cni: {enabled: true}}}`,
+			`{podLabels: {a: b}, podAnnotations: {c: d}, injection: {values: {pilot: {cni: {enabled: true}}}}}`, ""},
+		"replicas":    {`{autoscaleEnabled: false, replicaCount: 3}`, `{deployments: [{roles: [ingest, xds, ca, admit], replicas: 3, resources: {requests: {cpu: 500m, memory: 2048Mi}}}]}`, ""},
+		"autoscaling": {`{autoscaleMin: 7, resources: {limits: {memory: 4Gi}}}`, `{deployments: [{roles: [ingest, xds, ca, admit], resources: {requests: {cpu: 500m}, limits: {memory: 4Gi}}, autoscaling: {minReplicas: 7, maxReplicas: 7, targetCPU: 80}}]}`, ""},
+		"by CPU": {`{cpu: {targetAverageUtilization: 60}, resources: {limits: {cpu: 200m}}}`,
+			`{deployments: [{roles: [ingest, xds, ca, admit], resources: {limits: {cpu: 200m}}, autoscaling: {minReplicas: 1, maxReplicas: 5, targetCPU: 60}}]}`, ""},
+		"variables": {`{env: {PILOT_ENABLE_STATUS: "true", PILOT_PUSH_THROTTLE: 5, PILOT_NOBODY: x, PILOT_ENABLE_IP_AUTOALLOCATE: perhaps}}`,
+			`{status: true, env: {PILOT_PUSH_THROTTLE: 5}}`, "PILOT_NOBODY PILOT_ENABLE_IP_AUTOALLOCATE"},
+		"variables from elsewhere": {`{envVarFrom: [{name: GOGC, valueFrom: {configMapKeyRef: {name: a, key: b}}}, {name: NOBODY, valueFrom: {}}, {name: REVISION, valueFrom: {}}, 5]}`,
+			`{envVarFrom: [{name: GOGC, valueFrom: {configMapKeyRef: {name: a, key: b}}}]}`, " NOBODY REVISION"},
+		"flags": {`{extraContainerArgs: [--shutdownDuration=20s, "--log_output_level=default:info,ads:debug", --httpAddr, ":9"]}`, `{shutdownSeconds: 20, flags: {log-level: "default:info,ads:debug"}}`, "httpAddr"},
+		"what is empty means something": {`{meshConfig: {trustDomain: corp, defaultConfig: {tracing: {}}}, global: {proxy: {includeIPRanges: ""}, network: ""}}`,
+			`{trustDomain: corp, meshConfig: {defaultConfig: {tracing: {}}}, injection: {values: {global: {proxy: {includeIPRanges: ""}}}}}`, ""},
+		"the other way round": {`{global: {operatorManageWebhooks: true, configValidation: false}}`, `{flags: {write-webhook-configurations: false}, validation: {enabled: false}}`, ""},
+		"somebody's decision": {`{global: {hub: a, tag: b, proxy: {image: c, logLevel: info}, certSigners: [d/e]}}`, `{injection: {values: {global: {proxy: {logLevel: info}}}}}`,
+			"global.certSigners global.hub global.proxy.image global.tag"},
+		"a flag goes first": {`{extraContainerArgs: [--log_output_level, debug], global: {logging: {level: info}}}`,
+			`{flags: {log-level: debug}, injection: {values: {global: {logging: {level: info}}}}}`, ""},
+		"what is not acted on": {`{traceSampling: 5, ownerName: x}`, `{}`, "traceSampling ownerName"},
+	} {
+		all, err := FromYAML([]byte(one.from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, left := Values(all)
+		var rest []string
+		for _, s := range left {
+			rest = append(rest, s.Key)
+		}
+		// as a file has them
+		text, err := yaml.Marshal(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read, want map[string]any
+		if err := yaml.Unmarshal(text, &read); err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal([]byte(one.want), &want); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(read, want) || strings.Join(rest, " ") != one.rest {
+			t.Errorf("%s:\n%s\nand %q; want %s\nand %q", name, text, strings.Join(rest, " "), one.want, one.rest)
+		}
+	}
+}
+
+// A Deployment that runs says the same by its arguments and variables; those that Kubernetes fills in are left.
+func TestValuesOfDeployment(t *testing.T) {
+	all, err := FromYAML([]byte(`
+kind: Deployment
+spec: {template: {spec: {containers: [{name: discovery, args: [discovery, --domain, example.org], env: [{name: REVISION, value: canary}, {name: GOMEMLIMIT, valueFrom: {resourceFieldRef: {resource: limits.memory}}}]}]}}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, rest := Values(all)
+	if want := map[string]any{"clusterDomain": "example.org", "revision": "canary"}; !reflect.DeepEqual(got, want) || len(rest) != 1 || rest[0].Key != "GOMEMLIMIT" {
+		t.Errorf("%v and %+v", got, rest)
+	}
+}
