@@ -212,9 +212,6 @@ func TestIstiodsValuesAreRefused(t *testing.T) {
 	}
 }
 
-// What was measured of a replica's memory, in bytes (deploy/docs/operations.md, Sizing), by which files/sizes.yaml has its limits.
-const idleReplica, settledProxy = 90e6, 90e3
-
 // Each size that the schema knows is in files/sizes.yaml, with limits of memory in which one replica fewer than there are holds its proxies twice. The page has
 // the same numbers.
 func TestSizes(t *testing.T) {
@@ -223,6 +220,7 @@ func TestSizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sizes map[string]struct {
+		Idle, Proxy float64 // of a replica
 		Proxies     int
 		Deployments []struct {
 			Roles       []string
@@ -233,6 +231,9 @@ func TestSizes(t *testing.T) {
 	}
 	if err := yaml.Unmarshal(text, &sizes); err != nil {
 		t.Fatal(err)
+	}
+	if r := sizes["replica"]; r.Idle < 80e6 || r.Proxy < 80e3 {
+		t.Errorf("a replica of %+v", r)
 	}
 	page, err := docs.Pages.ReadFile("installation.md")
 	if err != nil {
@@ -250,7 +251,7 @@ func TestSizes(t *testing.T) {
 			}
 			if slices.Contains(d.Roles, "xds") {
 				left := max(d.Replicas, d.Autoscaling.MinReplicas) - 1
-				need := 2 * (idleReplica + settledProxy*float64(sizes[size].Proxies)/float64(left))
+				need := 2 * (sizes["replica"].Idle + sizes["replica"].Proxy*float64(sizes[size].Proxies)/float64(left))
 				if limit := resource.MustParse(d.Resources.Limits["memory"]); left < 1 || limit.AsApproximateFloat64() < need {
 					t.Errorf("%s: %d replicas with %s do not hold %d proxies, for which they need %.0f bytes", size, left, limit.String(), sizes[size].Proxies, need)
 				}

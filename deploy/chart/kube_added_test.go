@@ -57,20 +57,27 @@ func TestKubeChartAdds(t *testing.T) {
 	}
 }
 
-// The annotation of a size is that of files/sizes.yaml, on the Pods that serve proxies; Deployments of the values' own have none.
+// The annotation of a size is that of files/sizes.yaml, on the Pods that serve proxies. Of the values' own Deployments it is what their memory holds, with one
+// replica fewer: (2 GiB / 2 - 90 MB) / 90 KB for each of 8.
 func TestKubeChartSaysItsSize(t *testing.T) {
 	t.Parallel()
 	for scene, want := range map[string]map[string]string{
 		"default":  {"istiod": "1000"},
 		"external": {"istiod": "10000", "istiod-ingest": ""},
 		"large":    {"istiod": "20000", "istiod-ingest": ""},
-		"apart":    {"istiod-canary": "", "istiod-canary-ca": "", "istiod-canary-admit": "", "istiod-canary-ingest": ""},
+		"apart":    {"istiod-canary": "87440", "istiod-canary-ca": "", "istiod-canary-admit": "", "istiod-canary-ingest": ""},
 	} {
 		pods := podsOf(t, scenes(t)[scene])
 		for name, proxies := range want {
 			if got := pods["Deployment "+name].Annotations["navarch.io/proxies"]; got != proxies {
 				t.Errorf("%s: Deployment %s is for %q proxies, want %q", scene, name, got, proxies)
 			}
+		}
+	}
+	for memory, want := range map[string]string{"1Gi": "4965", "1G": "4555", "1073741824": "4965", "1.5Gi": "7947", "100Mi": "0", "1e9": "", "1Ei": ""} {
+		text := template(t, "--set", "deployments[0].roles={ingest,xds,ca,admit},deployments[0].replicas=1", "--set", "deployments[0].resources.limits.memory="+memory)
+		if got := podsOf(t, text)["Deployment istiod"].Annotations["navarch.io/proxies"]; got != want {
+			t.Errorf("%s is for %q proxies, want %q", memory, got, want)
 		}
 	}
 	notes, err := helm(t).Run(t.Context(), "install", "navarch", helm(t).Dir, "--dry-run=client", "-n", "istio-system", "--set", "size=medium")

@@ -119,11 +119,12 @@ func TestKubeChartRefuses(t *testing.T) {
 		"etcd.own.restore=h06.db":                                                      "etcd.own.restore: name a folder that is not there yet with etcd.own.dataFolder",
 		"etcd.own.restore=h06.db,etcd.own.dataFolder=b,etcd.own.storage.enabled=false": "etcd.own.restore: there are no volumes",
 		"deployments[0].roles={xds}":                                                   "deployments[0]: replicas or autoscaling is needed",
-		"volumes[0].name=etcd":                                                         "volumes: the name etcd is there already",
-		"volumes[0].name=a,volumes[1].name=a":                                          "volumes: the name a is there already",
-		"volumeMounts[0].name=a,volumeMounts[0].mountPath=/a":                          "volumeMounts: a is no name of volumes",
-		"initContainers[0].name=discovery":                                             "initContainers: the name discovery is there already",
-		"env.GOGC=1,envVarFrom[0].name=GOGC,envVarFrom[0].valueFrom.fieldRef=null":     "envVarFrom: the variable GOGC is there already",
+		"monitoring.podMonitor=null,volumes=null,envVarFrom=null,env=null,initContainers=null,serviceAnnotations=null": "", // as --reuse-values has it, of an older chart
+		"volumes[0].name=etcd":                                                     "volumes: the name etcd is there already",
+		"volumes[0].name=a,volumes[1].name=a":                                      "volumes: the name a is there already",
+		"volumeMounts[0].name=a,volumeMounts[0].mountPath=/a":                      "volumeMounts: a is no name of volumes",
+		"initContainers[0].name=discovery":                                         "initContainers: the name discovery is there already",
+		"env.GOGC=1,envVarFrom[0].name=GOGC,envVarFrom[0].valueFrom.fieldRef=null": "envVarFrom: the variable GOGC is there already",
 	} {
 		_, err := h.Run(t.Context(), "template", h.Dir, "--set", set)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -183,6 +183,7 @@ var faults = map[string]struct {
 	"a webhook of a revision that has left no Pod": {replaced("mutatingwebhookconfigurations", `"istio.io/rev": "default"`, `"istio.io/rev": "old"`), injector, Failure, "it is of revision old, which has no Pods"},
 	"more proxies than the size is for":            {sized("6"), "proxies", Warning, "7 are connected, and the installed size is for 6"},
 	"as many as the size is for":                   {sized("7"), "proxies", OK, "7 are connected, of 7 that"},
+	"a size without room":                          {sized("0"), "proxies", Warning, "7 are connected, and the installed size is for 0"},
 	"no page of the fleet":                         {func(w *world) { w.fleet = "off" }, "proxies", Unknown, "Pod a: "},
 	"a replica is not ready":                       {func(w *world) { w.ready = "sealed" }, "Pod a", Failure, "not ready: sealed"},
 	"a note":                                       {func(w *world) { w.ready = "ok\nno signatures" }, "Pod a", Warning, "no signatures"},

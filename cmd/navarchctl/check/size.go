@@ -6,15 +6,15 @@ import (
 	"strconv"
 )
 
-// sizeAnnotation is the chart's, of Pods that serve proxies: how many proxies the installed size is for. Pods of Deployments that the values describe
-// themselves have no such annotation.
+// sizeAnnotation is the chart's annotation of Pods that serve proxies: the number of proxies that the installed size is
+// for. Pods of Deployments without a limit of memory do not have it.
 const sizeAnnotation = "navarch.io/proxies"
 
 // size compares the number of connected proxies with what the installed size is for.
 func (k *checker) size(ctx context.Context) {
 	const check = "proxies"
 	servers := k.processes("xds")
-	connected, most := 0, 0
+	connected, most, sized := 0, 0, false
 	for _, r := range servers {
 		var page struct{ Streams int }
 		if err := r.debug(ctx, "/debug/fleet", &page); err != nil {
@@ -23,15 +23,15 @@ func (k *checker) size(ctx context.Context) {
 		}
 		connected += page.Streams
 		if n, err := strconv.Atoi(r.annotations[sizeAnnotation]); err == nil {
-			most = max(most, n)
+			most, sized = max(most, n), true
 		}
 	}
 	switch {
-	case most == 0:
+	case !sized:
 		k.say(check, OK, fmt.Sprintf("%d are connected", connected), "")
 	case connected > most:
 		k.say(check, Warning, fmt.Sprintf("%d are connected, and the installed size is for %d", connected, most),
-			"upgrade with a larger size, or with Deployments of your own: deploy/docs/installation.md, Roles and size")
+			"give the replicas more memory, or install a larger size: deploy/docs/installation.md, Roles and size")
 	default:
 		k.say(check, OK, fmt.Sprintf("%d are connected, of %d that the installed size is for", connected, most), "")
 	}

@@ -3,9 +3,27 @@
 {{- index (.Files.Get "files/sizes.yaml" | fromYaml) .Values.size | toYaml }}
 {{- end }}
 
-{{- /* How many proxies the installed size is for; empty: the Deployments are the values' own. */}}
+{{- /* The number of proxies that the installation is for: that of the size, or as many as fit into the memory of the values' own Deployment; empty: that has
+no limit of memory, or one whose unit is not known here. */}}
 {{- define "navarch.proxies" -}}
 {{- if not .Values.deployments }}{{ (include "navarch.size" . | fromYaml).proxies }}{{ end }}
+{{- $replica := (.Files.Get "files/sizes.yaml" | fromYaml).replica }}
+{{- range $entry := .Values.deployments }}
+  {{- if has "xds" .roles }}
+    {{- with dig "limits" "memory" "" (.resources | default dict) | include "navarch.bytes" }}
+      {{- $each := divf (subf (divf . 2) $replica.idle) $replica.proxy | int64 | max 0 }}
+      {{- mul $each (max 1 (sub (include "navarch.scaling" $entry | fromYaml).maxReplicas 1)) }}
+    {{- end }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* A quantity of Kubernetes as a number of bytes; empty: its unit is not known here. */}}
+{{- define "navarch.bytes" -}}
+{{- $text := include "navarch.scalar" . }}
+{{- $unit := regexReplaceAll "^[0-9.]+" $text "" }}
+{{- $units := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 }}
+{{- if and (ne $text $unit) (hasKey $units $unit) }}{{ mulf (trimSuffix $unit $text) (get $units $unit) | int64 }}{{ end }}
 {{- end }}
 
 {{- /* Which Deployments there are, as a YAML list: those of the values, else those of the size. Wrong ones are refused here, by name. */}}
