@@ -61,7 +61,7 @@ func TestKubeChartAlertsOfRevisions(t *testing.T) {
 	t.Parallel()
 	monitor := &unstructured.Unstructured{}
 	object(t, template(t, "--set", "monitoring.serviceMonitor.enabled=true"), "ServiceMonitor", "istiod", &monitor.Object)
-	if labels, _, _ := unstructured.NestedStringSlice(monitor.Object, "spec", "targetLabels"); !slices.Equal(labels, []string{"istio.io/rev"}) {
+	if labels, _, _ := unstructured.NestedStringSlice(monitor.Object, "spec", "targetLabels"); !slices.Equal(labels, []string{"app", "istio.io/rev"}) {
 		t.Errorf("the ServiceMonitor keeps the labels %v", labels)
 	}
 	expressions := map[string]string{}

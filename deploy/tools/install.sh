@@ -73,15 +73,17 @@ gotool() { # gotool PACKAGE VERSION
   (cd "$tools" && GOFLAGS="-mod=mod -gcflags=all=-dwarf=false" GOBIN=$tools/bin go install "$1@$2")
 }
 
-# kube: what a Kubernetes control plane needs for tests. Its programs are large: they are built where their version is not there yet.
+# kube: what a Kubernetes control plane needs for tests. Its programs are large: they are built where their version is not there yet. They state that version
+# as their releases do: Helm compares the API server's with kubeVersion of the chart.
 kube() {
-  local version program dir sum
+  local version flags program dir sum
   version=$(cd "$top/deploy/tools/kube" && go list -m -f '{{.Version}}' k8s.io/kubernetes)
+  flags="-s -w -X k8s.io/component-base/version.gitVersion=$version"
   for program in kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubectl; do
-    [ "$(cat "$tools/bin/$program.version" 2>/dev/null)" = "$version" ] && [ -x "$tools/bin/$program" ] && continue
+    [ "$(cat "$tools/bin/$program.version" 2>/dev/null)" = "$version $flags" ] && [ -x "$tools/bin/$program" ] && continue
     echo "building $program $version (some minutes)"
-    (cd "$top/deploy/tools/kube" && go build -ldflags '-s -w' -o "$tools/bin/$program.new" "k8s.io/kubernetes/cmd/$program")
-    mv "$tools/bin/$program.new" "$tools/bin/$program" && echo "$version" >"$tools/bin/$program.version"
+    (cd "$top/deploy/tools/kube" && go build -ldflags "$flags" -o "$tools/bin/$program.new" "k8s.io/kubernetes/cmd/$program")
+    mv "$tools/bin/$program.new" "$tools/bin/$program" && echo "$version $flags" >"$tools/bin/$program.version"
   done
   version=$(cd "$top/deploy/tools/coredns" && go list -m -f '{{.Version}}' github.com/coredns/coredns)
   if [ "$(cat "$tools/bin/coredns.version" 2>/dev/null)" != "$version" ] || [ ! -x "$tools/bin/coredns" ]; then
