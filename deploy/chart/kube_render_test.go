@@ -176,7 +176,31 @@ func TestKubeChartIsTaken(t *testing.T) {
 	}
 }
 
-// Every flag, and every variable of the environment, that the chart gives navarchd, or lets users give it, is one that navarchd knows.
+// variables are those that navarchd, and its libraries, read of their environment.
+func variables(t *testing.T) []string {
+	t.Helper()
+	all := []string{"GOGC", "GOMEMLIMIT", "GOMAXPROCS", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_CERTIFICATE"} // Go's own, OpenTelemetry's
+	sources, _ := filepath.Glob("../../cmd/navarchd/*.go")
+	for _, name := range sources {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range regexp.MustCompile(`(?:parse|envOr|Getenv)\("([A-Z0-9_]+)"`).FindAllStringSubmatch(string(source), -1) {
+			all = append(all, match[1])
+		}
+	}
+	return all
+}
+
+// withoutValue are flags and variables of navarchd that no value sets: addresses, which Services and probes name; files that no volume of the chart has, or that
+// issuers have; a folder in place of a cluster; an etcd within the process; what Kubernetes proves better; what is for tests.
+var withoutValue = []string{"http-addr", "https-addr", "secure-grpc-addr", "monitoring-addr", "advertise-address", "ca-peers", "cacerts", "peer-roots", "tls-cert", "tls-key", "tls-client-ca",
+	"config-dir", "data-dir", "kubeconfig", "token-file", "token-keys", "jwks-loopback", "zone", "help", "version",
+	"NAVARCH_EXPERIMENT_OFF", "ENABLE_CA_SERVER", "PILOT_CERT_PROVIDER", "EXTERNAL_CA", "K8S_SIGNER", "CERT_SIGNER_DOMAIN", "CLUSTER_ID"}
+
+// Every flag, and every variable of the environment, that the chart gives navarchd, or lets users give it, is one that navarchd knows; and it gives, or lets
+// users give, all that navarchd knows, but for those without a value.
 func TestKubeChartFlags(t *testing.T) {
 	t.Parallel()
 	help, err := execute(t, programs.For(t, "navarchd"), "--help")
@@ -187,17 +211,8 @@ func TestKubeChartFlags(t *testing.T) {
 	for _, match := range regexp.MustCompile(`(?m)^\s+--([a-z-]+)`).FindAllStringSubmatch(help, -1) {
 		known = append(known, match[1])
 	}
-	variables := []string{"GOGC", "GOMEMLIMIT", "GOMAXPROCS", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_CERTIFICATE"} // Go's own, OpenTelemetry's
-	sources, _ := filepath.Glob("../../cmd/navarchd/*.go")
-	for _, name := range sources {
-		source, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, match := range regexp.MustCompile(`(?:parse|envOr|Getenv)\("([A-Z0-9_]+)"`).FindAllStringSubmatch(string(source), -1) {
-			variables = append(variables, match[1])
-		}
-	}
+	variables := variables(t)
+	given := slices.Clone(withoutValue)
 	for name, text := range scenes(t) {
 		for pod, spec := range podsOf(t, text) {
 			c := spec.Spec.Containers[0]
@@ -206,11 +221,13 @@ func TestKubeChartFlags(t *testing.T) {
 			}
 			for _, arg := range c.Args {
 				flag, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+				given = append(given, flag)
 				if !slices.Contains(known, flag) {
 					t.Errorf("%s: %s: navarchd knows no flag %s", name, pod, arg)
 				}
 			}
 			for _, e := range c.Env {
+				given = append(given, e.Name)
 				if !slices.Contains(variables, e.Name) {
 					t.Errorf("%s: %s: navarchd reads no variable %s", name, pod, e.Name)
 				}
@@ -223,8 +240,14 @@ func TestKubeChartFlags(t *testing.T) {
 		known []string
 	}{{"flags", known}, {"env", variables}} {
 		for name := range allowed[one.value].Properties {
+			given = append(given, name)
 			if !slices.Contains(one.known, name) {
 				t.Errorf("%s.%s is none that navarchd knows", one.value, name)
+			}
+		}
+		for _, name := range one.known {
+			if !slices.Contains(given, name) {
+				t.Errorf("%s has no %s, which navarchd knows", one.value, name)
 			}
 		}
 	}
