@@ -60,6 +60,9 @@ func (s Setting) carryInto(values map[string]any) bool {
 	case best == "" || s.Sort == Environment && reference:
 		return false
 	}
+	if s.raw == "" && best == s.Key { // the default
+		return true
+	}
 	v := s.raw
 	if rule.as != nil {
 		is := false
