@@ -89,15 +89,21 @@ func below(line, key string) bool {
 // below pilot before 1.24.
 var aliases = []string{"_internal_defaults_do_not_set", "pilot", "defaults"}
 
+// withoutAlias is the path of a value at the top of a file.
+func withoutAlias(path []string) []string {
+	for _, alias := range aliases {
+		if len(path) > 1 && path[0] == alias {
+			path = path[1:]
+		}
+	}
+	return path
+}
+
 // FromValues judges Helm values, as they are in a file. Arguments and variables in them are settings of their own.
 func FromValues(tree map[string]any) []Setting {
 	var all []Setting
 	walk(nil, tree, func(path []string, v any) {
-		for _, alias := range aliases {
-			if len(path) > 1 && path[0] == alias {
-				path = path[1:]
-			}
-		}
+		path = withoutAlias(path)
 		list, isList := v.([]any)
 		switch {
 		case path[0] == "env" && len(path) > 1:
@@ -120,7 +126,8 @@ var meant = []string{"meshConfig", "global.proxy"}
 
 // walk calls f for each leaf. Empty maps, lists and texts are skipped, except below the values of meant.
 func walk(path []string, v any, f func(path []string, v any)) {
-	empty := slices.ContainsFunc(meant, func(key string) bool { return strings.HasPrefix(strings.Join(path, "."), key+".") })
+	full := strings.Join(withoutAlias(path), ".")
+	empty := slices.ContainsFunc(meant, func(above string) bool { return strings.HasPrefix(full, above+".") })
 	switch v := v.(type) {
 	case map[string]any:
 		if empty && len(v) == 0 {

@@ -19,7 +19,7 @@ func Values(all []Setting) (values map[string]any, rest []Setting) {
 			case s.Sort != sort:
 			case s.Effect != ActedOn || s.raw == nil:
 				rest = append(rest, s)
-			case sort == Value && covers(scaling, s.Key):
+			case sort == Value && slices.ContainsFunc(scaling, s.under):
 				set(scale, s.path, s.raw)
 			case !s.carryInto(values):
 				rest = append(rest, s)
@@ -32,27 +32,31 @@ func Values(all []Setting) (values map[string]any, rest []Setting) {
 	return values, rest
 }
 
-// covers reports whether one of some lines of a table is about a key.
-func covers(lines []string, key string) bool {
-	return slices.ContainsFunc(lines, func(line string) bool { return below(line, key) })
+// under reports whether a setting is the one of a key, or below it. Parts of a value's path may contain dots themselves.
+func (s Setting) under(key string) bool {
+	parts := strings.Count(key, ".") + 1
+	return below(key, s.Key) && (s.Sort != Value || len(s.path) >= parts && strings.Join(s.path[:parts], ".") == key)
 }
 
 // carryInto sets the values of the chart that have a setting's meaning; false: the chart has no such value.
 func (s Setting) carryInto(values map[string]any) bool {
-	if covers(byHand[s.Sort], s.Key) {
+	if slices.ContainsFunc(byHand[s.Sort], s.under) {
 		return false
 	}
 	best, rule := "", carry{}
 	for key, c := range carried[s.Sort] {
-		if below(key, s.Key) && len(key) > len(best) {
+		if s.under(key) && len(key) > len(best) {
 			best, rule = key, c
 		}
 	}
 	entry, reference := s.raw.(map[string]any)
+	_, list := s.raw.([]any)
 	switch {
+	case list && s.Sort == Environment: // a variable is a scalar
+		return false
 	case best == "" && s.Sort == Environment && reference:
-		list, _ := values["envVarFrom"].([]any)
-		values["envVarFrom"] = append(list, entry)
+		before, _ := values["envVarFrom"].([]any)
+		values["envVarFrom"] = append(before, entry)
 		return true
 	case best == "" && s.Sort == Environment:
 		set(values, []string{"env", s.Key}, s.raw)

@@ -111,17 +111,20 @@ func TestValues(t *testing.T) {
 		"autoscaling": {`{autoscaleMin: 7, resources: {limits: {memory: 4Gi}}}`, `{deployments: [{roles: [ingest, xds, ca, admit], resources: {requests: {cpu: 500m}, limits: {memory: 4Gi}}, autoscaling: {minReplicas: 7, maxReplicas: 7, targetCPU: 80}}]}`, ""},
 		"by CPU": {`{cpu: {targetAverageUtilization: 60}, resources: {limits: {cpu: 200m}}}`,
 			`{deployments: [{roles: [ingest, xds, ca, admit], resources: {limits: {cpu: 200m}}, autoscaling: {minReplicas: 1, maxReplicas: 5, targetCPU: 60}}]}`, ""},
-		"variables": {`{env: {PILOT_ENABLE_STATUS: "true", PILOT_PUSH_THROTTLE: 5, PILOT_NOBODY: x, PILOT_ENABLE_IP_AUTOALLOCATE: perhaps}}`,
-			`{status: true, env: {PILOT_PUSH_THROTTLE: 5}}`, "PILOT_NOBODY PILOT_ENABLE_IP_AUTOALLOCATE"},
+		"variables": {`{env: {PILOT_ENABLE_STATUS: "true", PILOT_PUSH_THROTTLE: 5, PILOT_NOBODY: x, PILOT_ENABLE_IP_AUTOALLOCATE: perhaps, GOGC: [1]}}`,
+			`{status: true, env: {PILOT_PUSH_THROTTLE: 5}}`, "PILOT_NOBODY GOGC PILOT_ENABLE_IP_AUTOALLOCATE"},
 		"variables from elsewhere": {`{envVarFrom: [{name: GOGC, valueFrom: {configMapKeyRef: {name: a, key: b}}}, {name: NOBODY, valueFrom: {}}, {name: REVISION, valueFrom: {}}, 5]}`,
 			`{envVarFrom: [{name: GOGC, valueFrom: {configMapKeyRef: {name: a, key: b}}}]}`, " NOBODY REVISION"},
 		"flags": {`{extraContainerArgs: [--shutdownDuration=20s, "--log_output_level=default:info,ads:debug", --httpAddr, ":9"]}`, `{shutdownSeconds: 20, flags: {log-level: "default:info,ads:debug"}}`, "httpAddr"},
 		"what is empty means something": {`{meshConfig: {trustDomain: corp, defaultConfig: {tracing: {}}}, global: {proxy: {includeIPRanges: ""}, network: ""}}`,
 			`{trustDomain: corp, meshConfig: {defaultConfig: {tracing: {}}}, injection: {values: {global: {proxy: {includeIPRanges: ""}}}}}`, ""},
+		"at each place": {`{_internal_defaults_do_not_set: {global: {proxy: {includeIPRanges: ""}}}}`, `{injection: {values: {global: {proxy: {includeIPRanges: ""}}}}}`, ""},
 		"an empty value of its own is the default": {`{global: {proxy: {clusterDomain: "", autoInject: ""}}, meshConfig: {trustDomain: ""}}`, `{}`, ""},
 		"more than all of a CPU": {`{cpu: {targetAverageUtilization: 150}}`,
 			`{deployments: [{roles: [ingest, xds, ca, admit], resources: {requests: {cpu: 500m, memory: 2048Mi}}, autoscaling: {minReplicas: 1, maxReplicas: 5, targetCPU: 150}}]}`, ""},
 		"the other way round": {`{global: {operatorManageWebhooks: true, configValidation: false}}`, `{flags: {write-webhook-configurations: false}, validation: {enabled: false}}`, ""},
+		"keys with dots": {`{global.network: a, global: {proxy.clusterDomain: b}, meshConfig: {trustDomain.x: c}, resources.limits: 5}`, `{meshConfig: {trustDomain.x: c}}`,
+			"global.network global.proxy.clusterDomain resources.limits"},
 		"somebody's decision": {`{global: {hub: a, tag: b, proxy: {image: c, logLevel: info}, certSigners: [d/e]}}`, `{injection: {values: {global: {proxy: {logLevel: info}}}}}`,
 			"global.certSigners global.hub global.proxy.image global.tag"},
 		"a flag goes first": {`{extraContainerArgs: [--log_output_level, debug], global: {logging: {level: info}}}`,
@@ -153,6 +156,27 @@ func TestValues(t *testing.T) {
 			t.Errorf("%s:\n%s\nand %q; want %s\nand %q", name, text, strings.Join(rest, " "), one.want, one.rest)
 		}
 	}
+}
+
+// Whatever is read, all of it is written or left, and what is written is YAML.
+func FuzzValues(f *testing.F) {
+	for _, text := range []string{`{global.proxy.clusterDomain: x, global: {proxy.autoInject: y}, meshConfig: {trustDomain.x: z}, resources.limits: 5}`, `{resources: 5, cpu: 7, env: 5, envVarFrom: [5, {name: 5}]}`,
+		`{resources: {requests: x}, autoscaleMin: -1, autoscaleEnabled: perhaps}`, "kind: IstioOperator\nspec: {values: {pilot: {env: {GOGC: [1]}}}}", `{env: {GOGC: {a: b}}, extraContainerArgs: [1, {a: b}]}`} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		all, err := FromYAML(text)
+		if err != nil {
+			return
+		}
+		values, rest := Values(all)
+		if len(all) > 0 && len(values) == 0 && len(rest) == 0 && slices.ContainsFunc(all, func(s Setting) bool { return s.raw != "" }) {
+			t.Errorf("%+v came to nothing", all)
+		}
+		if _, err := yaml.Marshal(values); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A Deployment that runs says the same by its arguments and variables; those that Kubernetes fills in are left.
