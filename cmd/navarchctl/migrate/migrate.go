@@ -1,5 +1,6 @@
 // Package migrate says what becomes of an istiod's settings with Navarch: of each Helm value, flag and environment variable whether it is acted on, and
-// by what, whether it is not and somebody has to know, or whether it has no effect that anybody would miss. One table for all.
+// by what, whether it is not and somebody has to know, or whether it has no effect that anybody would miss. One table for all. Values writes them as
+// values of Navarch's chart.
 //
 // Owns: the table.  Reads: Helm values, Deployments, records of Helm's releases, as they are given.  Never: a socket; decides whether a key that it does
 // not know is harmless.
