@@ -176,7 +176,7 @@ func (rs *routeTable) enter(key routeKey, host string, en *entry) {
 func differing(a, b *entry) (out []string) {
 	var same bool
 	if a != nil && b != nil {
-		same = sameRank(a.service, b.service)
+		same = a.own == b.own && sameRank(a.service, b.service)
 		if same && a.domains == b.domains {
 			return nil
 		}

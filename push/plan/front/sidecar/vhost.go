@@ -27,6 +27,7 @@ type entry struct {
 	alone   bool // in a route configuration of its own (host:port), where every name means it
 	domains intern.List[string]
 	service *model.Service // of the host; nil: a VirtualService alone makes it known
+	own     bool           // the service is of the scope's namespace
 	vs      *model.VirtualService
 	reads   intern.List[string] // keys of proxy labels that its rules read
 	spec    vhost.Spec
@@ -52,7 +53,8 @@ func (s *scope) entriesOf(h *host.Host) map[routeKey]*entry {
 		if _, dup := out[rc]; dup {
 			return
 		}
-		en := &entry{id: rc.entry(h.Name), host: h.Name, port: port, alone: rc.kind == ofHost, domains: strs.List(domains...), service: h.Service}
+		en := &entry{id: rc.entry(h.Name), host: h.Name, port: port, alone: rc.kind == ofHost, domains: strs.List(domains...), service: h.Service,
+			own: h.Service != nil && h.Service.Key.Namespace == s.key.Namespace}
 		if vs != nil {
 			en.vs, en.reads = vs, strs.List(virtualservice.RequestLabelKeys(vs)...)
 		}
