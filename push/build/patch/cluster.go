@@ -48,11 +48,8 @@ func AddsCluster(p model.Patch) (name string, ok bool) {
 		p.Config().GetMatch().GetContext() == networkingv1.EnvoyFilter_WAYPOINT {
 		return "", false
 	}
-	c := &clusterv3.Cluster{}
-	if Decode(p, c) != nil || Check(c) != nil {
-		return "", false
-	}
-	return c.Name, true
+	c, err := whole[*clusterv3.Cluster](p)
+	return c.GetName(), err == nil
 }
 
 func inContext(p model.Patch, context networkingv1.EnvoyFilter_PatchContext) bool {
@@ -60,29 +57,28 @@ func inContext(p model.Patch, context networkingv1.EnvoyFilter_PatchContext) boo
 	return c == networkingv1.EnvoyFilter_ANY || c == context
 }
 
-// Cluster merges patches into a cluster, in order; the cluster it was given is not changed. What does not apply, or would
-// make a cluster that violates Envoy's API, is skipped and reported (Left). The name stands: a resource is known by it. The
+// Cluster merges patches into a cluster, in order; the cluster it was given is not changed. What does not apply, or
+// makes
+// a cluster that violates Envoy's API, is skipped and reported (Left). The name stands: a resource is known by it. The
 // settings of EDS go where a patch changes the type.
 func Cluster(c *clusterv3.Cluster, patches []model.Patch) (*clusterv3.Cluster, []error) {
-	var faults []error
-	for _, p := range patches {
-		if !merges(p) {
-			continue
-		}
-		next := proto.CloneOf(c)
-		if err := Merge(p, next); err != nil {
-			faults = append(faults, left(p, "cluster "+c.Name, err))
-			continue
-		}
-		faults = append(faults, keepName(p, "cluster", &next.Name, c.Name)...)
-		if next.GetType() != clusterv3.Cluster_EDS && next.GetClusterType() == nil {
-			next.EdsClusterConfig = nil
-		}
-		if err := Check(next); err != nil {
-			faults = append(faults, left(p, "cluster "+c.Name, err))
-			continue
-		}
-		c = next
+	if !slices.ContainsFunc(patches, merges) {
+		return c, nil
 	}
-	return c, faults
+	l := leaving{resource: "cluster " + c.Name}
+	merged := keep(&l, patches, func(some []model.Patch) (*clusterv3.Cluster, []error) {
+		drawn, next := leaving{resource: l.resource}, proto.CloneOf(c)
+		for _, p := range some {
+			if !merges(p) {
+				continue
+			}
+			next = mergedInto(&drawn, p, next)
+			drawn.faults = append(drawn.faults, keepName(p, "cluster", &next.Name, c.Name)...)
+			if next.GetType() != clusterv3.Cluster_EDS && next.GetClusterType() == nil {
+				next.EdsClusterConfig = nil
+			}
+		}
+		return next, drawn.faults
+	})
+	return merged, l.faults
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/xds"
@@ -23,7 +24,7 @@ func InboundRoutes(cluster string) RouteConfig {
 // that does not decode, or that makes of it what Envoy would refuse, is left out, and so is a name that an earlier virtual host has: Envoy would refuse the
 // listener. The errors are the patches that are left out, each a Left, and the names that patches state.
 func RouteConfiguration(rc *routev3.RouteConfiguration, of RouteConfig, patches []model.Patch) (*routev3.RouteConfiguration, []error) {
-	patches = slices.DeleteFunc(slices.Clone(patches), func(p model.Patch) bool { return !RouteConfigMatches(p, of) })
+	patches = only(patches, func(p model.Patch) bool { return RouteConfigMatches(p, of) })
 	if len(patches) == 0 {
 		return rc, nil
 	}
@@ -38,8 +39,11 @@ func RouteConfiguration(rc *routev3.RouteConfiguration, of RouteConfig, patches 
 		}
 	}
 	for _, p := range patches {
-		if vh := (&routev3.VirtualHost{}); AddsVirtualHost(p, of) && l.decoded(p, vh) {
-			hosts = append(hosts, vh)
+		if !AddsVirtualHost(p, of) {
+			continue
+		}
+		if vh, err := whole[*routev3.VirtualHost](p); !l.out(p, err) {
+			hosts = append(hosts, proto.CloneOf(vh))
 		}
 	}
 	taken := map[string]bool{}

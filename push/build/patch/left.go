@@ -2,6 +2,7 @@ package patch
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -36,9 +37,42 @@ func (l *leaving) out(p model.Patch, err error) bool {
 	return err != nil
 }
 
-// decoded reads the value of a patch, and says whether it is what Envoy would take.
-func (l *leaving) decoded(p model.Patch, into proto.Message) bool {
-	return !l.out(p, Decode(p, into)) && !l.out(p, Check(into))
+// keep is a resource as draw makes it with all of the patches, or, where Envoy would refuse that, with those that are
+// not to blame. The others are found by halving, so that a few cost little; each is tried with the patches before it that
+// are kept. draw makes another resource each time, and returns the faults of patches that it passed over.
+func keep[M proto.Message](l *leaving, patches []model.Patch, draw func(some []model.Patch) (M, []error)) M {
+	drawn, faults := draw(patches)
+	err := Check(drawn)
+	if err == nil {
+		l.faults = append(l.faults, faults...)
+		return drawn
+	}
+	var kept []model.Patch
+	var refused []error
+	var search func(some []model.Patch, err error)
+	try := func(some []model.Patch) {
+		with := slices.Concat(kept, some)
+		drawn, _ := draw(with)
+		if err := Check(drawn); err == nil {
+			kept = with
+		} else {
+			search(some, err)
+		}
+	}
+	search = func(some []model.Patch, err error) { // with err Envoy would refuse what they make
+		if len(some) == 1 {
+			refused = append(refused, left(some[0], l.resource, err))
+			return
+		}
+		try(some[:len(some)/2])
+		try(some[len(some)/2:])
+	}
+	if len(patches) > 0 {
+		search(patches, err)
+	}
+	drawn, faults = draw(kept)
+	l.faults = append(append(l.faults, faults...), refused...)
+	return drawn
 }
 
 // keepName gives a resource its name back, and says so where the patch states another: resources are known by their names.

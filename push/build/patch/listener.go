@@ -76,23 +76,9 @@ func matchesListener(c *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, context
 // would refuse it together with every other listener of the response. The errors are these patches, each a Left, and the names that patches state: a
 // resource is known by its name, which stands.
 func Listener(l *listenerv3.Listener, context networkingv1.EnvoyFilter_PatchContext, patches []model.Patch) (*listenerv3.Listener, []error) {
-	patched, faults := applyToListener(l, context, patches)
-	if Check(patched) == nil {
-		return patched, faults
-	}
-	var good []model.Patch
-	var refused []error
-	for _, p := range patches {
-		with := append(good[:len(good):len(good)], p)
-		next, _ := applyToListener(l, context, with)
-		if err := Check(next); err != nil {
-			refused = append(refused, left(p, "listener "+l.Name, err))
-		} else {
-			good = with
-		}
-	}
-	patched, faults = applyToListener(l, context, good)
-	return patched, append(faults, refused...)
+	left := leaving{resource: "listener " + l.Name}
+	patched := keep(&left, patches, func(some []model.Patch) (*listenerv3.Listener, []error) { return applyToListener(l, context, some) })
+	return patched, left.faults
 }
 
 // listenerPatches is the patches on their way through one listener.
@@ -119,7 +105,7 @@ func applyToListener(l *listenerv3.Listener, context networkingv1.EnvoyFilter_Pa
 		l.ListenerFilters = filters
 		s.out(p, err)
 		for _, f := range l.ListenerFilters {
-			s.out(p, mergeFilter(p, f, anchor, &listenerv3.ListenerFilter{}))
+			s.out(p, mergeFilter(p, f, anchor))
 		}
 	}
 	l.FilterChains = slices.DeleteFunc(l.FilterChains, func(c *listenerv3.FilterChain) bool { return !s.chain(c) })

@@ -79,7 +79,7 @@ func edit[F named](p model.Patch, list []F, a anchor, fresh F, ends func(F) bool
 
 // mergeFilter applies one patch that merges to one filter. A patch that names no filter merges into those of its own type:
 // configurations of two types do not merge. The error: the value does not decode, and the filter is as it was.
-func mergeFilter[F named](p model.Patch, f F, a anchor, value F) error {
+func mergeFilter[F named](p model.Patch, f F, a anchor) error {
 	if !merges(p) || f.GetTypedConfig() == nil {
 		return nil
 	}
@@ -87,7 +87,8 @@ func mergeFilter[F named](p model.Patch, f F, a anchor, value F) error {
 		return nil
 	}
 	if !a.stated {
-		if err := Decode(p, value); err != nil {
+		value, err := shared[F](p)
+		if err != nil {
 			return err
 		}
 		if value.GetTypedConfig().GetTypeUrl() != f.GetTypedConfig().GetTypeUrl() {
@@ -109,7 +110,7 @@ func (s *listenerPatches) networkFilters(c *listenerv3.FilterChain) {
 	for _, f := range c.Filters {
 		for p := range s.of(networkingv1.EnvoyFilter_NETWORK_FILTER) {
 			if s.matchesChain(p, c) {
-				s.out(p, mergeFilter(p, f, networkAnchor(p), &listenerv3.Filter{}))
+				s.out(p, mergeFilter(p, f, networkAnchor(p)))
 			}
 		}
 		s.httpFilters(c, f)
@@ -135,7 +136,7 @@ func (s *listenerPatches) httpFilters(c *listenerv3.FilterChain, f *listenerv3.F
 	}
 	for _, h := range m.HttpFilters {
 		for _, p := range matching {
-			s.out(p, mergeFilter(p, h, httpAnchor(p), &hcmv3.HttpFilter{}))
+			s.out(p, mergeFilter(p, h, httpAnchor(p)))
 		}
 	}
 	f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: xds.Any(m)}

@@ -16,21 +16,7 @@ import (
 
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
-	"navarch.io/navarch/store/problem"
 )
-
-// Decode reads the patch's value as an Envoy message. Unknown fields and unknown types inside an Any are errors; the
-// error names the EnvoyFilter and the field. `into` is filled from empty; after an error its content is undefined.
-func Decode(p model.Patch, into proto.Message) error {
-	value := p.Config().GetPatch().GetValue()
-	if value == nil {
-		return faultOf(p, problem.Required, "patch.value", errors.New("is missing"))
-	}
-	if err := unmarshal(value, into, false); err != nil {
-		return fault(p, "patch.value", err)
-	}
-	return nil
-}
 
 var position = regexp.MustCompile(`^proto:\s*(syntax error )?\(line \d+:\d+\): `)
 
@@ -52,46 +38,90 @@ func merges(p model.Patch) bool {
 // appended (MERGE_AND_REPLACE_LIST: replaced, inside an Any too, https://github.com/istio/istio/pull/61269); map entries are replaced; an Any is merged with one of
 // the same type, else replaced (https://istio.io/latest/docs/reference/config/networking/envoy-filter/#EnvoyFilter-Patch-Operation).
 // Unlike Istio, a value with a transport_socket is merged whole, not its transport_socket alone. After an error `into` is
-// as it was.
+// as it was, unless an Any in it has bytes that are not of its type. What the two have in common afterwards is never
+// changed: entries of maps.
 func Merge(p model.Patch, into proto.Message) error {
-	value := into.ProtoReflect().New().Interface()
-	if err := Decode(p, value); err != nil {
-		return err
+	value := valueOf(p, into.ProtoReflect().Type())
+	if value.err != nil {
+		return value.err
 	}
-	merged := proto.Clone(into)
 	m := merger{replaceLists: operation(p) == networkingv1.EnvoyFilter_Patch_MERGE_AND_REPLACE_LIST}
-	if err := m.message(merged.ProtoReflect(), value.ProtoReflect()); err != nil {
+	if err := m.message(into.ProtoReflect(), value.fields()); err != nil {
 		return fault(p, "patch.value", err)
 	}
-	proto.Reset(into)
-	proto.Merge(into, merged)
 	return nil
 }
 
-type merger struct{ replaceLists bool }
+// field is a field that a value states.
+type field struct {
+	protoreflect.FieldDescriptor
+	value   protoreflect.Value
+	fields  []field // of a message that is merged field by field
+	entries []entry // of a map
+}
 
-func (m merger) message(dst, src protoreflect.Message) error {
-	var err error
-	src.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+type entry struct {
+	key   protoreflect.MapKey
+	value protoreflect.Value
+}
+
+// fieldsOf are the fields that a message states. To look for them takes longer than to merge them, so it is done once
+// for each value.
+func fieldsOf(m protoreflect.Message) (all []field) {
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		f := field{FieldDescriptor: fd, value: v}
 		switch {
-		case fd.IsList():
-			m.list(dst.Mutable(fd).List(), v.List())
 		case fd.IsMap():
-			to := dst.Mutable(fd).Map()
 			v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
-				to.Set(k, v)
+				f.entries = append(f.entries, entry{k, v})
 				return true
 			})
-		case fd.Message() == nil, !dst.Has(fd), isValue(fd.Message()):
-			dst.Set(fd, v)
-		case fd.Message().FullName() == "google.protobuf.Any":
-			err = m.any(dst, fd, v)
+		case fd.IsList() || fd.Message() == nil || isAny(fd) || isValue(fd.Message()):
 		default:
-			err = m.message(dst.Mutable(fd).Message(), v.Message())
+			f.fields = fieldsOf(v.Message())
 		}
-		return err == nil
+		all = append(all, f)
+		return true
 	})
-	return err
+	return all
+}
+
+func isAny(fd protoreflect.FieldDescriptor) bool { return fd.Message().FullName() == anyName }
+
+type merger struct{ replaceLists bool }
+
+// message merges in place.
+func (m merger) message(dst protoreflect.Message, src []field) error {
+	for _, f := range src {
+		var err error
+		switch {
+		case f.IsList():
+			m.list(dst.Mutable(f.FieldDescriptor).List(), f.value.List())
+		case f.IsMap():
+			to := dst.Mutable(f.FieldDescriptor).Map()
+			for _, e := range f.entries {
+				to.Set(e.key, e.value)
+			}
+		case f.Message() == nil, !dst.Has(f.FieldDescriptor), isValue(f.Message()):
+			dst.Set(f.FieldDescriptor, own(f.value))
+		case isAny(f.FieldDescriptor):
+			err = m.any(dst, f.FieldDescriptor, f.value)
+		default:
+			err = m.message(dst.Mutable(f.FieldDescriptor).Message(), f.fields)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// own is a copy of a message, into which other patches may be merged, and any other value itself.
+func own(v protoreflect.Value) protoreflect.Value {
+	if m, is := v.Interface().(protoreflect.Message); is {
+		return protoreflect.ValueOfMessage(proto.Clone(m.Interface()).ProtoReflect())
+	}
+	return v
 }
 
 func (m merger) list(dst, src protoreflect.List) {
@@ -99,7 +129,7 @@ func (m merger) list(dst, src protoreflect.List) {
 		dst.Truncate(0)
 	}
 	for i := range src.Len() {
-		dst.Append(src.Get(i))
+		dst.Append(own(src.Get(i)))
 	}
 }
 
@@ -116,7 +146,7 @@ func isValue(d protoreflect.MessageDescriptor) bool {
 func (m merger) any(holder protoreflect.Message, fd protoreflect.FieldDescriptor, v protoreflect.Value) error {
 	dst, src := holder.Get(fd).Message().Interface().(*anypb.Any), v.Message().Interface().(*anypb.Any)
 	if dst.MessageName() != src.MessageName() || dst.MessageName() == "" {
-		holder.Set(fd, v)
+		holder.Set(fd, own(v))
 		return nil
 	}
 	inner, err := dst.UnmarshalNew()
@@ -127,7 +157,7 @@ func (m merger) any(holder protoreflect.Message, fd protoreflect.FieldDescriptor
 	if err != nil {
 		return fmt.Errorf("unpack %s: %w", src.TypeUrl, err)
 	}
-	if err := m.message(inner.ProtoReflect(), value.ProtoReflect()); err != nil {
+	if err := m.message(inner.ProtoReflect(), fieldsOf(value.ProtoReflect())); err != nil {
 		return err
 	}
 	holder.Set(fd, protoreflect.ValueOfMessage(xds.Any(inner).ProtoReflect()))

@@ -41,29 +41,24 @@ func Problem(p model.Patch) error {
 	if message == nil {
 		return nil // the normaliser says so (store/normal/fields), and no builder applies it
 	}
-	value := message()
+	value := valueOf(p, message().ProtoReflect().Type())
 	switch op := operation(p); {
 	case op == networkingv1.EnvoyFilter_Patch_REMOVE:
 		return nil
 	case op == networkingv1.EnvoyFilter_Patch_INVALID:
 		return faultOf(p, problem.Required, "patch.operation", errors.New("is missing"))
+	case value.err != nil:
+		return value.err
 	case merges(p):
-		if err := Decode(p, value); err != nil {
-			return err
-		}
-		if b, is := value.(*bootstrapv3.Bootstrap); is {
+		if b, is := value.message.(*bootstrapv3.Bootstrap); is {
 			return agentsOwn(p, b)
 		}
 		return nil
-	default:
-		if err := Decode(p, value); err != nil {
-			return err
-		}
-		if err := Check(value); err != nil {
-			return fault(p, "patch.value", err)
-		}
-		return nil
 	}
+	if err := value.check(); err != nil {
+		return fault(p, "patch.value", err)
+	}
+	return nil
 }
 
 // unreadable says why the value of a patch is no message of Envoy's: a field has another type there, or an Any is of a type that is not known.

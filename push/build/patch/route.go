@@ -66,15 +66,22 @@ func MergesRouteConfig(p model.Patch, rc RouteConfig) bool {
 // that does not decode, or that makes of it what Envoy would refuse, is left out. The errors are these patches, each a Left, and the names that
 // patches state.
 func ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model.Patch) (*routev3.RouteConfiguration, []error) {
-	name := rc.GetName()
-	l := leaving{resource: "route configuration " + name}
-	for _, p := range patches {
-		if p.Config().GetApplyTo() == networkingv1.EnvoyFilter_ROUTE_CONFIGURATION && merges(p) {
-			rc = merged(&l, p, rc)
-			l.faults = append(l.faults, keepName(p, "route configuration", &rc.Name, name)...)
-		}
+	patches = only(patches, func(p model.Patch) bool {
+		return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_ROUTE_CONFIGURATION && merges(p)
+	})
+	if len(patches) == 0 {
+		return rc, nil
 	}
-	return rc, l.faults
+	l := leaving{resource: "route configuration " + rc.GetName()}
+	merged := keep(&l, patches, func(some []model.Patch) (*routev3.RouteConfiguration, []error) {
+		drawn, next := leaving{resource: l.resource}, proto.CloneOf(rc)
+		for _, p := range some {
+			next = mergedInto(&drawn, p, next)
+			drawn.faults = append(drawn.faults, keepName(p, "route configuration", &next.Name, rc.GetName())...)
+		}
+		return next, drawn.faults
+	})
+	return merged, l.faults
 }
 
 // ApplyVirtualHost applies the patches of VIRTUAL_HOST and then those of HTTP_ROUTE that name this virtual host, in
@@ -82,41 +89,71 @@ func ApplyRouteConfig(rc *routev3.RouteConfiguration, patches []model.Patch) (*r
 // decode, or that makes of it what Envoy would refuse, is left out: the errors are these patches, each a Left.
 func ApplyVirtualHost(vh *routev3.VirtualHost, patches []model.Patch) (*routev3.VirtualHost, []error) {
 	l := &leaving{resource: "virtual host " + vh.GetName()}
+	itself := only(patches, func(p model.Patch) bool { return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_VIRTUAL_HOST })
+	if len(itself) > 0 {
+		vh = keep(l, itself, func(some []model.Patch) (*routev3.VirtualHost, []error) {
+			return changeVirtualHost(vh, l.resource, some)
+		})
+	}
+	if vh != nil {
+		vh.Routes = applyRoutes(l, vh, patches)
+	}
+	return vh, l.faults
+}
+
+// changeVirtualHost is a copy of a virtual host with the patches of VIRTUAL_HOST that are for it; nil where one removes
+// it.
+func changeVirtualHost(vh *routev3.VirtualHost, resource string, patches []model.Patch) (*routev3.VirtualHost, []error) {
+	l := leaving{resource: resource}
+	vh = proto.CloneOf(vh)
 	for _, p := range patches {
-		if p.Config().GetApplyTo() != networkingv1.EnvoyFilter_VIRTUAL_HOST || !namesVirtualHost(p, vh.GetName()) || !hasDomain(p, vh) {
+		if !namesVirtualHost(p, vh.GetName()) || !hasDomain(p, vh) {
 			continue
 		}
 		switch op := operation(p); {
 		case op == networkingv1.EnvoyFilter_Patch_REMOVE:
 			return nil, l.faults
 		case merges(p):
-			vh = merged(l, p, vh)
-			vh.Domains = unique(vh.Domains)
+			vh = mergedInto(&l, p, vh)
 		case op == networkingv1.EnvoyFilter_Patch_REPLACE:
-			value := &routev3.VirtualHost{}
-			if l.decoded(p, value) {
-				value.Domains = unique(value.Domains)
-				vh = value
+			if value, err := whole[*routev3.VirtualHost](p); !l.out(p, err) {
+				vh = proto.CloneOf(value)
 			}
+		default:
+			continue
+		}
+		vh.Domains = unique(vh.Domains)
+	}
+	return vh, l.faults
+}
+
+// only is those of the patches for which something holds.
+func only(patches []model.Patch, holds func(model.Patch) bool) (some []model.Patch) {
+	for _, p := range patches {
+		if holds(p) {
+			some = append(some, p)
 		}
 	}
-	vh.Routes = applyRoutes(l, vh, patches)
-	return vh, l.faults
+	return some
 }
 
 // applyRoutes changes and removes routes one by one, and then adds: a patch that adds does not see what a later one adds,
 // and no added route is changed.
 func applyRoutes(l *leaving, vh *routev3.VirtualHost, patches []model.Patch) []*routev3.Route {
 	routes := vh.GetRoutes()
-	patches = slices.DeleteFunc(slices.Clone(patches), func(p model.Patch) bool {
-		return p.Config().GetApplyTo() != networkingv1.EnvoyFilter_HTTP_ROUTE || !namesVirtualHost(p, vh.GetName()) || !hasDomain(p, vh)
+	patches = only(patches, func(p model.Patch) bool {
+		return p.Config().GetApplyTo() == networkingv1.EnvoyFilter_HTTP_ROUTE && namesVirtualHost(p, vh.GetName()) && hasDomain(p, vh)
 	})
 	if len(patches) == 0 {
 		return routes
 	}
+	changes := only(patches, func(p model.Patch) bool { return merges(p) || operation(p) == networkingv1.EnvoyFilter_Patch_REMOVE })
 	kept := make([]*routev3.Route, 0, len(routes))
 	for _, r := range routes {
-		if r = changeRoute(l, r, patches); r != nil {
+		if len(changes) > 0 {
+			r = keep(l, changes, func(some []model.Patch) (*routev3.Route, []error) { return changeRoute(r, l.resource, some) })
+		}
+		if r != nil {
 			kept = append(kept, r)
 		}
 	}
@@ -126,19 +163,20 @@ func applyRoutes(l *leaving, vh *routev3.VirtualHost, patches []model.Patch) []*
 	return kept
 }
 
-func changeRoute(l *leaving, r *routev3.Route, patches []model.Patch) *routev3.Route {
+// changeRoute is a copy of a route with the patches that are for it; nil where one removes it.
+func changeRoute(r *routev3.Route, resource string, patches []model.Patch) (*routev3.Route, []error) {
+	l := leaving{resource: resource}
+	r = proto.CloneOf(r)
 	for _, p := range patches {
-		if !matchesRoute(p, r) {
-			continue
-		}
-		if operation(p) == networkingv1.EnvoyFilter_Patch_REMOVE {
-			return nil
-		}
-		if merges(p) {
-			r = merged(l, p, r)
+		switch {
+		case !matchesRoute(p, r):
+		case merges(p):
+			r = mergedInto(&l, p, r)
+		default:
+			return nil, l.faults
 		}
 	}
-	return r
+	return r, l.faults
 }
 
 // addRoute: with a route match an insertion goes to the first route that matches, and nowhere where none does; without,
@@ -163,8 +201,11 @@ func addRoute(l *leaving, routes []*routev3.Route, p model.Patch) []*routev3.Rou
 	default:
 		return routes
 	}
-	value := &routev3.Route{}
-	if at < 0 || !l.decoded(p, value) {
+	if at < 0 {
+		return routes
+	}
+	value, err := whole[*routev3.Route](p)
+	if l.out(p, err) {
 		return routes
 	}
 	return slices.Insert(routes, at, value)
@@ -207,15 +248,6 @@ func matchesRoute(p model.Patch, r *routev3.Route) bool {
 		return want == networkingv1.EnvoyFilter_RouteConfigurationMatch_RouteMatch_DIRECT_RESPONSE
 	}
 	return false
-}
-
-// merged is a merged copy, or what it was given where the merge fails.
-func merged[M proto.Message](l *leaving, p model.Patch, m M) M {
-	fresh := proto.CloneOf(m)
-	if l.out(p, Merge(p, fresh)) || l.out(p, Check(fresh)) {
-		return m
-	}
-	return fresh
 }
 
 // unique keeps the first of equal domains: Envoy refuses the second.
