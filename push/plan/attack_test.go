@@ -34,7 +34,7 @@ var attacks = map[string]func(t testing.TB, n int) []model.Record{
 		return []model.Record{manyPatches(t, n, "applyTo: CLUSTER", "operation: MERGE, value: {connect_timeout: 0s, metadata: {filter_metadata: {m%d: {a: %[1]d}}}}")}
 	},
 	"rules with subsets": func(t testing.TB, n int) (all []model.Record) {
-		for i := range 400 {
+		for i := range min(400, 4*n) {
 			var subsets strings.Builder
 			for k := range n {
 				fmt.Fprintf(&subsets, "{name: v%d, labels: {version: v%d}}, ", k, k)
@@ -44,7 +44,7 @@ var attacks = map[string]func(t testing.TB, n int) []model.Record{
 		return all
 	},
 	"virtual services with routes": func(t testing.TB, n int) (all []model.Record) {
-		for i := range 400 {
+		for i := range min(400, 4*n) {
 			h := fmt.Sprintf("s%d.ns%d.svc.cluster.local", i, i/10)
 			var http strings.Builder
 			for k := range n {
@@ -54,15 +54,15 @@ var attacks = map[string]func(t testing.TB, n int) []model.Record{
 		}
 		return all
 	},
-	"service entries": func(t testing.TB, n int) (all []model.Record) { return entriesOf(t, n, "HTTP") },
+	"service entries":        func(t testing.TB, n int) (all []model.Record) { return entriesOf(t, n, "HTTP") },
 	"service entries of TCP": func(t testing.TB, n int) (all []model.Record) { return entriesOf(t, n, "TCP") },
 }
 
-// entriesOf are five ServiceEntries of 256 hosts and as many ports.
+// entriesOf are five ServiceEntries of 256 hosts, or fewer where there are few ports.
 func entriesOf(t testing.TB, ports int, protocol string) (all []model.Record) {
 	for i := range 5 {
 		var hosts, list strings.Builder
-		for k := range 256 {
+		for k := range min(256, 4*ports) {
 			fmt.Fprintf(&hosts, "h%d.e%d.example, ", k, i)
 		}
 		for k := range ports {

@@ -22,7 +22,7 @@ func TestFastPathPassesAPlan(t *testing.T) {
 	}
 	c := p.Snapshot().Apply(2, wave(t, 50, "s5"), nil)
 	p.Begin(c)
-	if !p.InBackground() {
+	if !p.replan.heavy {
 		t.Fatal("fifty VirtualServices for six scopes are not planned in the background")
 	}
 	now, edits := c.New, 0
@@ -69,7 +69,7 @@ func TestFastPathOfHostsThatCome(t *testing.T) {
 	coming := svc(t, "ns0/coming", "10.99.0.1", "http:80:HTTP", "raw:9000:TCP")
 	c := p.Snapshot().Apply(2, append(wave(t, 50, "s5"), coming, readyEndpoints(t, "ns0", "coming", 1)), nil)
 	p.Begin(c)
-	if !p.InBackground() {
+	if !p.replan.heavy {
 		t.Fatal("fifty VirtualServices for six scopes are not planned in the background")
 	}
 	p.Step(func() bool { return false })

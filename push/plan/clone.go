@@ -17,24 +17,32 @@ import (
 
 // scopeFor plans a scope, with what the fast path has planned since.
 func (p *Planner) scopeFor(key view.Scope) *scope {
-	s := p.cloneOrPlan(key)
-	for _, f := range p.replayed {
-		s.planFastStep(f)
+	s := p.scopeLike(p.templateFor(key, p.input), p.input, key, nil)
+	for _, u := range p.replayed {
+		s.follow(u)
 	}
 	s.read(p.input)
 	return s
 }
 
-// cloneOrPlan plans a scope: as a template has it where there is one, else from scratch.
-func (p *Planner) cloneOrPlan(key view.Scope) *scope {
+// templateFor is a scope, planned with an input, that one may be cloned from; nil: there is none.
+func (p *Planner) templateFor(key view.Scope, in *input.Input) *scope {
 	for _, s := range p.scopes {
-		if s.in == p.input && s.isTemplateFor(key) {
-			if d := p.between(s.key, key); !d.everything {
-				return s.clone(p.input, key, d)
-			}
+		if s.in == in && s.isTemplateFor(key) {
+			return s
 		}
 	}
-	return newScope(p.input, key)
+	return nil
+}
+
+// scopeLike plans a scope: as the template has it where there is one, else from scratch; pause is called between two pieces.
+func (p *Planner) scopeLike(template *scope, in *input.Input, key view.Scope, pause func()) *scope {
+	if template != nil {
+		if d := p.between(in, template.key, key); !d.everything {
+			return template.clone(in, key, d, pause)
+		}
+	}
+	return newScope(in, key, pause)
 }
 
 // isTemplateFor says whether a scope with this key may be cloned from this one. One that imports hosts by name sees few of them, and
@@ -46,21 +54,21 @@ func (s *scope) isTemplateFor(key view.Scope) bool {
 }
 
 // between is what may differ between two such scopes: what an edit of all records would touch that read either namespace.
-func (p *Planner) between(a, b view.Scope) *dirt {
-	c := &change{dirt: newDirt(), in: p.input, was: p.input.Root()}
-	defaults := p.input.Mesh.Spec
+func (p *Planner) between(in *input.Input, a, b view.Scope) *dirt {
+	c := &change{dirt: newDirt(), in: in, was: in.Root()}
+	defaults := in.Mesh.Spec
 	for _, namespace := range []string{a.Namespace, b.Namespace} {
 		for _, list := range [][]string{defaults.GetDefaultVirtualServiceExportTo(), defaults.GetDefaultDestinationRuleExportTo()} {
 			c.everything = c.everything || slices.Contains(list, namespace)
 		}
 		for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry, model.KindVirtualService, model.KindDestinationRule} {
-			for r := range p.input.In(kind, namespace) {
+			for r := range in.In(kind, namespace) {
 				c.collect(p.table, []mirror.Edit{{Old: r, New: r}})
 			}
 		}
 		for _, list := range []string{namespace, input.AnyNamespace} {
-			for key := range p.input.Index.Naming(list) {
-				if r, ok := p.input.Get(key); ok {
+			for key := range in.Index.Naming(list) {
+				if r, ok := in.Get(key); ok {
 					c.collect(p.table, []mirror.Edit{{Old: r, New: r}})
 				}
 			}
@@ -72,9 +80,10 @@ func (p *Planner) between(a, b view.Scope) *dirt {
 }
 
 // clone is a copy for another namespace, in which the dirt is planned again.
-func (s *scope) clone(in *input.Input, key view.Scope, d *dirt) *scope {
+func (s *scope) clone(in *input.Input, key view.Scope, d *dirt, pause func()) *scope {
 	next := s.fork(key)
 	next.refs, next.names = 0, nil
+	next.pauses(pause)
 	next.apply(in, d)
 	return next
 }
@@ -86,6 +95,7 @@ func (s *scope) fork(key view.Scope) *scope {
 	next.layer = s.layer.Fork()
 	next.front, next.hosts = s.front.Fork(key, next.layer)
 	next.variants = map[view.Inputs]*variant{}
+	next.pauses(nil)
 	next.names = make(map[string]*nametable.Table, len(s.names))
 	for network, t := range s.names {
 		next.names[network] = t.Fork()

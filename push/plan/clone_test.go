@@ -37,7 +37,7 @@ func BenchmarkScope(b *testing.B) {
 			p, _, _ := bigPlanner(b, services, 1)
 			b.ReportAllocs()
 			for b.Loop() {
-				newScope(p.input, p.Join(node("ns0", "a")).View().Scope)
+				newScope(p.input, p.Join(node("ns0", "a")).View().Scope, nil)
 			}
 		})
 		b.Run(fmt.Sprintf("further/services=%d", services), func(b *testing.B) {
@@ -94,13 +94,13 @@ func templateOf(t *testing.T, p *Planner, s *scope, at string) (clones int) {
 		if key.Namespace = namespace; namespace == s.key.Namespace || !s.isTemplateFor(key) {
 			continue
 		}
-		between := p.between(s.key, key)
+		between := p.between(p.input, s.key, key)
 		if between.everything {
 			continue
 		}
 		clones++
-		cloned := s.clone(p.input, key, between)
-		if diff := cmp.Diff(digest(newScope(p.input, key)), digest(cloned)); diff != "" {
+		cloned := s.clone(p.input, key, between, nil)
+		if diff := cmp.Diff(digest(newScope(p.input, key, nil)), digest(cloned)); diff != "" {
 			t.Fatalf("%s: %v cloned from %s: (- from scratch, + cloned)\n%s", at, key, s.key.Namespace, diff)
 		}
 	}
@@ -140,7 +140,7 @@ func TestNamespaceDecides(t *testing.T) {
 		for _, pair := range [][2]string{{"a", "b"}, {"b", "a"}, {"a", "z"}, {"z", "b"}} {
 			of := p.Join(node(pair[0], "x"))
 			cloned := p.Join(node(pair[1], "x"))
-			if diff := cmp.Diff(digest(newScope(p.input, cloned.View().Scope)), digest(cloned.planned.Load().scope)); diff != "" {
+			if diff := cmp.Diff(digest(newScope(p.input, cloned.View().Scope, nil)), digest(cloned.planned.Load().scope)); diff != "" {
 				t.Errorf("%s: %s cloned from %s: (- from scratch, + cloned)\n%s", name, pair[1], pair[0], diff)
 			}
 			p.Leave(of)

@@ -11,9 +11,14 @@
 //
 // Loop gets it from the mirror, has it resolved (push/resolve), and passes edits that touch assignments alone to PlanEndpoints (the fast
 // path, fast_path.go); the rest waits a moment for more (debounce) and goes through Begin, Step and End. The table of effects (affects.go)
-// turns edits into dirt: hosts, views, workloads. Scopes plan their dirt again (scope.run), in the background where it is much (replan.go).
-// A Spec that is equal is answered by the pool, resources that are equal leave their manifest as it is, and only views with another
-// manifest move.
+// turns edits into dirt: hosts, views, workloads. Scopes plan their dirt again (scope.run), in pieces and on shadows where it is
+// much (making.go, replan.go). A Spec that is equal is answered by the pool, resources that are equal leave their manifest as it is,
+// and only views with another manifest move.
+//
+// # One join
+//
+// A proxy whose view is planned has it at once. Else the scope or the variant is made in pieces, while the loop serves everybody else
+// (making.go, joining.go; joins.go has the proxies that wait for it, by namespace).
 //
 // # Invariants, held by tests
 //

@@ -59,7 +59,7 @@ func (p *Planner) judge(in *input.Input, e mirror.Edit) (fast, again bool) {
 // the edits that touch more than that, by the table of effects, and so have to come again with Begin.
 // Where nothing else is pending or being planned, all that is planned is complete at the snapshot's revision afterwards.
 func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, rest []mirror.Edit) {
-	p.must("PlanEndpoints", p.replan == nil || p.InBackground(), "before the End of a change that is not planned in the background")
+	p.must("PlanEndpoints", true, "")
 	p.latest = c.New
 	in := p.input.Later(c.New)
 	ch := &change{dirt: newDirt(), in: in, was: in.Root()}
@@ -87,7 +87,7 @@ func (p *Planner) PlanEndpoints(c mirror.Change, pending bool) (moved []Moved, r
 			}
 		}
 	}
-	p.replan.replay(c.New, ch.members, touched)
+	p.replay(c.New, in, ch.members, touched)
 	for _, s := range p.scopes {
 		if s.read(in); touched[s] { // the others follow too, or they would hold old snapshots
 			s.run(in)

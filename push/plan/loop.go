@@ -96,6 +96,9 @@ type Loop struct {
 
 	left []departed // oldest first
 
+	waiting []waiter // oldest first
+	lines   []*line  // of proxies that join; that whose turn is next first
+
 	excluded map[model.Key]blame
 	excludes bool                            // something is set aside, or was: newest is no longer the source's
 	searched time.Time                       // when a proxy that joined last brought a search about
@@ -187,12 +190,18 @@ func (l *Loop) Run(ctx context.Context) error {
 		check = ticker.C
 	}
 	acted, due := true, time.Time{}
+	handle := func(call func()) {
+		took := l.take(box) // whoever joins gets what the source has published before
+		l.looked = false
+		l.piece(call)
+		acted = acted || took || !l.looked
+	}
 	for {
 		wait, now := time.Duration(0), time.Now()
 		if acted || !now.Before(due) {
 			l.edition.Add(1)
 		}
-		l.safely(func() { wait = l.plan(now) })
+		l.piece(func() { l.safely(func() { wait = l.plan(now) }) })
 		timer.Reset(wait)
 		due = now.Add(wait)
 		calls := l.calls
@@ -208,14 +217,32 @@ func (l *Loop) Run(ctx context.Context) error {
 		case <-box.Ready():
 			l.take(box)
 		case call := <-calls:
-			took := l.take(box) // whoever joins gets what the source has published before
-			l.looked = false
-			call()
-			acted = took || !l.looked
+			acted = false
+			handle(call)
+			for began := time.Now(); len(l.lines) > 0 && time.Since(began) < l.turn && l.callWaits(handle); {
+			}
 		case <-timer.C:
 		case <-check:
 			l.check()
 		}
+	}
+}
+
+// piece does a piece of work, during which nobody else is served.
+func (l *Loop) piece(f func()) {
+	began := time.Now()
+	f()
+	obs.PlanPiece.Observe(time.Since(began).Seconds())
+}
+
+// callWaits handles one call more; false: none waits. While something is made for joins the loop has always something else to do.
+func (l *Loop) callWaits(handle func(call func())) bool {
+	select {
+	case call := <-l.calls:
+		handle(call)
+		return true
+	default:
+		return false
 	}
 }
 
@@ -277,45 +304,9 @@ func (l *Loop) check() {
 	}
 }
 
-// Join plans a proxy's view at the newest snapshot that the source has published. moved is called in the loop's goroutine
-// after each change of the proxy's set, until Leave; it must not block (store/watchdog), and may be called before Join returns.
-// ErrNotReady: there is no complete snapshot. ErrUnplannable: the view panics, and no record is to blame for it.
-func (l *Loop) Join(ctx context.Context, n view.Node, moved func(Path)) (*Proxy, error) {
-	var p *Proxy
-	var fault error
-	err := l.call(ctx, func() {
-		if l.planner == nil || ctx.Err() != nil {
-			return
-		}
-		l.safely(l.drain)
-		if l.planner == nil {
-			return
-		}
-		h, bad := l.join(n)
-		if fault = bad; fault != nil {
-			return
-		}
-		p = &Proxy{Handle: h, loop: l, moved: moved}
-		l.proxies[p.Handle] = p
-		l.open() // credentials that its agent fetches modules with
-		l.show()
-	})
-	switch {
-	case fault != nil:
-		return nil, fault
-	case err != nil:
-		return nil, err
-	case p == nil && ctx.Err() != nil:
-		return nil, ctx.Err()
-	case p == nil:
-		return nil, ErrNotReady
-	}
-	return p, nil
-}
-
 // Refresh plans whatever the source has published before: Set is as new then. The error is the context's, or that the loop
 // has ended.
-func (p *Proxy) Refresh(ctx context.Context) error { return p.loop.call(ctx, p.loop.drain) }
+func (p *Proxy) Refresh(ctx context.Context) error { return p.loop.settle(ctx) }
 
 // Leave ends what Join began.
 func (p *Proxy) Leave() {

@@ -144,13 +144,9 @@ func (d *randomRun) edit() {
 // drain plans what waits, half of the times in the background, with more edits between two scopes.
 func (d *randomRun) drain() {
 	for more := d.mesh.one(2); d.pending.Len() > 0; more = false {
-		d.planner.backgroundFrom = 1000 // where they stand
-		if more {
-			d.planner.backgroundFrom = 0
-		}
 		d.planner.Begin(mirror.Change{New: d.snap, Edits: d.pending.Take()})
 		var left int
-		if d.planner.InBackground() {
+		if d.planner.replan.heavy = more || d.wide(); d.planner.replan.heavy {
 			left = d.during()
 		}
 		d.planner.End()

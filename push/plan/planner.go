@@ -52,11 +52,14 @@ type Planner struct {
 	revision       int64
 	plans          int64 // of configuration, so far
 	fastHosts      fastHosts
-	replan         *replan    // a change that is being planned; nil: none is
-	dropped        bool       // Drop was called
-	backgroundFrom int        // see the constant
-	replayed       []fastStep // what the fast path has planned since the last plan of configuration
-	reports        reports    // what the builders said when they were last asked
+	replan         *replan  // a change that is being planned; nil: none is
+	dropped        bool     // Drop was called
+	backgroundFrom int      // see the constant
+	replayed       []played // what the fast path has planned that input does not have
+	joining        map[*Joining]struct{}
+	firsts         map[view.Scope]*Joining // those that make a scope of which others may be clones, by alike
+	fewHosts       int                     // see the constant
+	reports        reports                 // what the builders said when they were last asked
 	counts         patchCounts
 }
 
@@ -133,6 +136,7 @@ func New(c Settings) *Planner {
 		input: in, table: &affects, keys: view.NewIndex(c.Snapshot), latest: c.Snapshot, revision: c.Snapshot.Revision(),
 		scopes: map[view.Scope]*scope{}, workloads: map[view.Workload]*workload{}, views: map[view.View]*planned{}, handles: map[*Handle]struct{}{},
 		pods: podIndex{}, index: hostIndex{}, secrets: secret.New(in), identities: map[view.Identity]*identity{}, backgroundFrom: backgroundFrom,
+		joining: map[*Joining]struct{}{}, firsts: map[view.Scope]*Joining{}, fewHosts: fewHosts,
 	}
 }
 
@@ -319,24 +323,6 @@ func succeed(old, now *manifest.Manifest) *manifest.Manifest {
 		}
 	}
 	return old
-}
-
-// rebind gives proxies of the namespaces that a change touches, and those that are bound to Pods that it touches, the views they have
-// now, and says whose is another.
-func (p *Planner) rebind(c *change) map[*Handle]bool {
-	rebound := map[*Handle]bool{}
-	p.rebindPods(c, rebound)
-	namespaces := c.views
-	if len(namespaces) == 0 {
-		return rebound
-	}
-	for h := range p.handles {
-		if !namespaces["*"] && !namespaces[h.Node.Namespace] {
-			continue
-		}
-		p.rebindOne(h, rebound)
-	}
-	return rebound
 }
 
 // Revision is the store's revision that all planned views are complete at.

@@ -109,18 +109,6 @@ func selectedPods(c *change, _ input.Types, e mirror.Edit) {
 	}
 }
 
-// rebindPods gives proxies that are bound to Pods the views that they have now, and says whose is another.
-func (p *Planner) rebindPods(c *change, rebound map[*Handle]bool) {
-	for of, handles := range p.pods {
-		if !c.allPods && !c.pods[of] {
-			continue
-		}
-		for h := range handles {
-			p.rebindOne(h, rebound)
-		}
-	}
-}
-
 func (p *Planner) rebindOne(h *Handle, rebound map[*Handle]bool) {
 	old := h.planned.Load()
 	v := p.viewOf(h.Node)

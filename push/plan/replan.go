@@ -7,48 +7,27 @@ import (
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/nametable"
 	"navarch.io/navarch/push/plan/secret"
+	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
 
-// A change of much configuration takes long to plan, and endpoints of others must not wait for it. So it is planned in pieces
-// (Begin, Step, End), and, where it is large, in the background: on shadow copies of the scopes. Until End, proxies should have what the
-// scopes themselves say, and the fast path (PlanEndpoints) plans on these; each of its steps is replayed on the shadow copies, in the
-// same order, so that scopes that come to the same keep sharing it; on the copy that is being planned, once that is done. End swaps the
-// shadow copies in, all at once.
-
-// backgroundFrom is how large a change is planned in the background: hosts that are touched, times the scopes that may see them. One takes
-// some 20 to 50 us.
+// backgroundFrom is how large a change is planned on shadows: hosts that are touched, times the scopes that may see them.
+// One takes some 20 to 50 us; less is planned where it stands, at the end.
 const backgroundFrom = 500
 
-// replan is a change that is being planned.
+// replan is a change that is being planned. Until End, proxies should have what the scopes themselves say, and the fast path
+// (PlanEndpoints) plans on these. End puts the shadows in their place, all at once.
 type replan struct {
+	making
 	*change
-	scopes    []*scope // to be planned, but for those that are planned from scratch
-	shadows   map[*scope]*shadow
-	fastSteps []fastStep
-
-	// next goes on with the shadow copies until a turn is over, and says whether there are more; stop ends it. A coroutine: a scope
-	// may stop between any two hosts. Both nil: nothing is planned in the background.
-	next func() (struct{}, bool)
-	stop func()
-	over func() bool // says whether the turn is over
+	p         *Planner
+	heavy     bool                        // it is planned on shadows
+	workloads map[view.Workload]*workload // as they will be
 }
 
-// shadow is a scope as it will be.
-type shadow struct {
-	*scope
-	planned bool
-}
-
-// fastStep is one step of the fast path: hosts, and the input with which they are planned on shadow copies.
-type fastStep struct {
-	in    *input.Input
-	hosts map[string]input.Types
-}
-
-// Begin starts to plan what a change touches. Until End only Step, InBackground, Drop and, where it is planned in the background,
-// PlanEndpoints may be called. A call out of this order, or after Drop, panics.
+// Begin starts to plan what a change touches. Until End only Step, Drop and PlanEndpoints may be called. A call out of this
+// order, or after Drop, panics.
 func (p *Planner) Begin(c mirror.Change) {
 	p.must("Begin", p.replan == nil, "before the End of another change")
 	relabelled := map[model.Key]bool{}
@@ -58,15 +37,15 @@ func (p *Planner) Begin(c mirror.Change) {
 	p.latest = c.New
 	ch := &change{dirt: newDirt(), in: p.input.At(c.New, c.Edits...), was: p.input.Root(), relabelled: relabelled}
 	ch.collect(p.table, c.Edits)
-	rp := &replan{change: ch, shadows: map[*scope]*shadow{}}
-	for _, s := range p.scopes {
-		if !rp.fromScratch(s) {
-			rp.scopes = append(rp.scopes, s)
+	rp := &replan{making: makingAt(ch.in, nil), change: ch, p: p, workloads: map[view.Workload]*workload{}}
+	scopes := 0
+	for key := range p.scopes {
+		if !rp.fromScratch(key) {
+			scopes += 1 + key.Filters.Len()/few
 		}
 	}
-	if ch.weight()*len(rp.scopes) >= p.backgroundFrom {
-		rp.next, rp.stop = iter.Pull(rp.turns)
-	}
+	rp.heavy = ch.weight()*scopes >= p.backgroundFrom
+	rp.start(rp.plan)
 	p.replan = rp
 }
 
@@ -84,107 +63,171 @@ func (p *Planner) must(method string, inOrder bool, otherwise string) {
 // two inputs.
 func (p *Planner) idle(method string) { p.must(method, p.replan == nil, "before the End of a change") }
 
-// weight is about how many hosts are touched in a scope.
-func (d *dirt) weight() int {
+// weight is about how many hosts are touched in a scope. One of which much is made counts for many.
+func (c *change) weight() int {
 	const wildcard = 100 // hosts that one covers
-	return len(d.hosts) + len(d.members) + len(d.pulls) + wildcard*(len(d.patterns)+len(d.reporting))
+	weight := len(c.pulls) + wildcard*(len(c.patterns)+len(c.reporting))
+	for _, hosts := range []map[string]input.Types{c.hosts, c.members} {
+		for h := range hosts {
+			weight += 1 + c.size(h)
+		}
+	}
+	return weight
 }
 
-// fromScratch says whether a scope is planned from scratch, at the end.
-func (rp *replan) fromScratch(s *scope) bool { return rp.everything || s.reads(rp.readers) }
+// size is about how many hosts of one port have as many clusters and routes as a host has.
+func (c *change) size(name string) int {
+	ports, subsets, routes := 0, 0, 0
+	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
+		for r := range c.in.ByHost(kind, name) {
+			ports += len(r.(*model.Service).Spec.GetPorts())
+		}
+	}
+	for r := range c.in.ByHost(model.KindDestinationRule, name) {
+		subsets += len(r.(*model.DestinationRule).Spec.GetSubsets())
+	}
+	for r := range c.in.ByHost(model.KindVirtualService, name) {
+		routes += len(r.(*model.VirtualService).Spec.GetHttp())
+	}
+	return ports*(1+subsets)/2 + routes/few
+}
 
-// InBackground says whether a change is being planned in the background: PlanEndpoints may come between two steps.
-func (p *Planner) InBackground() bool { return p.replan != nil && p.replan.next != nil }
+// few is how many routes or patches cost about as much as a host.
+const few = 8
 
-// Step goes on with a change that is planned in the background, until over says that the turn is, which is asked after every host.
-// False: all shadow copies are planned, and End has a little left to do. It panics where no change is planned in the background.
+// fromScratch says whether a scope is planned from scratch.
+func (rp *replan) fromScratch(key view.Scope) bool { return rp.everything || readsAny(key, rp.readers) }
+
+// Step goes on with a change until over says that the turn is over, which is asked after every piece. False: End has a little
+// left to do.
 func (p *Planner) Step(over func() bool) (more bool) {
-	p.must("Step", p.InBackground(), "of no change that is planned in the background")
-	p.replan.over = over
-	_, more = p.replan.next()
-	return more
+	p.must("Step", p.replan != nil, "without a Begin")
+	return p.replan.advance(over)
 }
 
-// turns plans the shadow copies, and yields whenever a turn is over.
-func (rp *replan) turns(yield func(struct{}) bool) {
-	stopped := false
-	pause := func() {
-		if !stopped && rp.over() {
-			stopped = !yield(struct{}{})
+// plan makes what takes long: scopes that are touched much or from scratch, workloads, and layers of views that proxies change to.
+func (rp *replan) plan() {
+	for key, s := range rp.p.scopes {
+		if rp.heavy && !rp.fromScratch(key) {
+			rp.copyOf(s)
+			rp.pause()
 		}
 	}
-	for _, s := range rp.scopes {
-		if rp.shadowOf(s).plan(rp, pause); stopped {
-			return
+	for key, s := range rp.p.scopes {
+		if rp.fromScratch(key) {
+			rp.again(s)
+			rp.pause()
 		}
-		pause()
+	}
+	for key, wl := range rp.p.workloads {
+		if rp.everything || wl.Touched(rp.readers, rp.services, rp.ports, rp.served) || wl.ReportsOtherwise(rp.reports, rp.hosts) {
+			next := &workload{inbound.New(rp.in, key), wl.refs}
+			next.Succeed(&wl.Layer, rp.in.Sharing)
+			rp.workloads[key] = next
+			rp.pause()
+		}
+	}
+	for h := range rp.p.touched(rp.change) {
+		rp.layersFor(rp.p.keys.View(rp.in.Snapshot, proved(rp.p.latest, h.Node)))
+		rp.pause()
 	}
 }
 
-// Drop ends what Begin began, where nobody will End it: the planner is of no use afterwards, and what would plan panics. Drop may be called
-// more than once.
-func (p *Planner) Drop() {
-	p.dropped = true
-	if p.replan != nil && p.replan.stop != nil {
-		p.replan.stop()
+// layersFor makes what a view lacks.
+func (rp *replan) layersFor(v view.View) {
+	d, s := rp.shadows[v.Scope], rp.p.scopes[v.Scope]
+	switch {
+	case d == nil && s == nil:
+		d = rp.fresh(rp.p, v.Scope, rp.template(v.Scope))
+	case d == nil && v.Inputs != (view.Inputs{}) && s.variants[v.Inputs] == nil:
+		d = rp.copyOf(s)
+	}
+	if d != nil {
+		rp.vary(d, v.Inputs)
+	}
+	if rp.p.workloads[v.Workload] == nil && rp.workloads[v.Workload] == nil {
+		rp.workloads[v.Workload] = &workload{Workload: inbound.New(rp.in, v.Workload)}
 	}
 }
 
-// shadowOf is the shadow copy of a scope, made of it before the first step of the fast path.
+// template is a scope that one may be cloned from, as it will be; nil: there is none.
+func (rp *replan) template(key view.Scope) *scope {
+	for _, d := range rp.shadows {
+		if !d.busy && d.isTemplateFor(key) {
+			return d.scope
+		}
+	}
+	for _, s := range rp.p.scopes {
+		if rp.shadows[s.key] == nil && !rp.fromScratch(s.key) && s.isTemplateFor(key) {
+			return rp.copyOf(s).scope
+		}
+	}
+	return nil
+}
+
+// shadowOf is the shadow of a scope, which may still have to be planned.
 func (rp *replan) shadowOf(s *scope) *shadow {
-	d := rp.shadows[s]
+	d := rp.shadows[s.key]
 	if d == nil {
-		d = &shadow{scope: s.fork(s.key)}
+		d = &shadow{scope: s.fork(s.key), of: s, busy: true}
 		for inputs, v := range s.variants {
 			d.variants[inputs] = &variant{v.Fork(d.hosts, v.Layer.Fork()), v.refs}
 		}
-		rp.shadows[s] = d
+		d.pauses(rp.pause)
+		rp.shadows[s.key] = d
 	}
 	return d
 }
 
-func (d *shadow) plan(rp *replan, pause func()) {
-	d.pause = pause
-	d.apply(rp.in, rp.dirt)
-	d.pause, d.planned = nil, true
-	for _, f := range rp.fastSteps {
-		d.planFastStep(f)
+// copyOf is the shadow of a scope, planned.
+func (rp *replan) copyOf(s *scope) *shadow {
+	d := rp.shadowOf(s)
+	if d.busy {
+		rp.work(d, func() { d.apply(rp.in, rp.dirt) })
+	}
+	return d
+}
+
+// again plans a scope from scratch, with its variants.
+func (rp *replan) again(s *scope) {
+	d := rp.fresh(rp.p, s.key, rp.template(s.key))
+	d.layer.Succeed(s.layer, rp.in.Sharing)
+	d.names = make(map[string]*nametable.Table, len(s.names))
+	for network := range s.names {
+		d.names[network] = nametable.New(d.hosts, network)
+	}
+	for inputs, old := range s.variants {
+		rp.vary(d, inputs)
+		v := d.variants[inputs]
+		v.Layer.Succeed(old.Layer, rp.in.Sharing)
+		v.refs = old.refs
 	}
 }
 
-// planFastStep plans endpoints of hosts, with the input of the fast path.
-func (s *scope) planFastStep(f fastStep) {
-	s.read(f.in)
-	for h, t := range f.hosts {
-		if t.Has(input.EDS) && s.hosts.Get(h) != nil {
-			s.step.members[h] |= input.EDS
-			if s.securesOtherwise(f.in, h) { // by other rules than those with which the fast path looked
-				s.step.members[h] |= input.CDS
-			}
-		}
-	}
-	if len(s.step.members) > 0 {
-		s.run(f.in)
-	}
-}
-
-// replay has a step of the fast path planned on the shadow copies, too. It comes before the scopes that the step touches change. Where it
-// touches none, shadow copies may see its hosts all the same: those that come, or become visible, with this change.
-func (rp *replan) replay(now *mirror.Snapshot, hosts map[string]input.Types, touched map[*scope]bool) {
-	if rp == nil || len(hosts) == 0 {
-		return
-	}
-	f := fastStep{rp.in.Later(now), hosts}
-	rp.fastSteps = append(rp.fastSteps, f)
+// replay has shadows follow a step of the fast path: at once those that are planned.
+func (rp *replan) replay(u played, touched map[*scope]bool) {
 	for s := range touched {
-		if !rp.fromScratch(s) {
+		if rp.heavy && !rp.fromScratch(s.key) {
 			rp.shadowOf(s)
 		}
 	}
+	rp.since = append(rp.since, u)
 	for _, d := range rp.shadows {
-		if d.planned {
-			d.planFastStep(f)
+		if !d.busy {
+			rp.follow(d)
 		}
+	}
+}
+
+// Drop ends what Begin and BeginJoin began, where nobody will End it: the planner is of no use afterwards, and what would plan
+// panics. Drop may be called more than once.
+func (p *Planner) Drop() {
+	p.dropped = true
+	if p.replan != nil {
+		p.replan.drop()
+	}
+	for j := range p.joining {
+		j.drop()
 	}
 }
 
@@ -192,41 +235,62 @@ func (rp *replan) replay(now *mirror.Snapshot, hosts map[string]input.Types, tou
 func (p *Planner) End() []Moved {
 	p.must("End", p.replan != nil, "without a Begin")
 	rp := p.replan
-	if p.InBackground() {
-		p.Step(func() bool { return false })
-	} else {
-		for _, s := range rp.scopes {
-			s.apply(rp.in, rp.dirt)
-		}
-	}
+	rp.advance(func() bool { return false })
 	p.plans++
-	p.replan, p.revision, p.replayed = nil, rp.in.Revision(), rp.fastSteps
+	p.replan, p.revision, p.replayed = nil, rp.in.Revision(), rp.since
 	p.read(rp.in)
-	for s, d := range rp.shadows {
-		s.swap(d, p.input)
-	}
-	for _, s := range p.scopes {
-		if rp.fromScratch(s) {
-			p.scopes[s.key] = p.again(s)
-		}
-	}
+	rp.install()
 	p.secrets.Plan(secret.Change{All: rp.everything, Secrets: rp.secrets, Referred: rp.referred, Labelled: rp.labelled, Granted: rp.granted})
-	for key, wl := range p.workloads {
-		if rp.everything || wl.Touched(rp.readers, rp.services, rp.ports, rp.served) || wl.ReportsOtherwise(rp.reports, rp.hosts) {
-			next := &workload{inbound.New(p.input, key), wl.refs}
-			next.Succeed(&wl.Layer, p.input.Sharing)
-			p.workloads[key] = next
-		}
-	}
 	for _, pl := range p.views {
 		p.relink(pl, p.scopes[pl.view.Scope], p.workloads[pl.view.Workload])
 	}
 	rebound := p.rebind(rp.change)
+	p.sweep(&rp.making)
+	for key := range rp.workloads {
+		if wl := p.workloads[key]; wl != nil && wl.refs == 0 {
+			delete(p.workloads, key)
+		}
+	}
+	for j := range p.joining {
+		j.passed(rp)
+	}
 	p.input.Sharing = nil
 	return p.publish(rebound)
 }
 
-// swap puts a shadow copy in the place of the scope.
+// install plans what was left for the end, and puts the shadows, and the workloads, in their places.
+func (rp *replan) install() {
+	p := rp.p
+	for key, s := range p.scopes {
+		if rp.shadows[key] != nil {
+			continue
+		}
+		s.apply(rp.in, rp.dirt)
+		for _, u := range rp.since {
+			s.follow(u)
+		}
+		s.read(rp.in)
+	}
+	for key, d := range rp.shadows {
+		d.pauses(nil)
+		if d.of != nil {
+			d.of.swap(d, rp.in)
+			continue
+		}
+		if old := p.scopes[key]; old != nil {
+			d.refs = old.refs
+			p.index.retire(old)
+		}
+		p.scopes[key] = d.scope
+		p.index.adopt(d.scope)
+		d.read(rp.in)
+	}
+	for key, wl := range rp.workloads {
+		p.workloads[key] = wl
+	}
+}
+
+// swap puts a shadow in the place of the scope.
 func (s *scope) swap(d *shadow, in *input.Input) {
 	index, refs, renewed := s.index, s.refs, d.step.renewed
 	*s = *d.scope
@@ -237,23 +301,34 @@ func (s *scope) swap(d *shadow, in *input.Input) {
 	s.read(in)
 }
 
-// again plans a scope from scratch.
-func (p *Planner) again(s *scope) *scope {
-	next := p.scopeFor(s.key)
-	next.layer.Succeed(s.layer, p.input.Sharing)
-	next.refs = s.refs
-	next.names = make(map[string]*nametable.Table, len(s.names))
-	for network := range s.names {
-		next.names[network] = nametable.New(next.hosts, network)
+// touched are the proxies whose views may be others after a change; some may come twice.
+func (p *Planner) touched(c *change) iter.Seq[*Handle] {
+	return func(yield func(*Handle) bool) {
+		for of, handles := range p.pods {
+			for h := range handles {
+				if (c.allPods || c.pods[of]) && !yield(h) {
+					return
+				}
+			}
+		}
+		if len(c.views) == 0 {
+			return
+		}
+		for h := range p.handles {
+			if (c.views["*"] || c.views[h.Node.Namespace]) && !yield(h) {
+				return
+			}
+		}
 	}
-	for inputs, old := range s.variants {
-		v := next.variantOf(inputs, p.input, p.replayed)
-		v.Layer.Succeed(old.Layer, p.input.Sharing)
-		v.refs = old.refs
+}
+
+// rebind gives the proxies that a change touches the views that they have now, and says whose is another.
+func (p *Planner) rebind(c *change) map[*Handle]bool {
+	rebound := map[*Handle]bool{}
+	for h := range p.touched(c) {
+		p.rebindOne(h, rebound)
 	}
-	p.index.retire(s)
-	p.index.adopt(next)
-	return next
+	return rebound
 }
 
 // publish composes all views; those who are bound to another one have something else in any case.

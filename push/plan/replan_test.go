@@ -46,7 +46,7 @@ func TestSmallChangeNeedsNoShadow(t *testing.T) {
 	p, _, handles := bigPlanner(t, 60, 6)
 	was := handles[0].planned.Load().scope.hosts
 	p.Begin(p.Snapshot().Apply(2, wave(t, 2, "s5"), nil))
-	if p.InBackground() {
+	if p.replan.heavy {
 		t.Error("two VirtualServices are planned in the background")
 	}
 	p.End()
@@ -207,16 +207,18 @@ func TestPlannerRefusesCallsOutOfOrder(t *testing.T) {
 	small := func(p *Planner) mirror.Change { return p.Snapshot().Apply(2, wave(t, 2, "s5"), nil) }
 	never := func() bool { return false }
 	for want, call := range map[string]func(p *Planner){
-		"plan: Planner.Begin before the End of another change":              func(p *Planner) { p.Begin(small(p)); p.Begin(small(p)) },
-		"plan: Planner.End without a Begin":                                 func(p *Planner) { p.Apply(small(p)); p.End() },
-		"plan: Planner.Step of no change that is planned in the background": func(p *Planner) { p.Step(never) },
-		"plan: Planner.Begin after Drop":                                    func(p *Planner) { p.Drop(); p.Begin(small(p)) },
-		"plan: Planner.End after Drop":                                      func(p *Planner) { p.Begin(small(p)); p.Drop(); p.End() },
-		"plan: Planner.PlanEndpoints after Drop":                            func(p *Planner) { p.Drop(); p.Drop(); p.PlanEndpoints(mirror.Change{New: p.Snapshot()}, false) },
-		"plan: Planner.PlanEndpoints before the End of a change that is not planned in the background": func(p *Planner) {
-			p.Begin(small(p))
-			p.PlanEndpoints(mirror.Change{New: p.Snapshot()}, false)
+		"plan: Planner.Begin before the End of another change":    func(p *Planner) { p.Begin(small(p)); p.Begin(small(p)) },
+		"plan: Planner.End without a Begin":                       func(p *Planner) { p.Apply(small(p)); p.End() },
+		"plan: Planner.Step without a Begin":                      func(p *Planner) { p.Step(never) },
+		"plan: Planner.Step of a join before the End of a change": func(p *Planner) { j := p.BeginJoin(node("ns0", "late")); p.Begin(small(p)); j.Step(never) },
+		"plan: Planner.End of a join before its last Step": func(p *Planner) {
+			j := p.BeginJoin(node("ns7", "late"))
+			j.Step(func() bool { return true })
+			j.End()
 		},
+		"plan: Planner.Begin after Drop":                            func(p *Planner) { p.Drop(); p.Begin(small(p)) },
+		"plan: Planner.End after Drop":                              func(p *Planner) { p.Begin(small(p)); p.Drop(); p.End() },
+		"plan: Planner.PlanEndpoints after Drop":                    func(p *Planner) { p.Drop(); p.Drop(); p.PlanEndpoints(mirror.Change{New: p.Snapshot()}, false) },
 		"plan: Planner.Join before the End of a change":             func(p *Planner) { p.Begin(small(p)); p.Join(node("ns0", "late")) },
 		"plan: Planner.Leave before the End of a change":            func(p *Planner) { h := p.Join(node("ns0", "b")); p.Begin(small(p)); p.Leave(h) },
 		"plan: Planner.SubscribeSecrets before the End of a change": func(p *Planner) { h := p.Join(node("ns0", "b")); p.Begin(small(p)); p.SubscribeSecrets(h, nil, nil) },
@@ -241,4 +243,15 @@ func TestPlannerRefusesCallsOutOfOrder(t *testing.T) {
 			call(p)
 		}()
 	}
+}
+
+// wide says whether a change touches many hosts of many scopes. It counts by itself, so that recorded histories (strikes) outlast other weights.
+func (d *randomRun) wide() bool {
+	rp, scopes := d.planner.replan, 0
+	for key := range d.planner.scopes {
+		if !rp.fromScratch(key) {
+			scopes++
+		}
+	}
+	return scopes*(len(rp.hosts)+len(rp.members)+len(rp.pulls)+100*(len(rp.patterns)+len(rp.reporting))) >= 1000
 }

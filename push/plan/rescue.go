@@ -153,6 +153,7 @@ func (l *Loop) restore() {
 	l.endpoints.took(now)
 	l.good = l.newest
 	l.latest.Store(l.newest)
+	l.beginAgain()
 	if l.planner == nil {
 		return // not even without a proxy: nobody is served
 	}
@@ -237,19 +238,20 @@ func (p *Planner) rejoin(h *Handle) {
 	p.SubscribeSecrets(h, names, nil)
 }
 
-// join plans for a proxy that joins. A view that cannot be planned leaves the planner as it was, so that this proxy alone is
-// refused; where a record is to blame, it is set aside.
-func (l *Loop) join(n view.Node) (h *Handle, err error) {
-	plan := func() error { return l.guarded(func() { h = l.planner.Join(n) }) }
-	if plan() == nil {
+// join has a proxy join for which all is made; false: that has panicked. A view that cannot be planned leaves the planner as it
+// was, so that this proxy alone is refused; where a record is to blame, it is set aside.
+func (l *Loop) join(e *entering, made bool) (h *Handle, err error) {
+	if made && l.guarded(func() { h = e.join.End() }) == nil {
 		return h, nil
 	}
+	e.join.Drop()
+	n := e.node
 	if now := time.Now(); now.Sub(l.searched) >= searchEvery {
 		l.searched = now
 		found := l.culprits(n)
 		if l.exclude(found); len(found) > 0 {
 			l.restore()
-			if plan() == nil {
+			if l.planner != nil && l.guarded(func() { h = l.planner.Join(n) }) == nil {
 				return h, nil
 			}
 		}

@@ -51,8 +51,8 @@ type variant struct {
 	refs int
 }
 
-// newScope plans a scope from scratch.
-func newScope(in *input.Input, key view.Scope) *scope {
+// newScope plans a scope from scratch; pause is called between two pieces.
+func newScope(in *input.Input, key view.Scope, pause func()) *scope {
 	s := &scope{in: in, layer: &layer.Layer{}, key: key, variants: map[view.Inputs]*variant{}, step: newStep()}
 	if r, ok := in.Get(key.Sidecar); ok {
 		s.sidecar = r.(*model.Sidecar)
@@ -64,6 +64,7 @@ func newScope(in *input.Input, key view.Scope) *scope {
 	} else {
 		s.front, s.hosts = sidecar.New(in, key, s.sidecar, patches, s.layer)
 	}
+	s.pauses(pause)
 	for r := range in.All(model.KindVirtualService) {
 		s.hosts.Pull(r.(*model.VirtualService), 1, func(string) {})
 		for _, h := range r.(*model.VirtualService).Spec.GetHosts() {
@@ -170,9 +171,15 @@ func (s *scope) rest() {
 	}
 }
 
-// reads says whether the scope's view names one of the records.
-func (s *scope) reads(keys map[model.Key]bool) bool {
-	return keys[s.key.Sidecar] || slices.ContainsFunc(s.key.Filters.All(), func(p view.Patch) bool { return keys[p.Filter] })
+// pauses has f called between two pieces of whatever is planned; nil: nothing is.
+func (s *scope) pauses(f func()) {
+	s.pause = f
+	s.hosts.Pauses(f)
+}
+
+// readsAny says whether a scope names one of the records.
+func readsAny(of view.Scope, keys map[model.Key]bool) bool {
+	return keys[of.Sidecar] || slices.ContainsFunc(of.Filters.All(), func(p view.Patch) bool { return keys[p.Filter] })
 }
 
 // apply plans again what a change touches here.
@@ -236,7 +243,7 @@ func (s *scope) cover(pattern string, t input.Types) {
 
 // variantOf finds or plans the variant for proxies with these inputs: with the input of the last plan of configuration, and then with
 // what the fast path has planned since.
-func (s *scope) variantOf(inputs view.Inputs, in *input.Input, since []fastStep) *variant {
+func (s *scope) variantOf(inputs view.Inputs, in *input.Input, since []played) *variant {
 	v := s.variants[inputs]
 	if v != nil {
 		return v
@@ -244,7 +251,7 @@ func (s *scope) variantOf(inputs view.Inputs, in *input.Input, since []fastStep)
 	now := s.in
 	s.read(in)
 	v = &variant{Variation: s.hosts.Vary(inputs, &layer.Layer{})}
-	s.front.Variant(v.Variation, true, func() {})
+	s.front.Variant(v.Variation, true, s.rest)
 	for _, f := range since {
 		s.read(f.in)
 		for name, what := range f.hosts {
@@ -252,6 +259,7 @@ func (s *scope) variantOf(inputs view.Inputs, in *input.Input, since []fastStep)
 				what |= input.CDS
 			}
 			v.Follow(name, what)
+			s.rest()
 		}
 	}
 	s.read(now)

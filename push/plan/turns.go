@@ -32,8 +32,9 @@ func (l *Loop) plan(now time.Time) time.Duration {
 		}
 		wait = min(wait, l.askAgain.Sub(now))
 	}
+	awaited := len(l.waiting) > 0 // somebody waits, so nothing is put off
 	if in, waits := l.endpoints.due(now); waits {
-		if in <= 0 {
+		if in <= 0 || awaited {
 			l.planEndpoints(now)
 		} else {
 			wait = min(wait, in)
@@ -44,14 +45,19 @@ func (l *Loop) plan(now time.Time) time.Duration {
 		return 0 // to go on, or to see what has come, and what has become due, while it was planned
 	}
 	in, waits := l.config.due(now)
-	if waits && in <= 0 {
+	if waits && (in <= 0 || awaited) {
 		l.apply(now)
 		return 0
 	}
 	if waits {
 		wait = min(wait, in)
 	}
-	return wait
+	l.wake()
+	if len(l.lines) == 0 {
+		return wait
+	}
+	l.makeForJoins(time.Now())
+	return 0
 }
 
 func (l *Loop) planEndpoints(now time.Time) {
@@ -88,14 +94,18 @@ func (l *Loop) apply(now time.Time) {
 	l.resume(now)
 }
 
-// resume plans configuration: for a turn where endpoints may come between, else all.
-func (l *Loop) resume(began time.Time) {
+// overAt says, asked after each piece of work, whether a turn is over that began at a time. Others may have the processor in between.
+func (l *Loop) overAt(began time.Time) func() bool {
 	yielder := loop.NewYielder()
-	over := func() bool {
+	return func() bool {
 		yielder.Yield()
 		return time.Since(began) >= l.turn
 	}
-	if l.planner.InBackground() && l.planner.Step(over) {
+}
+
+// resume plans configuration for a turn.
+func (l *Loop) resume(began time.Time) {
+	if l.planner.Step(l.overAt(began)) {
 		l.going.spent += time.Since(began)
 		return
 	}
@@ -116,20 +126,6 @@ func (l *Loop) finish(began time.Time) {
 	l.authorise(now)
 	l.notify(moved)
 	l.planned(Slow, g.revision, g.began, g.edits, len(moved))
-}
-
-// drain plans what waits, due or not.
-func (l *Loop) drain() {
-	now := time.Now()
-	if l.endpoints.waits {
-		l.planEndpoints(now)
-	}
-	if l.pending.Len() > 0 {
-		l.apply(now)
-	}
-	if l.going != nil {
-		l.finish(time.Now())
-	}
 }
 
 // drop ends a plan that goes on when the loop ends.

@@ -198,6 +198,7 @@ var (
 	TenantRefused  = gauge("navarch_tenant_refused_objects", "Objects that do not apply because their tenant's budget has no room.")
 	OracleChecks   = counter("navarch_oracle_checks_total", "Views planned from scratch to check the incremental plan.")
 	OracleFailures = counter("navarch_oracle_failures_total", "Views whose incremental plan differed from the plan made from scratch.")
+	PlanPiece      = histogram("navarch_plan_piece_seconds", "Seconds that the plan loop spent on one piece of work: endpoints, changes and joins wait for its end.")
 	Panics         = counterVec("navarch_panics_total", "Panics that ended one piece of work and not the process, by what they ended: rpc, plan, normalise, admission.", "work")
 	BlockedCalls   = counterVec("navarch_blocked_calls_total", "Calls within this process that must not block and did not return for 5 seconds, by what was called.", "call")
 	SetAside       = gauge("navarch_records_set_aside", "Records whose newest version is not served because the plan panics with it; their last good version is, where there is one.")

@@ -35,6 +35,8 @@ type Front interface {
 	// Variant plans, into the layer of a variation, what differs for its proxies: the first time of all resources, then, after Finish, of
 	// those that the hosts of the step may have changed.
 	Variant(v *host.Variation, first bool, rest func())
+	// Vary is called in place of Variant where a fork has planned the variation.
+	Vary(inputs view.Inputs)
 	// Forget is called when no proxy has the inputs of a variation any more: nothing is kept for them.
 	Forget(inputs view.Inputs)
 	// Done ends the step: what Finish has planned last is forgotten.

@@ -39,6 +39,7 @@ func (t *Table) assignmentsOf(h *Host, inputs view.Inputs, old []layer.Unit, fou
 			out = append(out, old[i])
 		} else if u, ok := t.in.Make(t.form.Assignment(spec), h.Service.Key, found); ok {
 			out = append(out, u)
+			t.rest()
 		}
 	}
 	return out

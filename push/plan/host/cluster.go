@@ -65,8 +65,10 @@ func (t *Table) clustersOf(h *Host, inputs view.Inputs, found *[]input.Problem) 
 			continue
 		}
 		p.cluster(svc, n, subset{})
+		t.rest()
 		for _, sub := range h.Rules.subsets {
 			p.cluster(svc, n, sub)
+			t.rest()
 		}
 	}
 	h.reads = p.place.With(append(p.labels, h.selectors...))

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -98,6 +99,13 @@ func imported(all []*Imports, svc *model.Service, host string) bool {
 // Everything says whether all that is exported is imported.
 func (im *Imports) Everything() bool {
 	return len(im.patterns) == 1 && im.patterns[0] == everything && len(im.excluded) == 0
+}
+
+// Fork is a copy for a copy of the table.
+func (im *Imports) Fork() *Imports {
+	next := *im
+	next.pulls = maps.Clone(im.pulls)
+	return &next
 }
 
 // names says whether the patterns name this host of this namespace, and none excludes it.

@@ -35,6 +35,7 @@ type Table struct {
 	renewed  map[string]*Host // hosts as they were before the step; nil: not there
 	lookups  lookups
 	problems input.Problems
+	pause    func() // called between two clusters or assignments; nil: nothing is
 }
 
 // Host is one host as a scope sees it. Scopes share it: it is replaced, never changed, once its step is over.
@@ -85,6 +86,19 @@ func (t *Table) ImportsEverything() bool {
 
 // Read has the table plan with another input from now on.
 func (t *Table) Read(in *input.Input) { t.in = in }
+
+// Len is the number of hosts.
+func (t *Table) Len() int { return t.hosts.Len() }
+
+// Pauses has f called between two clusters or assignments, where others may have their turn; nil: nothing is.
+func (t *Table) Pauses(f func()) { t.pause = f }
+
+// rest lets others have their turn.
+func (t *Table) rest() {
+	if t.pause != nil {
+		t.pause()
+	}
+}
 
 // Get is a host by its name; nil: the scope knows none.
 func (t *Table) Get(name string) *Host { return t.hosts.Get(name) }

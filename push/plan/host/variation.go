@@ -34,6 +34,7 @@ func (t *Table) Vary(inputs view.Inputs, to *layer.Layer) *Variation {
 	for name, h := range t.hosts.All() {
 		if h.reads != (view.Reads{}) {
 			v.Resolve(name, decided)
+			t.rest()
 		}
 	}
 	v.planOwn()

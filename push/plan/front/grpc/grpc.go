@@ -65,8 +65,12 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, to *layer.Laye
 // Fork implements front.Front.
 func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table) {
 	next := *f
-	if key != f.key {
+	if next.imports = nil; key != f.key {
 		next.imports = host.ImportsOf(f.sidecar, key.Namespace)
+	} else {
+		for _, im := range f.imports {
+			next.imports = append(next.imports, im.Fork())
+		}
 	}
 	next.key, next.layer, next.hosts = key, to, f.hosts.Fork(key, next.imports, to)
 	next.called, next.reading, next.step, next.problems = f.called.Fork(), maps.Clone(f.reading), map[string]bool{}, f.problems.Clone()
@@ -96,6 +100,9 @@ func (f *Front) Endpoints(*host.Host) {}
 
 // Report implements front.Front: applications without a proxy report their traffic as they like.
 func (f *Front) Report() {}
+
+// Vary implements front.Front: nothing is kept of a variation.
+func (f *Front) Vary(view.Inputs) {}
 
 // Forget implements front.Front: a variation is all that there is of its inputs.
 func (f *Front) Forget(view.Inputs) {}

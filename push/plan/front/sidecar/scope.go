@@ -41,8 +41,14 @@ type editor struct{ _ byte }
 func (s *scope) fork(key view.Scope, to *layer.Layer) *scope {
 	s.own = &editor{}
 	next := *s
-	if key != s.key {
+	if next.egress = nil; key != s.key {
 		next.egress, _ = egressOf(s.sidecar, key)
+	} else {
+		for _, e := range s.egress {
+			same := *e
+			same.Imports = e.Imports.Fork()
+			next.egress = append(next.egress, &same)
+		}
 	}
 	next.key, next.layer, next.hosts = key, to, s.hosts.Fork(key, importsOf(next.egress), to)
 	next.own, next.problems, next.reports, next.ports = &editor{}, s.problems.Clone(), s.reports.clone(), map[servedBy][]uint32{}

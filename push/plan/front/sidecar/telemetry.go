@@ -57,6 +57,9 @@ func (s *scope) reportsOf(inputs view.Inputs) build.Spec {
 	return out.Spec
 }
 
+// Vary implements front.Front.
+func (f *Front) Vary(inputs view.Inputs) { f.reportsOf(inputs) }
+
 // Forget implements front.Front.
 func (f *Front) Forget(inputs view.Inputs) { delete(f.reports.varied, inputs) }
 
