@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"navarch.io/navarch/push/pool"
-	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
 )
 
@@ -84,21 +84,37 @@ func manyPatches(t testing.TB, n int, of, patch string) model.Record {
 }
 
 // BenchmarkAttack is the first join of a proxy of a tenant that attacks a mesh of 500 services, on a planner that has planned for another one.
+// longest-ms is the longest piece of it, and of the change that comes before.
 func BenchmarkAttack(b *testing.B) {
 	for name, attack := range attacks {
 		for _, n := range []int{25, 100, 250, 500} {
 			b.Run(fmt.Sprintf("%s/n=%d", strings.ReplaceAll(name, " ", "_"), n), func(b *testing.B) {
 				base := bigMesh(b, 500)
 				c := base.Apply(2, attack(b, n), nil)
+				var longest time.Duration
+				piece := func(f func(over func() bool)) {
+					began := time.Now()
+					f(func() bool { return time.Since(began) >= maxTurn })
+					longest = max(longest, time.Since(began))
+				}
 				b.ReportAllocs()
 				for range b.N {
 					b.StopTimer()
 					p := New(Settings{Pool: &pool.Pool{}, Snapshot: base})
 					p.Join(node("ns1", "a"))
-					p.Apply(mirror.Change{New: c.New, Edits: c.Edits})
+					p.Begin(c)
+					for more := true; more; {
+						piece(func(over func() bool) { more = p.Step(over) })
+					}
+					piece(func(func() bool) { p.End() })
 					b.StartTimer()
-					p.Join(node("ns0", "a"))
+					j := p.BeginJoin(node("ns0", "a"))
+					for more := true; more; {
+						piece(func(over func() bool) { more = j.Step(over) })
+					}
+					piece(func(func() bool) { j.End() })
 				}
+				b.ReportMetric(float64(longest.Microseconds())/1000, "longest-ms")
 			})
 		}
 	}

@@ -164,11 +164,18 @@ func (s *scope) securesOtherwise(in *input.Input, name string) bool {
 	return s.hosts.SecuresOtherwise(in, name)
 }
 
+// manyEdits are so many that a shadow commits them before its step is over: all of a large scope would be one long piece.
+const manyEdits = 20_000
+
 // rest lets others have their turn.
 func (s *scope) rest() {
-	if s.pause != nil {
-		s.pause()
+	if s.pause == nil {
+		return
 	}
+	if s.layer.Edits() >= manyEdits {
+		s.layer.Commit(s.in.Sharing)
+	}
+	s.pause()
 }
 
 // pauses has f called between two pieces of whatever is planned; nil: nothing is.

@@ -130,6 +130,14 @@ func (l *Layer) set(t xds.Type, name string, r *xds.Resource) {
 	l.puts[t][name] = r
 }
 
+// Edits is how many edits are not in the manifests yet.
+func (l *Layer) Edits() (n int) {
+	for _, puts := range l.puts {
+		n += len(puts)
+	}
+	return n
+}
+
 // Commit moves the edits into the manifests; only buckets that differ are copied.
 func (l *Layer) Commit(x *Sharing) {
 	for t, puts := range l.puts {
