@@ -3,7 +3,7 @@
 // are for the caller to provide.
 //
 // Owns: how many bytes of reviews are in memory, and how many reviews are worked on, for each host and in all.  Reads: bodies of requests.
-// Never: decides what is admitted; trusts the user that a request names: callers of webhooks show no credential.
+// Never: decodes what it has not weighed; decides what is admitted; trusts the user that a request names: callers of webhooks show no credential.
 package admit
 
 import (
@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"mime"
 	"net"
@@ -46,8 +45,12 @@ type Config struct {
 	// which may be a third of what they are in JSON.
 	MaxBody int64
 	// MaxHost and MaxAll bound the bytes of all reviews that are in hand, of one host (an IPv4 address, the /64 of an IPv6 address)
-	// and of all: 32 MiB and 128 MiB. Reviews beyond that wait.
+	// and of all: 32 MiB and 64 MiB. Reviews beyond that wait.
 	MaxHost, MaxAll int64
+	// Ahead says whether reviews from an address come before all others, as an API server's own do; nil: none do.
+	Ahead func(netip.Addr) bool
+	// BodyTime is how long the body of a review may take to come, without what it waits for room: 2 s.
+	BodyTime time.Duration
 	// Timeout bounds a review from its head to its answer: 10 s, which is what API servers wait unless a webhook's configuration says
 	// otherwise. A shorter one that the API server names in its URL (?timeout=) counts.
 	Timeout time.Duration
@@ -58,30 +61,49 @@ type Config struct {
 // Server is an http.Handler. Handlers are registered before it serves.
 type Server struct {
 	Config
-	mux     *http.ServeMux
-	room    *room
-	work    *turns.Line // of reviews that are decoded and answered; the others wait with nothing but their bytes
-	clients *obs.Sampled
+	mux      *http.ServeMux
+	room     *room
+	webhooks []*webhook
+	clients  *obs.Sampled
+}
+
+// webhook is a handler with its name, and its turns to decode and answer reviews: others wait with nothing but their bytes.
+type webhook struct {
+	name         string
+	handler      Handler
+	failed       func(status int)
+	small, large *turns.Line // of reviews, by weight.large
+}
+
+// lines gives a webhook its turns: a host has half of them, and a namespace half of these.
+func (h *webhook) lines() {
+	perHost := max(2, runtime.GOMAXPROCS(0))
+	h.small, h.large = turns.NewOfParts(2*perHost, perHost, perHost/2), turns.New(1, 1)
 }
 
 // New makes a Server without a handler.
 func New(c Config) *Server {
-	c.MaxBody, c.MaxHost, c.MaxAll = cmp.Or(c.MaxBody, 8<<20), cmp.Or(c.MaxHost, 32<<20), cmp.Or(c.MaxAll, 128<<20)
-	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
+	c.MaxBody, c.MaxHost, c.MaxAll = cmp.Or(c.MaxBody, 8<<20), cmp.Or(c.MaxHost, 32<<20), cmp.Or(c.MaxAll, 64<<20)
+	c.Timeout, c.BodyTime = cmp.Or(c.Timeout, 10*time.Second), cmp.Or(c.BodyTime, 2*time.Second)
+	if c.Ahead == nil {
+		c.Ahead = func(netip.Addr) bool { return false }
+	}
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
 	if c.Crashes == nil {
 		c.Crashes = crash.New(c.Log)
 	}
-	return &Server{Config: c, mux: http.NewServeMux(), room: newRoom(c.MaxHost, c.MaxAll),
-		work: turns.New(2*runtime.GOMAXPROCS(0), runtime.GOMAXPROCS(0)), clients: obs.NewSampled(c.Log)}
+	return &Server{Config: c, mux: http.NewServeMux(), room: newRoom(c.MaxHost, c.MaxAll), clients: obs.NewSampled(c.Log)}
 }
 
 // Register has reviews to a path prefix, such as /validate, and to all paths below it answered by a handler. name is the webhook's label in
 // metrics. failed is told the HTTP status of each review that is no AdmissionReview or was not answered; it may be nil.
 func (s *Server) Register(name, prefix string, h Handler, failed func(status int)) {
-	serve := func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, name, h, failed) }
+	hook := &webhook{name: name, handler: h, failed: failed}
+	hook.lines()
+	s.webhooks = append(s.webhooks, hook)
+	serve := func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, hook) }
 	s.mux.HandleFunc(prefix, serve)
 	s.mux.HandleFunc(strings.TrimSuffix(prefix, "/")+"/", serve)
 }
@@ -99,20 +121,22 @@ type refusal struct {
 // answerTime is how long a client has to read its answer after the time of its review is over: nobody waits for it any more.
 const answerTime = 5 * time.Second
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, name string, h Handler, failed func(status int)) {
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, h *webhook) {
 	began, timeout := time.Now(), s.timeout(r)
 	_ = http.NewResponseController(w).SetWriteDeadline(began.Add(timeout + answerTime)) // tests have writers without deadlines
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	review, leave, no := s.review(ctx, w, r, h)
-	defer leave() // an answer has about as many bytes as its review: it is kept until it is read
+	from := clientOf(r)
+	held := &claim{host: remote.Host(net.TCPAddrFromAddrPort(from)), ahead: s.Ahead(from.Addr().Unmap())}
+	defer s.room.leave(held) // an answer has about as many bytes as its review: it is kept until it is read
+	review, no := s.review(ctx, w, r, h, held)
 	result := "refused"
 	switch {
 	case no != nil:
 		result = "error"
-		s.clients.Warn("an admission review was not answered", no.cause, obs.KeyName, name, obs.KeyPeer, r.RemoteAddr, obs.KeyError, no.err)
-		if failed != nil {
-			failed(no.status)
+		s.clients.Warn("an admission review was not answered", no.cause, obs.KeyName, h.name, obs.KeyPeer, r.RemoteAddr, obs.KeyError, no.err)
+		if h.failed != nil {
+			h.failed(no.status)
 		}
 		http.Error(w, no.err.Error(), no.status)
 	default:
@@ -122,9 +146,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, name string, h Ha
 		s.answer(w, review)
 	}
 	took := time.Since(began)
-	obs.AdmissionReviews.WithLabelValues(name, result).Inc()
-	obs.AdmissionTime.WithLabelValues(name).Observe(took.Seconds())
-	s.Log.Debug("admission review answered", obs.KeyName, name, "result", result, obs.KeyPeer, r.RemoteAddr, obs.KeyTook, took)
+	obs.AdmissionReviews.WithLabelValues(h.name, result).Inc()
+	obs.AdmissionTime.WithLabelValues(h.name).Observe(took.Seconds())
+	s.Log.Debug("admission review answered", obs.KeyName, h.name, "result", result, obs.KeyPeer, r.RemoteAddr, obs.KeyTook, took)
 }
 
 // timeout is how long a request may take.
@@ -135,58 +159,45 @@ func (s *Server) timeout(r *http.Request) time.Duration {
 	return s.Timeout
 }
 
-// review reads a request and has it answered. leave, which must be called once, says that the answer is kept no longer.
-func (s *Server) review(ctx context.Context, w http.ResponseWriter, r *http.Request, h Handler) (review *admissionv1.AdmissionReview, leave func(), no *refusal) {
-	leave = func() {}
+// review reads a request and has it answered.
+func (s *Server) review(ctx context.Context, w http.ResponseWriter, r *http.Request, h *webhook, held *claim) (*admissionv1.AdmissionReview, *refusal) {
 	if r.Method != http.MethodPost {
-		return nil, leave, &refusal{http.StatusMethodNotAllowed, "method", fmt.Errorf("method %.20q: an AdmissionReview is POSTed", r.Method)}
+		return nil, &refusal{http.StatusMethodNotAllowed, "method", fmt.Errorf("method %.20q: an AdmissionReview is POSTed", r.Method)}
 	}
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
-		return nil, leave, &refusal{http.StatusUnsupportedMediaType, "media type", errors.New("want Content-Type application/json")}
+		return nil, &refusal{http.StatusUnsupportedMediaType, "media type", errors.New("want Content-Type application/json")}
 	}
-	size := r.ContentLength
-	if size > s.MaxBody {
-		return nil, leave, tooLarge(s.MaxBody)
+	body, no := s.read(ctx, w, r, held)
+	if no != nil {
+		return nil, no
 	}
-	if size < 0 { // it does not say
-		size = s.MaxBody
-	}
-	host := hostOf(r)
-	inHand, err := s.room.enter(ctx, host, size)
+	weight, err := weigh(body)
 	if err != nil {
-		return nil, leave, &refusal{http.StatusServiceUnavailable, "no room", errors.New("too many reviews are in hand")}
+		return nil, &refusal{http.StatusBadRequest, "decode", fmt.Errorf("the body is no AdmissionReview: %w", err)}
 	}
-	leave = inHand
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.MaxBody))
-	if err != nil {
-		if large := new(http.MaxBytesError); errors.As(err, &large) {
-			return nil, leave, tooLarge(s.MaxBody)
-		}
-		return nil, leave, &refusal{http.StatusBadRequest, "body", fmt.Errorf("the body cannot be read: %w", err)}
+	line, turn := h.small, turns.Turn{Host: held.host, Part: weight.namespace, Ahead: held.ahead}
+	if weight.large() {
+		line = h.large
 	}
-	if !s.work.Enter(host, false, ctx.Done()) {
-		return nil, leave, &refusal{http.StatusServiceUnavailable, "no room", errors.New("too many reviews are in hand")}
+	if !line.EnterAs(turn, ctx.Done()) {
+		return nil, noRoom
 	}
-	defer s.work.Leave(host)
-	review, no = s.admit(ctx, r.URL.Path, body, h)
-	return review, leave, no
+	defer line.LeaveAs(turn)
+	return s.admit(ctx, r.URL.Path, body, weight.tooHeavy(), h.handler)
 }
 
-func tooLarge(limit int64) *refusal {
-	return &refusal{http.StatusRequestEntityTooLarge, "size", fmt.Errorf("the AdmissionReview has more than %d bytes", limit)}
+// noRoom is told to a client whose time is over before its turn has come.
+var noRoom = &refusal{http.StatusServiceUnavailable, "no room", errors.New("too many reviews are in hand")}
+
+// clientOf is the address that a request comes from; the zero value: it has none.
+func clientOf(r *http.Request) netip.AddrPort {
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return from
 }
 
-// hostOf is the host that a request comes from; those without an address are of one.
-func hostOf(r *http.Request) netip.Prefix {
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return remote.Host(net.TCPAddrFromAddrPort(from))
-}
-
-// admit decodes a review and hands it to its handler, whose panics end this review alone.
-func (s *Server) admit(ctx context.Context, path string, body []byte, h Handler) (review *admissionv1.AdmissionReview, no *refusal) {
+// admit decodes a review and hands it to its handler, whose panics end this review alone. heavy is why its objects must not be decoded; nil: they
+// may be.
+func (s *Server) admit(ctx context.Context, path string, body []byte, heavy error, h Handler) (review *admissionv1.AdmissionReview, no *refusal) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			_ = s.Crashes.Caught(crash.Admission, fault, obs.KeyName, path) // counted and logged; the client is not told
@@ -197,7 +208,12 @@ func (s *Server) admit(ctx context.Context, path string, body []byte, h Handler)
 	if err != nil {
 		return nil, &refusal{http.StatusBadRequest, "decode", err}
 	}
-	response := h.Admit(ctx, path, request)
+	var response *admissionv1.AdmissionResponse
+	if heavy != nil {
+		response = unread(h, request, heavy)
+	} else {
+		response = h.Admit(ctx, path, request)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil, &refusal{http.StatusServiceUnavailable, "time", errors.New("the review took too long")}

@@ -134,17 +134,19 @@ func TestRefusals(t *testing.T) {
 // together hold no more than there are: then everybody's next review waits.
 func TestRoom(t *testing.T) {
 	b := newBusy(t, Config{MaxHost: 2 * int64(len(good)), MaxAll: 4 * int64(len(good))})
-	b.s.work = turns.New(100, 0) // as many at once as there are in this test
+	b.s.webhooks[0].small = turns.New(100, 0) // as many at once as there are in this test
 	for range 2 {
 		b.begin("10.0.0.1:1")
 	}
 	if w := b.send("10.0.0.1:2", "timeout=1ms"); w.Code != http.StatusServiceUnavailable || len(b.entered) > 0 {
 		t.Errorf("a third review of a host that has its share: %d, handled: %d", w.Code, len(b.entered))
 	}
-	for range 2 {
-		b.begin("10.0.0.2:1")
+	b.begin("10.0.0.2:1")
+	if w := b.send("10.0.0.2:2", "timeout=1ms"); w.Code != http.StatusServiceUnavailable || len(b.entered) > 0 {
+		t.Errorf("a host takes more than half of what another has left: %d, handled: %d", w.Code, len(b.entered))
 	}
-	if w := b.send("10.0.0.3:1", "timeout=1ms"); w.Code != http.StatusServiceUnavailable || len(b.entered) > 0 {
+	b.begin("10.0.0.3:1")
+	if w := b.send("10.0.0.4:1", "timeout=1ms"); w.Code != http.StatusServiceUnavailable || len(b.entered) > 0 {
 		t.Errorf("a review for which there is no room at all: %d, handled: %d", w.Code, len(b.entered))
 	}
 	b.end()
@@ -206,20 +208,30 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 }
 
-// However many reviews a host sends, and however long they take, one of another host is worked on at once: the first has half of all turns at most.
+// However many reviews a host sends of one namespace, and however long they take, one of another namespace is worked on at once, and one of another host: a host has half of
+// all turns at most, and a namespace half of these.
 func TestReviewsTakeTurns(t *testing.T) {
 	b := newBusy(t, Config{})
-	half := runtime.GOMAXPROCS(0)
-	for range half {
+	line := turns.NewOfParts(8, 4, 2)
+	b.s.webhooks[0].small = line
+	for range 2 {
 		b.begin("10.0.0.1:1")
 	}
-	for range 4 * half {
+	for range 16 {
 		b.all.Go(func() { b.send("10.0.0.1:1", "") })
 	}
-	for until := time.Now().Add(time.Minute); b.s.work.Waiting() < 4*half; runtime.Gosched() {
+	for until := time.Now().Add(time.Minute); line.Waiting() < 16; runtime.Gosched() {
 		if time.Now().After(until) {
-			t.Errorf("%d reviews of the first host wait, want %d", b.s.work.Waiting(), 4*half)
-			break
+			t.Fatalf("%d reviews of the first namespace wait, want 16", line.Waiting())
+		}
+	}
+	for range 2 {
+		b.beginIn("10.0.0.1:1", "quiet")
+	}
+	b.all.Go(func() { b.sendIn("10.0.0.1:1", "", "third") })
+	for until := time.Now().Add(time.Minute); line.Waiting() < 17; runtime.Gosched() {
+		if time.Now().After(until) {
+			t.Fatal("a host has more than half of all turns")
 		}
 	}
 	b.begin("10.0.0.2:1")
@@ -251,8 +263,14 @@ func newBusy(t *testing.T, c Config) *busy {
 	return b
 }
 
-func (b *busy) send(from, query string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodPost, "/test?"+query, strings.NewReader(good))
+func (b *busy) send(from, query string) *httptest.ResponseRecorder { return b.sendIn(from, query, "") }
+
+func (b *busy) sendIn(from, query, namespace string) *httptest.ResponseRecorder {
+	body := good
+	if namespace != "" {
+		body = strings.Replace(good, `"name": "a"`, `"namespace": "`+namespace+`"`, 1)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/test?"+query, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	r.RemoteAddr = from
 	w := httptest.NewRecorder()
@@ -261,8 +279,10 @@ func (b *busy) send(from, query string) *httptest.ResponseRecorder {
 }
 
 // begin sends a review that is worked on until end.
-func (b *busy) begin(from string) {
-	b.all.Go(func() { b.send(from, "") })
+func (b *busy) begin(from string) { b.beginIn(from, "") }
+
+func (b *busy) beginIn(from, namespace string) {
+	b.all.Go(func() { b.sendIn(from, "", namespace) })
 	<-b.entered
 }
 
@@ -327,7 +347,7 @@ func FuzzReview(f *testing.F) {
 // What a host, and all hosts, may have where nothing else is said: the figures of deploy/docs/security.md.
 func TestDefaultLimits(t *testing.T) {
 	s := New(Config{})
-	if s.MaxBody != 8<<20 || s.MaxHost != 32<<20 || s.MaxAll != 128<<20 || s.Timeout != 10*time.Second || answerTime != 5*time.Second {
+	if s.MaxBody != 8<<20 || s.MaxHost != 32<<20 || s.MaxAll != 64<<20 || s.Timeout != 10*time.Second || s.BodyTime != 2*time.Second || answerTime != 5*time.Second {
 		t.Errorf("a review has %d bytes, a host's %d, all %d, and each %v and %v", s.MaxBody, s.MaxHost, s.MaxAll, s.Timeout, answerTime)
 	}
 }

@@ -1,64 +1,115 @@
 package admit
 
 import (
+	"container/list"
 	"context"
 	"net/netip"
 	"sync"
-
-	"golang.org/x/sync/semaphore"
 )
 
-// room counts the bytes of reviews that are in hand. Those of one host wait for others of that host first, so that what waits there takes
-// nothing of what all share.
+// room counts the bytes of reviews that are in hand. Nobody takes all of it: what a host has beyond its first review is at most half of what other
+// hosts have left, so that whoever comes from elsewhere finds room.
 type room struct {
 	perHost int64
-	all     *semaphore.Weighted
 
-	mu    sync.Mutex // a leaf; guards what follows
-	hosts map[netip.Prefix]*hostRoom
+	mu      sync.Mutex // a leaf; guards what follows
+	free    int64
+	hosts   map[netip.Prefix]int64 // bytes of each host that has some
+	waiting list.List              // of *request, those of claims that are ahead first
 }
 
-// hostRoom is there while somebody of the host is in the room or waits for it.
-type hostRoom struct {
-	bytes *semaphore.Weighted
-	users int
+// claim is what one review has of the room.
+type claim struct {
+	host  netip.Prefix
+	ahead bool // of others that wait, and not bound by what others leave
+	bytes int64
+}
+
+type request struct {
+	*claim
+	bytes   int64
+	granted chan struct{} // closed once it has them
 }
 
 func newRoom(perHost, all int64) *room {
-	return &room{perHost: perHost, all: semaphore.NewWeighted(all), hosts: map[netip.Prefix]*hostRoom{}}
+	return &room{perHost: perHost, free: all, hosts: map[netip.Prefix]int64{}}
 }
 
-// enter waits until there is room for a number of bytes of a host. leave, which must be called once, gives it back. The error is the
-// context's.
-func (r *room) enter(ctx context.Context, host netip.Prefix, size int64) (leave func(), err error) {
-	size = min(size, r.perHost)
+// take waits until there is room for so many more bytes of a claim. The error is the context's; the claim is then as before.
+func (r *room) take(ctx context.Context, c *claim, n int64) error {
 	r.mu.Lock()
-	of := r.hosts[host]
-	if of == nil {
-		of = &hostRoom{bytes: semaphore.NewWeighted(r.perHost)}
-		r.hosts[host] = of
+	if r.fits(c, n) {
+		r.grant(c, n)
+		r.mu.Unlock()
+		return nil
 	}
-	of.users++
+	w := &request{c, n, make(chan struct{})}
+	at := r.line(w)
 	r.mu.Unlock()
-	forget := func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if of.users--; of.users == 0 {
-			delete(r.hosts, host)
+	select {
+	case <-w.granted:
+		return nil
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-w.granted: // leave gives it back
+	default:
+		r.waiting.Remove(at)
+	}
+	return ctx.Err()
+}
+
+// leave gives back what a claim has.
+func (r *room) leave(c *claim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.free += c.bytes
+	if r.hosts[c.host] -= c.bytes; r.hosts[c.host] == 0 {
+		delete(r.hosts, c.host)
+	}
+	c.bytes = 0
+	for at := r.waiting.Front(); at != nil; {
+		w, next := at.Value.(*request), at.Next()
+		if r.fits(w.claim, w.bytes) {
+			r.grant(w.claim, w.bytes)
+			r.waiting.Remove(at)
+			close(w.granted)
+		}
+		at = next
+	}
+}
+
+// line puts a request behind those that are to be granted before. Called with the lock held.
+func (r *room) line(w *request) *list.Element {
+	if w.ahead {
+		for at := r.waiting.Front(); at != nil; at = at.Next() {
+			if !at.Value.(*request).ahead {
+				return r.waiting.InsertBefore(w, at)
+			}
 		}
 	}
-	if err := of.bytes.Acquire(ctx, size); err != nil {
-		forget()
-		return nil, err
+	return r.waiting.PushBack(w)
+}
+
+// fits says whether a claim may have n more bytes. Called with the lock held.
+func (r *room) fits(c *claim, n int64) bool {
+	own := r.hosts[c.host]
+	switch {
+	case n > r.free:
+		return false
+	case own == 0:
+		return true
+	case own+n > r.perHost:
+		return false
 	}
-	if err := r.all.Acquire(ctx, size); err != nil {
-		of.bytes.Release(size)
-		forget()
-		return nil, err
-	}
-	return func() {
-		r.all.Release(size)
-		of.bytes.Release(size)
-		forget()
-	}, nil
+	return c.ahead || own+n <= (own+r.free)/2
+}
+
+// grant gives a claim n more bytes. Called with the lock held.
+func (r *room) grant(c *claim, n int64) {
+	r.free -= n
+	r.hosts[c.host] += n
+	c.bytes += n
 }

@@ -135,3 +135,46 @@ func TestPartOfAHost(t *testing.T) {
 		}
 	})
 }
+
+// A host's parts have its turns one after the other, none more than its bound; what another host calls its parts changes nothing; and who is ahead of other
+// hosts has the next turn.
+func TestPartsAndHostsAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewOfParts(2, 2, 1)
+		var order []string
+		leave := map[string]func(){}
+		var mu sync.Mutex
+		enter := func(b byte, part, name string, ahead bool) {
+			turn := Turn{Host: host(b), Part: part, Ahead: ahead}
+			go func() {
+				if l.EnterAs(turn, nil) {
+					mu.Lock()
+					defer mu.Unlock()
+					order = append(order, name)
+					leave[name] = func() { l.LeaveAs(turn) }
+				}
+			}()
+			synctest.Wait()
+		}
+		end := func(name string) { leave[name](); synctest.Wait() }
+		enter(1, "noisy", "n1", false)
+		enter(1, "noisy", "n2", false) // one turn is free, and its part has its share
+		enter(1, "noisy", "n3", false)
+		enter(1, "quiet", "q1", false)
+		enter(1, "other", "o1", false)
+		enter(2, "", "b1", false)
+		enter(3, "", "c1, ahead", true)
+		for _, name := range []string{"q1", "c1, ahead", "n1", "o1", "b1", "n2", "n3"} {
+			if leave[name] == nil {
+				t.Fatalf("%s has no turn after %q", name, order)
+			}
+			end(name)
+		}
+		if got := strings.Join(order, " "); got != "n1 q1 c1, ahead o1 b1 n2 n3" {
+			t.Error(got)
+		}
+		if l.free != 2 || l.Waiting()+l.order.Len()+len(l.hosts)+len(l.running)+len(l.parts) != 0 {
+			t.Errorf("%d free, %d hosts wait", l.free, len(l.hosts))
+		}
+	})
+}

@@ -1,0 +1,128 @@
+package admit
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+)
+
+// taken is how many bytes of the room somebody has.
+func (r *room) taken(all int64) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return all - r.free
+}
+
+// A review that announces much and sends little takes little of the room, and is over when its time for the body is; one that comes in full has its answer.
+func TestSlowBodies(t *testing.T) {
+	s := newServer(Config{BodyTime: 20 * time.Millisecond}, func(context.Context, string, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		return Allow()
+	})
+	server := httptest.NewServer(s)
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /test HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", s.MaxBody)
+	most := int64(0)
+	answered := make(chan *http.Response, 1)
+	go func() {
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- response
+	}()
+	for {
+		select {
+		case response := <-answered:
+			if response.StatusCode != http.StatusRequestTimeout || !response.Close || most > firstBytes {
+				t.Errorf("%s, close %v; %d bytes were taken", response.Status, response.Close, most)
+			}
+			response, err := http.Post(server.URL+"/test", "application/json", io.MultiReader(strings.NewReader(good), strings.NewReader(strings.Repeat(" ", 1<<20))))
+			if err != nil || response.StatusCode != http.StatusOK {
+				t.Errorf("a review of 1 MiB that does not say its length: %v %v", response, err)
+			}
+			if left := s.room.taken(s.MaxAll); left != 0 {
+				t.Errorf("%d bytes are still taken", left)
+			}
+			return
+		default:
+			most = max(most, s.room.taken(s.MaxAll))
+			runtime.Gosched()
+		}
+	}
+}
+
+// Hosts that take all they can leave room for others. Who is ahead is bound by its share alone, and is granted before all who wait.
+func TestShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const all = 64
+		r := newRoom(32, all)
+		host := func(b byte) netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, b}), 32) }
+		var claims []*claim
+		for b := range byte(4) { // each takes one after the other as much as it is given
+			for {
+				c := &claim{host: host(b)}
+				if !r.fits(c, 1) {
+					break
+				}
+				if err := r.take(t.Context(), c, 1); err != nil {
+					t.Fatal(err)
+				}
+				claims = append(claims, c)
+			}
+		}
+		if r.free < 4 {
+			t.Errorf("four hosts leave %d of %d", r.free, all)
+		}
+		server := &claim{host: host(9), ahead: true}
+		if err := r.take(t.Context(), server, r.free); err != nil {
+			t.Fatal(err)
+		}
+		var order []string
+		wait := func(name string, c *claim) {
+			go func() {
+				if r.take(t.Context(), c, 1) == nil {
+					order = append(order, name)
+				}
+			}()
+			synctest.Wait()
+		}
+		other, more := &claim{host: host(8)}, &claim{host: host(9), ahead: true}
+		wait("other", other)
+		wait("ahead", more)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if r.take(ctx, &claim{host: host(7)}, 1) == nil {
+			t.Error("there is no room")
+		}
+		for _, c := range claims {
+			r.leave(c)
+			synctest.Wait()
+		}
+		if got := strings.Join(order, " "); got != "ahead other" {
+			t.Error(got)
+		}
+		for _, c := range []*claim{server, other, more} {
+			r.leave(c)
+		}
+		if r.free != all || len(r.hosts)+r.waiting.Len() != 0 {
+			t.Errorf("%d free, %d hosts, %d wait", r.free, len(r.hosts), r.waiting.Len())
+		}
+	})
+}

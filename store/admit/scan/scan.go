@@ -1,0 +1,264 @@
+// Package scan weighs JSON that strangers wrote, before it is decoded: a text of some bytes decodes to a hundred times as many, and what that
+// comes to is known by the number of its values. It accepts what encoding/json accepts, but for its bound of nesting (leaf).
+//
+// Owns: nothing.  Reads: the text that it is given.  Never: allocates per value; recurses deeper than MaxDepth.
+package scan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// MaxDepth bounds the nesting of objects and lists.
+const MaxDepth = 256
+
+var errDepth = fmt.Errorf("objects and lists are nested more than %d levels deep", MaxDepth)
+
+// Values counts the values of a JSON text: objects, lists, strings, numbers, true, false and null, those of repeated keys too. Keys do not
+// count. An error: the text is not JSON, or is nested too deeply.
+func Values(text []byte) (int, error) {
+	s := Scanner{text: text}
+	if err := s.Skip(); err != nil {
+		return 0, err
+	}
+	return s.values, s.End()
+}
+
+// Elements counts the elements of a JSON list; null has none. An error: the text is no list.
+func Elements(text []byte) (n int, err error) {
+	s := Scanner{text: text}
+	if s.peek() != '[' {
+		if s.Skip() == nil && string(text[s.start:s.at]) == "null" {
+			return 0, s.End()
+		}
+		return 0, errors.New("want a list")
+	}
+	if err := s.list(func() error { n++; return s.Skip() }); err != nil {
+		return 0, err
+	}
+	return n, s.End()
+}
+
+// Scanner goes through one JSON text.
+type Scanner struct {
+	text          []byte
+	at, start     int // of the next byte; of the value that was skipped last
+	values, depth int
+}
+
+// New scans a text from its beginning.
+func New(text []byte) *Scanner { return &Scanner{text: text} }
+
+// Counted is the number of values so far.
+func (s *Scanner) Counted() int { return s.values }
+
+// Skipped is the text of the value that was skipped last.
+func (s *Scanner) Skipped() []byte { return s.text[s.start:s.at] }
+
+// Next is the first byte of the next value, such as '{'; 0: the text has ended.
+func (s *Scanner) Next() byte { return s.peek() }
+
+// End is nil where nothing but blanks is left.
+func (s *Scanner) End() error {
+	if s.peek(); s.at < len(s.text) {
+		return s.wrong("the end")
+	}
+	return nil
+}
+
+// Object goes through the members of the object that comes next. each is given a key, and has to go past its value, by Skip or Object. An error: each's, the next value is not an object, or it is not JSON.
+func (s *Scanner) Object(each func(key string) error) error {
+	return s.object(func(raw []byte) error {
+		var key string
+		if err := json.Unmarshal(raw, &key); err != nil {
+			return err
+		}
+		return each(key)
+	})
+}
+
+// Skip goes past the value that comes next. An error: it is not JSON, or is nested too deeply.
+func (s *Scanner) Skip() error {
+	c := s.peek()
+	start := s.at
+	if err := s.skip(c); err != nil {
+		return err
+	}
+	s.start = start
+	return nil
+}
+
+func (s *Scanner) skip(c byte) error {
+	switch c {
+	case '{':
+		return s.object(func([]byte) error { return s.Skip() })
+	case '[':
+		return s.list(s.Skip)
+	}
+	s.values++
+	switch {
+	case c == '"':
+		return s.str()
+	case c == '-' || c >= '0' && c <= '9':
+		return s.number()
+	case c == 't':
+		return s.literal("true")
+	case c == 'f':
+		return s.literal("false")
+	case c == 'n':
+		return s.literal("null")
+	}
+	return s.wrong("a value")
+}
+
+func (s *Scanner) object(each func(key []byte) error) error {
+	return s.members('{', '}', func() error {
+		if s.peek() != '"' {
+			return s.wrong("a key")
+		}
+		from := s.at
+		if err := s.str(); err != nil {
+			return err
+		}
+		key := s.text[from:s.at]
+		if s.peek() != ':' {
+			return s.wrong("':'")
+		}
+		s.at++
+		return each(key)
+	})
+}
+
+func (s *Scanner) list(each func() error) error { return s.members('[', ']', each) }
+
+// members goes through what stands between two brackets, with commas between them.
+func (s *Scanner) members(open, end byte, each func() error) error {
+	if s.peek() != open {
+		return s.wrong(fmt.Sprintf("%q", open))
+	}
+	s.values++
+	s.at++
+	if s.depth++; s.depth > MaxDepth {
+		return errDepth
+	}
+	defer func() { s.depth-- }()
+	if s.peek() == end {
+		s.at++
+		return nil
+	}
+	for {
+		if err := each(); err != nil {
+			return err
+		}
+		switch c := s.peek(); c {
+		case ',':
+			s.at++
+		case end:
+			s.at++
+			return nil
+		default:
+			return s.wrong(fmt.Sprintf("',' or %q", end))
+		}
+	}
+}
+
+// peek goes past blanks, and gives the byte after them; 0: the text has ended.
+func (s *Scanner) peek() byte {
+	for ; s.at < len(s.text); s.at++ {
+		switch c := s.text[s.at]; c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// str goes past a string. As for encoding/json its bytes need not be UTF-8.
+func (s *Scanner) str() error {
+	for s.at++; s.at < len(s.text); s.at++ {
+		switch c := s.text[s.at]; {
+		case c == '"':
+			s.at++
+			return nil
+		case c < ' ':
+			return s.wrong("no control character in a string")
+		case c == '\\':
+			if err := s.escape(); err != nil {
+				return err
+			}
+		}
+	}
+	return s.wrong("the end of a string")
+}
+
+// escape goes to the last byte of what begins with a backslash.
+func (s *Scanner) escape() error {
+	s.at++
+	if s.at == len(s.text) {
+		return s.wrong("an escape")
+	}
+	switch s.text[s.at] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return nil
+	case 'u':
+		for range 4 {
+			if s.at++; s.at == len(s.text) || !hex(s.text[s.at]) {
+				return s.wrong("four hexadecimal digits")
+			}
+		}
+		return nil
+	}
+	return s.wrong("an escape")
+}
+
+func hex(c byte) bool { return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F' }
+
+func (s *Scanner) number() error {
+	if s.text[s.at] == '-' {
+		s.at++
+	}
+	if s.is('0') {
+		s.at++
+	} else if !s.digits() {
+		return s.wrong("a digit")
+	}
+	if s.is('.') {
+		if s.at++; !s.digits() {
+			return s.wrong("a digit")
+		}
+	}
+	if s.is('e') || s.is('E') {
+		if s.at++; s.is('+') || s.is('-') {
+			s.at++
+		}
+		if !s.digits() {
+			return s.wrong("a digit")
+		}
+	}
+	return nil
+}
+
+func (s *Scanner) is(c byte) bool { return s.at < len(s.text) && s.text[s.at] == c }
+
+// digits goes past digits; false: there is none.
+func (s *Scanner) digits() bool {
+	from := s.at
+	for s.at < len(s.text) && s.text[s.at] >= '0' && s.text[s.at] <= '9' {
+		s.at++
+	}
+	return s.at > from
+}
+
+func (s *Scanner) literal(word string) error {
+	if len(s.text)-s.at < len(word) || string(s.text[s.at:s.at+len(word)]) != word {
+		return s.wrong(word)
+	}
+	s.at += len(word)
+	return nil
+}
+
+func (s *Scanner) wrong(want string) error {
+	return fmt.Errorf("not JSON: want %s at byte %d of %d", want, s.at, len(s.text))
+}

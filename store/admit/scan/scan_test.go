@@ -1,0 +1,96 @@
+package scan
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+)
+
+// Every value counts, whatever its key is and however often that is repeated.
+func TestValues(t *testing.T) {
+	for text, want := range map[string]int{
+		`null`: 1, ` {} `: 1, `[]`: 1, `[[],{}]`: 3, `{"a":1,"a":[2,3]}`: 5, `"a\"\u00e9\\"`: 1, `-0.5e+7`: 1, "[\"\xff\",true,false]": 4,
+		`[` + strings.Repeat(`{},`, 1000) + `0]`: 1002, strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth): MaxDepth,
+	} {
+		if got, err := Values([]byte(text)); got != want || err != nil {
+			t.Errorf("%.40s: %d values, %v; want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "[", "[1,]", "{", `{"a"}`, `{"a":}`, `{a:1}`, "01", "1.", "-", "1e", `"`, `"\x"`, `"\u12g4"`, "\"\n\"", "nul", "[] []", "[1 2]", "]",
+		strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1)} {
+		if got, err := Values([]byte(text)); err == nil {
+			t.Errorf("%.40q is valid and has %d values", text, got)
+		}
+	}
+}
+
+// The elements of a list are counted without those below.
+func TestElements(t *testing.T) {
+	for text, want := range map[string]int{"[]": 0, " null ": 0, `[1, [2, 3], {"a": [4]}]`: 3} {
+		if got, err := Elements([]byte(text)); got != want || err != nil {
+			t.Errorf("%s: %d, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"{}", "1", "[", "[] 1", ""} {
+		if n, err := Elements([]byte(text)); err == nil {
+			t.Errorf("%q has %d elements", text, n)
+		}
+	}
+}
+
+// A scanner that goes into some members counts what is in all of them.
+func TestObject(t *testing.T) {
+	s := New([]byte(`{"a": [1, 2], "\u0062": {"c": "d"}, "e": 3}`))
+	var seen []string
+	err := s.Object(func(key string) error {
+		if key != "b" {
+			err := s.Skip()
+			seen = append(seen, key+"="+string(s.Skipped()))
+			return err
+		}
+		return s.Object(func(key string) error {
+			seen = append(seen, key)
+			return s.Skip()
+		})
+	})
+	if got := strings.Join(seen, " "); err != nil || s.End() != nil || got != "a=[1, 2] c e=3" || s.Counted() != 7 {
+		t.Errorf("%q, %d values, %v", got, s.Counted(), err)
+	}
+}
+
+// decoded is how many values a decoded tree has.
+func decoded(tree any) int {
+	n := 1
+	switch v := tree.(type) {
+	case map[string]any:
+		for _, e := range v {
+			n += decoded(e)
+		}
+	case []any:
+		for _, e := range v {
+			n += decoded(e)
+		}
+	}
+	return n
+}
+
+// FuzzValues: what is valid here is valid to encoding/json and the other way round, but for the nesting; and there are at least as many values as that makes of it.
+func FuzzValues(f *testing.F) {
+	for _, seed := range []string{`{"a":[1,-2.5e3,"x\u00e9\n",true,false,null,{}]}`, `{"a":1,"a":{"b":[]}}`, "[[[[]]]]", "\"\xff\"", "0", "-", "1.e", " [ 1 , 2 ] ", "{\"a\" :1}", "tru", "[1,]"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		n, err := Values(text)
+		if errors.Is(err, errDepth) {
+			return
+		}
+		if (err == nil) != json.Valid(text) {
+			t.Fatalf("%q: %v, encoding/json says %v", text, err, json.Valid(text))
+		}
+		var tree any
+		if err == nil && json.Unmarshal(text, &tree) == nil && n < decoded(tree) {
+			t.Fatalf("%q: %d values, decoded %d", text, n, decoded(tree))
+		}
+	})
+}

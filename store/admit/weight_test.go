@@ -1,0 +1,108 @@
+package admit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"navarch.io/navarch/store/turns"
+)
+
+// reviewWith is a review with members of its request.
+func reviewWith(members string) string {
+	return `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u", ` + members + `}}`
+}
+
+// listOf is a list of n elements.
+func listOf(element string, n int) string {
+	return "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"
+}
+
+// chooser has nothing to say of objects whose name is idle.
+type chooser struct{ handler }
+
+func (chooser) Concerns(r *admissionv1.AdmissionRequest) bool { return r.Name != "idle" }
+
+// What would decode to too much is refused before it is decoded, wherever it stands, by an answer that names the bound.
+func TestHeavyReviews(t *testing.T) {
+	for name, c := range map[string]struct {
+		body    string
+		code    int
+		allowed bool
+		says    string
+	}{
+		"as many as there may be": {reviewWith(`"object": {"a": ` + listOf("{}", maxValues-20) + `}`), http.StatusOK, true, ""},
+		"object":                  {reviewWith(`"object": {"a": ` + listOf("{}", maxValues) + `}`), http.StatusOK, false, "200000 JSON values"},
+		"object before":           {reviewWith(`"object": {}, "oldObject": {"a": ` + listOf("[]", maxValues) + `}`), http.StatusOK, false, "200000 JSON values"},
+		"both together":           {reviewWith(`"object": ` + listOf("1", maxValues/2) + `, "oldObject": ` + listOf("1", maxValues/2)), http.StatusOK, false, "200000 JSON values"},
+		"a key repeated":          {reviewWith(`"object": ` + listOf("1", maxValues/2) + `, "object": ` + listOf("1", maxValues/2)), http.StatusOK, false, "200000 JSON values"},
+		"a long object":           {reviewWith(`"object": {"a": "` + strings.Repeat("x", maxObject) + `"}`), http.StatusOK, false, "3145728 bytes"},
+		"of no concern":           {reviewWith(`"name": "idle", "object": ` + listOf("{}", maxValues)), http.StatusOK, true, ""},
+		"beside the object":       {reviewWith(`"userInfo": {"groups": ` + listOf(`"a"`, maxBeside) + `}, "object": {}`), http.StatusBadRequest, false, "10000 JSON values"},
+		"beside the request":      {`{"a": ` + listOf("{}", maxBeside) + `, ` + reviewWith(`"object": {}`)[1:], http.StatusBadRequest, false, "10000 JSON values"},
+		"no object at all":        {listOf("{}", maxValues), http.StatusBadRequest, false, ""},
+		"too deep":                {reviewWith(`"object": ` + strings.Repeat("[", 300) + strings.Repeat("]", 300)), http.StatusBadRequest, false, "levels"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, handled := New(Config{}), 0
+			s.Register("test", "/test", chooser{func(context.Context, string, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+				handled++
+				return Allow()
+			}}, nil)
+			w := post(s, "/test", c.body)
+			var review admissionv1.AdmissionReview
+			if w.Code != c.code || !strings.Contains(w.Body.String(), c.says) {
+				t.Fatalf("%d %.300s", w.Code, w.Body)
+			}
+			if c.code != http.StatusOK {
+				return
+			}
+			if err := json.Unmarshal(w.Body.Bytes(), &review); err != nil || review.Response.Allowed != c.allowed || review.Response.UID != "u" {
+				t.Errorf("%v: %.300s", err, w.Body)
+			}
+			if want := c.says == "" && name != "of no concern"; (handled == 1) != want {
+				t.Errorf("handled %d times", handled)
+			}
+		})
+	}
+}
+
+// A review of 8 MB with 2.7 million values is refused in a few times its bytes of memory.
+func TestHeavyReviewsTakeLittle(t *testing.T) {
+	s := newServer(Config{}, func(context.Context, string, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		return Allow()
+	})
+	body := reviewWith(`"object": {"spec": {"configPatches": ` + listOf("{}", 2_700_000) + `}}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	w := post(s, "/test", body)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 6*uint64(len(body)) || !strings.Contains(w.Body.String(), "JSON values") {
+		t.Errorf("a review of %d bytes took %d: %.200s", len(body), took, w.Body)
+	}
+}
+
+// Large reviews wait for one another, and others do not wait for them.
+func TestLargeReviewsWaitForOneAnother(t *testing.T) {
+	b := newBusy(t, Config{})
+	line := turns.New(1, 1)
+	b.s.webhooks[0].large = line
+	large := fmt.Sprintf(`"name": "large", "object": {"a": %s}`, listOf("{}", largeValues))
+	for range 3 {
+		b.all.Go(func() { post(b.s, "/test", reviewWith(large)) })
+	}
+	if <-b.entered; line.Waiting() > 2 {
+		t.Error(line.Waiting())
+	}
+	b.begin("10.0.0.1:1")
+	if len(b.entered) > 0 {
+		t.Error("two large reviews are worked on at once")
+	}
+	b.end()
+}
