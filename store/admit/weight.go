@@ -8,7 +8,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"navarch.io/navarch/store/admit/scan"
+	"navarch.io/navarch/store/scan"
 )
 
 // What a review may have, whatever it is about. A value decodes to some 300 bytes, however few it has in JSON. etcd takes no object of 1.5 MiB.

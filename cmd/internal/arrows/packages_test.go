@@ -22,6 +22,7 @@ var may = map[string][]string{
 	"store/pullsecret":              {},
 	"store/remote":                  {},
 	"store/turns":                   {},
+	"store/scan":                    {},
 	"store/scrape":                  {},
 	"store/bypass":                  {},
 	"store/kv":                      {"store/model"},
@@ -50,9 +51,8 @@ var may = map[string][]string{
 	"store/programs":                {},
 	"store/crash":                   {},
 	"store/watchdog":                {},
-	"store/admit":                   {"store/admit/scan", "store/crash", "store/remote", "store/turns"},
-	"store/admit/inject":            {"store/admit", "store/bypass", "store/normal", "store/scrape"},
-	"store/admit/scan":              {},
+	"store/admit":                   {"store/crash", "store/remote", "store/scan", "store/turns"},
+	"store/admit/inject":            {"store/admit", "store/bypass", "store/normal", "store/scan", "store/scrape"},
 	"store/admit/schema":            {},
 	"store/admit/validate":          {"store/admit", "store/admit/schema", "store/analysis", "store/mirror", "store/normal", "store/object"},
 	"store/admit/configure":         {"store/status"},
@@ -158,4 +158,4 @@ var may = map[string][]string{
 }
 
 // leaves import nothing of ours but what their row says.
-var leaves = []string{"store/origin", "store/problem", "store/model", "store/object", "store/intern", "store/loop", "store/obs", "store/socket", "store/durable", "store/protowalk", "store/normal/fields", "push/xds", "push/agentapi", "shard/ring", "store/loopback", "store/programs", "store/remote", "store/turns", "store/smallset", "store/admit/scan"}
+var leaves = []string{"store/origin", "store/problem", "store/model", "store/object", "store/intern", "store/loop", "store/obs", "store/socket", "store/durable", "store/protowalk", "store/normal/fields", "push/xds", "push/agentapi", "shard/ring", "store/loopback", "store/programs", "store/remote", "store/turns", "store/smallset", "store/scan"}

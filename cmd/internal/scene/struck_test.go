@@ -1,6 +1,7 @@
 package scene
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -281,7 +282,7 @@ func injectOne(settings *inject.Settings, e object.Event) (injectedPod, error) {
 		return injectedPod{}, err
 	}
 	made := injectedPod{decision: fmt.Sprint(settings.Decide(pod, e.ID.Namespace))}
-	out, err := settings.Inject(inject.Request{Pod: pod, Namespace: e.ID.Namespace})
+	out, err := settings.Inject(context.Background(), inject.Request{Pod: pod, Namespace: e.ID.Namespace})
 	if err != nil {
 		made.refused = err.Error()
 	}

@@ -197,7 +197,7 @@ func TestKubeTemplatesAreValid(t *testing.T) {
 			pod.Annotations["sidecar.istio.io/interceptionMode"] = "TPROXY"
 		}
 		s := inject.Settings{Config: config, Mesh: model.MeshDefaults(), Namespace: "istio-system"}
-		out, err := s.Inject(inject.Request{Pod: pod, Namespace: namespace, Native: name == "native" || name == "stock"})
+		out, err := s.Inject(t.Context(), inject.Request{Pod: pod, Namespace: namespace, Native: name == "native" || name == "stock"})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

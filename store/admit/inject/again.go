@@ -96,10 +96,11 @@ func (b injected) written(pod *corev1.Pod) *corev1.Pod {
 }
 
 func (b injected) without(list []corev1.Container, drawn []string, own []corev1.Container) (kept []corev1.Container) {
+	ours := setOf(drawn)
 	for _, c := range list {
 		if i := index(own, c.Name); i >= 0 {
 			kept = append(kept, own[i])
-		} else if !has(drawn, c.Name) {
+		} else if !ours[c.Name] {
 			kept = append(kept, c)
 		}
 	}

@@ -2,6 +2,7 @@ package inject
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -64,15 +65,19 @@ func markLoops(list *parse.ListNode) {
 	}
 }
 
-// bounded takes what a template writes, up to the bounds.
+// bounded takes what a template writes, up to the bounds, until the context ends.
 type bounded struct {
 	bytes.Buffer
+	ctx   context.Context
 	steps int
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
 	if b.steps++; b.steps > maxSteps {
 		return 0, errSteps
+	}
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
 	}
 	if b.Len()+len(p) > maxOutput {
 		return 0, errOutput

@@ -46,7 +46,7 @@ func TestTemplatesAreBounded(t *testing.T) {
 		{"scalar", "just text", "what it gives is not YAML"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := templated(t, c.text).Inject(Request{Pod: podOf(t, simplePod), Namespace: "shop"})
+			_, err := templated(t, c.text).Inject(t.Context(), Request{Pod: podOf(t, simplePod), Namespace: "shop"})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("error %v, want %q", err, c.want)
 			}
@@ -68,13 +68,13 @@ func TestUnreadableTemplates(t *testing.T) {
 		t.Errorf("problems: %v", got)
 	}
 	s := &Settings{Config: c}
-	if _, err := s.Inject(Request{Pod: podOf(t, simplePod)}); err != nil {
+	if _, err := s.Inject(t.Context(), Request{Pod: podOf(t, simplePod)}); err != nil {
 		t.Error(err)
 	}
 	pod := podOf(t, simplePod)
 	for asked, want := range map[string]string{"other": "unheardOf", "absent": "there is no template \"absent\", only other, secret, sidecar, time", strings.Repeat("sidecar,", 17): "at most 16"} {
 		pod.Annotations = map[string]string{"inject.istio.io/templates": asked}
-		if _, err := s.Inject(Request{Pod: pod}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := s.Inject(t.Context(), Request{Pod: pod}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20s: %v, want %s", asked, err, want)
 		}
 	}
@@ -97,7 +97,7 @@ func TestUnreadableTemplates(t *testing.T) {
 func TestTemplatesShareNothing(t *testing.T) {
 	s := templated(t, "metadata: {labels: {hub: \"{{ .Values.global.hub }}\"}}\n{{ $_ := set .Values.global \"hub\" \"changed\" }}")
 	for range 2 {
-		pod, err := s.Inject(Request{Pod: podOf(t, simplePod)})
+		pod, err := s.Inject(t.Context(), Request{Pod: podOf(t, simplePod)})
 		if err != nil || pod.Labels["hub"] != "h" {
 			t.Fatalf("%v, %v", pod, err)
 		}

@@ -16,12 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/scan"
 	"navarch.io/navarch/store/scrape"
 )
 
 // checked are the annotations whose values end in rules of redirection or in fields of the Pod: one that is wrong refuses the Pod, by name and value.
 // (istio: pkg/kube/inject/validate.go)
 var checked = map[string]func(string) error{
+	annotation.ProxyConfig.Name:                               isLight,
 	annotation.SidecarInterceptionMode.Name:                   isMode,
 	annotation.SidecarStatusPort.Name:                         isPort,
 	annotation.SidecarStatusReadinessInitialDelaySeconds.Name: isSeconds,
@@ -69,6 +71,19 @@ func orAll(check func(string) error) func(string) error {
 		}
 		return check(v)
 	}
+}
+
+// Bounds of a proxy's configuration as an annotation has it, before it is decoded.
+const (
+	maxConfigText   = 32 << 10 // bytes
+	maxConfigValues = 8192
+)
+
+func isLight(v string) error {
+	if len(v) > maxConfigText {
+		return fmt.Errorf("it has %d bytes, at most %d are read", len(v), maxConfigText)
+	}
+	return scan.YAML([]byte(v), maxConfigValues)
 }
 
 func isMode(v string) error {

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -124,7 +125,7 @@ func (d *documents) template(template map[string]any, namespace string, owner *O
 		d.notes = append(d.notes, of+" gets no proxy. "+decision.Reason)
 		return nil
 	}
-	out, err := d.Inject(Request{Pod: pod, Namespace: namespace, Owner: owner, Native: d.native})
+	out, err := d.Inject(context.Background(), Request{Pod: pod, Namespace: namespace, Owner: owner, Native: d.native})
 	if err != nil {
 		return err
 	}

@@ -2,8 +2,10 @@ package inject
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"istio.io/api/annotation"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
@@ -73,7 +75,7 @@ func (w *task) data(pod *corev1.Pod) *templateData {
 }
 
 // draw merges the templates onto a Pod, one after the other.
-func (w *task) draw(pod *corev1.Pod) (*corev1.Pod, error) {
+func (w *task) draw(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	config := w.settings.Config
 	chosen := config.templatesOf(pod.Annotations)
 	if len(chosen) > maxTemplates {
@@ -85,7 +87,7 @@ func (w *task) draw(pod *corev1.Pod) (*corev1.Pod, error) {
 	}
 	data := w.data(pod)
 	for _, name := range chosen {
-		overlay, err := config.overlay(name, data)
+		overlay, err := config.overlay(ctx, name, data)
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +97,7 @@ func (w *task) draw(pod *corev1.Pod) (*corev1.Pod, error) {
 		if w.drawn.native() {
 			moveToInit(merged)
 		}
-		if merged, err = strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(merged, overlay, podSchema); err != nil {
+		if merged, err = merge(merged, overlay); err != nil {
 			return nil, config.blame(name, fmt.Errorf("what it gives cannot be merged onto the Pod: %w", err))
 		}
 	}
@@ -103,12 +105,12 @@ func (w *task) draw(pod *corev1.Pod) (*corev1.Pod, error) {
 }
 
 // overlay runs a template; what it gives is a part of a Pod.
-func (c *Config) overlay(name string, data *templateData) (map[string]any, error) {
+func (c *Config) overlay(ctx context.Context, name string, data *templateData) (map[string]any, error) {
 	t, err := c.template(name)
 	if err != nil {
 		return nil, err
 	}
-	var text bounded
+	text := bounded{ctx: ctx}
 	if err := t.Execute(&text, data); err != nil {
 		return nil, c.blame(name, err)
 	}
@@ -182,6 +184,7 @@ func (n *names) add(overlay map[string]any) error {
 		if err != nil {
 			return err
 		}
+		seen := setOf(*list.to)
 		for _, e := range elements {
 			object, err := as[map[string]any](e, "an element of spec."+list.field, "an object")
 			if err != nil {
@@ -194,7 +197,8 @@ func (n *names) add(overlay map[string]any) error {
 			if name == "" {
 				return fmt.Errorf("what it gives has an element of spec.%s without a name", list.field)
 			}
-			if !has(*list.to, name) {
+			if !seen[name] {
+				seen[name] = true
 				*list.to = append(*list.to, name)
 			}
 		}
@@ -211,13 +215,14 @@ func as[T any](value any, what, want string) (out T, err error) {
 	return out, nil
 }
 
-func has(list []string, name string) bool {
-	for _, n := range list {
-		if n == name {
-			return true
-		}
+func has(list []string, name string) bool { return slices.Contains(list, name) }
+
+func setOf(list []string) map[string]bool {
+	set := make(map[string]bool, len(list))
+	for _, name := range list {
+		set[name] = true
 	}
-	return false
+	return set
 }
 
 // native says whether the proxy is drawn as a sidecar container, which is an init container that goes on.
@@ -225,8 +230,9 @@ func (n *names) native() bool { return has(n.InitContainers, ProxyContainer) }
 
 // added are the keys that a map has and had not before, with those that an injection before has added.
 func added(before, now map[string]string, earlier []string) (all []string) {
+	ours := setOf(earlier)
 	for _, key := range sorted(now) {
-		if _, there := before[key]; !there || has(earlier, key) {
+		if _, there := before[key]; !there || ours[key] {
 			all = append(all, key)
 		}
 	}

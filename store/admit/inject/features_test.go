@@ -130,13 +130,13 @@ func TestNotNative(t *testing.T) {
 func TestAnnotationsAreChecked(t *testing.T) {
 	pod := podOf(t, annotated(`sidecar.istio.io/interceptionMode: ALL, traffic.sidecar.istio.io/includeOutboundIPRanges: 10.0.0.1, traffic.sidecar.istio.io/excludeInboundPorts: "80,99999",
  status.sidecar.istio.io/port: x, readiness.status.sidecar.istio.io/periodSeconds: "-1", sidecar.istio.io/nativeSidecar: perhaps, sidecar.istio.io/agentLogLevel: "ads:loud", prometheus.istio.io/merge-metrics: "2"`))
-	_, err := settings(t).Inject(Request{Pod: pod, Namespace: "shop"})
+	_, err := settings(t).Inject(t.Context(), Request{Pod: pod, Namespace: "shop"})
 	if err == nil || strings.Count(err.Error(), "annotation ") != 8 {
 		t.Fatalf("%v", err)
 	}
 	for _, bad := range []string{`proxy.istio.io/config: "["`, `proxy.istio.io/config: "concurrency: many"`, `sidecar.istio.io/status: "{"`, `sidecar.istio.io/bootstrapOverride: own`, `sidecar.istio.io/userVolume: "{"`,
 		`sidecar.istio.io/status: "{}", proxy.istio.io/overrides: "["`} {
-		if _, err := settings(t).Inject(Request{Pod: podOf(t, annotated(bad)), Namespace: "shop"}); err == nil || !strings.Contains(err.Error(), strings.SplitN(bad, ":", 2)[0]) && !strings.Contains(err.Error(), "is not JSON") && !strings.Contains(err.Error(), "overrides") {
+		if _, err := settings(t).Inject(t.Context(), Request{Pod: podOf(t, annotated(bad)), Namespace: "shop"}); err == nil || !strings.Contains(err.Error(), strings.SplitN(bad, ":", 2)[0]) && !strings.Contains(err.Error(), "is not JSON") && !strings.Contains(err.Error(), "overrides") {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
@@ -236,7 +236,7 @@ func TestMetricsAreMerged(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{`"15020"`, `"9100,15090:/m"`, `"15999", status.sidecar.istio.io/port: "15999"`, `":/m"`, `"http"`} {
-		_, err := settings(t).Inject(Request{Pod: podOf(t, annotated("prometheus.istio.io/scrape-targets: "+bad)), Namespace: "shop"})
+		_, err := settings(t).Inject(t.Context(), Request{Pod: podOf(t, annotated("prometheus.istio.io/scrape-targets: "+bad)), Namespace: "shop"})
 		if err == nil || !strings.Contains(err.Error(), "annotation prometheus.istio.io/scrape-targets: ") {
 			t.Errorf("%s: %v", bad, err)
 		}
@@ -269,7 +269,7 @@ spec:
 			}
 		}
 		check(out, "navarch/navarch-agent:dev")
-		newer, err := with(t, s, "tag: dev", "tag: 2").Inject(Request{Pod: out, Namespace: "shop", Native: native})
+		newer, err := with(t, s, "tag: dev", "tag: 2").Inject(t.Context(), Request{Pod: out, Namespace: "shop", Native: native})
 		if err != nil {
 			t.Fatal(err)
 		}

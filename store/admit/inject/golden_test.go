@@ -74,7 +74,7 @@ func injectTwice(t testing.TB, s *Settings, r Request) *corev1.Pod {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := s.Inject(r)
+	out, err := s.Inject(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func injectTwice(t testing.TB, s *Settings, r Request) *corev1.Pod {
 	if patched := apply(t, sent, patch); !jsonpatch.Equal(patched, encoded(t, out)) {
 		t.Errorf("the patch %s makes\n%s, want\n%s", patch, patched, encoded(t, out))
 	}
-	same, err := s.Inject(r)
+	same, err := s.Inject(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func injectTwice(t testing.TB, s *Settings, r Request) *corev1.Pod {
 		t.Errorf("two injections of the same Pod differ:\n%s\n%s", patch, more)
 	}
 	r.Pod = out
-	again, err := s.Inject(r)
+	again, err := s.Inject(t.Context(), r)
 	if err != nil {
 		t.Fatalf("injecting the injected Pod: %v", err)
 	}

@@ -26,7 +26,10 @@ type Handler struct {
 	proxies  ProxyConfigs
 }
 
-var _ admit.Handler = (*Handler)(nil)
+var (
+	_ admit.Handler = (*Handler)(nil)
+	_ admit.Chooser = (*Handler)(nil)
+)
 
 // NewHandler makes one that refuses Pods until Use is called. mesh is the mesh's configuration as it is now, with its defaults; nil: it is not known
 // yet. native says whether all kubelets that may run a Pod know sidecar containers, of a cluster
@@ -51,11 +54,11 @@ func (h *Handler) Ready() error {
 
 // Admit answers one request. Pods that cannot be injected are refused, with the reason: a Pod of the mesh without its proxy would be worse.
 // It implements admit.Handler.
-func (h *Handler) Admit(_ context.Context, path string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+func (h *Handler) Admit(ctx context.Context, path string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	began := time.Now()
 	defer func() { obs.InjectionTime.Observe(time.Since(began).Seconds()) }()
 	obs.InjectionRequests.Inc()
-	made, err := h.inject(path, r)
+	made, err := h.inject(ctx, path, r)
 	if err != nil {
 		obs.InjectionFailures.Inc()
 		out := admit.Refuse(metav1.StatusReasonInvalid, "injection of the proxy: "+err.Error())
@@ -95,7 +98,7 @@ type outcome struct {
 	skipped  bool // the Pod gets no proxy
 }
 
-func (h *Handler) inject(path string, r *admissionv1.AdmissionRequest) (outcome, error) {
+func (h *Handler) inject(ctx context.Context, path string, r *admissionv1.AdmissionRequest) (outcome, error) {
 	if !creation(r) && !byHand(r) {
 		return outcome{skipped: true}, nil // a webhook that was configured for more than the creation of Pods
 	}
@@ -108,19 +111,34 @@ func (h *Handler) inject(path string, r *admissionv1.AdmissionRequest) (outcome,
 	if err != nil {
 		return outcome{}, err
 	}
+	head, err := headOf(r.Object.Raw)
+	if err != nil {
+		return outcome{}, err
+	}
+	if d := s.Decide(head.pod(), r.Namespace); !d.Inject {
+		return outcome{skipped: true}, nil
+	}
+	if err := head.check(); err != nil {
+		return outcome{}, err
+	}
 	pod := &corev1.Pod{}
 	if err := json.Unmarshal(r.Object.Raw, pod); err != nil {
 		return outcome{}, fmt.Errorf("the object is no Pod: %w", err)
 	}
 	pod.ManagedFields = nil // the patch does not touch them
-	if d := s.Decide(pod, r.Namespace); !d.Inject {
-		return outcome{skipped: true}, nil
-	}
 	native := h.native(where[clusterVariable], pod.Spec.NodeName)
-	out, err := s.Inject(Request{Pod: pod, Namespace: r.Namespace, Path: where, Native: native})
+	out, err := s.Inject(ctx, Request{Pod: pod, Namespace: r.Namespace, Path: where, Native: native})
 	if err != nil {
 		return outcome{}, err
 	}
 	patch, err := Patch(pod, out)
-	return outcome{patch: patch, warnings: Warnings(pod, out)}, err
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case len(patch) > maxPatch:
+		return outcome{}, fmt.Errorf("the JSON patch that gives the Pod its proxy has %d bytes, and at most %d are answered", len(patch), maxPatch)
+	case ctx.Err() != nil:
+		return outcome{}, ctx.Err()
+	}
+	return outcome{patch: patch, warnings: Warnings(pod, out)}, nil
 }

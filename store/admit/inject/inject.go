@@ -8,6 +8,9 @@
 package inject
 
 import (
+	"context"
+	"errors"
+
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -38,8 +41,9 @@ type Request struct {
 	Native    bool   // the kubelets that may run it know sidecar containers (Kubernetes 1.33)
 }
 
-// Inject gives the Pod with its proxy. Errors are for whoever created the Pod, or the author of the template that they name.
-func (s *Settings) Inject(r Request) (*corev1.Pod, error) {
+// Inject gives the Pod with its proxy. Errors are for whoever created the Pod, or the author of the template that they name; or the context's, which is
+// asked between the steps.
+func (s *Settings) Inject(ctx context.Context, r Request) (*corev1.Pod, error) {
 	namespace := r.Pod.Namespace
 	pod := r.Pod.DeepCopy()
 	if pod.Namespace == "" {
@@ -59,14 +63,14 @@ func (s *Settings) Inject(r Request) (*corev1.Pod, error) {
 	before.undo(pod)
 	work := &task{settings: s, request: r, proxy: proxy, before: before, place: s.place(pod, r.Path, before), owner: ownerOf(pod, r.Owner)}
 	work.revision = s.revisionOf(pod, work.owner, proxy)
-	out, err := work.draw(pod)
+	out, err := work.draw(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
 	if out, err = work.own(pod, out); err != nil {
 		return nil, err
 	}
-	if err := work.finish(pod, out); err != nil {
+	if err := errors.Join(ctx.Err(), work.finish(pod, out)); err != nil {
 		return nil, err
 	}
 	out.Namespace = namespace

@@ -150,7 +150,7 @@ spec: {containers: [{name: app, image: web, ports: [{containerPort: 80}, {contai
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&Settings{Config: secret}).Inject(Request{Pod: podOf(t, simplePod)}); err == nil || !strings.Contains(err.Error(), "DATABASE_PASSWORD") {
+	if _, err := (&Settings{Config: secret}).Inject(t.Context(), Request{Pod: podOf(t, simplePod)}); err == nil || !strings.Contains(err.Error(), "DATABASE_PASSWORD") {
 		t.Errorf("%v", err)
 	}
 }

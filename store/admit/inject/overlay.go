@@ -7,6 +7,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
+
+	"navarch.io/navarch/store/scan"
 )
 
 // Bounds of the overlays that a Config keeps: some 16 MiB where all are as large as they may be, 2 MiB with Istio's own templates.
@@ -33,6 +35,11 @@ func newOverlays() *overlays {
 func (o *overlays) of(text string) (map[string]any, error) {
 	if out, known := o.read.Get(text); known {
 		return runtime.DeepCopyJSON(out), nil
+	}
+	if strings.ContainsRune(text, '&') && strings.ContainsRune(text, '*') { // aliases may make it large; the template's own text is bounded
+		if err := scan.YAML([]byte(text), maxElements); err != nil {
+			return nil, fmt.Errorf("what it gives is not YAML, or too much: %w%s", err, lineOf(text, err))
+		}
 	}
 	var out map[string]any
 	if err := yaml.Unmarshal([]byte(text), &out); err != nil {

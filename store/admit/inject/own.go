@@ -8,7 +8,6 @@ import (
 
 	"istio.io/api/annotation"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
 // autoImage stands in the overlay of a container for the image of the template: Kubernetes wants an image in every container.
@@ -44,7 +43,7 @@ func (w *task) own(pod, out *corev1.Pod) (*corev1.Pod, error) {
 	if len(own.Containers)+len(own.InitContainers) == 0 {
 		return out, nil
 	}
-	out, err := merge(out, own)
+	out, err := mergeOwn(out, own)
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +87,8 @@ func sharesUser(proxy *corev1.Container, pod *corev1.Pod) bool {
 	return others > 0
 }
 
-// merge merges containers onto those of the same names.
-func merge(pod *corev1.Pod, own overrides) (*corev1.Pod, error) {
+// mergeOwn merges containers onto those of the same names.
+func mergeOwn(pod *corev1.Pod, own overrides) (*corev1.Pod, error) {
 	onto, err := toMap(pod)
 	if err != nil {
 		return nil, err
@@ -102,7 +101,7 @@ func merge(pod *corev1.Pod, own overrides) (*corev1.Pod, error) {
 	if own.Containers == nil {
 		delete(spec, "containers") // null would remove all
 	}
-	merged, err := strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(onto, map[string]any{"spec": spec}, podSchema)
+	merged, err := merge(onto, map[string]any{"spec": spec})
 	if err != nil {
 		return nil, fmt.Errorf("the Pod's own part of containers that templates draw cannot be merged onto them: %w", err)
 	}

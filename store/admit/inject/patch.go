@@ -11,6 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// maxPatch bounds the JSON patch of a Pod, in bytes.
+const maxPatch = 1 << 20
+
 // operation is one of a JSON patch (RFC 6902).
 type operation struct {
 	Op    string          `json:"op"`
@@ -92,15 +95,20 @@ func diffLists(all []operation, path string, from, to json.RawMessage) ([]operat
 	was := a // what b's elements were before
 	is, named := namesOf(a)
 	want, alsoNamed := namesOf(b)
+	arranged, few := all, false
 	if named && alsoNamed {
-		all = arrange(all, path, is, want, b)
-		was = slices.Clone(b) // what was added is there as it is to be
+		arranged, few = arrange(all, path, is, want, b)
+	}
+	switch {
+	case few:
+		all, was = arranged, slices.Clone(b) // what was added is there as it is to be
+		places := placesOf(is)
 		for i, name := range want {
-			if j := slices.Index(is, name); j >= 0 {
+			if j, there := places[name]; there {
 				was[i] = a[j]
 			}
 		}
-	} else if len(a) != len(b) {
+	case named && alsoNamed || len(a) != len(b):
 		return append(all, operation{Op: "replace", Path: path, Value: to}), nil
 	}
 	for i := range b {
@@ -111,37 +119,75 @@ func diffLists(all []operation, path string, from, to json.RawMessage) ([]operat
 	return all, nil
 }
 
-// arrange removes, adds and moves elements of a list, by their names, until they are those that are wanted, in that order.
-func arrange(all []operation, path string, is, want []string, values []json.RawMessage) []operation {
-	is = slices.Clone(is)
+// maxMoves bounds the elements of one list that are moved: each is looked for in the list.
+const maxMoves = 64
+
+// arrange removes, adds and moves elements of a list, by their names, until they are those that are wanted, in that order. false: it would take more moves than
+// maxMoves.
+func arrange(all []operation, path string, is, want []string, values []json.RawMessage) ([]operation, bool) {
+	wanted := placesOf(want)
+	var left []string // of the list, behind what is in its place
 	for i := len(is) - 1; i >= 0; i-- {
-		if !slices.Contains(want, is[i]) {
+		if _, stays := wanted[is[i]]; stays {
+			left = append(left, is[i])
+		} else {
 			all = append(all, operation{Op: "remove", Path: at(path, i)})
-			is = slices.Delete(is, i, i+1)
 		}
 	}
+	slices.Reverse(left)
+	there, moved, moves := placesOf(left), map[string]bool{}, 0
 	for i, name := range want {
-		switch j := slices.Index(is, name); {
-		case j < 0:
+		for len(left) > 0 && moved[left[0]] {
+			left = left[1:]
+		}
+		switch _, kept := there[name]; {
+		case !kept:
 			all = append(all, operation{Op: "add", Path: at(path, i), Value: values[i]})
-			is = slices.Insert(is, i, name)
-		case j != i:
-			all = append(all, operation{Op: "move", From: at(path, j), Path: at(path, i)})
-			is = slices.Insert(slices.Delete(is, j, j+1), i, name)
+		case left[0] == name:
+			left = left[1:]
+		case moves == maxMoves:
+			return nil, false
+		default:
+			all = append(all, operation{Op: "move", From: at(path, i+before(left, name, moved)), Path: at(path, i)})
+			moved[name] = true
+			moves++
 		}
 	}
-	return all
+	return all, true
+}
+
+// before counts the elements of a list before a name, without those that were moved away.
+func before(list []string, name string, moved map[string]bool) (n int) {
+	for _, other := range list {
+		if other == name {
+			break
+		}
+		if !moved[other] {
+			n++
+		}
+	}
+	return n
+}
+
+func placesOf(names []string) map[string]int {
+	places := make(map[string]int, len(names))
+	for i, name := range names {
+		places[name] = i
+	}
+	return places
 }
 
 // namesOf are the names of a list's elements; false: they have none, or not each its own.
 func namesOf(list []json.RawMessage) (all []string, ok bool) {
+	seen := make(map[string]bool, len(list))
 	for _, e := range list {
 		var object struct {
 			Name string `json:"name"`
 		}
-		if e[0] != '{' || json.Unmarshal(e, &object) != nil || object.Name == "" || slices.Contains(all, object.Name) {
+		if e[0] != '{' || json.Unmarshal(e, &object) != nil || object.Name == "" || seen[object.Name] {
 			return nil, false
 		}
+		seen[object.Name] = true
 		all = append(all, object.Name)
 	}
 	return all, true

@@ -21,7 +21,7 @@ func TestAnnotationsAreRefusedByName(t *testing.T) {
 	} {
 		pod := podOf(t, annotated(""))
 		pod.Annotations = map[string]string{c.name: c.value}
-		_, err := settings(t).Inject(Request{Pod: pod, Namespace: "shop"})
+		_, err := settings(t).Inject(t.Context(), Request{Pod: pod, Namespace: "shop"})
 		if err == nil || !strings.HasPrefix(err.Error(), "annotation "+c.name+": ") || !strings.Contains(strings.ReplaceAll(err.Error(), `\`, ""), c.value) {
 			t.Errorf("%s %s: %v", c.name, c.value, err)
 		}
@@ -32,7 +32,7 @@ func TestAnnotationsAreRefusedByName(t *testing.T) {
 	} {
 		pod := podOf(t, annotated(""))
 		pod.Annotations = map[string]string{"proxy.istio.io/config": c.config}
-		if _, err := settings(t).Inject(Request{Pod: pod, Namespace: "shop"}); err == nil || !strings.HasPrefix(err.Error(), "annotation proxy.istio.io/config: ") || !strings.Contains(err.Error(), c.want) {
+		if _, err := settings(t).Inject(t.Context(), Request{Pod: pod, Namespace: "shop"}); err == nil || !strings.HasPrefix(err.Error(), "annotation proxy.istio.io/config: ") || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.config, err)
 		}
 	}

@@ -94,3 +94,21 @@ func FuzzValues(f *testing.F) {
 		}
 	})
 }
+
+// Aliases count as what they name.
+func TestYAML(t *testing.T) {
+	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+	for _, level := range []string{"1", "2", "3", "4", "5", "6", "7"} {
+		before := "*a" + string(level[0]-1)
+		bomb += "a" + level + ": &a" + level + " [" + strings.Repeat(before+", ", 9) + before + "]\n"
+	}
+	for text, want := range map[string]string{
+		"a: {b: [1, 2], c: d}": "", "[1, 2, 3]": "", "": "", "x: &x [1, 2]\ny: [*x, *x]": "", bomb: "more than 50 values", "x: &x [*x]": "a part of", "[": "did not find",
+		"[" + strings.Repeat("1, ", 50) + "1]": "more than 50 values",
+	} {
+		err := YAML([]byte(text), 50)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%.60q: %v, want %q", text, err, want)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package inject
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"istio.io/api/annotation"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"navarch.io/navarch/store/scan"
+)
+
+// What a Pod with a proxy may have, the sums of all its containers: nobody has use for a Pod with more, and each costs the making of other Pods.
+const (
+	maxContainers  = 256
+	maxLists       = 4096      // of each: variables, mounts, volumes, ports
+	maxPairs       = 4096      // labels and annotations together
+	maxDecided     = 100_000   // labels, or annotations, of a Pod that may get no proxy
+	maxAnnotations = 256 << 10 // bytes of annotations, as API servers allow (k8s.io/apimachinery/pkg/api/validation, TotalAnnotationSizeLimitB)
+)
+
+// head is as much of a Pod as decides whether it is injected, and how large it is. It is decoded first: a list of a few hundred kilobytes may decode to
+// hundreds of megabytes.
+type head struct {
+	Metadata struct {
+		Labels      pairs `json:"labels"`
+		Annotations pairs `json:"annotations"`
+	} `json:"metadata"`
+	Spec struct {
+		HostNetwork         bool       `json:"hostNetwork"`
+		InitContainers      containers `json:"initContainers"`
+		Containers          containers `json:"containers"`
+		EphemeralContainers containers `json:"ephemeralContainers"`
+		Volumes             length     `json:"volumes"`
+	} `json:"spec"`
+}
+
+// pairs are labels or annotations. They decide whether a Pod gets a proxy, so all are decoded, up to a number that no API server sends.
+type pairs map[string]string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *pairs) UnmarshalJSON(text []byte) error {
+	if n, err := scan.Values(text); err != nil || n > maxDecided {
+		return errors.Join(err, fmt.Errorf("more than %d labels, or annotations", maxDecided))
+	}
+	return json.Unmarshal(text, (*map[string]string)(p))
+}
+
+// length adds up how many elements a list has, each time that an object has its key.
+type length int
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *length) UnmarshalJSON(text []byte) error {
+	n, err := scan.Elements(text)
+	*l += length(n)
+	return err
+}
+
+// containers adds up what lists of containers have. What is in more containers than there may be is not counted.
+type containers struct{ number, variables, mounts, ports length }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *containers) UnmarshalJSON(text []byte) error {
+	if err := c.number.UnmarshalJSON(text); err != nil || c.number > maxContainers {
+		return err
+	}
+	var list []struct {
+		Env           length `json:"env"`
+		EnvFrom       length `json:"envFrom"`
+		VolumeMounts  length `json:"volumeMounts"`
+		VolumeDevices length `json:"volumeDevices"`
+		Ports         length `json:"ports"`
+	}
+	err := json.Unmarshal(text, &list)
+	for _, one := range list {
+		c.variables += one.Env + one.EnvFrom
+		c.mounts += one.VolumeMounts + one.VolumeDevices
+		c.ports += one.Ports
+	}
+	return err
+}
+
+func (c *containers) add(o containers) {
+	c.number, c.variables, c.mounts, c.ports = c.number+o.number, c.variables+o.variables, c.mounts+o.mounts, c.ports+o.ports
+}
+
+// headOf reads the head of a Pod. An error: it is no Pod, or has more labels or annotations than a Pod may have.
+func headOf(raw []byte) (h head, err error) {
+	if err := json.Unmarshal(raw, &h); err != nil {
+		return h, fmt.Errorf("the object is no Pod: %w", err)
+	}
+	return h, nil
+}
+
+// pod is a Pod with what the head has of it: enough for Settings.Decide.
+func (h *head) pod() *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: h.Metadata.Labels, Annotations: h.Metadata.Annotations}, Spec: corev1.PodSpec{HostNetwork: h.Spec.HostNetwork}}
+}
+
+// check says which bound a Pod exceeds, with what its annotations add to it; nil: none.
+func (h *head) check() error {
+	all, volumes := h.Spec.Containers, h.Spec.Volumes
+	all.add(h.Spec.InitContainers)
+	all.add(h.Spec.EphemeralContainers)
+	bytes := 0
+	for name, value := range h.Metadata.Annotations {
+		bytes += len(name) + len(value)
+	}
+	if bytes > maxAnnotations {
+		return fmt.Errorf("the Pod's annotations have %d bytes, and one with a proxy has at most %d", bytes, maxAnnotations)
+	}
+	var own struct{ Containers, InitContainers containers }
+	// What is no JSON is refused with its annotation's name, where it is read.
+	_ = json.Unmarshal([]byte(h.Metadata.Annotations[annotation.ProxyOverrides.Name]), &own)
+	all.add(own.Containers)
+	all.add(own.InitContainers)
+	volumes += length(members(h.Metadata.Annotations[annotation.SidecarUserVolume.Name]))
+	all.mounts += length(members(h.Metadata.Annotations[annotation.SidecarUserVolumeMount.Name]))
+	for _, one := range []struct {
+		what    string
+		is, may length
+	}{{"labels and annotations", length(len(h.Metadata.Labels) + len(h.Metadata.Annotations)), maxPairs}, {"containers", all.number, maxContainers}, {"environment variables", all.variables, maxLists}, {"volume mounts", all.mounts, maxLists},
+		{"volumes", volumes, maxLists}, {"ports", all.ports, maxLists}} {
+		if one.is > one.may {
+			return fmt.Errorf("the Pod has %d %s, and one with a proxy has at most %d", one.is, one.what, one.may)
+		}
+	}
+	return nil
+}
+
+// members is how many elements a JSON list has, or members an object; 0: the text is neither.
+func members(text string) int {
+	n := 0
+	s := scan.New([]byte(text))
+	if s.Next() == '{' {
+		_ = s.Object(func(string) error { n++; return s.Skip() }) // what is no JSON is refused where it is read
+		return n
+	}
+	n, _ = scan.Elements([]byte(text))
+	return n
+}
+
+// Concerns implements admit.Chooser: a Pod that gets no proxy is admitted, however large it is.
+func (h *Handler) Concerns(r *admissionv1.AdmissionRequest) bool {
+	settings := h.settings.Load()
+	if !creation(r) && !byHand(r) {
+		return false
+	}
+	if settings == nil {
+		return true
+	}
+	head, err := headOf(r.Object.Raw)
+	return err != nil || settings.Decide(head.pod(), r.Namespace).Inject
+}

@@ -1,0 +1,172 @@
+package inject
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+)
+
+// merge lays an overlay over a Pod as a strategic merge patch, in time linear in both; both are used up, and what comes of them is the result.
+// Overlays with directives ($patch and others), which only a template's author writes, are left to the library, whose time is quadratic in lists.
+func merge(onto, overlay map[string]any) (map[string]any, error) {
+	if directed(overlay) {
+		return strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(onto, overlay, podSchema)
+	}
+	return onto, mergeMap(onto, overlay, podSchema)
+}
+
+// directed says whether a value has a directive of strategic merge patches somewhere.
+func directed(value any) bool {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, below := range v {
+			if strings.HasPrefix(key, "$") || directed(below) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, directed)
+	}
+	return false
+}
+
+func mergeMap(onto, overlay map[string]any, schema strategicpatch.LookupPatchMeta) error {
+	for key, over := range overlay {
+		was, there := onto[key]
+		switch {
+		case over == nil:
+			delete(onto, key)
+			continue
+		case !there || reflect.TypeOf(was) != reflect.TypeOf(over):
+			onto[key] = withoutNulls(over)
+			continue
+		}
+		switch over := over.(type) {
+		case map[string]any:
+			below, meta, err := schema.LookupPatchMetadataForStruct(key)
+			if err != nil {
+				return err
+			}
+			if slices.Contains(meta.GetPatchStrategies(), "replace") {
+				onto[key] = over
+			} else if err := mergeMap(was.(map[string]any), over, below); err != nil {
+				return err
+			}
+		case []any:
+			below, meta, err := schema.LookupPatchMetadataForSlice(key)
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(meta.GetPatchStrategies(), "merge") {
+				onto[key] = over
+			} else if onto[key], err = mergeList(was.([]any), over, below, meta.GetPatchMergeKey()); err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+		default:
+			onto[key] = over
+		}
+	}
+	return nil
+}
+
+// withoutNulls leaves out of maps what is null.
+func withoutNulls(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, below := range v {
+			if below == nil {
+				delete(v, key)
+			} else {
+				withoutNulls(below)
+			}
+		}
+	case []any:
+		for _, below := range v {
+			withoutNulls(below)
+		}
+	}
+	return value
+}
+
+// mergeList merges lists whose elements are told apart by a key, or are scalars. The overlay's elements are in the overlay's order; what else there was
+// stands before the first of them that it stood before.
+func mergeList(onto, overlay []any, schema strategicpatch.LookupPatchMeta, key string) ([]any, error) {
+	was, is, err := namesIn(onto, key)
+	if err != nil {
+		return nil, err
+	}
+	over, wanted, err := namesIn(overlay, key)
+	if err != nil {
+		return nil, err
+	}
+	at := maps.Clone(is) // where each name is first, among what there was and what was added
+	for _, e := range over {
+		place, there := at[e.name]
+		if !there {
+			at[e.name] = len(was)
+			was = append(was, e)
+		} else if key != "" {
+			if err := mergeMap(was[place].value.(map[string]any), e.value.(map[string]any), schema); err != nil {
+				return nil, err
+			}
+		}
+	}
+	var other, laid []named
+	for i, e := range was {
+		if _, of := wanted[e.name]; key == "" && at[e.name] != i {
+			continue // scalars stand once
+		} else if of {
+			laid = append(laid, e)
+		} else {
+			other = append(other, e)
+		}
+	}
+	first := func(in map[any]int) func(a, b named) int {
+		return func(a, b named) int { return in[a.name] - in[b.name] }
+	}
+	slices.SortStableFunc(laid, first(wanted))
+	slices.SortStableFunc(other, first(is))
+	merged := make([]any, 0, len(was))
+	for _, e := range laid {
+		if place, there := is[e.name]; there {
+			for ; len(other) > 0 && is[other[0].name] < place; other = other[1:] {
+				merged = append(merged, other[0].value)
+			}
+		}
+		merged = append(merged, e.value)
+	}
+	for _, e := range other {
+		merged = append(merged, e.value)
+	}
+	return merged, nil
+}
+
+// named is an element of a list with what tells it apart: the value of a key, or itself.
+type named struct{ name, value any }
+
+// namesIn gives a list's elements their names, and says where each name is first.
+func namesIn(list []any, key string) (all []named, first map[any]int, err error) {
+	first = map[any]int{}
+	for i, e := range list {
+		name := e
+		if key != "" {
+			object, _ := e.(map[string]any)
+			if name = object[key]; name == nil {
+				return nil, nil, fmt.Errorf("element %d has no %s", i, key)
+			}
+		}
+		switch name.(type) {
+		case map[string]any, []any:
+			return nil, nil, fmt.Errorf("element %d: what tells it apart is no scalar", i)
+		}
+		all = append(all, named{name, e})
+		if _, twice := first[name]; !twice {
+			first[name] = i
+		}
+	}
+	return all, first, nil
+}
