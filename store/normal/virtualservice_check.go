@@ -27,7 +27,8 @@ func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 	if delegate && (len(vs.Gateways) > 0 || len(vs.Tls) > 0 || len(vs.Tcp) > 0) {
 		r.errorf("spec.hosts", "must not be empty (one without hosts is a delegate: http routes only, no gateways)")
 	}
-	checkHostsDiffer(r, vs)
+	hosts := indexHosts(vs.Hosts)
+	checkHostsDiffer(r, vs, hosts)
 	checkGateways(r, "spec.gateways", vs.Gateways)
 	if len(vs.Http)+len(vs.Tls)+len(vs.Tcp) == 0 {
 		r.requiredf("spec", "at least one of http, tls and tcp is needed")
@@ -36,7 +37,7 @@ func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 		checkHTTPRoute(r, fmt.Sprintf("spec.http[%d]", i), h, delegate)
 	}
 	for i, t := range vs.Tls {
-		checkTLSRoute(r, fmt.Sprintf("spec.tls[%d]", i), vs.Hosts, t)
+		checkTLSRoute(r, fmt.Sprintf("spec.tls[%d]", i), hosts, t)
 	}
 	for i, t := range vs.Tcp {
 		at := fmt.Sprintf("spec.tcp[%d]", i)
@@ -67,18 +68,24 @@ func checkVirtualService(r *report, vs *networkingv1.VirtualService) {
 
 // checkHostsDiffer: no host is another one, or covered by it; and the sidecars of a mesh have no catch-all host. Istio's webhook refuses that, and
 // istiod draws what is there all the same.
-func checkHostsDiffer(r *report, vs *networkingv1.VirtualService) {
+func checkHostsDiffer(r *report, vs *networkingv1.VirtualService, hosts hostIndex) {
 	mesh := len(vs.Gateways) == 0 || slices.Contains(vs.Gateways, "mesh")
+	earlier := map[int]int{} // by host: one before it that is the same, or of which one covers the other
+	for i, h := range vs.Hosts {
+		if j := hosts.first[hostOf(h)]; j != i {
+			earlier[i] = j
+		}
+		for _, j := range hosts.wildcards(h) {
+			earlier[max(i, j)] = min(i, j)
+		}
+	}
 	for i, h := range vs.Hosts {
 		at := fmt.Sprintf("spec.hosts[%d]", i)
 		if h == "*" && mesh {
 			r.refusef(problem.Invalid, at, `"*" is for gateways: sidecars have no host for everything`)
 		}
-		for _, other := range vs.Hosts[:i] {
-			if coveredBy(h, []string{other}) || coveredBy(other, []string{h}) {
-				r.refusef(problem.Duplicate, at, "%q and %q stand for the same hosts", h, other)
-				break
-			}
+		if j, is := earlier[i]; is {
+			r.refusef(problem.Duplicate, at, "%q and %q stand for the same hosts", h, vs.Hosts[j])
 		}
 	}
 }
@@ -238,7 +245,7 @@ func checkHTTPMatch(r *report, at string, m *networkingv1.HTTPMatchRequest) {
 	checkGateways(r, at+".gateways", m.Gateways)
 }
 
-func checkTLSRoute(r *report, at string, hosts []string, t *networkingv1.TLSRoute) {
+func checkTLSRoute(r *report, at string, hosts hostIndex, t *networkingv1.TLSRoute) {
 	if len(t.Match) == 0 {
 		r.requiredf(at+".match", "must not be empty")
 	}
@@ -254,7 +261,7 @@ func checkTLSRoute(r *report, at string, hosts []string, t *networkingv1.TLSRout
 				r.errorf(field, "%q %s", sni, wrong)
 			case isIP(sni):
 				r.warnf(problem.NoEffect, field, "%q is an address: clients send none as SNI (RFC 6066, 3)", sni)
-			case !coveredBy(sni, hosts):
+			case !hosts.covers(sni):
 				r.errorf(field, "%q is not covered by spec.hosts", sni)
 			default:
 				r.hostname(field, sni)
@@ -263,18 +270,6 @@ func checkTLSRoute(r *report, at string, hosts []string, t *networkingv1.TLSRout
 		checkL4(r, path, m.DestinationSubnets, m.Port, m.Gateways, m.SourceLabels)
 	}
 	checkRoutes(r, at, t.Route)
-}
-
-// coveredBy says whether one of hosts is name or a wildcard that covers it.
-func coveredBy(name string, hosts []string) bool {
-	name = hostOf(name)
-	for _, h := range hosts {
-		h = hostOf(h)
-		if h == name || h == "*" || strings.HasPrefix(h, "*") && strings.HasSuffix(strings.TrimPrefix(name, "*"), h[1:]) {
-			return true
-		}
-	}
-	return false
 }
 
 func checkL4(r *report, at string, subnets []string, port uint32, gateways []string, labels map[string]string) {

@@ -27,7 +27,6 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -53,13 +52,14 @@ type Definition struct {
 	Group, Kind, Plural string
 	Versions            []string
 
+	open    *apiextensionsv1.JSONSchemaProps
 	compile func() compiled
 }
 
 // compiled is what a schema comes to.
 type compiled struct {
 	structural *schema.Structural
-	structure  validation.SchemaValidator
+	structure  *split
 	rules      *cel.Validator // nil: there are none
 	err        error
 }
@@ -120,7 +120,7 @@ func read(packed []byte) ([]*Definition, error) {
 			d := bySchema[string(key)]
 			if d == nil {
 				open := v.Schema.OpenAPIV3Schema
-				d = &Definition{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind, Plural: crd.Spec.Names.Plural,
+				d = &Definition{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind, Plural: crd.Spec.Names.Plural, open: open,
 					compile: sync.OnceValue(func() compiled { return compile(open) })}
 				bySchema[string(key)] = d
 				all = append(all, d)
@@ -140,7 +140,7 @@ func compile(open *apiextensionsv1.JSONSchemaProps) compiled {
 	if c.structural, c.err = schema.NewStructural(internal); c.err != nil {
 		return c
 	}
-	if c.structure, _, c.err = validation.NewSchemaValidator(internal); c.err != nil {
+	if c.structure, c.err = splitOf(internal); c.err != nil {
 		return c
 	}
 	c.rules = cel.NewValidator(c.structural, true, celconfig.PerCallLimit)
@@ -148,7 +148,8 @@ func compile(open *apiextensionsv1.JSONSchemaProps) compiled {
 }
 
 // Check is what the definition does not allow in an object, decoded from JSON as apimachinery does it (whole numbers as int64), and the paths of
-// fields that it does not know. Where a rule takes too much work to judge, that is a violation, as in the API server.
+// fields that it does not know. Where a rule takes too much work to judge, that is a violation, as in the API server. There are MaxViolations at most; what is
+// found when the context ends is not all.
 func (d *Definition) Check(ctx context.Context, object map[string]any) (wrong []Violation, unknown []string) {
 	c := d.compile()
 	if c.err != nil {
@@ -160,13 +161,15 @@ func (d *Definition) Check(ctx context.Context, object map[string]any) (wrong []
 	unknown = pruning.PruneWithOptions(object, c.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, c.structural)
 	defaulting.Default(object, c.structural)
-	all := validation.ValidateCustomResource(nil, object, c.structure)
-	all = append(all, listtype.ValidateListSetsAndMaps(nil, c.structural, object)...)
-	if c.rules != nil && !blocks(all) {
+	all := c.structure.check(ctx, nil, object, nil)
+	if len(all) < MaxViolations {
+		all = append(all, listtype.ValidateListSetsAndMaps(nil, c.structural, object)...)
+	}
+	if c.rules != nil && !blocks(all) && ctx.Err() == nil {
 		of, _ := c.rules.Validate(ctx, nil, c.structural, object, nil, celconfig.RuntimeCELCostBudget)
 		all = append(all, of...)
 	}
-	for _, e := range all {
+	for _, e := range all[:min(len(all), MaxViolations)] {
 		wrong = append(wrong, Violation{Field: path(e.Field), Code: code(e.Type), Message: strings.TrimPrefix(e.ErrorBody(), string(e.Type)+": ")})
 	}
 	return wrong, unknown

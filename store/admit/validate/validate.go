@@ -9,11 +9,11 @@ package validate
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -46,7 +46,10 @@ type Webhook struct {
 // problems of the record (model.Fault). known is what this process knows of the mesh; nil: nothing.
 type Judge func(r model.Record, known *mirror.Snapshot) (refused, warned []error)
 
-var _ admit.Handler = (*Webhook)(nil)
+var (
+	_ admit.Handler = (*Webhook)(nil)
+	_ admit.Chooser = (*Webhook)(nil)
+)
 
 // New makes a Webhook for a mesh. snapshot is what this process knows of the mesh, of which nil is asked for nothing: then the mesh
 // configuration counts as empty, and what objects refer to is not looked for.
@@ -71,8 +74,8 @@ const (
 
 // Admit implements admit.Handler.
 func (w *Webhook) Admit(ctx context.Context, _ string, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	if r.Operation != admissionv1.Create && r.Operation != admissionv1.Update || r.SubResource != "" {
-		return admit.Allow() // nothing of an object's spec is written
+	if !writes(r) {
+		return admit.Allow()
 	}
 	group, version, resource := labels(r)
 	tree, obj, err := read(r)
@@ -96,6 +99,22 @@ func (w *Webhook) Admit(ctx context.Context, _ string, r *admissionv1.AdmissionR
 		warnings = append(warnings, "it was not valid before, and does not apply: "+e.text())
 	}
 	return admit.Allow(warnings...)
+}
+
+// writes says whether a request writes something of an object's spec.
+func writes(r *admissionv1.AdmissionRequest) bool {
+	return (r.Operation == admissionv1.Create || r.Operation == admissionv1.Update) && r.SubResource == ""
+}
+
+// Concerns implements admit.Chooser: an object that is deleted, or loses its finalizers because it is to be, is not judged.
+func (w *Webhook) Concerns(r *admissionv1.AdmissionRequest) bool {
+	var head struct {
+		Metadata struct {
+			DeletionTimestamp *metav1.Time `json:"deletionTimestamp"`
+		} `json:"metadata"`
+	}
+	deleted := r.Operation == admissionv1.Update && json.Unmarshal(r.Object.Raw, &head) == nil && head.Metadata.DeletionTimestamp != nil
+	return writes(r) && !deleted
 }
 
 // labels are those of metrics: whoever calls could write others without end.
@@ -151,6 +170,20 @@ type Error struct {
 	Message string
 }
 
+// err adds an error, up to as many as the definition of a kind finds.
+func (f *Found) err(field string, code problem.Code, message string) {
+	if len(f.Errors) < schema.MaxViolations {
+		f.Errors = append(f.Errors, Error{field, code, message})
+	}
+}
+
+// warn adds a warning, up to as many as there may be errors: API servers let far fewer through.
+func (f *Found) warn(text string) {
+	if len(f.Warnings) < schema.MaxViolations {
+		f.Warnings = append(f.Warnings, text)
+	}
+}
+
 func (e Error) text() string {
 	if e.Field == "" {
 		return e.Message
@@ -177,48 +210,65 @@ func (w *Webhook) check(ctx context.Context, tree map[string]any, obj *object.Ob
 			return found
 		}
 	}
+	if ctx.Err() == nil {
+		w.normalised(ctx, obj, &found)
+	}
+	return found
+}
+
+// normalised adds what the normaliser, the judge and the analysis say of an object, until the context ends.
+func (w *Webhook) normalised(ctx context.Context, obj *object.Object, found *Found) {
 	snapshot := w.snapshot()
 	known := snapshot
 	if snapshot == nil {
 		snapshot = nothing
 	}
 	result := w.normal.Object(obj, lookup{snapshot})
+	refused := map[object.Problem]bool{}
 	for _, p := range result.Refused {
-		found.Errors = append(found.Errors, Error{p.Field, p.Code, p.Message})
+		refused[p] = true
+		found.err(p.Field, p.Code, p.Message)
 	}
 	for _, p := range result.Problems {
-		if slices.Contains(result.Refused, p) {
+		if refused[p] {
 			continue
 		}
 		// What is valid and not acted on is not the user's mistake: Istio takes it, and so do we, and say so.
 		if p.Severity == problem.Error && p.Code != problem.NotSupported && p.Code != problem.Internal {
-			found.Errors = append(found.Errors, Error{p.Field, p.Code, p.Message})
+			found.err(p.Field, p.Code, p.Message)
 			continue
 		}
-		found.Warnings = append(found.Warnings, warning(p, ""))
+		found.warn(warning(p, ""))
 	}
 	for _, record := range result.Records {
-		refused, warned := w.judge(record, known)
-		for _, err := range refused {
-			p := model.ProblemOf(err, record.Meta().Key)
-			found.Errors = append(found.Errors, Error{p.Field, p.Code, p.Message})
+		if ctx.Err() != nil || len(found.Errors) >= schema.MaxViolations {
+			return
 		}
-		for _, err := range warned {
-			p := model.ProblemOf(err, record.Meta().Key)
-			found.Warnings = append(found.Warnings, warning(object.Problem{Field: p.Field, Message: p.Message, Analyzer: p.Analyzer}, ""))
-		}
-		if known == nil {
-			continue
-		}
-		for _, p := range analysis.Applied(record, known) {
-			more := ""
-			if p.Code == problem.NotFound {
-				more = " (not known yet, where it is applied together with this object)"
-			}
-			found.Warnings = append(found.Warnings, warning(p, more))
-		}
+		w.judged(record, known, found)
 	}
-	return found
+}
+
+// judged adds what the judge and the analysis say of a record.
+func (w *Webhook) judged(record model.Record, known *mirror.Snapshot, found *Found) {
+	refused, warned := w.judge(record, known)
+	for _, err := range refused {
+		p := model.ProblemOf(err, record.Meta().Key)
+		found.err(p.Field, p.Code, p.Message)
+	}
+	for _, err := range warned {
+		p := model.ProblemOf(err, record.Meta().Key)
+		found.warn(warning(object.Problem{Field: p.Field, Message: p.Message, Analyzer: p.Analyzer}, ""))
+	}
+	if known == nil {
+		return
+	}
+	for _, p := range analysis.Applied(record, known) {
+		more := ""
+		if p.Code == problem.NotFound {
+			more = " (not known yet, where it is applied together with this object)"
+		}
+		found.warn(warning(p, more))
+	}
 }
 
 func warning(p object.Problem, more string) string {
@@ -253,7 +303,7 @@ func refuse(obj *object.Object, found Found) *admissionv1.AdmissionResponse {
 	var said []string
 	for _, e := range found.Errors {
 		if len(said) == maxSaid {
-			said = append(said, fmt.Sprintf("and %d more", len(found.Errors)-maxSaid))
+			said = append(said, more(len(found.Errors)))
 			break
 		}
 		said = append(said, e.text())
@@ -262,6 +312,14 @@ func refuse(obj *object.Object, found Found) *admissionv1.AdmissionResponse {
 	no := admit.Refuse(metav1.StatusReasonInvalid, cut("configuration is invalid: "+strings.Join(said, "; ")), found.Warnings...)
 	no.Result.Details = details
 	return no
+}
+
+// more counts the errors that are not said; of schema.MaxViolations there may be others that nobody looked for.
+func more(all int) string {
+	if all == schema.MaxViolations {
+		return fmt.Sprintf("and at least %d more", all-maxSaid)
+	}
+	return fmt.Sprintf("and %d more", all-maxSaid)
 }
 
 func cut(text string) string {

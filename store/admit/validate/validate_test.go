@@ -257,3 +257,36 @@ func BenchmarkAdmit(b *testing.B) {
 		}
 	}
 }
+
+// A refusal is as long as a person reads, however much is wrong; what is deleted is admitted however heavy it is.
+func TestManyErrors(t *testing.T) {
+	wrong := `{"host": "a", "subsets": [` + strings.Repeat(`{"labels": {"a": 1}},`, 15_000) + `{}]}`
+	got := webhook().Admit(t.Context(), Path, creation(t, []byte(of("DestinationRule", wrong))))
+	text, err := json.Marshal(got)
+	if got.Allowed || err != nil || len(text) > 64<<10 || !strings.Contains(got.Result.Message, "at least 90 more") {
+		t.Errorf("%v, %d bytes: %.300v", got.Allowed, len(text), got.Result)
+	}
+	r := creation(t, []byte(strings.Replace(of("DestinationRule", wrong), `"metadata": {`, `"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", `, 1)))
+	if !webhook().Concerns(r) {
+		t.Error("what is created is judged, whatever it says of itself")
+	}
+	if r.Operation = admissionv1.Update; webhook().Concerns(r) {
+		t.Error("what is being deleted keeps its finalizers")
+	}
+}
+
+// Nobody's errors are looked for once their client has gone.
+func TestGoneClients(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	judged := 0
+	w := webhook()
+	w.judge = func(model.Record, *mirror.Snapshot) (refused, warned []error) {
+		judged++
+		return nil, nil
+	}
+	w.Admit(gone, Path, creation(t, []byte(of("DestinationRule", `{"host": "a"}`))))
+	if judged > 0 {
+		t.Error("it was judged")
+	}
+}

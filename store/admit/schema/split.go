@@ -1,0 +1,110 @@
+package schema
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// MaxViolations bounds what Check finds in one object: no author reads more.
+const MaxViolations = 100
+
+// split is a schema in parts, each for what one element of a list or map is without its own lists and maps. The validators of kube-openapi compare each error
+// with all before it (validate.Result.AddErrors), so they are given little at a time.
+type split struct {
+	validator validation.SchemaValidator // nil: the enclosing part's has it
+	fields    map[string]*split          // those with lists or maps somewhere below
+	elements  *split                     // of a list, or values of a map; nil: it is neither
+}
+
+// splitOf gives the parts of a schema. An error: a part of it does not compile.
+func splitOf(s *apiextensions.JSONSchemaProps) (*split, error) {
+	p, err := fieldsOf(s)
+	if err != nil {
+		return nil, err
+	}
+	p.validator, _, err = validation.NewSchemaValidator(flat(s))
+	return p, err
+}
+
+func fieldsOf(s *apiextensions.JSONSchemaProps) (p *split, err error) {
+	p = &split{fields: map[string]*split{}}
+	switch {
+	case s.Items != nil && s.Items.Schema != nil:
+		p.elements, err = splitOf(s.Items.Schema)
+	case s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil:
+		p.elements, err = splitOf(s.AdditionalProperties.Schema)
+	}
+	for name := range s.Properties {
+		property := s.Properties[name]
+		below, bad := fieldsOf(&property)
+		if bad != nil {
+			return nil, bad
+		}
+		if len(below.fields) > 0 || below.elements != nil {
+			p.fields[name] = below
+		}
+	}
+	return p, err
+}
+
+// flat is a schema without what it says of the elements of its lists and maps.
+func flat(s *apiextensions.JSONSchemaProps) *apiextensions.JSONSchemaProps {
+	s = s.DeepCopy()
+	s.Items = nil
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+		s.AdditionalProperties = nil
+	}
+	for name, property := range s.Properties {
+		s.Properties[name] = *flat(&property)
+	}
+	return s
+}
+
+// check adds what is wrong with a value, until there are MaxViolations, or the context ends.
+func (p *split) check(ctx context.Context, at *field.Path, value any, all field.ErrorList) field.ErrorList {
+	if len(all) >= MaxViolations || ctx.Err() != nil {
+		return all
+	}
+	if p.validator != nil {
+		for _, e := range validation.ValidateCustomResource(at, value, p.validator) {
+			if _, said, names := strings.Cut(e.Detail, " in body"); names { // it names the field as seen from this part
+				e.Detail = path(e.Field) + " in body" + said
+			}
+			all = append(all, e)
+		}
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		if p.elements == nil && len(p.fields) == 0 {
+			break
+		}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			below := p.fields[name]
+			if below == nil {
+				below = p.elements
+			}
+			if below != nil && len(all) < MaxViolations {
+				all = below.check(ctx, child(at, name), v[name], all)
+			}
+		}
+	case []any:
+		for i := 0; p.elements != nil && i < len(v) && len(all) < MaxViolations; i++ {
+			all = p.elements.check(ctx, at.Index(i), v[i], all)
+		}
+	}
+	return all
+}
+
+// child is a field of what is at a path, which is nil for the object itself.
+func child(at *field.Path, name string) *field.Path {
+	if at == nil {
+		return field.NewPath(name)
+	}
+	return at.Child(name)
+}
