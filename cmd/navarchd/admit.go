@@ -56,7 +56,13 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 		return err
 	}
 	log := a.scoped(obs.ScopeAdmit)
-	server := admit.New(admit.Config{Crashes: a.crashes, Log: log})
+	reviews := admit.Config{Crashes: a.crashes, Log: log}
+	if a.api != nil {
+		servers := &apiServers{api: a.api, log: log}
+		reviews.Ahead = servers.has
+		a.add(part{tasks: []loop.Task{{Name: "addresses of API servers", Run: servers.run}}})
+	}
+	server := admit.New(reviews)
 	validate.New(normal.New(a.config.normal()), func() *mirror.Snapshot { return a.snapshot() }, judge).Register(server)
 	if err := a.addInjection(server); err != nil {
 		return err

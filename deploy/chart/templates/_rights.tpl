@@ -88,6 +88,10 @@ root and role, and is a list of rules, empty where the role needs none. */}}
 - apiGroups: [""] # the versions of the kubelets
   resources: [nodes]
   verbs: [list]
+- apiGroups: [discovery.k8s.io] # the addresses of the API servers, whose reviews come before others
+  resources: [endpointslices]
+  resourceNames: [kubernetes]
+  verbs: [get]
 - apiGroups: [admissionregistration.k8s.io] # whether the API servers have the root of the serving certificate
   resources: [validatingwebhookconfigurations, mutatingwebhookconfigurations]
   verbs: [list, watch]
