@@ -43,6 +43,7 @@ func attackCommand() *cobra.Command {
 	flags.StringVar(&f.Proxy, "proxy", "", "Proxy of the identity that pages are asked about: NAME.NAMESPACE.")
 	flags.StringVar(&f.Group, "group", "", "WorkloadGroup of the identity, by which machines register themselves (default: vms).")
 	flags.StringVar(&f.Pages, "pages", "", "IP address of loopback and port: HTTP with /debug (default: it is not attacked).")
+	flags.StringVar(&f.Webhooks, "webhooks", "", "IP address of loopback and port: admission webhooks over TLS (default: they are not attacked).")
 	flags.StringSliceVar(&f.Only, "only", nil, "Names of attacks (default: all).")
 	flags.IntVar(&f.Connections, "connections", 1500, "Connections at once, 1,500 at most.")
 	flags.BoolVar(&f.Even, "even", false, "All attacks have as many connections (default: each has its share).")
@@ -70,12 +71,12 @@ func (f *attackFlags) run(cmd *cobra.Command) error {
 		f.Certificate, f.Token = &pair, strings.TrimSpace(string(token))
 	}
 	if f.sink {
-		addr, pages, stop, err := attack.Sink()
+		addr, pages, webhooks, stop, err := attack.Sink()
 		if err != nil {
 			return err
 		}
 		defer stop()
-		f.Addr, f.Pages = addr, pages
+		f.Addr, f.Pages, f.Webhooks = addr, pages, webhooks
 	}
 	ctx := cmd.Context()
 	if f.ready > 0 {

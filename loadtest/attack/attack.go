@@ -36,6 +36,8 @@ type Config struct {
 	Group            string // WorkloadGroup of the identity, which machines register themselves by; empty: "vms"
 	// Pages is the host:port of HTTP with /debug, as Addr is of gRPC; empty: it is not attacked.
 	Pages string
+	// Webhooks is the host:port of admission webhooks, over TLS; empty: they are not attacked.
+	Webhooks string
 
 	Only        []string      // names of attacks; empty: all
 	Connections int           // at once, of all attacks together; 1,500, which is also the most
@@ -58,7 +60,7 @@ type Attack struct {
 // MaxConnections is how many connections there may be at once, and MinConnections how few: each attack has one.
 const (
 	MaxConnections = 1500
-	MinConnections = 40
+	MinConnections = 64
 )
 
 // Words for what came of a try, beside gRPC's codes.
@@ -72,7 +74,7 @@ const (
 // All are the attacks.
 func All() []Attack {
 	return []Attack{
-		{Name: "silent", Share: 300, once: silent},
+		{Name: "silent", Share: 240, once: silent},
 		{Name: "trickle", Share: 250, once: trickle},
 		{Name: "hello", Share: 250, once: hello},
 		{Name: "headers", Share: 50, once: headers},
@@ -93,6 +95,10 @@ func All() []Attack {
 		{Name: "holders", Share: 20, Credential: true, once: holders},
 		{Name: "machines", Share: 30, Credential: true, once: machines},
 		{Name: pagesAttack, Share: 30, Credential: true, once: pages},
+		{Name: ReviewAttacks[0], Share: 10, once: heavyReviews},
+		{Name: ReviewAttacks[1], Share: 15, once: largeReviews},
+		{Name: ReviewAttacks[2], Share: 15, once: wrongReviews},
+		{Name: ReviewAttacks[3], Share: 20, once: slowReviews},
 	}
 }
 
@@ -193,7 +199,7 @@ func (c *Config) share(a Attack) int {
 
 // chooses says whether an attack is carried out.
 func (c *Config) chooses(a Attack) bool {
-	return (c.Certificate != nil || !a.Credential) && (c.Pages != "" || a.Name != pagesAttack) && (len(c.Only) == 0 || slices.Contains(c.Only, a.Name))
+	return (c.Certificate != nil || !a.Credential) && (c.Pages != "" || a.Name != pagesAttack) && (c.Webhooks != "" || !slices.Contains(ReviewAttacks, a.Name)) && (len(c.Only) == 0 || slices.Contains(c.Only, a.Name))
 }
 
 // complete checks what was given and fills in what was not.
@@ -204,8 +210,10 @@ func (c *Config) complete() error {
 	c.Pause = cmp.Or(c.Pause, 20*time.Millisecond)
 	c.Group = cmp.Or(c.Group, "vms")
 	err := errors.Join(loopback(c.Addr), from(c.From))
-	if c.Pages != "" {
-		err = errors.Join(err, loopback(c.Pages))
+	for _, other := range []string{c.Pages, c.Webhooks} {
+		if other != "" {
+			err = errors.Join(err, loopback(other))
+		}
 	}
 	for _, name := range c.Only {
 		if !slices.ContainsFunc(All(), func(a Attack) bool { return a.Name == name }) {

@@ -15,7 +15,7 @@ func TestOnlyLoopback(t *testing.T) {
 	for _, c := range []Config{
 		{Addr: "192.0.2.1:15012"}, {Addr: "10.0.0.1:15012"}, {Addr: "0.0.0.0:15012"}, {Addr: "[::]:15012"}, {Addr: "[2001:db8::1]:15012"}, {Addr: "128.0.0.1:1"},
 		{Addr: "[::ffff:192.0.2.1]:1"}, {Addr: "localhost:15012"}, {Addr: "istiod.istio-system.svc:15012"}, {Addr: "127.0.0.1"}, {Addr: ""},
-		{Addr: "127.0.0.1:15012", Pages: "192.0.2.1:8080"}, {Addr: "127.0.0.1:15012", Pages: "localhost:8080"}, {Addr: "127.0.0.1:15012", From: "192.0.2.1"}, {Addr: "127.0.0.1:15012", From: "localhost"},
+		{Addr: "127.0.0.1:15012", Pages: "192.0.2.1:8080"}, {Addr: "127.0.0.1:15012", Pages: "localhost:8080"}, {Addr: "127.0.0.1:15012", Webhooks: "192.0.2.1:15017"}, {Addr: "127.0.0.1:15012", From: "192.0.2.1"}, {Addr: "127.0.0.1:15012", From: "localhost"},
 	} {
 		over, cancel := context.WithCancel(t.Context())
 		cancel() // nothing is sent to these, even where this test fails
@@ -104,7 +104,12 @@ func TestAttacksTryAndEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer servePages(plain)()
-	c := Config{Addr: inner.Addr().String(), Pages: plain.Addr().String(), From: "127.0.0.66", Certificate: &pair, Token: "stolen", Identity: "shop/cart", Victim: "bank/teller/teller-1",
+	secure, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer servePages(tls.NewListener(secure, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}))()
+	c := Config{Addr: inner.Addr().String(), Pages: plain.Addr().String(), Webhooks: secure.Addr().String(), From: "127.0.0.66", Certificate: &pair, Token: "stolen", Identity: "shop/cart", Victim: "bank/teller/teller-1",
 		Connections: MinConnections, Names: 100, Hold: time.Second, Pause: 20 * time.Millisecond}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -158,7 +163,7 @@ func waiting(t *Tally) (left []string) {
 
 // Without a credential only attacks that need none are carried out; half a credential is refused.
 func TestCredentials(t *testing.T) {
-	addr, _, stop, err := Sink()
+	addr, _, webhooks, stop, err := Sink()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,9 +172,9 @@ func TestCredentials(t *testing.T) {
 	defer cancel()
 	tally, done := &Tally{}, make(chan error, 1)
 	go func() {
-		done <- Run(ctx, Config{Addr: addr, Connections: MinConnections, Identity: "a/b", Victim: "a/b/c", Token: "x"}, tally)
+		done <- Run(ctx, Config{Addr: addr, Webhooks: webhooks, Connections: MinConnections, Identity: "a/b", Victim: "a/b/c", Token: "x"}, tally)
 	}()
-	for len(tally.Counts()) < 4 && ctx.Err() == nil {
+	for len(tally.Counts()) < 8 && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	cancel()

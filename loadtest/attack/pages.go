@@ -37,23 +37,31 @@ func pages(ctx context.Context, w *attacker) string {
 		if i%4 != 0 {
 			r.Header.Set("Authorization", "Bearer "+w.Token)
 		}
-		w.count(func(c *Count) { c.Requests++ })
-		answer, err := transport.RoundTrip(r)
-		if err != nil {
-			if ctx.Err() != nil {
-				return kept
-			}
-			return closed
-		}
-		_, err = io.Copy(io.Discard, answer.Body)
-		answer.Body.Close()
-		w.count(func(c *Count) { c.Came[fmt.Sprintf("%d", answer.StatusCode)]++; c.Tried++ })
-		if err != nil && ctx.Err() == nil {
-			return closed
-		}
-		w.count(func(c *Count) { c.Answers++ })
-		if !w.pause(ctx) {
-			return kept
+		if came := w.exchange(ctx, transport, r); came != "" {
+			return came
 		}
 	}
+}
+
+// exchange sends a request, reads and throws away its answer, and pauses. Each answer counts as a try, by its status. It says what came of the connection; empty: it
+// goes on.
+func (w *attacker) exchange(ctx context.Context, transport *http.Transport, r *http.Request) (came string) {
+	w.count(func(c *Count) { c.Requests++ })
+	answer, err := transport.RoundTrip(r)
+	if err == nil {
+		_, err = io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+		w.count(func(c *Count) { c.Came[fmt.Sprint(answer.StatusCode)]++; c.Tried++ })
+	}
+	switch {
+	case ctx.Err() != nil:
+		return kept
+	case err != nil:
+		return closed
+	}
+	w.count(func(c *Count) { c.Answers++ })
+	if !w.pause(ctx) {
+		return kept
+	}
+	return ""
 }

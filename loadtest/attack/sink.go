@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -21,29 +22,30 @@ import (
 
 // Sink is a gRPC server on loopback that takes whatever is sent, answers each message with an empty one, and keeps nothing.
 // Attackers that are aimed at it have the same to do as with a real one, and the real one has none of it. It stands in their
-// process, so that what it costs is theirs: a limit on their processor time holds for both. pages is a server of HTTP of the same kind. stop ends both.
-// An error: there is no key or no port to be had; nothing serves then.
-func Sink() (addr, pages string, stop func(), err error) {
+// process, so that what it costs is theirs: a limit on their processor time holds for both. pages is a server of HTTP of the same kind, and webhooks
+// one over TLS. stop ends them. An error: there is no key or no port to be had; nothing serves then.
+func Sink() (addr, pages, webhooks string, stop func(), err error) {
 	pair, err := selfSigned()
 	if err != nil {
-		return "", "", nil, fmt.Errorf("sink: %w", err)
+		return "", "", "", nil, fmt.Errorf("sink: %w", err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", "", nil, fmt.Errorf("sink: %w", err)
+	var all [3]net.Listener
+	for i := range all {
+		if all[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			for _, l := range all[:i] {
+				l.Close()
+			}
+			return "", "", "", nil, fmt.Errorf("sink: %w", err)
+		}
 	}
-	plain, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		l.Close()
-		return "", "", nil, fmt.Errorf("sink: %w", err)
-	}
-	calls, pagesEnd := serve(l, pair), servePages(plain)
-	return l.Addr().String(), plain.Addr().String(), func() { calls(); pagesEnd() }, nil
+	calls, plain := serve(all[0], pair), servePages(all[1])
+	secure := servePages(tls.NewListener(all[2], &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}))
+	return all[0].Addr().String(), all[1].Addr().String(), all[2].Addr().String(), func() { calls(); plain(); secure() }, nil
 }
 
 // servePages answers each request with nothing.
 func servePages(l net.Listener) (stop func()) {
-	server := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+	server := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), ErrorLog: log.New(io.Discard, "", 0)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

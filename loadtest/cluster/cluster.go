@@ -194,6 +194,12 @@ func pointers(items []unstructured.Unstructured) (all []*unstructured.Unstructur
 	return all
 }
 
+// Try has the API server do all that it does to make an object, its webhooks included, but keep it. It gives the object as it would be. The error is the
+// API server's.
+func (c *Cluster) Try(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	return c.of(o).Create(ctx, o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+}
+
 // create makes one object, and writes its status, which the API server takes for itself.
 func (c *Cluster) create(ctx context.Context, o *unstructured.Unstructured) error {
 	status, has := o.Object["status"]

@@ -80,7 +80,7 @@ func (s *stage) playHostile(c *cage, credential []string) error {
 		return err
 	}
 	s.enter("edits of endpoints, attackers aimed at the server")
-	under, err := s.assault(c, append([]string{"--addr", s.servers[0].Addr, "--pages", s.servers[0].Debug}, credential...), services[1])
+	under, err := s.assault(c, append([]string{"--addr", s.servers[0].Addr, "--pages", s.servers[0].Debug, "--webhooks", s.starter.webhooks}, credential...), services[1])
 	if err != nil {
 		return err
 	}

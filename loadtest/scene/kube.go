@@ -45,6 +45,8 @@ var kubernetes = []Scenario{
 		}},
 	{Name: "kube-webhooks", Title: "200 reviews a second, of Pods that get a proxy and of Istio's objects", World: "world-a", Proxies: 100, kube: true, webhooks: true,
 		change: reviewed, run: webhooks, Limit: 15 * time.Minute, Targets: map[string]Target{rowInjection: {Value: 20}, rowFlooded: {Value: 1000}, rowValidation: {Value: 20}}},
+	{Name: "kube-reviews", Title: "20 objects a second are made through the API server, beside each attack on the webhooks that it asks, from four sources and by a tenant, and all at once",
+		World: "world-a", Proxies: 50, kube: true, webhooks: true, change: reviewed, run: besideReviews, Limit: 15 * time.Minute, Targets: reviewTargets()},
 	{Name: "kube-status", Title: "10,000 proxies come and go for 10 minutes while nothing changes", World: "world-a", Proxies: 10000, Replicas: 2, kube: true, env: []string{"PILOT_ENABLE_STATUS=true"},
 		change: routed, run: kubeStatus, Limit: 40 * time.Minute, Targets: map[string]Target{rowStatusWrites: {Value: 0}}},
 	{Name: "kube-clusters", Title: "50 clusters of 300 services and 4,000 endpoints: 5 real API servers, one after the other, and 45 that are replayed", World: "world-a", Proxies: 100, Replicas: 2, kube: true,

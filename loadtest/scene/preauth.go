@@ -43,7 +43,11 @@ func preauthTargets() map[string]Target {
 		if a.Credential {
 			continue
 		}
-		for figure, most := range map[string]float64{ofGrowth: 64, ofCPU: .2, ofAnother: 1000, ofSame: 5000} {
+		limits := map[string]float64{ofGrowth: 64, ofCPU: .2, ofAnother: 1000, ofSame: 5000}
+		if slices.Contains(attack.ReviewAttacks, a.Name) { // what it takes to read them is the attackers' to spend
+			limits = map[string]float64{ofGrowth: 256, ofAnother: 1000, ofSame: 5000}
+		}
+		for figure, most := range limits {
 			all[rowOfAttack(a.Name, figure)] = Target{Value: most}
 		}
 	}
@@ -74,7 +78,7 @@ func (s *stage) playPreauth(c *cage, client *goodClient) error {
 			return err
 		}
 		s.enter(a.Name + ", aimed at the server")
-		under, err := s.siege(c, a.Name, client, "--addr", s.servers[0].Addr)
+		under, err := s.siege(c, a.Name, client, "--addr", s.servers[0].Addr, "--webhooks", s.starter.webhooks)
 		if err != nil {
 			return err
 		}

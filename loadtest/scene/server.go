@@ -160,6 +160,9 @@ func (s *starter) source() []string {
 	if s.kubeconfig != "" {
 		return []string{"--kubeconfig", s.kubeconfig, "--https-addr=" + s.webhooks}
 	}
+	if s.webhooks != "" {
+		return []string{"--config-dir", s.config, "--https-addr=" + s.webhooks}
+	}
 	return []string{"--config-dir", s.config}
 }
 

@@ -118,7 +118,7 @@ var meshB = []Scenario{
 // hardening is the table of issue 12.
 var hardening = []Scenario{
 	{Name: "hostile", Title: "endpoints change, 2,000 proxies are connected over mTLS, all attacks of a hostile neighbour at once", World: "world-b", Proxies: 2000, run: hostile,
-		change: tenants(4), authority: true, attack: 30 * time.Second, flags: []string{"--shared-sources", goodSources}, Limit: 10 * time.Minute, Targets: map[string]Target{
+		change: tenants(4), authority: true, webhooks: true, attack: 30 * time.Second, flags: []string{"--shared-sources", goodSources}, Limit: 10 * time.Minute, Targets: map[string]Target{
 			rowAttackRatio: {Value: 1.5}, rowLost: {Value: 0}, rowAttackRSS: {Value: 128}, rowMissing: {Value: 0}, rowForeign: {Value: 0},
 		}},
 	{Name: "account", Title: "endpoints change, 10,000 Pods of one account are connected from one address, and somebody there who has its token mints certificates and opens streams",
@@ -127,5 +127,5 @@ var hardening = []Scenario{
 			rowAttackRatio: {Value: 1.5}, rowLost: {Value: 0}, rowAttackRSS: {Value: 128}, rowMissing: {Value: 0},
 		}},
 	{Name: "preauth", Title: "each attack of somebody without a credential, one after the other, while good clients connect", World: "world-a", Proxies: 50, run: preauth,
-		change: overTLS, authority: true, attack: time.Minute, Limit: 20 * time.Minute, Targets: preauthTargets()},
+		change: overTLS, authority: true, webhooks: true, attack: time.Minute, Limit: 20 * time.Minute, Targets: preauthTargets()},
 }

