@@ -37,7 +37,7 @@ const (
 	besideSpan   = 20 * time.Second      // of each attack
 	besideAll    = "all at once"
 	byTenant     = " of a tenant"
-	tenantAtOnce = 4 // requests of a tenant at once
+	tenantAtOnce = 2 // requests of a tenant at once
 )
 
 // fourSources are where attackers without a credential come from.

@@ -20,8 +20,8 @@ const (
 
 // A review with more than one of these is large: large ones wait for one another, so that of all webhooks' reviews few are.
 const (
-	largeValues = 20_000
-	largeBytes  = 512 << 10
+	largeValues = 5000
+	largeBytes  = 256 << 10
 )
 
 // weight is what a review comes to, as its text tells before it is decoded.
