@@ -126,3 +126,18 @@ func TestShares(t *testing.T) {
 		}
 	})
 }
+
+// However many hosts take all that they can, each review of another host finds what it takes first.
+func TestRoomForNewcomers(t *testing.T) {
+	const all = 1024
+	r := newRoom(all, all)
+	for b := range byte(200) {
+		c := &claim{host: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 1, b}), 32)}
+		for n := int64(1); r.fits(c, n); n = 20 {
+			r.grant(c, n)
+		}
+	}
+	if c := (&claim{host: netip.MustParsePrefix("10.0.2.1/32")}); !r.fits(c, 1) || r.free < all/4 {
+		t.Errorf("200 hosts leave %d of %d", r.free, all)
+	}
+}

@@ -8,9 +8,9 @@ import (
 )
 
 // room counts the bytes of reviews that are in hand. Nobody takes all of it: what a host has beyond its first review is at most half of what other
-// hosts have left, so that whoever comes from elsewhere finds room.
+// hosts have left; and half of the room is for what reviews take first, and for those that are ahead, however many hosts there are.
 type room struct {
-	perHost int64
+	perHost, half int64
 
 	mu      sync.Mutex // a leaf; guards what follows
 	free    int64
@@ -32,7 +32,7 @@ type request struct {
 }
 
 func newRoom(perHost, all int64) *room {
-	return &room{perHost: perHost, free: all, hosts: map[netip.Prefix]int64{}}
+	return &room{perHost: perHost, half: all / 2, free: all, hosts: map[netip.Prefix]int64{}}
 }
 
 // take waits until there is room for so many more bytes of a claim. The error is the context's; the claim is then as before.
@@ -97,7 +97,7 @@ func (r *room) line(w *request) *list.Element {
 func (r *room) fits(c *claim, n int64) bool {
 	own := r.hosts[c.host]
 	switch {
-	case n > r.free:
+	case n > r.free, c.bytes > 0 && !c.ahead && n > r.free-r.half:
 		return false
 	case own == 0:
 		return true
