@@ -11,6 +11,7 @@ import (
 	"navarch.io/navarch/store/normal/fields"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/scan"
 )
 
 // names reports annotations and labels that are not acted on (store/normal/fields).
@@ -43,10 +44,20 @@ func (r *report) names(obj *object.Object) {
 
 const proxyConfig = "proxy.istio.io/config"
 
+// maxProxyConfig bounds the values that aliases make of a proxy's configuration; injection refuses as many.
+const maxProxyConfig = 8192
+
 // proxyConfig reports what proxies, or this version, do not act on of a proxy's configuration. What is wrong with it spoils no Pod that is there:
 // injection refuses it.
 func (r *report) proxyConfig(at, text string) {
-	raw, err := yaml.YAMLToJSON([]byte(text))
+	var err error
+	if strings.Contains(text, "*") { // aliases of a few lines may stand for millions of values
+		err = scan.YAML([]byte(text), maxProxyConfig)
+	}
+	var raw []byte
+	if err == nil {
+		raw, err = yaml.YAMLToJSON([]byte(text))
+	}
 	if err != nil {
 		r.warnf(problem.Invalid, at, "%v", err)
 		return

@@ -34,7 +34,7 @@ var may = map[string][]string{
 	"store/asof":                    {"store/kv"},
 	"store/clock":                   {"store/kv"},
 	"store/lead":                    {"store/kv"},
-	"store/normal":                  {"store/bypass", "store/normal/fields", "store/object", "store/proxyconfig", "store/pullsecret"},
+	"store/normal":                  {"store/bypass", "store/normal/fields", "store/object", "store/proxyconfig", "store/pullsecret", "store/scan"},
 	"store/normal/fields":           {},
 	"store/source/files":            {"store/object"},
 	"store/source/kube":             {"store/apiserver", "store/apiserver/listwatch", "store/normal", "store/object"},
