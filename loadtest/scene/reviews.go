@@ -36,6 +36,8 @@ const (
 	goodEvery    = 50 * time.Millisecond // between two good objects
 	besideSpan   = 20 * time.Second      // of each attack
 	besideAll    = "all at once"
+	besideNone   = "nothing"
+	besideIdle   = "a tenant's objects that no webhook is asked about" // what they cost the API server itself
 	byTenant     = " of a tenant"
 	tenantAtOnce = 2 // requests of a tenant at once
 )
@@ -85,11 +87,8 @@ func besideReviews(s *stage) error {
 }
 
 func (s *stage) playReviews(c *cage, good []*unstructured.Unstructured) error {
-	if err := s.besideOne("nothing", good, nil); err != nil {
-		return err
-	}
-	for _, what := range besides() {
-		if only := s.Attacks; len(only) > 0 && !slices.Contains(only, strings.TrimSuffix(what, byTenant)) {
+	for _, what := range append([]string{besideNone, besideIdle}, besides()...) {
+		if only := s.Attacks; len(only) > 0 && what != besideNone && !slices.Contains(only, strings.TrimSuffix(what, byTenant)) {
 			continue
 		}
 		if err := s.besideOne(what, good, c); err != nil {
@@ -103,26 +102,26 @@ func (s *stage) playReviews(c *cage, good []*unstructured.Unstructured) error {
 func (s *stage) besideOne(what string, good []*unstructured.Unstructured, c *cage) error {
 	names, tenant := []string{strings.TrimSuffix(what, byTenant)}, strings.HasSuffix(what, byTenant)
 	switch what {
-	case "nothing":
+	case besideNone:
 		names = nil
-	case besideAll:
-		names = attack.ReviewAttacks
+	case besideAll, besideIdle:
+		names, tenant = attack.ReviewAttacks, true
 	}
 	s.enter("good objects, beside " + what)
 	_, before := usage(s.watched())
 	ctx, stop := context.WithCancel(s.ctx)
 	defer stop()
 	var sources []*attacking
-	if len(names) > 0 && !tenant {
+	if len(names) > 0 && (!tenant || what == besideAll) {
 		var err error
 		if sources, err = s.fromSources(c, names); err != nil {
 			return err
 		}
 	}
 	var all sync.WaitGroup
-	if tenant || what == besideAll {
-		for _, name := range names {
-			s.tenant(ctx, &all, name)
+	for _, name := range names {
+		if tenant {
+			s.tenant(ctx, &all, name, what == besideIdle)
 		}
 	}
 	var peak uint64
@@ -194,8 +193,11 @@ func (s *stage) makeGood(good []*unstructured.Unstructured, i int) error {
 	return nil
 }
 
-// tenant keeps requests under way for objects of a tenant's that the API server asks about, until ctx ends.
-func (s *stage) tenant(ctx context.Context, all *sync.WaitGroup, name string) {
+// unasked is a label of objects that the webhooks do not select.
+const unasked = "unasked"
+
+// tenant keeps requests under way for objects of a tenant's until ctx ends. idle: the API server asks no webhook about them.
+func (s *stage) tenant(ctx context.Context, all *sync.WaitGroup, name string, idle bool) {
 	make := tenantAttacks[name]
 	if make == nil {
 		return
@@ -203,6 +205,9 @@ func (s *stage) tenant(ctx context.Context, all *sync.WaitGroup, name string) {
 	object := &unstructured.Unstructured{}
 	if err := json.Unmarshal(make(), &object.Object); err != nil {
 		panic(err) // we wrote it
+	}
+	if idle {
+		object.SetLabels(map[string]string{unasked: "true"})
 	}
 	for range tenantAtOnce {
 		all.Go(func() {
@@ -250,8 +255,9 @@ func (s *stage) configureWebhooks() error {
 		{"MutatingWebhookConfiguration", "/inject", "", "v1", "pods"}, {"ValidatingWebhookConfiguration", "/validate", "networking.istio.io", "*", "*"}} {
 		text, err := json.Marshal(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": one.kind, "metadata": map[string]any{"name": "attacked"}, "webhooks": []any{map[string]any{
 			"name": "attacked.navarch.io", "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": []string{"v1"}, "timeoutSeconds": 10,
-			"clientConfig": map[string]any{"url": "https://" + s.starter.webhooks + one.path, "caBundle": base64.StdEncoding.EncodeToString(root)},
-			"rules":        []any{map[string]any{"apiGroups": []string{one.group}, "apiVersions": []string{one.version}, "resources": []string{one.resource}, "operations": []string{"CREATE"}}}}}})
+			"objectSelector": map[string]any{"matchExpressions": []any{map[string]any{"key": unasked, "operator": "DoesNotExist"}}},
+			"clientConfig":   map[string]any{"url": "https://" + s.starter.webhooks + one.path, "caBundle": base64.StdEncoding.EncodeToString(root)},
+			"rules":          []any{map[string]any{"apiGroups": []string{one.group}, "apiVersions": []string{one.version}, "resources": []string{one.resource}, "operations": []string{"CREATE"}}}}}})
 		if err != nil {
 			return err
 		}
