@@ -119,7 +119,7 @@ var meshB = []Scenario{
 var hardening = []Scenario{
 	{Name: "hostile", Title: "endpoints change, 2,000 proxies are connected over mTLS, all attacks of a hostile neighbour at once", World: "world-b", Proxies: 2000, run: hostile,
 		change: tenants(4), authority: true, webhooks: true, attack: 30 * time.Second, flags: []string{"--shared-sources", goodSources}, Limit: 10 * time.Minute, Targets: map[string]Target{
-			rowAttackRatio: {Value: 1.5}, rowLost: {Value: 0}, rowAttackRSS: {Value: 128}, rowMissing: {Value: 0}, rowForeign: {Value: 0},
+			rowAttackRatio: {Value: 1.5}, rowLost: {Value: 0}, rowAttackRSS: {Value: 256}, rowMissing: {Value: 0}, rowForeign: {Value: 0},
 		}},
 	{Name: "account", Title: "endpoints change, 10,000 Pods of one account are connected from one address, and somebody there who has its token mints certificates and opens streams",
 		World: "world-b", Proxies: 10000, run: hostile, oneAccount: true, change: tenants(4), authority: true, attack: 30 * time.Second, pace: 2 * time.Second,

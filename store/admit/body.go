@@ -9,11 +9,16 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"navarch.io/navarch/store/scan"
 )
 
 // firstBytes is what a review takes of the room before any byte of its body has come; most need no more. It takes the rest of what it announces once
 // these have come.
 const firstBytes = 32 << 10
+
+// endless is how many JSON values a body may have that is read to its end: what it is about no longer matters. No API server sends a Pod with as many.
+const endless = 2 * maxValues
 
 // read reads the body of a request. Its memory grows as bytes come, whatever the request announces.
 func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Request, held *claim) ([]byte, *refusal) {
@@ -31,13 +36,18 @@ func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	head := http.NewResponseController(w) // tests have writers without deadlines
 	defer func() { _ = head.SetReadDeadline(time.Time{}) }()
 	body, left := make([]byte, 0, min(first, 4<<10)+1), s.BodyTime
+	var came scan.Separators
 	for {
 		began := time.Now()
 		_ = head.SetReadDeadline(began.Add(left))
 		n, err := r.Body.Read(body[len(body):cap(body)])
 		left -= time.Since(began)
 		body = body[:len(body)+n]
+		came.Add(body[len(body)-n:])
 		switch {
+		case came.Commas > endless:
+			w.Header().Set("Connection", "close")
+			return nil, &refusal{http.StatusRequestEntityTooLarge, "values", fmt.Errorf("the AdmissionReview has more than %d JSON values", endless)}
 		case int64(len(body)) > s.MaxBody:
 			return nil, tooLarge(s.MaxBody)
 		case errors.Is(err, io.EOF):

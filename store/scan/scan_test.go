@@ -59,6 +59,19 @@ func TestObject(t *testing.T) {
 	}
 }
 
+// Commas count outside of strings, wherever the text is divided.
+func TestSeparators(t *testing.T) {
+	text := `{"a,b": ["\\", "\",", {}, 1], "c": ","}`
+	for i := range text {
+		var s Separators
+		s.Add([]byte(text[:i]))
+		s.Add([]byte(text[i:]))
+		if s.Commas != 4 {
+			t.Errorf("divided at %d: %d commas", i, s.Commas)
+		}
+	}
+}
+
 // decoded is how many values a decoded tree has.
 func decoded(tree any) int {
 	n := 1
@@ -87,6 +100,13 @@ func FuzzValues(f *testing.F) {
 		}
 		if (err == nil) != json.Valid(text) {
 			t.Fatalf("%q: %v, encoding/json says %v", text, err, json.Valid(text))
+		}
+		var commas Separators
+		for _, piece := range [][]byte{text[:len(text)/2], text[len(text)/2:]} {
+			commas.Add(piece)
+		}
+		if err == nil && commas.Commas >= n {
+			t.Fatalf("%q: %d values, %d commas", text, n, commas.Commas)
 		}
 		var tree any
 		if err == nil && json.Unmarshal(text, &tree) == nil && n < decoded(tree) {
