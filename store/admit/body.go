@@ -34,7 +34,6 @@ func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		return nil, noRoom
 	}
 	head := http.NewResponseController(w) // tests have writers without deadlines
-	defer func() { _ = head.SetReadDeadline(time.Time{}) }()
 	body, left := make([]byte, 0, min(first, 4<<10)+1), s.BodyTime
 	var came scan.Separators
 	for {
@@ -51,6 +50,7 @@ func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		case int64(len(body)) > s.MaxBody:
 			return nil, tooLarge(s.MaxBody)
 		case errors.Is(err, io.EOF):
+			_ = head.SetReadDeadline(time.Time{}) // else it stands, for what net/http reads of a body that nobody wants
 			return body, nil
 		case errors.Is(err, os.ErrDeadlineExceeded) || left <= 0:
 			w.Header().Set("Connection", "close")
