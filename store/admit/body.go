@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"navarch.io/navarch/store/scan"
@@ -20,7 +21,10 @@ const firstBytes = 32 << 10
 // endless is how many JSON values a body may have that is read to its end: what it is about no longer matters. No API server sends a Pod with as many.
 const endless = 2 * maxValues
 
-// read reads the body of a request. Its memory grows as bytes come, whatever the request announces.
+// free are pieces that no body is in: what is refused while it comes leaves no garbage.
+var free = sync.Pool{New: func() any { return new([firstBytes]byte) }}
+
+// read reads the body of a request, piece by piece, whatever the request announces.
 func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Request, held *claim) ([]byte, *refusal) {
 	announced := r.ContentLength
 	if announced > s.MaxBody {
@@ -33,39 +37,44 @@ func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	if s.room.take(ctx, held, first) != nil {
 		return nil, noRoom
 	}
+	var pieces [][]byte
+	defer func() {
+		for _, p := range pieces {
+			free.Put((*[firstBytes]byte)(p[:firstBytes]))
+		}
+	}()
 	head := http.NewResponseController(w) // tests have writers without deadlines
-	body, left := make([]byte, 0, min(first, 4<<10)+1), s.BodyTime
 	var came scan.Separators
-	for {
-		began := time.Now()
+	for left, total := s.BodyTime, int64(0); ; {
+		at := len(pieces) - 1
+		if at < 0 || len(pieces[at]) == firstBytes {
+			if at == 0 && s.room.take(ctx, held, announced-first) != nil {
+				return nil, noRoom
+			}
+			pieces = append(pieces, free.Get().(*[firstBytes]byte)[:0])
+			at++
+		}
+		began, before := time.Now(), len(pieces[at])
 		_ = head.SetReadDeadline(began.Add(left))
-		n, err := r.Body.Read(body[len(body):cap(body)])
+		n, err := r.Body.Read(pieces[at][before:firstBytes])
 		left -= time.Since(began)
-		body = body[:len(body)+n]
-		came.Add(body[len(body)-n:])
-		switch {
+		pieces[at] = pieces[at][:before+n]
+		came.Add(pieces[at][before:])
+		switch total += int64(n); {
 		case came.Commas > endless:
 			w.Header().Set("Connection", "close")
 			return nil, &refusal{http.StatusRequestEntityTooLarge, "values", fmt.Errorf("the AdmissionReview has more than %d JSON values", endless)}
-		case int64(len(body)) > s.MaxBody:
+		case total > s.MaxBody:
 			return nil, tooLarge(s.MaxBody)
 		case errors.Is(err, io.EOF):
 			_ = head.SetReadDeadline(time.Time{}) // else it stands, for what net/http reads of a body that nobody wants
-			return body, nil
+			return slices.Concat(pieces...), nil
 		case errors.Is(err, os.ErrDeadlineExceeded) || left <= 0:
 			w.Header().Set("Connection", "close")
 			return nil, &refusal{http.StatusRequestTimeout, "body", fmt.Errorf("the body did not come within %v", s.BodyTime)}
 		case err != nil:
 			return nil, &refusal{http.StatusBadRequest, "body", fmt.Errorf("the body cannot be read: %w", err)}
-		case len(body) < cap(body):
-			continue
 		}
-		if int64(len(body)) > first && held.bytes == first {
-			if s.room.take(ctx, held, announced-first) != nil {
-				return nil, noRoom
-			}
-		}
-		body = slices.Grow(body, int(min(int64(len(body)), announced+1-int64(len(body)))))
 	}
 }
 
