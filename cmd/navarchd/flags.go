@@ -178,8 +178,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.StringVar(&c.registries, "registries", "", "Kubernetes: serve the cluster of --kubeconfig, else the one whose service account this process has (default: Kubernetes with --kubeconfig, else none).")
 	f.BoolVar(&c.allowNone, "allow-empty", false, "Remove objects whatever makes them go, instead of holding removals that nobody asked for until navarchctl removals accept.")
 	f.DurationVar(&c.heldFor, "held-removals-end-after", 10*time.Minute, "How long removals are held before they apply by themselves, unless everything of a kind is gone, or it is a policy; 0: until navarchctl removals accept. On every process with role ingest, alike.")
-	f.IntVar(&c.budget.Objects, "tenant-max-objects", 0, "Objects that one tenant may have, EndpointSlices aside; 0: no limit. A tenant is a namespace, or those with one value of the label "+ingest.TenantLabel+".")
-	f.IntVar(&c.budget.Bytes, "tenant-max-bytes", 0, "Bytes of normalised configuration that one tenant may have; 0: no limit.")
+	c.bindTenants(f)
 	f.StringVar(&c.domain, "domain", "cluster.local", "DNS domain of the cluster.")
 	f.StringVar(&c.cluster, "cluster-id", envOr("CLUSTER_ID", "Kubernetes"), "Name of the cluster that the configuration is of.")
 	f.StringVar(&c.dataDir, "data-dir", "", "Directory of the embedded etcd (one process, one directory).")
@@ -230,6 +229,14 @@ func (c *config) bind(f *pflag.FlagSet) {
 func (c *config) bindLog(f *pflag.FlagSet) {
 	f.StringVar(&c.logLevel, "log-level", "info", "Least level of log lines: debug, info, warn, error, none; also as Istio writes levels of scopes (default:info,ads:debug); the scopes are ads, admit, ca, default, etcd and ingest.")
 	f.StringVar(&c.ctrlzAddr, "ctrlz-addr", "127.0.0.1:9876", "Loopback address at which the levels of log lines are changed (navarchctl log, istioctl admin log); empty: nowhere.")
+}
+
+// bindTenants are the limits of one tenant.
+func (c *config) bindTenants(f *pflag.FlagSet) {
+	f.IntVar(&c.budget.Objects, "tenant-max-objects", 0, "Objects that one tenant may have, EndpointSlices aside; 0: no limit. A tenant is a namespace, or those with one value of the label "+ingest.TenantLabel+".")
+	f.IntVar(&c.budget.Bytes, "tenant-max-bytes", 0, "Bytes of normalised configuration that one tenant may have; 0: no limit.")
+	f.IntVar(&c.budget.Exported, "tenant-max-exported", 512, "Estimated MiB of each replica's memory that one tenant may take by what it exports to other namespaces: hosts by ports, subsets, routes; 0: no limit.")
+	f.IntVar(&c.budget.Own, "tenant-max-own", 512, "The same for what only proxies of its own namespaces get; 0: no limit.")
 }
 
 // fill sets what follows from other flags where it is not set.

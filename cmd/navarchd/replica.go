@@ -83,7 +83,7 @@ func newReplica(c replicaConfig) (*replica, error) {
 		Source: c.mirror, Pool: r.pool, Cluster: c.config.cluster, Opener: openerOf(c.vault), Logger: c.log, Crashes: c.crashes, CheckEvery: time.Minute,
 		Authoriser: authoriserOf(c.api, c.clusters, c.mirror.Current), Access: access.Settings{Away: c.config.rightsAway},
 		DebounceAfter: c.config.env.debounce, DebounceMax: c.config.env.debounceMax, DebounceEndpoints: c.config.env.edsDebounce,
-		Planned: tracePlans(c.telemetry.tracer, c.telemetry.changes),
+		Planned: tracePlans(c.telemetry.tracer, c.telemetry.changes), Room: memory.Room(),
 	})
 	if err != nil {
 		return nil, err

@@ -101,8 +101,8 @@ func (c *config) checkNames(refuse func(format string, args ...any)) {
 
 // checkNumbers: durations and limits are in range.
 func (c *config) checkNumbers(refuse func(format string, args ...any)) {
-	if c.budget.Objects < 0 || c.budget.Bytes < 0 {
-		refuse("--tenant-max-objects, --tenant-max-bytes: %d, %d; want 0 (no limit) or more", c.budget.Objects, c.budget.Bytes)
+	if b := c.budget; min(b.Objects, b.Bytes, b.Exported, b.Own) < 0 {
+		refuse("--tenant-max-objects, --tenant-max-bytes, --tenant-max-exported, --tenant-max-own: %d, %d, %d, %d; want 0 (no limit) or more", b.Objects, b.Bytes, b.Exported, b.Own)
 	}
 	if c.renewAlone < 0 || c.renewMachines < 0 {
 		refuse("--renewals-without-token, --machine-renewals: %v, %v; must not be negative", c.renewAlone, c.renewMachines)

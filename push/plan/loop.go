@@ -61,6 +61,8 @@ type Config struct {
 	// CheckEvery is how often one view is planned from scratch and compared; 0: never.
 	CheckEvery time.Duration
 	Crashes    *crash.Log // where panics go; nil: one of its own, to Logger
+	// Room is how many KiB all configuration may weigh (store/weight) to be planned; 0: there is no bound.
+	Room int
 }
 
 // Loop is the goroutine that owns a Planner: changes and proxies come in, moved sets go out.
@@ -73,6 +75,7 @@ type Loop struct {
 	calls        chan func()
 	ended        chan struct{}
 	resolve      resolver // makes of the source's snapshots those that are planned from; nil: the last one has panicked
+	room         *room    // leaves out what there is no memory for
 	planner      *Planner // nil until there is a snapshot
 	proxies      map[*Handle]*Proxy
 	newest       *mirror.Snapshot // resolved, without what is set aside
@@ -159,7 +162,7 @@ func NewLoop(cfg Config) (*Loop, error) {
 		cfg.Pool = &pool.Pool{}
 	}
 	l := &Loop{cfg: cfg, log: cfg.Logger, calls: make(chan func()), ended: make(chan struct{}), proxies: map[*Handle]*Proxy{},
-		opening: map[model.Key]chan struct{}{}, failed: map[model.Key]failure{}, excluded: map[model.Key]blame{}, faulty: map[view.Identity]time.Time{},
+		opening: map[model.Key]chan struct{}{}, failed: map[model.Key]failure{}, excluded: map[model.Key]blame{}, room: newRoom(cfg.Room), faulty: map[view.Identity]time.Time{},
 		access: access.NewMemory(cfg.Access), questions: make(chan struct{}, maxQuestions), deciding: map[view.Identity]chan struct{}{},
 		config: debounce{after: cfg.DebounceAfter, most: cfg.DebounceMax}, endpoints: edge{every: cfg.Coalesce}, turn: maxTurn}
 	if l.log == nil {
@@ -343,6 +346,7 @@ func (l *Loop) Problems() []Problem {
 			edition = l.edition.Load()
 			if l.planner != nil {
 				q = l.planner.inquire()
+				q.found = append(q.found, input.Problems{"": l.room.problems()})
 				if l.resolve != nil {
 					q.found = append(q.found, input.Problems{"": l.resolve.Problems()})
 				}

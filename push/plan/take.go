@@ -37,7 +37,7 @@ func (l *Loop) take(box *loop.Box[mirror.Change]) bool {
 // accepted resolves a change of the source and leaves out what is set aside. Where that panics the resolver is half-changed: another one
 // begins from scratch. false: that panics too; what is planned stands, and the source's next change is taken whole.
 func (l *Loop) accepted(c mirror.Change) (out mirror.Change, ok bool) {
-	if l.resolve != nil && l.guarded(func() { out = l.accept(l.resolve.Step(c)) }) == nil {
+	if l.resolve != nil && l.guarded(func() { out = l.accept(l.room.step(l.resolve.Step(c))) }) == nil {
 		return out, true
 	}
 	old := l.newest
@@ -49,7 +49,7 @@ func (l *Loop) accepted(c mirror.Change) (out mirror.Change, ok bool) {
 		fresh := l.resolver()
 		whole := mirror.Diff(old, fresh.Step(mirror.Diff(mirror.Empty(), c.New)).New)
 		whole.Committed = c.Committed
-		out = l.accept(whole)
+		out = l.accept(l.room.step(whole))
 		l.resolve = fresh
 	}) == nil
 	return out, ok

@@ -12,6 +12,7 @@ import (
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/weight"
 )
 
 // counted says whether an object is some tenant's configuration. Slices of endpoints and Pods are the controllers', and tokens are compared with ServiceAccounts; the system
@@ -26,19 +27,65 @@ func exempt(id object.ID) bool {
 }
 
 // chargeOf is what the records of one object cost.
-func chargeOf(records []model.Record) charge {
+func (w *inventory) chargeOf(records []model.Record) charge {
 	if len(records) == 0 {
 		return charge{}
 	}
-	c := charge{objects: 1}
+	c := charge{inObjects: 1}
 	for _, r := range records {
+		if w.ledger.budget.Bytes == 0 {
+			break
+		}
 		if raw, err := model.Encode(r); err == nil {
-			c.bytes += len(raw)
+			c[inBytes] += len(raw)
 		} else {
-			c.bytes += proto.Size(r.Body())
+			c[inBytes] += proto.Size(r.Body())
 		}
 	}
+	w.weigh(records, &c)
 	return c
+}
+
+// weigh says what records weigh beside those that apply by now.
+func (w *inventory) weigh(records []model.Record, c *charge) {
+	var sum weight.Weight
+	for _, r := range records {
+		sum = sum.Plus(weight.Of(r, w.weights))
+	}
+	c[inExported], c[inOwn] = sum.Exported, sum.Own
+}
+
+// weighOffered says what an object was offered as weighs. What applies already weighs what it did then, though there is more by now that it multiplies.
+func (w *inventory) weighOffered(id object.ID, c *charge) {
+	e := w.objects[id]
+	offered := e.few().offered
+	if slices.EqualFunc(offered, e.records, func(a, b model.Record) bool { return a.Meta().Key == b.Meta().Key && a.Meta().Hash == b.Meta().Hash }) {
+		*c = w.ledger.of(id).stands
+		return
+	}
+	w.weigh(offered, c)
+}
+
+// budgeted makes the ledger of the tenants' budgets.
+func (w *inventory) budgeted(b Budget) {
+	w.ledger, w.weights = newLedger(b), weight.NewIndex()
+	w.ledger.weigh = w.weighOffered
+	w.ledger.apply = w.applyOffered
+}
+
+// reindex begins the index of weights again with what applies: services first, so that each rule is counted with all that it is for, in whatever
+// order they came.
+func (w *inventory) reindex() {
+	w.weights = weight.NewIndex()
+	for _, services := range []bool{true, false} {
+		for _, o := range w.objects {
+			for _, r := range o.records {
+				if _, is := r.(*model.Service); is == services {
+					w.weights.Replace(nil, []model.Record{r})
+				}
+			}
+		}
+	}
 }
 
 // noteTenant takes from an event what tenants are made of, before objects are normalised.
@@ -64,7 +111,7 @@ func (w *inventory) offer(id object.ID, e *entry, records []model.Record, spoile
 		w.withdraw(id, e)
 		return false
 	}
-	w.ledger.offer(id, created(e.object), exempt(id), chargeOf(records))
+	w.ledger.offer(id, created(e.object), exempt(id), w.chargeOf(records))
 	e.offer(records, true)
 	return true
 }
@@ -88,13 +135,16 @@ func (w *inventory) applyBudgets() {
 	if w.ledger == nil {
 		return
 	}
-	for _, id := range w.ledger.admit() {
-		e := w.objects[id]
-		records := e.few().offered
-		e.closed = false
-		e.offer(nil, false)
-		w.setRecords(e, records, nil)
-	}
+	w.ledger.admit()
+}
+
+// applyOffered applies what an object was offered as.
+func (w *inventory) applyOffered(id object.ID) {
+	e := w.objects[id]
+	records := e.few().offered
+	e.closed = false
+	e.offer(nil, false)
+	w.setRecords(e, records, nil)
 }
 
 // rebase makes another ledger when a leader has read what is stored: that stands, and what is new or differs is offered
@@ -109,13 +159,14 @@ func (w *inventory) rebase(e Loaded) {
 			continue
 		}
 		if id := w.sourceOf(key); w.counted(id) {
-			stored[id] = charge{1, stored[id].bytes + e.Bytes[key]}
+			stored[id] = charge{1, stored[id][inBytes] + e.Bytes[key]}
 		}
 	}
 	labels := w.ledger.labels
 	version := w.ledger.version
-	w.ledger = newLedger(w.ledger.budget)
+	w.budgeted(w.ledger.budget)
 	w.ledger.labels, w.ledger.version = labels, version+1
+	w.reindex()
 	same := func(records []model.Record) bool {
 		return len(records) > 0 && !slices.ContainsFunc(records, func(r model.Record) bool { return e.Have[r.Meta().Key] != r.Meta().Hash })
 	}
@@ -135,7 +186,7 @@ func (w *inventory) rebaseObject(id object.ID, o *entry, stored charge, same fun
 	}
 	switch {
 	case o.spoiled && len(o.records) > 0 && !o.closed:
-		w.ledger.stand(id, at, free, chargeOf(o.records))
+		w.ledger.stand(id, at, free, w.chargeOf(o.records))
 	case o.spoiled: // what is stored of it stays, see seldom.adopted
 		w.ledger.stand(id, at, free, stored)
 	case free || same(newest):
@@ -143,17 +194,17 @@ func (w *inventory) rebaseObject(id object.ID, o *entry, stored charge, same fun
 			o.offer(nil, false)
 			w.setRecords(o, newest, nil)
 		}
-		w.ledger.stand(id, at, free, chargeOf(newest))
+		w.ledger.stand(id, at, free, w.chargeOf(newest))
 	case len(newest) == 0 && stored == charge{}:
 	default:
 		if same(o.records) { // an older version than the newest is what applies
-			w.ledger.stand(id, at, free, chargeOf(o.records))
+			w.ledger.stand(id, at, free, w.chargeOf(o.records))
 		} else {
 			w.ledger.stand(id, at, free, stored)
 			w.setRecords(o, nil, nil)
 		}
 		o.offer(newest, true)
-		w.ledger.offer(id, at, free, chargeOf(newest))
+		w.ledger.offer(id, at, free, w.chargeOf(newest))
 	}
 }
 
@@ -210,11 +261,11 @@ func (w *inventory) showTenants() {
 	obs.TenantBytes.Reset()
 	large := w.ledger.above(50)
 	slices.SortStableFunc(large, func(a, b usage) int {
-		return cmp.Or(cmp.Compare(b.used.bytes, a.used.bytes), cmp.Compare(b.used.objects, a.used.objects))
+		return cmp.Or(cmp.Compare(b.used[inBytes], a.used[inBytes]), cmp.Compare(b.used[inObjects], a.used[inObjects]))
 	})
 	for _, u := range large[:min(len(large), shownTenants)] {
-		obs.TenantObjects.WithLabelValues(u.tenant).Set(float64(u.used.objects))
-		obs.TenantBytes.WithLabelValues(u.tenant).Set(float64(u.used.bytes))
+		obs.TenantObjects.WithLabelValues(u.tenant).Set(float64(u.used[inObjects]))
+		obs.TenantBytes.WithLabelValues(u.tenant).Set(float64(u.used[inBytes]))
 	}
 	waiting := 0
 	for _, a := range w.ledger.accounts {

@@ -88,7 +88,7 @@ type desk struct {
 }
 
 func newDesk(t *testing.T) *desk {
-	return &desk{t: t, s: NewState(Options{}), stored: map[model.Key]model.Hash{}, bytes: map[model.Key]int{}, epoch: kv.Epoch{Key: "leader", Revision: 7}, after: 1}
+	return &desk{t: t, s: NewState(Options{Budget: weighed}), stored: map[model.Key]model.Hash{}, bytes: map[model.Key]int{}, epoch: kv.Epoch{Key: "leader", Revision: 7}, after: 1}
 }
 
 // step feeds an event and does what comes of it, until nothing is left to do; it returns what was done.

@@ -323,7 +323,7 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 		Secrets: map[model.Key]*model.Secret{}, After: state.Head.Revision,
 		Complete: state.Head.Revision == 0, Place: l.place(state.Head),
 		At: state.At, Now: time.Now(), Contents: state.Contents, Unknown: map[string]model.Hash{}}
-	if l.Budget != (Budget{}) {
+	if l.Budget.Bytes > 0 {
 		loaded.Bytes = make(map[model.Key]int, len(state.Values))
 	}
 	for _, v := range state.Values {

@@ -17,6 +17,7 @@ import (
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/weight"
 )
 
 // inventory is every object and what the records should be. It knows nothing of the store. Owned by State.
@@ -56,6 +57,7 @@ type inventory struct {
 	crashes          *crash.Log
 	fault            func(*object.Object) // tests have it panic, where objects are read; nil: nothing is called
 	ledger           *ledger              // of the tenants' budgets; nil: there are none
+	weights          *weight.Index        // of the records that apply, where there is a ledger
 	shown            uint64               // version of the ledger that metrics show
 	budgets          struct {
 		version  uint64 // of the ledger
@@ -291,6 +293,9 @@ func (w *inventory) normalise(id object.ID) {
 // setRecords replaces what an object's records are. Those with a private key are wanted once it is sealed.
 func (w *inventory) setRecords(e *entry, records []model.Record, private model.PrivateKey) {
 	w.references.replace(e.records, records)
+	if w.weights != nil {
+		w.weights.Replace(e.records, records)
+	}
 	w.noteEdits(e.records, records)
 	w.clusterAddresses.services(records, 1)
 	w.clusterAddresses.services(e.records, -1)

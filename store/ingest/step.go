@@ -162,7 +162,7 @@ func NewState(o Options) *State {
 	w := newInventory(o.Normal, o.Crashes)
 	w.references = newReferences(o.SecretUses)
 	if o.Budget != (Budget{}) {
-		w.ledger = newLedger(o.Budget)
+		w.budgeted(o.Budget)
 	}
 	if o.Sources == nil {
 		o.Sources = []origin.Origin{{}}

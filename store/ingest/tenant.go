@@ -14,7 +14,32 @@ import (
 type Budget struct {
 	Objects int // that give records
 	Bytes   int // of their canonical records
+	// Estimated MiB of each replica (store/weight): for what proxies of other namespaces get too, and for what those of its own alone get.
+	Exported, Own int
 }
+
+// The resources that budgets bound; the last two in KiB.
+const (
+	inObjects = iota
+	inBytes
+	inExported
+	inOwn
+	resources
+)
+
+// resource names each of them where there is no room: how many count as one, of what, and by which flag.
+var resource = [resources]struct {
+	unit     int
+	of, flag string
+}{
+	{1, "objects", "--tenant-max-objects"},
+	{1, "bytes of configuration", "--tenant-max-bytes"},
+	{1024, "MiB of each replica for what it exports", "--tenant-max-exported"},
+	{1024, "MiB of each replica for what only its own proxies get", "--tenant-max-own"},
+}
+
+// limits are those of each resource.
+func (b Budget) limits() charge { return charge{b.Objects, b.Bytes, b.Exported * 1024, b.Own * 1024} }
 
 // TenantLabel makes one tenant of several namespaces.
 const TenantLabel = "navarch.io/tenant"
@@ -22,11 +47,22 @@ const TenantLabel = "navarch.io/tenant"
 // warnAt is the share of a budget, in percent, from which on a tenant is warned.
 const warnAt = 80
 
-// charge is what an object costs, or what a tenant uses.
-type charge struct{ objects, bytes int }
+// charge is what an object costs, or what a tenant uses, of each resource.
+type charge [resources]int
 
-func (c charge) plus(o charge) charge  { return charge{c.objects + o.objects, c.bytes + o.bytes} }
-func (c charge) minus(o charge) charge { return charge{c.objects - o.objects, c.bytes - o.bytes} }
+func (c charge) plus(o charge) charge {
+	for i, n := range o {
+		c[i] += n
+	}
+	return c
+}
+
+func (c charge) minus(o charge) charge {
+	for i, n := range o {
+		c[i] -= n
+	}
+	return c
+}
 
 // demand is one object: what it counts for in the budget now, and what it is to count for.
 type demand struct {
@@ -39,7 +75,15 @@ type demand struct {
 
 // grows says whether the budget has a say: what shrinks or stays is always taken.
 func (c *demand) grows() bool {
-	return !c.exempt && (c.wants.objects > c.stands.objects || c.wants.bytes > c.stands.bytes)
+	if c.exempt {
+		return false
+	}
+	for i, n := range c.wants {
+		if n > c.stands[i] {
+			return true
+		}
+	}
+	return false
 }
 
 // older is the order in which demands are served: creation time, then namespace and name.
@@ -58,10 +102,12 @@ type account struct {
 // the limit, and offered again whenever something of its tenant changes. It knows nothing of records.
 type ledger struct {
 	budget   Budget
-	labels   map[string]string   // namespace -> value of TenantLabel, where it has one
-	accounts map[string]*account // by tenant; none is empty
-	dirty    map[string]bool     // tenants that settle looks at
-	version  uint64              // counts changes
+	labels   map[string]string             // namespace -> value of TenantLabel, where it has one
+	accounts map[string]*account           // by tenant; none is empty
+	dirty    map[string]bool               // tenants that settle looks at
+	version  uint64                        // counts changes
+	weigh    func(id object.ID, c *charge) // says again what an offer weighs, once those before it are taken; nil: that does not change
+	apply    func(id object.ID)            // is told at once of what is taken; nil: nobody is
 }
 
 func newLedger(b Budget) *ledger {
@@ -169,7 +215,16 @@ func (l *ledger) admit() (taken []object.ID) {
 		order := slices.SortedFunc(maps.Values(a.waiting), older)
 		for _, growing := range []bool{false, true} {
 			for _, c := range order {
-				if c.wants == nil || c.grows() != growing || growing && !l.fits(a, c) {
+				if c.wants == nil {
+					continue
+				}
+				if l.weigh != nil {
+					l.weigh(c.id, c.wants)
+				}
+				if c.grows() != growing {
+					continue
+				}
+				if fits, _ := l.fits(a, c); growing && !fits {
 					continue
 				}
 				a.used = a.used.minus(c.stands).plus(*c.wants)
@@ -178,7 +233,9 @@ func (l *ledger) admit() (taken []object.ID) {
 				if c.stands == (charge{}) {
 					delete(a.demands, c.id)
 				}
-				taken = append(taken, c.id)
+				if taken = append(taken, c.id); l.apply != nil {
+					l.apply(c.id)
+				}
 			}
 		}
 		if len(a.demands) == 0 {
@@ -189,11 +246,15 @@ func (l *ledger) admit() (taken []object.ID) {
 	return taken
 }
 
-func (l *ledger) fits(a *account, c *demand) bool {
-	next := a.used.minus(c.stands).plus(*c.wants)
-	within := func(limit, stands, wants, next int) bool { return limit == 0 || wants <= stands || next <= limit }
-	return within(l.budget.Objects, c.stands.objects, c.wants.objects, next.objects) &&
-		within(l.budget.Bytes, c.stands.bytes, c.wants.bytes, next.bytes)
+// fits says whether there is room for what a demand wants, and which resource has none.
+func (l *ledger) fits(a *account, c *demand) (fits bool, lacks int) {
+	next, limits := a.used.minus(c.stands).plus(*c.wants), l.budget.limits()
+	for i, limit := range limits {
+		if limit > 0 && c.wants[i] > c.stands[i] && next[i] > limit {
+			return false, i
+		}
+	}
+	return true, 0
 }
 
 // refusal is an offer that there is no room for, and why.
@@ -212,14 +273,14 @@ func (l *ledger) refusals() (all []refusal) {
 			if c.stands == (charge{}) {
 				stands = "it is not there"
 			}
-			over := func(n, limit int, of, flag string) {
-				all = append(all, refusal{c.id, fmt.Sprintf("refused: with it tenant %q would have %d %s, and %d are allowed (%s): %s", tenant, n, of, limit, flag, stands)})
+			_, lacks := l.fits(a, c)
+			of := resource[lacks]
+			why := fmt.Sprintf("refused: with it tenant %q would have %d %s, and %d are allowed (%s): %s", tenant, next[lacks]/of.unit, of.of,
+				l.budget.limits()[lacks]/of.unit, of.flag, stands)
+			if lacks >= inExported {
+				why += fmt.Sprintf("; by itself it takes %d MiB", c.wants[lacks]/of.unit)
 			}
-			if limit := l.budget.Objects; limit > 0 && c.wants.objects > c.stands.objects && next.objects > limit {
-				over(next.objects, limit, "objects", "--tenant-max-objects")
-			} else {
-				over(next.bytes, l.budget.Bytes, "bytes of configuration", "--tenant-max-bytes")
-			}
+			all = append(all, refusal{c.id, why})
 		}
 	}
 	return all
@@ -233,24 +294,32 @@ type usage struct {
 
 // above are the tenants that use a percentage of one of their budgets or more, by name.
 func (l *ledger) above(percent int) (all []usage) {
-	over := func(used, limit int) bool { return limit > 0 && used*100 >= limit*percent }
+	limits := l.budget.limits()
 	for _, tenant := range slices.Sorted(maps.Keys(l.accounts)) {
 		used := l.accounts[tenant].used
-		if over(used.objects, l.budget.Objects) || over(used.bytes, l.budget.Bytes) {
-			all = append(all, usage{tenant, used})
+		for i, limit := range limits {
+			if limit > 0 && used[i]*100 >= limit*percent {
+				all = append(all, usage{tenant, used})
+				break
+			}
 		}
 	}
 	return all
 }
 
-// warning is the text for a tenant above warnAt. Bytes are in percent, so that not every edit is another problem.
+// warning is the text for a tenant above warnAt. All but objects are in percent, so that not every edit is another problem.
 func (l *ledger) warning(u usage) string {
 	text := fmt.Sprintf("tenant %q is near the limit of its budget, where new and growing objects are refused:", u.tenant)
-	if limit := l.budget.Objects; limit > 0 {
-		text += fmt.Sprintf(" %d of %d objects", u.used.objects, limit)
-	}
-	if limit := l.budget.Bytes; limit > 0 {
-		text += fmt.Sprintf(" %d %% of %d bytes", u.used.bytes*100/limit, limit)
+	for i, limit := range l.budget.limits() {
+		switch {
+		case limit == 0 || i >= inExported && u.used[i]*100 < limit*warnAt:
+		case i == inObjects:
+			text += fmt.Sprintf(" %d of %d %s", u.used[i], limit, resource[i].of)
+		case i == inBytes:
+			text += fmt.Sprintf(" %d %% of %d bytes", u.used[i]*100/limit, limit)
+		default:
+			text += fmt.Sprintf(" %d %% of %d %s", u.used[i]*100/limit, limit/resource[i].unit, resource[i].of)
+		}
 	}
 	return text
 }

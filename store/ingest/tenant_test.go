@@ -128,14 +128,14 @@ func TestLedgerUnderRandomEdits(t *testing.T) {
 			recount(t, l, stands, wants)
 			for tenant, a := range l.accounts {
 				was := before[tenant]
-				if over := budget.Objects > 0 && a.used.objects > max(budget.Objects, was.objects); over && !exempt && !relabelled {
+				if over := budget.Objects > 0 && a.used[inObjects] > max(budget.Objects, was[inObjects]); over && !exempt && !relabelled {
 					t.Fatalf("seed %d: %s grew to %+v over %+v", seed, tenant, a.used, budget)
 				}
-				if over := budget.Bytes > 0 && a.used.bytes > max(budget.Bytes, was.bytes); over && !exempt && !relabelled {
+				if over := budget.Bytes > 0 && a.used[inBytes] > max(budget.Bytes, was[inBytes]); over && !exempt && !relabelled {
 					t.Fatalf("seed %d: %s grew to %+v over %+v", seed, tenant, a.used, budget)
 				}
 				for _, c := range a.waiting {
-					if next := a.used.minus(c.stands).plus(*c.wants); (budget.Objects == 0 || next.objects <= budget.Objects) && (budget.Bytes == 0 || next.bytes <= budget.Bytes) {
+					if next := a.used.minus(c.stands).plus(*c.wants); (budget.Objects == 0 || next[inObjects] <= budget.Objects) && (budget.Bytes == 0 || next[inBytes] <= budget.Bytes) {
 						t.Fatalf("seed %d: %v is refused though %+v would fit", seed, c.id, next)
 					}
 				}

@@ -11,6 +11,7 @@ package memory
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -145,6 +146,15 @@ type process struct {
 func (p *process) step(now time.Time, cpu, each time.Duration, came Counts, h heap, limit uint64) (percent int, free bool) {
 	busy := p.busy(now, cpu, each)
 	return p.gc.step(now, busy, came, h.live+h.stacks, limit), p.pages.step(now, came.Bursts, busy, h.spare, h.live)
+}
+
+// Room is how many KiB of memory configuration may be estimated to take (store/weight): half of the limit of this process (GOMEMLIMIT). The rest is
+// for proxies, and for what is read and collected meanwhile. 0: there is no limit.
+func Room() int {
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
+		return int(limit / 2 / 1024)
+	}
+	return 0
 }
 
 // defaultPercent is Go's own GOGC.

@@ -1,0 +1,105 @@
+package ingest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"navarch.io/navarch/store/object"
+)
+
+// serviceEntry of hosts by ports, which is exported to all.
+func serviceEntry(name string, hosts, ports int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: %s, namespace: shop}\nspec:\n  resolution: STATIC\n  hosts:\n", name)
+	for i := range hosts {
+		fmt.Fprintf(&b, "  - h%d.%s.example.com\n", i, name)
+	}
+	b.WriteString("  ports:\n")
+	for i := range ports {
+		fmt.Fprintf(&b, "  - {name: p%d, number: %d, protocol: HTTP}\n", i, 8000+i)
+	}
+	return b.String()
+}
+
+func subsets(name, host string, n int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: %s, namespace: shop}\nspec:\n  host: '%s'\n  subsets:\n", name, host)
+	for i := range n {
+		fmt.Fprintf(&b, "  - {name: v%d, labels: {version: v%d}}\n", i, i)
+	}
+	return b.String()
+}
+
+// weighed is what navarchd bounds by default.
+var weighed = Budget{Exported: 512, Own: 512}
+
+// What an object multiplies counts, not its bytes: 256 hosts by 256 ports are 65,536 clusters of every proxy. An honest one of as many hosts is taken,
+// the last version of one that grows beyond stands, and room that comes back is used.
+func TestBudgetOfWeight(t *testing.T) {
+	d := budgetDesk(t, weighed)
+	d.want(Objects{put(t, serviceEntry("honest", 256, 5)), synced}, "load", "write +ServiceEntry honest")
+	d.want(Objects{put(t, serviceEntry("a", 256, 256)), put(t, serviceEntry("b", 256, 256))})
+	d.refused("a", "b")
+	if got := d.problems("would have 525 MiB of each replica for what it exports, and 512 are allowed (--tenant-max-exported)"); len(got) != 2 {
+		t.Errorf("told %q", d.s.Problems())
+	}
+	d.want(Objects{put(t, serviceEntry("honest", 256, 256))})
+	d.refused("a", "b", "honest")
+	if got := d.problems("what stood before stands"); len(got) != 1 {
+		t.Errorf("told %q", got)
+	}
+	d.want(Objects{gone(put(t, serviceEntry("a", 256, 256))), gone(put(t, serviceEntry("b", 256, 256)))})
+	d.want(Objects{put(t, in("other", serviceEntry("x", 1, 5)))}, "write +ServiceEntry x")
+	d.refused("honest")
+	d.want(Objects{put(t, serviceEntry("honest", 256, 5))})
+	d.refused()
+}
+
+// Rules multiply what they are for, in whatever order they come, and under the next leader as well.
+func TestBudgetOfProducts(t *testing.T) {
+	entry := put(t, serviceEntry("a", 1, 250)) // 250 clusters
+	rules := []object.Event{entry}
+	for i := range 10 { // each makes 50,000 more
+		rules = append(rules, put(t, subsets(fmt.Sprint("rule", i), "h0.a.example.com", 200)))
+	}
+	wide := put(t, subsets("wide", "*.a.example.com", 5000))
+	for what, test := range map[string]struct {
+		events  []object.Event
+		refused []string
+	}{
+		"rules after":      {[]object.Event{entry, rules[1], rules[2]}, []string{"rule1"}},
+		"rules before":     {[]object.Event{rules[1], rules[2], entry}, []string{"a"}},
+		"a wildcard after": {[]object.Event{entry, wide}, []string{"wide"}},
+		"before":           {[]object.Event{wide, entry}, []string{"a"}},
+		"of another":       {[]object.Event{put(t, in("other", subsets("rule", "h0.a.example.com", 400))), entry}, nil},
+	} {
+		d := budgetDesk(t, weighed)
+		d.step(Objects{synced})
+		for _, e := range test.events {
+			d.step(Objects{e})
+		}
+		t.Log(what)
+		d.refused(test.refused...)
+	}
+}
+
+// An EnvoyFilter counts for what it may patch; when there is more of that, what applies still does.
+func TestBudgetOfPatches(t *testing.T) {
+	d := budgetDesk(t, weighed)
+	patches := func(name string, n, bytes int) string {
+		var b strings.Builder
+		fmt.Fprintf(&b, "apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: %s, namespace: shop}\nspec:\n  configPatches:\n", name)
+		for i := range n {
+			fmt.Fprintf(&b, "  - {applyTo: CLUSTER, match: {context: SIDECAR_OUTBOUND}, patch: {operation: MERGE, value: {alt_stat_name: s%d%s}}}\n", i, strings.Repeat("x", bytes))
+		}
+		return b.String()
+	}
+	d.step(Objects{put(t, in("other", serviceEntry("a", 256, 40))), synced}) // 10,240 clusters
+	d.step(Objects{put(t, patches("honest", 10, 100)), put(t, patches("many", 1000, 30)), put(t, patches("large", 10, 20000))})
+	d.refused("large", "many")
+	d.step(Objects{put(t, in("other", serviceEntry("b", 256, 200)))})
+	d.refused("large", "many")
+	d.step(Objects{put(t, patches("honest", 10, 100))})
+	d.refused("large", "many")
+}

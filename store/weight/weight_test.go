@@ -1,0 +1,147 @@
+package weight
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/store/model"
+)
+
+func record(t testing.TB, kind model.Kind, name string, body proto.Message) model.Record {
+	t.Helper()
+	r, err := model.New(model.Key{Kind: kind, Namespace: "shop", Name: name}, 0, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func serviceOf(t testing.TB, name string, hosts, ports int, exportTo ...string) model.Record {
+	s := &model.ServiceSpec{ExportTo: exportTo}
+	for i := range hosts {
+		s.Hosts = append(s.Hosts, fmt.Sprintf("h%d.%s.example.com", i, name))
+	}
+	for i := range ports {
+		s.Ports = append(s.Ports, &model.ServicePort{Number: uint32(8000 + i), Name: fmt.Sprint("p", i)})
+	}
+	return record(t, model.KindServiceEntry, name, s)
+}
+
+func routesFor(n int, hosts ...string) *networkingv1.VirtualService {
+	vs := &networkingv1.VirtualService{Hosts: hosts}
+	for range n {
+		vs.Http = append(vs.Http, &networkingv1.HTTPRoute{Match: make([]*networkingv1.HTTPMatchRequest, 2)})
+		for i := range vs.Http[0].Match {
+			vs.Http[len(vs.Http)-1].Match[i] = &networkingv1.HTTPMatchRequest{}
+		}
+	}
+	return vs
+}
+
+func filter(context networkingv1.EnvoyFilter_PatchContext, to networkingv1.EnvoyFilter_ApplyTo, service string, size int) *networkingv1.EnvoyFilter {
+	value, _ := structpb.NewStruct(map[string]any{"name": string(make([]byte, size))})
+	match := &networkingv1.EnvoyFilter_EnvoyConfigObjectMatch{Context: context}
+	if service != "" {
+		match.ObjectTypes = &networkingv1.EnvoyFilter_EnvoyConfigObjectMatch_Cluster{Cluster: &networkingv1.EnvoyFilter_ClusterMatch{Service: service}}
+	}
+	return &networkingv1.EnvoyFilter{ConfigPatches: []*networkingv1.EnvoyFilter_EnvoyConfigObjectPatch{{ApplyTo: to, Match: match,
+		Patch: &networkingv1.EnvoyFilter_Patch{Operation: networkingv1.EnvoyFilter_Patch_MERGE, Value: value}}}}
+}
+
+// What a record multiplies is what it weighs, on the side of those who get it.
+func TestOf(t *testing.T) {
+	mesh := NewIndex()
+	mesh.Replace(nil, []model.Record{serviceOf(t, "a", 10, 100, "*")}) // 1,000 clusters
+	outbound, inbound := networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, networkingv1.EnvoyFilter_SIDECAR_INBOUND
+	endpoints := &model.EndpointsSpec{Hosts: make([]string, 10), Ports: make([]*model.EndpointPort, 10), Endpoints: make([]*model.Endpoint, 80)}
+	for i := range endpoints.Ports {
+		endpoints.Ports[i] = &model.EndpointPort{}
+	}
+	for i := range endpoints.Endpoints {
+		endpoints.Endpoints[i] = &model.Endpoint{}
+	}
+	for what, test := range map[string]struct {
+		record    model.Record
+		near, own int // KiB, in all and of what only its own proxies get; near by a tenth
+	}{
+		"hosts by ports":                  {serviceOf(t, "b", 256, 5, "*"), 256 * 5 * cluster, 0},
+		"of its own namespace":            {serviceOf(t, "b", 256, 5, "shop"), 0, 256 * 5 * cluster},
+		"of nobody":                       {serviceOf(t, "b", 256, 5), 0, 256 * 5 * cluster},
+		"of one other":                    {serviceOf(t, "b", 256, 5, "shop", "pay"), 256 * 5 * cluster, 0},
+		"subsets":                         {record(t, model.KindDestinationRule, "d", &networkingv1.DestinationRule{Host: "h1.a.example.com", Subsets: make20()}), 100 * 20 * cluster, 0},
+		"subsets of a wildcard":           {record(t, model.KindDestinationRule, "d", &networkingv1.DestinationRule{Host: "*.a.example.com", Subsets: make20()}), 1000 * 20 * cluster, 0},
+		"of a narrow one":                 {record(t, model.KindDestinationRule, "d", &networkingv1.DestinationRule{Host: "*-x.a.example.com", Subsets: make20()}), 1000 * 20 * cluster, 0},
+		"of another domain":               {record(t, model.KindDestinationRule, "d", &networkingv1.DestinationRule{Host: "*.example.org", Subsets: make20()}), 20 * cluster, 0},
+		"subsets of nothing":              {record(t, model.KindDestinationRule, "d", &networkingv1.DestinationRule{Host: "none", Subsets: make20(), ExportTo: []string{"."}}), 0, 20 * cluster},
+		"routes by matches":               {record(t, model.KindVirtualService, "v", routesFor(50, "h1.a.example.com", "none")), 101 * 100 * route, 0},
+		"a patch of all clusters":         {record(t, model.KindEnvoyFilter, "f", filter(outbound, networkingv1.EnvoyFilter_CLUSTER, "", 20_000)), 0, 1000 * 19},
+		"of one service":                  {record(t, model.KindEnvoyFilter, "f", filter(outbound, networkingv1.EnvoyFilter_CLUSTER, "s", 20_000)), 0, 20},
+		"of the inbound side":             {record(t, model.KindEnvoyFilter, "f", filter(inbound, networkingv1.EnvoyFilter_HTTP_FILTER, "", 20_000)), 0, 20},
+		"a Sidecar":                       {record(t, model.KindSidecar, "s", &networkingv1.Sidecar{}), 0, scope},
+		"endpoints that are stated":       {record(t, model.KindEndpoints, model.ServiceEntryPrefix+"b", endpoints), 10 * 10 * 80 / perEndpoint, 0},
+		"endpoints of Pods":               {record(t, model.KindEndpoints, "b", endpoints), 0, 0},
+		"a ServiceAccount is told nobody": {record(t, model.KindServiceAccount, "a", &model.ServiceAccountSpec{}), 0, 0},
+	} {
+		got := Of(test.record, mesh)
+		about := func(got, want int) bool { return got >= want && got <= want+want/10+10 }
+		if !about(got.Exported, test.near) || !about(got.Own, test.own) {
+			t.Errorf("%s: %+v, want about {%d %d}", what, got, test.near, test.own)
+		}
+	}
+}
+
+func make20() (all []*networkingv1.Subset) {
+	for i := range 20 {
+		all = append(all, &networkingv1.Subset{Name: fmt.Sprint("v", i)})
+	}
+	return all
+}
+
+// The index ends as it began when all goes that came, and says the same as a fresh one.
+func TestIndexFollows(t *testing.T) {
+	for seed := range uint64(10) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		x, have := NewIndex(), map[string]model.Record{}
+		for range 200 {
+			name := fmt.Sprint("r", r.IntN(12))
+			var now model.Record
+			switch r.IntN(4) {
+			case 0:
+				now = serviceOf(t, name, r.IntN(3), r.IntN(4), "*")
+			case 1:
+				now = record(t, model.KindDestinationRule, name, &networkingv1.DestinationRule{Host: []string{"*", "*.example.com", "h0." + name + ".example.com"}[r.IntN(3)], Subsets: make20()})
+			case 2:
+				now = record(t, model.KindVirtualService, name, routesFor(r.IntN(3), "h0.r1.example.com", "*.r2.example.com"))
+			}
+			var old, next []model.Record
+			if have[name] != nil {
+				old = append(old, have[name])
+			}
+			if delete(have, name); now != nil {
+				have[name], next = now, append(next, now)
+			}
+			x.Replace(old, next)
+		}
+		fresh := NewIndex()
+		for _, one := range have {
+			fresh.Replace(nil, []model.Record{one})
+		}
+		for _, host := range []string{"*", "*.com", "*.example.com", "*.r1.example.com", "h0.r1.example.com"} {
+			if got, want := x.Clusters(host), fresh.Clusters(host); got != want {
+				t.Errorf("seed %d: %s has %d clusters, want %d", seed, host, got, want)
+			}
+		}
+		for name, one := range have {
+			x.Replace([]model.Record{one}, nil)
+			delete(have, name)
+		}
+		if n := len(x.clusters) + len(x.below) + len(x.rules) + len(x.applied); n > 0 {
+			t.Errorf("seed %d: %d entries are left of nothing: %+v", seed, n, x)
+		}
+	}
+}
