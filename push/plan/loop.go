@@ -75,7 +75,7 @@ type Loop struct {
 	calls        chan func()
 	ended        chan struct{}
 	resolve      resolver // makes of the source's snapshots those that are planned from; nil: the last one has panicked
-	room         *room    // leaves out what there is no memory for
+	intake       *intake  // which of the source's edits are planned by now
 	planner      *Planner // nil until there is a snapshot
 	proxies      map[*Handle]*Proxy
 	newest       *mirror.Snapshot // resolved, without what is set aside
@@ -162,7 +162,7 @@ func NewLoop(cfg Config) (*Loop, error) {
 		cfg.Pool = &pool.Pool{}
 	}
 	l := &Loop{cfg: cfg, log: cfg.Logger, calls: make(chan func()), ended: make(chan struct{}), proxies: map[*Handle]*Proxy{},
-		opening: map[model.Key]chan struct{}{}, failed: map[model.Key]failure{}, excluded: map[model.Key]blame{}, room: newRoom(cfg.Room), faulty: map[view.Identity]time.Time{},
+		opening: map[model.Key]chan struct{}{}, failed: map[model.Key]failure{}, excluded: map[model.Key]blame{}, intake: newIntake(cfg.Room), faulty: map[view.Identity]time.Time{},
 		access: access.NewMemory(cfg.Access), questions: make(chan struct{}, maxQuestions), deciding: map[view.Identity]chan struct{}{},
 		config: debounce{after: cfg.DebounceAfter, most: cfg.DebounceMax}, endpoints: edge{every: cfg.Coalesce}, turn: maxTurn}
 	if l.log == nil {
@@ -204,7 +204,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		if acted || !now.Before(due) {
 			l.edition.Add(1)
 		}
-		l.piece(func() { l.safely(func() { wait = l.plan(now) }) })
+		l.piece(func() { l.safely(func() { wait = min(l.release(now), l.plan(now)) }) })
 		timer.Reset(wait)
 		due = now.Add(wait)
 		calls := l.calls
@@ -346,7 +346,7 @@ func (l *Loop) Problems() []Problem {
 			edition = l.edition.Load()
 			if l.planner != nil {
 				q = l.planner.inquire()
-				q.found = append(q.found, input.Problems{"": l.room.problems()})
+				q.found = append(q.found, input.Problems{"": l.intake.room.problems()})
 				if l.resolve != nil {
 					q.found = append(q.found, input.Problems{"": l.resolve.Problems()})
 				}

@@ -24,7 +24,7 @@ func (l *Loop) pathOf(e mirror.Edit, now time.Time) Path {
 		return Slow
 	case key.Kind == model.KindWorkload: // its endpoints are counted
 		return Fast
-	case l.noisy.edit(key.Namespace, now):
+	case l.noisy.edit(key.Namespace, now), large(e, l.newest):
 		l.planner.fastHosts.drop(e)
 		return Slow
 	}

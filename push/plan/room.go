@@ -22,35 +22,33 @@ type room struct {
 	weights map[model.Key]int // of records that are planned and weigh something
 	spaces  map[string]int    // sums by namespace
 	out     map[model.Key]model.Record
-	last    *mirror.Snapshot // as planned
-	own     bool             // something is left out, or was: last is no longer the source's
 }
 
 func newRoom(limit int) *room {
-	return &room{limit: limit, index: weight.NewIndex(), weights: map[model.Key]int{}, spaces: map[string]int{}, out: map[model.Key]model.Record{}, last: mirror.Empty()}
+	return &room{limit: limit, index: weight.NewIndex(), weights: map[model.Key]int{}, spaces: map[string]int{}, out: map[model.Key]model.Record{}}
 }
 
-// step returns a change without what there is no room for, and with what there is room for again.
-func (r *room) step(c mirror.Change) mirror.Change {
+// admit returns the edits without those that there is no room for, and with those that there is room for again. last is what is planned, now what the
+// source has.
+func (r *room) admit(edits []mirror.Edit, last, now *mirror.Snapshot) []mirror.Edit {
 	if r.limit == 0 {
-		return c
+		return edits
 	}
-	edits := slices.Clone(c.Edits)
 	for _, e := range edits {
 		delete(r.out, e.Key())
 	}
 	before := r.sum
-	growing := r.apply(edits)
+	growing := r.apply(edits, last)
 	if r.sum < before && len(r.out) > 0 {
 		var again []mirror.Edit
 		for _, key := range slices.SortedFunc(maps.Keys(r.out), model.Key.Compare) {
 			again = append(again, mirror.Edit{New: r.out[key]})
 		}
 		clear(r.out)
-		growing = append(growing, r.apply(again)...)
-		edits = append(edits, again...)
+		growing = append(growing, r.apply(again, last)...)
+		edits = slices.Concat(edits, again)
 	}
-	root := c.New.Mesh().Spec.GetRootNamespace()
+	root := now.Mesh().Spec.GetRootNamespace()
 	growing = slices.DeleteFunc(growing, func(e mirror.Edit) bool { return neverOut(e.New, root) })
 	for r.sum > r.limit && len(growing) > 0 {
 		i := r.heaviest(growing)
@@ -58,26 +56,21 @@ func (r *room) step(c mirror.Change) mirror.Change {
 		growing = slices.Delete(growing, i, i+1)
 		r.out[e.Key()] = e.New
 		r.put(e.New, e.Old)
-		edits = slices.DeleteFunc(edits, func(o mirror.Edit) bool { return o.Key() == e.Key() })
 	}
-	if r.own = r.own || len(r.out) > 0; !r.own {
-		r.last = c.New
-		return c
+	if len(r.out) == 0 {
+		return edits
 	}
-	accepted := with(r.last, c.New.Revision(), edits)
-	accepted.Committed = c.Committed
-	r.last = accepted.New
-	return accepted
+	return slices.DeleteFunc(slices.Clone(edits), func(e mirror.Edit) bool { _, out := r.out[e.Key()]; return out })
 }
 
 // apply counts edits, services before the rules that multiply them, and returns those that grow, with the records that they replace.
-func (r *room) apply(edits []mirror.Edit) (growing []mirror.Edit) {
+func (r *room) apply(edits []mirror.Edit, last *mirror.Snapshot) (growing []mirror.Edit) {
 	for _, services := range []bool{true, false} {
 		for _, e := range edits {
 			if is := e.Key().Kind == model.KindService || e.Key().Kind == model.KindServiceEntry; is != services {
 				continue
 			}
-			old, _ := r.last.Get(e.Key())
+			old, _ := last.Get(e.Key())
 			if was := r.weights[e.Key()]; r.put(old, e.New) > was {
 				growing = append(growing, mirror.Edit{Old: old, New: e.New})
 			}

@@ -81,6 +81,7 @@ func TestRoom(t *testing.T) {
 		}
 		src.apply(nil, gone...)
 		src.put(entries(t, "pay/more", 10, 15))
+		pass(time.Second)
 		src.put(entries(t, "late/one", 10, 10))
 		has(true, "h0.more.pay.example.com")
 		has(false, "h0.one.late.example.com")
@@ -94,9 +95,8 @@ func TestRoom(t *testing.T) {
 
 // Policies are planned whatever there is room for: without one what it closes would be open.
 func TestRoomForPolicies(t *testing.T) {
-	r := newRoom(1)
 	s := snapshot(append(shop(t), rec(t, model.KindAuthorizationPolicy, "shop/closed", "closed: true"))...)
-	c := r.step(mirror.Diff(mirror.Empty(), s))
+	c := newIntake(1).step(mirror.Diff(mirror.Empty(), s), time.Unix(1, 0))
 	if c.New.Len(model.KindAuthorizationPolicy) != 1 || c.New.Len(model.KindService) != 0 {
 		t.Errorf("%d policies and %d services", c.New.Len(model.KindAuthorizationPolicy), c.New.Len(model.KindService))
 	}

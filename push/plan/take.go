@@ -24,20 +24,25 @@ func (l *Loop) take(box *loop.Box[mirror.Change]) bool {
 	if c, ok = l.accepted(c); !ok {
 		return true
 	}
+	l.follow(c)
+	return true
+}
+
+// follow has the edits of an accepted change wait for their paths.
+func (l *Loop) follow(c mirror.Change) {
 	l.newest = c.New
 	l.latest.Store(c.New)
 	if l.planner == nil && len(l.proxies) > 0 { // see restore
 		l.restore()
-		return true
+		return
 	}
 	l.safely(func() { l.sort(c) })
-	return true
 }
 
 // accepted resolves a change of the source and leaves out what is set aside. Where that panics the resolver is half-changed: another one
 // begins from scratch. false: that panics too; what is planned stands, and the source's next change is taken whole.
 func (l *Loop) accepted(c mirror.Change) (out mirror.Change, ok bool) {
-	if l.resolve != nil && l.guarded(func() { out = l.accept(l.room.step(l.resolve.Step(c))) }) == nil {
+	if l.resolve != nil && l.guarded(func() { out = l.accept(l.intake.step(l.resolve.Step(c), time.Now())) }) == nil {
 		return out, true
 	}
 	old := l.newest
@@ -49,7 +54,7 @@ func (l *Loop) accepted(c mirror.Change) (out mirror.Change, ok bool) {
 		fresh := l.resolver()
 		whole := mirror.Diff(old, fresh.Step(mirror.Diff(mirror.Empty(), c.New)).New)
 		whole.Committed = c.Committed
-		out = l.accept(l.room.step(whole))
+		out = l.accept(l.intake.step(whole, time.Now()))
 		l.resolve = fresh
 	}) == nil
 	return out, ok

@@ -18,7 +18,7 @@ import (
 
 // Build draws the assignment. One without endpoints is a valid answer: the cluster has nobody. Errors are those of encoding.
 func (s Spec) Build() (*xds.Resource, error) {
-	return xds.Encode(xds.Endpoint, s.Cluster, Assignment(s, IsAddress))
+	return xds.Encode(xds.Endpoint, s.Cluster, assignment(s, IsAddress, new(encoder).lbEndpoint))
 }
 
 // maxPath is the longest path of a Unix socket on Linux, in bytes (unix(7)).
@@ -38,6 +38,10 @@ func IsAddress(address string) bool {
 // priority, in an order of its own: the order of the members matters only between equal addresses. Weights are those stated, else 1,
 // scaled down together where their sum passes what Envoy takes (4294967295). What has no valid port is left out.
 func Assignment(s Spec, keep func(address string) bool) *endpointv3.ClusterLoadAssignment {
+	return assignment(s, keep, lbEndpoint)
+}
+
+func assignment(s Spec, keep func(string) bool, draw func(m model.Member, weight uint32, mtls bool) *endpointv3.LbEndpoint) *endpointv3.ClusterLoadAssignment {
 	plain := s.Plain.All()
 	targets := s.Horizon.targets(s.Members.All(), func(m model.Member) bool { return s.AllPlain || slices.Contains(plain, m) })
 	slices.SortStableFunc(targets, func(a, b target) int {
@@ -72,11 +76,12 @@ func Assignment(s Spec, keep func(address string) bool) *endpointv3.ClusterLoadA
 		if g.left {
 			continue
 		}
-		out := &endpointv3.LocalityLbEndpoints{Locality: locality(g.locality), Priority: g.priority, LoadBalancingWeight: wrapperspb.UInt32(0)}
+		out := &endpointv3.LocalityLbEndpoints{Locality: locality(g.locality), Priority: g.priority, LoadBalancingWeight: wrapperspb.UInt32(0),
+			LbEndpoints: make([]*endpointv3.LbEndpoint, 0, len(g.members))}
 		for _, m := range g.members {
 			w := max(1, uint32(m.weight>>shift))
 			out.LoadBalancingWeight.Value += w
-			out.LbEndpoints = append(out.LbEndpoints, lbEndpoint(m.Member, w, m.mtls))
+			out.LbEndpoints = append(out.LbEndpoints, draw(m.Member, w, m.mtls))
 		}
 		if g.weight > 0 {
 			out.LoadBalancingWeight.Value = g.weight

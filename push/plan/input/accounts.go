@@ -14,6 +14,9 @@ type service struct{ host, namespace string }
 
 // AccountsOf are the service accounts behind a service, ready or not, as "namespace/name".
 func AccountsOf(s *mirror.Snapshot, host, namespace string) []string {
+	type account struct{ namespace, name string }
+	var last account // endpoints that follow one another mostly have the same: of 100,000 few are looked up
+	seen := map[account]bool{}
 	var out []string
 	for r := range s.ByHost(model.KindEndpoints, host) {
 		slice := r.(*model.Endpoints)
@@ -21,13 +24,18 @@ func AccountsOf(s *mirror.Snapshot, host, namespace string) []string {
 			continue
 		}
 		for _, e := range slice.Spec.GetEndpoints() {
-			if e.GetServiceAccount() != "" {
-				out = append(out, cmp.Or(e.GetNamespace(), namespace)+"/"+e.GetServiceAccount())
+			of := account{cmp.Or(e.GetNamespace(), namespace), e.GetServiceAccount()}
+			if of == last || of.name == "" {
+				continue
+			}
+			if last = of; !seen[of] {
+				seen[of] = true
+				out = append(out, of.namespace+"/"+of.name)
 			}
 		}
 	}
 	slices.Sort(out)
-	return slices.Compact(out)
+	return out
 }
 
 // Accounts is AccountsOf at this snapshot, as a list for Specs.

@@ -1,0 +1,107 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"navarch.io/navarch/store/mirror"
+	"navarch.io/navarch/store/model"
+)
+
+// manyEndpoints is one slice of a service, whose addresses another version changes.
+func manyEndpoints(t testing.TB, namespace, service string, slice, version int) model.Record {
+	t.Helper()
+	spec := &model.EndpointsSpec{Hosts: []string{service + "." + namespace + ".svc.cluster.local"}, Ports: []*model.EndpointPort{{Name: "http", Number: 8080}}}
+	for i := range largeHost / 2 {
+		spec.Endpoints = append(spec.Endpoints, &model.Endpoint{Address: fmt.Sprintf("10.%d.%d.%d", 10*slice+version, i/250, i%250+1), Namespace: namespace})
+	}
+	r, err := model.New(model.Key{Kind: model.KindEndpoints, Namespace: namespace, Name: fmt.Sprintf("%s-%d", service, slice)}, 0, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Edits of a host of very many endpoints are planned at most once a second, the newest of each record, however many come; those of others at once,
+// and in the end all is planned.
+func TestLargeHostIsPaced(t *testing.T) {
+	plans := map[Path]int{}
+	inBubble(t, Config{Planned: func(_ int64, path Path, _ time.Time, edits, _ int) {
+		if edits > 0 {
+			plans[path]++
+		}
+	}}, func(t *testing.T, l *Loop, src *testSource) {
+		src.put(append(shop(t), svc(t, "pay/bank", "10.96.1.1", "http:80:HTTP"), manyEndpoints(t, "pay", "bank", 0, 0), manyEndpoints(t, "pay", "bank", 1, 0))...)
+		var m moves
+		p, err := l.Join(t.Context(), node("shop", "a"), m.moved)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pass(3 * time.Second)
+		clear(plans)
+		m.reset()
+		for i := range 60 { // five seconds
+			src.put(manyEndpoints(t, "pay", "bank", i%2, 1+i%5))
+			src.put(eps(t, "shop/web-1", "{name: http, number: 8080}", fmt.Sprintf("10.1.1.%d", i+1)))
+			pass(83 * time.Millisecond)
+		}
+		if got := maps.Clone(plans); got[Slow] < 4 || got[Slow] > 6 || got[Fast] != 60 {
+			t.Errorf("%d plans of a large host in five seconds, %d of another", got[Slow], got[Fast])
+		}
+		if paths := m.get().paths; slices.Contains(paths[:3], Slow) && len(paths) < 60 {
+			t.Errorf("moved %v", paths)
+		}
+		if got := addresses(t, p.Set(), "outbound|80||"+web); got != "10.1.1.60:8080" {
+			t.Errorf("another host: %s", got)
+		}
+		pass(2 * time.Second)
+		if bad := l.planner.Check(p.Handle); len(bad) > 0 || l.Newest() != src.now {
+			t.Errorf("in the end %v", bad)
+		}
+	})
+}
+
+// Namespaces have turns, and the hosts of one; an edit that is undone is forgotten.
+func TestPaceTakesTurns(t *testing.T) {
+	var p pace
+	now := time.Unix(100, 0)
+	edit := func(namespace, service string, version int) mirror.Edit {
+		return mirror.Edit{New: manyEndpoints(t, namespace, service, 0, version)}
+	}
+	many := snapshot(slices.Concat(bothSlices(t, "evil", "a"), bothSlices(t, "evil", "b"), bothSlices(t, "evil", "c"), bothSlices(t, "pay", "bank"))...)
+	through := func(edits ...mirror.Edit) (all []string) {
+		for _, e := range p.admit(edits, many, many, now) {
+			all = append(all, fmt.Sprintf("%s/%s", e.Key().Namespace, e.Key().Name))
+		}
+		return all
+	}
+	if got := through(edit("evil", "a", 1), edit("evil", "b", 1), edit("evil", "c", 1), edit("pay", "bank", 1)); fmt.Sprint(got) != "[evil/a-0]" {
+		t.Errorf("at first %v", got)
+	}
+	if got := through(edit("evil", "a", 2), edit("evil", "small", 1)); fmt.Sprint(got) != "[evil/small-0]" {
+		t.Errorf("then %v", got)
+	}
+	var order []string
+	for range 12 {
+		wait := p.due(now)
+		if now = now.Add(wait); wait > pacePerHost {
+			break
+		}
+		for _, e := range p.next(now) {
+			order = append(order, fmt.Sprint(e.Key().Namespace, "/", e.Key().Name, " ", wait))
+		}
+	}
+	if fmt.Sprint(order) != "[pay/bank-0 250ms evil/b-0 250ms evil/c-0 250ms evil/a-0 250ms]" {
+		t.Errorf("in turns %v", order)
+	}
+	if len(p.held)+len(p.spaces) > 0 || p.due(now) != time.Hour {
+		t.Errorf("%+v is left", p)
+	}
+}
+
+func bothSlices(t testing.TB, namespace, service string) []model.Record {
+	return []model.Record{manyEndpoints(t, namespace, service, 0, 0), manyEndpoints(t, namespace, service, 1, 0)}
+}
