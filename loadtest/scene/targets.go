@@ -126,6 +126,8 @@ var hardening = []Scenario{
 		flags: []string{"--shared-sources", goodSources}, Limit: 15 * time.Minute, Targets: map[string]Target{
 			rowAttackRatio: {Value: 1.5}, rowLost: {Value: 0}, rowAttackRSS: {Value: 128}, rowMissing: {Value: 0},
 		}},
+	{Name: "tenant", Title: "each attack of somebody who may write the objects of one namespace, one after the other, with 1 GiB: endpoints of others change and proxies join", World: "world-a",
+		Proxies: 1000, run: tenant, attack: 20 * time.Second, flags: []string{"--allow-empty"}, env: []string{"GOMEMLIMIT=" + tenantMost}, Limit: 20 * time.Minute, Targets: tenantTargets()},
 	{Name: "preauth", Title: "each attack of somebody without a credential, one after the other, while good clients connect", World: "world-a", Proxies: 50, run: preauth,
 		change: overTLS, authority: true, webhooks: true, attack: time.Minute, Limit: 20 * time.Minute, Targets: preauthTargets()},
 }

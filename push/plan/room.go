@@ -14,7 +14,8 @@ import (
 
 // room leaves out of the snapshots what this process has no memory for, by the same weights that bound tenants at the leader (store/weight): the store
 // may have records that an older version, or a leader with other limits, has taken. What is planned stays; of what grows, the largest of the heaviest
-// namespace is left out first. At a start everything grows. Policies, and what is the operators', are never left out.
+// namespace is left out first. At a start everything grows. Left out are records alone that weigh much by themselves: of an honest mesh, however large,
+// none does, and memory that is estimated too high takes nothing from it. Policies, and what is the operators', are never left out.
 type room struct {
 	limit   int // KiB; 0: there is no bound
 	sum     int
@@ -23,6 +24,9 @@ type room struct {
 	spaces  map[string]int    // sums by namespace
 	out     map[model.Key]model.Record
 }
+
+// heavyPart is the part of the limit from which on a record may be left out: with 1 GiB, 2,400 clusters.
+const heavyPart = 16
 
 func newRoom(limit int) *room {
 	return &room{limit: limit, index: weight.NewIndex(), weights: map[model.Key]int{}, spaces: map[string]int{}, out: map[model.Key]model.Record{}}
@@ -49,7 +53,7 @@ func (r *room) admit(edits []mirror.Edit, last, now *mirror.Snapshot) []mirror.E
 		edits = slices.Concat(edits, again)
 	}
 	root := now.Mesh().Spec.GetRootNamespace()
-	growing = slices.DeleteFunc(growing, func(e mirror.Edit) bool { return neverOut(e.New, root) })
+	growing = slices.DeleteFunc(growing, func(e mirror.Edit) bool { return r.weights[e.Key()] < r.limit/heavyPart || neverOut(e.New, root) })
 	for r.sum > r.limit && len(growing) > 0 {
 		i := r.heaviest(growing)
 		e := growing[i]
@@ -126,7 +130,7 @@ func (r *room) problems() (all []Problem) {
 	for key, record := range r.out {
 		w := weight.Of(record, r.index)
 		all = append(all, Problem{Key: key, Code: problem.NotAllowed, Severity: problem.Error, Message: fmt.Sprintf(
-			"left out by this replica: it would take %d MiB, configuration takes %d MiB, and %d MiB are half of what the process may have (GOMEMLIMIT); an older version that fits stands",
+			"left out by this replica: it would take %d MiB, configuration takes %d MiB, and %d MiB are a third of what the process may have (GOMEMLIMIT); an older version that fits stands",
 			(w.Exported+w.Own)/1024, r.sum/1024, r.limit/1024)})
 	}
 	return all

@@ -52,6 +52,7 @@ func (w *inventory) weigh(records []model.Record, c *charge) {
 	for _, r := range records {
 		sum = sum.Plus(weight.Of(r, w.weights))
 	}
+	sum = sum.Counted()
 	c[inExported], c[inOwn] = sum.Exported, sum.Own
 }
 

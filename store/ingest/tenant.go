@@ -278,7 +278,7 @@ func (l *ledger) refusals() (all []refusal) {
 			why := fmt.Sprintf("refused: with it tenant %q would have %d %s, and %d are allowed (%s): %s", tenant, next[lacks]/of.unit, of.of,
 				l.budget.limits()[lacks]/of.unit, of.flag, stands)
 			if lacks >= inExported {
-				why += fmt.Sprintf("; by itself it takes %d MiB", c.wants[lacks]/of.unit)
+				why += fmt.Sprintf("; by itself it counts for %d MiB", c.wants[lacks]/of.unit)
 			}
 			all = append(all, refusal{c.id, why})
 		}

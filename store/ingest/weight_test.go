@@ -41,7 +41,7 @@ func TestBudgetOfWeight(t *testing.T) {
 	d.want(Objects{put(t, serviceEntry("honest", 256, 5)), synced}, "load", "write +ServiceEntry honest")
 	d.want(Objects{put(t, serviceEntry("a", 256, 256)), put(t, serviceEntry("b", 256, 256))})
 	d.refused("a", "b")
-	if got := d.problems("would have 525 MiB of each replica for what it exports, and 512 are allowed (--tenant-max-exported)"); len(got) != 2 {
+	if got := d.problems("would have 2100 MiB of each replica for what it exports, and 512 are allowed (--tenant-max-exported)"); len(got) != 2 {
 		t.Errorf("told %q", d.s.Problems())
 	}
 	d.want(Objects{put(t, serviceEntry("honest", 256, 256))})
@@ -60,8 +60,8 @@ func TestBudgetOfWeight(t *testing.T) {
 func TestBudgetOfProducts(t *testing.T) {
 	entry := put(t, serviceEntry("a", 1, 250)) // 250 clusters
 	rules := []object.Event{entry}
-	for i := range 10 { // each makes 50,000 more
-		rules = append(rules, put(t, subsets(fmt.Sprint("rule", i), "h0.a.example.com", 200)))
+	for i := range 10 { // each makes 10,000 more
+		rules = append(rules, put(t, subsets(fmt.Sprint("rule", i), "h0.a.example.com", 40)))
 	}
 	wide := put(t, subsets("wide", "*.a.example.com", 5000))
 	for what, test := range map[string]struct {
@@ -98,7 +98,7 @@ func TestBudgetOfPatches(t *testing.T) {
 	d.step(Objects{put(t, in("other", serviceEntry("a", 256, 40))), synced}) // 10,240 clusters
 	d.step(Objects{put(t, patches("honest", 10, 100)), put(t, patches("many", 1000, 30)), put(t, patches("large", 10, 20000))})
 	d.refused("large", "many")
-	d.step(Objects{put(t, in("other", serviceEntry("b", 256, 200)))})
+	d.step(Objects{put(t, in("other", serviceEntry("b", 256, 15)))})
 	d.refused("large", "many")
 	d.step(Objects{put(t, patches("honest", 10, 100))})
 	d.refused("large", "many")

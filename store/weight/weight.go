@@ -49,6 +49,19 @@ func (w Weight) Plus(o Weight) Weight { return Weight{w.Exported + o.Exported, w
 // Minus returns the difference of two weights.
 func (w Weight) Minus(o Weight) Weight { return Weight{w.Exported - o.Exported, w.Own - o.Own} }
 
+// What one object weighs beyond freeOfExcess KiB counts excess times: very much that comes at once holds up everybody, while honest tenants, however
+// large, have many objects that become little each.
+const (
+	freeOfExcess = 256
+	excess       = 4
+)
+
+// Counted returns what the weight of one object counts for in a budget.
+func (w Weight) Counted() Weight {
+	count := func(kib int) int { return kib + max(0, kib-freeOfExcess)*(excess-1) }
+	return Weight{count(w.Exported), count(w.Own)}
+}
+
 // most bounds each weight, in KiB.
 const most = 1 << 40
 

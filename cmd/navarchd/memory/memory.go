@@ -148,13 +148,22 @@ func (p *process) step(now time.Time, cpu, each time.Duration, came Counts, h he
 	return p.gc.step(now, busy, came, h.live+h.stacks, limit), p.pages.step(now, came.Bursts, busy, h.spare, h.live)
 }
 
-// Room is how many KiB of memory configuration may be estimated to take (store/weight): half of the limit of this process (GOMEMLIMIT). The rest is
-// for proxies, and for what is read and collected meanwhile. 0: there is no limit.
+// Room is how many KiB of memory configuration may be estimated to take (store/weight) before single heavy records are left out: a third of the limit
+// of this process (GOMEMLIMIT). The rest is for proxies, for what each scope has of its own, and for what is read and collected meanwhile. 0: there is no
+// limit.
 func Room() int {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
-		return int(limit / 2 / 1024)
+		return int(limit / 3 / 1024)
 	}
 	return 0
+}
+
+// Tenant is how many MiB of that one tenant may take by default: a quarter of the limit of this process, at least 128; 512 where there is no limit.
+func Tenant() int {
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
+		return max(128, int(limit/4>>20))
+	}
+	return 512
 }
 
 // defaultPercent is Go's own GOGC.
