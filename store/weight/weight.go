@@ -89,9 +89,7 @@ func Of(r model.Record, mesh Mesh) Weight {
 			hosts += len(e.GetHosts())
 		}
 		return of(scope+hosts/perAddress+bytes(t.Spec), false)
-	}
-	switch r.Meta().Key.Kind {
-	case model.KindAuthorizationPolicy, model.KindPeerAuthentication, model.KindRequestAuthentication, model.KindTelemetry, model.KindWasmPlugin, model.KindTrafficExtension:
+	case *model.Policy, *model.Telemetry, *model.TrafficExtension:
 		return of(1+bytes(r.Body()), false)
 	}
 	return Weight{}
