@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -218,7 +219,7 @@ func (s *Server) sign(r *securityv1.IstioCertificateRequest, c attest.Caller) (*
 		ttl, policy = outliving(left, s.alone(c, left, ttl), policy)
 	}
 	want := issue.Request{CSR: []byte(r.GetCsr()), Identity: c.ID, Aliases: s.cfg.Aliases(), TTL: ttl, Proven: c.Proven, Origin: c.Origin()}
-	if c.ID == s.cfg.ControlPlane && c.By == attest.ByToken && c.ProvesToBeOf(s.cfg.Cluster) {
+	if slices.Contains(s.cfg.ControlPlane, c.ID) && c.By == attest.ByToken && c.ProvesToBeOf(s.cfg.Cluster) {
 		want.Names = s.cfg.Names
 	}
 	issued, err := issue.Issue(current.Authority, want, policy, s.cfg.Now(), s.cfg.Random)

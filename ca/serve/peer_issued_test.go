@@ -29,7 +29,7 @@ import (
 	"navarch.io/navarch/ca/serve/servetest"
 )
 
-// lender is a CA that gives the control plane's identity, istio-system/istiod, two names.
+// lender is a CA that gives the control plane's identities, istio-system/istiod and istio-system/istiod-admit, two names.
 func lender(t *testing.T) *servetest.CA {
 	t.Helper()
 	return servetest.Start(t, lending())
@@ -37,7 +37,9 @@ func lender(t *testing.T) *servetest.CA {
 
 func lending() serve.Config {
 	cfg := quiet()
-	cfg.ControlPlane = spiffeid.RequireFromPath(servetest.TrustDomain, "/ns/istio-system/sa/istiod")
+	for _, account := range []string{"istiod", "istiod-admit"} {
+		cfg.ControlPlane = append(cfg.ControlPlane, spiffeid.RequireFromPath(servetest.TrustDomain, "/ns/istio-system/sa/"+account))
+	}
 	cfg.Names = []string{servetest.ServerName, "127.0.0.1"}
 	return cfg
 }
@@ -52,10 +54,10 @@ func rootsOf(ca *servetest.CA) *x509.CertPool {
 // account, and not a certificate of the control plane's, or a stolen serving key would renew itself.
 func TestServingNamesAreTheControlPlanes(t *testing.T) {
 	ca := lender(t)
-	for _, who := range []struct{ ns, sa string }{{"istio-system", "istiod"}, {"istio-system", "other"}, {"shop", "istiod"}, {"shop", "web"}} {
+	for _, who := range []struct{ ns, sa string }{{"istio-system", "istiod"}, {"istio-system", "istiod-admit"}, {"istio-system", "other"}, {"shop", "istiod"}, {"shop", "istiod-admit"}} {
 		own, _ := first(t, ca, who.ns, who.sa)
 		want := []string(nil)
-		if who.ns == "istio-system" && who.sa == "istiod" {
+		if who.ns == "istio-system" && who.sa != "other" {
 			want = []string{servetest.ServerName}
 		}
 		if !slices.Equal(own.Leaf.DNSNames, want) || len(own.Leaf.IPAddresses) != len(want) {

@@ -103,11 +103,11 @@ type Config struct {
 	Revocations   Revocations // nil: nothing is revoked
 	Holders       Holders     // nil: reports are answered Unimplemented
 	Memory        Memory      // nil: peers are answered Unimplemented
-	// ControlPlane is the identity of the replicas themselves. Who proves by a token that it has it, and nobody else, gets
-	// the Names too: a replica that cannot sign asks for its serving certificate so (Borrow). A certificate does not count: it
+	// ControlPlane are the identities of the control plane's processes. Who proves by a token that it has one, and nobody else, gets
+	// the Names too: a process that cannot sign asks for its serving certificate so (PeerIssued). A certificate does not count: it
 	// would let a stolen serving key live on. Nor does a token of another cluster than Cluster: whoever rules there may have one of any
-	// namespace and service account. Zero: nobody.
-	ControlPlane spiffeid.ID
+	// namespace and service account. Empty: nobody.
+	ControlPlane []spiffeid.ID
 	Cluster      string   // the config cluster, by its name in attest.Caller
 	Names        []string // see issue.Request
 	// Aliases are other trust domains under which a CSR may name its caller, as agents do that were started before the mesh

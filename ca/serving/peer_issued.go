@@ -21,20 +21,28 @@ import (
 
 const (
 	peerPause    = time.Second // after a round in which no peer signed, doubled up to:
-	maxPeerPause = 30 * time.Second
+	maxPeerPause = 10 * time.Second
 	peerBudget   = 20 * time.Second // of one round
 	idle         = time.Hour        // nothing is due before the keyring changes
 )
 
+// Ring states what the mesh trusts, and whether this process can sign: a keyring, or Roots.
+type Ring interface {
+	State() *keyring.State
+	Changed() <-chan struct{} // closed once there is another state
+}
+
 // PeerConfig is how a process that cannot sign asks its peers.
 type PeerConfig struct {
-	TLS        *TLS
-	Ring       *keyring.Keyring
-	Store      *kv.Store
-	Peers      []string // host:port (--ca-peers), beside those that have a record in etcd
-	Self       string   // what this process's own record says
-	ServerName string   // in the peers' certificates
-	TokenFile  string   // of the token of the control plane itself
+	TLS  *TLS
+	Ring Ring
+	// Held reports that the holder of a certificate has these roots, once this process can sign; nil: it never can.
+	Held       func(ctx context.Context, serial, identity, origin string, roots []string, end time.Time) error
+	Store      *kv.Store // with the fleet; nil: Peers are all that are known
+	Peers      []string  // host:port (--ca-peers), beside those that have a record in etcd
+	Self       string    // what this process's own record says
+	ServerName string    // in the peers' certificates
+	TokenFile  string    // of the token of the control plane itself
 	Log        *slog.Logger
 }
 
@@ -42,8 +50,7 @@ type PeerConfig struct {
 // this process can sign, serving makes its own.
 type PeerIssued struct {
 	PeerConfig
-	ask  func(ctx context.Context, state *keyring.State) (*caserve.PeerCertificate, error)
-	held func(ctx context.Context, serial, identity, origin string, roots []string, end time.Time) error
+	ask func(ctx context.Context, state *keyring.State) (*caserve.PeerCertificate, error)
 
 	// Of the loop.
 	fleet    []member.Record
@@ -58,16 +65,19 @@ type PeerIssued struct {
 // NewPeerIssued makes one; Run it.
 func NewPeerIssued(c PeerConfig) *PeerIssued {
 	b := &PeerIssued{PeerConfig: c}
-	b.ask, b.held = b.askPeers, c.Ring.Held
+	b.ask = b.askPeers
 	return b
 }
 
 // Run asks whenever a certificate is needed, until ctx ends.
 // An error: the folder of the fleet has no such name, which would be a mistake of this build.
 func (b *PeerIssued) Run(ctx context.Context) error {
-	fleets, err := member.Follow(ctx, b.Store, b.Log)
-	if err != nil {
-		return err
+	var fleets <-chan member.Fleet
+	if b.Store != nil {
+		var err error
+		if fleets, err = member.Follow(ctx, b.Store, b.Log); err != nil {
+			return err
+		}
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -134,7 +144,7 @@ func (b *PeerIssued) report(ctx context.Context, state *keyring.State, now time.
 	ctx, cancel := context.WithTimeout(ctx, peerBudget)
 	defer cancel()
 	for _, leaf := range b.issued {
-		err := b.held(ctx, issue.SerialString(leaf.SerialNumber), leaf.URIs[0].String(), "", strings.Fields(rootsOf(state)), leaf.NotAfter)
+		err := b.Held(ctx, issue.SerialString(leaf.SerialNumber), leaf.URIs[0].String(), "", strings.Fields(rootsOf(state)), leaf.NotAfter)
 		if err != nil {
 			b.Log.Info("the roots that this replica holds could not be journalled; trying again", slog.Any(obs.KeyError, err))
 			return maxPeerPause

@@ -70,7 +70,7 @@ func TestPeerIssued(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &PeerIssued{PeerConfig: PeerConfig{TLS: s, Log: slog.New(slog.DiscardHandler)}, ask: l.ask, held: l.hold}
+	b := &PeerIssued{PeerConfig: PeerConfig{TLS: s, Held: l.hold, Log: slog.New(slog.DiscardHandler)}, ask: l.ask}
 	away := errors.New("the KEK is away")
 	sealed := &keyring.State{Sealed: away, Claimed: []*x509.Certificate{l.a.Certificate}}
 	step := func(state *keyring.State, asks int, what string) time.Duration {

@@ -28,11 +28,11 @@ var webhookLimits = web.Limits{Body: 9 << 20, Connections: 1024, PerSource: 512,
 
 // configurations makes the process follow the webhook configurations of the cluster; nil: there is none, or no role needs them.
 func (a *assembly) configurations() (*webhooks.Configurations, error) {
-	if a.api == nil || a.ca == nil || !a.config.has(roleAdmit) && !a.config.has(roleIngest) {
+	if a.api == nil || a.roots == nil || !a.config.has(roleAdmit) && !a.config.has(roleIngest) {
 		return nil, nil
 	}
 	all, err := webhooks.New(webhooks.Config{Kubeconfig: a.config.kubeconfig, Namespace: a.config.env.podNamespace, Revision: a.config.env.revision, Log: a.scoped(obs.ScopeAdmit),
-		Foreign: !a.config.writeWebhooks, Roots: func() []*x509.Certificate { return a.ca.ring.State().Bundle }})
+		Foreign: !a.config.writeWebhooks, Roots: func() []*x509.Certificate { return a.roots.State().Bundle }})
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig, --registries: %w", err)
 	}
@@ -42,6 +42,9 @@ func (a *assembly) configurations() (*webhooks.Configurations, error) {
 
 // addAdmit is role admit, and what role ingest needs of it: the webhook configurations of the cluster, nil: there are none.
 func (a *assembly) addAdmit() (*webhooks.Configurations, error) {
+	if err := a.addRoots(); err != nil {
+		return nil, err
+	}
 	all, err := a.configurations()
 	if err != nil || !a.config.has(roleAdmit) {
 		return all, err
@@ -63,7 +66,10 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 		a.add(part{tasks: []loop.Task{{Name: "addresses of API servers", Run: servers.run}}})
 	}
 	server := admit.New(reviews)
-	validate.New(normal.New(a.config.normal()), func() *mirror.Snapshot { return a.snapshot() }, judge).Register(server)
+	if err := a.addMesh(); err != nil {
+		return err
+	}
+	validate.New(normal.New(a.config.normal()), a.mesh, func() *mirror.Snapshot { return a.snapshot() }, judge).Register(server)
 	if err := a.addInjection(server); err != nil {
 		return err
 	}
@@ -93,9 +99,9 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 // of the mesh's CA, as soon as the configurations have its root.
 func (a *assembly) webhookTLS(all *webhooks.Configurations) (*tls.Config, error) {
 	switch {
-	case a.ca == nil && a.config.tlsCert == "":
-		return nil, errors.New("--roles: role admit needs a certificate: --kek (the mesh's own CA), or --tls-cert and --tls-key")
-	case a.ca == nil:
+	case a.roots == nil && a.config.tlsCert == "":
+		return nil, errors.New("--roles: role admit needs a certificate: --kek (the mesh's own CA), --tls-cert and --tls-key, or --ca-peers")
+	case a.roots == nil:
 		conf, err := serving.ByFiles(a.config.tlsCert, a.config.tlsKey, nil)
 		if conf != nil {
 			conf.NextProtos = []string{"http/1.1"}
@@ -103,10 +109,10 @@ func (a *assembly) webhookTLS(all *webhooks.Configurations) (*tls.Config, error)
 		return conf, err
 	}
 	trusted := func(*tls.Certificate) serving.Trust { return serving.Trust{Callers: true} }
-	if all != nil && !a.ca.serving.OwnFiles() {
+	if all != nil && !a.serving.OwnFiles() {
 		trusted = all.Trusts
 	}
-	held := serving.NewHeld(a.ca.serving, a.ca.ring.State, trusted)
+	held := serving.NewHeld(a.serving, a.roots.State, trusted)
 	a.add(part{
 		ready: []func() error{func() error {
 			switch unbelieved, err := held.Missing(); {

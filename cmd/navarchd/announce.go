@@ -16,6 +16,9 @@ import (
 
 // storeNamed says where the store is, for the log.
 func (c *config) storeNamed() string {
+	if c.storeless() {
+		return "none"
+	}
 	if c.dataDir != "" {
 		return "embedded etcd in " + c.dataDir
 	}

@@ -7,11 +7,14 @@ import (
 	"slices"
 	"time"
 
+	meshv1 "istio.io/api/mesh/v1alpha1"
+
 	"navarch.io/navarch/ca/attest"
 	"navarch.io/navarch/ca/attest/kube"
 	"navarch.io/navarch/ca/denials"
 	"navarch.io/navarch/ca/keyring"
 	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/ca/serving"
 	"navarch.io/navarch/ca/vault"
 	"navarch.io/navarch/cmd/navarchd/callers"
 	"navarch.io/navarch/cmd/navarchd/debug"
@@ -41,7 +44,7 @@ type assembly struct {
 	part
 	config    *config
 	log       *slog.Logger
-	store     *kv.Store
+	store     *kv.Store // nil: there is none
 	telemetry *telemetry
 	tenants   *tenants.Tenants
 	read      *asof.Times // up to when clusters have been read
@@ -51,8 +54,10 @@ type assembly struct {
 	callers   *callers.Callers
 	api       *apiserver.Client // of the config cluster; nil: there is none
 	clusters  *kube.Clusters    // API servers of other clusters; nil: there are none, or nobody calls this process
-	ca        *authority        // nil: this process does not follow the keyring
+	roots     serving.Ring      // what the mesh trusts: the keyring, or what stands for it; nil: nobody says
+	serving   *serving.TLS      // the certificate that goes with roots
 
+	mesh     func() *meshv1.MeshConfig   // what webhooks go by; its nil: it is not known
 	snapshot func() *mirror.Snapshot     // what is known of the configuration; nil: nothing, or nothing yet
 	reads    func() kv.Place             // how far the chain of heads was read
 	away     func() bool                 // etcd does not answer, as far as is known
@@ -83,23 +88,18 @@ func (e everybody) Recheck() int { return e.streams.Recheck() + e.callers.Rechec
 
 // assemble makes the roles of a process and everything that they have in common, and opens its addresses. Errors name flags.
 func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger) (*part, error) {
-	full := &kv.Space{Size: store.Size, Quota: c.etcdQuota, Log: obs.Scoped(log, obs.ScopeEtcd)}
-	if c.dataDir == "" {
-		full.Keeps = store.Keeps
-	}
 	a := &assembly{config: c, log: log, store: store, telemetry: telemetry, tenants: tenants.New(), read: asof.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
-		snapshot: func() *mirror.Snapshot { return nil }, reads: func() kv.Place { return kv.Place{} }, away: func() bool { return true }, silent: func() error { return nil },
+		mesh: func() *meshv1.MeshConfig { return nil }, snapshot: func() *mirror.Snapshot { return nil }, reads: func() kv.Place { return kv.Place{} }, away: func() bool { return true }, silent: func() error { return nil },
 		signs: func() bool { return false }, streams: noStreams{}, tls: func() (*tls.Config, error) { return c.tlsOfFiles(log) }}
 	a.pages = debug.New(debug.Pages{ID: c.processName(), Removals: &removals.Known{}, Rules: &authz.Authorizer{Open: !c.env.debugAuth, Hosts: c.debugNames(), System: c.env.podNamespace, Cluster: c.cluster,
-		Tenant: a.tenants.Of}, Store: func() []inspect.Problem { return append(spaceProblems(full), awayProblems(a.silent())...) }})
-	a.add(part{tasks: []loop.Task{{Name: "tenants", Run: func(ctx context.Context) error { return a.tenants.Follow(ctx, store, log) }},
-		{Name: "read clusters", Run: func(ctx context.Context) error { return a.read.Follow(ctx, store, log) }},
-		{Name: "held removals", Run: func(ctx context.Context) error { return a.pages.Removals.Follow(ctx, store, log) }}}})
+		Tenant: a.tenants.Of}})
+	if store != nil {
+		a.followStore()
+	}
 	a.add(telemetry.part(store))
 	if err := a.roles(); err != nil {
 		return nil, err
 	}
-	a.add(spacePart(full))
 	began := time.Now()
 	a.gauges = append(a.gauges, a.callers.Gauges, func(now time.Time) {
 		obs.Uptime.Set(now.Sub(began).Seconds())
@@ -108,6 +108,19 @@ func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger
 		obs.Problems.WithLabelValues(string(problem.Warning)).Set(float64(found.Warnings))
 	})
 	return &a.part, a.open()
+}
+
+// followStore adds what every process that has a store follows of it.
+func (a *assembly) followStore() {
+	full := &kv.Space{Size: a.store.Size, Quota: a.config.etcdQuota, Log: a.scoped(obs.ScopeEtcd)}
+	if a.config.dataDir == "" {
+		full.Keeps = a.store.Keeps
+	}
+	a.pages.Store = func() []inspect.Problem { return append(spaceProblems(full), awayProblems(a.silent())...) }
+	a.add(part{tasks: []loop.Task{{Name: "tenants", Run: func(ctx context.Context) error { return a.tenants.Follow(ctx, a.store, a.log) }},
+		{Name: "read clusters", Run: func(ctx context.Context) error { return a.read.Follow(ctx, a.store, a.log) }},
+		{Name: "held removals", Run: func(ctx context.Context) error { return a.pages.Removals.Follow(ctx, a.store, a.log) }}}})
+	a.add(spacePart(full))
 }
 
 // open opens the addresses, and adds what serves them.
@@ -215,7 +228,7 @@ func (a *assembly) addKeyring(sealer seal.Sealer, cluster clusterFacts) (*keyrin
 	if err != nil {
 		return nil, err
 	}
-	a.ca, a.callers, a.signs = ca, ca.callers, func() bool { return canSign(ca.ring) }
+	a.roots, a.serving, a.callers, a.signs = ca.ring, ca.serving, ca.callers, func() bool { return canSign(ca.ring) }
 	a.tls = func() (*tls.Config, error) { return ca.serving.Config(ca.ring.State), nil }
 	a.pages.Rules.Revoked = ca.revokedIdentity
 	a.add(ca.part(a.api, cluster.ca))

@@ -80,12 +80,12 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	if a.callers, err = callers.New(c.callersConfig(snapshot, cluster, a.revoked, log)); err != nil {
 		return nil, err
 	}
-	self, err := c.controlPlane(domain)
+	processes, err := c.controlPlane(domain)
 	if err != nil {
 		return nil, err
 	}
 	a.server, err = caserve.New(caserve.Config{
-		ControlPlane: self, Cluster: c.cluster, Names: c.servingNames(),
+		ControlPlane: processes, Cluster: c.cluster, Names: c.servingNames(),
 		Now: now, Authorities: current{a.ring}, Authenticator: a.callers.OfCalls(), Journal: journal{a.ring}, Spare: renewals{a.ring}, Revocations: revocations{a.ring},
 		Holders: holders{a.ring}, Memory: a.ring, Aliases: identities.Aliases(snapshot), Policy: issue.Policy{DefaultTTL: c.env.certTTL, MaxTTL: c.env.maxCertTTL},
 		Renewals: caserve.Renewals{Alone: c.renewAlone, Machines: c.renewMachines, Machine: identities.Machines(snapshot), Tokens: a.callers.Tokens(), Ending: obs.MachinesEnding.Inc},
@@ -103,17 +103,23 @@ func (c *config) callersConfig(snapshot func() *mirror.Snapshot, cluster cluster
 // peerIssued keeps the serving certificate while this process cannot sign.
 func (a *authority) peerIssued() *serving.PeerIssued {
 	self, _ := a.config.advertised()
-	return serving.NewPeerIssued(serving.PeerConfig{TLS: a.serving, Ring: a.ring, Store: a.store, Peers: a.config.caPeers, Self: self,
-		ServerName: "istiod." + a.config.env.podNamespace + ".svc", TokenFile: a.config.tokenFile, Log: a.log})
+	return serving.NewPeerIssued(serving.PeerConfig{TLS: a.serving, Ring: a.ring, Held: a.ring.Held, Store: a.store, Peers: a.config.caPeers, Self: self,
+		ServerName: a.config.peerName(), TokenFile: a.config.tokenFile, Log: a.log})
 }
 
-// controlPlane is the identity of the replicas.
-func (c *config) controlPlane(domain spiffeid.TrustDomain) (spiffeid.ID, error) {
-	id, err := spiffeid.FromSegments(domain, "ns", c.env.podNamespace, "sa", c.env.account)
-	if err != nil {
-		return id, fmt.Errorf("environment POD_NAMESPACE, SERVICE_ACCOUNT: %w", err)
+// peerName is a name that the serving certificate of each process of this control plane has.
+func (c *config) peerName() string { return "istiod." + c.env.podNamespace + ".svc" }
+
+// controlPlane are the identities of the processes of this control plane.
+func (c *config) controlPlane(domain spiffeid.TrustDomain) (all []spiffeid.ID, err error) {
+	for _, account := range append([]string{c.env.account}, c.accounts...) {
+		id, err := spiffeid.FromSegments(domain, "ns", c.env.podNamespace, "sa", account)
+		if err != nil {
+			return nil, fmt.Errorf("environment POD_NAMESPACE, SERVICE_ACCOUNT, --control-plane-accounts: %q: %w", account, err)
+		}
+		all = append(all, id)
 	}
-	return id, nil
+	return all, nil
 }
 
 // believed reads --peer-roots each time: a root that is new may be in it by now. nil where it is not given.

@@ -18,8 +18,11 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// openStore connects to etcd, or starts the embedded one, which runs until it is closed.
+// openStore connects to etcd, or starts the embedded one, which runs until it is closed. The store is nil where the process needs none.
 func openStore(c *config, log *slog.Logger) (store *kv.Store, server []loop.Task, closed func() error, err error) {
+	if c.storeless() {
+		return nil, nil, func() error { return nil }, nil
+	}
 	if c.dataDir != "" {
 		etcd, err := embedded.Start(embedded.Config{Mesh: c.mesh, Revision: c.env.revision, Dir: c.dataDir, Logger: log})
 		if err != nil {

@@ -88,6 +88,7 @@ type config struct {
 	kek                       string
 	caCerts                   string
 	caPeers                   []string
+	accounts                  []string // of this control plane's processes, beside SERVICE_ACCOUNT
 	tokenFile                 string
 	peerRoots                 string
 	tokenIssuer               string
@@ -212,9 +213,7 @@ func (c *config) bind(f *pflag.FlagSet) {
 	f.DurationVar(&c.renewMachines, "machine-renewals", 0, "The same for machines: service accounts that a WorkloadEntry, a WorkloadGroup, or an endpoint of a ServiceEntry, in their namespace names, for as long as it does; 0: without end.")
 	f.StringVar(&c.kek, "kek", "", "Key encryption key of role ca, and of Secrets (roles ingest and xds): file:PATH, passphrase-file:PATH, or kms:SOCKET of a Kubernetes KMS v2 plugin (default, with --data-dir: a file in it).")
 	f.StringVar(&c.caCerts, "cacerts", "", "Folder of your own CA (ca-cert.pem, ca-key.pem, cert-chain.pem, root-cert.pem) (default, with --kubeconfig or --registries: the Secret cacerts of the system namespace, else istio-ca-secret); where there is none roots are made here.")
-	f.StringSliceVar(&c.caPeers, "ca-peers", nil, "Secure gRPC addresses of the replicas with role ca, host:port; the name of a headless Service is enough. A keyring that is older than one of them remembers is refused.")
-	f.StringVar(&c.tokenFile, "token-file", "/var/run/secrets/tokens/istio-token", "Service-account token of the control plane itself: a replica that cannot unseal shows it to a peer that can, which signs its serving certificate.")
-	f.StringVar(&c.peerRoots, "peer-roots", "", "File of the mesh's root certificates: the only ones that a replica believes which has not been able to unseal since its start (default: those that it remembers in --state-dir, else those in etcd).")
+	c.bindPeers(f)
 	f.StringVar(&c.tokenIssuer, "token-issuer", "", "Issuer of service-account tokens that are accepted (default, with --kubeconfig or --registries: that of the API server, with its keys).")
 	f.StringVar(&c.tokenKeys, "token-keys", "", "Its public keys: a URL or a file of a JWKS, or a PEM file (default: OpenID discovery at the issuer).")
 	f.BoolVar(&c.writeRootCerts, "write-root-certs", true, "Keep the ConfigMap istio-ca-root-cert of each namespace of the cluster, while this process leads.")
@@ -279,6 +278,12 @@ const registryKubernetes = "Kubernetes"
 func (c *config) hasKeyring() bool {
 	return !c.env.signers && (c.has(roleCA) || c.kek != "" && c.clientCA == "" && !c.env.otherCA && (c.has(roleXDS) || c.has(roleIngest) || c.has(roleAdmit)))
 }
+
+// admitsAlone: the process has role admit and no other.
+func (c *config) admitsAlone() bool { return len(c.roles) == 1 && c.has(roleAdmit) }
+
+// storeless: the process has no etcd.
+func (c *config) storeless() bool { return c.dataDir == "" && len(c.etcd.Endpoints) == 0 }
 
 // speaksGRPC: the process serves one of the gRPC addresses.
 func (c *config) speaksGRPC() bool { return c.has(roleXDS) || c.has(roleCA) }

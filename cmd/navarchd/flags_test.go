@@ -182,6 +182,8 @@ func TestRoleAdmit(t *testing.T) {
 		"asked for":                  {config{roles: []string{"admit"}, kek: "file:a", httpsAddr: ":1"}, true, false},
 		"asked for, no certificate":  {config{roles: []string{"admit"}, httpsAddr: ":1"}, true, true},
 		"asked for, without address": {config{roles: []string{"admit"}, kek: "file:a"}, true, true},
+		"alone, of a peer":           {config{roles: []string{"admit"}, caPeers: []string{"ca:1"}, kubeconfig: "k", httpsAddr: ":1"}, true, false},
+		"with xds, of a peer":        {config{roles: []string{"admit", "xds"}, caPeers: []string{"ca:1"}, kubeconfig: "k", httpsAddr: ":1"}, true, true},
 	} {
 		c.c.fill()
 		if c.c.has(roleAdmit) != c.defaults {
@@ -191,6 +193,33 @@ func TestRoleAdmit(t *testing.T) {
 		c.c.checkRoles(func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
 		if refused := slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, "role admit") }); refused != c.refused {
 			t.Errorf("%s: %q", name, said)
+		}
+	}
+}
+
+// Only a process with role admit alone that follows no keyring does without etcd; without a certificate or a key of its own it needs to know the mesh's roots.
+func TestWithoutEtcd(t *testing.T) {
+	const needsStore, needsRoots = "--etcd-endpoints", "--peer-roots"
+	for name, one := range map[string]struct {
+		c      config
+		refuse string // what is named; empty: it starts
+	}{
+		"roots of the cluster":   {config{roles: []string{"admit"}, caPeers: []string{"ca:1"}, kubeconfig: "k"}, ""},
+		"roots of a file":        {config{roles: []string{"admit"}, caPeers: []string{"ca:1"}, peerRoots: "r"}, ""},
+		"an operator's":          {config{roles: []string{"admit"}, tlsCert: "c", tlsKey: "k"}, ""},
+		"no roots":               {config{roles: []string{"admit"}, caPeers: []string{"ca:1"}}, needsRoots},
+		"a key encryption key":   {config{roles: []string{"admit"}, kek: "file:k"}, needsStore},
+		"another role beside it": {config{roles: []string{"admit", "xds"}, tlsCert: "c", tlsKey: "k"}, needsStore},
+		"another role instead":   {config{roles: []string{"xds"}, tlsCert: "c", tlsKey: "k"}, needsStore},
+	} {
+		var said []string
+		one.c.httpsAddr, one.c.mesh = ":1", "m"
+		refuse := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+		one.c.checkRoles(refuse)
+		one.c.checkNames(refuse)
+		text := strings.Join(said, "\n")
+		if named := strings.Contains(text, needsStore) || strings.Contains(text, needsRoots); named != (one.refuse != "") || !strings.Contains(text, one.refuse) {
+			t.Errorf("%s: %q, want %q", name, text, one.refuse)
 		}
 	}
 }

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
+	"log/slog"
 
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	proxyconfigv1 "istio.io/api/networking/v1beta1"
@@ -22,11 +22,11 @@ func (a *assembly) addInjection(server *admit.Server) error {
 	if a.api == nil {
 		return nil
 	}
-	mesh, err := a.meshOfInjection()
+	proxies, err := a.proxiesOfInjection()
 	if err != nil {
 		return err
 	}
-	conf := injection.Config{Namespace: c.env.podNamespace, Revision: c.env.revision, Cluster: c.cluster, Native: c.env.nativeSidecars, Mesh: mesh, Proxies: a.proxiesOfInjection(), Kubelets: injection.Kubelets(a.api), Log: a.scoped(obs.ScopeAdmit)}
+	conf := injection.Config{Namespace: c.env.podNamespace, Revision: c.env.revision, Cluster: c.cluster, Native: c.env.nativeSidecars, Mesh: a.mesh, Proxies: proxies, Kubelets: injection.Kubelets(a.api), Log: a.scoped(obs.ScopeAdmit)}
 	maps, err := status.NewConfigMaps(c.kubeconfig, conf.Namespace, conf.Name())
 	if err != nil {
 		return err
@@ -38,45 +38,65 @@ func (a *assembly) addInjection(server *admit.Server) error {
 	return nil
 }
 
-// proxiesOfInjection are the ProxyConfigs of the records, where this process follows them; else nil.
-func (a *assembly) proxiesOfInjection() inject.ProxyConfigs {
-	if !a.config.has(roleXDS) {
-		return nil
-	}
-	return func(namespace string) []*proxyconfigv1.ProxyConfig {
-		if s := a.snapshot(); s != nil {
-			return injection.ProxyConfigs(s, namespace)
-		}
-		return nil
-	}
-}
-
-// meshOfInjection is the mesh configuration as it is now: that of the records, where this process follows them, else of the ConfigMap.
-func (a *assembly) meshOfInjection() (func() *meshv1alpha1.MeshConfig, error) {
+// proxiesOfInjection are the ProxyConfigs of the records, where this process follows them, else of the API server.
+func (a *assembly) proxiesOfInjection() (inject.ProxyConfigs, error) {
 	c := a.config
 	if c.has(roleXDS) {
-		return func() *meshv1alpha1.MeshConfig {
+		return func(namespace string) []*proxyconfigv1.ProxyConfig {
 			if s := a.snapshot(); s != nil {
-				return s.Mesh().Spec
+				return injection.ProxyConfigs(s, namespace)
 			}
 			return nil
 		}, nil
 	}
-	if c.env.sharedMesh != "" {
-		return nil, errors.New("SHARED_MESH_CONFIG: a process with role admit reads it only with role xds, too")
-	}
 	log := a.scoped(obs.ScopeAdmit)
-	m := injection.NewMesh(normal.New(c.normal()), log)
-	maps, err := status.NewConfigMaps(c.kubeconfig, c.env.podNamespace, m.Name())
+	objects, err := status.NewProxyConfigs(c.kubeconfig, c.env.watchOnly)
 	if err != nil {
 		return nil, err
 	}
-	a.add(part{tasks: []loop.Task{{Name: "mesh configuration for injection", Run: func(ctx context.Context) error {
-		return maps.Follow(ctx, m, func(err error) {
-			if err != nil {
-				log.Warn("the mesh configuration cannot be read", obs.KeyError, err)
-			}
-		})
+	followed := injection.NewFollowedProxyConfigs(normal.New(c.normal()), c.env.revision, log)
+	a.add(part{tasks: []loop.Task{{Name: "ProxyConfigs for injection", Run: func(ctx context.Context) error {
+		return objects.Follow(ctx, followed, warnUnread(log, "the objects of kind ProxyConfig cannot be read"))
 	}}}})
-	return m.Current, nil
+	return followed.In, nil
+}
+
+// warnUnread returns what is told why something of the API server cannot be read; nil: it can.
+func warnUnread(log *slog.Logger, what string) func(error) {
+	return func(err error) {
+		if err != nil {
+			log.Warn(what, obs.KeyError, err)
+		}
+	}
+}
+
+// addMesh makes the mesh configuration known that the webhooks go by: that of the records, where this process follows them, else of the ConfigMaps; without
+// either it stays unknown.
+func (a *assembly) addMesh() error {
+	c := a.config
+	if c.has(roleXDS) {
+		a.mesh = func() *meshv1alpha1.MeshConfig {
+			if s := a.snapshot(); s != nil {
+				return s.Mesh().Spec
+			}
+			return nil
+		}
+		return nil
+	}
+	if a.api == nil {
+		return nil
+	}
+	log := a.scoped(obs.ScopeAdmit)
+	m := injection.NewMesh(normal.New(c.normal()), c.env.sharedMesh, log)
+	for _, name := range m.Names() {
+		maps, err := status.NewConfigMaps(c.kubeconfig, c.env.podNamespace, name)
+		if err != nil {
+			return err
+		}
+		a.add(part{tasks: []loop.Task{{Name: "mesh configuration for the webhooks, ConfigMap " + name, Run: func(ctx context.Context) error {
+			return maps.Follow(ctx, m.Seen(name), warnUnread(log, "the mesh configuration cannot be read"))
+		}}}})
+	}
+	a.mesh = m.Current
+	return nil
 }

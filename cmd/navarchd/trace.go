@@ -34,10 +34,10 @@ func newTelemetry(ctx context.Context, c *config, log *slog.Logger) (t *telemetr
 	return t, err
 }
 
-// part is what that adds to a process.
+// part is what that adds to a process; without a store it has no changes to trace.
 func (t *telemetry) part(store *kv.Store) part {
 	added := part{tasks: []loop.Task{{Name: "changes", Run: t.changes.Run}}}
-	if t.tracer != nil {
+	if t.tracer != nil && store != nil {
 		added.tasks = append(added.tasks, tracing(t.tracer, store))
 	}
 	return added

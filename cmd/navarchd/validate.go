@@ -42,8 +42,12 @@ func (c *config) checkRoles(refuse func(format string, args ...any)) {
 	if c.has(roleIngest) && c.configDir == "" && !c.kubernetes() {
 		refuse("--config-dir is needed for role ingest, or --kubeconfig, or --registries=Kubernetes in a Pod")
 	}
-	if c.has(roleAdmit) && (c.httpsAddr == "" || !c.hasKeyring() && c.tlsCert == "") {
-		refuse("--roles: role admit needs an address (--https-addr) and a certificate: --kek (the mesh's own CA), or --tls-cert and --tls-key")
+	byPeer := c.admitsAlone() && len(c.caPeers) > 0
+	if c.has(roleAdmit) && (c.httpsAddr == "" || !c.hasKeyring() && c.tlsCert == "" && !byPeer) {
+		refuse("--roles: role admit needs an address (--https-addr) and a certificate: --kek (the mesh's own CA), --tls-cert and --tls-key, or, where it is the only role, --ca-peers that sign one")
+	}
+	if byPeer && !c.hasKeyring() && c.tlsCert == "" && c.peerRoots == "" && !c.kubernetes() {
+		refuse("--ca-peers, without --kek: the mesh's roots are needed, by --peer-roots, or from a Kubernetes API server (--kubeconfig or --registries=Kubernetes)")
 	}
 	if c.registries != "" && c.registries != registryKubernetes {
 		refuse("--registries: %q; want %s", c.registries, registryKubernetes)
@@ -75,8 +79,8 @@ func (c *config) checkNames(refuse func(format string, args ...any)) {
 	switch {
 	case c.dataDir != "" && len(c.etcd.Endpoints) > 0:
 		refuse("--data-dir and --etcd-endpoints exclude each other: either the embedded etcd or one of yours")
-	case c.dataDir == "" && len(c.etcd.Endpoints) == 0:
-		refuse("--data-dir (embedded etcd) or --etcd-endpoints (one of yours) is needed")
+	case c.storeless() && !(c.admitsAlone() && c.kek == ""):
+		refuse("--data-dir (embedded etcd) or --etcd-endpoints (one of yours) is needed, but with role admit alone and without --kek")
 	}
 	if (c.tlsCert == "") != (c.tlsKey == "") {
 		refuse("--tls-cert and --tls-key go together")

@@ -106,8 +106,7 @@ func TestKubeChartRefuses(t *testing.T) {
 		asked + ",issuer.signerDomain=a.b,issuer.address=c:1": "issuer.address is not for issuer.kind signers",
 		"crds.install=true":        "make chart",
 		"etcd.tls.secretName=mine": "serverSecretName",
-		"sharedMeshConfig=shared,deployments[0].roles={ingest,xds,ca},deployments[0].replicas=1,deployments[1].roles={admit},deployments[1].name=admit,deployments[1].replicas=1": "sharedMeshConfig",
-		"revision=" + long: "revision: the name navarch-etcd-" + long + "-snapshot-week of a CronJob has 53 characters, at most 52 are allowed",
+		"revision=" + long:         "revision: the name navarch-etcd-" + long + "-snapshot-week of a CronJob has 53 characters, at most 52 are allowed",
 		"etcd.own.snapshots.enabled=false,etcd.own.defragmentation=,revision=" + long + "abcdefghijklmn":                                                "revision: the name navarch-etcd-" + long + "abcdefghijklmn of a StatefulSet has 53 characters, at most 52",
 		"etcd.endpoints={https://a:1},revision=" + long + "abcdefghijklmn":                                                                              "", // there is no etcd of the chart's
 		"revision=abcdefghijklmnop,deployments[0].roles={ingest,xds,ca,admit},deployments[0].replicas=1,deployments[0].name=" + long + "abcdefghijklmn": "deployments: the name istiod-abcdefghijklmnop-" + long + "abcdefghijklmn has 64 characters, at most 63",

@@ -195,7 +195,7 @@ func variables(t *testing.T) []string {
 
 // withoutValue are flags and variables of navarchd that no value sets: addresses, which Services and probes name; files that no volume of the chart has, or that
 // issuers have; a folder in place of a cluster; an etcd within the process; what Kubernetes proves better; what is for tests.
-var withoutValue = []string{"http-addr", "https-addr", "secure-grpc-addr", "monitoring-addr", "advertise-address", "ca-peers", "cacerts", "peer-roots", "tls-cert", "tls-key", "tls-client-ca",
+var withoutValue = []string{"http-addr", "https-addr", "secure-grpc-addr", "monitoring-addr", "advertise-address", "cacerts", "peer-roots", "tls-cert", "tls-key", "tls-client-ca",
 	"config-dir", "data-dir", "kubeconfig", "token-file", "token-keys", "jwks-loopback", "zone", "help", "version",
 	"NAVARCH_EXPERIMENT_OFF", "ENABLE_CA_SERVER", "PILOT_CERT_PROVIDER", "EXTERNAL_CA", "K8S_SIGNER", "CERT_SIGNER_DOMAIN", "CLUSTER_ID"}
 

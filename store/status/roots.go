@@ -67,3 +67,6 @@ func own(m map[string]string) map[string]string {
 	}
 	return maps.Clone(m)
 }
+
+// RootsOf returns the roots (PEM) that a ConfigMap istio-ca-root-cert has; empty: none.
+func RootsOf(m *corev1.ConfigMap) string { return m.Data[rootCertKey] }

@@ -31,6 +31,7 @@ var (
 	tokens     = []string{"/.well-known/openid-configuration", "/openid/v1/jwks"}
 	automatic  = "automatic addresses of ServiceEntries"
 	machines   = "machines that register themselves"
+	alone      = "processes with role admit alone"
 	objectsAre = "the status of Istio's objects (PILOT_ENABLE_STATUS)"
 )
 
@@ -56,6 +57,7 @@ var clusterRules = []rule{
 	{allow("extensions.istio.io", []string{"trafficextensions/status", "wasmplugins/status"}, []string{"update"}), ingest, objectsAre},
 	{allow("networking.istio.io", []string{"serviceentries"}, []string{"get"}), ingest, automatic},
 	{allow("networking.istio.io", []string{"serviceentries/status"}, []string{"update"}), ingest, automatic},
+	{allow("networking.istio.io", []string{"proxyconfigs"}, listWatch), []string{"admit"}, alone},
 	{allow("admissionregistration.k8s.io", []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"}, []string{"get", "list", "watch", "update"}), ingest, ""},
 	{allow("authorization.k8s.io", []string{"subjectaccessreviews"}, []string{"create"}), []string{"ingest", "xds"}, ""},
 	{allow("authentication.k8s.io", []string{"tokenreviews"}, []string{"create"}), everyRole, "navarchctl removals accept, and --token-review"},
@@ -65,6 +67,7 @@ var clusterRules = []rule{
 var namespaceRules = []rule{
 	{allow("", []string{"configmaps"}, listWatch, "istio"), []string{"ingest", "admit"}, ""},
 	{allow("", []string{"configmaps"}, listWatch, "istio-sidecar-injector"), []string{"admit"}, ""},
+	{allow("", []string{"configmaps"}, listWatch, "istio-ca-root-cert"), []string{"admit"}, alone},
 	{allow("", []string{"secrets"}, []string{"get"}, "cacerts", "istio-ca-secret"), []string{"ca"}, "the CA that istiod had (it is not needed with --cacerts)"},
 	{allow("networking.istio.io", []string{"gateways"}, []string{"create"}), ingest, ""},
 	{allow("", []string{"secrets"}, listWatch), []string{"ingest", "xds", "ca"}, "other clusters"},

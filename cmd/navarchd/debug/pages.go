@@ -52,7 +52,7 @@ type Pages struct {
 	Removals *removals.Known
 	// Acceptor lets one of them go, for a POST request to their page; nil: this process does not have role ingest.
 	Acceptor *removals.Acceptor
-	// Store is what is wrong with the store itself, for those who see everything.
+	// Store is what is wrong with the store itself, for those who see everything; nil: there is no store.
 	Store func() []inspect.Problem
 
 	turns *web.Turns

@@ -110,7 +110,7 @@ func (p *Pages) Reported(sees authz.Visible) []inspect.Problem {
 	if p.Proxies != nil {
 		all = append(all, p.Proxies.unreadable(sees)...)
 	}
-	if sees.Of("") {
+	if p.Store != nil && sees.Of("") {
 		all = append(all, p.Store()...)
 	}
 	if p.Proxies != nil {

@@ -50,7 +50,7 @@ type Config struct {
 	Namespace, Revision, Cluster string // of this control plane, and the cluster that it is in
 	Native                       NativeSidecars
 	Mesh                         func() *meshv1alpha1.MeshConfig // as it is now; nil: not known yet
-	Proxies                      inject.ProxyConfigs             // as they are now; nil: this process does not follow them
+	Proxies                      inject.ProxyConfigs             // as they are now
 	// Follow tells of the ConfigMap until its context ends (status.ConfigMaps); failed is told why that does not work, nil: it does again.
 	Follow func(ctx context.Context, s status.Seen[corev1.ConfigMap], failed func(error)) error
 	// Kubelets are the versions of the kubelets, by node.
@@ -104,9 +104,6 @@ func (i *Injection) Tasks() []loop.Task {
 func (i *Injection) Notes() (all []string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.Proxies == nil {
-		all = append(all, "Pods are injected without the objects of kind ProxyConfig, which a process with role admit reads only with role xds, too")
-	}
 	for _, note := range append([]string{i.unread, i.unusable, i.unknown}, i.problems...) {
 		if note != "" {
 			all = append(all, note)

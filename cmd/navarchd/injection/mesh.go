@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
@@ -14,40 +15,82 @@ import (
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/source/kube"
 	"navarch.io/navarch/store/status"
 )
 
-// Mesh keeps the mesh configuration for a process that follows no records: ConfigMap istio[-rev]. One that cannot be read changes nothing.
+// Mesh keeps the mesh configuration for a process that follows no records: ConfigMap istio[-rev], over a shared one. What cannot be read changes nothing.
 type Mesh struct {
 	normal  *normal.Normalizer
+	shared  string // the name of the ConfigMap that several revisions have in common (SHARED_MESH_CONFIG); empty: there is none
 	log     *slog.Logger
 	current atomic.Pointer[meshv1alpha1.MeshConfig]
+
+	mu     sync.Mutex // guards what follows; a leaf
+	maps   kube.Meshes
+	listed map[string]bool // names of ConfigMaps that were listed
 }
 
-var _ status.Seen[corev1.ConfigMap] = (*Mesh)(nil)
+// NewMesh knows nothing before it is told. shared names the ConfigMap that several revisions have in common; empty: there is none.
+func NewMesh(n *normal.Normalizer, shared string, log *slog.Logger) *Mesh {
+	if shared == n.MeshID().Name {
+		shared = ""
+	}
+	return &Mesh{normal: n, shared: shared, log: log, listed: map[string]bool{}}
+}
 
-// NewMesh knows nothing before it is told.
-func NewMesh(n *normal.Normalizer, log *slog.Logger) *Mesh { return &Mesh{normal: n, log: log} }
-
-// Name is that of the ConfigMap.
-func (m *Mesh) Name() string { return m.normal.MeshID().Name }
+// Names are those of the ConfigMaps, each of which is to be followed.
+func (m *Mesh) Names() []string {
+	if m.shared == "" {
+		return []string{m.normal.MeshID().Name}
+	}
+	return []string{m.normal.MeshID().Name, m.shared}
+}
 
 // Current is the configuration, with its defaults; nil: it is not known yet.
 func (m *Mesh) Current() *meshv1alpha1.MeshConfig { return m.current.Load() }
 
-func (m *Mesh) key() status.Key {
-	id := m.normal.MeshID()
-	return status.Key{Namespace: id.Namespace, Name: id.Name}
+// Seen is told of one of the ConfigMaps.
+func (m *Mesh) Seen(name string) status.Seen[corev1.ConfigMap] {
+	return seenMesh{m, status.Key{Namespace: m.normal.MeshID().Namespace, Name: name}}
+}
+
+type seenMesh struct {
+	mesh *Mesh
+	key  status.Key
 }
 
 // Replace implements status.Seen.
-func (m *Mesh) Replace(all map[status.Key]status.Found[corev1.ConfigMap]) { m.use(all[m.key()].Object) }
+func (s seenMesh) Replace(all map[status.Key]status.Found[corev1.ConfigMap]) {
+	s.mesh.take(s.key.Name, all[s.key].Object)
+}
 
 // Observe implements status.Seen.
-func (m *Mesh) Observe(k status.Key, f status.Found[corev1.ConfigMap]) {
-	if k == m.key() {
-		m.use(f.Object)
+func (s seenMesh) Observe(k status.Key, f status.Found[corev1.ConfigMap]) {
+	if k == s.key {
+		s.mesh.take(s.key.Name, f.Object)
 	}
+}
+
+// take uses a ConfigMap as it is now (nil: it is not there), once all were listed.
+func (m *Mesh) take(name string, there *corev1.ConfigMap) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.listed[name] = true
+	if name == m.shared {
+		m.maps.Shared = there
+	} else {
+		m.maps.Own = there
+	}
+	if len(m.listed) < len(m.Names()) {
+		return
+	}
+	id := m.normal.MeshID()
+	merged := m.maps.Merged(id.Namespace, id.Name)
+	if m.maps.Wrong != "" {
+		m.log.Error("the shared mesh configuration cannot be read", obs.KeyName, m.shared, obs.KeyProblem, m.maps.Wrong)
+	}
+	m.use(merged)
 }
 
 // use takes the ConfigMap; nil: there is none, which is a mesh with all defaults, unless there was one.

@@ -2,6 +2,7 @@ package injection
 
 import (
 	"log/slog"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,10 +13,11 @@ import (
 
 // The mesh configuration counts as it changes; one that cannot be read changes nothing, one that is not there is all defaults.
 func TestMesh(t *testing.T) {
-	m := NewMesh(normal.New(normal.Options{SystemNamespace: "istio-system", Revision: "canary"}), slog.New(slog.DiscardHandler))
-	if m.Current() != nil || m.Name() != "istio-canary" {
-		t.Errorf("%v %s", m.Current(), m.Name())
+	m := NewMesh(normal.New(normal.Options{SystemNamespace: "istio-system", Revision: "canary"}), "", slog.New(slog.DiscardHandler))
+	if m.Current() != nil || !slices.Equal(m.Names(), []string{"istio-canary"}) {
+		t.Errorf("%v %s", m.Current(), m.Names())
 	}
+	key, own := status.Key{Namespace: "istio-system", Name: "istio-canary"}, m.Seen("istio-canary")
 	found := func(mesh string) status.Found[corev1.ConfigMap] {
 		return status.Found[corev1.ConfigMap]{Object: &corev1.ConfigMap{Data: map[string]string{"mesh": mesh}}}
 	}
@@ -25,20 +27,48 @@ func TestMesh(t *testing.T) {
 			t.Errorf("trust domain %s, want %s", got, domain)
 		}
 	}
-	m.Replace(nil)
+	own.Replace(nil)
 	check("cluster.local")
-	m.Replace(map[status.Key]status.Found[corev1.ConfigMap]{m.key(): found("trustDomain: a.example")})
+	own.Replace(map[status.Key]status.Found[corev1.ConfigMap]{key: found("trustDomain: a.example")})
 	check("a.example")
-	m.Observe(status.Key{Namespace: "istio-system", Name: "istio"}, found("trustDomain: b.example"))
+	own.Observe(status.Key{Namespace: "istio-system", Name: "istio"}, found("trustDomain: b.example"))
 	check("a.example")
-	m.Observe(m.key(), found("trustDomain: ["))
+	own.Observe(key, found("trustDomain: ["))
 	check("a.example")
-	m.Observe(m.key(), found("trustDomain: c.example"))
+	own.Observe(key, found("trustDomain: c.example"))
 	check("c.example")
-	m.Observe(m.key(), status.Found[corev1.ConfigMap]{}) // the last good one stands
+	own.Observe(key, status.Found[corev1.ConfigMap]{}) // the last good one stands
 	check("c.example")
-	m.Observe(m.key(), status.Found[corev1.ConfigMap]{Object: &corev1.ConfigMap{}})
+	own.Observe(key, status.Found[corev1.ConfigMap]{Object: &corev1.ConfigMap{}})
 	check("c.example")
-	m.Observe(m.key(), found("{}"))
+	own.Observe(key, found("{}"))
 	check("cluster.local")
+}
+
+// The ConfigMap that several revisions have in common stands where the revision's own says nothing, once both are known; what was good of it stands where
+// the newest one cannot be read.
+func TestSharedMesh(t *testing.T) {
+	m := NewMesh(normal.New(normal.Options{SystemNamespace: "istio-system"}), "shared", slog.New(slog.DiscardHandler))
+	give := func(name, mesh string) {
+		m.Seen(name).Observe(status.Key{Namespace: "istio-system", Name: name}, status.Found[corev1.ConfigMap]{Object: &corev1.ConfigMap{Data: map[string]string{"mesh": mesh}}})
+	}
+	check := func(domain, root string) {
+		t.Helper()
+		if c := m.Current(); c.GetTrustDomain() != domain || c.GetRootNamespace() != root {
+			t.Errorf("trust domain %s, root namespace %s, want %s and %s", c.GetTrustDomain(), c.GetRootNamespace(), domain, root)
+		}
+	}
+	give("istio", "rootNamespace: own")
+	if m.Current() != nil {
+		t.Error("the mesh is known before the shared configuration")
+	}
+	give("shared", "{trustDomain: shared.example, rootNamespace: shared}")
+	check("shared.example", "own")
+	give("shared", "trustDomain: [")
+	check("shared.example", "own")
+	give("istio", "trustDomain: own.example")
+	check("own.example", "shared")
+	if m := NewMesh(normal.New(normal.Options{SystemNamespace: "istio-system"}), "istio", slog.New(slog.DiscardHandler)); len(m.Names()) != 1 {
+		t.Errorf("its own name is shared: %v", m.Names())
+	}
 }

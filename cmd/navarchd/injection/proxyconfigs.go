@@ -1,12 +1,23 @@
 package injection
 
 import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
+	"sync"
 
 	proxyconfigv1 "istio.io/api/networking/v1beta1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/obs"
+	"navarch.io/navarch/store/status"
 )
 
 // ProxyConfigs are those of a namespace at a snapshot, the oldest first.
@@ -15,9 +26,96 @@ func ProxyConfigs(s *mirror.Snapshot, namespace string) (all []*proxyconfigv1.Pr
 	for r := range s.In(model.KindProxyConfig, namespace) {
 		found = append(found, r.(*model.ProxyConfig))
 	}
+	return inOrder(found)
+}
+
+// inOrder are their specs, the oldest first.
+func inOrder(found []*model.ProxyConfig) (all []*proxyconfigv1.ProxyConfig) {
 	slices.SortFunc(found, func(a, b *model.ProxyConfig) int { return a.Older(&b.Head) })
 	for _, c := range found {
 		all = append(all, c.Spec)
 	}
 	return all
+}
+
+// FollowedProxyConfigs keeps the objects of kind ProxyConfig for a process that follows no records, as the API server has them. One that is not valid counts as
+// it was before. Its methods may be called from any goroutine.
+type FollowedProxyConfigs struct {
+	normal   *normal.Normalizer
+	revision string // whose objects count, beside those of none
+	log      *slog.Logger
+
+	mu    sync.Mutex                               // guards what follows; a leaf
+	known map[string]map[string]*model.ProxyConfig // by namespace and name
+}
+
+var _ status.Seen[unstructured.Unstructured] = (*FollowedProxyConfigs)(nil)
+
+// NewFollowedProxyConfigs knows none before it is told. The empty revision is default.
+func NewFollowedProxyConfigs(n *normal.Normalizer, revision string, log *slog.Logger) *FollowedProxyConfigs {
+	return &FollowedProxyConfigs{normal: n, revision: cmp.Or(revision, "default"), log: log, known: map[string]map[string]*model.ProxyConfig{}}
+}
+
+// In are those of a namespace, the oldest first.
+func (f *FollowedProxyConfigs) In(namespace string) []*proxyconfigv1.ProxyConfig {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return inOrder(slices.Collect(maps.Values(f.known[namespace])))
+}
+
+// Replace implements status.Seen.
+func (f *FollowedProxyConfigs) Replace(all map[status.Key]status.Found[unstructured.Unstructured]) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := f.known
+	f.known = map[string]map[string]*model.ProxyConfig{}
+	for k, found := range all {
+		f.put(k, before[k.Namespace][k.Name], found.Object)
+	}
+}
+
+// Observe implements status.Seen.
+func (f *FollowedProxyConfigs) Observe(k status.Key, found status.Found[unstructured.Unstructured]) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := f.known[k.Namespace][k.Name]
+	if delete(f.known[k.Namespace], k.Name); found.Object != nil {
+		f.put(k, before, found.Object)
+	}
+}
+
+// put keeps an object; before is what was valid of it. With the lock.
+func (f *FollowedProxyConfigs) put(k status.Key, before *model.ProxyConfig, u *unstructured.Unstructured) {
+	if revision, stated := u.GetLabels()[status.RevisionLabel]; stated && revision != f.revision {
+		return
+	}
+	read, err := f.read(k, u)
+	if err != nil {
+		f.log.Warn("a ProxyConfig is not valid: Pods are injected as it was before, if it was", obs.KeyObject, k.Namespace+"/"+k.Name, obs.KeyError, err)
+		read = before
+	}
+	if read == nil {
+		return
+	}
+	if f.known[k.Namespace] == nil {
+		f.known[k.Namespace] = map[string]*model.ProxyConfig{}
+	}
+	f.known[k.Namespace][k.Name] = read
+}
+
+// read makes the record that the leader makes of it.
+func (f *FollowedProxyConfigs) read(k status.Key, u *unstructured.Unstructured) (*model.ProxyConfig, error) {
+	raw, err := json.Marshal(u)
+	if err != nil {
+		return nil, err
+	}
+	gvk := u.GroupVersionKind()
+	result := f.normal.Object(&object.Object{ID: object.ID{Group: gvk.Group, Kind: gvk.Kind, Namespace: k.Namespace, Name: k.Name}, Version: gvk.Version,
+		Created: u.GetCreationTimestamp().UTC(), UID: string(u.GetUID()), JSON: raw}, nil)
+	for _, r := range result.Records {
+		if c, is := r.(*model.ProxyConfig); is {
+			return c, nil
+		}
+	}
+	return nil, fmt.Errorf("%v", result.Problems)
 }

@@ -61,9 +61,6 @@ no limit of memory, or one whose unit is not known here. */}}
   {{- if and .autoscaling (not (.autoscaling | default dict).targetProxies) (not $cpu) }}
     {{- fail "deployments: autoscaling by CPU needs resources.requests.cpu, of which it goes by a part (or autoscaling.targetProxies)" }}
   {{- end }}
-  {{- if and $.Values.sharedMeshConfig (has "admit" .roles) (not (has "xds" .roles)) }}
-    {{- fail "sharedMeshConfig: a process with role admit reads it only with role xds, too" }}
-  {{- end }}
   {{- if and $other (has "ca" .roles) }}{{ fail "deployments: a Deployment has the role ca, and another CA signs (issuer.kind)" }}{{ end }}
   {{- if and (eq $.Values.issuer.kind "signers") (has "ca" .roles) (not (has "xds" .roles)) }}
     {{- fail "deployments: with signers of Kubernetes (issuer.kind) role ca goes together with role xds, which knows their roots" }}
@@ -87,6 +84,26 @@ no limit of memory, or one whose unit is not known here. */}}
 {{- range include "navarch.deployments" . | fromYamlArray }}
   {{- if and (has "ca" .roles) (not (has "xds" .roles)) }}true{{ end }}
 {{- end }}
+{{- end }}
+
+{{- /* "true" for a Deployment with role admit alone: its processes have neither the key encryption key nor etcd. Takes an entry. */}}
+{{- define "navarch.admitsAlone" -}}
+{{- if eq (join "," .roles) "admit" }}true{{ end }}
+{{- end }}
+
+{{- /* The service accounts of the processes with role admit alone, with commas between them: role ca signs their serving certificates. */}}
+{{- define "navarch.admitAccounts" -}}
+{{- $accounts := list }}
+{{- range $entry := include "navarch.deployments" . | fromYamlArray }}
+  {{- if include "navarch.admitsAlone" $entry }}{{ $accounts = append $accounts (include "navarch.deployment" (dict "root" $ "entry" $entry)) }}{{ end }}
+{{- end }}
+{{- join "," $accounts }}
+{{- end }}
+
+{{- /* Seconds for which a Pod that is to end answers as before: an entry with root. Where role admit moves to another Deployment, Helm deletes the one that had it
+before the other is ready: until then kube-proxy leads to Pods that end and still answer. */}}
+{{- define "navarch.leaveSeconds" -}}
+{{- if include "navarch.admitsAlone" .entry }}{{ max 60 (int .root.Values.leaveSeconds) }}{{ else }}{{ int .root.Values.leaveSeconds }}{{ end }}
 {{- end }}
 
 {{- define "navarch.caService" -}}

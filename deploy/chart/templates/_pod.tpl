@@ -139,10 +139,19 @@ imagePullSecrets:
 {{- $v := .root.Values }}
 --roles={{ join "," .entry.roles }}
 --registries=Kubernetes
+{{- if not (include "navarch.admitsAlone" .entry) }}
 {{ include "navarch.etcdFlags" .root | trim }}
 {{- $files := list }}
 {{- range $i, $one := include "navarch.keks" .root | fromYamlArray }}{{ $files = append $files (printf "%s/%s" (include "navarch.kekFolder" $i) $one.key) }}{{ end }}
 --kek={{ if $v.kek.kms.enabled }}kms:/var/run/kms/{{ $v.kek.kms.socket }}{{ else }}file:{{ join "," $files }}{{ end }}
+{{- else if eq $v.issuer.kind "own" }}
+--ca-peers={{ if include "navarch.caApart" .root }}{{ include "navarch.caService" .root }}{{ else }}{{ include "navarch.service" .root }}{{ end }}.{{ .root.Release.Namespace }}.svc:15012
+{{- end }}
+{{- if and (has "ca" .entry.roles) (eq $v.issuer.kind "own") }}
+{{- with include "navarch.admitAccounts" .root }}
+--control-plane-accounts={{ . }}
+{{- end }}
+{{- end }}
 --state-dir=/var/lib/navarch
 --cluster-id={{ $v.clusterName }}
 --domain={{ $v.clusterDomain }}

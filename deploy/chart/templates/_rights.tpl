@@ -92,6 +92,9 @@ root and role, and is a list of rules, empty where the role needs none. */}}
   resources: [endpointslices]
   resourceNames: [kubernetes]
   verbs: [get]
+- apiGroups: [networking.istio.io]
+  resources: [proxyconfigs]
+  verbs: [list, watch]
 - apiGroups: [admissionregistration.k8s.io] # whether the API servers have the root of the serving certificate
   resources: [validatingwebhookconfigurations, mutatingwebhookconfigurations]
   verbs: [list, watch]
@@ -136,7 +139,7 @@ root and role, and is a list of rules, empty where the role needs none. */}}
 {{- else if eq .role "admit" }}
 - apiGroups: [""]
   resources: [configmaps]
-  resourceNames: [{{ $mesh }}, {{ $injector }}]
+  resourceNames: [{{ $mesh }}, {{ $injector }}, istio-ca-root-cert{{ with $v.sharedMeshConfig }}, {{ . }}{{ end }}]
   verbs: [list, watch]
 {{- end }}
 {{- if and $v.remoteClusters (ne .role "admit") }}

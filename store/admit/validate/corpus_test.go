@@ -22,6 +22,7 @@ import (
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 
+	meshv1 "istio.io/api/mesh/v1alpha1"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -89,7 +90,13 @@ func webhook() *Webhook {
 
 // over knows a snapshot; nil: nothing. Values of EnvoyFilters are judged as in navarchd.
 func over(s *mirror.Snapshot) *Webhook {
-	return New(normal.New(normal.Options{}), func() *mirror.Snapshot { return s }, func(r model.Record, _ *mirror.Snapshot) (refused, warned []error) {
+	mesh := func() *meshv1.MeshConfig {
+		if s == nil {
+			return nil
+		}
+		return s.Mesh().Spec
+	}
+	return New(normal.New(normal.Options{}), mesh, func() *mirror.Snapshot { return s }, func(r model.Record, _ *mirror.Snapshot) (refused, warned []error) {
 		if f, is := r.(*model.EnvoyFilter); is {
 			return patch.Judge(f)
 		}

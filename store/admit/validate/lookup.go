@@ -5,7 +5,6 @@ import (
 
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
-	"navarch.io/navarch/store/mirror"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/origin"
@@ -13,12 +12,12 @@ import (
 
 // lookup is what objects of Istio's kinds are joined with: the mesh configuration. Pods, nodes, namespaces and roles are for Kubernetes'
 // own kinds, which no rule of the webhook names.
-type lookup struct{ snapshot *mirror.Snapshot }
+type lookup struct{ mesh *meshv1.MeshConfig }
 
 var _ normal.Lookup = lookup{}
 
 // Mesh implements normal.Lookup.
-func (l lookup) Mesh() *meshv1.MeshConfig { return l.snapshot.Mesh().Spec }
+func (l lookup) Mesh() *meshv1.MeshConfig { return l.mesh }
 
 // Pod implements normal.Lookup.
 func (lookup) Pod(object.ID) *normal.Pod { return nil }

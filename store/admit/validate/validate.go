@@ -2,7 +2,7 @@
 // store/normal, with the code that the leader runs. An object that would not apply is refused with the paths of its fields; one that applies,
 // but not in full or not as its author may expect, is admitted with warnings.
 //
-// Owns: nothing.  Reads: the replica's snapshot, where it has one, for the mesh configuration and for what objects refer to.  Never: asks
+// Owns: nothing.  Reads: the mesh configuration; the replica's snapshot, where it has one, for what objects refer to.  Never: asks
 // anybody; changes an object; refuses what is valid and this version does not act on; decides by who writes an object.
 package validate
 
@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	meshv1 "istio.io/api/mesh/v1alpha1"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
@@ -38,6 +39,7 @@ const Path = "/validate"
 // Webhook implements admit.Handler. It is immutable.
 type Webhook struct {
 	normal   *normal.Normalizer
+	mesh     func() *meshv1.MeshConfig
 	snapshot func() *mirror.Snapshot
 	judge    Judge
 }
@@ -51,10 +53,10 @@ var (
 	_ admit.Chooser = (*Webhook)(nil)
 )
 
-// New makes a Webhook for a mesh. snapshot is what this process knows of the mesh, of which nil is asked for nothing: then the mesh
-// configuration counts as empty, and what objects refer to is not looked for.
-func New(n *normal.Normalizer, snapshot func() *mirror.Snapshot, judge Judge) *Webhook {
-	return &Webhook{normal: n, snapshot: snapshot, judge: judge}
+// New makes a Webhook for a mesh. mesh returns its configuration; nil: it is not known, and the defaults count. snapshot returns the configuration of
+// the mesh as a replica has it; nil: it is not known, and what objects refer to is not looked for.
+func New(n *normal.Normalizer, mesh func() *meshv1.MeshConfig, snapshot func() *mirror.Snapshot, judge Judge) *Webhook {
+	return &Webhook{normal: n, mesh: mesh, snapshot: snapshot, judge: judge}
 }
 
 // Register has a server answer reviews to Path, and to all paths below it.
@@ -191,9 +193,6 @@ func (e Error) text() string {
 	return e.Field + ": " + e.Message
 }
 
-// nothing is what counts as known where this process knows nothing.
-var nothing = mirror.Empty()
-
 // check holds an object of Istio's to the definition of its kind, and then to what the normaliser makes of it.
 func (w *Webhook) check(ctx context.Context, tree map[string]any, obj *object.Object) Found {
 	var found Found
@@ -218,12 +217,11 @@ func (w *Webhook) check(ctx context.Context, tree map[string]any, obj *object.Ob
 
 // normalised adds what the normaliser, the judge and the analysis say of an object, until the context ends.
 func (w *Webhook) normalised(ctx context.Context, obj *object.Object, found *Found) {
-	snapshot := w.snapshot()
-	known := snapshot
-	if snapshot == nil {
-		snapshot = nothing
+	known, mesh := w.snapshot(), w.mesh()
+	if mesh == nil {
+		mesh = model.MeshDefaults()
 	}
-	result := w.normal.Object(obj, lookup{snapshot})
+	result := w.normal.Object(obj, lookup{mesh: mesh})
 	refused := map[object.Problem]bool{}
 	for _, p := range result.Refused {
 		refused[p] = true

@@ -185,8 +185,8 @@ func (s *Source) Problems() []object.Problem {
 	if s.selection.wrong != "" {
 		say(object.ID{Kind: "ConfigMap", Namespace: s.SystemNamespace, Name: s.meshName()}, problem.Invalid, s.selection.wrong)
 	}
-	if s.meshes.wrong != "" {
-		say(object.ID{Kind: "ConfigMap", Namespace: s.SystemNamespace, Name: s.SharedMesh}, problem.Invalid, s.meshes.wrong)
+	if s.meshes.Wrong != "" {
+		say(object.ID{Kind: "ConfigMap", Namespace: s.SystemNamespace, Name: s.SharedMesh}, problem.Invalid, s.meshes.Wrong)
 	}
 	for f := range s.followers() {
 		switch {

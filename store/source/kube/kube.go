@@ -74,7 +74,7 @@ type Source struct {
 	references    []object.Reference
 	kinds         map[kindID]*follower
 	selection     selection
-	meshes        meshes
+	meshes        Meshes
 	touched       map[object.ID]bool       // others than they were emitted, or again as they were: to be emitted
 	leaving       leaving                  // deletions among touched that wait
 	lost          map[object.ID]object.Why // of objects that are gone, and not by the API server's word
@@ -137,7 +137,7 @@ func (s *Source) reset() {
 		close(s.selection.changed)
 	}
 	s.kinds, s.selection = map[kindID]*follower{}, newSelection(s.Namespace)
-	s.meshes = meshes{}
+	s.meshes = Meshes{}
 	s.touched, s.leaving, s.lost, s.decided, s.listing = map[object.ID]bool{}, leaving{}, map[object.ID]object.Why{}, nil, nil
 	s.discover, s.hidden, s.settled, s.complete, s.emittedSynced, s.wrong, s.beyond = false, false, false, false, false, "", nil
 	s.ready, s.began = make(chan struct{}, 1), time.Time{}

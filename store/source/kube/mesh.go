@@ -9,29 +9,29 @@ import (
 	"navarch.io/navarch/store/normal"
 )
 
-// meshes is the mesh configuration: the ConfigMap of this revision, and the one that several have in common (SHARED_MESH_CONFIG), which stands
+// Meshes is the mesh configuration: the ConfigMap of this revision, and the one that several have in common (SHARED_MESH_CONFIG), which stands
 // where the first says nothing.
-type meshes struct {
-	own, shared *corev1.ConfigMap // nil: there is none
-	good        string            // data.mesh of shared, as it could be read last
-	wrong       string            // why the newest one cannot
+type Meshes struct {
+	Own, Shared *corev1.ConfigMap // nil: there is none
+	Wrong       string            // why the newest Shared cannot be read
+	good        string            // data.mesh of Shared, as it could be read last
 }
 
-// merged is what is emitted as the ConfigMap of this revision; nil: there is neither.
-func (m *meshes) merged(namespace, name string) *corev1.ConfigMap {
-	if m.shared == nil {
-		m.good, m.wrong = "", ""
-		return m.own
+// Merged returns both as one ConfigMap, that of this revision; nil: there is neither. It keeps what was good of Shared.
+func (m *Meshes) Merged(namespace, name string) *corev1.ConfigMap {
+	if m.Shared == nil {
+		m.good, m.Wrong = "", ""
+		return m.Own
 	}
-	own := m.own
+	own := m.Own
 	if own == nil {
 		own = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
 	own = own.DeepCopy()
-	shared := m.shared.Data["mesh"]
-	m.wrong = ""
+	shared := m.Shared.Data["mesh"]
+	m.Wrong = ""
 	if _, err := normal.MergeMesh(shared, ""); err != nil {
-		m.wrong = "data.mesh: " + brief(err) + "; what was good of it before stands"
+		m.Wrong = "data.mesh: " + brief(err) + "; what was good of it before stands"
 		shared = m.good
 	}
 	m.good = shared
@@ -59,13 +59,13 @@ func (s *Source) sharedMesh() string {
 func (f *follower) putMesh(o *corev1.ConfigMap) bool {
 	s := f.source
 	if f.kind.name == s.meshName() {
-		s.meshes.own = o
+		s.meshes.Own = o
 	} else {
-		s.meshes.shared = o
+		s.meshes.Shared = o
 	}
 	own := s.kinds[s.meshConfiguration(s.meshName()).id()]
 	n := name{s.SystemNamespace, s.meshName()}
-	merged := s.meshes.merged(n.namespace, n.name)
+	merged := s.meshes.Merged(n.namespace, n.name)
 	if merged == nil {
 		if !s.selection.ready { // else those of the last one stand, as the rest of it does (store/ingest)
 			s.selectBy("")
