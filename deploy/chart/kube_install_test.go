@@ -249,8 +249,8 @@ func TestKubeChartLifecycle(t *testing.T) {
 // meanwhile; the second installation has the keys of the first, so the root is the same.
 func (i *installation) release() {
 	const values, wait = "testdata/cluster.yaml", "--timeout=120s"
-	// Other Deployments: another one leads, and an autoscaler has changed its number of replicas.
-	const other = `deployments=[{"roles":["ingest","xds"],"resources":{"requests":{"cpu":"50m"}},"autoscaling":{"minReplicas":2,"maxReplicas":3}},{"name":"ca","roles":["ca"],"replicas":1},{"name":"admit","roles":["admit"],"replicas":2}]`
+	// Other Deployments: another one leads, and answers the webhooks, whose own Deployment goes, and comes back; an autoscaler has changed its number of replicas.
+	const other = `deployments=[{"roles":["ingest","xds","admit"],"resources":{"requests":{"cpu":"50m"}},"autoscaling":{"minReplicas":2,"maxReplicas":3}},{"name":"ca","roles":["ca"],"replicas":1}]`
 	root := i.istiod()
 	i.beside(root)
 	i.instead(values, wait)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // needs are what the process of a Pod of navarchd is given, beside what all have: volumes of Secrets, and flags of a few names.
@@ -80,6 +82,55 @@ func TestKubeChartAdmitLeavesLast(t *testing.T) {
 		spec := podsOf(t, template(t, "--set", args))["Deployment istiod-admit"].Spec
 		if l := spec.Containers[0].Lifecycle; l == nil || l.PreStop.Sleep.Seconds != want || *spec.TerminationGracePeriodSeconds != want+40 {
 			t.Errorf("%s: %+v, and ends within %d s", args, l, *spec.TerminationGracePeriodSeconds)
+		}
+	}
+}
+
+// Each Deployment may have a client certificate and a user of etcd of its own; the others have those of all, and so has the Job that promotes. A Deployment that needs no
+// etcd has none.
+func TestKubeChartEtcdUserOfEachDeployment(t *testing.T) {
+	t.Parallel()
+	yours := []string{"--set", "size=medium,promote=true,etcd.endpoints={https://etcd:2379},etcd.tls.secretName=all,etcd.auth.secretName=password"}
+	of := func(spec corev1.PodSpec) string {
+		var got []string
+		for _, arg := range spec.Containers[0].Args {
+			if user, is := strings.CutPrefix(arg, "--etcd-user="); is {
+				got = append(got, user)
+			}
+		}
+		for _, v := range spec.Volumes {
+			if strings.HasPrefix(v.Name, "etcd") {
+				got = append(got, v.Secret.SecretName)
+			}
+		}
+		return strings.Join(got, " ")
+	}
+	all := podsOf(t, template(t, append(yours, "--set", "etcd.byDeployment.ingest.tlsSecretName=writer,etcd.byDeployment.ingest.authSecretName=writers,etcd.byDeployment.ingest.user=i,etcd.byDeployment.istiod.user=x")...))
+	promotes := ""
+	for name, pod := range all {
+		if kind, _, _ := strings.Cut(name, " "); kind == "Job" && strings.Contains(name, "promote") {
+			promotes = of(pod.Spec)
+		}
+	}
+	for who, c := range map[string]struct{ got, want string }{
+		"ingest":  {of(all["Deployment istiod-ingest"].Spec), "i writer writers"},
+		"istiod":  {of(all["Deployment istiod"].Spec), "x all password"},
+		"admit":   {of(all["Deployment istiod-admit"].Spec), ""},
+		"promote": {promotes, "navarch all password"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %q, want %q", who, c.got, c.want)
+		}
+	}
+	for set, want := range map[string]string{
+		yours[1] + ",etcd.byDeployment.admit.user=a":  "no Deployment that needs etcd has the name admit, there are: ingest, istiod",
+		"size=medium,etcd.byDeployment.ingest.user=i": "for an etcd of yours",
+	} {
+		h := helm(t)
+		if _, err := h.Run(t.Context(), "template", "navarch", h.Dir, "--set", set); err == nil {
+			t.Errorf("%s: taken", set)
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", set, err, want)
 		}
 	}
 }

@@ -76,39 +76,65 @@ imagePullSecrets:
 {{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end }}
 {{- end }}
 
-{{- /* Where the mesh is kept, and by what it is opened: flags of navarchd and of `navarchctl store`, one in a line. */}}
+{{- /* Whom etcd takes a client for, as YAML: the Secrets of its certificate (tls) and of its password (auth), and its user. A dict of root and, for a Deployment's
+processes, entry: those of etcd.byDeployment are before those of all. */}}
+{{- define "navarch.etcdClient" -}}
+{{- $own := dict }}
+{{- with .entry }}{{ $own = get ($.root.Values.etcd.byDeployment | default dict) (.name | default "istiod") | default dict }}{{ end }}
+{{- $etcd := .root.Values.etcd }}
+tls: {{ $own.tlsSecretName | default (include "navarch.etcdTLS" .root) }}
+auth: {{ $own.authSecretName | default $etcd.auth.secretName }}
+user: {{ $own.user | default $etcd.auth.user }}
+{{- end }}
+
+{{- /* Refuses clients of etcd for Deployments that there are not, and for an etcd of the chart's, which has no users. */}}
+{{- define "navarch.checkEtcdClients" -}}
+{{- $names := list }}
+{{- range include "navarch.deployments" . | fromYamlArray }}
+  {{- if not (include "navarch.admitsAlone" .) }}{{ $names = append $names (.name | default "istiod") }}{{ end }}
+{{- end }}
+{{- range $name, $_ := .Values.etcd.byDeployment }}
+  {{- if not $.Values.etcd.endpoints }}{{ fail "etcd.byDeployment is for an etcd of yours (etcd.endpoints): that of the chart has no users" }}{{ end }}
+  {{- if not (has $name $names) }}{{ fail (printf "etcd.byDeployment: no Deployment that needs etcd has the name %s, there are: %s" $name (join ", " $names)) }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* Where the mesh is kept, and by what it is opened: flags of navarchd and of `navarchctl store`, one in a line. A dict, as for navarch.etcdClient. */}}
 {{- define "navarch.etcdFlags" -}}
-{{- $etcd := .Values.etcd }}
---mesh={{ .Values.mesh }}
---etcd-endpoints={{ include "navarch.etcdEndpoints" . }}
-{{- if include "navarch.etcdTLS" . }}
+{{- $etcd := .root.Values.etcd }}
+{{- $client := include "navarch.etcdClient" . | fromYaml }}
+--mesh={{ .root.Values.mesh }}
+--etcd-endpoints={{ include "navarch.etcdEndpoints" .root }}
+{{- if $client.tls }}
 --etcd-ca=/etc/navarch/etcd/{{ $etcd.tls.ca }}
 {{- if $etcd.tls.cert }}
 --etcd-cert=/etc/navarch/etcd/{{ $etcd.tls.cert }}
 --etcd-key=/etc/navarch/etcd/{{ $etcd.tls.key }}
 {{- end }}
 {{- end }}
-{{- with $etcd.auth.secretName }}
---etcd-user={{ $etcd.auth.user }}
+{{- if $client.auth }}
+--etcd-user={{ $client.user }}
 --etcd-password-file=/etc/navarch/etcd-auth/{{ $etcd.auth.passwordKey }}
 {{- end }}
 {{- end }}
 
-{{- /* The files that these flags name: mounts, and volumes. */}}
+{{- /* The files that these flags name: mounts, and volumes, of the same dict. */}}
 {{- define "navarch.etcdMounts" -}}
-{{- if include "navarch.etcdTLS" . }}
+{{- $client := include "navarch.etcdClient" . | fromYaml }}
+{{- if $client.tls }}
 - {name: etcd, mountPath: /etc/navarch/etcd, readOnly: true}
 {{- end }}
-{{- if .Values.etcd.auth.secretName }}
+{{- if $client.auth }}
 - {name: etcd-auth, mountPath: /etc/navarch/etcd-auth, readOnly: true}
 {{- end }}
 {{- end }}
 
 {{- define "navarch.etcdVolumes" -}}
-{{- with include "navarch.etcdTLS" . }}
+{{- $client := include "navarch.etcdClient" . | fromYaml }}
+{{- with $client.tls }}
 - {name: etcd, secret: {secretName: {{ . }}, defaultMode: 0440}}
 {{- end }}
-{{- with .Values.etcd.auth.secretName }}
+{{- with $client.auth }}
 - {name: etcd-auth, secret: {secretName: {{ . }}, defaultMode: 0440}}
 {{- end }}
 {{- end }}
@@ -140,7 +166,7 @@ imagePullSecrets:
 --roles={{ join "," .entry.roles }}
 --registries=Kubernetes
 {{- if not (include "navarch.admitsAlone" .entry) }}
-{{ include "navarch.etcdFlags" .root | trim }}
+{{ include "navarch.etcdFlags" . | trim }}
 {{- $files := list }}
 {{- range $i, $one := include "navarch.keks" .root | fromYamlArray }}{{ $files = append $files (printf "%s/%s" (include "navarch.kekFolder" $i) $one.key) }}{{ end }}
 --kek={{ if $v.kek.kms.enabled }}kms:/var/run/kms/{{ $v.kek.kms.socket }}{{ else }}file:{{ join "," $files }}{{ end }}
