@@ -54,7 +54,7 @@ func TestKubeChartEachRoleHasWhatItNeeds(t *testing.T) {
 		args []string
 		want map[string]string
 	}{
-		{[]string{"--set", "size=small"}, map[string]string{"istiod": "[" + keys + " etcd kek]"}},
+		{[]string{"--set", "size=small"}, map[string]string{"istiod": "[--control-plane-accounts=istiod-admit " + keys + " etcd kek]"}},
 		{[]string{"--set", "size=medium"}, map[string]string{"istiod-ingest": "[" + keys + " etcd kek]", "istiod": "[--control-plane-accounts=istiod-admit " + keys + " etcd kek]",
 			"istiod-admit": "[--ca-peers=istiod.istio-system.svc:15012]"}},
 		{[]string{"--set", "size=large,revision=canary"}, map[string]string{"istiod-canary-ingest": "[" + keys + " etcd kek]", "istiod-canary": "[--control-plane-accounts=istiod-canary-admit " + keys + " etcd kek]",

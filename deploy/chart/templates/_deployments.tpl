@@ -91,13 +91,14 @@ no limit of memory, or one whose unit is not known here. */}}
 {{- if eq (join "," .roles) "admit" }}true{{ end }}
 {{- end }}
 
-{{- /* The service accounts of the processes with role admit alone, with commas between them: role ca signs their serving certificates. */}}
+{{- /* The service accounts of the processes with role admit alone, with commas between them: role ca signs their serving certificates. That of the sizes is among them also
+where no Deployment has it: an upgrade to another size makes it while the processes with role ca are still those of before. */}}
 {{- define "navarch.admitAccounts" -}}
-{{- $accounts := list }}
+{{- $accounts := list (include "navarch.deployment" (dict "root" . "entry" (dict "name" "admit"))) }}
 {{- range $entry := include "navarch.deployments" . | fromYamlArray }}
   {{- if include "navarch.admitsAlone" $entry }}{{ $accounts = append $accounts (include "navarch.deployment" (dict "root" $ "entry" $entry)) }}{{ end }}
 {{- end }}
-{{- join "," $accounts }}
+{{- join "," (uniq $accounts) }}
 {{- end }}
 
 {{- /* Seconds for which a Pod that is to end answers as before: an entry with root. Where role admit moves to another Deployment, Helm deletes the one that had it

@@ -174,9 +174,7 @@ user: {{ $own.user | default $etcd.auth.user }}
 --ca-peers={{ if include "navarch.caApart" .root }}{{ include "navarch.caService" .root }}{{ else }}{{ include "navarch.service" .root }}{{ end }}.{{ .root.Release.Namespace }}.svc:15012
 {{- end }}
 {{- if and (has "ca" .entry.roles) (eq $v.issuer.kind "own") }}
-{{- with include "navarch.admitAccounts" .root }}
---control-plane-accounts={{ . }}
-{{- end }}
+--control-plane-accounts={{ include "navarch.admitAccounts" .root }}
 {{- end }}
 --state-dir=/var/lib/navarch
 --cluster-id={{ $v.clusterName }}
