@@ -279,12 +279,6 @@ func (c *config) hasKeyring() bool {
 	return !c.env.signers && (c.has(roleCA) || c.kek != "" && c.clientCA == "" && !c.env.otherCA && (c.has(roleXDS) || c.has(roleIngest) || c.has(roleAdmit)))
 }
 
-// admitsAlone: the process has role admit and no other.
-func (c *config) admitsAlone() bool { return len(c.roles) == 1 && c.has(roleAdmit) }
-
-// storeless: the process has no etcd.
-func (c *config) storeless() bool { return c.dataDir == "" && len(c.etcd.Endpoints) == 0 }
-
 // speaksGRPC: the process serves one of the gRPC addresses.
 func (c *config) speaksGRPC() bool { return c.has(roleXDS) || c.has(roleCA) }
 

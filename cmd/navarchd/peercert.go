@@ -25,6 +25,12 @@ func (c *config) bindPeers(f *pflag.FlagSet) {
 	f.StringVar(&c.peerRoots, "peer-roots", "", "File of the mesh's root certificates: the only ones that a replica believes which has not been able to unseal since its start (default: those that it remembers in --state-dir, else those in etcd; with role admit alone and without --kek, those in the ConfigMap istio-ca-root-cert of the system namespace).")
 }
 
+// admitsAlone: the process has role admit and no other.
+func (c *config) admitsAlone() bool { return len(c.roles) == 1 && c.has(roleAdmit) }
+
+// storeless: the process has no etcd.
+func (c *config) storeless() bool { return c.dataDir == "" && len(c.etcd.Endpoints) == 0 }
+
 // addRoots has a process with role admit alone, without a keyring and without an operator's certificate, serve one that a peer with role ca signs. The
 // process believes the roots of --peer-roots, else those of the ConfigMap istio-ca-root-cert: whoever may write that may write webhook configurations, too.
 func (a *assembly) addRoots() (err error) {

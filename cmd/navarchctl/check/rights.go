@@ -43,6 +43,7 @@ var clusterRules = []rule{
 	{allow("", []string{"configmaps"}, []string{"create"}), ingest, ""},
 	{allow("", []string{"events"}, []string{"get", "create", "update"}), ingest, "Warning Events about objects that are refused or held"},
 	{allow("discovery.k8s.io", []string{"endpointslices"}, listWatch), ingest, ""},
+	{allow("discovery.k8s.io", []string{"endpointslices"}, []string{"get"}, "kubernetes"), []string{"admit"}, "reviews of API servers before others"},
 	{allow("rbac.authorization.k8s.io", []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"}, listWatch), ingest, ""},
 	{rbacv1.PolicyRule{APIGroups: []string{"networking.istio.io", "security.istio.io", "telemetry.istio.io", "extensions.istio.io", "gateway.networking.k8s.io"},
 		Resources: []string{"*"}, Verbs: listWatch}, ingest, ""},
