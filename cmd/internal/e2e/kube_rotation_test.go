@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -193,22 +192,9 @@ func (l *injected) made(t *testing.T, more int) {
 	})
 }
 
-// admitToken returns a file with the token of a Pod of the account istiod-admit.
-func admitToken(t *testing.T, c *controlplane.ControlPlane) string {
-	t.Helper()
-	c.Kubectl(t, "{apiVersion: v1, kind: ServiceAccount, metadata: {name: istiod-admit, namespace: istio-system}}\n---\n"+
-		"{apiVersion: v1, kind: Pod, metadata: {name: admit-1, namespace: istio-system}, spec: {serviceAccountName: istiod-admit, containers: [{name: app, image: navarchd}]}}", "apply", "-f", "-")
-	token := c.Kubectl(t, "", "create", "token", "istiod-admit", "-n", "istio-system", "--audience=istio-ca", "--bound-object-kind=Pod", "--bound-object-name=admit-1")
-	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
 // Ten Pods a second are created through the webhooks of two replicas, one for the default revision and one for a tag, while the root of the mesh is rotated,
 // again after the leader was killed, and while etcd is away. None is refused, and none is left without a proxy; whoever connects believes what a replica presents,
-// by what the configuration says at that moment. The second replica has role admit alone, without etcd: the first signs its certificates.
+// by what the configuration says at that moment.
 func TestKubePodsWhileRootsRotate(t *testing.T) {
 	c := controlplane.Start(t, controlplane.Options{})
 	kubeconfig, etcd, kek := rights.Documented(t, c), kvtest.Start(t), "--kek=file:"+filepath.Join(t.TempDir(), "kek")
@@ -223,8 +209,8 @@ func TestKubePodsWhileRootsRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := &injected{api: api, replicas: map[string]*daemon{}, issuers: map[string]map[string]bool{}}
-	one := startNamed(t, "replica-1", append(all, "--roles=xds,ca,admit", "--control-plane-accounts=istiod-admit")...)
-	l.configure(t, c, one, startNamed(t, "replica-2", "--kubeconfig", kubeconfig, "--roles=admit", "--ca-peers", one.secure, "--token-file", admitToken(t, c)))
+	serving := append(all, "--roles=xds,ca,admit")
+	l.configure(t, c, startNamed(t, "replica-1", serving...), startNamed(t, "replica-2", serving...))
 	for _, d := range l.replicas {
 		eventually(t, patience, d.ready)
 	}
