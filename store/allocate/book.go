@@ -286,9 +286,12 @@ func (b *book) won(at slot, stated []netip.Addr) (won []netip.Addr) {
 
 // take gives a host what its status says; whoever has that gives it up. What the host has of other families it keeps.
 func (b *book) take(e *entry, host string, won []netip.Addr) {
-	if have := e.has[host]; have != nil && slices.Equal(have.addresses, joined(have.addresses, won)) {
-		have.status = true
-		return
+	all := won
+	if have := e.has[host]; have != nil {
+		if all = joined(have.addresses, won); slices.Equal(have.addresses, all) {
+			have.status = true
+			return
+		}
 	}
 	b.release(slot{e.Name, host})
 	for _, a := range won {
@@ -297,7 +300,7 @@ func (b *book) take(e *entry, host string, won []netip.Addr) {
 			b.dirty[by.name] = true
 		}
 	}
-	b.give(e, host, &given{addresses: won, status: true})
+	b.give(e, host, &given{addresses: all, status: true})
 }
 
 // joined is what a status says, and those of what a host has whose family it does not speak of; IPv4 before IPv6.

@@ -111,14 +111,15 @@ func TestRights(t *testing.T) {
 		allocate bool
 		want     string
 	}{
-		"a status":                     {nil, []ServiceEntry{entryOf("a", 0, "h="+v4+","+v6)}, false, "a h [240.240.7.7 2001:2::7]"},
-		"a status of one family":       {nil, []ServiceEntry{entryOf("a", 0, "h="+v6)}, true, "a h [" + fresh4 + " 2001:2::7]"},
-		"a status outside the ranges":  {nil, []ServiceEntry{entryOf("a", 0, "h=192.0.2.1")}, true, "a h [192.0.2.1 " + fresh6 + "]"},
-		"a status, and what is stored": {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []ServiceEntry{entryOf("a", 0, "h="+v4)}, true, "a h [240.240.7.7 " + fresh6 + "]"},
-		"what is stored":               {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []ServiceEntry{entryOf("a", 0, "h")}, false, "a h [240.240.1.1]"},
-		"nothing":                      {nil, []ServiceEntry{entryOf("a", 0, "h")}, false, ""},
-		"two of one status":            {nil, []ServiceEntry{entryOf("b", 0, "h="+v4), entryOf("a", 1, "h="+v4)}, false, "b h [240.240.7.7]"},
-		"two hosts of one status":      {nil, []ServiceEntry{entryOf("a", 0, "g="+v4, "h="+v4)}, false, "a g [240.240.7.7]"},
+		"a status":                                      {nil, []ServiceEntry{entryOf("a", 0, "h="+v4+","+v6)}, false, "a h [240.240.7.7 2001:2::7]"},
+		"a status of one family":                        {nil, []ServiceEntry{entryOf("a", 0, "h="+v6)}, true, "a h [" + fresh4 + " 2001:2::7]"},
+		"a status outside the ranges":                   {nil, []ServiceEntry{entryOf("a", 0, "h=192.0.2.1")}, true, "a h [192.0.2.1 " + fresh6 + "]"},
+		"a status, and what is stored":                  {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []ServiceEntry{entryOf("a", 0, "h="+v4)}, true, "a h [240.240.7.7 " + fresh6 + "]"},
+		"a status of one family, and what is stored":    {map[string]Hosts{"a": {"h": ips("240.240.1.1", "2001:2::99")}}, []ServiceEntry{entryOf("a", 0, "h="+v4)}, false, "a h [240.240.7.7 2001:2::99]"},
+		"what is stored":                                {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []ServiceEntry{entryOf("a", 0, "h")}, false, "a h [240.240.1.1]"},
+		"nothing":                                       {nil, []ServiceEntry{entryOf("a", 0, "h")}, false, ""},
+		"two of one status":                             {nil, []ServiceEntry{entryOf("b", 0, "h="+v4), entryOf("a", 1, "h="+v4)}, false, "b h [240.240.7.7]"},
+		"two hosts of one status":                       {nil, []ServiceEntry{entryOf("a", 0, "g="+v4, "h="+v4)}, false, "a g [240.240.7.7]"},
 		"stored by one, in the status of a younger one": {map[string]Hosts{"b": {"h": ips(v4)}}, []ServiceEntry{entryOf("b", 0, "h"), entryOf("a", 1, "h="+v4)}, false, "a h [240.240.7.7]"},
 		"stated by one, in the status of another":       {nil, []ServiceEntry{entryOf("a", 0, "h="+v4), stating}, false, ""},
 		"stated by one, stored of another":              {map[string]Hosts{"a": {"h": ips(v4)}}, []ServiceEntry{entryOf("a", 0, "h"), stating}, false, "a h [240.240.7.7]"},
