@@ -86,16 +86,19 @@ type turns struct {
 	hosts     []string // whose turn is next first
 }
 
-// large reports whether an edit is of endpoints of hosts that have very many in a snapshot.
+// large reports whether an edit is of endpoints of a host that has very many in a snapshot. Those that other namespaces state for it do not count: nobody makes
+// another's host large.
 func large(e mirror.Edit, s *mirror.Snapshot) bool {
 	if e.Key().Kind != model.KindEndpoints || s == nil {
 		return false
 	}
-	sum := 0
 	for _, r := range records(e) {
-		hosts := input.HostsOf(r)
-		for _, h := range hosts {
+		for _, h := range input.HostsOf(r) {
+			sum := 0
 			for slice := range s.ByHost(model.KindEndpoints, h) {
+				if slice.Meta().Key.Namespace != e.Key().Namespace {
+					continue
+				}
 				if sum += len(slice.(*model.Endpoints).Spec.GetEndpoints()); sum >= largeHost {
 					return true
 				}
@@ -140,11 +143,16 @@ func (p *pace) hold(e mirror.Edit) {
 	if p.held == nil {
 		p.held, p.passed = map[model.Key]mirror.Edit{}, map[string]time.Time{}
 	}
-	if was, is := p.held[e.Key()]; is {
+	key := e.Key()
+	if was, is := p.held[key]; is {
 		e.Old = was.Old
 	}
-	p.held[e.Key()] = e
-	namespace, host := e.Key().Namespace, first(e)
+	if e.Old == nil && e.New == nil { // it came and went while it waited
+		delete(p.held, key)
+		return
+	}
+	p.held[key] = e
+	namespace, host := key.Namespace, first(e)
 	i := slices.IndexFunc(p.spaces, func(t *turns) bool { return t.namespace == namespace })
 	if i < 0 {
 		i = len(p.spaces)

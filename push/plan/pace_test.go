@@ -105,3 +105,56 @@ func TestPaceTakesTurns(t *testing.T) {
 func bothSlices(t testing.TB, namespace, service string) []model.Record {
 	return []model.Record{manyEndpoints(t, namespace, service, 0, 0), manyEndpoints(t, namespace, service, 1, 0)}
 }
+
+// A slice that comes and goes again while it waits is forgotten.
+func TestPaceForgetsWhatCameAndWent(t *testing.T) {
+	var p pace
+	now := time.Unix(100, 0)
+	many := snapshot(bothSlices(t, "pay", "bank")...)
+	p.at = now
+	third := manyEndpoints(t, "pay", "bank", 2, 0)
+	with := snapshot(append(bothSlices(t, "pay", "bank"), third)...)
+	if got := p.admit([]mirror.Edit{{New: third}}, many, with, now); len(got) != 0 {
+		t.Fatalf("at first %v", got)
+	}
+	for _, e := range p.admit([]mirror.Edit{{Old: third}}, many, many, now) {
+		t.Errorf("then %v", e)
+	}
+	for range 3 {
+		now = now.Add(2 * time.Second)
+		for _, e := range p.next(now) {
+			t.Errorf("in its turn %v", e.Key())
+		}
+	}
+	if len(p.held)+len(p.spaces) > 0 {
+		t.Errorf("%+v is left", p)
+	}
+}
+
+// Endpoints that one namespace states for another's host do not have that wait, nor does an edit count for two.
+func TestPaceCountsItsOwn(t *testing.T) {
+	var p pace
+	now := time.Unix(100, 0)
+	p.at = now
+	spec := &model.EndpointsSpec{Hosts: []string{"bank.pay.svc.cluster.local"}, Ports: []*model.EndpointPort{{Name: "http", Number: 8080}}, Endpoints: []*model.Endpoint{{Address: "10.0.0.1", Namespace: "pay"}}}
+	few, err := model.New(model.Key{Kind: model.KindEndpoints, Namespace: "pay", Name: "bank-1"}, 0, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	big := manyEndpoints(t, "evil", "x", 0, 0).(*model.Endpoints).Spec
+	big.Hosts = []string{"bank.pay.svc.cluster.local"}
+	big.Endpoints = append(big.Endpoints, big.Endpoints...)
+	evil, err := model.New(model.Key{Kind: model.KindEndpoints, Namespace: "evil", Name: model.ServiceEntryPrefix + "e"}, 0, big)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := snapshot(few, evil)
+	if got := p.admit([]mirror.Edit{{Old: few, New: few}}, s, s, now); len(got) != 1 {
+		t.Error("a host that another namespace states 2,000 endpoints for waits")
+	}
+	half := manyEndpoints(t, "pay", "shop", 0, 0)
+	s = snapshot(half)
+	if got := p.admit([]mirror.Edit{{Old: half, New: half}}, s, s, now); len(got) != 1 {
+		t.Error("a host of 1,000 waits")
+	}
+}
