@@ -103,3 +103,20 @@ func TestBudgetOfPatches(t *testing.T) {
 	d.step(Objects{put(t, patches("honest", 10, 100))})
 	d.refused("large", "many")
 }
+
+// A VirtualService of a gateway alone is for no host of the mesh, whatever its hosts cover.
+func TestBudgetOfGateways(t *testing.T) {
+	d := budgetDesk(t, weighed)
+	virtualService := func(name, gateway string) string {
+		text := fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: %s, namespace: shop}\nspec:\n  hosts: ['*']\n  gateways: [%s]\n  http:\n", name, gateway)
+		for i := range 20 {
+			text += fmt.Sprintf("  - {match: [{uri: {prefix: /p%d}}], route: [{destination: {host: web}}]}\n", i)
+		}
+		return text
+	}
+	d.step(Objects{put(t, in("other", serviceEntry("a", 256, 40))), synced}) // 10,240 clusters
+	d.step(Objects{put(t, virtualService("ingress", "shop-gateway")), put(t, virtualService("wide", "mesh"))})
+	d.refused("wide")
+	d.step(Objects{put(t, serviceEntry("own", 20, 5))})
+	d.refused("wide")
+}

@@ -51,7 +51,9 @@ func (x *Index) Replace(old, now []model.Record) {
 		case *model.DestinationRule:
 			x.apply(t.Key, []string{t.Spec.GetHost()}, Each(t))
 		case *model.VirtualService:
-			x.apply(t.Key, t.Spec.GetHosts(), Each(t))
+			if ofSidecars(t) {
+				x.apply(t.Key, t.Spec.GetHosts(), Each(t))
+			}
 		}
 	}
 }

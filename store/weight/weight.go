@@ -76,9 +76,12 @@ func Of(r model.Record, mesh Mesh) Weight {
 	case *model.DestinationRule:
 		return of(Each(t)*covered(t.Spec.GetHost(), mesh), everywhere(t.Spec.GetExportTo(), namespace))
 	case *model.VirtualService:
-		hosts := 0
-		for _, h := range t.Spec.GetHosts() {
-			hosts += covered(h, mesh)
+		hosts := len(t.Spec.GetHosts())
+		if ofSidecars(t) {
+			hosts = 0
+			for _, h := range t.Spec.GetHosts() {
+				hosts += covered(h, mesh)
+			}
 		}
 		return of(Each(t)*hosts, everywhere(t.Spec.GetExportTo(), namespace))
 	case *model.EnvoyFilter:
@@ -142,6 +145,12 @@ func Stated(key model.Key) bool {
 
 // covered is at least one: a rule whose host is not there yet counts as one for a service of one port.
 func covered(host string, mesh Mesh) int { return max(1, mesh.Clusters(host)) }
+
+// ofSidecars reports whether a rule is for sidecars, which have a virtual host for each host that it covers. One that is bound to gateways alone
+// is for the hosts that it names.
+func ofSidecars(vs *model.VirtualService) bool {
+	return len(vs.Spec.GetGateways()) == 0 || slices.Contains(vs.Spec.GetGateways(), "mesh")
+}
 
 // routes: a route for each match, of HTTP, TLS and TCP.
 func routes(vs *networkingv1.VirtualService) (n int) {
