@@ -147,18 +147,18 @@ func compile(open *apiextensionsv1.JSONSchemaProps) compiled {
 	return c
 }
 
-// Check is what the definition does not allow in an object, decoded from JSON as apimachinery does it (whole numbers as int64), and the paths of
-// fields that it does not know. Where a rule takes too much work to judge, that is a violation, as in the API server. There are MaxViolations at most; what is
+// Check is what the definition does not allow in an object, decoded from JSON as apimachinery does it (whole numbers as int64). Fields that it does
+// not know are allowed. Where a rule takes too much work to judge, that is a violation, as in the API server. There are MaxViolations at most; what is
 // found when the context ends is not all.
-func (d *Definition) Check(ctx context.Context, object map[string]any) (wrong []Violation, unknown []string) {
+func (d *Definition) Check(ctx context.Context, object map[string]any) (wrong []Violation) {
 	c := d.compile()
 	if c.err != nil {
-		return []Violation{{Code: problem.Internal, Message: "the definition of the kind does not compile: " + c.err.Error()}}, nil
+		return []Violation{{Code: problem.Internal, Message: "the definition of the kind does not compile: " + c.err.Error()}}
 	}
 	// In the order of k8s.io/apiextensions-apiserver/pkg/registry/customresource/strategy.go.
 	object = runtime.DeepCopyJSON(object)
-	delete(object, "status") // as on creation
-	unknown = pruning.PruneWithOptions(object, c.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	delete(object, "status")                  // as on creation
+	pruning.Prune(object, c.structural, true) // without paths of what is unknown: below a long key they come to the square of the object
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, c.structural)
 	defaulting.Default(object, c.structural)
 	all := c.structure.check(ctx, nil, object, nil)
@@ -172,7 +172,13 @@ func (d *Definition) Check(ctx context.Context, object map[string]any) (wrong []
 	for _, e := range all[:min(len(all), MaxViolations)] {
 		wrong = append(wrong, Violation{Field: path(e.Field), Code: code(e.Type), Message: strings.TrimPrefix(e.ErrorBody(), string(e.Type)+": ")})
 	}
-	return wrong, unknown
+	return wrong
+}
+
+// Unknown is the paths of fields of an object that the definition does not know. They may come to the square of what the object has: it is for objects
+// that no stranger wrote.
+func (d *Definition) Unknown(object map[string]any) []string {
+	return pruning.PruneWithOptions(runtime.DeepCopyJSON(object), d.compile().structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 }
 
 // blocks says whether rules cannot be judged because of what is wrong already: they expect types to be right, and lists not to be too long.

@@ -128,7 +128,8 @@ func TestCheck(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, _ := json.Marshal(object) // of JSON
-			wrong, unknown := Of("networking.istio.io", "v1", "DestinationRule").Check(t.Context(), object)
+			d := Of("networking.istio.io", "v1", "DestinationRule")
+			wrong, unknown := d.Check(t.Context(), object), d.Unknown(object)
 			got := ""
 			for _, v := range wrong {
 				got += v.Field + " " + string(v.Code) + " (" + v.Message + ") "

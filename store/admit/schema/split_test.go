@@ -109,7 +109,7 @@ func TestViolationsAreBounded(t *testing.T) {
 		object := map[string]any{"spec": map[string]any{"host": "a", "subsets": subsets}}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		wrong, _ := d.Check(t.Context(), object)
+		wrong := d.Check(t.Context(), object)
 		runtime.ReadMemStats(&after)
 		if len(wrong) != MaxViolations {
 			t.Errorf("%d errors of %d", len(wrong), n)
@@ -122,7 +122,26 @@ func TestViolationsAreBounded(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if wrong, _ := d.Check(gone, map[string]any{"spec": map[string]any{"subsets": []any{int64(1)}}}); len(wrong) > 0 {
+	if wrong := d.Check(gone, map[string]any{"spec": map[string]any{"subsets": []any{int64(1)}}}); len(wrong) > 0 {
 		t.Error("nobody waits for it, and it is checked")
+	}
+}
+
+// Fields below a long key that the definition does not know take no memory each for the key.
+func TestUnknownFieldsBelowLongKeys(t *testing.T) {
+	d := Of("networking.istio.io", "v1", "VirtualService")
+	d.compile()
+	unknown := map[string]any{}
+	for i := range 2000 {
+		unknown[fmt.Sprint("u", i)] = int64(1)
+	}
+	match := map[string]any{"headers": map[string]any{strings.Repeat("k", 200_000): unknown}}
+	object := map[string]any{"spec": map[string]any{"hosts": []any{"a"}, "http": []any{map[string]any{"match": []any{match}}}}}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	d.Check(t.Context(), object)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 20<<20 {
+		t.Errorf("checking takes %d bytes", took)
 	}
 }

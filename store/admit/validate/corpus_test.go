@@ -112,7 +112,8 @@ func admits(t testing.TB, w *Webhook, raw []byte) (bool, string) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &object); err != nil {
 		t.Fatal(err)
 	}
-	wrong, unknown := istio.Of(r.Kind.Group, r.Kind.Version, r.Kind.Kind).Check(t.Context(), object)
+	d := istio.Of(r.Kind.Group, r.Kind.Version, r.Kind.Kind)
+	wrong, unknown := d.Check(t.Context(), object), d.Unknown(object)
 	if len(wrong)+len(unknown) > 0 {
 		return false, fmt.Sprint("schema: ", wrong, unknown)
 	}
@@ -131,7 +132,8 @@ func TestSchemaAgreesWithAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := creation(t, j.Object)
-		wrong, unknown := istio.Of(r.Kind.Group, r.Kind.Version, r.Kind.Kind).Check(t.Context(), object)
+		d := istio.Of(r.Kind.Group, r.Kind.Version, r.Kind.Kind)
+		wrong, unknown := d.Check(t.Context(), object), d.Unknown(object)
 		if ours := len(wrong)+len(unknown) == 0; ours != j.Schema {
 			t.Errorf("object %d, %s: ours %v, the API server's %v: %v %v", i, j.name(), ours, j.Schema, wrong, unknown)
 		}

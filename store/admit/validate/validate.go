@@ -201,7 +201,7 @@ func (w *Webhook) check(ctx context.Context, tree map[string]any, obj *object.Ob
 		return found
 	}
 	if d := schema.Of(obj.ID.Group, obj.Version, obj.ID.Kind); d != nil {
-		wrong, _ := d.Check(ctx, tree) // fields that it does not know are the normaliser's business: the cluster's definition may be newer
+		wrong := d.Check(ctx, tree) // fields that it does not know are the normaliser's business: the cluster's definition may be newer
 		for _, v := range wrong {
 			found.Errors = append(found.Errors, Error(v))
 		}
