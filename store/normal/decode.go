@@ -145,6 +145,9 @@ func (o *once) beside(fd protoreflect.FieldDescriptor, name string) string {
 	return other
 }
 
+// longestKey is how many bytes of a map's key a path has.
+const longestKey = 512
+
 func (r *report) walkField(v any, path string, fd protoreflect.FieldDescriptor) any {
 	switch {
 	case fd.IsMap():
@@ -154,10 +157,11 @@ func (r *report) walkField(v any, path string, fd protoreflect.FieldDescriptor) 
 			return v
 		}
 		for _, key := range sortedKeys(entries) {
+			at := fmt.Sprintf("%s[%s]", path, key[:min(len(key), longestKey)]) // which every path below has
 			if fd.MapKey().Kind() != protoreflect.StringKind {
-				r.number(key, fmt.Sprintf("%s[%s]", path, key), fd.MapKey())
+				r.number(key, at, fd.MapKey())
 			}
-			entries[key] = r.walkValue(entries[key], fmt.Sprintf("%s[%s]", path, key), fd.MapValue())
+			entries[key] = r.walkValue(entries[key], at, fd.MapValue())
 		}
 	case fd.IsList():
 		items, ok := v.([]any)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	goruntime "runtime"
 	"strings"
 	"testing"
 	"time"
@@ -288,5 +289,24 @@ func TestGoneClients(t *testing.T) {
 	w.Admit(gone, Path, creation(t, []byte(of("DestinationRule", `{"host": "a"}`))))
 	if judged > 0 {
 		t.Error("it was judged")
+	}
+}
+
+// Fields that nobody knows, below a long key, take no memory each for the key.
+func TestUnknownFieldsBelowLongKeys(t *testing.T) {
+	var unknown strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&unknown, `"u%d":1,`, i)
+	}
+	r := creation(t, []byte(of("VirtualService", fmt.Sprintf(`{"hosts":["a"],"http":[{"match":[{"headers":{"%s":{%s"exact":"b"}}}],"route":[{"destination":{"host":"a"}}]}]}`,
+		strings.Repeat("k", 200_000), unknown.String()))))
+	w := webhook()
+	w.Admit(t.Context(), Path, r)
+	var before, after goruntime.MemStats
+	goruntime.ReadMemStats(&before)
+	w.Admit(t.Context(), Path, r)
+	goruntime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 40<<20 {
+		t.Errorf("a review takes %d bytes", took)
 	}
 }
