@@ -124,6 +124,7 @@ func TestYAML(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"a: {b: [1, 2], c: d}": "", "[1, 2, 3]": "", "": "", "x: &x [1, 2]\ny: [*x, *x]": "", bomb: "more than 50 values", "x: &x [*x]": "a part of", "[": "did not find",
+		"x: &x " + strings.Repeat("x", 640) + "\ny: [*x, *x]": "", "x: &x " + strings.Repeat("x", 640) + "\ny: [*x, *x, *x, *x]": "more than 50 values",
 		"[" + strings.Repeat("1, ", 50) + "1]": "more than 50 values",
 	} {
 		err := YAML([]byte(text), 50)

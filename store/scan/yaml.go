@@ -8,7 +8,7 @@ import (
 )
 
 // YAML is an error where a YAML document has more than most values once its aliases stand for what they name: a few lines of aliases of aliases
-// decode to millions. Keys count. Another error: it is not YAML, or an alias names what it is a part of.
+// decode to millions. Keys count, and of a long text each 64 bytes as a value. Another error: it is not YAML, or an alias names what it is a part of.
 func YAML(text []byte, most int) error {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
@@ -16,10 +16,13 @@ func YAML(text []byte, most int) error {
 	}
 	n, err := (&tree{most: most, known: map[*yaml.Node]int{}}).values(&document)
 	if err == nil && n > most {
-		err = fmt.Errorf("it has more than %d values", most)
+		err = fmt.Errorf("it has more than %d values, or texts as long as these", most)
 	}
 	return err
 }
+
+// valueBytes is how many bytes of a text count as another value: an alias stands for all of it.
+const valueBytes = 64
 
 // tree counts each node once, however many aliases name it.
 type tree struct {
@@ -47,7 +50,7 @@ func (t *tree) values(of *yaml.Node) (n int, err error) {
 }
 
 func (t *tree) below(of *yaml.Node) (int, error) {
-	all := 1
+	all := 1 + len(of.Value)/valueBytes
 	for _, c := range of.Content {
 		n, err := t.values(c)
 		if err != nil {
