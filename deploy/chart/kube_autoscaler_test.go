@@ -19,7 +19,7 @@ func TestKubeChartAutoscaling(t *testing.T) {
 	t.Parallel()
 	for scene, want := range map[string]map[string]string{
 		"default": {"istiod": "2 to 2 by cpu of discovery"},
-		"large":   {"istiod": "5 to 12 by cpu of discovery", "istiod-ingest": "3 to 3 by cpu of discovery"},
+		"large":   {"istiod": "5 to 12 by cpu of discovery", "istiod-admit": "3 to 3 by cpu of discovery", "istiod-ingest": "3 to 3 by cpu of discovery"},
 		"apart": {"istiod-canary": "3 to 9 by navarch_proxies", "istiod-canary-admit": "2 to 2 by cpu of discovery", "istiod-canary-ca": "2 to 2 by cpu of discovery",
 			"istiod-canary-ingest": "2 to 2 by cpu of discovery"},
 	} {

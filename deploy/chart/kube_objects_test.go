@@ -140,7 +140,7 @@ func TestKubeChartServices(t *testing.T) {
 	t.Parallel()
 	for scene, want := range map[string]map[string]string{
 		"default":  {"istiod:443": "istiod", "istiod:15012": "istiod", "istiod:15014": "istiod"},
-		"external": {"istiod:443": "istiod", "istiod:15012": "istiod", "istiod:15014": "istiod istiod-ingest"},
+		"external": {"istiod:443": "istiod-admit", "istiod:15012": "istiod", "istiod:15014": "istiod istiod-admit istiod-ingest"},
 		"apart": {"istiod-canary:443": "istiod-canary-admit", "istiod-canary:15010": "istiod-canary", "istiod-canary:15012": "istiod-canary", "istiod-canary-ca:15012": "istiod-canary-ca",
 			"istiod-canary:15014": "istiod-canary istiod-canary-admit istiod-canary-ca istiod-canary-ingest"},
 	} {
