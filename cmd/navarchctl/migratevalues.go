@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,12 +40,13 @@ func migrateValuesCommand() *cobra.Command {
 		Long: `values reads the Helm values of an istiod from a file, or its Deployment, or both in several documents (- is standard input); with --cluster the Deployment that
 runs, and the values that Helm keeps of its release, else those of the ConfigMap istio-sidecar-injector. Each setting is
 
+  decide     the chart has it, and you have to decide something first, such as the issuer of certificates: until then Navarch does something else
   reported   not acted on, and what it brought about is missing: look at these
-  acted on   by a value of Navarch's chart, a flag or a variable
+  acted on   by a value of Navarch's chart
   no effect  nobody would miss it
 
-With -o yaml the output is a file of values for Navarch's chart, with what is acted on. Settings that are not in it are listed on standard error: those that are
-reported or have no effect, and those for which you have to decide something, such as images and the issuer of certificates. -o json lists all settings.
+With -o yaml the output is a file of values for Navarch's chart, with what is acted on. All other settings are listed on standard error. -o json lists all
+settings. Exit code 1: there are settings to decide or reported; the output is complete all the same.
 
 deploy/docs/migration.md has the whole table.`,
 		Example: `  navarchctl migrate values istiod-values.yaml
@@ -65,11 +67,13 @@ deploy/docs/migration.md has the whole table.`,
 			}
 			switch format {
 			case short:
-				return settingsTable(cmd.OutOrStdout(), all)
+				err = settingsTable(cmd.OutOrStdout(), all)
 			case "yaml":
-				return writeValues(cmd, format, all)
+				err = writeValues(cmd, format, all)
+			default:
+				err = format.print(cmd.OutOrStdout(), all)
 			}
-			return format.print(cmd.OutOrStdout(), all)
+			return cmp.Or(err, unsettled(all))
 		},
 	}
 	in.Bind(cmd.Flags())
@@ -77,6 +81,18 @@ deploy/docs/migration.md has the whole table.`,
 	cmd.Flags().StringVarP(&file, "file", "f", "", "The FILE, as for helm; - is standard input.")
 	format.bind(cmd, short, "json", "yaml")
 	return cmd
+}
+
+// unsettled is an error where settings are not acted on, and somebody has to know.
+func unsettled(all []migrate.Setting) error {
+	n := map[migrate.Effect]int{}
+	for _, s := range all {
+		n[s.Effect]++
+	}
+	if n[migrate.Decide]+n[migrate.Reported] == 0 {
+		return nil
+	}
+	return fmt.Errorf("settings to decide: %d; not acted on: %d", n[migrate.Decide], n[migrate.Reported])
 }
 
 // writeValues prints values of Navarch's chart, and to standard error the settings that are not among them.

@@ -19,7 +19,8 @@ var carried = map[Sort]map[string]carry{
 		"serviceAnnotations": to("serviceAnnotations"), "serviceAccountAnnotations": to("serviceAccountAnnotations"),
 		"volumes": to("volumes"), "volumeMounts": to("volumeMounts"), "initContainers": to("initContainers"),
 		"revision": to("revision"), "revisionTags": to("revisionTags"),
-		"ipFamilyPolicy": to("service.ipFamilyPolicy"), "cni": to("injection.values.pilot.cni"),
+		"ipFamilyPolicy": to("service.ipFamilyPolicy"),
+		"cni.enabled":    to("injection.values.pilot.cni.enabled"), "cni.provider": to("injection.values.pilot.cni.provider"),
 		"meshConfig": to("meshConfig"), "meshConfig.trustDomain": to("trustDomain"), "global.meshNetworks": to("meshNetworks"),
 		"sidecarInjectorWebhook.neverInjectSelector":       to("injection.neverInjectSelector"),
 		"sidecarInjectorWebhook.alwaysInjectSelector":      to("injection.alwaysInjectSelector"),
@@ -36,7 +37,6 @@ var carried = map[Sort]map[string]carry{
 		"global.proxy":                                     to("injection.values.global.proxy"),
 		"global.proxy.autoInject":                          to("injection.policy"),
 		"global.proxy.clusterDomain":                       to("clusterDomain"),
-		"global.caAddress":                                 to("injection.values.global.caAddress"),
 		"global.configValidation":                          {[]string{"validation.enabled"}, truth},
 		"global.meshID":                                    to("injection.values.global.meshID"),
 		"global.multiCluster.clusterName":                  to("clusterName"),
@@ -55,14 +55,6 @@ var carried = map[Sort]map[string]carry{
 	Flag: {
 		"log_output_level": to("flags.log-level"), "domain": to("clusterDomain"), "clusterID": to("clusterName"),
 		"shutdownDuration": {[]string{"shutdownSeconds"}, seconds},
+		"grpcAddr":         {[]string{"plaintext"}, plaintext},
 	},
-}
-
-// byHand lists the settings that are acted on and need a decision, or that the chart or the release sets itself. Images
-// are Istio's own. The issuer of certificates needs roots and Secrets, which istiod's values do not name.
-var byHand = map[Sort][]string{
-	Value: {"global.hub", "global.tag", "global.variant", "global.proxy.image", "global.proxy_init.image", "global.certSigners",
-		"global.pilotCertProvider", "global.istioNamespace"},
-	Environment: {"ENABLE_CA_SERVER", "PILOT_CERT_PROVIDER", "EXTERNAL_CA", "K8S_SIGNER", "CERT_SIGNER_DOMAIN",
-		"POD_NAME", "POD_NAMESPACE", "POD_IP", "SERVICE_ACCOUNT"},
 }

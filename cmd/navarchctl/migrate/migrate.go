@@ -1,6 +1,6 @@
 // Package migrate says what becomes of an istiod's settings with Navarch: of each Helm value, flag and environment variable whether it is acted on, and
-// by what, whether it is not and somebody has to know, or whether it has no effect that anybody would miss. One table for all. Values writes them as
-// values of Navarch's chart.
+// by what, whether somebody has to decide first, whether it is not and somebody has to know, or whether it has no effect that anybody would miss. One
+// table for all. Values writes them as values of Navarch's chart.
 //
 // Owns: the table.  Reads: Helm values, Deployments, records of Helm's releases, as they are given.  Never: a socket; decides whether a key that it does
 // not know is harmless.
@@ -17,8 +17,10 @@ import (
 // Effect is what becomes of a setting.
 type Effect string
 
-// The effects. Reported: it is not acted on, and what it brought about is missing.
+// The effects. ActedOn: Values writes it. Decide: Navarch does the same once somebody has chosen what to write, and something else until then. Reported: it
+// is not acted on, and what it brought about is missing.
 const (
+	Decide   Effect = "decide"
 	ActedOn  Effect = "acted on"
 	Reported Effect = "reported"
 	NoEffect Effect = "no effect"
@@ -39,7 +41,7 @@ type row struct {
 	key    string
 	effect Effect
 	here   string // the value of our chart, flag or variable, in the words of their pages; of what is not acted on: why, or what to do
-	same   string // of what is reported: the value with which nothing is missing, as a rule istiod's default; empty: there is none
+	same   string // of what is reported or to be decided: the value with which nothing is missing, as a rule istiod's default; empty: there is none
 }
 
 // Setting is one that was found.
@@ -51,7 +53,7 @@ type Setting struct {
 	Here   string `json:"here"`
 
 	path []string // of a value: the parts of its key, which may contain dots
-	raw  any      // the value as given; nil: Kubernetes fills it in
+	raw  any      // the value as given; of a variable that Kubernetes fills in: its entry, a map
 }
 
 // same reports whether two settings are equal for a reader.
@@ -74,6 +76,14 @@ func judge(s Setting) Setting {
 				s.Effect, s.Here = NoEffect, "with this value nothing is missing"
 			}
 		}
+	}
+	return s
+}
+
+// orDecide turns a setting that is acted on, and whose value cannot be written, into one to decide.
+func (s Setting) orDecide() Setting {
+	if s.Effect == ActedOn && !s.carryInto(map[string]any{}, map[string]any{}) {
+		s.Effect, s.Here = Decide, "this value cannot be carried over: "+s.Here
 	}
 	return s
 }
@@ -192,28 +202,22 @@ func fromArgs(args []string) (all []Setting) {
 	return sorted(all)
 }
 
-// fromEnvironment judges variables.
-func fromEnvironment(env map[string]string) (all []Setting) {
-	for name, value := range env {
-		one := Setting{Sort: Environment, Key: name, Value: value}
-		if value != elsewhere {
-			one.raw = value
-		}
-		all = append(all, one)
-	}
-	return sorted(all)
-}
-
 // sorted judges settings, and puts what is to be known first.
 func sorted(all []Setting) []Setting {
 	for i := range all {
-		all[i] = judge(all[i])
+		all[i] = judge(all[i]).orDecide()
 	}
-	order := map[Effect]int{Reported: 0, ActedOn: 1, NoEffect: 2}
+	scaledTogether(all)
 	slices.SortStableFunc(all, func(a, b Setting) int {
-		return cmp.Or(cmp.Compare(order[a.Effect], order[b.Effect]), cmp.Compare(a.Sort, b.Sort), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(byEffect(a, b), cmp.Compare(a.Sort, b.Sort), cmp.Compare(a.Key, b.Key))
 	})
 	return all
+}
+
+// byEffect compares settings by how much somebody has to know them.
+func byEffect(a, b Setting) int {
+	order := []Effect{Decide, Reported, ActedOn, NoEffect}
+	return cmp.Compare(slices.Index(order, a.Effect), slices.Index(order, b.Effect))
 }
 
 // Merge puts several lists together, each setting once.

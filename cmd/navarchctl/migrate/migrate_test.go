@@ -61,10 +61,11 @@ func TestEnvironmentIsNavarchds(t *testing.T) {
 	}
 	acted := map[string]bool{"GOMEMLIMIT": true, "GOGC": true, "GOMAXPROCS": true, "OTEL_EXPORTER_OTLP_HEADERS": true, "OTEL_EXPORTER_OTLP_CERTIFICATE": true} // Go's, OpenTelemetry's
 	for _, r := range environment {
-		if r.effect == ActedOn && !reads[r.key] && !acted[r.key] {
+		takes := r.effect == ActedOn || r.effect == Decide || strings.HasPrefix(r.here, "the same; the chart sets it")
+		if takes && !reads[r.key] && !acted[r.key] {
 			t.Errorf("the table says that %s is acted on, and navarchd does not read it", r.key)
 		}
-		acted[r.key] = acted[r.key] || r.effect == ActedOn
+		acted[r.key] = acted[r.key] || takes
 	}
 	for name := range reads {
 		if !acted[name] && !strings.HasPrefix(name, "NAVARCH_") {
@@ -96,7 +97,7 @@ func TestTable(t *testing.T) {
 	for sort, rows := range tables {
 		seen := map[string]bool{}
 		for _, r := range rows {
-			if seen[r.key] || r.here == "" || r.same != "" && r.effect != Reported || strings.Contains(r.key+r.here, "|") || !slices.Contains([]Effect{ActedOn, Reported, NoEffect}, r.effect) {
+			if seen[r.key] || r.here == "" || r.same != "" && r.effect != Reported && r.effect != Decide || strings.Contains(r.key+r.here, "|") || !slices.Contains([]Effect{Decide, ActedOn, Reported, NoEffect}, r.effect) {
 				t.Errorf("%s: %+v", sort, r)
 			}
 			seen[r.key] = true
@@ -143,7 +144,7 @@ spec: {profile: minimal, meshConfig: {rootNamespace: x}, values: {global: {meshI
 		"environment PILOT_PUSH_THROTTLE=50":         ActedOn,
 		"environment PILOT_NOBODY_KNOWS=x":           Reported,
 		"environment NO_SUCH_VARIABLE=z":             Reported,
-		"flag httpAddr=:9":                           ActedOn,
+		"flag httpAddr=:9":                           Decide,
 		"value configMap=true":                       NoEffect,
 		"value traceSampling=5":                      Reported,
 		"value meshConfig.accessLogFile=/dev/stdout": ActedOn,
@@ -153,11 +154,11 @@ spec: {profile: minimal, meshConfig: {rootNamespace: x}, values: {global: {meshI
 		"value global.sds.token.aud=other":           ActedOn,
 		"value global.imagePullSecrets=1 entries":    ActedOn,
 		"value nobodyKnows=1":                        Reported,
-		"flag monitoringAddr=:15014":                 ActedOn,
+		"flag monitoringAddr=:15014":                 NoEffect,
 		"flag domain=cluster.local":                  ActedOn,
 		"flag profile=true":                          NoEffect,
 		"environment REVISION=canary":                ActedOn,
-		"environment POD_NAME=(from elsewhere)":      ActedOn,
+		"environment POD_NAME=(from elsewhere)":      NoEffect,
 		"value meshConfig.rootNamespace=x":           ActedOn,
 		"value global.meshID=m":                      ActedOn,
 		"flag keepaliveInterval=30s":                 NoEffect,
@@ -177,12 +178,12 @@ spec: {profile: minimal, meshConfig: {rootNamespace: x}, values: {global: {meshI
 
 // What is to be known comes first, and of two lines the longer one counts.
 func TestOrder(t *testing.T) {
-	all := fromArgs([]string{"--resync=1s", "--httpAddr=:1", "--log_as_json=true", "discovery"})
+	all := fromArgs([]string{"--resync=1s", "--httpAddr=:1", "--log_as_json=true", "--shutdownDuration=5s", "discovery"})
 	var order []string
 	for _, s := range all {
 		order = append(order, s.Key)
 	}
-	if got := strings.Join(order, " "); got != "log_as_json httpAddr resync" {
+	if got := strings.Join(order, " "); got != "httpAddr log_as_json shutdownDuration resync" {
 		t.Errorf("order %s", got)
 	}
 	for _, of := range []struct {

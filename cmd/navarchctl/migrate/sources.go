@@ -63,19 +63,21 @@ func fromOperator(tree map[string]any) []Setting {
 	return FromValues(values)
 }
 
-// FromDeployment judges the arguments and the variables of istiod's container. Variables that Kubernetes fills in have no value.
+// FromDeployment judges the arguments and the variables of istiod's container. Variables that Kubernetes fills in are known by where it has their values.
 func FromDeployment(d *appsv1.Deployment) []Setting {
 	for _, c := range d.Spec.Template.Spec.Containers {
 		if c.Name != discovery {
 			continue
 		}
-		env := map[string]string{}
+		var env []Setting
 		for _, e := range c.Env {
-			if env[e.Name] = e.Value; e.ValueFrom != nil {
-				env[e.Name] = elsewhere
+			one := Setting{Sort: Environment, Key: e.Name, Value: e.Value, raw: e.Value}
+			if e.ValueFrom != nil {
+				one.Value, one.raw = elsewhere, map[string]any{"name": e.Name, "valueFrom": e.ValueFrom}
 			}
+			env = append(env, one)
 		}
-		return Merge(fromArgs(c.Args), fromEnvironment(env))
+		return Merge(fromArgs(c.Args), env)
 	}
 	return nil
 }

@@ -8,24 +8,18 @@ import (
 	"time"
 )
 
-// Values translates settings into values of Navarch's chart. rest lists the settings that the values leave out: those
-// that are reported, those without effect, and those that need a decision.
+// Values translates settings into values of Navarch's chart: those that are acted on. rest lists all others, those that need a decision first.
 func Values(all []Setting) (values map[string]any, rest []Setting) {
 	values = map[string]any{}
 	scale := map[string]any{}
 	for _, sort := range []Sort{Value, Environment, Flag} { // of two with one meaning istiod takes the later one, too
 		for _, s := range all {
-			switch {
-			case s.Sort != sort:
-			case s.Effect != ActedOn || s.raw == nil:
-				rest = append(rest, s)
-			case sort == Value && slices.ContainsFunc(scaling, s.under):
-				set(scale, s.path, s.raw)
-			case !s.carryInto(values):
+			if s.Sort == sort && (s.Effect != ActedOn || !s.carryInto(values, scale)) {
 				rest = append(rest, s)
 			}
 		}
 	}
+	slices.SortStableFunc(rest, byEffect)
 	if len(scale) > 0 {
 		values["deployments"] = []any{deployment(scale)}
 	}
@@ -38,10 +32,16 @@ func (s Setting) under(key string) bool {
 	return below(key, s.Key) && (s.Sort != Value || len(s.path) >= parts && strings.Join(s.path[:parts], ".") == key)
 }
 
-// carryInto sets the values of the chart that have a setting's meaning; false: the chart has no such value.
-func (s Setting) carryInto(values map[string]any) bool {
-	if slices.ContainsFunc(byHand[s.Sort], s.under) {
-		return false
+// carryInto sets the values of the chart that have a setting's meaning, those of scaling in a tree of their own; false: the chart has no such value.
+func (s Setting) carryInto(values, scale map[string]any) bool {
+	for key, as := range scaling {
+		if s.Sort == Value && s.under(key) {
+			v, is := as(s)
+			if is {
+				set(scale, s.path, v)
+			}
+			return is
+		}
 	}
 	best, rule := "", carry{}
 	for key, c := range carried[s.Sort] {
@@ -97,41 +97,6 @@ func set(tree map[string]any, path []string, v any) {
 	tree[path[len(path)-1]] = v
 }
 
-// scaling lists the values that together describe the number and the size of replicas.
-var scaling = []string{"autoscaleEnabled", "autoscaleMin", "autoscaleMax", "replicaCount", "resources", "cpu.targetAverageUtilization"}
-
-// deployment builds an entry of the value deployments, with every role, from a tree of the values of scaling. Missing
-// values have the defaults of istiod's chart.
-func deployment(tree map[string]any) map[string]any {
-	resources, _ := tree["resources"].(map[string]any)
-	if resources == nil {
-		resources = map[string]any{"requests": map[string]any{"cpu": "500m", "memory": "2048Mi"}}
-	}
-	d := map[string]any{"roles": []any{"ingest", "xds", "ca", "admit"}, "resources": resources}
-	if enabled, is := truth(tree["autoscaleEnabled"]); is && enabled == false {
-		d["replicas"] = number(tree["replicaCount"], 1)
-		return d
-	}
-	requests, _ := resources["requests"].(map[string]any)
-	limits, _ := resources["limits"].(map[string]any)
-	if requests["cpu"] == nil && limits["cpu"] == nil { // autoscaling goes by a part of it
-		set(resources, []string{"requests", "cpu"}, "500m")
-	}
-	cpu, _ := tree["cpu"].(map[string]any)
-	least := number(tree["autoscaleMin"], 1)
-	most := max(least, number(tree["autoscaleMax"], 5))
-	d["autoscaling"] = map[string]any{"minReplicas": least, "maxReplicas": most, "targetCPU": number(cpu["targetAverageUtilization"], 80)}
-	return d
-}
-
-// number parses a positive number; otherwise stands in for anything else.
-func number(v any, otherwise int) int {
-	if n, err := strconv.Atoi(fmt.Sprint(v)); err == nil && n > 0 {
-		return n
-	}
-	return otherwise
-}
-
 // truth parses a boolean, which variables write as a text.
 func truth(v any) (any, bool) {
 	is, err := strconv.ParseBool(fmt.Sprint(v))
@@ -144,8 +109,11 @@ func untruth(v any) (any, bool) {
 	return !is, err == nil
 }
 
-// seconds parses a duration of at least a second.
+// seconds parses a duration of whole seconds, at least one.
 func seconds(v any) (any, bool) {
 	d, err := time.ParseDuration(fmt.Sprint(v))
-	return int(d.Seconds()), err == nil && d >= time.Second
+	return int(d.Seconds()), err == nil && d >= time.Second && d%time.Second == 0
 }
+
+// plaintext parses an address of plain-text xDS: the chart has one port for it.
+func plaintext(v any) (any, bool) { return true, v == ":15010" }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -42,15 +43,15 @@ func (s schema) has(path string) bool {
 	return true
 }
 
-// Whatever is acted on has a place in the values of the chart, or is named as somebody's decision; what has a place there is acted on, and the chart takes it.
+// Whatever is acted on has a place in the values of the chart; what has a place there is acted on, and the chart takes it.
 func TestWhatIsActedOnIsWritten(t *testing.T) {
 	chart := chartSchema(t)
 	known := func(sort Sort, key string) bool {
 		_, is := carried[sort][key]
-		return is || slices.Contains(byHand[sort], key) || sort == Value && (slices.Contains(scaling, key) || slices.Contains([]string{"env", "envVarFrom", "extraContainerArgs"}, key)) ||
+		return is || sort == Value && (scaling[key] != nil || slices.Contains([]string{"env", "envVarFrom", "extraContainerArgs"}, key)) ||
 			sort == Environment && hasProperty(chart.Properties["env"], key)
 	}
-	for _, sort := range []Sort{Value, Environment} {
+	for _, sort := range []Sort{Value, Environment, Flag} {
 		for _, r := range tables[sort] {
 			covered := known(sort, r.key)
 			for key := range carried[sort] { // a part of it
@@ -112,9 +113,9 @@ func TestValues(t *testing.T) {
 		"by CPU": {`{cpu: {targetAverageUtilization: 60}, resources: {limits: {cpu: 200m}}}`,
 			`{deployments: [{roles: [ingest, xds, ca, admit], resources: {limits: {cpu: 200m}}, autoscaling: {minReplicas: 1, maxReplicas: 5, targetCPU: 60}}]}`, ""},
 		"variables": {`{env: {PILOT_ENABLE_STATUS: "true", PILOT_PUSH_THROTTLE: 5, PILOT_NOBODY: x, PILOT_ENABLE_IP_AUTOALLOCATE: perhaps, GOGC: [1]}}`,
-			`{status: true, env: {PILOT_PUSH_THROTTLE: 5}}`, "PILOT_NOBODY GOGC PILOT_ENABLE_IP_AUTOALLOCATE"},
+			`{status: true, env: {PILOT_PUSH_THROTTLE: 5}}`, "GOGC PILOT_ENABLE_IP_AUTOALLOCATE PILOT_NOBODY"},
 		"variables from elsewhere": {`{envVarFrom: [{name: GOGC, valueFrom: {configMapKeyRef: {name: a, key: b}}}, {name: NOBODY, valueFrom: {}}, {name: REVISION, valueFrom: {}}, 5]}`,
-			`{envVarFrom: [{name: GOGC, valueFrom: {configMapKeyRef: {name: a, key: b}}}]}`, " NOBODY REVISION"},
+			`{envVarFrom: [{name: GOGC, valueFrom: {configMapKeyRef: {name: a, key: b}}}]}`, "REVISION  NOBODY"},
 		"flags": {`{extraContainerArgs: [--shutdownDuration=20s, "--log_output_level=default:info,ads:debug", --httpAddr, ":9"]}`, `{shutdownSeconds: 20, flags: {log-level: "default:info,ads:debug"}}`, "httpAddr"},
 		"what is empty means something": {`{meshConfig: {trustDomain: corp, defaultConfig: {tracing: {}}}, global: {proxy: {includeIPRanges: ""}, network: ""}}`,
 			`{trustDomain: corp, meshConfig: {defaultConfig: {tracing: {}}}, injection: {values: {global: {proxy: {includeIPRanges: ""}}}}}`, ""},
@@ -127,6 +128,29 @@ func TestValues(t *testing.T) {
 			"global.network global.proxy.clusterDomain resources.limits"},
 		"somebody's decision": {`{global: {hub: a, tag: b, proxy: {image: c, logLevel: info}, certSigners: [d/e]}}`, `{injection: {values: {global: {proxy: {logLevel: info}}}}}`,
 			"global.certSigners global.hub global.proxy.image global.tag"},
+		"another CA": {`{global: {caAddress: "csr:443"}, env: {ENABLE_CA_SERVER: "false"}, meshConfig: {caCertificates: [{pem: x}]}, traceSampling: 5,
+			extraContainerArgs: [--tlsCertFile=/a, --tlsKeyFile=/b, --caCertFile=/c]}`, `{}`, "global.caAddress meshConfig.caCertificates ENABLE_CA_SERVER caCertFile tlsCertFile tlsKeyFile traceSampling"},
+		"signers": {`{env: {EXTERNAL_CA: ISTIOD_RA_KUBERNETES_API, K8S_SIGNER: a/b, CERT_SIGNER_DOMAIN: a, PILOT_CERT_PROVIDER: k8s.io/a/b}, global: {pilotCertProvider: k8s.io/a/b}}`, `{}`,
+			"global.pilotCertProvider CERT_SIGNER_DOMAIN EXTERNAL_CA K8S_SIGNER PILOT_CERT_PROVIDER"},
+		"istiod's own CA": {`{env: {ENABLE_CA_SERVER: true, PILOT_CERT_PROVIDER: istiod}, global: {pilotCertProvider: istiod, proxy: {image: proxyv2}}}`, `{}`,
+			"global.pilotCertProvider global.proxy.image ENABLE_CA_SERVER PILOT_CERT_PROVIDER"},
+		"plain text":           {`{extraContainerArgs: ["--grpcAddr=:15010", "--monitoringAddr=:15014"]}`, `{plaintext: true}`, "monitoringAddr"},
+		"plain text elsewhere": {`{extraContainerArgs: ["--grpcAddr=:9"]}`, `{}`, "grpcAddr"},
+		"how long scaling waits": {`{autoscaleBehavior: {scaleDown: {stabilizationWindowSeconds: 600, policies: [a]}, scaleUp: {stabilizationWindowSeconds: 5}}}`,
+			`{deployments: [{roles: [ingest, xds, ca, admit], resources: {requests: {cpu: 500m, memory: 2048Mi}}, autoscaling: {minReplicas: 1, maxReplicas: 5, targetCPU: 80, stabilizationWindowSeconds: 600}}]}`,
+			"autoscaleBehavior.scaleDown.policies autoscaleBehavior.scaleUp.stabilizationWindowSeconds"},
+		"of wrong types": {`{autoscaleMin: 1.5, autoscaleMax: 0, autoscaleEnabled: perhaps, cpu: {targetAverageUtilization: [80]}, resources: small, autoscaleBehavior: {scaleDown: {stabilizationWindowSeconds: 3601}},
+			replicaCount: two, extraContainerArgs: [--shutdownDuration=1500ms]}`, `{}`,
+			"autoscaleBehavior.scaleDown.stabilizationWindowSeconds autoscaleEnabled autoscaleMax autoscaleMin cpu.targetAverageUtilization replicaCount resources shutdownDuration"},
+		"sizes of wrong types": {`{resources: {requests: {cpu: lots, memory: 1Gi}, limits: 5, others: {cpu: 1}}}`,
+			`{deployments: [{roles: [ingest, xds, ca, admit], resources: {requests: {cpu: 500m, memory: 1Gi}}, autoscaling: {minReplicas: 1, maxReplicas: 5, targetCPU: 80}}]}`,
+			"resources.limits resources.others.cpu resources.requests.cpu"},
+		"bounds the wrong way round": {`{autoscaleMin: 6, autoscaleMax: 3}`,
+			`{deployments: [{roles: [ingest, xds, ca, admit], resources: {requests: {cpu: 500m, memory: 2048Mi}}, autoscaling: {minReplicas: 6, maxReplicas: 6, targetCPU: 80}}]}`, "autoscaleMax"},
+		"a number that scaling hides": {`{replicaCount: 4}`, `{}`, "replicaCount"},
+		"bounds without scaling":      {`{autoscaleEnabled: false, autoscaleMin: 3}`, `{deployments: [{roles: [ingest, xds, ca, admit], replicas: 1, resources: {requests: {cpu: 500m, memory: 2048Mi}}}]}`, "autoscaleMin"},
+		"Istio's plugin": {`{cni: {enabled: true, excludeNamespaces: [a], cniBinDir: /x}, pilot: {cni: {provider: multus}}}`, `{injection: {values: {pilot: {cni: {enabled: true, provider: multus}}}}}`,
+			"cni.cniBinDir cni.excludeNamespaces"},
 		"a flag goes first": {`{extraContainerArgs: [--log_output_level, debug], global: {logging: {level: info}}}`,
 			`{flags: {log-level: debug}, injection: {values: {global: {logging: {level: info}}}}}`, ""},
 		"what is not acted on": {`{traceSampling: 5, ownerName: x}`, `{}`, "traceSampling ownerName"},
@@ -179,17 +203,18 @@ func FuzzValues(f *testing.F) {
 	})
 }
 
-// A Deployment that runs says the same by its arguments and variables; those that Kubernetes fills in are left.
+// A Deployment that runs says the same by its arguments and variables; those that the chart sets are left.
 func TestValuesOfDeployment(t *testing.T) {
 	all, err := FromYAML([]byte(`
 kind: Deployment
-spec: {template: {spec: {containers: [{name: discovery, args: [discovery, --domain, example.org], env: [{name: REVISION, value: canary}, {name: GOMEMLIMIT, valueFrom: {resourceFieldRef: {resource: limits.memory}}}]}]}}}
+spec: {template: {spec: {containers: [{name: discovery, args: [discovery, --domain, example.org], env: [{name: REVISION, value: canary}, {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}, {name: GOMEMLIMIT, valueFrom: {resourceFieldRef: {resource: limits.memory}}}]}]}}}
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, rest := Values(all)
-	if want := map[string]any{"clusterDomain": "example.org", "revision": "canary"}; !reflect.DeepEqual(got, want) || len(rest) != 1 || rest[0].Key != "GOMEMLIMIT" {
+	limit := []any{map[string]any{"name": "GOMEMLIMIT", "valueFrom": &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.memory"}}}}
+	if want := map[string]any{"clusterDomain": "example.org", "revision": "canary", "envVarFrom": limit}; !reflect.DeepEqual(got, want) || len(rest) != 1 || rest[0].Key != "POD_NAME" {
 		t.Errorf("%v and %+v", got, rest)
 	}
 }

@@ -1,0 +1,101 @@
+package migrate
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// scaling lists the values that together describe the number and the size of replicas, each with what reads it; false: it is of a wrong type.
+var scaling = map[string]func(Setting) (any, bool){
+	"autoscaleEnabled":             func(s Setting) (any, bool) { return truth(s.raw) },
+	"autoscaleMin":                 upTo(math.MaxInt32),
+	"autoscaleMax":                 upTo(math.MaxInt32),
+	"replicaCount":                 upTo(math.MaxInt32),
+	"cpu.targetAverageUtilization": upTo(math.MaxInt32),
+	stabilization:                  upTo(3600),
+	"resources":                    size,
+}
+
+const stabilization = "autoscaleBehavior.scaleDown.stabilizationWindowSeconds"
+
+// upTo reads a whole number from 1 to a bound.
+func upTo(most int) func(Setting) (any, bool) {
+	return func(s Setting) (any, bool) {
+		n, err := strconv.Atoi(fmt.Sprint(s.raw))
+		return n, err == nil && 0 < n && n <= most
+	}
+}
+
+// size reads a request or a limit of the value resources.
+func size(s Setting) (any, bool) {
+	if len(s.path) != 3 || s.path[1] != "requests" && s.path[1] != "limits" {
+		return nil, false
+	}
+	_, err := resource.ParseQuantity(fmt.Sprint(s.raw))
+	return s.raw, err == nil
+}
+
+// scaledTogether corrects the effects of values of scaling that depend on one another: istiod has either a number of replicas, or bounds of it.
+func scaledTogether(all []Setting) {
+	given := map[string]any{}
+	for _, s := range all {
+		if read := scaling[s.Key]; s.Sort == Value && s.Effect == ActedOn && read != nil {
+			given[s.Key], _ = read(s)
+		}
+	}
+	unused, why := []string{"replicaCount"}, "istiod has as many replicas as scaling says, unless `autoscaleEnabled` is false"
+	if given["autoscaleEnabled"] == false {
+		unused, why = []string{"autoscaleMin", "autoscaleMax", "cpu.targetAverageUtilization", stabilization}, "`autoscaleEnabled: false` turns scaling off"
+	}
+	least, most := or(given["autoscaleMin"], 1), or(given["autoscaleMax"], 5)
+	for i := range all {
+		s := &all[i]
+		switch {
+		case s.Sort != Value || s.Effect != ActedOn:
+		case slices.Contains(unused, s.Key):
+			s.Effect, s.Here = NoEffect, why
+		case s.Key == "autoscaleMax" && most < least:
+			s.Effect, s.Here = Decide, fmt.Sprintf("it is less than `autoscaleMin`, %d: `deployments[].autoscaling.maxReplicas`", least)
+		}
+	}
+}
+
+// deployment builds an entry of the value deployments, with every role, from a tree of the values of scaling. Missing
+// values have the defaults of istiod's chart.
+func deployment(tree map[string]any) map[string]any {
+	resources, _ := tree["resources"].(map[string]any)
+	if resources == nil {
+		resources = map[string]any{"requests": map[string]any{"cpu": "500m", "memory": "2048Mi"}}
+	}
+	d := map[string]any{"roles": []any{"ingest", "xds", "ca", "admit"}, "resources": resources}
+	if tree["autoscaleEnabled"] == false {
+		d["replicas"] = or(tree["replicaCount"], 1)
+		return d
+	}
+	requests, _ := resources["requests"].(map[string]any)
+	limits, _ := resources["limits"].(map[string]any)
+	if requests["cpu"] == nil && limits["cpu"] == nil { // autoscaling goes by a part of it
+		set(resources, []string{"requests", "cpu"}, "500m")
+	}
+	cpu, _ := tree["cpu"].(map[string]any)
+	least := or(tree["autoscaleMin"], 1)
+	scaler := map[string]any{"minReplicas": least, "maxReplicas": max(least, or(tree["autoscaleMax"], 5)), "targetCPU": or(cpu["targetAverageUtilization"], 80)}
+	if behaviour, is := tree["autoscaleBehavior"].(map[string]any); is {
+		down, _ := behaviour["scaleDown"].(map[string]any)
+		scaler["stabilizationWindowSeconds"] = down["stabilizationWindowSeconds"]
+	}
+	d["autoscaling"] = scaler
+	return d
+}
+
+// or is a number, or what stands in for one that is missing.
+func or(v any, otherwise int) int {
+	if n, is := v.(int); is {
+		return n
+	}
+	return otherwise
+}
