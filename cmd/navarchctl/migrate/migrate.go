@@ -34,6 +34,7 @@ const (
 	Value       Sort = "value"
 	Environment Sort = "environment"
 	Flag        Sort = "flag"
+	Operator    Sort = "operator" // a field of an IstioOperator's spec
 )
 
 // row is one line of the table: a key, and all keys below it that have no line of their own.
@@ -60,7 +61,7 @@ type Setting struct {
 func same(a, b Setting) bool { return a.Sort == b.Sort && a.Key == b.Key && a.Value == b.Value }
 
 // tables by sort.
-var tables = map[Sort][]row{Value: values, Environment: environment, Flag: flags}
+var tables = map[Sort][]row{Value: values, Environment: environment, Flag: flags, Operator: operator}
 
 // unknown is said of a key that no table has.
 const unknown = "it is not known here: look it up in the release notes of the istiod that has it"
@@ -232,7 +233,7 @@ func Page() string {
 	for _, of := range []struct {
 		sort    Sort
 		heading string
-	}{{Value, "Helm values"}, {Environment, "Environment"}, {Flag, "Flags"}} {
+	}{{Value, "Helm values"}, {Environment, "Environment"}, {Flag, "Flags"}, {Operator, "IstioOperator"}} {
 		fmt.Fprintf(&b, "### %s\n\n| istiod's | effect | here |\n|---|---|---|\n", of.heading)
 		for _, r := range tables[of.sort] {
 			here := r.here

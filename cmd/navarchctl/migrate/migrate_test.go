@@ -161,6 +161,7 @@ spec: {profile: minimal, meshConfig: {rootNamespace: x}, values: {global: {meshI
 		"environment POD_NAME=(from elsewhere)":      NoEffect,
 		"value meshConfig.rootNamespace=x":           ActedOn,
 		"value global.meshID=m":                      ActedOn,
+		"operator profile=minimal":                   NoEffect,
 		"flag keepaliveInterval=30s":                 NoEffect,
 	} {
 		if got[setting] != want {

@@ -50,19 +50,6 @@ func FromYAML(text []byte) ([]Setting, error) {
 	}
 }
 
-// fromOperator judges the values of an IstioOperator, as istioctl install takes it.
-func fromOperator(tree map[string]any) []Setting {
-	spec, _ := tree["spec"].(map[string]any)
-	values, _ := spec["values"].(map[string]any)
-	if values == nil {
-		values = map[string]any{}
-	}
-	if mesh, is := spec["meshConfig"]; is {
-		values["meshConfig"] = mesh
-	}
-	return FromValues(values)
-}
-
 // FromDeployment judges the arguments and the variables of istiod's container. Variables that Kubernetes fills in are known by where it has their values.
 func FromDeployment(d *appsv1.Deployment) []Setting {
 	for _, c := range d.Spec.Template.Spec.Containers {

@@ -12,7 +12,7 @@ import (
 func Values(all []Setting) (values map[string]any, rest []Setting) {
 	values = map[string]any{}
 	scale := map[string]any{}
-	for _, sort := range []Sort{Value, Environment, Flag} { // of two with one meaning istiod takes the later one, too
+	for _, sort := range []Sort{Value, Environment, Flag, Operator} { // of two with one meaning istiod takes the later one, too
 		for _, s := range all {
 			if s.Sort == sort && (s.Effect != ActedOn || !s.carryInto(values, scale)) {
 				rest = append(rest, s)

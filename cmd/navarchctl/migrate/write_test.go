@@ -182,10 +182,78 @@ func TestValues(t *testing.T) {
 	}
 }
 
+// What an IstioOperator says beside its values is carried too, before these, or named.
+func TestValuesOfOperator(t *testing.T) {
+	all, err := FromYAML([]byte(`
+kind: IstioOperator
+spec:
+  profile: default
+  revision: canary
+  tag: 1.29.0
+  meshConfig: {accessLogFile: /dev/stdout}
+  components:
+    pilot:
+      enabled: true
+      k8s:
+        hpaSpec: {minReplicas: 2, maxReplicas: 9, metrics: [{type: Resource}]}
+        resources: {requests: {cpu: 1}}
+        env: [{name: GOGC, value: "50"}, {name: EXTERNAL_CA, value: x}, {name: GOMEMLIMIT, valueFrom: {configMapKeyRef: {name: a, key: b}}}, 5]
+        overlays: [{kind: Deployment}]
+    ingressGateways: [{name: a, enabled: true}]
+    cni: {enabled: false}
+  values: {pilot: {autoscaleMin: 3, autoscaleMax: 4}, meshConfig: {enableTracing: true}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, left := Values(all)
+	text, err := yaml.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `deployments:
+- autoscaling:
+    maxReplicas: 9
+    minReplicas: 2
+    targetCPU: 80
+  resources:
+    requests:
+      cpu: 1
+  roles:
+  - ingest
+  - xds
+  - ca
+  - admit
+env:
+  GOGC: "50"
+envVarFrom:
+- name: GOMEMLIMIT
+  valueFrom:
+    configMapKeyRef:
+      key: b
+      name: a
+meshConfig:
+  accessLogFile: /dev/stdout
+  enableTracing: true
+revision: canary
+`
+	if string(text) != want {
+		t.Errorf("%s", text)
+	}
+	var rest []string
+	for _, s := range left {
+		rest = append(rest, string(s.Effect)+" "+s.Key)
+	}
+	if got := strings.Join(rest, ", "); got != "decide global.tag, decide EXTERNAL_CA, reported , reported components.ingressGateways, reported components.pilot.k8s.hpaSpec.metrics, "+
+		"reported components.pilot.k8s.overlays, reported profile, no effect components.cni.enabled, no effect components.pilot.enabled" {
+		t.Error(got)
+	}
+}
+
 // Whatever is read, all of it is written or left, and what is written is YAML.
 func FuzzValues(f *testing.F) {
 	for _, text := range []string{`{global.proxy.clusterDomain: x, global: {proxy.autoInject: y}, meshConfig: {trustDomain.x: z}, resources.limits: 5}`, `{resources: 5, cpu: 7, env: 5, envVarFrom: [5, {name: 5}]}`,
-		`{resources: {requests: x}, autoscaleMin: -1, autoscaleEnabled: perhaps}`, "kind: IstioOperator\nspec: {values: {pilot: {env: {GOGC: [1]}}}}", `{env: {GOGC: {a: b}}, extraContainerArgs: [1, {a: b}]}`} {
+		`{resources: {requests: x}, autoscaleMin: -1, autoscaleEnabled: perhaps}`, "kind: IstioOperator\nspec: {values: {pilot: {env: {GOGC: [1]}}}}", "kind: IstioOperator\nspec: {values: {pilot: 5, global: 7}, hub: x, components: {pilot: {k8s: {resources: 5, env: [5, {name: 5, value: {}}], hpaSpec: {minReplicas: x}}}}}", `{env: {GOGC: {a: b}}, extraContainerArgs: [1, {a: b}]}`} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -1,0 +1,87 @@
+package migrate
+
+import (
+	"fmt"
+	"strings"
+)
+
+// operator are the fields of an IstioOperator's spec (operator/pkg/apis/types.go, 1.20 to 1.31) that are not values of the chart istiod by another name.
+var operator = []row{
+	{"profile", Reported, "it stands for values and components: give these; gateways are not deployed", "minimal"},
+	{"compatibilityVersion", Reported, "it stands for variables: give these", ""},
+	{"namespace", Decide, "it is the namespace of the release (`helm install -n`)", "istio-system"},
+	{"installPackagePath", NoEffect, "it is where istioctl finds Istio's charts", ""},
+	{"components.base.enabled", Reported, "the chart has no part without the objects of this component; without Istio's kinds `crds.install: false`", "true"},
+	{"components.pilot.enabled", Reported, "the chart installs a control plane", "true"},
+	{"components.pilot.k8s", Reported, "the chart has no value for it: set it in Navarch's objects yourself", ""},
+	{"components.ingressGateways", Reported, "gateways are not deployed: keep those of the chart gateway", ""},
+	{"components.egressGateways", Reported, "gateways are not deployed: keep those of the chart gateway", ""},
+	{"components.cni.enabled", Reported, "the chart istio-cni stays as it is; Navarch's plugin: redirection.md", "false"},
+	{"components.istiodRemote.enabled", Reported, "a cluster without a control plane of its own has no chart yet: clusters.md", "false"},
+	{"components.ztunnel.enabled", Reported, "ambient mode is not there", "false"},
+	{"components", Reported, "it is of a chart beside istiod's", ""},
+}
+
+// fields are those of an IstioOperator's spec that are values of the chart istiod, below pilot where both are given.
+var fields = map[string]string{
+	"meshConfig": "meshConfig", "revision": "revision", "hub": "global.hub", "tag": "global.tag",
+	"components.pilot.hub": "global.hub", "components.pilot.tag": "global.tag",
+	"components.pilot.k8s.resources":           "pilot.resources",
+	"components.pilot.k8s.replicaCount":        "pilot.replicaCount",
+	"components.pilot.k8s.hpaSpec.minReplicas": "pilot.autoscaleMin",
+	"components.pilot.k8s.hpaSpec.maxReplicas": "pilot.autoscaleMax",
+	"components.pilot.k8s.hpaSpec.behavior":    "pilot.autoscaleBehavior",
+	"components.pilot.k8s.affinity":            "pilot.affinity",
+	"components.pilot.k8s.tolerations":         "pilot.tolerations",
+	"components.pilot.k8s.nodeSelector":        "pilot.nodeSelector",
+	"components.pilot.k8s.podAnnotations":      "pilot.podAnnotations",
+	"components.pilot.k8s.serviceAnnotations":  "pilot.serviceAnnotations",
+	"components.pilot.k8s.priorityClassName":   "global.priorityClassName",
+}
+
+// fromOperator judges an IstioOperator, as istioctl install takes it. What it says of istiod's Deployment counts more than its values do.
+func fromOperator(tree map[string]any) []Setting {
+	spec, _ := tree["spec"].(map[string]any)
+	values, _ := spec["values"].(map[string]any)
+	if values == nil {
+		values = map[string]any{}
+	}
+	var own []Setting
+	for name, v := range spec {
+		if name == "values" {
+			continue
+		}
+		walk([]string{name}, v, func(path []string, v any) {
+			list, isList := v.([]any)
+			key := strings.Join(path, ".")
+			for n := len(path); n > 0; n-- {
+				if value := fields[strings.Join(path[:n], ".")]; value != "" {
+					set(values, append(strings.Split(value, "."), path[n:]...), v)
+					return
+				}
+			}
+			switch {
+			case key == "components.pilot.k8s.env" && isList:
+				own = append(own, fromVariables(list)...)
+			case isList:
+				own = append(own, Setting{Sort: Operator, Key: key, Value: fmt.Sprintf("%d entries", len(list)), raw: v})
+			default:
+				own = append(own, Setting{Sort: Operator, Key: key, Value: fmt.Sprint(v), raw: v})
+			}
+		})
+	}
+	return Merge(FromValues(values), own)
+}
+
+// fromVariables judges variables in the form that a container has them in.
+func fromVariables(list []any) (all []Setting) {
+	for _, one := range list {
+		entry, _ := one.(map[string]any)
+		if _, is := entry["value"]; !is {
+			all = append(all, fromReferences([]any{one})...)
+			continue
+		}
+		all = append(all, Setting{Sort: Environment, Key: fmt.Sprint(entry["name"]), Value: fmt.Sprint(entry["value"]), raw: entry["value"]})
+	}
+	return all
+}
