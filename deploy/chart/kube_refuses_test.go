@@ -52,7 +52,11 @@ var wrong = [][]struct{ set, line string }{{
 	{"injection.policy=on", "at '/injection/policy': value must be one of 'enabled', 'disabled'"},
 	{"monitoring.alerts=true", "at '/monitoring/alerts': got boolean, want object"},
 	{"env=PILOT_PUSH_THROTTLE", "at '/env': got string, want object"},
-	{"flags.log-level[0]=x", "at '/flags/log-level': got array, want boolean or number or string"},
+	{"flags.log-level[0]=x", "at '/flags/log-level': got array, want string"},
+	{"flags.allow-empty=on", "at '/flags/allow-empty': 'on' does not match pattern '^(true|false)$'"},
+	{"flags.tenant-max-bytes=many", "at '/flags/tenant-max-bytes': 'many' does not match pattern '^[0-9]+$'"},
+	{"flags.drain-after=90", "at '/flags/drain-after': maximum: got 90, want 0"},
+	{"flags.leader-lease=soon", "at '/flags/leader-lease': 'soon' does not match pattern '^(0|([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+)$'"},
 	{"etcdd.endpoints={a}", "at '': additional properties 'etcdd' not allowed"},
 }}
 
@@ -118,6 +122,10 @@ func TestKubeChartRefuses(t *testing.T) {
 		"etcd.own.restore=h06.db":                                                      "etcd.own.restore: name a folder that is not there yet with etcd.own.dataFolder",
 		"etcd.own.restore=h06.db,etcd.own.dataFolder=b,etcd.own.storage.enabled=false": "etcd.own.restore: there are no volumes",
 		"deployments[0].roles={xds}":                                                   "deployments[0]: replicas or autoscaling is needed",
+		"meshConfig.trustDomain=a,trustDomain=b":                                       "meshConfig.trustDomain, a, is not trustDomain, b, by which navarchd goes: give it there",
+		"meshConfig.trustDomain=b,trustDomain=b":                                       "",
+		"meshConfig.rootNamespace=b":                                                   "", // of the mesh's policies
+		"flags.drain-after=1m30s,flags.machine-renewals=0,flags.jwks-cluster=true":     "",
 		"monitoring.podMonitor=null,volumes=null,envVarFrom=null,env=null,initContainers=null,serviceAnnotations=null": "", // as --reuse-values has it, of an older chart
 		"volumes[0].name=etcd":                                                     "volumes: the name etcd is there already",
 		"volumes[0].name=a,volumes[1].name=a":                                      "volumes: the name a is there already",
@@ -137,9 +145,9 @@ func TestKubeChartRefuses(t *testing.T) {
 		`[{"roles": ["ingest", "xds"], "replicas": 1}, {"roles": ["ca", "admit"], "replicas": 1}]`:                                                                          "is there twice",
 		`[{"roles": ["ingest", "xds", "ca", "admit"], "autoscaling": {"minReplicas": 1, "maxReplicas": 2, "targetCPU": 50, "targetProxies": 100}}]`:                         "deployments[0].autoscaling: targetCPU and targetProxies exclude each other",
 		`[{"roles": ["ingest", "xds", "ca", "admit"], "replicas": 1, "autoscaling": {"minReplicas": 1, "maxReplicas": 2}}]`:                                                 "deployments[0]: replicas and autoscaling exclude each other",
-		`[{"roles": ["ingest", "xds", "ca", "admit"], "autoscaling": {"minReplicas": 1, "maxReplicas": 2}}]`:                                                                "deployments: autoscaling by CPU needs resources.requests.cpu",
+		`[{"roles": ["ingest", "xds", "ca", "admit"], "autoscaling": {"minReplicas": 1, "maxReplicas": 2}}]`:                                                                "deployments[0]: autoscaling by CPU needs resources.requests.cpu",
 		`[{"roles": ["ingest", "xds", "ca", "admit"], "autoscaling": {"minReplicas": 1, "maxReplicas": 2, "targetCPU": 50}, "resources": {"requests": {"memory": "1Gi"}}}]`: "resources.requests.cpu",
-		`[{"roles": ["ingest", "xds", "ca", "admit"], "autoscaling": {"minReplicas": 3, "maxReplicas": 2, "targetProxies": 50}}]`:                                           "deployments: autoscaling.maxReplicas, 2, is less than minReplicas, 3",
+		`[{"roles": ["ingest", "xds", "ca", "admit"], "autoscaling": {"minReplicas": 3, "maxReplicas": 2, "targetProxies": 50}}]`:                                           "deployments[0].autoscaling: maxReplicas, 2, is less than minReplicas, 3",
 	} {
 		if _, err := h.Run(t.Context(), "template", h.Dir, "--set-json", "deployments="+values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", values, err, want)

@@ -70,7 +70,6 @@ var values = []row{
 	{"revisionTags", ActedOn, "`revisionTags`; `navarchctl tag`", ""},
 	{"ownerName", NoEffect, "it is Helm's own", ""},
 	{"meshConfig.trustDomain", ActedOn, "`trustDomain`", ""},
-	{"meshConfig.caCertificates", Decide, "`issuer.kind`: roots of signers are `issuer.signers`, those of another CA `issuer.roots`", ""},
 	{"meshConfig", ActedOn, "`meshConfig`; a field that is not acted on is in `/debug/problems` by its name", ""},
 	{"experimental.stableValidationPolicy", Reported, "there is no such policy", "false"},
 	{"profile", Reported, "it stands for values: give these", ""},

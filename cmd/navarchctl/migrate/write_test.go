@@ -129,7 +129,7 @@ func TestValues(t *testing.T) {
 		"somebody's decision": {`{global: {hub: a, tag: b, proxy: {image: c, logLevel: info}, certSigners: [d/e]}}`, `{injection: {values: {global: {proxy: {logLevel: info}}}}}`,
 			"global.certSigners global.hub global.proxy.image global.tag"},
 		"another CA": {`{global: {caAddress: "csr:443"}, env: {ENABLE_CA_SERVER: "false"}, meshConfig: {caCertificates: [{pem: x}]}, traceSampling: 5,
-			extraContainerArgs: [--tlsCertFile=/a, --tlsKeyFile=/b, --caCertFile=/c]}`, `{}`, "global.caAddress meshConfig.caCertificates ENABLE_CA_SERVER caCertFile tlsCertFile tlsKeyFile traceSampling"},
+			extraContainerArgs: [--tlsCertFile=/a, --tlsKeyFile=/b, --caCertFile=/c]}`, `{meshConfig: {caCertificates: [{pem: x}]}}`, "global.caAddress ENABLE_CA_SERVER caCertFile tlsCertFile tlsKeyFile traceSampling"},
 		"signers": {`{env: {EXTERNAL_CA: ISTIOD_RA_KUBERNETES_API, K8S_SIGNER: a/b, CERT_SIGNER_DOMAIN: a, PILOT_CERT_PROVIDER: k8s.io/a/b}, global: {pilotCertProvider: k8s.io/a/b}}`, `{}`,
 			"global.pilotCertProvider CERT_SIGNER_DOMAIN EXTERNAL_CA K8S_SIGNER PILOT_CERT_PROVIDER"},
 		"istiod's own CA": {`{env: {ENABLE_CA_SERVER: true, PILOT_CERT_PROVIDER: istiod}, global: {pilotCertProvider: istiod, proxy: {image: proxyv2}}}`, `{}`,

@@ -54,12 +54,12 @@ no limit of memory, or one whose unit is not known here. */}}
   {{- if and .replicas .autoscaling }}{{ fail (printf "deployments[%d]: replicas and autoscaling exclude each other" $i) }}{{ end }}
   {{- with .autoscaling }}
     {{- if and .targetCPU .targetProxies }}{{ fail (printf "deployments[%d].autoscaling: targetCPU and targetProxies exclude each other" $i) }}{{ end }}
-    {{- if lt (int .maxReplicas) (int .minReplicas) }}{{ fail (printf "deployments: autoscaling.maxReplicas, %d, is less than minReplicas, %d" (int .maxReplicas) (int .minReplicas)) }}{{ end }}
+    {{- if lt (int .maxReplicas) (int .minReplicas) }}{{ fail (printf "deployments[%d].autoscaling: maxReplicas, %d, is less than minReplicas, %d" $i (int .maxReplicas) (int .minReplicas)) }}{{ end }}
   {{- end }}
   {{- $resources := .resources | default dict }}
   {{- $cpu := hasKey ($resources.requests | default dict) "cpu" | or (hasKey ($resources.limits | default dict) "cpu") }}
   {{- if and .autoscaling (not (.autoscaling | default dict).targetProxies) (not $cpu) }}
-    {{- fail "deployments: autoscaling by CPU needs resources.requests.cpu, of which it goes by a part (or autoscaling.targetProxies)" }}
+    {{- fail (printf "deployments[%d]: autoscaling by CPU needs resources.requests.cpu, of which it goes by a part (or autoscaling.targetProxies)" $i) }}
   {{- end }}
   {{- if and $other (has "ca" .roles) }}{{ fail "deployments: a Deployment has the role ca, and another CA signs (issuer.kind)" }}{{ end }}
   {{- if and (eq $.Values.issuer.kind "signers") (has "ca" .roles) (not (has "xds" .roles)) }}
