@@ -27,6 +27,7 @@ const (
 // controlPlane is whose debug pages a command asks: those at an address, or those of all ready replicas that a kubeconfig leads to.
 type controlPlane struct {
 	server    string // an address; empty: see pages
+	fallback  string // the address without a kubeconfig
 	cluster   cluster.Flags
 	everyRole bool // processes that do not serve proxies are asked, too
 
@@ -38,7 +39,13 @@ type controlPlane struct {
 }
 
 func (c *controlPlane) bind(f *pflag.FlagSet) {
-	f.StringVar(&c.server, "server", "", "Address of navarchd's debug pages (default: the ready replicas that the kubeconfig leads to; without a kubeconfig "+defaultServer+").")
+	c.bindAt(f, debugPages, defaultServer)
+}
+
+// bindAt adds the flags of a command that asks for something else than debug pages, which is at the address fallback without a kubeconfig.
+func (c *controlPlane) bindAt(f *pflag.FlagSet, what, fallback string) {
+	c.fallback = fallback
+	f.StringVar(&c.server, "server", "", "Address of "+what+" (default: the ready replicas that the kubeconfig leads to; without a kubeconfig "+fallback+").")
 	c.cluster.Bind(f)
 }
 
@@ -47,14 +54,21 @@ func (c *controlPlane) stated() bool {
 	return c.server != "" || c.cluster.Kubeconfig != "" || c.cluster.Context != ""
 }
 
-// pages are those that are asked: of --server, or of all ready replicas of the cluster; without a kubeconfig of the default address.
+// pages are those that are asked: of --server, or of all ready replicas of the cluster; without a kubeconfig of the address fallback.
 func (c *controlPlane) pages(ctx context.Context) ([]page, error) {
 	if c.found != nil {
 		return c.found, nil
 	}
 	if c.server != "" || !c.cluster.Given() {
-		c.where = cmp.Or(c.server, defaultServer)
-		c.found = []page{server(c.where)}
+		c.where = cmp.Or(c.server, c.fallback)
+		by, roles := "--server", " with role xds"
+		if c.server == "" {
+			by = "the default of --server, since no kubeconfig is at " + strings.Join(cluster.Kubeconfigs(), ", ")
+		}
+		if c.everyRole {
+			roles = ""
+		}
+		c.found = []page{server(c.where, by, roles)}
 		return c.found, nil
 	}
 	in, err := c.cluster.Open()

@@ -9,10 +9,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 
 	"navarch.io/navarch/cmd/navarchctl/cluster"
@@ -182,5 +184,41 @@ func TestNobodyHasTheProxy(t *testing.T) {
 	_, _, err := ran("pc", "c", "nobody.shop")
 	if err == nil || !strings.Contains(err.Error(), "nobody listens on 15014 of gone") { // it may be there
 		t.Errorf("one replica does not answer, and may have it: %v", err)
+	}
+}
+
+// What is said where nobody answers, or no kubeconfig is there, is true of the command: which roles it asks, and where a kubeconfig was looked for.
+func TestNobodyAnswers(t *testing.T) {
+	const xds = "with role xds"
+	for _, command := range []string{"leader", "problems", "log", "proxy-status"} {
+		_, _, err := ran(command, "--server", "127.0.0.1:1")
+		if err == nil || strings.Contains(err.Error(), xds) != (command == "proxy-status") {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
+	missing := filepath.Join(t.TempDir(), "config")
+	t.Setenv("KUBECONFIG", missing)
+	if _, _, err := ran("leader"); err == nil || !strings.Contains(err.Error(), "--kubeconfig: there is none at "+missing) {
+		t.Errorf("%v, want one that names %s", err, missing)
+	}
+	t.Setenv("KUBECONFIG", "")
+	if (&cluster.Flags{}).Given() {
+		t.Skip("the user who runs this test has a kubeconfig")
+	}
+	for command, address := range map[string]string{"leader": defaultServer, "log": "127.0.0.1:9876", "log --ctrlz-port 1": "127.0.0.1:1"} {
+		_, _, err := ran(strings.Fields(command)...)
+		if err == nil || !strings.Contains(err.Error(), address+" (the default of --server, since no kubeconfig is at "+clientcmd.RecommendedHomeFile+")") {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
+}
+
+// The help of navarchctl log says what its flags take.
+func TestHelpOfLog(t *testing.T) {
+	out, _, err := ran("log", "--help")
+	for _, want := range []string{"Address of --ctrlz-addr of navarchd", "without a kubeconfig 127.0.0.1:9876", "error, fatal, none"} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("it does not say %q: %v\n%s", want, err, out)
+		}
 	}
 }

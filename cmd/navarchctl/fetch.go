@@ -28,8 +28,9 @@ type page struct {
 	client  *http.Client // nil: the usual one
 }
 
-func server(address string) page {
-	return page{address: address, what: debugPages, by: "--server", help: "is navarchd running there with role xds, or is the port forwarded?"}
+// server is navarchd's debug pages at an address. by is how the address came; roles whose processes have what is asked for, for messages, empty: every role.
+func server(address, by, roles string) page {
+	return page{address: address, what: debugPages, by: by, help: "is navarchd running there" + roles + ", or is the port forwarded?"}
 }
 
 func admin(address string) page {

@@ -21,8 +21,9 @@ func leaderCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "leader",
 		Short: "Say which process leads the ingesters of each revision, and how far it is",
-		Long: `The leader reads the cluster and writes its configuration to etcd. STORED says whether all that it has read
-is stored, CONFIRMED how long ago the API server confirmed that nothing was missing; up to two minutes are usual where little changes. WRITES says whether the leader writes to Kubernetes, too, which that of the promoted revision does. Exit code 1: a revision has no leader.`,
+		Long: `The leader of a revision reads the cluster and writes its configuration to etcd. STORED says whether all that it has read is stored. CONFIRMED says how
+long ago the API server confirmed that nothing was missing; up to two minutes are usual where little changes. WRITES says whether this leader also writes to
+Kubernetes; that is true of the leader of the promoted revision, and of no other. Exit code 1: no process leads.`,
 		Example: `  navarchctl leader
   navarchctl leader --revision canary -o json`,
 		Args: cobra.NoArgs,

@@ -55,9 +55,7 @@ needs the right to forward ports to Pods of the control plane. --server is that 
 			if err != nil {
 				return err
 			}
-			if at.server == "" && !at.cluster.Given() {
-				at.server = "127.0.0.1:" + strconv.Itoa(port)
-			}
+			at.fallback = "127.0.0.1:" + strconv.Itoa(port)
 			pages, err := at.controlZ(cmd.Context(), args, port)
 			if err != nil {
 				return err
@@ -78,8 +76,8 @@ needs the right to forward ports to Pods of the control plane. --server is that 
 			return errors.Join(err, failed)
 		},
 	}
-	at.bind(cmd.Flags())
-	cmd.Flags().StringVar(&levels, "level", "", "Levels to set, as LEVEL for all scopes or SCOPE:LEVEL, with commas between: debug, info, warn, error, none.")
+	at.bindAt(cmd.Flags(), "--ctrlz-addr of navarchd", "127.0.0.1:"+strconv.Itoa(controlZPort))
+	cmd.Flags().StringVar(&levels, "level", "", "Levels to set, as LEVEL for all scopes or SCOPE:LEVEL, with commas between: debug, info, warn, error, fatal, none.")
 	cmd.Flags().BoolVar(&reset, "reset", false, "Set all scopes to the levels that the process started with.")
 	cmd.Flags().IntVar(&port, "ctrlz-port", controlZPort, "Port of --ctrlz-addr of navarchd.")
 	cmd.MarkFlagsMutuallyExclusive("level", "reset")
@@ -113,7 +111,8 @@ func levelChanges(levels string, reset bool) (changes []levelChange, err error) 
 
 // controlZ returns the addresses at which levels change: --server, or a port of all processes, of a Pod, or of the Pods of a workload.
 func (c *controlPlane) controlZ(ctx context.Context, args []string, port int) (pages []page, err error) {
-	if _, err := c.pages(ctx); err != nil {
+	found, err := c.pages(ctx)
+	if err != nil {
 		return nil, err
 	}
 	const what, help = "the log levels of navarchd", "--ctrlz-addr of navarchd says where they are changed; its log says if it could not be opened"
@@ -121,7 +120,7 @@ func (c *controlPlane) controlZ(ctx context.Context, args []string, port int) (p
 		if len(args) > 0 {
 			return nil, fmt.Errorf("%s: --server names one process, so nothing else does", args[0])
 		}
-		return []page{{address: c.where, by: "--server", what: what, help: help}}, nil
+		return []page{{address: c.where, by: found[0].by, what: what, help: help}}, nil
 	}
 	pods := c.pods
 	if len(args) > 0 {

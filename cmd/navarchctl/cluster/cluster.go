@@ -59,6 +59,11 @@ func (f *Flags) Given() bool {
 	return err == nil
 }
 
+// Kubeconfigs are the files that are looked for where no flag names one.
+func Kubeconfigs() []string {
+	return clientcmd.NewDefaultClientConfigLoadingRules().Precedence
+}
+
 // Contexts are those of a kubeconfig, sorted; of an empty path those of its usual places. None where it cannot be read.
 func Contexts(kubeconfig string) []string {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -78,7 +83,7 @@ type Cluster struct {
 }
 
 // Open reads the kubeconfig; without one it is the cluster whose service account this process has. Nothing is asked. Errors name the flag, and
-// the context.
+// the context, or the files that were looked for.
 func (f *Flags) Open() (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.Kubeconfig
@@ -89,7 +94,9 @@ func (f *Flags) Open() (*Cluster, error) {
 	}
 	c := &Cluster{Flags: *f}
 	c.Context = cmp.Or(f.Context, raw.CurrentContext)
-	if c.config, err = loader.ClientConfig(); err != nil {
+	if c.config, err = loader.ClientConfig(); clientcmd.IsEmptyConfig(err) {
+		return nil, fmt.Errorf("--kubeconfig: there is none at %s", strings.Join(rules.GetLoadingPrecedence(), ", "))
+	} else if err != nil {
 		return nil, fmt.Errorf("--kubeconfig, context %q: %w", c.Context, err)
 	}
 	if c.API, err = apiserver.Of(c.config); err != nil {
