@@ -205,11 +205,10 @@ func TestNobodyAnswers(t *testing.T) {
 	if (&cluster.Flags{}).Given() {
 		t.Skip("the user who runs this test has a kubeconfig")
 	}
-	for command, address := range map[string]string{"leader": defaultServer, "log": "127.0.0.1:9876", "log --ctrlz-port 1": "127.0.0.1:1"} {
-		_, _, err := ran(strings.Fields(command)...)
-		if err == nil || !strings.Contains(err.Error(), address+" (the default of --server, since no kubeconfig is at "+clientcmd.RecommendedHomeFile+")") {
-			t.Errorf("%s: %v", command, err)
-		}
+	// Somebody may listen at the default addresses of this machine, but nobody at port 1.
+	_, _, err := ran("log", "--ctrlz-port", "1")
+	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1 (the default of --server, since no kubeconfig is at "+clientcmd.RecommendedHomeFile+")") {
+		t.Error(err)
 	}
 }
 
