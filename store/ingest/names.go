@@ -66,23 +66,23 @@ func (w *inventory) AutomaticAt(id object.ID) object.ID { return w.automaticAt[i
 // setAutomatic takes over which automatic addresses the hosts of a ServiceEntry have; nil: none. It is made again, and whoever states one of these
 // addresses.
 func (w *inventory) setAutomatic(id object.ID, hosts map[string][]string, touched map[object.ID]bool) {
-	is := func(hosts map[string][]string, of object.ID) {
+	each := func(hosts map[string][]string, do func(at object.ID)) {
 		for _, addresses := range hosts {
 			for _, text := range addresses {
-				a, err := netip.ParseAddr(text)
-				if err != nil {
-					continue
+				if a, err := netip.ParseAddr(text); err == nil {
+					at := normal.AutomaticAtID(a)
+					do(at)
+					w.touch(at, touched)
 				}
-				at := normal.AutomaticAtID(a)
-				if w.automaticAt[at] = of; of == (object.ID{}) {
-					delete(w.automaticAt, at)
-				}
-				w.touch(at, touched)
 			}
 		}
 	}
-	is(w.automatic[id], object.ID{})
-	is(hosts, id)
+	each(w.automatic[id], func(at object.ID) {
+		if w.automaticAt[at] == id { // else another has been given it since
+			delete(w.automaticAt, at)
+		}
+	})
+	each(hosts, func(at object.ID) { w.automaticAt[at] = id })
 	if w.automatic[id] = hosts; hosts == nil {
 		delete(w.automatic, id)
 	}

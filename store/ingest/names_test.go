@@ -64,6 +64,27 @@ func TestWhatTheLeaderSays(t *testing.T) {
 	}
 }
 
+// An address that passes from one ServiceEntry to another is the other's, whichever of the two is told first; one that nobody has any more is nobody's.
+func TestAutomaticAddressesPass(t *testing.T) {
+	at := normal.AutomaticAtID(netip.MustParseAddr("240.240.0.1"))
+	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
+		w := newDesk(t).s
+		say := func(name string, addresses ...string) {
+			w.setAutomatic(normal.AutomaticID("shop", name), map[string][]string{"h": addresses}, map[object.ID]bool{})
+		}
+		from, to := names[0], names[1]
+		say(from, "240.240.0.1")
+		say(to, "240.240.0.1")
+		say(from, "240.240.0.2")
+		if got, want := w.AutomaticAt(at), normal.AutomaticID("shop", to); got != want {
+			t.Errorf("from %s to %s: the address is of %v, want %v", from, to, got, want)
+		}
+		if say(to); w.AutomaticAt(at) != (object.ID{}) {
+			t.Errorf("it is still of %v", w.AutomaticAt(at))
+		}
+	}
+}
+
 func namesOf(of map[object.ID]int) (names []string) {
 	for id := range of {
 		names = append(names, id.Name)
