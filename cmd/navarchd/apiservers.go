@@ -16,10 +16,10 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// apiServersPath is where the API servers of a cluster write their own addresses, as the endpoints of the Service default/kubernetes.
+// apiServersPath leads to the EndpointSlices of the Service default/kubernetes: the API servers of a cluster write their own addresses there.
 const apiServersPath = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
 
-// apiServersEvery is how often they are read.
+// apiServersEvery is the interval at which they are read.
 const apiServersEvery = 30 * time.Second
 
 // apiServers follows the addresses of the cluster's API servers. Where they reach webhooks by way of somebody else (konnectivity), their reviews come from

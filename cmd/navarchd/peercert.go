@@ -52,7 +52,7 @@ func (a *assembly) addRoots() (err error) {
 	return nil
 }
 
-// rootsAgain is how often --peer-roots is read.
+// rootsAgain is the interval at which --peer-roots is read.
 const rootsAgain = 10 * time.Second
 
 // followRoots returns what keeps roots up to date until its context ends.

@@ -14,7 +14,7 @@ type Tenant struct {
 	Change func(i int) (name, text string)
 }
 
-// TenantNamespace is where the objects of each Tenant are.
+// TenantNamespace has the objects of each Tenant.
 const TenantNamespace = "evil"
 
 // Tenants are the attacks, in the order in which they are carried out. Objects of few bytes become much, or change a lot at once.

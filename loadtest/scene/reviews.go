@@ -42,10 +42,10 @@ const (
 	tenantAtOnce = 2 // requests of a tenant at once
 )
 
-// fourSources are where attackers without a credential come from.
+// fourSources are the addresses of attackers without a credential.
 var fourSources = []string{"127.0.0.66", "127.0.0.68", "127.0.0.69", "127.0.0.70"}
 
-// tenantAttacks are what a tenant has the API server ask about.
+// tenantAttacks are the attacks that a tenant carries out through the API server.
 var tenantAttacks = map[string]func() []byte{
 	attack.ReviewAttacks[0]: func() []byte { return attack.HeavyFilter("tenant", attack.TenantValues) },
 	attack.ReviewAttacks[1]: func() []byte { return attack.LargePod("tenant", attack.LargeVolumes) },

@@ -25,7 +25,7 @@ func (p *Planner) scopeFor(key view.Scope) *scope {
 	return s
 }
 
-// templateFor is a scope, planned with an input, that one may be cloned from; nil: there is none.
+// templateFor finds a scope, planned with an input, from which another may be cloned; nil: no scope may be.
 func (p *Planner) templateFor(key view.Scope, in *input.Input) *scope {
 	for _, s := range p.scopes {
 		if s.in == in && s.isTemplateFor(key) {

@@ -191,7 +191,7 @@ func (p *pace) next(now time.Time) (edits []mirror.Edit) {
 	return nil
 }
 
-// due is how long to wait for the next turn.
+// due returns the time until the next turn.
 func (p *pace) due(now time.Time) time.Duration {
 	wait := time.Hour
 	for _, t := range p.spaces {

@@ -189,7 +189,7 @@ func (s *Server) review(ctx context.Context, w http.ResponseWriter, r *http.Requ
 // noRoom is told to a client whose time is over before its turn has come.
 var noRoom = &refusal{http.StatusServiceUnavailable, "no room", errors.New("too many reviews are in hand")}
 
-// clientOf is the address that a request comes from; the zero value: it has none.
+// clientOf returns the address of a request's client; the zero value: it cannot be read.
 func clientOf(r *http.Request) netip.AddrPort {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	return from

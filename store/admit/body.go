@@ -14,11 +14,11 @@ import (
 	"navarch.io/navarch/store/scan"
 )
 
-// firstBytes is what a review takes of the room before any byte of its body has come; most need no more. It takes the rest of what it announces once
+// firstBytes are taken of the room for a review before any byte of its body has come; most need no more. The rest of the announced length is taken once
 // these have come.
 const firstBytes = 32 << 10
 
-// endless is how many JSON values a body may have that is read to its end: what it is about no longer matters. No API server sends a Pod with as many.
+// endless bounds the commas of a body that is read to its end. A body with more is refused, whatever it is about: no API server sends a Pod with as many values.
 const endless = 2 * maxValues
 
 // free are pieces that no body is in: what is refused while it comes leaves no garbage.

@@ -18,7 +18,7 @@ type room struct {
 	waiting list.List              // of *request, those of claims that are ahead first
 }
 
-// claim is what one review has of the room.
+// claim is the part of the room that one review has.
 type claim struct {
 	host  netip.Prefix
 	ahead bool // of others that wait, and not bound by what others leave

@@ -11,7 +11,7 @@ import (
 	"navarch.io/navarch/store/scan"
 )
 
-// What a review may have, whatever it is about. A value decodes to some 300 bytes, however few it has in JSON. etcd takes no object of 1.5 MiB.
+// Bounds of a review, whatever it is about. A value decodes to some 300 bytes, however few it has in JSON. etcd takes no object of 1.5 MiB.
 const (
 	maxValues = 200_000 // JSON values, of object, oldObject and all else
 	maxObject = 3 << 20 // bytes of object, and of oldObject
@@ -24,7 +24,7 @@ const (
 	largeBytes  = 256 << 10
 )
 
-// weight is what a review comes to, as its text tells before it is decoded.
+// weight sums up a review before it is decoded.
 type weight struct {
 	namespace string // of the request
 	values    int

@@ -303,7 +303,7 @@ func (b *book) take(e *entry, host string, won []netip.Addr) {
 	b.give(e, host, &given{addresses: all, status: true})
 }
 
-// joined is what a status says, and those of what a host has whose family it does not speak of; IPv4 before IPv6.
+// joined returns the addresses of a status, and those that a host has of the families which the status leaves out; IPv4 before IPv6.
 func joined(have, won []netip.Addr) []netip.Addr {
 	all := slices.Clone(won)
 	for _, a := range have {

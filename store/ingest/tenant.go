@@ -47,7 +47,7 @@ const TenantLabel = "navarch.io/tenant"
 // warnAt is the share of a budget, in percent, from which on a tenant is warned.
 const warnAt = 80
 
-// charge is what an object costs, or what a tenant uses, of each resource.
+// charge has, for each resource, the amount that an object costs or a tenant uses.
 type charge [resources]int
 
 func (c charge) plus(o charge) charge {

@@ -294,7 +294,7 @@ func jittered(d time.Duration) time.Duration {
 	return d - d/10 + rand.N(d/5+1)
 }
 
-// unfetched is what everybody may know of a source that fails, whatever the cause: a text for each would tell a tenant which addresses and ports of
+// unfetched is told to everybody of a source that fails, whatever the cause: a text for each cause would tell a tenant which addresses and ports of
 // networks that it does not see are open.
 const unfetched = "it does not answer the control plane with a key set"
 

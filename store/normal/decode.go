@@ -145,7 +145,7 @@ func (o *once) beside(fd protoreflect.FieldDescriptor, name string) string {
 	return other
 }
 
-// longestKey is how many bytes of a map's key a path has.
+// longestKey bounds the bytes of a map's key in a path.
 const longestKey = 512
 
 func (r *report) walkField(v any, path string, fd protoreflect.FieldDescriptor) any {

@@ -25,7 +25,7 @@ func Values(text []byte) (int, error) {
 	return s.values, s.End()
 }
 
-// Elements counts the elements of a JSON list; null has none. An error: the text is no list.
+// Elements counts the elements of a JSON list; null counts as an empty one. An error: the text is no list.
 func Elements(text []byte) (n int, err error) {
 	s := Scanner{text: text}
 	if s.peek() != '[' {
@@ -242,7 +242,7 @@ func (s *Scanner) number() error {
 
 func (s *Scanner) is(c byte) bool { return s.at < len(s.text) && s.text[s.at] == c }
 
-// digits goes past digits; false: there is none.
+// digits goes past digits, and reports whether there was one.
 func (s *Scanner) digits() bool {
 	from := s.at
 	for s.at < len(s.text) && s.text[s.at] >= '0' && s.text[s.at] <= '9' {

@@ -21,7 +21,7 @@ func YAML(text []byte, most int) error {
 	return err
 }
 
-// valueBytes is how many bytes of a text count as another value: an alias stands for all of it.
+// valueBytes bytes of a text count as one more value: an alias stands for all of the text.
 const valueBytes = 64
 
 // tree counts each node once, however many aliases name it.

@@ -48,7 +48,7 @@ type queue struct {
 	order list.List // of *row, that whose turn is next first; none is empty
 }
 
-// row is what waits of one part.
+// row has the waiting turns of one part.
 type row struct {
 	name string
 	wait list.List // of chan struct{}, closed when its turn has come

@@ -29,7 +29,7 @@ const (
 	perByte     = 1024 // bytes of a record that each copy has, in KiB
 )
 
-// Mesh is what a weight reads of other records, as they are now.
+// Mesh answers what the weight of one record depends on in others, as they are now.
 type Mesh interface {
 	// Clusters returns how many ports the services of a host have, or of all hosts that a wildcard covers.
 	Clusters(host string) int
@@ -130,7 +130,7 @@ func service(s *model.Service, mesh Mesh) int {
 	return sum
 }
 
-// endpoints: those that a ServiceEntry states, once for each host and port. Slices of endpoints are what Pods make of them.
+// endpoints: those that a ServiceEntry states, once for each host and port. EndpointSlices of Pods weigh nothing.
 func endpoints(e *model.Endpoints) int {
 	if !Stated(e.Key) {
 		return 0

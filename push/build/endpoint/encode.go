@@ -15,7 +15,7 @@ type encoder struct {
 	slab  []byte
 }
 
-// likeness is what decides an endpoint's bytes beside its address. Comparable.
+// likeness is all that decides an endpoint's bytes but for its address. Comparable.
 type likeness struct {
 	workload, namespace, name, revision, cluster string
 	health                                       model.Health
@@ -23,7 +23,7 @@ type likeness struct {
 	mtls                                         bool
 }
 
-// slabSize is how many bytes are allocated at once for encoded endpoints.
+// slabSize is the number of bytes that are allocated at once for encoded endpoints.
 const slabSize = 64 << 10
 
 func (c *encoder) lbEndpoint(m model.Member, weight uint32, mtls bool) *endpointv3.LbEndpoint {

@@ -130,7 +130,7 @@ func (l *Layer) set(t xds.Type, name string, r *xds.Resource) {
 	l.puts[t][name] = r
 }
 
-// Edits is how many edits are not in the manifests yet.
+// Edits counts the edits that are not in the manifests yet.
 func (l *Layer) Edits() (n int) {
 	for _, puts := range l.puts {
 		n += len(puts)

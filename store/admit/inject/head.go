@@ -13,7 +13,7 @@ import (
 	"navarch.io/navarch/store/scan"
 )
 
-// What a Pod with a proxy may have, the sums of all its containers: nobody has use for a Pod with more, and each costs the making of other Pods.
+// Bounds of a Pod with a proxy, for the sums of all its containers: nobody has use for a Pod with more, and each delays the making of other Pods.
 const (
 	maxContainers  = 256
 	maxLists       = 4096      // of each: variables, mounts, volumes, ports
@@ -59,7 +59,7 @@ func (l *length) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// containers adds up what lists of containers have. What is in more containers than there may be is not counted.
+// containers adds up the elements of lists of containers. A list of more than maxContainers counts by its length alone.
 type containers struct{ number, variables, mounts, ports length }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -131,7 +131,7 @@ func (h *head) check() error {
 	return nil
 }
 
-// members is how many elements a JSON list has, or members an object; 0: the text is neither.
+// members counts the elements of a JSON list, or the members of an object; 0: the text is neither.
 func members(text string) int {
 	n := 0
 	s := scan.New([]byte(text))

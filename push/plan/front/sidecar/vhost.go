@@ -27,7 +27,7 @@ type entry struct {
 	alone   bool // in a route configuration of its own (host:port), where every name means it
 	domains intern.List[string]
 	service *model.Service // of the host; nil: a VirtualService alone makes it known
-	own     bool           // the service is of the scope's namespace
+	own     bool           // the service is of the scope's namespace; kept, since a clone for another namespace begins with this entry
 	vs      *model.VirtualService
 	reads   intern.List[string] // keys of proxy labels that its rules read
 	spec    vhost.Spec
