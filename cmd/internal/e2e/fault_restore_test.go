@@ -89,10 +89,11 @@ func restoredEtcd(t *testing.T, way string) {
 		write(t, dir, "town.yaml", town(0, n, 3))
 		lead()
 	})
-	// An operator took the fleet back, one replica after the other: that is what the check of steps back finds, and no fault.
+	// An operator took the fleet back, one replica after the other: that is what the checks of steps back find, and no fault. The head that
+	// was adopted may have a lower revision of etcd than what the proxies have.
 	f.CheckEqual()
 	for kind, v := range f.Stats().Found {
-		if kind != sim.VersionBack {
+		if kind != sim.VersionBack && kind != sim.RevisionBack {
 			t.Errorf("%d times %s: %v", v.Count, kind, v.Examples)
 		}
 	}
