@@ -134,6 +134,10 @@ intercept-tools:
 bench: ## the benchmarks, as a table; BENCH=regexp for some
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 30m $(PKG) | go run ./deploy/tools/benchtable
 
+UNDER ?= .
+packages: ## each package and the first sentence of its page; UNDER=push/plan for those of a folder
+	@go list -f '{{if .GoFiles}}{{.ImportPath}}: {{.Doc}}{{end}}' ./$(UNDER)/... | sed 's#^navarch.io/navarch/##'
+
 HISTORIES ?= 24
 histories: envoy ## the planner against plans from nothing in HISTORIES (24) random histories, four times as many as in `make test`: after changes of the plan
 	go test ./push/plan -run '^TestPlanMatchesFresh$$|^TestClonedScopeEqualsPlanned$$|^TestEnvoyTakesRandomMeshes$$' -count=1 -vet=off -timeout 30m -histories $(HISTORIES)
@@ -216,4 +220,4 @@ clean: ## remove bin/ and out/, which hold what was built and what runs left (no
 help: ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: build tools kube-tools chart envoy etcd generate check test test-kube test-upgrade test-warming intercept-tools bench histories fuzz load load-suite load-faults experiment demo demo-intercept demo-kube cluster image clean help
+.PHONY: build packages tools kube-tools chart envoy etcd generate check test test-kube test-upgrade test-warming intercept-tools bench histories fuzz load load-suite load-faults experiment demo demo-intercept demo-kube cluster image clean help

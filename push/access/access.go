@@ -4,6 +4,12 @@
 //
 // Owns: what the authoriser answered (Memory: one goroutine).  Reads: snapshots.  Never: what a proxy says of itself; a clock; a
 // socket.
+//
+// An authoriser (Authoriser) has the right to private keys. The plan loop asks it outside of the loop, by service
+// account. Where a Kubernetes cluster is served it is that cluster's API server, by SubjectAccessReview. Otherwise
+// RoleBindings and ClusterRoleBindings of the snapshot decide (records of kind SecretReader, which store/normal joins
+// with their roles; a change of one asks again). A further authoriser is a line in cmd/navarchd/kubernetes.go. Answers
+// belong to one process: a process that starts while the authoriser is away has none.
 package access
 
 import (

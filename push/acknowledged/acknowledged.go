@@ -5,6 +5,21 @@
 //
 // Owns: this replica's answer in acknowledged/; at the leader awaited/, and what the answers say.  Reads: both, etcd through store/kv.  Never:
 // says anything about single proxies; decides what follows from it.
+//
+// # One question
+//
+// The leader writes into an object's status whether proxies have its present generation (navarch.io/Delivered). The
+// source's events name the generation. Once nothing waits in the ingester, all generations are in the store at the
+// revision that the ingester wrote last, and the leader asks about that revision.
+//
+// A replica whose plan has notified its streams of the revision notes which of them are not up to date at that moment
+// (serve.Unsettled), and answers when all of these are. So each stream is looked at once for a question, and the
+// answer does not wait for streams that join or move later. No proxy or endpoint that comes or goes causes a write to
+// etcd or to the API server.
+//
+// Answers carry the epoch of the leader that asked, because revisions begin again where etcd is restored. A leader
+// without PILOT_ENABLE_STATUS deletes the question, and replicas then delete their answers. A version that is withheld
+// from one identity alone counts as refused only for objects of the identity's own namespace.
 package acknowledged
 
 import (

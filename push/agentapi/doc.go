@@ -30,4 +30,15 @@
 // for which the agent refuses the response.
 //
 // Owns: nothing; values are immutable.  Reads: nothing.  Never: a stream, a connection, the snapshot.
+//
+// # Agent resources in the server
+//
+// An agent asks for these types on the stream that it carries for Envoy. Each client has one resource of such a type,
+// encoded once for all clients that have an equal one. A resource is sent when it changes and counts against the
+// stream's credit. push/delta treats these types as dynamic types, with the nonces, ACKs, NACKs, credit and resume of
+// all other types.
+//
+// The mesh's trust is such a type (push/trust). Roots and revocation lists always travel together, so a replica that
+// cannot unseal the keyring sends neither. ca/agent keeps the newest list of each issuer, and reports a root as held
+// only once the agent has the root's list.
 package agentapi

@@ -49,6 +49,17 @@
 // Types that a server has beside Envoy's are dynamic types of the same machine (dynamic.go): one resource for each
 // client, of which Offer gives the newest. Agents ask for them.
 //
+// # Requests
+//
+// Requests are read in the buffers that gRPC hands over (pieces.go), in one walk that sums up names and versions on
+// the way (manifest.Sum: hashes under a seed of this process). When a proxy resumes a subscription these sums are
+// compared first, and single names only where the sums differ. push/view decodes a node in the same way. No protobuf
+// message is made of a request or a node.
+//
+// Names that a client asks for are kept while there is room (bound.go). Further names are left out, and the stream
+// ends where that may matter: Envoy repeats all its subscriptions on the next stream. Identities are bounded by what
+// they can prove (push/budget), never by node ids.
+//
 // # Invariants, held by tests
 //
 // What a client has after its last ACK is its target, but for refused and withheld versions (model tests). A response

@@ -2,6 +2,28 @@
 // in its listeners (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/).
 //
 // Owns: nothing; the functions are pure.  Reads: records it is given.  Never: the snapshot, Envoy's protobuf.
+//
+// # Filters that Envoy discovers
+//
+// A listener may name a filter whose configuration Envoy fetches separately (ECDS, xds.Extension). WasmPlugins,
+// TrafficExtensions and EnvoyFilters with applyTo EXTENSION_CONFIG become such filters.
+//
+// The configurations belong to the workload layer of a view, for outbound listeners too. They split no scope, and an
+// edit of one sends that configuration and no listener. The filters themselves are properties of the view. On the
+// inbound side these are view.Workload.Extensions; on the outbound side view.Inputs.Extensions, which makes variants
+// of listeners and of nothing else.
+//
+// Where a proxy cannot run an extension, the filter is left out, or the matched traffic is refused
+// (listener.Common.Extensions). A metric counts these cases by workload.
+//
+// push/delta never removes a configuration from a proxy, because a listener may still name its filter. Clusters that
+// the configuration names stay as long as the proxy subscribes to it.
+//
+// A listener does not become active before it has its configurations. So each has a stand-in (xds.Resource.StandIn). A
+// proxy that refused the configuration, or from which it is withheld, receives the stand-in if it has no earlier good
+// version. The stand-in refuses requests or lets them pass, as failStrategy says. Configurations that EnvoyFilters add
+// have no stand-in: the author of the EnvoyFilter adds the filter too, and sets its behaviour without a configuration
+// (initial_fetch_timeout, default_config).
 package extension
 
 import (

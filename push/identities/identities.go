@@ -2,6 +2,16 @@
 // which are denied, and under which other trust domains they may name themselves.
 //
 // Owns: nothing.  Reads: the newest snapshot.  Never: decides what an identity may do.
+//
+// # Deleted Pods
+//
+// A Pod is known as deleted by a time, not by a lease. The leader writes the time up to which it has read the cluster
+// (store/asof), once that state is in the records. A credential that was issued before names a Pod that existed then.
+// If there is no record of the Pod now, the Pod is gone, whoever leads (Living).
+//
+// No plan reads ServiceAccounts, Namespaces or WorkloadGroups. WorkloadGroups state what machines are registered as
+// (push/machines). Together with WorkloadEntries and endpoints of ServiceEntries they decide which service accounts
+// are machines' (Machines).
 package identities
 
 import (

@@ -2,6 +2,9 @@
 //
 // Owns: tables of what is alive (weakly: what no manifest and no stream holds is collected).  Reads: push/xds.
 // Never: calls a builder twice for one Spec while the result is held.
+//
+// Encoded resources and Specs are held weakly (also by store/intern). The collector frees what no manifest and no
+// stream holds, so no code counts references.
 package pool
 
 import (

@@ -23,6 +23,17 @@
 // what its own proxies answer.
 //
 // Owns: who refused what, what is withheld, which retries are under way.  Reads: push/xds.  Never: a stream, etcd.
+//
+// # Replicas
+//
+// State is pure: reports go in, with their times, and decisions come out. Each replica keeps a leased list of its
+// proxies' reports in refusals/ (push/quarantine/share) and follows the lists of the others. Identities in these lists
+// are hashed. A report counts from the time at which it was made, so a list that is read again changes nothing. Each
+// replica decides by itself, with or without etcd.
+//
+// Every second serve.Server looks for a stream that lacks a version whose retry is due. It sends released versions to
+// the streams that lack them, to eight first and then to twice as many each second. Withheld versions are the
+// exception to the promise that replicas send equal bytes.
 package quarantine
 
 import (

@@ -24,4 +24,9 @@
 // the same; but for a panic, which leaves what that unit became last.
 //
 // Owns: nothing that others change; a Resolver belongs to one goroutine.  Reads: store/mirror.  Never: clocks, sockets, Envoy types.
+//
+// Resolved snapshots are not stored. Each replica resolves the records by itself, and all replicas come to the same
+// result. A delegated route keeps the name of its delegate for explain. The Endpoints of a selector (EndpointsKey) are
+// the ready Pods and WorkloadEntries, at their first address. A Pod behind a Service is stored twice: as a Workload
+// and in its EndpointSlice. A Pod without an address is not stored.
 package resolve

@@ -22,6 +22,9 @@
 // request that arrives is authenticated once for the stream, parsed from gRPC's buffers, and given to the exchange: an ACK frees credit, a NACK
 // is a report for push/quarantine, a new subscription asks for a turn.
 //
+// While etcd is away a replica answers from what it has, except to agents that have seen more elsewhere: they look for
+// another replica first (shard/relay).
+//
 // # Invariants, held by tests
 //
 // No byte of a resource is copied for a stream. A client that does not read, or does not acknowledge in time, is closed, and harms nobody

@@ -1,11 +1,3 @@
-// Package view reduces a proxy to what its configuration depends on: a node and a snapshot go in, a View comes out. The View is without the
-// proxy's own identity, so that proxies which get the same configuration have equal views.
-//
-// A property of the proxy that a rule reads splits only the entries that read it, not the scope (Inputs). The cluster and the DNS domain are
-// part of the scope nevertheless: the cluster decides the virtual addresses of all services that several clusters have, and through them
-// listeners and the domains of virtual hosts; the domain decides the short names of every host.
-//
-// Owns: nothing; values are immutable.  Reads: store/mirror.  Never: builds anything; a clock; a socket.
 package view
 
 import (

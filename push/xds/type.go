@@ -2,6 +2,12 @@
 // that tools rely on, and what a proxy is able to do.
 //
 // Owns: nothing; values are immutable.  Reads: store/protowalk.  Never: the snapshot, a stream.
+//
+// # Responses
+//
+// Resources that follow one another in a response are encoded as one piece of up to 64 KB, shared by all streams that
+// send the same sequence (run.go). A whole type is sent layer by layer, so that the resources of one zone or workload
+// do not break up the pieces that all proxies have (manifest.Stack.Layers).
 package xds
 
 // Type is a resource type. In which order they are sent push/delta says (order in compose.go).

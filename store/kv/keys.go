@@ -14,6 +14,48 @@
 // A complete head also says what the records are: their number and a digest for each kind (Contents). So readers notice what others
 // than the leader changed, by accident or with foreign tools, and the leader mends it. It is no proof against somebody who has the
 // right to write: he can write the head too.
+//
+// # Revisions of the control plane
+//
+// Several revisions of the control plane may share an etcd (revision.go). A Family of keys belongs to one revision or
+// to the whole mesh. What a build makes of the configuration is its revision's own; the CA is the mesh's. Store puts
+// each path below the one prefix or the other, so that no other package knows of revisions. Writes to Kubernetes have
+// one writer: all status.Writers of a leader ask whether their revision is promoted and their process holds the
+// election writer/. deploy/docs/revisions.md has the operator's side.
+//
+// # Contents
+//
+// A complete head has for each kind the number of records and a sum of their digests, over paths and bytes as stored
+// (Contents). Nothing depends on how a build would encode a record. The leader counts what it read when its term began
+// and what it wrote since (Batch.Stored, Was), never what others made of it.
+//
+// Every transaction of a leader writes the head, so a revision of the records without a new head comes from another
+// writer. store/ingest follows its own records and writes such records again, or removes them. Where no object says
+// what a record should be, because its object cannot be understood or its kind is a newer build's, the leader reads
+// the record as it was before from etcd's history. Load returns a store that differs from its head as it was at the
+// head, while etcd has that revision; the watch from there brings later changes.
+//
+// A mirror keeps the same sums as it reads, and compares them at each complete head. A kind that differs stays staged.
+// The mirror lists the store again, at once and then with longer and longer pauses, and names the kind if the list
+// differs too (mirror.Held). A mirror without a good state of a known kind, in memory or on disk, is not ready.
+// navarchctl store adopt stands for election and writes a head that agrees with what is stored.
+//
+// All this protects against accidents and foreign tools, not against a writer with rights to etcd: such a writer can
+// write a head too.
+//
+// # Restored stores
+//
+// Neither revisions nor the cluster's id show what a restored etcd has lost. So each head states its place (Place): a
+// chain, which the first leader made at random, a term, and the batch within the term. Each full comparison of a
+// leader begins a term. The term is above the stored one, above the one that the process's mirror has read, and at
+// least the time in milliseconds since 1970. So a leader that knows nothing of what was lost is above it all the same.
+// It writes a head in the new term even where no record differs. A head in the middle of a batch states the place of
+// the last complete state.
+//
+// A mirror takes no head that is before what it has read in the same chain (Judge); the snapshot on disk has its place
+// in the first line. Within one chain, another cluster id or lower revisions only make the mirror list the store
+// again. Heads of another chain, or of an older build without a place, are judged by cluster id and revision.
+// navarchctl store adopt --over writes a head after a given place, in that chain.
 package kv
 
 import (

@@ -1,6 +1,14 @@
 // Package model is the vocabulary of the store: keys, hashes and the normalised records that replicas plan from.
 //
 // Owns: the wire format of records (record.proto).  Reads: store/origin.  Never: sockets, clocks, Envoy types.
+//
+// # Kinds that a build does not know
+//
+// Each kind has a mark (mark.go). A build that does not know a kind skips its records, or, where the kind is closing
+// (policies), takes no new streams from the proxies that a record covers. A record of a closing kind has the field
+// RecordValue.closing, and its path names its namespace, so that an older build can tell what the record covers
+// (ReadUnknown). mirror.Snapshot keeps such records apart from the others, and push/join refuses the proxies that they
+// cover.
 package model
 
 import (

@@ -2,6 +2,13 @@
 // wrong with them.
 //
 // Owns: nothing; all functions are pure.  Reads: store/object, store/model.  Never: sockets, files, clocks, Envoy types.
+//
+// Fetched key sets are part of the record of the RequestAuthentication that names them, as resolved addresses are part
+// of NetworkGateways. So an edit of keys is an edit of the policies that read them, and touches their listeners alone.
+// No plan waits for a server.
+//
+// A private key is no part of its record. Normalisation returns it beside the record (ingest.UnsealedRecord), which is
+// written once the key is sealed. Other records do not wait for a key that cannot be sealed.
 package normal
 
 import (

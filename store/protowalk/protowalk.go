@@ -5,6 +5,9 @@
 // over, and loadtest/proxy reads fields of which only a part has arrived.
 //
 // Owns: nothing; what it returns are parts of what it was given.  Reads: google.golang.org/protobuf/encoding/protowire.  Never: a schema.
+//
+// Requests of proxies are the reason for this package: push/delta sums up their names and versions without an
+// allocation.
 package protowalk
 
 import "google.golang.org/protobuf/encoding/protowire"

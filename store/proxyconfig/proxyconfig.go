@@ -2,6 +2,16 @@
 // proxies send (PROXY_CONFIG of their node's metadata). The rest is for agents and for injection.
 //
 // Owns: nothing.  Reads: nothing of ours.  Never: Envoy's protobuf.
+//
+// A PROXY_CONFIG of a node replaces the mesh's defaultConfig, as with istiod. Injection has merged both there, so an
+// edit of defaultConfig reaches only those running proxies that send none.
+//
+// Headers and connections are read by listeners alone (view.Inputs.Listeners, view.Workload.Listeners), and spans
+// where some are sent (view.Self.Tracing). Proxies with equal settings share these entries, and a proxy whose settings
+// equal the mesh's has none of its own. Settings that routes and clusters read are part of the scope, and are three
+// booleans (view.Scope.Routes, HeaderCase): no text or number that a client invents makes a scope. So
+// clusterPerConnectionBufferLimitBytes is reported, not applied. Settings that Envoy would refuse are left out. A node
+// with more than 16 KB of these settings is refused.
 package proxyconfig
 
 import (

@@ -17,15 +17,16 @@ import (
 const module = "navarch.io/navarch/"
 
 type listed struct {
-	ImportPath, Name string
-	Imports, Deps    []string
-	TestImports      []string // of the package's own tests
-	XTestImports     []string // of its _test package
+	ImportPath, Name, Doc string
+	GoFiles               []string
+	Imports, Deps         []string
+	TestImports           []string // of the package's own tests
+	XTestImports          []string // of its _test package
 }
 
 func packages(t *testing.T) []listed {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Imports,Deps,TestImports,XTestImports", module+"...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Doc,GoFiles,Imports,Deps,TestImports,XTestImports", module+"...")
 	cmd.Dir = "../../.."
 	out, err := cmd.Output()
 	if err != nil {

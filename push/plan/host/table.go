@@ -7,6 +7,15 @@
 //
 // A step resolves the hosts that a change touches (Resolve, Follow), and ends with EndStep: until then hosts of the step may change in
 // place, from then on they are values that scopes share.
+//
+// The split of networks is planned, not stored. The members of a cluster are the same for all proxies. The Spec of an
+// assignment names the network that it is seen from (endpoint.Horizon, network.go), if any endpoint lies in another
+// network. So assignments, and clusters of DNS services, split by network, and scopes do not. Gateways of networks are
+// records of a kind of their own (NetworkGateways), which edits of other Services leave alone.
+//
+// Listeners and clusters of headless services depend on which endpoints exist, and not on their health. So the
+// endpoint fast path plans all of an edit of readiness, and an edit of addresses plans the listeners of those
+// addresses alone.
 package host
 
 import (

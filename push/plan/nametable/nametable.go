@@ -7,6 +7,11 @@
 // headless one the endpoints in the proxy's own network, of all clusters, together and, where they have host names,
 // each for itself. As with the cluster's DNS servers, and not with istiod, these are the ready endpoints of all ports.
 // A service with neither is left to the DNS servers of the Pod.
+//
+// A scope has a name table once one of its proxies has asked for it (Planner.AskNames). The rows are planned with the
+// hosts of each step. The table is an agent resource to push/delta, and comes with the view's set
+// (manifest.Set.Names). There is one table for each network of the scope's proxies, because names of headless services
+// stand for endpoints of the same network.
 package nametable
 
 import (

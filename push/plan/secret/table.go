@@ -5,6 +5,26 @@
 // Owns: the subscriptions of each identity, and the private keys that are opened for them (the planner's goroutine alone).
 // Reads: plan/input, push/access.  Never: opens a private key or asks an authoriser by itself; it says what is to be opened (Sealed)
 // and asked (Doubted, Rights), and is told (Opened, Authorised).
+//
+// # Secrets on demand
+//
+// A stream tells its view which Secrets it subscribes to (serve.SecretSubscriber). Only these are opened, outside of
+// the plan loop. Until then they are pending (manifest.Pending): neither sent nor removed. A Secret that does not
+// exist, or that this proxy may not have, is removed, which ends Envoy's wait. Proxies of one service account share
+// their subscriptions, the opened Secrets and the right to them.
+//
+// Labels that decide about private keys are those of the configuration: of the Pod that the proxy's token is bound to,
+// if the configuration has that Pod (pod.go). Otherwise they are those of all Workloads and endpoints of
+// ServiceEntries of the service account, in its namespace, in its own cluster or the config cluster.
+//
+// # Credentials of registries
+//
+// Credentials of imagePullSecret are sealed and opened as private keys are. They stand in the configuration of the
+// module's filter, where Istio's agent reads and removes them. All proxies of a view share a configuration without
+// credentials. The configuration with credentials belongs to an identity (module.go) and overrides the shared one, in
+// the layer of one proxy. As in Istio, the right to list Secrets is not required: the author of a WasmPlugin decides
+// who fetches the module. Resources with credentials are confidential (xds.Resource.Confidential): pages leave them
+// out, and a proxy whose credential has expired is sent no resource of the kind.
 package secret
 
 import (

@@ -6,6 +6,16 @@
 // At most three Telemetries apply to a proxy, each taking precedence over the ones before: the oldest of the root namespace and the oldest of
 // its own namespace that have no selector, and the oldest of its own namespace whose selector picks it
 // (https://istio.io/latest/docs/reference/config/telemetry/; istio: pilot/pkg/model/telemetry.go, applicableTelemetries).
+//
+// Telemetries without a selector are no part of a view. Fronts and workloads look up those of their namespace and of
+// the root namespace. An edit of one is decided again for the scopes of its namespace, and only listeners whose
+// reports differ are planned again. Telemetries with a selector, and the name of a proxy in its spans (view.Self:
+// canonical service and node.cluster), are inputs of the view. So listeners split by workload only where spans are
+// sent.
+//
+// istiod sends a tracing block with these names to each connection manager of any mesh. Without a provider Envoy makes
+// no spans of it ("If not specified, no tracing will be performed", HttpConnectionManager.Tracing.provider), unless
+// its bootstrap has a tracer. So Navarch leaves the block out unless a provider or defaultConfig.tracing is named.
 package telemetry
 
 import (
