@@ -59,39 +59,62 @@ const (
 	NumKinds // how many there are; not a kind
 )
 
-var kindNames = [NumKinds]string{
-	KindInvalid:               "Invalid",
-	KindMesh:                  "Mesh",
-	KindService:               "Service",
-	KindServiceEntry:          "ServiceEntry",
-	KindEndpoints:             "Endpoints",
-	KindVirtualService:        "VirtualService",
-	KindDestinationRule:       "DestinationRule",
-	KindSidecar:               "Sidecar",
-	KindEnvoyFilter:           "EnvoyFilter",
-	KindPeerAuthentication:    "PeerAuthentication",
-	KindAuthorizationPolicy:   "AuthorizationPolicy",
-	KindRequestAuthentication: "RequestAuthentication",
-	KindSecret:                "Secret",
-	KindGateway:               "Gateway",
-	KindSecretReader:          "SecretReader",
-	KindWorkload:              "Workload",
-	KindServiceAccount:        "ServiceAccount",
-	KindWorkloadGroup:         "WorkloadGroup",
-	KindNamespace:             "Namespace",
-	KindNetworkGateways:       "NetworkGateways",
-	KindTelemetry:             "Telemetry",
-	KindWasmPlugin:            "WasmPlugin",
-	KindTrafficExtension:      "TrafficExtension",
-	KindProxyConfig:           "ProxyConfig",
+// Groups of Istio's API.
+const (
+	groupNetworking = "networking.istio.io"
+	groupSecurity   = "security.istio.io"
+	groupTelemetry  = "telemetry.istio.io"
+	groupExtensions = "extensions.istio.io"
+)
+
+// kinds has a row for each Kind. Two kinds of one Kubernetes kind (Gateway of Istio, Gateway of the Gateway API) have two
+// stored names: that of the younger one is kind.group, as kubectl writes it.
+var kinds = [NumKinds]struct {
+	name   string // as stored
+	group  string // of the objects that most records of the kind are made of
+	object string // their kind; empty: name
+}{
+	KindInvalid:               {"Invalid", "", ""},
+	KindMesh:                  {"Mesh", "", "ConfigMap"},
+	KindService:               {"Service", "", ""},
+	KindServiceEntry:          {"ServiceEntry", groupNetworking, ""},
+	KindEndpoints:             {"Endpoints", "discovery.k8s.io", "EndpointSlice"},
+	KindVirtualService:        {"VirtualService", groupNetworking, ""},
+	KindDestinationRule:       {"DestinationRule", groupNetworking, ""},
+	KindSidecar:               {"Sidecar", groupNetworking, ""},
+	KindEnvoyFilter:           {"EnvoyFilter", groupNetworking, ""},
+	KindPeerAuthentication:    {"PeerAuthentication", groupSecurity, ""},
+	KindAuthorizationPolicy:   {"AuthorizationPolicy", groupSecurity, ""},
+	KindRequestAuthentication: {"RequestAuthentication", groupSecurity, ""},
+	KindSecret:                {"Secret", "", ""},
+	KindGateway:               {"Gateway", groupNetworking, ""},
+	KindSecretReader:          {"SecretReader", "rbac.authorization.k8s.io", "RoleBinding"},
+	KindWorkload:              {"Workload", "", "Pod"},
+	KindServiceAccount:        {"ServiceAccount", "", ""},
+	KindWorkloadGroup:         {"WorkloadGroup", groupNetworking, ""},
+	KindNamespace:             {"Namespace", "", ""},
+	KindNetworkGateways:       {"NetworkGateways", "", "Service"},
+	KindTelemetry:             {"Telemetry", groupTelemetry, ""},
+	KindWasmPlugin:            {"WasmPlugin", groupExtensions, ""},
+	KindTrafficExtension:      {"TrafficExtension", groupExtensions, ""},
+	KindProxyConfig:           {"ProxyConfig", groupNetworking, ""},
 }
 
-// String is the kind's name as stored in etcd and shown to users.
+// String returns the kind's name as stored in etcd and shown to users.
 func (k Kind) String() string {
 	if k >= NumKinds {
-		return kindNames[KindInvalid]
+		k = KindInvalid
 	}
-	return kindNames[k]
+	return kinds[k].name
+}
+
+// Object returns the API group and the kind of the Kubernetes objects that records of the kind are made of. Some records are made of others too:
+// Endpoints of ServiceEntries, Workloads of WorkloadEntries, SecretReaders of ClusterRoleBindings (normal.SourceObject).
+func (k Kind) Object() (group, kind string) {
+	if k >= NumKinds {
+		k = KindInvalid
+	}
+	return kinds[k].group, cmp.Or(kinds[k].object, kinds[k].name)
 }
 
 // FollowsWorkloads says whether records of the kind come, change and go as workloads do, without anybody editing configuration: such
@@ -110,7 +133,7 @@ func Kinds() []Kind {
 // ParseKind is the inverse of String; false for names that are no kind.
 func ParseKind(name string) (Kind, bool) {
 	for _, k := range Kinds() {
-		if kindNames[k] == name {
+		if kinds[k].name == name {
 			return k, true
 		}
 	}

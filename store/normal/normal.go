@@ -194,45 +194,37 @@ func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 // SourceObject is the object that a record is made from: the inverse of the keys that Object gives to records. The zero ID for
 // the Mesh record and the gateways of meshNetworks.
 func SourceObject(key model.Key) object.ID {
-	id := object.ID{Origin: key.Origin, Kind: key.Kind.String(), Namespace: key.Namespace, Name: key.Name}
+	id := object.ID{Origin: key.Origin, Namespace: key.Namespace, Name: key.Name}
+	id.Group, id.Kind = key.Kind.Object()
 	switch key.Kind {
 	case model.KindMesh:
 		return object.ID{}
-	case model.KindService, model.KindSecret, model.KindServiceAccount, model.KindNamespace:
 	case model.KindNetworkGateways:
-		if id.Kind = "Service"; key.Namespace == "" { // meshNetworks
+		if key.Namespace == "" { // meshNetworks
 			return object.ID{}
 		}
 	case model.KindEndpoints:
-		id.Group, id.Kind = groupDiscovery, "EndpointSlice"
 		if rest, ok := strings.CutPrefix(key.Name, model.ServiceEntryPrefix); ok {
-			id.Group, id.Kind = groupNetworking, "ServiceEntry"
+			id.Group, id.Kind = model.KindServiceEntry.Object()
 			id.Name, _, _ = strings.Cut(rest, ":")
 		} else if rest, ok := strings.CutPrefix(key.Name, externalNamePrefix); ok {
-			id.Group, id.Kind, id.Name = "", "Service", rest
+			id.Group, id.Kind = model.KindService.Object()
+			id.Name = rest
 		} else {
 			id.Name, _, _ = strings.Cut(id.Name, ":")
 		}
 	case model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication:
-		if id.Group = groupSecurity; key.Name == model.DeniedName {
+		if key.Name == model.DeniedName {
 			return DeniedID
 		}
-	case model.KindWasmPlugin, model.KindTrafficExtension:
-		id.Group = groupExtensions
 	case model.KindWorkload:
-		id.Kind = "Pod"
 		if rest, ok := strings.CutPrefix(key.Name, model.WorkloadEntryPrefix); ok {
 			id.Group, id.Kind, id.Name = groupNetworking, "WorkloadEntry", rest
 		}
-	case model.KindTelemetry:
-		id.Group = groupTelemetry
 	case model.KindSecretReader:
-		id.Group, id.Kind = groupRBAC, "RoleBinding"
 		if key.Namespace == "" {
 			id.Kind = "ClusterRoleBinding"
 		}
-	default:
-		id.Group = groupNetworking
 	}
 	return id
 }

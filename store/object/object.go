@@ -36,19 +36,26 @@ type ID struct {
 	Name      string
 }
 
-// String is the ID as users read it: Kind namespace/name, or Kind name of what has no namespace, with the cluster where it is not the
-// config cluster. Of an object that has no name, or of all of a kind, it is as much as there is; empty: nothing is known.
+// String returns the ID for messages: Kind namespace/name, or Kind name for objects without a namespace, with the cluster
+// unless it is the config cluster. IDs without a name, such as those of all objects of a kind, give what they have. The zero ID is empty.
 func (id ID) String() string {
+	kind := id.Kind
+	if id.Group == gatewayAPI { // Istio has a Gateway too
+		kind += "." + id.Group
+	}
 	switch {
 	case id.Name != "" && id.Namespace == "":
-		return fmt.Sprintf("%s %s%s", id.Kind, id.Name, id.Origin.Suffix())
+		return fmt.Sprintf("%s %s%s", kind, id.Name, id.Origin.Suffix())
 	case id.Name != "":
-		return fmt.Sprintf("%s %s/%s%s", id.Kind, id.Namespace, id.Name, id.Origin.Suffix())
+		return fmt.Sprintf("%s %s/%s%s", kind, id.Namespace, id.Name, id.Origin.Suffix())
 	case id.Namespace != "":
-		return strings.TrimSpace(id.Kind + " in namespace " + id.Namespace + id.Origin.Suffix())
+		return strings.TrimSpace(kind + " in namespace " + id.Namespace + id.Origin.Suffix())
 	}
-	return strings.TrimSpace(id.Kind + id.Origin.Suffix())
+	return strings.TrimSpace(kind + id.Origin.Suffix())
 }
+
+// gatewayAPI is the group of the Kubernetes Gateway API. Messages name it behind its kinds, as kubectl does (kind.group).
+const gatewayAPI = "gateway.networking.k8s.io"
 
 // SameOrigin is the ID of another object of the same origin.
 func (id ID) SameOrigin(other ID) ID {

@@ -94,20 +94,15 @@ func (o *Objects) Take(events []object.Event, now time.Time) {
 // forget drops what is only kept because it was listed a while ago.
 func (o *Objects) forget(id object.ID) {
 	for p := range o.found {
-		if is(p.Key, id) {
+		if idOf(p.Key) == id {
 			delete(o.found, p)
 		}
 	}
 	for key := range o.refuse {
-		if is(key, id) {
+		if idOf(key) == id {
 			delete(o.refuse, key)
 		}
 	}
-}
-
-// is says whether a record is an object's: those of these kinds have its kind and name.
-func is(key model.Key, id object.ID) bool {
-	return key.Kind.String() == id.Kind && key.Namespace == id.Namespace && key.Name == id.Name && key.Origin == id.Origin
 }
 
 // Taken is how many changes of objects were taken so far.
@@ -157,12 +152,12 @@ func (o *Objects) Reports(now time.Time, f Facts) map[status.Kind]map[status.Key
 			continue // its problems are not known yet
 		}
 		e.settled = e.settled || e.revision <= f.Acknowledged
-		text, is := refused[short(id)]
+		text, is := refused[id]
 		kind := status.Kind{Group: id.Group, Kind: id.Kind}
 		if out[kind] == nil {
 			out[kind] = map[status.Key]status.Report{}
 		}
-		out[kind][status.Key{Namespace: id.Namespace, Name: id.Name}] = o.report(now, id, e, problems[short(id)], text, is)
+		out[kind][status.Key{Namespace: id.Namespace, Name: id.Name}] = o.report(now, id, e, problems[id], text, is)
 	}
 	return out
 }

@@ -45,27 +45,21 @@ func (o *Objects) remember(now time.Time, f Facts) {
 	}
 }
 
-// named is an object by kind and name, as records have it: a kind of these is of one group.
-type named = object.ID
-
-func short(id object.ID) named {
-	id.Group = ""
-	return id
-}
-
-func idOf(key model.Key) named {
-	return named{Origin: key.Origin, Kind: key.Kind.String(), Namespace: key.Namespace, Name: key.Name}
+// idOf returns the ID of the object that a record of Istio's kinds is made of.
+func idOf(key model.Key) object.ID {
+	group, kind := key.Kind.Object()
+	return object.ID{Origin: key.Origin, Group: group, Kind: kind, Namespace: key.Namespace, Name: key.Name}
 }
 
 // problems is what is wrong with each object, errors first, each once.
-func (o *Objects) problems(f Facts) map[named][]detail {
-	all := map[named][]detail{}
-	add := func(id named, code problem.Code, analyzer problem.Analyzer, severity problem.Severity, field, text string) {
+func (o *Objects) problems(f Facts) map[object.ID][]detail {
+	all := map[object.ID][]detail{}
+	add := func(id object.ID, code problem.Code, analyzer problem.Analyzer, severity problem.Severity, field, text string) {
 		all[id] = append(all[id], detail{status.Message{Code: code, Analyzer: analyzer, Severity: severity}, field, text})
 	}
 	for _, p := range f.Problems {
 		if has(p.ID) {
-			add(short(p.ID), p.Code, p.Analyzer, p.Severity, p.Field, p.Message)
+			add(p.ID, p.Code, p.Analyzer, p.Severity, p.Field, p.Message)
 		}
 	}
 	for p := range o.found {
