@@ -70,7 +70,7 @@ UNRACED := ca/istioca ca/seal cmd/internal/arrows cmd/internal/bench cmd/interna
 	deploy/testcluster/volume deploy/tools/benchtable deploy/tools/totals loadtest/gauge loadtest/mesh loadtest/report loadtest/report/page push/access \
 	push/agentapi push/build/authz push/build/cluster push/build/endpoint push/build/extauthz push/build/extension push/build/jwt \
 	push/build/listener push/build/patch push/build/route push/build/vhost push/delta push/extension push/inspect push/manifest \
-	push/plan/front/sidecar push/plan/host push/plan/input push/plan/layer push/plan/telemetry push/resolve push/traffic push/view \
+	push/plan/front/sidecar push/plan/host push/plan/input push/plan/layer push/plan/routes push/plan/telemetry push/resolve push/traffic push/view \
 	push/virtualservice shard/ring store/admit/configure store/admit/inject store/admit/schema store/admit/validate store/analysis \
 	store/apiserver store/machines store/model store/normal store/normal/fields store/origin store/problem store/protowalk \
 	store/proxyconfig store/remote store/smallset store/source/guard

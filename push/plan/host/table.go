@@ -79,6 +79,9 @@ func Side(key view.Scope) networkingv1.EnvoyFilter_PatchContext {
 	return networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
 }
 
+// Side is what EnvoyFilters call the outbound side of the table's proxies.
+func (t *Table) Side() networkingv1.EnvoyFilter_PatchContext { return Side(t.key) }
+
 // Fork is a copy for another scope, or for the same one as it will be, whose resources go to another layer. Neither changes what
 // both have. Between steps only.
 func (t *Table) Fork(key view.Scope, imports []*Imports, to *layer.Layer) *Table {

@@ -3,7 +3,6 @@ package sidecar
 import (
 	"navarch.io/navarch/push/plan/front"
 	"navarch.io/navarch/push/plan/host"
-	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -20,11 +19,7 @@ func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 			return append([]any{spec}, f.listeners.bringers(l)...)
 		}
 	case xds.Route:
-		for _, rc := range f.routes.table {
-			if rc.name == of.Name && rc.Res != nil {
-				return f.routes.explain(rc, v)
-			}
-		}
+		return f.routes.Explain(of.Name, v)
 	case xds.Cluster, xds.Endpoint, xds.Secret, xds.Extension, xds.NumTypes:
 	}
 	return nil
@@ -51,22 +46,7 @@ func (f *Front) Describe(line func(format string, args ...any)) {
 			line("rest %s: %v", name, b)
 		}
 	}
-	for key, rc := range f.routes.table {
-		line("routes %v: %v %p %d %v %v", key, rc.Spec, rc.Res, rc.users, rc.taken, rc.added)
-		for host, en := range rc.entries.All() {
-			frag := en.frag
-			if rc.users <= 0 {
-				frag = nil // built, or not yet: no listener asks for it
-			}
-			line("entry %v %s: %v %p %v", key, host, en.spec, frag, rc.reading[host] == en)
-			if en.reads.Len() > 0 != (rc.reading[host] != nil) {
-				line("entry %v %s is read wrongly", key, host)
-			}
-		}
-		for _, c := range rc.runs {
-			line("run %v: %v", key, c.entries)
-		}
-	}
+	f.routes.Describe(line)
 }
 
 // bringers are those of an outbound listener. Hosts with plain HTTP bring the same, so of them there is the Sidecar alone.
@@ -82,7 +62,7 @@ func (ls *listeners) bringers(l *outbound) (out []any) {
 		from.Host, from.Service = b.host, b.from
 		for _, e := range ls.egress {
 			if e.order == b.egress {
-				from.Routes = routes.List(ls.hosts.Connecting(b.host, e.Imports)...)
+				from.Routes = virtualServices.List(ls.hosts.Connecting(b.host, e.Imports)...)
 			}
 		}
 		out = append(out, from)
@@ -96,27 +76,4 @@ func (s *scope) listenerOfSidecar(t *traffic) front.Bringer {
 		return front.Bringer{}
 	}
 	return front.Bringer{Sidecar: s.sidecar, Egress: s.egress[t.egress].number}
-}
-
-func (rs *routeTable) explain(rc *routeConfig, v *host.Variation) []any {
-	out, as := []any{rc.Spec}, rs.hosts.Plain()
-	if v != nil {
-		if own := v.Layer.Spec(xds.Ref{Type: xds.Route, Name: rc.name}); own != nil {
-			out[0], as = own, rs.hosts.Of(v)
-		}
-	}
-	for _, c := range rc.runs {
-		for _, name := range c.entries {
-			var found []input.Problem
-			if spec, ok := rs.specOf(rc, rc.entries.Get(name), as, &found); ok {
-				out = append(out, spec)
-			}
-		}
-	}
-	for _, t := range rc.tail {
-		if t.frag != nil {
-			out = append(out, t.spec)
-		}
-	}
-	return out
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"navarch.io/navarch/push/plan/routes"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -30,23 +31,24 @@ type routeKey struct {
 // unknownHosts is the route configuration of plain HTTP to where no listener is, which goes by its host (dnscache.Unknown): it has the catch-all alone.
 var unknownHosts = routeKey{kind: ofFilter, text: xds.AllowAny}
 
-// table is the route configuration that an entry is in: that of the HTTP proxy has entries of all ports.
-func (k routeKey) table() routeKey {
-	if k.kind == ofProxy {
-		k.port = 0
+// config describes the route configuration. That of the HTTP proxy has virtual hosts of all ports.
+func (k routeKey) config() routes.Config {
+	c := routes.Config{Name: k.name(), Port: k.port, OneHost: k.kind == ofHost, WithPorts: k.kind == ofProxy}
+	if c.WithPorts {
+		c.Port = 0
 	}
-	return k
+	return c
 }
 
-// entry is how a host's entry is called within the route configuration: one has an entry for each port of a host.
-func (k routeKey) entry(host string) string {
+// id is the id of a host's virtual host within the route configuration. That of the HTTP proxy has one for each port.
+func (k routeKey) id(host string) string {
 	if k.kind == ofProxy {
 		return xds.VirtualHost(host, k.port)
 	}
 	return host
 }
 
-// withoutPort is a domain of an entry without the port that the route configuration may have it with.
+// withoutPort removes from a domain the port that the route configuration of the HTTP proxy adds.
 func (k routeKey) withoutPort(domain string) string {
 	if k.kind == ofProxy {
 		return strings.TrimSuffix(domain, xds.VirtualHost("", k.port))

@@ -16,6 +16,7 @@ import (
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/plan/routes"
 	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
@@ -26,7 +27,7 @@ import (
 type Front struct {
 	*scope
 	listeners     *listeners
-	routes        *routeTable
+	routes        *routes.Table
 	contributions layer.Table[contribution] // by host
 	reading       map[string]bool           // hosts whose routes of connections read labels of the proxy
 }
@@ -44,11 +45,10 @@ func (c *contribution) equal(o *contribution) bool {
 
 // Interned lists of Specs; weak, so nothing is held that no Spec holds.
 var (
-	strs      intern.Table[string]
-	chains    intern.Table[listener.Chain]
-	targets   intern.Table[listener.Target]
-	routes    intern.Table[*model.VirtualService]
-	fragments intern.Table[*xds.Fragment]
+	strs            intern.Table[string]
+	chains          intern.Table[listener.Chain]
+	targets         intern.Table[listener.Target]
+	virtualServices intern.Table[*model.VirtualService]
 )
 
 func importsOf(listeners []*egress) (out []*host.Imports) {
@@ -65,7 +65,7 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.
 	var found []input.Problem
 	s.egress, found = egressOf(sidecar, key)
 	s.hosts = host.New(in, key, host.Envoy, importsOf(s.egress), patches, to)
-	f := &Front{scope: s, listeners: newListeners(s), routes: newRouteTable(s), reading: map[string]bool{}}
+	f := &Front{scope: s, listeners: newListeners(s), routes: routes.New(s.routesScope(), s), reading: map[string]bool{}}
 	f.listeners.brings = &f.contributions
 	f.planAdded(&found)
 	s.planStatic(&found)
@@ -73,7 +73,7 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.
 	s.reports.spec = out.Spec
 	s.problems.Set("telemetry", out.Problems)
 	if f.listeners.planVirtual(&found) {
-		f.routes.use(unknownHosts, 1)
+		f.routes.Use(unknownHosts.config(), 1)
 	}
 	f.listeners.bringProxy()
 	s.problems.Set("scope", found)
@@ -81,7 +81,7 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.
 }
 
 // Read implements front.Front.
-func (f *Front) Read(in *input.Input) { f.in = in }
+func (f *Front) Read(in *input.Input) { f.in, f.routes.In = in, in }
 
 // Problems implements front.Front.
 func (f *Front) Problems() input.Problems {
@@ -97,7 +97,7 @@ func (f *Front) Problems() input.Problems {
 // Fork implements front.Front.
 func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table) {
 	s := f.scope.fork(key, to)
-	next := &Front{scope: s, listeners: f.listeners.fork(s), routes: f.routes.fork(s), contributions: f.contributions.Fork(), reading: maps.Clone(f.reading)}
+	next := &Front{scope: s, listeners: f.listeners.fork(s), routes: f.routes.Fork(s.routesScope(), s), contributions: f.contributions.Fork(), reading: maps.Clone(f.reading)}
 	next.listeners.brings = &next.contributions
 	return next, s.hosts
 }
@@ -108,7 +108,7 @@ func (f *Front) planAdded(found *[]input.Problem) {
 		f.layer.Reserve(u)
 		for _, ref := range u.Res.Needs {
 			if ref.Type == xds.Route {
-				f.routes.use(routeNamed(ref.Name), 1)
+				f.routes.Use(routeNamed(ref.Name).config(), 1)
 			}
 		}
 	}
@@ -185,16 +185,16 @@ func (f *Front) planTraffic(h *host.Host, c *contribution) {
 
 // planEntries enters a host into route configurations in place of those that it was in, and returns them.
 func (f *Front) planEntries(h *host.Host, old []routeKey) []routeKey {
-	entries := f.entriesOf(h)
-	for _, rc := range old {
-		if entries[rc] == nil {
-			f.routes.enter(rc, h.Name, nil)
+	hosts := f.virtualHostsOf(h)
+	for _, key := range old {
+		if _, still := hosts[key]; !still {
+			f.routes.Leave(key.config(), key.id(h.Name))
 		}
 	}
-	for rc, en := range entries {
-		f.routes.enter(rc, h.Name, en)
+	for key, vh := range hosts {
+		f.routes.Enter(key.config(), vh)
 	}
-	return slices.SortedFunc(maps.Keys(entries), routeKey.compare)
+	return slices.SortedFunc(maps.Keys(hosts), routeKey.compare)
 }
 
 // Finish implements front.Front.
@@ -205,14 +205,25 @@ func (f *Front) Finish(rest func()) {
 	for name := range f.listeners.changed {
 		if l := f.listeners.table.Get(name); l != nil {
 			if was := f.listeners.plan(l); was.Res != l.Res {
-				f.routes.useOf(&was, -1)
-				f.routes.useOf(l, 1)
+				f.useRoutes(&was, -1)
+				f.useRoutes(l, 1)
 			}
 			rest()
 		}
 	}
-	for _, key := range f.routes.changedKeys() {
-		f.routes.replan(key, rest)
+	f.routes.Finish(rest)
+}
+
+// useRoutes counts a listener in or out of the users of the route configurations that it asks for, be it by its Spec or by
+// what EnvoyFilters have made of it.
+func (f *Front) useRoutes(l *outbound, by int) {
+	if l.Res == nil {
+		return
+	}
+	for _, ref := range l.Res.Needs {
+		if ref.Type == xds.Route {
+			f.routes.Use(routeNamed(ref.Name).config(), by)
+		}
 	}
 }
 
@@ -220,12 +231,13 @@ func (f *Front) Finish(rest func()) {
 func (f *Front) Done() {
 	f.reports.again = false
 	clear(f.ports)
-	if f.stepped() {
-		f.listeners.changed, f.listeners.touched, f.routes.changed = map[string]bool{}, map[string]bool{}, map[routeKey]map[string]bool{}
+	f.routes.Done()
+	if len(f.listeners.changed)+len(f.listeners.touched) > 0 {
+		f.listeners.changed, f.listeners.touched = map[string]bool{}, map[string]bool{}
 	}
 }
 
 // stepped says whether the step touched a listener or a route configuration.
 func (f *Front) stepped() bool {
-	return len(f.listeners.changed)+len(f.listeners.touched)+len(f.routes.changed) > 0
+	return f.routes.Changed() || len(f.listeners.changed)+len(f.listeners.touched) > 0
 }

@@ -1,4 +1,4 @@
-package sidecar
+package routes
 
 import (
 	"fmt"
@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-func spell(cs runs) string {
+func spell(rs runs) string {
 	var out []string
-	for _, c := range cs {
-		out = append(out, strings.Join(c.entries, " "))
+	for _, c := range rs {
+		out = append(out, strings.Join(c.ids, " "))
 	}
 	return strings.Join(out, " | ")
 }
@@ -25,7 +25,7 @@ func TestRunsDependOnTheHostsAlone(t *testing.T) {
 	for i := range 5000 {
 		host := fmt.Sprintf("host-%d", r.IntN(400))
 		for i := range live {
-			live[i].dirty = false
+			live[i].stale = false
 		}
 		if i > 1500 && r.IntN(5) > 1 || r.IntN(5) == 0 { // grows first, then shrinks
 			live.remove(host)
@@ -34,14 +34,14 @@ func TestRunsDependOnTheHostsAlone(t *testing.T) {
 			live.touch(host)
 			have[host] = true
 		}
-		dirty := 0
+		stale := 0
 		for _, c := range live {
-			if c.dirty {
-				dirty++
+			if c.stale {
+				stale++
 			}
 		}
-		if dirty > 2 {
-			t.Fatalf("step %d: %d runs are to be joined again for one host", i, dirty)
+		if stale > 2 {
+			t.Fatalf("step %d: %d runs are to be joined again for one host", i, stale)
 		}
 		var fresh runs
 		for _, h := range slices.Sorted(maps.Keys(have)) {
@@ -53,7 +53,7 @@ func TestRunsDependOnTheHostsAlone(t *testing.T) {
 	}
 }
 
-// What stood behind a run's end is dirty exactly where it moved.
+// What stood behind a run's end is stale exactly where it moved.
 func TestRunsMarkWhatMoved(t *testing.T) {
 	var all []string
 	for i := range 2000 {
@@ -67,15 +67,15 @@ func TestRunsMarkWhatMoved(t *testing.T) {
 		t.Errorf("2,000 hosts are %d runs, want about 62", n)
 	}
 	for i := range live {
-		live[i].dirty = false
+		live[i].stale = false
 	}
-	end := slices.IndexFunc(all, ends)
+	end := slices.IndexFunc(all, endsRun)
 	live.remove(all[end]) // two runs become one
-	if !live[0].dirty || slices.ContainsFunc(live[1:], func(c chunk) bool { return c.dirty }) {
+	if !live[0].stale || slices.ContainsFunc(live[1:], func(c run) bool { return c.stale }) {
 		t.Error("joining two runs marks others than them")
 	}
 	live.touch(all[end]) // and two again
-	if !live[0].dirty || !live[1].dirty || live[2].dirty {
+	if !live[0].stale || !live[1].stale || live[2].stale {
 		t.Error("splitting a run marks others than the two")
 	}
 }

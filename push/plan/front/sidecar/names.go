@@ -1,0 +1,151 @@
+package sidecar
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/routes"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// namesOf are the names that a host is called by: itself, its short names as a Kubernetes service, itself with the dot by which DNS marks a name as
+// absolute (RFC 1034 section 3.1; clients send it as it is).
+func (s *scope) namesOf(name string) []string {
+	out := append([]string{name}, host.ShortNames(name, s.key.Namespace, s.key.Domain)...)
+	if _, err := netip.ParseAddr(name); err != nil {
+		out = append(out, name+".")
+	}
+	return out
+}
+
+// domainsOf are the names that a host of a service would have at a port: namesOf, those of its aliases, its virtual addresses; of a headless service
+// also the names of its pods.
+func (s *scope) domainsOf(h *host.Host, port uint32) []string {
+	name, svc := h.Name, h.Service
+	out := s.namesOf(name)
+	if svc.Spec.GetHeadless() && svc.Key.Kind == model.KindService {
+		for _, d := range slices.Clone(out) {
+			out = append(out, "*."+d)
+		}
+	}
+	for _, alias := range s.hosts.Aliases(name) {
+		out = append(out, s.namesOf(alias)...)
+	}
+	s.hosts.AddressesAt(h, port, func(addresses []string) {
+		for _, a := range addresses {
+			ip, ok := single(a)
+			if !ok || s.key.Listening.Families == xds.IPv6Only && !view.IPv6.Has(ip) {
+				continue
+			}
+			if strings.Contains(ip, ":") {
+				ip = "[" + ip + "]"
+			}
+			if !slices.Contains(out, ip) {
+				out = append(out, ip)
+			}
+		}
+	})
+	return out
+}
+
+// rivals calls visit with every host that might have a domain too.
+func (s *scope) rivals(domain string, visit func(host string)) {
+	address := strings.Trim(domain, "[]")
+	for h := range s.in.Index.AtAddress(address) {
+		visit(h)
+	}
+	domain = strings.TrimSuffix(domain, ".") // see domainsOf
+	for i, name := range [...]string{domain, strings.TrimPrefix(domain, "*.")} {
+		if i == 1 && name == domain {
+			break
+		}
+		s.hostsNamed(name, visit)
+		host.LongNames(name, s.key.Namespace, s.key.Domain, func(long string) { s.hostsNamed(long, visit) })
+	}
+}
+
+// hostsNamed calls visit with the host of a name, and with those that it is an alias of, whether or not the scope sees it as that.
+func (s *scope) hostsNamed(name string, visit func(host string)) {
+	visit(name)
+	for of := range s.in.AliasTargets(name) {
+		visit(of)
+	}
+}
+
+// Rivals implements routes.Names.
+func (s *scope) Rivals(c routes.Config, vh *routes.VirtualHost, domain string, ids []string) []string {
+	key := routeKey{port: vh.Port}
+	if c.WithPorts {
+		key.kind = ofProxy
+	}
+	s.rivals(key.withoutPort(domain), func(host string) { ids = append(ids, key.id(host)) })
+	return ids
+}
+
+// Yields implements routes.Names. An alias that a VirtualService names has its own names, whatever it is another name of;
+// else the host that precedes has them. What aliases have is not reported: nobody wrote that name.
+func (s *scope) Yields(vh, rival *routes.VirtualHost) (yields, reported bool) {
+	alias, own := s.isAlias(rival.Host), s.isAlias(vh.Host)
+	return alias && !own || alias == own && s.precedes(rival, vh), !alias
+}
+
+// SameRank implements routes.Names.
+func (s *scope) SameRank(a, b *routes.VirtualHost) bool {
+	if a.Own != b.Own || a.Service == nil || b.Service == nil {
+		return a.Own == b.Own && a.Service == b.Service
+	}
+	return a.Service.Key == b.Service.Key && a.Service.Created == b.Service.Created
+}
+
+// precedes says whether a has a domain before b: a host with a service does, in the order of host.Precedes; among hosts of
+// one service, or of none, the first by name.
+func (s *scope) precedes(a, b *routes.VirtualHost) bool {
+	switch {
+	case (a.Service == nil) != (b.Service == nil):
+		return a.Service != nil
+	case a.Service == nil || a.Service.Key == b.Service.Key:
+		return a.Host < b.Host
+	}
+	return host.Precedes(a.Service, b.Service, s.key.Namespace)
+}
+
+func (s *scope) isAlias(name string) bool {
+	h := s.hosts.Get(name)
+	return h != nil && h.Alias() != nil
+}
+
+// Blame implements routes.Names: the service of the host, else the VirtualService.
+func (s *scope) Blame(vh *routes.VirtualHost) model.Key {
+	if h := s.hosts.Get(vh.Host); h != nil && h.Service != nil {
+		return h.Service.Key
+	}
+	if vh.VirtualService != nil {
+		return vh.VirtualService.Key
+	}
+	return model.Key{}
+}
+
+// CatchAll implements routes.Names.
+func (s *scope) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
+	if c.OneHost {
+		return vhost.CatchAll{}, false
+	}
+	spec := vhost.CatchAll{Passthrough: s.passthrough(), EgressProxy: s.egressProxy(), ByName: s.unknown().ByName, Mesh: s.in.Meshes.VirtualHost, Proxy: s.key.Routes}
+	spec.Sent = spec.ByName && s.in.Mesh.Spec.GetOutboundTrafficPolicy().GetTls().GetMode() == networkingv1.ClientTLSSettings_DISABLE
+	if c.WithPorts { // requests to the HTTP proxy itself would be passed on to it, again and again
+		spec.Passthrough, spec.Sent = spec.Passthrough && (spec.EgressProxy != "" || spec.ByName), false
+	}
+	return spec, true
+}
+
+// routesScope is what the route configurations of the scope have in common.
+func (s *scope) routesScope() routes.Scope {
+	return routes.Scope{In: s.in, Layer: s.layer, Hosts: s.hosts, Patches: s.patches, Problems: s.problems, Caps: s.anonymous(), Proxy: s.key.Routes}
+}

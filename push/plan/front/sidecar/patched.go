@@ -1,0 +1,24 @@
+package sidecar
+
+import "navarch.io/navarch/push/plan/front"
+
+// Freeze implements front.Front: of all listeners and published route configurations, as proxies outside variations have
+// them. The Specs of listeners are collected now, because steps change listeners in place.
+func (f *Front) Freeze() front.Frozen {
+	if len(f.patches) == 0 {
+		return func(func(any)) {}
+	}
+	var specs []any
+	for _, l := range f.listeners.table.All() {
+		if p, is := l.Spec.(front.Patched); is && p.Patched() {
+			specs = append(specs, p)
+		}
+	}
+	routes := f.routes.Freeze()
+	return func(found func(spec any)) {
+		for _, spec := range specs {
+			found(spec)
+		}
+		routes(found)
+	}
+}

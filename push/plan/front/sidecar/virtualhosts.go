@@ -1,0 +1,175 @@
+package sidecar
+
+import (
+	"maps"
+	"slices"
+
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/routes"
+	"navarch.io/navarch/push/virtualservice"
+	"navarch.io/navarch/store/model"
+)
+
+// withoutService is the port at which a host that a VirtualService names is known, whatever ports its service has.
+const withoutService = 80
+
+// virtualHostsOf lists the route configurations in which a host has a virtual host: one for each port that is, or may be,
+// HTTP, and those for the ports at which a VirtualService alone makes the host known.
+func (s *scope) virtualHostsOf(h *host.Host) map[routeKey]routes.VirtualHost {
+	out := map[routeKey]routes.VirtualHost{}
+	if h.Name == "*" {
+		return out // matches everything: no virtual host of its own
+	}
+	add := func(key routeKey, port uint32, vs *model.VirtualService, domains []string) {
+		if _, dup := out[key]; dup {
+			return
+		}
+		vh := routes.VirtualHost{ID: key.id(h.Name), Host: h.Name, Port: port, Keeps: key.kind == ofHost, Domains: strs.List(domains...), Service: h.Service,
+			Own: h.Service != nil && h.Service.Key.Namespace == s.key.Namespace}
+		if vs != nil {
+			vh.VirtualService, vh.Reads = vs, strs.List(virtualservice.RequestLabelKeys(vs)...)
+		}
+		out[key] = vh
+	}
+	if h.Service != nil {
+		s.served(h, func(key routeKey, port uint32, e *egress) {
+			domains := []string{"*"}
+			if key.kind != ofHost {
+				domains = key.domains(s.domainsOf(h, port))
+			}
+			add(key, port, s.hosts.VirtualServiceFor(h.Name, e.Imports), domains)
+		})
+	}
+	for _, e := range s.egress {
+		if vs := s.hosts.VirtualServiceNaming(h.Name, e.Imports); vs != nil {
+			domains := []string{h.Name}
+			if h.Alias() != nil {
+				domains = s.namesOf(h.Name)
+			}
+			for _, port := range s.named(h, vs, e) {
+				add(keyOf(e, port), port, vs, domains)
+				if e == s.proxied() {
+					key := routeKey{kind: ofProxy, port: port}
+					add(key, port, vs, key.domains(domains))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// served calls add with the route configurations for a host's own ports.
+func (s *scope) served(h *host.Host, add func(key routeKey, port uint32, e *egress)) {
+	for p := range h.Ports() {
+		sniff := p.GetProtocol() == model.Protocol_PROTOCOL_AUTO
+		if !sniff && !input.IsHTTP(p.GetProtocol()) {
+			continue
+		}
+		if e := s.routed(p.GetNumber()); e != nil && e.Has(h.Service, h.Name) {
+			add(keyOf(e, p.GetNumber()), p.GetNumber(), e)
+		}
+		if e := s.proxied(); e != nil && e.Has(h.Service, h.Name) {
+			add(routeKey{kind: ofProxy, port: p.GetNumber()}, p.GetNumber(), e)
+		}
+		for _, e := range s.egress {
+			if !e.Has(h.Service, h.Name) {
+				continue
+			}
+			if e.unixSocket() {
+				add(keyOf(e, p.GetNumber()), p.GetNumber(), e)
+			} else if sniff && e.bind == "" && !e.direct && (e.port == 0 || e.port == p.GetNumber()) {
+				add(routeKey{kind: ofHost, port: p.GetNumber(), text: h.Name}, p.GetNumber(), e)
+			}
+		}
+	}
+}
+
+// named are the ports at which a VirtualService makes a host known that has none of its own there: 80, those that it has as another name of a host
+// (ExternalName), and those of HTTP that its other hosts have, or services that one of these covers and for which no VirtualService is more specific. A
+// wildcard is not known at ports of services that it covers, or that cover it: there its rules are for these alone
+// (istio: pilot/pkg/networking/core/route, buildSidecarVirtualHostsForVirtualService, separateVSHostsAndServices).
+func (s *scope) named(h *host.Host, vs *model.VirtualService, e *egress) (ports []uint32) {
+	var overlapped map[uint32]bool
+	if input.IsWildcard(h.Name) {
+		overlapped = s.overlapped(h.Name, e)
+	}
+	take := func(port uint32) {
+		own := h.At(port) != nil
+		if !own && s.routed(port) == e && !slices.Contains(ports, port) && !overlapped[port] {
+			ports = append(ports, port)
+		}
+	}
+	take(withoutService)
+	if alias := h.Alias(); alias != nil {
+		for _, p := range alias.Spec.GetPorts() {
+			if p.GetProtocol() == model.Protocol_PROTOCOL_AUTO || input.IsHTTP(p.GetProtocol()) {
+				take(p.GetNumber())
+			}
+		}
+	}
+	for _, port := range s.portsOf(vs, e) {
+		take(port)
+	}
+	return ports
+}
+
+// servedBy is the key of scope.ports.
+type servedBy struct {
+	vs *model.VirtualService
+	e  *egress
+}
+
+// portsOf are the ports of HTTP that the hosts of a VirtualService have, and services that one of these covers and for which no VirtualService is more
+// specific. It is the same for each host of the VirtualService, which may have thousands: until the step is done, it is kept.
+func (s *scope) portsOf(vs *model.VirtualService, e *egress) []uint32 {
+	if ports, known := s.ports[servedBy{vs, e}]; known {
+		return ports
+	}
+	ports := map[uint32]bool{}
+	add := func(name string) {
+		h := s.hosts.Get(name)
+		if h == nil || h.Service == nil || !e.Has(h.Service, name) {
+			return
+		}
+		for p := range h.Ports() {
+			if p.GetProtocol() == model.Protocol_PROTOCOL_AUTO || input.IsHTTP(p.GetProtocol()) {
+				ports[p.GetNumber()] = true
+			}
+		}
+	}
+	wildcards := false
+	for _, name := range vs.Spec.GetHosts() {
+		if input.IsWildcard(name) {
+			wildcards = true
+		} else {
+			add(name)
+		}
+	}
+	if wildcards {
+		s.hosts.Names(func(name string) { // once, however many wildcards there are
+			if s.hosts.VirtualServiceFor(name, e.Imports) == vs {
+				add(name)
+			}
+		})
+	}
+	s.ports[servedBy{vs, e}] = slices.Sorted(maps.Keys(ports))
+	return s.ports[servedBy{vs, e}]
+}
+
+// overlapped are the ports of services that a wildcard covers, or that cover it.
+func (s *scope) overlapped(name string, e *egress) map[uint32]bool {
+	ports := map[uint32]bool{}
+	serves := func(name string) {
+		if other := s.hosts.Get(name); other != nil && other.Service != nil && e.Has(other.Service, name) {
+			for p := range other.Ports() {
+				ports[p.GetNumber()] = true
+			}
+		}
+	}
+	s.hosts.Covered(name, serves)
+	for pattern := range model.Wildcards(name) {
+		serves(pattern)
+	}
+	return ports
+}

@@ -1,0 +1,94 @@
+package routes
+
+import (
+	"slices"
+
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/problem"
+)
+
+// specOf decides a virtual host for the proxies of `as`: its domains, its patches, and the destinations of its rules. If no
+// rule is for these proxies, the service alone decides the routes. False: no domain is left, or no service has the host.
+func (t *Table) specOf(rc *routeConfig, vh *VirtualHost, as host.Seen, found *[]input.Problem) (vhost.Spec, bool) {
+	var domains []string
+	for _, d := range vh.Domains.All() {
+		if lost, reported := t.loses(rc, vh, d); lost && !vh.Keeps {
+			if reported {
+				*found = append(*found, input.Warning(t.names.Blame(vh), problem.Duplicate, "spec.hosts", "name "+d+" at port "+rc.Name+" belongs to another host"))
+			}
+			continue
+		}
+		domains = append(domains, d)
+	}
+	if len(domains) == 0 {
+		return vhost.Spec{}, false
+	}
+	spec := vhost.Spec{Host: vh.Host, Port: vh.Port, Domains: strs.List(domains...), Mesh: t.In.Meshes.VirtualHost, Caps: t.Caps, Proxy: t.Proxy}
+	name := xds.VirtualHost(vh.Host, vh.Port)
+	spec.Patches = t.Patches.Matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, t.matched(rc), name) })
+	return spec, t.Hosts.Routes(&spec, vh.VirtualService, as, found)
+}
+
+// loses says whether a virtual host yields a domain to a patch or to a rival, and whether that is reported.
+func (t *Table) loses(rc *routeConfig, vh *VirtualHost, domain string) (lost, reported bool) {
+	if rc.taken[domain] {
+		return true, true
+	}
+	for _, id := range t.rivals(rc, vh, domain) {
+		if rival := rc.entries.Get(id); rival != nil && id != vh.ID && slices.Contains(rival.Domains.All(), domain) {
+			if lost, reported = t.names.Yields(vh, &rival.VirtualHost); lost {
+				return lost, reported
+			}
+		}
+	}
+	return lost, reported
+}
+
+// rivals is Names.Rivals in a buffer that the next call overwrites.
+func (t *Table) rivals(rc *routeConfig, vh *VirtualHost, domain string) []string {
+	t.ids = t.names.Rivals(rc.Config, vh, domain, t.ids[:0])
+	return t.ids
+}
+
+// markRivals marks the rivals of all domains that two versions of a virtual host do not have alike; nil: there is no such version.
+func (t *Table) markRivals(rc *routeConfig, old, now *entry) {
+	vh := now
+	if now == nil {
+		vh = old
+	}
+	for _, d := range t.differing(old, now) {
+		for _, id := range t.rivals(rc, &vh.VirtualHost, d) {
+			if id != vh.ID && rc.entries.Get(id) != nil {
+				t.markEntry(rc.Name, id)
+			}
+		}
+	}
+}
+
+// differing lists the domains that only one of two versions of a virtual host has; all domains, if their ranks differ.
+func (t *Table) differing(a, b *entry) (out []string) {
+	same := a != nil && b != nil && t.names.SameRank(&a.VirtualHost, &b.VirtualHost)
+	if same && a.Domains == b.Domains {
+		return nil
+	}
+	versions := map[string]int{}
+	for i, en := range []*entry{a, b} {
+		if en == nil || en.Keeps {
+			continue
+		}
+		for _, d := range en.Domains.All() {
+			versions[d] |= 1 << i
+		}
+	}
+	for d, which := range versions {
+		if which != 3 || !same {
+			out = append(out, d)
+		}
+	}
+	return out
+}

@@ -1,0 +1,159 @@
+package routes
+
+import (
+	"navarch.io/navarch/push/build/patch"
+	"navarch.io/navarch/push/build/route"
+	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// replan decides the marked virtual hosts of a route configuration again, and plans the route configuration.
+func (t *Table) replan(name string, pause func()) {
+	rc := t.configs[name]
+	if rc == nil {
+		return
+	}
+	for id := range t.changed[name] {
+		if en := rc.entries.Get(id); en != nil {
+			t.planEntry(rc, en)
+			pause()
+		}
+	}
+	t.plan(rc)
+	pause()
+}
+
+// planEntry decides one virtual host again. Its fragment is built if a listener asks for the route configuration.
+func (t *Table) planEntry(rc *routeConfig, en *entry) {
+	var found []input.Problem
+	next := *en
+	spec, ok := t.specOf(rc, &en.VirtualHost, t.Hosts.Plain(), &found)
+	if !ok {
+		next.spec, next.frag = vhost.Spec{}, nil
+	} else if en.frag == nil || en.spec != spec {
+		next.spec, next.frag = spec, nil
+		if rc.users > 0 {
+			next.frag = t.fragment(spec, t.names.Blame(&en.VirtualHost), &found)
+		} else {
+			rc.complete = false
+		}
+	}
+	t.Problems.Set(unitOf(rc, en.ID), found)
+	if next.spec != en.spec || next.frag != en.frag {
+		rc.hold(layer.Share(t.In.Sharing, sharedEntry(next), &next, (*entry).equal))
+	}
+	if next.frag != en.frag || next.frag == nil {
+		rc.runs.touch(en.ID)
+	}
+}
+
+// fragment builds a Spec, or finds it in the pool. Errors become problems; the result is nil then.
+func (t *Table) fragment(spec pool.FragmentSpec, blame model.Key, found *[]input.Problem) *xds.Fragment {
+	frag, err := t.In.Pool.Fragment(spec)
+	if err != nil {
+		*found = append(*found, model.ProblemOf(err, blame))
+		return nil
+	}
+	return frag
+}
+
+// plan plans one route configuration again from its virtual hosts.
+func (t *Table) plan(rc *routeConfig) {
+	old := rc.Unit
+	rc.Unit = layer.Unit{}
+	if rc.users > 0 {
+		t.completeEntries(rc)
+		hosts := t.pieces[:0]
+		for i := range rc.runs {
+			r := &rc.runs[i]
+			if r.stale {
+				r.frag, r.stale = join(rc.parts(r, nil)), false
+			}
+			if r.frag != nil {
+				hosts = append(hosts, r.frag)
+			}
+		}
+		t.planTail(rc)
+		hosts = append(hosts, rc.tailFragments()...)
+		var found []input.Problem
+		rc.Unit, _ = t.In.Make(t.spec(rc, hosts), model.MeshKey, &found)
+		clear(hosts)
+		t.pieces = hosts
+		t.Problems.Set("routes "+rc.Name, found)
+	}
+	if rc.Res != old.Res {
+		t.Layer.Drop(old.Res)
+		t.Layer.Put(rc.Res)
+	}
+	if rc.users <= 0 && rc.entries.Len() == 0 {
+		delete(t.configs, rc.Name)
+	}
+}
+
+// spec is the Spec of a route configuration of these fragments.
+func (t *Table) spec(rc *routeConfig, hosts []*xds.Fragment) route.Spec {
+	return route.Spec{Name: rc.Name, Hosts: fragments.List(hosts...), WithPorts: rc.WithPorts, Patches: t.Patches.Matching(func(p model.Patch) bool {
+		return patch.MergesRouteConfig(p, t.matched(rc))
+	})}
+}
+
+// completeEntries builds the fragments that were not needed while no listener asked for the route configuration.
+func (t *Table) completeEntries(rc *routeConfig) {
+	if rc.complete {
+		return
+	}
+	rc.complete = true
+	for _, en := range rc.entries.All() {
+		if en.frag == nil && en.spec.Domains.Len() > 0 {
+			var found []input.Problem
+			next := *en
+			next.frag = t.fragment(en.spec, t.names.Blame(&en.VirtualHost), &found)
+			rc.hold(&next)
+			rc.runs.touch(en.ID)
+		}
+	}
+}
+
+// parts lists the fragments of a run; those in `instead`, by id, replace its own, and nil there leaves one out.
+func (rc *routeConfig) parts(r *run, instead map[string]*xds.Fragment) (out []*xds.Fragment) {
+	for _, id := range r.ids {
+		f, ok := instead[id]
+		if !ok {
+			f = rc.entries.Get(id).frag
+		}
+		if f != nil {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func (rc *routeConfig) tailFragments() (out []*xds.Fragment) {
+	for _, last := range rc.tail {
+		if last.frag != nil {
+			out = append(out, last.frag)
+		}
+	}
+	return out
+}
+
+// planTail plans the end of a route configuration: the virtual hosts that patches add, then the one for all other names.
+func (t *Table) planTail(rc *routeConfig) {
+	if rc.tail != nil {
+		return // its inputs stay the same for as long as the scope exists
+	}
+	rc.tail = []tailSpec{}
+	var found []input.Problem
+	for _, spec := range rc.added {
+		rc.tail = append(rc.tail, tailSpec{spec, t.fragment(spec, spec.Patch.Filter.Key, &found)})
+	}
+	if spec, ok := t.names.CatchAll(rc.Config); ok && !rc.taken["*"] {
+		spec.Patches = t.Patches.Matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, t.matched(rc), spec.Name()) })
+		rc.tail = append(rc.tail, tailSpec{spec, t.fragment(spec, model.MeshKey, &found)})
+	}
+	t.Problems.Set("route "+rc.Name, found)
+}

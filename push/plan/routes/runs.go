@@ -1,0 +1,119 @@
+package routes
+
+import (
+	"crypto/sha256"
+	"slices"
+	"sort"
+
+	"github.com/cespare/xxhash/v2"
+
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+)
+
+// run is a sequence of neighbouring virtual hosts, joined into one fragment. An edit of one virtual host costs its run
+// and a short list of runs, not a list of all virtual hosts. The ids alone decide where runs end, so equal sets of
+// virtual hosts have equal runs, whatever edits led to them.
+type run struct {
+	ids   []string // sorted
+	frag  *xds.Fragment
+	stale bool // frag is to be joined again
+}
+
+// runMask makes runs of 32 virtual hosts on average.
+const runMask = 31
+
+// endsRun says whether a run ends at this id.
+func endsRun(id string) bool { return xxhash.Sum64String(id)&runMask == 0 }
+
+// runs are the runs of one route configuration, in order.
+type runs []run
+
+// find returns the index of the run that an id belongs to.
+func (rs runs) find(id string) int {
+	return min(sort.Search(len(rs), func(i int) bool { return rs[i].ids[len(rs[i].ids)-1] >= id }), len(rs)-1)
+}
+
+// touch marks the run of an id as stale, and inserts the id if it is missing.
+func (rs *runs) touch(id string) {
+	if len(*rs) == 0 {
+		*rs = runs{{ids: []string{id}, stale: true}}
+		return
+	}
+	i := rs.find(id)
+	r := &(*rs)[i]
+	r.stale = true
+	at, there := slices.BinarySearch(r.ids, id)
+	if there {
+		return
+	}
+	if at == len(r.ids) && endsRun(r.ids[at-1]) { // behind the last run, which is closed
+		*rs = append(*rs, run{ids: []string{id}, stale: true})
+		return
+	}
+	r.ids = slices.Insert(slices.Clone(r.ids), at, id)
+	if at+1 < len(r.ids) && endsRun(id) {
+		behind := run{ids: slices.Clone(r.ids[at+1:]), stale: true}
+		r.ids = r.ids[:at+1]
+		*rs = slices.Insert(*rs, i+1, behind)
+	}
+}
+
+// remove removes an id.
+func (rs *runs) remove(id string) {
+	if len(*rs) == 0 {
+		return
+	}
+	i := rs.find(id)
+	r := &(*rs)[i]
+	at, there := slices.BinarySearch(r.ids, id)
+	if !there {
+		return
+	}
+	r.stale = true
+	r.ids = slices.Delete(slices.Clone(r.ids), at, at+1)
+	if at == len(r.ids) && endsRun(id) && i+1 < len(*rs) { // the end of the run is gone: the next run is joined to it
+		r.ids = append(r.ids, (*rs)[i+1].ids...)
+		*rs = slices.Delete(*rs, i+1, i+2)
+	}
+	if len((*rs)[i].ids) == 0 {
+		*rs = slices.Delete(*rs, i, i+1)
+	}
+}
+
+// joined is the Spec of the concatenation of several fragments.
+type joined struct {
+	parts intern.List[*xds.Fragment]
+}
+
+// Fragment concatenates the bytes; the hash is computed from the hashes of the parts. The error is always nil.
+func (j joined) Fragment() (*xds.Fragment, error) {
+	size := 0
+	for _, f := range j.parts.All() {
+		size += len(f.Bytes)
+	}
+	out := &xds.Fragment{Bytes: make([]byte, 0, size)}
+	sum := sha256.New()
+	for _, f := range j.parts.All() {
+		out.Bytes = append(out.Bytes, f.Bytes...)
+		sum.Write(f.Hash[:])
+	}
+	out.Hash = xds.Hash(sum.Sum(nil)[:16])
+	return out, nil
+}
+
+// joinedRuns holds the fragments of runs of all scopes. The pool of the builders counts virtual hosts, so runs are kept apart from it.
+var joinedRuns pool.Pool
+
+// join concatenates fragments; nil if there are no fragments.
+func join(parts []*xds.Fragment) *xds.Fragment {
+	switch len(parts) {
+	case 0:
+		return nil
+	case 1:
+		return parts[0]
+	}
+	f, _ := joinedRuns.Fragment(joined{fragments.List(parts...)}) // joining cannot fail
+	return f
+}

@@ -1,0 +1,94 @@
+package routes
+
+import (
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/intern"
+	"navarch.io/navarch/store/model"
+)
+
+// Vary plans, into the layer of a variation, the route configurations that differ for its proxies. If first, it plans all route
+// configurations, otherwise those of the step. others lists, by route configuration, the ids of virtual hosts that the
+// variation decides otherwise, beside those whose rules read labels.
+func (t *Table) Vary(v *host.Variation, others map[string][]string, first bool, pause func()) {
+	plan := func(name string) {
+		t.planVariation(name, v, others[name])
+		pause()
+	}
+	if first {
+		for name := range t.configs {
+			plan(name)
+		}
+	}
+	for name := range t.changed {
+		plan(name)
+	}
+}
+
+// planVariation plans one route configuration for a variation.
+func (t *Table) planVariation(name string, v *host.Variation, others []string) {
+	rc := t.configs[name]
+	if rc == nil || rc.users <= 0 {
+		v.Layer.Remove(xds.Route, name)
+		return
+	}
+	var found []input.Problem // the same as the scope's
+	instead := map[string]*xds.Fragment{}
+	decide := func(vh *VirtualHost) {
+		instead[vh.ID] = nil
+		if spec, ok := t.specOf(rc, vh, t.Hosts.Of(v), &found); ok {
+			instead[vh.ID] = t.fragment(spec, t.names.Blame(vh), &found)
+		}
+	}
+	if rc.differs(v.Inputs) {
+		for _, en := range rc.reading {
+			decide(&en.VirtualHost)
+		}
+	}
+	for _, id := range others {
+		if en := rc.entries.Get(id); en != nil {
+			decide(&en.VirtualHost)
+		}
+	}
+	if u, ok := t.withInstead(rc, instead, &found); ok && u.Res != rc.Res {
+		v.Layer.Add(u)
+	} else {
+		v.Layer.Remove(xds.Route, name)
+	}
+}
+
+// differs says whether a rule of the route configuration reads one of the inputs.
+func (rc *routeConfig) differs(inputs view.Inputs) bool {
+	for _, en := range rc.reading {
+		if (view.Reads{Labels: en.Reads}).Of(inputs).Labels != (intern.List[string]{}) {
+			return true
+		}
+	}
+	return false
+}
+
+// withInstead makes a route configuration with other fragments for some virtual hosts, by id; false: there are no others.
+func (t *Table) withInstead(rc *routeConfig, instead map[string]*xds.Fragment, found *[]input.Problem) (layer.Unit, bool) {
+	if len(instead) == 0 {
+		return layer.Unit{}, false
+	}
+	other := map[int]bool{}
+	for id := range instead {
+		other[rc.runs.find(id)] = true
+	}
+	hosts := make([]*xds.Fragment, 0, len(rc.runs)+len(rc.tail))
+	for i := range rc.runs {
+		r := &rc.runs[i]
+		frag := r.frag
+		if other[i] {
+			frag = join(rc.parts(r, instead))
+		}
+		if frag != nil {
+			hosts = append(hosts, frag)
+		}
+	}
+	return t.In.Make(t.spec(rc, append(hosts, rc.tailFragments()...)), model.MeshKey, found)
+}
