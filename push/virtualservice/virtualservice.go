@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// meshGateway is the reserved gateway name that stands for all sidecars.
-const meshGateway = "mesh"
+// Mesh is the reserved gateway name for the clients in the mesh: sidecars, and applications with gRPC's own xDS client.
+const Mesh = "mesh"
 
 // Ref is a destination as a VirtualService names it.
 type Ref struct {
@@ -131,18 +131,20 @@ func SourceLabels(vs *model.VirtualService) iter.Seq2[string, string] {
 	}
 }
 
-// RequestLabelKeys are the keys of the labels that matches of http rules for sidecars compare, each once, sorted.
-func RequestLabelKeys(vs *model.VirtualService) []string { return labelKeys(vs, requestMatches(vs)) }
-
-// ConnectionLabelKeys are the same of tcp and tls rules.
-func ConnectionLabelKeys(vs *model.VirtualService) []string {
-	return labelKeys(vs, connectionMatches(vs))
+// RequestLabelKeys lists the keys of the labels that matches of http rules for a gateway compare, each once, sorted.
+func RequestLabelKeys(vs *model.VirtualService, gateway string) []string {
+	return labelKeys(vs, gateway, requestMatches(vs))
 }
 
-func labelKeys(vs *model.VirtualService, matches iter.Seq[source]) []string {
+// ConnectionLabelKeys is RequestLabelKeys for tcp and tls rules.
+func ConnectionLabelKeys(vs *model.VirtualService, gateway string) []string {
+	return labelKeys(vs, gateway, connectionMatches(vs))
+}
+
+func labelKeys(vs *model.VirtualService, gateway string, matches iter.Seq[source]) []string {
 	var keys map[string]bool
 	for m := range matches {
-		if len(m.GetSourceLabels()) == 0 || !ForSidecars(vs, m.GetGateways()) {
+		if len(m.GetSourceLabels()) == 0 || !MatchFor(vs, m.GetGateways(), gateway) {
 			continue
 		}
 		if keys == nil {
@@ -206,13 +208,18 @@ func ReadsNamespace(vs *model.VirtualService) bool {
 	return false
 }
 
-// ForSidecars says whether a match that names these gateways is for sidecars: the gateways of a match override those of its
-// VirtualService, and none at all mean sidecars
-// (https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPMatchRequest).
-func ForSidecars(vs *model.VirtualService, match []string) bool {
-	gateways := match
-	if len(gateways) == 0 {
-		gateways = vs.Spec.GetGateways()
+// For says whether a VirtualService is for a gateway: Mesh, or the namespace/name of a Gateway. One that names no gateways is
+// for the mesh.
+func For(vs *model.VirtualService, gateway string) bool {
+	names := vs.Spec.GetGateways()
+	return len(names) == 0 && gateway == Mesh || slices.Contains(names, gateway)
+}
+
+// MatchFor says whether a match that names these gateways is for a gateway: the gateways of a match override those of its
+// VirtualService (https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPMatchRequest).
+func MatchFor(vs *model.VirtualService, match []string, gateway string) bool {
+	if len(match) == 0 {
+		return For(vs, gateway)
 	}
-	return len(gateways) == 0 || slices.Contains(gateways, meshGateway)
+	return slices.Contains(match, gateway)
 }

@@ -54,8 +54,10 @@ http:
 - match: [{sourceLabels: {tier: x, app: web}}, {sourceLabels: {app: api}}, {gateways: [gw], sourceLabels: {edge: e}}]
   route: [{destination: {host: a}}]
 `)
-	if diff := cmp.Diff([]string{"app", "tier"}, RequestLabelKeys(vs)); diff != "" {
-		t.Error(diff)
+	for gateway, want := range map[string][]string{Mesh: {"app", "tier"}, "gw": {"edge"}, "other": nil} {
+		if diff := cmp.Diff(want, RequestLabelKeys(vs, gateway)); diff != "" {
+			t.Errorf("%s: %s", gateway, diff)
+		}
 	}
 	if ReadsNamespace(vs) {
 		t.Error("nothing reads a namespace")
@@ -63,6 +65,34 @@ http:
 	for _, protocol := range []string{"http", "tcp", "tls"} {
 		if !ReadsNamespace(service(t, protocol+`: [{match: [{port: 80}, {sourceNamespace: ops}]}]`)) {
 			t.Error(protocol + ": sourceNamespace is read")
+		}
+	}
+}
+
+// A VirtualService without gateways is for the mesh; the gateways of a match override those of its VirtualService.
+func TestGateways(t *testing.T) {
+	without, with := service(t, "{}"), service(t, "gateways: [mesh, shop/front]")
+	bound := service(t, "gateways: [shop/front]")
+	for _, c := range []struct {
+		vs      *model.VirtualService
+		match   []string
+		gateway string
+		want    bool
+	}{
+		{without, nil, Mesh, true},
+		{without, nil, "shop/front", false},
+		{without, []string{"shop/front"}, "shop/front", true},
+		{without, []string{"shop/front"}, Mesh, false},
+		{with, nil, Mesh, true},
+		{with, nil, "shop/front", true},
+		{with, nil, "shop/back", false},
+		{with, []string{Mesh}, "shop/front", false},
+		{bound, nil, Mesh, false},
+		{bound, nil, "shop/front", true},
+		{bound, []string{Mesh}, Mesh, true},
+	} {
+		if got := MatchFor(c.vs, c.match, c.gateway); got != c.want {
+			t.Errorf("a match for %v of a VirtualService for %v is for %s: %v", c.match, c.vs.Spec.GetGateways(), c.gateway, got)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func FuzzFragment(f *testing.F) {
 			all = append(all, d)
 		}
 		s.Destinations = dests.List(all...)
-		virtualservice.RequestLabelKeys(s.VirtualService)
+		virtualservice.RequestLabelKeys(s.VirtualService, virtualservice.Mesh)
 		virtualservice.ReadsNamespace(s.VirtualService)
 		virtualservice.Hosts(s.VirtualService)
 		fragment, err := s.Fragment()

@@ -95,7 +95,7 @@ type clusterPlan struct {
 
 func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 	h, name := p.host, xds.OutboundCluster(port, sub.GetName(), p.host.Name)
-	if p.patches.RemovesCluster(Side(p.key), name) {
+	if p.patches.RemovesCluster(p.Side(), name) {
 		return
 	}
 	policy := p.Policy(h.Rules, sub.GetName(), port)
@@ -115,7 +115,7 @@ func (p *clusterPlan) cluster(svc *model.Service, port uint32, sub subset) {
 		Upgrade: traffic.Upgrades(policy.Pool, p.in.Meshes.Cluster, input.PortOf(svc, port).GetProtocol()),
 		Mesh:    p.in.Meshes.Cluster, Caps: p.key.Caps & (xds.CapIdentity | xds.CapSelfDiscovery), Balance: endpoint.Balance{Localities: c.setting}, HeaderCase: p.key.HeaderCase,
 		Patches: p.patches.Matching(func(f model.Patch) bool {
-			return input.MergesCluster(f, Side(p.key), name)
+			return input.MergesCluster(f, p.Side(), name)
 		}),
 	}
 	if discovery == traffic.StrictDNS || discovery == traffic.LogicalDNS {

@@ -1,6 +1,8 @@
 package host
 
 import (
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
 	"navarch.io/navarch/push/build/cluster"
 	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/pool"
@@ -8,8 +10,11 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Form is what a kind of client takes of the clusters and assignments that a table decides. Its front chooses it.
+// Form is what a front decides for its kind of client: which rules and patches are for it, and which clusters and assignments
+// it understands.
 type Form struct {
+	Gateways   []string                              // whose VirtualServices are for the clients: virtualservice.Mesh, or namespace/name of Gateways
+	Side       networkingv1.EnvoyFilter_PatchContext // what EnvoyFilters call the side that the table is for
 	Cluster    func(cluster.Outbound) pool.ResourceSpec
 	Assignment func(endpoint.Spec) pool.ResourceSpec
 	// Whole: a client speaks mTLS to all endpoints of a cluster or to none (see demand). Else each endpoint says what it takes.
@@ -29,8 +34,12 @@ func (f Form) discovery(svc *model.Service, policy traffic.Policy) traffic.Disco
 // Form is that of the table's clusters and assignments.
 func (t *Table) Form() Form { return t.form }
 
-// Envoy is the form of Envoys.
-var Envoy = Form{
-	Cluster:    func(s cluster.Outbound) pool.ResourceSpec { return s },
-	Assignment: func(s endpoint.Spec) pool.ResourceSpec { return s },
+// Envoy is the form of Envoys, on one side and for these gateways.
+func Envoy(side networkingv1.EnvoyFilter_PatchContext, gateways ...string) Form {
+	return Form{
+		Gateways:   gateways,
+		Side:       side,
+		Cluster:    func(s cluster.Outbound) pool.ResourceSpec { return s },
+		Assignment: func(s endpoint.Spec) pool.ResourceSpec { return s },
+	}
 }

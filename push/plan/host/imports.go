@@ -142,7 +142,7 @@ func (im *Imports) hasPort(host string, port uint32) bool {
 // Pull counts the destinations of a VirtualService in (by 1) or out (by -1), and reports the hosts that are seen from now on or no
 // longer.
 func (t *Table) Pull(vs *model.VirtualService, by int, changed func(host string)) {
-	if !t.sees(vs) {
+	if !slices.ContainsFunc(t.form.Gateways, func(gateway string) bool { return t.sees(vs, gateway) }) {
 		return
 	}
 	for _, im := range t.imports {

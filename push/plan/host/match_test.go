@@ -10,6 +10,7 @@ import (
 
 	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/store/model"
 )
 
@@ -54,7 +55,7 @@ http:
 		"without matches":  {service(`http: [{}]`), 1, nil, "", nil, true},
 	} {
 		table := &Table{key: view.Scope{Namespace: c.namespace}}
-		got, applies := table.excluded(c.vs, c.port, view.Inputs{Labels: strs.List(c.labels...)})
+		got, applies := table.excluded(c.vs, Arrival{virtualservice.Mesh, c.port}, view.Inputs{Labels: strs.List(c.labels...)})
 		if diff := cmp.Diff(c.want, got); diff != "" || applies != c.applies {
 			t.Errorf("%s: applies %v; %s", name, applies, diff)
 		}

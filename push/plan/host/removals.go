@@ -13,7 +13,7 @@ func (t *Table) Removals(f func(input.Removal)) {
 		return
 	}
 	removed := func(name string) {
-		removing.Removals(xds.Ref{Type: xds.Cluster, Name: name}, func(p model.Patch) bool { return input.RemovesCluster(p, Side(t.key), name) }, f)
+		removing.Removals(xds.Ref{Type: xds.Cluster, Name: name}, func(p model.Patch) bool { return input.RemovesCluster(p, t.Side(), name) }, f)
 	}
 	for name, h := range t.hosts.All() {
 		if h.Service == nil {

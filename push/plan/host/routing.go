@@ -37,14 +37,14 @@ var (
 	matches      intern.Table[vhost.Match]
 )
 
-// Routes fills in how requests to a host are routed: by the http rules of a VirtualService that are for the proxies, with what their
+// Routes fills in how requests to a host are routed that arrive by a gateway: by the http rules of a VirtualService that are for the proxies, with what their
 // destinations mean here, or, where there are none (nil included), by its service alone: a virtual host without routes would answer 404
 // (Istio does the same). False: nothing answers for the host.
-func (t *Table) Routes(spec *vhost.Spec, vs *model.VirtualService, as Seen, found *[]input.Problem) bool {
+func (t *Table) Routes(spec *vhost.Spec, vs *model.VirtualService, gateway string, as Seen, found *[]input.Problem) bool {
 	var excluded []vhost.Match
-	applies := false
+	applies, by := false, Arrival{gateway, spec.Port}
 	if vs != nil {
-		excluded, applies = t.excluded(vs, spec.Port, as.Inputs)
+		excluded, applies = t.excluded(vs, by, as.Inputs)
 	}
 	if !applies {
 		d, _ := t.destination(as.Hosts, virtualservice.Ref{Host: spec.Host, Port: spec.Port}, spec.Port)
@@ -57,7 +57,7 @@ func (t *Table) Routes(spec *vhost.Spec, vs *model.VirtualService, as Seen, foun
 	for _, ref := range virtualservice.Routed(vs) {
 		d, there := t.destination(as.Hosts, ref, spec.Port)
 		if !there {
-			if what := t.missing(spec, as, ref); what != "" {
+			if what := t.missing(spec, by, as, ref); what != "" {
 				*found = append(*found, input.NotFound(vs.Key, "spec.http", "destination "+what+"; requests to it are answered 503"))
 			}
 		}
@@ -70,10 +70,10 @@ func (t *Table) Routes(spec *vhost.Spec, vs *model.VirtualService, as Seen, foun
 // missing describes why a destination has no cluster; empty: no request comes to it by this virtual host. None comes to a port that the host's own services do
 // not have, nor by rules of other ports and proxies. Whether requests come to a port of a host without a service is not known: there a destination without
 // a port is missing only where it would be at every port.
-func (t *Table) missing(spec *vhost.Spec, as Seen, ref virtualservice.Ref) string {
+func (t *Table) missing(spec *vhost.Spec, by Arrival, as Seen, ref virtualservice.Ref) string {
 	h := as.Hosts.Get(spec.Host)
 	served := h != nil && h.Service != nil
-	if served && h.At(spec.Port) == nil || !t.sendsTo(spec.VirtualService, ref, spec.Port, as.Inputs) {
+	if served && h.At(spec.Port) == nil || !t.sendsTo(spec.VirtualService, ref, by, as.Inputs) {
 		return ""
 	}
 	name := ref.Host
@@ -99,11 +99,11 @@ func (h *Host) hasSubset(name string) bool {
 	return has
 }
 
-// sendsTo says whether an http rule that applies to what comes to a port sends to a destination.
-func (t *Table) sendsTo(vs *model.VirtualService, ref virtualservice.Ref, port uint32, inputs view.Inputs) bool {
+// sendsTo says whether an http rule that applies to such arrivals sends to a destination.
+func (t *Table) sendsTo(vs *model.VirtualService, ref virtualservice.Ref, by Arrival, inputs view.Inputs) bool {
 	return slices.ContainsFunc(vs.Spec.GetHttp(), func(rule *networkingv1.HTTPRoute) bool {
 		applies := len(rule.GetMatch()) == 0 ||
-			slices.ContainsFunc(rule.GetMatch(), func(m *networkingv1.HTTPMatchRequest) bool { return t.Applies(vs, m, port, inputs) })
+			slices.ContainsFunc(rule.GetMatch(), func(m *networkingv1.HTTPMatchRequest) bool { return t.Applies(vs, m, by, inputs) })
 		return applies && virtualservice.RuleSendsTo(rule, ref)
 	})
 }

@@ -71,16 +71,8 @@ func New(in *input.Input, key view.Scope, form Form, imports []*Imports, patches
 	return &Table{in: in, layer: to, key: key, form: form, imports: imports, patches: patches, renewed: map[string]*Host{}, problems: input.Problems{}}
 }
 
-// Side is what EnvoyFilters call the outbound side of a scope's proxies.
-func Side(key view.Scope) networkingv1.EnvoyFilter_PatchContext {
-	if key.Kind == view.Router {
-		return networkingv1.EnvoyFilter_GATEWAY
-	}
-	return networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
-}
-
-// Side is what EnvoyFilters call the outbound side of the table's proxies.
-func (t *Table) Side() networkingv1.EnvoyFilter_PatchContext { return Side(t.key) }
+// Side is what EnvoyFilters call the side that the table is for.
+func (t *Table) Side() networkingv1.EnvoyFilter_PatchContext { return t.form.Side }
 
 // Fork is a copy for another scope, or for the same one as it will be, whose resources go to another layer. Neither changes what
 // both have. Between steps only.

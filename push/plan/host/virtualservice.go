@@ -9,9 +9,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// sees says whether a VirtualService is exported to this scope, and for the proxies of a mesh rather than for gateways alone.
-func (t *Table) sees(vs *model.VirtualService) bool {
-	return virtualservice.ForSidecars(vs, nil) &&
+// sees says whether a VirtualService is for a gateway, and exported to this scope.
+func (t *Table) sees(vs *model.VirtualService, gateway string) bool {
+	return virtualservice.For(vs, gateway) &&
 		exported(vs.Spec.GetExportTo(), t.in.Mesh.Spec.GetDefaultVirtualServiceExportTo(), vs.Key.Namespace, t.key.Namespace)
 }
 
@@ -36,17 +36,17 @@ func (t *Table) precedes(a, b *model.VirtualService) int {
 	return cmp.Or(cmp.Compare(t.reach(a), t.reach(b)), a.Older(&b.Head))
 }
 
-// VirtualServiceFor is the VirtualService whose http rules are for a host among what is imported: of those that name the host and have such
+// VirtualServiceFor is the VirtualService whose http rules are for a host at a gateway, among what is imported: of those that name the host and have such
 // rules the first (precedes). Where none names it, it is the first of those with the most specific wildcard that covers the host, and nil if that one
 // has no http rules; a wildcard is for hosts alone that no VirtualService names, whatever rules that one has
 // (istio: pilot/pkg/networking/core/route/route.go, separateVSHostsAndServices).
-func (t *Table) VirtualServiceFor(host string, im *Imports) *model.VirtualService {
-	if vs := t.VirtualServiceNaming(host, im); vs != nil {
+func (t *Table) VirtualServiceFor(host, gateway string, im *Imports) *model.VirtualService {
+	if vs := t.VirtualServiceNaming(host, gateway, im); vs != nil {
 		return vs
 	}
 	var best *model.VirtualService
 	t.in.Index.Covering(model.KindVirtualService, host, func(pattern string) bool {
-		best = t.first(pattern, im, func(*model.VirtualService) bool { return true })
+		best = t.first(pattern, gateway, im, func(*model.VirtualService) bool { return true })
 		return best == nil
 	})
 	if best == nil || len(best.Spec.GetHttp()) == 0 {
@@ -55,29 +55,29 @@ func (t *Table) VirtualServiceFor(host string, im *Imports) *model.VirtualServic
 	return best
 }
 
-// VirtualServiceNaming is the first VirtualService with http rules, among what is imported, that names this very host or wildcard; nil:
+// VirtualServiceNaming is the first VirtualService with http rules for a gateway, among what is imported, that names this very host or wildcard; nil:
 // there is none.
-func (t *Table) VirtualServiceNaming(host string, im *Imports) *model.VirtualService {
-	return t.first(host, im, func(vs *model.VirtualService) bool { return len(vs.Spec.GetHttp()) > 0 })
+func (t *Table) VirtualServiceNaming(host, gateway string, im *Imports) *model.VirtualService {
+	return t.first(host, gateway, im, func(vs *model.VirtualService) bool { return len(vs.Spec.GetHttp()) > 0 })
 }
 
-// first is the first VirtualService of a kind, among what is imported, that names a host or wildcard; nil: there is none.
-func (t *Table) first(host string, im *Imports, is func(*model.VirtualService) bool) (best *model.VirtualService) {
+// first is the first VirtualService of a kind for a gateway, among what is imported, that names a host or wildcard; nil: there is none.
+func (t *Table) first(host, gateway string, im *Imports, is func(*model.VirtualService) bool) (best *model.VirtualService) {
 	for r := range t.in.ByHost(model.KindVirtualService, host) {
 		vs := r.(*model.VirtualService)
-		if is(vs) && t.sees(vs) && t.overlap(im, vs) && (best == nil || t.precedes(vs, best) < 0) {
+		if is(vs) && t.sees(vs, gateway) && t.overlap(im, vs) && (best == nil || t.precedes(vs, best) < 0) {
 			best = vs
 		}
 	}
 	return best
 }
 
-// Connecting are the VirtualServices whose tcp and tls rules are for connections to a host, among what is imported, as they go before one another: unlike http
+// Connecting are the VirtualServices whose tcp and tls rules are for connections to a host at a gateway, among what is imported, as they go before one another: unlike http
 // rules they are merged, those of all that name the host, a wildcard that covers it, or, where it is a wildcard, a host that it covers
 // (istio: pilot/pkg/networking/core/tls.go, getConfigsForHost).
-func (t *Table) Connecting(host string, im *Imports) (all []*model.VirtualService) {
+func (t *Table) Connecting(host, gateway string, im *Imports) (all []*model.VirtualService) {
 	for _, vs := range t.in.Routing(host) {
-		if virtualservice.Connects(vs) && t.sees(vs) && t.overlap(im, vs) {
+		if virtualservice.Connects(vs) && t.sees(vs, gateway) && t.overlap(im, vs) {
 			all = append(all, vs)
 		}
 	}

@@ -6,9 +6,8 @@
 //   - itself, as Names: which of several virtual hosts has a domain, and which one takes all other names.
 //
 // For each route configuration it gives:
-//   - a Config: its name, the port that EnvoyFilters match, how domains are compared;
-//   - its VirtualHosts (Enter, Leave): host, port, domains, and the VirtualService whose http rules decide the routes. The
-//     front picks the VirtualServices, so it also knows the gateway that their rules have to name;
+//   - a Config: its name, the port that EnvoyFilters match, the gateway that rules have to be for, how domains are compared;
+//   - its VirtualHosts (Enter, Leave): host, port, domains, and the VirtualService whose http rules decide the routes;
 //   - the number of listeners that ask for it (Use).
 //
 // After each step (Finish) the layer has the route configurations that listeners ask for. Vary plans those that differ
@@ -45,6 +44,8 @@ type Scope struct {
 type Config struct {
 	Name string // by which listeners ask for it
 	Port uint32 // of its listener, which EnvoyFilters match; 0: several ports
+	// Gateway is what rules have to be for: virtualservice.Mesh, or namespace/name of a Gateway.
+	Gateway string
 	// OneHost: the single virtual host answers for all names, so there is no catch-all.
 	OneHost bool
 	// WithPorts: Envoy compares names including their ports. Otherwise it ignores the port of a request's name.

@@ -82,9 +82,9 @@ func (f *Front) callable(name string) (c *called, found []input.Problem, reads b
 		if im == nil {
 			continue
 		}
-		vs := f.hosts.VirtualServiceFor(name, im)
+		vs := f.hosts.VirtualServiceFor(name, virtualservice.Mesh, im)
 		if vs != nil {
-			reads = reads || len(virtualservice.RequestLabelKeys(vs)) > 0
+			reads = reads || len(virtualservice.RequestLabelKeys(vs, virtualservice.Mesh)) > 0
 			found = append(found, vhost.ProxylessProblems(vs)...)
 		}
 		u, ok := f.route(name, p.GetNumber(), vs, f.hosts.Plain(), &found)
@@ -111,7 +111,7 @@ func (f *Front) isHost(name string) bool {
 func (f *Front) route(name string, port uint32, vs *model.VirtualService, as host.Seen, found *[]input.Problem) (layer.Unit, bool) {
 	spec := vhost.Proxyless{Name: xds.OutboundCluster(port, "", name),
 		Spec: vhost.Spec{Host: name, Port: port, Mesh: f.in.Meshes.VirtualHost, Caps: xds.CapFault}}
-	if !f.hosts.Routes(&spec.Spec, vs, as, found) {
+	if !f.hosts.Routes(&spec.Spec, vs, virtualservice.Mesh, as, found) {
 		return layer.Unit{}, false
 	}
 	return f.in.Make(spec, as.Hosts.Get(name).Service.Key, found)

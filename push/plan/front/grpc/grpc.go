@@ -13,6 +13,8 @@ import (
 	"maps"
 	"slices"
 
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
 	"navarch.io/navarch/push/build/cluster"
 	"navarch.io/navarch/push/build/endpoint"
 	"navarch.io/navarch/push/plan/front"
@@ -21,12 +23,15 @@ import (
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/pool"
 	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
 
 // form is what gRPC's client takes of clusters and assignments.
 var form = host.Form{
+	Gateways:   []string{virtualservice.Mesh},
+	Side:       networkingv1.EnvoyFilter_SIDECAR_OUTBOUND,
 	Cluster:    func(s cluster.Outbound) pool.ResourceSpec { return cluster.Proxyless{Outbound: s} },
 	Assignment: func(s endpoint.Spec) pool.ResourceSpec { return endpoint.Proxyless{Spec: s} },
 	Whole:      true,

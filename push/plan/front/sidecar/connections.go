@@ -23,8 +23,8 @@ import (
 func (b *bringing) chains(e *egress, p *model.ServicePort, protocol model.Protocol, cidrs []string, shared bool) []listener.Chain {
 	h := b.host
 	r := routing{bringing: b, port: p.GetNumber(), protocol: protocol}
-	for _, vs := range b.hosts.Connecting(h.Name, e.Imports) {
-		b.reads = append(b.reads, virtualservice.ConnectionLabelKeys(vs)...)
+	for _, vs := range b.hosts.Connecting(h.Name, virtualservice.Mesh, e.Imports) {
+		b.reads = append(b.reads, virtualservice.ConnectionLabelKeys(vs, virtualservice.Mesh)...)
 		if input.IsTLS(protocol) {
 			r.tls(vs, cidrs)
 		} else {
@@ -139,7 +139,7 @@ func (r *routing) take(vs *model.VirtualService, field string, destinations []st
 }
 
 func (r *routing) applies(vs *model.VirtualService, m host.SourceMatch) bool {
-	return r.hosts.Applies(vs, m, r.port, r.as.Inputs)
+	return r.hosts.Applies(vs, m, host.Arrival{Gateway: virtualservice.Mesh, Port: r.port}, r.as.Inputs)
 }
 
 func (r *routing) chain(routes []*networkingv1.RouteDestination, cidrs []string) listener.Chain {

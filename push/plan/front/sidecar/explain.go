@@ -3,6 +3,7 @@ package sidecar
 import (
 	"navarch.io/navarch/push/plan/front"
 	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -62,7 +63,7 @@ func (ls *listeners) bringers(l *outbound) (out []any) {
 		from.Host, from.Service = b.host, b.from
 		for _, e := range ls.egress {
 			if e.order == b.egress {
-				from.Routes = virtualServices.List(ls.hosts.Connecting(b.host, e.Imports)...)
+				from.Routes = virtualServices.List(ls.hosts.Connecting(b.host, virtualservice.Mesh, e.Imports)...)
 			}
 		}
 		out = append(out, from)

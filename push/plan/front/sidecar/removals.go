@@ -4,7 +4,6 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	"navarch.io/navarch/push/build/patch"
-	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
@@ -17,7 +16,7 @@ func (f *Front) Removals(yield func(input.Removal)) {
 		return
 	}
 	for _, name := range f.staticClusters() {
-		removing.Removals(xds.Ref{Type: xds.Cluster, Name: name}, func(p model.Patch) bool { return input.RemovesCluster(p, host.Side(f.key), name) }, yield)
+		removing.Removals(xds.Ref{Type: xds.Cluster, Name: name}, func(p model.Patch) bool { return input.RemovesCluster(p, f.hosts.Side(), name) }, yield)
 	}
 	listener := func(name string, port uint32) {
 		removing.Removals(xds.Ref{Type: xds.Listener, Name: name}, func(p model.Patch) bool {

@@ -69,7 +69,7 @@ func (s *scope) planStatic(found *[]input.Problem) {
 	if s.key.Caps.Has(xds.CapSelfDiscovery) {
 		s.fixed(endpoint.Spec{Cluster: xds.LocalCluster, AllPlain: true}, found)
 	}
-	side := host.Side(s.key)
+	side := s.hosts.Side()
 	for _, name := range s.staticClusters() {
 		if s.patches.RemovesCluster(side, name) {
 			continue

@@ -11,6 +11,8 @@ import (
 	"maps"
 	"slices"
 
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
 	"navarch.io/navarch/push/build/listener"
 	"navarch.io/navarch/push/plan/front"
 	"navarch.io/navarch/push/plan/host"
@@ -18,6 +20,7 @@ import (
 	"navarch.io/navarch/push/plan/layer"
 	"navarch.io/navarch/push/plan/routes"
 	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -51,6 +54,14 @@ var (
 	virtualServices intern.Table[*model.VirtualService]
 )
 
+// sideOf is what EnvoyFilters call the outbound side of a scope's proxies.
+func sideOf(key view.Scope) networkingv1.EnvoyFilter_PatchContext {
+	if key.Kind == view.Router {
+		return networkingv1.EnvoyFilter_GATEWAY
+	}
+	return networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
+}
+
 func importsOf(listeners []*egress) (out []*host.Imports) {
 	for _, e := range listeners {
 		out = append(out, e.Imports)
@@ -64,7 +75,7 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.
 	s := &scope{in: in, layer: to, key: key, sidecar: sidecar, patches: patches, problems: input.Problems{}, own: &editor{}, ports: map[servedBy][]uint32{}}
 	var found []input.Problem
 	s.egress, found = egressOf(sidecar, key)
-	s.hosts = host.New(in, key, host.Envoy, importsOf(s.egress), patches, to)
+	s.hosts = host.New(in, key, host.Envoy(sideOf(key), virtualservice.Mesh), importsOf(s.egress), patches, to)
 	f := &Front{scope: s, listeners: newListeners(s), routes: routes.New(s.routesScope(), s), reading: map[string]bool{}}
 	f.listeners.brings = &f.contributions
 	f.planAdded(&found)
@@ -104,7 +115,7 @@ func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table)
 
 // planAdded plans the clusters and listeners that EnvoyFilters add, and the configurations of filters (those of sidecars belong to the workload).
 func (f *Front) planAdded(found *[]input.Problem) {
-	for u := range f.in.Added(f.patches, host.Side(f.key), found) {
+	for u := range f.in.Added(f.patches, f.hosts.Side(), found) {
 		f.layer.Reserve(u)
 		for _, ref := range u.Res.Needs {
 			if ref.Type == xds.Route {

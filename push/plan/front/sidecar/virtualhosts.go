@@ -28,7 +28,7 @@ func (s *scope) virtualHostsOf(h *host.Host) map[routeKey]routes.VirtualHost {
 		vh := routes.VirtualHost{ID: key.id(h.Name), Host: h.Name, Port: port, Keeps: key.kind == ofHost, Domains: strs.List(domains...), Service: h.Service,
 			Own: h.Service != nil && h.Service.Key.Namespace == s.key.Namespace}
 		if vs != nil {
-			vh.VirtualService, vh.Reads = vs, strs.List(virtualservice.RequestLabelKeys(vs)...)
+			vh.VirtualService, vh.Reads = vs, strs.List(virtualservice.RequestLabelKeys(vs, virtualservice.Mesh)...)
 		}
 		out[key] = vh
 	}
@@ -38,11 +38,11 @@ func (s *scope) virtualHostsOf(h *host.Host) map[routeKey]routes.VirtualHost {
 			if key.kind != ofHost {
 				domains = key.domains(s.domainsOf(h, port))
 			}
-			add(key, port, s.hosts.VirtualServiceFor(h.Name, e.Imports), domains)
+			add(key, port, s.hosts.VirtualServiceFor(h.Name, virtualservice.Mesh, e.Imports), domains)
 		})
 	}
 	for _, e := range s.egress {
-		if vs := s.hosts.VirtualServiceNaming(h.Name, e.Imports); vs != nil {
+		if vs := s.hosts.VirtualServiceNaming(h.Name, virtualservice.Mesh, e.Imports); vs != nil {
 			domains := []string{h.Name}
 			if h.Alias() != nil {
 				domains = s.namesOf(h.Name)
@@ -148,7 +148,7 @@ func (s *scope) portsOf(vs *model.VirtualService, e *egress) []uint32 {
 	}
 	if wildcards {
 		s.hosts.Names(func(name string) { // once, however many wildcards there are
-			if s.hosts.VirtualServiceFor(name, e.Imports) == vs {
+			if s.hosts.VirtualServiceFor(name, virtualservice.Mesh, e.Imports) == vs {
 				add(name)
 			}
 		})
