@@ -37,22 +37,34 @@ type ServiceEntry struct {
 // Hosts is addresses by host: IPv4 before IPv6.
 type Hosts map[string][]netip.Addr
 
-// book is who has which address. It is the leader's, for one term: it asks no clock and nobody. What an object's status says counts before
-// what is stored, and that before a new address. Stating an address of the ranges in a spec keeps it from being given to somebody, and takes it
-// from nobody who was given it (store/normal leaves it out there). Not safe for concurrent use.
+// giver says who gives new addresses.
+type giver uint8
+
+const (
+	unknown giver = iota // it is not known whether others do: nobody is given a new one
+	self                 // this process
+	others               // istiod, or another revision: by what they write into the status of objects
+)
+
+// book maps each address to the host that has it, for one term of the leader. It reads no clock. An address that is stored of a host stays
+// its own. A status counts where nothing is stored, for an address of the ranges that no host has, one of each family. While others give
+// addresses a status counts before what is stored, and takes an address from a host whose own status no longer names it. An address of the
+// ranges that a spec states is given to no host, and a host that was given it before keeps it (store/normal leaves it out of the spec).
+// Not safe for concurrent use.
 type book struct {
-	ranges    []netip.Prefix
-	grace     time.Duration
-	entries   map[Name]*entry
-	owners    map[netip.Addr]slot // of addresses that were given
-	stated    map[netip.Addr]int  // of the ranges: how many ServiceEntries state an address themselves
-	used      []int               // of each range: addresses in owners and in stated
-	of        map[string]int      // hosts that have addresses, by namespace
-	leaving   map[slot]time.Time  // hosts that are not there any more: since when
-	dirty     map[Name]bool       // to be looked at
-	short     map[Name]bool       // that lack an address
-	altered   map[Name]bool       // that have others than at the last Step
-	allocates bool                // as the last Step was called with
+	ranges   []netip.Prefix
+	grace    time.Duration
+	entries  map[Name]*entry
+	owners   map[netip.Addr]slot // of addresses that were given
+	stated   map[netip.Addr]int  // of the ranges: how many ServiceEntries state an address themselves
+	used     []int               // of each range: addresses in owners and in stated
+	of       map[string]int      // hosts that have addresses, by namespace
+	statedIn map[string]int      // addresses of the ranges that ServiceEntries state, by namespace
+	leaving  map[slot]time.Time  // hosts that are not there any more: since when
+	dirty    map[Name]bool       // to be looked at
+	short    map[Name]bool       // that lack an address
+	altered  map[Name]bool       // that have others than at the last Step
+	giver    giver               // as the last Step was called with
 }
 
 // slot is one host of one ServiceEntry.
@@ -63,20 +75,15 @@ type slot struct {
 
 type entry struct {
 	ServiceEntry
-	there   bool // a source has emitted it
-	has     map[string]*given
-	problem string
-}
-
-// given is what one host has.
-type given struct {
-	addresses []netip.Addr
-	status    bool // the object's status says so
+	there    bool // a source has emitted it
+	has      map[string][]netip.Addr
+	reserved []netip.Addr // of the ranges: those that it states, as many as its namespace may
+	problem  string
 }
 
 // newBook gives addresses of these ranges, one of each to every host, and takes them back when a host was not there for grace.
 func newBook(grace time.Duration, ranges ...netip.Prefix) *book {
-	return &book{ranges: ranges, used: make([]int, len(ranges)), grace: grace, entries: map[Name]*entry{}, owners: map[netip.Addr]slot{}, stated: map[netip.Addr]int{}, of: map[string]int{},
+	return &book{ranges: ranges, used: make([]int, len(ranges)), grace: grace, entries: map[Name]*entry{}, owners: map[netip.Addr]slot{}, stated: map[netip.Addr]int{}, of: map[string]int{}, statedIn: map[string]int{},
 		leaving: map[slot]time.Time{}, dirty: map[Name]bool{}, short: map[Name]bool{}, altered: map[Name]bool{}}
 }
 
@@ -85,7 +92,7 @@ func (b *book) Load(name Name, hosts Hosts) {
 	e := b.entry(name)
 	for _, host := range slices.Sorted(maps.Keys(hosts)) {
 		if free := !slices.ContainsFunc(hosts[host], func(a netip.Addr) bool { _, taken := b.owners[a]; return taken }); free {
-			b.give(e, host, &given{addresses: hosts[host]})
+			b.give(e, host, hosts[host])
 		}
 	}
 	b.dirty[name], b.altered[name] = true, true
@@ -94,7 +101,7 @@ func (b *book) Load(name Name, hosts Hosts) {
 func (b *book) entry(name Name) *entry {
 	e := b.entries[name]
 	if e == nil {
-		e = &entry{ServiceEntry: ServiceEntry{Name: name}, has: map[string]*given{}}
+		e = &entry{ServiceEntry: ServiceEntry{Name: name}, has: map[string][]netip.Addr{}}
 		b.entries[name] = e
 	}
 	return e
@@ -103,7 +110,7 @@ func (b *book) entry(name Name) *entry {
 // Put takes a ServiceEntry as it is now.
 func (b *book) Put(now ServiceEntry) {
 	e := b.entry(now.Name)
-	b.restate(e.Stated, now.Stated)
+	b.restate(e, now.Stated)
 	e.ServiceEntry, e.there = now, true
 	b.dirty[now.Name] = true
 }
@@ -111,46 +118,9 @@ func (b *book) Put(now ServiceEntry) {
 // Remove takes one away.
 func (b *book) Remove(name Name) {
 	if e := b.entries[name]; e != nil {
-		b.restate(e.Stated, nil)
+		b.restate(e, nil)
 		e.ServiceEntry, e.there = ServiceEntry{Name: name}, false
 		b.dirty[name] = true
-	}
-}
-
-// restate follows which addresses of the ranges are stated: hosts that are gone give them up.
-func (b *book) restate(was, is []netip.Addr) {
-	for _, a := range is {
-		if b.within(a) {
-			if b.stated[a]++; b.stated[a] == 1 {
-				b.count(a, 1)
-			}
-			if at, given := b.owners[a]; given {
-				b.dirty[at.name] = true
-			}
-		}
-	}
-	for _, a := range was {
-		if !b.within(a) {
-			continue
-		}
-		if b.stated[a]--; b.stated[a] <= 0 {
-			delete(b.stated, a)
-			b.count(a, -1)
-			b.retry()
-		}
-	}
-}
-
-func (b *book) within(a netip.Addr) bool {
-	return slices.ContainsFunc(b.ranges, func(p netip.Prefix) bool { return p.Contains(a) })
-}
-
-// count follows how many addresses of each range are used.
-func (b *book) count(a netip.Addr, by int) {
-	for i, p := range b.ranges {
-		if p.Contains(a) {
-			b.used[i] += by
-		}
 	}
 }
 
@@ -161,9 +131,9 @@ func (b *book) retry() {
 	}
 }
 
-// Step decides what changed, and says which ServiceEntries have other addresses than before, in order. allocate: hosts without an address are
-// given new ones. wait is when it has to be asked again though nothing changed; 0: never.
-func (b *book) Step(now time.Time, allocate bool) (altered []Name, wait time.Duration) {
+// Step decides what changed, and returns the ServiceEntries with other addresses than before, in order. Hosts without an address are given
+// new ones where by is self. wait is when Step has to be called again though nothing changed; 0: never.
+func (b *book) Step(now time.Time, by giver) (altered []Name, wait time.Duration) {
 	for at, since := range b.leaving {
 		left := b.grace - now.Sub(since)
 		if left > 0 {
@@ -175,15 +145,15 @@ func (b *book) Step(now time.Time, allocate bool) (altered []Name, wait time.Dur
 		b.release(at)
 		b.retry()
 	}
-	if allocate && !b.allocates {
+	if by != b.giver {
 		b.retry()
 	}
-	b.allocates = allocate
+	b.giver = by
 	for len(b.dirty) > 0 {
 		line := slices.SortedFunc(maps.Keys(b.dirty), func(x, y Name) int { return b.entries[x].older(b.entries[y]) })
 		clear(b.dirty)
 		for _, name := range line {
-			b.decide(b.entries[name], now, allocate)
+			b.decide(b.entries[name], now)
 		}
 	}
 	if len(b.leaving) > 0 && (wait == 0 || wait > b.grace) {
@@ -199,23 +169,23 @@ func (b *book) Step(now time.Time, allocate bool) (altered []Name, wait time.Dur
 	return altered, wait
 }
 
-// older orders ServiceEntries: of two that have one address in their status the older keeps it, as with istiod.
+// older orders ServiceEntries: of two that have one address in their status, and neither has it stored, the older gets it, as with istiod.
 func (e *entry) older(o *entry) int {
 	return cmp.Or(e.Created.Compare(o.Created), e.Name.compare(o.Name))
 }
 
 // decide decides the addresses of the hosts of one ServiceEntry.
-func (b *book) decide(e *entry, now time.Time, allocate bool) {
+func (b *book) decide(e *entry, now time.Time) {
 	e.problem = ""
 	delete(b.short, e.Name)
-	for host, g := range e.has {
+	for host, have := range e.has {
 		at := slot{e.Name, host}
 		_, wanted := slices.BinarySearch(e.Hosts, host)
 		switch since := b.leaving[at]; {
 		case wanted && !since.IsZero():
 			delete(b.leaving, at)
 			b.altered[e.Name] = true
-		case !wanted && b.isStated(g.addresses):
+		case !wanted && b.isStated(have):
 			b.release(at)
 		case !wanted && since.IsZero():
 			b.leaving[at] = now
@@ -223,7 +193,7 @@ func (b *book) decide(e *entry, now time.Time, allocate bool) {
 		}
 	}
 	for i, host := range e.Hosts {
-		b.decideHost(e, host, i, allocate)
+		b.decideHost(e, host, i)
 	}
 }
 
@@ -232,30 +202,24 @@ func (b *book) isStated(all []netip.Addr) bool {
 	return slices.ContainsFunc(all, func(a netip.Addr) bool { return b.stated[a] > 0 })
 }
 
-// decideHost gives one host what its status says, or has it keep what it has. Where that is allowed, it is given a new address of each range of
-// whose family it has none.
-func (b *book) decideHost(e *entry, host string, i int, allocate bool) {
+// decideHost has a host keep what it has, adopts what its status says, and gives it a new address of each range of whose family it has none,
+// where new ones are given.
+func (b *book) decideHost(e *entry, host string, i int) {
 	at := slot{e.Name, host}
-	if won := b.won(at, e.Given[host]); len(won) > 0 {
-		b.take(e, host, won)
-	} else if have := e.has[host]; have != nil {
-		have.status = false
+	wrong := b.beyond(at, i)
+	if wrong == "" {
+		b.adopt(e, host)
 	}
 	lacking := b.lacking(e.has[host])
 	if len(lacking) == 0 {
 		return
 	}
-	if !allocate {
+	if b.giver != self {
 		b.short[e.Name] = true
 		return
 	}
-	wrong, fresh := "", []netip.Addr(nil)
-	switch {
-	case i >= mostOfEntry:
-		wrong = fmt.Sprintf("the first %d hosts of a ServiceEntry have automatic addresses", mostOfEntry)
-	case b.of[e.Namespace] >= MostOfNamespace && e.has[host] == nil:
-		wrong = fmt.Sprintf("namespace %s has automatic addresses for %d hosts already", e.Namespace, MostOfNamespace)
-	default:
+	var fresh []netip.Addr
+	if wrong == "" {
 		fresh, wrong = b.choose(at, lacking)
 	}
 	if wrong != "" {
@@ -265,86 +229,89 @@ func (b *book) decideHost(e *entry, host string, i int, allocate bool) {
 		}
 		return
 	}
-	b.add(e, host, fresh)
+	b.give(e, host, fresh)
 }
 
-// won are those addresses of a status that nobody has a better right to: who states one that the host has not been given yet, and an older object
-// whose status has it, too.
-func (b *book) won(at slot, stated []netip.Addr) (won []netip.Addr) {
-	for _, a := range stated {
-		by, taken := b.owners[a]
-		other := b.entries[by.name]
-		switch {
-		case b.stated[a] > 0 && (!taken || by != at):
-		case taken && by != at && other.has[by.host].status && other.older(b.entries[at.name]) <= 0 && slices.Contains(other.Given[by.host], a):
-		default:
-			won = append(won, a)
-		}
+// beyond says which bound keeps the host with index i of a ServiceEntry from getting addresses; empty: none does.
+func (b *book) beyond(at slot, i int) string {
+	switch have := b.entries[at.name].has[at.host]; {
+	case i >= mostOfEntry:
+		return fmt.Sprintf("the first %d hosts of a ServiceEntry have automatic addresses", mostOfEntry)
+	case have == nil && b.of[at.name.Namespace] >= MostOfNamespace:
+		return fmt.Sprintf("namespace %s has automatic addresses for %d hosts already", at.name.Namespace, MostOfNamespace)
 	}
-	return won
+	return ""
 }
 
-// take gives a host what its status says; whoever has that gives it up. What the host has of other families it keeps.
-func (b *book) take(e *entry, host string, won []netip.Addr) {
-	all := won
-	if have := e.has[host]; have != nil {
-		if all = joined(have.addresses, won); slices.Equal(have.addresses, all) {
-			have.status = true
-			return
+// adopt gives a host the addresses of its status that it may have, one of each family.
+func (b *book) adopt(e *entry, host string) {
+	at := slot{e.Name, host}
+	for _, a := range e.Given[host] {
+		same := func(o netip.Addr) bool { return o.Is4() == a.Is4() }
+		has := slices.IndexFunc(e.has[host], same)
+		if has >= 0 && (b.giver != others || slices.Contains(e.Given[host], e.has[host][has])) || !b.free(at, a) {
+			continue
 		}
-	}
-	b.release(slot{e.Name, host})
-	for _, a := range won {
 		if by, taken := b.owners[a]; taken {
-			b.release(by)
+			b.drop(by, a)
 			b.dirty[by.name] = true
 		}
-	}
-	b.give(e, host, &given{addresses: all, status: true})
-}
-
-// joined returns the addresses of a status, and those that a host has of the families which the status leaves out; IPv4 before IPv6.
-func joined(have, won []netip.Addr) []netip.Addr {
-	all := slices.Clone(won)
-	for _, a := range have {
-		if !slices.ContainsFunc(won, func(w netip.Addr) bool { return w.Is4() == a.Is4() }) {
-			all = append(all, a)
+		if has >= 0 {
+			b.drop(at, e.has[host][has])
 		}
+		b.give(e, host, []netip.Addr{a})
 	}
+}
+
+// free says whether a host may adopt an address of its status: one of the ranges that no spec states and no host has. While others give
+// addresses, a host gives up one that its own status does not name.
+func (b *book) free(at slot, a netip.Addr) bool {
+	by, taken := b.owners[a]
+	if !b.within(a) || b.stated[a] > 0 {
+		return false
+	}
+	return !taken || b.giver == others && by != at && !slices.Contains(b.entries[by.name].Given[by.host], a)
+}
+
+// give gives a host addresses beside those that it has, IPv4 before IPv6.
+func (b *book) give(e *entry, host string, fresh []netip.Addr) {
+	if e.has[host] == nil {
+		b.of[e.Namespace]++
+	}
+	all := slices.Concat(e.has[host], fresh)
 	slices.SortFunc(all, netip.Addr.Compare)
-	return all
-}
-
-// add gives a host addresses beside those that it has.
-func (b *book) add(e *entry, host string, fresh []netip.Addr) {
-	next := &given{addresses: fresh}
-	if have := e.has[host]; have != nil {
-		next = &given{addresses: joined(have.addresses, fresh), status: have.status}
-		b.release(slot{e.Name, host})
-	}
-	b.give(e, host, next)
-}
-
-func (b *book) give(e *entry, host string, g *given) {
-	e.has[host] = g
-	for _, a := range g.addresses {
+	e.has[host] = all
+	for _, a := range fresh {
 		b.owners[a] = slot{e.Name, host}
 		b.count(a, 1)
 	}
-	b.of[e.Namespace]++
 	b.altered[e.Name] = true
+}
+
+// drop takes one address back from a host.
+func (b *book) drop(at slot, a netip.Addr) {
+	e := b.entries[at.name]
+	rest := slices.DeleteFunc(slices.Clone(e.has[at.host]), func(o netip.Addr) bool { return o == a })
+	since, leaves := b.leaving[at]
+	b.release(at)
+	if len(rest) == 0 {
+		return
+	}
+	if b.give(e, at.host, rest); leaves {
+		b.leaving[at] = since
+	}
 }
 
 // release takes back what a host has, if it has anything.
 func (b *book) release(at slot) {
 	delete(b.leaving, at)
 	e := b.entries[at.name]
-	g := e.has[at.host]
-	if g == nil {
+	have := e.has[at.host]
+	if have == nil {
 		return
 	}
 	delete(e.has, at.host)
-	for _, a := range g.addresses {
+	for _, a := range have {
 		delete(b.owners, a)
 		b.count(a, -1)
 	}
@@ -361,8 +328,8 @@ func (b *book) Addresses(name Name) Hosts {
 		return out
 	}
 	for _, host := range e.Hosts {
-		if g := e.has[host]; g != nil {
-			out[host] = g.addresses
+		if have := e.has[host]; have != nil {
+			out[host] = have
 		}
 	}
 	return out
@@ -374,9 +341,7 @@ func (b *book) Kept(name Name) Hosts {
 	if e == nil {
 		return out
 	}
-	for host, g := range e.has {
-		out[host] = g.addresses
-	}
+	maps.Copy(out, e.has)
 	return out
 }
 

@@ -62,7 +62,7 @@ func TestGive(t *testing.T) {
 	b := newBook(time.Minute, ranges...)
 	b.Put(entryOf("a", 0, "a.example.com", "b.example.com"))
 	b.Put(entryOf("c", 1, "a.example.com"))
-	altered, wait := b.Step(start, true)
+	altered, wait := b.Step(start, self)
 	if fmt.Sprint(altered) != "[shop/a shop/c]" || wait != 0 {
 		t.Errorf("altered %v, wait %v", altered, wait)
 	}
@@ -72,15 +72,15 @@ func TestGive(t *testing.T) {
 	}
 	other := newBook(time.Minute, ranges...) // another leader, which hears them in another order
 	other.Put(entryOf("c", 1, "a.example.com"))
-	other.Step(start, true)
+	other.Step(start, self)
 	other.Put(entryOf("a", 0, "a.example.com", "b.example.com"))
-	other.Step(start, true)
+	other.Step(start, self)
 	if got := other.say("a", "c"); got != first {
 		t.Errorf("another leader: %s\nthis one %s", got, first)
 	}
 	b.Put(entryOf("a", 0, "b.example.com"))
 	b.Remove(Name{"shop", "c"})
-	if altered, wait := b.Step(start, true); fmt.Sprint(altered) != "[shop/a shop/c]" || wait != time.Minute {
+	if altered, wait := b.Step(start, self); fmt.Sprint(altered) != "[shop/a shop/c]" || wait != time.Minute {
 		t.Errorf("two hosts go: altered %v, wait %v", altered, wait)
 	}
 	if b.say("c") != "" || len(b.Kept(Name{"shop", "c"})) != 1 || len(b.Kept(Name{"shop", "a"})) != 2 {
@@ -88,17 +88,17 @@ func TestGive(t *testing.T) {
 	}
 	b.Put(entryOf("a", 0, "a.example.com", "b.example.com"))
 	b.Put(entryOf("c", 50, "a.example.com"))
-	if b.Step(start.Add(59*time.Second), true); b.say("a", "c") != first {
+	if b.Step(start.Add(59*time.Second), self); b.say("a", "c") != first {
 		t.Errorf("back within the grace: %s", b.say("a", "c"))
 	}
 	b.Remove(Name{"shop", "c"})
-	b.Step(start.Add(time.Hour), true)
-	if altered, wait := b.Step(start.Add(time.Hour+time.Minute), true); fmt.Sprint(altered) != "[shop/c]" || wait != 0 || len(b.owners) != 4 || len(b.entries) != 1 || len(b.leaving) != 0 {
+	b.Step(start.Add(time.Hour), self)
+	if altered, wait := b.Step(start.Add(time.Hour+time.Minute), self); fmt.Sprint(altered) != "[shop/c]" || wait != 0 || len(b.owners) != 4 || len(b.entries) != 1 || len(b.leaving) != 0 {
 		t.Errorf("after the grace: altered %v, wait %v, %d addresses of %d ServiceEntries", altered, wait, len(b.owners), len(b.entries))
 	}
 }
 
-// What counts more: an address that a ServiceEntry states, one in a status, of two the older object's, one that is stored, a new one.
+// What counts more: an address that is stored, one that a ServiceEntry states, one in a status, of two the older object's, a new one.
 func TestRights(t *testing.T) {
 	const v4, v6 = "240.240.7.7", "2001:2::7"
 	stating := ServiceEntry{Name: Name{"shop", "s"}, EntryAddresses: normal.EntryAddresses{Stated: ips(v4)}}
@@ -106,26 +106,33 @@ func TestRights(t *testing.T) {
 	fresh4, fresh6 := fresh[0].String(), fresh[1].String()
 	ofB, _ := newBook(time.Minute, ranges...).choose(slot{Name{"shop", "b"}, "h"}, ranges)
 	for name, c := range map[string]struct {
-		stored   map[string]Hosts
-		entries  []ServiceEntry
-		allocate bool
-		want     string
+		stored  map[string]Hosts
+		entries []ServiceEntry
+		by      giver
+		want    string
 	}{
-		"a status":                                      {nil, []ServiceEntry{entryOf("a", 0, "h="+v4+","+v6)}, false, "a h [240.240.7.7 2001:2::7]"},
-		"a status of one family":                        {nil, []ServiceEntry{entryOf("a", 0, "h="+v6)}, true, "a h [" + fresh4 + " 2001:2::7]"},
-		"a status outside the ranges":                   {nil, []ServiceEntry{entryOf("a", 0, "h=192.0.2.1")}, true, "a h [192.0.2.1 " + fresh6 + "]"},
-		"a status, and what is stored":                  {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []ServiceEntry{entryOf("a", 0, "h="+v4)}, true, "a h [240.240.7.7 " + fresh6 + "]"},
-		"a status of one family, and what is stored":    {map[string]Hosts{"a": {"h": ips("240.240.1.1", "2001:2::99")}}, []ServiceEntry{entryOf("a", 0, "h="+v4)}, false, "a h [240.240.7.7 2001:2::99]"},
-		"what is stored":                                {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []ServiceEntry{entryOf("a", 0, "h")}, false, "a h [240.240.1.1]"},
-		"nothing":                                       {nil, []ServiceEntry{entryOf("a", 0, "h")}, false, ""},
-		"two of one status":                             {nil, []ServiceEntry{entryOf("b", 0, "h="+v4), entryOf("a", 1, "h="+v4)}, false, "b h [240.240.7.7]"},
-		"two hosts of one status":                       {nil, []ServiceEntry{entryOf("a", 0, "g="+v4, "h="+v4)}, false, "a g [240.240.7.7]"},
-		"stored by one, in the status of a younger one": {map[string]Hosts{"b": {"h": ips(v4)}}, []ServiceEntry{entryOf("b", 0, "h"), entryOf("a", 1, "h="+v4)}, false, "a h [240.240.7.7]"},
-		"stated by one, in the status of another":       {nil, []ServiceEntry{entryOf("a", 0, "h="+v4), stating}, false, ""},
-		"stated by one, stored of another":              {map[string]Hosts{"a": {"h": ips(v4)}}, []ServiceEntry{entryOf("a", 0, "h"), stating}, false, "a h [240.240.7.7]"},
-		"stated by one, stored of another whose status has it": {map[string]Hosts{"a": {"h": ips(v4, v6)}}, []ServiceEntry{entryOf("a", 0, "h="+v4+","+v6), stating}, false,
+		"a status":                                        {nil, []ServiceEntry{entryOf("a", 0, "h="+v4+","+v6)}, others, "a h [240.240.7.7 2001:2::7]"},
+		"a status of one family":                          {nil, []ServiceEntry{entryOf("a", 0, "h="+v6)}, self, "a h [" + fresh4 + " 2001:2::7]"},
+		"a status outside the ranges":                     {nil, []ServiceEntry{entryOf("a", 0, "h=192.0.2.1")}, self, "a h [" + fresh4 + " " + fresh6 + "]"},
+		"a status, and what is stored":                    {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []ServiceEntry{entryOf("a", 0, "h="+v4)}, self, "a h [240.240.1.1 " + fresh6 + "]"},
+		"a status by istiod, and what is stored":          {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []ServiceEntry{entryOf("a", 0, "h="+v4)}, others, "a h [240.240.7.7]"},
+		"a status, and what is stored, at a term's start": {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []ServiceEntry{entryOf("a", 0, "h="+v4)}, unknown, "a h [240.240.1.1]"},
+		"a status of eight":                               {nil, []ServiceEntry{entryOf("a", 0, "h=240.240.7.1,240.240.7.2,240.240.7.3,240.240.7.4,2001:2::7,2001:2::8")}, self, "a h [240.240.7.1 2001:2::7]"},
+		"stored by one, in the status of an older one":    {map[string]Hosts{"b": {"h": ips(v4, v6)}}, []ServiceEntry{entryOf("b", 1, "h"), entryOf("a", 0, "h="+v4)}, self, "b h [240.240.7.7 2001:2::7]; a h [" + fresh4 + " " + fresh6 + "]"},
+		"the same while istiod gives them": {map[string]Hosts{"b": {"h": ips(v4, v6)}}, []ServiceEntry{entryOf("b", 1, "h="+v4+","+v6), entryOf("a", 0, "h="+v4)}, others,
+			"b h [240.240.7.7 2001:2::7]"},
+		"the same at a term's start":                    {map[string]Hosts{"b": {"h": ips(v4, v6)}}, []ServiceEntry{entryOf("b", 1, "h"), entryOf("a", 0, "h="+v4)}, unknown, "b h [240.240.7.7 2001:2::7]"},
+		"a status of one family, and what is stored":    {map[string]Hosts{"a": {"h": ips("240.240.1.1", "2001:2::99")}}, []ServiceEntry{entryOf("a", 0, "h="+v4)}, others, "a h [240.240.7.7 2001:2::99]"},
+		"what is stored":                                {map[string]Hosts{"a": {"h": ips("240.240.1.1")}}, []ServiceEntry{entryOf("a", 0, "h")}, others, "a h [240.240.1.1]"},
+		"nothing":                                       {nil, []ServiceEntry{entryOf("a", 0, "h")}, others, ""},
+		"two of one status":                             {nil, []ServiceEntry{entryOf("b", 0, "h="+v4), entryOf("a", 1, "h="+v4)}, others, "b h [240.240.7.7]"},
+		"two hosts of one status":                       {nil, []ServiceEntry{entryOf("a", 0, "g="+v4, "h="+v4)}, others, "a g [240.240.7.7]"},
+		"stored by one, in the status of a younger one": {map[string]Hosts{"b": {"h": ips(v4)}}, []ServiceEntry{entryOf("b", 0, "h"), entryOf("a", 1, "h="+v4)}, others, "a h [240.240.7.7]"},
+		"stated by one, in the status of another":       {nil, []ServiceEntry{entryOf("a", 0, "h="+v4), stating}, others, ""},
+		"stated by one, stored of another":              {map[string]Hosts{"a": {"h": ips(v4)}}, []ServiceEntry{entryOf("a", 0, "h"), stating}, others, "a h [240.240.7.7]"},
+		"stated by one, stored of another whose status has it": {map[string]Hosts{"a": {"h": ips(v4, v6)}}, []ServiceEntry{entryOf("a", 0, "h="+v4+","+v6), stating}, others,
 			"a h [240.240.7.7 2001:2::7]"},
-		"one family lost to an older one": {nil, []ServiceEntry{entryOf("b", 0, "h="+v4), entryOf("a", 1, "h="+v4+","+v6)}, true,
+		"one family lost to an older one": {nil, []ServiceEntry{entryOf("b", 0, "h="+v4), entryOf("a", 1, "h="+v4+","+v6)}, self,
 			"b h [240.240.7.7 " + ofB[1].String() + "]; a h [" + fresh4 + " 2001:2::7]"},
 	} {
 		for _, backwards := range []bool{false, true} {
@@ -139,15 +146,12 @@ func TestRights(t *testing.T) {
 			}
 			for _, e := range entries {
 				b.Put(e)
-				if backwards && c.stored == nil { // one after the other comes to the same as all at once; what is stored is there before the first step
-					b.Step(start, c.allocate)
-				}
 			}
-			b.Step(start, c.allocate)
+			b.Step(start, c.by)
 			if got := b.say("b", "a"); got != c.want {
 				t.Errorf("%s, backwards %v: %q, want %q", name, backwards, got, c.want)
 			}
-			if b.Step(start, true); strings.Count(b.say("b", "a"), "[") < strings.Count(c.want, "[") {
+			if b.Step(start, self); strings.Count(b.say("b", "a"), "[") < strings.Count(c.want, "[") {
 				t.Errorf("%s: with new ones %s", name, b.say("b", "a"))
 			}
 			if b.Problems(9) != nil {
@@ -164,18 +168,18 @@ func TestExhausted(t *testing.T) {
 	for i := range 20 {
 		b.Put(entryOf(fmt.Sprintf("e%02d", i), i, "h"))
 	}
-	b.Step(start, true)
+	b.Step(start, self)
 	problems := b.Problems(3)
 	if len(b.owners) != 28 || len(problems) != 4 || problems[0].Name != (Name{"shop", "e14"}) || !strings.Contains(problems[0].Message, "240.240.0.0/28 are given away") || !strings.Contains(problems[3].Message, "3 more") {
 		t.Fatalf("%d addresses, %v", len(b.owners), problems)
 	}
 	before := b.say("e00", "e13")
 	b.Remove(Name{"shop", "e05"})
-	b.Step(start, true)
-	if b.Step(start.Add(time.Minute-1), true); b.say("e14") != "" {
+	b.Step(start, self)
+	if b.Step(start.Add(time.Minute-1), self); b.say("e14") != "" {
 		t.Errorf("within the grace another has its address: %s", b.say("e14"))
 	}
-	if b.Step(start.Add(time.Minute), true); b.say("e14") == "" || b.say("e15") != "" || b.say("e00", "e13") != before || len(b.Problems(9)) != 5 {
+	if b.Step(start.Add(time.Minute), self); b.say("e14") == "" || b.say("e15") != "" || b.say("e00", "e13") != before || len(b.Problems(9)) != 5 {
 		t.Errorf("after the grace: %q %q, problems %v", b.say("e14"), b.say("e15"), b.Problems(9))
 	}
 	b = newBook(time.Minute, ranges...)
@@ -184,16 +188,39 @@ func TestExhausted(t *testing.T) {
 		many = append(many, fmt.Sprintf("h%04d", i))
 	}
 	b.Put(entryOf("many", 0, many...))
-	if b.Step(start, true); len(b.Addresses(Name{"shop", "many"})) != mostOfEntry || !strings.Contains(messages(b), "h0256") {
+	if b.Step(start, self); len(b.Addresses(Name{"shop", "many"})) != mostOfEntry || !strings.Contains(messages(b), "h0256") {
 		t.Errorf("%d hosts, %v", len(b.Addresses(Name{"shop", "many"})), b.Problems(9))
 	}
 	b.of["shop"] = MostOfNamespace
+	b.Put(entryOf("adopted", 1, "h=240.240.7.7"))
 	b.Put(entryOf("more", 1, "h"))
 	more := entryOf("more", 1, "h")
 	more.Namespace = "other"
 	b.Put(more)
-	if b.Step(start, true); b.say("more") != "" || len(b.Addresses(more.Name)) != 1 || !strings.Contains(messages(b), "namespace shop") {
-		t.Errorf("%q, %v, %v", b.say("more"), b.Addresses(more.Name), b.Problems(9))
+	if b.Step(start, self); b.say("more", "adopted") != "" || len(b.Addresses(more.Name)) != 1 || !strings.Contains(messages(b), "namespace shop") {
+		t.Errorf("%q, %v, %v", b.say("more", "adopted"), b.Addresses(more.Name), b.Problems(9))
+	}
+}
+
+// A namespace keeps so many addresses of the ranges from being given, however many it states, and gives them up with its ServiceEntries.
+func TestStatedByOne(t *testing.T) {
+	b := newBook(time.Minute, ranges...)
+	for i := range 260 {
+		e := ServiceEntry{Name: Name{"shop", fmt.Sprint(i)}}
+		for j := range 256 {
+			e.Stated = append(e.Stated, netip.AddrFrom4([4]byte{240, 240, byte(i), byte(j)}))
+		}
+		b.Put(e)
+		b.Put(e)
+	}
+	if b.Step(start, self); b.used[0] != MostOfNamespace || b.statedIn["shop"] != MostOfNamespace {
+		t.Errorf("%d addresses of the range are used, %d counted", b.used[0], b.statedIn["shop"])
+	}
+	for i := range 260 {
+		b.Remove(Name{"shop", fmt.Sprint(i)})
+	}
+	if b.Step(start, self); b.used[0] != 0 || len(b.stated) != 0 || len(b.statedIn) != 0 {
+		t.Errorf("without them %d are used, %d stated", b.used[0], len(b.stated))
 	}
 }
 
@@ -225,9 +252,9 @@ func TestRandomBook(t *testing.T) {
 				b.Put(e)
 			}
 			now = now.Add(time.Duration(rnd.IntN(30)) * time.Second)
-			allocate := rnd.IntN(5) > 0
-			b.Step(now, allocate)
-			check(t, b, allocate)
+			by := []giver{self, self, self, others, unknown}[rnd.IntN(5)]
+			b.Step(now, by)
+			check(t, b, by == self)
 			if t.Failed() {
 				t.Fatalf("seed %d", seed)
 			}
@@ -239,9 +266,9 @@ func check(t *testing.T, b *book, allocate bool) {
 	t.Helper()
 	seen, hosts, used := map[netip.Addr]bool{}, 0, make([]int, len(b.ranges))
 	for name, e := range b.entries {
-		for host, g := range e.has {
+		for host, all := range e.has {
 			hosts++
-			for _, a := range g.addresses {
+			for _, a := range all {
 				if seen[a] || b.owners[a] != (slot{name, host}) {
 					t.Errorf("%s of %s %s: twice %v, of %v", a, name, host, seen[a], b.owners[a])
 				}

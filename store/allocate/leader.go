@@ -1,6 +1,6 @@
 // Package allocate assigns automatic addresses to hosts of ServiceEntries that state none: each host gets one of the IPv4 range and one of the
-// IPv6 range, and keeps them for as long as it exists. Addresses in status.addresses of an object in Kubernetes are adopted. Which host has
-// which is stored in allocations/ before anything uses it, so restarts, other leaders and a status that is lost change nothing.
+// IPv6 range, and keeps them for as long as it exists. Addresses of the ranges in status.addresses of an object in Kubernetes are adopted where
+// no host has them. Which host has which is stored in allocations/ before anything uses it, so restarts, other leaders and a status that is lost change nothing.
 //
 // Owns: allocations/ in etcd (the leader), and the objects that say which addresses a ServiceEntry has (normal.AutomaticID).  Reads: what
 // sources emit of ServiceEntries; the lock of istiod's controller of the same purpose.  Never: gives a new address while istiod holds that
@@ -264,8 +264,8 @@ func (t *term) step(ctx context.Context) (time.Duration, error) {
 	if !t.inform() {
 		return longest, nil
 	}
-	allocate := !t.Lock.Held() && (t.Promoted == nil || t.Promoted())
-	altered, wait := t.book.Step(time.Now(), allocate)
+	by := t.giver()
+	altered, wait := t.book.Step(time.Now(), by)
 	for _, name := range altered {
 		t.pending[name] = true
 	}
@@ -275,12 +275,23 @@ func (t *term) step(ctx context.Context) (time.Duration, error) {
 	t.publish()
 	t.report()
 	if t.Want != nil {
-		t.want(allocate)
+		t.want(by == self)
 	}
 	if wait <= 0 {
 		wait = longest
 	}
 	return wait, nil
+}
+
+// giver says who gives new addresses now.
+func (t *term) giver() giver {
+	switch promoted := t.Promoted == nil || t.Promoted(); {
+	case !promoted || t.Lock.Others():
+		return others
+	case t.Lock.Held():
+		return unknown
+	}
+	return self
 }
 
 // perChange is how many values are written in one transaction.

@@ -231,25 +231,26 @@ func TestLock(t *testing.T) {
 	} {
 		l := NewLock(nil, "istio-system", slog.New(slog.DiscardHandler))
 		for i, look := range looks {
-			was, changed := l.Held(), l.Changed()
+			was, changed := [2]bool{l.Held(), l.Others()}, l.Changed()
 			l.look(start.Add(time.Duration(look.after)*time.Second), look.is, look.err)
-			if l.Held() != look.held || (l.Unknown() != "") != (look.err != nil) {
-				t.Errorf("%s, look %d: held %v, %q", name, i, l.Held(), l.Unknown())
+			is := [2]bool{look.held, look.held && look.err == nil}
+			if l.Held() != is[0] || l.Others() != is[1] || (l.Unknown() != "") != (look.err != nil) {
+				t.Errorf("%s, look %d: held %v, by others %v, %q", name, i, l.Held(), l.Others(), l.Unknown())
 			}
 			select {
 			case <-changed:
-				if was == look.held {
+				if was == is {
 					t.Errorf("%s, look %d: nothing changed", name, i)
 				}
 			default:
-				if was != look.held {
+				if was != is {
 					t.Errorf("%s, look %d: nobody was told", name, i)
 				}
 			}
 		}
 	}
 	var none *Lock
-	if none.Held() || none.Unknown() != "" || none.Changed() != nil {
+	if none.Held() || none.Others() || none.Unknown() != "" || none.Changed() != nil {
 		t.Error("a lock that there is not is held")
 	}
 }

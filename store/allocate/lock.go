@@ -36,6 +36,7 @@ type Lock struct {
 	seen    [2]record  // what the ConfigMap and the Lease said last
 	since   [2]time.Time
 	held    bool
+	others  bool   // istiod is known to hold it
 	why     string // why it is not known whether it is held; empty: it is
 	changed chan struct{}
 }
@@ -60,6 +61,16 @@ func (l *Lock) Held() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held
+}
+
+// Others says whether istiod is known to hold the lock.
+func (l *Lock) Others() bool {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.others
 }
 
 // Unknown is why it cannot be read whether istiod holds the lock; empty: it can.
@@ -147,10 +158,12 @@ func (l *Lock) look(now time.Time, records [2]record, err error) {
 			held = held || r.Holder != "" && now.Sub(l.since[i]) < length
 		}
 	}
-	if l.held = held; held != was {
+	others := held && err == nil
+	if l.held = held; held != was || others != l.others {
 		close(l.changed)
 		l.changed = make(chan struct{})
 	}
+	l.others = others
 	switch {
 	case why == "" && l.why != "":
 		l.log.Warn("istiod's lock for automatic addresses cannot be read, so none are given", obs.KeyName, lockName, obs.KeyError, err)

@@ -8,10 +8,54 @@ import (
 	"slices"
 )
 
+// restate follows which addresses of the ranges a ServiceEntry states: hosts that are gone give them up. A namespace keeps MostOfNamespace
+// addresses from being given to others, no more.
+func (b *book) restate(e *entry, is []netip.Addr) {
+	was, in := e.reserved, e.Namespace
+	e.reserved = nil
+	for _, a := range is {
+		if !b.within(a) || b.statedIn[in] >= MostOfNamespace+len(was) {
+			continue
+		}
+		e.reserved = append(e.reserved, a)
+		b.statedIn[in]++
+		if b.stated[a]++; b.stated[a] == 1 {
+			b.count(a, 1)
+		}
+		if at, given := b.owners[a]; given {
+			b.dirty[at.name] = true
+		}
+	}
+	for _, a := range was {
+		b.statedIn[in]--
+		if b.stated[a]--; b.stated[a] <= 0 {
+			delete(b.stated, a)
+			b.count(a, -1)
+			b.retry()
+		}
+	}
+	if b.statedIn[in] == 0 {
+		delete(b.statedIn, in)
+	}
+}
+
+func (b *book) within(a netip.Addr) bool {
+	return slices.ContainsFunc(b.ranges, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// count follows how many addresses of each range are used.
+func (b *book) count(a netip.Addr, by int) {
+	for i, p := range b.ranges {
+		if p.Contains(a) {
+			b.used[i] += by
+		}
+	}
+}
+
 // lacking are the ranges of whose family a host has no address.
-func (b *book) lacking(have *given) (ranges []netip.Prefix) {
+func (b *book) lacking(have []netip.Addr) (ranges []netip.Prefix) {
 	for _, p := range b.ranges {
-		if have == nil || !slices.ContainsFunc(have.addresses, func(a netip.Addr) bool { return a.Is4() == p.Addr().Is4() }) {
+		if !slices.ContainsFunc(have, func(a netip.Addr) bool { return a.Is4() == p.Addr().Is4() }) {
 			ranges = append(ranges, p)
 		}
 	}
