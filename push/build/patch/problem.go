@@ -65,7 +65,7 @@ func Problem(p model.Patch) error {
 // What Envoy has no field for, and what its API does not allow, is passed over: Problem says that. nil: it can be read, or there is none.
 func unreadable(p model.Patch) error {
 	message, value := messages[p.Config().GetApplyTo()], p.Config().GetPatch().GetValue()
-	if message == nil || value == nil {
+	if message == nil || value == nil || valueOf(p, message().ProtoReflect().Type()).err == nil {
 		return nil
 	}
 	if err := unmarshal(value, message(), true); err != nil {

@@ -98,7 +98,7 @@ func (w *Webhook) Admit(ctx context.Context, _ string, r *admissionv1.AdmissionR
 	obs.ValidationPassed.WithLabelValues(group, version, resource).Inc()
 	warnings := found.Warnings
 	for _, e := range found.Errors {
-		warnings = append(warnings, "it was not valid before, and does not apply: "+e.text())
+		warnings = append(warnings, "it was not valid before: "+e.text())
 	}
 	return admit.Allow(warnings...)
 }
@@ -198,6 +198,10 @@ func (w *Webhook) check(ctx context.Context, tree map[string]any, obj *object.Ob
 	var found Found
 	if obj.ID.Group == gatewayAPI {
 		found.Warnings = ofGatewayAPI(tree, obj.ID)
+		return found
+	}
+	if wrong := beyond(tree, obj.ID.Kind); wrong != nil {
+		found.Errors = append(found.Errors, *wrong)
 		return found
 	}
 	if d := schema.Of(obj.ID.Group, obj.Version, obj.ID.Kind); d != nil {

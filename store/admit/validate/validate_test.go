@@ -276,6 +276,25 @@ func TestManyErrors(t *testing.T) {
 	}
 }
 
+// An EnvoyFilter of more patches than are of use is refused before any of them is looked at, unless its spec was so before.
+func TestManyPatches(t *testing.T) {
+	filter := func(n int) []byte {
+		return []byte(of("EnvoyFilter", `{"configPatches": [`+strings.TrimSuffix(strings.Repeat(`{"applyTo": 7},`, n), ",")+`]}`))
+	}
+	const beyond = "configuration is invalid: spec.configPatches: has 1025 patches: at most 1024 may be in one EnvoyFilter, the others in more of them"
+	r := creation(t, filter(maxPatches+1))
+	if got := webhook().Admit(t.Context(), Path, r); got.Allowed || got.Result.Message != beyond {
+		t.Errorf("%.300v", got.Result)
+	}
+	if got := webhook().Admit(t.Context(), Path, creation(t, filter(maxPatches))); got.Allowed || strings.Contains(got.Result.Message, "at most") {
+		t.Errorf("%.300v", got.Result)
+	}
+	r.Operation, r.OldObject = admissionv1.Update, r.Object
+	if got := webhook().Admit(t.Context(), Path, r); !got.Allowed || len(got.Warnings) != 1 {
+		t.Errorf("what was there is held up: %.300v", got)
+	}
+}
+
 // Nobody's errors are looked for once their client has gone.
 func TestGoneClients(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
