@@ -58,7 +58,7 @@ func (w *inventory) weigh(records []model.Record, c *charge) {
 
 // weighOffered says what an object was offered as weighs. What applies already weighs what it did then, though there is more by now that it multiplies.
 func (w *inventory) weighOffered(id object.ID, c *charge) {
-	e := w.objects[id]
+	e := &w.objects.Get(id).Entry
 	offered := e.few().offered
 	if slices.EqualFunc(offered, e.records, func(a, b model.Record) bool { return a.Meta().Key == b.Meta().Key && a.Meta().Hash == b.Meta().Hash }) {
 		*c = w.ledger.of(id).stands
@@ -79,8 +79,8 @@ func (w *inventory) budgeted(b Budget) {
 func (w *inventory) reindex() {
 	w.weights = weight.NewIndex()
 	for _, services := range []bool{true, false} {
-		for _, o := range w.objects {
-			for _, r := range o.records {
+		for _, n := range w.objects.All() {
+			for _, r := range n.Entry.records {
 				if _, is := r.(*model.Service); is == services {
 					w.weights.Replace(nil, []model.Record{r})
 				}
@@ -99,29 +99,30 @@ func (w *inventory) noteTenant(e object.Event) {
 	case e.Op == object.Delete:
 		w.ledger.drop(e.ID)
 	case e.Op == object.Broken:
-		w.withdraw(e.ID, w.objects[e.ID])
+		if n := w.objects.Get(e.ID); n != nil {
+			w.withdraw(n)
+		}
 	}
 }
 
 // offer gives what an object should be to the ledger, which decides in admit; false: there is none, or it has no say.
-func (w *inventory) offer(id object.ID, e *entry, records []model.Record, spoiled bool) bool {
+func (w *inventory) offer(n *node, records []model.Record, spoiled bool) bool {
+	id := n.ID()
 	if w.ledger == nil || !w.counted(id) {
 		return false
 	}
 	if spoiled {
-		w.withdraw(id, e)
+		w.withdraw(n)
 		return false
 	}
-	w.ledger.offer(id, created(e.object), exempt(id), w.chargeOf(records))
-	e.offer(records, true)
+	w.ledger.offer(id, created(n.Object()), exempt(id), w.chargeOf(records))
+	n.Entry.offer(records, true)
 	return true
 }
 
-func (w *inventory) withdraw(id object.ID, e *entry) {
-	w.ledger.withdraw(id)
-	if e != nil {
-		e.offer(nil, false)
-	}
+func (w *inventory) withdraw(n *node) {
+	w.ledger.withdraw(n.ID())
+	n.Entry.offer(nil, false)
 }
 
 func created(o *object.Object) int64 {
@@ -141,11 +142,11 @@ func (w *inventory) applyBudgets() {
 
 // applyOffered applies what an object was offered as.
 func (w *inventory) applyOffered(id object.ID) {
-	e := w.objects[id]
-	records := e.few().offered
-	e.closed = false
-	e.offer(nil, false)
-	w.setRecords(e, records, nil)
+	n := w.objects.Get(id)
+	records := n.Entry.few().offered
+	n.Entry.closed = false
+	n.Entry.offer(nil, false)
+	w.setRecords(n, records, nil)
 }
 
 // rebase makes another ledger when a leader has read what is stored: that stands, and what is new or differs is offered
@@ -171,16 +172,17 @@ func (w *inventory) rebase(e Loaded) {
 	same := func(records []model.Record) bool {
 		return len(records) > 0 && !slices.ContainsFunc(records, func(r model.Record) bool { return e.Have[r.Meta().Key] != r.Meta().Hash })
 	}
-	for id, o := range w.objects {
+	for id, n := range w.objects.All() {
 		if w.counted(id) {
-			w.rebaseObject(id, o, stored[id], same)
+			w.rebaseObject(n, stored[id], same)
 		}
 	}
 	w.applyBudgets()
 }
 
-func (w *inventory) rebaseObject(id object.ID, o *entry, stored charge, same func([]model.Record) bool) {
-	at, free := created(o.object), exempt(id)
+func (w *inventory) rebaseObject(n *node, stored charge, same func([]model.Record) bool) {
+	id, o := n.ID(), &n.Entry
+	at, free := created(n.Object()), exempt(id)
 	newest := o.records
 	if o.waiting {
 		newest = o.few().offered
@@ -193,7 +195,7 @@ func (w *inventory) rebaseObject(id object.ID, o *entry, stored charge, same fun
 	case free || same(newest):
 		if o.waiting {
 			o.offer(nil, false)
-			w.setRecords(o, newest, nil)
+			w.setRecords(n, newest, nil)
 		}
 		w.ledger.stand(id, at, free, w.chargeOf(newest))
 	case len(newest) == 0 && stored == charge{}:
@@ -202,7 +204,7 @@ func (w *inventory) rebaseObject(id object.ID, o *entry, stored charge, same fun
 			w.ledger.stand(id, at, free, w.chargeOf(o.records))
 		} else {
 			w.ledger.stand(id, at, free, stored)
-			w.setRecords(o, nil, nil)
+			w.setRecords(n, nil, nil)
 		}
 		o.offer(newest, true)
 		w.ledger.offer(id, at, free, w.chargeOf(newest))
@@ -221,11 +223,7 @@ func (w *inventory) budgetProblems() []object.Problem {
 // findBudgetProblems looks at all tenants.
 func (w *inventory) findBudgetProblems() (all []object.Problem) {
 	for _, r := range w.ledger.refusals() {
-		p := object.Problem{ID: r.id, Code: problem.NotAllowed, Severity: problem.Error, Message: r.why}
-		if e := w.objects[r.id]; e != nil && e.object != nil {
-			p.Location = e.object.Location
-		}
-		all = append(all, p)
+		all = append(all, object.Problem{ID: r.id, Location: w.location(r.id), Code: problem.NotAllowed, Severity: problem.Error, Message: r.why})
 	}
 	for _, u := range w.ledger.above(warnAt) {
 		id := object.ID{Kind: "Namespace", Name: u.tenant}

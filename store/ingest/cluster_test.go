@@ -72,10 +72,10 @@ func TestGuardOfEachCluster(t *testing.T) {
 	d.s = NewState(Options{})
 	d.step(all)
 	d.step(Gained{Epoch: kv.Epoch{Key: "leader", Revision: 8}})
-	if len(d.stored) != 22 || len(d.s.held.keys) != 2 {
-		t.Errorf("%d records are stored, %d held", len(d.stored), len(d.s.held.keys))
+	if len(d.stored) != 22 || len(d.s.removals.keys) != 2 {
+		t.Errorf("%d records are stored, %d held", len(d.stored), len(d.s.removals.keys))
 	}
-	for key := range d.s.held.keys {
+	for key := range d.s.removals.keys {
 		if key.Origin.Cluster() != "west" || key.Kind != model.KindService && key.Kind != model.KindEndpoints {
 			t.Errorf("%v is held", key)
 		}

@@ -147,7 +147,7 @@ func TestSharedRecordsStayTogether(t *testing.T) {
 			if fmt.Sprint(got) != fmt.Sprint(test.want) {
 				t.Errorf("wrote %q, want %q", got, test.want)
 			}
-			if n := len(c.s.queue.of) + c.s.queue.waits + c.s.queue.config; n != 0 {
+			if n := len(c.s.writes.queue.of) + c.s.writes.queue.waits + c.s.writes.queue.config; n != 0 {
 				t.Errorf("%d are left", n)
 			}
 		})
@@ -162,7 +162,7 @@ func TestOrderOfOneRecord(t *testing.T) {
 	for i := range 20 {
 		text := vs("v0000", fmt.Sprintf("%ds", i+2))
 		c.emit(Objects{put(t, text)}, Objects{put(t, vs("v0000", fmt.Sprintf("%ds", i+30)))}, Objects{put(t, text)})
-		records, _ := Records([]object.Event{put(t, text)}, c.s.normal.Options)
+		records, _ := Records([]object.Event{put(t, text)}, c.s.inventory.normal.Options)
 		last = records[0].Meta().Hash
 		if i%4 == 3 {
 			c.done()
@@ -191,11 +191,11 @@ func TestWaitingIsBounded(t *testing.T) {
 		}
 	}
 	slots := 0
-	for _, l := range c.s.queue.namespaces {
+	for _, l := range c.s.writes.queue.namespaces {
 		slots += len(l.groups)
 	}
-	if n := len(c.s.queue.of); n != 40 || slots > 20 || len(c.s.queue.turns) != 1 {
-		t.Errorf("%d records wait, in %d places of %d queues", n, slots, len(c.s.queue.turns))
+	if n := len(c.s.writes.queue.of); n != 40 || slots > 20 || len(c.s.writes.queue.turns) != 1 {
+		t.Errorf("%d records wait, in %d places of %d queues", n, slots, len(c.s.writes.queue.turns))
 	}
 	if w := c.done(); w.Batch.Len() != 40 || c.done() != nil {
 		t.Errorf("a batch of %d", w.Batch.Len())
@@ -295,7 +295,7 @@ func TestRefusedAndPutBack(t *testing.T) {
 		t.Errorf("wrote %v", all)
 	}
 	c.done()
-	if !c.s.queue.empty() || c.s.have[key] != c.s.want[key].Meta().Hash {
+	if !c.s.writes.queue.empty() || c.s.stored.hashes[key] != c.s.inventory.wanted.records[key].Meta().Hash {
 		t.Error("it still waits")
 	}
 }

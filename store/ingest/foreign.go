@@ -14,24 +14,24 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// The events and effects of mending what others than the leader changed in the store, by accident or with foreign tools (issue 12, item
-// 12). Nothing of it goes by the shrink guard: no object changed.
+// The events and effects of mending changes that others than the leader made to stored records, by accident or with foreign tools. No removal is
+// held for them: no object changed.
 type (
-	// Foreign: records were changed at a revision, and not by this leader.
+	// Foreign lists records that another writer changed at a revision.
 	Foreign struct {
 		Epoch    kv.Epoch
 		Revision int64
 		Values   []kv.Value
 	}
-	// Altered: the head was changed by somebody else, or etcd has forgotten what this leader has not read.
+	// Altered: another writer changed the head, or etcd has compacted revisions that this leader has not read.
 	Altered struct{ Epoch kv.Epoch }
-	// Recall: read records as they were before a revision, since no object says what they are to be.
+	// Recall requests records as they were before a revision, since no object says what they are to be.
 	Recall struct {
 		Epoch    kv.Epoch
 		Revision int64
 		Paths    []string
 	}
-	// Recalled answers Recall, as far as etcd still has them.
+	// Recalled answers Recall, as far as etcd still has the records.
 	Recalled struct {
 		Epoch  kv.Epoch
 		Values []kv.Value
@@ -43,101 +43,92 @@ func (Altered) event()  {}
 func (Recall) effect()  {}
 func (Recalled) event() {}
 
-// stored is what this leader has stored under a path; the zero Hash: nothing.
-func (s *State) stored(path string) model.Hash {
-	if key, err := model.ParsePath(path); err == nil {
-		return s.have[key]
-	}
-	return s.unknown[path]
+// others mends stored records that others than the leader changed: it has wanted records written again, and restores records that no object says.
+// Changes go in (apply, recalled); takeRestores returns values for the next batch. State owns it.
+type others struct {
+	wanted  *wanted
+	stored  *stored
+	writes  *writes
+	restore map[string]kv.Value // to be put back, by path; without content: to be deleted
 }
 
-// foreign has what others changed written again, or removed. Where that is no record that an object says, it is read as it was before.
-func (s *State) foreign(e Foreign) []Effect {
+// forget drops all changes.
+func (o *others) forget() { clear(o.restore) }
+
+// apply has changed records written again, or deleted. It returns the paths of records to recall, and whether the store is to be compared as a whole.
+func (o *others) apply(values []kv.Value) (recall []string, altered bool) {
 	again := map[model.Key]bool{}
-	var recall []string
-	for _, v := range e.Values {
-		was := s.stored(v.Path)
+	for _, v := range values {
+		was := o.stored.at(v.Path)
 		key, err := v.Key()
-		flies, flying := s.flying[key]
+		flies, flying := o.writes.flying[key]
 		switch {
-		case v.Hash() == was && !flying || flying && v.Hash() == flies: // it is what it is to be
-		case flying && flies != model.Hash{} && s.want[key] == nil && !s.queue.waitsFor(key): // a Secret that is being encrypted again, and that no object says
-			s.altered = true
-		case was == model.Hash{} && (err != nil || s.refused[key].Message != ""):
-			s.restore[v.Path] = kv.Value{Path: v.Path}
-		case err != nil || s.stands(key):
+		case v.Hash() == was && !flying || flying && v.Hash() == flies: // the record is as it is to be
+		case flying && flies != model.Hash{} && o.wanted.records[key] == nil && !o.writes.queue.waitsFor(key): // a Secret that is encrypted again, and that no object says
+			altered = true
+		case was == model.Hash{} && (err != nil || o.writes.refused[key] > 0):
+			o.restore[v.Path] = kv.Value{Path: v.Path}
+		case err != nil || o.writes.standing(key):
 			recall = append(recall, v.Path)
 		default:
-			s.dirty[key], again[key] = true, true
+			o.writes.again[key], again[key] = true, true
 		}
 	}
-	s.queue.add(again, time.Time{})
-	if len(recall) == 0 {
-		return nil
-	}
-	return []Effect{Recall{Epoch: s.epoch, Revision: e.Revision, Paths: recall}}
+	o.writes.queue.add(again, time.Time{})
+	return recall, altered
 }
 
-// mend takes what is known of changes that others made.
+// recalled has recalled values put back that are as this leader stored them.
+func (o *others) recalled(values []kv.Value) {
+	for _, v := range values {
+		if v.Hash() == o.stored.at(v.Path) {
+			o.restore[v.Path] = v
+		}
+	}
+}
+
+// takeRestores returns the values to put back with a batch: those that are as this leader stored them, and whose keys are not in the batch.
+func (o *others) takeRestores(batch map[model.Key]model.Hash) (values []kv.Value) {
+	for _, path := range slices.Sorted(maps.Keys(o.restore)) {
+		v := o.restore[path]
+		key, err := v.Key()
+		if _, in := batch[key]; v.Hash() == o.stored.at(path) && (err != nil || !in) {
+			values = append(values, v)
+		}
+	}
+	clear(o.restore)
+	return values
+}
+
+// mend applies an event about changes that others made.
 func (s *State) mend(event Event) (effects []Effect) {
-	if s.phase != ready && s.phase != writing {
-		return nil // what is stored is compared as a whole
+	if !s.phase.following() {
+		return nil // the store is compared as a whole
 	}
 	switch e := event.(type) {
 	case Foreign:
 		if e.Epoch == s.epoch {
-			effects = s.foreign(e)
+			recall, altered := s.others.apply(e.Values)
+			s.altered = s.altered || altered
+			if len(recall) > 0 {
+				effects = []Effect{Recall{Epoch: s.epoch, Revision: e.Revision, Paths: recall}}
+			}
 		}
 	case Recalled:
 		if e.Epoch == s.epoch {
-			for _, v := range e.Values {
-				if v.Hash() == s.stored(v.Path) {
-					s.restore[v.Path] = v
-				}
-			}
+			s.others.recalled(e.Values)
 		}
 	case Altered:
 		s.altered = s.altered || e.Epoch == s.epoch
 	}
 	if s.altered && s.phase == ready {
-		return s.start(true)
+		return s.startComparison(true)
 	}
 	return append(effects, s.flush()...)
 }
 
-// forget drops what is known of changes that others made.
-func (s *State) forget() {
-	clear(s.dirty)
-	clear(s.restore)
-	s.contents, s.unknown, s.altered = kv.Contents{}, nil, false
-}
-
-// stands says of a record that it stays stored though no object says it: the object cannot be understood, it vanished with too many
-// others, or its record is too large or not sealed yet.
-func (s *State) stands(key model.Key) bool {
-	_, stored := s.have[key]
-	if _, flying := s.flying[key]; !stored || flying {
-		return false
-	}
-	return s.awaitingSeal[key] != nil || s.refused[key].Message != "" || s.want[key] == nil && !s.queue.waitsFor(key)
-}
-
-// restores takes what is to be put back, for the next batch: only what is as this leader has it stored, and not in the batch for another
-// reason.
-func (s *State) restores(batch map[model.Key]model.Hash) (values []kv.Value) {
-	for _, path := range slices.Sorted(maps.Keys(s.restore)) {
-		v := s.restore[path]
-		key, err := v.Key()
-		if _, in := batch[key]; v.Hash() == s.stored(path) && (err != nil || !in) {
-			values = append(values, v)
-		}
-	}
-	clear(s.restore)
-	return values
-}
-
-// following has what others change followed from a load on, until stop.
-func (l *Loop) following(ctx context.Context, e Loaded, results chan<- Event) (stop func()) {
+// startFollowing follows the changes of others from a load on, until stop.
+func (l *Loop) startFollowing(ctx context.Context, e Loaded, results chan<- Event) (stop func()) {
 	if !l.state.leading || e.Epoch != l.state.epoch {
 		return func() {}
 	}
@@ -146,7 +137,7 @@ func (l *Loop) following(ctx context.Context, e Loaded, results chan<- Event) (s
 	return stop
 }
 
-// follow takes in, until ctx ends, what others change of the records from a load on.
+// follow reports the changes of others from a load on, until ctx ends.
 func (l *Loop) follow(ctx context.Context, from kv.Position, epoch kv.Epoch, results chan<- Event) {
 	for ctx.Err() == nil {
 		err := l.followOnce(ctx, &from, epoch, results)
@@ -163,9 +154,9 @@ func (l *Loop) follow(ctx context.Context, from kv.Position, epoch kv.Epoch, res
 	}
 }
 
-// differing logs which stored records are not what the head says. What the head says of kinds that this build does not know stands,
-// whatever is stored: nobody here could tell which of the two is right.
-func (l *Loop) differing(state *kv.State) {
+// logDiffering logs which kinds of stored records differ from the head. Of kinds that this build does not know the head's words are kept: nobody
+// here could tell which of the two is right.
+func (l *Loop) logDiffering(state *kv.State) {
 	for _, kind := range state.Contents.Differ(state.Said) {
 		said, stored := state.Said.Kind(kind).Count, state.Contents.Kind(kind).Count
 		_, known := model.ParseKind(kind)
@@ -177,9 +168,10 @@ func (l *Loop) differing(state *kv.State) {
 	}
 }
 
-// errAltered: somebody wrote the head who is not this leader.
+// errAltered reports that another process wrote the head.
 var errAltered = errors.New("the head is not this leader's")
 
+// followOnce follows one watch. Its error names why the watch ended.
 func (l *Loop) followOnce(ctx context.Context, from *kv.Position, epoch kv.Epoch, results chan<- Event) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -204,6 +196,7 @@ func (l *Loop) followOnce(ctx context.Context, from *kv.Position, epoch kv.Epoch
 	return errors.New("the watch was closed")
 }
 
+// send hands over an event, unless ctx ends.
 func send(ctx context.Context, results chan<- Event, event Event) {
 	select {
 	case results <- event:
@@ -211,7 +204,7 @@ func send(ctx context.Context, results chan<- Event, event Event) {
 	}
 }
 
-// describe names some records for a line of the log: how many, their kinds, and the first of them.
+// describe summarises records for a log line: their number, their kinds, and the first paths.
 func describe(paths []string) (count int, kinds, names string) {
 	const most = 5
 	all, first := map[string]bool{}, []string{}
@@ -225,7 +218,7 @@ func describe(paths []string) (count int, kinds, names string) {
 	return len(paths), strings.Join(sorted[:min(len(sorted), most)], " "), strings.Join(first, " ")
 }
 
-// recall reads records as they were, until it can or etcd has forgotten them.
+// recall carries out Recall. It tries until etcd answers, or has compacted the revision.
 func (l *Loop) recall(ctx context.Context, e Recall) Event {
 	for ctx.Err() == nil {
 		values, err := l.Store.Before(ctx, e.Paths, e.Revision)

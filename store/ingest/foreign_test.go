@@ -123,7 +123,7 @@ func TestChangesOfOthersAreMended(t *testing.T) {
 	l.settles("records that were added", same)
 	l.loop.Emit([]object.Event{put(t, vs("late", "1s"))})
 	l.settles("the next change", func(state *kv.State) bool { return len(state.Values) == 202 })
-	if held := l.loop.state.held.book.Objects(); len(held) != 0 {
+	if held := l.loop.state.removals.book.Objects(); len(held) != 0 {
 		t.Errorf("held: %v", held)
 	}
 }

@@ -60,23 +60,23 @@ type Loop struct {
 	box       *loop.Box[input]
 	callbacks *watchdog.Watchdog // of Referred, Named and KeySets; Run's
 
-	problems atomic.Pointer[[]object.Problem]
-	stats    atomic.Pointer[Stats]
-	stored   atomic.Uint32 // the level for which everything is written
-	removals atomic.Pointer[heldNow]
-	books    uint64 // Run's: version of what removals has
-	accepts  chan acceptance
-	tenants  tenantsOf
-	settled  atomic.Bool
-	whole    bool                          // as Named and KeySets were called with
-	changes  *obs.Sampled                  // lines about what others change in the store
-	count    atomic.Pointer[problem.Count] // what ProblemCount is
-	version  atomic.Uint64                 // of what EveryProblem is
-	asking   sync.Mutex                    // guards asked, also while the loop is asked
-	asked    *everything
+	problems        atomic.Pointer[[]object.Problem]
+	stats           atomic.Pointer[Stats]
+	stored          atomic.Uint32 // the level for which everything is written
+	removals        atomic.Pointer[heldRemovals]
+	removalsVersion uint64 // Run's: of removals
+	accepts         chan acceptance
+	tenants         tenantsOf
+	settled         atomic.Bool
+	whole           bool                          // as Named and KeySets were called with
+	changes         *obs.Sampled                  // lines about what others change in the store
+	count           atomic.Pointer[problem.Count] // what ProblemCount is
+	version         atomic.Uint64                 // of what EveryProblem is
+	asking          sync.Mutex                    // guards asked, also while the loop is asked
+	asked           *everyProblem
 
 	between []object.Problem // Run's: what is wrong between objects
-	counted faultsVersion    // Run's: that `version` was last counted up for
+	counted problemsVersion  // Run's: that `version` was last counted up for
 	ask     []func()         // Run's: questions that wait for publish
 }
 
@@ -133,22 +133,6 @@ func (l *Loop) Gained(epoch kv.Epoch, held ...removal.Hold) {
 // Lost: this process leads no more.
 func (l *Loop) Lost() { l.box.Put(input{term: Lost{}}) }
 
-// Problems is what is wrong with objects and between them, sorted, as much as is listed (Bounded). Problems of files are the source's.
-func (l *Loop) Problems() []object.Problem {
-	if p := l.problems.Load(); p != nil {
-		return *p
-	}
-	return nil
-}
-
-// Stats is the work done so far.
-func (l *Loop) Stats() Stats {
-	if s := l.stats.Load(); s != nil {
-		return *s
-	}
-	return Stats{}
-}
-
 // checkAfter is how long changes gather before objects are checked against each other.
 const checkAfter = 200 * time.Millisecond
 
@@ -176,16 +160,16 @@ func (l *Loop) Run(ctx context.Context) error {
 			if in.term != nil {
 				unfollow()
 			}
-			effects = l.take(in)
+			effects = l.applyInput(in)
 		case event := <-results:
 			effects = l.state.Step(event)
 			switch e := event.(type) {
 			case Loaded: // a term begins
 				look.Reset(reencryptPause)
 				unfollow()
-				unfollow = l.following(ctx, e, results)
+				unfollow = l.startFollowing(ctx, e, results)
 			case Reencrypted:
-				look.Reset(e.next())
+				look.Reset(e.pause())
 			}
 		case a := <-l.accepts:
 			var done accepted
@@ -198,9 +182,9 @@ func (l *Loop) Run(ctx context.Context) error {
 		case <-check.C:
 			l.check()
 			checking = false
-			l.refer()
+			l.reportReferred()
 		}
-		if (l.state.unchecked || l.state.references.dirty) && !checking {
+		if (l.state.inventory.crossCheck.due || l.state.inventory.references.dirty) && !checking {
 			check.Reset(checkAfter)
 			checking = true
 		}
@@ -213,17 +197,18 @@ func (l *Loop) Run(ctx context.Context) error {
 
 // check checks objects against each other, where something has changed.
 func (l *Loop) check() {
-	if !l.state.unchecked {
+	w := l.state.inventory
+	if !w.crossCheck.due {
 		return
 	}
-	if between := l.state.check(); !slices.Equal(between, l.between) {
+	if between := w.crossCheck.check(&w.guard); !slices.Equal(between, l.between) {
 		l.between = between
 		l.version.Add(1)
 	}
 }
 
-// take takes everything that has gathered in the box, and says so to those who wait for that.
-func (l *Loop) take(in input) (effects []Effect) {
+// applyInput applies everything that has gathered in the box, and tells the callers that wait for it.
+func (l *Loop) applyInput(in input) (effects []Effect) {
 	l.ask = in.ask
 	if in.level != nil {
 		effects = l.state.Step(*in.level)
@@ -238,7 +223,7 @@ func (l *Loop) take(in input) (effects []Effect) {
 		effects = append(effects, l.state.Step(*in.remote)...)
 	}
 	if len(in.settle) > 0 {
-		l.refer()
+		l.reportReferred()
 	}
 	for _, taken := range in.settle {
 		close(taken)
@@ -318,7 +303,7 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 	if state.Head.Revision > state.At.Revision {
 		return Loaded{}, fmt.Errorf("load records: a batch was written at revision %d meanwhile", state.Head.Revision)
 	}
-	l.differing(state)
+	l.logDiffering(state)
 	loaded := Loaded{Epoch: epoch, Have: make(map[model.Key]model.Hash, len(state.Values)),
 		Secrets: map[model.Key]*model.Secret{}, After: state.Head.Revision,
 		Complete: state.Head.Revision == 0, Place: l.place(state.Head),

@@ -195,23 +195,23 @@ func TestLoopFollowsWorkloads(t *testing.T) {
 		says("a spec.selector.matchLabels IST0127")
 		l.Emit([]object.Event{put(t, svc), put(t, vs("r", "1s"))})
 		says("a spec.selector.matchLabels IST0127")
-		before := l.state.analysis.Examined
+		before := l.state.inventory.crossCheck.analysis.Examined
 		l.Emit([]object.Event{at("q", "app: one")})
 		says()
-		if n := l.state.analysis.Examined - before; n != 1 {
+		if n := l.state.inventory.crossCheck.analysis.Examined - before; n != 1 {
 			t.Errorf("%d objects were examined because of a Pod that one of them selects", n)
 		}
 		l.Emit([]object.Event{at("q", "app: one")})
 		l.Emit([]object.Event{{Op: object.Delete, ID: at("q", "").ID}})
 		says("a spec.selector.matchLabels IST0127")
-		l.state.fault = func(o *object.Object) {
+		l.state.inventory.guard.fault = func(o *object.Object) {
 			if o.ID.Name == "" {
 				panic("it cannot be read")
 			}
 		}
 		l.Emit([]object.Event{at("q", "app: three")})
 		says("  ")
-		l.state.fault = nil
+		l.state.inventory.guard.fault = nil
 		l.Emit([]object.Event{at("q", "app: four")})
 		says("a spec.selector.matchLabels IST0127")
 	})

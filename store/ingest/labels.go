@@ -7,13 +7,13 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// labels are the namespaces that have TenantLabel, with its value. Owned by inventory.
+// labels maps namespaces to the value of their TenantLabel. The inventory owns it.
 type labels struct {
 	values  map[string]string
 	version uint64 // counts changes
 }
 
-// set says whether something changed.
+// set sets the value of a namespace, and reports whether it changed. An empty value: the namespace has no label.
 func (l *labels) set(namespace, value string) bool {
 	if l.values[namespace] == value {
 		return false
@@ -29,32 +29,31 @@ func (l *labels) set(namespace, value string) bool {
 	return true
 }
 
-// noteNamespace takes TenantLabel from the event of a Namespace.
+// noteNamespace notes TenantLabel of a Namespace that comes, changes or goes. The config cluster says which tenant a namespace belongs to.
 func (w *inventory) noteNamespace(e object.Event) {
-	name, value := e.ID.Name, ""
-	switch {
-	case e.ID.Origin.Cluster() != "": // whose a namespace is, the config cluster says
-		return
-	case e.Op == object.Put && e.Object.ID.Group == "" && e.Object.ID.Kind == "Namespace":
-		if _, yields := e.ID.Origin.Before(); yields {
-			if _, other := w.other(e.ID); other != nil {
-				return
-			}
-		}
-		name, value = e.Object.ID.Name, e.Object.Labels[TenantLabel]
-	case e.Op == object.Delete && e.ID.Group == "" && e.ID.Kind == "Namespace":
-		if _, other := w.other(e.ID); other != nil && other.object != nil {
-			value = other.object.Labels[TenantLabel]
-		}
-	default:
+	if e.ID.Origin.Cluster() != "" || e.ID.Group != "" || e.ID.Kind != "Namespace" {
 		return
 	}
-	if w.labels.set(name, value) && w.ledger != nil {
-		w.ledger.label(name, value)
+	value := ""
+	switch e.Op {
+	case object.Put:
+		if w.before(e.ID) != nil {
+			return
+		}
+		value = e.Object.Labels[TenantLabel]
+	case object.Delete:
+		if other := w.other(e.ID); other != nil && other.Object() != nil {
+			value = other.Object().Labels[TenantLabel]
+		}
+	case object.Broken, object.Synced, object.Forget:
+		return
+	}
+	if w.labels.set(e.ID.Name, value) && w.ledger != nil {
+		w.ledger.label(e.ID.Name, value)
 	}
 }
 
-// tenantsOf is what Loop.Tenants gives.
+// tenantsOf is the answer of Loop.Tenants.
 type tenantsOf struct {
 	mu      sync.Mutex // nothing else is locked while it is held
 	values  map[string]string
@@ -62,8 +61,8 @@ type tenantsOf struct {
 	changed chan struct{}
 }
 
-// Tenants is the value of TenantLabel of each namespace that has one; nil until the sources have emitted everything. It is
-// never changed: the channel is closed when there is another one. Any goroutine may call it.
+// Tenants returns the value of TenantLabel of each namespace that has one; nil until the sources have emitted everything. Neither the loop nor the
+// caller changes the map: the channel is closed when there is another one. Any goroutine may call it.
 func (l *Loop) Tenants() (map[string]string, <-chan struct{}) {
 	l.tenants.mu.Lock()
 	defer l.tenants.mu.Unlock()
@@ -73,13 +72,15 @@ func (l *Loop) Tenants() (map[string]string, <-chan struct{}) {
 	return l.tenants.values, l.tenants.changed
 }
 
+// publish makes changed labels readable.
 func (t *tenantsOf) publish(s *State) {
-	if len(s.unsynced) > 0 || t.values != nil && t.version == s.labels.version { // only the loop writes
+	labels := &s.inventory.labels
+	if !s.sources.complete() || t.values != nil && t.version == labels.version { // only the loop writes
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.values, t.version = maps.Clone(s.labels.values), s.labels.version; t.values == nil {
+	if t.values, t.version = maps.Clone(labels.values), labels.version; t.values == nil {
 		t.values = map[string]string{}
 	}
 	if t.changed != nil {

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"navarch.io/navarch/store/kv"
@@ -11,31 +10,31 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Levelled: records of kinds above a level (model.LevelOf) are not to be stored from now on, those up to it are (issue 12, item 13).
+// Levelled is an event: records of kinds above a level (model.LevelOf) are not stored from now on, records up to it are.
 type Levelled struct {
 	Level uint32
-	// Below: what is stored may have a level above what this build reads, and Level is what it reads: what is stored of kinds that
-	// it does not know is removed. Policies that refuse something stay: without them proxies would admit it.
+	// Below: the store may have a level above the one that this build reads, which is Level. Stored records of unknown kinds are deleted. Policies that
+	// refuse something stay, since without them proxies would admit it.
 	Below bool
 }
 
 func (Levelled) event() {}
 
-// Level has records stored up to a level from now on; it is called before Gained, and then as often as the level changes.
+// Level sets the level of stored records. It is called before Gained, and as often as the level changes.
 func (l *Loop) Level(e Levelled) { l.box.Put(input{level: &e}) }
 
-// Stored is the level for which everything is written, 0 while something is still to be written.
+// Stored returns the level for which everything is written; 0: something is still to be written.
 func (l *Loop) Stored() uint32 { return l.stored.Load() }
 
-// levelled takes a level. What is stored is compared with it as a whole: that happens once in an upgrade.
-func (s *State) levelled(e Levelled) []Effect {
-	if s.level == e {
+// setLevel sets the level, and has the store compared with it as a whole, which happens once in an upgrade.
+func (s *State) setLevel(e Levelled) []Effect {
+	if s.writes.level == e {
 		return nil
 	}
-	s.level = e
+	s.writes.level = e
 	switch s.phase {
 	case ready:
-		return s.start(false)
+		return s.startComparison(false)
 	case loading, writing:
 		s.altered = true
 	case idle:
@@ -43,46 +42,34 @@ func (s *State) levelled(e Levelled) []Effect {
 	return nil
 }
 
-// wanted is the record that is to be stored under a key, nil where there is to be none.
-func (s *State) wanted(key model.Key) model.Record {
-	if model.LevelOf(key.Kind) > s.level.Level {
-		return nil
-	}
-	return s.want[key]
-}
-
-// storedLevel is the level for which nothing waits to be written.
+// storedLevel returns the level for which nothing waits to be written; 0: something waits.
 func (s *State) storedLevel() uint32 {
-	if s.phase != ready || !s.queue.empty() || len(s.restore) > 0 || s.complete || s.altered {
+	if s.phase != ready || !s.writes.idle() || len(s.others.restore) > 0 || s.altered {
 		return 0
 	}
-	return s.level.Level
+	return s.writes.level.Level
 }
 
-// drop has removed what is stored of kinds that this build does not know and that refuse nothing, if what is stored is to have the level
-// that it reads.
-func (s *State) drop(skippable []string) {
-	if !s.level.Below || !s.contents.Known() {
+// dropSkippable has stored records of unknown kinds that refuse nothing deleted, if the store is to have the level that this build reads.
+func (s *State) dropSkippable(paths []string) {
+	if !s.writes.level.Below || !s.stored.contents.Known() {
 		return
 	}
-	s.contents = s.contents.Clone()
-	s.unknown = maps.Clone(s.unknown)
-	for _, path := range skippable {
-		s.contents.Replace(path, s.unknown[path], model.Hash{})
-		delete(s.unknown, path)
-		s.restore[path] = kv.Value{Path: path}
+	s.stored.dropUnknown(paths)
+	for _, path := range paths {
+		s.others.restore[path] = kv.Value{Path: path}
 	}
 }
 
-// aboveLevel is a problem for each object whose record the level keeps out of the store.
-func (s *State) aboveLevel() (all []object.Problem) {
-	if !slices.ContainsFunc(model.Kinds(), func(k model.Kind) bool { return model.LevelOf(k) > s.level.Level }) {
+// aboveLevel returns a problem for each object whose record is not stored because of its level.
+func (w *writes) aboveLevel(source func(model.Key) object.ID) (all []object.Problem) {
+	if !slices.ContainsFunc(model.Kinds(), func(k model.Kind) bool { return model.LevelOf(k) > w.level.Level }) {
 		return nil
 	}
-	for key := range s.want {
-		if level := model.LevelOf(key.Kind); level > s.level.Level {
-			all = append(all, object.Problem{ID: s.sourceOf(key), Code: problem.Pending, Severity: problem.Warning,
-				Message: fmt.Sprintf("it takes effect once every replica reads level %d: there are replicas of an older version, which read level %d", level, s.level.Level)})
+	for key := range w.wanted.records {
+		if level := model.LevelOf(key.Kind); level > w.level.Level {
+			all = append(all, object.Problem{ID: source(key), Code: problem.Pending, Severity: problem.Warning,
+				Message: fmt.Sprintf("it takes effect once every replica reads level %d: there are replicas of an older version, which read level %d", level, w.level.Level)})
 		}
 	}
 	return all

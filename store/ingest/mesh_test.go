@@ -15,7 +15,7 @@ func TestMeshConfigurationStands(t *testing.T) {
 	d := newDesk(t)
 	stands := func(what string, mode meshv1.MeshConfig_OutboundTrafficPolicy_Mode, missing string) {
 		t.Helper()
-		if got := d.s.Mesh().GetOutboundTrafficPolicy().GetMode(); got != mode {
+		if got := d.s.inventory.objects.Mesh().GetOutboundTrafficPolicy().GetMode(); got != mode {
 			t.Errorf("%s: mode %v", what, got)
 		}
 		found := ""

@@ -10,7 +10,7 @@ import (
 
 // A Namespace of a cluster has a record for as long as it is there, which no change of its labels changes; one of a folder has none.
 func TestNamespaceHasARecord(t *testing.T) {
-	w := newInventory(Options{}.Normal, nil)
+	w := newInventory(Options{})
 	from := func(source, labels string) object.Event {
 		e := put(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {"+labels+"}}")
 		o := *e.Object
@@ -20,20 +20,20 @@ func TestNamespaceHasARecord(t *testing.T) {
 	}
 	key := model.Key{Kind: model.KindNamespace, Origin: origin.New("", origin.Kube), Name: "shop"}
 	w.take([]object.Event{from("files", "a: b")})
-	if len(w.want) > 0 {
-		t.Errorf("of a folder: %v", w.want)
+	if len(w.wanted.records) > 0 {
+		t.Errorf("of a folder: %v", w.wanted.records)
 	}
 	w.take([]object.Event{from(origin.Kube, "a: b")})
-	record := w.want[key]
-	if record == nil || len(w.want) != 1 {
-		t.Fatalf("of a cluster: %v", w.want)
+	record := w.wanted.records[key]
+	if record == nil || len(w.wanted.records) != 1 {
+		t.Fatalf("of a cluster: %v", w.wanted.records)
 	}
 	w.take([]object.Event{from(origin.Kube, "topology.istio.io/network: west")})
-	if w.want[key] != record {
+	if w.wanted.records[key] != record {
 		t.Error("labels make another record")
 	}
 	w.take([]object.Event{gone(from(origin.Kube, ""))})
-	if len(w.want) > 0 {
-		t.Errorf("it is deleted: %v", w.want)
+	if len(w.wanted.records) > 0 {
+		t.Errorf("it is deleted: %v", w.wanted.records)
 	}
 }

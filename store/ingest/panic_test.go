@@ -25,7 +25,7 @@ func TestObjectThatPanics(t *testing.T) {
 				}
 			}
 		}
-		d.s.fault = poisonous()
+		d.s.inventory.guard.fault = poisonous()
 		d.want(Objects{put(t, svc), put(t, vs("a", "1s")), synced})
 		d.want(Gained{Epoch: d.epoch}, "load", "write +Service web +VirtualService a")
 		bad := "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: q, namespace: shop}\nspec: {selector: {matchLabels: {app: poison}}}"
@@ -45,7 +45,7 @@ func TestObjectThatPanics(t *testing.T) {
 		}
 		// The next leader finds the record of the last good version, and keeps it.
 		next := newDesk(t)
-		next.s.fault, next.stored = poisonous(), d.stored
+		next.s.inventory.guard.fault, next.stored = poisonous(), d.stored
 		next.want(Objects{put(t, svc), put(t, poison), put(t, vs("b", "1s")), put(t, bad), synced})
 		next.want(Gained{Epoch: next.epoch}, "load")
 		next.want(Objects{put(t, vs("a", "2s"))}, "write +VirtualService a")
@@ -61,7 +61,7 @@ func TestObjectThatPanics(t *testing.T) {
 func TestPanicOverWhatIsJoined(t *testing.T) {
 	d := newDesk(t)
 	armed := ""
-	d.s.fault = func(o *object.Object) {
+	d.s.inventory.guard.fault = func(o *object.Object) {
 		if armed != "" && o.ID.Name == armed || armed == "all" && o.ID.Name == "" {
 			panic("it cannot be read")
 		}
@@ -73,11 +73,11 @@ func TestPanicOverWhatIsJoined(t *testing.T) {
 	d.want(Objects{put(t, strings.Replace(labelled, "app: one", "app: two", 1))})
 	armed = "istio"
 	d.want(Objects{put(t, strings.Replace(meshMap, "%s", "rootNamespace: other", 1))})
-	if got := len(d.s.Problems()); got != 2 || d.s.mesh.GetRootNamespace() == "other" {
+	if got := len(d.s.Problems()); got != 2 || d.s.inventory.objects.Mesh().GetRootNamespace() == "other" {
 		t.Errorf("problems: %v", d.s.Problems())
 	}
 	armed = "all"
-	if got := d.s.check(); len(got) != 1 || got[0].Code != problem.Internal {
+	if got := d.s.inventory.crossCheck.check(&d.s.inventory.guard); len(got) != 1 || got[0].Code != problem.Internal {
 		t.Errorf("between objects: %v", got)
 	}
 	armed = ""

@@ -253,7 +253,7 @@ func TestRandomChanges(t *testing.T) {
 	for seed := range uint64(12) {
 		r := &randomSource{desk: newDesk(t), Rand: rand.New(rand.NewPCG(seed, 1)), known: known,
 			past: map[model.Key][]model.Hash{}, others: map[model.Key]model.Hash{}, whole: true, done: map[Outcome]int{}}
-		r.s.allowEmpty = true // what others added is no removal that somebody meant
+		r.s.removals.allowEmpty = true // what others added is no removal that somebody meant
 		r.do(r.s.Step(Objects{synced}))
 		r.gain()
 		for range 150 {
@@ -291,7 +291,7 @@ func TestRandomChanges(t *testing.T) {
 			t.Fatalf("seed %d: what others changed is left: %v", seed, r.others)
 		}
 		mended += r.mended
-		if q := r.s.queue; len(q.of) != 0 || q.config != 0 || r.flying != nil {
+		if q := r.s.writes.queue; len(q.of) != 0 || q.config != 0 || r.flying != nil {
 			t.Fatalf("seed %d: %d records wait, %d of them configuration", seed, len(q.of), q.config)
 		}
 		for outcome, n := range r.done {

@@ -3,8 +3,6 @@ package ingest
 import (
 	"context"
 	"log/slog"
-	"maps"
-	"slices"
 	"time"
 
 	"navarch.io/navarch/store/kv"
@@ -14,21 +12,21 @@ import (
 
 // The pace at which stored private keys are encrypted again once the key encryption key was rotated.
 const (
-	reencryptMost  = 32          // in one batch
+	reencryptMost  = 32          // private keys of one batch
 	reencryptPause = time.Second // between two batches
-	reencryptEvery = time.Minute // between two looks that found less
+	reencryptEvery = time.Minute // after a batch that was not full
 )
 
-// The events and effects of sealing again.
+// The events and effects of encrypting again.
 type (
-	// Look: it is time to see whether the key encryption key was rotated.
+	// Look: it is time to look for Secrets under an earlier key encryption key.
 	Look struct{}
-	// Reencrypt: seal again what needs it of these stored Secrets.
+	// Reencrypt requests that the private keys of stored Secrets are encrypted under the newest key encryption key, where they are not.
 	Reencrypt struct {
 		Epoch  kv.Epoch
 		Stored []*model.Secret
 	}
-	// Reencrypted answers Reencrypt: the sealed private keys by the stored record that they are of, as far as it went.
+	// Reencrypted answers Reencrypt: the sealed private keys, by stored record.
 	Reencrypted struct {
 		Epoch  kv.Epoch
 		Sealed map[*model.Secret][]byte
@@ -39,23 +37,11 @@ func (Look) event()        {}
 func (Reencrypt) effect()  {}
 func (Reencrypted) event() {}
 
-// reencryption is a stored Secret, and the same with its private key encrypted again.
+// reencryption is a stored Secret, and the same Secret with its private key encrypted again.
 type reencryption struct{ from, to *model.Secret }
 
-// look asks for all stored Secrets, those too whose object cannot be understood any more: they stand, so they must open.
-func (s *State) look() []Effect {
-	if s.phase != ready || len(s.secrets) == 0 {
-		return nil
-	}
-	stored := make([]*model.Secret, 0, len(s.secrets))
-	for _, key := range slices.SortedFunc(maps.Keys(s.secrets), model.Key.Compare) {
-		stored = append(stored, s.secrets[key])
-	}
-	return []Effect{Reencrypt{Epoch: s.epoch, Stored: stored}}
-}
-
-// reencrypted notes what is to be written, of the records that are still stored.
-func (s *State) reencrypted(e Reencrypted) {
+// applyReencrypted notes the Secrets that are to be written.
+func (s *sealing) applyReencrypted(e Reencrypted) {
 	for from, sealed := range e.Sealed {
 		r, err := sealedAs(from, sealed, from.Spec.GetMac())
 		if err == nil { // it was a record before
@@ -64,15 +50,16 @@ func (s *State) reencrypted(e Reencrypted) {
 	}
 }
 
-// renewed takes what was encrypted again, for the next batch. What waits to be written for another reason is left to the next look.
-func (s *State) renewed() map[model.Key]*model.Secret {
+// takeReencrypted returns the Secrets that were encrypted again, for the next batch. One that waits to be written for another reason is left to the
+// next Look.
+func (s *sealing) takeReencrypted(q *queue) map[model.Key]*model.Secret {
 	puts := map[model.Key]*model.Secret{}
 	for key, a := range s.reencryptions {
-		if s.queue.of[key] != nil || s.awaitingSeal[key] != nil || s.secrets[key] != a.from {
+		if q.of[key] != nil || s.wanted.awaitingSeal[key] != nil || s.stored.secrets[key] != a.from {
 			continue
 		}
-		if want := s.want[key]; want != nil && want.Meta().Hash == s.have[key] {
-			s.want[key] = a.to
+		if want := s.wanted.records[key]; want != nil && want.Meta().Hash == s.stored.hashes[key] {
+			s.wanted.records[key] = a.to
 		}
 		puts[key] = a.to
 	}
@@ -80,7 +67,7 @@ func (s *State) renewed() map[model.Key]*model.Secret {
 	return puts
 }
 
-// reencrypt is what the loop does for Reencrypt.
+// reencrypt carries out Reencrypt.
 func (l *Loop) reencrypt(ctx context.Context, e Reencrypt) Reencrypted {
 	out := Reencrypted{Epoch: e.Epoch}
 	if l.Sealer == nil {
@@ -96,8 +83,8 @@ func (l *Loop) reencrypt(ctx context.Context, e Reencrypt) Reencrypted {
 	return out
 }
 
-// next is when to look again.
-func (e Reencrypted) next() time.Duration {
+// pause returns the time until the next Look.
+func (e Reencrypted) pause() time.Duration {
 	if len(e.Sealed) == reencryptMost {
 		return reencryptPause
 	}

@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// sealing is a store of Secrets, and a leader that seals them.
-type sealing struct {
+// sealingStore is a store of Secrets, and a leader that seals them.
+type sealingStore struct {
 	*testing.T
 	*memory
 	sealer    *sealer
@@ -24,17 +24,17 @@ type sealing struct {
 	cert, key []byte
 }
 
-func (w *sealing) at(i int) model.Key {
+func (w *sealingStore) at(i int) model.Key {
 	return model.Key{Kind: model.KindSecret, Namespace: "shop", Name: fmt.Sprintf("tls-%02d", i)}
 }
 
 // event is one of the Secrets, with the given private key.
-func (w *sealing) event(i int, key []byte) object.Event {
+func (w *sealingStore) event(i int, key []byte) object.Event {
 	return put(w.T, secretOf(w.at(i).Name, w.cert, key))
 }
 
 // sealedBy is how many are stored, sealed under a key encryption key.
-func (w *sealing) sealedBy(kek string) (n int) {
+func (w *sealingStore) sealedBy(kek string) (n int) {
 	w.memory.mu.Lock()
 	defer w.memory.mu.Unlock()
 	for i := range w.secrets {
@@ -50,7 +50,7 @@ func (w *sealing) sealedBy(kek string) (n int) {
 }
 
 // batches waits until nothing goes on, and checks how many batches were written.
-func (w *sealing) batches(want int) {
+func (w *sealingStore) batches(want int) {
 	w.Helper()
 	synctest.Wait()
 	if _, n := w.stored(); n != want {
@@ -58,14 +58,14 @@ func (w *sealing) batches(want int) {
 	}
 }
 
-func (w *sealing) looked() int {
+func (w *sealingStore) looked() int {
 	w.sealer.mu.Lock()
 	defer w.sealer.mu.Unlock()
 	return w.sealer.looks
 }
 
 // begin has all stored under the old key, and one object broken afterwards. It returns how many batches that took.
-func (w *sealing) begin() int {
+func (w *sealingStore) begin() int {
 	run(w.T, w.loop)
 	events := []object.Event{put(w.T, svc)}
 	for i := range w.secrets {
@@ -91,7 +91,7 @@ func TestSecretsAreReencrypted(t *testing.T) {
 	cert, key := pair(t)
 	synctest.Test(t, func(t *testing.T) {
 		epoch := kv.Epoch{Key: "leader", Revision: 3}
-		w := &sealing{T: t, memory: &memory{leader: epoch, records: map[model.Key][]byte{}}, sealer: &sealer{kek: "old "},
+		w := &sealingStore{T: t, memory: &memory{leader: epoch, records: map[model.Key][]byte{}}, sealer: &sealer{kek: "old "},
 			epoch: epoch, secrets: reencryptMost + 8, cert: cert, key: key}
 		w.loop = New(Config{Store: w.memory, Sealer: w.sealer})
 		before := w.begin()
@@ -189,8 +189,8 @@ func TestReencryptedTooLate(t *testing.T) {
 		t.Fatalf("%v", next.Puts)
 	}
 	s.Step(Written{After: 3})
-	for key, want := range s.want { // or the old ones would be written again some day
-		if want.Meta().Hash != s.have[key] {
+	for key, want := range s.inventory.wanted.records { // or the old ones would be written again some day
+		if want.Meta().Hash != s.stored.hashes[key] {
 			t.Errorf("%v is wanted otherwise than it is stored", key)
 		}
 	}
@@ -200,11 +200,11 @@ func TestReencryptedTooLate(t *testing.T) {
 	}
 	s.Step(Objects{gone(put(t, secretOf("a", other, otherKey)))}) // a write is under way
 	late := Reencrypted{Sealed: map[*model.Secret][]byte{again.Stored[1]: []byte("sealed")}}
-	if effects := s.Step(late); len(effects) != 0 || len(s.reencryptions) != 1 {
+	if effects := s.Step(late); len(effects) != 0 || len(s.sealing.reencryptions) != 1 {
 		t.Errorf("%v while a write is under way", effects)
 	}
 	s.Step(Gained{Epoch: kv.Epoch{Revision: 2}})
-	if effects := s.Step(reencrypted); len(effects) != 0 || len(s.reencryptions) != 0 {
+	if effects := s.Step(reencrypted); len(effects) != 0 || len(s.sealing.reencryptions) != 0 {
 		t.Errorf("%v after another term began", effects)
 	}
 }

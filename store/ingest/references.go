@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"slices"
 	"strconv"
@@ -14,7 +13,7 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// SecretUse is a Secret that a record makes workloads use.
+// SecretUse names a Secret that a record makes workloads use.
 type SecretUse struct {
 	Namespace string            // of these workloads; empty: of any
 	Name      string            // of the Secret
@@ -22,14 +21,15 @@ type SecretUse struct {
 	Of        string            // namespace of the Secret; empty: that of the workload
 }
 
-// references knows which Secrets are used: those that a record names for workloads that there are. Those of another cluster use Secrets of their own
-// cluster and of the config cluster, as with istiod (istio: pilot/pkg/credentials/kube/multicluster.go, ForCluster). Owned by State.
+// references finds the Secrets that are used: those that a record names for workloads that exist. Workloads of another cluster use Secrets of their
+// own cluster and of the config cluster, as with istiod (istio: pilot/pkg/credentials/kube/multicluster.go, ForCluster). Records go into replace; find
+// makes found. The inventory owns it.
 type references struct {
-	usesOf func(r model.Record, root string) []SecretUse // nil: nobody asks
+	usesOf func(r model.Record, root string) []SecretUse // nil: found is not needed
 	uses   map[model.Key]use
 	sets   map[workloads]*labelled
-	root   string // of uses
-	dirty  bool   // found is not what they come to
+	root   string // the root namespace of uses
+	dirty  bool   // found is out of date
 	found  []object.Reference
 }
 
@@ -38,7 +38,7 @@ type use struct {
 	all    []SecretUse
 }
 
-// workloads are all of a place with the same labels.
+// workloads names the workloads of a place that have the same labels.
 type workloads struct {
 	place
 	labels string
@@ -56,7 +56,7 @@ func newReferences(usesOf func(model.Record, string) []SecretUse) *references {
 	return &references{usesOf: usesOf, uses: map[model.Key]use{}, sets: map[workloads]*labelled{}}
 }
 
-// replace takes over that an object has other records. The new ones come first: labels that stay are not looked at again.
+// replace follows an object whose records change. The new records come first, so that labels that stay do not make found out of date.
 func (f *references) replace(before, after []model.Record) {
 	if f.usesOf == nil {
 		return
@@ -64,7 +64,7 @@ func (f *references) replace(before, after []model.Record) {
 	for _, r := range after {
 		if w, is := r.(*model.Workload); is {
 			f.count(w, 1)
-		} else if all := f.usesOf(r, f.root); len(all) > 0 || r.Meta().Key.Kind == model.KindEnvoyFilter { // whose reach is the root namespace's to say
+		} else if all := f.usesOf(r, f.root); len(all) > 0 || r.Meta().Key.Kind == model.KindEnvoyFilter { // its reach depends on the root namespace
 			f.uses[r.Meta().Key] = use{r, all}
 			f.dirty = true
 		}
@@ -79,7 +79,7 @@ func (f *references) replace(before, after []model.Record) {
 	}
 }
 
-// count adds a workload, or takes one away.
+// count follows a workload that comes (1), or goes (-1).
 func (f *references) count(w *model.Workload, n int) {
 	labels := w.Spec.GetEndpoint().GetLabels()
 	id := workloads{place{w.Key.Origin.Cluster(), w.Key.Namespace}, textOf(labels)}
@@ -94,7 +94,7 @@ func (f *references) count(w *model.Workload, n int) {
 	}
 }
 
-// find makes found of all that is known; true: it is another one.
+// find makes found, and reports whether it changed.
 func (f *references) find(root string) bool {
 	if root != f.root {
 		f.root, f.dirty = root, true
@@ -139,7 +139,7 @@ func (f *references) find(root string) bool {
 	return true
 }
 
-// reach is the places that have workloads for which a Secret is used. known has what was found before, by selector.
+// reach returns the places of the workloads that use a Secret. known caches places by selector.
 func (f *references) reach(known map[string][]place, one SecretUse) []place {
 	text := one.Namespace + "/" + textOf(one.Selector)
 	all, is := known[text]
@@ -157,35 +157,11 @@ func (f *references) reach(known map[string][]place, one SecretUse) []place {
 	return all
 }
 
-// textOf is equal for equal labels, and only for these.
+// textOf returns a text that is equal for equal labels, and only for these.
 func textOf(labels map[string]string) string {
 	var text strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		text.WriteString(strconv.Quote(key) + strconv.Quote(labels[key]))
 	}
 	return text.String()
-}
-
-// Settle returns once everything that was emitted before is taken, and Config.Referred knows which Secrets it refers to; its error is the
-// context's.
-func (l *Loop) Settle(ctx context.Context) error {
-	taken := make(chan struct{})
-	l.box.Put(input{settle: []chan struct{}{taken}})
-	select {
-	case <-taken:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// Settled says whether this process leads, has compared everything with what is stored, and has nothing that waits to be written, of what
-// the loop has taken.
-func (l *Loop) Settled() bool { return l.settled.Load() }
-
-// refer says which Secrets are used now, where that has changed.
-func (l *Loop) refer() {
-	if l.Referred != nil && l.state.references.find(l.state.mesh.GetRootNamespace()) {
-		l.callbacks.Call(func() { l.Referred(slices.Clone(l.state.references.found)) })
-	}
 }

@@ -38,8 +38,8 @@ func TestReferences(t *testing.T) {
 	s := NewState(Options{SecretUses: gatewayUses})
 	check := func(what string, changed bool, want string) {
 		t.Helper()
-		if got := s.references.find(s.mesh.GetRootNamespace()); got != changed || fmt.Sprint(s.references.found) != want {
-			t.Errorf("%s: changed: %v, found %v, want %s", what, got, s.references.found, want)
+		if got := s.inventory.references.find(s.inventory.objects.Mesh().GetRootNamespace()); got != changed || fmt.Sprint(s.inventory.references.found) != want {
+			t.Errorf("%s: changed: %v, found %v, want %s", what, got, s.inventory.references.found, want)
 		}
 	}
 	filter := put(t, "{apiVersion: networking.istio.io/v1alpha3, kind: EnvoyFilter, metadata: {name: f, namespace: apps}, spec: {configPatches: []}}")
@@ -48,14 +48,14 @@ func TestReferences(t *testing.T) {
 	s.Step(Objects{podOf(t, "in", "p1", "edge", "True"), podOf(t, "out", "p2", "other", "True")})
 	check("a workload", true, "[{Secret in/web Gateway apps/g}]")
 	s.Step(Objects{podOf(t, "in", "p1", "edge", "False"), podOf(t, "in", "p3", "edge", "True")})
-	if s.references.dirty {
+	if s.inventory.references.dirty {
 		t.Error("it is to be found again though labels are the same")
 	}
 	s.Step(Objects{gateway(t, "a", "edge", "web"), gateway(t, "b", "other", "web")})
 	check("more that refer", true, "[{Secret in/web Gateway apps/a} {Secret out/web Gateway apps/b}]")
 	s.Step(Objects{filter})
 	check("a filter elsewhere", false, "[{Secret in/web Gateway apps/a} {Secret out/web Gateway apps/b}]")
-	s.mesh.RootNamespace = "apps"
+	s.inventory.objects.Mesh().RootNamespace = "apps"
 	check("of the root namespace", true, "[{Secret in/filtered EnvoyFilter apps/f} {Secret in/web Gateway apps/a} {Secret out/filtered EnvoyFilter apps/f} {Secret out/web Gateway apps/b}]")
 	s.Step(Objects{gone(filter), gone(gateway(t, "a", "", "")), gone(gateway(t, "g", "", "")), gone(podOf(t, "out", "p2", "", ""))})
 	check("all but one Gateway and its workloads go", true, "[]")
@@ -69,13 +69,13 @@ func TestReferencesOfOtherClusters(t *testing.T) {
 	west.ID.Origin = origin.New("west", origin.Kube)
 	west.Object.ID = west.ID
 	s.Step(Objects{gateway(t, "g", "edge", "web"), west, podOf(t, "home", "p2", "edge", "True")})
-	s.references.find(s.mesh.GetRootNamespace())
-	if got, want := fmt.Sprint(s.references.found), "[{Secret edge/web Gateway apps/g} {Secret edge/web in cluster west Gateway apps/g} {Secret home/web Gateway apps/g}]"; got != want {
+	s.inventory.references.find(s.inventory.objects.Mesh().GetRootNamespace())
+	if got, want := fmt.Sprint(s.inventory.references.found), "[{Secret edge/web Gateway apps/g} {Secret edge/web in cluster west Gateway apps/g} {Secret home/web Gateway apps/g}]"; got != want {
 		t.Errorf("found %s, want %s", got, want)
 	}
 	s.Step(Objects{gone(west)})
-	s.references.find(s.mesh.GetRootNamespace())
-	if got, want := fmt.Sprint(s.references.found), "[{Secret home/web Gateway apps/g}]"; got != want {
+	s.inventory.references.find(s.inventory.objects.Mesh().GetRootNamespace())
+	if got, want := fmt.Sprint(s.inventory.references.found), "[{Secret home/web Gateway apps/g}]"; got != want {
 		t.Errorf("once its workloads are gone: found %s, want %s", got, want)
 	}
 }

@@ -2,119 +2,27 @@ package ingest
 
 import (
 	"slices"
-	"time"
 
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/loop"
-	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
-	"navarch.io/navarch/store/origin"
 	"navarch.io/navarch/store/problem"
-	"navarch.io/navarch/store/removal"
 )
-
-// Event is one thing that the loop hands to Step.
-type Event interface{ event() }
-
-// The events.
-type (
-	// Objects is what a source emitted in one call: one semantic change.
-	Objects []object.Event
-	// Emits is what a source emitted in several, oldest first.
-	Emits []Emit
-	// Gained: this process leads, under this epoch. Held are the removals that the leader before held.
-	Gained struct {
-		Epoch kv.Epoch
-		Held  []removal.Hold
-	}
-	// Lost: it leads no more.
-	Lost struct{}
-	// Loaded answers Load: the hashes that are stored at present.
-	Loaded struct {
-		Epoch     kv.Epoch
-		Have      map[model.Key]model.Hash
-		Secrets   map[model.Key]*model.Secret // those of Have that are Secrets
-		Mesh      *model.Mesh                 // the one of Have; nil: there is none, or it cannot be read
-		Bytes     map[model.Key]int           // of the stored records; nil where there are no budgets
-		After     int64                       // the head's revision; 0: there is none
-		Complete  bool                        // nothing needs to be written where nothing differs
-		Place     kv.Place                    // of a new term: above all that this process knows of
-		At        kv.Position                 // where it was read
-		Now       time.Time                   // when
-		Contents  kv.Contents                 // what is stored, for the next head
-		Unknown   map[string]model.Hash       // by path: records of kinds that this build does not know
-		Skippable []string                    // the paths of those of Unknown that close nothing
-	}
-	// Written answers Write.
-	Written struct {
-		Epoch   kv.Epoch
-		Outcome Outcome
-		After   int64             // the head's revision, where the batch was written
-		Refused map[model.Key]int // records that are too large, and their bytes: not written
-		// Contents is what is stored, as the head says.
-		Contents kv.Contents
-	}
-	// Due answers Wait.
-	Due struct{}
-)
-
-// Emit is Objects, and when they were emitted.
-type Emit struct {
-	Objects Objects
-	At      time.Time // zero: not known
-}
-
-// Outcome is how a write went.
-type Outcome uint8
-
-const (
-	Done    Outcome = iota // all of it, but for what was refused
-	Deposed                // another process leads
-	Unknown                // what is stored is not known: load
-)
-
-func (Objects) event() {}
-func (Emits) event()   {}
-func (Gained) event()  {}
-func (Lost) event()    {}
-func (Loaded) event()  {}
-func (Written) event() {}
-func (Due) event()     {}
-
-// Effect is one thing that Step wants done.
-type Effect interface{ effect() }
-
-// The effects.
-type (
-	// Load: read what is stored. Again: the last write or load did not go well, pause first.
-	Load struct {
-		Epoch kv.Epoch
-		Again bool
-	}
-	// Write: commit the batch.
-	Write struct {
-		Batch kv.Batch
-		Since time.Time // of the oldest change in it; zero: it is a full comparison's, or has none that came of an event
-	}
-	// Wait: hand over Due after the pace of endpoint-only writes.
-	Wait struct{}
-)
-
-func (Load) effect()  {}
-func (Write) effect() {}
-func (Wait) effect()  {}
 
 type phase uint8
 
 const (
-	idle    phase = iota // not the leader, or nothing is known to be complete yet
+	idle    phase = iota // this process does not lead, or sources have not emitted everything yet
 	loading              // the full comparison is under way
-	ready                // have is what is stored
+	ready                // the stored hashes are known
 	writing              // one batch is under way
 )
 
-// Stats counts the work that was done.
+// following reports whether changes of wanted records are compared with the store one by one.
+func (p phase) following() bool { return p == ready || p == writing }
+
+// Stats counts finished work.
 type Stats struct {
 	Normalised uint64 // objects turned into records
 	Batches    uint64 // batches written
@@ -122,273 +30,255 @@ type Stats struct {
 	Deletes    uint64
 }
 
-// State is the ingester without clock and store.
+// State is the ingester without clock and store. Calls go one way: State calls its parts; removals, sealing and others call inventory, wanted,
+// stored and writes; none of these calls State.
 type State struct {
-	*inventory
-	allowEmpty    bool
-	held          *held
-	heldFor       time.Duration
-	unsynced      map[origin.Origin]bool // sources that have not emitted everything; empty: all have
-	remotes       *remotes               // sources of other clusters; nil: there are none
-	leading       bool
-	phase         phase
-	epoch         kv.Epoch
-	place         kv.Place // of the newest batch
-	after         int64
-	have          map[model.Key]model.Hash
-	secrets       map[model.Key]*model.Secret // those of have that are Secrets
-	queue         *queue                      // keys to be written
-	withheld      map[model.Key]bool          // stored keys that a full comparison did not dare to delete: of documents that cannot be read
-	refused       map[model.Key]object.Problem
-	batch         kv.Batch                 // while writing
-	flying        map[model.Key]model.Hash // what batch makes of have; zero: nothing
-	complete      bool                     // a head has to be written even if nothing differs
-	paced         bool                     // endpoint-only changes wait for Due
-	sealing       bool                     // awaitingSeal are being sealed
-	resealing     bool                     // some of them could not be
-	unsealed      map[model.Key]object.Problem
-	reencryptions map[model.Key]reencryption // to be written, because the key encryption key was rotated
-	contents      kv.Contents                // what is stored by this leader's doing, and what it found
-	unknown       map[string]model.Hash      // by path: what is stored of kinds that this build does not know
-	dirty         map[model.Key]bool         // changed by others: to be written, or removed, again
-	level         Levelled                   // up to which records are stored
-	restore       map[string]kv.Value        // by path: changed by others, as it was before
-	altered       bool                       // what is stored is not known: compare when the batch under way has ended
-	stats         Stats
+	leading bool
+	phase   phase
+	epoch   kv.Epoch
+	altered bool // the contents of the store are not known: compare once the batch under way has ended
+
+	sources   *sources   // which sources have emitted everything
+	inventory *inventory // objects to records
+	removals  *removals  // objects that are gone and whose removal is held
+	stored    *stored    // the contents of the store
+	writes    *writes    // records to batches
+	sealing   *sealing   // private keys to sealed ones
+	others    *others    // writes of others
 }
 
-// NewState is the state before any event.
+// NewState makes the state before any event.
 func NewState(o Options) *State {
-	w := newInventory(o.Normal, o.Crashes)
-	w.references = newReferences(o.SecretUses)
-	if o.Budget != (Budget{}) {
-		w.budgeted(o.Budget)
-	}
-	if o.Sources == nil {
-		o.Sources = []origin.Origin{{}}
-	}
-	unsynced := map[origin.Origin]bool{}
-	for _, source := range o.Sources {
-		unsynced[source] = true
-	}
-	var others *remotes
-	if o.Remote {
-		others = &remotes{whole: map[origin.Origin]bool{}}
-	}
-	return &State{remotes: others, inventory: w, allowEmpty: o.AllowEmpty, held: newHeld(), heldFor: o.HeldFor, unsynced: unsynced, queue: newQueue(), level: Levelled{Level: model.Level},
-		withheld: map[model.Key]bool{}, refused: map[model.Key]object.Problem{}, unsealed: map[model.Key]object.Problem{},
-		reencryptions: map[model.Key]reencryption{}, dirty: map[model.Key]bool{}, restore: map[string]kv.Value{}}
+	s := &State{sources: newSources(o), inventory: newInventory(o), stored: newStored()}
+	wanted := s.inventory.wanted
+	s.writes = newWrites(wanted, s.stored, s.sources)
+	s.sealing = newSealing(wanted, s.stored)
+	s.others = &others{wanted: wanted, stored: s.stored, writes: s.writes, restore: map[string]kv.Value{}}
+	s.removals = newRemovals(o, s.inventory, s.stored, s.sources)
+	return s
 }
 
-// Step takes one event.
+// Step applies one event, and returns the acts that follow from it.
 func (s *State) Step(event Event) []Effect {
 	switch e := event.(type) {
 	case Objects:
 		return s.Step(Emits{{Objects: e}})
 	case Emits:
-		if s.emitted(e); s.phase == idle {
-			return s.start(false)
+		if s.applyEmits(e); s.phase == idle {
+			return s.startComparison(false)
 		}
 	case Remotes:
-		s.expect(e)
+		s.sources.expect(e)
 	case Gained:
 		if s.leads(e.Epoch) {
 			return nil
 		}
-		s.lose()
-		s.leading, s.epoch, s.place, s.held.book = true, e.Epoch, kv.Place{}, removal.NewBook(s.heldFor, e.Held)
-		return s.start(false)
+		s.endTerm()
+		s.leading, s.epoch = true, e.Epoch
+		s.writes.place = kv.Place{}
+		s.removals.begin(e.Held)
+		return s.startComparison(false)
 	case Lost:
-		s.lose()
+		s.endTerm()
 		return nil
 	case Loaded:
 		if !s.leads(e.Epoch) || s.phase != loading {
 			return nil
 		}
 		if s.altered { // the level has changed meanwhile
-			return s.start(false)
+			return s.startComparison(false)
 		}
 		s.compare(e)
 	case Written:
 		if !s.leads(e.Epoch) || s.phase != writing {
 			return nil
 		}
-		if effects, on := s.written(e); !on {
+		if effects, on := s.endBatch(e); !on {
 			return effects
-		} else if more := append(s.flush(), s.seal()...); len(effects)+len(more) > 0 {
+		} else if more := s.next(); len(effects)+len(more) > 0 {
 			return append(effects, more...)
 		}
 	case Sealed:
-		if !s.leads(e.Epoch) || !s.sealing {
+		if !s.leads(e.Epoch) || !s.sealing.active {
 			return nil
 		}
-		s.sealed(e)
+		s.writes.enqueue(s.sealing.applySealed(e, s.inventory.sourceOf))
 	case Look:
-		return s.look()
+		return s.requestReencryption()
 	case Reencrypted:
 		if !s.leads(e.Epoch) {
 			return nil
 		}
-		s.reencrypted(e)
+		s.sealing.applyReencrypted(e)
 	case Due:
-		s.paced = false
+		s.writes.paced = false
 	case Levelled:
-		return s.levelled(e)
+		return s.setLevel(e)
 	case Foreign, Recalled, Altered:
 		return s.mend(e)
 	}
-	return append(s.flush(), s.seal()...)
+	return s.next()
 }
 
-// leads says whether this process leads, in this term.
+// next returns the next batch, and the private keys that are to be sealed.
+func (s *State) next() []Effect { return append(s.flush(), s.requestSealing()...) }
+
+// leads reports whether this process leads, in this term.
 func (s *State) leads(term kv.Epoch) bool { return s.leading && s.epoch == term }
 
-// emitted takes what sources said, in its order.
-func (s *State) emitted(emits Emits) {
-	s.yielder = loop.NewYielder()
+// applyEmits applies the events of sources, in their order.
+func (s *State) applyEmits(emits Emits) {
+	s.inventory.yielder = loop.NewYielder()
 	for _, emit := range emits {
-		s.heard = emit.At
-		s.heed(emit.Objects)
-		s.take(s.obeyed(emit.Objects))
+		s.inventory.heard = emit.At
+		if s.sources.note(emit.Objects) { // nothing is written until the source has emitted everything again
+			s.phase = idle
+		}
+		s.inventory.take(s.removals.filter(emit.Objects, s.inventory.heard, s.phase))
 		s.collect()
 	}
 }
 
-// start begins the full comparison, as soon as this process leads and the source has emitted everything.
-func (s *State) start(again bool) []Effect {
-	if !s.leading || len(s.unsynced) > 0 {
+// takeAgain applies removals that were held.
+func (s *State) takeAgain(gone []object.Event) {
+	s.inventory.yielder = loop.NewYielder()
+	s.inventory.take(gone)
+	s.collect()
+}
+
+// collect hands the changed keys to writes. Before the comparison of a term there is nothing to note, since the comparison finds every change.
+func (s *State) collect() {
+	changed := s.inventory.wanted.changed
+	if s.phase.following() {
+		s.removals.drop(changed)
+		s.writes.collect(changed, s.inventory.heard, len(s.inventory.unreadable) == 0)
+	}
+	s.inventory.wanted.clearChanged()
+}
+
+// startComparison begins the full comparison, as soon as this process leads and the sources have emitted everything.
+func (s *State) startComparison(again bool) []Effect {
+	if !s.leading || !s.sources.complete() {
 		return nil
 	}
-	s.phase, s.queue, s.altered = loading, newQueue(), false // the comparison finds what waited in it
-	s.remotes.compared()
+	s.phase, s.altered = loading, false
+	s.writes.queue = newQueue() // the comparison finds every change that waited
+	s.sources.remotes.beginComparison()
 	return []Effect{Load{Epoch: s.epoch, Again: again}}
 }
 
-// heed takes down which sources have emitted everything. While one of them has not, since it begins again (Forget), nothing is written.
-func (s *State) heed(events []object.Event) {
-	for _, e := range events {
-		switch e.Op {
-		case object.Synced:
-			s.held.listed(e)
-			if !s.remotes.synced(e.ID.Origin) {
-				delete(s.unsynced, e.ID.Origin)
-			}
-		case object.Forget:
-			if s.remotes.begins(e.ID.Origin) {
-				continue
-			}
-			s.unsynced[e.ID.Origin], s.phase = true, idle
-		case object.Put, object.Delete, object.Broken:
-		}
-	}
+// endTerm forgets the store.
+func (s *State) endTerm() {
+	s.leading, s.phase, s.altered = false, idle, false
+	s.stored.forget()
+	s.writes.endTerm()
+	s.sealing.endTerm()
+	s.others.forget()
+	s.takeAgain(s.removals.releaseAll())
 }
 
-func (s *State) lose() {
-	s.leading, s.phase, s.have, s.secrets = false, idle, nil, nil
-	s.sealing, s.resealing, s.paced, s.complete = false, false, false, false
-	s.queue, s.batch, s.flying = newQueue(), kv.Batch{}, nil
-	clear(s.withheld)
-	clear(s.reencryptions)
-	s.forget()
-	s.letGoAll()
+// compareAgain begins a full comparison where a cluster's source has emitted everything since the last one.
+func (s *State) compareAgain() []Effect {
+	if r := s.sources.remotes; r == nil || !r.again {
+		return nil
+	}
+	switch s.phase {
+	case ready:
+		return s.startComparison(false)
+	case loading, writing:
+		s.altered, s.sources.remotes.again = true, false
+	case idle:
+	}
+	return nil
 }
 
-// compare is the full comparison of what should be with what is stored.
-func (s *State) compare(e Loaded) {
-	s.phase, s.have, s.secrets, s.after = ready, e.Have, e.Secrets, e.After
-	s.complete = !e.Complete || s.allowEmpty // the first head of a store waits for the first record, unless an empty mesh is meant
-	if s.secrets == nil {
-		s.secrets = map[model.Key]*model.Secret{}
+// flush returns the next batch, if there is one to write.
+func (s *State) flush() []Effect {
+	if effects := s.compareAgain(); effects != nil {
+		return effects
 	}
-	s.shareKeys()
-	s.queue, s.batch, s.flying = newQueue(), kv.Batch{}, nil
-	s.forget()
-	s.contents, s.unknown = e.Contents, e.Unknown
-	s.drop(e.Skippable)
-	s.place.Chain, s.place.Term = e.Place.Chain, e.Place.Term
-	clear(s.withheld)
-	clear(s.refused)
-	for _, o := range s.objects {
-		o.setAdopted(nil)
+	if s.phase != ready || s.writes.idle() && len(s.sealing.reencryptions) == 0 && len(s.others.restore) == 0 {
+		return nil
 	}
-	s.rebase(e)
-	s.recallMesh(e.Mesh)
-	s.sealAgain()
-	var gone []model.Key
-	for key := range e.Have {
-		source := s.objects[s.sourceOf(key)]
-		switch {
-		case source != nil && (source.spoiled || source.waiting) && (len(source.records) == 0 || source.closed || key == model.MeshGatewaysKey && s.want[key] == nil):
-			if source.closed { // what is stored is a good form, or closes as much as this one
-				s.setRecords(source, nil, nil)
-				source.closed = false
-			}
-			source.setAdopted(append(source.few().adopted, key))
-		case s.want[key] != nil || s.awaitingSeal[key] != nil:
-		case s.remotes.stand(key.Origin): // its cluster was not listed in full
-		case source == nil && len(s.unreadable) > 0:
-			s.withheld[key] = true // its object may be in a document that cannot be read
-		default:
-			gone = append(gone, key)
-		}
+	batch, since, ok := s.writes.makeBatch(s.epoch, s.sealing.takeReencrypted(s.writes.queue), s.others)
+	if !ok {
+		return nil
 	}
-	s.changed = emptied(s.changed)
-	for _, key := range s.removed(e.Now, gone) {
-		s.changed[key] = true
-	}
-	for key := range s.want {
-		if s.differs(key) {
-			s.changed[key] = true
-		}
-	}
-	s.queue.add(s.changed, time.Time{})
-	s.changed = emptied(s.changed)
+	s.phase = writing
+	return []Effect{Write{Batch: batch, Since: since}}
 }
 
-// sourceOf is the object that a record is made of.
-func (w *inventory) sourceOf(key model.Key) object.ID {
-	if key == model.MeshKey || key == model.MeshGatewaysKey {
-		return w.meshID
+// endBatch applies the outcome of a batch, and reports whether another one may be written.
+func (s *State) endBatch(e Written) (effects []Effect, on bool) {
+	batch := s.writes.takeBatch()
+	switch e.Outcome {
+	case Deposed:
+		s.endTerm()
+		return nil, false
+	case Unknown:
+		s.writes.paced = false
+		return s.startComparison(true), false
+	case Done:
 	}
-	return normal.SourceObject(key)
+	s.phase = ready
+	s.writes.applyWritten(batch, e)
+	if s.altered {
+		s.writes.paced = false
+		return s.startComparison(true), false
+	}
+	if s.writes.paced {
+		effects = append(effects, Wait{})
+	}
+	return effects, true
 }
 
-// Problems is what is wrong with single objects and with writing them, sorted, as much as is listed (Bounded). The caller does not change it.
+// requestSealing requests the sealing of private keys, unless it is under way.
+func (s *State) requestSealing() []Effect {
+	if !s.phase.following() {
+		return nil
+	}
+	return s.sealing.request(s.epoch)
+}
+
+// requestReencryption requests that all stored Secrets are encrypted under the newest key.
+func (s *State) requestReencryption() []Effect {
+	if s.phase != ready || len(s.stored.secrets) == 0 {
+		return nil
+	}
+	return []Effect{Reencrypt{Epoch: s.epoch, Stored: s.stored.allSecrets()}}
+}
+
+// Problems returns the problems of single objects and of writing them, sorted, as many as are listed (Bounded). The caller does not change it.
 func (s *State) Problems() []object.Problem { return s.listed(nil) }
 
-// listed is Problems with those between objects.
+// listed returns Problems, with those between objects.
 func (s *State) listed(between []object.Problem) []object.Problem {
+	f := s.inventory.faults
 	more := s.more()
-	if more = append(more, between...); len(more) == 0 && s.faults.listed <= problem.Most/problem.MostOfObject {
-		return s.faults.problems()
+	if more = append(more, between...); len(more) == 0 && f.Objects() <= problem.Most/problem.MostOfObject {
+		return f.Listed()
 	}
-	all := slices.Concat(s.faults.problems(), more)
+	all := slices.Concat(f.Listed(), more)
 	slices.SortFunc(all, normal.CompareProblems)
-	return Bounded(all, s.faults.left())
+	return Bounded(all, f.Left())
 }
 
-// more is what is wrong with writing objects.
+// more returns the problems of writing objects.
 func (s *State) more() []object.Problem {
-	more := slices.Clone(s.budgetProblems())
-	for _, p := range s.refused {
-		more = append(more, p)
-	}
-	for key, p := range s.unsealed {
-		if s.awaitingSeal[key] != nil {
-			more = append(more, p)
-		}
-	}
-	more = append(more, s.aboveLevel()...)
-	more = append(more, s.removalProblems()...)
-	if s.phase == ready && s.after == 0 && len(s.want)+len(s.awaitingSeal) == 0 {
+	more := slices.Clone(s.inventory.budgetProblems())
+	more = append(more, s.writes.problems(s.inventory.sourceOf)...)
+	more = append(more, s.sealing.problems()...)
+	more = append(more, s.removals.problems()...)
+	if s.phase == ready && s.stored.after == 0 && s.inventory.wanted.empty() {
 		more = append(more, object.Problem{Code: problem.Held, Severity: problem.Error,
 			Message: "the configuration has no object that proxies are told of, and nothing was stored before: replicas are not ready, since an empty mesh may be a folder that is not mounted (--allow-empty has it served)"})
 	}
 	return more
 }
 
-// Stats counts the work that was done.
+// Stats counts finished work.
 func (s *State) Stats() Stats {
-	s.stats.Normalised = s.normalised
-	return s.stats
+	stats := s.writes.stats
+	stats.Normalised = s.inventory.normalised
+	return stats
 }

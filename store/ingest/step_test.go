@@ -334,17 +334,17 @@ func TestRecordsDoNotDependOnOrder(t *testing.T) {
 	}
 	for range 20 {
 		events = append(events[1:], events[0])
-		w := newInventory(Options{}.Normal, nil)
+		w := newInventory(Options{})
 		for _, e := range events { // one by one
 			w.take([]object.Event{e})
 		}
 		for _, r := range first {
-			if got := w.want[r.Meta().Key]; got == nil || got.Meta().Hash != r.Meta().Hash {
+			if got := w.wanted.records[r.Meta().Key]; got == nil || got.Meta().Hash != r.Meta().Hash {
 				t.Fatalf("%v differs", r.Meta().Key)
 			}
 		}
-		if len(w.want) != len(first) {
-			t.Fatalf("%d records, want %d", len(w.want), len(first))
+		if len(w.wanted.records) != len(first) {
+			t.Fatalf("%d records, want %d", len(w.wanted.records), len(first))
 		}
 	}
 }

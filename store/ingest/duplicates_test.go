@@ -55,12 +55,12 @@ func TestFileAndKubernetes(t *testing.T) {
 			t.Errorf("%s first: problems %s", first, p)
 		}
 		d.step(Objects{from(origin.Files, put(t, fmt.Sprintf(meshMap, "connectTimeout: 5s")))})
-		if got := d.s.mesh.ConnectTimeout.AsDuration().Seconds(); got != 3 {
+		if got := d.s.inventory.objects.Mesh().ConnectTimeout.AsDuration().Seconds(); got != 3 {
 			t.Errorf("%s first: the mesh configuration of a file counts: %v s", first, got)
 		}
 		d.step(Objects{from(origin.Kube, gone(put(t, fmt.Sprintf(meshMap, "x")))), from(origin.Kube, gone(put(t, svc)))})
-		if got := d.paths(); got != policies+"Mesh////mesh Service//files/shop/web" || d.s.mesh.ConnectTimeout.AsDuration().Seconds() != 5 {
-			t.Errorf("%s first: without the API server's: stored %s, mesh %v", first, got, d.s.mesh.ConnectTimeout)
+		if got := d.paths(); got != policies+"Mesh////mesh Service//files/shop/web" || d.s.inventory.objects.Mesh().ConnectTimeout.AsDuration().Seconds() != 5 {
+			t.Errorf("%s first: without the API server's: stored %s, mesh %v", first, got, d.s.inventory.objects.Mesh().ConnectTimeout)
 		}
 		if p := d.s.Problems(); len(p) != 0 {
 			t.Errorf("%s first: problems %v", first, p)
@@ -117,8 +117,8 @@ func TestSourcesThatBeginAgain(t *testing.T) {
 				d.s.Step(Loaded{Epoch: e.(Load).Epoch, Have: d.stored, After: 1, Complete: true})
 			}
 		}
-		if len(d.s.objects) != 1 {
-			t.Errorf("%d objects are kept, want that of the file", len(d.s.objects))
+		if d.s.inventory.objects.Len() != 1 {
+			t.Errorf("%d objects are kept, want that of the file", d.s.inventory.objects.Len())
 		}
 		d.want(Objects{from(origin.Files, put(t, vs("b", "1s")))}) // nothing is written yet
 		d.want(all, "load", "write +VirtualService b")

@@ -22,8 +22,8 @@ func TestWhatTheLeaderSays(t *testing.T) {
 	d.lead()
 	names := func(whole bool, want string) {
 		t.Helper()
-		if got := fmt.Sprint(namesOf(d.s.names.of)); got != want || d.s.whole() != whole {
-			t.Errorf("names are %s, whole %v", got, d.s.whole())
+		if got := fmt.Sprint(namesOf(d.s)); got != want || d.s.sources.configured() != whole {
+			t.Errorf("names are %s, whole %v", got, d.s.sources.configured())
 		}
 	}
 	said := func(o *object.Object, err error) object.Event {
@@ -59,34 +59,15 @@ func TestWhatTheLeaderSays(t *testing.T) {
 	// At the end of a term what the leader said is forgotten, which changes nothing that is stored.
 	d.want(Lost{})
 	d.want(Objects{{Op: object.Forget, ID: object.ID{Origin: leaders[1]}}, {Op: object.Forget, ID: object.ID{Origin: leaders[2]}}})
-	if len(d.s.automatic)+len(d.s.resolved) != 0 || !d.s.whole() {
-		t.Errorf("known are %v, %v", d.s.automatic, d.s.resolved)
+	w := d.s.inventory.objects
+	if a, r := w.Automatic(normal.AutomaticID("shop", "other")), w.Resolved(normal.ResolvedID("lb.example.com")); len(a)+len(r) != 0 || !d.s.sources.configured() {
+		t.Errorf("known are %v, %v", a, r)
 	}
 }
 
-// An address that passes from one ServiceEntry to another is the other's, whichever of the two is told first; one that nobody has any more is nobody's.
-func TestAutomaticAddressesPass(t *testing.T) {
-	at := normal.AutomaticAtID(netip.MustParseAddr("240.240.0.1"))
-	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
-		w := newDesk(t).s
-		say := func(name string, addresses ...string) {
-			w.setAutomatic(normal.AutomaticID("shop", name), map[string][]string{"h": addresses}, map[object.ID]bool{})
-		}
-		from, to := names[0], names[1]
-		say(from, "240.240.0.1")
-		say(to, "240.240.0.1")
-		say(from, "240.240.0.2")
-		if got, want := w.AutomaticAt(at), normal.AutomaticID("shop", to); got != want {
-			t.Errorf("from %s to %s: the address is of %v, want %v", from, to, got, want)
-		}
-		if say(to); w.AutomaticAt(at) != (object.ID{}) {
-			t.Errorf("it is still of %v", w.AutomaticAt(at))
-		}
-	}
-}
-
-func namesOf(of map[object.ID]int) (names []string) {
-	for id := range of {
+func namesOf(s *State) (names []string) {
+	ids, _ := s.inventory.objects.Needed(origin.DNS)
+	for id := range ids {
 		names = append(names, id.Name)
 	}
 	slices.Sort(names)

@@ -66,13 +66,13 @@ func TestWhatIsHeldByReason(t *testing.T) {
 			deletes = append(deletes, lost(e, why))
 		}
 		d.step(ofOrigin(kube, deletes...))
-		if n := len(d.s.held.book.Objects()); n != held || len(d.stored) != 1+held {
+		if n := len(d.s.removals.book.Objects()); n != held || len(d.stored) != 1+held {
 			t.Errorf("%s: %d are held, %d stored, want %d held", why, n, len(d.stored), held)
 		}
 		if held == 0 {
 			continue
 		}
-		holds := d.s.held.book.Holds()
+		holds := d.s.removals.book.Holds()
 		if len(holds) != 1 || !holds[0].Waits || holds[0].Kinds["VirtualService"] != 6 || !holds[0].Ends.IsZero() {
 			t.Errorf("%s: %+v, want one that waits, for everything of the kind is gone", why, holds)
 		}
@@ -135,13 +135,13 @@ func TestTenantHoldsNoOther(t *testing.T) {
 		}
 		d.stored = maps.Clone(was)
 		if d.step(ofOrigin(o, deletes...)); policyIsStored() {
-			t.Errorf("%v: the ALLOW policy of another namespace stands, for %v", o, d.s.held.book.Holds())
+			t.Errorf("%v: the ALLOW policy of another namespace stands, for %v", o, d.s.removals.book.Holds())
 		}
 		d.stored = maps.Clone(was)
 		d.s = NewState(Options{Sources: []origin.Origin{o}})
 		d.step(ofOrigin(o, after...))
 		if d.step(Gained{Epoch: kv.Epoch{Key: "leader", Revision: 9}}); policyIsStored() {
-			t.Errorf("%v: under the next leader the ALLOW policy of another namespace stands, for %v", o, d.s.held.book.Holds())
+			t.Errorf("%v: under the next leader the ALLOW policy of another namespace stands, for %v", o, d.s.removals.book.Holds())
 		}
 	}
 }
@@ -178,16 +178,16 @@ func TestNewLeaderKnowsWhatWasHeld(t *testing.T) {
 		t.Errorf("a complete list: %d records are left", len(d.stored))
 	}
 	d = begin(nil, all[6], kinds("Service"))
-	holds := d.s.held.book.Holds()
+	holds := d.s.removals.book.Holds()
 	if len(d.stored) != 7 || len(holds) != 1 || holds[0].Why != object.Unread || !holds[0].Waits {
 		t.Fatalf("a kind that is not served: %d records are left, held %+v", len(d.stored), holds)
 	}
-	if same := begin(holds, all[6], kinds("Service")).s.held.book.Holds(); len(same) != 1 || same[0].ID != holds[0].ID {
+	if same := begin(holds, all[6], kinds("Service")).s.removals.book.Holds(); len(same) != 1 || same[0].ID != holds[0].ID {
 		t.Errorf("the same objects under the next leader: %+v, before %+v", same, holds)
 	}
 	d.step(ofOrigin(kube, all[0]))
-	again := begin(d.s.held.book.Holds(), all[0], all[6], kinds("Service", "VirtualService"))
-	next := again.s.held.book.Holds()
+	again := begin(d.s.removals.book.Holds(), all[0], all[6], kinds("Service", "VirtualService"))
+	next := again.s.removals.book.Holds()
 	if len(again.stored) != 7 || len(next) != 1 || next[0].Count != 5 || !next[0].Since.Equal(holds[0].Since) {
 		t.Errorf("the definition is back, under the next leader: %d records are left, held %+v, before %+v", len(again.stored), next, holds)
 	}
@@ -214,12 +214,12 @@ func TestManyComeBack(t *testing.T) {
 	d.epoch.Revision++
 	d.step(ofOrigin(kube, whole))
 	d.step(Gained{Epoch: d.epoch})
-	if len(d.s.held.keys) != n {
-		t.Fatalf("%d records are held", len(d.s.held.keys))
+	if len(d.s.removals.keys) != n {
+		t.Fatalf("%d records are held", len(d.s.removals.keys))
 	}
 	d.step(ofOrigin(kube, all...))
-	if looks := d.s.held.looks; len(d.s.held.keys)+len(d.s.held.book.Objects()) != 0 || looks != 1 {
-		t.Errorf("%d records are held of objects that are back, after %d looks at them", len(d.s.held.keys), looks)
+	if looks := d.s.removals.walks; len(d.s.removals.keys)+len(d.s.removals.book.Objects()) != 0 || looks != 1 {
+		t.Errorf("%d records are held of objects that are back, after %d looks at them", len(d.s.removals.keys), looks)
 	}
 }
 
@@ -234,16 +234,16 @@ func TestHeldEndsWithTheTerm(t *testing.T) {
 		deletes = append(deletes, lost(e, object.Missing))
 	}
 	d.step(deletes)
-	held := d.s.held.book.Holds()
+	held := d.s.removals.book.Holds()
 	if len(held) != 1 || held[0].Count != 6 || held[0].Namespace != "shop" {
 		t.Fatalf("held %+v", held)
 	}
 	d.step(Lost{})
-	if len(d.s.objects) != 1 || len(d.s.held.book.Objects()) != 0 {
-		t.Errorf("%d objects are known, %v are held", len(d.s.objects), d.s.held.book.Objects())
+	if d.s.inventory.objects.Len() != 1 || len(d.s.removals.book.Objects()) != 0 {
+		t.Errorf("%d objects are known, %v are held", d.s.inventory.objects.Len(), d.s.removals.book.Objects())
 	}
 	d.epoch.Revision++
-	if d.step(Gained{d.epoch, held}); len(d.stored) != 7 || len(d.s.held.book.Objects()) != 6 {
-		t.Errorf("the next term: %d are stored, held %v", len(d.stored), d.s.held.book.Objects())
+	if d.step(Gained{d.epoch, held}); len(d.stored) != 7 || len(d.s.removals.book.Objects()) != 6 {
+		t.Errorf("the next term: %d are stored, held %v", len(d.stored), d.s.removals.book.Objects())
 	}
 }

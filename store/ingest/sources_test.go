@@ -52,14 +52,14 @@ func TestRemoteCluster(t *testing.T) {
 	}
 	d.want(forget)
 	d.want(Remotes{Known: true}, "load") // its Secret is gone
-	held := d.s.held.book.Holds()
+	held := d.s.removals.book.Holds()
 	if len(held) != 1 || held[0].Cluster != "west" || held[0].Why != object.Unnamed || held[0].Waits {
 		t.Fatalf("held %+v, want the Service of cluster west", held)
 	}
 	if p := d.s.Problems(); len(p) != 1 || p[0].ID.Origin != west || !strings.Contains(p[0].Message, "no Secret names") {
 		t.Errorf("the problem does not say what is held: %v", p)
 	}
-	if _, kept := d.s.have[model.Key{Kind: model.KindService, Origin: west, Namespace: "shop", Name: "other"}]; !kept {
+	if _, kept := d.s.stored.hashes[model.Key{Kind: model.KindService, Origin: west, Namespace: "shop", Name: "other"}]; !kept {
 		t.Error("the cluster was removed, and nothing held it")
 	}
 	if effects, _, ok := d.s.accept(held[0].ID); !ok || len(effects) == 0 {

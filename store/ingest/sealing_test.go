@@ -193,15 +193,15 @@ func TestSealedTooLate(t *testing.T) {
 	s.Step(Gained{})
 	s.Step(Objects{put(t, secretOf("a", cert, key)), put(t, secretOf("b", cert, key)), synced})
 	first, ok := sealed(s.Step(Loaded{Complete: true}))
-	if !ok || len(first.Secrets) != 2 || len(s.want) != 0 {
-		t.Fatalf("%v, wanted %v", first, s.want)
+	if !ok || len(first.Secrets) != 2 || len(s.inventory.wanted.records) != 0 {
+		t.Fatalf("%v, wanted %v", first, s.inventory.wanted.records)
 	}
 	if _, again := sealed(s.Step(Objects{put(t, secretOf("a", other, otherKey)), gone(put(t, secretOf("b", cert, key)))})); again {
 		t.Error("sealed twice at once")
 	}
 	second, ok := sealed(s.Step(sealAll(t.Context(), &sealer{}, first)))
-	if !ok || len(second.Secrets) != 1 || !bytes.Equal(second.Secrets[0].Private, otherKey) || len(s.want) != 0 {
-		t.Fatalf("%v, wanted %v", second, s.want)
+	if !ok || len(second.Secrets) != 1 || !bytes.Equal(second.Secrets[0].Private, otherKey) || len(s.inventory.wanted.records) != 0 {
+		t.Fatalf("%v, wanted %v", second, s.inventory.wanted.records)
 	}
 	effects := s.Step(sealAll(t.Context(), &sealer{}, second))
 	if len(effects) != 1 || len(effects[0].(Write).Batch.Puts) != 1 {

@@ -1,0 +1,90 @@
+package ingest
+
+import (
+	"maps"
+	"slices"
+
+	"navarch.io/navarch/store/analysis"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+)
+
+// crossCheck finds the problems between objects (store/analysis). It follows the wanted records, and examines only records that changed.
+type crossCheck struct {
+	records  map[model.Key]model.Record // the wanted ones
+	locate   func(object.ID) string     // the location of an object
+	analysis *analysis.Analysis         // nil: the next check examines everything
+	edited   map[model.Key]model.Record // records that may differ by now, as analysis has them; nil: it has none
+	due      bool                       // records changed since the last check
+}
+
+// note notes records that are about to be replaced in records.
+func (c *crossCheck) note(replaced ...[]model.Record) {
+	if c.analysis == nil {
+		c.due = true
+		return
+	}
+	for _, records := range replaced {
+		for _, r := range records {
+			key := r.Meta().Key
+			if _, noted := c.edited[key]; noted || !analysis.Reads(key.Kind) {
+				continue
+			}
+			c.edited[key] = c.records[key]
+			c.due = true
+		}
+	}
+}
+
+// check returns the problems between objects, sorted.
+func (c *crossCheck) check(g *guard) []object.Problem {
+	c.due = false
+	found := c.examine(g)
+	if len(found) == 0 {
+		return nil
+	}
+	found = slices.Clone(found)
+	for i, p := range found {
+		if at := c.locate(p.ID); at != "" {
+			found[i].Location = at
+		}
+	}
+	slices.SortFunc(found, normal.CompareProblems)
+	return found
+}
+
+// examine hands the changed records to the analysis. If that panics, no object can be named for it, and the next check examines everything.
+func (c *crossCheck) examine(g *guard) (found []object.Problem) {
+	a := c.analysis
+	c.analysis = nil
+	problems := g.run(&object.Object{}, func() {
+		if a == nil {
+			a = analysis.Of(maps.Values(c.records))
+		} else {
+			a.Step(c.edits())
+		}
+		found = a.Problems()
+	})
+	c.edited = map[model.Key]model.Record{}
+	if problems != nil {
+		problems[0].Message = "a fault of this build: objects are not checked against each other; the log says why"
+		return problems
+	}
+	c.analysis = a
+	return found
+}
+
+// edits returns the records that differ from those of the analysis.
+func (c *crossCheck) edits() (all []analysis.Edit) {
+	for key, old := range c.edited {
+		if now := c.records[key]; !same(old, now) {
+			all = append(all, analysis.Edit{Old: old, New: now})
+		}
+	}
+	return all
+}
+
+func same(a, b model.Record) bool {
+	return a == b || a != nil && b != nil && a.Meta().Hash == b.Meta().Hash
+}

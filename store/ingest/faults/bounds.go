@@ -1,0 +1,36 @@
+package faults
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+)
+
+// maxText bounds a field and a message of a problem, in bytes; longer texts are cut.
+const maxText = 512
+
+// bounded returns the problems of one object that are kept: errors first where there are too many.
+func bounded(id object.ID, all []object.Problem) []object.Problem {
+	if len(all) > problem.MostOfObject {
+		all = slices.Clone(all)
+		slices.SortStableFunc(all, func(a, b object.Problem) int { return strings.Compare(string(a.Severity), string(b.Severity)) }) // error, warning
+		more := len(all) - problem.MostOfObject + 1
+		all = append(all[:problem.MostOfObject-1], object.Problem{ID: id, Location: all[0].Location, Code: problem.NotAllowed, Severity: problem.Warning,
+			Message: fmt.Sprintf("%d more problems of this object are not listed", more)})
+	}
+	for i, p := range all {
+		if len(p.Field) > maxText || len(p.Message) > maxText {
+			all = slices.Clone(all)
+			all[i].Field, all[i].Message = cut(p.Field), cut(p.Message)
+		}
+	}
+	return all
+}
+
+// cut shortens a text, in memory of its own.
+func cut(text string) string {
+	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), maxText)]), "")
+}

@@ -1,0 +1,134 @@
+package lookup
+
+import (
+	"iter"
+	"net/netip"
+
+	meshv1 "istio.io/api/mesh/v1alpha1"
+
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
+)
+
+// indexes find parsed forms by other properties than their names.
+type indexes struct {
+	pods        podsByAddress
+	addresses   *Addresses
+	nodes       map[origin.Origin]map[string]*normal.Node // by name
+	automaticAt map[object.ID]object.ID                   // the ServiceEntry that has each automatic address
+	demands     map[string]*demand                        // by source of the leader
+
+	meshes                         map[object.ID]*Mesh
+	config                         *meshv1.MeshConfig   // in effect
+	networks                       *meshv1.MeshNetworks // in effect
+	configChanged, networksChanged bool                 // by the last change of meshes
+}
+
+// demand is the names of one source that the leader has to find out.
+type demand struct {
+	names   map[object.ID]bool
+	changed bool
+}
+
+func newIndexes(pods func() iter.Seq2[object.ID, *normal.Pod]) *indexes {
+	x := &indexes{addresses: &Addresses{users: map[netip.Addr]int32{}}, nodes: map[origin.Origin]map[string]*normal.Node{},
+		automaticAt: map[object.ID]object.ID{}, demands: map[string]*demand{}, meshes: map[object.ID]*Mesh{},
+		config: model.DefaultMesh().Spec, networks: &meshv1.MeshNetworks{}}
+	x.pods = podsByAddress{every: pods, asked: map[podPlace]*podsHere{}}
+	for _, source := range []string{origin.DNS, origin.JWKS} {
+		x.demands[source] = &demand{names: map[object.ID]bool{}}
+	}
+	return x
+}
+
+// count follows names that are looked up from now on (1), or by no object any more (-1).
+func (x *indexes) count(name object.ID, by int) {
+	if normal.IsPodAt(name) {
+		x.pods.count(name, by)
+		return
+	}
+	if d := x.demands[name.Origin.Source()]; d != nil {
+		if d.names[name] = true; by < 0 {
+			delete(d.names, name)
+		}
+		d.changed = true
+	}
+}
+
+func indexNode(x *indexes, id object.ID, _, after any) {
+	all := x.nodes[id.Origin]
+	if all == nil {
+		all = map[string]*normal.Node{}
+		x.nodes[id.Origin] = all
+	}
+	if all[id.Name] = as[*normal.Node](after); after == nil {
+		if delete(all, id.Name); len(all) == 0 {
+			delete(x.nodes, id.Origin)
+		}
+	}
+}
+
+func indexAutomatic(x *indexes, id object.ID, before, after any) {
+	for at := range automaticNames(before) {
+		if x.automaticAt[at] == id { // else another ServiceEntry has been given the address since
+			delete(x.automaticAt, at)
+		}
+	}
+	for at := range automaticNames(after) {
+		x.automaticAt[at] = id
+	}
+}
+
+func parsedOf[V any, E any](t *Table[E], id object.ID) V {
+	if n := t.objects[id]; n != nil {
+		return as[V](n.parsed)
+	}
+	return as[V](nil)
+}
+
+// Pod implements normal.Lookup.
+func (t *Table[E]) Pod(id object.ID) *normal.Pod { return parsedOf[*normal.Pod](t, id) }
+
+// Node implements normal.Lookup.
+func (t *Table[E]) Node(id object.ID) *normal.Node { return parsedOf[*normal.Node](t, id) }
+
+// Nodes implements normal.Lookup.
+func (t *Table[E]) Nodes(of origin.Origin) iter.Seq[*normal.Node] {
+	return func(yield func(*normal.Node) bool) {
+		for _, n := range t.index.nodes[of] {
+			if !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+// Namespace implements normal.Lookup.
+func (t *Table[E]) Namespace(id object.ID) *normal.Namespace {
+	return parsedOf[*normal.Namespace](t, id)
+}
+
+// Role implements normal.Lookup.
+func (t *Table[E]) Role(id object.ID) *normal.Role { return parsedOf[*normal.Role](t, id) }
+
+// Mesh implements normal.Lookup.
+func (t *Table[E]) Mesh() *meshv1.MeshConfig { return t.index.config }
+
+// Networks implements normal.Lookup.
+func (t *Table[E]) Networks() *meshv1.MeshNetworks { return t.index.networks }
+
+// Automatic implements normal.Lookup.
+func (t *Table[E]) Automatic(id object.ID) map[string][]string {
+	return parsedOf[map[string][]string](t, id)
+}
+
+// AutomaticAt implements normal.Lookup.
+func (t *Table[E]) AutomaticAt(id object.ID) object.ID { return t.index.automaticAt[id] }
+
+// Resolved implements normal.Lookup.
+func (t *Table[E]) Resolved(id object.ID) []string { return parsedOf[[]string](t, id) }
+
+// Keys implements normal.Lookup.
+func (t *Table[E]) Keys(id object.ID) normal.Keys { return parsedOf[normal.Keys](t, id) }

@@ -1,0 +1,136 @@
+package lookup
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
+)
+
+// podsByAddress finds Pods by their addresses, in those namespaces alone in which some object looks one up: few EndpointSlices do not name
+// their Pods, and a table of the Pods of all namespaces would be a considerable part of a leader's memory.
+type podsByAddress struct {
+	every func() iter.Seq2[object.ID, *normal.Pod]
+	asked map[podPlace]*podsHere
+	all   map[podPlace][]namedPod // every Pod, from the first lookup until the end of Table.Renew; nil: there was no lookup
+}
+
+// podsHere holds the Pods of one namespace by their addresses.
+type podsHere struct {
+	at    map[string][]namedPod
+	names int // addresses that objects look up there
+}
+
+// podPlace is a namespace of an origin.
+type podPlace struct {
+	origin    origin.Origin
+	namespace string
+}
+
+type namedPod struct {
+	name string
+	pod  *normal.Pod
+}
+
+// pods returns all Pods.
+func (t *Table[E]) pods() iter.Seq2[object.ID, *normal.Pod] {
+	return func(yield func(object.ID, *normal.Pod) bool) {
+		for id, n := range t.objects {
+			if pod, is := n.parsed.(*normal.Pod); is && !yield(id, pod) {
+				return
+			}
+		}
+	}
+}
+
+// PodAt implements normal.Lookup. Of several Pods with the address, as those in their node's network have, it returns the first by name that is
+// not being deleted.
+func (t *Table[E]) PodAt(id object.ID) *normal.Pod {
+	p, at := &t.index.pods, podPlace{id.Origin, id.Namespace}
+	if p.asked[at] == nil {
+		p.asked[at] = &podsHere{at: map[string][]namedPod{}}
+		for _, one := range p.of(at) {
+			p.asked[at].add(one)
+		}
+	}
+	all := p.asked[at].at[id.Name]
+	if len(all) == 0 {
+		return nil
+	}
+	return slices.MinFunc(all, func(a, b namedPod) int {
+		if a.pod.Terminating != b.pod.Terminating {
+			if a.pod.Terminating {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Compare(a.name, b.name)
+	}).pod
+}
+
+// of returns all Pods of a namespace.
+func (p *podsByAddress) of(at podPlace) []namedPod {
+	if p.all == nil {
+		p.all = map[podPlace][]namedPod{}
+		for id, pod := range p.every() {
+			in := podPlace{id.Origin, id.Namespace}
+			p.all[in] = append(p.all[in], namedPod{id.Name, pod})
+		}
+	}
+	return p.all[at]
+}
+
+// count follows addresses of a namespace that are looked up from now on, or by no object any more. The table of a namespace in which none is
+// looked up is dropped.
+func (p *podsByAddress) count(name object.ID, by int) {
+	at := podPlace{name.Origin, name.Namespace}
+	here := p.asked[at]
+	if here == nil {
+		return
+	}
+	if here.names += by; here.names == 0 {
+		delete(p.asked, at)
+	}
+}
+
+// indexPod follows a Pod in the table of its namespace, and the addresses of the cluster.
+func indexPod(x *indexes, id object.ID, before, after any) {
+	x.addresses.Count(addressesOf(as[*normal.Pod](after)), 1)
+	x.addresses.Count(addressesOf(as[*normal.Pod](before)), -1)
+	here := x.pods.asked[podPlace{id.Origin, id.Namespace}]
+	if here == nil {
+		return
+	}
+	if before != nil {
+		here.remove(namedPod{id.Name, before.(*normal.Pod)})
+	}
+	if after != nil {
+		here.add(namedPod{id.Name, after.(*normal.Pod)})
+	}
+}
+
+// addressesOf returns the addresses at which a Pod is reached. A Pod that has ended has none, since others may have its addresses then.
+func addressesOf(pod *normal.Pod) []string {
+	if pod == nil || pod.Address == "" || pod.Ended {
+		return nil
+	}
+	return append([]string{pod.Address}, pod.More...)
+}
+
+func (h *podsHere) add(one namedPod) {
+	for _, address := range addressesOf(one.pod) {
+		h.at[address] = append(h.at[address], one)
+	}
+}
+
+func (h *podsHere) remove(one namedPod) {
+	for _, address := range addressesOf(one.pod) {
+		h.at[address] = slices.DeleteFunc(h.at[address], func(other namedPod) bool { return other.name == one.name })
+		if len(h.at[address]) == 0 {
+			delete(h.at, address)
+		}
+	}
+}

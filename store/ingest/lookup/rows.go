@@ -1,0 +1,184 @@
+package lookup
+
+import (
+	"iter"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"navarch.io/navarch/store/normal"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/origin"
+)
+
+// row describes one kind of objects that others are joined with.
+type row struct {
+	// source is the source of the origin of objects that the leader makes itself; empty: sources of configuration emit the kind.
+	source string
+	// only restricts the row to some objects of the kind; nil: all.
+	only func(n *normal.Normalizer, id object.ID) bool
+	// parse reads an object; before is the last good parsed form, or nil. A nil result: the object cannot be read.
+	parse func(n *normal.Normalizer, o *object.Object, before any) (any, []object.Problem)
+	// unread makes the parsed form of an object of which nothing good is known; nil: it has none.
+	unread func() any
+	// equal reports whether readers of two parsed forms read the same.
+	equal func(a, b any) bool
+	// readers returns the names, beside the object's own, that readers of a changed parsed form looked up; nil: there are none. One of before and
+	// after may be nil: the object comes, or goes.
+	readers func(x *indexes, id object.ID, before, after any) iter.Seq[object.ID]
+	// index keeps indexes up to date; nil: none follows the kind.
+	index func(x *indexes, id object.ID, before, after any)
+	// records reports whether the object's own records may differ after a change of its parsed form; before is nil where the object comes. nil: objects
+	// of the kind have no records.
+	records func(before, after any) bool
+}
+
+type groupKind struct{ group, kind string }
+
+const (
+	rbac   = "rbac.authorization.k8s.io"
+	leader = "navarch.io" // the group of objects that the leader makes itself
+)
+
+// rows is the table of the kinds that others are joined with.
+var rows = map[groupKind]*row{
+	{"", "Pod"}:                    {parse: parsePod, equal: equal((*normal.Pod).Equal), readers: podReaders, index: indexPod, records: hasAddress},
+	{"", "Node"}:                   {parse: parseNode, equal: equal((*normal.Node).Equal), readers: nodeReaders, index: indexNode},
+	{"", "Namespace"}:              {parse: parseNamespace, equal: equal((*normal.Namespace).Equal), records: comes},
+	{rbac, "Role"}:                 {parse: parseRole, equal: equal((*normal.Role).Equal)},
+	{rbac, "ClusterRole"}:          {parse: parseRole, equal: equal((*normal.Role).Equal)},
+	{"", "ConfigMap"}:              {only: (*normal.Normalizer).IsMesh, parse: parseMesh, unread: unreadMesh, equal: never, readers: meshReaders, index: indexMesh, records: always},
+	{leader, "AutomaticAddresses"}: {source: origin.Addresses, parse: parseAutomatic, equal: equal(sameAutomatic), readers: automaticReaders, index: indexAutomatic},
+	{leader, "ResolvedName"}:       {source: origin.DNS, parse: parseResolved, equal: equal(slices.Equal[[]string])},
+	{leader, "KeySet"}:             {source: origin.JWKS, parse: parseKeys, equal: equal(func(a, b normal.Keys) bool { return a == b })},
+}
+
+// rowOf returns the row of an object; nil: no other object is joined with it.
+func rowOf(n *normal.Normalizer, id object.ID) *row {
+	r := rows[groupKind{id.Group, id.Kind}]
+	if r == nil || r.only != nil && !r.only(n, id) || r.source != "" && r.source != id.Origin.Source() {
+		return nil
+	}
+	return r
+}
+
+// FromLeader reports whether objects of an origin are made by the leader itself.
+func FromLeader(o origin.Origin) bool {
+	for _, r := range rows {
+		if r.source != "" && r.source == o.Source() {
+			return true
+		}
+	}
+	return false
+}
+
+// as returns a parsed form in its type; the zero value where there is none.
+func as[V any](parsed any) V {
+	v, _ := parsed.(V)
+	return v
+}
+
+func equal[V any](same func(a, b V) bool) func(a, b any) bool {
+	return func(a, b any) bool { return same(as[V](a), as[V](b)) }
+}
+
+func never(any, any) bool { return false }
+
+func always(any, any) bool { return true }
+
+// comes reports whether an object comes: its record says that it exists, and nothing else.
+func comes(before, _ any) bool { return before == nil }
+
+// hasAddress reports whether a Pod has or had an address: without one it has no record.
+func hasAddress(before, after any) bool {
+	had := as[*normal.Pod](before)
+	return as[*normal.Pod](after).Address != "" || had != nil && had.Address != ""
+}
+
+// orNil returns a parsed form, or nil where the pointer is nil.
+func orNil[V any](parsed *V) any {
+	if parsed == nil {
+		return nil
+	}
+	return parsed
+}
+
+func parsePod(_ *normal.Normalizer, o *object.Object, _ any) (any, []object.Problem) {
+	pod, problems := normal.ParsePod(o)
+	return orNil(pod), problems
+}
+
+func podReaders(_ *indexes, id object.ID, before, after any) iter.Seq[object.ID] {
+	return func(yield func(object.ID) bool) {
+		for _, parsed := range []any{before, after} {
+			for _, address := range addressesOf(as[*normal.Pod](parsed)) {
+				if !yield(normal.PodAtID(id, address)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func parseNode(_ *normal.Normalizer, o *object.Object, _ any) (any, []object.Problem) {
+	return orNil(normal.ParseNode(o)), nil
+}
+
+func nodeReaders(_ *indexes, id object.ID, before, after any) iter.Seq[object.ID] {
+	return func(yield func(object.ID) bool) {
+		if !as[*normal.Node](after).SameGateway(as[*normal.Node](before)) {
+			yield(normal.AllNodes(id.Origin))
+		}
+	}
+}
+
+func parseNamespace(_ *normal.Normalizer, o *object.Object, _ any) (any, []object.Problem) {
+	namespace, problems := normal.ParseNamespace(o)
+	return orNil(namespace), problems
+}
+
+func parseRole(_ *normal.Normalizer, o *object.Object, _ any) (any, []object.Problem) {
+	role, problems := normal.ParseRole(o)
+	return orNil(role), problems
+}
+
+func parseAutomatic(_ *normal.Normalizer, o *object.Object, _ any) (any, []object.Problem) {
+	return normal.ParseAutomatic(o), nil
+}
+
+func sameAutomatic(a, b map[string][]string) bool {
+	return maps.EqualFunc(a, b, slices.Equal[[]string])
+}
+
+func automaticReaders(_ *indexes, _ object.ID, before, after any) iter.Seq[object.ID] {
+	return func(yield func(object.ID) bool) {
+		for _, parsed := range []any{before, after} {
+			for name := range automaticNames(parsed) {
+				if !yield(name) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// automaticNames returns the names of the automatic addresses of a ServiceEntry.
+func automaticNames(parsed any) iter.Seq[object.ID] {
+	return func(yield func(object.ID) bool) {
+		for _, addresses := range as[map[string][]string](parsed) {
+			for _, text := range addresses {
+				if a, err := netip.ParseAddr(text); err == nil && !yield(normal.AutomaticAtID(a)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func parseResolved(_ *normal.Normalizer, o *object.Object, _ any) (any, []object.Problem) {
+	return normal.ParseResolved(o), nil
+}
+
+func parseKeys(_ *normal.Normalizer, o *object.Object, _ any) (any, []object.Problem) {
+	return normal.ParseKeys(o), nil
+}

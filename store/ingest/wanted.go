@@ -1,0 +1,52 @@
+package ingest
+
+import "navarch.io/navarch/store/model"
+
+// wanted is the target state of the stored records. The inventory and the sealing of private keys change it, and writes compares it with the
+// store.
+type wanted struct {
+	records      map[model.Key]model.Record
+	awaitingSeal map[model.Key]*UnsealedRecord // become records once their private keys are sealed
+	changed      map[model.Key]bool            // keys whose wanted record may differ since the last call of takeChanged
+}
+
+func newWanted() *wanted {
+	return &wanted{records: map[model.Key]model.Record{}, awaitingSeal: map[model.Key]*UnsealedRecord{}, changed: map[model.Key]bool{}}
+}
+
+// remove removes records, and notes their keys as changed.
+func (w *wanted) remove(records []model.Record) {
+	for _, r := range records {
+		key := r.Meta().Key
+		delete(w.records, key)
+		delete(w.awaitingSeal, key)
+		w.changed[key] = true
+	}
+}
+
+// add adds records, and notes their keys as changed.
+func (w *wanted) add(records []model.Record) {
+	for _, r := range records {
+		w.records[r.Meta().Key] = r
+		w.changed[r.Meta().Key] = true
+	}
+}
+
+// note notes keys as changed.
+func (w *wanted) note(keys []model.Key) {
+	for _, key := range keys {
+		w.changed[key] = true
+	}
+}
+
+// clearChanged forgets which keys changed. A map that was large is replaced, so that its room is not kept for nothing.
+func (w *wanted) clearChanged() {
+	if len(w.changed) > 1000 {
+		w.changed = map[model.Key]bool{}
+		return
+	}
+	clear(w.changed)
+}
+
+// empty reports whether no record is wanted.
+func (w *wanted) empty() bool { return len(w.records)+len(w.awaitingSeal) == 0 }

@@ -1,0 +1,226 @@
+package ingest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/model"
+	"navarch.io/navarch/store/object"
+	"navarch.io/navarch/store/problem"
+)
+
+// writes turns differences between wanted and stored records into batches. Changed keys go in (collect, enqueue); makeBatch returns the next batch;
+// applyWritten notes its outcome in stored. At most one batch is under way. State owns it.
+type writes struct {
+	wanted   *wanted
+	stored   *stored
+	sources  *sources
+	level    Levelled // up to which records are stored
+	queue    *queue
+	withheld map[model.Key]bool       // stored keys that a full comparison kept, because their objects may be in documents that cannot be read
+	refused  map[model.Key]int        // sizes in bytes of wanted records that are too large
+	again    map[model.Key]bool       // keys that others changed: to be written, or deleted, whatever their hashes are
+	batch    kv.Batch                 // under way
+	flying   map[model.Key]model.Hash // what the batch under way makes of the stored hashes; zero: no record
+	place    kv.Place                 // of the newest batch
+	complete bool                     // a head has to be written even if no record differs
+	paced    bool                     // batches of endpoints alone wait for Due
+	stats    Stats
+}
+
+func newWrites(w *wanted, s *stored, from *sources) *writes {
+	return &writes{wanted: w, stored: s, sources: from, level: Levelled{Level: model.Level}, queue: newQueue(),
+		withheld: map[model.Key]bool{}, refused: map[model.Key]int{}, again: map[model.Key]bool{}}
+}
+
+// begin begins after a load.
+func (w *writes) begin(e Loaded, allowEmpty bool) {
+	w.complete = !e.Complete || allowEmpty // the first head of a store waits for the first record, unless an empty mesh is meant
+	w.place.Chain, w.place.Term = e.Place.Chain, e.Place.Term
+	w.queue, w.batch, w.flying = newQueue(), kv.Batch{}, nil
+	clear(w.withheld)
+	clear(w.refused)
+	clear(w.again)
+}
+
+// endTerm forgets everything that waits.
+func (w *writes) endTerm() {
+	w.paced, w.complete = false, false
+	w.queue, w.batch, w.flying = newQueue(), kv.Batch{}, nil
+	clear(w.withheld)
+	clear(w.again)
+}
+
+// collect enqueues keys that changed together. Once every document can be read, the records that were withheld are compared too.
+func (w *writes) collect(changed map[model.Key]bool, since time.Time, readable bool) {
+	for key := range changed {
+		delete(w.withheld, key)
+		delete(w.refused, key)
+	}
+	if readable {
+		maps.Copy(changed, w.withheld)
+		clear(w.withheld)
+	}
+	w.enqueue(changed, since)
+}
+
+// enqueue has keys that changed together wait for their batch, if any of them differs. It writes to the map.
+func (w *writes) enqueue(changed map[model.Key]bool, since time.Time) {
+	for key := range changed {
+		changed[key] = w.differs(key)
+	}
+	w.queue.add(changed, since)
+}
+
+// want returns the record that is to be stored under a key; nil: none.
+func (w *writes) want(key model.Key) model.Record {
+	if model.LevelOf(key.Kind) > w.level.Level {
+		return nil
+	}
+	return w.wanted.records[key]
+}
+
+// differs reports whether the wanted record is another one than the stored one will be after the batch under way.
+func (w *writes) differs(key model.Key) bool {
+	if w.sources.remotes.standing(key.Origin) {
+		return false
+	}
+	if w.again[key] {
+		return true
+	}
+	if w.wanted.awaitingSeal[key] != nil {
+		return false
+	}
+	hash, is := w.stored.hashes[key]
+	if next, flies := w.flying[key]; flies {
+		hash, is = next, next != model.Hash{}
+	}
+	want := w.want(key)
+	return (want != nil) != is || want != nil && want.Meta().Hash != hash
+}
+
+// standing reports whether a record stays stored although no object says it: the object cannot be understood, it vanished with too many others, or
+// its record is too large or not sealed yet.
+func (w *writes) standing(key model.Key) bool {
+	_, stored := w.stored.hashes[key]
+	if _, flying := w.flying[key]; !stored || flying {
+		return false
+	}
+	return w.wanted.awaitingSeal[key] != nil || w.refused[key] > 0 || w.wanted.records[key] == nil && !w.queue.waitsFor(key)
+}
+
+// idle reports whether no key and no head waits.
+func (w *writes) idle() bool { return w.queue.empty() && !w.complete }
+
+// fill is the number of records of a batch that has more than one group, so that it is one transaction of etcd as a rule: the changes that come
+// meanwhile wait for no more than that.
+const fill = kv.MaxTxnOps - 1
+
+// makeBatch makes the next batch of the waiting keys, of Secrets that were encrypted again, and of records that others changed. since is the time of
+// the oldest change in it. False: there is nothing to write now.
+func (w *writes) makeBatch(epoch kv.Epoch, again map[model.Key]*model.Secret, others *others) (batch kv.Batch, since time.Time, ok bool) {
+	forced := len(again)+len(others.restore) > 0 || w.complete
+	if w.paced && w.queue.config == 0 && !forced {
+		return batch, since, false
+	}
+	keys, since := w.nextKeys(fill - len(again))
+	if len(keys) == 0 && !forced {
+		return batch, since, false
+	}
+	w.place.Seq++
+	w.batch = kv.Batch{Epoch: epoch, Place: w.place, After: w.stored.after, Stored: w.stored.contents}
+	w.flying = make(map[model.Key]model.Hash, len(keys)+len(again))
+	endpointsOnly := !forced
+	keys = slices.AppendSeq(keys, maps.Keys(again))
+	slices.SortFunc(keys, model.Key.Compare)
+	for _, key := range keys {
+		endpointsOnly = endpointsOnly && key.Kind.FollowsWorkloads()
+		want := w.want(key)
+		if r := again[key]; r != nil {
+			want = r
+		}
+		if want == nil {
+			w.batch.Deletes, w.flying[key] = append(w.batch.Deletes, key), model.Hash{}
+		} else {
+			w.batch.Puts, w.flying[key] = append(w.batch.Puts, want), want.Meta().Hash
+		}
+		delete(w.again, key)
+	}
+	w.batch.Was, w.batch.Restore = w.hashesBefore(), others.takeRestores(w.flying)
+	w.paced = endpointsOnly && w.queue.empty()
+	return w.batch, since, true
+}
+
+// hashesBefore returns the stored hashes of the keys of the batch under way.
+func (w *writes) hashesBefore() map[model.Key]model.Hash {
+	was := make(map[model.Key]model.Hash, len(w.flying))
+	for key := range w.flying {
+		if hash, stored := w.stored.hashes[key]; stored {
+			was[key] = hash
+		}
+	}
+	return was
+}
+
+// nextKeys takes about a number of keys from the queue, at least one, and returns the time of the oldest change among them.
+func (w *writes) nextKeys(most int) (keys []model.Key, since time.Time) {
+	for len(keys) == 0 && !w.queue.empty() {
+		bytes := 0
+		w.queue.take(most, func(g *group) int {
+			since = earlier(since, g.since)
+			for key := range g.keys {
+				if !w.differs(key) {
+					continue
+				}
+				keys = append(keys, key)
+				if want := w.want(key); want != nil && len(keys) <= fill {
+					bytes += proto.Size(want.Body())
+				}
+			}
+			if bytes > kv.MaxRecordBytes {
+				return 0
+			}
+			return most - len(keys)
+		})
+	}
+	return keys, since
+}
+
+// takeBatch returns the batch under way, which has ended.
+func (w *writes) takeBatch() kv.Batch {
+	batch := w.batch
+	w.batch, w.flying = kv.Batch{}, nil
+	return batch
+}
+
+// applyWritten notes that a batch was written, except records that were refused.
+func (w *writes) applyWritten(batch kv.Batch, e Written) {
+	w.stored.after, w.stored.contents, w.complete = e.After, e.Contents, false
+	w.stats.Batches++
+	for _, r := range batch.Puts {
+		if size, refused := e.Refused[r.Meta().Key]; refused {
+			w.refused[r.Meta().Key] = size
+			continue
+		}
+		w.stored.put(r)
+		w.stats.Puts++
+	}
+	for _, key := range batch.Deletes {
+		w.stored.remove(key)
+		w.stats.Deletes++
+	}
+}
+
+// problems returns a problem for each object whose record is not stored because it is too large, or above the level.
+func (w *writes) problems(source func(model.Key) object.ID) (all []object.Problem) {
+	for key, size := range w.refused {
+		all = append(all, object.Problem{ID: source(key), Code: problem.NotAllowed, Severity: problem.Error,
+			Message: fmt.Sprintf("its record has %d bytes, more than %d: what was stored before stands", size, kv.MaxRecordBytes)})
+	}
+	return append(all, w.aboveLevel(source)...)
+}
