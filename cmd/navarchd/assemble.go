@@ -35,6 +35,7 @@ import (
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/problem"
+	"navarch.io/navarch/store/source/remote"
 	"navarch.io/navarch/store/tenants"
 )
 
@@ -149,11 +150,12 @@ func (a *assembly) roles() error {
 		return err
 	}
 	a.api = api
-	if err := a.addOtherClusters(); err != nil {
-		return err
-	}
 	sealer, err := newSealer(c, a.store)
 	if err != nil {
+		return err
+	}
+	others := c.remotes(a.store, sealer, a.log)
+	if err := a.addOtherClusters(others); err != nil {
 		return err
 	}
 	secrets, err := newVault(c, sealer, a.store)
@@ -184,7 +186,7 @@ func (a *assembly) roles() error {
 		return err
 	}
 	if c.has(roleIngest) {
-		if err := a.addIngester(secrets, ring, hooks); err != nil {
+		if err := a.addIngester(others, secrets, ring, hooks); err != nil {
 			return err
 		}
 	}
@@ -263,9 +265,9 @@ func (a *assembly) addReplica(records *mirror.Mirror, secrets *vault.Vault) erro
 
 // addIngester is role ingest; ring says which identities are revoked, and has the roots of the mesh, nil: this process does not follow the keyring.
 // hooks are the cluster's webhook configurations, nil: there are none, or they are not known.
-func (a *assembly) addIngester(secrets *vault.Vault, ring *keyring.Keyring, hooks *webhooks.Configurations) error {
+func (a *assembly) addIngester(others remote.Config, secrets *vault.Vault, ring *keyring.Keyring, hooks *webhooks.Configurations) error {
 	log := a.scoped(obs.ScopeIngest)
-	i, err := newIngester(ingesterConfig{config: a.config, log: log, store: a.store, sealer: sealerOf(secrets), seen: a.reads, tenants: a.tenants,
+	i, err := newIngester(ingesterConfig{config: a.config, log: log, store: a.store, sealer: sealerOf(secrets), others: others, seen: a.reads, tenants: a.tenants,
 		committed: a.telemetry.committed, api: a.api, ring: ring, hooks: hooks, read: func() time.Time { return a.read.Of("").Until }})
 	if err != nil {
 		return err

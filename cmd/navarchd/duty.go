@@ -104,6 +104,7 @@ func (i *ingester) addClusterDuties(c ingesterConfig, from sources, writes *kube
 	i.duties = append(i.duties,
 		duty{begin: from.clusters.Incomplete, lead: func(ctx context.Context, _ kv.Epoch) { _ = from.cluster.Run(ctx, emit) }, origin: &of}, // its error is the context's
 		duty{lead: func(ctx context.Context, _ kv.Epoch) { _ = from.clusters.Run(ctx, i.loop.Emit) }},                                       // its error is the context's
+		duty{lead: from.clusters.Lead},
 		duty{lead: func(ctx context.Context, epoch kv.Epoch) {
 			asof.Lead(ctx, i.store, epoch, from.readUntil, i.loop.Settled, i.log)
 		}})

@@ -25,6 +25,7 @@ import (
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/obs"
 	"navarch.io/navarch/store/origin"
+	"navarch.io/navarch/store/source/remote"
 	"navarch.io/navarch/store/tenants"
 )
 
@@ -34,6 +35,7 @@ type ingesterConfig struct {
 	log       *slog.Logger
 	store     *kv.Store
 	sealer    ingest.Sealer   // nil: there is no key encryption key
+	others    remote.Config   // how other clusters are found
 	seen      func() kv.Place // how far this process has read the chain of heads
 	tenants   *tenants.Tenants
 	committed func(revision int64, event, began time.Time, batch kv.Batch) // called of each batch
@@ -66,7 +68,7 @@ type ingester struct {
 
 // newIngester makes the role, and asks nothing yet. Errors name flags.
 func newIngester(c ingesterConfig) (*ingester, error) {
-	from, err := newSources(c.config, c.log)
+	from, err := newSources(c.config, c.others, c.log)
 	if err != nil {
 		return nil, err
 	}

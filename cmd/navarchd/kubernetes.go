@@ -91,15 +91,15 @@ func (c *config) foundKeys(api *apiserver.Client) attest.KeysConfig {
 	return found
 }
 
-// addOtherClusters has other clusters asked about the identities of callers, unless the config cluster is not in Kubernetes, or nobody calls this
+// addOtherClusters has other clusters asked about the identities of callers, as the leader stores how, unless the config cluster is not in Kubernetes, or nobody calls this
 // process.
-func (a *assembly) addOtherClusters() error {
+func (a *assembly) addOtherClusters(others remote.Config) error {
 	c := a.config
 	if !c.kubernetes() || !c.speaksGRPC() {
 		return nil
 	}
 	a.clusters = kube.NewClusters(c.stateDir, func() { everybody{a}.Recheck() }, a.log)
-	servers, err := remote.NewServers(c.remotes(a.log), a.clusters.Take)
+	servers, err := remote.NewServers(others, a.clusters.Take)
 	if err != nil {
 		return err
 	}

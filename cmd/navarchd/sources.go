@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"time"
 
+	"navarch.io/navarch/ca/seal"
+	"navarch.io/navarch/ca/vault"
 	"navarch.io/navarch/cmd/navarchd/changes"
 	"navarch.io/navarch/push/access"
 	"navarch.io/navarch/store/allocate"
@@ -35,8 +37,8 @@ type sources struct {
 	clusters *remote.Clusters // others, which Secrets of the config cluster name; nil without it
 }
 
-// newSources makes a folder, a Kubernetes cluster with the clusters that its Secrets name, or both. It asks nothing yet. Errors name flags.
-func newSources(c *config, log *slog.Logger) (from sources, err error) {
+// newSources makes a folder, a Kubernetes cluster with the clusters that its Secrets name (others), or both. It asks nothing yet. Errors name flags.
+func newSources(c *config, others remote.Config, log *slog.Logger) (from sources, err error) {
 	if c.configDir != "" {
 		if from.folder, err = files.New(files.Config{Dir: c.configDir, Cluster: c.cluster, Log: log}); err != nil {
 			return sources{}, fmt.Errorf("--config-dir: %w", err)
@@ -50,7 +52,6 @@ func newSources(c *config, log *slog.Logger) (from sources, err error) {
 	if err != nil {
 		return sources{}, fmt.Errorf("--kubeconfig, --registries, PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES: %w", err)
 	}
-	others := c.remotes(log)
 	others.Source = kube.Config{Namespace: c.env.watchOnly, Revision: c.env.revision, WorkloadEntries: c.env.theirEntries, Ignore: c.env.ignore, Include: c.env.include}
 	if from.clusters, err = remote.New(others); err != nil {
 		return sources{}, fmt.Errorf("--kubeconfig, PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS: %w", err)
@@ -64,9 +65,13 @@ func (s sources) refer(all []object.Reference) {
 	s.clusters.Refer(all)
 }
 
-// remotes is how other clusters are found.
-func (c *config) remotes(log *slog.Logger) remote.Config {
-	return remote.Config{Kubeconfig: c.kubeconfig, Namespace: c.env.podNamespace, Own: c.cluster, Allowed: c.env.fromFiles, Log: log}
+// remotes is how other clusters are found, by the leader and by those to whom it gives their credentials, sealed; sealer nil: it gives them to nobody.
+func (c *config) remotes(store *kv.Store, sealer seal.Sealer, log *slog.Logger) remote.Config {
+	others := remote.Config{Kubeconfig: c.kubeconfig, Namespace: c.env.podNamespace, Own: c.cluster, Allowed: c.env.fromFiles, Store: store, Log: log}
+	if sealer != nil {
+		others.Sealer = vault.Kubeconfigs{Sealer: sealer, Mesh: c.mesh}
+	}
+	return others
 }
 
 // newNames has the leader resolve names of networks' gateways, and the ingester's loop say which these are; none: they are not resolved.

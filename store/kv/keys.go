@@ -104,6 +104,8 @@ var Families = []Family{
 		Write: []Role{RoleCA}, Mesh: true},
 	{Path: "clocks/", Holds: "the time of each process that signs, leased, and one that has passed for certain", Writer: "store/clock (each its own)", Reader: "store/clock",
 		Write: []Role{RoleCA}, Mesh: true},
+	{Path: "clusters/", Holds: "kubeconfigs of other clusters, sealed", Writer: "store/source/remote (leader)", Reader: "store/source/remote (every process that knows tokens)",
+		Write: []Role{RoleIngest}, Read: []Role{RoleXDS, RoleCA}},
 	{Path: "dns/", Holds: "what names of gateways between networks were resolved to", Writer: "store/hostnames (leader)", Reader: "store/hostnames (leader)",
 		Write: []Role{RoleIngest}},
 	{Path: "fetched/", Holds: "key sets that were fetched for RequestAuthentications, each below the hash of its source", Writer: "store/jwks (leader)", Reader: "store/jwks (leader)",

@@ -35,6 +35,7 @@ var testsMay = map[string][]string{
 	"store/ingest":              {"ca/vault/vaulttest", "store/kv/kvtest", "store/source/files"},
 	"store/kv":                  {"store/kv/kvtest"},
 	"store/asof":                {"store/kv/kvtest"},
+	"store/source/remote":       {"store/kv/kvtest"},
 	"store/allocate":            {"store/apiserver/apiservertest", "store/kv/kvtest"},
 	"store/hostnames":           {"store/kv/kvtest"},
 	"store/jwks":                {"store/kv/kvtest"},

@@ -38,7 +38,7 @@ var may = map[string][]string{
 	"store/normal/fields":           {},
 	"store/source/files":            {"store/object"},
 	"store/source/kube":             {"store/apiserver", "store/apiserver/listwatch", "store/normal", "store/object"},
-	"store/source/remote":           {"store/apiserver", "store/object", "store/source/kube"},
+	"store/source/remote":           {"store/apiserver", "store/kv", "store/object", "store/source/kube"},
 	"store/ingest":                  {"store/analysis", "store/crash", "store/ingest/faults", "store/ingest/lookup", "store/normal", "store/object", "store/kv", "store/removal", "store/watchdog", "store/weight"},
 	"store/ingest/faults":           {"store/normal", "store/object"},
 	"store/ingest/lookup":           {"store/normal", "store/object", "store/smallset"},

@@ -71,7 +71,7 @@ var namespaceRules = []rule{
 	{allow("", []string{"configmaps"}, listWatch, "istio-ca-root-cert"), []string{"admit"}, alone},
 	{allow("", []string{"secrets"}, []string{"get"}, "cacerts", "istio-ca-secret"), []string{"ca"}, "the CA that istiod had (it is not needed with --cacerts)"},
 	{allow("networking.istio.io", []string{"gateways"}, []string{"create"}), ingest, ""},
-	{allow("", []string{"secrets"}, listWatch), []string{"ingest", "xds", "ca"}, "other clusters"},
+	{allow("", []string{"secrets"}, listWatch), ingest, "other clusters"},
 	{allow("", []string{"configmaps"}, []string{"get"}, "istio-ip-autoallocate"), ingest, automatic},
 	{allow("coordination.k8s.io", []string{"leases"}, []string{"get"}, "istio-ip-autoallocate"), ingest, automatic},
 }

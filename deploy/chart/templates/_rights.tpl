@@ -142,8 +142,8 @@ root and role, and is a list of rules, empty where the role needs none. */}}
   resourceNames: [{{ $mesh }}, {{ $injector }}, istio-ca-root-cert{{ with $v.sharedMeshConfig }}, {{ . }}{{ end }}]
   verbs: [list, watch]
 {{- end }}
-{{- if and $v.remoteClusters (ne .role "admit") }}
-- apiGroups: [""] # for other clusters, which Secrets of this namespace name
+{{- if and $v.remoteClusters (eq .role "ingest") }}
+- apiGroups: [""] # for other clusters, which Secrets of this namespace name: the leader gives their kubeconfigs to the other roles, sealed
   resources: [secrets]
   verbs: [list, watch]
 {{- end }}

@@ -38,6 +38,8 @@ func choose(secrets []*corev1.Secret, own string) (all []candidate, problems []o
 			switch err := origin.CheckCluster(name); {
 			case err != nil:
 				say(problem.Invalid, err.Error())
+			case len(c.kubeconfig) > MostBytes:
+				say(problem.Invalid, fmt.Sprintf("the kubeconfig of cluster %s has %d bytes, and at most %d are read", name, len(c.kubeconfig), MostBytes))
 			case name == own:
 				say(problem.Duplicate, fmt.Sprintf("it names cluster %s, which is the config cluster: that is read by the credentials of this process", name))
 			case is:

@@ -1,9 +1,9 @@
 // Package remote is the sources of other clusters than the config cluster: Secrets of the config cluster's system namespace name them, and have a
 // kubeconfig for each. Clusters come, get other credentials and go as these Secrets do.
 //
-// Owns: which clusters there are, their credentials (in memory alone), their sources.  Reads: store/apiserver, store/source/kube, store/object,
-// store/origin.  Never: logs or stores a kubeconfig, nor repeats a value of one; reads a file, runs a program or follows a redirection on the word of
-// a Secret; has anybody wait for another cluster.
+// Owns: which clusters there are, their credentials (in memory, and sealed below clusters/ in etcd), their sources.  Reads: store/apiserver, store/kv, store/source/kube,
+// store/object, store/origin.  Never: logs a kubeconfig, or stores one that is not sealed, nor repeats a value of one; reads a file, runs a program or follows a
+// redirection on the word of a Secret; has anybody wait for another cluster.
 package remote
 
 import (
@@ -34,6 +34,9 @@ const keyCluster = "cluster"
 // Most bounds how many other clusters are read.
 const Most = 200
 
+// MostBytes bounds a kubeconfig: it is one value in etcd.
+const MostBytes = 256 << 10
+
 // AtOnce bounds how many of them are listed for the first time at once: what was decoded of a list and is not stored yet takes several times the memory that it takes then.
 const AtOnce = 8
 
@@ -45,6 +48,8 @@ type Config struct {
 	Allowed    []string    // what a kubeconfig may have beside inline data (apiserver.Options)
 	Source     kube.Config // what the sources have in common; API and Cluster are set for each
 	Log        *slog.Logger
+	Store      Store
+	Sealer     Sealer // nil: without a key encryption key the leader stores nothing, and no other process asks another cluster
 	// Expect is called with the clusters that there are; known: the Secrets were listed in full. A cluster that is gone was forgotten before.
 	Expect func(all []origin.Origin, known bool)
 	// Settle returns once what the sources emitted before is taken, and Refer was called of the Secrets that it refers to; nil: no Secret of another cluster is
@@ -56,7 +61,8 @@ type Config struct {
 type Clusters struct {
 	Config
 	secrets *kube.Secrets
-	changed chan struct{} // one place: the Secrets are others
+	changed chan struct{} // one place: the Secrets are others, or a check has passed
+	named   chan struct{} // one place: the Secrets are others, for Lead
 	turns   *kube.Turns
 	logged  *obs.Sampled // lines that a Secret can bring about
 	start   func(kube.Config) (source, error)
@@ -111,7 +117,7 @@ func newClusters(c Config) *Clusters {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Clusters{Config: c, changed: make(chan struct{}, 1), turns: kube.NewTurns(AtOnce), logged: obs.NewSampled(c.Log), running: map[string]*cluster{}, checks: map[string]*check{},
+	return &Clusters{Config: c, changed: make(chan struct{}, 1), named: make(chan struct{}, 1), turns: kube.NewTurns(AtOnce), logged: obs.NewSampled(c.Log), running: map[string]*cluster{}, checks: map[string]*check{},
 		complete: make(chan struct{})}
 }
 
@@ -164,6 +170,10 @@ func (k *Clusters) take(all []*corev1.Secret) {
 	defer k.mu.Unlock()
 	k.wanted, k.problems, k.listed = wanted, problems, true
 	k.wake()
+	select {
+	case k.named <- struct{}{}:
+	default:
+	}
 }
 
 // wake has the sources looked at.

@@ -132,7 +132,7 @@ func (p played) Accounts() bool               { return false }
 func TestClustersComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &test{}
-		x.Clusters = newClusters(Config{Namespace: "istio-system", Own: "home", Expect: func(all []origin.Origin, known bool) {
+		x.Clusters = newClusters(Config{Namespace: "istio-system", Own: "home", Sealer: &keyed{key: "one"}, Expect: func(all []origin.Origin, known bool) {
 			var names []string
 			for _, o := range all {
 				names = append(names, o.Cluster())

@@ -4,108 +4,161 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"log/slog"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
-
-	corev1 "k8s.io/api/core/v1"
+	"time"
 
 	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/obs"
-	"navarch.io/navarch/store/source/kube"
 )
 
-// Servers follows how the API servers of other clusters are reached, by the Secrets and the rules that Clusters has. Every process that asks other
-// clusters about the identities of callers has it, whoever leads; what is wrong with Secrets the leader says (Clusters.Problems).
+// Servers follows how the API servers of other clusters are reached, by what the leader stores (Clusters.Lead). Every process that asks other clusters about the
+// identities of callers has it, whoever leads; what is wrong with Secrets the leader says (Clusters.Problems).
 type Servers struct {
 	Config
-	secrets *kube.Secrets
-	notify  func(map[string]*apiserver.Client)
-	logged  *obs.Sampled // lines that a Secret can bring about
+	notify func(map[string]*apiserver.Client)
+	logged *obs.Sampled // lines that a Secret can bring about
 
-	clients map[string]*apiserver.Client // take's; the same
-	digests map[string][sha256.Size]byte // of the kubeconfigs that clients are made of
+	servers map[string]server // follow's
+	known   bool              // notify was called; follow's
 
-	mu      sync.Mutex        // guards what follows
-	named   map[string]string // the Secret of each cluster, also of one whose kubeconfig is refused
-	lacking bool              // the right to read the Secrets is missing, and the log says so
+	mu    sync.Mutex        // guards what follows
+	named map[string]string // the Secret of each cluster, also of one whose kubeconfig is refused
 }
 
-// NewServers reads the kubeconfig of the config cluster; nothing is asked before Run. Of the Config Source and Expect do not count. notify is called with
-// the API servers of all other clusters, by name, once the Secrets were listed in full and then whenever they are others, by the goroutine of Run, which
-// waits for it; the map is its to keep. A kubeconfig that is refused changes nothing of a cluster that is known already.
+// server is the API server of one cluster.
+type server struct {
+	revision int64             // of what is stored; 0: that did not open
+	secret   string            // empty: nothing of the cluster has opened yet
+	digest   [sha256.Size]byte // of the kubeconfig that client is made of
+	client   *apiserver.Client // nil: none of its kubeconfigs was good
+}
+
+// NewServers checks the allowed options; nothing is asked before Run. Of the Config Kubeconfig, Source and Expect do not count. notify is called with
+// the API servers of all other clusters, by name, once the leader has stored all of them and then whenever they are others, by the goroutine of Run, which
+// waits for it; the map is its to keep. A kubeconfig that is refused, or cannot be opened, changes nothing of a cluster that is known already.
 func NewServers(c Config, notify func(map[string]*apiserver.Client)) (*Servers, error) {
 	if err := apiserver.CheckOptions(c.Allowed); err != nil {
 		return nil, err
 	}
-	s := newServers(c, notify)
-	var err error
-	s.secrets, err = kube.NewSecrets(c.Kubeconfig, c.Namespace, Label, s.take, s.cannot)
-	return s, err
-}
-
-func newServers(c Config, notify func(map[string]*apiserver.Client)) *Servers {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	return &Servers{Config: c, notify: notify, logged: obs.NewSampled(c.Log)}
+	return &Servers{Config: c, notify: notify, logged: obs.NewSampled(c.Log)}, nil
 }
 
-// Run follows the Secrets until ctx ends, whose error it returns. What is known stays while they cannot be read.
-func (s *Servers) Run(ctx context.Context) error { return s.secrets.Run(ctx) }
+// Run follows what is stored until ctx ends, whose error it returns. What is known stays while etcd is away.
+func (s *Servers) Run(ctx context.Context) error {
+	states, err := s.Store.Follow(ctx, folder)
+	if err != nil {
+		return err
+	}
+	var newest kv.Folder
+	var again <-chan time.Time
+	for {
+		select {
+		case state, more := <-states:
+			if !more {
+				return ctx.Err()
+			}
+			newest = state
+		case <-again:
+		}
+		again = nil
+		if !s.follow(ctx, newest.Blobs) {
+			again = time.After(storeAgain)
+		}
+	}
+}
 
-// Named is the Secret (namespace/name) of each other cluster that Secrets name, by the cluster's name, as last read.
+// Named returns the Secret (namespace/name) of each other cluster, by the cluster's name, as last read.
 func (s *Servers) Named() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.named)
 }
 
-// cannot logs why the Secrets cannot be read: that the right is missing once, for where there is one cluster that is how it is to be.
-func (s *Servers) cannot(wrong string, forbidden bool) {
-	s.mu.Lock()
-	before := s.lacking
-	s.lacking = forbidden
-	s.mu.Unlock()
-	switch {
-	case wrong == "":
-	case forbidden && before:
-	case forbidden:
-		s.logged.Warn("tokens of other clusters are not verified, for this process lacks the right to list and watch Secrets of its namespace", "", obs.KeyError, wrong)
-	default:
-		s.logged.Warn("Secrets that name other clusters cannot be read; what is known of these clusters stands", "", obs.KeyError, wrong)
+// follow takes what is stored, and notifies where API servers are others. False: something does not open, and is to be tried again.
+func (s *Servers) follow(ctx context.Context, blobs []kv.Blob) (whole bool) {
+	if !slices.ContainsFunc(blobs, func(b kv.Blob) bool { return b.Path == listed }) {
+		return true // no leader has stored all of them yet, or etcd was emptied
 	}
-}
-
-// take takes all Secrets, and notifies where API servers are others. One goroutine calls it (kube.NewSecrets).
-func (s *Servers) take(all []*corev1.Secret) {
-	wanted, _ := choose(all, s.Own)
-	clients, digests, named := map[string]*apiserver.Client{}, map[string][sha256.Size]byte{}, map[string]string{}
-	for _, w := range wanted {
-		named[w.cluster] = s.Namespace + "/" + w.secret
-		client, digest := s.clients[w.cluster], s.digests[w.cluster]
-		if client == nil || digest != w.digest {
-			next, err := s.clientOf(w)
-			if err != nil {
-				s.logged.Warn("the kubeconfig of a cluster is not used", w.cluster, keyCluster, w.cluster, "secret", w.secret, obs.KeyError, err)
-			} else {
-				client, digest = next, w.digest
-			}
+	whole = true
+	servers, names, clients := map[string]server{}, map[string]string{}, map[string]*apiserver.Client{}
+	for _, b := range blobs {
+		cluster, is := strings.CutPrefix(b.Path, named)
+		if !is {
+			continue
 		}
-		if client != nil {
-			clients[w.cluster], digests[w.cluster] = client, digest
+		one := s.serverOf(ctx, cluster, b)
+		servers[cluster] = one
+		whole = whole && one.revision != 0
+		if one.secret != "" {
+			names[cluster] = s.Namespace + "/" + one.secret
+		}
+		if one.client != nil {
+			clients[cluster] = one.client
 		}
 	}
-	s.mu.Lock()
-	s.named = named
-	s.mu.Unlock()
-	changed := s.clients == nil || !maps.Equal(clients, s.clients)
-	if s.clients, s.digests = clients, digests; changed {
-		s.notify(maps.Clone(clients))
+	before := map[string]*apiserver.Client{}
+	for cluster, one := range s.servers {
+		if one.client != nil {
+			before[cluster] = one.client
+		}
 	}
+	changed := !s.known || !maps.Equal(clients, before)
+	s.servers, s.known = servers, true
+	s.mu.Lock()
+	s.named = names
+	s.mu.Unlock()
+	if changed {
+		s.notify(clients)
+	}
+	return whole
 }
 
-// clientOf is a client of a cluster's API server; nothing is asked.
-func (s *Servers) clientOf(w candidate) (*apiserver.Client, error) {
-	config, err := apiserver.Inline(w.kubeconfig, s.Allowed)
+// serverOf is the API server of a cluster by what is stored of it.
+func (s *Servers) serverOf(ctx context.Context, cluster string, b kv.Blob) server {
+	one := s.servers[cluster]
+	if one.revision == b.Revision {
+		return one
+	}
+	one.revision = 0
+	if s.Sealer == nil {
+		s.logged.Warn("tokens of other clusters are not verified: this process has no key encryption key (--kek), under which the leader stores their credentials", "")
+		one.revision = b.Revision // trying again would not help
+		return one
+	}
+	plain, err := s.Sealer.Open(ctx, cluster, b.Raw)
+	var c credentials
+	if err == nil {
+		err = json.Unmarshal(plain, &c)
+		clear(plain)
+	}
+	if err != nil {
+		s.logged.Warn("the stored credentials of a cluster cannot be opened; those before stay in use, if there were some", cluster, keyCluster, cluster, obs.KeyError, err)
+		return one
+	}
+	one.revision, one.secret = b.Revision, c.Secret
+	digest := sha256.Sum256(c.Kubeconfig)
+	if one.client != nil && one.digest == digest {
+		return one
+	}
+	client, err := s.clientOf(c.Kubeconfig)
+	if err != nil {
+		s.logged.Warn("the kubeconfig of a cluster is not used", cluster, keyCluster, cluster, "secret", c.Secret, obs.KeyError, err)
+		return one
+	}
+	one.client, one.digest = client, digest
+	return one
+}
+
+// clientOf makes a client of a cluster's API server; nothing is asked.
+func (s *Servers) clientOf(kubeconfig []byte) (*apiserver.Client, error) {
+	config, err := apiserver.Inline(kubeconfig, s.Allowed)
 	if err != nil {
 		return nil, err
 	}

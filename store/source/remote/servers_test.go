@@ -2,81 +2,252 @@ package remote
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"navarch.io/navarch/store/apiserver"
+	"navarch.io/navarch/store/kv"
+	"navarch.io/navarch/store/kv/kvtest"
+	"navarch.io/navarch/store/problem"
 )
 
-// The API servers of other clusters are those that the Secrets name, the config cluster's never among them: another kubeconfig is another client, one that
-// is refused changes nothing, and a cluster whose Secret is deleted is there no more. What changes nothing is not notified.
-func TestServersFollowSecrets(t *testing.T) {
-	var notified []map[string]*apiserver.Client
-	var s *Servers
-	s = newServers(Config{Own: "home"}, func(all map[string]*apiserver.Client) {
-		notified = append(notified, all)
-		if named := s.Named(); len(named) < len(all) { // whoever is notified may ask
-			t.Errorf("Secrets of %v, and servers of %v", named, all)
+// keyed seals under a key encryption key that is a word.
+type keyed struct{ key, before string }
+
+var errSealed = errors.New("sealed under another key, or for another cluster")
+
+func (k *keyed) Seal(_ context.Context, cluster string, plain []byte) ([]byte, error) {
+	return append([]byte(k.key+" "+cluster+" "), reversed(plain)...), nil
+}
+
+func (k *keyed) Open(_ context.Context, cluster string, sealed []byte) ([]byte, error) {
+	for _, key := range []string{k.key, k.before} {
+		if rest, is := bytes.CutPrefix(sealed, []byte(key+" "+cluster+" ")); is {
+			return reversed(rest), nil
 		}
-	})
-	last := func(want string, times int) map[string]*apiserver.Client {
-		t.Helper()
-		if len(notified) != times {
-			t.Fatalf("notified %d times, want %d", len(notified), times)
-		}
-		all := notified[times-1]
-		if got := strings.Join(slices.Sorted(maps.Keys(all)), " "); got != want {
-			t.Errorf("clusters %q, want %q", got, want)
-		}
-		return all
 	}
-	take := func(data map[string]string) { s.take([]*corev1.Secret{secret("a", 1, data)}) }
-	take(nil)
-	last("", 1)
-	take(map[string]string{"home": kubeconfig("h"), "east": kubeconfig("e"), "west": kubeconfig("w"), "bad": "token: ["})
-	first := last("east west", 2)
-	take(map[string]string{"east": kubeconfig("e"), "west": kubeconfig("w")})
-	last("east west", 2)
-	take(map[string]string{"east": kubeconfig("e"), "west": kubeconfig("w2")})
-	second := last("east west", 3)
+	return nil, errSealed
+}
+
+func (k *keyed) Stale(context.Context) (func([]byte) bool, error) {
+	return func(sealed []byte) bool { return !bytes.HasPrefix(sealed, []byte(k.key+" ")) }, nil
+}
+
+func reversed(b []byte) []byte {
+	b = slices.Clone(b)
+	slices.Reverse(b)
+	return b
+}
+
+// following is a Servers, and what it has notified.
+type following struct {
+	*Servers
+	notified []map[string]*apiserver.Client
+	log      bytes.Buffer
+}
+
+func follows(t *testing.T, sealer Sealer) *following {
+	t.Helper()
+	f := &following{}
+	var err error
+	f.Servers, err = NewServers(Config{Namespace: "istio-system", Sealer: sealer, Log: slog.New(slog.NewTextHandler(&f.log, nil))}, func(all map[string]*apiserver.Client) {
+		f.notified = append(f.notified, all)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// last is what was notified last, of so many times.
+func (f *following) last(t *testing.T, want string, times int) map[string]*apiserver.Client {
+	t.Helper()
+	if len(f.notified) != times {
+		t.Fatalf("notified %d times, want %d: %s", len(f.notified), times, &f.log)
+	}
+	if times == 0 {
+		return nil
+	}
+	all := f.notified[times-1]
+	if got := strings.Join(slices.Sorted(maps.Keys(all)), " "); got != want {
+		t.Errorf("clusters %q, want %q", got, want)
+	}
+	return all
+}
+
+// folderOf is what is stored of kubeconfigs, at a revision; sealed under a key.
+func folderOf(t *testing.T, k *keyed, revision int64, kubeconfigs map[string]string) []kv.Blob {
+	t.Helper()
+	blobs := []kv.Blob{{Path: listed, Revision: 1}}
+	for cluster, text := range kubeconfigs {
+		plain, err := json.Marshal(credentials{Secret: "a", Kubeconfig: []byte(text)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sealed, err := k.Seal(t.Context(), cluster, plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blobs = append(blobs, kv.Blob{Path: named + cluster, Raw: sealed, Revision: revision})
+	}
+	return blobs
+}
+
+// The API servers of other clusters are those that are stored: nothing is notified before the leader has stored all of them. Another kubeconfig is another client,
+// one that is refused, or does not open, changes nothing of its cluster, and a cluster that is stored no more is there no more. What changes nothing, as
+// sealing again under another key, is not notified.
+func TestServersFollowWhatIsStored(t *testing.T) {
+	k := &keyed{key: "one"}
+	f := follows(t, k)
+	take := func(revision int64, kubeconfigs map[string]string) bool {
+		return f.follow(t.Context(), folderOf(t, k, revision, kubeconfigs))
+	}
+	f.follow(t.Context(), folderOf(t, k, 2, map[string]string{"east": kubeconfig("e")})[1:])
+	f.last(t, "", 0)
+	take(3, nil)
+	f.last(t, "", 1)
+	take(4, map[string]string{"east": kubeconfig("e"), "west": kubeconfig("w"), "bad": "token: ["})
+	first := f.last(t, "east west", 2)
+	if got := f.Named(); got["bad"] != "istio-system/a" || len(got) != 3 {
+		t.Errorf("Secrets of clusters: %v", got)
+	}
+	k.key, k.before = "two", "one"
+	take(5, map[string]string{"east": kubeconfig("e"), "west": kubeconfig("w")})
+	f.last(t, "east west", 2)
+	take(6, map[string]string{"east": kubeconfig("e"), "west": kubeconfig("w2")})
+	second := f.last(t, "east west", 3)
 	if second["east"] != first["east"] || second["west"] == first["west"] {
 		t.Error("the client of east is another one, or that of west is not")
 	}
-	take(map[string]string{"east": kubeconfig("e"), "west": strings.Replace(kubeconfig("w3"), `"token": "w3"`, `"tokenFile": "/our/token"`, 1)})
-	last("east west", 3)
-	take(map[string]string{"west": kubeconfig("w2")})
-	if third := last("west", 4); third["west"] != second["west"] {
+	take(7, map[string]string{"east": kubeconfig("e"), "west": strings.Replace(kubeconfig("w3"), `"token": "w3"`, `"tokenFile": "/our/token"`, 1)})
+	f.last(t, "east west", 3)
+	swapped := folderOf(t, k, 8, map[string]string{"east": kubeconfig("evil"), "west": kubeconfig("w2")})
+	for i := range swapped {
+		swapped[i].Raw = bytes.Replace(swapped[i].Raw, []byte("two east "), []byte("two west "), 1)
+	}
+	if f.follow(t.Context(), swapped) {
+		t.Error("what was sealed for another cluster is taken for what is stored")
+	}
+	if third := f.last(t, "east west", 3); third["east"] != second["east"] {
+		t.Error("the client of east is another one, by what was sealed for west")
+	}
+	take(9, map[string]string{"west": kubeconfig("w2")})
+	if fourth := f.last(t, "west", 4); fourth["west"] != second["west"] {
 		t.Error("the client of west is another one")
+	}
+	f.follow(t.Context(), nil) // etcd was emptied: what is known stands
+	f.last(t, "west", 4)
+	if strings.Contains(f.log.String(), "w3") {
+		t.Errorf("the log has a credential: %s", &f.log)
 	}
 }
 
-// That the right to read the Secrets is missing the log says once, however often it is looked for, and again when it was there meanwhile.
-func TestMissingRightIsSaidOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		s := newServers(Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, func(map[string]*apiserver.Client) {})
-		for i, forbidden := range []bool{true, true, true, false, true, true} {
-			wrong := ""
-			if forbidden {
-				wrong = "403"
-			}
-			s.cannot(wrong, forbidden)
-			time.Sleep(time.Minute)
-			synctest.Wait()
-			want := 1
-			if i > 3 {
-				want = 2
-			}
-			if n := strings.Count(log.String(), "lacks the right"); n != want {
-				t.Errorf("after %d answers: %d lines, want %d", i+1, n, want)
-			}
+// A process without a key encryption key knows of no other cluster, and says why.
+func TestServersWithoutKey(t *testing.T) {
+	f := follows(t, nil)
+	for revision := range int64(3) {
+		f.follow(t.Context(), folderOf(t, &keyed{key: "one"}, 2+revision, map[string]string{"east": kubeconfig("e")}))
+	}
+	f.last(t, "", 1)
+	if n := strings.Count(f.log.String(), "--kek"); n != 1 {
+		t.Errorf("%d lines of the log say so: %s", n, &f.log)
+	}
+}
+
+// A leader stores what Secrets have, sealed, and marks the folder as whole after that; it writes again what differs alone, also what another leader has left or another
+// key encryption key has sealed; a process that does not lead writes nothing.
+func TestLeaderStoresSealed(t *testing.T) {
+	etcd := kvtest.Start(t)
+	store, k := etcd.Connect(), &keyed{key: "one"}
+	writes := func(s *shelf, kubeconfigs map[string]string) error {
+		wanted, _ := choose([]*corev1.Secret{secret("a", 1, kubeconfigs)}, "home")
+		return s.write(t.Context(), wanted)
+	}
+	leader := &shelf{Config: Config{Store: store, Sealer: k}, epoch: etcd.Elect("a")}
+	revisions := func() string {
+		t.Helper()
+		blobs, _, err := store.Blobs(t.Context(), folder, 0)
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
+		var all []string
+		for _, b := range blobs {
+			if bytes.Contains(b.Raw, []byte("192.0.2.1")) {
+				t.Errorf("%s is not sealed: %s", b.Path, b.Raw)
+			}
+			all = append(all, fmt.Sprint(strings.TrimPrefix(b.Path, folder), "@", b.Revision))
+		}
+		return strings.Join(all, " ")
+	}
+	if err := writes(leader, map[string]string{"east": kubeconfig("e"), "west": kubeconfig("w")}); err != nil {
+		t.Fatal(err)
+	}
+	first := revisions()
+	if !strings.HasPrefix(first, "listed@") || !strings.Contains(first, "named/east@") || !strings.Contains(first, "named/west@") {
+		t.Fatalf("stored: %s", first)
+	}
+	next := &shelf{Config: leader.Config, epoch: leader.epoch} // of another term
+	if err := writes(next, map[string]string{"east": kubeconfig("e"), "west": kubeconfig("w")}); err != nil || revisions() != first {
+		t.Errorf("%v: the same is stored again: %s, then %s", err, first, revisions())
+	}
+	if err := writes(next, map[string]string{"east": kubeconfig("e")}); err != nil || strings.Contains(revisions(), "west") {
+		t.Errorf("%v: a cluster that no Secret names is stored: %s", err, revisions())
+	}
+	k.key, k.before = "two", "one"
+	second := revisions()
+	if err := writes(next, map[string]string{"east": kubeconfig("e")}); err != nil || revisions() == second {
+		t.Errorf("%v: what is sealed under the key of before stays: %s", err, revisions())
+	}
+	deposed := &shelf{Config: leader.Config, epoch: kv.Epoch{Key: leader.epoch.Key, Revision: leader.epoch.Revision + 1}}
+	third := revisions()
+	if err := writes(deposed, nil); !errors.Is(err, kv.ErrDeposed) || revisions() != third {
+		t.Errorf("a process that does not lead: %v, %s", err, revisions())
+	}
+}
+
+// A leader stores what the Secrets have once they were listed, and then as they change, for whoever follows.
+func TestLeadStores(t *testing.T) {
+	etcd := kvtest.Start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	clusters := newClusters(Config{Namespace: "istio-system", Own: "home", Store: etcd.Connect(), Sealer: &keyed{key: "one"}})
+	came := make(chan string, 10)
+	servers, err := NewServers(clusters.Config, func(all map[string]*apiserver.Client) { came <- strings.Join(slices.Sorted(maps.Keys(all)), " ") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = servers.Run(ctx) }()
+	go clusters.Lead(ctx, etcd.Elect("a"))
+	for _, want := range []string{"west", "east west", ""} {
+		data := map[string]string{}
+		for _, name := range strings.Fields(want) {
+			data[name] = kubeconfig("x")
+		}
+		clusters.take([]*corev1.Secret{secret("a", 1, data)})
+		for <-came != want { // of several writes some may be seen
+		}
+	}
+}
+
+// A leader without a key encryption key names the clusters whose tokens nobody verifies for that; a kubeconfig that is too large for etcd is refused.
+func TestWhatIsNotStored(t *testing.T) {
+	clusters := newClusters(Config{Namespace: "istio-system", Own: "home"})
+	clusters.take([]*corev1.Secret{secret("a", 1, map[string]string{"west": kubeconfig("w"), "huge": strings.Repeat("x", MostBytes+1)})})
+	var got []string
+	for _, p := range clusters.Problems() {
+		got = append(got, fmt.Sprint(p.Code, " ", strings.Contains(p.Message, "west") && strings.Contains(p.Message, "--kek"), " ", strings.Contains(p.Message, "huge")))
+	}
+	slices.Sort(got)
+	if want := []string{string(problem.Invalid) + " false true", string(problem.NotAllowed) + " true false"}; !slices.Equal(got, want) {
+		t.Errorf("problems %v, want %v", got, want)
+	}
 }

@@ -24,6 +24,13 @@ func (k *Clusters) clusters() map[string]*cluster {
 func (k *Clusters) Problems() []object.Problem {
 	k.mu.Lock()
 	all, wrong, forbidden := slices.Concat(k.problems, k.refused, k.untried()), k.wrong, k.forbidden
+	if k.Sealer == nil {
+		for _, w := range k.wanted {
+			p := w.problem(k.Namespace, problem.NotAllowed, "tokens of cluster "+w.cluster+" are not verified: the leader has no key encryption key (--kek), under which it stores the credentials of other clusters for other processes")
+			p.Severity = problem.Warning
+			all = append(all, p)
+		}
+	}
 	k.mu.Unlock()
 	if wrong != "" {
 		p := object.Problem{ID: object.ID{Origin: origin.New("", origin.Kube), Kind: "Secret", Namespace: k.Namespace}, Location: "Kubernetes",
