@@ -153,7 +153,7 @@ func newProber(host string) *prober {
 			MaxResponseHeaderBytes: 64 << 10, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // as the kubelet
 		},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
-			if req.URL.Host != via[0].URL.Host { // elsewhere is not asked; the kubelet takes it for well
+			if req.URL.Hostname() != via[0].URL.Hostname() { // elsewhere is not asked; the kubelet takes it for well
 				return http.ErrUseLastResponse
 			}
 			if len(via) >= 10 {
@@ -210,13 +210,23 @@ func (p *prober) ask(ctx context.Context, probe Probe, from *http.Request) (code
 		}
 		return http.StatusOK, nil, err
 	default:
-		return http.StatusOK, nil, p.grpc(ctx, probe.GRPC, from.UserAgent())
+		return http.StatusOK, nil, p.grpc(ctx, probe.GRPC, kubelet(from))
 	}
+}
+
+// kubelet is the User-Agent by which a kubelet asks; of a request that names another it is one without a version.
+func kubelet(from *http.Request) string {
+	for _, prefix := range []string{"kube-probe/", "kube-lifecycle/"} {
+		if agent := from.UserAgent(); strings.HasPrefix(agent, prefix) {
+			return agent
+		}
+	}
+	return "kube-probe"
 }
 
 func (p *prober) address(at port) string { return net.JoinHostPort(p.host, strconv.Itoa(int(at))) }
 
-// http sends on the headers of the kubelet, which has those of the pod's probe; the listed ones win.
+// http sends the headers that the probe lists, and what the kubelet adds by itself. Nothing else of the request is passed on: whoever reaches the agent's port may ask.
 func (p *prober) http(ctx context.Context, h *HTTPProbe, from *http.Request) (int, []byte, error) {
 	scheme := "http"
 	if strings.EqualFold(h.Scheme, "https") {
@@ -226,22 +236,26 @@ func (p *prober) http(ctx context.Context, h *HTTPProbe, from *http.Request) (in
 	if err != nil {
 		return 0, nil, err
 	}
-	req.Header = from.Header.Clone()
-	for _, hop := range []string{"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Proxy-Connection"} {
-		req.Header.Del(hop)
-	}
-	// What the kubelet called by the agent's port is the application's.
-	if name, _, err := net.SplitHostPort(from.Host); err == nil {
-		req.Host = net.JoinHostPort(name, strconv.Itoa(int(h.Port)))
-	} else if from.Host != "" {
-		req.Host = from.Host
-	}
 	for _, v := range h.Headers {
 		if strings.EqualFold(v.Name, "Host") {
 			req.Host = v.Value
 			continue
 		}
-		req.Header.Set(v.Name, v.Value)
+		req.Header.Add(v.Name, v.Value)
+	}
+	// As the kubelet does (kubernetes, pkg/probe/http): what it sets by itself, unless the probe lists it; an empty Accept is none.
+	if _, listed := req.Header["User-Agent"]; !listed {
+		req.Header.Set("User-Agent", kubelet(from))
+	}
+	if accept, listed := req.Header["Accept"]; !listed {
+		req.Header.Set("Accept", "*/*")
+	} else if accept[0] == "" {
+		req.Header.Del("Accept")
+	}
+	if req.Host == p.address(h.Port) { // nobody has named another: the kubelet would name the address of the Pod
+		if local, is := from.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); is {
+			req.Host = net.JoinHostPort(local.IP.String(), strconv.Itoa(int(h.Port)))
+		}
 	}
 	resp, err := p.client.Do(req)
 	if err != nil {

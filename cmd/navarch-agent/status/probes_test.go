@@ -30,6 +30,8 @@ func app(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "I am not well", http.StatusTeapot)
 	case "/elsewhere":
 		http.Redirect(w, r, "http://127.0.0.2:1/x", http.StatusFound)
+	case "/port":
+		http.Redirect(w, r, "http://127.0.0.1:"+r.URL.RawQuery+"/x", http.StatusFound)
 	case "/again":
 		http.Redirect(w, r, "/fine", http.StatusFound)
 	case "/large":
@@ -37,7 +39,11 @@ func app(w http.ResponseWriter, r *http.Request) {
 	case "/slow":
 		<-r.Context().Done()
 	default:
-		fmt.Fprintf(w, "%s host=%s x=%s listed=%s agent=%s v=%d from=%s", r.URL, r.Host, r.Header.Get("X"), r.Header.Get("Listed"), r.UserAgent(), r.ProtoMajor, r.RemoteAddr)
+		listed, agent, from := r.Header["Listed"], r.UserAgent(), r.RemoteAddr
+		for _, known := range []string{"Listed", "User-Agent", "Connection"} {
+			r.Header.Del(known)
+		}
+		fmt.Fprintf(w, "%s host=%s listed=%v agent=%s others=%v v=%d from=%s", r.URL, r.Host, listed, agent, r.Header, r.ProtoMajor, from)
 	}
 }
 
@@ -70,7 +76,9 @@ func TestProbes(t *testing.T) {
 		code  int
 		body  string
 	}{
-		"fine":          {fmt.Sprintf(`{"httpGet":{"path":"fine?a=b","port":%d,"host":"10.9.9.9","httpHeaders":[{"name":"Listed","value":"l"}]}}`, p), 200, fmt.Sprintf("/fine?a=b host=pod:%d x=y listed=l agent=kube-probe/1 v=1 from=127.0.0.6:", p)},
+		"fine":          {fmt.Sprintf(`{"httpGet":{"path":"fine?a=b","port":%d,"host":"10.9.9.9","httpHeaders":[{"name":"Listed","value":"l"},{"name":"listed","value":"m"}]}}`, p), 200, fmt.Sprintf("/fine?a=b host=127.0.0.1:%d listed=[l m] agent=kube-probe/1 others=map[Accept:[*/*]] v=1 from=127.0.0.6:", p)},
+		"listed agent":  {fmt.Sprintf(`{"httpGet":{"path":"/","port":%d,"httpHeaders":[{"name":"User-Agent","value":"mine"},{"name":"Accept","value":""}]}}`, p), 200, "listed=[] agent=mine others=map[] v=1"},
+		"another port":  {fmt.Sprintf(`{"httpGet":{"path":"/port?%d","port":%d}}`, no, p), 500, "refused"},
 		"host":          {fmt.Sprintf(`{"httpGet":{"path":"/","port":%d,"httpHeaders":[{"name":"Host","value":"shop"}]}}`, p), 200, "host=shop"},
 		"bad":           {fmt.Sprintf(`{"httpGet":{"path":"/bad","port":%d}}`, p), 418, "I am not well"},
 		"HTTPS":         {fmt.Sprintf(`{"httpGet":{"path":"/","port":%d,"scheme":"HTTPS"}}`, s), 200, "v=2"},
@@ -108,7 +116,9 @@ func probed(t *testing.T, probe string) (code int, answer string) {
 		t.Fatal(err)
 	}
 	req.Host = "pod:15020"
-	req.Header.Set("X", "y")
+	for name, value := range map[string]string{"X": "y", "Authorization": "Bearer theirs", "X-Forwarded-For": "10.0.0.1", "Cookie": "a=b", "Accept": "text/html"} {
+		req.Header.Set(name, value)
+	}
 	req.Header.Set("User-Agent", "kube-probe/1")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
