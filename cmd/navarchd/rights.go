@@ -12,6 +12,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
+	"navarch.io/navarch/store/admit/inject"
 	"navarch.io/navarch/store/apiserver"
 	"navarch.io/navarch/store/loop"
 	"navarch.io/navarch/store/object"
@@ -34,9 +35,9 @@ func mustWrite(c ingesterConfig) (all []right) {
 		all = append(all, right{"update", "", "configmaps", "", status.RootCertName})
 	}
 	if c.hooks != nil && c.config.writeWebhooks {
-		for _, resource := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
-			all = append(all, right{"update", "admissionregistration.k8s.io", resource, "", ""})
-		}
+		injector := inject.Webhooks{Namespace: c.config.env.podNamespace, Revision: c.config.env.revision}.Name()
+		all = append(all, right{"update", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "", "istiod-default-validator"},
+			right{"update", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", injector})
 	}
 	if c.config.env.status {
 		all = append(all, right{"update", "networking.istio.io", "virtualservices", "status", ""})

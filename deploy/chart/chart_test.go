@@ -70,7 +70,7 @@ func wholeSchema(t *testing.T) property {
 var names = []string{"flags", "env"}
 
 // foreign are values that are objects of somebody else, whose fields Kubernetes, Istio or a template of the user's knows.
-var foreign = []string{"volumes[]", "volumeMounts[]", "initContainers[]", "envVarFrom[].valueFrom", "meshConfig", "meshConfig.defaultProviders", "meshNetworks", "injection.values", "affinity", "tolerations[]", "deployments[].resources.claims[]", "etcd.own.resources.claims[]", "kek.kms.resources.claims[]"}
+var foreign = []string{"monitoring.scrapers[]", "volumes[]", "volumeMounts[]", "initContainers[]", "envVarFrom[].valueFrom", "meshConfig", "meshConfig.defaultProviders", "meshNetworks", "injection.values", "affinity", "tolerations[]", "deployments[].resources.claims[]", "etcd.own.resources.claims[]", "kek.kms.resources.claims[]"}
 
 // Every value has a type, and every object refuses what it does not know, but for maps, whose values have a type, and objects of others. Keywords that have
 // Helm name another key than the wrong one, or none, are not there: a name that propertyNames refuses is printed with a path that is not its own.
@@ -102,7 +102,7 @@ func TestSchemaIsClosed(t *testing.T) {
 }
 
 // optional are values that templates do without: maps that may be empty, and what older charts do not have, which `helm upgrade --reuse-values` then leaves out.
-var optional = []string{"etcd.own.resources", "etcd.own.snapshots.schedules", "monitoring.dashboards.labels", "monitoring.podMonitor"}
+var optional = []string{"etcd.own.resources", "etcd.own.snapshots.schedules", "monitoring.dashboards.labels", "monitoring.podMonitor", "writePolicies"}
 
 // deep says whether a default is more than the zero value of its type.
 func deep(value any) bool {

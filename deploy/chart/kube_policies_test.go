@@ -14,9 +14,23 @@ import (
 )
 
 // Network policies, which nobody enforces where this is tested, let everybody reach what processes serve but /debug (8080), and to an etcd of the chart whoever is given its
-// address, and each other member.
+// address, and each other member. Its metrics are for scrapers that the values name, or those of the Prometheus operator where it is asked for.
 func TestKubeChartPolicies(t *testing.T) {
 	t.Parallel()
+	prometheus, mine := map[string]string{"app.kubernetes.io/name": "prometheus"}, map[string]string{"app": "scraper"}
+	for set, want := range map[string][]bool{
+		"machines=true":                          {false, false, false},
+		"monitoring.serviceMonitor.enabled=true": {false, true, false},
+		"monitoring.serviceMonitor.enabled=true,monitoring.scrapers[0].podSelector.matchLabels.app=scraper": {false, false, true},
+	} {
+		text, etcd := template(t, "--set", set), &networkingv1.NetworkPolicy{}
+		object(t, text, "NetworkPolicy", "navarch-etcd", etcd)
+		for i, from := range []map[string]string{{"any": "body"}, prometheus, mine} {
+			if got := reaches([]*networkingv1.NetworkPolicy{etcd}, from, etcd.Spec.PodSelector.MatchLabels, 2381); got != want[i] {
+				t.Errorf("%s: %v reaches the metrics of etcd: %v", set, from, got)
+			}
+		}
+	}
 	clients := 0
 	for scene, text := range scenes(t) {
 		var policies []*networkingv1.NetworkPolicy

@@ -227,7 +227,7 @@ func (w *walk) leads() {
 	may := map[string]bool{}
 	for account := range w.accounts {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:" + w.name + ":" + account,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "update", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}}}
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "update", Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: "istiod-default-validator"}}}
 		answer, err := w.client.AuthorizationV1().SubjectAccessReviews().Create(w.t.Context(), review, metav1.CreateOptions{})
 		if err != nil {
 			w.t.Fatal(err)

@@ -80,7 +80,7 @@ func TestKubeEachKindIsWritten(t *testing.T) {
 		}
 	}
 	for kind, get := range absent {
-		if missing, err := get(t.Context(), Key{Name: "none"}); err != nil || !missing {
+		if missing, err := get(t.Context(), Key{Name: "istio-revision-tag-default"}); err != nil || !missing {
 			t.Errorf("%s: %v %v", kind, missing, err)
 		}
 	}

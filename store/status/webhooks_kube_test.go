@@ -20,14 +20,14 @@ func TestKubeClaimsAreGivenUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const installed = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: claims, labels: {istio.io/rev: claims}}, webhooks: [{name: a.example.com, failurePolicy: Ignore,
+	const installed = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: istiod-default-validator, labels: {istio.io/rev: claims}}, webhooks: [{name: a.example.com, failurePolicy: Ignore,
 		clientConfig: {service: {namespace: istio-system, name: istiod, port: 443}}, rules: [{operations: [CREATE], apiGroups: [claims.example.com], apiVersions: ["*"], resources: ["*"]}], sideEffects: None, admissionReviewVersions: [v1]}]}`
 	apply := func() string {
 		return c.Kubectl(t, installed, "apply", "--server-side", "--field-manager=helm", "-f", "-")
 	}
 	apply()
-	t.Cleanup(func() { c.Kubectl(t, "", "delete", "validatingwebhookconfiguration", "claims") })
-	key := Key{Name: "claims"}
+	t.Cleanup(func() { c.Kubectl(t, "", "delete", "validatingwebhookconfiguration", "istiod-default-validator") })
+	key := Key{Name: "istiod-default-validator"}
 	found, err := hooks.Get(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestKubeClaimsAreGivenUp(t *testing.T) {
 		t.Fatalf("%v: %v", err, found.Object.GetManagedFields())
 	}
 	apply()
-	if got := c.Kubectl(t, "", "get", "validatingwebhookconfiguration", "claims", "-o", "jsonpath={.webhooks[0].failurePolicy} {.webhooks[0].clientConfig.caBundle}"); strings.TrimSpace(got) != "Ignore "+bundle {
+	if got := c.Kubectl(t, "", "get", "validatingwebhookconfiguration", "istiod-default-validator", "-o", "jsonpath={.webhooks[0].failurePolicy} {.webhooks[0].clientConfig.caBundle}"); strings.TrimSpace(got) != "Ignore "+bundle {
 		t.Errorf("after it was applied again: %s", got)
 	}
 }

@@ -59,7 +59,9 @@ var clusterRules = []rule{
 	{allow("networking.istio.io", []string{"serviceentries"}, []string{"get"}), ingest, automatic},
 	{allow("networking.istio.io", []string{"serviceentries/status"}, []string{"update"}), ingest, automatic},
 	{allow("networking.istio.io", []string{"proxyconfigs"}, listWatch), []string{"admit"}, alone},
-	{allow("admissionregistration.k8s.io", []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"}, []string{"get", "list", "watch", "update"}), ingest, ""},
+	{allow("admissionregistration.k8s.io", []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"}, listWatch), []string{"ingest", "admit"}, ""},
+	{allow("admissionregistration.k8s.io", []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"}, []string{"get", "update"}, "istio-validator-istio-system",
+		"istiod-default-validator", "istio-sidecar-injector", "istio-revision-tag-default"), ingest, ""},
 	{allow("authorization.k8s.io", []string{"subjectaccessreviews"}, []string{"create"}), []string{"ingest", "xds"}, ""},
 	{allow("authentication.k8s.io", []string{"tokenreviews"}, []string{"create"}), everyRole, "navarchctl removals accept, and --token-review"},
 	{rbacv1.PolicyRule{NonResourceURLs: tokens, Verbs: []string{"get"}}, everyRole, ""},
@@ -144,11 +146,22 @@ func questions(rules []rule, namespace string, roles []string) (all []question) 
 	return all
 }
 
-// withNames has questions be about the revision's ConfigMaps, whose names end with it.
+// withNames has questions be about the revision's ConfigMaps and webhook configurations, whose names end with it, and with the namespace.
 func (k *checker) withNames(all []question) []question {
+	hooks := inject.Webhooks{Namespace: k.Namespace, Revision: k.Revision}
 	for _, q := range all {
-		if q.resource.Resource == "configmaps" && slices.Contains([]string{"istio", "istio-sidecar-injector"}, q.resource.Name) {
+		switch {
+		case q.resource == nil:
+		case q.resource.Resource == "configmaps" && slices.Contains([]string{"istio", "istio-sidecar-injector"}, q.resource.Name):
 			q.resource.Name = inject.NameOf(q.resource.Name, k.Revision)
+		case q.resource.Name == "istio-validator-istio-system":
+			q.resource.Name = inject.NameOf("istio-validator", k.Revision) + "-" + k.Namespace
+		case q.resource.Name == "istio-sidecar-injector":
+			q.resource.Name = hooks.Name()
+		case q.resource.Name == "istio-revision-tag-default":
+			hooks := hooks
+			hooks.Tag = "default"
+			q.resource.Name = hooks.Name()
 		}
 	}
 	return all
@@ -167,7 +180,7 @@ func (k *checker) installer(ctx context.Context) {
 			all = append(all, q)
 		}
 	}
-	all = append(append(all, questions(clusterRules, "", everyRole)...), k.withNames(questions(namespaceRules, k.Namespace, everyRole))...)
+	all = append(append(all, k.withNames(questions(clusterRules, "", everyRole))...), k.withNames(questions(namespaceRules, k.Namespace, everyRole))...)
 	k.ask(ctx, "your rights to install", all, "have a cluster administrator install it", func(ctx context.Context, q question) (bool, error) {
 		review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: q.resource, NonResourceAttributes: q.path}}
 		err := k.API.Do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review, &review)
@@ -187,7 +200,7 @@ func (k *checker) rights(ctx context.Context) {
 	}
 	for _, name := range sorted(accounts) {
 		roles := accounts[name]
-		all := append(questions(clusterRules, "", roles), k.withNames(questions(namespaceRules, k.Namespace, roles))...)
+		all := append(k.withNames(questions(clusterRules, "", roles)), k.withNames(questions(namespaceRules, k.Namespace, roles))...)
 		check := fmt.Sprintf("rights of service account %s (%s)", name, strings.Join(roles, ", "))
 		k.ask(ctx, check, all, "give it the rights of deploy/docs/kubernetes.md, Rights, as the chart does", func(ctx context.Context, q question) (bool, error) {
 			review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: q.resource, NonResourceAttributes: q.path,

@@ -32,7 +32,13 @@ root and role, and is a list of rules, empty where the role needs none. */}}
   verbs: [create]
 - apiGroups: [admissionregistration.k8s.io] # for the roots and the failure policy of webhooks
   resources: [validatingwebhookconfigurations, mutatingwebhookconfigurations]
-  verbs: [get, list, watch, update]
+  verbs: [list, watch]
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingwebhookconfigurations, mutatingwebhookconfigurations]
+  {{- with include "navarch.webhookNames" .root }}
+  resourceNames: {{ . }}
+  {{- end }}
+  verbs: [get, update]
 {{- if $v.machines }}
 - apiGroups: [networking.istio.io] # for machines that register themselves
   resources: [workloadentries]

@@ -115,6 +115,31 @@ server asks about what is the mesh's alone. */}}
     matchExpressions: {{ toJson .selector }}
 {{- end }}
 
+{{- /* The name of a MutatingWebhookConfiguration: a dict of root and tag, empty for that of the revision. */}}
+{{- define "navarch.injectionName" -}}
+{{- $name := printf "istio-sidecar-injector%s" (include "navarch.suffix" .root) }}
+{{- if .tag }}{{ $name = printf "istio-revision-tag-%s" .tag }}{{ end }}
+{{- if ne .root.Release.Namespace "istio-system" }}{{ $name = printf "%s-%s" $name .root.Release.Namespace }}{{ end }}
+{{- $name }}
+{{- end }}
+
+{{- /* The webhook configurations that the leader keeps the roots in, as a JSON list of names; empty: those of any name. Those of tags which stand for this revision already are among them,
+where Helm sees the cluster. */}}
+{{- define "navarch.webhookNames" -}}
+{{- $tags := .Values.injection.tags | default list }}
+{{- if not (has "*" $tags) }}
+{{- $names := list (printf "istio-validator%s-%s" (include "navarch.suffix" .) .Release.Namespace) "istiod-default-validator" (include "navarch.injectionName" (dict "root" . "tag" "")) }}
+{{- range concat (list "default") .Values.revisionTags $tags }}
+  {{- $names = append $names (include "navarch.injectionName" (dict "root" $ "tag" .)) }}
+{{- end }}
+{{- range (lookup "admissionregistration.k8s.io/v1" "MutatingWebhookConfiguration" "" "").items }}
+  {{- $labels := .metadata.labels | default dict }}
+  {{- if and (get $labels "istio.io/tag") (eq (get $labels "istio.io/rev") (include "navarch.revision" $)) }}{{ $names = append $names .metadata.name }}{{ end }}
+{{- end }}
+{{- uniq $names | toJson }}
+{{- end }}
+{{- end }}
+
 {{- /* Refuses a tag whose webhooks would select what others select already: both would inject the same Pods. Istio's chart has no such check, and istioctl turns the default
 revision's webhooks off (istioctl/pkg/tag), which `navarchctl tag set default` does as well. Those that are off have a selector that nothing matches. */}}
 {{- define "navarch.checkTags" -}}
@@ -173,9 +198,6 @@ revision's webhooks off (istioctl/pkg/tag), which `navarchctl tag set default` d
 {{- /* One MutatingWebhookConfiguration, that of a revision or of a tag for it, as navarchctl injection-webhook prints it: a dict of root and tag. */}}
 {{- define "navarch.injectionOf" -}}
 {{- $rev := .tag | default (include "navarch.revision" .root) }}
-{{- $name := printf "istio-sidecar-injector%s" (include "navarch.suffix" .root) }}
-{{- if .tag }}{{ $name = printf "istio-revision-tag-%s" .tag }}{{ end }}
-{{- if ne .root.Release.Namespace "istio-system" }}{{ $name = printf "%s-%s" $name .root.Release.Namespace }}{{ end }}
 {{- $off := and (not .tag) (eq $rev "default") (include "navarch.defaultIsTag" .root) }}
 {{- $inRev := dict "key" "istio.io/rev" "operator" "In" "values" (list $rev) }}
 {{- $noRev := dict "key" "istio.io/rev" "operator" "DoesNotExist" }}
@@ -188,7 +210,7 @@ revision's webhooks off (istioctl/pkg/tag), which `navarchctl tag set default` d
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingWebhookConfiguration
 metadata:
-  name: {{ $name }}
+  name: {{ include "navarch.injectionName" . }}
   labels:
     app: sidecar-injector
     {{- with .tag }}

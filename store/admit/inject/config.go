@@ -52,8 +52,9 @@ type values struct {
 			Level string `json:"level"` // of the agent's log
 		} `json:"logging"`
 		Proxy struct {
-			Image string `json:"image"`
-			Hold  bool   `json:"holdApplicationUntilProxyStarts"`
+			Image   string   `json:"image"`
+			Allowed []string `json:"allowedImages"` // those that the annotation sidecar.istio.io/proxyImage may name; empty: any
+			Hold    bool     `json:"holdApplicationUntilProxyStarts"`
 		} `json:"proxy"`
 		ProxyInit struct {
 			Image string `json:"image"`

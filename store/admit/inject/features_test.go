@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -138,6 +139,29 @@ func TestAnnotationsAreChecked(t *testing.T) {
 		`sidecar.istio.io/status: "{}", proxy.istio.io/overrides: "["`} {
 		if _, err := settings(t).Inject(t.Context(), Request{Pod: podOf(t, annotated(bad)), Namespace: "shop"}); err == nil || !strings.Contains(err.Error(), strings.SplitN(bad, ":", 2)[0]) && !strings.Contains(err.Error(), "is not JSON") && !strings.Contains(err.Error(), "overrides") {
 			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+// Where the values list images, a Pod that names another one is refused, by annotation and value; without a list every image is allowed.
+func TestAllowedProxyImages(t *testing.T) {
+	for asked, want := range map[string]bool{
+		"example.com/own/proxy:1": true, "registry.example.com/mesh/proxyv2:1.30": true, "registry.example.com/mesh/": true,
+		"example.com/own/proxy:2": false, "example.com/own/proxy": false, "registry.example.com/meshes/proxyv2:1": false, "docker.io/evil/registry.example.com/mesh/x": false, "proxyv2": false, "": false,
+	} {
+		pod := podOf(t, annotated(""))
+		pod.Annotations = map[string]string{"sidecar.istio.io/proxyImage": asked}
+		s := settings(t)
+		if _, err := s.Inject(t.Context(), Request{Pod: pod, Namespace: "shop"}); err != nil {
+			t.Errorf("%q, without a list: %v", asked, err)
+		}
+		s.Config.values.Global.Proxy.Allowed = []string{"example.com/own/proxy:1", "registry.example.com/mesh/*"}
+		_, err := s.Inject(t.Context(), Request{Pod: pod, Namespace: "shop"})
+		if want != (err == nil) || err != nil && !strings.Contains(err.Error(), "annotation sidecar.istio.io/proxyImage: "+strconv.Quote(asked)) {
+			t.Errorf("%q: %v", asked, err)
+		}
+		if _, err := s.Inject(t.Context(), Request{Pod: podOf(t, annotated("")), Namespace: "shop"}); err != nil {
+			t.Errorf("a Pod that names none: %v", err)
 		}
 	}
 }

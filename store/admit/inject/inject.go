@@ -52,6 +52,9 @@ func (s *Settings) Inject(ctx context.Context, r Request) (*corev1.Pod, error) {
 	if err := checkAnnotations(pod.Annotations); err != nil {
 		return nil, err
 	}
+	if err := s.Config.values.allowsImage(pod.Annotations); err != nil {
+		return nil, err
+	}
 	proxy, err := s.proxyConfig(pod)
 	if err != nil {
 		return nil, err
