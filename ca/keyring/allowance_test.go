@@ -50,7 +50,7 @@ func TestAllowance(t *testing.T) {
 	} {
 		q := ask{i: Issue{Serial: "new", Identity: "x", Epoch: 2, Generation: 3, Previous: "old", NotAfter: now.Add(3 * time.Hour)}, shown: 90 * time.Minute, state: state, a: &a}
 		c.edit(&q)
-		p := newPurse(*q.a)
+		p := newBalance(*q.a)
 		for i := range q.spent {
 			p.spend(Issue{Identity: fmt.Sprint("other", i), Previous: fmt.Sprint(i)})
 		}
@@ -70,7 +70,7 @@ func TestSpendWaitsForTheDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer read.Close()
-	s := &spender{purse: newPurse(allowance("one", &record{Epochs: []epoch{{Number: 1, Status: Active}}}, 10, now)), file: written}
+	s := &allowanceFile{balance: newBalance(allowance("one", &record{Epochs: []epoch{{Number: 1, Status: Active}}}, 10, now)), file: written}
 	k := &Keyring{cfg: Config{Now: func() time.Time { return now }}, allowances: s}
 	k.current.Store(&published{state: &State{}})
 	renewal := Issue{Serial: "new", Identity: "x", Epoch: 1, Previous: "old", NotAfter: now.Add(2 * time.Hour)}
@@ -90,7 +90,7 @@ func TestSpendWaitsForTheDisk(t *testing.T) {
 // others.
 func TestAllowanceIsShared(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	p := newPurse(allowance("one", &record{Epochs: []epoch{{Number: 1, Status: Active}}}, 100, now))
+	p := newBalance(allowance("one", &record{Epochs: []epoch{{Number: 1, Status: Active}}}, 100, now))
 	issue := func(identity, shown string) bool {
 		i := Issue{Identity: identity, Epoch: 1, Previous: shown, NotAfter: now.Add(2 * time.Hour)}
 		if p.refuses(i, now.Add(time.Hour), &State{}, now) != nil {

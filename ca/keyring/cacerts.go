@@ -12,28 +12,28 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// CASource is where the user's own CA is read from. What it says is at hand: the loop of the keyring waits for it.
+// CASource reads the user's own CA. Read must not block, since the keyring's loop waits for it.
 type CASource interface {
-	// Read gives the CA as it is now. An error: it cannot be read, or is not whole; the keyring stays as it is, and where there is none yet
-	// none is made.
+	// Read returns the present CA. An error: the CA cannot be read, or is incomplete; the keyring stays unchanged, and
+	// no first keyring is made.
 	Read() (UserCA, error)
 }
 
-// ErrNotRead is in the error of a CASource that has not looked yet: it does in an instant, or says why it cannot.
+// ErrNotRead is returned by a CASource before its first read has ended. That takes an instant.
 var ErrNotRead = errors.New("it was not read yet")
 
 // UserCA is a CA that was made elsewhere.
 type UserCA struct {
 	issue.Files
-	From string // where it is, for people
-	// None: there is no such CA, for certain; the rest is empty.
+	From string // its location, for messages
+	// None: there certainly is no such CA; the other fields are empty.
 	None bool
-	// FirstOnly: it is the CA that istiod made for itself. A mesh that has no keyring yet goes on with it, so that what it has issued stays
-	// good; later it does not count, since roots are made here then.
+	// FirstOnly marks the CA that istiod made for itself. A mesh without a keyring continues with it, so that istiod's
+	// certificates stay valid. A mesh that has a keyring ignores it and makes roots here.
 	FirstOnly bool
 }
 
-// origin is what an epoch of this CA has for its Origin.
+// origin returns the Origin of an epoch of this CA.
 func (u UserCA) origin() string {
 	if u.FirstOnly {
 		return originIstiod
@@ -41,7 +41,7 @@ func (u UserCA) origin() string {
 	return originCACerts
 }
 
-// sum tells two CAs of a source from each other.
+// sum returns a digest that differs between two CAs of a source.
 func (u UserCA) sum() [32]byte {
 	all := sha256.New()
 	for _, text := range [][]byte{u.Cert, u.Key, u.Chain, u.Root, u.Lists} {
@@ -50,7 +50,7 @@ func (u UserCA) sum() [32]byte {
 	return [32]byte(all.Sum(nil))
 }
 
-// authority checks the CA.
+// authority validates the CA.
 func (k *Keyring) authority(u UserCA, epoch uint64) (*issue.Authority, error) {
 	a, err := issue.FromPEM(u.Files, epoch, k.cfg.TrustDomain, k.cfg.Now())
 	if err != nil {
@@ -59,11 +59,12 @@ func (k *Keyring) authority(u UserCA, epoch uint64) (*issue.Authority, error) {
 	return a, nil
 }
 
-// Folder is a CASource: a folder with ca-cert.pem, ca-key.pem, root-cert.pem, and, which may be missing, cert-chain.pem and ca-crl.pem.
+// Folder is a CASource that reads ca-cert.pem, ca-key.pem, root-cert.pem, and the optional cert-chain.pem and
+// ca-crl.pem.
 type Folder string
 
-// Read implements CASource. Kubernetes replaces the files of a Secret volume together, but not between two reads of ours: what does not read
-// twice the same is tried again later.
+// Read implements CASource. Kubernetes replaces the files of a Secret volume together, but possibly between two reads.
+// Read therefore reads twice, and returns an error if the results differ.
 func (dir Folder) Read() (UserCA, error) {
 	var read [2]UserCA
 	for i := range read {
@@ -72,7 +73,8 @@ func (dir Folder) Read() (UserCA, error) {
 			name     string
 			into     *[]byte
 			optional bool
-		}{{"ca-cert.pem", &u.Cert, false}, {"ca-key.pem", &u.Key, false}, {"cert-chain.pem", &u.Chain, true}, {"root-cert.pem", &u.Root, false}, {"ca-crl.pem", &u.Lists, true}} {
+		}{{"ca-cert.pem", &u.Cert, false}, {"ca-key.pem", &u.Key, false},
+			{"cert-chain.pem", &u.Chain, true}, {"root-cert.pem", &u.Root, false}, {"ca-crl.pem", &u.Lists, true}} {
 			raw, err := os.ReadFile(filepath.Join(string(dir), file.name))
 			if err != nil && !(file.optional && os.IsNotExist(err)) {
 				return u, fmt.Errorf("cacerts: %w", err)
@@ -87,10 +89,10 @@ func (dir Folder) Read() (UserCA, error) {
 	return read[0], nil
 }
 
-// errOwnCA is why a mesh with a CA of its own does not rotate by itself.
+// errOwnCA refuses a rotation in a mesh with the user's own CA.
 var errOwnCA = errors.New("this mesh has a CA of its own: put a new one into cacerts to rotate")
 
-// userCA is the user's own CA, as it is now.
+// userCA reads the user's own CA.
 func (k *Keyring) userCA() (UserCA, error) {
 	if k.cfg.CACerts == nil {
 		return UserCA{None: true}, nil
@@ -98,7 +100,7 @@ func (k *Keyring) userCA() (UserCA, error) {
 	return k.cfg.CACerts.Read()
 }
 
-// first makes or reads the first authority of a mesh.
+// first makes or reads the first authority of a mesh, and returns its origin.
 func (k *Keyring) first() (*issue.Authority, string, error) {
 	if err := k.cfg.Clock.Off(); err != nil {
 		return nil, "", err
@@ -115,7 +117,7 @@ func (k *Keyring) first() (*issue.Authority, string, error) {
 	return a, u.origin(), err
 }
 
-// readCACerts takes over the user's CA where it has changed.
+// readCACerts adopts the user's CA if it has changed.
 func (k *Keyring) readCACerts(ctx context.Context) error {
 	u, err := k.userCA()
 	if err != nil || u.None || u.FirstOnly {

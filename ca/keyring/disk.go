@@ -16,24 +16,25 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// The keyring that was in force last outlives the process in the data directory, as etcd had it: sealed. A replica that starts while
-// etcd is away unseals that one, verified like etcd's, and so has a certificate for its secure address, knows its callers, and knows who
-// is revoked (issue 12, item 16). Until etcd is back, which has the journal, it renews certificates from an allowance that etcd had before
-// (spend.go), and issues no first ones.
+// The data directory keeps the keyring that was last in force, sealed as in etcd. A replica that starts while etcd is
+// away verifies and unseals it. So the replica has a certificate for its secure address, knows its callers, and knows
+// who is revoked. Until etcd and its journal are back, the replica renews certificates from an allowance
+// (allowance_file.go), and issues no first ones.
 
 const (
 	diskFile = "keyring.sealed"
-	maxKept  = 64 << 20 // bytes of a file in the data directory that is read: the keyring is a few blobs of etcd's, of 1.5 MiB at most each
+	// maxKept bounds a file that is read from the data directory. The keyring is a few blobs of at most 1.5 MiB each.
+	maxKept = 64 << 20
 )
 
-// diskBlob is one blob of etcd's.
+// diskBlob is a copy of one blob of etcd.
 type diskBlob struct {
 	Path string `json:"path"`
 	Raw  []byte `json:"raw"`
 }
 
-// save writes what a ring was unsealed from, where the file is another. That it cannot be written is logged: what etcd has is good
-// without it.
+// save writes the blobs of a verified keyring to disk if they have changed. A failure is logged only, since etcd has
+// the keyring.
 func (k *Keyring) save(r *record, found map[string]kv.Blob) {
 	if k.cfg.Dir == "" {
 		return
@@ -67,8 +68,8 @@ func (k *Keyring) save(r *record, found map[string]kv.Blob) {
 	k.saved = sum
 }
 
-// restore puts the ring on disk in force, where none is and etcd does not answer. An error: it cannot be used, and the State says so; it
-// is tried again. Nothing is written to etcd by it, nor journalled.
+// restore puts the keyring on disk in force while etcd does not answer and no other is in force. It writes nothing to
+// etcd or the journal. After an error the State has no keyring, and the next refresh tries again.
 func (k *Keyring) restore(ctx context.Context, away error) error {
 	if k.cfg.Dir == "" {
 		return nil
@@ -102,9 +103,10 @@ func (k *Keyring) restore(ctx context.Context, away error) error {
 		return fmt.Errorf("the keyring on disk, %s: %w", path, err)
 	}
 	k.publish(next, state, onDisk)
-	k.log.Warn("etcd does not answer: the keyring on disk is in force until it does, and no first certificates are issued, only renewals from this replica's allowance", slog.Any("keyring", state), slog.Any(obs.KeyError, away))
+	k.log.Warn("etcd does not answer: the keyring on disk is in force until it does, and no first certificates are issued,"+
+		" only renewals from this replica's allowance", slog.Any("keyring", state), slog.Any(obs.KeyError, away))
 	return nil
 }
 
-// onDisk is the revision of what was read from disk: etcd has nothing at it.
+// onDisk is the revision of a keyring that was read from disk; etcd never has it.
 const onDisk = -1

@@ -17,8 +17,8 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// The journal is blobs of up to maxBatch entries, named by the greatest end of a certificate among them, so that pruning
-// is one deletion of a range. While a transaction is under way the next batch gathers.
+// The journal consists of blobs of up to maxBatch entries. A blob is named by the latest certificate end in it, so that
+// one range deletion prunes the journal. While one transaction is under way, the next batch gathers.
 const (
 	journalFolder = "certificates/"
 	maxBatch      = 512
@@ -26,21 +26,22 @@ const (
 	commitBudget  = 10 * time.Second
 	pruneEvery    = 15 * time.Minute
 	reportKept    = 91 * 24 * time.Hour // no leaf lives longer
-	reportsKnown  = 100_000             // that this replica remembers to have journalled: some 15 MB
+	reportsKnown  = 100_000             // reports that this replica remembers as journalled: some 15 MB
 )
 
 type entry struct {
 	issue  Issue
 	raw    []byte
 	came   int64 // Unix ns
-	folded *many // it is journalled as one of these; nil: one by one
+	folded *many // the aggregate that replaces it; nil: an entry of its own
 	done   chan error
 }
 
-// Append makes an entry durable before it returns. It is called by many goroutines, and commits their entries in groups.
-// ErrStale: another epoch signs by now, or a root was published that the certificate was made without: sign again with the
-// newest State. ErrRevoked: its identity is revoked. The State's Sealed: this replica cannot sign. After any other error it is
-// unknown whether the entry is in the journal; the certificate must not be handed out.
+// Append makes an entry durable before it returns. Concurrent calls are committed in groups.
+//
+// ErrStale: another epoch signs now, or a root was published that the certificate was made without; sign again with the
+// newest State. ErrRevoked: the identity is revoked. State.Sealed: this replica cannot sign. After any other error the
+// entry may or may not be in the journal. After every error the certificate must not be handed out.
 func (k *Keyring) Append(ctx context.Context, i Issue) error {
 	i.NotBefore, i.NotAfter = i.NotBefore.UTC().Truncate(time.Second), i.NotAfter.UTC().Truncate(time.Second)
 	raw, err := json.Marshal(i)
@@ -67,10 +68,10 @@ func (k *Keyring) Append(ctx context.Context, i Issue) error {
 	return nil
 }
 
-// Held records that the holder of a certificate has a bundle, given as the SHA-256 of each root's DER in lower-case
-// hexadecimal. A bundle that lacks a root of the present one counts for nothing; the same word again is not journalled again, so
-// that no holder fills etcd. origin is that of the certificate (OriginOf), end is when it ends, and with it what is known of its holder.
-// Errors are those of Append.
+// Held records that the holder of a certificate has a trust bundle. roots are the SHA-256 digests of the roots' DER, in
+// lower-case hexadecimal. A bundle that lacks a root of the present one is ignored. A repeated report is not journalled
+// again, so that holders cannot fill etcd. origin is that of the certificate (OriginOf); end is the end of the
+// certificate, after which the report expires. Errors are those of Append.
 func (k *Keyring) Held(ctx context.Context, serial, identity, origin string, roots []string, end time.Time) error {
 	s := k.State()
 	for _, root := range s.Bundle {
@@ -92,7 +93,7 @@ func (k *Keyring) Held(ctx context.Context, serial, identity, origin string, roo
 	return err
 }
 
-// report says of a certificate's holder that it has a trust bundle, by its own word.
+// report identifies a holder's report that it has a trust bundle. The report is unverified.
 type report struct {
 	serial     string
 	generation uint64
@@ -103,7 +104,7 @@ func fingerprint(c *x509.Certificate) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// journal commits what is appended, one transaction at a time.
+// journal commits appended entries, one transaction at a time.
 func (k *Keyring) journal(ctx context.Context) error {
 	run, count := rand.Text(), 0
 	if k.cfg.Leads() {
@@ -134,8 +135,8 @@ func (k *Keyring) journal(ctx context.Context) error {
 	}
 }
 
-// commit writes one batch. Where the record has changed since this replica looked, it looks again and judges the entries
-// again.
+// commit writes one batch. If the record has changed since this replica read it, commit refreshes and checks the
+// entries again.
 func (k *Keyring) commit(ctx context.Context, batch []*entry, name string) {
 	ctx, cancel := context.WithTimeout(ctx, commitBudget)
 	defer cancel()
@@ -153,7 +154,7 @@ func (k *Keyring) commit(ctx context.Context, batch []*entry, name string) {
 		if _, err = k.cfg.Store.ChangeBlobs(ctx, change); !errors.Is(err, kv.ErrConflict) {
 			break
 		}
-		if asked := k.ask(ctx, func(context.Context) error { return nil }); asked != nil { // the loop looks first
+		if asked := k.ask(ctx, func(context.Context) error { return nil }); asked != nil { // the loop refreshes before it runs a job
 			err = asked
 			break
 		}
@@ -163,7 +164,7 @@ func (k *Keyring) commit(ctx context.Context, batch []*entry, name string) {
 	}
 }
 
-// admit answers the entries that may not be committed under a State, and returns the others.
+// admit fails the entries that may not be committed under a State, and returns the others.
 func admit(batch []*entry, s *State) []*entry {
 	return slices.DeleteFunc(batch, func(e *entry) bool {
 		var err error
@@ -173,7 +174,8 @@ func admit(batch []*entry, s *State) []*entry {
 			err = s.Sealed
 		case e.issue.Report:
 		case e.issue.Epoch != s.Active.Epoch || e.issue.Generation < s.minBundle || e.issue.Generation > s.Generation:
-			// While a root is prepared, census.go takes it that certificates which it has not read yet were handed out together with that root.
+			// While a root is prepared, the journal index assumes that certificates which it has not read yet were delivered
+			// with that root.
 			err = fmt.Errorf("%w: made by epoch %d with bundle %d, epoch %d and bundle %d are in force",
 				ErrStale, e.issue.Epoch, e.issue.Generation, s.Active.Epoch, s.Generation)
 		case refused:
@@ -204,7 +206,7 @@ func join(batch []*entry) []byte {
 	return b.Bytes()
 }
 
-// prune deletes the parts of the journal in which every certificate has ended.
+// prune deletes the blobs of the journal whose certificates have all ended.
 func (k *Keyring) prune(ctx context.Context) error {
 	now, err := k.cfg.Clock.Sure()
 	if err != nil || now.Sub(k.pruned) < pruneEvery {

@@ -23,20 +23,21 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// What callers decide by.
+// Errors that callers distinguish.
 var (
 	// ErrNotLoaded: the keyring has not been read from etcd yet.
 	ErrNotLoaded = errors.New("the keyring is not loaded yet")
-	// ErrRolledBack: etcd holds an older keyring than this replica remembers. What was in force stays. Where an operator
-	// meant it (a backup was restored), keyring.json is removed from each data directory and the replicas are restarted.
+	// ErrRolledBack: etcd holds an older keyring than this replica remembers. The previous keyring stays in force. If
+	// an operator restored a backup on purpose, keyring.json must be removed from each data directory and the replicas
+	// restarted.
 	ErrRolledBack = errors.New("the keyring in etcd was turned back")
-	// ErrStale: another epoch signs by now, or a root was published meanwhile. Sign again.
+	// ErrStale: another epoch signs now, or a root was published meanwhile. Sign again.
 	ErrStale = errors.New("the keyring has moved on")
-	// ErrRevoked: the identity gets no certificates any more.
+	// ErrRevoked: the identity gets no certificates.
 	ErrRevoked = errors.New("the identity is revoked")
 	// ErrRotating: a rotation is under way; abort it, or let it end.
 	ErrRotating = errors.New("a rotation is under way")
-	// ErrNoRotation: there is no rotation that has not switched yet.
+	// ErrNoRotation: no rotation waits for its new epoch to sign.
 	ErrNoRotation = errors.New("there is no rotation to abort or force")
 )
 
@@ -46,53 +47,54 @@ type Config struct {
 	Sealer      seal.Sealer
 	Mesh        string
 	TrustDomain spiffeid.TrustDomain
-	// Dir is the data directory, where the newest record is remembered; empty: in memory only.
+	// Dir is the data directory, which stores the newest known record. Empty: the record is kept in memory only.
 	Dir string
-	// CACerts is where the user's own CA is. It is read again each time it changes. Its key is sealed into etcd like others. nil: there is
-	// none, and roots are made here.
+	// CACerts is the source of the user's own CA. It is read again each time it changes, and its key is sealed into
+	// etcd. nil: roots are made here.
 	CACerts CASource
 	RootTTL time.Duration // of roots made here; 0: 10 years
-	// MaxRevoked bounds the revoked certificates, and with them the revocation lists: 36 bytes for each entry on the wire to
-	// each proxy, and, measured, 54 bytes in Envoy's memory for each entry and each TLS context (cluster or listener), so
-	// that 1,000 entries cost a sidecar with 2,000 clusters 108 MB. 0: 1,000; at most 5,000.
+	// MaxRevoked bounds the revoked certificates, and with them the revocation lists. Each entry takes 36 bytes on the
+	// wire to each proxy. Envoy was measured to keep 54 bytes for each entry and TLS context (cluster or listener):
+	// 1,000 entries cost a sidecar with 2,000 clusters 108 MB. 0: 1,000; at most 5,000.
 	MaxRevoked int
-	// IdentityBytes is how much of the journal this replica lets one identity have before what it issues to it is no longer journalled one
-	// by one. 0: 32 MiB.
+	// IdentityBytes is one identity's quota of this replica's journal entries. Beyond it entries are aggregated. 0: 32
+	// MiB.
 	IdentityBytes int
-	// Allowance is how many renewals this replica may issue while etcd is away; it needs Dir. 0: none.
+	// Allowance is the number of renewals that this replica may issue while etcd is away; it requires Dir. 0: none.
 	Allowance int
-	Every     time.Duration // between two looks at clock, cacerts and gate; 0: 5 s
+	Every     time.Duration // between two reads of clock, CACerts and Leads; 0: 5 s
 	Retry     time.Duration // longest pause after a failure; 0: 15 s
-	Answer    time.Duration // etcd is away when it takes longer to answer; 0: 5 s
-	// Peers gives a nonce to the other replicas and returns their answers (Seen), with the errors of those that gave none. A
-	// replica that has just started calls it once before it trusts what etcd holds, since replicas that run remember a newer record where etcd was set
-	// back; later it calls it from time to time. Where no replica answers it goes on without: else the first replica of a mesh could not start. nil:
-	// nobody is asked.
+	Answer    time.Duration // timeout of a request to etcd, after which etcd counts as away; 0: 5 s
+	// Peers sends a nonce to the other replicas and returns their answers (Seen). The error joins those of replicas
+	// that did not answer. A starting replica calls Peers once before it trusts etcd, since running replicas remember a
+	// newer record if etcd was set back; later it calls Peers every PeersEvery. Without any answer it continues, so
+	// that the first replica of a mesh can start. nil: no peers are asked.
 	Peers      func(ctx context.Context, nonce []byte) ([][]byte, error)
 	PeersEvery time.Duration // 0: 1 min
-	// Roots are the only ones that a replica believes (State.Claimed) which has not been able to unseal since its start; it is
-	// asked each time. nil: those that it remembers, or whatever etcd holds.
+	// Roots returns the only roots that a replica trusts (State.Claimed) until it has unsealed for the first time. It
+	// is called each time. nil: the remembered roots, or else those in etcd.
 	Roots func() ([]*x509.Certificate, error)
-	// Leads says whether this replica is the one that makes the first keyring, ends rotations and prunes the journal; nil: it is.
-	// It is safe if several replicas do, since transactions compare the record; their work is lost.
+	// Leads reports whether this replica creates the first keyring, ends rotations and prunes the journal. nil: always.
+	// More than one such replica is safe: transactions compare the record, and the losers' work is discarded.
 	Leads  func() bool
 	Logger *slog.Logger // nil: slog's default
 	Now    func() time.Time
-	// Clock says whether Now can be believed: the keyring is not changed, and nothing of the journal pruned, while it cannot. nil: it can.
+	// Clock reports whether Now can be trusted. While it cannot, the keyring is not changed and the journal not pruned.
+	// nil: always.
 	Clock Clock
 }
 
-// Clock is what the keyring needs of store/clock.
+// Clock is the part of store/clock that the keyring uses.
 type Clock interface {
-	Off() error                // nil: the time of this machine can be believed
-	Sure() (time.Time, error)  // a time that has come for certain
-	Compared() <-chan struct{} // closed once Off knows
-	// Word is what this process says of its clock to a peer that asks; Heard takes a peer's, and how long the answer took.
+	Off() error                // nil: the time of this machine can be trusted
+	Sure() (time.Time, error)  // a time that has certainly passed
+	Compared() <-chan struct{} // closed once Off has compared clocks
+	// Word is this process's clock report for a peer. Heard takes a peer's report and the duration of that request.
 	Word() clock.Word
 	Heard(w clock.Word, roundTrip time.Duration)
 }
 
-// believed is the Clock of a process that compares its own with nobody's.
+// believed is the Clock of a process that compares its clock with no other.
 type believed func() time.Time
 
 func (believed) Off() error                      { return nil }
@@ -105,7 +107,7 @@ func (believed) Compared() <-chan struct{} {
 	return done
 }
 
-// complete sets the defaults. The error names what is missing, or out of bounds.
+// complete sets the defaults. The error names a field that is missing or out of bounds.
 func (c *Config) complete() error {
 	switch {
 	case c.Store == nil || c.Sealer == nil:
@@ -116,7 +118,8 @@ func (c *Config) complete() error {
 	for _, d := range []struct {
 		value *time.Duration
 		def   time.Duration
-	}{{&c.RootTTL, 10 * 365 * 24 * time.Hour}, {&c.Every, 5 * time.Second}, {&c.Retry, 15 * time.Second}, {&c.Answer, 5 * time.Second}, {&c.PeersEvery, time.Minute}} {
+	}{{&c.RootTTL, 10 * 365 * 24 * time.Hour}, {&c.Every, 5 * time.Second},
+		{&c.Retry, 15 * time.Second}, {&c.Answer, 5 * time.Second}, {&c.PeersEvery, time.Minute}} {
 		if *d.value = cmp.Or(*d.value, d.def); *d.value < 0 {
 			return fmt.Errorf("keyring: duration %v is negative", *d.value)
 		}
@@ -138,45 +141,45 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// Keyring is one replica's. Safe for concurrent use.
+// Keyring is one replica's copy of the keyring. Safe for concurrent use.
 type Keyring struct {
 	cfg         Config
 	log         *slog.Logger
 	current     atomic.Pointer[published]
 	jobs        chan job
 	entries     chan *entry
-	reports     *lru.Cache[report, struct{}] // that were journalled, or are being
-	tally       *tally
-	seeded      chan struct{}          // closed once the tally has what the journal had
-	seen        atomic.Pointer[memory] // what mem is, for peers
-	peersMemory atomic.Pointer[memory] // the newest that a peer remembers
-	heard       chan struct{}          // closed once peers were asked
-	nudge       chan struct{}          // of one: minimum is higher
-	allowances  *spender
-	away        atomic.Bool  // etcd did not answer the last look
-	oldest      atomic.Int64 // when the oldest entry in the transaction under way came, Unix ns; 0: none is
+	reports     *lru.Cache[report, struct{}] // reports that are journalled or under way
+	quota       *journalQuota
+	seeded      chan struct{}          // closed once quota has counted the journal's entries
+	seen        atomic.Pointer[memory] // copy of mem, for peers
+	peersMemory atomic.Pointer[memory] // the newest record that a peer remembers
+	peersAsked  chan struct{}          // closed once all peers were asked
+	nudge       chan struct{}          // buffered, 1: peersMemory is newer
+	allowances  *allowanceFile
+	away        atomic.Bool  // the last request to etcd failed
+	oldest      atomic.Int64 // arrival of the oldest entry in the transaction under way, Unix ns; 0: none
 	waiting     atomic.Int64 // holders that a rotation waits for
-	peers       atomic.Int64 // that answered last
+	peers       atomic.Int64 // number of peers that answered last
 
-	// The rest is owned by the loop.
+	// The loop owns the fields below.
 	mem       memory
 	saved     string // digest of the file on disk, as this process wrote it
-	minimum   memory // minimum, as it was before etcd was read last
-	ring      *ring  // nil: what etcd holds cannot be used, trouble says why
+	minimum   memory // peersMemory as of before the last read of etcd
+	ring      *ring  // nil: the keyring in etcd cannot be used; trouble has the reason
 	trouble   error
-	census    *census // nil: nobody asks
+	index     *journalIndex // nil: no rotation or revocation needs it
 	adopted   [32]byte
 	pruned    time.Time
 	resealed  time.Time
-	resealing error // of the last look at the key encryption key
-	said      string
+	resealing error // error of the last check for a rotated key encryption key
+	logged    string
 }
 
-// published is a State and the revision of the record that it stands for.
+// published is a State and the revision of its record.
 type published struct {
 	state *State
 	fence int64
-	gone  chan struct{} // closed when another has taken its place
+	gone  chan struct{} // closed when another State replaces this one
 }
 
 type job struct {
@@ -184,7 +187,8 @@ type job struct {
 	done chan error
 }
 
-// New checks the configuration and reads what is remembered. It does not ask etcd. An error says what is missing, or that what is remembered cannot be read or is another mesh's.
+// New checks the configuration and reads the data directory. It sends nothing to etcd. Errors: a required field is
+// missing, a stored file cannot be read, or the directory belongs to another mesh.
 func New(cfg Config) (*Keyring, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
@@ -206,32 +210,35 @@ func New(cfg Config) (*Keyring, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Keyring{cfg: cfg, log: cfg.Logger, mem: mem, reports: reports, tally: newTally(cfg.IdentityBytes), seeded: make(chan struct{}), allowances: recallAllowance(cfg.Dir, cfg.Logger), jobs: make(chan job), entries: make(chan *entry, maxBatch),
-		heard: make(chan struct{}), nudge: make(chan struct{}, 1)}
+	k := &Keyring{cfg: cfg, log: cfg.Logger, mem: mem, reports: reports, quota: newJournalQuota(cfg.IdentityBytes),
+		seeded: make(chan struct{}), allowances: readAllowance(cfg.Dir, cfg.Logger), jobs: make(chan job), entries: make(chan *entry, maxBatch),
+		peersAsked: make(chan struct{}), nudge: make(chan struct{}, 1)}
 	k.seen.Store(&mem)
 	k.peersMemory.Store(&memory{})
 	k.current.Store(&published{state: &State{Sealed: ErrNotLoaded}, gone: make(chan struct{})})
 	return k, nil
 }
 
-// State is what this replica may use now; never nil.
+// State returns the keyring that this replica may use now; never nil.
 func (k *Keyring) State() *State { return k.current.Load().state }
 
-// ClockOff is nil while this machine's clock can be believed; a replica where it cannot signs nothing.
+// ClockOff returns why this machine's clock cannot be trusted; nil: it can. A replica without a trusted clock signs
+// nothing.
 func (k *Keyring) ClockOff() error { return k.cfg.Clock.Off() }
 
-// Changed is closed when State returns another one than at the time of the call: ask for the channel first, then for the
-// State, then wait. What is looked at often in vain may have the same content.
+// Changed returns a channel that is closed when State returns another State than at the time of this call. Call
+// Changed, then State, then wait. A new State may have the same content.
 func (k *Keyring) Changed() <-chan struct{} { return k.current.Load().gone }
 
-// show puts a State in force. It is called by the loop only.
+// show puts a State in force. Only the loop calls it.
 func (k *Keyring) show(s *State, fence int64) {
 	close(k.current.Swap(&published{state: s, fence: fence, gone: make(chan struct{})}).gone)
 }
 
-// Run keeps the keyring until the context ends. Its error is that of the first of its loops that ends, else the context's.
+// Run maintains the keyring until ctx ends. It returns the error of the first of its loops to end, or that of ctx.
 func (k *Keyring) Run(ctx context.Context) error {
-	return loop.Run(ctx, loop.Task{Name: "keyring", Run: k.loop}, loop.Task{Name: "journal", Run: k.journal}, loop.Task{Name: "peers", Run: k.listen})
+	return loop.Run(ctx, loop.Task{Name: "keyring", Run: k.loop},
+		loop.Task{Name: "journal", Run: k.journal}, loop.Task{Name: "peers", Run: k.pollPeers})
 }
 
 func (k *Keyring) loop(ctx context.Context) error {
@@ -240,13 +247,13 @@ func (k *Keyring) loop(ctx context.Context) error {
 		return err
 	}
 	select {
-	case <-k.heard:
+	case <-k.peersAsked:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	select {
 	case <-k.cfg.Clock.Compared():
-	case <-time.After(time.Second): // etcd is away: what is on disk is shown
+	case <-time.After(time.Second): // etcd is away: refresh uses the keyring on disk
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -264,8 +271,8 @@ func (k *Keyring) loop(ctx context.Context) error {
 		case j := <-k.jobs:
 			asked = &j
 		}
-		err := k.turn(ctx)
-		k.say(err) // before the answer: who asked may look for the reason in the log
+		err := k.refreshAndAdvance(ctx)
+		k.logResult(err) // before the reply: callers find the reason in the log
 		if asked != nil {
 			asked.done <- asked.do(ctx)
 		}
@@ -279,25 +286,26 @@ func (k *Keyring) loop(ctx context.Context) error {
 	}
 }
 
-// say logs a trouble once, and its end.
-func (k *Keyring) say(err error) {
+// logResult logs a trouble once, and its end.
+func (k *Keyring) logResult(err error) {
 	text := ""
-	if err != nil && !errors.Is(err, clock.ErrNotCompared) && !errors.Is(err, ErrNotRead) { // in an instant it is, or the other trouble is said
+	// Clocks that are not compared yet, and a CA that is not read yet, are about to be.
+	if err != nil && !errors.Is(err, clock.ErrNotCompared) && !errors.Is(err, ErrNotRead) {
 		text = err.Error()
 	}
 	switch {
-	case text == k.said:
+	case text == k.logged:
 	case err != nil:
 		k.log.Warn("keyring: it cannot be read or advanced, trying again", slog.Any(obs.KeyError, err))
 	default:
 		k.log.Info("keyring: it can be read and advanced again")
 	}
-	k.said = text
+	k.logged = text
 }
 
-// turn looks at etcd and the clock once.
-func (k *Keyring) turn(ctx context.Context) error {
-	if err := k.look(ctx); err != nil {
+// refreshAndAdvance reads etcd and performs the changes that are due.
+func (k *Keyring) refreshAndAdvance(ctx context.Context) error {
+	if err := k.refresh(ctx); err != nil {
 		return err
 	}
 	err := k.readCACerts(ctx)
@@ -307,13 +315,13 @@ func (k *Keyring) turn(ctx context.Context) error {
 	if off := k.clockOff(); off != nil {
 		err = errors.Join(err, off)
 	} else {
-		err = errors.Join(err, k.allow(ctx), k.advance(ctx), k.prune(ctx))
+		err = errors.Join(err, k.renewAllowance(ctx), k.advance(ctx), k.prune(ctx))
 	}
 	k.reseal(ctx)
 	return err
 }
 
-// ask runs something in the loop, which owns what it reads.
+// ask runs do in the loop, which owns the data that do reads.
 func (k *Keyring) ask(ctx context.Context, do func(context.Context) error) error {
 	j := job{do: do, done: make(chan error, 1)}
 	select {

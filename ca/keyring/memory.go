@@ -17,21 +17,21 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// memory is the newest record that this replica has seen and verified. It outlives the process in the data directory, so
-// that etcd cannot be turned back behind a replica's back.
+// memory identifies the newest record that this replica has verified. It is stored in the data directory, so that a
+// rollback of etcd is detected after a restart.
 type memory struct {
 	Mesh        string `json:"mesh"`
 	TrustDomain string `json:"trustDomain"`
 	Epoch       uint64 `json:"epoch"`
 	Version     uint64 `json:"version"`
 	Digest      string `json:"digest"` // SHA-256 of the record, hexadecimal
-	// Roots are those of the record, SHA-256 each, hexadecimal, with spaces between: a replica that starts and cannot unseal
-	// believes no others. Empty where a version wrote it that did not remember them.
+	// Roots are the SHA-256 digests of the record's roots, hexadecimal, separated by spaces. A replica that starts and
+	// cannot unseal trusts no others. Empty if an older version wrote the file.
 	Roots string `json:"roots,omitempty"`
 }
 
-// believed is the roots of a record that cannot be verified now, as far as they are configured or else remembered; all
-// where neither is.
+// believed returns the roots of an unverified record that are also configured, or else remembered. If neither exists it
+// returns all.
 func (k *Keyring) believed(r *record) []*x509.Certificate {
 	bundle, err := certificates(r.bundle())
 	if err != nil {
@@ -63,7 +63,7 @@ func fingerprints(roots []*x509.Certificate) string {
 
 const memoryFile = "keyring.json"
 
-// recall reads the memory; the zero memory where there is none, or no directory.
+// recall reads the memory from dir. It returns the zero memory if dir is empty or has no such file.
 func recall(dir string) (memory, error) {
 	var m memory
 	if dir == "" {
@@ -78,12 +78,13 @@ func recall(dir string) (memory, error) {
 		err = json.Unmarshal(raw, &m)
 	}
 	if err != nil {
-		return memory{}, fmt.Errorf("what was remembered of the keyring, %s, is not believed: %w; without that file, once it was removed, an older keyring than was in force would be accepted of etcd", path, err)
+		return memory{}, fmt.Errorf("what was remembered of the keyring, %s, is not believed: %w; without that file, once it was removed,"+
+			" an older keyring than was in force would be accepted of etcd", path, err)
 	}
 	return m, nil
 }
 
-// remember replaces the file as a whole, or not at all.
+// remember replaces the file atomically.
 func (m memory) remember(dir string) error {
 	if dir == "" {
 		return nil
@@ -102,7 +103,8 @@ func (m memory) remember(dir string) error {
 	return nil
 }
 
-// refuses says why a record is not newer than, or the same as, what is remembered. nil for the record: there is none.
+// refuses returns ErrRolledBack if a record is older than the remembered one, or differs from it at the same version. A
+// nil record counts as older.
 func (m memory) refuses(r *record, sum []byte) error {
 	switch {
 	case m.Version == 0:
@@ -110,14 +112,15 @@ func (m memory) refuses(r *record, sum []byte) error {
 	case r == nil:
 		return fmt.Errorf("%w: there is none, epoch %d (version %d) is remembered", ErrRolledBack, m.Epoch, m.Version)
 	case r.Highest < m.Epoch || r.Version < m.Version:
-		return fmt.Errorf("%w: to epoch %d (version %d), epoch %d (version %d) is remembered", ErrRolledBack, r.Highest, r.Version, m.Epoch, m.Version)
+		return fmt.Errorf("%w: to epoch %d (version %d), epoch %d (version %d) is remembered",
+			ErrRolledBack, r.Highest, r.Version, m.Epoch, m.Version)
 	case r.Version == m.Version && hex.EncodeToString(sum) != m.Digest:
 		return fmt.Errorf("%w: version %d is another one than is remembered", ErrRolledBack, r.Version)
 	}
 	return nil
 }
 
-// knows says whether a record is the very one that was verified last.
+// knows reports whether a record is the one that was verified last.
 func (m memory) knows(r *record, sum []byte) bool {
 	return m.Version == r.Version && m.Epoch == r.Highest && m.Digest == hex.EncodeToString(sum)
 }

@@ -13,9 +13,9 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-const tries = 8 // of a change that others are ahead of
+const tries = 8 // of a change that lost to another transaction
 
-// clockOff is why this replica's clock keeps it from changing the keyring; nil: nothing does.
+// clockOff returns an error while this replica's clock keeps it from changing the keyring.
 func (k *Keyring) clockOff() error {
 	if err := k.cfg.Clock.Off(); err != nil {
 		return fmt.Errorf("the keyring cannot be changed by this replica: %w", err)
@@ -23,14 +23,14 @@ func (k *Keyring) clockOff() error {
 	return nil
 }
 
-// update changes the record, by the loop only. change gets a copy, and returns what it becomes (nil: as it is) and what
-// blobs come with it; it is called again where another wrote first.
+// update changes the record; only the loop calls it. change gets a copy and returns the changed record (nil: unchanged)
+// and the blobs that belong to it. It is called again if another write came first.
 func (k *Keyring) update(ctx context.Context, change func(*record) (*record, []kv.Blob, error)) error {
 	if err := k.clockOff(); err != nil {
 		return err
 	}
 	for range tries {
-		if err := k.look(ctx); err != nil {
+		if err := k.refresh(ctx); err != nil {
 			return err
 		}
 		if k.ring == nil {
@@ -50,13 +50,13 @@ func (k *Keyring) update(ctx context.Context, change func(*record) (*record, []k
 		if errors.Is(err, kv.ErrConflict) {
 			continue
 		}
-		return errors.Join(err, k.look(ctx))
+		return errors.Join(err, k.refresh(ctx))
 	}
 	return fmt.Errorf("the keyring changed %d times meanwhile: %w", tries, kv.ErrConflict)
 }
 
-// advance ends what can be ended: a rotation whose root everybody has, an epoch of which no leaf is in use. It prepares a
-// successor for a root that grows old.
+// advance ends a rotation whose root all holders have, and retires epochs without leaves in use. It prepares a
+// successor for an ageing root.
 func (k *Keyring) advance(ctx context.Context) error {
 	return k.update(ctx, func(r *record) (*record, []kv.Blob, error) {
 		sure, err := k.cfg.Clock.Sure()
@@ -67,15 +67,15 @@ func (k *Keyring) advance(ctx context.Context) error {
 			return k.successor(ctx, r, false)
 		}
 		if r.in(Prepared) == nil && r.in(Retiring) == nil {
-			k.census = nil
+			k.index = nil
 			k.waiting.Store(0)
 			if !outlived(r, sure) {
 				return nil, nil, nil
 			}
-		} else if err := k.count(ctx); err != nil {
+		} else if err := k.readJournal(ctx); err != nil {
 			return nil, nil, err
 		}
-		next, happened, waiting := step(r, sure, k.census)
+		next, happened, waiting := step(r, sure, k.index)
 		k.waiting.Store(int64(waiting))
 		for _, what := range happened {
 			k.log.Info("keyring: " + what)
@@ -84,28 +84,28 @@ func (k *Keyring) advance(ctx context.Context) error {
 	})
 }
 
-// count brings the census up to date. It must come after the record was read.
-func (k *Keyring) count(ctx context.Context) error {
-	if k.census == nil {
-		k.census = newCensus()
+// readJournal updates the journal index. The record must have been read before.
+func (k *Keyring) readJournal(ctx context.Context) error {
+	if k.index == nil {
+		k.index = newJournalIndex()
 	}
-	// Allowances first: what was issued from one is in the journal before the next takes its place.
-	allowances, err := k.promised(ctx)
+	// Allowances first: renewals from one are in the journal before the next allowance replaces it.
+	allowances, err := k.readAllowances(ctx)
 	if err != nil {
 		return err
 	}
-	blobs, at, err := k.cfg.Store.Blobs(ctx, journalFolder, k.census.at)
+	blobs, at, err := k.cfg.Store.Blobs(ctx, journalFolder, k.index.at)
 	if err != nil {
 		return err
 	}
-	if err := k.census.read(blobs, at); err != nil {
-		k.census = nil
+	if err := k.index.read(blobs, at); err != nil {
+		k.index = nil
 		return err
 	}
 	if sure, err := k.cfg.Clock.Sure(); err == nil {
-		k.census.prune(sure)
+		k.index.prune(sure)
 	}
-	k.census.allowances = allowances
+	k.index.allowances = allowances
 	return nil
 }
 
@@ -123,9 +123,11 @@ func (k *Keyring) successor(ctx context.Context, r *record, force bool) (*record
 	return r, put, err
 }
 
-// Rotate prepares a new root: it is published at once, and signs when the holder of every unexpired leaf has it. force:
-// it signs without waiting for them; given while a rotation waits, that one is forced. ErrRotating: one is under way. A
-// mesh with the user's own CA rotates when its files change; only a rotation that waits can be forced then.
+// Rotate prepares a new root. The root is published at once, and signs when the holders of all unexpired leaves have
+// it; with force, it signs without waiting for them. force also applies to a rotation that already waits.
+//
+// ErrRotating: a rotation is under way. A mesh with the user's own CA rotates when its files change; there, Rotate can
+// only force a waiting rotation.
 func (k *Keyring) Rotate(ctx context.Context, force bool) error {
 	return k.ask(ctx, func(ctx context.Context) error {
 		err := k.update(ctx, func(r *record) (*record, []kv.Blob, error) {
@@ -148,7 +150,7 @@ func (k *Keyring) Rotate(ctx context.Context, force bool) error {
 	})
 }
 
-// Abort takes a prepared root back, before it has signed. ErrNoRotation: there is none, or it signs already.
+// Abort withdraws a prepared root before it has signed. ErrNoRotation: no root is prepared.
 func (k *Keyring) Abort(ctx context.Context) error {
 	return k.ask(ctx, func(ctx context.Context) error {
 		return k.update(ctx, func(r *record) (*record, []kv.Blob, error) {
@@ -162,25 +164,26 @@ func (k *Keyring) Abort(ctx context.Context) error {
 	})
 }
 
-// Report is the keyring for people.
+// Report is the keyring's status for operators.
 type Report struct {
 	Epochs     []Epoch  `json:"epochs"`
 	Generation uint64   `json:"generation"`
 	Sealed     string   `json:"sealed,omitempty"`
 	Alarm      string   `json:"alarm,omitempty"`
-	Rotating   uint64   `json:"rotating,omitempty"` // the epoch that waits to sign; 0: none
-	Waiting    []Holder `json:"waiting,omitempty"`  // who does not have its root yet
-	// Until is, for each epoch that is retiring, when the last of its leaves ends.
+	Rotating   uint64   `json:"rotating,omitempty"` // the prepared epoch, which waits to sign; 0: none
+	Waiting    []Holder `json:"waiting,omitempty"`  // holders without the prepared epoch's root
+	// Until maps each retiring epoch to the end of its last leaf.
 	Until      map[uint64]time.Time `json:"until,omitempty"`
 	Serials    int                  `json:"revokedSerials"`
 	Identities []string             `json:"revokedIdentities,omitempty"`
-	Denied     []Denial             `json:"denied,omitempty"` // of Identities, those that proxies refuse
-	// KEKs are the key encryption keys that what is in etcd needs, as their provider calls them: one, but for a minute after
-	// it was rotated. What is not among them is no longer needed.
+	Denied     []Denial             `json:"denied,omitempty"` // those of Identities that proxies refuse
+	// KEKs are the provider's names of the key encryption keys that etcd's content needs. There is one, except for
+	// about a minute after a rotation. Other key encryption keys are no longer needed.
 	KEKs []string `json:"keks,omitempty"`
 }
 
-// Status reads the keyring and, while a rotation is under way, the journal. Errors: etcd does not answer, or something in the journal does not open.
+// Status reads the keyring and, during a rotation, the journal. Errors: etcd does not answer, or an entry of the
+// journal does not decode.
 func (k *Keyring) Status(ctx context.Context) (*Report, error) {
 	var out *Report
 	err := k.ask(ctx, func(ctx context.Context) error {
@@ -208,16 +211,16 @@ func (k *Keyring) Status(ctx context.Context) (*Report, error) {
 		if p == nil && old == nil {
 			return nil
 		}
-		if err := k.count(ctx); err != nil {
+		if err := k.readJournal(ctx); err != nil {
 			return err
 		}
 		if p != nil {
-			out.Rotating, out.Waiting = p.Number, k.census.missing(p.Published, k.cfg.Now())
+			out.Rotating, out.Waiting = p.Number, k.index.missing(p.Published, k.cfg.Now())
 		}
 		out.Until = map[uint64]time.Time{}
 		for _, e := range k.ring.rec.Epochs {
 			if e.Status == Retiring {
-				out.Until[e.Number] = k.census.last(e.Number)
+				out.Until[e.Number] = k.index.lastEnd(e.Number)
 			}
 		}
 		return nil
@@ -225,17 +228,17 @@ func (k *Keyring) Status(ctx context.Context) (*Report, error) {
 	return out, err
 }
 
-// Revoked says what a revocation did.
+// Revoked is the result of a revocation.
 type Revoked struct {
-	Serials []string // that are newly in the lists: those named, and those that renewed them
-	Unknown []string // of these: not in the journal, and so in the list of every issuer
-	Denied  []Denial // the identities, also those that were revoked before
+	Serials []string // newly listed: the named certificates and their renewals
+	Unknown []string // named serial numbers that the journal lacks; every issuer's list has them
+	Denied  []Denial // all named identities, also those that were revoked before
 }
 
-// Revoke puts certificates, and those that renewed them, into their issuers' lists, and denies identities (State.Denied). When it
-// returns, the new lists are in etcd, and nothing is issued for these identities from then on. An error that is not etcd's
-// names what does not fit, or is no serial number or identity; nothing was changed then but, where serial numbers do not fit,
-// the identities.
+// Revoke adds certificates, with their renewals, to their issuers' lists, and denies identities (State.Denied). When it
+// returns, the new lists are in etcd, and these identities get no certificates from then on. Errors: those of etcd, a
+// malformed serial number or identity, and a full list. Except for etcd's errors nothing was changed; but if serial
+// numbers do not fit, the identities are denied already.
 func (k *Keyring) Revoke(ctx context.Context, serials, identities []string) (*Revoked, error) {
 	var out *Revoked
 	err := k.ask(ctx, func(ctx context.Context) (err error) {
@@ -245,20 +248,20 @@ func (k *Keyring) Revoke(ctx context.Context, serials, identities []string) (*Re
 	return out, err
 }
 
-// revokeAll is Revoke, by the loop.
+// revokeAll is Revoke for the loop.
 func (k *Keyring) revokeAll(ctx context.Context, serials, identities []string) (out *Revoked, err error) {
-	// First nothing new is issued for the identities; then the journal has all that they hold.
+	// First the identities get no new certificates. Then the journal has all certificates that they hold.
 	if err := k.update(ctx, func(r *record) (*record, []kv.Blob, error) { return deny(r, identities, k.cfg.Now()) }); err != nil {
 		return nil, err
 	}
 	err = k.update(ctx, func(r *record) (_ *record, put []kv.Blob, err error) {
-		if err := k.count(ctx); err != nil {
+		if err := k.readJournal(ctx); err != nil {
 			return nil, nil, err
 		}
-		if out, err = revoke(r, k.census, serials, k.cfg.MaxRevoked, k.cfg.Now()); err != nil {
+		if out, err = revoke(r, k.index, serials, k.cfg.MaxRevoked, k.cfg.Now()); err != nil {
 			return nil, nil, err
 		}
-		if out.Denied = bound(r, k.census, identities, k.cfg.Now()); len(out.Serials)+len(out.Denied) == 0 {
+		if out.Denied = setDenialEnds(r, k.index, identities, k.cfg.Now()); len(out.Serials)+len(out.Denied) == 0 {
 			return nil, nil, nil
 		}
 		if len(out.Serials) > 0 {
@@ -269,15 +272,15 @@ func (k *Keyring) revokeAll(ctx context.Context, serials, identities []string) (
 	return out, err
 }
 
-// Restore takes the denial of identities back: they get certificates again. Those that they had when they were revoked are in the
-// lists from then on. Where these do not fit it is an error that says until when.
+// Restore ends the denial of identities: they get certificates again. The certificates that they had when they were
+// denied go into the revocation lists. If the lists are full, the error says until when.
 func (k *Keyring) Restore(ctx context.Context, identities []string) error {
 	return k.ask(ctx, func(ctx context.Context) error {
 		return k.update(ctx, func(r *record) (*record, []kv.Blob, error) {
-			if err := k.count(ctx); err != nil {
+			if err := k.readJournal(ctx); err != nil {
 				return nil, nil, err
 			}
-			if err := restore(r, k.census, identities, k.cfg.MaxRevoked, k.cfg.Now()); err != nil {
+			if err := restore(r, k.index, identities, k.cfg.MaxRevoked, k.cfg.Now()); err != nil {
 				return nil, nil, err
 			}
 			put, err := k.lists(r)
@@ -286,7 +289,7 @@ func (k *Keyring) Restore(ctx context.Context, identities []string) error {
 	})
 }
 
-// lists signs the next list of every issuer that may.
+// lists signs the next revocation list of every issuer that may sign lists.
 func (k *Keyring) lists(r *record) ([]kv.Blob, error) {
 	var put []kv.Blob
 	for i := range r.Epochs {

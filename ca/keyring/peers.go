@@ -16,25 +16,25 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Peers remember for each other: a replica without a data directory cannot tell a keyring that was turned back from the
-// newest. What a peer remembers comes sealed under the key encryption key, for a nonce of the asker: who cannot sign
-// cannot make one up either, an old answer does not open, and it needs no certificate, which a replica before its first
-// look at the keyring does not have.
+// Peers remember records for each other, because a replica without a data directory cannot tell an old keyring from the
+// newest. A peer's answer is sealed under the key encryption key for the asker's nonce. So it cannot be forged without
+// that key or replayed, and it needs no certificate, which a starting replica does not have yet.
 const (
 	purposeSeen = "keyring-seen"
 	nonceBytes  = 32
 	peersBudget = 5 * time.Second // of one round
-	peersFirst  = time.Second     // pause after a round that nobody answered, doubled up to PeersEvery
+	peersFirst  = time.Second     // pause after a round without answers, doubled up to PeersEvery
 )
 
-// answer is what a replica says to a peer: what it remembers, and what its clock says.
+// answer is a replica's answer to a peer: the remembered record and a clock report.
 type answer struct {
 	memory
 	Clock clock.Word `json:"clock"`
 }
 
-// Seen is what this replica remembers of the keyring, and its time, for a peer that asks with a nonce (16 to 64 bytes of its choice).
-// Nothing in it is secret. It needs the key encryption key at most once a day. Errors: a nonce of another length, and those of the sealer.
+// Seen returns the remembered record and this replica's time, sealed for a peer's nonce of 16 to 64 bytes. It contains
+// no secrets. It uses the key encryption key at most once a day. Errors: a nonce of another length, and those of the
+// sealer.
 func (k *Keyring) Seen(ctx context.Context, nonce []byte) ([]byte, error) {
 	if len(nonce) < 16 || len(nonce) > 64 {
 		return nil, fmt.Errorf("a nonce of %d bytes, want 16 to 64", len(nonce))
@@ -43,17 +43,17 @@ func (k *Keyring) Seen(ctx context.Context, nonce []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return k.cfg.Sealer.Seal(ctx, raw, k.seenBy(nonce))
+	return k.cfg.Sealer.Seal(ctx, raw, k.seenContext(nonce))
 }
 
-func (k *Keyring) seenBy(nonce []byte) seal.Context {
+func (k *Keyring) seenContext(nonce []byte) seal.Context {
 	return k.context(0, hex.EncodeToString(nonce), purposeSeen)
 }
 
-// listen asks the peers, and lets the loop know what they remember.
-func (k *Keyring) listen(ctx context.Context) error {
+// pollPeers asks the peers from time to time, and notifies the loop of newer records.
+func (k *Keyring) pollPeers(ctx context.Context) error {
 	if k.cfg.Peers == nil {
-		close(k.heard)
+		close(k.peersAsked)
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -66,7 +66,7 @@ func (k *Keyring) listen(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		highest, answered, err := k.hear(ctx)
+		highest, answered, err := k.askPeers(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -82,19 +82,20 @@ func (k *Keyring) listen(ctx context.Context) error {
 			k.log.Debug("keyring: not all peers said what they remember", slog.Any(obs.KeyError, err))
 		}
 		if first {
-			close(k.heard)
+			close(k.peersAsked)
 			first = false
 			k.log.Info("keyring: asked the peers", slog.Int("answered", answered), slog.Uint64("version", highest.Version))
 		}
 		if pause = min(max(2*pause, peersFirst), k.cfg.PeersEvery); answered > 0 {
 			pause = k.cfg.PeersEvery
 		}
-		timer.Reset(pause/2 + mathrand.N(pause/2+1)) // replicas do not ask in step
+		timer.Reset(pause/2 + mathrand.N(pause/2+1)) // spread, so that replicas do not ask at the same time
 	}
 }
 
-// hear asks every peer once. Answers that do not open, or are of another mesh, count as none.
-func (k *Keyring) hear(ctx context.Context) (highest memory, answered int, err error) {
+// askPeers asks every peer once. The error joins the answers that do not open or come from another mesh; they do not
+// count as answered.
+func (k *Keyring) askPeers(ctx context.Context) (highest memory, answered int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, peersBudget)
 	defer cancel()
 	nonce := make([]byte, nonceBytes)
@@ -117,7 +118,7 @@ func (k *Keyring) hear(ctx context.Context) (highest memory, answered int, err e
 }
 
 func (k *Keyring) open(ctx context.Context, sealed, nonce []byte) (m answer, err error) {
-	raw, err := k.cfg.Sealer.Open(ctx, sealed, k.seenBy(nonce))
+	raw, err := k.cfg.Sealer.Open(ctx, sealed, k.seenContext(nonce))
 	if err == nil {
 		err = json.Unmarshal(raw, &m)
 	}
@@ -130,15 +131,15 @@ func (k *Keyring) open(ctx context.Context, sealed, nonce []byte) (m answer, err
 	return m, nil
 }
 
-// newer says whether m is of a later record than other, or of another one of the same version.
+// newer reports whether m has a later record than other, or a different one of the same version.
 func (m memory) newer(other memory) bool {
 	return m.Version > other.Version || m.Version > 0 && m.Version == other.Version && m.Digest != other.Digest
 }
 
-// behind says whether a peer remembers a record that this replica has not verified.
+// behind reports whether a peer remembers a record that this replica has not verified.
 func (k *Keyring) behind() bool { return k.minimum.newer(k.mem) }
 
-// refuses says why a record is older than, or another one than, what this replica or a peer remembers.
+// refuses returns ErrRolledBack if this replica or a peer remembers a newer or different record.
 func (k *Keyring) refuses(r *record, sum []byte) error {
 	if err := k.mem.refuses(r, sum); err != nil {
 		return err

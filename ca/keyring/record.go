@@ -14,15 +14,15 @@ import (
 	"navarch.io/navarch/ca/seal"
 )
 
-// Status is where an epoch stands.
+// Status is the phase of an epoch's life.
 type Status string
 
-// The life of an epoch. Its roots are in the bundle in all but the last; it signs leaves only while it is active; a
-// prepared one that is aborted goes to Retired at once.
+// Phases of an epoch. Its roots are in the bundle in all but Retired. It signs leaves only while Active. An aborted
+// Prepared epoch becomes Retired at once.
 const (
 	Prepared Status = "prepared"
 	Active   Status = "active"
-	Retiring Status = "retiring" // leaves that it signed may still be in use
+	Retiring Status = "retiring" // its leaves may still be in use
 	Retired  Status = "retired"  // its key is deleted
 )
 
@@ -33,22 +33,22 @@ const (
 	sealedFolder   = "keys/sealed/"
 	keepRetired    = 16
 	maxRevoked     = 5000 // a record of 650 KB, and lists of 175 KB each
-	maxDenied      = 1000 // identities: each inbound filter chain of each proxy has all of them
+	maxDenied      = 1000 // identities: every inbound filter chain of every proxy lists them
 	purposeKey     = "signing-key"
 	purposeState   = "keyring-state"
 	originSelf     = "self-signed"
 	originCACerts  = "cacerts"
 	originIstiod   = "istio-ca-secret" // the root that istiod made for itself
-	clockTolerance = issue.Backdate    // a peer whose clock is behind takes a certificate for so long after its end
+	clockTolerance = issue.Backdate    // a peer with a slow clock accepts a certificate for this long after its end
 )
 
-// record is the keyring as etcd keeps it, in one value: what changes, changes by comparison with the whole. Nothing in it
-// is secret. A sealed digest beside it keeps others than the holders of the KEK from writing it.
+// record is the keyring as one value in etcd. Every change compares and replaces the whole value. Nothing in it is
+// secret. A sealed digest beside it proves that a holder of the KEK wrote it.
 type record struct {
 	Schema     int                `json:"schema"`
-	Version    uint64             `json:"version"`    // counts changes, never goes back
-	Highest    uint64             `json:"highest"`    // epoch that there ever was
-	Generation uint64             `json:"generation"` // of the bundle
+	Version    uint64             `json:"version"`    // counts changes, never decreases
+	Highest    uint64             `json:"highest"`    // the highest epoch number ever used
+	Generation uint64             `json:"generation"` // counts changes of the trust bundle
 	Epochs     []epoch            `json:"epochs"`     // by number
 	Serials    map[string]revoked `json:"serials,omitempty"`
 	Identities map[string]revoked `json:"identities,omitempty"`
@@ -61,25 +61,25 @@ type epoch struct {
 	Cert      []byte    `json:"cert"` // DER
 	Chain     [][]byte  `json:"chain,omitempty"`
 	Roots     [][]byte  `json:"roots"`
-	Published uint64    `json:"published"` // generation of the first bundle that has its roots
+	Published uint64    `json:"published"` // generation of the first bundle with its roots
 	Forced    bool      `json:"forced,omitempty"`
 	CRL       uint64    `json:"crl,omitempty"`   // number of its newest list; 0: it cannot sign lists
 	Lists     [][]byte  `json:"lists,omitempty"` // the user's own revocation lists that came with it, DER
 	Created   time.Time `json:"created"`
-	Since     time.Time `json:"since"` // when it came to its status
+	Since     time.Time `json:"since"` // start of its status
 }
 
 type revoked struct {
 	At      time.Time `json:"at"`
-	Epoch   uint64    `json:"epoch,omitempty"`   // the issuer; 0: not known, it is in every list
-	Version uint64    `json:"version,omitempty"` // of an identity: of the record that has it first; 0: an older build wrote it
-	Until   time.Time `json:"until,omitzero"`    // the end of the certificate, of an identity of the last that it had; zero: not known
+	Epoch   uint64    `json:"epoch,omitempty"`   // the issuer; 0: unknown, so that every list has it
+	Version uint64    `json:"version,omitempty"` // of an identity: version of the first record that has it; 0: written by an older build
+	Until   time.Time `json:"until,omitzero"`    // end of the certificate, or of an identity's last certificate; zero: unknown
 }
 
 func (r *record) clone() *record {
 	raw, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // it has no part that could fail
+		panic(err) // cannot fail: every field can be encoded
 	}
 	c := &record{}
 	if err := json.Unmarshal(raw, c); err != nil {
@@ -106,7 +106,7 @@ func (r *record) epoch(number uint64) *epoch {
 	return nil
 }
 
-// bundle is every root of an epoch that is not retired, each once, oldest epoch first.
+// bundle returns every root of the epochs that are not retired, each once, oldest epoch first.
 func (r *record) bundle() [][]byte {
 	var out [][]byte
 	for _, e := range r.Epochs {
@@ -122,7 +122,7 @@ func (r *record) bundle() [][]byte {
 	return out
 }
 
-// add takes a new epoch in: active where nobody need learn of a root for it, prepared otherwise.
+// add appends a new epoch. It is active if it is the first or brings no new root, otherwise prepared.
 func (r *record) add(a *issue.Authority, origin string, now time.Time) *epoch {
 	before := r.bundle()
 	r.Highest++
@@ -146,7 +146,7 @@ func (r *record) add(a *issue.Authority, origin string, now time.Time) *epoch {
 	return added
 }
 
-// rebundle counts the generation where the bundle differs from what it was.
+// rebundle increments the generation if the bundle differs from before, and reports whether it does.
 func (r *record) rebundle(before [][]byte) bool {
 	if slices.EqualFunc(before, r.bundle(), bytes.Equal) {
 		return false
@@ -162,7 +162,7 @@ func (r *record) activate(e *epoch, now time.Time) {
 	e.Status, e.Since = Active, now
 }
 
-// retire takes an epoch's roots out of the bundle, and forgets the oldest of many retired epochs.
+// retire removes an epoch's roots from the bundle, and drops the oldest retired epochs beyond keepRetired.
 func (r *record) retire(e *epoch, now time.Time) {
 	before, number := r.bundle(), e.Number
 	e.Status, e.Since, e.CRL, e.Lists = Retired, now, 0, nil
@@ -185,7 +185,7 @@ func (r *record) retire(e *epoch, now time.Time) {
 	}
 }
 
-// keyID names an epoch's key: a digest of the public one.
+// keyID names an epoch's key by a digest of the public key.
 func (e *epoch) keyID() string {
 	c, err := x509.ParseCertificate(e.Cert)
 	if err != nil {
@@ -198,7 +198,7 @@ func (e *epoch) keyID() string {
 func sealedPath(number uint64) string { return fmt.Sprintf("%s%016x", sealedFolder, number) }
 func crlPath(number uint64) string    { return fmt.Sprintf("keys/crl/%016x", number) }
 
-// stored is the value of keys/state.
+// stored is the value of keys/state in etcd.
 type stored struct {
 	State json.RawMessage `json:"state"`
 	Tag   []byte          `json:"tag"` // the sealed SHA-256 of State
@@ -210,13 +210,13 @@ func (k *Keyring) context(number uint64, keyID, purpose string) seal.Context {
 	return seal.Context{Mesh: k.cfg.Mesh, TrustDomain: k.cfg.TrustDomain.Name(), Epoch: number, KeyID: keyID, Purpose: purpose}
 }
 
-// parseRecord reads the stored keyring. seal.ErrNewer: it has a schema that this build does not read; what was in force stays.
+// parseRecord decodes the stored keyring. seal.ErrNewer: its schema is newer than this build reads.
 func parseRecord(raw []byte) (*record, stored, error) {
 	var s stored
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return nil, s, fmt.Errorf("%s does not decode: %w", statePath, err)
 	}
-	var stated struct { // before the rest, which a newer schema may have otherwise
+	var stated struct { // first: a newer schema may have changed the other fields
 		Schema int `json:"schema"`
 	}
 	if err := json.Unmarshal(s.State, &stated); err == nil && stated.Schema > schema {

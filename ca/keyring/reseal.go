@@ -21,9 +21,9 @@ const (
 	resealBudget = 5 * time.Second
 )
 
-// reseal encrypts again what needs a key encryption key of before, once that was rotated: the record's tag and the keys of
-// epochs that are not retired, in one transaction that compares each of them. There are a handful, so nothing need be
-// paced but the looking. The record stays the same, and its version. A provider that is away holds up nothing else.
+// reseal encrypts the record's tag and the keys of unretired epochs again after the key encryption key was rotated, in
+// one transaction that compares each of them. These are a handful of values, so only the check is paced. The record and
+// its version stay the same. A provider that is away delays nothing else.
 func (k *Keyring) reseal(ctx context.Context) {
 	now := k.cfg.Now()
 	if k.ring == nil || now.Sub(k.resealed) < resealEvery {
@@ -60,7 +60,7 @@ func (k *Keyring) reencrypt(ctx context.Context) error {
 		if !strings.HasPrefix(blob.Path, sealedFolder) || !stale(blob.Raw) {
 			continue
 		}
-		fresh, err := k.again(ctx, blob, stale)
+		fresh, err := k.reencryptKey(ctx, blob, stale)
 		if err != nil || fresh == nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func (k *Keyring) reencrypt(ctx context.Context) error {
 		change.Put = append(change.Put, *fresh)
 	}
 	if state == nil || state.Revision != k.ring.revision {
-		k.resealed = time.Time{} // it has changed: after the next look
+		k.resealed = time.Time{} // the keyring has changed: checked again after the next refresh
 		return nil
 	}
 	fresh, err := k.retag(ctx, *state, stale, len(change.Put) > 0)
@@ -87,8 +87,8 @@ func (k *Keyring) reencrypt(ctx context.Context) error {
 	return nil
 }
 
-// again encrypts one epoch's key once more; nil: there is no such epoch.
-func (k *Keyring) again(ctx context.Context, blob kv.Blob, stale func([]byte) bool) (*kv.Blob, error) {
+// reencryptKey encrypts one epoch's key again. nil: there is no such epoch.
+func (k *Keyring) reencryptKey(ctx context.Context, blob kv.Blob, stale func([]byte) bool) (*kv.Blob, error) {
 	at := slices.IndexFunc(k.ring.rec.Epochs, func(e epoch) bool { return sealedPath(e.Number) == blob.Path })
 	if at < 0 {
 		return nil, nil
@@ -104,7 +104,7 @@ func (k *Keyring) again(ctx context.Context, blob kv.Blob, stale func([]byte) bo
 	return &kv.Blob{Path: blob.Path, Raw: raw}, err
 }
 
-// retag encrypts the record's digest once more, where it is stale or what it stands for was; nil: neither.
+// retag encrypts the record's digest again if it is stale or a key was encrypted again. nil: neither.
 func (k *Keyring) retag(ctx context.Context, state kv.Blob, stale func([]byte) bool, must bool) (*kv.Blob, error) {
 	_, s, err := parseRecord(state.Raw)
 	if err != nil || !must && !stale(s.Tag) {
@@ -117,7 +117,7 @@ func (k *Keyring) retag(ctx context.Context, state kv.Blob, stale func([]byte) b
 	return &kv.Blob{Path: statePath, Raw: value}, err
 }
 
-// sealNewest refuses what is stale as soon as it is sealed: nothing would be won, over and over.
+// sealNewest seals plain. It refuses a result that is already stale, since reseal would repeat for ever.
 func (k *Keyring) sealNewest(ctx context.Context, plain seal.Secret, about seal.Context, stale func([]byte) bool) ([]byte, error) {
 	raw, err := k.cfg.Sealer.Seal(ctx, plain, about)
 	if err == nil && stale(raw) {
@@ -126,7 +126,7 @@ func (k *Keyring) sealNewest(ctx context.Context, plain seal.Secret, about seal.
 	return raw, err
 }
 
-// keks names the key encryption keys that what is in etcd needs, each once.
+// keks lists the key encryption keys that sealed blobs need, each once.
 func keks(blobs []kv.Blob) []string {
 	var out []string
 	for _, blob := range blobs {
@@ -148,7 +148,7 @@ func keks(blobs []kv.Blob) []string {
 	return slices.Compact(out)
 }
 
-// keksOfSecrets adds the key encryption keys that the private keys of Secrets need, and the key of their MACs (ca/vault).
+// keksOfSecrets adds the key encryption keys of the private keys of Secrets, and of the MAC key of ca/vault.
 func (k *Keyring) keksOfSecrets(ctx context.Context, known []string) ([]string, error) {
 	blobs, _, err := k.cfg.Store.Blobs(ctx, "sealing/", 0)
 	if err != nil {

@@ -12,21 +12,21 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// An identity is revoked by a denial: it gets no certificate any more, and whoever asks State.Denied keeps out what it has
-// already. That needs no list, so a workload that had thousands of certificates issued keeps none, and takes the room in the
-// lists from nobody. A certificate is revoked by its serial number, with all that were issued by showing it: a list has room
-// for some (Config.MaxRevoked), and revoking more by one number is refused.
+// An identity is revoked by denial: it gets no certificates, and proxies refuse its existing ones (State.Denied). A
+// denial needs no revocation list, so an identity with thousands of certificates takes no room in the lists. A
+// certificate is revoked by its serial number, with all its renewals. A list has room for Config.MaxRevoked entries,
+// and revoking more by one number is refused.
 
-// Denial is an identity that is revoked.
+// Denial is a revoked identity.
 type Denial struct {
 	Identity string `json:"identity"`
-	// Until is when the last certificate ends that it had when it was revoked; zero: not known. Nobody needs to be kept out
-	// afterwards, but the identity still gets no certificate.
+	// Until is the end of the last certificate that the identity had when it was revoked; zero: unknown. Afterwards no
+	// certificate is left to refuse, but the identity still gets no new one.
 	Until  time.Time `json:"until,omitzero"`
-	Leaves int       `json:"leaves,omitempty"` // certificates that it had, of those journalled one by one; in the answer of Revoke only
+	Leaves int       `json:"leaves,omitempty"` // number of its certificates that are journalled one by one; only in the result of Revoke
 }
 
-// deny keeps identities from getting certificates; nil where none of them is new.
+// deny adds identities to the denied ones. The record is nil if all of them are denied already.
 func deny(r *record, identities []string, now time.Time) (*record, []kv.Blob, error) {
 	changed := false
 	for _, text := range identities {
@@ -51,21 +51,22 @@ func deny(r *record, identities []string, now time.Time) (*record, []kv.Blob, er
 	return r, nil, nil
 }
 
-// bound says of denied identities until when they have certificates: nothing new is issued for them, and the census has all.
-func bound(r *record, c *census, identities []string, now time.Time) (out []Denial) {
+// setDenialEnds sets until when denied identities have certificates. They get no new ones, and the journal index has
+// all existing ones.
+func setDenialEnds(r *record, c *journalIndex, identities []string, now time.Time) (out []Denial) {
 	for _, text := range identities {
 		d := Denial{Identity: spiffeid.RequireFromString(text).String(), Until: now.UTC().Truncate(time.Second)}
-		for _, leaf := range of(c, d.Identity, now) {
+		for _, leaf := range leavesOf(c, d.Identity, now) {
 			d.Leaves++
 			if leaf.NotAfter.After(d.Until) {
 				d.Until = leaf.NotAfter
 			}
 		}
-		if end := c.crowd(d.Identity, now); end.After(d.Until) {
+		if end := c.aggregatedUntil(d.Identity, now); end.After(d.Until) {
 			d.Until = end
 		}
 		v := r.Identities[d.Identity]
-		if end := c.unaware(v.Version, now); end.After(d.Until) {
+		if end := c.unawareUntil(v.Version, now); end.After(d.Until) {
 			d.Until = end
 		}
 		v.Until = d.Until
@@ -75,13 +76,13 @@ func bound(r *record, c *census, identities []string, now time.Time) (out []Deni
 	return out
 }
 
-// revoke adds certificates to the record, with those that renewed them: all of them, or there is an error that says what does
-// not fit.
-func revoke(r *record, c *census, serials []string, most int, now time.Time) (*Revoked, error) {
+// revoke adds certificates and their renewals to the record, all or none. The error says why they do not fit.
+func revoke(r *record, c *journalIndex, serials []string, most int, now time.Time) (*Revoked, error) {
 	r.forget(now)
 	out := &Revoked{}
 	if e := r.unlisted(); e != nil && len(serials) > 0 {
-		return nil, fmt.Errorf("the issuer of epoch %d cannot sign revocation lists (key usage cRLSign), without which no proxy has any: revoke the identity", e.Number)
+		return nil, fmt.Errorf("the issuer of epoch %d cannot sign revocation lists (key usage cRLSign), without which no proxy has any:"+
+			" revoke the identity", e.Number)
 	}
 	for _, text := range serials {
 		n, ok := new(big.Int).SetString(text, 16)
@@ -93,12 +94,13 @@ func revoke(r *record, c *census, serials []string, most int, now time.Time) (*R
 		if !known {
 			out.Unknown = append(out.Unknown, serial)
 		}
-		if err := followed(c, serial, leaf, now); err != nil {
+		if err := checkRenewals(c, serial, leaf, now); err != nil {
 			return nil, err
 		}
 		renewals := c.renewalsOf(serial, now)
 		if n := len(renewals) + 1; n > share(most) {
-			return nil, fmt.Errorf("serial %s: %d certificates were issued to who showed it, and one revocation takes %d of the %d places in the lists at most: revoke the identity %s instead",
+			return nil, fmt.Errorf("serial %s: %d certificates were issued to who showed it, and one revocation takes %d of the %d places"+
+				" in the lists at most: revoke the identity %s instead",
 				serial, n-1, share(most), most, renewals[0].Identity)
 		}
 		for _, one := range append(renewals, Issue{Serial: serial, Epoch: leaf.Epoch, NotAfter: leaf.NotAfter}) {
@@ -119,20 +121,22 @@ func revoke(r *record, c *census, serials []string, most int, now time.Time) (*R
 	return out, nil
 }
 
-// share is how many places in the lists one revocation or restoration takes, so that nobody's renewals fill them for others: a tenth.
+// share is the number of places in the lists that one revocation or restoration may take: a tenth, so that others find
+// room.
 func share(most int) int { return max(1, most/10) }
 
-// followed says why a certificate cannot be revoked by its serial number: what renewed it may be among what is not journalled one by one.
-// leaf is the zero one where the journal does not have it.
-func followed(c *census, serial string, leaf Issue, now time.Time) error {
-	if whose, until := c.crowded(leaf, now); !until.IsZero() {
-		return fmt.Errorf("serial %s: %s has more certificates than are journalled one by one, the last until %s, and what renewed this one may be among them: revoke the identity instead",
+// checkRenewals returns an error if a certificate cannot be revoked by serial number, because its renewals may be
+// aggregated. leaf is zero if the journal lacks the certificate.
+func checkRenewals(c *journalIndex, serial string, leaf Issue, now time.Time) error {
+	if whose, until := c.aggregatedRenewals(leaf, now); !until.IsZero() {
+		return fmt.Errorf("serial %s: %s has more certificates than are journalled one by one, the last until %s, and what renewed this one"+
+			" may be among them: revoke the identity instead",
 			serial, whose, until.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
 
-// list adds a certificate to the record; false: it is there already.
+// list adds a certificate to the record. false: the record has it already.
 func (r *record) list(leaf Issue, now time.Time) bool {
 	if _, ok := r.Serials[leaf.Serial]; ok {
 		return false
@@ -144,36 +148,42 @@ func (r *record) list(leaf Issue, now time.Time) bool {
 	return true
 }
 
-// restore takes denials back. What an identity had when it was revoked goes into the lists first, since somebody else may hold
-// it: where that does not fit, or an issuer cannot sign lists, it is an error that says when nothing of it is left.
-func restore(r *record, c *census, identities []string, most int, now time.Time) error {
+// restore ends denials. The certificates that an identity had when it was denied are added to the lists, since they may
+// be in other hands. If the lists are full, or an issuer cannot sign lists, the error says when these certificates have
+// ended.
+func restore(r *record, c *journalIndex, identities []string, most int, now time.Time) error {
 	r.forget(now)
 	for _, id := range identities {
 		if _, ok := r.Identities[id]; !ok {
 			return fmt.Errorf("identity %s is not revoked", id)
 		}
-		if end := c.crowd(id, now); !end.IsZero() {
-			return fmt.Errorf("identity %s has more certificates from before it was revoked than are journalled one by one: restore it after %s, when they have ended",
+		if end := c.aggregatedUntil(id, now); !end.IsZero() {
+			return fmt.Errorf("identity %s has more certificates from before it was revoked than are journalled one by one:"+
+				" restore it after %s, when they have ended",
 				id, end.UTC().Format(time.RFC3339))
 		}
-		if end := c.unaware(r.Identities[id].Version, now); !end.IsZero() {
-			return fmt.Errorf("identity %s may have certificates from before it was revoked of a replica that has not been heard of since: restore it when that is back, or after %s",
+		if end := c.unawareUntil(r.Identities[id].Version, now); !end.IsZero() {
+			return fmt.Errorf("identity %s may have certificates from before it was revoked of a replica that has not been heard of since:"+
+				" restore it when that is back, or after %s",
 				id, end.UTC().Format(time.RFC3339))
 		}
-		had := of(c, id, now)
+		had := leavesOf(c, id, now)
 		if len(had) > share(most) {
-			return fmt.Errorf("identity %s has %d certificates from before it was revoked, and one of the lists takes %d at most: restore it after %s, when they have ended",
+			return fmt.Errorf("identity %s has %d certificates from before it was revoked, and one of the lists takes %d at most:"+
+				" restore it after %s, when they have ended",
 				id, len(had), share(most), r.Identities[id].Until.UTC().Format(time.RFC3339))
 		}
 		for _, leaf := range had {
 			if r.unlisted() != nil {
-				return fmt.Errorf("identity %s has %d certificates from before it was revoked, and an issuer cannot sign revocation lists: restore it after %s, when they have ended",
+				return fmt.Errorf("identity %s has %d certificates from before it was revoked, and an issuer cannot sign revocation lists:"+
+					" restore it after %s, when they have ended",
 					id, len(had), r.Identities[id].Until.UTC().Format(time.RFC3339))
 			}
 			r.list(leaf, now)
 		}
 		if len(r.Serials) > most && len(had) > 0 {
-			return fmt.Errorf("identity %s has %d certificates from before it was revoked, which do not fit in the lists (%d): restore it after %s, when they have ended",
+			return fmt.Errorf("identity %s has %d certificates from before it was revoked, which do not fit in the lists (%d):"+
+				" restore it after %s, when they have ended",
 				id, len(had), most, r.Identities[id].Until.UTC().Format(time.RFC3339))
 		}
 		delete(r.Identities, id)
@@ -181,8 +191,8 @@ func restore(r *record, c *census, identities []string, most int, now time.Time)
 	return nil
 }
 
-// unlisted is an epoch of which leaves may be in use whose issuer cannot sign lists: no proxy is given any list then
-// (State.CRLs). nil: there is none.
+// unlisted returns an epoch that is not retired and whose issuer cannot sign lists; proxies get no lists then
+// (State.CRLs). nil: all issuers can.
 func (r *record) unlisted() *epoch {
 	for i := range r.Epochs {
 		if e := &r.Epochs[i]; e.Status != Retired && e.CRL == 0 {
@@ -192,8 +202,8 @@ func (r *record) unlisted() *epoch {
 	return nil
 }
 
-// of is the unexpired leaves of an identity, in no order.
-func of(c *census, identity string, now time.Time) (out []Issue) {
+// leavesOf returns the unexpired leaves of an identity, unordered.
+func leavesOf(c *journalIndex, identity string, now time.Time) (out []Issue) {
 	for _, leaf := range c.leaves {
 		if leaf.Identity == identity && !now.After(leaf.NotAfter.Add(clockTolerance)) {
 			out = append(out, leaf)
@@ -202,9 +212,9 @@ func of(c *census, identity string, now time.Time) (out []Issue) {
 	return out
 }
 
-// renewalsOf is the unexpired leaves that were issued to who showed a certificate, or one that was issued so; in no order. One
-// whose predecessor is not in the journal any more is not found, which has then ended for clockTolerance.
-func (c *census) renewalsOf(serial string, now time.Time) (out []Issue) {
+// renewalsOf returns the unexpired leaves that renewed a certificate, directly or through other renewals, unordered.
+// The chain breaks at a predecessor that was pruned from the journal; it ended at least clockTolerance ago.
+func (c *journalIndex) renewalsOf(serial string, now time.Time) (out []Issue) {
 	next := map[string][]Issue{}
 	for _, leaf := range c.leaves {
 		if leaf.Previous != "" {

@@ -18,7 +18,7 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// ring is a record that was verified, with its keys.
+// ring is a verified record with its unsealed keys and revocation lists, by epoch.
 type ring struct {
 	rec      *record
 	revision int64
@@ -26,10 +26,11 @@ type ring struct {
 	crls     map[uint64][]byte
 }
 
-// look reads etcd and publishes what follows. An error: try again.
-func (k *Keyring) look(ctx context.Context) error {
+// refresh reads the keyring from etcd and publishes the resulting State. After an error the caller tries again.
+func (k *Keyring) refresh(ctx context.Context) error {
 	for {
-		k.minimum = *k.peersMemory.Load() // first: a peer remembers only what was in etcd, so a read that comes later must show it
+		// before etcd is read: peers remember only records that were in etcd, so a later read must show them
+		k.minimum = *k.peersMemory.Load()
 		blobs, err := k.blobs(ctx)
 		k.away.Store(err != nil)
 		if err != nil {
@@ -52,7 +53,7 @@ func (k *Keyring) look(ctx context.Context) error {
 			return nil
 		}
 		if !ok && k.mem.Version == 0 && k.minimum.Version == 0 {
-			if !k.cfg.Leads() { // it may not have the user's CA, and a root of its own would have to be rotated away
+			if !k.cfg.Leads() { // this replica may lack the user's CA, and a root made here would have to be rotated away
 				err := fmt.Errorf("%w: there is none, and this replica makes none", ErrNotLoaded)
 				k.publish(nil, &State{Sealed: err}, 0)
 				return err
@@ -61,13 +62,14 @@ func (k *Keyring) look(ctx context.Context) error {
 				k.publish(nil, &State{Sealed: err}, 0)
 				return err
 			}
-			continue // who was first does not matter
+			continue // whichever replica created it, read it
 		}
-		return k.judge(ctx, state, found)
+		return k.applyStored(ctx, state, found)
 	}
 }
 
-// blobs reads what etcd has. A replica that starts does not wait for it without end: it has the keyring on disk to go on with.
+// blobs reads the keyring's blobs from etcd. It waits for Config.Answer at most, since a starting replica can use the
+// keyring on disk.
 func (k *Keyring) blobs(ctx context.Context) ([]kv.Blob, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.Answer)
 	defer cancel()
@@ -75,8 +77,9 @@ func (k *Keyring) blobs(ctx context.Context) ([]kv.Blob, error) {
 	return blobs, err
 }
 
-// judge verifies what was found, and publishes it or says what is wrong with it.
-func (k *Keyring) judge(ctx context.Context, state kv.Blob, found map[string]kv.Blob) error {
+// applyStored verifies the stored keyring and puts it in force. If it is refused, the previous State stays in force
+// with an Alarm.
+func (k *Keyring) applyStored(ctx context.Context, state kv.Blob, found map[string]kv.Blob) error {
 	r, sum, err := k.verify(ctx, state)
 	verified := err == nil
 	var next *ring
@@ -90,9 +93,9 @@ func (k *Keyring) judge(ctx context.Context, state kv.Blob, found map[string]kv.
 	if err == nil {
 		m := memory{Mesh: k.cfg.Mesh, TrustDomain: k.cfg.TrustDomain.Name(), Epoch: r.Highest, Version: r.Version,
 			Digest: hex.EncodeToString(sum), Roots: fingerprints(published.Bundle)}
-		k.save(next.rec, found) // first: what is remembered is at most as new
+		k.save(next.rec, found) // first: the remembered version is never newer than the file
 		if m != k.mem {
-			err = m.remember(k.cfg.Dir) // before it is used: what is used is never forgotten
+			err = m.remember(k.cfg.Dir) // before it is used, so that a used keyring is never forgotten
 		}
 		if err == nil {
 			k.mem = m
@@ -110,10 +113,10 @@ func (k *Keyring) judge(ctx context.Context, state kv.Blob, found map[string]kv.
 		k.publish(nil, k.sealedState(r, verified || r != nil && k.mem.knows(r, sum), err), 0)
 		return err
 	}
-	// What was good stays in force, whatever etcd says; nothing is written over what is there.
+	// The previous keyring stays in force, and nothing overwrites the refused one in etcd.
 	old := *k.State()
 	old.Alarm = err
-	if k.behind() { // what is in force here is itself older than what a peer has
+	if k.behind() { // the keyring in force is older than a peer's
 		old.Active = nil
 	}
 	if old.Active == nil {
@@ -127,7 +130,7 @@ func alarming(err error) bool {
 	return errors.Is(err, ErrRolledBack) || errors.Is(err, seal.ErrTampered) || errors.Is(err, seal.ErrNewer)
 }
 
-// noteTrouble notes a trouble or its end.
+// noteTrouble records and logs a new trouble; nil ends it.
 func (k *Keyring) noteTrouble(err error) {
 	if err != nil && alarming(err) && (k.trouble == nil || k.trouble.Error() != err.Error()) {
 		k.log.Error("keyring: refused the keyring that etcd holds; the previous one stays in force", slog.Any(obs.KeyError, err))
@@ -143,7 +146,7 @@ func (k *Keyring) publish(r *ring, s *State, fence int64) {
 	k.show(s, fence)
 }
 
-// sealedState is what a replica knows that cannot unseal: the bundle, if it was verified, now or before.
+// sealedState is the State of a replica that cannot unseal. It has the bundle if that was verified, now or before.
 func (k *Keyring) sealedState(r *record, verified bool, err error) *State {
 	if verified {
 		if s, bad := r.public(); bad == nil {
@@ -159,8 +162,8 @@ func (k *Keyring) sealedState(r *record, verified bool, err error) *State {
 	return &s
 }
 
-// verify decodes the record, and checks that a holder of the KEK wrote it and that it is not older than what is
-// remembered. The record is returned with ErrUnavailable too, not verified then.
+// verify decodes the record, checks that a holder of the KEK wrote it, and that it is not older than the remembered
+// one. With seal.ErrUnavailable the record is returned too, unverified.
 func (k *Keyring) verify(ctx context.Context, state kv.Blob) (*record, []byte, error) {
 	if state.Revision == 0 {
 		return nil, nil, k.refuses(nil, nil)
@@ -186,7 +189,7 @@ func (k *Keyring) verify(ctx context.Context, state kv.Blob) (*record, []byte, e
 	return r, sum, nil
 }
 
-// unseal opens the keys of all epochs that are not retired, and checks their lists.
+// unseal opens the keys of all epochs that are not retired, and verifies their revocation lists.
 func (k *Keyring) unseal(ctx context.Context, r *record, revision int64, found map[string]kv.Blob) (*ring, error) {
 	out := &ring{rec: r, revision: revision, keys: map[uint64]crypto.Signer{}, crls: map[uint64][]byte{}}
 	for i := range r.Epochs {
@@ -223,7 +226,7 @@ func (k *Keyring) unseal(ctx context.Context, r *record, revision int64, found m
 	return out, nil
 }
 
-// state is what a ring lets a replica do.
+// state builds the State of a ring.
 func (r *ring) state() (*State, error) {
 	s, err := r.rec.public()
 	if err != nil {
@@ -251,7 +254,8 @@ func (r *ring) state() (*State, error) {
 	return s, nil
 }
 
-// write puts a record in the place of the one at a revision, with what belongs to it. kv.ErrConflict: another was first.
+// write replaces the record at revision after, with the blobs to put and drop, in one transaction. kv.ErrConflict:
+// another write came first.
 func (k *Keyring) write(ctx context.Context, next *record, after int64, put []kv.Blob, drop []string) error {
 	next.Schema, next.Version = schema, next.Version+1
 	raw, err := json.Marshal(next)
@@ -271,7 +275,8 @@ func (k *Keyring) write(ctx context.Context, next *record, after int64, put []kv
 	return err
 }
 
-// enrol makes the blobs of the newest epoch: its sealed key, and its first list, before it signs anything.
+// enrol makes the blobs of the newest epoch: its sealed key and its first revocation list, which must exist before it
+// signs.
 func (k *Keyring) enrol(ctx context.Context, r *record, a *issue.Authority) ([]kv.Blob, error) {
 	e := r.epoch(r.Highest)
 	plain, err := x509.MarshalPKCS8PrivateKey(a.Key)
@@ -291,7 +296,7 @@ func (k *Keyring) enrol(ctx context.Context, r *record, a *issue.Authority) ([]k
 	return put, err
 }
 
-// list signs an epoch's next revocation list; nil where its certificate does not let it.
+// list signs an epoch's next revocation list. nil: the epoch's certificate may not sign lists.
 func (k *Keyring) list(r *record, e *epoch, a *issue.Authority) (*kv.Blob, error) {
 	if !a.CanRevoke() {
 		return nil, nil
@@ -310,7 +315,7 @@ func (k *Keyring) list(r *record, e *epoch, a *issue.Authority) (*kv.Blob, error
 	return &kv.Blob{Path: crlPath(e.Number), Raw: der}, nil
 }
 
-// create writes the first record there ever was.
+// create writes the first record of a mesh.
 func (k *Keyring) create(ctx context.Context) error {
 	r := &record{}
 	a, origin, err := k.first()

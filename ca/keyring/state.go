@@ -17,40 +17,42 @@ import (
 	"navarch.io/navarch/ca/issue"
 )
 
-// State is what this replica may use now. Immutable; it prints without keys.
+// State is the keyring that this replica may use now. It is immutable, and prints without keys.
 type State struct {
-	// Active signs; nil: this replica cannot sign, and Sealed says why.
+	// Active signs certificates. nil: this replica cannot sign; Sealed has the reason.
 	Active *issue.Authority
 	Sealed error
-	// Bundle is every root that peers must trust, oldest epoch first; what was known last while Sealed. Generation counts
-	// its changes, and is what a certificate is journalled with.
+	// Bundle is every root that peers must trust, oldest epoch first; while Sealed, the last known ones. Generation
+	// counts its changes; journal entries carry it.
 	Bundle     []*x509.Certificate
 	Generation uint64
-	// Claimed are the roots that etcd holds, while Sealed and with no Bundle: the replica could not verify since its start
-	// that a holder of the key encryption key wrote them. Where it remembers roots (Config.Dir), they are among those. They
-	// are for asking a peer, and for who calls; nobody else is to be told them. What is revoked is as unproven then.
+	// Claimed are the unverified roots of etcd, while the replica is Sealed and has no Bundle: since its start it could
+	// not verify that a holder of the key encryption key wrote them. If the replica remembers roots (Config.Dir),
+	// Claimed is limited to those. Claimed serves to ask peers and to verify callers; it must not be published.
+	// Revocations are as unverified then.
 	Claimed []*x509.Certificate
 	Epochs  []Epoch
-	// CRLs has one list for each issuer whose leaves may be in use. It is nil where one of them cannot sign lists: a list
-	// that is missing would fail everyone.
+	// CRLs has one list for each issuer with leaves that may be in use. It is nil if one of these issuers cannot sign
+	// lists, since proxies reject every certificate whose issuer's list is missing.
 	CRLs []CRL
-	// Lists are the user's own revocation lists (ca-crl.pem), of each issuer the newest.
+	// Lists are the user's own revocation lists (ca-crl.pem), the newest of each issuer.
 	Lists []*x509.RevocationList
-	// Alarm says why what etcd holds was refused; the rest of the State is what was good before. nil: no alarm.
+	// Alarm is the reason why etcd's keyring was refused; the other fields are those of the previous keyring. nil: no
+	// alarm.
 	Alarm error
 
 	serials, identities map[string]revoked
-	minBundle           uint64 // generation of the bundle that goes with new certificates at least
+	minBundle           uint64 // smallest bundle generation that new certificates may carry
 }
 
-// Epoch is what is known of one signing key.
+// Epoch describes one signing key.
 type Epoch struct {
 	Number    uint64    `json:"number"`
 	Status    Status    `json:"status"`
 	Origin    string    `json:"origin"` // self-signed, cacerts, istio-ca-secret
 	Subject   string    `json:"subject"`
 	KeyID     string    `json:"keyId"`
-	Signer    string    `json:"signer"` // subject key identifier, hex: what its leaves have as authority key identifier
+	Signer    string    `json:"signer"` // subject key identifier, hexadecimal: the authority key identifier of its leaves
 	Roots     []string  `json:"roots"`  // subjects
 	Published uint64    `json:"published"`
 	Forced    bool      `json:"forced,omitempty"`
@@ -66,7 +68,7 @@ type CRL struct {
 	DER    []byte
 }
 
-// Callers are the roots that those who come are verified against: the Bundle, else what is Claimed.
+// Callers returns the roots to verify clients against: Bundle, else Claimed.
 func (s *State) Callers() []*x509.Certificate {
 	if len(s.Bundle) > 0 {
 		return s.Bundle
@@ -74,12 +76,11 @@ func (s *State) Callers() []*x509.Certificate {
 	return s.Claimed
 }
 
-// RevokedIdentity says whether an identity gets no certificate any more.
+// RevokedIdentity reports whether an identity is denied certificates.
 func (s *State) RevokedIdentity(id spiffeid.ID) bool { _, ok := s.identities[id.String()]; return ok }
 
-// Denied are the identities that are revoked and may have certificates that have not ended yet, sorted: who enforces what proxies
-// do keeps them out of connections. known: false where nothing of the keyring could be read yet. Those of a State with Claimed
-// roots are as unproven as these.
+// Denied lists the denied identities that may have unexpired certificates, sorted; proxies must refuse them. known is
+// false while nothing of the keyring could be read. With Claimed roots the list is as unverified as these.
 func (s *State) Denied(now time.Time) (out []Denial, known bool) {
 	for id, v := range s.identities {
 		if !ended(v, now) {
@@ -90,10 +91,10 @@ func (s *State) Denied(now time.Time) (out []Denial, known bool) {
 	return out, len(s.Bundle)+len(s.Claimed) > 0
 }
 
-// RevokedSerial says whether a certificate was revoked; the serial is lower-case hexadecimal without leading zeros.
+// RevokedSerial reports whether a certificate is revoked; serial is lower-case hexadecimal without leading zeros.
 func (s *State) RevokedSerial(serial string) bool { _, ok := s.serials[serial]; return ok }
 
-// String is the state without keys.
+// String returns the state without keys.
 func (s *State) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "keyring generation=%d roots=%d", s.Generation, len(s.Bundle))
@@ -139,7 +140,7 @@ func certificates(ders [][]byte) ([]*x509.Certificate, error) {
 	return out, nil
 }
 
-// authority is an epoch with its key.
+// authority returns an epoch's authority with a key, which may be nil.
 func (e *epoch) authority(key crypto.Signer) (*issue.Authority, error) {
 	certs, err := certificates(append([][]byte{e.Cert}, e.Chain...))
 	if err != nil {
@@ -152,7 +153,7 @@ func (e *epoch) authority(key crypto.Signer) (*issue.Authority, error) {
 	return &issue.Authority{Epoch: e.Number, Key: key, Certificate: certs[0], Chain: certs[1:], Roots: roots}, nil
 }
 
-// public is the part of a State that needs no key.
+// public builds the part of a State that needs no keys.
 func (r *record) public() (*State, error) {
 	bundle, err := certificates(r.bundle())
 	if err != nil {
@@ -169,7 +170,8 @@ func (r *record) public() (*State, error) {
 			return nil, err
 		}
 		info := Epoch{Number: e.Number, Status: e.Status, Origin: e.Origin, Subject: a.Certificate.Subject.String(), KeyID: e.keyID(),
-			Signer: hex.EncodeToString(a.Certificate.SubjectKeyId), Published: e.Published, Forced: e.Forced, Created: e.Created, Since: e.Since, NotAfter: a.End()}
+			Signer: hex.EncodeToString(a.Certificate.SubjectKeyId), Published: e.Published,
+			Forced: e.Forced, Created: e.Created, Since: e.Since, NotAfter: a.End()}
 		for _, root := range a.Roots {
 			info.Roots = append(info.Roots, root.Subject.String())
 		}
@@ -183,7 +185,7 @@ func (r *record) public() (*State, error) {
 	return s, nil
 }
 
-// lists are the user's own revocation lists of an epoch.
+// lists parses the user's own revocation lists of an epoch.
 func (e *epoch) lists() (out []*x509.RevocationList, err error) {
 	for _, der := range e.Lists {
 		list, err := x509.ParseRevocationList(der)

@@ -2,25 +2,25 @@ package keyring
 
 import "time"
 
-// Stats are what operators watch. Cheap: no etcd is asked.
+// Stats are the figures for operators. They come from memory.
 type Stats struct {
 	Sealed bool // this replica cannot sign
-	Alarm  bool // what etcd holds is refused
-	// Epochs counts the epochs that are known, by status; every status is there.
+	Alarm  bool // the keyring in etcd is refused
+	// Epochs counts the known epochs by status; every status has a key.
 	Epochs     map[Status]int
 	Generation uint64
-	// RootEnd and ChainEnd are when the active epoch's last root expires, and when it can sign no more. Zero: not known.
+	// RootEnd is the expiry of the active epoch's last root; ChainEnd is the end of its ability to sign. Zero: unknown.
 	RootEnd, ChainEnd time.Time
-	// Waiting is how many holders a rotation waits for, as of the last look; 0 on replicas that do not lead.
+	// Waiting is the number of holders that a rotation waits for; 0 on replicas that do not lead.
 	Waiting                           int
 	RevokedSerials, RevokedIdentities int
-	Queued                            int           // entries that wait for the transaction under way to end
-	Lag                               time.Duration // since the oldest entry of that transaction came; 0: none is under way
-	Peers                             int           // that answered last
+	Queued                            int           // entries that wait for the transaction under way
+	Lag                               time.Duration // age of the oldest entry of that transaction; 0: none is under way
+	Peers                             int           // number of peers that answered last
 	Allowance                         int           // renewals that may be issued while etcd is away
 }
 
-// Stats counts what there is at present. It may be called from any goroutine.
+// Stats returns the present figures. Any goroutine may call it.
 func (k *Keyring) Stats() Stats {
 	s := k.State()
 	out := Stats{
@@ -42,7 +42,7 @@ func (k *Keyring) Stats() Stats {
 			}
 		}
 	}
-	out.Allowance = k.allowances.left(k.cfg.Now())
+	out.Allowance = k.allowances.remaining(k.cfg.Now())
 	if came := k.oldest.Load(); came != 0 {
 		out.Lag = time.Since(time.Unix(0, came))
 	}

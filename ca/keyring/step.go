@@ -11,14 +11,14 @@ import (
 	"navarch.io/navarch/ca/issue"
 )
 
-// renewAt is the part of a self-signed root's life, be it istiod's, after which a new one is prepared by itself.
+// renewAt is the fraction of a self-made root's lifetime (istiod's included) after which a successor is prepared.
 const renewAt = 0.8
 
-// step is every rule of a rotation: what the record becomes at a time, given what is known of the leaves in use (looked
-// at only where an epoch is prepared or retiring). It returns nil where nothing changes. The census must have been read
-// after the record: what is issued later is journalled under the record's successor, or not at all. waiting is how many
-// holders an epoch waits for.
-func step(r *record, now time.Time, c *census) (next *record, happened []string, waiting int) {
+// step applies the rules of a rotation to the record at a time. It reads the journal index only if an epoch is prepared
+// or retiring. The index must have been read after the record: certificates that are issued later are journalled under
+// the record's successor, or fail. next is nil if nothing changes; happened describes the changes for the log; waiting
+// is the number of holders that a prepared epoch waits for.
+func step(r *record, now time.Time, c *journalIndex) (next *record, happened []string, waiting int) {
 	next = r.clone()
 	if p := next.in(Prepared); p != nil {
 		missing := c.missing(p.Published, now)
@@ -38,7 +38,7 @@ func step(r *record, now time.Time, c *census) (next *record, happened []string,
 		if e.Status != Retiring {
 			continue
 		}
-		if end := c.last(e.Number); now.After(end.Add(clockTolerance)) || end.IsZero() {
+		if end := c.lastEnd(e.Number); now.After(end.Add(clockTolerance)) || end.IsZero() {
 			next.retire(next.epoch(e.Number), now)
 			happened = append(happened, fmt.Sprintf("epoch %d is retired: no leaf of it is in use", e.Number))
 		}
@@ -51,16 +51,16 @@ func step(r *record, now time.Time, c *census) (next *record, happened []string,
 	return next, happened, waiting
 }
 
-// ended says whether a revoked certificate is known to have expired: its list may forget it when it is signed again.
+// ended reports whether a revoked certificate has expired, so that the next list may omit it.
 func ended(v revoked, now time.Time) bool {
 	return !v.Until.IsZero() && now.After(v.Until.Add(clockTolerance))
 }
 
-// forgotten says whether a revoked certificate needs no memory any more: it has expired, and so has what a replica may have issued for it
-// last, without etcd, which is revoked when that replica is back (handOver).
+// forgotten reports whether the record may drop a revoked certificate: it has expired, and so have its renewals that a
+// replica may have issued without etcd, which handOver revokes when that replica is back.
 func forgotten(v revoked, now time.Time) bool { return ended(v, now.Add(-allowanceTTL)) }
 
-// forget leaves out of the record what needs no memory any more.
+// forget drops revoked certificates that the record need not keep.
 func (r *record) forget(now time.Time) {
 	maps.DeleteFunc(r.Serials, func(_ string, v revoked) bool { return forgotten(v, now) })
 }
@@ -74,7 +74,7 @@ func outlived(r *record, now time.Time) bool {
 	return false
 }
 
-// ageing says whether the active root should have a successor prepared.
+// ageing reports whether the active root needs a prepared successor.
 func ageing(r *record, now time.Time) bool {
 	a := r.in(Active)
 	if a == nil || a.Origin == originCACerts || r.in(Prepared) != nil {
@@ -88,9 +88,9 @@ func ageing(r *record, now time.Time) bool {
 	return now.After(certs[0].NotBefore.Add(time.Duration(float64(life) * renewAt)))
 }
 
-// adopt is what a user's CA makes of the record. fresh: a new epoch was added, whose key must be sealed. A CA that an
-// epoch has already changes nothing but may bring roots, which are only ever added, and revocation lists, of which those with the
-// highest number stay: replicas see new files at different times, and must not take turns.
+// adopt adds the user's CA to the record. fresh: a new epoch was added, whose key must be sealed. If an epoch has the
+// CA already, only its new roots and newer revocation lists are added, and nothing is ever removed: replicas see new
+// files at different times, and must not undo one another's changes.
 func adopt(r *record, a *issue.Authority, now time.Time) (next *record, fresh bool, err error) {
 	next = r.clone()
 	for i := range next.Epochs {
@@ -120,14 +120,15 @@ func adopt(r *record, a *issue.Authority, now time.Time) (next *record, fresh bo
 		return nil, false, fmt.Errorf("cacerts: a new CA certificate waits until the rotation to epoch %d ends, or is aborted", p.Number)
 	}
 	if next.forget(now); !a.CanRevoke() && len(next.Serials)+len(next.Identities) > 0 {
-		return nil, false, fmt.Errorf("cacerts: its CA certificate cannot sign revocation lists (key usage cRLSign, subject key identifier), and %d certificates and %d identities are revoked: the one before signs on",
+		return nil, false, fmt.Errorf("cacerts: its CA certificate cannot sign revocation lists (key usage cRLSign, subject key identifier),"+
+			" and %d certificates and %d identities are revoked: the one before signs on",
 			len(next.Serials), len(next.Identities))
 	}
 	next.add(a, originCACerts, now)
 	return next, true, nil
 }
 
-// takeLists adds the user's own revocation lists, and says whether any is newer than those that the epoch has.
+// takeLists merges the user's own revocation lists into the epoch, and reports whether any is newer.
 func (e *epoch) takeLists(lists []*x509.RevocationList) (newer bool, err error) {
 	have, err := e.lists()
 	if err != nil {

@@ -47,7 +47,7 @@ func TestStep(t *testing.T) {
 		"one of it that has ended":      {rec: rec(Retiring, Active, false), allowances: []Allowance{{Epoch: 1, Generation: 2, Last: now.Add(-time.Hour)}}, first: Retired, second: Active, generation: 3},
 		"some that have ended":          {rec(Retiring, Active, false), []Issue{some(1, 2, -time.Hour)}, Retired, Active, 3, nil},
 	} {
-		census := newCensus()
+		census := newJournalIndex()
 		for _, i := range c.journal {
 			census.add(i)
 		}

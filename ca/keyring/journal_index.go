@@ -15,50 +15,52 @@ import (
 type Issue struct {
 	Serial     string    `json:"s"` // lower-case hexadecimal
 	Identity   string    `json:"i,omitempty"`
-	Epoch      uint64    `json:"e,omitempty"` // that signed it
-	Generation uint64    `json:"g"`           // of the bundle that went with it
+	Epoch      uint64    `json:"e,omitempty"` // the epoch that signed the certificate
+	Generation uint64    `json:"g"`           // of the trust bundle that was delivered with the certificate
 	NotBefore  time.Time `json:"b,omitzero"`
 	NotAfter   time.Time `json:"a"`
 	By         string    `json:"by,omitempty"`
 	Pod        string    `json:"pod,omitempty"`
 	Peer       string    `json:"peer,omitempty"`
-	// Origin is that of the token which the certificate follows from (OriginOf); empty: it is not known.
+	// Origin identifies the token that the certificate goes back to (OriginOf). Empty: unknown.
 	Origin string `json:"o,omitempty"`
-	// Previous is the serial of the certificate that this one renews, where it was asked for over mTLS.
+	// Previous is the serial number of the certificate that was renewed over mTLS by this one.
 	Previous string `json:"prev,omitempty"`
-	// Report: no certificate, but a report of the holder of the certificate Serial that it has the trust bundle of Generation.
+	// Report marks an entry that is a report: the holder of certificate Serial has the trust bundle of Generation.
 	Report bool `json:"rep,omitempty"`
-	// Many: no certificate, but that Identity has some that are not journalled one by one (tally.go), the last until NotAfter; where there
-	// is an Origin, all of that.
+	// Many marks an aggregate entry: Identity (with an Origin: that origin) has certificates that are not journalled
+	// one by one (journal_quota.go). NotAfter is the end of the last of them.
 	Many bool `json:"many,omitempty"`
 }
 
-// Holder is one who holds a leaf that is not expired.
+// Holder is a workload that holds an unexpired leaf certificate.
 type Holder struct {
 	Identity string    `json:"identity"`
 	Pod      string    `json:"pod,omitempty"`
 	Peer     string    `json:"peer,omitempty"`
 	Serial   string    `json:"serial"`
 	NotAfter time.Time `json:"notAfter"`
-	// Many: it is not one certificate, but those of an identity that has too many to journal one by one; Serial is empty.
+	// Many marks an aggregate: the certificates of an identity that has too many to journal one by one. Serial is
+	// empty.
 	Many bool `json:"many,omitempty"`
 }
 
-// census is what the journal says of leaves in use.
-type census struct {
-	leaves     map[string]Issue     // by serial
-	reported   map[string]uint64    // serial -> greatest generation that its holder has
-	greatest   map[uint64]time.Time // epoch -> the last end of its leaves
-	many       map[many]time.Time   // the last end of what is not journalled one by one
-	allowances []Allowance          // that etcd has, whoever has them
-	at         int64                // revision up to which the journal was read
+// journalIndex indexes the journal's entries about unexpired leaf certificates.
+type journalIndex struct {
+	leaves     map[string]Issue     // by serial number
+	reported   map[string]uint64    // serial number -> greatest bundle generation that its holder reported
+	greatest   map[uint64]time.Time // epoch -> end of its last leaf
+	many       map[many]time.Time   // aggregate entries -> end of the last certificate
+	allowances []Allowance          // of all replicas, as stored in etcd
+	at         int64                // revision of etcd up to which the journal was read
 }
 
-func newCensus() *census {
-	return &census{leaves: map[string]Issue{}, reported: map[string]uint64{}, greatest: map[uint64]time.Time{}, many: map[many]time.Time{}}
+func newJournalIndex() *journalIndex {
+	return &journalIndex{leaves: map[string]Issue{}, reported: map[string]uint64{},
+		greatest: map[uint64]time.Time{}, many: map[many]time.Time{}}
 }
 
-func (c *census) add(i Issue) {
+func (c *journalIndex) add(i Issue) {
 	if i.Report {
 		c.reported[i.Serial] = max(c.reported[i.Serial], i.Generation)
 		return
@@ -75,8 +77,9 @@ func (c *census) add(i Issue) {
 	}
 }
 
-// read adds the entries that values of the journal hold. One that does not decode is an error: the holders of its certificates are unknown.
-func (c *census) read(blobs []kv.Blob, at int64) error {
+// read adds the journal entries of blobs. An error names the blob that does not decode; the holders of its certificates
+// are unknown.
+func (c *journalIndex) read(blobs []kv.Blob, at int64) error {
 	for _, blob := range blobs {
 		var batch []Issue
 		if err := json.Unmarshal(blob.Raw, &batch); err != nil {
@@ -90,8 +93,8 @@ func (c *census) read(blobs []kv.Blob, at int64) error {
 	return nil
 }
 
-// prune forgets leaves that are expired.
-func (c *census) prune(now time.Time) {
+// prune removes expired leaves.
+func (c *journalIndex) prune(now time.Time) {
 	for serial, leaf := range c.leaves {
 		if now.After(leaf.NotAfter.Add(clockTolerance)) {
 			delete(c.leaves, serial)
@@ -101,9 +104,10 @@ func (c *census) prune(now time.Time) {
 	maps.DeleteFunc(c.many, func(_ many, end time.Time) bool { return now.After(end.Add(clockTolerance)) })
 }
 
-// crowded says until when there may be certificates that are not journalled one by one among those that followed a leaf; zero: there are
-// none. Of the zero leaf, which the journal does not have, nothing is known. whose is the identity.
-func (c *census) crowded(leaf Issue, now time.Time) (whose string, until time.Time) {
+// aggregatedRenewals returns the end of the last certificate that may renew a leaf and is not journalled by itself, and
+// its identity. Zero: every renewal is journalled by itself. For the zero leaf, which the journal lacks, every
+// aggregate counts.
+func (c *journalIndex) aggregatedRenewals(leaf Issue, now time.Time) (whose string, until time.Time) {
 	for m, end := range c.many {
 		mine := leaf.Identity == "" || leaf.Identity == m.identity && (leaf.Origin == "" || m.origin == "" || leaf.Origin == m.origin)
 		if mine && !now.After(end.Add(clockTolerance)) && end.After(until) {
@@ -113,8 +117,8 @@ func (c *census) crowded(leaf Issue, now time.Time) (whose string, until time.Ti
 	return whose, until
 }
 
-// last is when the last certificate of an epoch ends that there may be.
-func (c *census) last(epoch uint64) time.Time {
+// lastEnd returns the end of the last certificate that an epoch may have issued, allowances included.
+func (c *journalIndex) lastEnd(epoch uint64) time.Time {
 	end := c.greatest[epoch]
 	for _, a := range c.allowances {
 		if a.Epoch == epoch && a.Last.After(end) {
@@ -124,9 +128,9 @@ func (c *census) last(epoch uint64) time.Time {
 	return end
 }
 
-// unaware is when the last certificate ends that a replica may have issued without etcd and without knowing a version of the record; zero:
-// every replica knows it, or has nothing left.
-func (c *census) unaware(version uint64, now time.Time) (end time.Time) {
+// unawareUntil returns the end of the last certificate that a replica may have issued without etcd while it knew an
+// older version of the record. Zero: every replica knows the version, or its allowance has ended.
+func (c *journalIndex) unawareUntil(version uint64, now time.Time) (end time.Time) {
 	for _, a := range c.allowances {
 		if a.Version < version && !a.ended(now) && a.Last.After(end) {
 			end = a.Last
@@ -135,8 +139,9 @@ func (c *census) unaware(version uint64, now time.Time) (end time.Time) {
 	return end
 }
 
-// crowds are the identities that have certificates which are not journalled one by one, with the last end of these, sorted.
-func (c *census) crowds(now time.Time) (out []Denial) {
+// aggregated lists the identities that have unexpired aggregate entries, sorted, each with the end of its last
+// certificate.
+func (c *journalIndex) aggregated(now time.Time) (out []Denial) {
 	last := map[string]time.Time{}
 	for m, end := range c.many {
 		if !now.After(end.Add(clockTolerance)) && end.After(last[m.identity]) {
@@ -149,9 +154,9 @@ func (c *census) crowds(now time.Time) (out []Denial) {
 	return out
 }
 
-// crowd is when the last ends of what an identity has that is not journalled one by one; zero: it has nothing of that.
-func (c *census) crowd(identity string, now time.Time) (until time.Time) {
-	for _, one := range c.crowds(now) {
+// aggregatedUntil returns the end of an identity's last aggregate entry. Zero: the identity has no such entry.
+func (c *journalIndex) aggregatedUntil(identity string, now time.Time) (until time.Time) {
+	for _, one := range c.aggregated(now) {
 		if one.Identity == identity {
 			until = one.Until
 		}
@@ -159,10 +164,10 @@ func (c *census) crowd(identity string, now time.Time) (until time.Time) {
 	return until
 }
 
-// missing lists, by identity, who holds an unexpired leaf and does not count as a holder of a bundle of the generation. A
-// leaf's holder counts where the leaf was issued with such a bundle or a report says so, or where a later leaf of the
-// same pod, or one that renewed this one, counts.
-func (c *census) missing(generation uint64, now time.Time) []Holder {
+// missing lists the holders of unexpired leaves that lack a trust bundle of the generation, sorted by identity. A
+// holder has the bundle if its leaf was issued with it, or if a report says so. The same goes for a holder with a later
+// leaf of the same pod, or a renewal of the leaf, that fulfils this.
+func (c *journalIndex) missing(generation uint64, now time.Time) []Holder {
 	type place struct{ identity, pod string }
 	pods, counts := map[place]bool{}, map[string]bool{}
 	for serial, leaf := range c.leaves {

@@ -23,61 +23,63 @@ import (
 )
 
 const (
-	allowancesFolder = "allowances/"
-	allowanceFile    = "allowance.log" // a line for the allowance, and one for each renewal that was issued from it
+	allowancesFolder  = "allowances/"
+	allowanceFileName = "allowance.log" // one line for the allowance, and one for each renewal that was issued from it
 )
 
-// spender keeps this replica's allowance and what was issued from it, on disk: what is handed out is never forgotten, whoever restarts.
-type spender struct {
-	mu sync.Mutex // guards what follows; held while the disk is written, and while etcd is told of a new allowance
-	purse
-	file   *os.File // open at its end; nil: nothing can be issued
-	issued []Issue  // that etcd does not have
+// allowanceFile stores this replica's allowance, and the certificates issued from it, on disk. They survive a restart.
+type allowanceFile struct {
+	mu sync.Mutex // guards the fields below; held while the disk is written, and while etcd records a new allowance
+	balance
+	file   *os.File // open at its end; nil: no renewal can be issued
+	issued []Issue  // not yet journalled in etcd
 
-	shownLeft atomic.Int64 // what left said last
+	shownLeft atomic.Int64 // result of the last call of remaining
 }
 
-// kept is the first line of the file.
-type kept struct {
+// allowanceHeader is the first line of the file.
+type allowanceHeader struct {
 	Allowance
-	// Made is when the file was made, so that a copy of it is told apart, in another replica's directory or out of a backup: what was issued from the one is not in the other. Zero: that is not
-	// known, of files of older versions and where the file system does not say it.
+	// Made is the creation time of the file. It tells a copy (in another replica's directory, or from a backup) from
+	// the original; the two have different renewals. Zero: unknown, in files of older versions and on file systems
+	// without creation times.
 	Made time.Time `json:"made,omitzero"`
 }
 
 var errCopied = errors.New("it is a copy of the file that the allowance was recorded in, from which another replica may renew")
 
-// copied says that an allowance was recorded in another file than it is in; nil: not as far as is known.
-func (k kept) copied(made time.Time) error {
+// copied returns an error if the allowance was recorded in another file than this one. An unknown creation time is no
+// error.
+func (k allowanceHeader) copied(made time.Time) error {
 	if k.Made.IsZero() || made.IsZero() || k.Made.Equal(made) {
 		return nil
 	}
 	return fmt.Errorf("%w: that was made at %s, this at %s", errCopied, k.Made.Format(time.RFC3339Nano), made.Format(time.RFC3339Nano))
 }
 
-// recallAllowance reads the file. One that cannot be read as a whole, or is a copy, is set aside, so that the replica starts: nothing is issued from it any more, and of what was, the lines that can
-// be read are handed to etcd.
-func recallAllowance(dir string, log *slog.Logger) *spender {
-	s := &spender{purse: newPurse(Allowance{})}
+// readAllowance reads the file from dir. A copy, or a file that is damaged, is set aside so that the replica starts. No
+// renewals are issued from it any more, and its readable lines go to the journal in etcd.
+func readAllowance(dir string, log *slog.Logger) *allowanceFile {
+	s := &allowanceFile{balance: newBalance(Allowance{})}
 	if dir == "" {
 		return s
 	}
-	path := filepath.Join(dir, allowanceFile)
+	path := filepath.Join(dir, allowanceFileName)
 	raw, err := durable.Read(path, maxKept)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s
 	}
-	whole := raw[:bytes.LastIndexByte(raw, '\n')+1] // a last line that was not written as a whole was not handed out
-	var recorded kept
+	whole := raw[:bytes.LastIndexByte(raw, '\n')+1] // a last line without newline was never handed out
+	var recorded allowanceHeader
 	if err == nil {
-		recorded, err = s.recall(whole)
+		recorded, err = s.readLines(whole)
 	}
 	if err == nil {
 		s.file, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o600)
 	}
 	if err == nil {
 		if err = recorded.copied(durable.Made(s.file)); err != nil {
-			s.purse = newPurse(Allowance{}) // in etcd that one, by its name, stands for the other replica
+			s.balance = newBalance(Allowance{}) // in etcd, the allowance of that name stays the other replica's
 		}
 	}
 	if err == nil {
@@ -91,7 +93,8 @@ func recallAllowance(dir string, log *slog.Logger) *spender {
 		s.file = nil
 	}
 	aside := path + ".refused"
-	log.Error("the allowance of renewals on disk is not used: what was issued from it while etcd was away may be missing in the journal, and cannot be revoked by serial number then, only by identity",
+	log.Error("the allowance of renewals on disk is not used: what was issued from it while etcd was away may be missing in the journal,"+
+		" and cannot be revoked by serial number then, only by identity",
 		slog.String("path", path), slog.Any(obs.KeyError, err), slog.String("aside", aside), slog.Int("renewals", len(s.issued)))
 	if err := os.Rename(path, aside); err != nil {
 		log.Warn("it cannot be set aside", slog.String("path", path), slog.Any(obs.KeyError, err))
@@ -99,14 +102,15 @@ func recallAllowance(dir string, log *slog.Logger) *spender {
 	return s
 }
 
-// recall takes in the lines of the file, and gives the first. The error names the first that cannot be read; the others count.
-func (s *spender) recall(whole []byte) (recorded kept, bad error) {
+// readLines adds the file's lines to s and returns the first line. The error names the first line that does not decode;
+// the others count.
+func (s *allowanceFile) readLines(whole []byte) (recorded allowanceHeader, bad error) {
 	n := 0
 	for line := range bytes.Lines(whole) {
 		var err error
 		if n++; n == 1 {
 			err = json.Unmarshal(line, &recorded)
-			s.purse = newPurse(recorded.Allowance)
+			s.balance = newBalance(recorded.Allowance)
 		} else {
 			var i Issue
 			if err = json.Unmarshal(line, &i); err == nil {
@@ -121,11 +125,11 @@ func (s *spender) recall(whole []byte) (recorded kept, bad error) {
 	return recorded, bad
 }
 
-// replace puts an allowance in the place of the one that was, with nothing issued from it.
-func (s *spender) replace(dir string, a Allowance) error {
-	path := filepath.Join(dir, allowanceFile)
+// replace writes a new file with allowance a and no renewals. After an error no renewal can be issued.
+func (s *allowanceFile) replace(dir string, a Allowance) error {
+	path := filepath.Join(dir, allowanceFileName)
 	err := durable.Replace(path, 0o600, func(w io.Writer) error {
-		first := kept{Allowance: a}
+		first := allowanceHeader{Allowance: a}
 		if file, is := w.(*os.File); is {
 			first.Made = durable.Made(file)
 		}
@@ -135,18 +139,18 @@ func (s *spender) replace(dir string, a Allowance) error {
 		_ = s.file.Close()
 		s.file = nil
 	}
-	if s.purse = newPurse(Allowance{Replica: a.Replica}); err != nil {
+	if s.balance = newBalance(Allowance{Replica: a.Replica}); err != nil {
 		return err
 	}
 	if s.file, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o600); err == nil {
-		s.purse = newPurse(a)
+		s.balance = newBalance(a)
 	}
 	return err
 }
 
-// left is how many renewals may be issued yet.
-func (s *spender) left(now time.Time) int {
-	if s.mu.TryLock() { // else it is being written, and stands again in a moment
+// remaining returns the number of renewals that may still be issued.
+func (s *allowanceFile) remaining(now time.Time) int {
+	if s.mu.TryLock() { // else the file is being written: the last result is good enough
 		defer s.mu.Unlock()
 		n := s.allowance.Count - s.spent
 		if s.file == nil || now.After(s.allowance.Until) {
@@ -157,15 +161,18 @@ func (s *spender) left(now time.Time) int {
 	return int(s.shownLeft.Load())
 }
 
-// Away says whether etcd did not answer when it was asked last.
+// Away reports whether the last request to etcd failed.
 func (k *Keyring) Away() bool { return k.away.Load() }
 
-// Longest is for how long a certificate may live that Spend takes.
+// Longest is the longest lifetime of a certificate that Spend accepts.
 func (k *Keyring) Longest() time.Duration { return allowanceTTL }
 
-// Spend makes a renewal durable on this replica's disk before it returns, for as long as etcd does not answer or is full; the loop hands
-// it to etcd later. i.Previous is the serial number of the certificate that was shown, and verified, and shownEnds its end.
-// ErrAllowance: it is not covered by what etcd was told before; ErrRevoked; after any other error it must not be handed out either.
+// Spend records a renewal on this replica's disk before it returns, while etcd does not answer or is full. The loop
+// journals the renewal in etcd later. i.Previous is the serial number of the certificate that the caller showed and
+// that was verified; shownEnds is the end of that certificate.
+//
+// ErrAllowance: the allowance does not cover the renewal. ErrRevoked: the identity or the certificate is revoked. After
+// any error the certificate must not be handed out.
 func (k *Keyring) Spend(i Issue, shownEnds time.Time) error {
 	i.NotBefore, i.NotAfter = i.NotBefore.UTC().Truncate(time.Second), i.NotAfter.UTC().Truncate(time.Second)
 	raw, err := json.Marshal(i)
@@ -185,7 +192,7 @@ func (k *Keyring) Spend(i Issue, shownEnds time.Time) error {
 	if _, err = s.file.Write(append(raw, '\n')); err == nil {
 		err = s.file.Sync()
 	}
-	if err != nil { // what is on disk is not known: nothing more is issued from it
+	if err != nil { // the content of the file is unknown: it is not used again
 		_ = s.file.Close()
 		s.file = nil
 		return fmt.Errorf("renewal %s: %w", i.Serial, err)
@@ -194,9 +201,9 @@ func (k *Keyring) Spend(i Issue, shownEnds time.Time) error {
 	return nil
 }
 
-// allow hands what was issued without etcd to etcd, and has an allowance recorded for the next time. It is called by the loop, after
-// etcd was read, while the clock is not off: by one that is, the allowance's times would be wrong.
-func (k *Keyring) allow(ctx context.Context) error {
+// renewAllowance journals the renewals that were issued without etcd, and records a new allowance in etcd. The loop
+// calls it after it has read etcd, and only while the clock is trusted: the times of an allowance depend on it.
+func (k *Keyring) renewAllowance(ctx context.Context) error {
 	s := k.allowances
 	if k.cfg.Allowance == 0 || k.cfg.Dir == "" || k.ring == nil || k.ring.rec.in(Active) == nil {
 		return nil
@@ -206,7 +213,7 @@ func (k *Keyring) allow(ctx context.Context) error {
 	if err := k.handOver(ctx, s); err != nil {
 		return fmt.Errorf("renewals that were issued while etcd was away: %w", err)
 	}
-	if k.ring == nil || k.ring.rec.in(Active) == nil { // it was read again
+	if k.ring == nil || k.ring.rec.in(Active) == nil { // the keyring was read again meanwhile
 		return nil
 	}
 	now := k.cfg.Now()
@@ -218,7 +225,7 @@ func (k *Keyring) allow(ctx context.Context) error {
 		name = rand.Text()
 	}
 	next := allowance(name, k.ring.rec, k.cfg.Allowance, now)
-	if !next.covers(s.allowance) { // first: etcd no longer stands for what is issued from the old one
+	if !next.covers(s.allowance) { // first: etcd no longer records the renewals of the old allowance
 		if err := s.replace(k.cfg.Dir, Allowance{Replica: name}); err != nil {
 			return fmt.Errorf("allowance of renewals: %w", err)
 		}
@@ -229,7 +236,8 @@ func (k *Keyring) allow(ctx context.Context) error {
 	}
 	asked, cancel := context.WithTimeout(ctx, k.cfg.Answer)
 	defer cancel()
-	_, err = k.cfg.Store.ChangeBlobs(asked, kv.BlobChange{If: map[string]int64{statePath: k.ring.revision}, Put: []kv.Blob{{Path: allowancesFolder + name, Raw: raw}}})
+	change := kv.BlobChange{If: map[string]int64{statePath: k.ring.revision}, Put: []kv.Blob{{Path: allowancesFolder + name, Raw: raw}}}
+	_, err = k.cfg.Store.ChangeBlobs(asked, change)
 	if errors.Is(err, kv.ErrConflict) { // the keyring has changed: it is read again first
 		return nil
 	}
@@ -242,9 +250,9 @@ func (k *Keyring) allow(ctx context.Context) error {
 	return nil
 }
 
-// handOver journals in etcd what was issued without it. They are facts: what was revoked meanwhile is journalled too, and revoked with
-// what was shown for it. It may be done twice.
-func (k *Keyring) handOver(ctx context.Context, s *spender) error {
+// handOver journals the renewals that were issued without etcd. It journals renewals of certificates that were revoked
+// meanwhile too, and revokes them. Journalling twice is harmless.
+func (k *Keyring) handOver(ctx context.Context, s *allowanceFile) error {
 	if len(s.issued) == 0 {
 		return nil
 	}
@@ -257,10 +265,11 @@ func (k *Keyring) handOver(ctx context.Context, s *spender) error {
 				return err
 			}
 			batch = append(batch, &entry{issue: i, raw: raw})
-			k.tally.add(i, len(raw), k.cfg.Now())
+			k.quota.add(i, len(raw), k.cfg.Now())
 		}
 		asked, cancel := context.WithTimeout(ctx, commitBudget)
-		_, err := k.cfg.Store.ChangeBlobs(asked, kv.BlobChange{Put: []kv.Blob{{Path: journalPath(batch, fmt.Sprintf("away-%s-%s", some[0].Serial, s.allowance.Replica)), Raw: join(batch)}}})
+		path := journalPath(batch, fmt.Sprintf("away-%s-%s", some[0].Serial, s.allowance.Replica))
+		_, err := k.cfg.Store.ChangeBlobs(asked, kv.BlobChange{Put: []kv.Blob{{Path: path, Raw: join(batch)}}})
 		if cancel(); err != nil {
 			return err
 		}
@@ -274,7 +283,8 @@ func (k *Keyring) handOver(ctx context.Context, s *spender) error {
 	}
 	if len(revoked) > 0 {
 		if _, err := k.revokeAll(ctx, revoked, nil); err != nil {
-			k.log.Error("certificates that were issued while etcd was away, as renewals of certificates since revoked, could not be revoked: revoke their identities",
+			k.log.Error("certificates that were issued while etcd was away, as renewals of certificates since revoked, could not be revoked:"+
+				" revoke their identities",
 				slog.Any("serials", revoked), slog.Any(obs.KeyError, err))
 		}
 	}
@@ -283,12 +293,12 @@ func (k *Keyring) handOver(ctx context.Context, s *spender) error {
 	return nil
 }
 
-// promised reads the allowances that etcd has.
-func (k *Keyring) promised(ctx context.Context) (all []Allowance, err error) {
+// readAllowances reads the allowances of all replicas from etcd.
+func (k *Keyring) readAllowances(ctx context.Context) (all []Allowance, err error) {
 	asked, cancel := context.WithTimeout(ctx, k.cfg.Answer)
 	defer cancel()
 	blobs, _, err := k.cfg.Store.Blobs(asked, allowancesFolder, 0)
-	if errors.Is(err, kv.ErrForbidden) { // etcd's roles are those of an older version: nobody could record any
+	if errors.Is(err, kv.ErrForbidden) { // etcd's roles are those of an older version, which records no allowances
 		return nil, nil
 	}
 	for _, blob := range blobs {
@@ -301,9 +311,9 @@ func (k *Keyring) promised(ctx context.Context) (all []Allowance, err error) {
 	return all, err
 }
 
-// pruneAllowances deletes those of replicas that are gone for good.
+// pruneAllowances deletes the allowances that have ended.
 func (k *Keyring) pruneAllowances(ctx context.Context, now time.Time) error {
-	all, err := k.promised(ctx)
+	all, err := k.readAllowances(ctx)
 	if err != nil {
 		return err
 	}

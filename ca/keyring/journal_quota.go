@@ -1,0 +1,258 @@
+package keyring
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"navarch.io/navarch/store/kv"
+)
+
+// Each identity has a quota in etcd, so that no identity fills it. Each replica counts the bytes of an identity's
+// unexpired entries: those that the journal had when the replica started, and those that it wrote since. An identity
+// beyond its quota still gets certificates, since it may have many legitimate workloads. From then on the journal
+// aggregates: one blob for each hour in which certificates end replaces one entry per certificate. An aggregate is
+// enough to deny the identity and to know how long an epoch is in use. It is not enough to follow one certificate: a
+// rotation waits for all aggregated certificates to end, and revocation by serial number is refused where an aggregate
+// may include a renewal.
+//
+// An identity may be the account of thousands of Pods, so each origin has a quota within that of its identity. An
+// origin is the Pod that a token is bound to, or one unbound token, with all certificates that go back to it. Entries
+// beyond an origin's quota are aggregated for that origin; the entries of other origins stay single and can be revoked
+// by serial number.
+
+const (
+	identityBytes = 32 << 20 // 75,000 entries or more: 10,000 Pods with certificates for 24 h have 20,000
+	parts         = 16       // an origin's quota is this fraction of its identity's: some 5,000 entries
+	coarse        = time.Hour
+	maxCoarse     = 64 // aggregate blobs of one transaction
+	seedPause     = time.Minute
+)
+
+// OriginOf returns a short digest that identifies the credential which an identity's certificates go back to. Empty for
+// an empty credential.
+func OriginOf(credential string) string {
+	if credential == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(credential))
+	return hex.EncodeToString(sum[:6])
+}
+
+// journalQuota counts journal bytes by identity and origin. Safe for concurrent use.
+type journalQuota struct {
+	most int // bytes of one identity
+
+	mu         sync.Mutex // leaf lock
+	identities map[string]*account
+	sweep      int // number of identities at which empty accounts are removed
+}
+
+// account counts the bytes of one identity, and of each of its origins.
+type account struct {
+	counted
+	origins map[string]*counted
+}
+
+// counted is a number of bytes, divided by the hour in which their certificates end.
+type counted struct {
+	bytes int
+	ends  []ending
+}
+
+type ending struct {
+	hour  int64
+	bytes int
+}
+
+func newJournalQuota(most int) *journalQuota {
+	return &journalQuota{most: most, identities: map[string]*account{}, sweep: 1024}
+}
+
+// granularity is the detail in which an entry is journalled.
+type granularity uint8
+
+const (
+	perCertificate granularity = iota // an entry of its own
+	perOrigin                         // aggregated by origin: the origin's quota is used up
+	perIdentity                       // aggregated by identity: the identity's quota is used up
+)
+
+// add counts an entry against the quotas of its identity and origin, and returns the granularity to journal it with.
+// Only single entries are counted.
+func (t *journalQuota) add(i Issue, bytes int, now time.Time) granularity {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.identities[i.Identity]
+	if a == nil {
+		if len(t.identities) >= t.sweep {
+			t.forget(now)
+		}
+		a = &account{origins: map[string]*counted{}}
+		t.identities[i.Identity] = a
+	}
+	if a.bytes+bytes > t.most {
+		a.forgetOrigins(now)
+	}
+	if !a.room(bytes, t.most, now) {
+		return perIdentity
+	}
+	if i.Origin != "" {
+		o := a.origins[i.Origin]
+		if o == nil {
+			o = &counted{}
+			a.origins[i.Origin] = o
+		}
+		if !o.room(bytes, t.most/parts, now) {
+			return perOrigin
+		}
+		o.count(bytes, i.NotAfter)
+	}
+	a.count(bytes, i.NotAfter)
+	return perCertificate
+}
+
+// room reports whether an entry fits the quota. It removes ended entries first if the quota is used up.
+func (c *counted) room(bytes, most int, now time.Time) bool {
+	if c.bytes+bytes > most {
+		c.forget(now)
+	}
+	return c.bytes+bytes <= most
+}
+
+func (c *counted) count(bytes int, end time.Time) {
+	hour := end.Unix() / int64(coarse/time.Second)
+	c.bytes += bytes
+	for i := range c.ends {
+		if c.ends[i].hour == hour {
+			c.ends[i].bytes += bytes
+			return
+		}
+	}
+	c.ends = append(c.ends, ending{hour, bytes})
+}
+
+// forget removes entries that have ended and may have been pruned from etcd.
+func (c *counted) forget(now time.Time) {
+	c.ends = slices.DeleteFunc(c.ends, func(e ending) bool {
+		gone := now.Sub(time.Unix((e.hour+1)*int64(coarse/time.Second), 0)) > clockTolerance+pruneEvery
+		if gone {
+			c.bytes -= e.bytes
+		}
+		return gone
+	})
+}
+
+func (a *account) forgetOrigins(now time.Time) {
+	for name, o := range a.origins {
+		if o.forget(now); o.bytes == 0 {
+			delete(a.origins, name)
+		}
+	}
+}
+
+func (t *journalQuota) forget(now time.Time) {
+	for identity, a := range t.identities {
+		a.forgetOrigins(now)
+		if a.forget(now); a.bytes == 0 {
+			delete(t.identities, identity)
+		}
+	}
+	t.sweep = max(1024, 2*len(t.identities))
+}
+
+// seed counts the entries that the journal has in etcd. It tries until it succeeds once or ctx ends.
+func (k *Keyring) seed(ctx context.Context) {
+	for ctx.Err() == nil {
+		now := k.cfg.Now()
+		err := k.cfg.Store.EachBlob(ctx, journalFolder, func(b kv.Blob) error {
+			var batch []Issue
+			if err := json.Unmarshal(b.Raw, &batch); err != nil || len(batch) == 0 {
+				return nil //nolint:nilerr // readers of the journal report entries that do not decode
+			}
+			for _, i := range batch {
+				if !i.Many && !now.After(i.NotAfter) {
+					k.quota.add(i, len(b.Raw)/len(batch), now)
+				}
+			}
+			return nil
+		})
+		if err == nil {
+			close(k.seeded)
+			return
+		}
+		select {
+		case <-time.After(seedPause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// fold marks the entries of a batch that are aggregated. It acknowledges and removes the reports among them, since an
+// aggregate has no single holders to report for.
+func (k *Keyring) fold(batch []*entry) []*entry {
+	now := k.cfg.Now()
+	seen := map[many]bool{}
+	return slices.DeleteFunc(batch, func(e *entry) bool {
+		part := k.quota.add(e.issue, len(e.raw), now)
+		if part == perCertificate {
+			return false
+		}
+		if e.issue.Report {
+			e.done <- nil
+			return true
+		}
+		m := e.issue.many()
+		if part == perIdentity || !seen[m] && len(seen) >= maxCoarse {
+			m.origin = "" // one blob for the whole identity
+		}
+		if seen[m] || len(seen) < maxCoarse {
+			seen[m] = true
+			e.folded = &m
+		}
+		return false
+	})
+}
+
+// many identifies an aggregate: a newer entry with the same key replaces an older one.
+type many struct {
+	identity, origin  string // empty origin: all origins
+	epoch, generation uint64
+}
+
+func (i Issue) many() many { return many{i.Identity, i.Origin, i.Epoch, i.Generation} }
+
+// blobs encodes a batch as etcd blobs: one for the single entries, and one for each aggregate.
+func blobs(batch []*entry, name string) (out []kv.Blob, err error) {
+	var single []*entry
+	last := map[many]time.Time{}
+	for _, e := range batch {
+		if e.folded == nil {
+			single = append(single, e)
+		} else if e.issue.NotAfter.After(last[*e.folded]) {
+			last[*e.folded] = e.issue.NotAfter
+		}
+	}
+	if len(single) > 0 {
+		out = append(out, kv.Blob{Path: journalPath(single, name), Raw: join(single)})
+	}
+	for m, end := range last {
+		end = end.Add(coarse - 1).Truncate(coarse)
+		raw, failed := json.Marshal([]Issue{{Identity: m.identity,
+			Origin: m.origin, Epoch: m.epoch, Generation: m.generation, NotAfter: end, Many: true}})
+		err = errors.Join(err, failed)
+		sum := sha256.Sum256([]byte(m.identity))
+		path := fmt.Sprintf("%s%012x-many-%x-%x-%x", journalFolder, end.Unix(), sum[:16], m.epoch, m.generation)
+		if m.origin != "" {
+			path += "-" + m.origin
+		}
+		out = append(out, kv.Blob{Path: path, Raw: raw})
+	}
+	return out, err
+}
