@@ -1,9 +1,10 @@
-// Package agent is the identity half of navarch-agent: it makes a key, has it certified, hands both to Envoy by SDS over a Unix socket, and
-// renews them in time. Over the same socket it serves Envoy the certificates, keys and CA certificates that the proxy's configuration names as
-// files of the proxy.
+// Package agent is the identity half of navarch-agent. It makes a key, has it certified, serves both to Envoy by SDS on
+// a Unix socket, and renews them in time. On the same socket it serves the certificates, keys and CA certificates that
+// the proxy's configuration names as files of the proxy.
 //
-// Owns: the private key, in memory; the SDS socket.  Reads: the token file and the root file, again each time; the files that Envoy names.  Never: logs
-// or sends key material; asks a CA that it cannot verify; gives up a certificate before it has the next.
+// Owns: the private key, in memory; the SDS socket.
+// Reads: the token file and the root file, each time again; the files that Envoy names.
+// Never: logs or sends key material; calls a CA that it cannot verify; drops a certificate before it has the next.
 package agent
 
 import (
@@ -27,50 +28,52 @@ import (
 // Config of an Agent.
 type Config struct {
 	Address    string // of the CA, host:port
-	ServerName string // in the CA's certificate; empty: the host of Address
-	// RootFile is the mesh's root certificates (PEM), read again every RootPoll, in which files of secrets are looked at too; Roots are some that are always there. One of
-	// the two is required.
+	ServerName string // DNS name in the CA's certificate; empty: the host of Address
+	// RootFile has the mesh's root certificates (PEM). It is read every RootPoll, as are the files of secrets. Roots
+	// are additional constant roots. One of the two is required.
 	RootFile string
 	Roots    []byte
 	RootPoll time.Duration // 10 s
-	// TokenFile is read for each request by token. Empty: only renewals work, so a first certificate never comes.
+	// TokenFile is read for each request by token. Empty: only renewals are possible, so there is never a first
+	// certificate.
 	TokenFile string
-	// Name is the identity that CSRs name, for signers that take it from there; the zero ID: none is named. A CA that takes the identity
-	// from the credential refuses a CSR that names another one.
+	// Name is the identity in CSRs, for signers that take it from there. Zero: CSRs name none. A CA that takes the
+	// identity from the credential refuses a CSR that names another one.
 	Name     spiffeid.ID
-	TTL      time.Duration     // asked for; 0: what the CA gives
-	Metadata map[string]string // of requests: ClusterID and the like
+	TTL      time.Duration     // requested lifetime; 0: the CA's default
+	Metadata map[string]string // metadata of requests: ClusterID and the like
 
-	// Socket is where SDS is served; empty: it is not. Whoever may connect gets the key: that is the user of this process, as
-	// which Envoy runs, and nobody else. Refused is told of others; nil: nobody is.
+	// Socket is the path of the SDS socket; empty: SDS is not served. Clients of the socket receive the key, so only
+	// the user of this process, as which Envoy runs, may connect. Refused is called for other users' connections; it
+	// may be nil.
 	Socket    string
 	Refused   func(socket.Peer)
-	OutputDir string // OUTPUT_CERTS: files are written there; empty: none
+	OutputDir string // OUTPUT_CERTS: the folder for certificate files; empty: none
 
-	RenewAt float64 // part of the life of a certificate after which it is renewed: 0.5
-	Jitter  float64 // of that, either way: 0.1
+	RenewAt float64 // fraction of a certificate's lifetime after which it is renewed: 0.5
+	Jitter  float64 // random change of that, in either direction: 0.1
 
 	Log *slog.Logger // nil: slog.Default()
 
-	sign   func(ctx context.Context, csr []byte, with credential) ([]string, error) // tests
-	held   func(roots []string)                                                     // tests
+	sign   func(ctx context.Context, csr []byte, with credential) ([]string, error) // for tests
+	held   func(roots []string)                                                     // for tests
 	report func(ctx context.Context, roots []string) error
 }
 
-// Agent holds one workload's identity. Its methods may be called from any goroutine.
+// Agent maintains one workload's identity. Any goroutine may call its methods.
 type Agent struct {
 	cfg      Config
 	current  atomic.Pointer[Identity]
 	hub      *hub
 	force    chan struct{}
 	ready    chan struct{}
-	held     chan []string // of one: the newest set that Envoy acknowledged
+	held     chan []string // buffered, 1: the newest roots that Envoy acknowledged
 	lastFail atomic.Pointer[failure]
 
-	mu    sync.Mutex // of trust; a leaf
+	mu    sync.Mutex // guards the fields below; a leaf lock
 	trust map[source][]*x509.Certificate
 	crls  lists  // for Envoy
-	key   keyPEM // of current, for SDS and files
+	key   keyPEM // key of current, for SDS and files
 	out   *output
 }
 
@@ -79,7 +82,8 @@ type failure struct {
 	err error
 }
 
-// New checks the configuration and starts nothing. Errors: fields that are missing or out of range, all of them at once, and roots that are not PEM.
+// New validates the configuration and starts nothing. The error joins all fields that are missing or out of range, and
+// reports roots that are not PEM.
 func New(cfg Config) (*Agent, error) {
 	var bad []error
 	if cfg.Address == "" {
@@ -153,10 +157,10 @@ func (a *Agent) Run(ctx context.Context) error {
 // Ready is closed once there is a certificate.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
-// Identity is the certificate in use; nil before Ready. It does not change.
+// Identity returns the certificate in use, which is immutable; nil before Ready.
 func (a *Agent) Identity() *Identity { return a.current.Load() }
 
-// LastFailure is why the newest request failed, and when; nil once one has succeeded since.
+// LastFailure returns the time and error of the newest request, if it failed; nil after a success.
 func (a *Agent) LastFailure() (time.Time, error) {
 	if f := a.lastFail.Load(); f != nil {
 		return f.at, f.err
@@ -164,10 +168,10 @@ func (a *Agent) LastFailure() (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// FileFaults are the secrets of files that Envoy asks for, and that are not served as the files are now; sorted by name.
+// FileFaults lists the file secrets that Envoy requests and whose files cannot be served at present, sorted by name.
 func (a *Agent) FileFaults() []FileFault { return a.hub.files.faults() }
 
-// Renew asks for a new certificate now.
+// Renew requests a new certificate now.
 func (a *Agent) Renew() {
 	select {
 	case a.force <- struct{}{}:
@@ -175,7 +179,7 @@ func (a *Agent) Renew() {
 	}
 }
 
-// renewals is the loop around the schedule.
+// renewals runs the schedule.
 func (a *Agent) renewals(ctx context.Context) error {
 	s := &schedule{at: a.cfg.RenewAt, jitter: a.cfg.Jitter, token: a.cfg.TokenFile != ""}
 	results := make(chan event, 1)
@@ -211,7 +215,7 @@ func (a *Agent) renewals(ctx context.Context) error {
 	}
 }
 
-// obtain makes a key, asks, and publishes. What fails leaves everything as it was.
+// obtain makes a key, requests a certificate and publishes both. A failure changes nothing.
 func (a *Agent) obtain(ctx context.Context, with credential) event {
 	if a.current.Load() == nil {
 		a.readRoots()

@@ -21,7 +21,7 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 )
 
-// askTimeout is longer than the queue of a CA under a storm.
+// askTimeout exceeds the queue's longest wait at a CA under load.
 const askTimeout = 25 * time.Second
 
 const maxToken = 64 << 10
@@ -29,8 +29,8 @@ const maxToken = 64 << 10
 // holdersMethod is ca/serve.HoldersMethod.
 const holdersMethod = "/navarch.ca.v1.Holders/Report"
 
-// TLS is a configuration for one connection to the control plane: it verifies serverName against the roots of now, and
-// presents the certificate in use (none before Ready). Ask for another for each connection.
+// TLS returns a configuration for one connection to the control plane. It verifies serverName against the present
+// roots, and presents the certificate in use (none before Ready). Each connection needs another configuration.
 func (a *Agent) TLS(serverName string) *tls.Config {
 	conf := a.verifying(serverName)
 	if id := a.current.Load(); id != nil {
@@ -47,7 +47,7 @@ func (a *Agent) verifying(serverName string) *tls.Config {
 	return &tls.Config{RootCAs: pool, ServerName: serverName, MinVersion: tls.VersionTLS12}
 }
 
-// dial makes a connection of its own for each request: credentials and roots are those of now.
+// dial makes a new connection for each request, with the present credentials and roots.
 func (a *Agent) dial(with credential) (*grpc.ClientConn, error) {
 	conf := a.verifying(a.cfg.ServerName)
 	if with == byCertificate {
@@ -60,7 +60,7 @@ func (a *Agent) dial(with credential) (*grpc.ClientConn, error) {
 	return grpc.NewClient(a.cfg.Address, grpc.WithTransportCredentials(credentials.NewTLS(conf)), grpc.WithDisableServiceConfig())
 }
 
-// create asks the CA for a certificate.
+// create requests a certificate from the CA.
 func (a *Agent) create(ctx context.Context, csr []byte, with credential) ([]string, error) {
 	pairs := []string{}
 	for k, v := range a.cfg.Metadata {
@@ -88,7 +88,7 @@ func (a *Agent) create(ctx context.Context, csr []byte, with credential) ([]stri
 	return resp.GetCertChain(), nil
 }
 
-// token reads the file again: the kubelet replaces it. No error shows any of it.
+// token reads the token file each time, since the kubelet replaces it. Errors contain no part of the token.
 func (a *Agent) token() (string, error) {
 	text, err := os.ReadFile(a.cfg.TokenFile)
 	if err != nil {
@@ -106,12 +106,13 @@ func (a *Agent) token() (string, error) {
 	return token, nil
 }
 
-// acknowledged is called by the hub when an Envoy has taken a bundle; roots are its fingerprints. The CA is told of each set once (ca/serve.HoldersMethod).
+// acknowledged records the fingerprints of a bundle that Envoy acknowledged. The CA receives each set once
+// (ca/serve.HoldersMethod).
 func (a *Agent) acknowledged(roots []string) {
 	if a.cfg.held != nil {
 		a.cfg.held(roots)
 	}
-	for { // the newest word wins
+	for { // the newest set replaces the waiting one
 		select {
 		case a.held <- roots:
 			return
@@ -124,10 +125,11 @@ func (a *Agent) acknowledged(roots []string) {
 	}
 }
 
-// reportPause is between attempts to report to the CA what is held.
+// reportPause is the pause between attempts to report the held roots to the CA.
 const reportPause = 5 * time.Second
 
-// reports to the CA, once for each set of roots, which ones Envoy holds, and tries until it is heard or the set is old.
+// reports reports each set of roots that Envoy holds to the CA once. It repeats a failed report until a newer set
+// replaces it.
 func (a *Agent) reports(ctx context.Context) error {
 	var reported, pending []string
 	timer := time.NewTimer(time.Hour)

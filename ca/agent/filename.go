@@ -15,8 +15,9 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 )
 
-// The names of secrets that are in files of the proxy: file-cert:CERTIFICATES~KEY and file-root:CERTIFICATES are Istio's (pkg/security, of 1.31), and
-// file-root:CERTIFICATES~REVOCATIONS is Navarch's own (push/xds). In place of CERTIFICATES, "system" are the authorities that the image has.
+// Names of secrets that are in files of the proxy. Istio has file-cert:CERTIFICATES~KEY and file-root:CERTIFICATES
+// (pkg/security, of 1.31); file-root:CERTIFICATES~REVOCATIONS is Navarch's own (push/xds). "system" in place of
+// CERTIFICATES means the image's CA certificates.
 const (
 	ofCertificate = "file-cert:"
 	ofAuthorities = "file-root:"
@@ -24,24 +25,24 @@ const (
 	systemsOwn    = "system"
 )
 
-// isFileName says whether a secret is one of files.
+// isFileName reports whether a name is that of a file secret.
 func isFileName(name string) bool {
 	return strings.HasPrefix(name, ofCertificate) || strings.HasPrefix(name, ofAuthorities)
 }
 
-// fileName is what such a name says.
+// fileName is a parsed name of a file secret.
 type fileName struct {
 	paths []string
-	make  func(name string, texts [][]byte) (*secret, error) // of what the files hold; nil: the name says nothing
+	make  func(name string, texts [][]byte) (*secret, error) // makes the secret from the files' contents; nil: the name is invalid
 }
 
-// parseFileName takes a name apart. Relative paths begin where this process runs, as those of a file that Envoy reads begin where it runs: there too.
+// parseFileName parses a name. Relative paths start at this process's working directory, which Envoy shares.
 func parseFileName(name string) (fileName, error) {
 	const longest = 2*4096 + len(ofCertificate) // two paths (PATH_MAX)
 	if len(name) > longest {
 		return fileName{}, fmt.Errorf("the name has %d bytes, of %d at most", len(name), longest)
 	}
-	prefix, rest := name[:len(ofCertificate)], name[len(ofCertificate):] // both have the same length
+	prefix, rest := name[:len(ofCertificate)], name[len(ofCertificate):] // both prefixes have the same length
 	paths := strings.Split(rest, betweenPaths)
 	for _, p := range paths {
 		if p == "" {
@@ -57,10 +58,12 @@ func parseFileName(name string) (fileName, error) {
 		}
 		return fileName{paths, fileAuthorities}, nil
 	}
-	return fileName{}, fmt.Errorf("the name has %d paths; want %sCERTIFICATES~KEY, %sCERTIFICATES or %sCERTIFICATES~REVOCATIONS", len(paths), ofCertificate, ofAuthorities, ofAuthorities)
+	return fileName{}, fmt.Errorf("the name has %d paths; want %sCERTIFICATES~KEY, %sCERTIFICATES or %sCERTIFICATES~REVOCATIONS",
+		len(paths), ofCertificate, ofAuthorities, ofAuthorities)
 }
 
-// systemAuthorities is where the image has its certificate authorities: the first of the places that there is, in the order of Go's crypto/x509.
+// systemAuthorities returns the image's file of CA certificates: the first existing place, in the order of Go's
+// crypto/x509.
 func systemAuthorities() string {
 	places := []string{
 		"/etc/ssl/certs/ca-certificates.crt",                // Debian, Ubuntu, Alpine, distroless
@@ -78,7 +81,7 @@ func systemAuthorities() string {
 	return places[0]
 }
 
-// readFile reads a file of maxFile bytes at most. What is no file (a pipe, a device) is not waited for.
+// readFile reads a regular file of at most maxFile bytes. Pipes and devices are refused without blocking.
 func readFile(path string) ([]byte, fs.FileInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -94,7 +97,7 @@ func readFile(path string) ([]byte, fs.FileInfo, error) {
 	}
 	tooLarge := fmt.Errorf("%s has more than %d bytes", path, maxFile)
 	if info.Size() > maxFile {
-		return nil, nil, tooLarge // it is looked at each second, and read only once it is smaller
+		return nil, nil, tooLarge // it is checked each period, and read only once it is smaller
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1)) // it may grow meanwhile
 	if err != nil {
@@ -106,16 +109,17 @@ func readFile(path string) ([]byte, fs.FileInfo, error) {
 	return text, info, nil
 }
 
-// fileCertificate is the secret of a certificate chain and its key. Between two writes of a rotation they may not belong together.
+// fileCertificate makes the secret of a certificate chain and its key. Between two writes of a rotation they may not
+// match.
 func fileCertificate(name string, texts [][]byte) (*secret, error) {
 	if _, err := tls.X509KeyPair(texts[0], texts[1]); err != nil {
-		return nil, err // of the kinds of what is in the files, and never of the key
+		return nil, err // the error names kinds of content, and never shows the key
 	}
 	return certificateSecret(name, texts[0], texts[1]), nil
 }
 
-// fileAuthorities is the secret of the authorities of peers, with revocation lists where there is a second file. All issuers of a peer's chain need a
-// list then, as where Envoy reads the file itself.
+// fileAuthorities makes the secret of peers' CA certificates, with the revocation lists of a second file. All issuers
+// of a peer's chain then need a list, as if Envoy read the file itself.
 func fileAuthorities(name string, texts [][]byte) (*secret, error) {
 	if _, err := blocks(texts[0], "CERTIFICATE", x509.ParseCertificate); err != nil {
 		return nil, err
@@ -130,7 +134,7 @@ func fileAuthorities(name string, texts [][]byte) (*secret, error) {
 	return newSecret(&tlsv3.Secret{Name: name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: v}}, nil, texts...), nil
 }
 
-// blocks reads the PEM blocks of a kind. It is an error where none can be read; of several, some may be what only Envoy can read.
+// blocks parses the PEM blocks of a kind. It fails only if no block can be parsed: Envoy may understand the others.
 func blocks[T any](text []byte, kind string, parse func([]byte) (T, error)) (out []T, err error) {
 	for rest := text; ; {
 		var block *pem.Block

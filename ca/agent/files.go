@@ -11,34 +11,37 @@ import (
 	"time"
 )
 
-// maxNames bounds how many secrets of files are served at a time, maxFile the bytes of a file: a Secret of Kubernetes has 1 MiB at most.
+// maxNames bounds the file secrets that are served at a time. maxFile bounds a file in bytes: a Kubernetes Secret has
+// at most 1 MiB.
 const (
 	maxNames = 256
 	maxFile  = 1 << 20
 )
 
-// files are the secrets of files that Envoy wants (fileNames), read when it asks first and again whenever they change, also where Kubernetes swaps the
-// links of a mounted Secret. What cannot be read, or is not what its name says, is not served; what was read before stays.
+// files serves the file secrets that Envoy requests (fileName). It reads files at the first request and whenever they
+// change, also when Kubernetes swaps the links of a mounted Secret. An unreadable or invalid file is not served; the
+// version read before stays.
 type files struct {
 	log  *slog.Logger
-	set  func(...*secret)  // gives a secret to the streams
-	drop func(name string) // no stream wants it any more
+	set  func(...*secret)  // publishes secrets to the streams
+	drop func(name string) // called when no stream wants the secret any more
 
-	mu     sync.Mutex // held while files are read; nothing but these secrets waits for it
+	mu     sync.Mutex // held while files are read; only file secrets wait for it
 	wanted map[string]*fileSecret
-	full   bool // a name was refused since there were fewer than maxNames
+	full   bool // a name was refused since there were last fewer than maxNames
 }
 
-// fileSecret is one of them.
+// fileSecret is one requested file secret.
 type fileSecret struct {
 	name    fileName
-	streams int           // that want it
-	seen    []fs.FileInfo // of its files, as they were read last; nil: not all could be
-	version string        // that is served; empty: none
-	fault   string        // why it is not served as its files are now; empty: it is
+	streams int           // number of streams that want it
+	seen    []fs.FileInfo // of its files when they were read last; nil: some could not be read
+	version string        // served version; empty: none
+	fault   string        // why the present files are not served; empty: they are
 }
 
-// want counts a stream that wants a secret, and reads its files where it is the first one. It says whether it was taken: there may be too many.
+// want registers a stream's interest in a secret, and reads the files for the first stream. false: there are too many
+// secrets.
 func (f *files) want(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,7 +67,7 @@ func (f *files) want(name string) bool {
 	return true
 }
 
-// release ends what want began.
+// release ends the interest of one stream.
 func (f *files) release(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,22 +79,22 @@ func (f *files) release(name string) {
 	}
 }
 
-// follow looks at the files each period, until ctx ends.
+// follow checks the files each period until ctx ends.
 func (f *files) follow(ctx context.Context, period time.Duration) error {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			f.look()
+			f.readChanged()
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// look reads again what has changed.
-func (f *files) look() {
+// readChanged reads the files that have changed.
+func (f *files) readChanged() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for name, s := range f.wanted {
@@ -101,8 +104,8 @@ func (f *files) look() {
 	}
 }
 
-// changed says whether the files may be others than those that were read. A file of this moment is read again although nothing tells it from the one
-// before: the clock of a file system may stand still for some milliseconds while it is written twice.
+// changed reports whether the files may differ from those read. A file modified within the last 2 s counts as changed:
+// a file system's clock may stand still for some milliseconds while the file is written twice.
 func (s *fileSecret) changed() bool {
 	const coarse = 2 * time.Second
 	for i, path := range s.name.paths {
@@ -111,14 +114,15 @@ func (s *fileSecret) changed() bool {
 			return true
 		}
 		before := s.seen[i]
-		if !os.SameFile(now, before) || !now.ModTime().Equal(before.ModTime()) || now.Size() != before.Size() || time.Since(now.ModTime()) < coarse {
+		if !os.SameFile(now, before) || !now.ModTime().Equal(before.ModTime()) ||
+			now.Size() != before.Size() || time.Since(now.ModTime()) < coarse {
 			return true
 		}
 	}
 	return false
 }
 
-// read reads the files, and serves them where they are another secret than the one before.
+// read reads the files, and serves them if the secret differs from the one before.
 func (f *files) read(name string, s *fileSecret) {
 	s.seen = nil
 	var seen []fs.FileInfo
@@ -147,7 +151,7 @@ func (f *files) read(name string, s *fileSecret) {
 	}
 }
 
-// fails notes what is wrong, and logs it where it was not known.
+// fails records a fault, and logs it if it is new.
 func (f *files) fails(name string, s *fileSecret, err error) {
 	if err.Error() == s.fault {
 		return
@@ -160,7 +164,7 @@ func (f *files) fails(name string, s *fileSecret, err error) {
 	f.log.Warn("files of a secret are not taken; Envoy keeps those that were read before", "name", name, "error", err)
 }
 
-// faults are the names of secrets with what is wrong with their files, sorted.
+// faults lists the secrets whose files have faults, sorted by name.
 func (f *files) faults() (out []FileFault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,9 +176,9 @@ func (f *files) faults() (out []FileFault) {
 	return out
 }
 
-// FileFault is a secret of files that is not served as the files are now.
+// FileFault is a file secret whose present files cannot be served.
 type FileFault struct {
-	Name   string `json:"name"` // as Envoy asks for it, with the paths
+	Name   string `json:"name"` // as Envoy requests it, with the paths
 	Error  string `json:"error"`
-	Served bool   `json:"served"` // what was read before is
+	Served bool   `json:"served"` // an earlier version is served
 }

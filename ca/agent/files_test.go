@@ -108,7 +108,7 @@ func TestFilesRotate(t *testing.T) {
 		{"back", one.chain, one.key, one, 0, 5},
 	} {
 		m.swap(map[string][]byte{"tls.crt": step.crt, "tls.key": step.key})
-		h.files.look()
+		h.files.readChanged()
 		got := h.served(t, name).GetTlsCertificate()
 		if !bytes.Equal(got.GetCertificateChain().GetInlineBytes(), step.want.chain) || !bytes.Equal(got.GetPrivateKey().GetInlineBytes(), step.want.key) {
 			t.Errorf("%s: another pair is served", step.what)
@@ -126,7 +126,7 @@ func TestFilesRotate(t *testing.T) {
 		}
 	}
 	_, changed := h.get()
-	h.files.look()
+	h.files.readChanged()
 	select {
 	case <-changed:
 		t.Error("the same files are a new secret")
@@ -157,7 +157,7 @@ func TestFilesInPlace(t *testing.T) {
 	write(one.authority, now)
 	h.files.want("file-root:" + path)
 	write(two.authority, now)
-	h.files.look()
+	h.files.readChanged()
 	if got := h.served(t, "file-root:"+path).GetValidationContext(); !bytes.Equal(got.GetTrustedCa().GetInlineBytes(), two.authority) {
 		t.Error("the authorities before are served")
 	}
@@ -206,7 +206,7 @@ func TestFilesThatAreNone(t *testing.T) {
 		if len(got) != 1 || !strings.Contains(got[0].Error, want) || h.served(t, name) != nil {
 			t.Errorf("%.80q: %.300v, want %q", name, got, want)
 		}
-		if h.files.look(); strings.Count(out.String(), "\n") != 1 {
+		if h.files.readChanged(); strings.Count(out.String(), "\n") != 1 {
 			t.Errorf("%.80q is logged again", name)
 		}
 	}

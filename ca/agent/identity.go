@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Identity is a certificate in use, without its key where it can be seen.
+// Identity is a certificate in use; its exported fields do not contain the key.
 type Identity struct {
 	URI       string // spiffe://...
 	Serial    string // lower-case hexadecimal
@@ -27,7 +27,7 @@ type Identity struct {
 	cert tls.Certificate
 }
 
-// TLS is the certificate and its key, for connections of this process.
+// TLS returns the certificate with its key, for connections of this process.
 func (i *Identity) TLS() tls.Certificate { return i.cert }
 
 // keyPEM is a private key; it prints as [sealed].
@@ -39,8 +39,8 @@ func (keyPEM) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[sealed]")) }
 // MarshalText implements encoding.TextMarshaler, for JSON and slog.
 func (keyPEM) MarshalText() ([]byte, error) { return []byte("[sealed]"), nil }
 
-// certify makes a new key and has it signed. The answer must be for this key, be valid now, and chain to the roots that
-// come with it.
+// certify makes a new key and has it signed. The certificate must be for this key, valid now, and chain to the roots
+// that come with it.
 func (a *Agent) certify(ctx context.Context, with credential) (*Identity, keyPEM, []*x509.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -65,7 +65,8 @@ func (a *Agent) certify(ctx context.Context, with credential) (*Identity, keyPEM
 	return id, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), roots, nil
 }
 
-// request is what a CSR says beside the key. The mesh's CA takes the identity from the credential; signers of Kubernetes take it from the CSR.
+// request returns the template of a CSR. The mesh's CA takes the identity from the credential; Kubernetes signers take
+// it from the CSR.
 func (a *Agent) request() *x509.CertificateRequest {
 	if a.cfg.Name.IsZero() {
 		return &x509.CertificateRequest{}
@@ -73,7 +74,7 @@ func (a *Agent) request() *x509.CertificateRequest {
 	return &x509.CertificateRequest{URIs: []*url.URL{a.cfg.Name.URL()}}
 }
 
-// read takes an answer apart: a chain, and as the last element the root bundle.
+// read parses a response: the chain, and the root bundle as the last element.
 func read(answer []string, key *ecdsa.PrivateKey) (*Identity, []*x509.Certificate, error) {
 	if len(answer) < 2 {
 		return nil, nil, fmt.Errorf("%d elements, want a certificate, its issuers, and the root bundle", len(answer))
@@ -109,7 +110,8 @@ func read(answer []string, key *ecdsa.PrivateKey) (*Identity, []*x509.Certificat
 	if len(leaf.URIs) != 1 {
 		return nil, nil, fmt.Errorf("the certificate names %d identities, want 1", len(leaf.URIs))
 	}
-	if _, err := leaf.Verify(x509.VerifyOptions{Intermediates: between, Roots: anchors, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+	if _, err := leaf.Verify(x509.VerifyOptions{Intermediates: between,
+		Roots: anchors, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
 		return nil, nil, fmt.Errorf("the certificate does not chain to the roots that came with it: %w", err)
 	}
 	id.cert.Leaf = leaf
@@ -122,7 +124,7 @@ func encode(c *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
 }
 
-// parseCertificates reads one certificate or more, and nothing else.
+// parseCertificates parses PEM that consists of at least one certificate and nothing else.
 func parseCertificates(text []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for rest := text; ; {

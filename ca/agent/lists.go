@@ -10,8 +10,8 @@ import (
 // lists are revocation lists in use, one for each issuer.
 type lists []*x509.RevocationList
 
-// parseLists reads revocation lists as PEM, and nothing else; no text is none. Who signed them is for Envoy to verify,
-// which has the issuers.
+// parseLists parses PEM that consists of revocation lists only, which may be empty. Envoy verifies their signatures,
+// since it has the issuers.
 func parseLists(text []byte) (lists, error) {
 	var out lists
 	for rest := text; ; {
@@ -32,15 +32,15 @@ func parseLists(text []byte) (lists, error) {
 		if list.Number == nil || len(list.AuthorityKeyId) == 0 {
 			return nil, fmt.Errorf("the revocation list of %s has no number, or no key identifier of its issuer", list.Issuer)
 		}
-		if out.of(list) != nil {
+		if out.sameIssuer(list) != nil {
 			return nil, fmt.Errorf("two revocation lists of %s", list.Issuer)
 		}
 		out = append(out, list)
 	}
 }
 
-// of is the list that has the same issuer.
-func (l lists) of(other *x509.RevocationList) *x509.RevocationList {
+// sameIssuer returns the list of other's issuer; nil: none.
+func (l lists) sameIssuer(other *x509.RevocationList) *x509.RevocationList {
 	for _, list := range l {
 		if bytes.Equal(list.RawIssuer, other.RawIssuer) && bytes.Equal(list.AuthorityKeyId, other.AuthorityKeyId) {
 			return list
@@ -49,13 +49,13 @@ func (l lists) of(other *x509.RevocationList) *x509.RevocationList {
 	return nil
 }
 
-// follow is these lists, but of each issuer the newest that was ever held: a control plane replica that lags behind must
-// not give back what was revoked.
+// follow returns these lists, but the held one of an issuer if that is newer: a control plane replica that lags must
+// not undo a revocation.
 func (l lists) follow(held lists) lists {
 	out := make(lists, len(l))
 	for i, list := range l {
 		out[i] = list
-		if before := held.of(list); before != nil && before.Number.Cmp(list.Number) > 0 {
+		if before := held.sameIssuer(list); before != nil && before.Number.Cmp(list.Number) > 0 {
 			out[i] = before
 		}
 	}

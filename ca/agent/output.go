@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/store/durable"
 )
 
-// output is a directory whose files change all at once, as Kubernetes' Secret volumes do: they are links through ..data,
-// which is renamed. So nobody reads a key and the certificate of another. The disk has each file before a link leads to it: after a
-// crash of the machine there are the old ones or the new ones, whole.
+// output is a directory whose files change together, as in Kubernetes' Secret volumes: they are links through ..data,
+// which is renamed. So readers never combine a key with another certificate. Each file is on disk before a link leads
+// to it: after a crash of the machine the old files or the new ones are there, complete.
 type output struct {
 	dir string
 	old string // the directory that ..data names
@@ -42,7 +42,7 @@ func (o *output) write(files map[string][]byte) error {
 			return errors.Join(err, os.RemoveAll(fresh))
 		}
 	}
-	if o.old == "" { // of a process before this one
+	if o.old == "" { // left by an earlier process
 		if target, err := os.Readlink(filepath.Join(o.dir, "..data")); err == nil && filepath.Base(target) == target {
 			o.old = filepath.Join(o.dir, target)
 		}

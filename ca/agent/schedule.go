@@ -2,7 +2,7 @@ package agent
 
 import "time"
 
-// credential is what a request for a certificate goes with.
+// credential is the kind of credential that a request uses.
 type credential uint8
 
 const (
@@ -12,15 +12,15 @@ const (
 
 func (c credential) String() string { return [...]string{"token", "certificate"}[c] }
 
-// event is something that happened to the schedule.
+// event is an input of the schedule.
 type event interface{ isEvent() }
 
 type (
 	begin  struct{}
 	issued struct{ notAfter time.Time }
 	failed struct{}
-	due    struct{} // the alarm went off
-	renew  struct{} // somebody wants a new certificate now
+	due    struct{} // the wake-up time has come
+	renew  struct{} // a new certificate is wanted now
 )
 
 func (begin) isEvent()  {}
@@ -29,7 +29,7 @@ func (failed) isEvent() {}
 func (due) isEvent()    {}
 func (renew) isEvent()  {}
 
-// effect is what has to be done: at most one request is under way, at most one alarm is set.
+// effect is an action for the caller of Step. At most one request is under way and one wake-up is set.
 type effect interface{ isEffect() }
 
 type (
@@ -40,26 +40,27 @@ type (
 func (ask) isEffect()    {}
 func (wakeAt) isEffect() {}
 
-// Back-off after failures: doubling, over the upper half of each step, so that a fleet that lost its CA spreads.
+// Back-off after failures doubles, with a random choice from the upper half of each step, so that a fleet without its
+// CA spreads its requests.
 const (
 	retryBase    = 500 * time.Millisecond
 	retryMax     = 30 * time.Second
 	retryMaxHeld = 5 * time.Minute // while the certificate in use has hours left
 )
 
-// schedule decides when to ask for a certificate, and with which credential. It has no clock and no socket.
+// schedule decides when to request a certificate, and with which credential. It has no clock and no socket.
 type schedule struct {
-	at     float64 // part of the remaining life after which to renew
-	jitter float64 // of that, either way
-	token  bool    // there is a token to ask with
+	at     float64 // fraction of the remaining lifetime after which to renew
+	jitter float64 // random change of that, in either direction
+	token  bool    // a token file is configured
 
 	asking   bool
-	again    bool // asked for while a request was under way
+	again    bool // requested while a request was under way
 	notAfter time.Time
 	failures int
 }
 
-// Step takes one event and a random number from [0, 1), and says what to do.
+// Step applies one event and returns the effects. random is from [0, 1).
 func (s *schedule) Step(now time.Time, random float64, e event) []effect {
 	switch e := e.(type) {
 	case begin, due:
@@ -95,8 +96,8 @@ func (s *schedule) ask(now time.Time) []effect {
 	return []effect{ask{s.credential(now)}}
 }
 
-// credential is the certificate while it is valid, and the token otherwise; after a failure the other of the two, for a
-// certificate whose issuer the CA no longer knows, or that was revoked, never gets better.
+// credential returns the certificate while it is valid, otherwise the token. After each failure it alternates: a
+// certificate that was revoked, or whose issuer the CA no longer knows, will keep failing.
 func (s *schedule) credential(now time.Time) credential {
 	valid := s.notAfter.After(now)
 	if !s.token {
@@ -108,8 +109,8 @@ func (s *schedule) credential(now time.Time) credential {
 	return byCertificate
 }
 
-// pause grows with failures. While there is a certificate with much life left it grows further, for nothing is urgent; but
-// it leaves time for several more attempts before the certificate expires.
+// pause grows with failures, further while the certificate has much lifetime left. It leaves time for several more
+// attempts before the certificate expires.
 func (s *schedule) pause(now time.Time, random float64) time.Duration {
 	left := s.notAfter.Sub(now)
 	step := min(retryBase<<min(s.failures-1, 10), min(max(left/20, retryMax), retryMaxHeld))

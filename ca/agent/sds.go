@@ -20,16 +20,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// hub holds the newest secrets, and serves them. Envoy opens a stream for each name that it wants.
+// hub serves the newest secrets. Envoy opens a stream for each name.
 type hub struct {
 	secretv3.UnimplementedSecretDiscoveryServiceServer
 	log          *slog.Logger
 	acknowledged func(roots []string)
 	files        *files
 
-	mu      sync.Mutex // a leaf
+	mu      sync.Mutex // a leaf lock
 	secrets map[string]*secret
-	changed chan struct{} // closed when secrets were replaced
+	changed chan struct{} // closed when the secrets are replaced
 }
 
 func newHub(log *slog.Logger, acknowledged func([]string)) *hub {
@@ -38,7 +38,7 @@ func newHub(log *slog.Logger, acknowledged func([]string)) *hub {
 	return h
 }
 
-// set replaces secrets, together.
+// set replaces secrets together.
 func (h *hub) set(secrets ...*secret) {
 	h.edit(func(next map[string]*secret) {
 		for _, s := range secrets {
@@ -47,7 +47,7 @@ func (h *hub) set(secrets ...*secret) {
 	})
 }
 
-// drop forgets a secret that no stream wants.
+// drop removes a secret that no stream wants.
 func (h *hub) drop(name string) {
 	h.edit(func(next map[string]*secret) { delete(next, name) })
 }
@@ -62,7 +62,7 @@ func (h *hub) edit(change func(next map[string]*secret)) {
 	h.changed = make(chan struct{})
 }
 
-// get is the newest secrets, not to be changed, and what is closed when there are newer ones.
+// get returns the newest secrets, which must not be modified, and a channel that is closed when newer ones exist.
 func (h *hub) get() (map[string]*secret, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,7 +70,7 @@ func (h *hub) get() (map[string]*secret, <-chan struct{}) {
 }
 
 func (h *hub) serve(ctx context.Context, l net.Listener) error {
-	// Envoy pings every ten seconds (navarch-agent's bootstrap). Unless that is permitted, gRPC ends the connection after a few
+	// Envoy pings every ten seconds (navarch-agent's bootstrap). By default gRPC ends the connection after a few such
 	// pings (GOAWAY, too_many_pings).
 	server := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
 	secretv3.RegisterSecretDiscoveryServiceServer(server, h)
@@ -82,7 +82,7 @@ func (h *hub) serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// DeltaSecrets implements envoy.service.secret.v3.SecretDiscoveryService, as Envoy asks with DELTA_GRPC.
+// DeltaSecrets implements envoy.service.secret.v3.SecretDiscoveryService for DELTA_GRPC.
 func (h *hub) DeltaSecrets(stream grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) error {
 	return run(h, stream.Context(), stream.Recv, func(c *client, r *discoveryv3.DeltaDiscoveryRequest) {
 		c.answered(r.GetResponseNonce(), r.GetErrorDetail().GetMessage())
@@ -101,12 +101,12 @@ func (h *hub) DeltaSecrets(stream grpc.BidiStreamingServer[discoveryv3.DeltaDisc
 	})
 }
 
-// StreamSecrets is the same by the state of the world.
+// StreamSecrets implements the state-of-the-world variant.
 func (h *hub) StreamSecrets(stream grpc.BidiStreamingServer[discoveryv3.DiscoveryRequest, discoveryv3.DiscoveryResponse]) error {
 	return run(h, stream.Context(), stream.Recv, func(c *client, r *discoveryv3.DiscoveryRequest) {
 		c.answered(r.GetResponseNonce(), r.GetErrorDetail().GetMessage())
 		if r.GetResponseNonce() != "" && r.GetResponseNonce() != c.lastNonce() {
-			return // overtaken: a newer answer is on its way
+			return // outdated: a newer response is on its way
 		}
 		c.whole = true
 		for name := range c.wants {
@@ -133,7 +133,7 @@ func whole(nonce string, due []*secret) *discoveryv3.DiscoveryResponse {
 	return resp
 }
 
-// FetchSecrets answers once.
+// FetchSecrets answers one request.
 func (h *hub) FetchSecrets(_ context.Context, r *discoveryv3.DiscoveryRequest) (*discoveryv3.DiscoveryResponse, error) {
 	secrets, _ := h.get()
 	var due []*secret
@@ -146,8 +146,9 @@ func (h *hub) FetchSecrets(_ context.Context, r *discoveryv3.DiscoveryRequest) (
 	return whole("", due), nil
 }
 
-// run is one stream: take applies a request, give sends a response.
-func run[R any](h *hub, ctx context.Context, recv func() (*R, error), take func(*client, *R), give func(nonce string, due []*secret) error) error {
+// run serves one stream: take applies a request, give sends a response.
+func run[R any](h *hub, ctx context.Context, recv func() (*R, error),
+	take func(*client, *R), give func(nonce string, due []*secret) error) error {
 	requests, ended := make(chan *R), make(chan error, 1)
 	go func() {
 		for {
@@ -173,7 +174,7 @@ func run[R any](h *hub, ctx context.Context, recv func() (*R, error), take func(
 			}
 		}
 		select {
-		case r := <-requests: // nothing of it is kept: Envoy repeats 61 KB of node in each
+		case r := <-requests: // the request is not retained: each repeats 61 KB of node
 			take(c, r)
 		case <-changed:
 		case err := <-ended:
@@ -192,16 +193,16 @@ type client struct {
 	log          *slog.Logger
 	acknowledged func(roots []string)
 	files        *files
-	whole        bool              // state of the world: what is due brings the rest along
+	whole        bool              // state of the world: a response has all wanted secrets
 	wants        map[string]string // name -> version sent; "": none
-	resumed      map[string]bool   // names whose version in wants is Envoy's word: it held that before this stream
+	resumed      map[string]bool   // names whose version in wants is Envoy's own claim from before this stream
 	nonce        uint64
 	flight       []*secret // sent under nonce and not answered yet
 }
 
 func (c *client) lastNonce() string { return strconv.FormatUint(c.nonce, 10) }
 
-// subscribe wants name; version is what Envoy says that it holds.
+// subscribe adds a wanted name; version is the one that Envoy claims to hold.
 func (c *client) subscribe(name, version string) {
 	_, wanted := c.wants[name]
 	switch {
@@ -215,7 +216,7 @@ func (c *client) subscribe(name, version string) {
 	c.wants[name], c.resumed[name] = version, version != ""
 }
 
-// unsubscribe no longer wants name.
+// unsubscribe removes a wanted name.
 func (c *client) unsubscribe(name string) {
 	if _, wanted := c.wants[name]; !wanted {
 		return
@@ -226,14 +227,15 @@ func (c *client) unsubscribe(name string) {
 	}
 }
 
-// end is that of the stream.
+// end unsubscribes all names when the stream ends.
 func (c *client) end() {
 	for name := range c.wants {
 		c.unsubscribe(name)
 	}
 }
 
-// due is what must be sent now: nothing while an answer is outstanding, for the newest wins.
+// due returns the secrets to send now. It returns none while a response is unanswered, so that only the newest version
+// is sent.
 func (c *client) due(secrets map[string]*secret) []*secret {
 	if c.flight != nil {
 		return nil
@@ -265,7 +267,7 @@ func (c *client) send(due []*secret) (nonce string) {
 	return c.lastNonce()
 }
 
-// answered takes an ACK or, with the text of what is wrong, a NACK. What was refused is not sent again.
+// answered handles an ACK, or a NACK with its message. A refused secret is not sent again.
 func (c *client) answered(nonce, refusal string) {
 	if c.flight == nil || nonce != c.lastNonce() {
 		return

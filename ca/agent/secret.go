@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// The names that Istio's proxies ask for, and the type of both.
+// Names that Istio's proxies request, and the type of both.
 const (
 	certificateName = "default"
 	trustName       = "ROOTCA"
@@ -21,9 +21,9 @@ const (
 // secret is one SDS resource. Immutable.
 type secret struct {
 	name    string
-	version string // content hash; of a certificate the chain alone counts
+	version string // content hash; for a certificate, of the chain alone
 	body    *anypb.Any
-	roots   []string // fingerprints, of a bundle
+	roots   []string // fingerprints of a bundle
 }
 
 func newSecret(s *tlsv3.Secret, roots []string, versionOf ...[]byte) *secret {
@@ -51,8 +51,9 @@ func certificateSecret(name string, chain []byte, key keyPEM) *secret {
 func trustSecret(bundle, crl []byte, roots []string) *secret {
 	v := &tlsv3.CertificateValidationContext{TrustedCa: inline(bundle)}
 	if len(crl) > 0 {
-		// Without this a missing or expired list of any issuer in the chain fails everyone.
+		// Otherwise Envoy would refuse every peer while the list of any issuer in the chain is missing or expired.
 		v.Crl, v.OnlyVerifyLeafCertCrl = inline(crl), true
 	}
-	return newSecret(&tlsv3.Secret{Name: trustName, Type: &tlsv3.Secret_ValidationContext{ValidationContext: v}}, roots, bundle, []byte{0}, crl, []byte(strings.Join(roots, " ")))
+	return newSecret(&tlsv3.Secret{Name: trustName, Type: &tlsv3.Secret_ValidationContext{ValidationContext: v}},
+		roots, bundle, []byte{0}, crl, []byte(strings.Join(roots, " ")))
 }

@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// source is where roots come from. What is trusted is the union: a root goes when no source names it any more, so a CA
-// replica or a file that lags can delay a rotation and never break one.
+// source is a source of roots. All sources together are trusted. A root is dropped once no source has it, so a lagging
+// CA replica or file can delay a rotation but not break one.
 type source uint8
 
 const (
@@ -21,9 +21,8 @@ const (
 	fromPush
 )
 
-// SetTrust takes the bundle that the control plane pushed (PEM), and revocation lists for it (PEM; nil: none). It replaces
-// what was pushed before, but of one issuer's lists the one with the highest number stays. What is not valid changes
-// nothing. An error says what does not parse.
+// SetTrust replaces the roots (PEM) that the control plane pushed, and their revocation lists (PEM; nil: none). Of each
+// issuer's lists the one with the highest number stays. The error says what does not parse; nothing is changed then.
 func (a *Agent) SetTrust(roots, crl []byte) error {
 	certs, err := parseCertificates(roots)
 	if err != nil {
@@ -40,7 +39,7 @@ func (a *Agent) SetTrust(roots, crl []byte) error {
 	return nil
 }
 
-// readRoots reads the root file again. A file that cannot be read leaves the roots of it as they were.
+// readRoots reads the root file. If it cannot be read, the roots read before stay.
 func (a *Agent) readRoots() {
 	if a.cfg.RootFile == "" {
 		return
@@ -63,7 +62,7 @@ func (a *Agent) readRoots() {
 	}
 }
 
-// Roots is the union of all roots, ordered by content, each once.
+// Roots returns all roots, ordered by content, each once.
 func (a *Agent) Roots() []*x509.Certificate {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,8 +88,8 @@ func fingerprints(roots []*x509.Certificate) []string {
 	return out
 }
 
-// publish gives what is held to Envoy, and to the directory. Nothing is published before there is a certificate. The lock
-// is held throughout, so an older state never overwrites a newer one.
+// publish passes the identity and trust to Envoy and to the directory, once there is a certificate. It holds the lock
+// throughout, so an older state never replaces a newer one.
 func (a *Agent) publish() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,8 +104,8 @@ func (a *Agent) publish() {
 	}
 	held := roots
 	if len(a.crls) > 0 {
-		// Envoy refuses a leaf whose issuer has no list here. So a root that came without one, ahead of the push, is trusted but
-		// not reported as held: nothing must be signed under it before its list is here too.
+		// Envoy refuses a leaf whose issuer has no list here. A root that came before its list, ahead of the push, is
+		// therefore trusted but not reported as held: nothing may be signed under it yet.
 		held = a.trust[fromPush]
 	}
 	a.hub.set(certificateSecret(certificateName, id.Chain, a.key), trustSecret(bundle, a.crls.encode(), fingerprints(held)))

@@ -1,7 +1,9 @@
-// Package attest says who a caller is: from a token or from the certificate of its connection, never from what it asks
-// for.
+// Package attest authenticates callers: by a token or by the certificate of the connection, never by the content of a
+// request.
 //
-// Owns: caches of verification keys and of verified tokens.  Reads: nothing of ours.  Never: logs a token.
+// Owns: caches of verification keys and of verified tokens.
+// Reads: nothing of ours.
+// Never: logs a token.
 package attest
 
 import (
@@ -22,32 +24,33 @@ type Caller struct {
 	ID             spiffeid.ID // spiffe://<trust domain>/ns/<ns>/sa/<sa>
 	Namespace      string
 	ServiceAccount string
-	// By says what proved it: "token" or "certificate". A caller by certificate renews; its first certificate it gets by
-	// token.
+	// By is the kind of the credential: ByToken or ByCertificate. A caller by certificate renews; first certificates
+	// are issued by token.
 	By string
-	// Pod is the pod that the token is bound to, where it says so; of a certificate, that of the token which it follows from (issue.Origin).
-	// PodUID is the pod's uid, where it says so.
+	// Pod is the pod that the token is bound to, if any; for a certificate, that of the token which it goes back to
+	// (issue.Origin). PodUID is the pod's uid, if known.
 	Pod, PodUID string
-	// AccountUID is the uid of the service account, where a token says it; of a certificate that is not known.
+	// AccountUID is the uid of the service account in a token; empty for certificates.
 	AccountUID string
-	// Issued is when the credential was; zero: that is not known.
+	// Issued is the time when the credential was issued; zero: unknown.
 	Issued time.Time
-	// Serial is the client certificate's, hexadecimal as issue.SerialString writes it; empty where a token proved it.
+	// Serial is the client certificate's serial number as issue.SerialString writes it; empty for tokens.
 	Serial string
-	// Cluster is the one whose keys verified the token, or that which a certificate follows from; empty where that is not known.
+	// Cluster is the cluster whose keys verified the token, or the one which a certificate goes back to; empty:
+	// unknown.
 	Cluster string
-	// Token tells tokens that are bound to no pod from each other: the id (jti), else a digest. Of a certificate, that of the token which
-	// it follows from, or the serial number of the first one that did not say; empty: it does not say itself.
+	// Token distinguishes tokens without a pod: the id (jti), else a digest. For a certificate it is that of the token
+	// which it goes back to, or the serial number of the first certificate without an origin. Empty: unknown.
 	Token string
-	// Proven is when a token proved it last, as the CA found out; zero: not known here.
+	// Proven is the time of the last proof by a token, as the CA determined it; zero: unknown here.
 	Proven time.Time
-	// NotBefore is when a certificate began; zero of tokens. NotAfter is when the credential ends; zero where who reviewed a token does
-	// not say.
+	// NotBefore is the begin of a certificate; zero for tokens. NotAfter is the end of the credential; zero if a
+	// token's reviewer does not state it.
 	NotBefore, NotAfter time.Time
 }
 
-// Origin is what a certificate for the caller says of what proved them. What renews a certificate that says nothing names its serial
-// number.
+// Origin returns the origin to record in a certificate for the caller. A renewal of a certificate without an origin
+// records that certificate's serial number.
 func (c Caller) Origin() issue.Origin {
 	o := issue.Origin{Pod: c.Pod, PodUID: c.PodUID, Token: c.Token, Cluster: c.Cluster}
 	if o.Pod == "" {
@@ -56,8 +59,8 @@ func (c Caller) Origin() issue.Origin {
 	return o
 }
 
-// Credential tells apart what callers of one identity have shown, and is the same for a token and for all certificates that follow
-// from it. Empty: nothing does.
+// Credential distinguishes the credentials of one identity. A token and all certificates that go back to it have the
+// same value. Empty: unknown.
 func (c Caller) Credential() string {
 	if c.Pod != "" {
 		return strings.TrimSuffix(c.Pod+"/"+c.PodUID, "/")
@@ -65,32 +68,32 @@ func (c Caller) Credential() string {
 	return cmp.Or(c.Token, c.Serial)
 }
 
-// ProvesToBeOf says whether what the caller has shown proves that it is of a cluster. Identities name no cluster (SPIFFE IDs of
-// Istio are of a namespace and a service account of the whole mesh), so what is a cluster's own is not given by the identity alone: a certificate that does not say of which
-// cluster's token it follows (another CA's, an older version's) may be of any, and proves none. A token whose issuer is of no cluster is our own issuer's (Local), whose key is the
-// control plane's: it is of the cluster that its holder says.
+// ProvesToBeOf reports whether the caller's credential proves its cluster. Istio's SPIFFE IDs name a namespace and a
+// service account of the whole mesh, so the identity alone does not show a cluster. A certificate without a cluster
+// (another CA's, or an older version's) proves none. A token without a cluster is of our own issuer (Local), whose key
+// is the control plane's: its holder's claim is accepted.
 func (c Caller) ProvesToBeOf(cluster string) bool {
 	return c.Cluster == cluster || c.Cluster == "" && c.By == ByToken
 }
 
-// What Caller.By says.
+// Values of Caller.By.
 const (
 	ByToken       = "token"
 	ByCertificate = "certificate"
 )
 
-// Authenticator finds out who the caller of a gRPC method is, from the context's peer and metadata. ErrNone: it found no
-// credential of its sort, so another may try; any other error is final and says what is wrong.
+// Authenticator authenticates the caller of a gRPC method by the context's peer and metadata. ErrNone: there is no
+// credential of its kind, so another Authenticator may try. Any other error is final.
 type Authenticator interface {
 	Authenticate(ctx context.Context) (Caller, error)
 }
 
-// ErrNone is returned by an Authenticator that found no credential of its sort.
+// ErrNone is returned by an Authenticator that found no credential of its kind.
 var ErrNone = errors.New("no credential")
 
-// Errors that say why a credential is not accepted, for errors.Is. All that match ErrDenied are the credential's fault
-// (gRPC Unauthenticated); ErrUnavailable is ours (Unavailable): the same credential may be accepted later. No error shows a
-// token.
+// Reasons to refuse a credential, for errors.Is. Errors that match ErrDenied are the credential's fault (gRPC
+// Unauthenticated). ErrUnavailable is the control plane's (Unavailable): the same credential may be accepted later. No
+// error shows a token.
 var (
 	ErrDenied      = errors.New("credential not accepted")
 	ErrMalformed   = fmt.Errorf("%w: malformed", ErrDenied)
@@ -106,8 +109,8 @@ var (
 	ErrUnavailable = errors.New("credential cannot be verified now")
 )
 
-// Chain asks one authenticator after the other. ErrNone passes on to the next; any other answer is final, so that a bad
-// credential never hides behind another. With none left it is ErrNone, which names what was looked for.
+// Chain tries the authenticators in order. ErrNone passes on to the next; any other result is final, so that an invalid
+// credential cannot hide behind another. If all return ErrNone, the error joins them.
 func Chain(authenticators ...Authenticator) Authenticator { return chain(authenticators) }
 
 type chain []Authenticator
@@ -127,7 +130,7 @@ func (c chain) Authenticate(ctx context.Context) (Caller, error) {
 	return Caller{}, errors.Join(missing...)
 }
 
-// workload is the path of every identity of the mesh.
+// workload returns the SPIFFE ID of a service account.
 func workload(td spiffeid.TrustDomain, namespace, account string) (spiffeid.ID, error) {
 	id, err := spiffeid.FromSegments(td, "ns", namespace, "sa", account)
 	if err != nil {

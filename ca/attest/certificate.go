@@ -16,13 +16,14 @@ import (
 	"navarch.io/navarch/ca/issue"
 )
 
-// Certificates authenticates by the client certificate of the connection, which the TLS handshake has verified.
+// Certificates authenticates by the connection's client certificate, which the TLS handshake has verified.
 type Certificates struct {
-	// TrustDomain is the one that callers get; a certificate may name one of Aliases instead, as those do that were issued
-	// before the mesh changed its trust domain. Aliases is asked each time; nil: there are none.
+	// TrustDomain is the trust domain of callers. A certificate may name one of Aliases instead, if it was issued
+	// before the mesh changed its trust domain. Aliases is called each time; nil: none.
 	TrustDomain spiffeid.TrustDomain
 	Aliases     func() []spiffeid.TrustDomain
-	// Foreign: another CA signs, which may have taken extensions from CSRs. So what a certificate says of the token that it follows from counts for nothing.
+	// Foreign: another CA signs, which may copy extensions from CSRs. A certificate's statements about its token are
+	// then ignored.
 	Foreign bool
 	Now     func() time.Time // nil: time.Now
 }
@@ -44,8 +45,8 @@ func (c *Certificates) Authenticate(ctx context.Context) (Caller, error) {
 	return c.Verify(info.State.VerifiedChains[0][0])
 }
 
-// Verify says whom a certificate names whose chain was verified. It looks at the end of validity again, because a connection
-// may outlive the certificate that opened it. An error matches ErrDenied.
+// Verify returns the caller that a verified certificate names. It checks the end of validity again, because a
+// connection may outlive the certificate that opened it. Errors match ErrDenied.
 func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
 	now := time.Now
 	if c.Now != nil {
@@ -69,7 +70,8 @@ func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
 		return Caller{}, err
 	}
 	if td := id.TrustDomain(); td != c.TrustDomain && (c.Aliases == nil || !slices.Contains(c.Aliases(), td)) {
-		return Caller{}, fmt.Errorf("%w: trust domain %s of the client certificate is neither %s nor an alias of it", ErrIdentity, id.TrustDomain(), c.TrustDomain)
+		return Caller{}, fmt.Errorf("%w: trust domain %s of the client certificate is neither %s nor an alias of it",
+			ErrIdentity, id.TrustDomain(), c.TrustDomain)
 	}
 	if id, err = workload(c.TrustDomain, namespace, account); err != nil {
 		return Caller{}, err
@@ -88,8 +90,8 @@ func (c *Certificates) Verify(leaf *x509.Certificate) (Caller, error) {
 
 var errPath = errors.New("path is not /ns/<namespace>/sa/<service account>")
 
-// ParsePath takes namespace and service account out of spiffe://<trust domain>/ns/<namespace>/sa/<service account>.
-// An error, ErrIdentity: the path is another.
+// ParsePath returns the namespace and service account of spiffe://<trust domain>/ns/<namespace>/sa/<service account>.
+// ErrIdentity: the path has another form.
 func ParsePath(id spiffeid.ID) (namespace, account string, err error) {
 	s := strings.Split(id.Path(), "/")
 	if len(s) != 5 || s[1] != "ns" || s[3] != "sa" {

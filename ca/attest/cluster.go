@@ -11,16 +11,16 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Of which cluster a caller is: of the one whose keys verify its token. Two clusters may have issuers of one name, keys of one id, even one key; so the
-// cluster that a call names decides whose keys are looked at, and no other's are.
+// A caller belongs to the cluster whose keys verify its token. Two clusters may have issuers of one name, keys of one
+// id, even the same key. So the cluster that a call names decides which keys are tried; the keys of others are not.
 
-// shown is a token, and the cluster that a call with it is of; empty: any.
+// shown is a token and the cluster that its call names; empty: any.
 type shown struct {
 	token   [sha256.Size]byte
 	cluster string
 }
 
-// remembered is whom a token names that was verified before, for calls of this cluster.
+// remembered returns the caller of a token that was verified before for calls of this cluster.
 func (t *Tokens) remembered(token [sha256.Size]byte, cluster string) (Caller, bool) {
 	for _, key := range []shown{{token, cluster}, {token, ""}} {
 		v, known := t.known.Get(key)
@@ -35,7 +35,7 @@ func (t *Tokens) remembered(token [sha256.Size]byte, cluster string) (Caller, bo
 	return Caller{}, false
 }
 
-// remember keeps what was verified: once for all calls where the issuer is of no cluster, whatever these say.
+// remember caches a verified token. If its issuer belongs to no cluster, the entry is for calls of all clusters.
 func (t *Tokens) remember(token [sha256.Size]byte, cluster string, v verified) {
 	if v.caller.Cluster == "" {
 		cluster = ""
@@ -43,10 +43,11 @@ func (t *Tokens) remember(token [sha256.Size]byte, cluster string, v verified) {
 	t.known.Add(shown{token, cluster}, v)
 }
 
-// clusterMetadata is the key by which agents say of which cluster they are (istio: security/pkg/nodeagent/caclient/providers/citadel/client.go).
+// clusterMetadata is the metadata key by which agents name their cluster (istio:
+// security/pkg/nodeagent/caclient/providers/citadel/client.go).
 const clusterMetadata = "clusterid"
 
-// clusterOf is the cluster that a call is of, as it says; empty: any. Only a token that the keys of that cluster verify bears it out.
+// clusterOf returns the cluster that a call names; empty: any. Only a token verified by that cluster's keys proves it.
 func (t *Tokens) clusterOf(ctx context.Context) (string, error) {
 	said := slices.Compact(metadata.ValueFromIncomingContext(ctx, clusterMetadata))
 	switch {
@@ -58,7 +59,7 @@ func (t *Tokens) clusterOf(ctx context.Context) (string, error) {
 	return t.cfg.Cluster, nil
 }
 
-// stands says whether the keys still count by which a token was verified.
+// stands reports whether the keys that verified a token are still valid.
 func (t *Tokens) stands(v verified) bool {
 	if v.remote {
 		if now, is := t.cfg.Remote(v.caller.Cluster); !is || now.Keys != v.keys {
@@ -68,8 +69,8 @@ func (t *Tokens) stands(v verified) bool {
 	return v.keys.set.Load().holds(v.keyID, v.print)
 }
 
-// signed finds the issuer of a name whose keys verify a token, of those that may speak for a cluster, and the cluster that this is the issuer of. Of
-// several errors it is the one of an issuer that cannot tell now, else the first.
+// signed finds the issuer whose keys verify a token, among those of its name that may speak for a cluster, and returns
+// that issuer's cluster. Of several errors it returns one of an unavailable issuer, else the first.
 func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name, of string) (v verified, cluster string, err error) {
 	issuers, remote, err := t.named(ctx, name, of)
 	if len(issuers) == 0 {
@@ -98,8 +99,9 @@ func (t *Tokens) signed(ctx context.Context, parsed *jwt.JSONWebToken, name, of 
 	return verified{}, "", err
 }
 
-// named gives the issuers of a name that may speak for a cluster (of; empty: for whichever), and whether one is of TokensConfig.Remote. The error is
-// ErrUnavailable: the cluster is not known, or an issuer's name is not yet, so that it may be this one.
+// named returns the issuers of a name that may speak for cluster of (empty: any), and whether one is from
+// TokensConfig.Remote. ErrUnavailable: the cluster is unknown, or an issuer's name is not known yet and may be this
+// one.
 func (t *Tokens) named(ctx context.Context, name, of string) (all []TokenIssuer, remote bool, err error) {
 	speaks := func(i TokenIssuer) bool { return of == "" || i.Cluster == "" || i.Cluster == of }
 	for _, i := range t.issuers[name] {

@@ -12,9 +12,10 @@ import (
 	"navarch.io/navarch/store/durable"
 )
 
-// Keys whose issuer's name is found with them (KeysConfig.Ask), and kept in a file for a start while nobody answers.
+// Keys whose issuer's name is fetched with them (KeysConfig.Ask). A file keeps them for a start while the source does
+// not answer.
 
-// maxIssuer bounds the name of an issuer, bytes.
+// maxIssuer bounds the name of an issuer, in bytes.
 const maxIssuer = 1024
 
 func checkIssuer(name string) error {
@@ -24,17 +25,18 @@ func checkIssuer(name string) error {
 	return nil
 }
 
-// maxMemory bounds the file, bytes: a key set in base64, whose it is, and the issuer's name.
+// maxMemory bounds the file, in bytes: a key set in base64, its owner, and the issuer's name.
 const maxMemory = 2 * maxKeySet
 
-// memory is what the file says. Keys count for the one of whom they were asked alone: two clusters may have one issuer's name.
+// memory is the content of the file. The keys are valid for the source Whose alone: two clusters may have the same
+// issuer name.
 type memory struct {
 	Whose  string `json:"whose"`
 	Issuer string `json:"issuer"`
 	Keys   []byte `json:"keys"` // JWKS
 }
 
-// Issuer is the name that was found with the keys; empty: none was yet, or it is known otherwise.
+// Issuer returns the name that was fetched with the keys; empty: not fetched yet, or configured elsewhere.
 func (k *Keys) Issuer() string {
 	if set := k.set.Load(); set != nil {
 		return set.issuer
@@ -42,14 +44,15 @@ func (k *Keys) Issuer() string {
 	return ""
 }
 
-// learn says whether the issuer's name is known, patiently after it was asked for: an error is ErrUnavailable. Few wait, others come again.
+// learn returns nil once the issuer's name is known. If patient it waits for a fetch, but few callers at a time do. An
+// error is ErrUnavailable.
 func (k *Keys) learn(ctx context.Context, patient bool) error {
 	if k.Issuer() != "" {
 		return nil
 	}
 	if n := k.waiting.Add(1); n <= maxWaiting && patient {
 		if f := k.start(false); f != nil {
-			_ = wait(ctx, f) // what it has brought counts
+			_ = wait(ctx, f) // the result of the fetch is checked below
 		}
 	}
 	k.waiting.Add(-1)
@@ -65,7 +68,7 @@ func (k *Keys) learn(ctx context.Context, patient bool) error {
 	return fmt.Errorf("%w: the issuer of %s is not known yet", ErrUnavailable, k.source)
 }
 
-// remembered takes the keys of the file, where they are of the one who is asked. They are replaced as soon as somebody answers.
+// remembered loads the keys of the file if they are of the same source. A fetch replaces them.
 func (k *Keys) remembered() {
 	if k.cfg.Memory == "" {
 		return
@@ -96,7 +99,7 @@ func (k *Keys) remembered() {
 	k.set.Store(set)
 }
 
-// remember keeps keys, where the file has others.
+// remember saves keys to the file if they differ from its content.
 func (k *Keys) remember(issuer string, keys []byte) {
 	if k.cfg.Memory == "" {
 		return
@@ -111,6 +114,7 @@ func (k *Keys) remember(issuer string, keys []byte) {
 		}
 	}
 	if err != nil {
-		k.cfg.Log.Warn("token keys could not be saved: a process that starts while their issuer does not answer will not have them", "file", k.cfg.Memory, "error", err)
+		k.cfg.Log.Warn("token keys could not be saved: a process that starts while their issuer does not answer will not have them",
+			"file", k.cfg.Memory, "error", err)
 	}
 }

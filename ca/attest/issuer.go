@@ -17,11 +17,11 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// MaxMintTTL is the longest life of a token of our own: longer ones could only be taken back by changing the key.
+// MaxMintTTL is the longest lifetime of our own tokens: a longer token could only be revoked by changing the key.
 const MaxMintTTL = 30 * 24 * time.Hour
 
-// Issuer makes tokens where there is no Kubernetes: for the embedded default, development and VMs. They look like those of
-// Kubernetes, so that one verifier serves. It prints without its key.
+// Issuer makes tokens without Kubernetes: for the embedded default, development and VMs. They have the form of
+// Kubernetes' tokens, so that one verifier suffices. It prints without its key.
 type Issuer struct {
 	name   string
 	signer jose.Signer
@@ -29,7 +29,8 @@ type Issuer struct {
 	now    func() time.Time
 }
 
-// NewIssuer makes an issuer of that name (the claim iss) with a P-256 key. now may be nil. An error: no name, no key, or another kind of key.
+// NewIssuer returns an issuer of that name (claim iss) with a P-256 key. now may be nil. Errors: no name, no key, or
+// another kind of key.
 func NewIssuer(name string, key crypto.Signer, now func() time.Time) (*Issuer, error) {
 	if name == "" || key == nil {
 		return nil, errors.New("token issuer: name and key are needed")
@@ -58,13 +59,13 @@ func NewIssuer(name string, key crypto.Signer, now func() time.Time) (*Issuer, e
 	return &Issuer{name: name, signer: signer, jwks: jwks, now: now}, nil
 }
 
-// Name is the claim iss.
+// Name returns the claim iss.
 func (i *Issuer) Name() string { return i.name }
 
-// JWKS are the public keys, for verifiers elsewhere.
+// JWKS returns the public keys, for verifiers elsewhere.
 func (i *Issuer) JWKS() []byte { return i.jwks }
 
-// Verifier is the entry of TokensConfig.Issuers that accepts this issuer's tokens. Errors are those of StaticKeys.
+// Verifier returns the entry of TokensConfig.Issuers that accepts this issuer's tokens. Errors are those of StaticKeys.
 func (i *Issuer) Verifier() (TokenIssuer, error) {
 	keys, err := StaticKeys(i.jwks)
 	return TokenIssuer{Name: i.name, Keys: keys}, err
@@ -75,14 +76,14 @@ func (i *Issuer) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "token issuer "+i.name+" key=[sealed]")
 }
 
-// Mint makes a token for a service account, valid from now for ttl (1 s to MaxMintTTL), and says when it ends.
-// An error: the ttl is out of range, there is no audience, or the names are none of Kubernetes.
+// Mint makes a token for a service account, valid from now for ttl (1 s to MaxMintTTL), and returns its end. Errors:
+// the ttl is out of range, the audience is missing, or the names are invalid in Kubernetes.
 func (i *Issuer) Mint(namespace, account, audience string, ttl time.Duration) (string, time.Time, error) {
 	return i.MintBound(namespace, account, "", audience, ttl)
 }
 
-// MintBound is Mint for the proxy of one Pod, as Kubernetes gives them: budgets count by Pods (push/budget). Empty: of no Pod.
-// Errors are those of Mint.
+// MintBound is Mint for the proxy of one Pod, as Kubernetes binds tokens: budgets count by Pod (push/budget). Empty
+// pod: unbound. Errors are those of Mint.
 func (i *Issuer) MintBound(namespace, account, pod, audience string, ttl time.Duration) (string, time.Time, error) {
 	if ttl < time.Second || ttl > MaxMintTTL {
 		return "", time.Time{}, fmt.Errorf("mint token: lifetime %v is not within 1s and %v", ttl, MaxMintTTL)

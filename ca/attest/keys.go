@@ -19,60 +19,62 @@ import (
 	"time"
 )
 
-// maxKeySet bounds an answer of a key endpoint, in bytes.
+// maxKeySet bounds a response of a key endpoint, in bytes.
 const maxKeySet = 1 << 20
 
-// maxWaiting bounds the tokens that wait, where others of the issuer can be verified, until keys are fetched: whoever has made up the name of a
-// key may wait as long as an endpoint takes to answer (issue 12, fault 21). A server checks more than so many credentials at once
+// maxWaiting bounds the tokens that wait for a fetch while other tokens of the issuer can be verified: a client that
+// invents a key id may wait as long as the endpoint takes to answer. A server checks more credentials at once than that
 // (ca/serve, Limits.Checks).
 const maxWaiting = 2
 
-// KeysConfig says where an issuer's public keys come from: exactly one of Discovery, URL, File and Ask.
+// KeysConfig configures the source of an issuer's public keys: exactly one of Discovery, URL, File and Ask.
 type KeysConfig struct {
-	Discovery string // an OpenID issuer: the keys are where <issuer>/.well-known/openid-configuration says
+	Discovery string // an OpenID issuer: <issuer>/.well-known/openid-configuration names the URL of the keys
 	URL       string // of a JWKS
 	File      string // a JWKS, or public keys as PEM
-	// Ask fetches a JWKS together with the name of its issuer, which is not known otherwise (Keys.Issuer). Whose says of whom it asks.
+	// Ask fetches a JWKS with the name of its issuer, which is unknown otherwise (Keys.Issuer). Whose identifies the
+	// source.
 	Ask   func(context.Context) (issuer string, jwks []byte, err error)
 	Whose string
-	// Memory is a file in which the last answer to Ask is kept for the next start; empty: none.
+	// Memory is a file that keeps the last result of Ask for the next start; empty: none.
 	Memory string
-	// Before are keys that stand until Ask has answered once, in place of those of Memory; nil, or not loaded: there are none.
+	// Before provides the keys until Ask has succeeded once, instead of Memory; nil or not loaded: none.
 	Before *Keys
-	// Client fetches; it brings what the endpoint asks for (its CA, a bearer token for kube-apiserver). nil: a plain one.
+	// Client fetches the keys, with the endpoint's CA and bearer token if it needs them. nil: a plain client.
 	Client      *http.Client
-	Refresh     time.Duration // how often in the background: 5 min (a file: 30 s)
-	MinInterval time.Duration // at least so long between refreshes that unknown keys ask for: 10 s
+	Refresh     time.Duration // interval in the background: 5 min (a file: 30 s)
+	MinInterval time.Duration // shortest interval between refreshes for unknown keys: 10 s
 	Timeout     time.Duration // of one refresh: 10 s
 	Log         *slog.Logger
 	Now         func() time.Time
 }
 
-// Keys are an issuer's public keys: fetched in the background, the last good ones kept while the endpoint is down, and
-// fetched once more, at a limited rate, when a token names a key that is not among them. Safe for concurrent use. They are not a RemoteKeySet of
-// go-oidc: that fetches whenever a token names a key that it has not, as often as tokens do.
+// Keys are an issuer's public keys. They are fetched in the background; the last good ones stay in use while the
+// endpoint is down. A token with an unknown key causes one more fetch, at a limited rate. A RemoteKeySet of go-oidc has
+// no such limit: it fetches whenever a token names an unknown key. Safe for concurrent use.
 type Keys struct {
 	cfg     KeysConfig
 	source  string
 	load    func(context.Context) (issuer string, keys []byte, err error)
 	set     atomic.Pointer[keySet]
 	fetched atomic.Pointer[time.Time]
-	waiting atomic.Int32 // tokens, for keys that are not among those that are loaded
+	waiting atomic.Int32 // tokens that wait for keys which are not loaded
 
-	mu       sync.Mutex // a leaf: never held over a fetch
+	mu       sync.Mutex // a leaf lock: not held during a fetch
 	flight   *flight
-	demanded time.Time // start of the last refresh that an unknown key asked for
-	failed   error     // of the last refresh
+	demanded time.Time // start of the last refresh for an unknown key
+	failed   error     // error of the last refresh
 }
 
-// flight is a fetch under way. It is no singleflight.Group: who joins one does not count against MinInterval, and who begins one does.
+// flight is a fetch under way. singleflight.Group does not fit: starting a fetch counts against MinInterval, and
+// joining one does not.
 type flight struct {
 	done chan struct{}
-	err  error // read after done
+	err  error // read after done is closed
 }
 
-// NewKeys checks the configuration and starts nothing: Run keeps the keys fresh; without it they are fetched when asked for.
-// An error: there is not exactly one way to them, or a URL that is not https.
+// NewKeys validates the configuration and starts nothing. Run refreshes the keys; without it they are fetched on
+// demand. Errors: not exactly one source is given, or a URL is not https.
 func NewKeys(cfg KeysConfig) (*Keys, error) {
 	k := &Keys{cfg: cfg}
 	given := 0
@@ -121,11 +123,11 @@ func NewKeys(cfg KeysConfig) (*Keys, error) {
 	} else {
 		k.remembered()
 	}
-	k.cfg.Before = nil // what it holds is taken
+	k.cfg.Before = nil // its keys were taken over
 	return k, nil
 }
 
-// nameless loads keys whose issuer is known already.
+// nameless adapts a source of keys whose issuer is known already.
 func nameless(load func(context.Context) ([]byte, error)) func(context.Context) (string, []byte, error) {
 	return func(ctx context.Context) (string, []byte, error) {
 		text, err := load(ctx)
@@ -133,7 +135,8 @@ func nameless(load func(context.Context) ([]byte, error)) func(context.Context) 
 	}
 }
 
-// StaticKeys are keys that do not change, from a JWKS or PEM. An error: it is neither, or has no key that verifies tokens.
+// StaticKeys returns constant keys from a JWKS or PEM. Errors: the text is neither, or has no key that can verify
+// tokens.
 func StaticKeys(text []byte) (*Keys, error) {
 	set, _, err := parseKeys(text)
 	if err != nil {
@@ -144,7 +147,7 @@ func StaticKeys(text []byte) (*Keys, error) {
 	return k, nil
 }
 
-// checkURL wants https: who changes keys on their way can be anyone in the mesh. Loopback is excepted.
+// checkURL requires https, since whoever changes keys in transit can take any identity of the mesh. Loopback is exempt.
 func checkURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.User != nil {
@@ -158,7 +161,7 @@ func checkURL(s string) error {
 	return nil
 }
 
-// checkRedirect keeps an endpoint from leading to plain text.
+// checkRedirect refuses redirections to plain text.
 func checkRedirect(r *http.Request, before []*http.Request) error {
 	if len(before) >= 5 {
 		return errors.New("more than 5 redirections")
@@ -166,8 +169,8 @@ func checkRedirect(r *http.Request, before []*http.Request) error {
 	return checkURL(r.URL.String())
 }
 
-// Run refreshes until ctx ends, and returns its error. After a failure it tries again from one second on, doubling. It logs
-// when keys stop or start to be had.
+// Run refreshes the keys until ctx ends, and returns the error of ctx. After a failure it retries, from one second on,
+// doubling. It logs when fetching starts to fail and when it works again.
 func (k *Keys) Run(ctx context.Context) error {
 	if k.load == nil {
 		<-ctx.Done()
@@ -194,7 +197,7 @@ func (k *Keys) Run(ctx context.Context) error {
 			retry = time.Second
 		}
 		failing = err != nil
-		wait += time.Duration(rand.Int64N(int64(wait)/10 + 1)) // replicas do not ask in step
+		wait += time.Duration(rand.Int64N(int64(wait)/10 + 1)) // spread, so that replicas do not fetch at the same time
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -203,15 +206,15 @@ func (k *Keys) Run(ctx context.Context) error {
 	}
 }
 
-// Refresh fetches the keys now, or waits for the fetch under way. An error says why there are none, or that ctx has ended.
+// Refresh fetches the keys now, or waits for the fetch under way. Errors: those of the fetch, and of ctx.
 func (k *Keys) Refresh(ctx context.Context) error {
 	return wait(ctx, k.start(true))
 }
 
-// Loaded reports whether there are keys: before, tokens cannot be verified.
+// Loaded reports whether there are keys: without any, tokens cannot be verified.
 func (k *Keys) Loaded() bool { return k.set.Load() != nil }
 
-// find gives the keys of an id, fetching once where there are none.
+// find returns the keys of an id. If the id is unknown, it fetches once.
 func (k *Keys) find(ctx context.Context, id string) ([]publicKey, error) {
 	if found := k.set.Load().find(id); len(found) != 0 {
 		return found, nil
@@ -220,7 +223,7 @@ func (k *Keys) find(ctx context.Context, id string) ([]publicKey, error) {
 		return nil, fmt.Errorf("%w: the token names no key, and its issuer has several", ErrUnknownKey)
 	}
 	if f := k.start(false); f != nil {
-		if k.Loaded() { // others come with keys that are known, and have to find room to be checked
+		if k.Loaded() { // leave room for tokens with known keys
 			if k.waiting.Add(1) > maxWaiting {
 				k.waiting.Add(-1)
 				return nil, fmt.Errorf("%w: key %.80q is not known, and the issuer's keys are being fetched: try again", ErrUnavailable, id)
@@ -244,7 +247,7 @@ func (k *Keys) find(ctx context.Context, id string) ([]publicKey, error) {
 	return nil, fmt.Errorf("%w: %.80q is not among the issuer's keys", ErrUnknownKey, id)
 }
 
-// start begins a refresh, or joins the one under way. Refreshes that nobody schedules are limited: nil.
+// start starts a refresh, or joins the one under way. Unscheduled refreshes are limited: nil.
 func (k *Keys) start(scheduled bool) *flight {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -264,7 +267,7 @@ func (k *Keys) start(scheduled bool) *flight {
 	f := &flight{done: make(chan struct{})}
 	k.flight = f
 	go func() {
-		// Its own context: whoever waits may give up, others still wait.
+		// The fetch has its own context: one waiting caller may give up while others still wait.
 		ctx, cancel := context.WithTimeout(context.Background(), k.cfg.Timeout)
 		defer cancel()
 		f.err = k.fetch(ctx)
@@ -312,7 +315,7 @@ func (k *Keys) fetch(ctx context.Context) error {
 	return nil
 }
 
-// Fetched is when the keys were last fetched with success; the zero time: never, or they are static.
+// Fetched returns the time of the last successful fetch; zero: never, or the keys are static.
 func (k *Keys) Fetched() time.Time {
 	if at := k.fetched.Load(); at != nil {
 		return *at
@@ -341,7 +344,7 @@ func (k *Keys) discover(ctx context.Context) ([]byte, error) {
 	if err := json.Unmarshal(text, &about); err != nil {
 		return nil, fmt.Errorf("openid-configuration is not JSON: %w", err)
 	}
-	// OpenID Connect Discovery 1.0, section 4.3: or one issuer could speak for another.
+	// OpenID Connect Discovery 1.0, section 4.3: otherwise one issuer could speak for another.
 	if about.Issuer != k.cfg.Discovery {
 		return nil, fmt.Errorf("openid-configuration is of issuer %.200q", about.Issuer)
 	}

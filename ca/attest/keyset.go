@@ -20,19 +20,19 @@ import (
 
 // keySet is one version of an issuer's public keys. Immutable.
 type keySet struct {
-	keys map[string][]publicKey // by key id; an id stands twice where the issuer does so
-	only string                 // the id of the only key, "" where there are several
-	// issuer is the name that was found with the keys; empty where it is known otherwise.
+	keys map[string][]publicKey // by key id; an id occurs twice if the issuer repeats it
+	only string                 // the id of the only key; "" if there are several
+	// issuer is the name that was fetched with the keys; empty if it is configured elsewhere.
 	issuer string
 }
 
 type publicKey struct {
 	key       crypto.PublicKey
-	algorithm string // "" where the issuer does not say
+	algorithm string // "" if the issuer does not state it
 	print     [sha256.Size]byte
 }
 
-// find gives the keys of an id; a token without id is taken only where there is no choice.
+// find returns the keys of an id. Without an id it returns the key if there is only one.
 func (s *keySet) find(id string) []publicKey {
 	if s == nil {
 		return nil
@@ -52,9 +52,9 @@ func (s *keySet) holds(id string, print [sha256.Size]byte) bool {
 	return false
 }
 
-// parseKeys reads a JWKS, or public keys as PEM (what kube-apiserver's --service-account-key-file holds). Keys that cannot
-// verify a token are left out and named in skipped; where none is left it is an error, so that an empty or broken answer
-// never takes the place of good keys.
+// parseKeys parses a JWKS, or public keys as PEM (the content of kube-apiserver's --service-account-key-file). Keys
+// that cannot verify a token are left out and described in skipped. If no key is left that is an error, so that an
+// empty or broken response never replaces good keys.
 func parseKeys(text []byte) (set *keySet, skipped []string, err error) {
 	set = &keySet{keys: make(map[string][]publicKey)}
 	if strings.HasPrefix(strings.TrimSpace(string(text)), "-----BEGIN") {
@@ -134,7 +134,7 @@ func (s *keySet) addPEM(text []byte) (skipped []string, err error) {
 	}
 }
 
-// add takes a key that can verify. An empty id becomes the one that Kubernetes derives from the key.
+// add adds a key that can verify. An empty id is replaced by the one that Kubernetes derives from the key.
 func (s *keySet) add(id, algorithm string, key any) error {
 	switch k := key.(type) {
 	case *rsa.PublicKey:
@@ -160,7 +160,7 @@ func (s *keySet) add(id, algorithm string, key any) error {
 	return nil
 }
 
-// keyID is the id that kube-apiserver gives a key: base64url of SHA-256 over its PKIX form (kubernetes:
+// keyID returns the id that kube-apiserver gives a key: base64url of the SHA-256 of its PKIX form (kubernetes:
 // pkg/serviceaccount/jwt.go, keyIDFromPublicKey).
 func keyID(public crypto.PublicKey) (string, [sha256.Size]byte, error) {
 	der, err := x509.MarshalPKIXPublicKey(public)

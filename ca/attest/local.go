@@ -18,17 +18,17 @@ import (
 	"navarch.io/navarch/store/durable"
 )
 
-// LocalIssuer is the name (claim iss) of the issuer of the embedded default.
+// LocalIssuer is the name (claim iss) of the embedded default's issuer.
 const LocalIssuer = "navarch-local"
 
 // keyFile is the file of the issuer's key in the data directory.
 const keyFile = "token-issuer.key"
 
-const maxKeyFile = 64 << 10 // bytes that are read of it
+const maxKeyFile = 64 << 10 // read at most
 
-// Local is the token issuer of the embedded default: its key is in the data directory, readable to its owner only, and is
-// made where there is none; of processes that do so at the same time one wins, and all use its key.
-// An error: the file cannot be read or written, or has no such key.
+// Local returns the token issuer of the embedded default. Its key is in the data directory, readable by its owner only.
+// A missing key is created; if several processes do so at once, one wins and all use its key. Errors: the file
+// cannot be read or written, or has no valid key.
 func Local(dir string) (*Issuer, error) {
 	path := filepath.Join(dir, keyFile)
 	text, err := durable.Read(path, maxKeyFile)
@@ -43,13 +43,14 @@ func Local(dir string) (*Issuer, error) {
 	return parseKey(path, text)
 }
 
-// OpenLocal is Local for a data directory that navarchd has made: nothing is written. The error says where there is no such
-// directory, or no key in it.
+// OpenLocal is Local for an existing data directory of navarchd; it writes nothing. Errors: there is no such directory,
+// or no key in it.
 func OpenLocal(dir string) (*Issuer, error) {
 	path := filepath.Join(dir, keyFile)
 	text, err := durable.Read(path, maxKeyFile)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return nil, fmt.Errorf("%s is no data directory of navarchd with role ca: there is no %s in it (navarchd makes it when it starts)", dir, keyFile)
+		return nil, fmt.Errorf("%s is no data directory of navarchd with role ca: there is no %s in it (navarchd makes it when it starts)",
+			dir, keyFile)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("key of the token issuer: %w", err)
@@ -64,7 +65,7 @@ func parseKey(path string, text []byte) (*Issuer, error) {
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("key of the token issuer: %s: not PKCS #8", path) // the error might show bytes
+		return nil, fmt.Errorf("key of the token issuer: %s: not PKCS #8", path) // the library's error might show bytes
 	}
 	key, ok := parsed.(crypto.Signer)
 	if !ok {
@@ -73,7 +74,7 @@ func parseKey(path string, text []byte) (*Issuer, error) {
 	return NewIssuer(LocalIssuer, key, nil)
 }
 
-// makeKey writes a new key under another name and links it to its own: a link does not replace what is there.
+// makeKey creates the key file atomically. An existing file is not replaced.
 func makeKey(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -88,7 +89,7 @@ func makeKey(path string) error {
 	}
 	err = durable.Create(path, 0o600, func(w io.Writer) error { return pem.Encode(w, &pem.Block{Type: "PRIVATE KEY", Bytes: der}) })
 	if errors.Is(err, fs.ErrExist) {
-		return nil // another was first
+		return nil // another process was first
 	}
 	return err
 }

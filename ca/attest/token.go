@@ -18,75 +18,78 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// algorithms are all asymmetric: with "none" or HMAC, who knows a public key could sign.
+// algorithms are all asymmetric: with "none" or HMAC, anyone with a public key could sign.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// maxTokenID is how much is kept of a token's id, bytes.
+// maxTokenID bounds the stored part of a token's id, in bytes.
 const maxTokenID = 128
 
-// TokenIssuer is one whose tokens are verified here. The issuers of two clusters may have one name: that is Kubernetes' default.
+// TokenIssuer is an issuer whose tokens are verified here. The issuers of two clusters may have the same name, which is
+// Kubernetes' default.
 type TokenIssuer struct {
-	Name    string // the claim iss; empty: the one that is found with the keys (KeysConfig.Ask)
-	Cluster string // that callers are of whose tokens its keys verify; empty: it is not known, and callers may say that they are of any
+	Name    string // the claim iss; empty: the name that is fetched with the keys (KeysConfig.Ask)
+	Cluster string // cluster of the callers whose tokens the keys verify; empty: unknown, and callers may claim any
 	Keys    *Keys
 }
 
-// Reviewer asks somebody else about a token that cannot be verified here: Kubernetes' TokenReview.
+// Reviewer verifies tokens that cannot be verified here: Kubernetes' TokenReview.
 type Reviewer interface {
-	// Review says whom the token names for one of the audiences. Errors are this package's: ErrDenied where it is refused,
-	// ErrUnavailable where nobody answers.
+	// Review returns whom the token names for one of the audiences. Errors are this package's: ErrDenied if it is
+	// refused, ErrUnavailable if the reviewer does not answer.
 	Review(ctx context.Context, token string, audiences []string) (Reviewed, error)
 }
 
-// Reviewed is a Reviewer's answer.
+// Reviewed is a Reviewer's result.
 type Reviewed struct {
 	Namespace, ServiceAccount string
-	Pod                       string // that the token is bound to, as the reviewer says; empty: to none
-	Cluster                   string // that the reviewer speaks for
+	Pod                       string // that the token is bound to, by the reviewer; empty: unbound
+	Cluster                   string // of the reviewer
 }
 
-// TokensConfig says which tokens are accepted. A field that is zero stands for its default.
+// TokensConfig configures the accepted tokens. A zero field means its default.
 type TokensConfig struct {
 	TrustDomain spiffeid.TrustDomain
 	Issuers     []TokenIssuer
-	// Cluster is the config cluster, which a call is of that names none (metadata clusterid, as agents send it). The cluster that a call names has to
-	// be the one whose keys verify its token: those of others are not looked at. Empty: a call that names none may be of any.
+	// Cluster is the config cluster, which calls belong to that name none (metadata clusterid, as agents send it). The
+	// keys of the cluster that a call names must verify its token; the keys of others are not tried. Empty: a call that
+	// names no cluster may be of any.
 	Cluster string
-	// Remote is the issuer of another cluster's tokens, whose name is found with its keys; false: no such cluster is known. It is asked each time;
-	// nil: there are none.
+	// Remote returns the issuer of another cluster's tokens, whose name is fetched with its keys. false: the cluster is
+	// unknown. It is called each time; nil: there are no other clusters.
 	Remote    func(cluster string) (TokenIssuer, bool)
 	Audiences []string      // one must be in the token: istio-ca
-	Leeway    time.Duration // for clocks that differ: 10 min; negative: none
-	MaxBytes  int           // of a token: 8 KiB (those of Kubernetes have 1 to 2)
+	Leeway    time.Duration // tolerated difference of clocks: 10 min; negative: none
+	MaxBytes  int           // of a token: 8 KiB (Kubernetes' tokens have 1 to 2)
 	CacheSize int           // verified tokens remembered: 16384
-	Reviewer  Reviewer      // asked about tokens of Cluster that are of other issuers, and while keys cannot be had; nil: nobody is
+	Reviewer  Reviewer      // for tokens of Cluster from other issuers, and while keys are unavailable; nil: none
 	Now       func() time.Time
 }
 
-// Tokens authenticates service-account tokens: from metadata `authorization: Bearer ...`, verified against their issuers'
+// Tokens authenticates service account tokens from metadata `authorization: Bearer ...`, verified by their issuers'
 // keys. Safe for concurrent use.
 type Tokens struct {
 	cfg     TokensConfig
 	issuers map[string][]TokenIssuer // by name
-	found   []TokenIssuer            // whose names are found with their keys
-	// clusters are those of these issuers, and the config cluster: no other has them spoken for by TokensConfig.Remote.
+	found   []TokenIssuer            // issuers whose names are fetched with their keys
+	// clusters has the clusters of these issuers, and the config cluster. TokensConfig.Remote speaks for none of them.
 	clusters map[string]bool
-	// known holds verified tokens by hash, until they expire or their key goes: stock agents send one token for hours.
+	// known has verified tokens by hash until they expire or their key is removed: Istio's agents send one token for
+	// hours.
 	known *lru.Cache[shown, verified]
 }
 
 type verified struct {
 	caller Caller
-	remote bool // by keys of Remote, which may be gone
+	remote bool // verified by keys of Remote, which may be removed
 	until  time.Time
 	keys   *Keys
 	keyID  string
 	print  [sha256.Size]byte
 }
 
-// claims are what Kubernetes puts into a bound service-account token.
+// claims are those of Kubernetes' bound service account tokens.
 type claims struct {
 	jwt.Claims
 	Kubernetes *kubernetesClaims `json:"kubernetes.io,omitempty"`
@@ -103,7 +106,7 @@ type object struct {
 	UID  string `json:"uid,omitempty"`
 }
 
-// NewTokens checks the configuration. An error names what is missing, empty or there twice.
+// NewTokens validates the configuration. The error names a field that is missing, empty or repeated.
 func NewTokens(cfg TokensConfig) (*Tokens, error) {
 	if cfg.TrustDomain.IsZero() {
 		return nil, errors.New("tokens: no trust domain")
@@ -183,8 +186,8 @@ func bearer(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// Verify says whom a token names. The cluster that the call is of comes from the context's metadata. An error matches ErrDenied where the token is not
-// accepted, and ErrUnavailable where that cannot be said now.
+// Verify returns the caller that a token names. The context's metadata names the cluster of the call. Errors match
+// ErrDenied if the token is refused, and ErrUnavailable if it cannot be verified now.
 func (t *Tokens) Verify(ctx context.Context, token string) (Caller, error) {
 	if len(token) > t.cfg.MaxBytes {
 		return Caller{}, fmt.Errorf("%w: token of %d bytes, at most %d", ErrTooLarge, len(token), t.cfg.MaxBytes)
@@ -214,12 +217,12 @@ func (t *Tokens) Verify(ctx context.Context, token string) (Caller, error) {
 	return v.caller, err
 }
 
-// digest tells a token from others that says nothing which does.
+// digest identifies a token without an id.
 func digest(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:16]) }
 
-// review asks about a token, each time: the reviewer knows how long its answers stand. What can be seen to be wrong without asking is refused
-// without it: a token that has ended, has no end, or is for somebody else. Its claims count once the reviewer says that it is good, and
-// names the same account and Pod.
+// review has the reviewer verify a token. It does so each time, since the reviewer caches its results. Tokens that are
+// visibly invalid (ended, without end, for another audience) are refused first. The token's claims are used once the
+// reviewer has accepted it and named the same account and Pod.
 func (t *Tokens) review(ctx context.Context, token string) (Caller, error) {
 	_, c, err := parse(token)
 	if err == nil {
@@ -239,7 +242,7 @@ func (t *Tokens) review(ctx context.Context, token string) (Caller, error) {
 	return who, err
 }
 
-// claimed is the caller of a token whose claims hold.
+// claimed returns the caller of a token with verified claims.
 func (t *Tokens) claimed(c claims, cluster string) (Caller, error) {
 	pod, uid := "", ""
 	if c.Kubernetes.Pod != nil {
@@ -265,7 +268,7 @@ func (t *Tokens) caller(namespace, account, pod string) (Caller, error) {
 	return Caller{ID: id, Namespace: namespace, ServiceAccount: account, By: ByToken, Pod: pod}, nil
 }
 
-// verify goes from cheap to dear, and shows no claim but the issuer before the signature holds.
+// verify does cheap checks first, and shows no claim but the issuer before the signature is verified.
 func (t *Tokens) verify(ctx context.Context, token, cluster string) (verified, error) {
 	parsed, c, err := parse(token)
 	if err != nil {
@@ -283,7 +286,7 @@ func (t *Tokens) verify(ctx context.Context, token, cluster string) (verified, e
 	return v, err
 }
 
-// issuedAt is when a token was issued; zero: it does not say.
+// issuedAt returns when a token was issued; zero: it does not say.
 func issuedAt(c claims) time.Time {
 	if c.IssuedAt == nil {
 		return time.Time{}
@@ -291,7 +294,7 @@ func issuedAt(c claims) time.Time {
 	return c.IssuedAt.Time()
 }
 
-// parse reads a token without believing it. The library's errors are not shown: they may cite.
+// parse decodes a token without verifying it. The library's errors are not shown, since they may quote the token.
 func parse(token string) (*jwt.JSONWebToken, claims, error) {
 	var c claims
 	parsed, err := jwt.ParseSigned(token, algorithms)
@@ -308,7 +311,7 @@ func parse(token string) (*jwt.JSONWebToken, claims, error) {
 	return parsed, c, nil
 }
 
-// checkSignature notes in v the key that verifies.
+// checkSignature records the key that verifies the signature in v.
 func checkSignature(parsed *jwt.JSONWebToken, algorithm string, keys []publicKey, v *verified) error {
 	for _, k := range keys {
 		if k.algorithm != "" && k.algorithm != algorithm {

@@ -1,7 +1,9 @@
-// Package denials tells the ingester which identities the CA has revoked, as a source among others: they become a policy that denies
-// them in each proxy of the mesh (normal.DeniedID; issue 12, item 4).
+// Package denials emits the identities that the CA has revoked to the ingester. They become a policy by which each
+// proxy of the mesh denies them (normal.DeniedID).
 //
-// Owns: the list that it emitted last.  Reads: states of ca/keyring.  Never: revokes, nor writes to the store.
+// Owns: the list that it emitted last.
+// Reads: states of ca/keyring.
+// Never: revokes an identity; writes to the store.
 package denials
 
 import (
@@ -16,28 +18,29 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Source tells the ingester which identities are revoked.
+// Source emits the revoked identities.
 type Source struct {
-	// Denied are the revoked identities that may still have certificates, sorted (keyring.State.Denied); known: false while nothing of
-	// the keyring could be read.
+	// Denied returns the revoked identities that may still have certificates, sorted (keyring.State.Denied). known is
+	// false while nothing of the keyring could be read.
 	Denied  func(now time.Time) (all []keyring.Denial, known bool)
-	Changed func() <-chan struct{} // closed when Denied may say something else
+	Changed func() <-chan struct{} // closed when the result of Denied may have changed
 	Emit    func([]object.Event)
 	Log     *slog.Logger
 }
 
-// Unknown is what the ingester is told before any source has told everything, also by a process that cannot read the keyring: there
-// may be denied identities, so what is stored of them stays.
+// Unknown is the event of a process that cannot read the keyring, and of one that has not read it yet: the stored list
+// of denied identities stays.
 func Unknown() []object.Event {
 	return []object.Event{{Op: object.Broken, ID: normal.DeniedID, Location: "keyring", Problem: "the keyring has not been read"}}
 }
 
-// Run follows the keyring until ctx ends. An identity is denied until the certificates have ended that it had when it was revoked.
-// While nothing of the keyring is known nothing is emitted, and what is stored stays (Unknown). An error is an identity that is none.
+// Run follows the keyring until ctx ends. An identity is denied until the certificates that it had when it was revoked
+// have ended. While the keyring is unknown, Run emits nothing and the stored list stays. The error names an identity
+// that is not a valid SPIFFE ID.
 func (d Source) Run(ctx context.Context) error {
 	var emitted []string
 	for first := true; ; {
-		changed := d.Changed() // first: a state that comes meanwhile is not missed
+		changed := d.Changed() // before the state is read, so that no change is missed
 		ids, wait, known := d.now(time.Now())
 		if known && (first || !slices.Equal(ids, emitted)) {
 			all, err := normal.NewDenied(ids)
@@ -62,7 +65,7 @@ func (d Source) Run(ctx context.Context) error {
 	}
 }
 
-// now is which identities to deny, and how long that stays so at least where the keyring does not change.
+// now returns the identities to deny, and the minimum time until that list changes if the keyring does not.
 func (d Source) now(now time.Time) (ids []string, stays time.Duration, known bool) {
 	all, known := d.Denied(now)
 	stays = time.Hour

@@ -1,12 +1,14 @@
-// Package expiry decides when streams end whose credential has expired (issue 12, item 3). A stream ends when its identity has shown no newer
-// credential here for a grace period, although it could have obtained one during all that time. While none can be obtained, streams stay, and
-// are given no private keys beyond those that they have.
+// Package expiry decides when streams with an expired credential end. A stream ends when its identity has shown no
+// newer credential here for a grace period, although it could have obtained one during all that time. While credentials
+// cannot be obtained, streams stay, but receive no further private keys.
 //
-// A process with a keyring knows whether credentials can be obtained. One without goes by the certificates that callers show to it: where one
-// of them became valid long enough after a credential's end, certificates were being issued then, and the identity has shown none of them.
+// A process with a keyring knows whether credentials can be obtained. A process without one infers it from the
+// certificates that callers show. A certificate that became valid long enough after a credential's end proves that
+// certificates were issued then, while the identity showed none.
 //
-// Owns: the latest end of the credentials that each identity showed here, and when certificates shown here began.  Reads: callers that ca/attest verified.  Never: ends a stream
-// itself, nor verifies a credential.
+// Owns: the latest credential end that each identity showed here, and when shown certificates began.
+// Reads: callers that ca/attest verified.
+// Never: ends a stream; verifies a credential.
 package expiry
 
 import (
@@ -23,30 +25,30 @@ import (
 
 const (
 	grace  = 5 * time.Minute
-	spread = 10 * time.Minute // over which the streams end whose credentials ended at one moment
+	spread = 10 * time.Minute // spreads the ends of streams whose credentials ended together
 	every  = 10 * time.Second
-	pause  = time.Hour // where no certificate began for so long, perhaps none could be had
+	pause  = time.Hour // after a gap this long between the begins of certificates, perhaps none could be obtained
 )
 
-// Expiry has what this process knows of credentials. Its methods may be called from any goroutine.
+// Expiry records what this process knows of credentials. Any goroutine may call its methods.
 type Expiry struct {
 	seed maphash.Seed
 
-	mu      sync.Mutex
-	newest  map[spiffeid.ID]time.Time // the latest end of the credentials that an identity showed; of those that have not ended for long
-	issuing time.Time                 // since when certificates can be had without a pause; zero: they cannot
-	byShown bool                      // nobody says whether they can: what is shown does
-	began   time.Time                 // the latest beginning of a certificate that was shown
-	series  time.Time                 // when the first was shown of those that began without a pause between them
+	mu          sync.Mutex
+	newest      map[spiffeid.ID]time.Time // identity -> latest end of its shown credentials, until some time after that end
+	issuing     time.Time                 // since when certificates can be obtained without a gap; zero: they cannot
+	byShown     bool                      // infer issuing from the certificates that are shown
+	began       time.Time                 // the latest NotBefore of a shown certificate
+	seriesBegan time.Time                 // when the first certificate was shown of those that began without a gap between them
 }
 
-// New knows of no credential, and of nobody who issues any.
+// New returns an Expiry that knows no credential.
 func New() *Expiry {
 	return &Expiry{seed: maphash.MakeSeed(), newest: map[spiffeid.ID]time.Time{}}
 }
 
-// shown takes note of a credential that was verified.
-func (e *Expiry) shown(who attest.Caller, now time.Time) {
+// noteCredential records a verified credential.
+func (e *Expiry) noteCredential(who attest.Caller, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if who.NotAfter.After(e.newest[who.ID]) {
@@ -54,14 +56,14 @@ func (e *Expiry) shown(who attest.Caller, now time.Time) {
 	}
 	if who.NotBefore.After(e.began) && !who.NotBefore.After(now) {
 		if who.NotBefore.Sub(e.began) > pause {
-			e.series = now
+			e.seriesBegan = now
 		}
 		e.began = who.NotBefore
 	}
 }
 
-// look takes note of whether certificates can be had now. It must be called every every.
-func (e *Expiry) look(now time.Time, can bool) {
+// noteIssuing records whether certificates can be obtained now. It must be called at the interval of every.
+func (e *Expiry) noteIssuing(now time.Time, can bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -77,8 +79,8 @@ func (e *Expiry) look(now time.Time, can bool) {
 	}
 }
 
-// Ended says whether the credential of a caller has ended and they have shown no newer one, and since when one can be had; zero: none
-// can.
+// Ended reports whether a caller's credential has expired without a newer one being shown, and since when a newer one
+// can be obtained. Zero: none can be obtained.
 func (e *Expiry) Ended(who attest.Caller, now time.Time) (ended bool, issuing time.Time) {
 	if who.NotAfter.IsZero() || !now.After(who.NotAfter) {
 		return false, time.Time{}
@@ -87,19 +89,19 @@ func (e *Expiry) Ended(who attest.Caller, now time.Time) (ended bool, issuing ti
 	defer e.mu.Unlock()
 	if e.byShown {
 		if e.began.Sub(who.NotAfter) >= e.wait(who) {
-			issuing = e.series
+			issuing = e.seriesBegan
 		}
 		return !e.newest[who.ID].After(now), issuing
 	}
 	return !e.newest[who.ID].After(now), e.issuing
 }
 
-// wait is for how long after the end of its credential a stream stays at least.
+// wait returns how long a stream stays at least after its credential's end.
 func (e *Expiry) wait(who attest.Caller) time.Duration {
 	return grace + time.Duration(maphash.String(e.seed, who.ID.String()+who.Credential()+who.Serial)%uint64(spread))
 }
 
-// Refused says why a caller is served no longer; nil: they are.
+// Refused returns why a caller is served no longer; nil: it is served.
 func (e *Expiry) Refused(who attest.Caller, now time.Time) error {
 	ended, since := e.Ended(who, now)
 	if !ended || since.IsZero() {
@@ -114,7 +116,7 @@ func (e *Expiry) Refused(who attest.Caller, now time.Time) error {
 	return fmt.Errorf("the credential of %s ended at %s, and it has shown no newer one", who.ID, who.NotAfter.UTC().Format(time.RFC3339))
 }
 
-// Noting is an authenticator whose verified callers e takes note of.
+// Noting returns an authenticator that records its verified callers in e.
 func (e *Expiry) Noting(by attest.Authenticator) attest.Authenticator { return noting{by, e} }
 
 type noting struct {
@@ -126,14 +128,14 @@ type noting struct {
 func (n noting) Authenticate(ctx context.Context) (attest.Caller, error) {
 	who, err := n.Authenticator.Authenticate(ctx)
 	if err == nil {
-		n.expiry.shown(who, time.Now())
+		n.expiry.noteCredential(who, time.Now())
 	}
 	return who, err
 }
 
-// Run looks whether certificates can be had, and has the streams end whose credentials have ended, until ctx ends. issuing says whether
-// one can be had now, as far as this process knows, nil: it knows nothing of that, and goes by the certificates that are shown; recheck
-// asks Refused of each stream's caller.
+// Run records whether certificates can be obtained, and calls recheck, until ctx ends. issuing reports whether this
+// process can obtain one now; nil: unknown, so that shown certificates decide. recheck must call Refused for each
+// stream's caller and end refused streams.
 func (e *Expiry) Run(ctx context.Context, issuing func() bool, recheck func()) error {
 	if issuing == nil {
 		issuing = func() bool { return false }
@@ -146,7 +148,7 @@ func (e *Expiry) Run(ctx context.Context, issuing func() bool, recheck func()) e
 	for {
 		select {
 		case now := <-tick.C:
-			e.look(now, issuing())
+			e.noteIssuing(now, issuing())
 			recheck()
 		case <-ctx.Done():
 			return nil

@@ -40,12 +40,12 @@ func TestExpiry(t *testing.T) {
 		"they can be had for a moment in between": {away: [2]time.Duration{time.Hour + time.Minute, 3 * time.Hour}, at: 3 * time.Hour, stays: true},
 	} {
 		e, k := New(), web(time.Hour)
-		e.shown(k, begin)
+		e.noteCredential(k, begin)
 		for _, who := range c.shown {
-			e.shown(who, begin)
+			e.noteCredential(who, begin)
 		}
 		for now := time.Duration(0); now <= c.at; now += every {
-			e.look(begin.Add(now), c.away[1] == 0 || now < c.away[0] || now >= c.away[1])
+			e.noteIssuing(begin.Add(now), c.away[1] == 0 || now < c.away[0] || now >= c.away[1])
 		}
 		if err := e.Refused(k, begin.Add(c.at)); (err == nil) != c.stays {
 			t.Errorf("%s: %v", name, err)
@@ -85,11 +85,11 @@ func TestExpiryByShownCertificates(t *testing.T) {
 			t.Fatal(err)
 		}
 		web.NotBefore, web.NotAfter = begin, begin.Add(time.Hour)
-		e.shown(web, begin)
+		e.noteCredential(web, begin)
 		for i, after := range c.others {
 			other := named("other" + string(rune('a'+i)))
 			other.NotBefore, other.NotAfter = begin.Add(after), begin.Add(after+time.Hour)
-			e.shown(other, begin.Add(min(after, 10*time.Hour)))
+			e.noteCredential(other, begin.Add(min(after, 10*time.Hour)))
 		}
 		if err := e.Refused(web, begin.Add(c.at)); (err == nil) != c.stays {
 			t.Errorf("%s: %v", name, err)
@@ -97,7 +97,7 @@ func TestExpiryByShownCertificates(t *testing.T) {
 		if ended, issuing := e.Ended(web, begin.Add(c.at)); !ended || c.at > 20*time.Hour == !issuing.IsZero() {
 			t.Errorf("%s: ended %t, certificates can be had since %v", name, ended, issuing)
 		}
-		e.shown(attest.Caller{ID: web.ID, NotAfter: begin.Add(100 * time.Hour)}, begin.Add(c.at))
+		e.noteCredential(attest.Caller{ID: web.ID, NotAfter: begin.Add(100 * time.Hour)}, begin.Add(c.at))
 		if err := e.Refused(web, begin.Add(c.at)); err != nil {
 			t.Errorf("%s, and it has shown a newer one: %v", name, err)
 		}
@@ -111,9 +111,9 @@ func TestExpiryIsSpread(t *testing.T) {
 	for i := range 1000 {
 		who := attest.Caller{ID: spiffeid.RequireFromPath(spiffeid.RequireTrustDomainFromString("cluster.local"), "/ns/shop/sa/web"), Pod: string(rune('a' + i)), NotAfter: begin}
 		all = append(all, who)
-		e.shown(who, begin)
+		e.noteCredential(who, begin)
 	}
-	e.look(begin, true)
+	e.noteIssuing(begin, true)
 	half := 0
 	for _, who := range all {
 		if e.Refused(who, begin.Add(grace+spread/2)) != nil {
@@ -123,7 +123,7 @@ func TestExpiryIsSpread(t *testing.T) {
 	if half < 300 || half > 700 {
 		t.Errorf("%d of 1,000 streams end in the first half of the time", half)
 	}
-	e.look(begin.Add(time.Hour), true)
+	e.noteIssuing(begin.Add(time.Hour), true)
 	if len(e.newest) != 0 {
 		t.Errorf("%d identities are remembered", len(e.newest))
 	}

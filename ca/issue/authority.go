@@ -19,28 +19,28 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// Authority is what signs: one epoch's key and certificate. Immutable. It prints without its key.
+// Authority signs certificates: one epoch's key and certificate. Immutable. It prints without its key.
 type Authority struct {
 	Epoch uint64
 	Key   crypto.Signer
-	// Certificate is the issuer of leaves; Chain is what lies between it and a root, the issuer first, the root left out
-	// (empty where the issuer is itself a root).
+	// Certificate is the issuer of leaves. Chain has the certificates between it and a root, its own issuer first,
+	// without the root (empty if Certificate is itself a root).
 	Certificate *x509.Certificate
 	Chain       []*x509.Certificate
-	// Roots are the trust anchors that this authority needs in the mesh's bundle: Certificate itself where it is
-	// self-signed, else what the user gave.
+	// Roots are the trust anchors that this authority needs in the mesh's bundle: Certificate itself if it is
+	// self-signed, else the user's roots.
 	Roots []*x509.Certificate
-	// Lists are the user's own revocation lists (ca-crl.pem), at most one of each issuer, each with a number.
+	// Lists are the user's own revocation lists (ca-crl.pem), at most one per issuer, each with a number.
 	Lists []*x509.RevocationList
 }
 
-// path is Certificate and Chain.
+// path returns Certificate and Chain.
 func (a *Authority) path() []*x509.Certificate {
 	return append([]*x509.Certificate{a.Certificate}, a.Chain...)
 }
 
-// End is when the authority can sign no more: the earliest NotAfter of its certificate and chain, or, where it comes
-// earlier, the last one of its roots.
+// End returns when the authority can sign no more: the earliest NotAfter of its certificate and chain, or the latest of
+// its roots if that is earlier.
 func (a *Authority) End() time.Time {
 	end := a.Certificate.NotAfter
 	for _, c := range a.Chain {
@@ -72,7 +72,7 @@ func (a *Authority) ready(now time.Time) error {
 	return nil
 }
 
-// String is the authority without its key.
+// String returns the authority without its key.
 func (a Authority) String() string {
 	if a.Certificate == nil {
 		return fmt.Sprintf("authority epoch=%d key=[sealed]", a.Epoch)
@@ -90,9 +90,9 @@ func (a Authority) LogValue() slog.Value { return slog.StringValue(a.String()) }
 // MarshalJSON implements json.Marshaler.
 func (a Authority) MarshalJSON() ([]byte, error) { return json.Marshal(a.String()) }
 
-// SelfSigned makes a new root that signs leaves itself: P-256, valid from five minutes before now until now+validity. Its
-// subject is unlike that of any other root, so that verifiers never try several issuers of one name.
-// An error: no trust domain, a validity below a second, or random fails.
+// SelfSigned makes a new root that signs leaves itself: P-256, valid from Backdate before now until now+validity. Its
+// subject differs from that of any other root, so that verifiers never try several issuers of one name. Errors: no
+// trust domain, a validity below a second, or those of random.
 func SelfSigned(td spiffeid.TrustDomain, epoch uint64, validity time.Duration, now time.Time, random io.Reader) (*Authority, error) {
 	if random == nil {
 		random = rand.Reader
@@ -126,7 +126,7 @@ func SelfSigned(td spiffeid.TrustDomain, epoch uint64, validity time.Duration, n
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
-		// One issuer may lie between: the next root, where the old one signs it for verifiers that do not know it yet.
+		// One issuer may lie between: the next root, which the old one signs for verifiers that do not know it yet.
 		MaxPathLen:   1,
 		SubjectKeyId: id,
 		URIs:         uris(td.ID()),
@@ -142,8 +142,8 @@ func SelfSigned(td spiffeid.TrustDomain, epoch uint64, validity time.Duration, n
 	return &Authority{Epoch: epoch, Key: key, Certificate: root, Roots: []*x509.Certificate{root}}, nil
 }
 
-// anchors reports whether c, of the authority's path, is a root. It is asked for every leaf, and a signature check would
-// cost a quarter of the issue, so what stands in Roots is believed.
+// anchors reports whether c, a certificate of the authority's path, is a root. Certificates in Roots are trusted
+// without a signature check: it is called for every leaf, and the check would cost a quarter of the issue.
 func (a *Authority) anchors(c *x509.Certificate) bool {
 	if !bytes.Equal(c.RawSubject, c.RawIssuer) {
 		return false

@@ -12,22 +12,22 @@ import (
 	"time"
 )
 
-// ErrNoCRL is returned for an authority whose certificate does not let it sign revocation lists (a user's own CA without
-// cRLSign or without a subject key identifier). Its bundle must go without a list then.
+// ErrNoCRL is returned for an authority whose certificate may not sign revocation lists (a user's own CA without
+// cRLSign or without a subject key identifier). Its bundle must then have no list.
 var ErrNoCRL = errors.New("the CA certificate does not allow revocation lists")
 
 // Revoked is one entry of a revocation list.
 type Revoked struct {
 	Serial string // hexadecimal, as Issued.Serial
 	At     time.Time
-	// Reason is a CRLReason of RFC 5280, section 5.3.1; 0 (unspecified) is left out, 1 is keyCompromise.
+	// Reason is a CRLReason of RFC 5280, section 5.3.1; 0 (unspecified) is omitted, 1 is keyCompromise.
 	Reason int
 }
 
-// CRL signs the authority's revocation list as DER; PEM comes from EncodeCRL. number is greater than that of the list
-// before. thisUpdate lies Backdate back, for peers whose clock does; nextUpdate is the end of the issuer, because peers
-// refuse everyone once a list is out of date. Entries are sorted, an entry given twice counts once, the earlier. An empty
-// list is a list.
+// CRL signs the authority's revocation list as DER; EncodeCRL makes PEM of it. number must be greater than that of the
+// list before. thisUpdate is Backdate before now, for peers with slow clocks. nextUpdate is the end of the issuer,
+// because peers refuse every certificate once a list is outdated. Entries are sorted; of repeated entries the earlier
+// counts. The list may be empty.
 func CRL(a *Authority, number *big.Int, revoked []Revoked, now time.Time, random io.Reader) ([]byte, error) {
 	if random == nil {
 		random = rand.Reader
@@ -62,7 +62,7 @@ func CRL(a *Authority, number *big.Int, revoked []Revoked, now time.Time, random
 	return der, nil
 }
 
-// CanRevoke reports whether CRL can succeed.
+// CanRevoke reports whether the certificate may sign revocation lists.
 func (a *Authority) CanRevoke() bool {
 	return a.Certificate.KeyUsage&x509.KeyUsageCRLSign != 0 && len(a.Certificate.SubjectKeyId) != 0
 }
@@ -92,7 +92,7 @@ func crlEntries(revoked []Revoked) ([]x509.RevocationListEntry, error) {
 	}), nil
 }
 
-// EncodeCRL is a revocation list as PEM.
+// EncodeCRL encodes a revocation list as PEM.
 func EncodeCRL(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
 }

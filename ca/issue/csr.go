@@ -16,7 +16,7 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// MaxCSR is the greatest size of a CSR in bytes, as PEM. The greatest honest one, for an RSA key of 8192 bits, has 3 KiB.
+// MaxCSR bounds a CSR in bytes of PEM. The largest legitimate one, for an RSA key of 8192 bits, has 3 KiB.
 const MaxCSR = 16 << 10
 
 // Bounds of RSA keys, in bits. Above, one verification costs milliseconds.
@@ -24,9 +24,9 @@ const minRSA, maxRSA = 2048, 8192
 
 var oidSubjectAltName = asn1.ObjectIdentifier{2, 5, 29, 17}
 
-// ParseCSR reads one CSR as PEM and returns its public key: ECDSA on P-256 or P-384, or RSA of 2048 to 8192 bits. The CSR
-// must be signed by that key. It may name id, or id's path in one of the aliases, or nothing; a subject is ignored, because
-// stock agents put an empty organization there. Errors match ErrInvalid.
+// ParseCSR parses one CSR as PEM and returns its public key: ECDSA on P-256 or P-384, or RSA of 2048 to 8192 bits. The
+// CSR must be signed by that key. It may name id, or id's path in one of the aliases, or nothing. A subject is ignored,
+// because Istio's agents send an empty organization. Errors match ErrInvalid.
 func ParseCSR(text []byte, id spiffeid.ID, aliases ...spiffeid.TrustDomain) (crypto.PublicKey, error) {
 	csr, err := parseCSR(text, id, aliases)
 	if err != nil {
@@ -47,7 +47,7 @@ func parseCSR(text []byte, id spiffeid.ID, aliases []spiffeid.TrustDomain) (*x50
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	// Before the signature: the check bounds what verifying costs.
+	// Before the signature: this bounds the cost of verifying.
 	if err := checkKey(csr.PublicKey); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrWeakKey, err)
 	}
@@ -86,7 +86,7 @@ func onePEM(text []byte) ([]byte, error) {
 	return block.Bytes, nil
 }
 
-// checkKey says what is wrong with a public key, of a leaf or of an authority. Envoy takes neither Ed25519 nor P-224.
+// checkKey refuses unsupported public keys, of a leaf or of an authority. Envoy accepts neither Ed25519 nor P-224.
 func checkKey(public crypto.PublicKey) error {
 	switch k := public.(type) {
 	case *ecdsa.PublicKey:
@@ -106,8 +106,8 @@ func checkKey(public crypto.PublicKey) error {
 	return nil
 }
 
-// checkNames refuses every alternative name but id's. It reads the extension itself, because x509 skips the kinds of names
-// that it does not know.
+// checkNames refuses every alternative name except id's. It parses the extension itself, because x509 skips unknown
+// kinds of names.
 func checkNames(extensions []pkix.Extension, id spiffeid.ID, aliases []spiffeid.TrustDomain) error {
 	for _, e := range extensions {
 		if !e.Id.Equal(oidSubjectAltName) {

@@ -12,20 +12,21 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// ErrForeign: what another CA has signed is not what it was asked for.
+// ErrForeign: another CA's certificate does not match the request.
 var ErrForeign = errors.New("certificate of another CA")
 
-// Bounds of what another CA answers.
+// Bounds of another CA's response.
 const (
-	maxForeign = 64 << 10 // bytes, as PEM
+	maxForeign = 64 << 10 // bytes of PEM
 	maxChain   = 8        // certificates
 )
 
-// oidOrganization is the one part of a subject that stock agents send, without a value (istio: security/pkg/pki/util/generate_csr.go).
+// oidOrganization is the only part of a subject that Istio's agents send, without a value (istio:
+// security/pkg/pki/util/generate_csr.go).
 var oidOrganization = asn1.ObjectIdentifier{2, 5, 4, 10}
 
-// ParseExact is ParseCSR for a CSR that another CA signs as it stands, which takes names and all from it: it has to name id, and may say nothing else, for
-// a subject (an organization is a group to Kubernetes) or an extension might mean something to that CA, or to those who trust it.
+// ParseExact is ParseCSR for a CSR that another CA signs as it is. The CSR must name id and nothing else: a subject (an
+// organization is a group to Kubernetes) or an extension might have a meaning for that CA or its relying parties.
 // Errors: those of ParseCSR, and ErrForeignName.
 func ParseExact(text []byte, id spiffeid.ID) (crypto.PublicKey, error) {
 	csr, err := parseCSR(text, id, nil)
@@ -48,16 +49,16 @@ func ParseExact(text []byte, id spiffeid.ID) (crypto.PublicKey, error) {
 	return csr.PublicKey, nil
 }
 
-// Foreign is what a certificate of another CA has to be.
+// Foreign has the requirements for a certificate of another CA.
 type Foreign struct {
 	Identity spiffeid.ID
 	Key      crypto.PublicKey    // of the CSR
-	Roots    []*x509.Certificate // that the CA is known by
+	Roots    []*x509.Certificate // roots of the CA
 	MaxTTL   time.Duration       // from now on
 }
 
-// Check reads what another CA has signed, leaf first, and says what is wrong with it (ErrForeign). Of the rest of its answer only what leads from the leaf to a
-// root is in the chain.
+// Check parses another CA's certificates, leaf first, and verifies the leaf (ErrForeign). Issued.Chain has only the
+// certificates that lead from the leaf to a root.
 func (f Foreign) Check(text []byte, now time.Time) (*Issued, error) {
 	if len(text) > maxForeign {
 		return nil, fmt.Errorf("%w: an answer of %d bytes, at most %d", ErrForeign, len(text), maxForeign)
@@ -84,7 +85,8 @@ func (f Foreign) Check(text []byte, now time.Time) (*Issued, error) {
 	if at.Before(leaf.NotBefore) { // within clockLeeway
 		at = leaf.NotBefore
 	}
-	chains, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	chains, err := leaf.Verify(x509.VerifyOptions{Roots: roots,
+		Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	if err != nil {
 		return nil, fmt.Errorf("%w: it does not lead to a root that the mesh configuration has for this CA: %w", ErrForeign, err)
 	}
@@ -92,13 +94,14 @@ func (f Foreign) Check(text []byte, now time.Time) (*Issued, error) {
 	return &Issued{Leaf: leaf, Chain: chain[:max(len(chain)-1, 1)], Serial: SerialString(leaf.SerialNumber)}, nil
 }
 
-// clockLeeway is how much later than now a certificate of another CA may begin; shortestForeign how long it has to live at least.
+// clockLeeway bounds how far in the future a certificate of another CA may begin; shortestForeign is its shortest
+// remaining lifetime.
 const (
 	clockLeeway     = time.Minute
 	shortestForeign = time.Minute
 )
 
-// checkLeaf says what is wrong with a leaf, whoever signed it.
+// checkLeaf checks a leaf's content, without its signature.
 func (f Foreign) checkLeaf(leaf *x509.Certificate, now time.Time) error {
 	key, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
 	usage := func(u x509.ExtKeyUsage) bool { return slices.Contains(leaf.ExtKeyUsage, u) }

@@ -16,18 +16,18 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// Files are the user's own CA as the Secret `cacerts` holds it, in PEM.
+// Files are the user's own CA in the form of the Secret `cacerts`, in PEM.
 type Files struct {
 	Cert  []byte // ca-cert.pem: the issuer of leaves
 	Key   []byte // ca-key.pem: its key, PKCS #8, SEC 1 or PKCS #1, not encrypted
-	Chain []byte // cert-chain.pem: the issuer and what lies above it; the root may be left out; may be empty
+	Chain []byte // cert-chain.pem: the issuer and the certificates above it, with or without the root; may be empty
 	Root  []byte // root-cert.pem: the trust anchors
 	Lists []byte // ca-crl.pem: revocation lists of issuers in the mesh; may be empty
 }
 
-// FromPEM reads a user's CA. It refuses what could not sign a leaf that peers accept: another key than the certificate's,
-// a certificate that is no CA, a path length that is too short, an expired link, a chain that does not reach a root, name
-// constraints that exclude the trust domain. Errors name the file of `cacerts`.
+// FromPEM parses a user's CA, and verifies that it can sign leaves that peers accept. It refuses a key that does not
+// match, a certificate that is not a CA's, a path length that is too short, an expired certificate, a chain that does
+// not reach a root, and name constraints that exclude the trust domain. Errors name the file of `cacerts`.
 func FromPEM(f Files, epoch uint64, td spiffeid.TrustDomain, now time.Time) (*Authority, error) {
 	certs, err := Certificates(f.Cert)
 	if err != nil {
@@ -66,7 +66,8 @@ func FromPEM(f Files, epoch uint64, td spiffeid.TrustDomain, now time.Time) (*Au
 	return a, nil
 }
 
-// Verify says why a leaf that a signs now for a workload of td would not be accepted by a peer that trusts a.Roots. nil: it would be accepted.
+// Verify returns why a peer that trusts a.Roots would refuse a leaf that a signs now for a workload of td. nil: the
+// peer would accept the leaf.
 func (a *Authority) Verify(td spiffeid.TrustDomain, now time.Time) error {
 	if err := a.ready(now); err != nil {
 		return err
@@ -94,7 +95,7 @@ func (a *Authority) Verify(td spiffeid.TrustDomain, now time.Time) error {
 	return a.probe(td, now)
 }
 
-// checkCA says what keeps c from standing above a leaf with `between` issuers between them.
+// checkCA returns why c cannot be above a leaf with `between` issuers between them.
 func checkCA(c *x509.Certificate, between int, now time.Time) error {
 	switch {
 	case !c.BasicConstraintsValid || !c.IsCA:
@@ -111,8 +112,8 @@ func checkCA(c *x509.Certificate, between int, now time.Time) error {
 	return nil
 }
 
-// probe signs a leaf that is thrown away and verifies it as a peer would: what checkCA does not know of (name constraints,
-// extended usages, the root itself) shows here and not at the first handshake.
+// probe signs a leaf, which is discarded, and verifies it as a peer would. Faults that checkCA does not cover (name
+// constraints, extended usages, the root itself) show here instead of at the first handshake.
 func (a *Authority) probe(td spiffeid.TrustDomain, now time.Time) error {
 	id, err := spiffeid.FromSegments(td, "ns", "probe", "sa", "probe")
 	if err != nil {
@@ -141,8 +142,8 @@ func (a *Authority) probe(td spiffeid.TrustDomain, now time.Time) error {
 	return nil
 }
 
-// Certificates reads every certificate of a PEM text. Nothing but certificates, comments and white space may be in it.
-// An error says which block is no certificate, or that there is none.
+// Certificates parses all certificates of a PEM text, which may contain only certificates, comments and white space.
+// Errors name the block that is not a certificate, or say that the text is not PEM. An empty text has no certificates.
 func Certificates(text []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for rest := text; ; {
@@ -168,7 +169,7 @@ func Certificates(text []byte) ([]*x509.Certificate, error) {
 	return out, nil
 }
 
-// PrivateKey reads the one private key of a PEM text: PKCS #8, SEC 1 or PKCS #1. Errors show nothing of it.
+// PrivateKey parses the one private key of a PEM text: PKCS #8, SEC 1 or PKCS #1. Errors do not show it.
 func PrivateKey(text []byte) (crypto.Signer, error) {
 	for rest := text; ; {
 		var block *pem.Block

@@ -1,7 +1,9 @@
-// Package issue makes certificates: a CSR and an identity in, a chain out. It is pure but for randomness and the time it
-// is given.
+// Package issue makes certificates from CSRs and identities. Its functions are pure except for randomness and the given
+// time.
 //
-// Owns: nothing.  Reads: nothing of ours.  Never: takes an identity from a CSR; keeps a key; reads a clock.
+// Owns: nothing.
+// Reads: nothing of ours.
+// Never: takes an identity from a CSR; stores a key; reads a clock.
 package issue
 
 import (
@@ -23,8 +25,8 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// Errors of this package, for errors.Is. What matches ErrInvalid is the caller's fault and stays so (gRPC
-// InvalidArgument); ErrAuthority says that the signer cannot sign now (Unavailable); anything else is internal.
+// Errors of this package, for errors.Is. Those that match ErrInvalid are the caller's fault and permanent (gRPC
+// InvalidArgument). ErrAuthority means that the signer cannot sign now (Unavailable). Others are internal.
 var (
 	ErrInvalid     = errors.New("invalid certificate request")
 	ErrMalformed   = fmt.Errorf("%w: malformed CSR", ErrInvalid)
@@ -37,33 +39,33 @@ var (
 	ErrAuthority   = errors.New("signing authority not usable")
 )
 
-// Request is one certificate to be made.
+// Request is a request for one certificate.
 type Request struct {
-	CSR      []byte // PEM, as agents send it; only its public key counts
+	CSR      []byte // PEM, as agents send it; only its public key is used
 	Identity spiffeid.ID
-	// Aliases are trust domains under which the CSR may name Identity's path, as agents do that were started before the
-	// mesh changed its trust domain. The certificate names Identity all the same.
+	// Aliases are trust domains under which the CSR may name Identity's path. Agents that started before the mesh
+	// changed its trust domain use one. The certificate names Identity in any case.
 	Aliases []spiffeid.TrustDomain
-	TTL     time.Duration // 0: the default; more than the maximum: the maximum
-	// Proven is when the identity was proven by a token last, for the certificate to say (Proven); zero: it does not.
+	TTL     time.Duration // 0: the default; above the maximum: the maximum
+	// Proven is the time of the last proof of the identity by a token, to be recorded in the certificate (Proven);
+	// zero: not recorded.
 	Proven time.Time
-	// Origin is what proved it in the first place, for the certificate to say (OriginOf); zero: it does not.
+	// Origin is the first proof of the identity, to be recorded in the certificate (OriginOf); zero: not recorded.
 	Origin Origin
-	// Names are put beside the identity: DNS names, and those that are IP addresses as such. They are the issuer's decision,
-	// never the CSR's.
+	// Names are added to the certificate: DNS names and IP addresses. The issuer decides about them, never the CSR.
 	Names []string
 }
 
-// Backdate is how far back the beginning lies of all that is signed: leaves, roots, revocation lists. Clocks of a mesh may be 10
-// minutes apart, either way, and a beginning that lies in somebody's future is refused by them (issue 12, item 15).
+// Backdate is the distance of all begins before now: of leaves, roots, and revocation lists. Clocks of a mesh may
+// differ by 10 minutes in either direction, and a peer refuses a begin in its future.
 const Backdate = 15 * time.Minute
 
-// Policy bounds what is issued. A field that is zero stands for its default.
+// Policy bounds the issued certificates. A zero field means its default.
 type Policy struct {
 	DefaultTTL time.Duration // 24 h
 	MaxTTL     time.Duration // 90 d
-	Backdate   time.Duration // NotBefore lies so far back: Backdate; negative: none
-	Jitter     float64       // NotAfter comes earlier by up to this part of the TTL, below 1: 0.1; negative: none
+	Backdate   time.Duration // of NotBefore; 0: the constant Backdate; negative: none
+	Jitter     float64       // NotAfter is earlier by up to this fraction of the TTL, below 1: 0.1; negative: none
 }
 
 func (p Policy) withDefaults() Policy {
@@ -83,13 +85,13 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// Shortest is for how long a certificate lives at least that is asked for with a TTL, where the signer lives that long.
+// Shortest returns the shortest lifetime of a certificate with a requested TTL, if the signer lives that long.
 func (p Policy) Shortest(ttl time.Duration) time.Duration {
 	ttl = p.Longest(ttl)
 	return ttl - time.Duration(p.withDefaults().Jitter*float64(ttl))
 }
 
-// Longest is for how long a certificate lives at most that is asked for with a TTL; 0: the default.
+// Longest returns the longest lifetime of a certificate with a requested TTL; 0: the default.
 func (p Policy) Longest(ttl time.Duration) time.Duration {
 	if p = p.withDefaults(); ttl == 0 {
 		ttl = p.DefaultTTL
@@ -97,10 +99,10 @@ func (p Policy) Longest(ttl time.Duration) time.Duration {
 	return min(ttl, p.MaxTTL)
 }
 
-// Default is for how long a certificate is issued that is asked for with no TTL.
+// Default returns the lifetime of certificates without a requested TTL.
 func (p Policy) Default() time.Duration { return p.withDefaults().DefaultTTL }
 
-// Check says what in the policy makes no sense, for the start of a process. nil: everything does.
+// Check returns what is invalid in the policy, for the start of a process. nil: the policy is valid.
 func (p Policy) Check() error {
 	switch p = p.withDefaults(); {
 	case p.DefaultTTL < time.Second:
@@ -116,16 +118,16 @@ func (p Policy) Check() error {
 // Issued is one certificate.
 type Issued struct {
 	Leaf   *x509.Certificate
-	Chain  []*x509.Certificate // leaf first, then Authority.Certificate and Authority.Chain, roots left out
+	Chain  []*x509.Certificate // leaf first, then Authority.Certificate and Authority.Chain, without roots
 	Epoch  uint64
 	Serial string // hexadecimal, as SerialString makes it
 }
 
-// SerialString is how serial numbers are written everywhere: lower-case hexadecimal without leading zeros.
+// SerialString formats serial numbers as used everywhere: lower-case hexadecimal without leading zeros.
 func SerialString(serial *big.Int) string { return serial.Text(16) }
 
-// Issue makes a leaf for the request's identity and the CSR's public key, signed by a. random is the source of serial and
-// jitter (nil: crypto/rand). Errors match ErrInvalid or ErrAuthority, or are those of random and the signer.
+// Issue makes a leaf for the request's identity and the CSR's public key, signed by a. random is the source of serial
+// and jitter (nil: crypto/rand). Errors match ErrInvalid or ErrAuthority, or are those of random and the signer.
 func Issue(a *Authority, r Request, p Policy, now time.Time, random io.Reader) (*Issued, error) {
 	if err := checkIdentity(r.Identity); err != nil {
 		return nil, err
@@ -158,8 +160,9 @@ func checkIdentity(id spiffeid.ID) error {
 	return nil
 }
 
-// sign completes the template (names and extended usages are given) and signs it.
-func (a *Authority) sign(public crypto.PublicKey, t x509.Certificate, ttl time.Duration, p Policy, now time.Time, random io.Reader) (*Issued, error) {
+// sign completes the template (names and extended usages are set) and signs it.
+func (a *Authority) sign(public crypto.PublicKey, t x509.Certificate,
+	ttl time.Duration, p Policy, now time.Time, random io.Reader) (*Issued, error) {
 	if random == nil {
 		random = rand.Reader
 	}
@@ -199,8 +202,8 @@ func (a *Authority) sign(public crypto.PublicKey, t x509.Certificate, ttl time.D
 	return &Issued{Leaf: leaf, Chain: chain, Epoch: a.Epoch, Serial: SerialString(leaf.SerialNumber)}, nil
 }
 
-// validity is the leaf's interval, in whole seconds as X.509 has them: inside the signer's, and at least a second long
-// from now on.
+// validity returns the leaf's interval in whole seconds, as X.509 has them. It is within the signer's, and at least a
+// second long from now on.
 func (a *Authority) validity(ttl time.Duration, p Policy, now time.Time, random io.Reader) (from, to time.Time, err error) {
 	if err := p.Check(); err != nil {
 		return from, to, fmt.Errorf("%w: %w", ErrAuthority, err)
@@ -231,7 +234,7 @@ func (a *Authority) validity(ttl time.Duration, p Policy, now time.Time, random 
 	return from, to, nil
 }
 
-// serial is 128 bits of a CSPRNG, never zero.
+// serial returns 128 bits of a CSPRNG, never zero.
 func serial(random io.Reader) (*big.Int, error) {
 	var b [16]byte
 	for range 3 {
@@ -245,7 +248,7 @@ func serial(random io.Reader) (*big.Int, error) {
 	return nil, errors.New("read randomness for the serial number: only zeros")
 }
 
-// keyID is a subject key identifier: the first 160 bits of SHA-256 over the key's bit string (RFC 7093, method 1).
+// keyID returns a subject key identifier: the first 160 bits of SHA-256 over the key's bit string (RFC 7093, method 1).
 func keyID(public crypto.PublicKey) ([]byte, error) {
 	if k, ok := public.(*ecdsa.PublicKey); ok {
 		point, err := k.Bytes()

@@ -6,20 +6,20 @@ import (
 	"encoding/asn1"
 )
 
-// Origin is what proved the identity of a leaf in the first place. However many certificates follow from one token, all of them say the
-// same, so that what they may have is counted once (issue 12, item 9).
+// Origin identifies the credential that first proved the identity of a leaf. All certificates that go back to one token
+// have the same Origin, so that they are counted once.
 type Origin struct {
-	Pod    string `asn1:"utf8"` // that the token was bound to; empty: to none
-	PodUID string `asn1:"utf8"` // empty: the token did not say
-	Token  string `asn1:"utf8"` // what tells tokens without a Pod from each other; or the serial number of a leaf that had no origin
-	// Cluster is the one whose keys verified the token; empty: that is not known.
+	Pod    string `asn1:"utf8"` // that the token was bound to; empty: unbound
+	PodUID string `asn1:"utf8"` // empty: not in the token
+	Token  string `asn1:"utf8"` // distinguishes tokens without a Pod; or the serial number of a leaf without an origin
+	// Cluster is the cluster whose keys verified the token; empty: unknown.
 	Cluster string `asn1:"utf8"`
 }
 
-// originOID is the extension of a leaf with its Origin (a SEQUENCE of UTF8Strings; not critical). See provenOID.
+// originOID is the leaf's extension with its Origin (a SEQUENCE of UTF8Strings; not critical). See provenOID.
 var originOID = asn1.ObjectIdentifier{1, 3, 6, 1, 3, 20112, 2}
 
-// OriginOf is what a leaf says of its origin; zero: it was issued by an older version, or by another CA.
+// OriginOf returns the Origin in a leaf. Zero: an older version or another CA issued the leaf.
 func OriginOf(leaf *x509.Certificate) Origin {
 	for _, e := range leaf.Extensions {
 		var o Origin

@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// provenOID is the extension of a leaf that says when its identity was proven by a token last, in Unix seconds (an INTEGER; not critical).
-// It goes from certificate to certificate as these are renewed, so that every replica knows it without asking (issue 12, item 4). It is
-// below the arc for experiments (1.3.6.1.3): only our own CA writes it, and it counts only where that is the mesh's (attest.Certificates.Foreign).
+// provenOID is the leaf's extension with the time of the last proof of its identity by a token, in Unix seconds (an
+// INTEGER; not critical). Renewals copy it, so that every replica knows the time without a request. The OID is below
+// the arc for experiments (1.3.6.1.3): only our own CA writes it, and it is read only where that is the mesh's CA
+// (attest.Certificates.Foreign).
 var provenOID = asn1.ObjectIdentifier{1, 3, 6, 1, 3, 20112, 1}
 
-// Proven is when the identity of a leaf was proven by a token last. One that does not say counts from its own beginning: an older version
-// issued it.
+// Proven returns when a token last proved a leaf's identity. For a leaf without that extension, which an older version
+// issued, it returns NotBefore.
 func Proven(leaf *x509.Certificate) time.Time {
 	if at, says := provenAt(leaf); says {
 		return at
@@ -21,8 +22,8 @@ func Proven(leaf *x509.Certificate) time.Time {
 	return leaf.NotBefore
 }
 
-// Follows is the time from which what a leaf says is true: that at which a token proved it. A leaf that does not say, of an older version, counts
-// from when it was issued.
+// Follows returns the time at which a leaf's statements were true: when a token proved them. For a leaf without that
+// extension, which an older version issued, it returns IssuedAt.
 func Follows(leaf *x509.Certificate) time.Time {
 	if at, says := provenAt(leaf); says {
 		return at
@@ -30,7 +31,7 @@ func Follows(leaf *x509.Certificate) time.Time {
 	return IssuedAt(leaf)
 }
 
-// IssuedAt is when a leaf was issued, by its beginning, which lies Backdate before that, unless its CA is younger.
+// IssuedAt returns when a leaf was issued: Backdate after its begin, which is imprecise if its CA is younger.
 func IssuedAt(leaf *x509.Certificate) time.Time { return leaf.NotBefore.Add(Backdate) }
 
 func provenAt(leaf *x509.Certificate) (at time.Time, says bool) {

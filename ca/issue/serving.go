@@ -15,9 +15,10 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 )
 
-// ServingNames are the names that agents dial and expect in the server's certificate: the Services istiod, istiod-remote,
-// istio-pilot and, for a revision other than "" and "default", istiod-<revision>, of the namespace; then custom ones
-// (ISTIOD_CUSTOM_HOST and the like; empty ones are left out). Sorted, each once.
+// ServingNames returns the DNS names that agents expect in the server's certificate: the Services istiod,
+// istiod-remote, istio-pilot and, for a revision other than "" and "default", istiod-<revision>, of the namespace.
+// Custom names are added (ISTIOD_CUSTOM_HOST and the like; empty ones are omitted). The result is sorted, without
+// duplicates.
 func ServingNames(namespace, revision string, custom ...string) []string {
 	services := []string{"istiod", "istiod-remote", "istio-pilot"}
 	if revision != "" && revision != "default" {
@@ -31,15 +32,15 @@ func ServingNames(namespace, revision string, custom ...string) []string {
 	return slices.Compact(names)
 }
 
-// ServingRequest is a certificate for a server of the control plane.
+// ServingRequest is a request for the certificate of a control plane server.
 type ServingRequest struct {
-	Names    []string // DNS names; those that are IP addresses become address names
+	Names    []string // DNS names; IP addresses become address names
 	Identity spiffeid.ID
 	TTL      time.Duration // 0: the policy's default
 }
 
-// Serving makes a key (P-256) and a certificate for the control plane's own servers. Identity may be zero. The chain to be
-// presented leaves the root out. Errors: ErrInvalid where the request has no names, else what keeps the authority from signing.
+// Serving makes a key (P-256) and a certificate for a server of the control plane. Identity may be zero. The chain has
+// no root. Errors: ErrInvalid if the request has no names, else the authority's.
 func Serving(a *Authority, r ServingRequest, p Policy, now time.Time, random io.Reader) (tls.Certificate, error) {
 	if random == nil {
 		random = rand.Reader

@@ -10,11 +10,13 @@ import (
 	"time"
 )
 
-// maxUserLists bounds ca-crl.pem, in bytes: what is in it is a part of the keyring's record, and of a ConfigMap in every namespace.
+// maxUserLists bounds ca-crl.pem, in bytes: its content is a part of the keyring's record, and of a ConfigMap in every
+// namespace.
 const maxUserLists = 64 << 10
 
-// readLists reads the user's revocation lists, ca-crl.pem, into a. Those of issuers that a knows must be theirs; others are of other
-// intermediates below its roots, which are verified where they are used. A CA that its own lists revoke is refused.
+// readLists parses the user's revocation lists, ca-crl.pem, into a. Lists of issuers that a knows must be signed by
+// them. Other lists are of other intermediates below a's roots, and are verified where they are used. A CA that its own
+// lists revoke is refused.
 func (a *Authority) readLists(text []byte, now time.Time) error {
 	if len(text) > maxUserLists {
 		return fmt.Errorf("%d bytes, at most %d are taken", len(text), maxUserLists)
@@ -41,7 +43,7 @@ func (a *Authority) readLists(text []byte, now time.Time) error {
 	}
 }
 
-// checkList says what is wrong with one list.
+// checkList validates one list.
 func (a *Authority) checkList(list *x509.RevocationList, now time.Time) error {
 	switch {
 	case list.Number == nil:
@@ -64,19 +66,21 @@ func (a *Authority) checkList(list *x509.RevocationList, now time.Time) error {
 		if !bytes.Equal(c.RawIssuer, list.RawIssuer) {
 			continue
 		}
-		if slices.ContainsFunc(list.RevokedCertificateEntries, func(e x509.RevocationListEntry) bool { return e.SerialNumber.Cmp(c.SerialNumber) == 0 }) {
+		if slices.ContainsFunc(list.RevokedCertificateEntries,
+			func(e x509.RevocationListEntry) bool { return e.SerialNumber.Cmp(c.SerialNumber) == 0 }) {
 			return fmt.Errorf("of %s revokes %q, which is in this CA's own chain", list.Issuer, c.Subject)
 		}
 	}
 	return nil
 }
 
-// SameIssuer says whether two revocation lists are of one issuer.
+// SameIssuer reports whether two revocation lists have the same issuer.
 func SameIssuer(a, b *x509.RevocationList) bool {
 	return bytes.Equal(a.RawIssuer, b.RawIssuer) && bytes.Equal(a.AuthorityKeyId, b.AuthorityKeyId)
 }
 
-// NewestLists adds lists to others: of each issuer the one with the highest number stays, in the order in which issuers came.
+// NewestLists merges revocation lists: for each issuer the one with the highest number, issuers in order of first
+// appearance.
 func NewestLists(have []*x509.RevocationList, more ...*x509.RevocationList) []*x509.RevocationList {
 	out := slices.Clone(have)
 	for _, list := range more {

@@ -1,8 +1,9 @@
-// Package istioca reads the mesh's CA where istiod has it in Kubernetes: the user's own in the Secret cacerts of the system namespace, else the
-// root that istiod made for itself, in the Secret istio-ca-secret.
+// Package istioca reads the mesh's CA from istiod's Secrets in Kubernetes: the user's own from the Secret cacerts of
+// the system namespace, else the root that istiod made for itself from the Secret istio-ca-secret.
 //
-// Owns: nothing.  Reads: these two Secrets, by their names, as long as Run runs.  Never: writes a Secret; says what is in one in an error or
-// a log line.
+// Owns: nothing.
+// Reads: these two Secrets, by name, while Run runs.
+// Never: writes a Secret; shows a Secret's content in an error or log line.
 package istioca
 
 import (
@@ -20,7 +21,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// The Secrets, and their type where istiod has made them: with USE_CACERTS_FOR_SELF_SIGNED_CA it keeps its own root in cacerts.
+// Names of the Secrets, and the type of istiod's own: with USE_CACERTS_FOR_SELF_SIGNED_CA istiod keeps its own root in
+// cacerts.
 const (
 	userSecret   = "cacerts"
 	istiodSecret = "istio-ca-secret"
@@ -28,53 +30,52 @@ const (
 )
 
 const (
-	every    = 5 * time.Second // between two looks, as at a folder
-	patience = 5 * time.Second // for one answer
+	every    = 5 * time.Second // between two reads, as for a folder
+	patience = 5 * time.Second // for one response
 )
 
-// Secrets implements keyring.CASource. Safe for concurrent use.
+// Secrets is a keyring.CASource that reads istiod's Secrets. Safe for concurrent use.
 type Secrets struct {
 	api       *apiserver.Client
 	namespace string
 	log       *slog.Logger
 	now       atomic.Pointer[found]
 
-	known, failing bool // Run's: a look has found out what there is; the last one has not
+	known, failing bool // owned by Run: a read has succeeded once; the last one failed
 }
 
-// found is what a look has found.
+// found is the result of a read.
 type found struct {
 	ca  keyring.UserCA
 	err error
 }
 
-// New asks nothing yet. Secrets are those of the namespace.
+// New returns Secrets of a namespace. It sends no request.
 func New(api *apiserver.Client, namespace string, log *slog.Logger) *Secrets {
 	s := &Secrets{api: api, namespace: namespace, log: log}
 	s.now.Store(&found{err: fmt.Errorf("Secret %s/%s: %w", namespace, userSecret, keyring.ErrNotRead)})
 	return s
 }
 
-// Read implements keyring.CASource: it gives what was found last. While the API server does not answer, or does not let it be read, what was
-// read before stands.
+// Read implements keyring.CASource. It returns the result of the last read that the API server answered.
 func (s *Secrets) Read() (keyring.UserCA, error) {
 	now := s.now.Load()
 	return now.ca, now.err
 }
 
-// Run looks at the Secrets until the context ends, whose error it returns.
+// Run reads the Secrets regularly until ctx ends. It returns the error of ctx.
 func (s *Secrets) Run(ctx context.Context) error {
 	for {
-		s.turn(ctx)
+		s.refresh(ctx)
 		if err := loop.Pause(ctx, every); err != nil {
 			return err
 		}
 	}
 }
 
-// turn looks once. It is called by Run only.
-func (s *Secrets) turn(ctx context.Context) {
-	ca, err := s.look(ctx)
+// refresh reads the Secrets once. Only Run calls it.
+func (s *Secrets) refresh(ctx context.Context) {
+	ca, err := s.readSecrets(ctx)
 	var wrong *incomplete
 	switch {
 	case err == nil || errors.As(err, &wrong):
@@ -93,8 +94,8 @@ func (s *Secrets) turn(ctx context.Context) {
 	}
 }
 
-// look finds the CA. *incomplete: there is a Secret, which is not whole; other errors say that it cannot be read.
-func (s *Secrets) look(ctx context.Context) (keyring.UserCA, error) {
+// readSecrets reads the CA. *incomplete: a Secret lacks a key. Other errors: a Secret cannot be read.
+func (s *Secrets) readSecrets(ctx context.Context) (keyring.UserCA, error) {
 	for _, name := range []string{userSecret, istiodSecret} {
 		secret, err := s.get(ctx, name)
 		if err != nil {
@@ -107,14 +108,14 @@ func (s *Secrets) look(ctx context.Context) (keyring.UserCA, error) {
 	return keyring.UserCA{None: true}, nil
 }
 
-// secret is a Secret, as far as it is used (k8s.io/api/core/v1).
+// secret is the used part of a Secret (k8s.io/api/core/v1).
 type secret struct {
 	Metadata struct{ Name string }
 	Type     string
 	Data     map[string][]byte
 }
 
-// get reads a Secret by its name; nil: there is none, for certain.
+// get reads a Secret by name; nil: it certainly does not exist.
 func (s *Secrets) get(ctx context.Context, name string) (*secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -132,7 +133,7 @@ func (s *Secrets) get(ctx context.Context, name string) (*secret, error) {
 	return got, nil
 }
 
-// incomplete is a Secret that lacks something.
+// incomplete is the error for a Secret that lacks a key.
 type incomplete struct{ from, key string }
 
 // Error implements error.
@@ -140,7 +141,8 @@ func (i *incomplete) Error() string {
 	return fmt.Sprintf("%s: key %s is missing or empty", i.from, i.key)
 }
 
-// userCA is what a Secret says. As with istiod, one that has tls.crt is of the form of kubernetes.io/tls, as cert-manager writes it.
+// userCA returns the CA in a Secret. As with istiod, a Secret with tls.crt has the keys of type kubernetes.io/tls, as
+// cert-manager writes them.
 func (s *secret) userCA(from string) (keyring.UserCA, error) {
 	u := keyring.UserCA{From: from, FirstOnly: s.Type == istiodType || s.Metadata.Name == istiodSecret}
 	type part struct {
@@ -152,7 +154,7 @@ func (s *secret) userCA(from string) (keyring.UserCA, error) {
 	case len(s.Data["tls.crt"]) > 0:
 		parts = []part{{"tls.crt", &u.Cert}, {"tls.key", &u.Key}, {"ca.crt", &u.Root}}
 		u.From += " (tls.crt is its ca-cert.pem, tls.key its ca-key.pem, ca.crt its root-cert.pem)"
-	case u.FirstOnly: // a root of its own, which istiod does not write twice
+	case u.FirstOnly: // istiod writes its own root once only
 		parts = parts[:2]
 		u.Root = s.Data["root-cert.pem"]
 		if len(u.Root) == 0 {

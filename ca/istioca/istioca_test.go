@@ -70,7 +70,7 @@ func TestWhichSecret(t *testing.T) {
 		"another one":                {object("other", opaque, "ca-cert.pem"), own, "another object"},
 		"an API server that is away": {http.StatusServiceUnavailable, own, "503"},
 	} {
-		u, err := secrets(t, map[string]any{"cacerts": c.cacerts, "istio-ca-secret": c.istiod}).look(t.Context())
+		u, err := secrets(t, map[string]any{"cacerts": c.cacerts, "istio-ca-secret": c.istiod}).readSecrets(t.Context())
 		got := fmt.Sprintf("%s %s %s %s %s%t", u.Cert, u.Key, u.Chain, u.Root, u.Lists, u.FirstOnly)
 		switch {
 		case u.None:
@@ -106,7 +106,7 @@ func TestLastAnswerStands(t *testing.T) {
 		{nil, " true <nil>"},
 	} {
 		have["cacerts"] = step.cacerts
-		s.turn(t.Context())
+		s.refresh(t.Context())
 		u, err := s.Read()
 		if got := fmt.Sprintf("%s %t %v", u.Cert, u.None, err); !strings.HasPrefix(got, step.want) {
 			t.Errorf("step %d: %s, want %s", i, got, step.want)

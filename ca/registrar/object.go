@@ -16,10 +16,11 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// path is where CertificateSigningRequests are, which have no namespace.
+// path is the API path of CertificateSigningRequests, which have no namespace.
 const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
-// What objects of ours have. cert-manager takes the duration from its annotation, others from expirationSeconds.
+// Labels and annotations of our objects. cert-manager reads the duration from its annotation, others from
+// expirationSeconds.
 const (
 	managedBy    = "app.kubernetes.io/managed-by"
 	manager      = "navarchd"
@@ -27,7 +28,7 @@ const (
 	certManagers = "experimental.cert-manager.io/request-duration"
 )
 
-// request is a CertificateSigningRequest (k8s.io/api/certificates/v1), as far as it is used.
+// request is the used part of a CertificateSigningRequest (k8s.io/api/certificates/v1).
 type request struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
@@ -63,8 +64,8 @@ type condition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// have has a signer sign: the text of what it has signed, unchecked. Whatever becomes of it, the object is deleted.
-func (r *Registrar) have(ctx context.Context, signer string, q serve.Registration) ([]byte, error) {
+// obtain has a signer sign, and returns the unverified certificate. The object is deleted in any case.
+func (r *Registrar) obtain(ctx context.Context, signer string, q serve.Registration) ([]byte, error) {
 	made, err := r.create(ctx, signer, q)
 	if made.Metadata.Name != "" {
 		defer r.remove(made.Metadata.Name)
@@ -78,7 +79,7 @@ func (r *Registrar) have(ctx context.Context, signer string, q serve.Registratio
 	return r.await(ctx, made)
 }
 
-// create makes the object. With an error its name is there where it may have been made.
+// create makes the object. After an error its name is set if the object may exist.
 func (r *Registrar) create(ctx context.Context, signer string, q serve.Registration) (made request, err error) {
 	var random [12]byte
 	if _, err := rand.Read(random[:]); err != nil {
@@ -88,24 +89,26 @@ func (r *Registrar) create(ctx context.Context, signer string, q serve.Registrat
 		Metadata: metadata{Name: "navarch-" + hex.EncodeToString(random[:]), Labels: map[string]string{managedBy: manager},
 			Annotations: map[string]string{forIdentity: q.Identity.String(), certManagers: q.TTL.String()}},
 		Spec: spec{Request: q.CSR, SignerName: signer, ExpirationSeconds: int64(max(q.TTL, shortest) / time.Second),
-			Usages: []string{"digital signature", "key encipherment", "server auth", "client auth"}}} // as istiod has them
+			Usages: []string{"digital signature", "key encipherment", "server auth", "client auth"}}} // as istiod sets them
 	if err := r.do(ctx, http.MethodPost, path, asked, &made); err != nil {
 		var said *apiserver.Status
-		if !errors.As(err, &said) { // it may be there
+		if !errors.As(err, &said) { // the object may exist
 			made.Metadata.Name = asked.Metadata.Name
 		}
 		return made, fmt.Errorf("make a CertificateSigningRequest for %s: %w", signer, err)
 	}
 	if !bytes.Equal(made.Spec.Request, q.CSR) || made.Spec.SignerName != signer {
-		return made, fmt.Errorf("CertificateSigningRequest %s is another than was asked for: it is not approved", made.Metadata.Name) // an admission webhook
+		return made, fmt.Errorf("CertificateSigningRequest %s is another than was asked for: it is not approved",
+			made.Metadata.Name) // an admission webhook changed it
 	}
 	return made, nil
 }
 
-// approve says that the request is the identity's: who is that the caller has proved, and the CSR names nothing else.
+// approve approves the request. The caller proved the identity, and the CSR names nothing else.
 func (r *Registrar) approve(ctx context.Context, made request, q serve.Registration) error {
 	made.APIVersion, made.Kind = "certificates.k8s.io/v1", "CertificateSigningRequest"
-	made.Metadata.ResourceVersion = "" // others may have written annotations meanwhile; a denial the API server does not let us take away
+	// Others may have written annotations meanwhile. The API server lets nobody remove a denial.
+	made.Metadata.ResourceVersion = ""
 	made.Status.Conditions = append(made.Status.Conditions, condition{Type: "Approved", Status: "True", Reason: "Authenticated",
 		Message: fmt.Sprintf("navarchd has authenticated %s, and the request names nothing else", q.Identity)})
 	if err := r.do(ctx, http.MethodPut, path+"/"+made.Metadata.Name+"/approval", made, nil); err != nil {
@@ -114,13 +117,13 @@ func (r *Registrar) approve(ctx context.Context, made request, q serve.Registrat
 	return nil
 }
 
-// How often an object is looked at: signers within the cluster take a part of a second, others seconds.
+// Pauses between two reads of an object: signers in the cluster take a fraction of a second, others seconds.
 const (
 	firstLook = 50 * time.Millisecond
 	longLook  = time.Second
 )
 
-// await reads the object until it has a certificate, or was denied.
+// await reads the object until it has a certificate or is denied.
 func (r *Registrar) await(ctx context.Context, made request) ([]byte, error) {
 	for pause := firstLook; ; pause = min(2*pause, longLook) {
 		if err := loop.Pause(ctx, pause); err != nil {
@@ -144,17 +147,19 @@ func (r *Registrar) await(ctx context.Context, made request) ([]byte, error) {
 	}
 }
 
-// remove deletes an object, in its own time. One that stays is deleted by Kubernetes within hours (its csrcleaner).
+// remove deletes an object, even after the caller's context has ended. Kubernetes deletes a remaining object within
+// hours (its csrcleaner).
 func (r *Registrar) remove(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), cleaning)
 	defer cancel()
 	if err := r.do(ctx, http.MethodDelete, path+"/"+name, nil, nil); err != nil && !apiserver.IsStatus(err, http.StatusNotFound) {
 		obs.SignerRequests.WithLabelValues("left").Inc()
-		r.logged.Warn("a CertificateSigningRequest could not be deleted; Kubernetes does that within hours", "", obs.KeyName, name, obs.KeyError, err)
+		r.logged.Warn("a CertificateSigningRequest could not be deleted; Kubernetes does that within hours",
+			"", obs.KeyName, name, obs.KeyError, err)
 	}
 }
 
-// do asks the API server, in turn.
+// do sends a request to the API server, at the pace's rate.
 func (r *Registrar) do(ctx context.Context, method, path string, in, out any) error {
 	if err := r.pace.Wait(ctx); err != nil {
 		return fmt.Errorf("too many requests to the API server: %w", err)

@@ -1,9 +1,10 @@
-// Package registrar has signers of Kubernetes issue certificates for workloads, by CertificateSigningRequests
-// (EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API of istiod): for a caller that was authenticated it makes a request, approves it, waits for the
-// certificate, checks it, and deletes the request.
+// Package registrar has Kubernetes signers issue workloads' certificates by CertificateSigningRequests (istiod's
+// EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API). For an authenticated caller it creates a request, approves it, waits for the
+// certificate, verifies the certificate, and deletes the request.
 //
-// Owns: the objects that it makes, and how many there are at once for one identity.  Reads: the API server, the roots that the mesh configuration names.
-// Never: approves what somebody else made; gives out a certificate that is not the caller's; keeps a CSR or a certificate.
+// Owns: the objects that it creates, and the bound on one identity's concurrent requests.
+// Reads: the API server, the roots that the mesh configuration names.
+// Never: approves another client's object; returns a certificate for another identity; stores a CSR or a certificate.
 package registrar
 
 import (
@@ -25,40 +26,40 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Bounds of the work. With a signer that takes a second a process has 64 certificates a second.
+// Bounds of the work. With a signer that takes a second, one process issues 64 certificates a second.
 const (
-	Signing      = 64                // requests that are under way at once: serve.Limits
-	ofIdentity   = 16                // of one identity
-	requestRate  = 80                // requests to the API server, a second, as istiod has them
-	requestBurst = 160               //
-	shortest     = 600 * time.Second // that an API server takes (k8s.io/api/certificates/v1, expirationSeconds)
-	cleaning     = 5 * time.Second   // for deleting an object, whatever became of its request
+	Signing      = 64 // concurrent requests: serve.Limits
+	ofIdentity   = 16 // concurrent requests of one identity
+	requestRate  = 80 // requests to the API server per second, as istiod sends
+	requestBurst = 160
+	shortest     = 600 * time.Second // the shortest that an API server accepts (k8s.io/api/certificates/v1, expirationSeconds)
+	cleaning     = 5 * time.Second   // timeout for deleting an object
 )
 
-// Config is what New needs.
+// Config configures New.
 type Config struct {
 	API    *apiserver.Client
-	Signer string // of callers that name none (K8S_SIGNER); empty: they are refused
-	Domain string // before the name of a signer that callers say (CERT_SIGNER_DOMAIN); empty: callers may name none
-	// Roots are the certificates that a signer is known by, and those of all signers, which peers have to trust; asked for each request. A signer without any
-	// is not asked: so callers choose among those that the mesh configuration names.
+	Signer string // for callers that name no signer (K8S_SIGNER); empty: they are refused
+	Domain string // prefix of the signers that callers name (CERT_SIGNER_DOMAIN); empty: callers may name none
+	// Roots returns a signer's own roots, and those of all signers, which peers must trust. It is called for each
+	// request. A signer without roots is not used, so callers choose among the signers of the mesh configuration.
 	Roots  func(signer string) (own, all []*x509.Certificate)
 	MaxTTL time.Duration    // of certificates
-	Now    func() time.Time // by which certificates are checked; nil: time.Now
+	Now    func() time.Time // for verifying certificates; nil: time.Now
 	Log    *slog.Logger
 }
 
-// Registrar implements serve.Registrar. Safe for concurrent use.
+// Registrar implements serve.Registrar with Kubernetes signers. Safe for concurrent use.
 type Registrar struct {
 	cfg    Config
 	pace   *rate.Limiter
-	logged *obs.Sampled // lines that callers bring about
+	logged *obs.Sampled // log lines that callers can cause
 
-	mu    sync.Mutex // a leaf
+	mu    sync.Mutex // a leaf lock
 	under map[string]int
 }
 
-// New asks nothing yet.
+// New returns a Registrar. It sends no request.
 func New(c Config) *Registrar {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -86,19 +87,20 @@ func (r *Registrar) Register(ctx context.Context, q serve.Registration) (got ser
 		return got, fmt.Errorf("%w: %d of %s", serve.ErrBusy, ofIdentity, q.Identity)
 	}
 	defer r.end(q.Identity.String())
-	text, err := r.have(ctx, signer, q)
+	text, err := r.obtain(ctx, signer, q)
 	if err != nil {
 		return got, err
 	}
 	issued, err := issue.Foreign{Identity: q.Identity, Key: key, Roots: own, MaxTTL: r.cfg.MaxTTL}.Check(text, r.cfg.Now())
 	if err != nil {
-		r.logged.Warn("a signer of Kubernetes signed something other than what was requested: the certificate is not given out", "", "signer", signer, obs.KeyIdentity, q.Identity.String(), obs.KeyError, err)
+		r.logged.Warn("a signer of Kubernetes signed something other than what was requested: the certificate is not given out", "",
+			"signer", signer, obs.KeyIdentity, q.Identity.String(), obs.KeyError, err)
 		return got, err
 	}
 	return serve.Registered{Issued: issued, Bundle: all, Signer: signer}, nil
 }
 
-// outcome is what a request came to, for the metric.
+// outcome returns the metric label for the result of a request.
 func outcome(ctx context.Context, err error) string {
 	switch {
 	case err == nil:
@@ -117,22 +119,24 @@ func outcome(ctx context.Context, err error) string {
 	return "unavailable"
 }
 
-// signer is the name of the signer that a caller is for, who says a part of it, or nothing.
+// signer returns the full name of a signer; said is the caller's part of it, which may be empty.
 func (r *Registrar) signer(said string) (string, error) {
 	switch {
 	case said == "" && r.cfg.Signer != "":
 		return r.cfg.Signer, nil
 	case said == "":
-		return "", fmt.Errorf("%w: it names no signer (metadata.CertSigner), and this mesh has none that is everybody's (K8S_SIGNER)", issue.ErrInvalid)
+		return "", fmt.Errorf("%w: it names no signer (metadata.CertSigner), and this mesh has none that is everybody's (K8S_SIGNER)",
+			issue.ErrInvalid)
 	case r.cfg.Domain == "":
-		return "", fmt.Errorf("%w: it names a signer (metadata.CertSigner), and this mesh has no domain of signers (CERT_SIGNER_DOMAIN)", issue.ErrInvalid)
+		return "", fmt.Errorf("%w: it names a signer (metadata.CertSigner), and this mesh has no domain of signers (CERT_SIGNER_DOMAIN)",
+			issue.ErrInvalid)
 	case strings.ContainsAny(said, "/ \t\r\n"):
 		return "", fmt.Errorf("%w: %.100q is no name of a signer in %s", issue.ErrInvalid, said, r.cfg.Domain)
 	}
 	return r.cfg.Domain + "/" + said, nil
 }
 
-// begin counts a request of an identity; false: it has too many.
+// begin counts a request of an identity. false: the identity has too many.
 func (r *Registrar) begin(identity string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// magic and format begin every blob; format is in the associated data too, so that a later format is never read as this
-// one.
+// magic and format begin every blob. format is in the associated data too, so that a blob of a later format cannot be
+// read as this one.
 const (
 	magic  = "NVSL"
 	format = 1
-	// maxPart bounds each part of a blob: far above what is sealed here, far below what hurts.
+	// maxPart bounds each part of a blob: far above the sizes of sealed secrets, far below an allocation that hurts.
 	maxPart = 16 << 20
 )
 
-// blob is magic, format and then, each after its length in four bytes (big endian): provider, key id, the number of
-// annotations and each one's name and value in order of names, the wrapped data key, the ciphertext. There is one
-// encoding of a blob, and nothing follows it.
+// blob is an encoded ciphertext: magic and format, followed by parts that are each prefixed by their length in four
+// bytes (big endian). The parts are provider, key id, the number of annotations, each annotation's name and value in
+// order of names, the wrapped data key, the ciphertext. A blob has exactly one encoding, and no bytes follow it.
 type blob struct {
 	provider   string
 	wrapped    Wrapped
@@ -30,7 +30,7 @@ func appendPart[T string | []byte](b []byte, part T) []byte {
 	return append(b, part...)
 }
 
-// header is all of a blob but its ciphertext.
+// header returns the encoded blob without its ciphertext.
 func (b *blob) header() []byte {
 	out := append([]byte(magic), format)
 	out = appendPart(out, b.provider)
@@ -45,7 +45,7 @@ func (b *blob) header() []byte {
 
 func (b *blob) encode() []byte { return appendPart(b.header(), b.ciphertext) }
 
-// parts reads length-prefixed parts; after the first that is cut, all are empty and err is set.
+// parts reads length-prefixed parts. After the first truncated part, err is set and all further parts are empty.
 type parts struct {
 	rest []byte
 	err  error
@@ -117,7 +117,7 @@ func decode(raw []byte) (*blob, error) {
 	return b, nil
 }
 
-// associated is what the ciphertext is bound to: the format, the blob's own header, and the place it belongs to.
+// associated returns the associated data of the ciphertext: the format, the blob's header, and its Context.
 func associated(header []byte, about Context) []byte {
 	out := append([]byte("navarch.io/seal"), format)
 	out = appendPart(out, header)

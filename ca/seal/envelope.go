@@ -13,26 +13,27 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Wrapped is a data key as its provider gives it back: nothing in it is secret.
+// Wrapped is a data key as its provider wraps it. Nothing in it is secret.
 type Wrapped struct {
-	KeyID       string // which key encryption key wraps it
+	KeyID       string // the key encryption key that wraps it
 	Data        []byte
-	Annotations map[string][]byte // what the provider wants to see again
+	Annotations map[string][]byte // data that the provider needs for Unwrap
 }
 
-// Provider holds a key encryption key (KEK), or reaches one. Safe for concurrent use. Errors wrap ErrUnavailable where
-// trying again, or giving it the right key, may help, and ErrTampered where the wrapped key is not what Wrap returned.
+// Provider wraps data keys with a key encryption key (KEK). Safe for concurrent use. Errors wrap ErrUnavailable if a
+// retry or the right key may help, and ErrTampered if the wrapped key is not one that Wrap returned.
 type Provider interface {
-	// Name says which sort of provider wrapped a data key; it stands in the blob.
+	// Name is the kind of provider, which the blob records.
 	Name() string
 	Wrap(ctx context.Context, key Secret) (Wrapped, error)
 	Unwrap(ctx context.Context, wrapped Wrapped) (Secret, error)
-	// Newest returns whether a data key is wrapped by the key encryption key that Wrap uses now. It calls at most once.
+	// Newest returns a function that reports whether a data key is wrapped by Wrap's present key encryption key. It
+	// calls the provider at most once.
 	Newest(ctx context.Context) (func(Wrapped) bool, error)
 }
 
-// The bounds of one data key. Random nonces of 96 bits allow 2^32 uses (NIST SP 800-38D, 8.3); a data key of a day also
-// lets a rotated KEK come into use.
+// Bounds of one data key. Random nonces of 96 bits allow 2^32 uses (NIST SP 800-38D, 8.3). A new data key per day also
+// puts a rotated KEK into use.
 const (
 	keyBytes   = 32
 	maxUses    = 1 << 24
@@ -41,16 +42,16 @@ const (
 	callBudget = 15 * time.Second
 )
 
-// Envelope is the Sealer: AES-256-GCM under a data key, the data key wrapped by a Provider. Sealing calls the provider
-// once a day or once in 2^24 times, opening once per data key and process.
+// Envelope implements Sealer: AES-256-GCM under a data key, which a Provider wraps. Sealing calls the provider once per
+// day or 2^24 uses; opening calls it once per data key and process.
 type Envelope struct {
 	provider Provider
 	now      func() time.Time
 	calls    singleflight.Group
 
-	mu   sync.Mutex // never held around a call of the provider
+	mu   sync.Mutex // not held during a call of the provider
 	held map[[32]byte]*dataKey
-	own  *dataKey // the one that Seal uses; nil: none yet
+	own  *dataKey // the key that Seal uses; nil: none yet
 }
 
 var _ Sealer = (*Envelope)(nil)
@@ -62,7 +63,7 @@ type dataKey struct {
 	uses    int
 }
 
-// New makes a sealer over a provider. It does not call it. An error: there is no provider.
+// New returns a sealer over a provider, without calling it. An error: there is no provider.
 func New(provider Provider) (*Envelope, error) {
 	if provider == nil {
 		return nil, errors.New("sealer: no provider of a key encryption key")
@@ -70,7 +71,7 @@ func New(provider Provider) (*Envelope, error) {
 	return &Envelope{provider: provider, now: time.Now, held: map[[32]byte]*dataKey{}}, nil
 }
 
-// Seal implements Sealer. An error is ErrUnavailable.
+// Seal implements Sealer. Errors match ErrUnavailable.
 func (e *Envelope) Seal(ctx context.Context, plain Secret, about Context) ([]byte, error) {
 	key, err := e.sealing(ctx)
 	if err != nil {
@@ -90,7 +91,8 @@ func (e *Envelope) Open(ctx context.Context, raw []byte, about Context) (Secret,
 		return nil, fmt.Errorf("open %s: %w", about, err)
 	}
 	if b.provider != e.provider.Name() {
-		return nil, fmt.Errorf("open %s: %w: it was sealed with provider %q, this process has %q", about, ErrUnavailable, b.provider, e.provider.Name())
+		return nil, fmt.Errorf("open %s: %w: it was sealed with provider %q, this process has %q",
+			about, ErrUnavailable, b.provider, e.provider.Name())
 	}
 	key, err := e.opening(ctx, b)
 	if err != nil {
@@ -103,8 +105,8 @@ func (e *Envelope) Open(ctx context.Context, raw []byte, about Context) (Secret,
 	return plain, nil
 }
 
-// Stale implements Sealer. Where this process's own data key is wrapped by a key encryption key of before, the next Seal
-// makes another one. Of a blob that does not decode, or is another provider's, it says nothing.
+// Stale implements Sealer. If an older key encryption key wraps this process's own data key, the next Seal makes
+// another one. Blobs that do not decode, and those of other providers, are not stale.
 func (e *Envelope) Stale(ctx context.Context) (func(blob []byte) bool, error) {
 	newest, err := e.provider.Newest(ctx)
 	if err != nil {
@@ -121,7 +123,8 @@ func (e *Envelope) Stale(ctx context.Context) (func(blob []byte) bool, error) {
 	}, nil
 }
 
-// KEK names the key encryption key that a blob needs, as its provider calls it. It is no secret. An error: it is no blob of a sealer.
+// KEK returns the provider's name of the key encryption key that a blob needs, which is not secret. An error: raw is
+// not a sealed blob.
 func KEK(raw []byte) (string, error) {
 	b, err := decode(raw)
 	if err != nil {
@@ -130,18 +133,18 @@ func KEK(raw []byte) (string, error) {
 	return b.provider + ":" + b.wrapped.KeyID, nil
 }
 
-// String names the place of a blob, for errors.
+// String describes the context, for errors.
 func (c Context) String() string {
 	return fmt.Sprintf("%s %q of epoch %d, mesh %q, trust domain %q", c.Purpose, c.KeyID, c.Epoch, c.Mesh, c.TrustDomain)
 }
 
-// sealing returns the data key for new blobs, making one where there is none or it was used enough.
+// sealing returns the data key for new blobs. It makes one if no usable key exists.
 func (e *Envelope) sealing(ctx context.Context) (*dataKey, error) {
 	if k := e.fresh(); k != nil {
 		return k, nil
 	}
 	return e.once(ctx, "seal", func(ctx context.Context) (*dataKey, error) {
-		if k := e.fresh(); k != nil { // made since this caller looked
+		if k := e.fresh(); k != nil { // made by another caller meanwhile
 			return k, nil
 		}
 		plain := make(Secret, keyBytes)
@@ -160,7 +163,7 @@ func (e *Envelope) sealing(ctx context.Context) (*dataKey, error) {
 	})
 }
 
-// fresh counts a use of the data key for new blobs; nil: there is none, or it was used enough.
+// fresh counts a use of the data key for new blobs; nil: no usable key exists.
 func (e *Envelope) fresh() *dataKey {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -171,14 +174,14 @@ func (e *Envelope) fresh() *dataKey {
 	return nil
 }
 
-// opening returns the data key that a blob was sealed with.
+// opening returns the data key of a blob.
 func (e *Envelope) opening(ctx context.Context, b *blob) (*dataKey, error) {
 	id := fingerprint(b.wrapped)
 	if key := e.known(id); key != nil {
 		return key, nil
 	}
 	return e.once(ctx, string(id[:]), func(ctx context.Context) (*dataKey, error) {
-		if key := e.known(id); key != nil { // unwrapped since this caller looked
+		if key := e.known(id); key != nil { // unwrapped by another caller meanwhile
 			return key, nil
 		}
 		plain, err := e.provider.Unwrap(ctx, b.wrapped)
@@ -193,14 +196,15 @@ func (e *Envelope) opening(ctx context.Context, b *blob) (*dataKey, error) {
 	})
 }
 
-// known is the data key that was unwrapped before; nil: none.
+// known returns a data key that was unwrapped before; nil: none.
 func (e *Envelope) known(id [32]byte) *dataKey {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.held[id]
 }
 
-// once makes one call for all that wait for the same; a caller that gives up does not end it for the others.
+// once makes one call for all callers that wait for the same result. A caller that gives up does not end it for the
+// others.
 func (e *Envelope) once(ctx context.Context, what string, call func(context.Context) (*dataKey, error)) (*dataKey, error) {
 	done := e.calls.DoChan(what, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callBudget)

@@ -19,28 +19,27 @@ import (
 	"navarch.io/navarch/store/durable"
 )
 
-// File is the provider whose key encryption key is a file of 32 bytes: for development, and where the file itself comes
-// from a place that keeps secrets.
+// File is a provider whose key encryption key is a file of 32 bytes, for development and for files from a secret store.
 type File struct {
 	path  string
 	older []localKey
 	first First
 
-	mu  sync.Mutex // guards key, which changes where the file is put back
-	key localKey   // zero: the file was missing whenever it was looked for
+	mu  sync.Mutex // guards key, which changes when the file is put back
+	key localKey   // zero: the file was missing so far
 }
 
-// First is asked before a key file that is missing is made: nil says that nothing was ever sealed, so that no key is
-// missing that something needs. An error says what there is, or that nobody knows.
+// First authorises the creation of a missing key file. nil: nothing was ever sealed, so no needed key is missing. An
+// error says what was sealed, or that this is unknown.
 type First func(context.Context) error
 
-// NewFile reads the key file. Where there is none, it is generated, readable to its owner only; of processes that do so
-// at the same time one wins, and all use its key. A file that others than this process may use is refused. The keys of older
-// files, which must be there, still open what was sealed under them.
+// NewFile reads the key file. A missing file is created, readable by its owner only; if several processes do so at
+// once, one wins and all use its key. A file that others than this process may use is refused. The keys of older files,
+// which must exist, still open older blobs.
 //
-// To rotate the key without a moment in which some replica cannot open what another sealed: give the new file to every
-// replica as an older one; when all have it, put it first and the old one behind it; when nothing is sealed under the old
-// one any more (keyring.Report.KEKs names what is in use), leave it out.
+// A rotation that lets every replica open every blob has three steps. Give the new file to every replica as an older
+// one. When all have it, put it first and the old one behind it. When no blob needs the old key any more
+// (keyring.Report.KEKs lists those in use), remove it.
 func NewFile(path string, older ...string) (*File, error) {
 	f, err := findFile(path, older, nil)
 	if err == nil && f.key.id == "" {
@@ -52,8 +51,8 @@ func NewFile(path string, older ...string) (*File, error) {
 	return f, nil
 }
 
-// findFile is NewFile of a file that may be missing. While it is, nothing under its key opens (ErrUnavailable), and the
-// first to seal makes it, if first lets it; nil: nobody makes it. It is looked for again at each use.
+// findFile is NewFile for a file that may be missing. While it is, no blob of its key opens (ErrUnavailable), and the
+// first Seal creates it if first permits; nil: it is never created. The file is looked for at each use.
 func findFile(path string, older []string, first First) (*File, error) {
 	f := &File{path: path, first: first}
 	key, err := keyOf(path)
@@ -91,7 +90,8 @@ func readKeyFile(path string) (Secret, error) {
 		return nil, err
 	}
 	if mode := info.Mode().Perm(); mode&^mayHave(info) != 0 {
-		return nil, fmt.Errorf("%s has mode %04o: others than this process can use it, want 0600, or 0440 of a Secret volume with fsGroup", path, mode)
+		return nil, fmt.Errorf("%s has mode %04o: others than this process can use it, want 0600, or 0440 of a Secret volume with fsGroup",
+			path, mode)
 	}
 	if info.Size() != keyBytes {
 		return nil, fmt.Errorf("%s has %d bytes, want %d", path, info.Size(), keyBytes)
@@ -99,8 +99,9 @@ func readKeyFile(path string) (Secret, error) {
 	return os.ReadFile(path)
 }
 
-// mayHave are the permissions that a key file may have: its owner's. One of somebody else's is read through its group, which may read it then,
-// and do no more: files of a Secret volume are root's and of the Pod's fsGroup (kubernetes.io: volumes, Secret; security context, fsGroup).
+// mayHave returns the permissions that a key file may have. If the process owns the file: the owner's only. Otherwise
+// the group may read it too: files of a Secret volume belong to root and the Pod's fsGroup (kubernetes.io: volumes,
+// Secret; security context, fsGroup).
 func mayHave(info fs.FileInfo) fs.FileMode {
 	if stat, is := info.Sys().(*syscall.Stat_t); is && int(stat.Uid) != os.Geteuid() {
 		return 0o640
@@ -108,8 +109,8 @@ func mayHave(info fs.FileInfo) fs.FileMode {
 	return 0o700
 }
 
-// makeKeyFile writes a new key, where nobody was first. It is on disk when it returns, name and all: what is sealed under it outlives a
-// crash of the machine.
+// makeKeyFile creates a key file unless another process was first. The file and its name are on disk when it returns,
+// so that blobs under the key survive a crash of the machine.
 func makeKeyFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -129,7 +130,7 @@ func makeKeyFile(path string) error {
 // Name implements Provider.
 func (*File) Name() string { return "file" }
 
-// current is the key of the file, which is looked for until it was there once.
+// current returns the key of the file, which is read until it was found once.
 func (f *File) current() (localKey, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,7 +148,7 @@ func (f *File) current() (localKey, error) {
 	return key, nil
 }
 
-// create writes the file, or finds that of whoever was faster.
+// create creates the file, or reads that of a faster process.
 func (f *File) create() (localKey, error) {
 	if err := makeKeyFile(f.path); err != nil {
 		return localKey{}, fmt.Errorf("key encryption key: %w", err)
@@ -155,7 +156,7 @@ func (f *File) create() (localKey, error) {
 	return f.current()
 }
 
-// sealing is the key to seal with: a new one, where nothing was ever sealed.
+// sealing returns the key to seal with. It is created if nothing was ever sealed.
 func (f *File) sealing(ctx context.Context) (localKey, error) {
 	key, err := f.current()
 	if f.first == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -170,7 +171,7 @@ func (f *File) sealing(ctx context.Context) (localKey, error) {
 	return key, err
 }
 
-// putBack is the key of an id, where the file has it now: an operator has put the right file in its place.
+// putBack returns the key of an id if the file has it now, because an operator has restored the right file.
 func (f *File) putBack(id string) (localKey, bool) {
 	key, err := keyOf(f.path)
 	if err != nil || key.id != id {
@@ -192,7 +193,7 @@ func (f *File) Wrap(ctx context.Context, key Secret) (Wrapped, error) {
 	return Wrapped{KeyID: own.id, Data: data}, err
 }
 
-// Unwrap implements Provider. Where the key is not known the file is read again.
+// Unwrap implements Provider. It reads the file again if the key is unknown.
 func (f *File) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	own, missing := f.current()
 	for _, key := range append([]localKey{own}, f.older...) {
@@ -209,7 +210,7 @@ func (f *File) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	return nil, fmt.Errorf("%w: it was sealed under key %q, the file has %q", ErrUnavailable, w.KeyID, own.id)
 }
 
-// Newest implements Provider. While the file is missing nobody can tell.
+// Newest implements Provider. It fails while the file is missing.
 func (f *File) Newest(context.Context) (func(Wrapped) bool, error) {
 	if _, err := f.current(); err != nil {
 		return nil, err
@@ -220,7 +221,7 @@ func (f *File) Newest(context.Context) (func(Wrapped) bool, error) {
 	}, nil
 }
 
-// localKey is a key encryption key in memory. Its id tells it from others and says nothing about it.
+// localKey is a key encryption key in memory. Its id identifies it without revealing it.
 type localKey struct {
 	id   string
 	aead *subtle.AESGCM

@@ -17,20 +17,20 @@ import (
 	kmsv2 "k8s.io/kms/apis/v2"
 )
 
-// The bounds of the protocol (k8s.io/kms/apis/v2/api.proto).
+// Bounds of the protocol (k8s.io/kms/apis/v2/api.proto).
 const (
 	maxKMSBytes       = 1 << 10
 	maxKMSAnnotations = 32 << 10
 )
 
-// KMSConfig says where a Kubernetes KMS v2 plugin listens.
+// KMSConfig configures the connection to a Kubernetes KMS v2 plugin.
 type KMSConfig struct {
-	Socket  string        // path of its Unix socket; unix:// before it is allowed
+	Socket  string        // path of its Unix socket, optionally with the prefix unix://
 	Timeout time.Duration // of one call; 0: 5 s
 }
 
-// KMS is the provider behind the plugin protocol of Kubernetes (KMS v2), so that every plugin for the API server serves
-// here too. It never holds the key encryption key.
+// KMS is a provider that uses the plugin protocol of Kubernetes (KMS v2), so that plugins for the API server work here
+// too. It never has the key encryption key.
 type KMS struct {
 	conn    *grpc.ClientConn
 	plugin  kmsv2.KeyManagementServiceClient
@@ -38,7 +38,8 @@ type KMS struct {
 	timeout time.Duration
 }
 
-// NewKMS makes the provider. It does not wait for the plugin: while it is away, calls are ErrUnavailable.
+// NewKMS returns the provider without connecting to the plugin. While the plugin is away, calls fail with
+// ErrUnavailable.
 func NewKMS(cfg KMSConfig) (*KMS, error) {
 	path := strings.TrimPrefix(cfg.Socket, "unix://")
 	if path == "" || strings.Contains(path, "://") {
@@ -64,14 +65,15 @@ func (k *KMS) Close() error { return k.conn.Close() }
 // Name implements Provider.
 func (*KMS) Name() string { return "kms-v2" }
 
-// Check asks the plugin how it is; nil where it is healthy and speaks version 2. Else an error says what the plugin answers, or why it does not.
+// Check returns nil if the plugin is healthy and speaks version 2, otherwise the plugin's report or why it does not
+// answer.
 func (k *KMS) Check(ctx context.Context) error {
 	_, err := k.keyID(ctx)
 	return err
 }
 
-// Newest implements Provider. The protocol has the API server do the same: a key id that changes in the plugin's status
-// says that its key was rotated.
+// Newest implements Provider. As for the API server, a changed key id in the plugin's status means that its key was
+// rotated.
 func (k *KMS) Newest(ctx context.Context) (func(Wrapped) bool, error) {
 	id, err := k.keyID(ctx)
 	if err != nil {
@@ -80,7 +82,7 @@ func (k *KMS) Newest(ctx context.Context) (func(Wrapped) bool, error) {
 	return func(w Wrapped) bool { return w.KeyID == id }, nil
 }
 
-// keyID is the key that a healthy plugin encrypts with now.
+// keyID returns the id of the key that a healthy plugin encrypts with now.
 func (k *KMS) keyID(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
@@ -129,15 +131,16 @@ func (k *KMS) Wrap(ctx context.Context, key Secret) (Wrapped, error) {
 func (k *KMS) Unwrap(ctx context.Context, w Wrapped) (Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
-	resp, err := k.plugin.Decrypt(ctx, &kmsv2.DecryptRequest{Ciphertext: w.Data, Uid: rand.Text(), KeyId: w.KeyID, Annotations: w.Annotations})
+	request := &kmsv2.DecryptRequest{Ciphertext: w.Data, Uid: rand.Text(), KeyId: w.KeyID, Annotations: w.Annotations}
+	resp, err := k.plugin.Decrypt(ctx, request)
 	if err != nil {
 		return nil, k.failed("decrypt", err)
 	}
 	return resp.Plaintext, nil
 }
 
-// failed says what a failed call means. Only InvalidArgument is the plugin's word for: this ciphertext is not mine. All
-// else may be better the next time.
+// failed classifies the error of a call. Only InvalidArgument means that the ciphertext is not the plugin's. All other
+// errors may be temporary.
 func (k *KMS) failed(call string, err error) error {
 	meaning := ErrUnavailable
 	if status.Code(err) == codes.InvalidArgument {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// Argon2id with the second recommended choice of parameters (RFC 9106, 4). They are fixed by the blob's format: a blob
-// cannot ask for more memory.
+// Argon2id with the second recommended parameters (RFC 9106, 4). The blob's format fixes them: a blob cannot request
+// more memory.
 const (
 	saltBytes     = 16
 	argonPasses   = 3
@@ -21,8 +21,8 @@ const (
 	minPassphrase = 12
 )
 
-// Passphrase is the provider whose key encryption key is derived from a passphrase, for development. Each process salts
-// again; deriving takes some tens of milliseconds and happens once per salt.
+// Passphrase is a provider whose key encryption key is derived from a passphrase, for development. Each process has
+// another salt. Deriving takes some tens of milliseconds, once per salt.
 type Passphrase struct {
 	phrases []Secret // the newest first
 
@@ -36,8 +36,8 @@ type derivation struct {
 	salt   [saltBytes]byte
 }
 
-// NewPassphrase checks that passphrases are such: at least 12 bytes. Older ones still open what was sealed under them; they
-// rotate as those of NewFile. An error: one is shorter.
+// NewPassphrase requires passphrases of at least 12 bytes. Older ones still open older blobs; they rotate as the files
+// of NewFile do. An error: a passphrase is shorter.
 func NewPassphrase(passphrase Secret, older ...Secret) (*Passphrase, error) {
 	p := &Passphrase{derived: map[derivation]localKey{}}
 	for _, phrase := range append([]Secret{passphrase}, older...) {
@@ -97,7 +97,7 @@ func (p *Passphrase) Unwrap(_ context.Context, w Wrapped) (Secret, error) {
 	return nil, fmt.Errorf("%w: it was sealed under another passphrase, or the blob was changed", ErrUnavailable)
 }
 
-// unwrap tries one passphrase. ErrUnavailable: it is not this one.
+// unwrap tries one passphrase. ErrUnavailable: it is another one.
 func (p *Passphrase) unwrap(phrase int, w Wrapped) (Secret, error) {
 	key, err := p.key(phrase, [saltBytes]byte(w.Data))
 	if err != nil {
@@ -113,7 +113,7 @@ func (p *Passphrase) unwrap(phrase int, w Wrapped) (Secret, error) {
 	return plain, err
 }
 
-// Newest implements Provider. It derives a key for each salt that it is asked about.
+// Newest implements Provider. The returned function derives a key for each new salt.
 func (p *Passphrase) Newest(context.Context) (func(Wrapped) bool, error) {
 	return func(w Wrapped) bool {
 		if len(w.Data) < saltBytes {

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// NewProvider makes the provider that a flag names: file:PATH (32 bytes), passphrase-file:PATH, or kms:SOCKET (a Kubernetes
-// KMS v2 plugin). Files of older keys or passphrases follow the newest, after commas: see NewFile. A key file that is missing
-// is no error: it is made when something is sealed for the first time, which first knows, and is waited for otherwise
-// (ErrUnavailable). nil: it is never made.
+// NewProvider returns the provider that a flag names: file:PATH (32 bytes), passphrase-file:PATH, or kms:SOCKET (a
+// Kubernetes KMS v2 plugin). Files of older keys or passphrases follow the newest, after commas: see NewFile. A missing
+// key file is not an error. It is created at the first Seal if first permits; until then operations fail with
+// ErrUnavailable. nil: it is never created.
 func NewProvider(spec string, first First) (Provider, error) {
 	kind, where, ok := strings.Cut(spec, ":")
 	if !ok || where == "" {

@@ -1,7 +1,8 @@
-// Package seal keeps secrets unreadable at rest: an AEAD under a data key, the data key wrapped by a KEK provider.
+// Package seal encrypts secrets at rest: by AEAD under a data key, which a KEK provider wraps.
 //
-// Owns: unwrapped data keys, in memory only.  Reads: nothing of ours.  Never: writes a secret or a data key anywhere;
-// prints one.
+// Owns: unwrapped data keys, in memory only.
+// Reads: nothing of ours.
+// Never: writes a secret or a data key anywhere; prints one.
 package seal
 
 import (
@@ -10,7 +11,7 @@ import (
 	"fmt"
 )
 
-// Context is what a sealed blob belongs to. It is associated data: a blob that was moved, swapped with another or cut
+// Context identifies the place of a sealed blob. It is associated data: a blob that was moved, exchanged or truncated
 // does not open.
 type Context struct {
 	Mesh        string
@@ -20,26 +21,26 @@ type Context struct {
 	Purpose     string // signing-key, gateway-tls, ...
 }
 
-// Sealer seals and opens. Safe for concurrent use.
+// Sealer seals and opens secrets. Safe for concurrent use.
 type Sealer interface {
-	// Seal makes a blob that only Open with an equal Context reads.
+	// Seal makes a blob that only Open with an equal Context can read.
 	Seal(ctx context.Context, plain Secret, about Context) ([]byte, error)
-	// Open is the inverse. ErrTampered: the blob is not what was sealed for this Context. ErrNewer: it has a format that this build
-	// does not read. ErrUnavailable: the KEK provider does not answer; try again.
+	// Open decrypts a blob. ErrTampered: the blob was not sealed for this Context. ErrNewer: this build does not read
+	// the blob's format. ErrUnavailable: the KEK provider does not answer; try again.
 	Open(ctx context.Context, blob []byte, about Context) (Secret, error)
-	// Stale asks which key encryption key is in use now, and returns whether a blob is sealed under another one: open it and
-	// encrypt it again, and the other is no longer needed for it. ErrUnavailable: the provider does not answer.
+	// Stale asks for the present key encryption key, and returns a function that reports whether a blob is sealed under
+	// another one and should be encrypted again. ErrUnavailable: the provider does not answer.
 	Stale(ctx context.Context) (func(blob []byte) bool, error)
 }
 
-// Sentinel errors of a Sealer.
+// Errors of a Sealer, for errors.Is.
 var (
 	ErrTampered    = errors.New("sealed blob was not made for this place, or was changed")
 	ErrNewer       = errors.New("was written by a newer build")
 	ErrUnavailable = errors.New("the key encryption key is not available")
 )
 
-// Secret is bytes that print as [sealed] wherever they are printed.
+// Secret is a byte slice that always prints as [sealed].
 type Secret []byte
 
 // String implements fmt.Stringer.

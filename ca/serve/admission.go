@@ -10,10 +10,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// admission is the thin half of the queue: it feeds events to Step, and does what Step says.
+// admission runs the queue: it passes events to Step, and carries out the effects.
 type admission struct {
 	now   func() time.Time
-	mu    sync.Mutex // a leaf: Step neither blocks nor calls out
+	mu    sync.Mutex // a leaf lock: Step neither blocks nor calls out
 	queue *queue
 	alarm *time.Timer
 }
@@ -41,44 +41,46 @@ func (d *admission) step(e event) {
 	}
 }
 
-// Stats is how many requests are where, for gauges.
+// Stats counts requests by phase, for gauges.
 type Stats struct {
 	First, Renewals int // queued, by kind
-	Delayed         int // held back by the rate of their identity or credential
+	Delayed         int // delayed by the rate of their identity or credential
 	Signing         int // in a slot
 	Writing         int // signed, and not durable yet
-	Bytes           int // of the requests that wait
+	Bytes           int // size of the waiting requests
 }
 
-// Stats is what stands now.
+// Stats returns the present counts.
 func (s *Server) Stats() Stats {
 	s.admission.mu.Lock()
 	defer s.admission.mu.Unlock()
 	q := s.admission.queue
-	return Stats{First: q.first.n, Renewals: q.renew.n, Delayed: len(q.late), Signing: q.running, Writing: q.writing, Bytes: q.held.used}
+	return Stats{First: q.first.n, Renewals: q.renew.n, Delayed: len(q.delayed), Signing: q.running, Writing: q.writing, Bytes: q.memory.used}
 }
 
-// hopeless refuses what enter would refuse, judged by the kind alone: so that a storm is not even authenticated where it
-// cannot be served. It takes no place.
-func (d *admission) hopeless(ctx context.Context, first bool, maxWait time.Duration) error {
+// refuseEarly refuses a request that enter would refuse for its kind alone, before it is authenticated, so that a storm
+// costs no cryptography. An accepted request takes no place in the queue yet.
+func (d *admission) refuseEarly(ctx context.Context, first bool, maxWait time.Duration) error {
 	t := newTicket(ctx, d.now(), holder{}, first, 0, maxWait)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if r := d.queue.judge(d.now(), t); r != nil {
+	if r := d.queue.refusal(d.now(), t); r != nil {
 		return status.Error(r.code, r.why)
 	}
 	return nil
 }
 
 func newTicket(ctx context.Context, now time.Time, by holder, first bool, bytes int, maxWait time.Duration) *ticket {
-	t := &ticket{holder: by, first: first, bytes: bytes, arrived: now, ready: now, deadline: now.Add(maxWait), expiry: codes.ResourceExhausted, admitted: make(chan error, 1)}
+	t := &ticket{holder: by, first: first, bytes: bytes, arrived: now,
+		ready: now, deadline: now.Add(maxWait), expiry: codes.ResourceExhausted, admitted: make(chan error, 1)}
 	if own, ok := ctx.Deadline(); ok && own.Before(t.deadline) {
 		t.deadline, t.expiry = own, codes.DeadlineExceeded
 	}
 	return t
 }
 
-// enter blocks until the caller may sign (nil; it must then call leave once), or is refused with a gRPC status.
+// enter blocks until the caller may sign, or is refused with a gRPC status. The caller must call leave once on the
+// pass.
 func (d *admission) enter(ctx context.Context, by holder, first bool, bytes int, maxWait time.Duration) (*pass, error) {
 	t := newTicket(ctx, d.now(), by, first, bytes, maxWait)
 	d.step(arrive{t})
@@ -95,7 +97,7 @@ func (d *admission) enter(ctx context.Context, by holder, first bool, bytes int,
 	}
 	d.step(abandon{t})
 	select {
-	case err := <-t.admitted: // the decision came first
+	case err := <-t.admitted: // the decision came before the abandonment
 		return d.pass(err)
 	default:
 		return nil, gone
@@ -109,18 +111,18 @@ func (d *admission) pass(err error) (*pass, error) {
 	return &pass{admission: d, began: d.now()}, nil
 }
 
-// pass is a signing slot that is held.
+// pass is an occupied signing slot.
 type pass struct {
 	admission *admission
 	began     time.Time
 }
 
-// leave gives the slot back; written says that an entry is to be journalled, and recorded follows.
+// leave frees the slot. written: an entry is being journalled, and recorded follows.
 func (p *pass) leave(written bool) { p.admission.step(signed{p.admission.now().Sub(p.began), written}) }
 
 func (p *pass) recorded() { p.admission.step(recorded{}) }
 
-// contextual turns an error of ctx into its status, and leaves others alone.
+// contextual converts an error of a context into a gRPC status; other errors stay as they are.
 func contextual(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return status.FromContextError(err).Err()

@@ -7,7 +7,7 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 )
 
-// CertificateMethod is the call for a certificate, as agents name it.
+// CertificateMethod is the gRPC method that agents call for a certificate.
 const CertificateMethod = "/istio.v1.auth.IstioCertificateService/CreateCertificate"
 
 // certificatesDesc is istio.v1.auth.IstioCertificateService.
@@ -23,8 +23,8 @@ var certificatesDesc = grpc.ServiceDesc{
 	})},
 }
 
-// call is a call of one message and one answer. It is registered as a stream, which is the same on the wire: gRPC reads the message
-// of a unary method before its handler can say who calls, and that of a stream when it is asked to.
+// call describes a call with one request and one response. It is registered as a stream, which is the same on the wire:
+// a stream's handler can authenticate the caller before gRPC reads the request; a unary handler cannot.
 func call(name string, answer func(s *Server, ctx context.Context, read func(any) error) (any, error)) grpc.StreamDesc {
 	return grpc.StreamDesc{StreamName: name, ServerStreams: true, Handler: func(srv any, stream grpc.ServerStream) error {
 		out, err := answer(srv.(*Server), stream.Context(), stream.RecvMsg)

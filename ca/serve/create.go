@@ -20,14 +20,15 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// CreateCertificate implements istio.v1.auth.IstioCertificateService for callers in this process; Register adds the same as a
-// call that says who calls before it reads the request.
-func (s *Server) CreateCertificate(ctx context.Context, r *securityv1.IstioCertificateRequest) (*securityv1.IstioCertificateResponse, error) {
+// CreateCertificate implements istio.v1.auth.IstioCertificateService for callers in this process. The method that
+// Register adds does the same, but authenticates the caller before it reads the request.
+func (s *Server) CreateCertificate(ctx context.Context,
+	r *securityv1.IstioCertificateRequest) (*securityv1.IstioCertificateResponse, error) {
 	return s.certificate(ctx, func() (*securityv1.IstioCertificateRequest, error) { return r, nil })
 }
 
-// certificate answers one request, which read gives. The answer is one PEM block per element, the leaf first, and the whole root
-// bundle as the last element (what security/pkg/nodeagent of Istio expects).
+// certificate answers the request that read returns. The response is one PEM block per element, the leaf first, and the
+// whole root bundle as the last element, as Istio's agent expects (security/pkg/nodeagent).
 func (s *Server) certificate(ctx context.Context, read requested) (*securityv1.IstioCertificateResponse, error) {
 	began := s.cfg.Now()
 	s.cfg.Hooks.Request()
@@ -40,15 +41,15 @@ func (s *Server) certificate(ctx context.Context, read requested) (*securityv1.I
 	return &securityv1.IstioCertificateResponse{CertChain: chain}, nil
 }
 
-// maxSigner bounds the name of a signer, bytes: that of a domain and of an object of Kubernetes.
+// maxSigner bounds a signer's name in bytes: a domain and the name of a Kubernetes object.
 const maxSigner = 571
 
 // requested reads a request.
 type requested func() (*securityv1.IstioCertificateRequest, error)
 
-// create also gives the caller where it fails, if the caller is known by then.
+// create returns the certificate chain as PEM. After an error caller is set if it was authenticated.
 func (s *Server) create(ctx context.Context, read requested) (caller attest.Caller, chain []string, err error) {
-	if err := s.admission.hopeless(ctx, hasToken(ctx), s.cfg.Limits.MaxWait); err != nil {
+	if err := s.admission.refuseEarly(ctx, hasToken(ctx), s.cfg.Limits.MaxWait); err != nil {
 		s.cfg.Hooks.Turned(status.Code(err).String())
 		return caller, nil, err
 	}
@@ -71,7 +72,7 @@ func (s *Server) create(ctx context.Context, read requested) (caller attest.Call
 		s.cfg.Hooks.BadCSR()
 		return caller, nil, status.Errorf(codes.InvalidArgument, "metadata.CertSigner has %d bytes, at most %d are taken", len(signer), maxSigner)
 	}
-	// What else is in the message is not kept while it waits.
+	// The rest of the message is released before it waits.
 	r = &securityv1.IstioCertificateRequest{Csr: r.GetCsr(), ValidityDuration: r.GetValidityDuration()}
 	pass, err := s.admit(ctx, caller, len(r.GetCsr()))
 	if err != nil {
@@ -92,7 +93,7 @@ func (s *Server) create(ctx context.Context, read requested) (caller attest.Call
 	return caller, issued.Encode(current.Bundle), nil
 }
 
-// refused logs a request that got an error, sampled by its code; who goes away is not refused.
+// refused logs a failed request, sampled by status code. Cancelled requests are not logged.
 func (s *Server) refused(ctx context.Context, message string, c attest.Caller, err error) {
 	code := status.Code(err)
 	if code == codes.Canceled {
@@ -105,7 +106,8 @@ func (s *Server) refused(ctx context.Context, message string, c attest.Caller, e
 	s.clients.Warn(message, code.String(), obs.KeyPeer, peerAddress(ctx), obs.KeyIdentity, identity, obs.KeyError, err)
 }
 
-// caller authenticates, with bounded checks at once, and refuses who is revoked: with an error, the caller may be known.
+// caller authenticates, with a bounded number of checks at once, and refuses revoked callers. After an error the caller
+// may be set.
 func (s *Server) caller(ctx context.Context) (attest.Caller, error) {
 	checks := s.checks[0]
 	if hasToken(ctx) {
@@ -115,7 +117,7 @@ func (s *Server) caller(ctx context.Context) (attest.Caller, error) {
 		return attest.Caller{}, contextual(err)
 	}
 	caller, err := func() (attest.Caller, error) {
-		defer checks.Release(1) // also where it panics, which ends one call
+		defer checks.Release(1) // even after a panic, which ends one call
 		return s.cfg.Authenticator.Authenticate(ctx)
 	}()
 	if err != nil {
@@ -142,7 +144,7 @@ func (s *Server) caller(ctx context.Context) (attest.Caller, error) {
 	return caller, nil
 }
 
-// hasToken guesses the kind before anything is verified.
+// hasToken reports whether the request carries an unverified token.
 func hasToken(ctx context.Context) bool {
 	md, _ := metadata.FromIncomingContext(ctx)
 	return len(md.Get("authorization")) > 0
@@ -151,10 +153,11 @@ func hasToken(ctx context.Context) bool {
 func unauthenticated(err error) error {
 	switch {
 	case errors.Is(err, attest.ErrNone):
-		return status.Error(codes.Unauthenticated, "no credential: send \"authorization: Bearer TOKEN\", or connect with a certificate of this mesh")
+		return status.Error(codes.Unauthenticated,
+			"no credential: send \"authorization: Bearer TOKEN\", or connect with a certificate of this mesh")
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return contextual(err)
-	case errors.Is(err, attest.ErrUnavailable): // our fault, not the credential's: it may be accepted later
+	case errors.Is(err, attest.ErrUnavailable): // the control plane's fault: the credential may be accepted later
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	if _, ok := status.FromError(err); ok {
@@ -163,7 +166,7 @@ func unauthenticated(err error) error {
 	return status.Error(codes.Unauthenticated, err.Error())
 }
 
-// plausible refuses, before it queues, what can be seen to be wrong without cryptography.
+// plausible refuses requests that are visibly invalid, without cryptography, before they queue.
 func (s *Server) plausible(r *securityv1.IstioCertificateRequest) error {
 	if r.GetMetadata().GetFields()["ImpersonatedIdentity"].GetStringValue() != "" {
 		s.cfg.Hooks.BadIdentity()
@@ -201,7 +204,7 @@ func (s *Server) admit(ctx context.Context, c attest.Caller, bytes int) (*pass, 
 	return pass, nil
 }
 
-// slot signs in the slot of pass, and gives it back, whatever happens.
+// slot signs, and always frees the pass's slot.
 func (s *Server) slot(p *pass, r *securityv1.IstioCertificateRequest, c attest.Caller) (_ *Current, issued *issue.Issued, err error) {
 	defer func() { p.leave(issued != nil) }()
 	return s.sign(r, c)
@@ -216,7 +219,7 @@ func (s *Server) sign(r *securityv1.IstioCertificateRequest, c attest.Caller) (*
 	ttl, policy := time.Duration(r.GetValidityDuration())*time.Second, s.cfg.Policy
 	if c.By == attest.ByCertificate {
 		left := c.NotAfter.Sub(s.cfg.Now())
-		ttl, policy = outliving(left, s.alone(c, left, ttl), policy)
+		ttl, policy = extendToShown(left, s.boundRenewal(c, left, ttl), policy)
 	}
 	want := issue.Request{CSR: []byte(r.GetCsr()), Identity: c.ID, Aliases: s.cfg.Aliases(), TTL: ttl, Proven: c.Proven, Origin: c.Origin()}
 	if slices.Contains(s.cfg.ControlPlane, c.ID) && c.By == attest.ByToken && c.ProvesToBeOf(s.cfg.Cluster) {
@@ -237,20 +240,20 @@ func (s *Server) sign(r *securityv1.IstioCertificateRequest, c attest.Caller) (*
 	return nil, nil, status.Errorf(codes.Internal, "sign for %s: %v", c.ID, err)
 }
 
-// signings is how often one request is signed before it is given up. Twice is a root that was published or a signer that
-// was replaced while the certificate was on its way to the journal; more needs as many such events in a moment.
+// signings bounds the attempts to sign one request. A second attempt follows if a root was published, or a signer
+// replaced, while the certificate was being journalled. More attempts need as many such events in a moment.
 const signings = 4
 
-// record returns what was signed once the journal holds it: what is not on record is not given out. What became stale on
-// its way is signed again, out of the queue, because the caller has had its turn.
+// record returns the certificate once the journal has it. A certificate that became stale meanwhile is signed again
+// outside of the queue, since its caller has waited already.
 func (s *Server) record(ctx context.Context, p *pass, r *securityv1.IstioCertificateRequest, c attest.Caller,
 	current *Current, issued *issue.Issued) (*Current, *issue.Issued, error) {
 	defer p.recorded()
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Limits.MaxWait)
 	defer cancel()
-	shownEnds, renews := s.renews(ctx, c)
-	if renews && s.cfg.Spare.Away() {
-		return s.spared(ctx, r, c, shownEnds, nil)
+	shownEnds, renews := s.shownEnd(ctx, c)
+	if renews && s.cfg.Fallback.Away() {
+		return s.recordFallback(ctx, r, c, shownEnds, nil)
 	}
 	for n := 1; ; n++ {
 		e := entry(current, issued, c, peerAddress(ctx))
@@ -263,7 +266,7 @@ func (s *Server) record(ctx context.Context, p *pass, r *securityv1.IstioCertifi
 			s.cfg.Hooks.BadIdentity()
 			return nil, nil, status.Errorf(codes.PermissionDenied, "%s is revoked", c.ID)
 		case !errors.Is(err, ErrStale) && renews && ctx.Err() == nil:
-			return s.spared(ctx, r, c, shownEnds, err)
+			return s.recordFallback(ctx, r, c, shownEnds, err)
 		case !errors.Is(err, ErrStale) || n == signings:
 			s.cfg.Hooks.SignFailed()
 			if ctx.Err() != nil {
@@ -292,7 +295,7 @@ func entry(cur *Current, is *issue.Issued, c attest.Caller, peer string) Entry {
 	}
 }
 
-// Serial is how serial numbers are written in journals, reports and revocations: lower-case hexadecimal.
+// Serial returns a certificate's serial number as journals, reports and revocations write it: lower-case hexadecimal.
 func Serial(c *x509.Certificate) string { return issue.SerialString(c.SerialNumber) }
 
 func (s *Server) audit(ctx context.Context, e Entry) {
@@ -310,7 +313,7 @@ func peerAddress(ctx context.Context) string {
 	return ""
 }
 
-// peerCertificate is the leaf that the TLS handshake verified; nil: none.
+// peerCertificate returns the leaf that the TLS handshake verified; nil: none.
 func peerCertificate(ctx context.Context) *x509.Certificate {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

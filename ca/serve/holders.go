@@ -17,14 +17,15 @@ import (
 	"navarch.io/navarch/ca/attest"
 )
 
-// HoldersMethod is called by navarch-agent, over mTLS with its certificate, after its Envoy acknowledged a root bundle: a
-// google.protobuf.ListValue with the Fingerprint of each root in it, answered by google.protobuf.Empty. Stock agents never
-// call it. Fingerprints, and not a digest of the bundle: an agent may hold more than was published, in another order.
+// HoldersMethod reports a root bundle. navarch-agent calls it over mTLS with its certificate, after its Envoy
+// acknowledged the bundle. The request is a google.protobuf.ListValue with the Fingerprint of each root, the response a
+// google.protobuf.Empty. Istio's own agents never call it. Roots are listed singly, since an agent may hold more than
+// the published ones, in another order.
 const HoldersMethod = "/navarch.ca.v1.Holders/Report"
 
 const maxRoots = 256 // of one report
 
-// Fingerprint names a root: SHA-256 of its DER, lower-case hexadecimal.
+// Fingerprint returns the SHA-256 of a root's DER in lower-case hexadecimal.
 func Fingerprint(root *x509.Certificate) string {
 	sum := sha256.Sum256(root.Raw)
 	return hex.EncodeToString(sum[:])
@@ -42,8 +43,8 @@ var holdersDesc = grpc.ServiceDesc{
 	})},
 }
 
-// report passes an agent's word on. Only a certificate is taken as a credential: its serial says which leaf's holder
-// counts.
+// report records an agent's unverified report. The credential must be a certificate: its serial number identifies the
+// leaf that the report is for.
 func (s *Server) report(ctx context.Context, read func(any) error) (empty *emptypb.Empty, caller attest.Caller, err error) {
 	if s.cfg.Holders == nil {
 		return nil, caller, status.Error(codes.Unimplemented, "this server takes no reports of bundles")
@@ -53,7 +54,8 @@ func (s *Server) report(ctx context.Context, read func(any) error) (empty *empty
 	}
 	cert := peerCertificate(ctx)
 	if caller.By != attest.ByCertificate || cert == nil {
-		return nil, caller, status.Error(codes.PermissionDenied, "report over mTLS with the certificate in use: a token does not say whose bundle it is")
+		return nil, caller, status.Error(codes.PermissionDenied,
+			"report over mTLS with the certificate in use: a token does not say whose bundle it is")
 	}
 	list := &structpb.ListValue{}
 	if err := read(list); err != nil {
@@ -63,7 +65,8 @@ func (s *Server) report(ctx context.Context, read func(any) error) (empty *empty
 	if err != nil {
 		return nil, caller, status.Error(codes.InvalidArgument, err.Error())
 	}
-	h := Holder{Identity: caller.ID, Credential: caller.Credential(), Serial: Serial(cert), Roots: roots, Peer: peerAddress(ctx), NotAfter: cert.NotAfter}
+	h := Holder{Identity: caller.ID, Credential: caller.Credential(),
+		Serial: Serial(cert), Roots: roots, Peer: peerAddress(ctx), NotAfter: cert.NotAfter}
 	if err := s.cfg.Holders.Held(ctx, h); err != nil {
 		return nil, caller, status.Errorf(codes.Unavailable, "the report could not be recorded: %v", err)
 	}

@@ -2,16 +2,17 @@ package serve
 
 import "time"
 
-// Hooks are told what happens, for metrics. Any may be nil. The goroutine of the request that it is about calls one, and keeps its place in the queue.
+// Hooks are callbacks for metrics; each may be nil. The request's goroutine calls them while it keeps its place in the
+// queue.
 type Hooks struct {
 	Request         func()                            // citadel_server_csr_count
-	Issued          func(took time.Duration)          // citadel_server_success_cert_issuance_count; from request to answer
+	Issued          func(took time.Duration)          // citadel_server_success_cert_issuance_count; from request to response
 	Unauthenticated func()                            // citadel_server_authentication_failure_count
 	BadCSR          func()                            // citadel_server_csr_parsing_err_count
-	BadIdentity     func()                            // citadel_server_id_extraction_err_count: impersonation, revoked
+	BadIdentity     func()                            // citadel_server_id_extraction_err_count: impersonated or revoked
 	SignFailed      func()                            // citadel_server_csr_sign_err_count: sealed, journal away, issuer expired
-	Turned          func(code string)                 // refused or given up by admission, by gRPC code
-	Waited          func(first bool, d time.Duration) // in the queue, of those that were admitted
+	Turned          func(code string)                 // refused or given up in the queue, by gRPC code
+	Waited          func(first bool, d time.Duration) // time in the queue of an admitted request
 	HolderReported  func()
 }
 

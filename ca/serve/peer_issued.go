@@ -21,27 +21,28 @@ import (
 	"navarch.io/navarch/ca/issue"
 )
 
-// borrowTimeout bounds one peer, so that one that hangs does not hide the others.
+// requestTimeout bounds the request to one peer, so that a hanging peer does not hide the others.
 const requestTimeout = 5 * time.Second
 
-// PeerIssued is a replica that cannot sign: it has a peer sign its serving certificate.
+// PeerIssued obtains a serving certificate from a peer, for a replica that cannot sign.
 type PeerIssued struct {
-	// Peers are secure addresses of replicas with role ca, host:port; of a name all its addresses. Its own may be among them.
+	// Peers are secure addresses (host:port) of replicas with role ca. A host name stands for all its addresses. The
+	// process's own address may be among them.
 	Peers []string
-	// Roots are what a peer is verified against before it is shown the token, and what its answer must chain to.
+	// Roots verify a peer before it is sent the token, and verify the certificate in its answer.
 	Roots      *x509.CertPool
-	ServerName string // of every peer, and a name that the certificate must have
+	ServerName string // of every peer, and a DNS name of the certificate
 	Token      string // of the control plane's own identity
 }
 
-// PeerCertificate is a serving certificate that a peer signed, and the address of that peer.
+// PeerCertificate is a serving certificate and the address of the peer that signed it.
 type PeerCertificate struct {
 	Certificate tls.Certificate // Leaf is set
 	Peer        string
 }
 
-// Request makes a key (P-256), and has the first peer that can sign certify it. It is the call that agents make: the names
-// come from the peer's Config. The error says what each peer answered.
+// Request makes a key (P-256), and has the first peer that can sign certify it, with the call that agents use. The
+// certificate's names come from the peer's Config. The error joins the errors of all peers.
 func (b PeerIssued) Request(ctx context.Context) (*PeerCertificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -84,7 +85,7 @@ func (b PeerIssued) ask(ctx context.Context, target string, csr []byte, key *ecd
 	return b.read(answer.GetCertChain(), key)
 }
 
-// read takes an answer apart, and checks that agents will take the certificate.
+// read parses an answer, and verifies that agents will accept the certificate.
 func (b PeerIssued) read(answer []string, key *ecdsa.PrivateKey) (*tls.Certificate, error) {
 	if len(answer) < 2 {
 		return nil, fmt.Errorf("an answer of %d elements, want a certificate and the roots", len(answer))

@@ -17,13 +17,13 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// PeersMethod is called by a replica of its peers: a google.protobuf.BytesValue with a nonce, answered by one with what the
-// peer remembers of the keyring, sealed for that nonce. It takes no credential: nothing in it is secret, and only who has
-// the key encryption key can make an answer. A certificate would not do: a replica that was handed a keyring that was
-// turned back has the roots of then, and neither side could verify the other in the one case that matters.
+// PeersMethod asks a peer which keyring it remembers. Request and response are a google.protobuf.BytesValue: a nonce,
+// and the peer's memory sealed for that nonce. It needs no credential: the memory is not secret, and only a holder of
+// the key encryption key can make an answer. Certificates would fail when they matter: a replica with a rolled-back
+// keyring has old roots, so that neither side could verify the other.
 const PeersMethod = "/navarch.ca.v1.Peers/Seen"
 
-// Bounds of the exchange.
+// Bounds of a request to peers.
 const (
 	minNonce, maxNonce = 16, 64 // bytes
 	maxPeers           = 64     // asked at once
@@ -31,7 +31,7 @@ const (
 	maxAnswer          = 64 << 10 // bytes
 )
 
-// Memory is what this replica remembers of the keyring, sealed for a nonce (keyring.Seen).
+// Memory returns the remembered keyring, sealed for a nonce (keyring.Seen).
 type Memory interface {
 	Seen(ctx context.Context, nonce []byte) ([]byte, error)
 }
@@ -56,7 +56,7 @@ func handleSeen(srv any, ctx context.Context, decode func(any) error, ic grpc.Un
 	return ic(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: PeersMethod}, handle)
 }
 
-// seen answers one peer at a time: it takes no credential, and an unknown caller must not take the processors from those that showed one.
+// seen answers one peer at a time, so that unauthenticated callers cannot take the processors from authenticated ones.
 func (s *Server) seen(ctx context.Context, nonce *wrapperspb.BytesValue) (*wrapperspb.BytesValue, error) {
 	if s.cfg.Memory == nil {
 		return nil, status.Error(codes.Unimplemented, "this server does not answer peers")
@@ -75,9 +75,9 @@ func (s *Server) seen(ctx context.Context, nonce *wrapperspb.BytesValue) (*wrapp
 	return wrapperspb.Bytes(answer), nil
 }
 
-// AskPeers asks every address of addresses (host:port; of a name all its addresses, so that the name of a headless Service
-// is enough) and returns the answers, unopened, and with them the errors of those that gave none: together within 3 s. It
-// is what keyring.Config.Peers wants, once addresses are bound. The process's own address may be among them.
+// AskPeers asks all addresses (host:port) within 3 s, and returns the sealed answers. A host name stands for all its
+// addresses, as of a headless Service; the process's own may be among them. The error joins those of peers without an
+// answer. With addresses bound it is a keyring.Config.Peers.
 func AskPeers(ctx context.Context, addresses []string, nonce []byte) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
@@ -108,7 +108,7 @@ func resolve(ctx context.Context, addresses []string) (targets []string, errs []
 			errs = append(errs, fmt.Errorf("peer %q: want host:port", address))
 			continue
 		}
-		hosts, err := net.DefaultResolver.LookupHost(ctx, host) // an address is its own answer
+		hosts, err := net.DefaultResolver.LookupHost(ctx, host) // of an IP address: itself
 		if err != nil {
 			errs = append(errs, fmt.Errorf("peer %s: %w", address, err))
 		}
@@ -126,7 +126,7 @@ func resolve(ctx context.Context, addresses []string) (targets []string, errs []
 }
 
 func askPeer(ctx context.Context, target string, nonce []byte) ([]byte, error) {
-	// The answer proves itself: see PeersMethod.
+	// The answer needs no authenticated connection: see PeersMethod.
 	creds := credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12})
 	conn, err := grpc.NewClient("passthrough:///"+target, grpc.WithTransportCredentials(creds), grpc.WithDisableServiceConfig(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))

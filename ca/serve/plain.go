@@ -9,9 +9,9 @@ import (
 	securityv1 "istio.io/api/security/v1alpha1"
 )
 
-// RegisterPlain adds the service to a server without TLS, where it signs nothing, and says why: Unavailable with the
-// reason where this replica cannot sign anywhere, otherwise FailedPrecondition. Unimplemented would tell an agent that it
-// has the wrong server.
+// RegisterPlain adds the service to a server without TLS, where it refuses to sign: Unavailable with the reason if this
+// replica cannot sign anywhere, otherwise FailedPrecondition. Unimplemented would tell an agent that it has the wrong
+// server.
 func RegisterPlain(r grpc.ServiceRegistrar, a Authorities) {
 	securityv1.RegisterIstioCertificateServiceServer(r, plain{authorities: a})
 }

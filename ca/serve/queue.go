@@ -8,28 +8,28 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// holder is one credential of an identity (attest.Caller.Credential), whose workloads may be thousands: what one of them asks for is not to keep the
-// others waiting.
+// holder is one credential of an identity (attest.Caller.Credential). An identity may have thousands of workloads; the
+// requests of one must not delay the others.
 type holder struct{ identity, credential string }
 
-// whole is all of the identity.
+// whole returns the identity without a credential.
 func (h holder) whole() holder { return holder{identity: h.identity} }
 
-// ticket is one request that wants to sign. It is owned by the queue from Arrive until Start or Refuse.
+// ticket is one request that waits to sign. The queue owns it from arrive until start or refuse.
 type ticket struct {
 	holder
 	first    bool
-	bytes    int // of its request, which is held while it waits
+	bytes    int // size of its request
 	deadline time.Time
-	expiry   codes.Code // what it is told when the deadline passes: whose deadline it is
+	expiry   codes.Code // status code if the deadline passes; depends on whose deadline it is
 	arrived  time.Time
 
 	state   ticketState
-	element *list.Element // in its line
-	ready   time.Time     // delayed by the rate of its identity, or its credential, until then
-	index   int           // in the heap of delayed ones
+	element *list.Element // in its fairQueue
+	ready   time.Time     // end of the delay by the rate of its identity or credential
+	index   int           // in the heap of delayed tickets
 
-	admitted chan error // of one: nil to start
+	admitted chan error // buffered, 1: nil to start
 }
 
 type ticketState uint8
@@ -40,19 +40,18 @@ const (
 	waiting
 )
 
-// event is something that happened to the queue.
+// event is an input of the queue.
 type event interface{ isEvent() }
 
 type (
 	arrive  struct{ t *ticket }
-	abandon struct{ t *ticket } // its caller went, or its deadline passed
-	// signed: a started ticket has left its signing slot, which it held for took; journal says that its entry is being
-	// written.
+	abandon struct{ t *ticket } // the caller has gone, or the deadline has passed
+	// signed: a started ticket has freed its signing slot after took. journal: its entry is being written.
 	signed struct {
 		took    time.Duration
 		journal bool
 	}
-	recorded struct{} // an entry is durable, or failed
+	recorded struct{} // an entry is durable, or has failed
 	tick     struct{} // time has passed
 )
 
@@ -62,7 +61,7 @@ func (signed) isEvent()   {}
 func (recorded) isEvent() {}
 func (tick) isEvent()     {}
 
-// effect is what has to be done.
+// effect is an action that the caller of Step must carry out.
 type effect interface{ isEffect() }
 
 type (
@@ -79,31 +78,33 @@ func (start) isEffect()  {}
 func (refuse) isEffect() {}
 func (wakeAt) isEffect() {}
 
-// queue decides who signs next: first certificates before renewals (a pod waits for the former, the latter has half a
-// lifetime), in turn between identities, in the order of arrival within one. It has no clock and starts nothing.
+// queue decides which request is signed next: first certificates before renewals, since a pod waits for the former and
+// a renewal has half a lifetime left. Identities alternate; requests of one are signed in order of arrival. The queue
+// has no clock and starts no goroutines.
 type queue struct {
 	limits  Limits
 	running int           // in signing slots
 	writing int           // in the journal
-	service time.Duration // of one ticket in its slot: moving average
+	service time.Duration // moving average of a ticket's time in its slot
 
-	first, renew line
-	held         room
+	first, renew fairQueue
+	memory       memoryBudget
 	streak       int // first certificates started in a row while renewals waited
-	late         delays
-	rates        rates // of identities
-	shares       rates // of their credentials
+	delayed      delays
+	rates        rates // by identity
+	shares       rates // by credential
 }
 
-// share is the part of an identity's rate that one of its credentials has.
+// share divides an identity's rate: one credential may have this fraction of it.
 const share = 4
 
 func newQueue(l Limits) *queue {
-	return &queue{limits: l, service: 500 * time.Microsecond, first: newLine(), renew: newLine(), held: newRoom(l.WaitingBytes), rates: newRates(l.Rate, l.Burst),
+	return &queue{limits: l, service: 500 * time.Microsecond, first: newFairQueue(),
+		renew: newFairQueue(), memory: newMemoryBudget(l.WaitingBytes), rates: newRates(l.Rate, l.Burst),
 		shares: newRates(l.Rate/share, max(1, l.Burst/share))}
 }
 
-// Step takes one event and says what to do.
+// Step applies one event and returns the effects.
 func (q *queue) Step(now time.Time, e event) []effect {
 	var out []effect
 	alarm := false
@@ -134,11 +135,11 @@ func (q *queue) arrive(now time.Time, t *ticket) []effect {
 			t.ready = own
 		}
 	}
-	if r := q.judge(now, t); r != nil {
+	if r := q.refusal(now, t); r != nil {
 		return []effect{*r}
 	}
 	var out []effect
-	for q.waiting() >= q.limits.Waiting || !q.held.fits(t) { // judge has seen that this is enough
+	for q.waiting() >= q.limits.Waiting || !q.memory.fits(t) { // refusal has checked that this makes enough room
 		last := q.renew.last()
 		q.remove(last)
 		out = append(out, refuse{last, codes.ResourceExhausted, "displaced by a first certificate: try again with back-off"})
@@ -147,18 +148,18 @@ func (q *queue) arrive(now time.Time, t *ticket) []effect {
 	if t.credential != "" {
 		q.shares.take(t.holder, now)
 	}
-	q.held.take(t)
+	q.memory.take(t)
 	if t.ready.After(now) {
-		q.late.add(t)
-		return append(out, wakeAt{q.late.next()})
+		q.delayed.add(t)
+		return append(out, wakeAt{q.delayed.next()})
 	}
-	q.line(t).push(t)
+	q.queueOf(t).push(t)
 	return out
 }
 
-// judge says why t cannot be served: its deadline is too near for the queue or for its rate, or there is no room.
-// nil: it can.
-func (q *queue) judge(now time.Time, t *ticket) *refuse {
+// refusal returns why t cannot be served: its deadline is too near for the queue or for its rate, or there is no room.
+// nil: it can be served.
+func (q *queue) refusal(now time.Time, t *ticket) *refuse {
 	patience := t.deadline.Sub(now)
 	if patience <= 0 {
 		return &refuse{t, t.expiry, "the deadline had passed before the request could be queued"}
@@ -169,41 +170,44 @@ func (q *queue) judge(now time.Time, t *ticket) *refuse {
 		if t.credential != "" && t.ready.After(q.rates.earliest(t.whole(), now)) {
 			who, rate = "one Pod or token of "+who, rate/share
 		}
-		return &refuse{t, codes.ResourceExhausted, fmt.Sprintf("%s asks for more than %g certificates a second: it may have the next in %s", who, rate, held.Round(time.Millisecond))}
+		reason := fmt.Sprintf("%s asks for more than %g certificates a second: it may have the next in %s",
+			who, rate, held.Round(time.Millisecond))
+		return &refuse{t, codes.ResourceExhausted, reason}
 	}
 	if wait := held + q.estimate(t); wait > patience {
-		return &refuse{t, codes.ResourceExhausted, fmt.Sprintf("the queue is %s long and this request gives up in %s: try again with back-off", wait.Round(time.Millisecond), patience.Round(time.Millisecond))}
+		return &refuse{t, codes.ResourceExhausted, fmt.Sprintf("the queue is %s long and this request gives up in %s: try again with back-off",
+			wait.Round(time.Millisecond), patience.Round(time.Millisecond))}
 	}
 	if q.waiting() >= q.limits.Waiting && (!t.first || q.renew.n == 0) {
 		return &refuse{t, codes.ResourceExhausted, fmt.Sprintf("%d requests wait already: try again with back-off", q.waiting())}
 	}
-	if !q.held.fits(t) && !(t.first && q.held.without(&q.renew, t)) {
+	if !q.memory.fits(t) && !(t.first && q.memory.without(&q.renew, t)) {
 		return &refuse{t, codes.ResourceExhausted, fmt.Sprintf("%d bytes of requests wait already, %d of them of %s: try again with back-off",
-			q.held.used, q.held.of[t.whole()], t.identity)}
+			q.memory.used, q.memory.bytes[t.whole()], t.identity)}
 	}
 	return nil
 }
 
-// estimate is how long t would wait if nothing else came.
+// estimate returns how long t would wait if no other request came.
 func (q *queue) estimate(t *ticket) time.Duration {
-	ahead := q.line(t).ahead(t.holder)
+	ahead := q.queueOf(t).ahead(t.holder)
 	if !t.first {
 		ahead += q.first.n
 	}
 	return time.Duration(ahead+q.running) * q.service / time.Duration(q.limits.Signing)
 }
 
-// release moves what its identity's rate held back to the lines; alarm says that the alarm of the next is used up.
+// release moves delayed tickets that are ready to their queues. alarm: the last wake-up was used.
 func (q *queue) release(now time.Time, alarm bool) []effect {
-	before := len(q.late)
-	for len(q.late) > 0 && !q.late[0].ready.After(now) {
-		t := q.late.pop()
-		q.line(t).push(t)
+	before := len(q.delayed)
+	for len(q.delayed) > 0 && !q.delayed[0].ready.After(now) {
+		t := q.delayed.pop()
+		q.queueOf(t).push(t)
 	}
-	if len(q.late) == 0 || !alarm && before == len(q.late) {
+	if len(q.delayed) == 0 || !alarm && before == len(q.delayed) {
 		return nil
 	}
-	return []effect{wakeAt{q.late.next()}}
+	return []effect{wakeAt{q.delayed.next()}}
 }
 
 func (q *queue) run(now time.Time) []effect {
@@ -234,10 +238,10 @@ func (q *queue) pick() *ticket {
 	return q.leave(q.first.pop())
 }
 
-// leave gives the room of t back; nil: there is no ticket.
+// leave frees the memory of t, which may be nil.
 func (q *queue) leave(t *ticket) *ticket {
 	if t != nil {
-		q.held.give(t)
+		q.memory.give(t)
 	}
 	return t
 }
@@ -245,18 +249,18 @@ func (q *queue) leave(t *ticket) *ticket {
 func (q *queue) remove(t *ticket) {
 	switch t.state {
 	case waiting:
-		q.line(t).remove(t)
-		q.held.give(t)
+		q.queueOf(t).remove(t)
+		q.memory.give(t)
 	case delayed:
-		q.late.remove(t)
-		q.held.give(t)
+		q.delayed.remove(t)
+		q.memory.give(t)
 	case outside: // it is in no list
 	}
 }
 
-func (q *queue) waiting() int { return q.first.n + q.renew.n + len(q.late) }
+func (q *queue) waiting() int { return q.first.n + q.renew.n + len(q.delayed) }
 
-func (q *queue) line(t *ticket) *line {
+func (q *queue) queueOf(t *ticket) *fairQueue {
 	if t.first {
 		return &q.first
 	}

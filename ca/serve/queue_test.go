@@ -267,15 +267,15 @@ func (c *crowd) step(e event) {
 	switch {
 	case q.running > q.limits.Signing || q.running+q.writing > max(q.limits.Journal, q.limits.Signing):
 		c.Fatalf("seed %d: %d running, %d writing", c.seed, q.running, q.writing)
-	case q.held.used != c.held() || q.held.used > q.limits.WaitingBytes:
-		c.Fatalf("seed %d: %d bytes counted, %d wait, at most %d may", c.seed, q.held.used, c.held(), q.limits.WaitingBytes)
+	case q.memory.used != c.held() || q.memory.used > q.limits.WaitingBytes:
+		c.Fatalf("seed %d: %d bytes counted, %d wait, at most %d may", c.seed, q.memory.used, c.held(), q.limits.WaitingBytes)
 	case q.waiting() > q.limits.Waiting:
 		c.Fatalf("seed %d: %d waiting", c.seed, q.waiting())
 	case free && q.first.n+q.renew.n > 0:
 		c.Fatalf("seed %d: a free slot while %d wait", c.seed, q.first.n+q.renew.n)
-	case len(q.late) > 0 && !c.alarm.After(c.now) && q.late[0].ready.Before(c.now):
+	case len(q.delayed) > 0 && !c.alarm.After(c.now) && q.delayed[0].ready.Before(c.now):
 		c.Fatalf("seed %d: delayed past its time", c.seed)
-	case len(q.late) > 0 && (c.alarm.IsZero() || c.alarm.After(q.late[0].ready)):
+	case len(q.delayed) > 0 && (c.alarm.IsZero() || c.alarm.After(q.delayed[0].ready)):
 		c.Fatalf("seed %d: no alarm for the next delayed ticket", c.seed)
 	}
 }
@@ -338,7 +338,7 @@ func TestQueueRandom(t *testing.T) {
 				t.Fatalf("seed %d: %d decisions (left: %v)", seed, n, c.left[tk])
 			}
 		}
-		if q := c.q; q.waiting() != 0 || q.first.identities.len()+q.renew.identities.len()+len(q.held.of) != 0 || q.running != 0 {
+		if q := c.q; q.waiting() != 0 || q.first.identities.len()+q.renew.identities.len()+len(q.memory.bytes) != 0 || q.running != 0 {
 			t.Fatalf("seed %d: %d waiting, %d running at the end", seed, q.waiting(), q.running)
 		}
 	}

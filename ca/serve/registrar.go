@@ -17,41 +17,46 @@ import (
 	"navarch.io/navarch/ca/issue"
 )
 
-// Registrar has another CA sign: this server is a registration authority then. It knows who calls, and the other CA holds the key. Register answers within
-// seconds of the end of the context, and is called by as many goroutines as Limits.Signing. Errors match issue.ErrInvalid (the request's fault), ErrRefused, ErrBusy; any other says
-// that the CA cannot sign now.
+// Registrar has another CA sign. The server is a registration authority then: it authenticates callers, and the other
+// CA holds the key. Register must return within seconds of the end of ctx; Limits.Signing goroutines call it. Errors
+// match issue.ErrInvalid (the request is at fault), ErrRefused or ErrBusy; any other error means that the CA cannot
+// sign now.
 type Registrar interface {
 	Register(ctx context.Context, r Registration) (Registered, error)
 }
 
-// Registration is one request.
+// Registration is one request to the other CA.
 type Registration struct {
 	CSR      []byte // PEM
 	Identity spiffeid.ID
-	// Signer is which of its CAs the caller asks for (metadata.CertSigner of the request); empty: it does not say. It is the caller's word.
+	// Signer names the CA that the caller asks for (metadata.CertSigner of the request), unverified. Empty: the caller
+	// names none.
 	Signer string
 	TTL    time.Duration // within Policy
 }
 
-// Registered is a certificate that was checked.
+// Registered is a verified certificate.
 type Registered struct {
 	*issue.Issued
 	Bundle []*x509.Certificate // every root that peers must trust
-	Signer string              // who has signed, for the log
+	Signer string              // name of the CA that signed, for the log
 }
 
-// Why a Registrar gives no certificate, for errors.Is.
+// Reasons of a Registrar to refuse, for errors.Is.
 var (
 	ErrRefused = errors.New("the signer has refused the request") // PermissionDenied
 	ErrBusy    = errors.New("too many requests are under way")    // ResourceExhausted
 )
 
-// register has another CA sign, in the slot of pass. Nothing is journalled: what was signed is in the log, and revoking it is that CA's.
-func (s *Server) register(ctx context.Context, p *pass, r *securityv1.IstioCertificateRequest, signer string, c attest.Caller) ([]string, error) {
+// register has another CA sign while it holds the pass's slot. Certificates are logged, not journalled; revocation is
+// the other CA's.
+func (s *Server) register(ctx context.Context, p *pass, r *securityv1.IstioCertificateRequest,
+	signer string, c attest.Caller) ([]string, error) {
 	defer p.leave(false)
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Limits.MaxWait)
 	defer cancel()
-	got, err := s.cfg.Registrar.Register(bounded, Registration{CSR: []byte(r.GetCsr()), Identity: c.ID, Signer: signer, TTL: s.cfg.Policy.Longest(time.Duration(r.GetValidityDuration()) * time.Second)})
+	ttl := s.cfg.Policy.Longest(time.Duration(r.GetValidityDuration()) * time.Second)
+	got, err := s.cfg.Registrar.Register(bounded, Registration{CSR: []byte(r.GetCsr()), Identity: c.ID, Signer: signer, TTL: ttl})
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:

@@ -13,32 +13,32 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Renewals bounds renewal by a certificate alone, so that one that was stolen cannot be renewed for ever (issue 12, item 4). Zero: there is
-// no bound.
+// Renewals bounds renewals that show a certificate only, so that a stolen certificate cannot be renewed for ever. The
+// zero value sets no bound.
 type Renewals struct {
-	// Alone is for how long after its last token an identity may renew by certificate; 0: without end.
+	// Alone bounds the time after its last token in which an identity may renew by certificate; 0: unbounded.
 	Alone time.Duration
-	// Machine says whether an identity is a machine's, which has no token after its first: as long as it is configured. nil: none is.
+	// Machine reports whether an identity is a configured machine's, which has no token after its first. nil: none is.
 	Machine func(id spiffeid.ID) bool
-	// Machines is as Alone, for machines, whatever Alone says.
+	// Machines replaces Alone for machines.
 	Machines time.Duration
-	// Tokens are asked where a token comes beside a certificate that is too old; nil: it does not count.
+	// Tokens authenticates a token that accompanies a certificate whose bound has passed. nil: such tokens are ignored.
 	Tokens attest.Authenticator
-	Ending func() // a machine renewed that may do so for less than 14 days yet; nil: nobody is told
+	Ending func() // called when a machine renewed with less than 14 days left; may be nil
 }
 
-// ending is how long before the end of a machine's renewals operators are told.
+// ending is the remaining time of a machine's renewals at which operators are warned.
 const ending = 14 * 24 * time.Hour
 
-// proven is when the caller's identity was proven by a token last: now, or what the certificate says that was shown. An error: that is too
-// long ago.
+// proven returns when a token last proved the caller's identity: now, or the time in the shown certificate. An error
+// means that this was too long ago.
 func (s *Server) proven(ctx context.Context, c attest.Caller) (time.Time, error) {
 	now := s.cfg.Now()
 	if c.By != attest.ByCertificate {
 		return now, nil
 	}
 	at, cert := time.Time{}, peerCertificate(ctx)
-	if cert != nil && s.cfg.Registrar == nil { // certificates of another CA do not say
+	if cert != nil && s.cfg.Registrar == nil { // certificates of another CA do not carry the time
 		at = issue.Proven(cert)
 	}
 	p := s.cfg.Renewals
@@ -64,21 +64,23 @@ func (s *Server) proven(ctx context.Context, c attest.Caller) (time.Time, error)
 	if at.IsZero() {
 		return at, status.Errorf(codes.Unauthenticated, "show a token: the certificate of %s does not say when it has shown its last", c.ID)
 	}
-	return at, status.Errorf(codes.Unauthenticated, "show a token: %s showed its last at %s, and renews by certificate alone for %s", c.ID, at.UTC().Format(time.RFC3339), most)
+	return at, status.Errorf(codes.Unauthenticated, "show a token: %s showed its last at %s, and renews by certificate alone for %s",
+		c.ID, at.UTC().Format(time.RFC3339), most)
 }
 
-// alone is for how long at most a renewal by certificate is asked for, so that one that was stolen becomes none of 90 days: what the
-// policy gives by default, or what the certificate that was shown has left. Machines have no tokens, and are not bounded so.
-func (s *Server) alone(c attest.Caller, left, ttl time.Duration) time.Duration {
+// boundRenewal bounds the lifetime of a renewal by certificate, so that a stolen short certificate does not become one
+// of 90 days. The bound is the policy's default or the remaining lifetime of the shown certificate. Machines have no
+// tokens and no bound.
+func (s *Server) boundRenewal(c attest.Caller, left, ttl time.Duration) time.Duration {
 	if machine := s.cfg.Renewals.Machine; machine != nil && machine(c.ID) {
 		return ttl
 	}
 	return min(ttl, max(s.cfg.Policy.Default(), left))
 }
 
-// outliving is for how long a renewal is asked for, so that it does not end before the certificate that was shown, which has left to live:
-// while that can be revoked by its serial number, what renewed it is in the journal, and what renewed this, so that all of it goes along.
-func outliving(left, ttl time.Duration, p issue.Policy) (time.Duration, issue.Policy) {
+// extendToShown returns a lifetime and policy for a renewal that ends after the shown certificate, which has left to
+// live. Then the journal still has all renewals of a certificate while it can be revoked by serial number.
+func extendToShown(left, ttl time.Duration, p issue.Policy) (time.Duration, issue.Policy) {
 	if left > 0 && p.Shortest(ttl) < left {
 		ttl, p.Jitter = left+time.Second, -1
 	}

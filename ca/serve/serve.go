@@ -1,8 +1,10 @@
-// Package serve answers certificate signing requests over gRPC, under the name that Istio's agents call
-// (istio.v1.auth.IstioCertificateService/CreateCertificate), and takes agents' reports of the bundle they hold.
+// Package serve signs certificates over gRPC for Istio's agents
+// (istio.v1.auth.IstioCertificateService/CreateCertificate), and accepts their reports of the root bundle that they
+// hold.
 //
-// Owns: the admission queue.  Reads: the authority in force, who the caller is, what is revoked.  Never: takes an identity
-// from a CSR; answers before the journal holds the certificate; logs a token or a CSR.
+// Owns: the admission queue.
+// Reads: the authority in force, the caller's identity, revocations.
+// Never: takes an identity from a CSR; answers before the journal has the certificate; logs a token or a CSR.
 package serve
 
 import (
@@ -25,22 +27,22 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Current is what signs at this moment, and what peers must trust. Immutable.
+// Current is the signing authority and trust bundle in force. Immutable.
 type Current struct {
 	Authority *issue.Authority
-	Bundle    []*x509.Certificate // every root that peers must trust: the last element of an answer
-	// Publication numbers the bundle: it goes to the journal with each certificate, so that a root rotation can tell who
-	// was issued a chain after the bundle was published.
+	Bundle    []*x509.Certificate // every root that peers must trust: the last element of a response
+	// Publication numbers the bundle. Journal entries carry it, so that a root rotation knows which certificates were
+	// delivered with the bundle.
 	Publication uint64
 }
 
-// Authorities gives what is in force. An error (sealed, not loaded yet, expired) says why nothing can be signed; callers are
-// told it, with Unavailable.
+// Authorities returns the authority in force. An error says why nothing can be signed (sealed, not loaded yet,
+// expired); callers receive it with Unavailable.
 type Authorities interface {
 	Current() (*Current, error)
 }
 
-// Entry is the record of one certificate.
+// Entry describes one issued certificate.
 type Entry struct {
 	Serial      string // hexadecimal
 	Identity    spiffeid.ID
@@ -50,91 +52,93 @@ type Entry struct {
 	NotAfter    time.Time
 	By          string // attest.Caller.By
 	Pod         string
-	Credential  string // what tells apart the credentials of the identity (attest.Caller.Credential)
+	Credential  string // distinguishes the credentials of the identity (attest.Caller.Credential)
 	Peer        string // network address
-	// Previous is the serial of the certificate that this one renews; empty: a token was the credential. A root rotation
-	// counts on it that who renewed no longer waits on the certificate before.
+	// Previous is the serial number of the renewed certificate; empty: the credential was a token. A root rotation
+	// relies on it: a holder that renewed no longer counts with its previous certificate.
 	Previous string
-	Names    []string // that the certificate has beside the identity
+	Names    []string // DNS names of the certificate
 }
 
-// Journal keeps entries. Append returns nil once the entry is durable; it is called by many goroutines at once, and is
-// expected to commit in groups. ErrStale: the entry was not written, sign again with what is in force. ErrRevoked: nor
-// was it, because its identity may have no certificate any more. After any other error it is unknown.
+// Journal stores entries. Append returns nil once the entry is durable. Many goroutines call it at once, so it should
+// commit in groups. ErrStale: the entry was not written; sign again with the current authority. ErrRevoked: the entry
+// was not written; the identity is revoked. After any other error the outcome is unknown.
 type Journal interface {
 	Append(ctx context.Context, e Entry) error
 }
 
-// What a Journal may refuse an entry for, for errors.Is.
+// Reasons of a Journal to refuse an entry, for errors.Is.
 var (
 	ErrStale   = errors.New("what was in force when the certificate was signed is no longer")
 	ErrRevoked = errors.New("the identity is revoked")
 )
 
-// Revocations says who and what is revoked. Serial numbers are lower-case hexadecimal without leading zeros.
+// Revocations reports revoked identities and certificates. Serial numbers are lower-case hexadecimal without leading
+// zeros.
 type Revocations interface {
 	RevokedIdentity(id spiffeid.ID) bool
 	RevokedSerial(serial string) bool
 }
 
-// Holder is an agent's word that its Envoy acknowledged a root bundle.
+// Holder is an agent's unverified report that its Envoy acknowledged a root bundle.
 type Holder struct {
 	Identity   spiffeid.ID
 	Credential string   // attest.Caller.Credential
-	Serial     string   // of the certificate that the report came with
+	Serial     string   // of the certificate that authenticated the report
 	Roots      []string // Fingerprint of each, sorted
 	Peer       string
 	NotAfter   time.Time // of the certificate
 }
 
-// Holders takes reports. It is called by many goroutines.
+// Holders stores reports. Many goroutines call it.
 type Holders interface {
 	Held(ctx context.Context, h Holder) error
 }
 
-// Config of a Server. Authenticator is required, and Authorities and Journal, or a Registrar in their place.
+// Config of a Server. Authenticator is required, and either Authorities and Journal, or a Registrar.
 type Config struct {
-	// Registrar has another CA sign; nil: Authorities do. With it Journal, Spare, Revocations by serial number, Holders and Names are of no use.
+	// Registrar has another CA sign; nil: Authorities. With it Journal, Fallback, serial numbers in Revocations,
+	// Holders and Names are ignored.
 	Registrar     Registrar
 	Authorities   Authorities
 	Authenticator attest.Authenticator
 	Journal       Journal
-	Spare         Spare       // nil: nothing is issued while the Journal is away
-	Revocations   Revocations // nil: nothing is revoked
-	Holders       Holders     // nil: reports are answered Unimplemented
-	Memory        Memory      // nil: peers are answered Unimplemented
-	// ControlPlane are the identities of the control plane's processes. Who proves by a token that it has one, and nobody else, gets
-	// the Names too: a process that cannot sign asks for its serving certificate so (PeerIssued). A certificate does not count: it
-	// would let a stolen serving key live on. Nor does a token of another cluster than Cluster: whoever rules there may have one of any
-	// namespace and service account. Empty: nobody.
+	Fallback      FallbackJournal // nil: nothing is issued while the Journal is away
+	Revocations   Revocations     // nil: nothing is revoked
+	Holders       Holders         // nil: reports fail with Unimplemented
+	Memory        Memory          // nil: peers receive Unimplemented
+	// ControlPlane are the identities of the control plane's processes. A caller that proves one of them by a token
+	// also gets the Names; a process that cannot sign obtains its serving certificate this way (PeerIssued). Two
+	// credentials do not count. A certificate would let a stolen serving key live on. A token of another cluster than
+	// Cluster may name any namespace and service account.
 	ControlPlane []spiffeid.ID
-	Cluster      string   // the config cluster, by its name in attest.Caller
-	Names        []string // see issue.Request
-	// Aliases are other trust domains under which a CSR may name its caller, as agents do that were started before the mesh
-	// changed its own (MeshConfig trustDomainAliases); asked for each request. nil: none.
+	Cluster      string   // name of the config cluster, as in attest.Caller
+	Names        []string // DNS names for control plane processes: see issue.Request
+	// Aliases returns other trust domains under which a CSR may name its caller. Agents that started before the mesh
+	// changed its trust domain use one (MeshConfig trustDomainAliases). It is called for each request. nil: none.
 	Aliases  func() []spiffeid.TrustDomain
 	Policy   issue.Policy
 	Renewals Renewals
 	Limits   Limits
 	Hooks    Hooks
-	Audit    *slog.Logger // one line for each certificate, and of refusals a sample; nil: slog.Default()
+	Audit    *slog.Logger // one line for each certificate, and a sample of refusals; nil: slog.Default()
 
-	Now    func() time.Time // by which certificates begin and end; requests wait by the process's own time, as their deadlines do
+	Now    func() time.Time // for the validity of certificates; deadlines of requests use the process's clock
 	Random io.Reader
 }
 
-// Server signs. Safe for concurrent use.
+// Server signs certificates. Safe for concurrent use.
 type Server struct {
 	cfg       Config
 	admission *admission
-	checks    [2]*semaphore.Weighted // of certificates, of tokens: neither waits behind the other
-	again     *semaphore.Weighted    // signing again what has become stale
-	peers     *semaphore.Weighted    // answering peers
+	checks    [2]*semaphore.Weighted // of certificates, and of tokens, so that neither waits for the other
+	again     *semaphore.Weighted    // attempts to sign stale certificates again
+	peers     *semaphore.Weighted    // answers to peers
 
 	clients *obs.Sampled // log lines of refusals
 }
 
-// New checks the configuration and fills in defaults. An error names what is missing or out of range.
+// New validates the configuration and sets defaults. The error names a field that is missing or out of range.
 func New(cfg Config) (*Server, error) {
 	var missing []error
 	if cfg.Authorities == nil && cfg.Registrar == nil {
@@ -168,7 +172,8 @@ func New(cfg Config) (*Server, error) {
 		cfg.Aliases = func() []spiffeid.TrustDomain { return nil }
 	}
 	cfg.Hooks.fill()
-	s := &Server{cfg: cfg, admission: newAdmission(cfg.Limits, time.Now), again: semaphore.NewWeighted(int64(cfg.Limits.Signing)), peers: semaphore.NewWeighted(1),
+	s := &Server{cfg: cfg, admission: newAdmission(cfg.Limits, time.Now),
+		again: semaphore.NewWeighted(int64(cfg.Limits.Signing)), peers: semaphore.NewWeighted(1),
 		clients: obs.NewSampled(cfg.Audit)}
 	for i := range s.checks {
 		s.checks[i] = semaphore.NewWeighted(int64(cfg.Limits.Checks))
@@ -183,18 +188,19 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	r.RegisterService(&peersDesc, s)
 }
 
-// Limits bound the work. Zero values get the defaults.
+// Limits bound the server's work. A zero field means its default.
 type Limits struct {
 	Signing int // certificates being signed at once: GOMAXPROCS
-	Checks  int // credentials being checked at once: of each sort: 4 x GOMAXPROCS
+	Checks  int // certificates, and likewise tokens, being checked at once: 4 x GOMAXPROCS
 	Journal int // signed and not durable yet: 4096
-	Waiting int // in the queue: 32768; what comes then displaces renewals, or is refused
-	// WaitingBytes bounds the requests in the queue together: 32 MiB. One identity may hold as much as it leaves free, so at most half, and one credential a quarter.
+	Waiting int // in the queue: 32768; beyond it, new requests displace renewals or are refused
+	// WaitingBytes bounds the size of all requests in the queue: 32 MiB. An identity may use as much as it leaves free,
+	// so at most half; a credential a quarter.
 	WaitingBytes int
-	MaxWait      time.Duration // of a request, even if its own deadline is later: 20 s
-	Rate         float64       // certificates a second for one identity, in the long run: 500; for one credential of it a quarter
-	Burst        int           // and at once: 5000; for one credential a quarter
-	FirstRuns    int           // first certificates in a row while renewals wait, before one renewal: 15
+	MaxWait      time.Duration // in the queue, even if the request's deadline is later: 20 s
+	Rate         float64       // certificates a second for one identity on average: 500; for one credential a quarter
+	Burst        int           // at once: 5000; for one credential a quarter
+	FirstRuns    int           // first certificates in a row before one renewal, while renewals wait: 15
 }
 
 func (l *Limits) fill() error {

@@ -10,48 +10,50 @@ import (
 	"navarch.io/navarch/ca/keyring"
 )
 
-// Held presents the serving certificate to callers whose trust somebody has to write first: API servers verify webhooks by the roots that are in
-// webhook configurations. A certificate of another signer is not presented before they are there; the one before is, as long as it is valid.
-// Its methods may be called from any goroutine.
+// Held presents the serving certificate to callers whose trust must be written first: API servers verify webhooks by
+// the roots in webhook configurations. Until these have a new signer's root, the previous certificate stays in use
+// while it is valid. Any goroutine may call its methods.
 type Held struct {
 	tls     *TLS
 	state   func() *keyring.State
 	trusted func(*tls.Certificate) Trust
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	presented *tls.Certificate
-	believed  bool  // it was when it came to be presented
-	final     bool  // callers have said so: what they trust later changes nothing
-	waiting   error // why the newest certificate is not believed; nil: it is
+	believed  bool  // callers trusted it when it was first presented
+	final     bool  // callers confirmed their trust: later changes do not matter
+	waiting   error // why the newest certificate is not trusted; nil: it is
 }
 
-// Trust states whether callers verify a certificate, and why one of them refuses it.
+// Trust states whether callers verify a certificate.
 type Trust struct {
-	Callers bool  // some are there that verify it
-	Refused error // why one of them does not believe it; nil: all do
+	Callers bool  // at least one caller verifies it
+	Refused error // why a caller does not trust it; nil: all do
 }
 
-// NewHeld has a certificate of s presented once trusted says that it is believed. state is the keyring's.
+// NewHeld presents certificates of s once trusted confirms them. state is the keyring's.
 func NewHeld(s *TLS, state func() *keyring.State, trusted func(*tls.Certificate) Trust) *Held {
 	return &Held{tls: s, state: state, trusted: trusted}
 }
 
-// Config is the TLS of a server of HTTP/1.1. It asks nobody for a certificate: API servers show none to webhooks unless they are told to.
+// Config returns the TLS configuration of an HTTP/1.1 server. It requests no client certificates: API servers present
+// none to webhooks by default.
 func (h *Held) Config() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, CurvePreferences: curves(), GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-		pair, _, err := h.choose(time.Now())
-		return pair, err
-	}}
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, CurvePreferences: curves(),
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			pair, _, err := h.choose(time.Now())
+			return pair, err
+		}}
 }
 
-// Missing is why callers would not believe what is presented now, nil: they do; and why nothing is.
-// err: nothing is presented, since there is no certificate.
+// Missing returns why callers distrust the presented certificate (unbelieved; nil: they trust it), and why none is
+// presented (err).
 func (h *Held) Missing() (unbelieved, err error) {
 	_, unbelieved, err = h.choose(time.Now())
 	return unbelieved, err
 }
 
-// Waiting is why the newest certificate is not presented yet; nil: it is. Else an error says why.
+// Waiting returns why the newest certificate is not presented; nil: it is.
 func (h *Held) Waiting() error {
 	_, _, err := h.choose(time.Now())
 	h.mu.Lock()
@@ -59,7 +61,8 @@ func (h *Held) Waiting() error {
 	return errors.Join(err, h.waiting)
 }
 
-// choose is the certificate to present, and why it is not believed: it is presented all the same where there is no other.
+// choose returns the certificate to present, and why it is not trusted. An untrusted one is presented if there is no
+// other.
 func (h *Held) choose(now time.Time) (pair *tls.Certificate, unbelieved, err error) {
 	newest, err := h.tls.Certificate(h.state(), now)
 	h.mu.Lock()

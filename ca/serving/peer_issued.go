@@ -20,57 +20,57 @@ import (
 )
 
 const (
-	peerPause    = time.Second // after a round in which no peer signed, doubled up to:
+	peerPause    = time.Second // after a round without a signature, doubled up to maxPeerPause
 	maxPeerPause = 10 * time.Second
 	peerBudget   = 20 * time.Second // of one round
-	idle         = time.Hour        // nothing is due before the keyring changes
+	idle         = time.Hour        // pause while nothing is due before the keyring changes
 )
 
-// Ring states what the mesh trusts, and whether this process can sign: a keyring, or Roots.
+// Ring states which roots the mesh trusts, and whether this process can sign. A keyring and Roots implement it.
 type Ring interface {
 	State() *keyring.State
 	Changed() <-chan struct{} // closed once there is another state
 }
 
-// PeerConfig is how a process that cannot sign asks its peers.
+// PeerConfig configures how a process that cannot sign requests a certificate from peers.
 type PeerConfig struct {
 	TLS  *TLS
 	Ring Ring
 	// Held reports that the holder of a certificate has these roots, once this process can sign; nil: it never can.
 	Held       func(ctx context.Context, serial, identity, origin string, roots []string, end time.Time) error
-	Store      *kv.Store // with the fleet; nil: Peers are all that are known
-	Peers      []string  // host:port (--ca-peers), beside those that have a record in etcd
-	Self       string    // what this process's own record says
-	ServerName string    // in the peers' certificates
-	TokenFile  string    // of the token of the control plane itself
+	Store      *kv.Store // with the fleet; nil: only Peers are known
+	Peers      []string  // host:port (--ca-peers), in addition to the replicas in etcd
+	Self       string    // address in this process's own record
+	ServerName string    // DNS name in the peers' certificates
+	TokenFile  string    // with the control plane's own token
 	Log        *slog.Logger
 }
 
-// PeerIssued keeps the serving certificate of a process that cannot sign: while it is sealed, a peer signs one. As soon as
-// this process can sign, serving makes its own.
+// PeerIssued maintains the serving certificate of a process that cannot sign: a peer signs it while the process is
+// sealed. Once the process can sign, it makes its own certificate.
 type PeerIssued struct {
 	PeerConfig
 	ask func(ctx context.Context, state *keyring.State) (*caserve.PeerCertificate, error)
 
-	// Of the loop.
+	// Owned by the loop.
 	fleet    []member.Record
-	issued   []*x509.Certificate // that were had, until they end
-	under    string              // the roots that were trusted when the last was had
-	notified uint64              // the generation of roots that their holder was reported to have
-	next     time.Time           // nobody is asked before
+	issued   []*x509.Certificate // certificates that peers issued, until they end
+	under    string              // trusted roots when the last certificate was issued
+	notified uint64              // root generation that was reported last
+	next     time.Time           // no peer is asked before
 	pause    time.Duration
 	said     string
 }
 
-// NewPeerIssued makes one; Run it.
+// NewPeerIssued returns a PeerIssued, whose Run must be called.
 func NewPeerIssued(c PeerConfig) *PeerIssued {
 	b := &PeerIssued{PeerConfig: c}
 	b.ask = b.askPeers
 	return b
 }
 
-// Run asks whenever a certificate is needed, until ctx ends.
-// An error: the folder of the fleet has no such name, which would be a mistake of this build.
+// Run requests certificates as needed until ctx ends. An error means that the fleet's folder has an invalid name, which
+// is a mistake of this build.
 func (b *PeerIssued) Run(ctx context.Context) error {
 	var fleets <-chan member.Fleet
 	if b.Store != nil {
@@ -95,9 +95,9 @@ func (b *PeerIssued) Run(ctx context.Context) error {
 	}
 }
 
-// step does what is due, and says how long nothing will be, if the keyring does not change.
+// step performs what is due, and returns the time until more is due if the keyring does not change.
 func (b *PeerIssued) step(ctx context.Context, state *keyring.State, now time.Time) time.Duration {
-	own, from := b.TLS.Have()
+	own, from := b.TLS.InForce()
 	if state.Active != nil {
 		return b.report(ctx, state, now)
 	}
@@ -105,7 +105,7 @@ func (b *PeerIssued) step(ctx context.Context, state *keyring.State, now time.Ti
 	if own != nil && now.Before(halfLife(own.Leaf)) && (from == "" || roots == b.under) {
 		return halfLife(own.Leaf).Sub(now)
 	}
-	if roots == "" { // etcd has not been read: who is a peer could not be told
+	if roots == "" { // etcd has not been read, so peers cannot be verified
 		return idle
 	}
 	if now.Before(b.next) {
@@ -134,8 +134,8 @@ func (b *PeerIssued) step(ctx context.Context, state *keyring.State, now time.Ti
 	return max(halfLife(leaf).Sub(now), peerPause)
 }
 
-// report says for the holder of each peer-issued certificate, this process, that it has the newest roots. It signs for itself by now and asks
-// nobody any more, so that a rotation would wait for their end.
+// report reports that this process, the holder of each peer-issued certificate, has the newest roots. It signs for
+// itself now and requests no more certificates, so a rotation would otherwise wait for their end.
 func (b *PeerIssued) report(ctx context.Context, state *keyring.State, now time.Time) time.Duration {
 	b.issued = slices.DeleteFunc(b.issued, func(leaf *x509.Certificate) bool { return now.After(leaf.NotAfter) })
 	if len(b.issued) == 0 || b.notified == state.Generation {
@@ -154,7 +154,7 @@ func (b *PeerIssued) report(ctx context.Context, state *keyring.State, now time.
 	return idle
 }
 
-// askPeers asks the replicas that --ca-peers names and those that have a record in etcd.
+// askPeers asks the replicas of --ca-peers and those with a record in etcd.
 func (b *PeerIssued) askPeers(ctx context.Context, state *keyring.State) (*caserve.PeerCertificate, error) {
 	ctx, cancel := context.WithTimeout(ctx, peerBudget)
 	defer cancel()
@@ -181,7 +181,8 @@ func (b *PeerIssued) peers() []string {
 
 const maxToken = 64 << 10 // bytes
 
-// readToken reads the control plane's token again each time: the kubelet replaces it. No error shows any of it.
+// readToken reads the control plane's token each time, since the kubelet replaces it. Errors contain no part of the
+// token.
 func readToken(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -102,7 +102,7 @@ func TestPeerIssued(t *testing.T) {
 	if err != nil || conf.ClientCAs.Equal(x509.NewCertPool()) {
 		t.Fatalf("%v", err)
 	}
-	own, from := s.Have()
+	own, from := s.InForce()
 	if from != "peer:15012" || !conf.Certificates[0].Leaf.Equal(own.Leaf) {
 		t.Errorf("from %q", from)
 	}
@@ -132,7 +132,7 @@ func servesItsOwn(t *testing.T, s *TLS, unsealed *keyring.State) {
 	if err != nil || len(mine.Leaf.URIs) != 0 {
 		t.Errorf("it still serves with what a peer signed: %v", err)
 	}
-	if _, from := s.Have(); from != "" {
+	if _, from := s.InForce(); from != "" {
 		t.Errorf("its own certificate is said to be from %s", from)
 	}
 }

@@ -6,22 +6,22 @@ import (
 	"net"
 )
 
-// records reads a TLS connection a record at a time. crypto/tls keeps the buffer that it reads into for as long as the
-// connection lives; where it is given what has come of the next record too, that is twice the largest record instead of
-// once (measured: 28 instead of 19 KB for a proxy whose requests filled records).
+// records reads a TLS connection one record at a time. crypto/tls keeps its read buffer while the connection lives. If
+// it received parts of the next record too, that buffer would grow to twice the largest record (measured: 28 instead of
+// 19 KB for a proxy whose requests filled records).
 type records struct {
 	net.Conn
-	head       [recordHead]byte // of the record that comes next
-	come, gone int              // how many bytes of it have come, and were given on
-	left       int              // of the record that is being read
+	head       [recordHead]byte // header of the next record
+	come, gone int              // bytes of the header that were received, and passed on
+	left       int              // rest of the present record
 
-	chains [][]*x509.Certificate // to which the client's certificate was found to lead
+	chains [][]*x509.Certificate // verified chains of the client's certificate
 }
 
 // recordHead is the length of a record's header: type, version, and two bytes of length (RFC 8446 5.1).
 const recordHead = 5
 
-// Read implements io.Reader. What it reads of the next header stays here, so that a record takes one call of the kernel.
+// Read implements io.Reader. It retains bytes of the next header, so that a record takes one system call.
 func (r *records) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -30,7 +30,7 @@ func (r *records) Read(b []byte) (int, error) {
 		n, err := r.Conn.Read(b[:min(len(b), r.left+recordHead)])
 		if n > r.left {
 			r.come = copy(r.head[:], b[r.left:n])
-			n, err = r.left, nil // an error comes again, after what is kept
+			n, err = r.left, nil // the error returns after the retained bytes
 		}
 		r.left -= n
 		return n, err

@@ -14,22 +14,22 @@ var (
 	errNoKeyring = errors.New("this process has no keyring")
 )
 
-// Roots stand for the keyring in a process that has none: the mesh's roots, as somebody whom it believes states them.
-// The state of Roots never signs. Its methods may be called from any goroutine.
+// Roots replaces the keyring in a process without one. It has the mesh's roots from a trusted source, and its state
+// never signs. Any goroutine may call its methods.
 type Roots struct {
-	mu      sync.Mutex // a leaf; guards what follows
+	mu      sync.Mutex // a leaf lock; guards the fields below
 	state   *keyring.State
 	changed chan struct{}
 }
 
 var _ Ring = (*Roots)(nil)
 
-// NewRoots knows none.
+// NewRoots returns Roots without any root.
 func NewRoots() *Roots {
 	return &Roots{state: &keyring.State{Sealed: errNoRoots}, changed: make(chan struct{})}
 }
 
-// Use replaces the roots. None at all change nothing: certificates that are in use stay so.
+// Use replaces the roots. An empty list changes nothing, so that certificates in use stay valid.
 func (r *Roots) Use(roots []*x509.Certificate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,8 +1,10 @@
-// Package serving is the TLS of the secure gRPC address: the certificate that a process presents (an operator's, one of our own CA, or one
-// that a peer issued while this process cannot sign), and the roots that callers are verified against, by the newest state of the keyring.
+// Package serving is the TLS of the secure gRPC address. It selects the certificate to present (an operator's, one of
+// our CA, or one of a peer while this process cannot sign) and the roots to verify callers, by the newest state of the
+// keyring.
 //
-// Owns: the serving certificate, and the loop that asks peers for one.  Reads: states of ca/keyring, an operator's files, the fleet.
-// Never: says who a caller is, nor issues a certificate to anybody else.
+// Owns: the serving certificate, and the loop that requests one from peers.
+// Reads: states of ca/keyring, an operator's files, the fleet.
+// Never: identifies a caller; issues a certificate to others.
 package serving
 
 import (
@@ -20,12 +22,12 @@ import (
 	caserve "navarch.io/navarch/ca/serve"
 )
 
-// pairFiles are an operator's certificate and key, read again when a file changed. What does not fit together (one of two
-// was written yet) leaves the last good pair.
+// pairFiles are an operator's certificate and key, read again when a file changes. While the two do not match (one is
+// not written yet), the last good pair stays in use.
 type pairFiles struct {
 	cert, key string
 
-	mu       sync.Mutex // a leaf
+	mu       sync.Mutex // a leaf lock
 	read     [2]fileState
 	lastGood *tls.Certificate
 }
@@ -43,7 +45,7 @@ func stateOf(path string) (fileState, error) {
 	return fileState{info.Size(), info.ModTime()}, nil
 }
 
-// pair is the newest that fits together.
+// pair returns the newest matching pair.
 func (p *pairFiles) pair() (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,8 +68,8 @@ func (p *pairFiles) pair() (*tls.Certificate, error) {
 	return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
 }
 
-// ByFiles is the TLS of a process that follows no keyring: an operator's certificate and key, and a client certificate is verified where
-// it is presented and there are clients' roots; nil: none is asked for. Errors name flags.
+// ByFiles returns the TLS configuration of a process without keyring, with an operator's certificate and key. Presented
+// client certificates are verified against clients; nil: none is requested. Errors name flags.
 func ByFiles(cert, key string, clients *x509.CertPool) (*tls.Config, error) {
 	files := &pairFiles{cert: cert, key: key}
 	if _, err := files.pair(); err != nil {
@@ -82,34 +84,37 @@ func ByFiles(cert, key string, clients *x509.CertPool) (*tls.Config, error) {
 	return conf, nil
 }
 
-// secureBase is what all secure addresses have in common. Records are not sized to how the connection goes: that is for
-// pages that are shown while they come, and costs a write for each of the small ones. Sessions are not resumed: agents keep
-// none, so that a ticket would be work for nothing, and every handshake is judged by the newest state.
+// secureBase returns the settings of all secure addresses. Dynamic record sizes are off: they help pages that render
+// while loading, and cost a write for each small record. Session tickets are off: agents keep none, and every handshake
+// must be verified by the newest state.
 func secureBase() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, CurvePreferences: curves(), DynamicRecordSizingDisabled: true, SessionTicketsDisabled: true}
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
+		CurvePreferences: curves(), DynamicRecordSizingDisabled: true, SessionTicketsDisabled: true}
 }
 
-// curves are those that keys are exchanged by: the ones that Envoy offers (proto TlsParameters.ecdh_curves) and the hybrid one of newer clients. Those that Go
-// takes beside them, P-384 and P-521, cost a server some 8 and 20 times as much for each handshake, which a client without any credential may choose.
+// curves lists the key exchanges that Envoy offers (proto TlsParameters.ecdh_curves), and the hybrid one of newer
+// clients. Go's other curves, P-384 and P-521, cost a server about 8 and 20 times as much per handshake, and a client
+// without credential could choose them.
 func curves() []tls.CurveID { return []tls.CurveID{tls.X25519MLKEM768, tls.X25519, tls.CurveP256} }
 
-// TLS is what the secure address of a process that follows the keyring presents and trusts: one tls.Config for each state of the
-// keyring and each serving certificate. Its methods may be called from any goroutine.
+// TLS is the secure address's certificate and trust in a process that follows the keyring. It makes one tls.Config per
+// state of the keyring and serving certificate. Any goroutine may call its methods.
 type TLS struct {
-	names []string   // of the certificate
-	files *pairFiles // nil: our own CA's certificate is served
+	names []string   // DNS names of the certificate
+	files *pairFiles // nil: the certificate is of our own CA
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	own   *tls.Certificate
-	epoch uint64 // that issued own; 0: a peer's
+	epoch uint64 // that issued own; 0: a peer did
 	from  string // the peer that signed own; empty: this process did
-	why   error  // no peer signed when one was asked last
+	why   error  // why no peer signed when one was last asked
 	made  *tls.Config
-	state *keyring.State   // that made is of
-	pair  *tls.Certificate // in made
+	state *keyring.State   // the state that made is based on
+	pair  *tls.Certificate // certificate of made
 }
 
-// New makes one whose certificate has these names, or is an operator's, in files; empty: there are none. Errors name flags.
+// New returns a TLS for a certificate with these names, or for an operator's certificate and key files; empty: none.
+// Errors name flags.
 func New(names []string, cert, key string) (*TLS, error) {
 	s := &TLS{names: names}
 	if cert == "" {
@@ -120,7 +125,7 @@ func New(names []string, cert, key string) (*TLS, error) {
 	return s, err
 }
 
-// Config asks state for the keyring at each handshake.
+// Config returns a configuration that calls state for the keyring at each handshake.
 func (s *TLS) Config(state func() *keyring.State) *tls.Config {
 	conf := secureBase()
 	conf.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -133,7 +138,8 @@ func (s *TLS) Config(state func() *keyring.State) *tls.Config {
 	return conf
 }
 
-// Under is the configuration under one state, which asks for no certificate yet (Config does). An error: there is no certificate to present.
+// Under returns the configuration for one state; it requests no client certificate (Config does). An error: there is no
+// certificate to present.
 func (s *TLS) Under(state *keyring.State) (*tls.Config, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,15 +160,16 @@ func (s *TLS) Under(state *keyring.State) (*tls.Config, error) {
 	return conf, nil
 }
 
-// Certificate is what the secure address presents under a state of the keyring; an error: there is none.
+// Certificate returns the certificate to present under a state of the keyring. An error: it does not exist.
 func (s *TLS) Certificate(state *keyring.State, now time.Time) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.certificate(state, now)
 }
 
-// certificate is the operator's, or the process's own from our CA: made again when the signer changes, and at half of its
-// life. While this process cannot sign it is the one made before, or one that a peer signed (peerIssued).
+// certificate returns the operator's certificate, or the process's own of our CA, which is made again when the signer
+// changes and at half of its lifetime. While this process cannot sign it returns the previous one, or one of a peer
+// (PeerIssued).
 func (s *TLS) certificate(state *keyring.State, now time.Time) (*tls.Certificate, error) {
 	if s.files != nil {
 		return s.files.pair()
@@ -187,15 +194,15 @@ func (s *TLS) certificate(state *keyring.State, now time.Time) (*tls.Certificate
 	return s.own, nil
 }
 
-// halfLife is when a certificate is to be replaced.
+// halfLife returns the time at which a certificate should be replaced.
 func halfLife(leaf *x509.Certificate) time.Time {
 	return leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 2)
 }
 
-// OwnFiles says whether the certificate is an operator's: then peers are asked for none.
+// OwnFiles reports whether the certificate is an operator's, so that no peer is asked for one.
 func (s *TLS) OwnFiles() bool { return s.files != nil }
 
-// usePeerIssued puts a certificate that a peer signed in force, or notes why there is none.
+// usePeerIssued puts a peer's certificate in force, or records why no peer signed.
 func (s *TLS) usePeerIssued(issued *caserve.PeerCertificate, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,8 +211,8 @@ func (s *TLS) usePeerIssued(issued *caserve.PeerCertificate, err error) {
 	}
 }
 
-// Have is the certificate in force, and the peer that signed it; nil and empty where there is none, or this process did.
-func (s *TLS) Have() (own *tls.Certificate, from string) {
+// InForce returns the certificate in force (nil: none) and the peer that signed it (empty: this process).
+func (s *TLS) InForce() (own *tls.Certificate, from string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.own, s.from

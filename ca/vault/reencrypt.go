@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Reencrypt implements store/ingest's Sealer: it opens what is sealed under a key encryption key of before, and seals it under
-// the one of now; the key of the MACs too. A blob that does not open holds up none of the others; a provider that is away
-// does (seal.ErrUnavailable).
+// Reencrypt implements the Sealer of store/ingest. It encrypts private keys that are sealed under an older key
+// encryption key again, at most the given number, and the key of the MACs. A blob that does not open is skipped and
+// reported. A provider that is away ends the call (seal.ErrUnavailable).
 func (v *Vault) Reencrypt(ctx context.Context, stored []*model.Secret, most int) (map[*model.Secret][]byte, error) {
 	stale, err := v.Sealer.Stale(ctx)
 	if err != nil {
@@ -30,7 +30,7 @@ func (v *Vault) Reencrypt(ctx context.Context, stored []*model.Secret, most int)
 		if !stale(r.Spec.GetKey()) {
 			continue
 		}
-		sealed, err := v.again(ctx, r.Spec.Key, v.about(r.Key), stale)
+		sealed, err := v.reencrypt(ctx, r.Spec.Key, v.about(r.Key), stale)
 		switch {
 		case errors.Is(err, seal.ErrTampered):
 			errs = append(errs, err)
@@ -43,8 +43,8 @@ func (v *Vault) Reencrypt(ctx context.Context, stored []*model.Secret, most int)
 	return out, errors.Join(errs...)
 }
 
-// again refuses what is stale as soon as it is sealed: nothing would be won, over and over.
-func (v *Vault) again(ctx context.Context, sealed []byte, about seal.Context, stale func([]byte) bool) ([]byte, error) {
+// reencrypt encrypts sealed again. It refuses a result that is already stale, since the caller would repeat for ever.
+func (v *Vault) reencrypt(ctx context.Context, sealed []byte, about seal.Context, stale func([]byte) bool) ([]byte, error) {
 	plain, err := v.Sealer.Open(ctx, sealed, about)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (v *Vault) again(ctx context.Context, sealed []byte, about seal.Context, st
 	return fresh, err
 }
 
-// macReencrypted replaces the sealed key of the MACs, by comparison; the key stays.
+// macReencrypted encrypts the unchanged key of the MACs again, by a transaction that compares its revision.
 func (v *Vault) macReencrypted(ctx context.Context, stale func([]byte) bool) error {
 	if v.Store == nil {
 		return errWithoutStore
@@ -70,7 +70,7 @@ func (v *Vault) macReencrypted(ctx context.Context, stale func([]byte) bool) err
 		if b.Path != macPath || !stale(b.Raw) {
 			continue
 		}
-		fresh, err := v.again(ctx, b.Raw, v.aboutMAC(), stale)
+		fresh, err := v.reencrypt(ctx, b.Raw, v.aboutMAC(), stale)
 		if err != nil {
 			return err
 		}

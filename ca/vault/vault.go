@@ -1,8 +1,9 @@
-// Package vault seals the private keys of configuration (the Secrets of gateways) before they are stored, and opens them
-// in the replicas that serve them.
+// Package vault seals the private keys of configuration (the Secrets of gateways) before they are stored, and opens
+// them in the replicas that serve them.
 //
-// Owns: the key of the MACs, below sealing/ in etcd.  Reads: ca/seal, store/kv.  Never: writes a private key, or shows
-// one in an error.
+// Owns: the key of the MACs, below sealing/ in etcd.
+// Reads: ca/seal, store/kv.
+// Never: writes an unsealed private key; shows one in an error.
 package vault
 
 import (
@@ -23,13 +24,13 @@ import (
 	"navarch.io/navarch/store/pullsecret"
 )
 
-// Store is what the vault needs of kv.Store.
+// Store is the part of kv.Store that the vault uses.
 type Store interface {
 	Blobs(ctx context.Context, folder string, since int64) ([]kv.Blob, int64, error)
 	ChangeBlobs(ctx context.Context, c kv.BlobChange) (int64, error)
 }
 
-// Config is what New needs.
+// Config configures New.
 type Config struct {
 	Sealer seal.Sealer
 	Mesh   string
@@ -40,11 +41,11 @@ type Config struct {
 type Vault struct {
 	Config
 
-	mu  sync.Mutex // held while the key is read or made: all who seal need it
+	mu  sync.Mutex // held while the key is read or made, since every Seal needs it
 	mac seal.Secret
 }
 
-// New checks the configuration; it calls nobody. An error: no sealer, or no name of the mesh.
+// New validates the configuration, and sends no request. Errors: the sealer or the mesh's name is missing.
 func New(c Config) (*Vault, error) {
 	if c.Sealer == nil || c.Mesh == "" {
 		return nil, errors.New("vault: want a sealer and the name of the mesh")
@@ -52,7 +53,7 @@ func New(c Config) (*Vault, error) {
 	return &Vault{Config: c}, nil
 }
 
-// The purposes, which are associated data with the mesh and, of a private key, the namespace and name of its Secret.
+// Purposes are associated data of the encryption, with the mesh and the namespace and name of the Secret.
 const (
 	purposeKey = "gateway-tls"
 	purposeMAC = "mac-of-gateway-tls"
@@ -64,7 +65,7 @@ const (
 	macBytes = 32
 )
 
-// errWithoutStore is the fault of whoever wired a vault that only opens to a leader.
+// errWithoutStore refuses to seal: the vault was configured without a Store.
 var errWithoutStore = errors.New("this vault only opens")
 
 func (v *Vault) about(key model.Key) seal.Context {
@@ -75,9 +76,10 @@ func (v *Vault) aboutMAC() seal.Context {
 	return seal.Context{Mesh: v.Mesh, KeyID: "mac", Purpose: purposeMAC}
 }
 
-// Seal implements store/ingest's Sealer: encrypting again only what is another private key than the stored one. Errors are
-// those of seal.Sealer, and of the store.
-func (v *Vault) Seal(ctx context.Context, key model.Key, private model.PrivateKey, stored *model.SecretSpec) (sealed, mac []byte, err error) {
+// Seal implements the Sealer of store/ingest. It keeps the stored ciphertext of an unchanged private key. Errors are
+// those of seal.Sealer and of the store.
+func (v *Vault) Seal(ctx context.Context, key model.Key, private model.PrivateKey,
+	stored *model.SecretSpec) (sealed, mac []byte, err error) {
 	macKey, err := v.macKey(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("key of the MACs: %w", err)
@@ -90,20 +92,20 @@ func (v *Vault) Seal(ctx context.Context, key model.Key, private model.PrivateKe
 	return sealed, mac, err
 }
 
-// sum is the MAC of a private key at its place. Without the place, equal keys in two Secrets could be seen to be equal.
+// sum returns the MAC of a private key and its Secret's name. The name hides whether two Secrets have equal keys.
 func (v *Vault) sum(macKey seal.Secret, key model.Key, private model.PrivateKey) []byte {
 	h := hmac.New(sha256.New, macKey)
 	for _, part := range []string{"navarch.io/vault/1", v.Mesh, key.Namespace, key.Name} {
-		_, _ = h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(part)))) // a hash takes everything
+		_, _ = h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(part)))) // a hash never fails
 		_, _ = h.Write([]byte(part))
 	}
 	_, _ = h.Write(private)
 	return h.Sum(nil)
 }
 
-// Open gives the private key of a Secret's record, or its credentials of registries. seal.ErrTampered: what is sealed was made for another place, or does
-// not belong to the record's certificate or registries (an older one was put back). seal.ErrNewer: a newer build
-// sealed it. seal.ErrUnavailable: try again.
+// Open decrypts the private key, or the registry credentials, of a Secret's record. seal.ErrTampered: the ciphertext
+// was made for another Secret, or does not match the record's certificate or registries (an older one was put back).
+// seal.ErrNewer: a newer build sealed it. seal.ErrUnavailable: try again.
 func (v *Vault) Open(ctx context.Context, key model.Key, spec *model.SecretSpec) (model.PrivateKey, error) {
 	plain, err := v.Sealer.Open(ctx, spec.GetKey(), v.about(key))
 	if err != nil {
@@ -121,7 +123,7 @@ func (v *Vault) Open(ctx context.Context, key model.Key, spec *model.SecretSpec)
 	return model.PrivateKey(plain), nil
 }
 
-// macKey reads the key of the MACs, or makes it: of processes that do so at the same time one wins.
+// macKey reads or creates the key of the MACs. If several processes create it at once, one wins.
 func (v *Vault) macKey(ctx context.Context) (seal.Secret, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

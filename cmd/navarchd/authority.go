@@ -86,7 +86,7 @@ func newAuthority(c *config, store *kv.Store, sealer seal.Sealer, snapshot func(
 	}
 	a.server, err = caserve.New(caserve.Config{
 		ControlPlane: processes, Cluster: c.cluster, Names: c.servingNames(),
-		Now: now, Authorities: current{a.ring}, Authenticator: a.callers.OfCalls(), Journal: journal{a.ring}, Spare: renewals{a.ring}, Revocations: revocations{a.ring},
+		Now: now, Authorities: current{a.ring}, Authenticator: a.callers.OfCalls(), Journal: journal{a.ring}, Fallback: renewals{a.ring}, Revocations: revocations{a.ring},
 		Holders: holders{a.ring}, Memory: a.ring, Aliases: identities.Aliases(snapshot), Policy: issue.Policy{DefaultTTL: c.env.certTTL, MaxTTL: c.env.maxCertTTL},
 		Renewals: caserve.Renewals{Alone: c.renewAlone, Machines: c.renewMachines, Machine: identities.Machines(snapshot), Tokens: a.callers.Tokens(), Ending: obs.MachinesEnding.Inc},
 		Hooks:    certificateHooks(), Audit: log,

@@ -32,7 +32,7 @@ func (a *authority) sealed() []string {
 		return []string{"the secure address does not answer: " + err.Error()}
 	}
 	note := fmt.Sprintf("certificates are not signed here: %v", state.Sealed)
-	if own, from := a.serving.Have(); from != "" {
+	if own, from := a.serving.InForce(); from != "" {
 		until := own.Leaf.NotAfter.UTC().Format(time.RFC3339)
 		note += fmt.Sprintf("; the serving certificate is from the peer %s, until %s", from, until)
 	}

@@ -17,17 +17,17 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Clusters knows of each other cluster how tokens of its service accounts are verified and who says what its gateways may have: its own API server,
-// which is asked for its issuer and keys as that of the config cluster is, and for reviews of rights. Safe for concurrent use.
+// Clusters verifies tokens and rights of other clusters. Each cluster's own API server is asked for its issuer and
+// keys, and for access reviews, as that of the config cluster is. Safe for concurrent use.
 type Clusters struct {
-	memory string // folder in which keys are kept; empty: none are
+	memory string // folder for saved keys; empty: they are not saved
 	gone   func()
 	log    *slog.Logger
 	taken  *loop.Box[map[string]*apiserver.Client]
 	now    atomic.Pointer[map[string]*otherCluster] // immutable
 }
 
-// otherCluster is what is known of one.
+// otherCluster is the state of one cluster.
 type otherCluster struct {
 	api    *apiserver.Client
 	keys   *attest.Keys
@@ -35,18 +35,20 @@ type otherCluster struct {
 	stop   func() // ends the refreshing of its keys
 }
 
-// NewClusters knows of none yet. memory is a folder in which the keys of each are kept for the next start; empty: they are not. Run calls gone each time
-// that clusters are not known any more, so that whoever is served by their tokens can be looked at again.
+// NewClusters returns an empty Clusters. memory is a folder that keeps the keys of each cluster for the next start;
+// empty: they are not saved. Run calls gone whenever a cluster is removed, so that callers admitted by its tokens can
+// be checked again.
 func NewClusters(memory string, gone func(), log *slog.Logger) *Clusters {
-	c := &Clusters{memory: memory, gone: gone, log: log, taken: loop.NewBox(func(_, newest map[string]*apiserver.Client) map[string]*apiserver.Client { return newest })}
+	c := &Clusters{memory: memory, gone: gone, log: log}
+	c.taken = loop.NewBox(func(_, newest map[string]*apiserver.Client) map[string]*apiserver.Client { return newest })
 	c.now.Store(&map[string]*otherCluster{})
 	return c
 }
 
-// Take says which other clusters there are, and their API servers, by name. It waits for none of them.
+// Take sets the other clusters and their API servers, by name. It does not block.
 func (c *Clusters) Take(servers map[string]*apiserver.Client) { c.taken.Put(servers) }
 
-// Run keeps the keys of all clusters fresh until ctx ends, whose error it returns.
+// Run refreshes the keys of all clusters until ctx ends, and returns the error of ctx.
 func (c *Clusters) Run(ctx context.Context) error {
 	var refreshing sync.WaitGroup
 	defer refreshing.Wait()
@@ -67,7 +69,7 @@ func (c *Clusters) Run(ctx context.Context) error {
 				return err
 			}
 			next.stop, now[name] = cancel, next
-			refreshing.Go(func() { _ = next.keys.Run(ctx) }) // its error is the context's
+			refreshing.Go(func() { _ = next.keys.Run(ctx) }) // it returns the context's error
 		}
 		c.now.Store(&now)
 		forgotten := false
@@ -86,8 +88,8 @@ func (c *Clusters) Run(ctx context.Context) error {
 	}
 }
 
-// open has the keys of a cluster asked of its API server. Those that were known before stand until it has answered once: credentials that are wrong take
-// nobody's identity away.
+// open prepares fetching a cluster's keys from its API server. Keys known before stay valid until the server has
+// answered once, so that wrong credentials of ours break no identity.
 func (c *Clusters) open(name string, api *apiserver.Client, before *otherCluster) (*otherCluster, error) {
 	cfg := attest.KeysConfig{Ask: Keys(api), Whose: fmt.Sprintf("cluster %s at %s", name, api.Address()), Log: c.log}
 	if before != nil {
@@ -100,23 +102,25 @@ func (c *Clusters) open(name string, api *apiserver.Client, before *otherCluster
 	return &otherCluster{api: api, keys: keys, access: NewAccess(api)}, err
 }
 
-// file is where the keys of a cluster are kept. Its name says nothing that a file system could understand otherwise.
+// file returns the path for a cluster's saved keys. The hash avoids names that a file system could interpret.
 func (c *Clusters) file(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return filepath.Join(c.memory, "token-keys-"+hex.EncodeToString(sum[:8])+".json")
 }
 
-// forget drops what is kept of a cluster that no Secret names any more.
+// forget deletes the saved keys of a cluster that no Secret names any more.
 func (c *Clusters) forget(name string) {
 	if c.memory == "" {
 		return
 	}
 	if err := os.Remove(c.file(name)); err != nil && !os.IsNotExist(err) {
-		c.log.Warn("the saved token keys of a cluster that is no longer configured cannot be deleted; they are not used", obs.KeyName, name, obs.KeyError, err)
+		c.log.Warn("the saved token keys of a cluster that is no longer configured cannot be deleted; they are not used",
+			obs.KeyName, name, obs.KeyError, err)
 	}
 }
 
-// Issuer is the one of a cluster's tokens, whose name is found with its keys; false: no Secret names the cluster.
+// Issuer returns the issuer of a cluster's tokens, whose name is fetched with its keys. false: no Secret names the
+// cluster.
 func (c *Clusters) Issuer(cluster string) (attest.TokenIssuer, bool) {
 	r := (*c.now.Load())[cluster]
 	if r == nil {
@@ -125,7 +129,7 @@ func (c *Clusters) Issuer(cluster string) (attest.TokenIssuer, bool) {
 	return attest.TokenIssuer{Cluster: cluster, Keys: r.keys}, true
 }
 
-// Access asks a cluster's API server who may list Secrets there; nil: no Secret names the cluster.
+// Access returns the access reviews of a cluster's API server; nil: no Secret names the cluster.
 func (c *Clusters) Access(cluster string) *Access {
 	if r := (*c.now.Load())[cluster]; r != nil {
 		return r.access

@@ -8,12 +8,13 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// maxKeys bounds each answer about keys, in bytes.
+// maxKeys bounds each response about keys, in bytes.
 const maxKeys = 1 << 20
 
-// Keys asks an API server for the name of its token issuer and its public keys, both at the paths of its own that Kubernetes has for them
-// (https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/#service-account-issuer-discovery), and nowhere else:
-// the address of keys that the answer names (jwks_uri) may be any, and is not asked. It is what attest.KeysConfig.Ask takes.
+// Keys fetches the name of an API server's token issuer and its public keys, for attest.KeysConfig.Ask. It uses only
+// Kubernetes' own paths
+// (https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/#service-account-issuer-discovery).
+// The URL of keys in the response (jwks_uri) is ignored, since it may lead anywhere.
 func Keys(api *apiserver.Client) func(context.Context) (issuer string, jwks []byte, err error) {
 	return func(ctx context.Context) (string, []byte, error) {
 		text, err := api.Get(ctx, "/.well-known/openid-configuration", maxKeys)

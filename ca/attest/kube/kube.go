@@ -1,8 +1,10 @@
-// Package kube asks Kubernetes API servers about the identities of their clusters: who issues their tokens, with which keys, and whether a
-// service account may list Secrets. Each cluster's own API server is asked, the config cluster's among them.
+// Package kube asks Kubernetes API servers about the identities of their clusters: the issuer and keys of their tokens,
+// and whether a service account may list Secrets. Each cluster is asked by its own API server, including the config
+// cluster.
 //
-// Owns: the pace at which it asks, the keys of other clusters.  Reads: the API servers.  Never: decides for how long an answer is valid; sends a
-// token anywhere else.
+// Owns: the pace of its requests, the keys of other clusters.
+// Reads: the API servers.
+// Never: decides how long a result is valid; sends a token anywhere else.
 package kube
 
 import (
@@ -15,14 +17,14 @@ import (
 	"navarch.io/navarch/store/apiserver"
 )
 
-// The pace of SubjectAccessReviews of one process. Mostly they are asked for once in minutes for each service account of gateways, but also
-// when a binding changes, which its writer may do as often as they like.
+// Pace of one process's SubjectAccessReviews. There is usually one per gateway service account in minutes. A change of
+// a binding causes one too, and its writer may change it often.
 const (
-	accessRate    = 50 // a second
+	accessRate    = 50 // per second
 	accessBurst   = 100
-	accountRate   = 1 // of one service account, a second
+	accountRate   = 1 // of one service account, per second
 	accountBurst  = 4
-	accountsKnown = 4096 // whose pace is remembered
+	accountsKnown = 4096 // accounts whose pace is remembered
 )
 
 // Access asks whether service accounts may list Secrets. Safe for concurrent use.
@@ -31,12 +33,12 @@ type Access struct {
 	pace *paces
 }
 
-// NewAccess asks nothing yet.
+// NewAccess returns an Access. It sends no request.
 func NewAccess(api *apiserver.Client) *Access {
 	return &Access{api: api, pace: newPaces(rate.NewLimiter(accessRate, accessBurst), accountRate, accountBurst, accountsKnown)}
 }
 
-// review is a SubjectAccessReview, as far as it is used (k8s.io/api/authorization/v1).
+// review is the used part of a SubjectAccessReview (k8s.io/api/authorization/v1).
 type review struct {
 	APIVersion string       `json:"apiVersion"`
 	Kind       string       `json:"kind"`
@@ -63,10 +65,10 @@ type reviewStatus struct {
 	EvaluationError string `json:"evaluationError"`
 }
 
-// MayListSecrets says whether a service account may list the Secrets of its own namespace, as istiod asks it (istio:
-// pilot/pkg/credentials/kube/secrets.go, Authorize), with the groups that the API server gives its tokens (kubernetes:
-// apiserver/pkg/authentication/serviceaccount/util.go, MakeGroupNames); and if not, why, for people. An error: the API server does not
-// say, and nothing follows from that. It waits for its turn while many are asked for, until the context ends.
+// MayListSecrets reports whether a service account may list the Secrets of its own namespace, and if not, why. It asks
+// as istiod does (istio: pilot/pkg/credentials/kube/secrets.go, Authorize), with the groups that the API server gives
+// the account's tokens (kubernetes: apiserver/pkg/authentication/serviceaccount/util.go, MakeGroupNames). It waits for
+// its pace until ctx ends. An error means that the right is unknown.
 func (a *Access) MayListSecrets(ctx context.Context, namespace, account string) (allowed bool, why string, err error) {
 	if err := a.pace.wait(ctx, namespace+"/"+account); err != nil {
 		return false, "", fmt.Errorf("subject access review: too many are asked for: %w", err)
@@ -85,7 +87,7 @@ func (a *Access) MayListSecrets(ctx context.Context, namespace, account string) 
 	case s.Allowed && !s.Denied:
 		return true, "", nil
 	case s.EvaluationError != "" && !s.Denied:
-		// An authorizer of the API server could not say: it may know of a right that the others do not.
+		// An authorizer of the API server failed: it may know of a right that the others do not.
 		return false, "", fmt.Errorf("subject access review: %.300s", s.EvaluationError)
 	case s.Reason != "":
 		why = ": " + s.Reason

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// paces bounds how often something is asked, in all and for each of those for whom it is. Of those who asked longest ago the pace is
-// forgotten.
+// paces bounds the rate of requests, in all and for each requester. The limiters of the least recent requesters are
+// dropped.
 type paces struct {
 	all   *rate.Limiter
 	each  rate.Limit
@@ -24,19 +24,19 @@ func newPaces(all *rate.Limiter, each rate.Limit, burst, known int) *paces {
 	return &paces{all: all, each: each, burst: burst, known: cache}
 }
 
-func (p *paces) of(who string) *rate.Limiter {
+func (p *paces) limiter(who string) *rate.Limiter {
 	own := rate.NewLimiter(p.each, p.burst)
 	if before, known, _ := p.known.PeekOrAdd(who, own); known {
-		p.known.Get(who) // it is among those who asked last
+		p.known.Get(who) // it becomes one of the most recent
 		return before
 	}
 	return own
 }
 
-// wait returns when it is somebody's turn, first by their own pace, so that who asks much takes nobody's place. An error: the context ends
-// before that.
+// wait blocks until a requester may proceed, first by its own pace, so that a busy requester does not use the total of
+// others. An error: ctx ended first.
 func (p *paces) wait(ctx context.Context, who string) error {
-	if err := p.of(who).Wait(ctx); err != nil {
+	if err := p.limiter(who).Wait(ctx); err != nil {
 		return err
 	}
 	return p.all.Wait(ctx)

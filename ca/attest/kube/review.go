@@ -18,28 +18,29 @@ import (
 	"navarch.io/navarch/store/remote"
 )
 
-// The bounds of TokenReviews. A caller that finds no room is told to come again.
+// Bounds of TokenReviews. A caller beyond them must try again.
 const (
-	reviewRate     = 50 // a second, in all
-	reviewBurst    = 100
-	sourceRate     = 5 // of one source: an IPv4 address, an IPv6 /64
-	sourceBurst    = 20
-	sourcesKnown   = 4096
-	reviewsKept    = 16384 // good tokens whose last answer is remembered
-	refusalsKept   = 4096
-	reviewStands   = 5 * time.Minute // until a good token is asked about again; its answer stands on while nobody says otherwise
+	reviewRate   = 50 // per second, in all
+	reviewBurst  = 100
+	sourceRate   = 5 // of one source: an IPv4 address, an IPv6 /64
+	sourceBurst  = 20
+	sourcesKnown = 4096
+	reviewsKept  = 16384 // accepted tokens whose last result is remembered
+	refusalsKept = 4096
+	// until an accepted token is reviewed again; its result stays valid while the API server does not answer
+	reviewStands   = 5 * time.Minute
 	refusalStands  = 30 * time.Second
 	reviewPatience = 5 * time.Second
 )
 
-// Reviews asks an API server about tokens (attest.Reviewer). Safe for concurrent use.
+// Reviews has an API server verify tokens (attest.Reviewer). Safe for concurrent use.
 type Reviews struct {
 	api      *apiserver.Client
 	cluster  string
 	all      *rate.Limiter
 	sources  *paces
 	good     *lru.Cache[[sha256.Size]byte, reviewedAt]
-	refused  *lru.Cache[[sha256.Size]byte, refusedAt] // of its own, so that bad tokens displace no good ones
+	refused  *lru.Cache[[sha256.Size]byte, refusedAt] // a separate cache, so that refused tokens displace no accepted ones
 	now      func() time.Time
 	patience time.Duration
 }
@@ -54,7 +55,7 @@ type refusedAt struct {
 	at  time.Time
 }
 
-// NewReviews asks nothing yet. Callers whose tokens are good are of the cluster.
+// NewReviews returns a Reviews whose accepted callers belong to the cluster. It sends no request.
 func NewReviews(api *apiserver.Client, cluster string) *Reviews {
 	good, err := lru.New[[sha256.Size]byte, reviewedAt](reviewsKept)
 	if err != nil {
@@ -65,11 +66,12 @@ func NewReviews(api *apiserver.Client, cluster string) *Reviews {
 		panic(err)
 	}
 	all := rate.NewLimiter(reviewRate, reviewBurst)
-	return &Reviews{api: api, cluster: cluster, all: all, sources: newPaces(all, sourceRate, sourceBurst, sourcesKnown), good: good, refused: refused,
+	return &Reviews{api: api, cluster: cluster, all: all,
+		sources: newPaces(all, sourceRate, sourceBurst, sourcesKnown), good: good, refused: refused,
 		now: time.Now, patience: reviewPatience}
 }
 
-// tokenReview is a TokenReview, as far as it is used (k8s.io/api/authentication/v1).
+// tokenReview is the used part of a TokenReview (k8s.io/api/authentication/v1).
 type tokenReview struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -88,7 +90,8 @@ type tokenReview struct {
 	} `json:"status"`
 }
 
-// Review implements attest.Reviewer. A good answer stands while nobody can say otherwise: whoever asks knows when the token ends.
+// Review implements attest.Reviewer. An accepted result stays valid while the API server does not answer; the caller
+// checks the token's end.
 func (r *Reviews) Review(ctx context.Context, token string, audiences []string) (attest.Reviewed, error) {
 	sum := sha256.Sum256([]byte(token))
 	now := r.now()
@@ -99,7 +102,7 @@ func (r *Reviews) Review(ctx context.Context, token string, audiences []string) 
 	if no, is := r.refused.Get(sum); is && now.Sub(no.at) < refusalStands {
 		return attest.Reviewed{}, no.err
 	}
-	if !r.sources.of(source(ctx)).AllowN(now, 1) || !r.all.AllowN(now, 1) {
+	if !r.sources.limiter(source(ctx)).AllowN(now, 1) || !r.all.AllowN(now, 1) {
 		if known {
 			return before.answer, nil
 		}
@@ -120,7 +123,7 @@ func (r *Reviews) Review(ctx context.Context, token string, audiences []string) 
 	return answer, nil
 }
 
-// ask asks the API server: denied is its no, err says that it does not answer.
+// ask sends a TokenReview. denied is the API server's refusal; err means that it does not answer.
 func (r *Reviews) ask(ctx context.Context, token string, audiences []string) (answer attest.Reviewed, denied, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
@@ -136,7 +139,8 @@ func (r *Reviews) ask(ctx context.Context, token string, audiences []string) (an
 	case !s.Authenticated:
 		return answer, fmt.Errorf("%w: the API server says: %.200s", attest.ErrDenied, s.Error), nil
 	case !slices.ContainsFunc(s.Audiences, func(a string) bool { return slices.Contains(audiences, a) }):
-		// An API server that does not know of audiences says none (authentication.k8s.io/v1, TokenReviewStatus.audiences).
+		// An API server without support for audiences lists none (authentication.k8s.io/v1,
+		// TokenReviewStatus.audiences).
 		return answer, fmt.Errorf("%w: the API server does not say that the token is for %q", attest.ErrAudience, audiences), nil
 	case len(name) != 4 || name[0] != "system" || name[1] != "serviceaccount":
 		return answer, fmt.Errorf("%w: %.200q is no service account", attest.ErrIdentity, s.User.Username), nil
@@ -148,7 +152,7 @@ func (r *Reviews) ask(ctx context.Context, token string, audiences []string) (an
 	return answer, nil, nil
 }
 
-// source is the host that a call comes from; all that say nothing are one.
+// source returns the host that a call comes from; "" if unknown.
 func source(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {

@@ -1,6 +1,8 @@
-// Package kmstest is a small KMS v2 plugin for tests: it goes away, comes back, rotates its key and counts its calls.
+// Package kmstest is a KMS v2 plugin for tests. It can be stopped and resumed, rotate its key, and count its calls.
 //
-// Owns: a Unix socket in a temporary directory.  Reads: nothing of ours.  Never: used outside tests.
+// Owns: a Unix socket in a temporary directory.
+// Reads: nothing of ours.
+// Never: is used outside tests.
 package kmstest
 
 import (
@@ -22,7 +24,7 @@ import (
 	kmsv2 "k8s.io/kms/apis/v2"
 )
 
-// Plugin is one plugin; its keys outlive Stop and Start.
+// Plugin is one plugin; its keys survive Stop and Resume.
 type Plugin struct {
 	kmsv2.UnimplementedKeyManagementServiceServer
 	Encrypts, Decrypts atomic.Int64
@@ -32,7 +34,7 @@ type Plugin struct {
 	mu      sync.Mutex
 	keys    map[string]cipher.AEAD
 	newest  string
-	dropped int          // keys
+	dropped int          // number of dropped keys
 	server  *grpc.Server // nil: stopped
 	done    chan struct{}
 }
@@ -51,10 +53,10 @@ func Start(t testing.TB) *Plugin {
 	return p
 }
 
-// Socket is where it listens.
+// Socket returns the path of the plugin's socket.
 func (p *Plugin) Socket() string { return p.socket }
 
-// RotateKey makes a new key for what is encrypted from now on; older ones still decrypt.
+// RotateKey makes a new key for further encryptions; older keys still decrypt.
 func (p *Plugin) RotateKey() {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key)
@@ -72,7 +74,7 @@ func (p *Plugin) RotateKey() {
 	p.keys[p.newest] = gcm
 }
 
-// DropOldKeys makes the plugin forget every key but the newest: what is still wrapped by another is lost.
+// DropOldKeys makes the plugin forget every key except the newest. Data wrapped by another one is lost.
 func (p *Plugin) DropOldKeys() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +86,7 @@ func (p *Plugin) DropOldKeys() {
 	}
 }
 
-// Stop makes the plugin go away, connections and all.
+// Stop stops the plugin and closes its connections.
 func (p *Plugin) Stop() {
 	if p.server != nil {
 		p.server.Stop()
@@ -93,7 +95,7 @@ func (p *Plugin) Stop() {
 	}
 }
 
-// Resume makes it come back, with its keys.
+// Resume starts the plugin again, with its keys.
 func (p *Plugin) Resume() {
 	p.t.Helper()
 	_ = os.Remove(p.socket)

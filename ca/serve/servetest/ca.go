@@ -1,7 +1,9 @@
-// Package servetest is a CA on loopback for tests: the real server of ca/serve over TLS, with an authority, tokens and a
-// journal of its own.
+// Package servetest is a test CA on loopback: the real server of ca/serve over TLS, with its own authority, tokens and
+// journal.
 //
-// Owns: its keys, in memory.  Reads: nothing.  Never: leaves the process of a test.
+// Owns: its keys, in memory.
+// Reads: nothing.
+// Never: is used outside of a test's process.
 package servetest
 
 import (
@@ -33,15 +35,15 @@ import (
 	"navarch.io/navarch/store/loopback"
 )
 
-// TrustDomain of every test CA.
+// TrustDomain is the trust domain of every test CA.
 var TrustDomain = spiffeid.RequireTrustDomainFromString("cluster.local")
 
-// ServerName is in the CA's serving certificate.
+// ServerName is the DNS name in the CA's serving certificate.
 const ServerName = "istiod.istio-system.svc"
 
 // CA is a running CA. Safe for concurrent use.
 type CA struct {
-	Address string // host:port, kept over Stop and Start
+	Address string // host:port, unchanged by Down and Up
 
 	t       testing.TB
 	tokens  *ecdsa.PrivateKey
@@ -57,7 +59,7 @@ type CA struct {
 	serving map[uint64]*tls.Certificate // by epoch
 }
 
-// Start runs a CA until the test ends. cfg's required fields are filled in where they are nil.
+// Start runs a CA until the test ends. Required fields of cfg that are nil are set.
 func Start(t testing.TB, cfg serve.Config) *CA {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -98,7 +100,7 @@ func (ca *CA) NewAuthority(epoch uint64) *issue.Authority {
 	return a
 }
 
-// Sign makes a the authority in force, with a bundle of its own root and others. The server's own certificate follows.
+// Sign puts authority a in force, with a bundle of its root and others. The server's own certificate follows.
 func (ca *CA) Sign(a *issue.Authority, others ...*issue.Authority) {
 	bundle := []*x509.Certificate{a.Certificate}
 	for _, o := range others {
@@ -118,14 +120,14 @@ func (ca *CA) Sign(a *issue.Authority, others ...*issue.Authority) {
 	ca.current = &serve.Current{Authority: a, Bundle: bundle, Publication: publication}
 }
 
-// Roots is the bundle in force as PEM.
+// Roots returns the bundle in force as PEM.
 func (ca *CA) Roots() []byte {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
 	return issue.EncodeCertificates(ca.current.Bundle...)
 }
 
-// Up starts the server, at the address that it had.
+// Up starts the server at its previous address.
 func (ca *CA) Up() {
 	if ca.Address == "" {
 		ca.Address = loopback.For(ca.t)
@@ -142,7 +144,7 @@ func (ca *CA) Up() {
 	go server.Serve(l) //nolint:errcheck // ends with Down
 }
 
-// Down stops the server, if it runs; what is under way is cut.
+// Down stops the server, if it runs, and aborts its calls.
 func (ca *CA) Down() {
 	ca.mu.Lock()
 	server := ca.server
@@ -161,26 +163,27 @@ func (ca *CA) tls(*tls.ClientHelloInfo) (*tls.Config, error) {
 		pool.AddCert(r)
 	}
 	own := ca.serving[ca.current.Authority.Epoch]
-	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*own}, ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven, NextProtos: []string{"h2"}}, nil
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*own},
+		ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven, NextProtos: []string{"h2"}}, nil
 }
 
 // Seal makes the CA unable to sign, for err; nil unseals.
 func (ca *CA) Seal(err error) { ca.mu.Lock(); ca.sealed = err; ca.mu.Unlock() }
 
-// BreakJournal makes Append fail with err; nil mends.
+// BreakJournal makes Append fail with err; nil ends that.
 func (ca *CA) BreakJournal(err error) { ca.mu.Lock(); ca.journal = err; ca.mu.Unlock() }
 
-// Revoke takes a serial number or a SPIFFE ID.
+// Revoke revokes a serial number or a SPIFFE ID.
 func (ca *CA) Revoke(what string) { ca.mu.Lock(); ca.revoked[what] = true; ca.mu.Unlock() }
 
-// Entries is what was journalled.
+// Entries returns the journalled entries.
 func (ca *CA) Entries() []serve.Entry {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
 	return append([]serve.Entry(nil), ca.entries...)
 }
 
-// Reports is what agents said that they hold.
+// Reports returns the agents' reports of held bundles.
 func (ca *CA) Reports() []serve.Holder {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
@@ -223,7 +226,7 @@ func (ca *CA) RevokedSerial(serial string) bool {
 	return ca.revoked[serial]
 }
 
-// Token makes a token for ns and sa: a payload and its ECDSA signature, which costs what an ES256 JWT costs to verify.
+// Token makes a token for ns and sa: a payload and its ECDSA signature, as expensive to verify as an ES256 JWT.
 func (ca *CA) Token(ns, sa string) string {
 	payload := ns + "/" + sa
 	sum := sha256.Sum256([]byte(payload))
@@ -234,7 +237,7 @@ func (ca *CA) Token(ns, sa string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(payload)) + "." + base64.RawURLEncoding.EncodeToString(sig)
 }
 
-// Authenticate implements attest.Authenticator: the token if there is one, else the certificate of the connection.
+// Authenticate implements attest.Authenticator: by the token if there is one, else by the connection's certificate.
 func (ca *CA) Authenticate(ctx context.Context) (attest.Caller, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if values := md.Get("authorization"); len(values) > 0 {

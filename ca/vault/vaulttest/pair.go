@@ -1,6 +1,8 @@
-// Package vaulttest is a test kit: what a TLS Secret holds.
+// Package vaulttest is a test kit that makes the content of TLS Secrets.
 //
-// Owns: nothing.  Reads: nothing of ours.  Never: is imported by what is no test.
+// Owns: nothing.
+// Reads: nothing of ours.
+// Never: is imported by product code.
 package vaulttest
 
 import (
@@ -14,7 +16,8 @@ import (
 	"time"
 )
 
-// Pair is a new private key and a certificate of its own that ends in an hour, in PEM (PKCS #8) and as it is.
+// Pair returns a new private key and its self-signed certificate, which ends in an hour, as PEM (PKCS #8), and the key
+// itself.
 func Pair(t testing.TB) (cert, key []byte, private *ecdsa.PrivateKey) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -30,5 +33,6 @@ func Pair(t testing.TB) (cert, key []byte, private *ecdsa.PrivateKey) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), private
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), private
 }

@@ -25,16 +25,16 @@ func TestQueueIsBoundedByBytes(t *testing.T) {
 			for i := range 2100 { // 33 MiB
 				q.Step(epoch, arrive{heavy(fmt.Sprint("hog", i%n), first, issue.MaxCSR)})
 			}
-			if q.held.used > 32<<20 {
-				t.Fatalf("%d bytes wait", q.held.used)
+			if q.memory.used > 32<<20 {
+				t.Fatalf("%d bytes wait", q.memory.used)
 			}
 			good := heavy(fmt.Sprint("good", n), first, 1200)
 			if es := q.Step(epoch, arrive{good}); len(es) != 0 || good.state != waiting {
-				t.Fatalf("first %v: beside %d identities, with %d bytes waiting: %v", first, n, q.held.used, es)
+				t.Fatalf("first %v: beside %d identities, with %d bytes waiting: %v", first, n, q.memory.used, es)
 			}
 		}
-		if q.held.used < 24<<20 {
-			t.Errorf("first %v: only %d bytes wait: the test measures nothing", first, q.held.used)
+		if q.memory.used < 24<<20 {
+			t.Errorf("first %v: only %d bytes wait: the test measures nothing", first, q.memory.used)
 		}
 	}
 }
@@ -47,13 +47,13 @@ func TestCredentialsLeaveRoom(t *testing.T) {
 		for i := range 2100 { // 33 MiB
 			q.Step(epoch, arrive{heavy(fmt.Sprint("web/hog", i%n), true, issue.MaxCSR)})
 		}
-		if used := q.held.used; used > 16<<20 || n == 1 && used > 8<<20 || used < 7<<20 {
+		if used := q.memory.used; used > 16<<20 || n == 1 && used > 8<<20 || used < 7<<20 {
 			t.Errorf("%d credentials: %d bytes wait", n, used)
 		}
 		for _, who := range []string{fmt.Sprint("web/good", n), fmt.Sprint("good", n)} {
 			good := heavy(who, true, 1200)
 			if es := q.Step(epoch, arrive{good}); len(es) != 0 || good.state != waiting {
-				t.Fatalf("%s beside %d credentials, with %d bytes waiting: %v", who, n, q.held.used, es)
+				t.Fatalf("%s beside %d credentials, with %d bytes waiting: %v", who, n, q.memory.used, es)
 			}
 		}
 	}
@@ -72,8 +72,8 @@ func TestBytesOfRenewalsMakeRoomForFirstCertificates(t *testing.T) {
 	if got := names(q.Step(epoch, arrive{heavy("f", true, 3500)})); got != "refuse f ResourceExhausted" {
 		t.Errorf("more than there is: %s", got)
 	}
-	if got := names(q.Step(epoch, arrive{heavy("r", false, 1500)})); got != "refuse r ResourceExhausted" || q.held.used != 2800 {
-		t.Errorf("a renewal that would take the rest: %s, %d bytes wait", got, q.held.used)
+	if got := names(q.Step(epoch, arrive{heavy("r", false, 1500)})); got != "refuse r ResourceExhausted" || q.memory.used != 2800 {
+		t.Errorf("a renewal that would take the rest: %s, %d bytes wait", got, q.memory.used)
 	}
 }
 

@@ -43,7 +43,7 @@ func (a *spareStub) Spend(e serve.Entry, shownEnds time.Time) error {
 func TestRenewalsWhileTheJournalIsAway(t *testing.T) {
 	spare := &spareStub{}
 	cfg := quiet()
-	cfg.Spare = spare
+	cfg.Fallback = spare
 	ca := servetest.Start(t, cfg)
 	own, _ := first(t, ca, "shop", "cart")
 	csr, _ := request(t)

@@ -1,0 +1,136 @@
+package serve
+
+import "container/list"
+
+// fairQueue holds the tickets of one class. Identities take turns, and so do the credentials of an identity; a
+// credential's tickets leave in the order of arrival.
+type fairQueue struct {
+	n, bytes   int // number of tickets, and size of their requests
+	identities rotation[*identityQueue]
+}
+
+// identityQueue holds the tickets of one identity.
+type identityQueue struct {
+	n, bytes    int
+	credentials rotation[*credentialQueue]
+}
+
+// credentialQueue holds the tickets of one credential.
+type credentialQueue struct {
+	bytes   int
+	tickets *list.List
+}
+
+func newFairQueue() fairQueue { return fairQueue{identities: newRotation[*identityQueue]()} }
+
+// find returns the queues of a ticket's identity and credential; nil: it has no tickets.
+func (l *fairQueue) find(h holder) (p *identityQueue, o *credentialQueue) {
+	if p = l.identities.find(h.identity); p != nil {
+		o = p.credentials.find(h.credential)
+	}
+	return p, o
+}
+
+func (l *fairQueue) push(t *ticket) {
+	p, o := l.find(t.holder)
+	if p == nil {
+		p = &identityQueue{credentials: newRotation[*credentialQueue]()}
+		l.identities.join(t.identity, p)
+	}
+	if o == nil {
+		o = &credentialQueue{tickets: list.New()}
+		p.credentials.join(t.credential, o)
+	}
+	t.element, t.state = o.tickets.PushBack(t), waiting
+	l.n, p.n = l.n+1, p.n+1
+	l.bytes, p.bytes, o.bytes = l.bytes+t.bytes, p.bytes+t.bytes, o.bytes+t.bytes
+}
+
+func (l *fairQueue) pop() *ticket {
+	if l.n == 0 {
+		return nil
+	}
+	t := l.identities.next().credentials.next().tickets.Front().Value.(*ticket)
+	l.remove(t)
+	return t
+}
+
+func (l *fairQueue) remove(t *ticket) {
+	p, o := l.find(t.holder)
+	o.tickets.Remove(t.element)
+	t.element, t.state = nil, outside
+	l.n, p.n = l.n-1, p.n-1
+	l.bytes, p.bytes, o.bytes = l.bytes-t.bytes, p.bytes-t.bytes, o.bytes-t.bytes
+	if o.tickets.Len() == 0 {
+		p.credentials.leave(t.credential)
+	}
+	if p.n == 0 {
+		l.identities.leave(t.identity)
+	}
+}
+
+// last returns the newest ticket of the identity and credential with the last turn; nil: the queue is empty.
+func (l *fairQueue) last() *ticket {
+	if l.n == 0 {
+		return nil
+	}
+	return l.identities.last().credentials.last().tickets.Back().Value.(*ticket)
+}
+
+// ahead returns the number of tickets that would start before one that a holder pushed now.
+func (l *fairQueue) ahead(h holder) int {
+	p, o := l.find(h)
+	own := 0 // tickets of the same identity that start before
+	if p != nil {
+		own = p.n
+	}
+	if p != nil && o == nil {
+		own = min(own, p.credentials.len())
+	} else if o != nil {
+		own = min(own, (o.tickets.Len()+1)*p.credentials.len())
+	}
+	return min(l.n, (own+1)*l.identities.len())
+}
+
+// rotation gives its members turns.
+type rotation[T any] struct {
+	turns *list.List // elements are seat[T], the next one first
+	seats map[string]*list.Element
+}
+
+type seat[T any] struct {
+	name string
+	of   T
+}
+
+func newRotation[T any]() rotation[T] {
+	return rotation[T]{turns: list.New(), seats: map[string]*list.Element{}}
+}
+
+func (r rotation[T]) len() int { return len(r.seats) }
+
+// find returns a member, or the zero T.
+func (r rotation[T]) find(name string) (of T) {
+	if turn := r.seats[name]; turn != nil {
+		of = turn.Value.(seat[T]).of
+	}
+	return of
+}
+
+// join adds a member with the last turn.
+func (r rotation[T]) join(name string, of T) { r.seats[name] = r.turns.PushBack(seat[T]{name, of}) }
+
+func (r rotation[T]) leave(name string) {
+	r.turns.Remove(r.seats[name])
+	delete(r.seats, name)
+}
+
+// next returns the member with the first turn, which becomes the last. There must be a member.
+func (r rotation[T]) next() T {
+	turn := r.turns.Front()
+	r.turns.MoveToBack(turn)
+	return turn.Value.(seat[T]).of
+}
+
+// last returns the member with the last turn. There must be a member.
+func (r rotation[T]) last() T { return r.turns.Back().Value.(seat[T]).of }

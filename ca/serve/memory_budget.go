@@ -1,0 +1,57 @@
+package serve
+
+// memoryBudget bounds the bytes of waiting requests, and always keeps some free: an identity may use as much as it
+// leaves free. A single identity gets half of the budget, and each of n identities 1/(n+1), so that a newcomer finds a
+// part of that size free. By the same rule a credential may use as much as it leaves to its identity: a single
+// credential gets a quarter of the budget.
+type memoryBudget struct {
+	size, used int
+	bytes      map[holder]int // by identity (without credential), and by credential
+}
+
+func newMemoryBudget(size int) memoryBudget { return memoryBudget{size: size, bytes: map[holder]int{}} }
+
+// fits reports whether t fits the budget now.
+func (r *memoryBudget) fits(t *ticket) bool {
+	return fits(t, r.size-r.used, r.bytes[t.whole()], r.bytes[t.holder])
+}
+
+// fits reports whether t fits, given the free bytes and those that its identity and credential use.
+func fits(t *ticket, free, identity, credential int) bool {
+	if t.holder == t.whole() {
+		return identity+t.bytes <= free-t.bytes
+	}
+	left := (free - identity) / 2 // for the identity
+	return t.bytes <= left && credential+t.bytes <= left-t.bytes
+}
+
+// without reports whether t would fit if all tickets of a queue left.
+func (r *memoryBudget) without(l *fairQueue, t *ticket) bool {
+	identity, credential := r.bytes[t.whole()], r.bytes[t.holder]
+	p, o := l.find(t.holder)
+	if p != nil {
+		identity -= p.bytes
+	}
+	if o != nil {
+		credential -= o.bytes
+	}
+	return fits(t, r.size-(r.used-l.bytes), identity, credential)
+}
+
+func (r *memoryBudget) take(t *ticket) { r.add(t, t.bytes) }
+
+func (r *memoryBudget) give(t *ticket) { r.add(t, -t.bytes) }
+
+func (r *memoryBudget) add(t *ticket, bytes int) {
+	r.used += bytes
+	whole := t.whole()
+	r.bytes[whole] += bytes
+	if t.holder != whole {
+		r.bytes[t.holder] += bytes
+	}
+	for _, h := range []holder{whole, t.holder} {
+		if r.bytes[h] == 0 {
+			delete(r.bytes, h)
+		}
+	}
+}

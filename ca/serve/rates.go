@@ -1,0 +1,89 @@
+package serve
+
+import (
+	"container/heap"
+	"time"
+)
+
+// delays is a heap of tickets, ordered by the time when they become ready.
+type delays []*ticket
+
+func (d *delays) add(t *ticket) {
+	t.state = delayed
+	heap.Push(d, t)
+}
+
+func (d *delays) pop() *ticket {
+	t := heap.Pop(d).(*ticket)
+	t.state = outside
+	return t
+}
+
+func (d *delays) remove(t *ticket) {
+	heap.Remove(d, t.index)
+	t.state = outside
+}
+
+func (d delays) next() time.Time { return d[0].ready }
+
+// Len, Less, Swap, Push and Pop implement heap.Interface.
+func (d delays) Len() int           { return len(d) }
+func (d delays) Less(i, j int) bool { return d[i].ready.Before(d[j].ready) }
+func (d delays) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].index, d[j].index = i, j
+}
+
+func (d *delays) Push(x any) {
+	t := x.(*ticket)
+	t.index = len(*d)
+	*d = append(*d, t)
+}
+
+func (d *delays) Pop() any {
+	last := len(*d) - 1
+	t := (*d)[last]
+	(*d)[last], *d = nil, (*d)[:last]
+	return t
+}
+
+// rates are token buckets by identity or credential, each stored as the time at which it is full again. They differ
+// from golang.org/x/time/rate in two ways. The queue needs the time of the next token long before it takes the token,
+// and a Reservation would take it at once. And there is one for each identity that asked recently: 24 bytes, where a
+// Limiter has 80 and a mutex.
+type rates struct {
+	each  time.Duration // between two tokens
+	burst time.Duration // worth of tokens
+	full  map[holder]time.Time
+	sweep int // number of buckets at which full ones are removed
+}
+
+func newRates(perSecond float64, burst int) rates {
+	each := time.Duration(float64(time.Second) / perSecond)
+	return rates{each: each, burst: time.Duration(burst) * each, full: map[holder]time.Time{}, sweep: 1024}
+}
+
+// earliest returns when a holder's next token is available: now or later.
+func (r *rates) earliest(h holder, now time.Time) time.Time {
+	if at := r.full[h].Add(r.each - r.burst); at.After(now) {
+		return at
+	}
+	return now
+}
+
+func (r *rates) take(h holder, now time.Time) {
+	full := r.full[h]
+	if full.Before(now) {
+		full = now
+	}
+	r.full[h] = full.Add(r.each)
+	if len(r.full) < r.sweep {
+		return
+	}
+	for h, at := range r.full {
+		if !at.After(now) {
+			delete(r.full, h)
+		}
+	}
+	r.sweep = max(1024, 2*len(r.full))
+}
