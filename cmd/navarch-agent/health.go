@@ -7,9 +7,9 @@ const healthURL = "type.googleapis.com/istio.v1.HealthInformation"
 func (a *agent) sayHealth(wrong error) {
 	if wrong == nil {
 		a.log.Info("the application is healthy")
-		a.relay.Say(healthURL, "")
+		a.relay.Report(healthURL, "")
 		return
 	}
 	a.log.Warn("the application is not healthy", "error", wrong)
-	a.relay.Say(healthURL, wrong.Error())
+	a.relay.Report(healthURL, wrong.Error())
 }

@@ -1,8 +1,10 @@
-// Package fleet is this replica among the others: it lets streams in at a pace, tells agents which replica is theirs, keeps the balance of
-// streams, and hands over when it is stopped.
+// Package fleet makes a process one replica of a fleet. It admits streams at a pace, notifies agents of their owners,
+// keeps the number of streams in balance, and hands over when it is stopped.
 //
-// Owns: this replica's record and placement, by shard/member and shard/place; which placement each agent was notified of.  Reads: the
-// ring, the streams of push/serve.  Never: decides who owns a shard (place.Lead), nor when to move or close (place.Moves, place.Drain,
+// Owns: this replica's record and placement, by shard/member and shard/place; the placement that each agent was
+// notified of.
+// Reads: the ring, the streams of push/serve.
+// Never: decides who owns a shard (place.Lead), nor when to move or close streams (place.Moves, place.Drain,
 // place.Leaving).
 package fleet
 
@@ -34,43 +36,44 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Config is what a replica is made of.
+// Config of a replica.
 type Config struct {
 	Store    *kv.Store
 	Name     string       // of this replica
-	Address  string       // that agents are told of; empty: none is known
+	Address  string       // that agents dial; empty: unknown
 	Secure   bool         // the address speaks TLS
-	Embedded bool         // etcd is in this process: there are no others
-	Zone     string       // that it runs in
-	Domain   string       // DNS suffix of services (svc.cluster.local): the one that all proxies are planned with
-	Revision func() int64 // that it serves
-	Away     func() bool  // etcd does not answer; nil: it always does
-	// Lease is after which silence its proxies are given to others; Ramp the time over which a new replica takes its share of them, 0: at
-	// once.
+	Embedded bool         // etcd is in this process, so there are no other replicas
+	Zone     string       // of this replica
+	Domain   string       // DNS suffix of services (svc.cluster.local) in the mesh
+	Revision func() int64 // revision of the snapshot that it serves
+	Away     func() bool  // reports that etcd does not answer; nil: it always does
+	// Lease is the time of silence after which other replicas take its proxies. Ramp is the time in which a new replica
+	// grows to its full share; 0: at once.
 	Lease, Ramp time.Duration
-	DrainAfter  time.Duration // more than its share for so long, and it closes streams
-	Grace       time.Duration // that an orderly stop takes at most
-	MostJoins   float64       // in a second (PILOT_MAX_REQUESTS_PER_SECOND); 0: as many as the pace allows
-	Contained   bool          // its memory is limited
-	Off         Loops         // control loops that do nothing
+	DrainAfter  time.Duration // streams are closed after this time above its share
+	Grace       time.Duration // longest duration of an orderly stop
+	MostJoins   float64       // per second (PILOT_MAX_REQUESTS_PER_SECOND); 0: only the pace limits them
+	Contained   bool          // its memory is limited by a container
+	Off         Loops         // control loops that are off
 	Log         *slog.Logger
 }
 
-// Loops are the control loops on the load of a machine; see the package comment of shard/place.
+// Loops selects the control loops on the load of a machine; see the package comment of shard/place.
 type Loops struct{ Joins, Moves, Drain bool }
 
-// Server is what a fleet needs of the xDS server (serve.Server).
+// Server is the part of the xDS server (serve.Server) that a fleet uses.
 type Server interface {
 	AgentResourceChangedFor(typeURL string, of func(v serve.Proxy, listens bool) bool)
-	// SendAway closes up to n streams that do not subscribe to a type; all: those that do, too. It returns how many.
+	// SendAway closes up to n streams without a subscription to the type (all: with one, too), and returns their
+	// number.
 	SendAway(n int, typeURL string, all bool) int
 	Subscribed(typeURL string) (streams, subscribed int)
 	Waiting(lane fanout.Lane) int
 	Lag(now time.Time) time.Duration
 }
 
-// Fleet is this replica among the others: its record, its view of the ring, and the admission of new streams. Alone, it owns everything,
-// and nobody is sent anywhere.
+// Fleet is one replica of a fleet: its record, its view of the ring, and the admission of new streams. A single replica
+// owns everything and sends no proxies elsewhere.
 type Fleet struct {
 	cfg       Config
 	log       *slog.Logger
@@ -78,29 +81,29 @@ type Fleet struct {
 	member    *member.Member
 	replica   *place.Replica
 	admission *place.Admission
-	server    Server // set before anything runs
+	server    Server // set before any task runs
 	warmed    atomic.Bool
 	leaving   atomic.Bool
-	notifyBy  atomic.Pointer[time.Time] // of a replica that leaves: all agents are to know their owners by then
-	lastAway  time.Time                 // when etcd did not answer last, as drain saw it
+	notifyBy  atomic.Pointer[time.Time] // of a replica that leaves: the time by which all agents are notified
+	lastAway  time.Time                 // the last time at which drain saw etcd away
 
-	mu     sync.Mutex // a leaf: guards owners
+	mu     sync.Mutex // a leaf lock: guards owners
 	owners map[owner]*serve.AgentResource
 }
 
 var _ join.Fleet = (*Fleet)(nil)
 
-// owner is what the agent resource says.
+// owner is the content of the agent resource.
 type owner struct {
 	address string
 	self    bool
 }
 
-// errLeaving is what a proxy is told that comes to a replica which is leaving.
+// errLeaving refuses proxies at a replica that is leaving.
 var errLeaving = errors.New("this replica is being stopped")
 
-// New makes a replica that is not ready yet; Serves, and then Tasks, before anything is asked of it. An error is a name or a duration that
-// is not valid.
+// New returns a replica that is not ready. Serves and Tasks must be called before other methods. Errors: an invalid
+// name or duration.
 func New(c Config) (*Fleet, error) {
 	f := &Fleet{cfg: c, log: c.Log, owners: map[owner]*serve.AgentResource{}}
 	var err error
@@ -130,10 +133,10 @@ func New(c Config) (*Fleet, error) {
 	return f, nil
 }
 
-// Serves says which server has the streams; it may ask for AgentType from then on.
+// Serves sets the server of the streams, which may use AgentType from then on.
 func (f *Fleet) Serves(server Server) { f.server = server }
 
-// joined counts a stream that came.
+// joined counts the result of a stream's admission.
 func joined(_ time.Duration, err error) {
 	result := "admitted"
 	switch status.Code(err) {
@@ -146,7 +149,7 @@ func joined(_ time.Duration, err error) {
 	obs.Joins.WithLabelValues(result).Inc()
 }
 
-// Tasks are the loops of a replica, which serves what m says by planner.
+// Tasks returns the loops of a replica that serves m's snapshots through planner.
 func (f *Fleet) Tasks(m *mirror.Mirror, planner *plan.Loop) []loop.Task {
 	return []loop.Task{
 		{Name: "member", Run: f.member.Run},
@@ -158,7 +161,7 @@ func (f *Fleet) Tasks(m *mirror.Mirror, planner *plan.Loop) []loop.Task {
 	}
 }
 
-// AgentType is what agents are told: the owner of the proxy that they are of.
+// AgentType is the resource type that names the owner of an agent's proxy.
 func (f *Fleet) AgentType() serve.AgentType {
 	return serve.AgentType{TypeURL: agentapi.OwnerURL, Resource: func(c serve.Client, v serve.Proxy) *serve.AgentResource {
 		s, ok := seatOf(v)
@@ -169,8 +172,8 @@ func (f *Fleet) AgentType() serve.AgentType {
 	}}
 }
 
-// answer is the owner of a proxy. Replicas have one address each: an agent that came by the other kind of connection could
-// not use it, and is told to stay.
+// answer returns the owner of a proxy. A replica has one address: an agent on the other kind of connection (plain or
+// TLS) could not use it, and receives none, so it stays.
 func (f *Fleet) answer(p *place.Placement, secure bool, namespace, workload string) *serve.AgentResource {
 	address, self := p.Owner(namespace, workload)
 	if secure != f.cfg.Secure {
@@ -179,10 +182,10 @@ func (f *Fleet) answer(p *place.Placement, secure bool, namespace, workload stri
 	return f.resource(owner{address, self})
 }
 
-// maxOwners bounds what is remembered of addresses that were; what is forgotten is encoded again.
+// maxOwners bounds the cache of encoded owners.
 const maxOwners = 4096
 
-// resource is one answer, encoded once for all that get it.
+// resource returns the encoded resource of an owner, which all its receivers share.
 func (f *Fleet) resource(o owner) *serve.AgentResource {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -205,7 +208,7 @@ func (f *Fleet) resource(o owner) *serve.AgentResource {
 type seat struct {
 	namespace, workload string
 	leave               func()
-	notified            atomic.Pointer[place.Placement] // by which its agent is told of its owner; nil: it has not asked
+	notified            atomic.Pointer[place.Placement] // placement that its agent was notified by; nil: the agent has not subscribed
 }
 
 // Join implements join.Fleet.
@@ -216,7 +219,7 @@ func (f *Fleet) Join(namespace, workload string) join.Seat {
 // Leave implements join.Seat.
 func (s *seat) Leave() { s.leave() }
 
-// seatOf is the seat of a view; false: it was not let in by a fleet.
+// seatOf returns the seat of a proxy; false: no fleet admitted it.
 func seatOf(v serve.Proxy) (*seat, bool) {
 	joined, ok := v.(*join.Proxy)
 	if !ok {
@@ -229,7 +232,7 @@ func seatOf(v serve.Proxy) (*seat, bool) {
 // Above implements join.Fleet.
 func (f *Fleet) Above() error { return f.member.Above() }
 
-// Admit implements join.Fleet: it makes a stream wait for its turn. Its errors are gRPC statuses.
+// Admit implements join.Fleet: it blocks until a stream is admitted. Errors are gRPC statuses.
 func (f *Fleet) Admit(ctx context.Context, c serve.Client, node view.Node) error {
 	if f.leaving.Load() {
 		return status.Error(codes.Unavailable, errLeaving.Error())
@@ -242,7 +245,7 @@ func (f *Fleet) Admit(ctx context.Context, c serve.Client, node view.Node) error
 	return f.admission.Wait(ctx, cost)
 }
 
-// Ready is nil where stock proxies may be sent here. Else an error says why not.
+// Ready returns why no stock proxies may be sent here; nil: they may.
 func (f *Fleet) Ready() error {
 	switch {
 	case f.leaving.Load():
@@ -253,8 +256,8 @@ func (f *Fleet) Ready() error {
 	return f.member.Above()
 }
 
-// drain keeps the balance: streams of proxies that do not follow the ring by themselves are closed, a few a second, while
-// this replica has much more than its share. Each is decided about when it is closed.
+// drain closes streams of proxies that do not follow the ring, a few per second, while this replica has much more than
+// its share. Each closing is decided at its time.
 func (f *Fleet) drain(ctx context.Context) error {
 	decide := place.NewDrain(place.DrainConfig{After: f.cfg.DrainAfter, Calm: f.cfg.DrainAfter / 2, Off: f.cfg.Off.Drain})
 	timer := time.NewTimer(time.Second)
@@ -273,15 +276,16 @@ func (f *Fleet) drain(ctx context.Context) error {
 	}
 }
 
-// drainInput looks at the streams one by one only where there are too many. While etcd is away nobody knows who leads, nor what others have: the share
-// is of before, and who is sent away comes back. So a leader counts from when etcd answers again, and no stream ends for the balance before
-// (issue 12, fault 4).
+// drainInput inspects single streams only if there are too many. While etcd is away, neither the leader nor the others'
+// streams are known: the share is outdated, and closed streams would come back. The leader's age therefore counts from
+// the end of the outage, and until then no stream is closed for the balance.
 func (f *Fleet) drainInput(now time.Time) place.DrainInput {
 	numbers := f.replica.Numbers()
 	if f.cfg.Away != nil && f.cfg.Away() {
 		f.lastAway = now
 	}
-	in := place.DrainInput{Now: now, Streams: f.streams.Total(), Share: numbers.Share, Peers: f.replica.Placement().Peers(), Mixed: numbers.Mixed,
+	in := place.DrainInput{Now: now, Streams: f.streams.Total(),
+		Share: numbers.Share, Peers: f.replica.Placement().Peers(), Mixed: numbers.Mixed,
 		LeaderAge: min(f.replica.LeaderAge(now), now.Sub(f.lastAway)), Random: rand.Float64()}
 	if in.Peers == 0 || float64(in.Streams) <= in.Share {
 		return in
@@ -293,9 +297,9 @@ func (f *Fleet) drainInput(now time.Time) place.DrainInput {
 	return in
 }
 
-// Depart is the orderly way out: the others take over, the streams are sent to them over the grace period, and what is left
-// is ended by the caller. With nobody to take over, or nothing to be taken over, it returns when the ring is without this
-// replica: within milliseconds, and at once where nobody leads.
+// Depart performs the orderly stop. The others take over, and the streams are sent to them over the grace period; the
+// caller ends the rest. Without another replica or any stream it returns when the ring is without this replica: within
+// milliseconds, and at once without a leader.
 func (f *Fleet) Depart(ctx context.Context) {
 	f.leaving.Store(true)
 	f.member.Leave()
@@ -310,7 +314,8 @@ func (f *Fleet) Depart(ctx context.Context) {
 		default:
 		}
 		_, follow := f.server.Subscribed(agentapi.OwnerURL)
-		step := leaving.Step(place.LeavingInput{Now: time.Now(), Streams: f.streams.Total(), Follow: follow, Peers: placement.Peers(), HandedOver: handedOver,
+		step := leaving.Step(place.LeavingInput{Now: time.Now(), Streams: f.streams.Total(),
+			Follow: follow, Peers: placement.Peers(), HandedOver: handedOver,
 			Led: f.replica.LeaderAge(time.Now()) > 0})
 		if !step.NotifyBy.IsZero() {
 			f.notifyBy.Store(&step.NotifyBy)
@@ -320,7 +325,7 @@ func (f *Fleet) Depart(ctx context.Context) {
 			return
 		}
 		var changed <-chan struct{}
-		if !handedOver { // what it waits for
+		if !handedOver { // leaving waits for it
 			changed = placement.Superseded()
 		}
 		select {
@@ -332,7 +337,7 @@ func (f *Fleet) Depart(ctx context.Context) {
 	}
 }
 
-// Gauges sets the metrics that are read off the fleet, as of now.
+// Gauges sets the fleet's metrics as of now.
 func (f *Fleet) Gauges(now time.Time) {
 	placement, numbers, admission := f.replica.Placement(), f.replica.Numbers(), f.admission.State()
 	s := place.SignalsOf(place.Measures{

@@ -10,15 +10,15 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// notify passes a new placement on to agents: at once where a proxy is to stay, and where it is to go elsewhere at the pace of
-// place.Moves, because that is a new connection there.
+// notify notifies agents of new placements. Proxies that stay are notified at once. Proxies that move are notified at
+// the pace of place.Moves, because each makes a new connection at its owner.
 func (f *Fleet) notify(ctx context.Context) error {
 	pace := place.NewMoves(place.MovesConfig{Off: f.cfg.Off.Moves})
 	var waits obs.RunQueue
 	tick := time.NewTicker(pace.StepEvery())
 	defer tick.Stop()
 	first := make(chan struct{})
-	close(first) // the first placement is passed on as any other
+	close(first) // the first placement is passed on like any other
 	superseded, left := (<-chan struct{})(first), 0
 	for {
 		var ticks <-chan time.Time
@@ -30,7 +30,7 @@ func (f *Fleet) notify(ctx context.Context) error {
 			return ctx.Err()
 		case <-superseded:
 			if left == 0 {
-				waits.Since(.9) // what was before says nothing
+				waits.Since(.9) // discard the measurements before
 			}
 			placement := f.replica.Placement()
 			superseded, left = placement.Superseded(), f.pass(placement, 0)
@@ -45,8 +45,8 @@ func (f *Fleet) notify(ctx context.Context) error {
 	}
 }
 
-// pass tells agents of a placement: of those whose proxies belong elsewhere by it, at most n; left is how many of these are
-// still to be told.
+// pass notifies agents of a placement, at most n of those whose proxies must move. left counts the moving ones that
+// remain.
 func (f *Fleet) pass(p *place.Placement, n int) (left int) {
 	r := round{placement: p, n: n}
 	f.server.AgentResourceChangedFor(agentapi.OwnerURL, func(v serve.Proxy, listens bool) bool {
@@ -56,13 +56,14 @@ func (f *Fleet) pass(p *place.Placement, n int) (left int) {
 	return r.left
 }
 
-// round is one pass.
+// round is the state of one pass.
 type round struct {
 	placement *place.Placement
-	n, left   int // that may be sent elsewhere still; that are not, because of that
+	n, left   int // moves that are permitted still; moves that remain
 }
 
-// turn says whether an agent is to be notified now. One that has not subscribed is not notified, now or later.
+// turn notifies an agent if the pace permits, and reports whether it did. An agent without subscription is not
+// notified.
 func (r *round) turn(s *seat, listens bool) bool {
 	is, goes := s.update(r.placement)
 	if goes = goes && listens; goes && r.n == 0 {
@@ -76,14 +77,14 @@ func (r *round) turn(s *seat, listens bool) bool {
 	return is && listens
 }
 
-// notifiedOf is the placement that the agent is told of: the present one, where it asks for the first time.
+// notifiedOf returns the placement that the agent was notified by: the present one at its first request.
 func (s *seat) notifiedOf(present *place.Placement) *place.Placement {
 	s.notified.CompareAndSwap(nil, present)
 	return s.notified.Load()
 }
 
-// update says whether a placement has another owner than the one that the agent was told of, and whether the proxy has to go
-// there. An agent that was told of none yet is not notified: it is told the newest when it asks.
+// update reports whether a placement gives another owner than the agent knows, and whether the proxy must move. An
+// agent that knows none receives the newest with its first request.
 func (s *seat) update(p *place.Placement) (is, goes bool) {
 	before := s.notifiedOf(p)
 	if before == p {

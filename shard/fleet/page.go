@@ -8,16 +8,16 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// page is /debug/fleet.
+// page is the content of /debug/fleet.
 type page struct {
 	Self    string       `json:"self"`
-	Ring    uint64       `json:"ring"` // its version; 0: there is none yet
+	Ring    uint64       `json:"ring"` // its version; 0: there is no ring yet
 	Split   []string     `json:"split_namespaces,omitempty"`
 	Members []memberLine `json:"members"`
 	Streams int          `json:"streams"`
-	Share   float64      `json:"share"` // what this replica should serve of all, by weight
-	Ready   int          `json:"ready"` // replicas
-	// Owners has, for each shard, the index of its owner in Members, -1: nobody; with ?owners=1 only.
+	Share   float64      `json:"share"` // target number of streams of this replica, by weight
+	Ready   int          `json:"ready"` // number of ready replicas
+	// Owners maps each shard to the index of its owner in Members, -1: none; only with ?owners=1.
 	Owners []int16 `json:"owners,omitempty"`
 }
 
@@ -26,13 +26,13 @@ type memberLine struct {
 	Address string `json:"address,omitempty"`
 	Weight  uint32 `json:"weight"`
 	Shards  int    `json:"shards"`
-	Owns    string `json:"owns"` // ranges of shards, at most maxRanges of them
+	Owns    string `json:"owns"` // ranges of shards, at most maxRanges
 }
 
-// maxRanges bounds the ranges of shards that are named for one replica; ?owners=1 has all.
+// maxRanges bounds the listed ranges of one replica; ?owners=1 has all shards.
 const maxRanges = 12
 
-// ranges writes an ascending list of shards as a person reads it: "0-31, 40, 52-60".
+// ranges formats an ascending list of shards: "0-31, 40, 52-60".
 func ranges(shards []int) string {
 	var parts []string
 	for i := 0; i < len(shards); {
@@ -52,7 +52,7 @@ func ranges(shards []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// Page is the page of the fleet; with owners it has the owner of each shard.
+// Page returns the content of /debug/fleet; with owners it has the owner of each shard.
 func (f *Fleet) Page(owners bool) any {
 	r, n := f.replica.Ring(), f.replica.Numbers()
 	p := page{Self: f.cfg.Name, Ring: r.Version(), Split: r.SplitNamespaces(), Members: []memberLine{},
@@ -61,7 +61,7 @@ func (f *Fleet) Page(owners bool) any {
 	return p
 }
 
-// assign fills in what each member of a ring owns.
+// assign sets the shards of each member of a ring.
 func (p *page) assign(r *ring.Ring, owners bool) {
 	at := map[string]int{}
 	for i, m := range r.Members() {

@@ -11,24 +11,24 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Bounds of warming: a replica that could not plan everything in time is ready all the same.
+// Bounds of warming. A replica that could not plan everything in time becomes ready all the same.
 const (
 	warmPoll   = 20 * time.Millisecond
-	warmFleet  = 3 * time.Second  // to hear of the others
+	warmFleet  = 3 * time.Second  // to receive the fleet
 	warmWithin = 20 * time.Second // to plan
 	warmScopes = 512
-	warmKept   = time.Minute // beyond the ramp, until the proxies are here that hold the plans
+	warmKept   = time.Minute // beyond the ramp, until the real proxies hold the plans
 )
 
-// warm plans the scopes that this replica will own and then says that it is ready. Prewarmed proxies join for each namespace, one for
-// proxies without labels and one for each Sidecar that selects workloads: what their proxies have in common is planned for them,
-// and kept until these hold that themselves. Not so for what EnvoyFilters select, nor for other clusters and networks.
+// warm plans the scopes that this replica will own, and then declares it ready. It joins prewarmed proxies: for each
+// namespace one without labels, and one for each Sidecar with a workload selector. They hold the shared plans until the
+// real proxies do. Workload selectors of EnvoyFilters, other clusters and other networks are not prewarmed.
 func (f *Fleet) warm(ctx context.Context, m *mirror.Mirror, planner *plan.Loop) error {
 	if err := until(ctx, func() bool { return m.Ready() == nil }); err != nil {
 		return err
 	}
 	hear, cancel := context.WithTimeout(ctx, warmFleet)
-	_ = until(hear, f.replica.Counted) // etcd may be away: then there is nothing to expect
+	_ = until(hear, f.replica.Counted) // etcd may be away: then nothing is expected
 	cancel()
 	began := time.Now()
 	prewarmed := f.prewarm(ctx, m, planner)
@@ -64,11 +64,11 @@ func (f *Fleet) prewarm(ctx context.Context, m *mirror.Mirror, planner *plan.Loo
 	return prewarmed
 }
 
-// prewarmNodes are the nodes of prewarmed proxies, all of the config cluster, as those of this version's image are in a mesh whose services have
-// that DNS suffix: of each namespace one without labels, in the order given, and then one with the labels that a Sidecar selects, for each that
-// selects some; warmScopes of them at most.
+// prewarmNodes returns the nodes of prewarmed proxies, at most warmScopes. They belong to the config cluster and have
+// this version's capabilities and the mesh's DNS suffix. First comes a node without labels for each namespace, in the
+// order given. Then come nodes with the labels that each Sidecar selects.
 func prewarmNodes(s *mirror.Snapshot, domain string, namespaces []string) (nodes []view.Node) {
-	// Injection hands proxies the mesh's metadata: with DNS in the agent their scope has automatic addresses.
+	// Injection passes the mesh's metadata to proxies: with DNS in the agent their scope has automatic addresses.
 	metadata := map[string]string{"DNS_CAPTURE": s.Mesh().Spec.GetDefaultConfig().GetProxyMetadata()["ISTIO_META_DNS_CAPTURE"]}
 	add := func(namespace string, labels map[string]string) {
 		nodes = append(nodes, view.Node{ID: "warm~~" + namespace, Name: "warm", Namespace: namespace, Labels: labels, Metadata: metadata,
@@ -87,7 +87,7 @@ func prewarmNodes(s *mirror.Snapshot, domain string, namespaces []string) (nodes
 	return nodes[:min(len(nodes), warmScopes)]
 }
 
-// until polls; the error is the context's.
+// until polls until done returns true. It returns the error of ctx.
 func until(ctx context.Context, done func() bool) error {
 	tick := time.NewTicker(warmPoll)
 	defer tick.Stop()

@@ -1,11 +1,11 @@
-// Package level decides which level of stored configuration the fleet uses (model.Level): the highest that every replica reads. So kinds and
-// fields that only a newer build knows take effect when the last replica runs that build, and are withdrawn before a replica of an older build
-// serves again.
+// Package level decides which level of stored configuration the fleet uses (model.Level): the highest that every
+// replica reads. Kinds and fields of a newer build take effect when the last replica runs that build. They are
+// withdrawn before a replica of an older build serves again.
 //
-// Owns: level/current, written by the leader alone.  Reads: shard/member.  Never: raises the level while a replica joins that does not
-// read it (one transaction compares all of them); lowers it before what needs it is gone from the store.
-//
-// Source: issue 12, item 13.
+// Owns: level/current, which only the leader writes.
+// Reads: shard/member.
+// Never: raises the level while a replica joins that cannot read it (one transaction compares all of them); lowers it
+// before the store is without the newer content.
 package level
 
 import (
@@ -20,13 +20,13 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Current is the level as it is stored.
+// Current is the stored level.
 type Current struct {
-	Level    uint32 // 0: none is stored
-	Revision int64  // etcd's, of the value; 0: there is none
+	Level    uint32 // 0: no level is stored
+	Revision int64  // etcd's revision of the value; 0: no level is stored
 }
 
-// Read asks the store for the level. An error: it cannot be asked, or the value is no level.
+// Read reads the level from the store. Errors: the store does not answer, or the value is invalid.
 func Read(ctx context.Context, store *kv.Store) (Current, error) {
 	blobs, _, err := store.Blobs(ctx, folder, 0)
 	if err != nil {
@@ -43,8 +43,8 @@ func Read(ctx context.Context, store *kv.Store) (Current, error) {
 
 var folder = member.LevelPath[:strings.IndexByte(member.LevelPath, '/')+1]
 
-// Of is the level that a fleet should have: the lowest that one of its replicas, or the leader itself, reads.
-func Of(leader uint32, fleet []member.Record) uint32 {
+// Lowest returns the level that a fleet should use: the lowest of what its replicas and the leader read.
+func Lowest(leader uint32, fleet []member.Record) uint32 {
 	least := leader
 	for _, r := range fleet {
 		least = min(least, r.Level)
@@ -52,32 +52,32 @@ func Of(leader uint32, fleet []member.Record) uint32 {
 	return least
 }
 
-// Config of the loop that keeps the level.
+// Config of the loop that maintains the level.
 type Config struct {
 	Store   *kv.Store
 	Reads   uint32        // the newest level that the leader's build reads
-	Current Current       // what Read said when the term began
-	Use     func(Use)     // has what is stored brought to a level, soon
-	Used    func() uint32 // the level that what is stored has; 0: it is being written
+	Current Current       // result of Read at the begin of the term
+	Use     func(Use)     // starts to rewrite the stored content for a level
+	Used    func() uint32 // level of the stored content; 0: it is being written
 	Log     *slog.Logger
 }
 
-// Use is how to bring what is stored to a level.
+// Use is the level for stored content.
 type Use struct {
 	Level uint32
-	Below bool // what is stored may have a level above what the leader's build reads
+	Below bool // the stored content may have a level that the leader's build cannot read
 }
 
-// First is how a leader whose build reads a level begins, with what is stored. A store without a level is one of builds that had none.
+// First returns the level with which a leader starts. A store without a level was written by a build without levels.
 func (c Current) First(reads uint32) Use {
 	return Use{min(max(c.Level, 1), reads), c.Level > reads}
 }
 
-// every is how often the loop looks whether what is stored has been brought to a lower level.
+// every is the pause between two checks whether the stored content has reached a lower level.
 const every = 100 * time.Millisecond
 
-// Lead keeps the level for one epoch. It returns kv.ErrDeposed when another leads, else an error when ctx ends or the fleet cannot be
-// followed.
+// Lead maintains the level for one epoch. It returns kv.ErrDeposed when another leads, otherwise an error when ctx ends
+// or the fleet cannot be followed.
 func Lead(ctx context.Context, epoch kv.Epoch, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -115,10 +115,10 @@ type leader struct {
 	epoch    kv.Epoch
 	fleet    member.Fleet
 	notified Use
-	stale    bool // Current may not be what is stored
+	stale    bool // Current may differ from the stored level
 }
 
-// step brings the level nearer to what it should be; pending: it is not there yet.
+// step moves the level towards its target; pending: it is not there yet.
 func (l *leader) step(ctx context.Context) (pending bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -129,7 +129,7 @@ func (l *leader) step(ctx context.Context) (pending bool, err error) {
 		}
 		l.stale = false
 	}
-	target := Of(l.Reads, l.fleet.Members)
+	target := Lowest(l.Reads, l.fleet.Members)
 	if target <= l.Current.Level {
 		if l.notify(target); target == l.Current.Level {
 			return false, nil
@@ -146,7 +146,7 @@ func (l *leader) step(ctx context.Context) (pending bool, err error) {
 	switch {
 	case errors.Is(err, kv.ErrDeposed):
 		return false, fmt.Errorf("write level %d: %w", target, err)
-	case errors.Is(err, kv.ErrConflict): // a replica has written its record: the fleet as it is now comes
+	case errors.Is(err, kv.ErrConflict): // a replica has written its record: the fleet's update follows
 		l.stale = true
 		return true, nil
 	case err != nil:
@@ -160,7 +160,7 @@ func (l *leader) step(ctx context.Context) (pending bool, err error) {
 	return false, nil
 }
 
-// notify says to which level what is stored is to be brought, once.
+// notify calls Use once for each new level.
 func (l *leader) notify(level uint32) {
 	if use := (Use{level, l.Current.Level > l.Reads}); use != l.notified {
 		l.notified = use

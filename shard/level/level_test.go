@@ -34,7 +34,7 @@ func TestOf(t *testing.T) {
 		"one does not":          {3, reads(3, 1, 2), 1},
 		"the leader is the old": {1, reads(2, 2), 1},
 	} {
-		if got := Of(c.leader, c.fleet); got != c.want {
+		if got := Lowest(c.leader, c.fleet); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}

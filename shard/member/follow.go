@@ -9,14 +9,14 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// Fleet is all replicas that have a record, in order of their names. It never changes.
+// Fleet is all replicas with a record, sorted by name. Immutable.
 type Fleet struct {
 	Members  []Record
 	Revision int64 // of etcd
 }
 
-// Follow gives the fleet as it is and after each change, until ctx ends; then the channel is closed. A slow reader gets
-// the newest only. A record that cannot be read counts as the last one of that replica that could; it is logged.
+// Follow sends the fleet now and after each change, until ctx ends; then it closes the channel. A slow reader receives
+// only the newest fleet. If a replica's record does not decode, its last good record is used and the error logged.
 func Follow(ctx context.Context, store *kv.Store, log *slog.Logger) (<-chan Fleet, error) {
 	folders, err := store.Follow(ctx, Folder)
 	if err != nil {
@@ -30,7 +30,7 @@ func Follow(ctx context.Context, store *kv.Store, log *slog.Logger) (<-chan Flee
 			var fleet Fleet
 			fleet, known = read(folder, known, log)
 			select {
-			case <-fleets: // the reader has not fetched it: this is the only writer, so there is room then
+			case <-fleets: // replace an unread fleet: this goroutine is the only writer, so there is room afterwards
 			default:
 			}
 			fleets <- fleet
@@ -39,14 +39,14 @@ func Follow(ctx context.Context, store *kv.Store, log *slog.Logger) (<-chan Flee
 	return fleets, nil
 }
 
-// reading is a record as it was decoded at a revision.
+// reading is a decoded record and its revision.
 type reading struct {
 	record   Record
 	revision int64
 	good     bool
 }
 
-// read decodes what is new in a folder.
+// read decodes the records that are new in a folder.
 func read(folder kv.Folder, known map[string]reading, log *slog.Logger) (Fleet, map[string]reading) {
 	fleet, now := Fleet{Revision: folder.Revision}, make(map[string]reading, len(folder.Blobs))
 	for _, blob := range folder.Blobs {

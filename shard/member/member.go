@@ -17,36 +17,36 @@ import (
 // Config of a replica's record.
 type Config struct {
 	Store   *kv.Store
-	Name    string // unique in the mesh: the pod's
-	Address string // host:port, as agents dial it
+	Name    string // unique in the mesh: the pod's name
+	Address string // host:port that agents dial
 	Zone    string
 	Version string
 	Level   uint32        // the newest level of stored configuration that this build reads
 	Weight  uint32        // 0: ring.FullWeight
-	Lease   time.Duration // whole seconds; 0: 10 s. After a crash the shards are given to others when it ends.
-	Ramp    time.Duration // from ready to the full weight; 0: 60 s, negative: at once
+	Lease   time.Duration // whole seconds; 0: 10 s. After a crash the shards are reassigned when it ends.
+	Ramp    time.Duration // time from ready to the full weight; 0: 60 s, negative: at once
 	Streams *Streams
-	// Revision is the revision of the snapshot that is served, not the newest of the store: that moves with each write, this
-	// record included. Ring is the present ring. Both are called often.
+	// Revision returns the revision of the snapshot that is served. It is not the store's newest, which every write
+	// raises, also that of this record. Ring returns the present ring. Both are called often.
 	Revision func() int64
 	Ring     func() *ring.Ring
 	Log      *slog.Logger // nil: slog's default
 }
 
-// Member keeps one record.
+// Member maintains one record in etcd.
 type Member struct {
 	cfg  Config
 	wake chan struct{}
 
-	mu              sync.Mutex // a leaf: guards what follows
+	mu              sync.Mutex // a leaf lock: guards the fields below
 	state           State
-	ready           time.Time // since when; zero: not yet
-	above           bool      // the fleet's level is one that this build does not read
-	self            Record    // what does not change
+	ready           time.Time // time when it became ready; zero: not yet
+	above           bool      // this build cannot read the fleet's level
+	self            Record    // the constant fields
 	leavingRecorded chan struct{}
 }
 
-// New checks the configuration. An error names what is missing or out of range.
+// New validates the configuration. The error names a field that is missing or out of range.
 func New(cfg Config) (*Member, error) {
 	if cfg.Lease == 0 {
 		cfg.Lease = 10 * time.Second
@@ -77,13 +77,14 @@ func New(cfg Config) (*Member, error) {
 	}}, nil
 }
 
-// Ready says that the replica is warm: it may own shards. A replica that leaves does not become ready again.
+// Ready declares the replica warm: it may own shards. A replica that leaves does not become ready again.
 func (m *Member) Ready() { m.set(Ready) }
 
-// Leave says that the replica goes: its shards are to be given to others. LeavingRecorded is closed when the others can see it.
+// Leave declares that the replica leaves: its shards are to be reassigned. LeavingRecorded is closed when others can
+// see it.
 func (m *Member) Leave() { m.set(Leaving) }
 
-// LeavingRecorded is closed when the record says that the replica leaves.
+// LeavingRecorded returns a channel that is closed when the record in etcd says that the replica leaves.
 func (m *Member) LeavingRecorded() <-chan struct{} { return m.leavingRecorded }
 
 func (m *Member) set(s State) {
@@ -101,7 +102,7 @@ func (m *Member) set(s State) {
 	}
 }
 
-// Record is what etcd should say now; it is written again where it differs from what etcd says.
+// Record returns the target content of the record.
 func (m *Member) Record(now time.Time) Record {
 	r := m.self
 	m.mu.Lock()
@@ -118,8 +119,8 @@ func (m *Member) Record(now time.Time) Record {
 	return r
 }
 
-// Run keeps the record until ctx ends, and takes it away then. It returns the context's error; what goes wrong with etcd
-// is logged and tried again.
+// Run maintains the record until ctx ends, and then removes it. It returns the error of ctx; errors of etcd are logged
+// and retried.
 func (m *Member) Run(ctx context.Context) error {
 	for pause := 250 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
 		began := time.Now()
@@ -141,7 +142,7 @@ func (m *Member) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// lease keeps the record under one lease; the error says why that ended.
+// lease maintains the record under one lease. The error says why the lease ended.
 func (m *Member) lease(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, m.cfg.Lease)
 	lease, err := m.cfg.Store.Lease(asking, m.cfg.Lease)
@@ -157,7 +158,7 @@ func (m *Member) lease(ctx context.Context) error {
 		}
 	}()
 	var w writes
-	tick := time.NewTicker(time.Second) // what changed is looked at so often, and written as writes has it
+	tick := time.NewTicker(time.Second) // interval of checks; writes.due decides about writing
 	defer tick.Stop()
 	for {
 		now := time.Now()
@@ -182,8 +183,8 @@ func (m *Member) lease(ctx context.Context) error {
 	}
 }
 
-// write puts a record into etcd, and returns what it says there: a replica does not get ready while the fleet's level is above what it
-// reads, which is compared in the same transaction (issue 12, item 13).
+// write writes a record, and returns its content in etcd. A replica stays Warming while the fleet's level is above its
+// own: the same transaction compares both.
 func (m *Member) write(ctx context.Context, lease *kv.Lease, r Record) (Record, error) {
 	var bound kv.Bound
 	if r.State == Ready {
@@ -201,14 +202,16 @@ func (m *Member) write(ctx context.Context, lease *kv.Lease, r Record) (Record, 
 	return r, err
 }
 
-// Above is nil, or why this replica is not among those that serve: what is stored has a level that its build does not read.
+// Above returns an error while this replica cannot serve, because the stored content has a level that its build does
+// not read.
 func (m *Member) Above() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.above {
 		return nil
 	}
-	return fmt.Errorf("the stored configuration has a level above %d, the newest that this build reads: it serves when the leader has lowered it", m.self.Level)
+	return fmt.Errorf("the stored configuration has a level above %d, the newest that this build reads:"+
+		" it serves when the leader has lowered it", m.self.Level)
 }
 
 func (m *Member) notify(r Record) {

@@ -1,7 +1,9 @@
-// Package member is this replica's record in etcd, and the list of all of them: who serves, where, and how much.
+// Package member maintains this replica's record in etcd, and follows the records of all replicas: their addresses,
+// states and loads.
 //
-// Owns: members/<name>, under a lease.  Reads: shard/ring, the counter of streams.  Never: decides who owns what; holds up
-// the serving of proxies: with etcd away it tries again.
+// Owns: members/<name>, under a lease.
+// Reads: shard/ring, the counter of streams.
+// Never: decides about owners; delays the serving of proxies: while etcd is away it retries.
 package member
 
 import (
@@ -15,14 +17,14 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// Folder is where the records are, below the mesh's prefix.
+// Folder is the folder of the records, below the mesh's prefix.
 const Folder = "members/"
 
-// State is how far a replica is.
+// State is a replica's phase.
 type State uint8
 
-// A replica is warming until its snapshot is complete and the plans of what it will own are made; leaving from the moment
-// it was asked to stop.
+// A replica is Warming until its snapshot is complete and the plans that it will own are made. It is Leaving from the
+// moment it was asked to stop.
 const (
 	Warming State = iota + 1
 	Ready
@@ -41,41 +43,41 @@ func (s State) String() string {
 	return fmt.Sprintf("state %d", uint8(s))
 }
 
-// Record is what a replica says of itself.
+// Record is a replica's own report.
 type Record struct {
 	Name        string // of the process, unique in the mesh
-	Address     string // host:port for agents
+	Address     string // host:port that agents dial
 	Zone        string // may be empty
 	Version     string // of the build
-	Incarnation uint64 // differs each time the process starts
+	Incarnation uint64 // differs at each start of the process
 	State       State
-	Weight      uint32    // 1 to ring.FullWeight: grows while a replica that became ready ramps up
-	Revision    int64     // etcd's, of the snapshot that it serves
-	Level       uint32    // the newest that its build reads (model.Level); of builds that do not say, 1
-	Load        ring.Load // its own streams, and those that wait to be let in
+	Weight      uint32    // 1 to ring.FullWeight; grows while a new replica ramps up
+	Revision    int64     // etcd's revision of the snapshot that it serves
+	Level       uint32    // the newest that its build reads (model.Level); 1 for builds that do not report it
+	Load        ring.Load // its own streams, and those that wait for admission
 }
 
-// Member is the record as the ring has it.
+// Member returns the replica as a member of the ring.
 func (r Record) Member() ring.Member {
 	return ring.Member{Name: r.Name, Address: r.Address, Weight: r.Weight}
 }
 
-// The wire format is protobuf, written by hand; fields that this build does not know are passed over:
+// The wire format is protobuf, written by hand. Unknown fields are ignored:
 //
-//	message Record    { uint32 schema = 1; string name = 2; string address = 3; string zone = 4; string version = 5; uint64 incarnation = 6;
-//	                    uint32 state = 7; uint32 weight = 8; int64 revision = 9; uint64 rest = 10; repeated Namespace namespaces = 11;
-//	                    uint32 level = 12; }
+//	message Record    { uint32 schema = 1; string name = 2; string address = 3; string zone = 4; string version = 5;
+//	                    uint64 incarnation = 6; uint32 state = 7; uint32 weight = 8; int64 revision = 9;
+//	                    uint64 rest = 10; repeated Namespace namespaces = 11; uint32 level = 12; }
 //	message Namespace { string name = 1; uint64 streams = 2; repeated Workload workloads = 3; }
 //	message Workload  { string name = 1; uint64 streams = 2; }
 const (
 	schema     = 1
-	maxBytes   = 256 << 10 // of a record that is read; what is written stays below 64 KiB (Streams.Load)
+	maxBytes   = 256 << 10 // of a record that is read; written ones stay below 64 KiB (Streams.Load)
 	maxEntries = 1 << 14   // namespaces and workloads in one record
 	maxStreams = 1 << 24   // of one entry
 	maxLevel   = 1 << 16
 )
 
-// Encode is the record as it is stored: equal records are equal bytes.
+// Encode returns the stored form. Equal records have equal bytes.
 func (r Record) Encode() []byte {
 	b := ring.AppendUint(nil, 1, schema)
 	b = ring.AppendText(b, 2, r.Name)
@@ -105,7 +107,8 @@ func entry(name string, streams int) []byte {
 	return ring.AppendUint(ring.AppendText(nil, 1, name), 2, uint64(streams))
 }
 
-// Decode reads a stored record. It takes bytes from anywhere. An error: it is too large, no record, of a newer schema, or has a value out of range.
+// Decode parses a stored record from untrusted bytes. Errors: the record is too large, malformed or of a newer schema,
+// or has a value out of range.
 func Decode(b []byte) (Record, error) {
 	if len(b) > maxBytes {
 		return Record{}, fmt.Errorf("member record: %d bytes, at most %d", len(b), maxBytes)
@@ -135,7 +138,8 @@ type decoder struct {
 }
 
 func (d *decoder) field(field protowire.Number, number uint64, bytes []byte) error {
-	if field >= 2 && field <= 5 && len(bytes) > ring.MaxName || field == 8 && number > ring.FullWeight || field == 10 && number > maxStreams || field == 12 && number > maxLevel {
+	if field >= 2 && field <= 5 && len(bytes) > ring.MaxName ||
+		field == 8 && number > ring.FullWeight || field == 10 && number > maxStreams || field == 12 && number > maxLevel {
 		return fmt.Errorf("field %d is out of bounds", field)
 	}
 	r := &d.record

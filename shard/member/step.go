@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// The pace of writes. Mirrors see the family in their watch, and etcd keeps each write until it compacts: what changes all
-// the time waits, what others act on at once does not.
+// Pace of writes. Mirrors receive each write in their watch, and etcd stores it until compaction. Values that change
+// all the time therefore wait; those that others act on at once do not.
 const (
-	statusEvery = 2 * time.Second  // between two writes, when state, address or weight changed
-	loadEvery   = 10 * time.Second // when load or revision did
+	statusEvery = 2 * time.Second  // between two writes, if state, address or weight changed
+	loadEvery   = 10 * time.Second // between two writes, if load or revision changed
 )
 
-// rampSteps is in how many parts a replica that became ready takes its share.
+// rampSteps is the number of steps in which a new replica grows to its full weight.
 const rampSteps = 4
 
-// Weight is a replica's weight a while after it became ready: a part of the full weight, growing in steps to all of it at
-// the end of ramp.
+// Weight returns a replica's weight at a time since it became ready: a fraction of the full weight that grows in steps
+// to all of it at the end of ramp.
 func Weight(since, ramp time.Duration, full uint32) uint32 {
 	if ramp <= 0 || since >= ramp {
 		return full
@@ -28,11 +28,11 @@ func Weight(since, ramp time.Duration, full uint32) uint32 {
 // writes decides when a record is written. It has no clock.
 type writes struct {
 	last Record
-	raw  []byte // last's; nil: nothing was written under the present lease
+	raw  []byte // encoded last; nil: nothing was written under the present lease
 	at   time.Time
 }
 
-// due says whether a record is to be written now.
+// due reports whether a record should be written now.
 func (w *writes) due(now time.Time, next Record) bool {
 	every := loadEvery
 	switch {
@@ -46,10 +46,10 @@ func (w *writes) due(now time.Time, next Record) bool {
 	return now.Sub(w.at) >= every
 }
 
-// written remembers what is in etcd.
+// written records the content in etcd.
 func (w *writes) written(now time.Time, r Record) { *w = writes{last: r, raw: r.Encode(), at: now} }
 
-// status is what others act on at once.
+// status has the fields that others act on at once.
 type status struct {
 	address, zone, version string
 	state                  State

@@ -8,19 +8,19 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// Streams counts the streams that this replica serves, and those that wait to be let in, by namespace and workload. Its zero
-// value is ready; all methods may be called from any goroutine.
+// Streams counts this replica's streams, and those that wait for admission, by namespace and workload. The zero value
+// is ready for use. Any goroutine may call its methods.
 type Streams struct {
-	mu      sync.Mutex // a leaf
+	mu      sync.Mutex // a leaf lock
 	counts  map[proxyKind]int
 	waiting map[proxyKind]int
-	total   int // of counts
+	total   int // sum of counts
 }
 
-// proxyKind is what a ring tells proxies apart by.
+// proxyKind is the pair by which a ring distinguishes proxies.
 type proxyKind struct{ namespace, workload string }
 
-// Join counts a stream in, and returns what counts it out (once, however often it is called).
+// Join counts a stream. leave ends that; repeated calls have no effect.
 func (s *Streams) Join(namespace, workload string) (leave func()) {
 	kind := proxyKind{namespace, workload}
 	s.add(kind, 1)
@@ -34,8 +34,8 @@ func (s *Streams) add(kind proxyKind, by int) {
 	count(&s.counts, kind, by)
 }
 
-// Wait counts a stream that waits to be let in: a part of the load, for it is to be served, but none that is. leave (to be called
-// once) counts it out.
+// Wait counts a stream that waits for admission. It is a part of the load, but not of Total. leave ends that and must
+// be called once.
 func (s *Streams) Wait(namespace, workload string) (leave func()) {
 	kind := proxyKind{namespace, workload}
 	s.wait(kind, 1)
@@ -57,14 +57,14 @@ func count(counts *map[proxyKind]int, kind proxyKind, by int) {
 	}
 }
 
-// Total is the number of streams that are served.
+// Total returns the number of served streams.
 func (s *Streams) Total() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.total
 }
 
-// Misplaced is the number of streams that another replica owns by a ring.
+// Misplaced returns the number of served streams that another replica owns by a ring.
 func (s *Streams) Misplaced(r *ring.Ring, self string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,19 +77,19 @@ func (s *Streams) Misplaced(r *ring.Ring, self string) int {
 	return n
 }
 
-// What a record says of a replica's load is bounded, so that it stays below 64 KiB: the largest namespaces, and of those
-// that are or may become split the workloads. The rest is one number.
+// Bounds of a record's load, which keep the record below 64 KiB. It names the largest namespaces, and the workloads of
+// namespaces that are split or may become so. The rest is one number.
 const (
 	maxNamespaces = 512
 	maxWorkloads  = 1024
 	maxNames      = 40 << 10 // bytes of names
-	// A namespace may become split where it has an eighth of a fair share in all (ring.Assign); here it has at least a
-	// part of that, by the number of replicas. Half of it: the limit is crossed from below.
+	// A namespace may become split if it has an eighth of a replica's fair share (ring.Assign). Here half of that limit
+	// is used, since the limit is crossed from below.
 	splitPart = 16
 )
 
-// Load is what a record says of the load, with the streams that wait. r is the present ring, which tells what is split and how
-// many replicas there are; nil: none.
+// Load returns the load for the record, waiting streams included. r is the present ring, which tells the split
+// namespaces and the number of replicas; nil: none.
 func (s *Streams) Load(r *ring.Ring) ring.Load {
 	type entry struct {
 		name      string
@@ -138,7 +138,7 @@ func (s *Streams) Load(r *ring.Ring) ring.Load {
 	return load
 }
 
-// largest keeps the workloads with the most streams, within a number and bytes of names.
+// largest returns the workloads with the most streams, bounded by their number and bytes of names.
 func largest(all map[string]int, number, bytes int) map[string]int {
 	names := make([]string, 0, len(all))
 	for name := range all {

@@ -12,50 +12,51 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// AdmissionConfig is how new streams are let in. The zero value of a field is its default.
+// AdmissionConfig configures the admission of new streams. A zero field means its default.
 type AdmissionConfig struct {
 	Pace    PaceConfig
-	Longest time.Duration // that a join may wait; 2 minutes. It costs less than who is served; who is refused comes back, for more
-	Queue   int           // joins that wait at most; 20,000
+	Longest time.Duration // of a join in the queue; 2 minutes. Waiting costs less than a refusal, after which the client comes back.
+	Queue   int           // joins that may wait; 20,000
 	Every   time.Duration // between two measurements; 1 s
 	Meter   Meter         // nil: this process
 	Waited  func(time.Duration, error)
-	Off     bool // everybody is let in at once: to measure what the loop is worth
+	Off     bool // every join is admitted at once, to measure the loop's worth
 }
 
 // Meter measures this process.
 type Meter interface {
-	Measure() Measure // since it was asked before: everything but Cost
+	Measure() Measure // since the last call, everything except Cost
 	Memory() float64  // Measure.Memory alone, now
 }
 
-// memoryEvery is how often memory is looked at: joins that come at once fill a small container within a second.
+// memoryEvery is the interval of memory measurements: joins that come together fill a small container within a second.
 const memoryEvery = 50 * time.Millisecond
 
-// Admission lets new streams in at a pace set by the headroom that is measured: so many joins that the processors are
-// busy, not more; fewer where memory is short. It makes joins wait rather than refuse them. Run must be running.
+// Admission admits new streams at a pace that follows the measured headroom: the processors stay busy but not
+// overloaded, and fewer joins are admitted where memory is short. Joins wait rather than being refused. Run must be
+// running.
 type Admission struct {
 	cfg  AdmissionConfig
-	pace *Pace // Run's
+	pace *Pace // owned by Run
 	wake chan struct{}
 
-	mu    sync.Mutex // a leaf: guards what follows
+	mu    sync.Mutex // a leaf lock: guards the fields below
 	gate  gate
-	cost  float64 // let in or refused since the last measurement
+	cost  float64 // of joins admitted or refused since the last measurement
 	state AdmissionState
 }
 
-// AdmissionState is what is to be shown.
+// AdmissionState is the state for metrics and pages.
 type AdmissionState struct {
-	Rate     float64       // full joins a second
-	JoinCost time.Duration // CPU time of one, as measured
+	Rate     float64       // full joins per second
+	JoinCost time.Duration // measured CPU time of a full join
 	Waiting  int           // joins that wait
-	Delay    time.Duration // how long one that comes now would wait
+	Delay    time.Duration // expected wait of a join that comes now
 	Admitted uint64
 	Refused  uint64
 }
 
-// NewAdmission makes one.
+// NewAdmission returns an Admission; its Run must be called.
 func NewAdmission(cfg AdmissionConfig) *Admission {
 	cfg.Longest = cmp.Or(cfg.Longest, 2*time.Minute)
 	cfg.Queue = cmp.Or(cfg.Queue, 20_000)
@@ -71,8 +72,8 @@ func NewAdmission(cfg AdmissionConfig) *Admission {
 	return a
 }
 
-// Wait returns nil when a join of a cost (CostFull, CostHolds) may go on. Its errors are gRPC statuses with a RetryInfo:
-// ResourceExhausted where the wait would be, or became, longer than Longest; else the context's.
+// Wait blocks until a join of a cost (CostFull, CostHolds) is admitted. Errors are gRPC statuses: ResourceExhausted
+// with a RetryInfo if the wait would exceed Longest, else that of ctx.
 func (a *Admission) Wait(ctx context.Context, cost float64) error {
 	if a.cfg.Off {
 		a.mu.Lock()
@@ -110,7 +111,9 @@ func (a *Admission) Wait(ctx context.Context, cost float64) error {
 	case err == nil:
 		a.cost += t.cost
 		a.state.Admitted++
-	case t.refused: // what that took must not look as if it were the cost of those who are let in: fewer and fewer would be
+	// refusals have a cost of their own: otherwise they would raise the measured cost of admitted joins, and fewer and
+	// fewer would be admitted
+	case t.refused:
 		a.cost += CostRefused
 		a.state.Refused++
 	}
@@ -120,14 +123,16 @@ func (a *Admission) Wait(ctx context.Context, cost float64) error {
 }
 
 func exhausted(delay time.Duration) error {
-	s := status.New(codes.ResourceExhausted, "this replica lets new streams in as fast as it can, and too many wait: try again, or another replica")
-	if with, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(min(max(delay/2, time.Second), 30*time.Second))}); err == nil {
+	s := status.New(codes.ResourceExhausted, "this replica lets new streams in as fast as it can, and too many wait:"+
+		" try again, or another replica")
+	retry := &errdetails.RetryInfo{RetryDelay: durationpb.New(min(max(delay/2, time.Second), 30*time.Second))}
+	if with, err := s.WithDetails(retry); err == nil {
 		s = with
 	}
 	return s.Err()
 }
 
-// State is what is to be shown.
+// State returns the present state.
 func (a *Admission) State() AdmissionState {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -136,7 +141,7 @@ func (a *Admission) State() AdmissionState {
 	return s
 }
 
-// Run lets those in that wait, and measures, until ctx ends. Its error is the context's.
+// Run admits waiting joins and measures until ctx ends. It returns the error of ctx.
 func (a *Admission) Run(ctx context.Context) error {
 	measure := time.NewTicker(a.cfg.Every)
 	defer measure.Stop()
@@ -174,11 +179,11 @@ func (a *Admission) measure() {
 	a.apply()
 }
 
-// apply has the gate go by the pace as it is now.
+// apply sets the gate to the present pace.
 func (a *Admission) apply() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.gate.fill(time.Now()) // at the rate that was
+	a.gate.fill(time.Now()) // at the previous rate
 	a.gate.rate, a.gate.full = a.pace.Rate(), a.pace.Full()
 	a.state.JoinCost = a.pace.Cost()
 }

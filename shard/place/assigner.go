@@ -10,54 +10,54 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// The pace of the ring. Who is gone is replaced at once; everything else waits until it has lasted.
+// Pace of the ring. A replica that is gone is replaced at once; other changes wait until they have lasted.
 const (
 	writeEvery   = 2 * time.Second  // between two rings
-	joinAfter    = 3 * time.Second  // a replica is ready for so long before it joins; doubled each time it was lost
-	joinAtMost   = 5 * time.Minute  // but no longer than this
-	forgiveAfter = 10 * time.Minute // a replica that stays for so long has not been lost before
-	forgetAfter  = time.Hour        // of those that are away
-	massHold     = 15 * time.Second // where more than half seem gone at once, etcd is the likelier culprit: wait so long
-	unevenFor    = time.Minute      // a load is uneven for so long before shards move because of it
-	departedFor  = time.Minute      // the load of a replica that went is remembered until its proxies are back
+	joinAfter    = 3 * time.Second  // from ready to joining the ring; doubled each time the replica was lost
+	joinAtMost   = 5 * time.Minute  // upper bound of the doubled joinAfter
+	forgiveAfter = 10 * time.Minute // a replica that stays this long counts as never lost
+	forgetAfter  = time.Hour        // forget replicas that are away
+	massHold     = 15 * time.Second // wait if more than half seem gone at once: etcd is then the likelier cause
+	unevenFor    = time.Minute      // duration of uneven load before shards move because of it
+	departedFor  = time.Minute      // the load of a departed replica counts until its proxies are back
 )
 
-// assigner decides what the ring should be. It has no clock and no etcd; its methods are called by one goroutine.
+// assigner decides the next ring. It has no clock and no etcd; one goroutine calls its methods.
 type assigner struct {
 	replicas      map[string]*replica
-	wrote         time.Time // when the last ring was
-	uneven        time.Time // since when; zero: it is even
+	wrote         time.Time // time of the last ring
+	uneven        time.Time // since when the load is uneven; zero: it is even
 	massive       time.Time // since when more than half are away; zero: they are not
 	total         ring.Load // as of the last step
-	departed      ring.Load // what it was when a replica went ...
+	departed      ring.Load // total load before a replica left ...
 	departedUntil time.Time // ... and until when that counts
 	damper        damper
-	alone         bool // whom the first ring names and who is not there has ended (LeaderConfig.Alone)
+	alone         bool // members of the first ring without a record have ended (LeaderConfig.Alone)
 }
 
-// replica is what the assigner remembers of one.
+// replica is the assigner's memory of one replica.
 type replica struct {
 	record  member.Record
 	present bool
-	ready   time.Time // since when; zero: it is not
-	was     time.Time // ready, before it went
+	ready   time.Time // since when; zero: it is not ready
+	was     time.Time // value of ready before it left
 	left    time.Time
-	lost    int       // how often it crashed while it was in the ring
-	out     bool      // of the ring
-	joined  time.Time // it, as this leader saw; zero: it did not
-	flapped bool      // its going counted in the damper
+	lost    int       // number of crashes while it was in the ring
+	out     bool      // not in the ring
+	joined  time.Time // when this leader saw it join; zero: never
+	flapped bool      // the damper has counted its departure
 	level   int       // of the damper when it became ready
 }
 
-// hold is how long a replica is ready before it joins.
+// hold returns how long a replica must be ready before it joins.
 func (r *replica) hold() time.Duration {
 	return min(joinAfter<<min(r.lost, 10), joinAtMost)
 }
 
-// step sees the fleet beside the present ring (nil: none), and answers with the ring that should be: another one is to be
-// written, the same is not. wake is when to step again at the latest, where nothing happens before.
+// step compares the fleet with the present ring (nil: none), and returns the ring to write, or current if none is due.
+// wake is the latest time of the next step.
 func (a *assigner) step(now time.Time, fleet []member.Record, current *ring.Ring) (next *ring.Ring, wake time.Time) {
-	a.see(now, fleet, current)
+	a.observe(now, fleet, current)
 	wake = now.Add(unevenFor / 4)
 	members, soon := a.members(now, current)
 	if !soon.IsZero() {
@@ -67,7 +67,7 @@ func (a *assigner) step(now time.Time, fleet []member.Record, current *ring.Ring
 		if a.vacated(current) {
 			return ring.Vacate(current), wake
 		}
-		return current, wake // nobody to give anything to: what is there stands
+		return current, wake // without members the ring stays as it is
 	}
 	load := a.load(now)
 	if !slices.Equal(members, current.Members()) {
@@ -86,12 +86,12 @@ func (a *assigner) step(now time.Time, fleet []member.Record, current *ring.Ring
 	if due := latest(a.uneven.Add(unevenFor), a.wrote.Add(unevenFor)); now.Before(due) {
 		return current, earliest(wake, due)
 	}
-	a.uneven = now // where nothing can be done about it, it is not tried all the time
+	a.uneven = now // do not retry all the time if nothing improves
 	return ring.Assign(current, members, load), wake
 }
 
-// vacated says whether all members of a ring have left in order: a ring that still named them would look, to the next leader,
-// like one whose members have all crashed at once.
+// vacated reports whether all members of a ring have left in order. A ring that still named them would tell the next
+// leader that all of them crashed at once.
 func (a *assigner) vacated(current *ring.Ring) bool {
 	for _, m := range current.Members() {
 		if r := a.replicas[m.Name]; r == nil || r.record.State != member.Leaving {
@@ -101,11 +101,11 @@ func (a *assigner) vacated(current *ring.Ring) bool {
 	return len(current.Members()) > 0
 }
 
-// written says that a ring was written.
+// written records that a ring was written.
 func (a *assigner) written(now time.Time) { a.wrote, a.uneven, a.alone = now, time.Time{}, false }
 
-// see remembers who came and went.
-func (a *assigner) see(now time.Time, fleet []member.Record, current *ring.Ring) {
+// observe records which replicas came and left.
+func (a *assigner) observe(now time.Time, fleet []member.Record, current *ring.Ring) {
 	if a.replicas == nil {
 		a.replicas = map[string]*replica{}
 	}
@@ -121,7 +121,7 @@ func (a *assigner) see(now time.Time, fleet []member.Record, current *ring.Ring)
 			a.replicas[record.Name] = r
 		}
 		_, in := current.Member(record.Name)
-		went = a.comes(now, r, record, in) || went
+		went = a.observeRecord(now, r, record, in) || went
 		r.record, r.present = record, true
 	}
 	for name, r := range a.replicas {
@@ -131,7 +131,7 @@ func (a *assigner) see(now time.Time, fleet []member.Record, current *ring.Ring)
 		case r.present:
 			r.left = now
 			a.flap(now, r, in)
-			went = r.lose(in) || went
+			went = r.depart(in) || went
 			r.present = false
 		case now.Sub(r.left) > forgetAfter:
 			delete(a.replicas, name)
@@ -145,14 +145,14 @@ func (a *assigner) see(now time.Time, fleet []member.Record, current *ring.Ring)
 	}
 }
 
-// comes sees the record of one; what it says is whether it went meanwhile.
-func (a *assigner) comes(now time.Time, r *replica, record member.Record, in bool) (went bool) {
+// observeRecord records a replica's present record, and reports whether the replica left meanwhile.
+func (a *assigner) observeRecord(now time.Time, r *replica, record member.Record, in bool) (went bool) {
 	r.places(now, in)
 	if restarted := r.present && r.record.Incarnation != record.Incarnation; restarted {
 		a.flap(now, r, in)
-		went = r.lose(in)
+		went = r.depart(in)
 	} else if !r.present && in && r.record.Incarnation == record.Incarnation && !r.was.IsZero() {
-		r.ready, r.lost = r.was, max(r.lost-1, 0) // it lost its lease for a moment, and served all the time
+		r.ready, r.lost = r.was, max(r.lost-1, 0) // it lost its lease briefly, and served all the time
 		a.unflap(r)
 	}
 	switch {
@@ -170,8 +170,8 @@ func (a *assigner) comes(now time.Time, r *replica, record member.Record, in boo
 	return went
 }
 
-// lose notes that a replica went; what it says is whether that matters.
-func (r *replica) lose(inRing bool) bool {
+// depart records that a replica left, and reports whether it was in the ring.
+func (r *replica) depart(inRing bool) bool {
 	r.ready, r.was = time.Time{}, r.ready
 	if inRing && r.record.State == member.Ready {
 		r.lost++
@@ -179,7 +179,7 @@ func (r *replica) lose(inRing bool) bool {
 	return inRing
 }
 
-// members is who should be in the ring, in order of names, and when that may be more.
+// members returns the members of the next ring, sorted by name, and when there may be more.
 func (a *assigner) members(now time.Time, current *ring.Ring) (members []ring.Member, soon time.Time) {
 	var away []ring.Member
 	waiting := map[string]time.Time{}
@@ -222,7 +222,7 @@ func (a *assigner) members(now time.Time, current *ring.Ring) (members []ring.Me
 	return members, soon
 }
 
-// bootstrap takes all that are ready, where there is nobody else.
+// bootstrap returns all ready replicas, if the ring would otherwise have no members.
 func (a *assigner) bootstrap(waiting map[string]time.Time) (members []ring.Member) {
 	for name := range waiting {
 		members = append(members, a.replicas[name].record.Member())
@@ -238,7 +238,7 @@ func find(members []ring.Member, name string) (ring.Member, bool) {
 	return members[i], true
 }
 
-// load is what the fleet serves, and what it did serve where a replica went just now: its proxies are not back yet.
+// load returns the present load, combined with the load before a recent departure, since its proxies are not back yet.
 func (a *assigner) load(now time.Time) ring.Load {
 	if now.After(a.departedUntil) {
 		return a.total
@@ -246,7 +246,7 @@ func (a *assigner) load(now time.Time) ring.Load {
 	return greater(a.total, a.departed)
 }
 
-// greater has the greater number of each part of two loads.
+// greater returns the maximum of each part of two loads.
 func greater(x, y ring.Load) ring.Load {
 	both := ring.Load{Namespaces: maps.Clone(x.Namespaces), Rest: max(x.Rest, y.Rest)}
 	if both.Namespaces == nil {

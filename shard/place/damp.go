@@ -7,24 +7,24 @@ import (
 	"navarch.io/navarch/shard/ring"
 )
 
-// The hysteresis of scaling. A replica that goes soon after it joined, in good order or not,
-// was given its share in vain. Where that happened twice, newcomers of any name begin with half of their share, and with
-// half of that after each further time, until it is a few light shards. What one begins with doubles each minute that it
-// stays. So replicas that come and go without end move eight shares in all, and then a few shards each time. The first that
-// come, and the next after a quiet time, are not held up. A new leader remembers nothing of it.
+// Hysteresis of scaling. A replica that leaves soon after it joined received its share in vain. After that has happened
+// twice, newcomers of any name start with half of their share, and after each further time with half of that, down to a
+// few light shards. A newcomer's start value doubles each minute that it stays. So replicas that come and go without
+// end move eight shares in total, and then a few shards each time. The first newcomers, and the next ones after a quiet
+// time, are not delayed. A new leader starts without that memory.
 const (
-	flapsAtOnce = 30 * time.Second // replicas that go within it are one event: an autoscaler's step
+	flapsAtOnce = 30 * time.Second // departures within this time are one event: an autoscaler's step
 	growEvery   = time.Minute
-	mostDamped  = 6 // times halved: a hundred becomes one
+	mostDamped  = 6 // largest number of halvings: a hundred becomes one
 )
 
-// damper counts how often somebody went in vain.
+// damper counts replicas that left soon after joining.
 type damper struct {
 	flaps int
 	last  time.Time
 }
 
-// went counts; what it says is whether this was an event of its own.
+// went counts a departure, and reports whether it was a new event.
 func (d *damper) went(now time.Time) bool {
 	if now.Sub(d.last) > forgiveAfter {
 		d.flaps = 0
@@ -36,7 +36,7 @@ func (d *damper) went(now time.Time) bool {
 	return true
 }
 
-// level is how often the share of who comes now is halved.
+// level returns the number of halvings for a newcomer.
 func (d *damper) level(now time.Time) int {
 	if now.Sub(d.last) > forgiveAfter {
 		return 0
@@ -44,7 +44,7 @@ func (d *damper) level(now time.Time) int {
 	return min(max(d.flaps-1, 0), mostDamped)
 }
 
-// places notes whether a replica is in the ring.
+// places records whether a replica is in the ring.
 func (r *replica) places(now time.Time, in bool) {
 	if in && r.out {
 		r.joined, r.flapped = now, false
@@ -52,27 +52,27 @@ func (r *replica) places(now time.Time, in bool) {
 	r.out = !in
 }
 
-// flap counts a replica that goes, if it is in the ring and has not been for long; once.
+// flap counts a replica's departure once, if it joined the ring recently.
 func (a *assigner) flap(now time.Time, r *replica, in bool) {
 	if in && !r.flapped && !r.joined.IsZero() && now.Sub(r.joined) < forgiveAfter {
 		r.flapped = a.damper.went(now)
 	}
 }
 
-// unflap takes that back: it was away for a moment only.
+// unflap undoes flap: the replica was away only briefly.
 func (a *assigner) unflap(r *replica) {
 	if r.flapped {
 		r.flapped, a.damper.flaps = false, max(a.damper.flaps-1, 0)
 	}
 }
 
-// damped is how often a replica's share is halved now.
+// damped returns the present number of halvings of a replica's share.
 func (r *replica) damped(now time.Time) int {
 	return max(r.level-int(now.Sub(r.ready)/growEvery), 0)
 }
 
-// damp lowers the weights of newcomers. Members that are damped do not leave more than twice their share to the others: all
-// together keep half of their weight. A weight that was given is not taken back.
+// damp lowers the weights of newcomers. All members together keep half of their weight, so that the others receive at
+// most twice their share. A granted weight is not reduced again.
 func (a *assigner) damp(now time.Time, members []ring.Member, current *ring.Ring) {
 	full := uint32(0)
 	for _, m := range members {

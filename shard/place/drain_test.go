@@ -49,7 +49,7 @@ func TestDrainPace(t *testing.T) {
 			if len(at) == 0 {
 				t.Fatalf("%d streams: none was closed", streams)
 			}
-			if first := at[0].Sub(began); first < time.Minute || first > time.Minute+look {
+			if first := at[0].Sub(began); first < time.Minute || first > time.Minute+drainEvery {
 				t.Errorf("%d streams: the first was closed after %v", streams, first)
 			}
 			if here := float64(streams - len(at)); most(at) > limit || here > 1.1*share || here < 1.1*share-1 {

@@ -5,39 +5,40 @@ import (
 	"time"
 )
 
-// gate is the queue of joins: first come, first served, by two buckets, of cost and of number. It has no clock, and is
-// guarded by Admission's lock. The buckets are not limiters of golang.org/x/time/rate: a join takes from both or from neither, what is taken
-// may be more than there is (a dear join is let in, and paid for afterwards), and the queue asks how long it would wait without joining it.
+// gate is the queue of joins: first come, first served, by two token buckets, of cost and of number. It has no clock;
+// Admission's lock guards it. The buckets differ from golang.org/x/time/rate: a join takes from both or from neither,
+// an expensive join may take more than there is and is paid for afterwards, and the queue computes the wait without
+// taking a token.
 type gate struct {
-	rate    float64 // cost a second; 0: nothing now
-	most    float64 // joins a second; 0: no limit
+	rate    float64 // cost per second; 0: no joins now
+	most    float64 // joins per second; 0: no limit
 	longest time.Duration
 	size    int
-	full    bool // memory is: few may wait, for each holds its first request
+	full    bool // memory is full: few may wait, since each holds its first request
 
-	tokens      float64 // of cost; may be below 0 after a dear join
+	tokens      float64 // of cost; may be below 0 after an expensive join
 	numbers     float64 // of joins
 	filled      time.Time
 	waiting     list.List // of *ticket
-	waitingCost float64   // cost of those that wait
+	waitingCost float64   // of the waiting joins
 }
 
 // ticket is one join.
 type ticket struct {
 	cost    float64
 	came    time.Time
-	open    chan struct{} // closed: it may go on, or not; see refused
+	open    chan struct{} // closed when it is admitted or refused
 	refused bool
 	element *list.Element // nil: it does not wait
 }
 
-// burst is how long nothing may come for what comes then to be let in at once.
+// burst is the idle time whose tokens are saved for joins that come at once.
 const burst = 200 * time.Millisecond
 
-// fewWait is how many may wait where memory is full.
+// fewWait bounds the waiting joins while memory is full.
 const fewWait = 32
 
-// fill adds the tokens of the time that has passed.
+// fill adds the tokens of the elapsed time.
 func (g *gate) fill(now time.Time) {
 	elapsed := max(now.Sub(g.filled).Seconds(), 0)
 	if g.filled.IsZero() {
@@ -48,7 +49,7 @@ func (g *gate) fill(now time.Time) {
 	g.numbers = min(g.numbers+g.most*elapsed, max(g.most*burst.Seconds(), 1))
 }
 
-// take lets one in where there is something left.
+// take takes the tokens for one join, and reports whether they sufficed.
 func (g *gate) take(cost float64) bool {
 	if g.rate <= 0 || g.tokens <= 0 || g.most > 0 && g.numbers < 1 {
 		return false
@@ -58,7 +59,7 @@ func (g *gate) take(cost float64) bool {
 	return true
 }
 
-// expected is how long one that comes now would wait, as the rate is.
+// expected returns the wait of a join that comes now, at the present rate.
 func (g *gate) expected() time.Duration {
 	seconds := 0.
 	if g.rate > 0 {
@@ -70,7 +71,7 @@ func (g *gate) expected() time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// arrive lets one in, lets it wait, or refuses it: where the queue or the memory is full, or it would wait for too long.
+// arrive admits a join, queues it, or refuses it: if the queue or the memory is full, or the wait would be too long.
 func (g *gate) arrive(now time.Time, t *ticket) {
 	g.fill(now)
 	t.came, t.open = now, make(chan struct{})
@@ -86,7 +87,7 @@ func (g *gate) arrive(now time.Time, t *ticket) {
 	}
 }
 
-// leave takes one out that does not wait any longer.
+// leave removes a join that no longer waits.
 func (g *gate) leave(t *ticket) {
 	if t.element == nil {
 		return
@@ -98,7 +99,8 @@ func (g *gate) leave(t *ticket) {
 	}
 }
 
-// advance lets in who may go now and refuses who has waited for too long; it says when to look again; zero: nobody waits.
+// advance admits the joins that are due, and refuses those that waited too long. It returns when to call it again;
+// zero: no join waits.
 func (g *gate) advance(now time.Time) (next time.Time) {
 	g.fill(now)
 	for e := g.waiting.Front(); e != nil; e = g.waiting.Front() {
@@ -116,7 +118,7 @@ func (g *gate) advance(now time.Time) (next time.Time) {
 	return time.Time{}
 }
 
-// soon is when there is something to take again.
+// soon returns the time until tokens are available.
 func (g *gate) soon() time.Duration {
 	if g.rate <= 0 {
 		return time.Second

@@ -13,25 +13,25 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// ringFolder holds one blob, the present ring.
+// ringFolder has one blob, the present ring.
 const (
 	ringFolder = "ring/"
 	ringPath   = ringFolder + "current"
 )
 
-// LeaderConfig of the loop that writes the ring.
+// LeaderConfig configures the loop that writes the ring.
 type LeaderConfig struct {
 	Store *kv.Store
-	Wrote func(next *ring.Ring, moved int) // after a ring was written; nil: nobody wants to know
-	// Alone is the one replica that there can be when Lead begins, for its process has just started the etcd (embedded, in a
-	// locked directory); empty: there may be others. Records that are there and shards of others are of processes that have
-	// ended: they are taken away at once, instead of when their leases end. Who comes later is a replica like any.
+	Wrote func(next *ring.Ring, moved int) // called after a ring was written; nil: not called
+	// Alone is the name of the only replica that can exist when Lead begins, because its process has just started the
+	// embedded etcd in a locked directory. Empty: there may be others. Other replicas' records and shards are then
+	// removed at once instead of when their leases end. Replicas that come later are normal.
 	Alone string
 	Log   *slog.Logger // nil: slog's default
 }
 
-// Lead writes the ring for one epoch: it watches the fleet, decides, and writes under the epoch's fence. It returns
-// kv.ErrDeposed when another leads, else when ctx ends. A new epoch starts from what is stored.
+// Lead writes the ring for one epoch. It follows the fleet, and writes under the epoch's fence. It returns
+// kv.ErrDeposed when another leads, otherwise when ctx ends. A new epoch starts from the stored ring.
 func Lead(ctx context.Context, epoch kv.Epoch, cfg LeaderConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -77,19 +77,19 @@ func Lead(ctx context.Context, epoch kv.Epoch, cfg LeaderConfig) error {
 	}
 }
 
-// leader is the state of Lead; its goroutine alone touches it.
+// leader is the state of Lead, owned by its goroutine.
 type leader struct {
 	cfg      LeaderConfig
 	epoch    kv.Epoch
 	assigner assigner
 	fleet    []member.Record
 	current  *ring.Ring
-	revision int64 // of the stored ring; 0: there is none
+	revision int64 // of the stored ring; 0: none
 	counted  bool  // the fleet was read
-	known    bool  // the ring was
+	known    bool  // the ring was read
 }
 
-// clear removes the records of replicas that cannot be there when Lead begins, and returns the others.
+// clear removes the records of replicas that cannot exist when Lead begins, and returns the others.
 func (l *leader) clear(ctx context.Context, fleet []member.Record) (there []member.Record, err error) {
 	if l.cfg.Alone == "" || l.counted {
 		return fleet, nil
@@ -113,7 +113,7 @@ func (l *leader) clear(ctx context.Context, fleet []member.Record) (there []memb
 	return there, nil
 }
 
-// read takes over the stored ring. One that does not decode is as none: the next one replaces it.
+// read adopts the stored ring. A ring that does not decode counts as none, so that the next one replaces it.
 func (l *leader) read(folder kv.Folder) {
 	var found kv.Blob
 	for _, blob := range folder.Blobs {
@@ -122,7 +122,7 @@ func (l *leader) read(folder kv.Folder) {
 		}
 	}
 	if l.known && found.Revision == l.revision || found.Revision != 0 && found.Revision < l.revision {
-		return // what this leader wrote itself, or older
+		return // written by this leader, or older
 	}
 	l.known, l.revision, l.current = true, found.Revision, nil
 	if found.Revision == 0 {
@@ -136,7 +136,7 @@ func (l *leader) read(folder kv.Folder) {
 	l.current = r
 }
 
-// act decides and writes. The error is one that ends the term.
+// act computes and writes the next ring. An error ends the term.
 func (l *leader) act(ctx context.Context, now time.Time) (wake time.Time, err error) {
 	next, wake := l.assigner.step(now, l.fleet, l.current)
 	if next == l.current {
@@ -150,17 +150,17 @@ func (l *leader) act(ctx context.Context, now time.Time) (wake time.Time, err er
 	switch {
 	case errors.Is(err, kv.ErrDeposed):
 		return wake, fmt.Errorf("write ring %d: %w", next.Version(), err)
-	case ctx.Err() != nil: // the term ends: whether it was written does not matter to anybody here
+	case ctx.Err() != nil: // the term ends: the outcome does not matter
 		return wake, nil
 	case err != nil:
-		// Another state, or etcd is away: what is stored comes by the watch.
+		// A conflict, or etcd is away: the watch brings the stored ring.
 		l.cfg.Log.Warn("the ring was not written, trying again", slog.Uint64("version", next.Version()), slog.Any("error", err))
 		return now.Add(time.Second), nil
 	}
 	moved := ring.Moved(l.current, next)
 	level := slog.LevelInfo
 	if moved == 0 && slices.EqualFunc(l.current.Members(), next.Members(), func(a, b ring.Member) bool { return a.Name == b.Name }) {
-		level = slog.LevelDebug // weights, as of one that takes its share in steps
+		level = slog.LevelDebug // weights only, as of a replica that ramps up
 	}
 	l.cfg.Log.Log(ctx, level, "ring", slog.Uint64("version", next.Version()), slog.Int("replicas", len(next.Members())),
 		slog.Int("moved", moved), slog.Int("split", len(next.SplitNamespaces())), slog.Int64("epoch", l.epoch.Revision))

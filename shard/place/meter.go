@@ -23,15 +23,15 @@ const (
 	memoryReleased = "/memory/classes/heap/released:bytes"
 )
 
-// newProcessMeter measures this process: CPU by getrusage(2), memory against GOMEMLIMIT, and how long goroutines wait for a
-// processor. One goroutine may use it.
+// newProcessMeter returns a Meter of this process: CPU by getrusage(2), memory relative to GOMEMLIMIT, and the time
+// that goroutines wait for a processor. One goroutine may use it.
 func newProcessMeter() Meter {
 	m := &processMeter{samples: []metrics.Sample{{Name: memoryTotal}, {Name: memoryReleased}}}
 	m.Measure()
 	return m
 }
 
-// Measure measures since the last call.
+// Measure measures the time since the last call.
 func (m *processMeter) Measure() Measure {
 	now := time.Now()
 	cpu := obs.ProcessorTime()
@@ -40,7 +40,7 @@ func (m *processMeter) Measure() Measure {
 	return out
 }
 
-// Memory is what is in use now, as a part of the limit; 0: there is no limit.
+// Memory returns the memory in use as a fraction of the limit; 0: there is no limit.
 func (m *processMeter) Memory() float64 {
 	limit := debug.SetMemoryLimit(-1)
 	if limit <= 0 || limit == math.MaxInt64 {

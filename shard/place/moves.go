@@ -5,46 +5,46 @@ import (
 	"time"
 )
 
-// MovesConfig bounds the pace at which agents are notified that their proxies belong to another replica: each then makes a new
-// connection there. The zero value of a field is its default.
+// MovesConfig bounds the pace at which agents are notified of another owner; each notified proxy makes a new connection
+// there. A zero field means its default.
 type MovesConfig struct {
-	Most  float64 // moves a second to one replica, of all others together; 100
-	Least float64 // notified a second however full the machine is; 10, as streams are sent away (DrainConfig.Rate)
-	Part  float64 // and at least this part of the streams; 0.01: who is relieved is often full
-	Off   bool    // all are notified at once: to measure what the loop is worth
+	Most  float64 // moves per second to one replica, from all others together; 100
+	Least float64 // notifications per second on an overloaded machine; 10, as for closed streams (DrainConfig.Rate)
+	Part  float64 // and at least this fraction of the streams; 0.01: a replica that needs relief is often full
+	Off   bool    // all agents are notified at once, to measure the loop's worth
 }
 
-// MovesInput is what a step sees.
+// MovesInput is the input of one step.
 type MovesInput struct {
 	Now     time.Time
-	Left    int           // streams whose agents are still to be notified
-	Streams int           // here
-	Peers   int           // other replicas that are ready: all of them may send to the same one
-	Wait    time.Duration // how long goroutines waited for a processor of late, what nine in ten waited less than (obs.RunQueue)
-	By      time.Time     // all are to be notified by then: this replica leaves; zero: no hurry
+	Left    int           // streams whose agents are not notified yet
+	Streams int           // of this replica
+	Peers   int           // other ready replicas, all of which may send to the same one
+	Wait    time.Duration // the 90th percentile of goroutines' recent wait for a processor (obs.RunQueue)
+	By      time.Time     // deadline for all notifications: this replica leaves; zero: none
 }
 
-// Moves decides how many agents to notify now. A replica that joins or leaves gives a quarter of a fleet another owner in one
-// moment; what that costs is paid by the streams that push meanwhile. So it starts slowly, is faster while goroutines do not
-// wait for processors, and slower while they do, whoever fills the machine. It has no clock; one goroutine calls it. It is not a limiter of golang.org/x/time/rate: nothing is saved up here, and the step asks how many at
-// once, not whether one may.
+// Moves decides how many agents to notify now. A replica that joins or leaves changes the owner of a quarter of a fleet
+// at once, and the moves delay other streams' pushes. So the pace starts slowly, rises while goroutines do not wait for
+// processors, and falls while they do, whatever loads the machine. Unlike golang.org/x/time/rate it accumulates no
+// unused moves, and returns a number instead of admitting single ones. It has no clock; one goroutine calls it.
 type Moves struct {
 	cfg    MovesConfig
 	last   time.Time
-	rate   float64 // notified a second
+	rate   float64 // notifications per second
 	tokens float64
 }
 
-// The pace of moves: where goroutines wait longer than that, it is slower, and where they wait shorter, faster.
+// Waits for a processor above which the pace falls, and below which it rises.
 const (
 	movesLong  = 2 * time.Millisecond
 	movesShort = time.Millisecond
 )
 
-// movesEvery is how often Moves.Step is to be called while somebody is to be notified.
+// movesEvery is the interval of Moves.Step while agents are to be notified.
 const movesEvery = 100 * time.Millisecond
 
-// NewMoves makes one that has notified nobody yet.
+// NewMoves returns a Moves without history.
 func NewMoves(cfg MovesConfig) *Moves {
 	cfg.Most = cmp.Or(cfg.Most, 100)
 	cfg.Least = cmp.Or(cfg.Least, 10)
@@ -52,16 +52,16 @@ func NewMoves(cfg MovesConfig) *Moves {
 	return &Moves{cfg: cfg}
 }
 
-// StepEvery is how often Step is to be called while somebody is to be notified.
+// StepEvery returns the interval of Step while agents are to be notified.
 func (m *Moves) StepEvery() time.Duration { return movesEvery }
 
-// Step says how many to notify now. What is not used is not saved up.
+// Step returns the number of agents to notify now. Unused moves are not accumulated.
 func (m *Moves) Step(in MovesInput) int {
 	if m.cfg.Off {
 		return in.Left
 	}
 	elapsed := max(in.Now.Sub(m.last), 0)
-	if m.last = in.Now; elapsed > time.Second { // those were other moves
+	if m.last = in.Now; elapsed > time.Second { // the last call was for earlier moves
 		m.rate, m.tokens, elapsed = 0, 0, movesEvery
 	}
 	elapsed = min(elapsed, 2*movesEvery)

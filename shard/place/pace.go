@@ -5,33 +5,33 @@ import (
 	"time"
 )
 
-// Costs of a join, in joins of a proxy that holds nothing (2 ms of CPU for 1.8 MB in plain text, 5 with mTLS; to be measured).
-// A refusal is a part of what one costs that holds everything: counted with mTLS on new connections and 2,000 clusters, it
-// takes 0.8 of the memory (450 KB of 540, client included) and 0.7 of the processor time.
+// Costs of a join, relative to that of a proxy that holds nothing (2 ms of CPU for 1.8 MB in plain text, 5 ms with
+// mTLS; measured per process). A refusal costs a fraction of a join that holds everything: with mTLS on new connections
+// and 2,000 clusters, 0.8 of its memory (450 KB of 540, client included) and 0.7 of its processor time.
 const (
 	CostFull    = 1.0
-	CostHolds   = 0.25 // it presented initial versions: the handshake, reading them, and a comparison; measured, with mTLS
-	CostRefused = 0.2  // it is not let in: the handshake, and reading what it asks for, but no comparison
+	CostHolds   = 0.25 // it presented initial versions: handshake, reading and comparing them; measured with mTLS
+	CostRefused = 0.2  // it is refused: handshake and reading the request, without a comparison
 )
 
-// PaceConfig bounds the pace of joins. The zero value of a field is its default.
+// PaceConfig bounds the pace of joins. A zero field means its default.
 type PaceConfig struct {
-	Cores     float64 // that this process may use; 1
-	Busy      float64 // of them, a part that joins may fill up together with everything else; 0.85
-	Least     float64 // joins a second that are let in however busy it is, where memory allows; 5 for each core
-	Most      float64 // joins a second at most; 0: no limit. PILOT_MAX_REQUESTS_PER_SECOND, where it is set
-	FirstCost float64 // CPU seconds of a full join, before any is measured; 0.005
-	Contained bool    // the memory limit is a container's, less some headroom: the kernel kills who goes much beyond it
+	Cores     float64 // of this process; 1
+	Busy      float64 // fraction of the cores that joins may fill together with other work; 0.85
+	Least     float64 // smallest rate of joins per second on a busy machine, if memory permits; 5 for each core
+	Most      float64 // largest rate of joins per second; 0: no limit. PILOT_MAX_REQUESTS_PER_SECOND, if set
+	FirstCost float64 // CPU seconds of a full join before any measurement; 0.005
+	Contained bool    // the memory limit is a container's less some headroom: the kernel kills the process far beyond it
 }
 
-// Measure is what was measured over a period.
+// Measure is the measurement of a period.
 type Measure struct {
 	Period time.Duration
 	CPU    time.Duration // used by this process
-	Cost   float64       // of the joins that were let in, or refused (CostFull, CostHolds, CostRefused)
-	Memory float64       // in use, as a part of the limit; 0: there is no limit
-	// Latency is how long a goroutine that could run had to wait for a processor, of the slowest hundredth; where it is
-	// long, the machine is full, whoever fills it.
+	Cost   float64       // of joins admitted or refused (CostFull, CostHolds, CostRefused)
+	Memory float64       // in use, as a fraction of the limit; 0: there is no limit
+	// Latency is the 99th percentile of the time that a runnable goroutine waited for a processor. A long wait means a
+	// full machine, whatever loads it.
 	Latency time.Duration
 }
 
@@ -39,35 +39,35 @@ type Measure struct {
 type Pace struct {
 	cfg     PaceConfig
 	cost    float64 // CPU seconds of a full join
-	other   float64 // CPU seconds a second that are not joins'
+	other   float64 // CPU seconds per second of other work
 	squeeze float64 // 1; less while the machine is full
 	memory  float64
 }
 
-// Memory limits: joins slow down from tight to a trickle at tooTight: what is in use then may be garbage, or somebody else's,
-// and a proxy that is never let in is worse off than one that waits. Above overfull it is not garbage: the collector keeps that
-// below the limit, and what lives has grown into the headroom. In a container nobody is let in then. Who is served stays: a
-// stream holds a sixth of what it costs to come back (450 KB, refused or not).
+// Memory limits, as fractions. Joins slow down from tight to a trickle at tooTight: memory in use there may be garbage
+// or other work's, and a proxy that is never admitted is worse off than one that waits. Above overfull the memory is
+// live, since the collector keeps garbage below the limit; a container then admits none. Served streams stay: a stream
+// holds a sixth of the cost of coming back (450 KB, refused or not).
 const (
 	tight    = 0.80
 	tooTight = 0.92
 	overfull = 1.03
 )
 
-// fullMachine is the latency from which the machine is full, whoever fills it: joins are halved then, down to
-// leastSqueeze: the rest is for the measured processor time to say.
+// fullMachine is the latency above which the machine is full. It halves the joins, down to leastSqueeze; beyond that
+// the measured processor time decides.
 const (
 	fullMachine  = 50 * time.Millisecond
 	leastSqueeze = 1. / 2
 )
 
-// fewJoins is the cost below which a period says nothing about joins.
+// fewJoins is the cost below which a period has no significance for joins.
 const fewJoins = 2 * CostFull
 
-// leastPart is the part of the processors that joins get however busy they are: somebody waits for them.
+// leastPart is the fraction of the processors that joins receive on a busy machine, since clients wait for them.
 const leastPart = .1
 
-// newPace makes one that has measured nothing.
+// newPace returns a Pace without measurements.
 func newPace(cfg PaceConfig) *Pace {
 	cfg.Cores = cmp.Or(cfg.Cores, 1)
 	cfg.Busy = cmp.Or(cfg.Busy, .85)
@@ -76,14 +76,14 @@ func newPace(cfg PaceConfig) *Pace {
 	return &Pace{cfg: cfg, cost: cfg.FirstCost, squeeze: 1}
 }
 
-// Measured takes a measurement in.
+// Measured adds a measurement.
 func (p *Pace) Measured(m Measure) {
 	if m.Period <= 0 {
 		return
 	}
 	used, joins := m.CPU.Seconds()/m.Period.Seconds(), m.Cost/m.Period.Seconds()
-	// What a period used is divided between joins and the rest: where joins came as fast as they may it says what a join
-	// costs (and errs to the safe side: a push at that time counts as theirs), else it says what the rest does.
+	// A period's CPU time is divided between joins and other work. If joins came at full rate, the period measures the
+	// cost of a join (too high if there were pushes, which is the safe side). Otherwise it measures the other work.
 	if m.Cost >= fewJoins && joins > p.Rate()/2 {
 		sample := max(used-p.other, 0) / joins
 		p.cost += .3 * (min(max(sample, p.cfg.FirstCost/50), p.cfg.FirstCost*20) - p.cost)
@@ -98,10 +98,10 @@ func (p *Pace) Measured(m Measure) {
 	}
 }
 
-// Remember takes in how much memory is in use now, as in a Measure.
+// Remember sets the memory in use, as in a Measure.
 func (p *Pace) Remember(memory float64) { p.memory = memory }
 
-// Rate is how much cost a second may be let in.
+// Rate returns the cost per second that may be admitted.
 func (p *Pace) Rate() float64 {
 	if p.Overfull() {
 		return 0
@@ -118,11 +118,11 @@ func (p *Pace) Rate() float64 {
 	return rate
 }
 
-// Full says that joins have slowed down to a trickle, since memory is short.
+// Full reports that joins have slowed down to a trickle because memory is short.
 func (p *Pace) Full() bool { return p.memory >= tooTight }
 
-// Overfull says that memory would soon be more than the container has.
+// Overfull reports that memory would soon exceed the container's limit.
 func (p *Pace) Overfull() bool { return p.cfg.Contained && p.memory >= overfull }
 
-// Cost is the CPU time of a full join, as measured.
+// Cost returns the measured CPU time of a full join.
 func (p *Pace) Cost() time.Duration { return time.Duration(p.cost * float64(time.Second)) }

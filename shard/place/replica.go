@@ -15,24 +15,24 @@ import (
 	"navarch.io/navarch/store/kv"
 )
 
-// ReplicaConfig of a replica's view of the ring.
+// ReplicaConfig configures a replica's view of the ring.
 type ReplicaConfig struct {
 	Store *kv.Store
 	Self  string       // name of this replica, as in its member record
 	Log   *slog.Logger // nil: slog's default
 }
 
-// Replica follows the ring. Its methods may be called from any goroutine.
+// Replica follows the ring. Any goroutine may call its methods.
 type Replica struct {
 	cfg       ReplicaConfig
 	placement atomic.Pointer[Placement]
 	numbers   atomic.Pointer[Numbers]
 	fleet     atomic.Pointer[[]member.Record]
-	elected   atomic.Int64 // when the leader changed last, unix nanoseconds; 0: not known
+	elected   atomic.Int64 // time of the last change of leader, Unix ns; 0: unknown
 }
 
-// NewReplica checks the configuration. Until Run has read the ring there is a Placement that knows nobody.
-// An error: the store or the name is missing.
+// NewReplica validates the configuration. Until Run has read the ring, the Placement has no owners. Errors: the store
+// or the name is missing.
 func NewReplica(cfg ReplicaConfig) (*Replica, error) {
 	if cfg.Store == nil || cfg.Self == "" {
 		return nil, errors.New("placement: a store and the name of this replica are needed")
@@ -46,19 +46,19 @@ func NewReplica(cfg ReplicaConfig) (*Replica, error) {
 	return r, nil
 }
 
-// Placement is the present one; never nil.
+// Placement returns the present placement; never nil.
 func (r *Replica) Placement() *Placement { return r.placement.Load() }
 
-// Ring is the present ring; nil: none.
+// Ring returns the present ring; nil: none.
 func (r *Replica) Ring() *ring.Ring { return r.Placement().ring }
 
-// Numbers is what the fleet serves, as of its records (some seconds old).
+// Numbers returns the fleet's totals by its records, which are some seconds old.
 func (r *Replica) Numbers() Numbers { return *r.numbers.Load() }
 
-// Counted says whether the fleet has been read: before, Expected knows nothing.
+// Counted reports whether the fleet has been read; before that Expected returns nothing.
 func (r *Replica) Counted() bool { return r.fleet.Load() != nil }
 
-// LeaderAge is how long the present leader leads, as this replica has seen it; 0 where there is none, or it is not known.
+// LeaderAge returns how long this replica has seen the present leader; 0: no leader is known.
 func (r *Replica) LeaderAge(now time.Time) time.Duration {
 	since := r.elected.Load()
 	if since == 0 {
@@ -67,8 +67,8 @@ func (r *Replica) LeaderAge(now time.Time) time.Duration {
 	return max(now.Sub(time.Unix(0, since)), 0)
 }
 
-// Expected is the namespaces of which this replica will own something once it has joined, those with most streams first:
-// what to plan before it says that it is ready. It is a forecast by today's loads; nothing depends on its being right.
+// Expected returns the namespaces of which this replica will own a part once it has joined, those with most streams
+// first. It plans them before it becomes ready. This is a forecast by present loads; correctness does not depend on it.
 func (r *Replica) Expected() []string {
 	records := r.fleet.Load()
 	if records == nil {
@@ -104,7 +104,7 @@ func owns(r *ring.Ring, namespace, workload, self string) bool {
 	return ok && m.Name == self
 }
 
-// Run follows the ring, the fleet and the leader until ctx ends. Its error is the context's.
+// Run follows the ring, the fleet and the leader until ctx ends. It returns the error of ctx.
 func (r *Replica) Run(ctx context.Context) error {
 	fleets, err := member.Follow(ctx, r.cfg.Store, r.cfg.Log)
 	if err != nil {
@@ -144,7 +144,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	}
 }
 
-// oldestOf is the revision of the candidate that stands longest: the leader's. 0: there is none.
+// oldestOf returns the revision of the oldest candidate, which is the leader. 0: no candidate.
 func oldestOf(folder kv.Folder) (oldest int64) {
 	for _, candidate := range folder.Blobs {
 		if oldest == 0 || candidate.Revision < oldest {
@@ -154,7 +154,7 @@ func oldestOf(folder kv.Folder) (oldest int64) {
 	return oldest
 }
 
-// read decodes the ring of a folder; where that cannot be, the present one stays.
+// read decodes the ring of a folder. If it does not decode, the present ring stays.
 func (r *Replica) read(folder kv.Folder) *ring.Ring {
 	for _, blob := range folder.Blobs {
 		if blob.Path != ringPath {
@@ -169,7 +169,7 @@ func (r *Replica) read(folder kv.Folder) *ring.Ring {
 	return r.Ring()
 }
 
-// publish replaces the placement where its answers may differ.
+// publish replaces the placement if its answers may differ.
 func (r *Replica) publish(next *ring.Ring, fleet map[string]seat) {
 	old := r.Placement()
 	if old.ring.Version() == next.Version() && sameRing(old.ring, next) && sameSeats(old.fleet, fleet) {
@@ -208,26 +208,26 @@ func (r *Replica) count(fleet []member.Record) {
 	r.numbers.Store(&n)
 }
 
-// Numbers is what the fleet serves.
+// Numbers are the fleet's totals.
 type Numbers struct {
-	Ready   int     // replicas that are ready, this one included
+	Ready   int     // ready replicas, this one included
 	Streams int     // of all replicas
-	Share   float64 // what this replica should serve of them, by weight; 0 where it is not ready
-	Mixed   bool    // the replicas that are ready are of several versions
+	Share   float64 // this replica's weighted share of the streams; 0 while it is not ready
+	Mixed   bool    // the ready replicas have several versions
 }
 
-// Mean is streams per ready replica.
+// Mean returns the streams per ready replica.
 func (n Numbers) Mean() float64 { return float64(n.Streams) / float64(max(n.Ready, 1)) }
 
-// Placement says who owns which proxy. It never changes; Superseded says when there is a newer one.
+// Placement maps proxies to their owners. Immutable; Superseded is closed when there is a newer one.
 type Placement struct {
 	ring  *ring.Ring
 	self  string
-	fleet map[string]seat // who is there
+	fleet map[string]seat // present replicas by name
 	over  chan struct{}
 }
 
-// seat is what a placement knows of a replica.
+// seat is a placement's knowledge of one replica.
 type seat struct {
 	address string
 	ready   bool
@@ -254,10 +254,10 @@ func sameSeats(a, b map[string]seat) bool {
 	return true
 }
 
-// Owner says where a proxy belongs: self, or another replica's address. Neither: the proxy stays where it is. So it is where
-// there is no owner, or it is not there (it crashed, and the leader has not given its shards away yet), and where the owner is
-// of another version than this replica, unless this one leaves: in an upgrade a proxy goes to the new version once, and not
-// back because the ring changes until all are replaced.
+// Owner returns a proxy's owner: self, or another replica's address. With neither, the proxy stays where it is. That is
+// the case in two situations. The owner does not exist or is not present (it crashed, and the leader has not reassigned
+// its shards yet). Or the owner runs another version than this replica, unless this one leaves: during an upgrade a
+// proxy moves to the new version once, and not back with each change of the ring.
 func (p *Placement) Owner(namespace, workload string) (address string, self bool) {
 	m, ok := ring.Owner(p.ring, namespace, workload)
 	if !ok {
@@ -276,16 +276,16 @@ func (p *Placement) Owner(namespace, workload string) (address string, self bool
 	return s.address, false
 }
 
-// Ring is the ring that it is made of; nil: none.
+// Ring returns the ring of the placement; nil: none.
 func (p *Placement) Ring() *ring.Ring { return p.ring }
 
-// InRing says whether this replica owns something.
+// InRing reports whether this replica owns shards.
 func (p *Placement) InRing() bool {
 	_, in := p.ring.Member(p.self)
 	return in
 }
 
-// Peers is how many other replicas are ready.
+// Peers returns the number of other ready replicas.
 func (p *Placement) Peers() int {
 	n := 0
 	for name, s := range p.fleet {
@@ -296,10 +296,10 @@ func (p *Placement) Peers() int {
 	return n
 }
 
-// Superseded is closed when there is a newer placement.
+// Superseded returns a channel that is closed when there is a newer placement.
 func (p *Placement) Superseded() <-chan struct{} { return p.over }
 
-// String is for logs and debug pages.
+// String describes the placement, for logs and debug pages.
 func (p *Placement) String() string {
 	return fmt.Sprintf("ring %d of %d replicas, %d are there", p.ring.Version(), len(p.ring.Members()), len(p.fleet))
 }

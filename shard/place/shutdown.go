@@ -6,49 +6,51 @@ import (
 )
 
 // Leaving is the plan of a replica that was asked to stop: leave the ring, send the streams away over the grace period,
-// then end what is left. It has no clock; one goroutine calls Step.
+// then end the rest. It has no clock; one goroutine calls Step.
 type Leaving struct {
 	Began time.Time     // when it was asked to stop
-	Grace time.Duration // until when it must be done (--shutdown-duration)
-	// Notice is how long the others have to hear that this replica leaves, so that what is closed finds another owner: it
-	// ends earlier where they have (LeavingInput.HandedOver). 0: 3 s, at most a fifth of Grace.
+	Grace time.Duration // time until it must be done (--shutdown-duration)
+	// Notice is the time for others to learn that this replica leaves, so that closed streams find another owner. It
+	// ends early with LeavingInput.HandedOver. 0: 3 s, at most a fifth of Grace.
 	Notice time.Duration
-	// Margin is kept free at the end for GOAWAY and what is still to be written. 0: 2 s, at most a fifth of Grace.
+	// Margin is the time kept at the end for GOAWAY and last writes. 0: 2 s, at most a fifth of Grace.
 	Margin time.Duration
 
-	since  time.Time // the others know; zero: they do not yet
+	since  time.Time // when the others knew; zero: they do not yet
 	closed float64
 	moved  float64
 }
 
-// LeavingInput is what a step sees.
+// LeavingInput is the input of one step.
 type LeavingInput struct {
 	Now     time.Time
-	Streams int  // that are left here
-	Follow  int  // of them, those whose agents move them once they are notified of the owner
-	Peers   int  // other replicas that are ready: Placement.Peers
+	Streams int  // remaining here
+	Follow  int  // of them, those whose agents move them once notified
+	Peers   int  // other ready replicas: Placement.Peers
 	Led     bool // there is a leader, which writes the ring without this replica
-	// HandedOver: Member.LeavingRecorded is closed and Placement.InRing is false, so agents can be notified of other owners.
+	// HandedOver: Member.LeavingRecorded is closed and Placement.InRing is false, so agents can be notified of other
+	// owners.
 	HandedOver bool
 }
 
-// LeavingStep is what to do now.
+// LeavingStep is the result of one step.
 type LeavingStep struct {
-	Close int  // so many streams, chosen at random
-	All   bool // also of those that move by themselves: these have had their time; else only of the others
-	// NotifyBy is when all agents are to be notified of their owners, so that they have moved before the end; zero: not yet known.
+	Close int  // number of streams to close, chosen at random
+	All   bool // also streams that move by themselves, whose time is over; else only others
+	// NotifyBy is the deadline for notifying all agents, so that they move before the end; zero: unknown yet.
 	NotifyBy time.Time
-	GoAway   bool // end the gRPC servers (GOAWAY), and stop: nothing else is to come
+	GoAway   bool // end the gRPC servers (GOAWAY) and stop: this is the last step
 }
 
-// Step says what to do now; to be called some times a second. Agents are notified in the first half of the time that there is,
-// and move by themselves; the streams of others are closed evenly over all of it: each comes to a replica that is warm for it,
-// and the proxies that are there do not see a wave. What an agent has not moved at the end is closed too.
+// Step returns what to do now; it must be called several times a second. Agents are notified in the first half of the
+// available time, and move by themselves. Other streams are closed evenly over all of it: each reaches a replica that
+// is warm for it, and the present proxies notice no wave. Streams that an agent has not moved by the end are closed
+// too.
 func (l *Leaving) Step(in LeavingInput) LeavingStep {
 	notice, margin := cmp.Or(l.Notice, min(3*time.Second, l.Grace/5)), cmp.Or(l.Margin, min(2*time.Second, l.Grace/5))
 	elapsed := in.Now.Sub(l.Began)
-	idle := in.Streams == 0 || in.Peers == 0 // with nobody to take over, keeping streams helps nobody
-	// A replica that ended before the leader saw that it leaves would count as crashed, and stay in the ring.
+	idle := in.Streams == 0 || in.Peers == 0 // without another replica, keeping streams helps no proxy
+	// A replica that ends before the leader sees its departure would count as crashed, and stay in the ring.
 	unseen := in.Led && !in.HandedOver && elapsed < notice
 	if idle && !unseen || elapsed >= l.Grace-margin {
 		return LeavingStep{GoAway: true}
@@ -69,8 +71,8 @@ func (l *Leaving) Step(in LeavingInput) LeavingStep {
 	return step
 }
 
-// portion is the part of what is left that a step takes, so that nothing is left when the time is over; rest is what is kept
-// of a whole one.
+// portion returns the number of streams for one step, so that none are left when the time is over. rest accumulates
+// fractions.
 func portion(rest *float64, of int, left time.Duration) int {
 	*rest += float64(of) * min(1, float64(stepEvery)/float64(left))
 	n := min(int(*rest), of)
@@ -78,8 +80,8 @@ func portion(rest *float64, of int, left time.Duration) int {
 	return n
 }
 
-// stepEvery is how often Leaving.Step is to be called.
+// stepEvery is the interval of Leaving.Step.
 const stepEvery = 200 * time.Millisecond
 
-// StepEvery is how often Leaving.Step is to be called.
+// StepEvery returns the interval of Step.
 func (l *Leaving) StepEvery() time.Duration { return stepEvery }

@@ -2,17 +2,17 @@ package place
 
 import "time"
 
-// Signals are the numbers that an autoscaler goes by, of one replica. The names are those of the metrics.
+// Signals are one replica's figures for an autoscaler. The names are those of the metrics.
 type Signals struct {
-	Proxies    float64 // navarch_proxies: streams that this replica serves
-	Fleet      float64 // navarch_fleet_proxies_per_replica: streams of all, with those that wait to be let in, by ready replicas
-	Imbalance  float64 // navarch_imbalance: streams here against this replica's share; 1 is even
-	Misplaced  float64 // navarch_misplaced_proxies: streams here that another replica owns
+	Proxies    float64 // navarch_proxies: streams of this replica
+	Fleet      float64 // navarch_fleet_proxies_per_replica: streams of all, including waiting ones, per ready replica
+	Imbalance  float64 // navarch_imbalance: streams relative to this replica's share; 1 is even
+	Misplaced  float64 // navarch_misplaced_proxies: streams that another replica owns
 	PushLag    float64 // navarch_push_lag_seconds: age of the oldest change that a stream waits for
-	QueueDelay float64 // navarch_join_delay_seconds: how long a stream that comes now would wait to be let in
+	QueueDelay float64 // navarch_join_delay_seconds: expected wait of a stream that comes now
 }
 
-// Measures is what Signals is made of.
+// Measures is the input of SignalsOf.
 type Measures struct {
 	Streams   int
 	Misplaced int // Streams.Misplaced

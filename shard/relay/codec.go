@@ -6,10 +6,10 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// frame is one message as it came from the wire. The buffers are counted: sending a frame releases them.
+// frame is one message as received. Its buffers are reference counted: sending a frame releases them.
 type frame struct{ data mem.BufferSlice }
 
-// rawCodec hands the received buffers on without a copy. It calls itself proto, since that is what the peers see.
+// rawCodec passes the received buffers on without a copy. Its name is proto, which peers expect.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return "proto" }

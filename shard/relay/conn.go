@@ -17,30 +17,30 @@ import (
 
 const (
 	connectTimeout = 5 * time.Second
-	// window lets a large push arrive without a stop; 64 KiB costs the sender half as much CPU again.
+	// window lets a large push arrive without a stop; with 64 KiB the sender uses half as much CPU again.
 	window = 1 << 20
 )
 
-// upstream is the sockets' half of an upstream connection: a goroutine that dials and reads, one that writes.
+// upstream has the sockets of an upstream connection: one goroutine dials and reads, one writes.
 type upstream struct {
 	id     uint32
 	row    *stream
 	cancel context.CancelFunc
-	in     chan event           // what happens on it; not buffered: who does not listen holds the server back
-	out    chan mem.BufferSlice // what to send; closed: no more comes
-	queue  []mem.BufferSlice    // what out has not taken; the loop's
+	in     chan event           // events of the connection; unbuffered, so that a slow reader holds back the server
+	out    chan mem.BufferSlice // messages to send; closed after the last one
+	queue  []mem.BufferSlice    // messages that out has not accepted; owned by the loop
 	ended  bool                 // out is to be closed when queue is empty
-	closed bool                 // and was
+	closed bool                 // out was closed
 	done   <-chan struct{}
 
 	// Written before the event that follows from them.
 	connected time.Time
 	store     string
-	behind    bool  // the server ended it because it is behind the minimum revision:
-	revision  int64 // that it has
+	behind    bool  // the server ended the stream because it is behind the minimum revision ...
+	revision  int64 // ... and has this revision
 }
 
-// open starts an upstream connection: it holds back until the pace allows it, dials, and reports what happens until it is cancelled.
+// open starts an upstream connection. It waits for the pace, dials, and sends events until it is cancelled.
 func (r *Relay) open(ctx context.Context, d dial, of uint64) *upstream {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &upstream{
@@ -98,13 +98,13 @@ func (r *Relay) serveConn(ctx context.Context, u *upstream, d dial) error {
 	go u.write(ctx, up)
 	err = r.read(ctx, u, up)
 	if d.addr == r.cfg.Target && (ctx.Err() == nil || u.row.responses.Load() > 0) {
-		r.judge(u.row, u.connected)
+		r.recordOutcome(u.row, u.connected)
 	}
 	return err
 }
 
-// judge says to the pace whether an upstream that ended was a good one.
-func (r *Relay) judge(row *stream, connected time.Time) {
+// recordOutcome tells the pace whether an upstream that ended was healthy.
+func (r *Relay) recordOutcome(row *stream, connected time.Time) {
 	if now := time.Now(); row.responses.Load() > 0 || now.Sub(connected) >= healthyAfter {
 		r.pace.worked()
 	} else {
@@ -115,7 +115,7 @@ func (r *Relay) judge(row *stream, connected time.Time) {
 func (r *Relay) read(ctx context.Context, u *upstream, up grpc.ClientStream) error {
 	if md, err := up.Header(); err == nil && md != nil {
 		u.store = agentapi.DecodeStore(md)
-		r.minRevision.see(u.store, "")
+		r.minRevision.observe(u.store, "")
 		u.notify(ctx, connProof{u.id})
 	}
 	for {
@@ -131,7 +131,7 @@ func (r *Relay) read(ctx context.Context, u *upstream, up grpc.ClientStream) err
 	}
 }
 
-// write sends what the loop hands over. An error is left for read to find, which learns the status with it.
+// write sends the loop's messages. After an error read fails too, and receives the status.
 func (u *upstream) write(ctx context.Context, up grpc.ClientStream) {
 	for {
 		select {
@@ -150,8 +150,8 @@ func (u *upstream) write(ctx context.Context, up grpc.ClientStream) {
 	}
 }
 
-// connect opens a connection of its own for the stream, as stock agents do: a control plane of several replicas behind
-// one name is chosen from each time.
+// connect opens a connection for one stream, as Istio's agents do: each selects a replica behind the control plane's
+// name again.
 func (r *Relay) connect(ctx context.Context, st *stream, addr, method string) (grpc.ClientStream, func() error, error) {
 	creds, err := r.cfg.Credentials()
 	if err != nil {
@@ -168,7 +168,7 @@ func (r *Relay) connect(ctx context.Context, st *stream, addr, method string) (g
 	r.minRevision.get().Encode(md)
 	target, dial := addr, st.dial
 	if addr != r.cfg.Target {
-		// An owner is dialled by its address and has to prove the name of the target, so gRPC is given the target's.
+		// An owner is dialled by its address but must prove the target's name, so gRPC receives the target's.
 		target = "passthrough:///" + r.authority
 		dial = func(ctx context.Context, _ string) (net.Conn, error) { return st.dial(ctx, addr) }
 	}
@@ -179,7 +179,7 @@ func (r *Relay) connect(ctx context.Context, st *stream, addr, method string) (g
 		grpc.WithInitialWindowSize(window),
 		grpc.WithInitialConnWindowSize(window),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		grpc.WithDisableRetry(), // a retry would need the messages kept
+		grpc.WithDisableRetry(), // retries would require retaining the messages
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{}), grpc.MaxCallRecvMsgSize(math.MaxInt32)),
 	)
@@ -195,7 +195,7 @@ func (r *Relay) connect(ctx context.Context, st *stream, addr, method string) (g
 	return up, conn.Close, nil
 }
 
-// dial opens the socket of the stream and counts what passes through it.
+// dial opens the socket of the stream and counts its bytes.
 func (s *stream) dial(ctx context.Context, addr string) (net.Conn, error) {
 	network := "tcp"
 	if len(addr) > 0 && addr[0] == '/' {

@@ -1,28 +1,33 @@
-// Package relay is the agent's half of the way to the control plane: Envoy speaks ADS to a Unix socket, and each of its streams is carried
-// over one upstream connection at a time, byte for byte except nonces.
+// Package relay carries Envoy's ADS streams to the control plane. Envoy connects to a Unix socket, and each of its
+// streams uses one upstream connection at a time, unchanged except for nonces.
 //
 // # Data structures
 //
-// session (pure) is one delta stream of Envoy: mirror, the names and versions that Envoy has recorded and what it subscribes to; live, the
-// upstream connection that serves it; next, the one that it moves to. The loop around it (stream.go) has the clock and the sockets: events
-// go in, effects come out. Subscription is what the agent asks for itself on the same stream: the owner of the proxy, the trust bundle.
-// A stream of state of the world is carried as it is (sotw.go).
+// session (pure) is one delta stream of Envoy. It has a mirror (the names and versions that Envoy has recorded, and its
+// subscriptions), the live upstream connection, and during a move the next one. The loop around it (stream.go) has the
+// clock and the sockets: events go in, effects come out. Subscription is a subscription of the agent's own on the same
+// stream: the owner of the proxy, the trust bundle. State-of-the-world streams pass unchanged (sotw.go).
 //
 // # One move
 //
-// A replica says on the stream that another one owns this proxy. The session dials that one, with the pace of dials, and asks only for the
-// owner, so that it is let in while the old connection goes on serving Envoy. Once it is let in, and nothing is in flight, the session
-// says there what Envoy would say on a new stream, with the versions that Envoy has, and drops the old connection. Where a connection ended
-// by itself, what was on its way counts as in doubt, and is sent again. Where the mirror does not know all that Envoy has (state of
-// the world, resources with a TTL, a message that does not parse, a stream that said nothing), Envoy's stream ends too, and Envoy says it
-// all again.
+// A replica reports on the stream that another replica owns this proxy. The session dials the owner, at the pace of
+// dials, and asks only for the owner, which waits for admission while the old connection still serves Envoy. Once the
+// stream is admitted and no response is in flight, the session sends what Envoy would send on a new stream, with
+// Envoy's versions, and drops the old connection.
+//
+// If a connection ended by itself, its unanswered responses count as in doubt and are sent again. If the mirror does
+// not know all that Envoy has, Envoy's stream ends too, and Envoy states everything itself. That happens with state of
+// the world, resources with a TTL, a message that does not parse, and a stream without requests.
 //
 // # Invariants, held by tests
 //
-// Envoy sees nothing of a move, and no resource goes back to an older revision: the newest that was seen goes along as the minimum (min_revision.go).
-// Nothing is queued except the relay's own few requests: one message at a time is under way in each direction, and HTTP/2 flow control holds
-// back the rest at its sender. While a stream has no upstream, requests only change the mirror.
+// Envoy does not notice a move, and no resource goes back to an older revision: the newest revision seen is sent as the
+// minimum (min_revision.go). Only the relay's own few requests are queued: one message at a time is under way in each
+// direction, and HTTP/2 flow control holds back the rest at its sender. Without an upstream, requests only change the
+// mirror.
 //
-// Owns: the socket, the mirror of what Envoy has recorded, the agent's subscriptions, the minimum revision, the pace of dials and moves.
-// Reads: Config, and the heads of messages.  Never: the body of a resource that is Envoy's.
+// Owns: the socket, the mirror of Envoy's recorded resources, the agent's subscriptions, the minimum revision, the pace
+// of dials and moves.
+// Reads: Config, and the heads of messages.
+// Never: reads the body of a resource for Envoy.
 package relay

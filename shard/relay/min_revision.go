@@ -7,30 +7,30 @@ import (
 	"navarch.io/navarch/push/agentapi"
 )
 
-// lowerTries is how many replicas in a row must have been behind before the minimum revision comes down: of a few behind one name,
-// which is dialled each time, one is met more than once.
+// lowerTries is the number of consecutive replicas that must be behind before the minimum revision is lowered. With a
+// few replicas behind one name, which is dialled each time, a replica is met more than once.
 const lowerTries = 8
 
-// minRevision is the highest revision of the store that a response was made of. Content hashes have no order: the minimum revision is
-// what keeps a proxy from being taken back by a replica that lags. Where no replica is found that has it (all are cut off from the
-// store, and the newest of them is gone), the proxy is served by the newest that was found: static configuration is better
-// than none.
+// minRevision is the highest revision of the store that a response was based on. Content hashes have no order, so the
+// minimum revision is what prevents a lagging replica from taking a proxy back. If no replica has that revision (all
+// are cut off from the store, and the newest of them is gone), the newest one found serves the proxy: stale
+// configuration is better than none at all.
 type minRevision struct {
 	mu   sync.Mutex
 	seen agentapi.MinRevision
 
-	tries int       // replicas in a row that were behind
-	since time.Time // the first of them
-	best  int64     // the highest revision that they have
+	tries int       // consecutive replicas that were behind
+	since time.Time // time of the first of them
+	best  int64     // highest revision among them
 }
 
-// see takes the system_version_info of a response from a server of that store. A server that does not name its store says
-// nothing about it; with one of another store it begins again from that one's revisions.
-func (f *minRevision) see(store, version string) {
+// observe records the system_version_info of a response from a server of that store. A server that does not name its
+// store changes nothing. With a server of another store the minimum starts again from that store's revisions.
+func (f *minRevision) observe(store, version string) {
 	n, place, _ := agentapi.DecodeVersion(version)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.tries = 0 // who speaks has let the stream in
+	f.tries = 0 // a server that responds has admitted the stream
 	if store != "" && store != f.seen.Store {
 		if f.seen.Store != "" {
 			f.seen.Revision = 0
@@ -38,13 +38,13 @@ func (f *minRevision) see(store, version string) {
 		f.seen.Store = store
 	}
 	f.seen.Revision = max(f.seen.Revision, n)
-	if place != "" { // who says one has let the stream in, so it has all that was seen before
+	if place != "" { // a server that names one has admitted the stream, so it has everything seen before
 		f.seen.Place = place
 	}
 }
 
-// behind notes that a replica at a revision does not serve the proxy, because of the minimum revision. Where nobody else was found
-// for a time, and in many tries, that comes down to the newest that was: true.
+// behind records that a replica at a revision refused the proxy because of the minimum revision. After enough refusals
+// over a time it lowers the minimum to the newest revision found, and returns true.
 func (f *minRevision) behind(now time.Time, revision int64, atLeast time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,40 +8,40 @@ import (
 
 const wildcard = "*"
 
-// inDoubt is claimed as the version of a resource of which it is not known what Envoy has: it equals no version, so the
-// next upstream sends the resource again, or its removal.
+// inDoubt is the claimed version of a resource whose state in Envoy is unknown. It equals no version, so the next
+// upstream sends the resource, or its removal, again.
 const inDoubt = "navarch-in-doubt"
 
-// mirror is what Envoy has recorded and subscribed to on one stream: what it would say itself if it had to open a new
-// one (envoy: source/extensions/config_subscription/grpc/delta_subscription_state.cc; measured, too).
+// mirror has Envoy's recorded versions and subscriptions of one stream, which Envoy would state itself on a new one
+// (envoy: source/extensions/config_subscription/grpc/delta_subscription_state.cc; measured, too).
 type mirror struct {
-	types []*kept // in the order of first use, which Envoy keeps when it reconnects
+	types []*typeState // in the order of first use, which Envoy keeps when it reconnects
 }
 
-// kept is one type.
-type kept struct {
+// typeState is the mirror's state of one type.
+type typeState struct {
 	url      string
 	all      bool            // the wildcard is subscribed
-	legacy   bool            // by an empty first request, and nothing was subscribed by name since
+	legacy   bool            // by an empty first request, without subscriptions by name since
 	names    map[string]bool // subscribed by name; true: not answered since
-	unsaid   int             // how many of names are true
-	answered bool            // a response came, or Envoy said at the start what it holds
+	unsaid   int             // number of names that are true
+	answered bool            // a response came, or Envoy stated its versions at the start
 	lastAsk  time.Time
 	held     map[string]string   // name -> version, as Envoy recorded them
-	doubt    map[string]struct{} // names of responses that were refused, perhaps applied in part
+	doubt    map[string]struct{} // names of refused responses, which Envoy may have applied in part
 	flying   []sent
 }
 
 // sent is a response that Envoy has not answered.
 type sent struct {
-	nonce    string // as Envoy knows it
-	upstream string // as the upstream knows it
+	nonce    string // Envoy's nonce
+	upstream string // the upstream's nonce
 	conn     uint32
 	set      []named
 	removed  []string
 }
 
-func (m *mirror) find(url string) *kept {
+func (m *mirror) find(url string) *typeState {
 	for _, k := range m.types {
 		if k.url == url {
 			return k
@@ -50,11 +50,12 @@ func (m *mirror) find(url string) *kept {
 	return nil
 }
 
-// request is one of Envoy's requests. answered is the response it acknowledges or refuses; nil: none that is in flight.
+// request applies one of Envoy's requests. answered is the response that it acknowledges or refuses; nil: none in
+// flight.
 func (m *mirror) request(h request, now time.Time) (answered *sent) {
 	k := m.find(h.typeURL)
 	if k == nil {
-		k = &kept{url: h.typeURL, names: map[string]bool{}, held: map[string]string{}, doubt: map[string]struct{}{}}
+		k = &typeState{url: h.typeURL, names: map[string]bool{}, held: map[string]string{}, doubt: map[string]struct{}{}}
 		k.all = len(h.subscribe) == 0
 		k.legacy = k.all
 		k.answered = len(h.initial) > 0 || !k.all
@@ -70,12 +71,12 @@ func (m *mirror) request(h request, now time.Time) (answered *sent) {
 	k.drop(h.unsubscribe)
 	k.add(h.subscribe, now)
 	for _, r := range h.initial {
-		k.said(r.name) // a claim is answered only where it is wrong
+		k.settle(r.name) // a claim is answered only if it is wrong
 	}
 	return answered
 }
 
-func (k *kept) add(names []string, now time.Time) {
+func (k *typeState) add(names []string, now time.Time) {
 	for _, name := range names {
 		k.lastAsk = now
 		if k.legacy = false; name == wildcard {
@@ -83,7 +84,7 @@ func (k *kept) add(names []string, now time.Time) {
 			continue
 		}
 		if _, again := k.names[name]; again && !k.all {
-			delete(k.held, name) // Envoy left and came back, and forgot what it had
+			delete(k.held, name) // Envoy unsubscribed and subscribed again, and forgot the resource
 		}
 		if !k.names[name] {
 			k.names[name] = true
@@ -92,7 +93,7 @@ func (k *kept) add(names []string, now time.Time) {
 	}
 }
 
-func (k *kept) drop(names []string) {
+func (k *typeState) drop(names []string) {
 	for _, name := range names {
 		k.legacy = false
 		if name == wildcard {
@@ -100,24 +101,24 @@ func (k *kept) drop(names []string) {
 			maps.DeleteFunc(k.held, func(name, _ string) bool { _, is := k.names[name]; return !is })
 			continue
 		}
-		k.said(name)
+		k.settle(name)
 		delete(k.names, name)
-		if !k.all { // under the wildcard it may still be Envoy's
+		if !k.all { // under the wildcard Envoy may still have it
 			delete(k.held, name)
 			delete(k.doubt, name)
 		}
 	}
 }
 
-// said notes that a response has answered for a name.
-func (k *kept) said(name string) {
+// settle records that a response has answered for a name.
+func (k *typeState) settle(name string) {
 	if k.names[name] {
 		k.names[name] = false
 		k.unsaid--
 	}
 }
 
-// response is one that goes to Envoy. It is not recorded before Envoy accepts it.
+// response records a response that is sent to Envoy. It counts as held once Envoy accepts it.
 func (m *mirror) response(h response, nonce string, conn uint32) {
 	k := m.find(h.typeURL)
 	if k == nil {
@@ -126,14 +127,14 @@ func (m *mirror) response(h response, nonce string, conn uint32) {
 	k.answered = true
 	k.flying = append(k.flying, sent{nonce: nonce, upstream: h.nonce, conn: conn, set: h.set, removed: h.removed})
 	for _, r := range h.set {
-		k.said(r.name)
+		k.settle(r.name)
 	}
 	for _, name := range h.removed {
-		k.said(name)
+		k.settle(name)
 	}
 }
 
-func (k *kept) answer(nonce string, failed bool) *sent {
+func (k *typeState) answer(nonce string, failed bool) *sent {
 	i := slices.IndexFunc(k.flying, func(s sent) bool { return s.nonce == nonce })
 	if i < 0 {
 		return nil
@@ -154,7 +155,7 @@ func (k *kept) answer(nonce string, failed bool) *sent {
 	return &s
 }
 
-// suspect adds the names of a response.
+// suspect adds the names of a response to doubt.
 func (s *sent) suspect(doubt map[string]struct{}) {
 	for _, r := range s.set {
 		doubt[r.name] = struct{}{}
@@ -164,8 +165,8 @@ func (s *sent) suspect(doubt map[string]struct{}) {
 	}
 }
 
-// quiet says that nothing is in flight: each response is answered, and each question, but for those that have waited
-// longer than patience.
+// quiet reports that nothing is in flight: every response and every subscription is answered, except subscriptions that
+// have waited longer than patience.
 func (m *mirror) quiet(now time.Time, patience time.Duration) bool {
 	for _, k := range m.types {
 		if len(k.flying) > 0 {
@@ -178,12 +179,13 @@ func (m *mirror) quiet(now time.Time, patience time.Duration) bool {
 	return true
 }
 
-// wanted says whether there is anything that Envoy subscribes to.
-func (k *kept) wanted() bool { return k.all || len(k.names) > 0 }
+// wanted reports whether Envoy subscribes to anything of the type.
+func (k *typeState) wanted() bool { return k.all || len(k.names) > 0 }
 
-// restate is the first request of a type on a new upstream: the names to subscribe to (none: all), and the claims, sorted.
-// In doubt is also what Envoy asked for again and was not answered, and what an upstream that is gone had on the way.
-func (k *kept) restate() (subscribe []string, initial []named) {
+// restate returns the first request of a type on a new upstream: the subscribed names (none: all), and the claimed
+// versions, sorted. In doubt are refused resources, names that Envoy requested again without an answer, and unanswered
+// responses of the previous upstream.
+func (k *typeState) restate() (subscribe []string, initial []named) {
 	if !k.legacy {
 		subscribe = slices.Sorted(maps.Keys(k.names))
 		if k.all {

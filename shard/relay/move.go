@@ -15,15 +15,17 @@ var (
 	errBusy      = errors.New("too much in flight to move")
 )
 
-// wants says whether the stream should be elsewhere. Only the live connection is asked: what an earlier one answered may be old.
+// wants reports whether the stream should move. Only the live connection's answer counts, since an earlier one's may be
+// outdated.
 func (s *session) wants() bool {
 	l := s.live
 	return s.follow && s.trusted && s.begun && !s.closing && l.ready && l.owner.Address != "" && !l.owner.Self && l.owner.Address != l.addr
 }
 
-// advance takes a move as far as it goes now: dial the owner with nothing in flight, and ask it who the owner is, which is
-// waiting to be let in; the live connection goes on all the while. When the owner has let the stream in, and nothing is in flight, it
-// is sent what Envoy would say and is the live connection from there on; the old one is dropped, with what it may have sent unread.
+// advance moves a stream on as far as possible now. With nothing in flight it dials the owner and asks it for the
+// owner, which waits for admission while the live connection continues. Once the owner has admitted the stream and
+// nothing is in flight, the owner receives what Envoy would state, and becomes the live connection. The old one is
+// dropped, with any unread responses.
 func (s *session) advance(now time.Time) {
 	switch {
 	case s.next == nil:
@@ -33,7 +35,7 @@ func (s *session) advance(now time.Time) {
 			s.do(dial{s.next.id, s.next.addr, 0})
 		}
 	case !s.wants() || s.live.owner.Address != s.next.addr:
-		s.do(drop{s.next.id}) // another owner was answered meanwhile
+		s.do(drop{s.next.id}) // the live connection has answered with another owner meanwhile
 		s.next = nil
 	case s.next.in && s.mirror.quiet(now, s.t.patience):
 		s.move(now)
@@ -42,7 +44,7 @@ func (s *session) advance(now time.Time) {
 	}
 }
 
-// wake is when advance has to be called although nothing happens; zero: never.
+// wake returns when advance must be called without an event; zero: never.
 func (s *session) wake(now time.Time) time.Time {
 	look := now.Add(s.t.look)
 	switch {
@@ -58,7 +60,7 @@ func (s *session) wake(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// letIn notes that the server that a move goes to has sent the headers of its response: it sends them once it has admitted the stream.
+// letIn records that the target of a move has sent its response headers, which it does once it has admitted the stream.
 func (s *session) letIn(now time.Time, id uint32) {
 	if s.is(s.next, id) && s.next.ready && !s.next.in {
 		s.next.in = true
@@ -84,15 +86,15 @@ func (s *session) giveUp(now time.Time, err error) {
 	s.pace.space(now)
 }
 
-// ownerAnswered takes an answer to the question for the owner.
+// ownerAnswered handles an answer to the question for the owner.
 func (s *session) ownerAnswered(now time.Time, e fromConn) {
 	o, is, err := parseOwner(e.data.Materialize())
 	e.data.Free()
 	s.do(sendUp{e.conn, encodeAnswer(agentapi.OwnerURL, e.head.nonce, err)})
 	if err != nil || !is {
-		return // removed: the replica does not know, and Envoy stays
+		return // removed: the replica does not know the owner, and Envoy stays
 	}
-	if s.is(s.next, e.conn) { // it is asked once it is the live one
+	if s.is(s.next, e.conn) { // its answer is used once it is the live one
 		s.next.owner, s.next.answered = o, true
 		return
 	}
@@ -103,14 +105,14 @@ func (s *session) ownerAnswered(now time.Time, e fromConn) {
 	s.owned()
 }
 
-// owned passes on who the owner is, as the live connection answered.
+// owned reports the owner that the live connection answered.
 func (s *session) owned() {
 	o := s.live.owner
 	s.known = o.Address
 	s.do(notice{what: owned, addr: o.Address, self: o.Self})
 }
 
-// parseOwner reads the owner out of a response; is: it is in it.
+// parseOwner decodes the owner in a response; is: there is one.
 func parseOwner(raw []byte) (o agentapi.Owner, is bool, err error) {
 	var response discoveryv3.DeltaDiscoveryResponse
 	if err := proto.Unmarshal(raw, &response); err != nil {

@@ -57,7 +57,7 @@ func TestMinRevision(t *testing.T) {
 	}{
 		{"", "5", 5}, {"a", "", 5}, {"a", "7", 7}, {"a", "6", 7}, {"", "8", 8}, {"", "2026-11-21/4", 8}, {"b", "", 0}, {"b", "3", 3}, {"a", "9", 9}, {"a", "-1", 9},
 	} {
-		f.see(step.store, step.revision)
+		f.observe(step.store, step.revision)
 		if got := f.get().Revision; got != step.want {
 			t.Errorf("step %d: minimum revision %d, want %d", i, got, step.want)
 		}
@@ -70,7 +70,7 @@ func TestMinRevisionHasThePlace(t *testing.T) {
 	for i, step := range []struct{ store, version, want string }{
 		{"a", "", ""}, {"a", "7 ab.1.2", "ab.1.2"}, {"a", "8", "ab.1.2"}, {"b", "", "ab.1.2"}, {"b", "2 ab.1.3", "ab.1.3"}, {"b", "other/1 x", "ab.1.3"},
 	} {
-		f.see(step.store, step.version)
+		f.observe(step.store, step.version)
 		if got := f.get().Place; got != step.want {
 			t.Errorf("step %d: place %q, want %q", i, got, step.want)
 		}
@@ -106,12 +106,12 @@ func TestMinRevisionComesDown(t *testing.T) {
 		"never goes up": {[]int64{5, 70, 5, 5, 5, 5, 5, 5}, time.Minute, 0, 9},
 	} {
 		var f minRevision
-		f.see("a", "9")
+		f.observe("a", "9")
 		lowered := false
 		for i, has := range c.behind {
 			lowered = f.behind(began.Add(time.Duration(i)*c.every), has, time.Minute)
 			if i+1 == c.let {
-				f.see("a", "")
+				f.observe("a", "")
 			}
 		}
 		if got := f.get().Revision; got != c.want || lowered != (c.want < 9 || name == "never goes up") {

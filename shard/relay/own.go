@@ -14,23 +14,23 @@ import (
 	"navarch.io/navarch/push/agentapi"
 )
 
-// taker runs one Subscription. What it took outlives streams and upstreams.
+// taker runs one Subscription. Its state outlives streams and upstreams.
 type taker struct {
 	sub   Subscription
-	count func(error) // of each resource taken or refused
+	count func(error) // called for each resource, taken or refused
 
 	mu      sync.Mutex
 	running bool
-	waiting map[string]*discoveryv3.Resource // by name, the newest
-	answer  []func(error)                    // of the responses that waiting came with
-	held    map[string]string                // name -> version that Take returned nil for
+	waiting map[string]*discoveryv3.Resource // the newest by name
+	answer  []func(error)                    // callbacks of the responses in waiting
+	held    map[string]string                // name -> version that Take accepted
 }
 
 func newTaker(sub Subscription, count func(error)) *taker {
 	return &taker{sub: sub, count: count, held: map[string]string{}}
 }
 
-// ask is the first request on an upstream.
+// ask returns the first request for an upstream.
 func (t *taker) ask() mem.BufferSlice {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,7 +41,7 @@ func (t *taker) ask() mem.BufferSlice {
 	return encodeFirst(nil, t.sub.Type, t.sub.Names, held)
 }
 
-// submit hands a response over, frees it, and returns; done is called when all of it was taken or one of it refused.
+// submit queues a response and frees it. done is called when all resources were taken, or with the errors.
 func (t *taker) submit(data mem.BufferSlice, done func(error)) {
 	var response discoveryv3.DeltaDiscoveryResponse
 	err := proto.Unmarshal(data.Materialize(), &response)
@@ -59,7 +59,7 @@ func (t *taker) submit(data mem.BufferSlice, done func(error)) {
 		t.waiting[r.GetName()] = r
 	}
 	for _, name := range response.RemovedResources {
-		delete(t.waiting, name) // the agent keeps what it has
+		delete(t.waiting, name) // the agent keeps the resource
 	}
 	t.answer = append(t.answer, done)
 	if !t.running {
@@ -111,7 +111,7 @@ func (t *taker) take(r *discoveryv3.Resource) error {
 	return nil
 }
 
-// checkOwn says what is wrong with Config.Own.
+// checkOwn validates Config.Own.
 func checkOwn(own []Subscription) error {
 	seen := map[string]bool{agentapi.OwnerURL: true}
 	for _, s := range own {

@@ -7,16 +7,16 @@ import (
 
 const (
 	paceBase = 100 * time.Millisecond
-	// paceMax is also the longest that a stream of Envoy is held before it is dialled for: long enough to spare a dead
-	// control plane, short enough that its return is seen at once.
+	// paceMax is also the longest time that a stream of Envoy waits before dialling: long enough to spare a dead
+	// control plane, short enough that its return is noticed at once.
 	paceMax = 2 * time.Second
-	// healthyAfter is how long a silent stream must live to count as good: a reconnect where nothing changed is answered
-	// by nothing, so silence alone proves neither.
+	// healthyAfter is the age at which a silent stream counts as healthy. A reconnect without changes has no
+	// response, so silence alone proves neither.
 	healthyAfter = 3 * time.Second
 )
 
-// pacer spaces dials to a control plane that is away: exponential, jittered over the upper half of each step, shared by
-// all streams.
+// pacer spaces dials to a control plane that is away: exponentially, with jitter over the upper half of each step,
+// shared by all streams.
 type pacer struct {
 	mu       sync.Mutex
 	random   func() float64
@@ -26,7 +26,7 @@ type pacer struct {
 
 func newPacer(random func() float64) *pacer { return &pacer{random: random} }
 
-// wait is how long a dial at now has to be held back.
+// wait returns how long a dial at now must wait.
 func (p *pacer) wait(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,11 +50,11 @@ func (p *pacer) worked() {
 	p.failures, p.next = 0, time.Time{}
 }
 
-// moveForget is how long after the last move or failure the next one counts as the first.
+// moveForget is the time after the last move or failure from which the next one counts as the first.
 const moveForget = 5 * time.Minute
 
-// movePace spaces moves of one stream, the failed and the done: replicas that send a proxy to each other, while they hear
-// of a new ring one after the other, see it less and less often.
+// movePace spaces one stream's moves, failed ones included. Replicas that learn of a new ring one after the other may
+// send a proxy to each other; they do so less and less often.
 type movePace struct {
 	random    func() float64
 	base, max time.Duration
@@ -65,7 +65,7 @@ type movePace struct {
 
 func (p *movePace) open(now time.Time) bool { return !now.Before(p.next) }
 
-// space is called after each move and each failure.
+// space must be called after each move and each failure.
 func (p *movePace) space(now time.Time) {
 	if p.step *= 2; p.step == 0 || now.Sub(p.last) > moveForget {
 		p.step = p.base
@@ -75,7 +75,7 @@ func (p *movePace) space(now time.Time) {
 	p.later(now.Add(p.step/2 + time.Duration(p.random()*float64(p.step/2))))
 }
 
-// spread puts the next move off by up to d.
+// spread delays the next move by up to d.
 func (p *movePace) spread(now time.Time, d time.Duration) {
 	p.later(now.Add(time.Duration(p.random() * float64(d))))
 }

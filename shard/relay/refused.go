@@ -11,25 +11,25 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Bounds of what is kept of a refusal.
+// Bounds of the stored part of a refusal.
 const (
 	refusedNames = 10
 	refusedText  = 1 << 10 // bytes
 )
 
-// Refused is what Envoy has refused of one type, and neither accepted nor lost since.
+// Refused lists the resources of one type that Envoy refused, and neither accepted nor lost since.
 type Refused struct {
-	Type  string   `json:"type"`  // its URL
+	Type  string   `json:"type"`  // type URL
 	Names []string `json:"names"` // of the refused responses' resources, sorted; the first ten
-	Total int      `json:"total"` // how many there are
-	Error string   `json:"error"` // Envoy's words, of the newest refusal; the first KiB
+	Total int      `json:"total"` // number of the names
+	Error string   `json:"error"` // Envoy's message for the newest refusal; the first KiB
 }
 
-// refusal is what a session knows of a type after Envoy answered a response of it; Total is 0 where nothing is refused any more.
+// refusal is the state of a type's refusals after an answer of Envoy; Total 0: none any more.
 type refusal struct{ Refused }
 
-// refusals says what became of a type's refused resources by an answer; nil: nothing is refused, and nothing was.
-func (k *kept) refusals(before int, failure string) effect {
+// refusals returns the change of a type's refused resources by an answer; nil: nothing is or was refused.
+func (k *typeState) refusals(before int, failure string) effect {
 	if len(k.doubt) == 0 && before == 0 {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (k *kept) refusals(before int, failure string) effect {
 // failureOf reads the message of a google.rpc.Status of n bytes.
 func (c *cursor) failureOf(n int) string {
 	text := ""
-	_ = c.fields(c.at+n, func(field protowire.Number, n int) error { // what is malformed is a refusal without words
+	_ = c.fields(c.at+n, func(field protowire.Number, n int) error { // a malformed status is a refusal without message
 		if field == 2 {
 			text = strings.ToValidUTF8(string(c.appendTo(nil, min(n, refusedText))), "")
 		}
@@ -49,12 +49,12 @@ func (c *cursor) failureOf(n int) string {
 	return text
 }
 
-// refusedBy takes over what Envoy's stream of that number refuses of a type. changed: it is not what was known.
+// refusedBy stores the refusals of a type on Envoy's stream of that number, and reports whether they changed.
 func (c *counters) refusedBy(of uint64, now Refused) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if of != c.opened {
-		return false // a stream that another one has followed
+		return false // an older stream, which another one has replaced
 	}
 	before, was := c.refusals[now.Type]
 	switch {
@@ -67,7 +67,7 @@ func (c *counters) refusedBy(of uint64, now Refused) (changed bool) {
 	return was != (now.Total > 0) || !slices.Equal(before.Names, now.Names) || before.Error != now.Error
 }
 
-// listRefused is in the order of types; the caller has the mutex.
+// listRefused returns the refusals sorted by type. The caller holds the mutex.
 func (c *counters) listRefused() (all []Refused) {
 	for _, url := range slices.Sorted(maps.Keys(c.refusals)) {
 		all = append(all, c.refusals[url])
@@ -75,7 +75,7 @@ func (c *counters) listRefused() (all []Refused) {
 	return all
 }
 
-// refused takes note of a refusal, and logs it where it is another one than before.
+// refused records a refusal, and logs it if it differs from the one before.
 func (l *loop) refused(e refusal) {
 	if !l.r.stats.refusedBy(l.id, e.Refused) {
 		return
@@ -84,5 +84,6 @@ func (l *loop) refused(e refusal) {
 		l.r.cfg.Log.Info("Envoy has accepted what it had refused", obs.KeyType, e.Type)
 		return
 	}
-	l.r.cfg.Log.Warn("Envoy refused resources", obs.KeyType, e.Type, obs.KeyName, strings.Join(e.Names, ", "), "total", e.Total, obs.KeyError, e.Error)
+	l.r.cfg.Log.Warn("Envoy refused resources", obs.KeyType, e.Type,
+		obs.KeyName, strings.Join(e.Names, ", "), "total", e.Total, obs.KeyError, e.Error)
 }

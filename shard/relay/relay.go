@@ -19,55 +19,55 @@ import (
 	"navarch.io/navarch/store/socket"
 )
 
-// Config says where Envoy connects, and to which control plane its streams are carried.
+// Config configures Envoy's socket and the control plane.
 type Config struct {
-	// Socket is the path of the Unix socket, and Access who may connect beside the user of this process, as which Envoy runs: who
-	// does acts as this proxy towards the control plane.
+	// Socket is the path of the Unix socket. Access permits clients other than the user of this process, as which Envoy
+	// runs. Every client acts as this proxy towards the control plane.
 	Socket string
 	Access socket.Access
-	// Target is the control plane, "host:port" or any gRPC target: where the first upstream of a stream goes, and every
-	// later one for which no owner is known or can be reached.
+	// Target is the control plane, "host:port" or any gRPC target. It is dialled for the first upstream of a stream,
+	// and for later ones if no owner is known or reachable.
 	Target string
-	// Credentials is asked once per dial, so that a rotated root is used by the next connection. An owner is dialled by its
-	// address, but must prove the same name as Target: the name that the credentials carry, or where they carry none, the
-	// host of Target.
+	// Credentials is called for each dial, so that the next connection uses a rotated root. An owner is dialled by its
+	// address, but must prove the same name as Target: the name in the credentials, or else the host of Target.
 	Credentials func() (credentials.TransportCredentials, error)
-	// Metadata is asked once per dial for the headers to send upstream; nil: none. The relay adds navarch-revision and
-	// navarch-store.
+	// Metadata is called for each dial and returns the headers to send upstream; nil: none. The relay adds
+	// navarch-revision and navarch-store.
 	Metadata func() (metadata.MD, error)
-	// Own are the agent's own subscriptions on the delta streams of Envoy.
+	// Own are the agent's own subscriptions on Envoy's delta streams.
 	Own []Subscription
-	// Follow lets the relay ask for the owner of this proxy (agentapi.OwnerURL) and move its delta streams there, make before break.
+	// Follow lets the relay ask for the owner of this proxy (agentapi.OwnerURL) and move its delta streams there, make
+	// before break.
 	Follow bool
 	Log    *slog.Logger
 }
 
-// Subscription is a type that the agent asks for beside Envoy, on Envoy's delta stream. Envoy never sees its responses,
-// so it must be no type that Envoy asks for: a request of Envoy's for it is dropped.
+// Subscription is a type that the agent subscribes to on Envoy's delta stream. Envoy never receives its responses, so
+// Envoy must not use the type: its requests for the type are dropped.
 type Subscription struct {
 	Type string // type URL
-	// Names are the resources to ask for; none: all that the server has (a wildcard).
+	// Names are the subscribed resources; none: all of the server's (a wildcard).
 	Names []string
-	// Take is given each resource whose version is not the last that it took. nil acknowledges it; an error refuses it
-	// upstream with its text, and the last one taken stands. A resource that the server removes, or does not have, is
-	// acknowledged without a call. It runs on a goroutine of the subscription, one call at a time, never with a lock held; of
-	// responses that come meanwhile the newest of each resource is taken. It owns the resource.
+	// Take receives each resource whose version differs from the last accepted one. nil acknowledges the resource. An
+	// error refuses it upstream with its text, and the last accepted version stays. Removed and missing resources are
+	// acknowledged without a call. Calls come from one goroutine per subscription, one at a time, without locks held.
+	// Of several waiting responses the newest of each resource is passed. Take owns the resource.
 	Take func(*discoveryv3.Resource) error
 }
 
-// Relay carries ADS streams. Make it with New.
+// Relay carries ADS streams. New makes it.
 type Relay struct {
 	cfg         Config
-	authority   string // host:port of the target: the name that an owner has to prove, where the credentials carry none
+	authority   string // host:port of the target: the name that an owner must prove if the credentials name no host
 	pace        *pacer
 	minRevision minRevision
 	takers      []*taker
-	saying      *saying
+	report      *agentReport
 	stats       counters
 	timing      timing
 }
 
-// New checks cfg; it opens nothing. An error names all that is missing or too long.
+// New validates cfg; it opens nothing. The error joins all fields that are missing or too long.
 func New(cfg Config) (*Relay, error) {
 	var errs []error
 	if cfg.Socket == "" {
@@ -90,7 +90,7 @@ func New(cfg Config) (*Relay, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Relay{cfg: cfg, pace: newPacer(rand.Float64), timing: defaultTiming, saying: newSaying()}
+	r := &Relay{cfg: cfg, pace: newPacer(rand.Float64), timing: defaultTiming, report: newAgentReport()}
 	r.authority = cfg.Target[strings.LastIndexByte(cfg.Target, '/')+1:]
 	r.stats.target = cfg.Target
 	for _, sub := range cfg.Own {
@@ -99,7 +99,8 @@ func New(cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// Run serves the socket until ctx ends, then ends all streams and removes the socket. An error: the socket cannot be listened on.
+// Run serves the socket until ctx ends, then ends all streams and removes the socket. An error: the socket cannot be
+// listened on.
 func (r *Relay) Run(ctx context.Context) error {
 	l, err := socket.Listen(r.cfg.Socket, r.cfg.Access)
 	if err != nil {
@@ -114,8 +115,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// options are those of the server at the socket. Envoy pings it every ten seconds (cmd/navarch-agent writes its bootstrap), which is more
-// than gRPC allows by default.
+// options returns the options of the socket's server. Envoy pings it every ten seconds (cmd/navarch-agent writes its
+// bootstrap), more often than gRPC permits by default.
 func (r *Relay) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(rawCodec{}),

@@ -17,18 +17,18 @@ const (
 	resourceVersion, resourceName, resourceTTL = 1, 3, 6
 )
 
-// named is a resource as a mirror knows it.
+// named is a resource in a mirror.
 type named struct{ name, version string }
 
 // request is the head of a DeltaDiscoveryRequest.
 type request struct {
 	typeURL, nonce         string
-	node                   []byte // the encoded field, tag and all; nil: none
+	node                   []byte // the encoded field with its tag; nil: none
 	subscribe, unsubscribe []string
 	initial                []named
 	failed                 bool   // it has an error_detail
-	failure                string // the message in it
-	strange                bool   // it has what a mirror does not follow
+	failure                string // the message of the error_detail
+	strange                bool   // it has fields that a mirror does not follow
 }
 
 // response is the head of a DeltaDiscoveryResponse.
@@ -39,7 +39,7 @@ type response struct {
 	strange                  bool
 }
 
-// scanRequest reads a request in the buffers that it came in. What it returns are copies.
+// scanRequest parses a request within its buffers. The result is a copy.
 func scanRequest(data mem.BufferSlice) (request, error) {
 	var h request
 	c := cursor{bufs: data}
@@ -71,7 +71,7 @@ func scanRequest(data mem.BufferSlice) (request, error) {
 	return h, err
 }
 
-// scanResponse reads a response in the buffers that it came in, and skips the bodies of its resources.
+// scanResponse parses a response within its buffers, and skips the bodies of its resources.
 func scanResponse(data mem.BufferSlice) (response, error) {
 	var h response
 	c := cursor{bufs: data}
@@ -88,7 +88,7 @@ func scanResponse(data mem.BufferSlice) (response, error) {
 				case resourceVersion:
 					r.version = c.text(n)
 				case resourceTTL:
-					h.strange = true // Envoy forgets it by itself
+					h.strange = true // Envoy removes it by itself
 				}
 				return nil
 			})
@@ -108,16 +108,16 @@ func scanResponse(data mem.BufferSlice) (response, error) {
 
 var errWire = errors.New("not protobuf")
 
-// cursor reads an encoded message that lies in several buffers, without joining them. Reads past the end are prevented by
-// fields, which knows the length.
+// cursor reads an encoded message across several buffers without joining them. fields knows the length, and prevents
+// reads past the end.
 type cursor struct {
-	bufs mem.BufferSlice // from the one that holds the next byte
+	bufs mem.BufferSlice // from the buffer of the next byte
 	off  int             // of the next byte, in bufs[0]
 	at   int             // of the next byte, in the message
 }
 
-// fields calls visit with every length-delimited field up to end; the cursor is then at its value of n bytes, of which
-// visit may read as much as it likes. Other fields are skipped.
+// fields calls visit for every length-delimited field up to end. The cursor is then at the field's value of n bytes, of
+// which visit may read any part. Other fields are skipped.
 func (c *cursor) fields(end int, visit func(field protowire.Number, n int) error) error {
 	for c.at < end {
 		field, kind, err := c.tag(end)
@@ -170,7 +170,7 @@ func (c *cursor) tag(end int) (protowire.Number, protowire.Type, error) {
 	return field, kind, nil
 }
 
-// maxGroups is how deep groups may be nested, as in package protowire; no message of xDS has any.
+// maxGroups bounds the nesting of groups, as in package protowire; xDS messages contain no groups.
 const maxGroups = 10000
 
 func (c *cursor) skipScalar(field protowire.Number, kind protowire.Type, end, depth int) error {
@@ -226,7 +226,7 @@ func (c *cursor) varint(end int) (v uint64, err error) {
 	return 0, errWire
 }
 
-// next is what is left of the buffer that holds the next byte.
+// next returns the rest of the buffer of the next byte.
 func (c *cursor) next() []byte {
 	for {
 		if b := c.bufs[0].ReadOnlyData(); c.off < len(b) {
@@ -264,7 +264,7 @@ func (c *cursor) appendTo(b []byte, n int) []byte {
 	return b
 }
 
-// text is the next n bytes. Names and versions come again and again: equal ones are one string.
+// text returns the next n bytes. Names and versions repeat, so equal ones share one string.
 func (c *cursor) text(n int) string {
 	if n == 0 {
 		return ""

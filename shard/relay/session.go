@@ -9,16 +9,16 @@ import (
 	"navarch.io/navarch/push/agentapi"
 )
 
-// timing is how long things may take. Tests shorten it.
+// timing has the session's durations. Tests shorten them.
 type timing struct {
-	admission time.Duration // how long a move waits to be let in: longer than a replica lets wait (shard/place)
-	patience  time.Duration // how long a move waits for what is in flight, and how long a question of Envoy's may be unanswered before it is not waited for
-	spread    time.Duration // moves start within it, at random: a changed ring sends thousands of agents elsewhere at once
+	admission time.Duration // wait of a move for admission: longer than a replica's queue (shard/place)
+	patience  time.Duration // wait of a move for responses in flight; a subscription that is unanswered for longer is ignored
+	spread    time.Duration // random delay of moves: a changed ring moves thousands of agents at once
 	resume    time.Duration // the same for the replacement of an upstream that ended
-	look      time.Duration // how often a move that waits for quiet looks again
-	between   time.Duration // the first wait between two moves or tries; it doubles
-	longest   time.Duration // up to this
-	lower     time.Duration // how long replicas must all be behind what Envoy was sent before one of them serves it
+	look      time.Duration // interval of checks by a move that waits for quiet
+	between   time.Duration // first pause between two moves or tries; it doubles
+	longest   time.Duration // longest such pause
+	lower     time.Duration // time for which all replicas must be behind before one of them serves Envoy
 }
 
 var defaultTiming = timing{
@@ -26,11 +26,11 @@ var defaultTiming = timing{
 	look: 250 * time.Millisecond, between: time.Second, longest: time.Minute, lower: time.Minute,
 }
 
-// session is one delta stream of Envoy: which upstream it has, what is on the way, and when it moves. It is pure: step
-// takes an event and returns what to do, in order; clocks, sockets and goroutines are the loop's (stream.go).
+// session is one delta stream of Envoy: its upstream, its messages in flight, and its moves. It is pure: step handles
+// an event and returns effects in order. The loop (stream.go) has the clocks, sockets and goroutines.
 //
-// There is one live upstream connection, which is what Envoy talks to; before it is ready, requests only change the mirror, from which the
-// first requests on it are made. A move has a second one, next (move.go).
+// Envoy uses the live upstream connection. Before that is ready, requests only change the mirror, which later provides
+// the first requests. During a move there is a second connection, next (move.go).
 type session struct {
 	target string
 	follow bool
@@ -39,40 +39,40 @@ type session struct {
 	pace   movePace
 
 	mirror  mirror
-	node    []byte // of Envoy's first request, encoded as its field
-	trusted bool   // the mirror is all that Envoy has
-	begun   bool   // Envoy's first request went up
-	closing bool   // Envoy sends no more
-	once    bool   // an upstream connection was ready once
+	node    []byte // of Envoy's first request, as an encoded field
+	trusted bool   // the mirror has all that Envoy has
+	begun   bool   // Envoy's first request was sent upstream
+	closing bool   // Envoy sends no more requests
+	once    bool   // an upstream connection has been ready
 
 	conns uint32
 	live  *connState
-	next  *connState // of a move that is under way
+	next  *connState // of a move under way
 	until time.Time
-	known string // address of the owner that was answered last, on whichever connection
+	known string // address of the owner in the last answer on any connection
 	out   []effect
 }
 
-// connState is one upstream.
+// connState is the state of one upstream.
 type connState struct {
 	id       uint32
 	addr     string
-	prefix   string // of nonces, as Envoy sees them; the first connection has none
+	prefix   string // of nonces, as Envoy sees them; empty for the first connection
 	ready    bool
-	in       bool            // of a move: the server has let the stream in
-	said     bool            // it had a request, with the node in it
-	open     map[string]bool // types that were asked for on it
-	asked    bool            // for the owner
-	answered bool            // who it is
-	owner    agentapi.Owner  // as it answered
+	in       bool            // of a move: the server has admitted the stream
+	said     bool            // a request with the node was sent
+	open     map[string]bool // types with a request on this connection
+	asked    bool            // the owner was asked for
+	answered bool            // the owner was answered
+	owner    agentapi.Owner  // the answer
 }
 
 // Events.
 type (
-	started   struct{} // the first one
+	started   struct{} // the first event
 	tick      struct{}
 	connReady struct{ conn uint32 }
-	connProof struct{ conn uint32 } // it answered with its headers
+	connProof struct{ conn uint32 } // the response headers came
 	connEnded struct {
 		conn uint32
 		err  error
@@ -89,7 +89,7 @@ type (
 		head response
 		err  error // of the scan
 	}
-	taken struct { // what a subscription made of a response
+	taken struct { // result of a subscription for a response
 		conn       uint32
 		url, nonce string
 		err        error
@@ -108,8 +108,8 @@ type (
 		conn uint32
 		data mem.BufferSlice
 	}
-	endUp    struct{ conn uint32 } // no more requests come
-	ask      struct{ conn uint32 } // Config.Own
+	endUp    struct{ conn uint32 } // no more requests follow
+	ask      struct{ conn uint32 } // for Config.Own
 	sendDown struct {
 		conn uint32
 		data mem.BufferSlice
@@ -123,7 +123,7 @@ type (
 	notice struct { // for statistics and log
 		what what
 		addr string
-		self bool // of owned
+		self bool // for owned
 		err  error
 	}
 )
@@ -142,7 +142,7 @@ type (
 	effect any
 )
 
-// step handles one event, and returns what to do; nothing else changes a session.
+// step handles one event and returns the effects. Only step changes a session.
 func (s *session) step(now time.Time, e event) []effect {
 	s.out = nil
 	switch e := e.(type) {
@@ -175,8 +175,8 @@ func (s *session) step(now time.Time, e event) []effect {
 	return s.out
 }
 
-// reads says whether the next request of Envoy may be read: the first ones wait for an upstream, so that they pass as they
-// are.
+// reads reports whether Envoy's next request may be read. The first requests wait for an upstream, so that they pass
+// unchanged.
 func (s *session) reads() bool { return s.once }
 
 func (s *session) do(e effect) { s.out = append(s.out, e) }
@@ -193,7 +193,7 @@ func (s *session) conn(addr string) *connState {
 	return &connState{id: s.conns, addr: addr, open: map[string]bool{}}
 }
 
-// candidate is where to look for an upstream: at the owner, unless it failed lately or the stream has just moved.
+// candidate returns the address to dial: the owner's, unless it failed recently or the stream has just moved.
 func (s *session) candidate(now time.Time) string {
 	if s.follow && s.known != "" && s.pace.open(now) {
 		return s.known
@@ -208,7 +208,7 @@ func (s *session) upstreamReady(now time.Time, id uint32) {
 		s.next.prefix = fmt.Sprintf("navarch-%d-", id)
 		s.next.said = true
 		s.until = now.Add(s.t.admission)
-		s.askOwner(s.next, s.node) // with it the stream waits to be let in
+		s.askOwner(s.next, s.node) // with this request the stream waits for admission
 	case s.is(s.live, id):
 		s.live.ready = true
 		if !s.once {
@@ -221,7 +221,7 @@ func (s *session) upstreamReady(now time.Time, id uint32) {
 	}
 }
 
-// restate says on a new connection what Envoy would say on a new stream.
+// restate sends on a new connection what Envoy would send on a new stream.
 func (s *session) restate(l *connState) {
 	if !s.begun {
 		return
@@ -251,8 +251,8 @@ func (s *session) agentTypes(l *connState) {
 	s.do(ask{l.id})
 }
 
-// askOwner asks for the owner, without the version of the last answer: whether the replica that answers is the owner itself is true of
-// that one only.
+// askOwner asks for the owner without the version of the last answer: whether the answering replica is itself the owner
+// differs between replicas.
 func (s *session) askOwner(l *connState, node []byte) {
 	if s.follow && !l.asked {
 		l.asked = true
@@ -277,7 +277,7 @@ func (s *session) upstreamEnded(now time.Time, id uint32, err error) {
 		s.dial(s.target, 0)
 		return
 	case !s.once, s.closing, !s.trusted, !s.begun:
-		// Envoy's stream ends with its upstream: only Envoy can say on a new one what it holds.
+		// Envoy's stream ends with its upstream: only Envoy can state its versions on a new one.
 		s.do(finish{err})
 		return
 	}
@@ -321,7 +321,7 @@ func (s *session) request(now time.Time, e fromEnvoy) {
 		return
 	}
 	if !s.live.said && s.begun {
-		data = append(message(s.node), data...) // nothing could be restated on this connection
+		data = append(message(s.node), data...) // the mirror had nothing to restate on this connection
 	}
 	s.live.open[e.head.typeURL] = true
 	s.do(sendUp{s.live.id, data})
@@ -331,7 +331,7 @@ func (s *session) request(now time.Time, e fromEnvoy) {
 	}
 }
 
-// record puts a request into the mirror, and says what it answers; nil: nothing that is in flight.
+// record applies a request to the mirror, and returns the response that it answers; nil: none in flight.
 func (s *session) record(now time.Time, e fromEnvoy) *sent {
 	if e.err != nil {
 		return nil
@@ -347,14 +347,14 @@ func (s *session) record(now time.Time, e fromEnvoy) *sent {
 	return answered
 }
 
-// translate is the request as the live connection understands it; nil: there is nothing in it for that.
+// translate converts a request for the live connection; nil: nothing remains to send.
 func (s *session) translate(e fromEnvoy, answered *sent, known bool) mem.BufferSlice {
 	h := e.head
 	if s.live.prefix == "" || e.err != nil {
 		return e.data
 	}
 	if known && !s.live.open[h.typeURL] && len(h.subscribe) == 0 {
-		e.data.Free() // nothing is subscribed any more: as a first request it would mean all
+		e.data.Free() // no subscription remains: as a first request it would mean all
 		return nil
 	}
 	switch {
@@ -363,7 +363,7 @@ func (s *session) translate(e fromEnvoy, answered *sent, known bool) mem.BufferS
 	case answered != nil && answered.conn == s.live.id:
 		return amend(e.data, requestNonce, answered.upstream)
 	case len(h.subscribe)+len(h.unsubscribe)+len(h.initial) == 0:
-		e.data.Free() // the answer to an upstream connection that is gone
+		e.data.Free() // an answer to a previous upstream connection
 		return nil
 	}
 	return withoutNonce(e.data)

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// sotw carries a state-of-the-world stream as it is. It lives exactly as long as its upstream: its requests do not say
-// what Envoy holds of each resource, so nothing can be said in its name.
+// sotw carries a state-of-the-world stream unchanged. It ends with its upstream: its requests do not state Envoy's
+// version of each resource, so the relay could not restate them.
 func (r *Relay) sotw(down grpc.ServerStream, of uint64) error {
 	st := r.stats.open(of, methodSotW, r.cfg.Target)
 	err := r.carrySotW(down, st)
@@ -41,15 +41,15 @@ func (r *Relay) carrySotW(down grpc.ServerStream, st *stream) error {
 	go pumpUp(down, up, st, cancel)
 	err = pumpDown(up, down, st)
 	if ctx.Err() != nil && down.Context().Err() != nil {
-		return status.FromContextError(down.Context().Err()).Err() // Envoy left: says nothing about the control plane
+		return status.FromContextError(down.Context().Err()).Err() // Envoy left, which says nothing about the control plane
 	}
-	r.judge(st, connected)
+	r.recordOutcome(st, connected)
 	r.lost(r.cfg.Target, err)
 	return ending(err)
 }
 
-// pumpUp carries Envoy's requests; it ends when either side does. An error towards the control plane is left for
-// pumpDown to find, which learns the status with it.
+// pumpUp carries Envoy's requests until either side ends. After an error of the control plane pumpDown fails too, and
+// receives the status.
 func pumpUp(down grpc.ServerStream, up grpc.ClientStream, st *stream, cancel context.CancelFunc) {
 	for {
 		var f frame
@@ -69,7 +69,7 @@ func pumpUp(down grpc.ServerStream, up grpc.ClientStream, st *stream, cancel con
 	}
 }
 
-// pumpDown carries the control plane's responses and returns why they ended.
+// pumpDown carries the control plane's responses, and returns why they ended.
 func pumpDown(up grpc.ClientStream, down grpc.ServerStream, st *stream) error {
 	for {
 		var f frame

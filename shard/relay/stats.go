@@ -6,56 +6,57 @@ import (
 	"time"
 )
 
-// keptStreams is how many ended streams the debug page still shows.
+// keptStreams is the number of ended streams on the debug page.
 const keptStreams = 16
 
-// Stats is what the debug page shows. Directions are seen from the agent: requests go up to the control plane, responses
-// come down from it. Bytes of messages are gRPC payloads; socket bytes hold TLS and HTTP/2 framing too.
+// Stats is the content of the debug page. Requests go up to the control plane, responses come down from it. Message
+// bytes are gRPC payloads; socket bytes include TLS and HTTP/2 framing.
 type Stats struct {
 	Address   string `json:"address"`            // Config.Target
-	Connected bool   `json:"connected"`          // at least one stream has its upstream now
-	Upstream  string `json:"upstream,omitempty"` // the address that the newest connected stream was dialled at
-	Peer      string `json:"peer,omitempty"`     // and the IP and port that answered
-	Owner     string `json:"owner,omitempty"`    // the replica that owns this proxy, as last answered
-	AtOwner   bool   `json:"atOwner"`            // that replica is the one that answered
+	Connected bool   `json:"connected"`          // at least one stream has an upstream now
+	Upstream  string `json:"upstream,omitempty"` // dialled address of the newest connected stream
+	Peer      string `json:"peer,omitempty"`     // IP and port of that connection
+	Owner     string `json:"owner,omitempty"`    // the replica that owns this proxy, by the last answer
+	AtOwner   bool   `json:"atOwner"`            // the answering replica is the owner
 
-	Moves       uint64 `json:"moves"`       // upstreams changed for the owner's, Envoy saw nothing
-	MovesFailed uint64 `json:"movesFailed"` // tries that ended with the stream where it was
-	Resumes     uint64 `json:"resumes"`     // upstreams that ended and were replaced, Envoy saw nothing
-	Taken       uint64 `json:"taken"`       // resources of the agent's own subscriptions, taken
-	Refused     uint64 `json:"refused"`     // and refused
-	Revision    int64  `json:"revision"`    // highest revision of the store that a response was made of: the minimum revision
+	Moves       uint64 `json:"moves"`       // changes to the owner's upstream, unnoticed by Envoy
+	MovesFailed uint64 `json:"movesFailed"` // moves that left the stream where it was
+	Resumes     uint64 `json:"resumes"`     // replaced upstreams, unnoticed by Envoy
+	Taken       uint64 `json:"taken"`       // accepted resources of the agent's own subscriptions
+	Refused     uint64 `json:"refused"`     // refused ones
+	Revision    int64  `json:"revision"`    // highest revision of the store in a response: the minimum revision
 	Store       string `json:"store,omitempty"`
 
-	// StreamsOpened counts streams that Envoy opened, StreamsActive those that live, Connects those that reached the control plane.
+	// StreamsOpened counts streams that Envoy opened, StreamsActive the open ones, Connects those that reached the
+	// control plane.
 	StreamsOpened uint64     `json:"streamsOpened"`
 	StreamsActive int        `json:"streamsActive"`
 	Connects      uint64     `json:"connects"`
-	Failures      uint64     `json:"failures"` // refused dials and upstreams that ended
+	Failures      uint64     `json:"failures"` // refused dials and ended upstreams
 	LastConnect   *time.Time `json:"lastConnect,omitempty"`
 	LastError     string     `json:"lastError,omitempty"`
-	RetryInMS     int64      `json:"retryInMs"` // how long the next dial would be held
+	RetryInMS     int64      `json:"retryInMs"` // wait of the next dial
 	Total         Traffic    `json:"total"`     // of all streams since the start
 	Rejected      []Refused  `json:"rejected,omitempty"`
-	Streams       []Stream   `json:"streams"` // the upstreams, oldest first; ended ones are kept for a while
+	Streams       []Stream   `json:"streams"` // upstreams, oldest first; some ended ones are included
 }
 
-// Traffic is what passed, per direction.
+// Traffic counts messages and bytes per direction.
 type Traffic struct {
 	Requests        uint64 `json:"requests"`
 	RequestBytes    uint64 `json:"requestBytes"`
 	Responses       uint64 `json:"responses"`
 	ResponseBytes   uint64 `json:"responseBytes"`
-	OwnResponses    uint64 `json:"ownResponses"` // to the agent's own subscriptions: not among Responses
+	OwnResponses    uint64 `json:"ownResponses"` // of the agent's own subscriptions, not among Responses
 	OwnBytes        uint64 `json:"ownResponseBytes"`
 	SocketSentBytes uint64 `json:"socketSentBytes"`
 	SocketReadBytes uint64 `json:"socketReadBytes"`
 }
 
-// Stream is one upstream of a stream of Envoy: a delta stream has several, one after the other.
+// Stream is one upstream of Envoy's stream. A delta stream may have several in sequence.
 type Stream struct {
 	ID           uint64     `json:"id"`
-	Of           uint64     `json:"of"` // the number of Envoy's stream
+	Of           uint64     `json:"of"` // number of Envoy's stream
 	Address      string     `json:"address"`
 	Peer         string     `json:"peer,omitempty"`
 	Method       string     `json:"method"`
@@ -68,7 +69,7 @@ type Stream struct {
 	Traffic
 }
 
-// Stats returns the counters as they are now.
+// Stats returns the present counters.
 func (r *Relay) Stats() Stats {
 	s := r.stats.snapshot()
 	s.RetryInMS = r.pace.wait(time.Now()).Milliseconds()
@@ -77,7 +78,7 @@ func (r *Relay) Stats() Stats {
 	return s
 }
 
-// stream counts one upstream; the pumps add to it without a lock.
+// stream counts one upstream; the pumps increment it without a lock.
 type stream struct {
 	id, of                    uint64
 	method, address           string
@@ -106,7 +107,7 @@ func (s *stream) received(n int) {
 	s.lastResponse.Store(&now)
 }
 
-// heard counts a response to the agent itself: Envoy is sent nothing of it.
+// heard counts a response to the agent itself, which Envoy does not receive.
 func (s *stream) heard(n int) {
 	s.own.Add(1)
 	s.ownBytes.Add(uint64(n))
@@ -148,14 +149,14 @@ func (t *Traffic) add(u Traffic) {
 	t.SocketReadBytes += u.SocketReadBytes
 }
 
-// counters is the relay's ledger. Its mutex guards the list of streams and the few facts of the whole.
+// counters is the relay's statistics. Its mutex guards the list of streams and the plain fields.
 type counters struct {
 	target string
 
 	moves, movesFailed, resumes, taken, refused atomic.Uint64
 
 	mu          sync.Mutex
-	streams     []*stream // those that live, and the last that ended
+	streams     []*stream // open ones, and the last that ended
 	past        Traffic   // of streams no longer listed
 	upstreams   uint64
 	opened      uint64 // streams of Envoy
@@ -166,11 +167,11 @@ type counters struct {
 	failures    uint64
 	lastConnect *time.Time
 	lastError   string
-	away        bool               // the last thing that happened was a failure
+	away        bool               // the last event was a failure
 	refusals    map[string]Refused // by type, of Envoy's newest stream
 }
 
-// begin counts a stream of Envoy and gives it its number; finish is its end.
+// begin counts a stream of Envoy and returns its number; finish ends it.
 func (c *counters) begin() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,7 +199,7 @@ func (c *counters) ownerAddr() string {
 	return c.owner
 }
 
-// tookOne counts what became of a resource of the agent's own.
+// tookOne counts a resource of the agent's own subscriptions.
 func (c *counters) tookOne(err error) {
 	if err != nil {
 		c.refused.Add(1)
@@ -207,7 +208,7 @@ func (c *counters) tookOne(err error) {
 	c.taken.Add(1)
 }
 
-// open counts an upstream of a stream of Envoy.
+// open counts an upstream of Envoy's stream.
 func (c *counters) open(of uint64, method, address string) *stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -228,12 +229,12 @@ func (c *counters) open(of uint64, method, address string) *stream {
 func (c *counters) connected(s *stream, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.connected.Store(&at) // under mu: a snapshot has all of it, or nothing
+	s.connected.Store(&at) // under mu, so that a snapshot is consistent
 	c.connects++
 	c.lastConnect, c.lastError, c.away = &at, "", false
 }
 
-// failed says whether this is the first failure after a success.
+// failed records a failure, and reports whether it is the first after a success.
 func (c *counters) failed(err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -255,7 +256,8 @@ func (c *counters) snapshot() Stats {
 	}
 	for _, s := range c.streams {
 		row := Stream{
-			ID: s.id, Of: s.of, Address: s.address, Peer: s.peerText(), Method: s.method, Opened: s.opened, Connected: s.connected.Load(), Ended: s.ended.Load(),
+			ID: s.id, Of: s.of, Address: s.address, Peer: s.peerText(),
+			Method: s.method, Opened: s.opened, Connected: s.connected.Load(), Ended: s.ended.Load(),
 			LastRequest: s.lastRequest.Load(), LastResponse: s.lastResponse.Load(), Traffic: s.traffic(),
 		}
 		if text := s.failure.Load(); text != nil {

@@ -22,7 +22,7 @@ const (
 	methodSotW  = service + "StreamAggregatedResources"
 )
 
-// carry is the life of one stream of Envoy.
+// carry serves one stream of Envoy.
 func (r *Relay) carry(_ any, down grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(down)
 	if method != methodDelta && method != methodSotW {
@@ -36,8 +36,8 @@ func (r *Relay) carry(_ any, down grpc.ServerStream) error {
 	return r.delta(down, id)
 }
 
-// loop is the shell of a session: it owns the session and hands messages between goroutines that read and write. In each
-// direction one message is under way, so what is slow holds back its sender and nobody else.
+// loop owns a session, and passes messages between the goroutines that read and write. One message per direction is
+// under way, so a slow receiver holds back only its sender.
 type loop struct {
 	r     *Relay
 	id    uint64
@@ -46,13 +46,13 @@ type loop struct {
 	s     *session
 	conns map[uint32]*upstream
 
-	fromEnvoy chan event
-	toEnvoy   chan outgoing
-	outgoing  *outgoing // what toEnvoy has not taken
-	answers   chan event
-	spoken    <-chan struct{} // closed when there is something else to say
-	finished  bool
-	err       error
+	fromEnvoy     chan event
+	toEnvoy       chan outgoing
+	outgoing      *outgoing // not accepted by toEnvoy yet
+	answers       chan event
+	reportChanged <-chan struct{} // closed when the agent's report changes
+	finished      bool
+	err           error
 }
 
 type outgoing struct {
@@ -68,7 +68,7 @@ func (r *Relay) delta(down grpc.ServerStream, id uint64) error {
 		s:         r.session(),
 		fromEnvoy: make(chan event), toEnvoy: make(chan outgoing), answers: make(chan event),
 	}
-	l.spoken = r.saying.next()
+	l.reportChanged = r.report.next()
 	go l.read()
 	go l.write(cancel)
 	l.step(started{})
@@ -109,7 +109,7 @@ func (l *loop) sleep() time.Duration {
 	return time.Hour
 }
 
-// wait takes the next thing that happens. What must not be read now is a nil channel.
+// wait handles the next event. A source that must not be read now is a nil channel.
 func (l *loop) wait(timer <-chan time.Time) {
 	live, next := l.conn(l.s.live), l.conn(l.s.next)
 	var envoy, liveIn, nextIn chan event
@@ -135,10 +135,10 @@ func (l *loop) wait(timer <-chan time.Time) {
 		l.heard(next, e)
 	case e := <-l.answers:
 		l.step(e)
-	case <-l.spoken:
-		l.spoken = l.r.saying.next()
-		if l.s.live.ready && l.s.live.said { // else it is said with the first words there
-			l.say(l.s.live.id)
+	case <-l.reportChanged:
+		l.reportChanged = l.r.report.next()
+		if l.s.live.ready && l.s.live.said { // else it is sent after the first request there
+			l.sendReport(l.s.live.id)
 		}
 	case toEnvoy <- message:
 		l.outgoing = nil
@@ -149,12 +149,12 @@ func (l *loop) wait(timer <-chan time.Time) {
 	case <-timer:
 		l.step(tick{})
 	case <-l.ctx.Done():
-		l.end(status.FromContextError(l.ctx.Err()).Err()) // Envoy left: says nothing about the control plane
+		l.end(status.FromContextError(l.ctx.Err()).Err()) // Envoy left, which says nothing about the control plane
 	}
 	live.endIfDrained()
 }
 
-// none is an upstream connection that is not there: its channels are nil.
+// none replaces a missing upstream connection: its channels are nil.
 var none = &upstream{}
 
 func (l *loop) conn(of *connState) *upstream {
@@ -166,7 +166,7 @@ func (l *loop) conn(of *connState) *upstream {
 	return none
 }
 
-// head is the first of the queue, and where it goes.
+// head returns the first message of the queue and its channel.
 func (u *upstream) head() (chan<- mem.BufferSlice, mem.BufferSlice) {
 	if len(u.queue) == 0 || u.closed {
 		return nil, nil
@@ -185,13 +185,13 @@ func (l *loop) heard(u *upstream, e event) {
 	switch e := e.(type) {
 	case fromConn:
 		if e.err == nil {
-			l.r.minRevision.see(u.store, e.head.revision)
+			l.r.minRevision.observe(u.store, e.head.revision)
 		}
 		if l.s.own[e.head.typeURL] {
 			u.row.heard(e.data.Len())
 		}
 	case connEnded:
-		if l.s.is(l.s.live, u.id) { // a move that failed is counted as that
+		if l.s.is(l.s.live, u.id) { // a failed move is counted as such
 			l.r.lost(u.row.address, e.err)
 			if u.behind {
 				l.r.turnedAway(u.revision)
@@ -222,7 +222,7 @@ func (l *loop) do(e effect) {
 		for _, t := range l.r.takers {
 			l.queue(e.conn, t.ask())
 		}
-		l.say(e.conn)
+		l.sendReport(e.conn)
 	case sendDown:
 		l.outgoing = &outgoing{e.data, l.conns[e.conn].row}
 	case take:
@@ -240,7 +240,8 @@ func (l *loop) do(e effect) {
 	}
 }
 
-// take hands a response to the subscription of its type, which may serve other streams too, so nothing waits in it.
+// take passes a response to the subscription of its type. It does not block, since the subscription may serve other
+// streams too.
 func (l *loop) take(e take) {
 	i := slices.IndexFunc(l.r.takers, func(t *taker) bool { return t.sub.Type == e.url })
 	l.r.takers[i].submit(e.data, func(err error) {
@@ -253,9 +254,9 @@ func (l *loop) take(e take) {
 	})
 }
 
-// say sends the newest request of Relay.Say.
-func (l *loop) say(conn uint32) {
-	if data := l.r.saying.message(); data != nil {
+// sendReport sends the newest report of Relay.Report.
+func (l *loop) sendReport(conn uint32) {
+	if data := l.r.report.message(); data != nil {
 		l.queue(conn, data)
 	}
 }
@@ -279,7 +280,7 @@ func (l *loop) drop(conn uint32) {
 
 func (l *loop) end(err error) { l.finished, l.err = true, err }
 
-// read hands Envoy's requests over.
+// read passes Envoy's requests to the loop.
 func (l *loop) read() {
 	for {
 		var e event
@@ -303,7 +304,7 @@ func (l *loop) read() {
 	}
 }
 
-// write sends to Envoy; where that fails, Envoy is gone.
+// write sends responses to Envoy. A failure means that Envoy is gone.
 func (l *loop) write(cancel context.CancelFunc) {
 	for {
 		select {
@@ -320,7 +321,7 @@ func (l *loop) write(cancel context.CancelFunc) {
 	}
 }
 
-// ending is the status of a stream of Envoy whose upstream ended.
+// ending returns the status for Envoy's stream after its upstream ended.
 func ending(err error) error {
 	if errors.Is(err, io.EOF) {
 		return status.Error(codes.Unavailable, "the control plane ended the stream")
@@ -335,7 +336,7 @@ func (r *Relay) unavailable(err error) error {
 	return status.Errorf(codes.Unavailable, "control plane %s: %v", r.cfg.Target, err)
 }
 
-// lost logs the first failure after a success; the following ones are at Debug, since it is tried again all the time.
+// lost logs the first failure after a success. Further failures are logged at Debug, since dials repeat all the time.
 func (r *Relay) lost(addr string, err error) {
 	if r.stats.failed(err) {
 		r.cfg.Log.Warn("lost the control plane, Envoy keeps what it has", "address", addr, "error", err)
@@ -344,14 +345,14 @@ func (r *Relay) lost(addr string, err error) {
 	r.cfg.Log.Debug("control plane still away", "address", addr, "error", err)
 }
 
-// turnedAway notes the revision of a replica that was behind the minimum revision.
+// turnedAway records the revision of a replica that was behind the minimum revision.
 func (r *Relay) turnedAway(revision int64) {
 	if r.minRevision.behind(time.Now(), revision, r.timing.lower) {
 		r.cfg.Log.Warn("no replica has what Envoy was sent last: it is served by one that is behind", "revision", r.minRevision.get().Revision)
 	}
 }
 
-// notice counts and logs what a session did.
+// notice counts and logs a session's action.
 func (r *Relay) notice(n notice) {
 	switch n.what {
 	case moved:

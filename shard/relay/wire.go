@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Messages that the relay makes or changes. A changed field is appended: of a field that comes twice the last one counts
-// (https://protobuf.dev/programming-guides/encoding/#last-one-wins), so the rest is passed on as it is.
+// Messages that the relay makes or changes. A changed field is appended, since the last occurrence of a field counts
+// (https://protobuf.dev/programming-guides/encoding/#last-one-wins). The rest passes unchanged.
 
 func appendText(b []byte, field protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
@@ -20,7 +20,7 @@ func amend(data mem.BufferSlice, field protowire.Number, s string) mem.BufferSli
 	return append(data[:len(data):len(data)], mem.SliceBuffer(appendText(nil, field, s)))
 }
 
-// withoutNonce is a request that answers no response any more: what is left of it is subscriptions. It frees data.
+// withoutNonce returns a request without its answer to a response, so that its subscriptions remain. It frees data.
 func withoutNonce(data mem.BufferSlice) mem.BufferSlice {
 	raw := data.Materialize()
 	data.Free()
@@ -28,7 +28,7 @@ func withoutNonce(data mem.BufferSlice) mem.BufferSlice {
 	for rest := raw; len(rest) > 0; {
 		field, _, n := protowire.ConsumeField(rest)
 		if n < 0 {
-			return message(raw) // was scanned, so it does not happen
+			return message(raw) // impossible: the message was scanned before
 		}
 		if field != requestNonce && field != requestError {
 			kept = append(kept, rest[:n]...)
@@ -38,7 +38,7 @@ func withoutNonce(data mem.BufferSlice) mem.BufferSlice {
 	return message(kept)
 }
 
-// encodeFirst is the first request of a type on an upstream.
+// encodeFirst encodes the first request of a type on an upstream.
 func encodeFirst(node []byte, typeURL string, names []string, initial []named) mem.BufferSlice {
 	b := append([]byte(nil), node...)
 	b = appendText(b, requestType, typeURL)
@@ -53,7 +53,7 @@ func encodeFirst(node []byte, typeURL string, names []string, initial []named) m
 	return message(b)
 }
 
-// encodeAnswer is an ACK, or with an error a NACK.
+// encodeAnswer encodes an ACK, or with an error a NACK.
 func encodeAnswer(typeURL, nonce string, err error) mem.BufferSlice {
 	b := appendText(appendText(nil, requestType, typeURL), requestNonce, nonce)
 	if err != nil {

@@ -8,23 +8,22 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// The bounds of an assignment, against a member's share (by weight) of the whole load. Bound is the promise: no member
-// has more than 1.25 of its share of the streams, unless a single shard is so large that this cannot be (then at most its
-// share and one shard). What is counted includes a little for empty shards, so the limit that is worked with is lower.
+// Bounds of an assignment, relative to a member's weighted share of the whole load. Bound is the promise: no member has
+// more than 1.25 of its share of the streams, except that a single large shard may exceed it (then at most its share
+// and one shard). Empty shards count a little, so the working limit is lower.
 const (
 	Bound = 1.25
 
-	room           = 1.05 // a shard is placed where this is kept
+	room           = 1.05 // a shard is placed where this bound is kept
 	full           = 1.20 // a member above this gives shards away ...
-	relaxed        = 1.10 // ... until it is here: so a load near the limit does not move shards each time
-	belowThreshold = 0.60 // a member below this takes shards up to its share, as one that is new does
+	relaxed        = 1.10 // ... until it is here, so that a load near the limit does not move shards each time
+	belowThreshold = 0.60 // a member below this receives shards up to its share, like a new one
 )
 
-// Assign makes the next ring from the previous one (nil: there was none). A shard moves only where its owner is gone, its
-// owner has too much, or a member is new, has grown or has too little; where to is decided by weighted rendezvous among
-// those that have room. Members that are not valid (no name, no weight) are left out, as are second ones of a name. The
-// result depends on nothing else: not on the order of members or maps. Where nothing changes, it is previous itself; where
-// there are no members, too.
+// Assign makes the next ring from the previous one (nil: none). A shard moves only if its owner is gone or has too
+// much, or if a member is new, has grown or has too little. Weighted rendezvous selects the receiver among the members
+// with room. Invalid members (no name, no weight) and repeated names are ignored. The result is deterministic: it does
+// not depend on the order of members or maps. If nothing changes, or there are no members, Assign returns previous.
 func Assign(previous *Ring, members []Member, load Load) *Ring {
 	members = normal(members)
 	if len(members) == 0 {
@@ -55,10 +54,11 @@ func Assign(previous *Ring, members []Member, load Load) *Ring {
 	return next
 }
 
-// Vacate is the next ring after previous when all its members have left: nobody owns anything. previous must not be nil.
+// Vacate returns the ring after previous when all its members have left: shards have no owner. previous must not be
+// nil.
 func Vacate(previous *Ring) *Ring { return &Ring{version: previous.version + 1} }
 
-// normal orders members and leaves out what is not valid.
+// normal sorts members and drops invalid ones.
 func normal(members []Member) []Member {
 	members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return !m.valid() })
 	slices.SortFunc(members, func(a, b Member) int {
@@ -82,15 +82,15 @@ func (r *Ring) index(name string) int {
 	return i
 }
 
-// assignment is one in the making.
+// assignment is an assignment under construction.
 type assignment struct {
 	members   []Member
-	scores    [][Shards]float64 // by member: the rendezvous
-	weight    [Shards]float64   // of the shards
-	misplaced [Shards]float64   // of that, what comes from elsewhere even where the shard stays: its namespace was split or joined
-	share     []float64         // of the members, of the sum of all shards
-	load      []float64         // of the members
-	owner     [Shards]int       // -1: nobody
+	scores    [][Shards]float64 // rendezvous score by member
+	weight    [Shards]float64   // load of each shard
+	misplaced [Shards]float64   // part of weight that another member serves though the shard stays, because a namespace was split or joined
+	share     []float64         // of each member, of the sum of all shards
+	load      []float64         // of each member
+	owner     [Shards]int       // -1: none
 }
 
 func newAssignment(members []Member, weight [Shards]float64) *assignment {
@@ -114,9 +114,9 @@ func newAssignment(members []Member, weight [Shards]float64) *assignment {
 	return t
 }
 
-// score is weighted rendezvous: the shard's best member is the one with the greatest -weight/ln(u), u uniform in (0, 1)
-// (Schindelhauer and Schomaker, 2005). name is the hash of the member's name. Only the leader computes it; what others
-// read is the ring.
+// score is weighted rendezvous: a shard's best member has the greatest -weight/ln(u), u uniform in (0, 1)
+// (Schindelhauer and Schomaker, 2005). name is the hash of the member's name. Only the leader computes it; others read
+// the ring.
 func score(name uint64, weight uint32, shard int) float64 {
 	h := name + uint64(shard+1)*0x9e3779b97f4a7c15 // splitmix64
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
@@ -136,12 +136,12 @@ func (t *assignment) give(shard, member int) {
 
 func (t *assignment) fill(member int) float64 { return t.load[member] / t.share[member] }
 
-// with is how full a member would be with one more shard.
+// with returns how full a member would be with one more shard, relative to its share.
 func (t *assignment) with(member, shard int) float64 {
 	return (t.load[member] + t.weight[shard]) / t.share[member]
 }
 
-// better orders members for a shard.
+// better reports whether member a ranks before b for a shard.
 func (t *assignment) better(a, b, shard int) bool {
 	if b < 0 || t.scores[a][shard] != t.scores[b][shard] {
 		return b < 0 || t.scores[a][shard] > t.scores[b][shard]
@@ -149,7 +149,7 @@ func (t *assignment) better(a, b, shard int) bool {
 	return t.members[a].Name < t.members[b].Name
 }
 
-// receiver is the best member for a shard that has room for it, else the one that it fills least; not the one it is at.
+// receiver returns the best member with room for a shard, else the one that it fills least; never its present owner.
 func (t *assignment) receiver(shard int) (member int, fits bool) {
 	best, least := -1, -1
 	for m := range t.members {
@@ -169,7 +169,7 @@ func (t *assignment) receiver(shard int) (member int, fits bool) {
 	return least, false
 }
 
-// place gives shards that have no owner to somebody, heavy ones first: the light ones fill what is left.
+// place gives shards without owner to members, heavy shards first, so that light ones fill the rest.
 func (t *assignment) place(orphans []int) {
 	slices.SortStableFunc(orphans, func(a, b int) int {
 		switch {
@@ -186,7 +186,8 @@ func (t *assignment) place(orphans []int) {
 	}
 }
 
-// fillShares lets members that are new, have grown, or have far too little take shards up to their share, emptiest first.
+// fillShares gives shards to members that are new, have grown or have far too little, up to their shares, emptiest
+// members first.
 func (t *assignment) fillShares(previous *Ring) {
 	var receivers []int
 	for m, member := range t.members {
@@ -211,9 +212,9 @@ func (t *assignment) fillShares(previous *Ring) {
 	}
 }
 
-// nextShard is the next shard for a member to take: from those with too much first, then the one of which the greatest part is
-// on its way already, and then the one that it ranks highest for, compared with its owner. Nobody falls below its share by
-// more than the last shard. -1: it has its share.
+// nextShard returns the next shard that a member should receive, or -1 if it has its share. Shards of overfull owners
+// come first. Then follow those whose load is moving anyway by the greatest part, then those that the member ranks
+// highest for, compared with the owner. No owner falls below its share by more than the last shard.
 func (t *assignment) nextShard(m int) int {
 	best, bestFull, bestMisplaced, bestMargin := -1, false, 0., 0.
 	for s, from := range t.owner {
@@ -238,10 +239,10 @@ func (t *assignment) nextShard(m int) int {
 	return best
 }
 
-// shedOverload takes shards from members that have too much, fullest first.
+// shedOverload moves shards away from members that have too much, fullest first.
 func (t *assignment) shedOverload() {
-	stuck := make([]bool, len(t.members)) // nothing that it could give away helps
-	for range 4 * Shards {                // each round makes a full member less full; the bound is a precaution
+	stuck := make([]bool, len(t.members)) // no shard of the member can be moved with effect
+	for range 4 * Shards {                // each round relieves a full member; the bound is a precaution
 		fullest := -1
 		for m := range t.members {
 			if !stuck[m] && t.fill(m) > full && (fullest < 0 || t.fill(m) > t.fill(fullest)) {
@@ -259,8 +260,8 @@ func (t *assignment) shedOverload() {
 	}
 }
 
-// shed moves one shard away from a member: the heaviest that is not more than it has too much, else the lightest; false
-// where that would help nobody.
+// shed moves one shard away from a member: the heaviest within its excess, else the lightest. false: no move would
+// help.
 func (t *assignment) shed(m int) bool {
 	excess := t.load[m] - relaxed*t.share[m]
 	var own []int

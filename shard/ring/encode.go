@@ -10,22 +10,23 @@ import (
 
 // The wire format is protobuf, written by hand because this package imports nothing of ours:
 //
-//	message Ring   { uint32 schema = 1; uint64 version = 2; repeated Member members = 3; repeated uint32 owners = 4 [packed]; repeated string split = 5; }
+//	message Ring   { uint32 schema = 1; uint64 version = 2; repeated Member members = 3;
+//	                 repeated uint32 owners = 4 [packed]; repeated string split = 5; }
 //	message Member { string name = 1; string address = 2; uint32 weight = 3; }
 //
-// Members and split are ordered, so equal rings are equal bytes. Fields that this build does not know are passed over: a
-// neighbouring version may have added them.
+// Members and split are sorted, so equal rings have equal bytes. Unknown fields are ignored: a neighbouring version may
+// have added them.
 const (
 	schema = 1
 
-	// MaxBytes, MaxMembers and MaxSplit bound what is decoded, MaxName a name, an address, or a namespace.
+	// MaxBytes, MaxMembers and MaxSplit bound decoded rings; MaxName bounds a name, an address, or a namespace.
 	MaxBytes   = 1 << 20
 	MaxMembers = 1024
 	MaxSplit   = 1 << 14
 	MaxName    = 512
 )
 
-// Encode is the ring as it is stored. A ring that Assign made always fits.
+// Encode returns the stored form of the ring. Rings of Assign are within the bounds.
 func (r *Ring) Encode() []byte {
 	if r == nil {
 		r = &Ring{}
@@ -50,8 +51,7 @@ func (r *Ring) Encode() []byte {
 	return b
 }
 
-// Decode reads a stored ring. It takes bytes from anywhere: what is not a whole, ordered ring within the bounds above is
-// an error.
+// Decode parses a stored ring from untrusted bytes. An error: the ring is incomplete, unsorted, or beyond the bounds.
 func Decode(b []byte) (*Ring, error) {
 	if len(b) > MaxBytes {
 		return nil, fmt.Errorf("ring: %d bytes, at most %d", len(b), MaxBytes)
@@ -146,5 +146,5 @@ func (r *Ring) decodeSplit(namespace string) error {
 	return nil
 }
 
-// clip keeps foreign text short in errors.
+// clip shortens foreign text for errors.
 func clip(s string) string { return s[:min(len(s), 64)] }

@@ -2,19 +2,19 @@ package ring
 
 import "slices"
 
-// Load is what the replicas serve together, wherever the streams happen to be.
+// Load is the load of all replicas together, whichever replica serves each stream.
 type Load struct {
 	Namespaces map[string]NamespaceLoad
-	Rest       int // streams of namespaces that are not named; they are taken as spread evenly
+	Rest       int // streams of namespaces that are not named, counted as spread evenly
 }
 
 // NamespaceLoad is the load of one namespace.
 type NamespaceLoad struct {
 	Streams   int
-	Workloads map[string]int // of the streams, those whose workload was reported; the others are taken as spread evenly
+	Workloads map[string]int // streams by reported workload; the others count as spread evenly
 }
 
-// Streams is the number of streams in all.
+// Streams returns the total number of streams.
 func (l Load) Streams() int {
 	total := l.Rest
 	for _, n := range l.Namespaces {
@@ -23,7 +23,7 @@ func (l Load) Streams() int {
 	return total
 }
 
-// Add joins what another replica reports. l's maps are changed; zero Load is ready for it.
+// Add adds another replica's report. It modifies l's maps; the zero Load is ready for use.
 func (l *Load) Add(other Load) {
 	if l.Namespaces == nil {
 		l.Namespaces = map[string]NamespaceLoad{}
@@ -42,17 +42,16 @@ func (l *Load) Add(other Load) {
 	}
 }
 
-// When a namespace is split by workload: it holds more than an eighth of a replica's fair share. It is
-// joined again below half of that, so that a load near the limit changes nothing. Below splitLeast streams nothing is
-// gained by it.
+// A namespace is split by workload above an eighth of a replica's fair share. It is joined again below half of that, so
+// that a load near the limit changes nothing. Below splitLeast streams a split gains nothing.
 const (
 	splitAbove = 1. / 8
 	joinBelow  = 1. / 16
 	splitLeast = 16
 )
 
-// splits decides which namespaces are split, in order. Where somebody came or left none is joined: what moves then are the
-// streams of that one, and the others wait for the next assignment (Resplit).
+// splits returns the namespaces to split, sorted. If members came or left, no namespace is joined: joins would move
+// further streams, and wait for the next assignment (Resplit).
 func splits(previous *Ring, members []Member, load Load) []string {
 	calm := slices.EqualFunc(previous.Members(), members, func(a, b Member) bool { return a.Name == b.Name })
 	fair := float64(load.Streams()) / float64(len(members))
@@ -74,15 +73,15 @@ func splits(previous *Ring, members []Member, load Load) []string {
 	return split[:min(len(split), MaxSplit)]
 }
 
-// emptyShard is what a shard weighs beside its streams, as a part of the mean of all shards: shards that are empty now are
-// spread too, because proxies will come to them.
+// emptyShard is the weight of a shard without streams, as a fraction of the mean of all shards. Empty shards are spread
+// too, because proxies will come to them.
 const emptyShard = 1. / 32
 
 func empty(load Load) float64 { return max(1./Shards, float64(load.Streams())/Shards*emptyShard) }
 
-// shardLoads is what each shard weighs under a ring's splits.
+// shardLoads returns the weight of each shard under a ring's splits.
 func shardLoads(r *Ring, load Load) (each [Shards]float64) {
-	// Whole numbers are summed first: their sums are the same in any order of the maps.
+	// Whole numbers are summed first: their sums do not depend on the order of the maps.
 	var whole [Shards]int
 	spread := load.Rest
 	for name, n := range load.Namespaces {
@@ -104,8 +103,8 @@ func shardLoads(r *Ring, load Load) (each [Shards]float64) {
 	return each
 }
 
-// misplaced is how many streams of each shard come from another member although the shard stays where it was: those of
-// namespaces that next splits or joins.
+// misplaced returns, for each shard that stays with its owner, the number of streams that come from another member
+// because next splits or joins their namespace.
 func misplaced(previous, next *Ring, load Load) (each [Shards]float64) {
 	var whole [Shards]int
 	for name, n := range load.Namespaces {
@@ -126,7 +125,7 @@ func misplaced(previous, next *Ring, load Load) (each [Shards]float64) {
 	return each
 }
 
-// Streams is what each member of the ring would serve if every proxy were at its owner, by name.
+// Streams returns the number of streams of each member, by name, if every proxy were at its owner.
 func (r *Ring) Streams(load Load) map[string]float64 {
 	each := map[string]float64{}
 	weights := shardLoads(r, load)
@@ -138,7 +137,7 @@ func (r *Ring) Streams(load Load) map[string]float64 {
 	return each
 }
 
-// Imbalance is the greatest load of a member against its fair share by weight; 1 is even. It is what Assign bounds.
+// Imbalance returns the greatest load of a member relative to its weighted fair share; 1 is even. Assign bounds it.
 func (r *Ring) Imbalance(load Load) float64 {
 	if len(r.Members()) == 0 {
 		return 0
@@ -154,7 +153,7 @@ func (r *Ring) Imbalance(load Load) float64 {
 	return worst
 }
 
-// Resplit says whether Assign would split or join a namespace at this load.
+// Resplit reports whether Assign would split or join a namespace at this load.
 func (r *Ring) Resplit(load Load) bool {
 	return len(r.Members()) > 0 && !slices.Equal(r.split, splits(r, r.members, load))
 }

@@ -1,11 +1,12 @@
-// Package ring says which replica owns which proxies: 256 virtual shards, each with one owner.
+// Package ring assigns proxies to replicas: 256 virtual shards, each with one owner.
 //
-// Owns: nothing; a Ring never changes.  Reads: nothing of ours.  Never: a clock, etcd; it decides nothing about
-// correctness: any replica can serve any proxy.
+// Owns: nothing; a Ring is immutable.
+// Reads: nothing of ours.
+// Never: uses a clock or etcd; decides about correctness: any replica can serve any proxy.
 //
-// A proxy's key is its namespace, so that proxies of one scope sit together, or namespace/workload where the leader split
-// a namespace that is too large for that (Assign). The key's hash is its shard. Readers look up a table and compute
-// nothing but that hash, so all that have one ring agree.
+// A proxy's key is its namespace, so that proxies of one scope have the same owner. If the leader split a large
+// namespace (Assign), the key is namespace/workload. The hash of the key selects the shard. Readers only look up a
+// table by that hash, so all readers of one ring agree.
 package ring
 
 import (
@@ -19,25 +20,25 @@ import (
 // Shards is the number of virtual shards. It is part of the encoding: another number is another schema.
 const Shards = 256
 
-// FullWeight is the weight of a replica that takes its whole share.
+// FullWeight is the weight of a replica with its full share.
 const FullWeight = 100
 
 // Member is a replica that may own shards.
 type Member struct {
 	Name    string // unique
-	Address string // host:port where agents find it
-	Weight  uint32 // 1 to FullWeight: how large a share it takes, in hundredths
+	Address string // host:port that agents dial
+	Weight  uint32 // 1 to FullWeight: its share in hundredths
 }
 
 // Ring is one assignment. The nil Ring has no members and owns nothing.
 type Ring struct {
 	version uint64
 	members []Member       // ordered by name
-	owners  [Shards]uint16 // index into members plus one; 0: nobody
+	owners  [Shards]uint16 // index into members plus one; 0: none
 	split   []string       // namespaces, ordered
 }
 
-// Version counts the rings of a mesh; 0 for the nil Ring.
+// Version returns the number of the ring in its mesh; 0 for the nil Ring.
 func (r *Ring) Version() uint64 {
 	if r == nil {
 		return 0
@@ -45,7 +46,7 @@ func (r *Ring) Version() uint64 {
 	return r.version
 }
 
-// Members are the replicas of the ring in order of their names. The caller must not change the slice.
+// Members returns the replicas of the ring, sorted by name. The caller must not modify the slice.
 func (r *Ring) Members() []Member {
 	if r == nil {
 		return nil
@@ -63,7 +64,7 @@ func (r *Ring) Member(name string) (Member, bool) {
 	return members[i], true
 }
 
-// Split says whether a namespace is assigned workload by workload.
+// Split reports whether a namespace is assigned by workload.
 func (r *Ring) Split(namespace string) bool {
 	if r == nil {
 		return false
@@ -72,7 +73,7 @@ func (r *Ring) Split(namespace string) bool {
 	return i < len(r.split) && r.split[i] == namespace
 }
 
-// SplitNamespaces are the namespaces that are split, in order. The caller must not change the slice.
+// SplitNamespaces returns the split namespaces, sorted. The caller must not modify the slice.
 func (r *Ring) SplitNamespaces() []string {
 	if r == nil {
 		return nil
@@ -80,7 +81,7 @@ func (r *Ring) SplitNamespaces() []string {
 	return r.split
 }
 
-// Key is what a proxy is placed by. workload is its WORKLOAD_NAME, else the cluster of its node.
+// Key returns the key of a proxy. workload is its WORKLOAD_NAME, else the cluster of its node.
 func (r *Ring) Key(namespace, workload string) string {
 	if r.Split(namespace) {
 		return namespace + "/" + workload
@@ -88,10 +89,10 @@ func (r *Ring) Key(namespace, workload string) string {
 	return namespace
 }
 
-// ShardOf is the shard of a key.
+// ShardOf returns the shard of a key.
 func ShardOf(key string) int { return int(xxhash.Sum64String(key) >> 56) }
 
-// Holder is the replica that owns a shard; false where nobody does.
+// Holder returns the owner of a shard; false: it has no owner.
 func (r *Ring) Holder(shard int) (Member, bool) {
 	if r == nil || shard < 0 || shard >= Shards || r.owners[shard] == 0 {
 		return Member{}, false
@@ -99,12 +100,12 @@ func (r *Ring) Holder(shard int) (Member, bool) {
 	return r.members[r.owners[shard]-1], true
 }
 
-// Owner is the replica that should serve a proxy; false where the ring has none.
+// Owner returns the replica that should serve a proxy; false: the ring has no owner for it.
 func Owner(r *Ring, namespace, workload string) (Member, bool) {
 	return r.Holder(ShardOf(r.Key(namespace, workload)))
 }
 
-// Moved is how many shards have another owner in one ring than in another.
+// Moved returns the number of shards whose owners differ between two rings.
 func Moved(a, b *Ring) int {
 	moved := 0
 	for s := range Shards {
@@ -117,7 +118,7 @@ func Moved(a, b *Ring) int {
 	return moved
 }
 
-// same says whether two rings differ in nothing but their version.
+// same reports whether two rings are equal except for their version.
 func same(a, b *Ring) bool {
 	return a != nil && b != nil && a.owners == b.owners && slices.Equal(a.members, b.members) && slices.Equal(a.split, b.split)
 }

@@ -6,18 +6,19 @@ import (
 	"navarch.io/navarch/store/protowalk"
 )
 
-// AppendUint adds a field that is a varint to an encoded message.
+// AppendUint appends a varint field to an encoded message.
 func AppendUint(b []byte, field protowire.Number, v uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
 }
 
-// AppendText adds a field that is a string to an encoded message.
+// AppendText appends a string field to an encoded message.
 func AppendText(b []byte, field protowire.Number, v string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), v)
 }
 
-// Fields calls do for each field of an encoded message: varints as numbers, strings and messages as bytes, which are parts of
-// b; fields of other kinds are passed over. It takes bytes from anywhere, and stops at the first error, its own or of do.
+// Fields calls do for each varint (as number) and each string or message (as bytes, which alias b) of an encoded
+// message. Fields of other types are skipped. b may be untrusted. It stops at the first error, of the encoding or of
+// do.
 func Fields(b []byte, do func(field protowire.Number, number uint64, bytes []byte) error) error {
 	return protowalk.Each(b, func(f protowalk.Field) error {
 		if f.Type != protowire.VarintType && f.Type != protowire.BytesType {

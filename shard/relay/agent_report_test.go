@@ -22,11 +22,11 @@ func TestSay(t *testing.T) {
 	if got := said(a, 0); len(got) > 0 {
 		t.Errorf("said %v", got)
 	}
-	r.Say(typeHealth, "")
+	r.Report(typeHealth, "")
 	if got := said(a, 1); got[0].ErrorDetail != nil || got[0].Node != nil || got[0].ResponseNonce != "" || len(got[0].ResourceNamesSubscribe) > 0 {
 		t.Errorf("said %v", got)
 	}
-	r.Say(typeHealth, "it does not answer")
+	r.Report(typeHealth, "it does not answer")
 	if got := said(a, 2)[1].ErrorDetail; got.GetMessage() != "it does not answer" || got.GetCode() != internal {
 		t.Errorf("said %v", got)
 	}
@@ -37,7 +37,7 @@ func TestSay(t *testing.T) {
 	if _, all := b.stream(0); all[len(all)-1].TypeUrl != typeHealth && all[0].TypeUrl == typeHealth {
 		t.Errorf("said before Envoy's first words: %v", all)
 	}
-	r.Say(typeHealth, "")
+	r.Report(typeHealth, "")
 	if got := said(b, 2)[1]; got.ErrorDetail != nil {
 		t.Errorf("said %v", got)
 	}
