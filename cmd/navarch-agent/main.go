@@ -3,6 +3,12 @@
 //
 // Owns: the Envoy process and its bootstrap file.  Reads: the environment, the downward API.  Never: what is inside a
 // configuration.
+//
+// The agent itself listens on 15021 and answers there about health; in Istio a listener of Envoy forwards these
+// requests to 15020. So an agent whose Envoy is not up yet can say why. From outside both are alike.
+//
+// The bootstrap is written as JSON, and `make build` leaves out html/template and its imports: most of the agent's
+// memory is the pages of its program.
 package main
 
 import (

@@ -6,6 +6,29 @@
 // Reads: the ring, the streams of push/serve.
 // Never: decides who owns a shard (place.Lead), nor when to move or close streams (place.Moves, place.Drain,
 // place.Leaving).
+//
+// # One of a fleet
+//
+// A stream waits for place.Admission before it is planned, and counts in member.Streams until it has left its view.
+// place.Drain decides when to send a stream away. SIGTERM ends nothing by itself: Fleet.Depart runs first, with all
+// loops alive, and only then does their context end.
+//
+// The owner that an agent receives (navarch.io/owner) comes from one Placement, the newest that its stream was
+// notified of. A newer placement is passed on at once where the proxy stays. Where the proxy has to move, place.Moves
+// has the pace (notify.go):
+//
+//   - while goroutines do not wait for a processor, 100 a second to one replica, from all others together;
+//   - while they do, 10 from each replica, or a hundredth of its streams;
+//   - from a replica that leaves, all in the first half of its grace period.
+//
+// While replicas have two versions (obs.Version), a replica sends agents only to replicas of its own version, until it
+// leaves. The ring may give a shard from a new replica to an old one; its proxies stay. An agent whose replica crashes
+// may reconnect to any other replica. An agent that has to move begins within 2 s.
+//
+// A new replica is ready (prewarm.go) once prewarmed proxies have planned the namespaces that it will own, with a
+// scope for each Sidecar that selects workloads, as proxies of this version's image have them. EnvoyFilters that
+// select, and other clusters, networks and capabilities, are not prewarmed. The prewarmed proxies stay until the ramp
+// is over. One process with an embedded etcd runs the same parts and owns all shards.
 package fleet
 
 import (

@@ -6,6 +6,14 @@
 // Reads: shard/member.
 // Never: raises the level while a replica joins that cannot read it (one transaction compares all of them); lowers it
 // before the store is without the newer content.
+//
+// Records that only a newer build can read are stored once every replica can read them. Replicas state in their
+// records which level they read. The leader writes the lowest of these to level/current, in a transaction that fails
+// if the record of a replica changed meanwhile. A replica compares the level in the transaction by which it becomes
+// ready. If the level is above what the replica reads, the replica is not ready and admits no stream until the leader
+// has removed the records that need the level, and lowered it. After a change of the level the ingester compares
+// everything. Records of closing kinds (store/model) belong to no level: they are stored at once, and close what they
+// cover on replicas that do not know them.
 package level
 
 import (

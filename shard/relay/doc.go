@@ -19,6 +19,26 @@
 // not know all that Envoy has, Envoy's stream ends too, and Envoy states everything itself. That happens with state of
 // the world, resources with a TTL, a message that does not parse, and a stream without requests.
 //
+// # Never back
+//
+// Every delta response names the store revision that it was made of (system_version_info), and the header of the
+// stream names the store. An agent states on its next stream the newest revision that it has seen: its minimum
+// revision. While etcd answers, a replica confirms with etcd that it is up to date before it answers a new stream.
+// While etcd does not answer, a replica that is behind the agent's minimum waits for that revision, 5 s at most. Then
+// it turns the agent away (Unavailable, with its own revision in a trailer). The minimum also has the place of the
+// state in the chain of heads (store/kv), which counts even while etcd answers, because revisions begin again where
+// etcd is restored.
+//
+// An agent that is turned away looks for another replica, and Envoy keeps its configuration. If for a minute, and in 8
+// tries in a row, the agent finds only replicas that are behind (all are cut off, and the newest is gone), it lowers
+// its minimum to the newest revision that one of them named, and that replica serves it (min_revision.go). Stock
+// agents state no minimum, and are served at once.
+//
+// An agent that moves its Envoy first asks for its owner on the new stream, and states what Envoy has only once it was
+// admitted. The old replica serves until then, so the minimum that the stream began with may be out of date. The first
+// request for Envoy's types is therefore confirmed once more (serve.Proxy.Confirm). If etcd does not answer then, the
+// stream ends, and the agent comes back with its present minimum.
+//
 // # Invariants, held by tests
 //
 // Envoy does not notice a move, and no resource goes back to an older revision: the newest revision seen is sent as the

@@ -7,6 +7,12 @@
 // A proxy's key is its namespace, so that proxies of one scope have the same owner. If the leader split a large
 // namespace (Assign), the key is namespace/workload. The hash of the key selects the shard. Readers only look up a
 // table by that hash, so all readers of one ring agree.
+//
+// When a namespace is split over several shards, its streams get other owners although no shard moves. So a replica
+// that joins takes first the shards to which most of such streams belong (misplaced in assign.go): these streams move
+// in any case, and moving them to the new replica costs no further move. A split namespace that could be joined again
+// stays split while replicas join and leave. When the replicas have been the same for a minute, an assignment of its
+// own joins it (Resplit), at the pace of all moves.
 package ring
 
 import (

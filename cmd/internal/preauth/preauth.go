@@ -8,6 +8,13 @@
 //
 // Owns: the connections of its listener until then.  Reads: addresses of peers, numbers of bytes.  Never: a credential; decides
 // who is admitted.
+//
+// A Limiter wraps the listener, the TLS credentials and the calls of each gRPC address of navarchd
+// (cmd/navarchd/addresses.go). A call finds its connection by the peer's address, which push/serve wraps.
+// Callers.Authenticate and OfCalls (cmd/navarchd/callers) mark a connection as authenticated; from then on its only
+// limits are the header list and 100 streams at once. gRPC reads the message of a unary method before a handler can
+// authenticate the caller. So methods that need a credential are registered as streams (ca/serve/call.go), which are
+// the same on the wire.
 package preauth
 
 import (

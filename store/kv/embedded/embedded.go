@@ -1,6 +1,9 @@
 // Package embedded serves an etcd of one member from the process that uses it: a mesh of one replica needs no other program.
 //
 // Owns: the data directory, etcd's server, its maintenance. Reads: store/kv. Never: linked by programs that only connect to etcd.
+//
+// An embedded etcd listens on a Unix socket in its data directory, so there is no port to guard. Its elector clears at
+// once what a killed process left of its term, because the locked directory proves that the process is alone.
 package embedded
 
 import (
