@@ -53,6 +53,11 @@ func Inputs(spec any) []Input {
 			all = append(all, Inputs(v.Field(i).Interface())...)
 			continue
 		}
+		if parts := partsOf(v.Field(i)); len(parts) > 0 {
+			word, _ := wordOf(v.Type(), field.Name)
+			all = append(all, inputsOf(word, parts)...)
+			continue
+		}
 		if input, ok := inputOf(v, field, v.Field(i)); ok {
 			all = append(all, input)
 		}
@@ -89,6 +94,47 @@ func inputOf(spec reflect.Value, field reflect.StructField, v reflect.Value) (In
 	}
 	in.Values = values(v)
 	return in, len(in.Values) > 0
+}
+
+// part is an element of a Spec's list that is a part of an object.
+type part interface {
+	Object() model.Record
+	Passed() (fields []string) // those of the part that do not count
+}
+
+// partsOf lists the elements of a list of parts; nil for any other value.
+func partsOf(v reflect.Value) (parts []part) {
+	elements := listed(v)
+	if !elements.IsValid() {
+		return nil
+	}
+	for i := range elements.Len() {
+		if p, is := elements.Index(i).Interface().(part); is {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
+// inputsOf are the objects of parts, each once, and the fields that do not count.
+func inputsOf(word string, parts []part) []Input {
+	excluded, _ := wordOf(reflect.TypeOf(parts[0]), "Excluded")
+	objects, passed := Input{Field: word, From: FromObject}, Input{Field: excluded, From: FromProxy}
+	seen := map[model.Record]bool{}
+	for _, p := range parts {
+		if r := p.Object(); !seen[r] {
+			seen[r] = true
+			objects.Values = append(objects.Values, r.Meta().Key.String()+" spec.http")
+			for _, key := range delegatesOf(r) {
+				objects.Values = append(objects.Values, key.String())
+			}
+		}
+		passed.Values = append(passed.Values, p.Passed()...)
+	}
+	if len(passed.Values) == 0 {
+		return []Input{objects}
+	}
+	return []Input{objects, passed}
 }
 
 // inRule says whether a value is what an object comes to that is named beside it.

@@ -145,7 +145,7 @@ func TestEveryFieldHasAWord(t *testing.T) {
 			t.Errorf("there is no Spec %s", part)
 		}
 	}
-	inner := []string{"dnscache.Unknown", "endpoint.Balance", "listener.Common", "listener.Chain", "listener.Target", "listener.InboundPort", "listener.ServerTLS", "vhost.Destination", "vhost.Match",
+	inner := []string{"dnscache.Unknown", "endpoint.Balance", "listener.Common", "listener.Chain", "listener.Target", "listener.InboundPort", "listener.ServerTLS", "vhost.Destination", "vhost.Rule",
 		"telemetry.Spec", "telemetry.Log", "telemetry.Service", "telemetry.Tracing", "telemetry.Tag", "telemetry.Metrics", "telemetry.Override", "telemetry.Address"} // of a Spec
 	for _, spec := range slices.Sorted(maps.Keys(made)) {
 		if parts[spec] == "" && !slices.Contains(inner, spec) {

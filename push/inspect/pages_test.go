@@ -227,15 +227,16 @@ func TestBlame(t *testing.T) {
 		t.Errorf("a listener for TCP: %q", got)
 	}
 	specs := []any{struct{ Name string }{"80"}}
+	var ruled intern.Table[vhost.Rule]
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"} {
 		vs := made(model.KindVirtualService, name, &networkingv1.VirtualService{Hosts: []string{name}}).(*model.VirtualService)
-		specs = append(specs, vhost.Spec{Host: name + ".shop.svc.cluster.local", VirtualService: vs})
+		specs = append(specs, vhost.Spec{Host: name + ".shop.svc.cluster.local", Rules: ruled.List(vhost.Rule{VirtualService: vs})})
 	}
 	merged := made(model.KindVirtualService, "db", &networkingv1.VirtualService{Http: []*networkingv1.HTTPRoute{{}, {Delegate: &networkingv1.Delegate{Namespace: "team", Name: "leaf"}}}}).(*model.VirtualService)
-	if got := blamed([]any{vhost.Spec{Host: "db", VirtualService: merged}}, "no"); !reflect.DeepEqual(got, []string{"VirtualService shop/db", "VirtualService team/leaf"}) {
+	if got := blamed([]any{vhost.Spec{Host: "db", Rules: ruled.List(vhost.Rule{VirtualService: merged}, vhost.Rule{VirtualService: merged, Index: 1})}}, "no"); !reflect.DeepEqual(got, []string{"VirtualService shop/db", "VirtualService team/leaf"}) {
 		t.Errorf("a route with a delegate: %q", got)
 	}
-	if got := Inputs(vhost.Spec{VirtualService: merged})[0].Values; !reflect.DeepEqual(got, []string{"VirtualService shop/db spec.http", "VirtualService team/leaf"}) {
+	if got := Inputs(vhost.Spec{Rules: ruled.List(vhost.Rule{VirtualService: merged}, vhost.Rule{VirtualService: merged, Index: 1})})[0].Values; !reflect.DeepEqual(got, []string{"VirtualService shop/db spec.http", "VirtualService team/leaf"}) {
 		t.Errorf("made of: %q", got)
 	}
 	if got := blamed(specs, "duplicate domain c.shop.svc.cluster.local"); !reflect.DeepEqual(got, []string{"VirtualService shop/c"}) {

@@ -71,6 +71,7 @@ var words = map[string]string{
 	"HTTP2":            "spoken to in HTTP/2",
 	"Host":             "host",
 	"Hosts":            "virtual hosts",
+	"Index":            "http rule",
 	"Inner":            "port of the workload",
 	"Key":              "private key",
 	"Labels":           ofProxy + "labels that rules ask for",
@@ -78,7 +79,6 @@ var words = map[string]string{
 	"Localities":       "preference of localities",
 	"Locality":         ofProxy + "locality",
 	"MTLS":             "mutual TLS",
-	"Match":            "match",
 	"Members":          "endpoints",
 	"Mesh":             "mesh configuration",
 	"Name":             "name",
@@ -101,6 +101,7 @@ var words = map[string]string{
 	"Route":            "routes",
 	"Routes":           "routes of connections",
 	"Rule":             "traffic policy",
+	"Rules":            "routes",
 	"SNI":              "server names",
 	"Secret":           "secret",
 	"Service":          "service",
@@ -115,7 +116,7 @@ var words = map[string]string{
 	"Target":           "address of the application",
 	"Targets":          "clusters",
 	"Transparent":      ofProxy + "interception by TPROXY",
-	"VirtualService":   "routes",
+	"VirtualService":   "VirtualService",
 	"Weight":           "weight",
 	"By":               "Telemetries",
 	"Default":          "value where there is none",
@@ -186,7 +187,6 @@ var wordsOf = map[string]string{
 	"listener.VirtualInbound.Port":         "port (MeshConfig proxyInboundListenPort)",
 	"listener.VirtualOutbound.Passthrough": "unknown destinations pass" + outbound,
 	"listener.VirtualOutbound.Port":        "port (MeshConfig proxyListenPort)",
-	"vhost.Match.Rule":                     "http rule",
 	"vhost.CatchAll.Passthrough":           "unknown destinations pass" + outbound,
 }
 
@@ -276,10 +276,6 @@ func fieldPath(spec reflect.Value, field string, record model.Record) string {
 			return indexed("spec.subsets", slices.IndexFunc(r.Spec.GetSubsets(), subsetNamed(text("Subset"))))
 		}
 		return " spec.trafficPolicy"
-	case *model.VirtualService:
-		if field == "VirtualService" {
-			return " spec.http"
-		}
 	case *model.Sidecar:
 		if v := spec.FieldByName("Egress"); v.IsValid() && v.CanInt() {
 			return indexed("spec.egress", int(v.Int())-1)

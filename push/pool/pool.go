@@ -57,8 +57,13 @@ func (p *Pool) Resource(spec ResourceSpec) (*xds.Resource, error) {
 
 // Fragment answers for a Spec: from the pool, or by building it once. Errors are not kept.
 func (p *Pool) Fragment(spec FragmentSpec) (*xds.Fragment, error) {
-	return p.fragments.get(spec, func() (*xds.Fragment, xds.Hash, error) {
-		f, err := spec.Fragment()
+	return p.FragmentOf(spec, spec.Fragment)
+}
+
+// FragmentOf is Fragment for a comparable key that has everything that build depends on. Errors are those of build.
+func (p *Pool) FragmentOf(key any, build func() (*xds.Fragment, error)) (*xds.Fragment, error) {
+	return p.fragments.get(key, func() (*xds.Fragment, xds.Hash, error) {
+		f, err := build()
 		if err != nil {
 			return nil, xds.Hash{}, err
 		}

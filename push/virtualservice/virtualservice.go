@@ -31,12 +31,10 @@ func RefOf(d *networkingv1.Destination) (Ref, bool) {
 	return Ref{Host: d.Host, Subset: d.Subset, Port: d.GetPort().GetNumber()}, true
 }
 
-// Routed lists every destination of the http rules, routes and mirrors, each once, in order of first appearance.
-func Routed(vs *model.VirtualService) (refs []Ref) {
-	seen := map[Ref]bool{}
-	for d := range httpDestinations(vs) {
-		if ref, ok := RefOf(d); ok && !seen[ref] {
-			seen[ref] = true
+// Routed lists every destination of an http rule, routes and mirrors, each once, in order of first appearance.
+func Routed(rule *networkingv1.HTTPRoute) (refs []Ref) {
+	for d := range ruleDestinations(rule) {
+		if ref, ok := RefOf(d); ok && !slices.Contains(refs, ref) {
 			refs = append(refs, ref)
 		}
 	}
@@ -51,8 +49,10 @@ func Hosts(vs *model.VirtualService) map[string]struct{} {
 			hosts[d.GetHost()] = struct{}{}
 		}
 	}
-	for d := range httpDestinations(vs) {
-		add(d)
+	for _, rule := range vs.Spec.GetHttp() {
+		for d := range ruleDestinations(rule) {
+			add(d)
+		}
 	}
 	for _, rule := range vs.Spec.GetTcp() {
 		for _, d := range rule.GetRoute() {
@@ -75,18 +75,6 @@ func RuleSendsTo(rule *networkingv1.HTTPRoute, ref Ref) bool {
 		}
 	}
 	return false
-}
-
-func httpDestinations(vs *model.VirtualService) iter.Seq[*networkingv1.Destination] {
-	return func(yield func(*networkingv1.Destination) bool) {
-		for _, rule := range vs.Spec.GetHttp() {
-			for d := range ruleDestinations(rule) {
-				if !yield(d) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // ruleDestinations are those of the routes and mirrors of one http rule.
@@ -222,4 +210,20 @@ func MatchFor(vs *model.VirtualService, match []string, gateway string) bool {
 		return For(vs, gateway)
 	}
 	return slices.Contains(match, gateway)
+}
+
+// CatchesAll says whether a match of an http rule matches all requests; nil: a rule without matches does.
+func CatchesAll(m *networkingv1.HTTPMatchRequest) bool {
+	if len(m.GetHeaders())+len(m.GetWithoutHeaders())+len(m.GetQueryParams()) > 0 || m.GetMethod() != nil || m.GetAuthority() != nil || m.GetScheme() != nil {
+		return false
+	}
+	switch uri := m.GetUri().GetMatchType().(type) {
+	case nil:
+		return true
+	case *networkingv1.StringMatch_Prefix:
+		return uri.Prefix == "/" || uri.Prefix == ""
+	case *networkingv1.StringMatch_Regex:
+		return uri.Regex == ".*"
+	}
+	return false
 }

@@ -39,9 +39,10 @@ http:
 tcp: [{route: [{destination: {host: c}}]}]
 tls: [{route: [{destination: {host: d}}]}]
 `)
-	want := []Ref{{"b", "v2", 0}, {"a", "", 0}, {"m", "", 0}, {"a", "", 90}, {"b", "v1", 90}}
-	if diff := cmp.Diff(want, Routed(vs)); diff != "" {
-		t.Error(diff)
+	for i, want := range [][]Ref{{{"b", "v2", 0}, {"a", "", 0}, {"m", "", 0}, {"a", "", 90}}, nil, {{"b", "v2", 0}, {"b", "v1", 90}}} {
+		if diff := cmp.Diff(want, Routed(vs.Spec.Http[i])); diff != "" {
+			t.Errorf("rule %d: %s", i, diff)
+		}
 	}
 	if diff := cmp.Diff([]string{"a", "b", "c", "d", "m"}, slices.Sorted(maps.Keys(Hosts(vs)))); diff != "" {
 		t.Error(diff)

@@ -23,6 +23,8 @@ type Fragment struct {
 	Name  string
 	Bytes []byte // frozen; tag and length of the field included
 	Hash  Hash
+	// Parts are the fragments that this one was made of. While it is alive, their pool has them; nil: none.
+	Parts []*Fragment
 
 	named atomic.Pointer[[]string] // see names
 }
@@ -210,6 +212,58 @@ func EncodeFragment(name string, number protowire.Number, m proto.Message) (*Fra
 	field := protowire.AppendTag(make([]byte, 0, len(b)+8), number, protowire.BytesType)
 	field = protowire.AppendBytes(field, b)
 	return &Fragment{Name: name, Bytes: field, Hash: hash(field)}, nil
+}
+
+// EncodePart encodes some fields of a message to come, for JoinFragment. An error: a string is not UTF-8.
+func EncodePart(name string, m proto.Message) (*Fragment, error) {
+	b, err := deterministic.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode fragment %s: %w", name, err)
+	}
+	return &Fragment{Name: name, Bytes: b, Hash: hash(b)}, nil
+}
+
+// JoinFragment is EncodeFragment for a message of which one repeated field is encoded already: the parts are its elements, in
+// order, tags included. m has the other fields. The bytes are those of the whole message. An error: a string of m is not
+// UTF-8.
+func JoinFragment(name string, number protowire.Number, m proto.Message, field protowire.Number, parts []*Fragment) (*Fragment, error) {
+	b, err := deterministic.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode fragment %s: %w", name, err)
+	}
+	before, size := 0, len(b) // fields are encoded in the order of their numbers
+	for before < len(b) {
+		n, _, length := protowire.ConsumeField(b[before:])
+		if length < 0 || n > field {
+			break
+		}
+		before += length
+	}
+	for _, p := range parts {
+		size += len(p.Bytes)
+	}
+	out := protowire.AppendTag(make([]byte, 0, size+8), number, protowire.BytesType)
+	out = protowire.AppendVarint(out, uint64(size))
+	out = append(out, b[:before]...)
+	for _, p := range parts {
+		out = append(out, p.Bytes...)
+	}
+	out = append(out, b[before:]...)
+	return &Fragment{Name: name, Bytes: out, Hash: hash(out), Parts: parts}, nil
+}
+
+// HashOf is the hash of a message, equal for equal messages. An error: a string is not UTF-8.
+func HashOf(m proto.Message) (Hash, error) {
+	buf := scratch.Get().(*[]byte)
+	defer scratch.Put(buf)
+	b, err := deterministic.MarshalAppend((*buf)[:0], m)
+	if err != nil {
+		return Hash{}, fmt.Errorf("hash: %w", err)
+	}
+	if cap(b) <= maxScratch {
+		*buf = b
+	}
+	return hash(b), nil
 }
 
 func hash(b []byte) Hash {

@@ -86,7 +86,7 @@ var may = map[string][]string{
 	"push/build/telemetry":        {"push/istiometrics"},
 	"push/build/bootstrap":        {"push/agentapi", "push/build/patch"},
 	"push/build/extension":        {"push/build/patch", "push/extension", "store/pullsecret"},
-	"push/build/vhost":            {"store/proxyconfig", "push/build/authz", "push/build/patch", "push/virtualservice"},
+	"push/build/vhost":            {"store/proxyconfig", "push/build/authz", "push/build/patch", "push/pool", "push/virtualservice"},
 	"push/build/route":            {"push/build/patch"},
 	"push/build/proxyless":        {"push/build/authz", "push/build/identity"},
 	"push/pool":                   {},

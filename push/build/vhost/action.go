@@ -22,13 +22,13 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// route draws one rule under one of its matches. An error says why Envoy would refuse it.
-func (d *drawing) route(rule *networkingv1.HTTPRoute, m *networkingv1.HTTPMatchRequest, match *routev3.RouteMatch) (*routev3.Route, error) {
+// route draws one rule of a VirtualService under one of its matches. An error says why Envoy would refuse it.
+func (d *drawing) route(vs *model.VirtualService, rule *networkingv1.HTTPRoute, m *networkingv1.HTTPMatchRequest, match *routev3.RouteMatch) (*routev3.Route, error) {
 	out := &routev3.Route{
 		Name:       rule.GetName(),
 		Match:      match,
 		StatPrefix: m.GetStatPrefix(),
-		Metadata:   origin(&d.VirtualService.Head),
+		Metadata:   origin(&vs.Head),
 	}
 	if m.GetName() != "" {
 		out.Name += "." + m.GetName()
@@ -39,7 +39,7 @@ func (d *drawing) route(rule *networkingv1.HTTPRoute, m *networkingv1.HTTPMatchR
 	if err := d.setAction(out, rule, ops.authority); err != nil {
 		return nil, err
 	}
-	out.Decorator = &routev3.Decorator{Operation: d.operation(out, rule)}
+	out.Decorator = &routev3.Decorator{Operation: d.operation(vs, out, rule)}
 	if err := d.setFilters(out, rule); err != nil {
 		return nil, err
 	}
@@ -215,7 +215,7 @@ func setRewrite(action *routev3.RouteAction, rewrite *networkingv1.HTTPRewrite) 
 }
 
 // operation names the span: the host and port of the one destination, where there is one, else the virtual service; and the path that matched.
-func (d *drawing) operation(r *routev3.Route, rule *networkingv1.HTTPRoute) string {
+func (d *drawing) operation(vs *model.VirtualService, r *routev3.Route, rule *networkingv1.HTTPRoute) string {
 	path := "/*"
 	switch p := r.GetMatch().GetPathSpecifier().(type) {
 	case *routev3.RouteMatch_Prefix:
@@ -230,7 +230,7 @@ func (d *drawing) operation(r *routev3.Route, rule *networkingv1.HTTPRoute) stri
 			return xds.VirtualHost(at.Host, at.Port) + path
 		}
 	}
-	return xds.VirtualHost(d.VirtualService.Key.Name, d.Port) + path
+	return xds.VirtualHost(vs.Key.Name, d.Port) + path
 }
 
 // origin says in the route's metadata which object made it, as tools expect it.

@@ -36,9 +36,18 @@ func versionOf(f *xds.Fragment, err error) (string, error) {
 // Patched says whether there are patches that may match the virtual host.
 func (s Spec) Patched() bool { return s.Patches.Len() > 0 }
 
-// Problems are the patches that the virtual host, or its routes, are drawn without. What of its VirtualService is left out the function Problems tells.
+// Problems are the patches that the virtual host, or its routes, are drawn without. The function Problems has the rules of
+// a VirtualService that are left out.
 func (s Spec) Problems() []error {
-	_, problems := patch.ApplyVirtualHost(s.draw(), s.Patches.All())
+	f, err := s.unpatched()
+	if err != nil {
+		return nil
+	}
+	vh, err := decode(f)
+	if err != nil {
+		return nil
+	}
+	_, problems := patch.ApplyVirtualHost(vh, s.Patches.All())
 	return problems
 }
 

@@ -6,35 +6,76 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
 	networkingv1 "istio.io/api/networking/v1alpha3"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"navarch.io/navarch/push/build/patch"
-	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/problem"
 )
 
-// fieldVirtualHosts is RouteConfiguration.virtual_hosts.
-const fieldVirtualHosts = 2
+// The fields RouteConfiguration.virtual_hosts and VirtualHost.routes.
+const (
+	fieldVirtualHosts = 2
+	fieldRoutes       = 3
+)
 
 // Fragment is the virtual host as a field of a RouteConfiguration. It has no bytes where a patch removes the virtual
 // host: a rope may hold such a fragment. An error is a fault of the Spec (no domains), never of one of its rules: a rule
 // that Envoy would refuse is left out and the others stand.
-func (s Spec) Fragment() (*xds.Fragment, error) { return seal(s.draw(), s.Patches) }
+func (s Spec) Fragment() (*xds.Fragment, error) {
+	f, err := s.unpatched()
+	if err != nil || s.Patches.Len() == 0 {
+		return f, err
+	}
+	vh, err := decode(f)
+	if err != nil {
+		return nil, err
+	}
+	patched, err := seal(vh, s.Patches)
+	if err == nil {
+		patched.Parts = f.Parts
+	}
+	return patched, err
+}
 
-// draw is the virtual host before any patch.
-func (s Spec) draw() *routev3.VirtualHost {
-	return &routev3.VirtualHost{
+// unpatched is the virtual host before any patch: the fragments of its rules, joined.
+func (s Spec) unpatched() (*xds.Fragment, error) {
+	vh := &routev3.VirtualHost{
 		Name:                       xds.VirtualHost(s.Host, s.Port),
 		Domains:                    slices.Clone(s.Domains.All()),
-		Routes:                     newDrawing(s).routes(),
 		IncludeRequestAttemptCount: !s.Proxy.NoAttempts,
 	}
+	var parts []*xds.Fragment
+	d := newDrawing(s)
+	if s.Rules.Len() == 0 {
+		vh.Routes = d.defaultRoutes()
+	}
+	if err := vh.ValidateAll(); err != nil {
+		return nil, fmt.Errorf("virtual host %s: %w", vh.Name, err)
+	}
+	for r := range d.reachable() {
+		part, err := d.fragment(r)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	return xds.JoinFragment(vh.Name, fieldVirtualHosts, vh, fieldRoutes, parts)
+}
+
+// decode is the virtual host of a fragment.
+func decode(f *xds.Fragment) (*routev3.VirtualHost, error) {
+	rc := &routev3.RouteConfiguration{}
+	if err := proto.Unmarshal(f.Bytes, rc); err != nil {
+		return nil, fmt.Errorf("virtual host %s: %w", f.Name, err)
+	}
+	return rc.VirtualHosts[0], nil
 }
 
 // unresolved are the hosts of requests that have no name to resolve: addresses; and the name by which clouds' machines find their credentials, whose address
@@ -116,49 +157,6 @@ func seal(vh *routev3.VirtualHost, patches intern.List[model.Patch]) (*xds.Fragm
 	return xds.EncodeFragment(name, fieldVirtualHosts, vh)
 }
 
-// drawing is one Spec with its destinations by name.
-type drawing struct {
-	Spec
-	destinations map[virtualservice.Ref]Destination
-}
-
-func newDrawing(s Spec) *drawing {
-	d := &drawing{Spec: s, destinations: make(map[virtualservice.Ref]Destination, s.Destinations.Len())}
-	for _, dest := range s.Destinations.All() {
-		d.destinations[virtualservice.Ref{Host: dest.Host, Subset: dest.Subset, Port: dest.Port}] = dest
-	}
-	return d
-}
-
-// routes draws the rules in order, up to the first that matches everything: Envoy takes the first match, so what is
-// behind it is unreachable.
-func (d *drawing) routes() []*routev3.Route {
-	if d.VirtualService == nil {
-		return d.defaultRoutes()
-	}
-	var out []*routev3.Route
-	excluded := d.Excluded.All()
-	for i, rule := range d.VirtualService.Spec.GetHttp() {
-		for j, m := range matchesOf(rule) {
-			if len(excluded) > 0 && excluded[0] == (Match{i, j}) {
-				excluded = excluded[1:]
-				continue
-			}
-			match, err := drawMatch(m)
-			if err != nil {
-				continue
-			}
-			if route, err := d.route(rule, m, match); err == nil {
-				out = append(out, route)
-			}
-			if matchesEverything(match) {
-				return out
-			}
-		}
-	}
-	return out
-}
-
 // delegateOf says which VirtualService a route was merged from; empty: from none.
 func delegateOf(rule *networkingv1.HTTPRoute) string {
 	if d := rule.GetDelegate(); d != nil {
@@ -170,7 +168,7 @@ func delegateOf(rule *networkingv1.HTTPRoute) string {
 // Problems says which http rules of a virtual service Fragment leaves out because Envoy would refuse them, and why: for
 // whoever shows problems to users. Each error names the virtual service and the rule.
 func Problems(vs *model.VirtualService) []error {
-	d := newDrawing(Spec{VirtualService: vs, Caps: ^xds.Caps(0)})
+	d := newDrawing(Spec{Caps: ^xds.Caps(0)})
 	var out []error
 	// With the routes of delegates among them, their places are no longer those that the object has.
 	merged := slices.ContainsFunc(vs.Spec.GetHttp(), func(h *networkingv1.HTTPRoute) bool { return h.GetDelegate() != nil })
@@ -183,20 +181,12 @@ func Problems(vs *model.VirtualService) []error {
 			match, err := drawMatch(m)
 			if err != nil {
 				out = append(out, model.Fault(vs.Key, problem.Invalid, at+fmt.Sprintf(of, j), err))
-			} else if _, err := d.route(rule, m, match); err != nil {
+			} else if _, err := d.route(vs, rule, m, match); err != nil {
 				out = append(out, model.Fault(vs.Key, problem.Invalid, at, err))
 			}
 		}
 	}
 	return out
-}
-
-// matchesOf is the matches of a rule, any of which will do; one nil match, for everything, where it has none.
-func matchesOf(rule *networkingv1.HTTPRoute) []*networkingv1.HTTPMatchRequest {
-	if len(rule.GetMatch()) == 0 {
-		return []*networkingv1.HTTPMatchRequest{nil}
-	}
-	return rule.GetMatch()
 }
 
 // defaultRoutes is the one route of a host without a virtual service.

@@ -33,7 +33,8 @@ func FuzzFragment(f *testing.F) {
 		if proto.Unmarshal(vsBytes, vs) != nil || proto.Unmarshal(drBytes, dr) != nil {
 			return
 		}
-		s := specOf(record[*model.VirtualService](t, model.KindVirtualService, "fuzz", vs))
+		of := record[*model.VirtualService](t, model.KindVirtualService, "fuzz", vs)
+		s := specOf(of)
 		s.Port = port
 		var all []Destination
 		for _, d := range s.Destinations.All() {
@@ -41,9 +42,9 @@ func FuzzFragment(f *testing.F) {
 			all = append(all, d)
 		}
 		s.Destinations = dests.List(all...)
-		virtualservice.RequestLabelKeys(s.VirtualService, virtualservice.Mesh)
-		virtualservice.ReadsNamespace(s.VirtualService)
-		virtualservice.Hosts(s.VirtualService)
+		virtualservice.RequestLabelKeys(of, virtualservice.Mesh)
+		virtualservice.ReadsNamespace(of)
+		virtualservice.Hosts(of)
 		fragment, err := s.Fragment()
 		if err != nil {
 			t.Fatal(err)

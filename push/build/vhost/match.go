@@ -23,20 +23,6 @@ func everything() *routev3.RouteMatch {
 	return &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}
 }
 
-// matchesEverything: no request gets past it.
-func matchesEverything(m *routev3.RouteMatch) bool {
-	if len(m.GetHeaders()) > 0 || len(m.GetQueryParameters()) > 0 || len(m.GetDynamicMetadata()) > 0 {
-		return false
-	}
-	switch p := m.GetPathSpecifier().(type) {
-	case *routev3.RouteMatch_Prefix:
-		return p.Prefix == "/" || p.Prefix == ""
-	case *routev3.RouteMatch_SafeRegex:
-		return p.SafeRegex.GetRegex() == ".*"
-	}
-	return false
-}
-
 func drawMatch(m *networkingv1.HTTPMatchRequest) (*routev3.RouteMatch, error) {
 	out := everything()
 	if m == nil {

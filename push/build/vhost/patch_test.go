@@ -10,7 +10,7 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-func filterPatches(t *testing.T, text string) []model.Patch {
+func filterPatches(t testing.TB, text string) []model.Patch {
 	t.Helper()
 	spec := &networkingv1.EnvoyFilter{}
 	fromYAML(t, "configPatches: "+text, spec)
@@ -22,7 +22,7 @@ func filterPatches(t *testing.T, text string) []model.Patch {
 	return out
 }
 
-func patchList(t *testing.T, text string) intern.List[model.Patch] {
+func patchList(t testing.TB, text string) intern.List[model.Patch] {
 	return ptchs.List(filterPatches(t, text)...)
 }
 

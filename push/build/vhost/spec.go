@@ -25,12 +25,10 @@ type Spec struct {
 	Host    string              // fully qualified; may be a wildcard
 	Port    uint32              // of the listener
 	Domains intern.List[string] // decided by the plan: unique within the route configuration
-	// VirtualService decides the routes; nil: everything goes to the one destination.
-	VirtualService *model.VirtualService
-	// Excluded are the matches of the virtual service's http rules that are not for these proxies, or not for this port, in order.
-	Excluded intern.List[Match]
-	// Destinations resolves every destination that the virtual service names in its http routes (routes, mirrors), each
-	// once; without a virtual service the service itself.
+	// Rules decide the routes, in order; without rules all requests go to the one destination.
+	Rules intern.List[Rule]
+	// Destinations resolves every destination that the rules name (routes, mirrors), each once; without rules the service
+	// itself.
 	Destinations intern.List[Destination]
 	Mesh         *model.Mesh
 	Caps         xds.Caps
@@ -38,16 +36,39 @@ type Spec struct {
 	Patches      intern.List[model.Patch] // VIRTUAL_HOST and HTTP_ROUTE that may match, in order of application
 }
 
-// Match is the place of a match in a virtual service: spec.http[Rule].match[Match].
-type Match struct{ Rule, Match int }
+// Rule is one http rule of a VirtualService: spec.http[Index].
+type Rule struct {
+	VirtualService *model.VirtualService
+	Index          int
+	// Excluded are the indices of its matches that are not for these proxies, this port or this gateway, ascending.
+	Excluded intern.List[int]
+}
 
-func (m Match) String() string { return fmt.Sprintf("spec.http[%d].match[%d]", m.Rule, m.Match) }
+// HTTP is the rule itself.
+func (r Rule) HTTP() *networkingv1.HTTPRoute { return r.VirtualService.Spec.GetHttp()[r.Index] }
 
-// Destination is what one (host, subset, port) of a virtual service means in a scope.
+// Applies says whether the rule is for everything, or one of its matches is not excluded.
+func (r Rule) Applies() bool {
+	n := len(r.HTTP().GetMatch())
+	return n == 0 || r.Excluded.Len() < n
+}
+
+// Object is the VirtualService, for pages that explain Specs.
+func (r Rule) Object() model.Record { return r.VirtualService }
+
+// Passed lists the fields of the rule that do not count here, for pages that explain Specs.
+func (r Rule) Passed() (fields []string) {
+	for _, match := range r.Excluded.All() {
+		fields = append(fields, fmt.Sprintf("spec.http[%d].match[%d]", r.Index, match))
+	}
+	return fields
+}
+
+// Destination is what one (host, subset, port) of a rule means in a scope.
 type Destination struct {
-	Host   string // as the normalised virtual service has it
+	Host   string // as the normalised VirtualService has it
 	Subset string
-	Port   uint32 // as the virtual service has it; 0: not stated
+	Port   uint32 // as the VirtualService has it; 0: not stated
 	// Cluster is zero where there is none: the route answers 503 by way of BlackHoleCluster.
 	Cluster xds.ClusterName
 	// Hash is how requests are spread where that is by consistent hash, which stands on the route, and Rule the rule that says so; else nil.

@@ -26,6 +26,7 @@ import (
 var (
 	strs  intern.Table[string]
 	dests intern.Table[Destination]
+	rules intern.Table[Rule]
 	ptchs intern.Table[model.Patch]
 )
 
@@ -66,10 +67,22 @@ func rule(t testing.TB, text string) *model.DestinationRule {
 
 const reviews = "reviews.shop.svc.cluster.local"
 
+// rulesOf lists the http rules of a virtual service; nil has none.
+func rulesOf(vs *model.VirtualService) intern.List[Rule] {
+	if vs == nil {
+		return intern.List[Rule]{}
+	}
+	var all []Rule
+	for i := range vs.Spec.Http {
+		all = append(all, Rule{VirtualService: vs, Index: i})
+	}
+	return rules.List(all...)
+}
+
 // specOf resolves every destination to outbound|80|subset|host, except those of the host nowhere.
 func specOf(vs *model.VirtualService) Spec {
 	s := Spec{
-		Host: reviews, Port: 80, VirtualService: vs, Domains: strs.List(reviews, "reviews"),
+		Host: reviews, Port: 80, Rules: rulesOf(vs), Domains: strs.List(reviews, "reviews"),
 		Mesh: model.DefaultMesh(), Caps: xds.StockCaps,
 	}
 	if vs == nil {
@@ -77,12 +90,16 @@ func specOf(vs *model.VirtualService) Spec {
 		return s
 	}
 	var all []Destination
-	for _, ref := range virtualservice.Routed(vs) {
-		d := Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
-		if ref.Host != "nowhere" {
-			d.Cluster = xds.ClusterName{Port: max(ref.Port, 80), Subset: ref.Subset, Host: ref.Host}
+	for _, rule := range vs.Spec.Http {
+		for _, ref := range virtualservice.Routed(rule) {
+			d := Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
+			if ref.Host != "nowhere" {
+				d.Cluster = xds.ClusterName{Port: max(ref.Port, 80), Subset: ref.Subset, Host: ref.Host}
+			}
+			if !slices.Contains(all, d) {
+				all = append(all, d)
+			}
 		}
-		all = append(all, d)
 	}
 	s.Destinations = dests.List(all...)
 	return s

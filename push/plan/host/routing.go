@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	networkingv1 "istio.io/api/networking/v1alpha3"
-
 	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/view"
@@ -32,48 +30,58 @@ func (t *Table) Of(v *Variation) Seen {
 	return Seen{Hosts: v, Inputs: v.Inputs}
 }
 
-var (
-	destinations intern.Table[vhost.Destination]
-	matches      intern.Table[vhost.Match]
-)
+var destinations intern.Table[vhost.Destination]
 
-// Routes fills in how requests to a host are routed that arrive by a gateway: by the http rules of a VirtualService that are for the proxies, with what their
-// destinations mean here, or, where there are none (nil included), by its service alone: a virtual host without routes would answer 404
-// (Istio does the same). False: nothing answers for the host.
-func (t *Table) Routes(spec *vhost.Spec, vs *model.VirtualService, gateway string, as Seen, found *[]input.Problem) bool {
-	var excluded []vhost.Match
-	applies, by := false, Arrival{gateway, spec.Port}
-	if vs != nil {
-		excluded, applies = t.excluded(vs, by, as.Inputs)
-	}
+// Routes fills in how requests to a host are routed: by those of the http rules (RulesFor) that are for the proxies, with
+// the clusters of their destinations. If no rule is for them, the host's service alone decides: a virtual host without routes
+// would answer 404 (Istio does the same). False: no service has the host at the port.
+func (t *Table) Routes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Seen, found *[]input.Problem) bool {
+	applying, applies := t.applying(rules, spec.Port, as.Inputs)
 	if !applies {
 		d, _ := t.destination(as.Hosts, virtualservice.Ref{Host: spec.Host, Port: spec.Port}, spec.Port)
 		spec.Destinations = destinations.List(d)
 		h := as.Hosts.Get(spec.Host)
 		return h.At(spec.Port) != nil
 	}
-	spec.VirtualService, spec.Excluded = vs, matches.List(excluded...)
+	spec.Rules = applying
 	var list []vhost.Destination
-	for _, ref := range virtualservice.Routed(vs) {
-		d, there := t.destination(as.Hosts, ref, spec.Port)
-		if !there {
-			if what := t.missing(spec, by, as, ref); what != "" {
-				*found = append(*found, input.NotFound(vs.Key, "spec.http", "destination "+what+"; requests to it are answered 503"))
+	seen := map[virtualservice.Ref]bool{}
+	for _, r := range applying.All() {
+		for _, ref := range virtualservice.Routed(r.HTTP()) {
+			if seen[ref] {
+				continue
 			}
+			seen[ref] = true
+			d, there := t.destination(as.Hosts, ref, spec.Port)
+			if !there {
+				t.reportMissing(spec, as, ref, found)
+			}
+			list = append(list, d)
 		}
-		list = append(list, d)
 	}
 	spec.Destinations = destinations.List(list...)
 	return true
 }
 
+// reportMissing reports a destination without a cluster, for the first rule that sends requests there.
+func (t *Table) reportMissing(spec *vhost.Spec, as Seen, ref virtualservice.Ref, found *[]input.Problem) {
+	i := slices.IndexFunc(spec.Rules.All(), func(r vhost.Rule) bool { return r.Applies() && virtualservice.RuleSendsTo(r.HTTP(), ref) })
+	if i < 0 {
+		return
+	}
+	if what := t.missing(spec, as, ref); what != "" {
+		by := spec.Rules.All()[i].VirtualService.Key
+		*found = append(*found, input.NotFound(by, "spec.http", "destination "+what+"; requests to it are answered 503"))
+	}
+}
+
 // missing describes why a destination has no cluster; empty: no request comes to it by this virtual host. None comes to a port that the host's own services do
-// not have, nor by rules of other ports and proxies. Whether requests come to a port of a host without a service is not known: there a destination without
+// not have. Whether requests come to a port of a host without a service is not known: there a destination without
 // a port is missing only where it would be at every port.
-func (t *Table) missing(spec *vhost.Spec, by Arrival, as Seen, ref virtualservice.Ref) string {
+func (t *Table) missing(spec *vhost.Spec, as Seen, ref virtualservice.Ref) string {
 	h := as.Hosts.Get(spec.Host)
 	served := h != nil && h.Service != nil
-	if served && h.At(spec.Port) == nil || !t.sendsTo(spec.VirtualService, ref, by, as.Inputs) {
+	if served && h.At(spec.Port) == nil {
 		return ""
 	}
 	name := ref.Host
@@ -97,15 +105,6 @@ func (t *Table) missing(spec *vhost.Spec, by Arrival, as Seen, ref virtualservic
 func (h *Host) hasSubset(name string) bool {
 	_, has := h.Rules.subset(name)
 	return has
-}
-
-// sendsTo says whether an http rule that applies to such arrivals sends to a destination.
-func (t *Table) sendsTo(vs *model.VirtualService, ref virtualservice.Ref, by Arrival, inputs view.Inputs) bool {
-	return slices.ContainsFunc(vs.Spec.GetHttp(), func(rule *networkingv1.HTTPRoute) bool {
-		applies := len(rule.GetMatch()) == 0 ||
-			slices.ContainsFunc(rule.GetMatch(), func(m *networkingv1.HTTPMatchRequest) bool { return t.Applies(vs, m, by, inputs) })
-		return applies && virtualservice.RuleSendsTo(rule, ref)
-	})
 }
 
 // destination is what a destination of a VirtualService means here. False: nothing; Envoy answers 503 for a cluster that is not there, and gRPC's

@@ -31,7 +31,7 @@ func (t *Table) specOf(rc *routeConfig, vh *VirtualHost, as host.Seen, found *[]
 	spec := vhost.Spec{Host: vh.Host, Port: vh.Port, Domains: strs.List(domains...), Mesh: t.In.Meshes.VirtualHost, Caps: t.Caps, Proxy: t.Proxy}
 	name := xds.VirtualHost(vh.Host, vh.Port)
 	spec.Patches = t.Patches.Matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, t.matched(rc), name) })
-	return spec, t.Hosts.Routes(&spec, vh.VirtualService, rc.Gateway, as, found)
+	return spec, t.Hosts.Routes(&spec, vh.Rules, as, found)
 }
 
 // loses says whether a virtual host yields a domain to a patch or to a rival, and whether that is reported.

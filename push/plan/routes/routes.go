@@ -6,8 +6,9 @@
 //   - itself, as Names: which of several virtual hosts has a domain, and which one takes all other names.
 //
 // For each route configuration it gives:
-//   - a Config: its name, the port that EnvoyFilters match, the gateway that rules have to be for, how domains are compared;
-//   - its VirtualHosts (Enter, Leave): host, port, domains, and the VirtualService whose http rules decide the routes;
+//   - a Config: its name, the port that EnvoyFilters match, how domains are compared;
+//   - its VirtualHosts (Enter, Leave): host, port, domains, and the http rules that decide the routes, in order. The rules
+//     may be of several VirtualServices and for several gateways (host.RulesFor);
 //   - the number of listeners that ask for it (Use).
 //
 // After each step (Finish) the layer has the route configurations that listeners ask for. Vary plans those that differ
@@ -44,8 +45,6 @@ type Scope struct {
 type Config struct {
 	Name string // by which listeners ask for it
 	Port uint32 // of its listener, which EnvoyFilters match; 0: several ports
-	// Gateway is what rules have to be for: virtualservice.Mesh, or namespace/name of a Gateway.
-	Gateway string
 	// OneHost: the single virtual host answers for all names, so there is no catch-all.
 	OneHost bool
 	// WithPorts: Envoy compares names including their ports. Otherwise it ignores the port of a request's name.
@@ -60,11 +59,11 @@ type VirtualHost struct {
 	Domains intern.List[string]
 	// Keeps: it has its domains whatever other virtual hosts of the route configuration have.
 	Keeps   bool
-	Service *model.Service // of the host; nil: a VirtualService alone defines the host
+	Service *model.Service // of the host; nil: the rules alone define the host
 	// Own: the service is of the scope's namespace. Stored, because a clone for another namespace begins with this value.
-	Own            bool
-	VirtualService *model.VirtualService // whose http rules decide the routes; nil: the service alone decides
-	Reads          intern.List[string]   // keys of the proxy labels that the rules read
+	Own   bool
+	Rules intern.List[vhost.Rule] // decide the routes, in order; without rules the service alone decides
+	Reads intern.List[string]     // keys of the proxy labels that the rules read
 }
 
 // Names answers what only a front knows about the names in its route configurations.

@@ -111,7 +111,7 @@ func (f *Front) isHost(name string) bool {
 func (f *Front) route(name string, port uint32, vs *model.VirtualService, as host.Seen, found *[]input.Problem) (layer.Unit, bool) {
 	spec := vhost.Proxyless{Name: xds.OutboundCluster(port, "", name),
 		Spec: vhost.Spec{Host: name, Port: port, Mesh: f.in.Meshes.VirtualHost, Caps: xds.CapFault}}
-	if !f.hosts.Routes(&spec.Spec, vs, virtualservice.Mesh, as, found) {
+	if !f.hosts.Routes(&spec.Spec, host.RulesFor(vs, virtualservice.Mesh), as, found) {
 		return layer.Unit{}, false
 	}
 	return f.in.Make(spec, as.Hosts.Get(name).Service.Key, found)

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"navarch.io/navarch/push/plan/routes"
-	"navarch.io/navarch/push/virtualservice"
 	"navarch.io/navarch/push/xds"
 )
 
@@ -34,7 +33,7 @@ var unknownHosts = routeKey{kind: ofFilter, text: xds.AllowAny}
 
 // config describes the route configuration. That of the HTTP proxy has virtual hosts of all ports.
 func (k routeKey) config() routes.Config {
-	c := routes.Config{Name: k.name(), Port: k.port, Gateway: virtualservice.Mesh, OneHost: k.kind == ofHost, WithPorts: k.kind == ofProxy}
+	c := routes.Config{Name: k.name(), Port: k.port, OneHost: k.kind == ofHost, WithPorts: k.kind == ofProxy}
 	if c.WithPorts {
 		c.Port = 0
 	}

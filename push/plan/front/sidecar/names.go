@@ -121,13 +121,13 @@ func (s *scope) isAlias(name string) bool {
 	return h != nil && h.Alias() != nil
 }
 
-// Blame implements routes.Names: the service of the host, else the VirtualService.
+// Blame implements routes.Names: the service of the host, else the VirtualService of the first rule.
 func (s *scope) Blame(vh *routes.VirtualHost) model.Key {
 	if h := s.hosts.Get(vh.Host); h != nil && h.Service != nil {
 		return h.Service.Key
 	}
-	if vh.VirtualService != nil {
-		return vh.VirtualService.Key
+	if rules := vh.Rules.All(); len(rules) > 0 {
+		return rules[0].VirtualService.Key
 	}
 	return model.Key{}
 }

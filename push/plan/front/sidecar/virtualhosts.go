@@ -28,7 +28,7 @@ func (s *scope) virtualHostsOf(h *host.Host) map[routeKey]routes.VirtualHost {
 		vh := routes.VirtualHost{ID: key.id(h.Name), Host: h.Name, Port: port, Keeps: key.kind == ofHost, Domains: strs.List(domains...), Service: h.Service,
 			Own: h.Service != nil && h.Service.Key.Namespace == s.key.Namespace}
 		if vs != nil {
-			vh.VirtualService, vh.Reads = vs, strs.List(virtualservice.RequestLabelKeys(vs, virtualservice.Mesh)...)
+			vh.Rules, vh.Reads = host.RulesFor(vs, virtualservice.Mesh), strs.List(virtualservice.RequestLabelKeys(vs, virtualservice.Mesh)...)
 		}
 		out[key] = vh
 	}
