@@ -15,10 +15,36 @@ import (
 	"navarch.io/navarch/store/weight"
 )
 
-// counted says whether an object is some tenant's configuration. Slices of endpoints and Pods are the controllers', and tokens are compared with ServiceAccounts; the system
-// namespace, which configures the mesh, is the operators'; a Secret that is refused would be a certificate that ends.
+// counted reports whether an object is some tenant's configuration. Slices of endpoints and Pods are the controllers', and tokens are compared with
+// ServiceAccounts; a Secret that is refused would be a certificate that ends. The system namespace and the root namespace, which configure the mesh, are
+// the operators'.
 func (w *inventory) counted(id object.ID) bool {
-	return id.Kind != "EndpointSlice" && id.Kind != "Pod" && id.Kind != "ServiceAccount" && id.Kind != "Secret" && id.Namespace != "" && id.Namespace != w.normal.SystemNamespace
+	switch id.Kind {
+	case "EndpointSlice", "Pod", "ServiceAccount", "Secret":
+		return false
+	}
+	return id.Namespace != "" && id.Namespace != w.normal.SystemNamespace && id.Namespace != w.objects.Mesh().GetRootNamespace()
+}
+
+// followRoot follows the mesh configuration to another root namespace: what waits in the new one applies, and what applies in the old one counts from
+// now on.
+func (w *inventory) followRoot() {
+	from, to := w.root, w.objects.Mesh().GetRootNamespace()
+	if w.root = to; w.ledger == nil || from == to {
+		return
+	}
+	for id, n := range w.objects.All() {
+		switch {
+		case id.Namespace != from && id.Namespace != to:
+		case w.counted(id):
+			w.ledger.stand(id, created(n.Object()), exempt(id), w.chargeOf(n.Entry.records))
+		default:
+			w.ledger.drop(id)
+			if n.Entry.waiting {
+				w.applyOffered(id)
+			}
+		}
+	}
 }
 
 // exempt are objects that are never refused: without them what they close would be open.
@@ -26,11 +52,16 @@ func exempt(id object.ID) bool {
 	return normal.IsPolicy(id)
 }
 
-// chargeOf is what the records of one object cost.
+// chargeOf is what the records of one object cost beside those that apply by now.
 func (w *inventory) chargeOf(records []model.Record) charge {
 	if len(records) == 0 {
 		return charge{}
 	}
+	return w.sizeOf(records).weighing(w.weights.sum(w.weights.measure(records), nil))
+}
+
+// sizeOf is what the records of one object cost whatever else there is.
+func (w *inventory) sizeOf(records []model.Record) charge {
 	c := charge{inObjects: 1}
 	for _, r := range records {
 		if w.ledger.budget.Bytes == 0 {
@@ -42,51 +73,35 @@ func (w *inventory) chargeOf(records []model.Record) charge {
 			c[inBytes] += proto.Size(r.Body())
 		}
 	}
-	w.weigh(records, &c)
 	return c
 }
 
-// weigh says what records weigh beside those that apply by now.
-func (w *inventory) weigh(records []model.Record, c *charge) {
-	var sum weight.Weight
-	for _, r := range records {
-		sum = sum.Plus(weight.Of(r, w.weights))
-	}
-	sum = sum.Counted()
-	c[inExported], c[inOwn] = sum.Exported, sum.Own
+// weighing is a charge with the weights of the object.
+func (c charge) weighing(w weight.Weight) charge {
+	c[inExported], c[inOwn] = w.Exported, w.Own
+	return c
 }
 
-// weighOffered says what an object was offered as weighs. What applies already weighs what it did then, though there is more by now that it multiplies.
-func (w *inventory) weighOffered(id object.ID, c *charge) {
-	e := &w.objects.Get(id).Entry
-	offered := e.few().offered
-	if slices.EqualFunc(offered, e.records, func(a, b model.Record) bool { return a.Meta().Key == b.Meta().Key && a.Meta().Hash == b.Meta().Hash }) {
-		*c = w.ledger.of(id).stands
-		return
+// offerRecords offers the ledger what an object should be. What applies already weighs what it did then, though there is more by now that it multiplies.
+func (w *inventory) offerRecords(n *node, records []model.Record) {
+	id, c := n.ID(), charge{}
+	same := func(a, b model.Record) bool { return a.Meta().Key == b.Meta().Key && a.Meta().Hash == b.Meta().Hash }
+	w.weights.forget(id)
+	if d := w.ledger.of(id); d != nil && d.stands != (charge{}) && slices.EqualFunc(records, n.Entry.records, same) {
+		c = d.stands
+	} else if len(records) > 0 {
+		c = w.sizeOf(records).weighing(w.weights.offer(id, w.weights.measure(records)))
 	}
-	w.weigh(offered, c)
+	w.ledger.offer(id, created(n.Object()), exempt(id), c)
+	n.Entry.offer(records, true)
 }
 
 // budgeted makes the ledger of the tenants' budgets.
 func (w *inventory) budgeted(b Budget) {
-	w.ledger, w.weights = newLedger(b), weight.NewIndex()
-	w.ledger.weigh = w.weighOffered
+	w.ledger = newLedger(b)
+	w.weights = newWeights(w.ledger.reweigh)
+	w.ledger.weigh = func(id object.ID, c *charge) { *c = c.weighing(w.weights.again(id)) }
 	w.ledger.apply = w.applyOffered
-}
-
-// reindex begins the index of weights again with what applies: services first, so that each rule is counted with all that it is for, in whatever
-// order they came.
-func (w *inventory) reindex() {
-	w.weights = weight.NewIndex()
-	for _, services := range []bool{true, false} {
-		for _, n := range w.objects.All() {
-			for _, r := range n.Entry.records {
-				if _, is := r.(*model.Service); is == services {
-					w.weights.Replace(nil, []model.Record{r})
-				}
-			}
-		}
-	}
 }
 
 // noteTenant takes from an event what tenants are made of, before objects are normalised.
@@ -97,6 +112,7 @@ func (w *inventory) noteTenant(e object.Event) {
 	}
 	switch {
 	case e.Op == object.Delete:
+		w.weights.forget(e.ID)
 		w.ledger.drop(e.ID)
 	case e.Op == object.Broken:
 		if n := w.objects.Get(e.ID); n != nil {
@@ -115,12 +131,12 @@ func (w *inventory) offer(n *node, records []model.Record, spoiled bool) bool {
 		w.withdraw(n)
 		return false
 	}
-	w.ledger.offer(id, created(n.Object()), exempt(id), w.chargeOf(records))
-	n.Entry.offer(records, true)
+	w.offerRecords(n, records)
 	return true
 }
 
 func (w *inventory) withdraw(n *node) {
+	w.weights.forget(n.ID())
 	w.ledger.withdraw(n.ID())
 	n.Entry.offer(nil, false)
 }
@@ -144,6 +160,7 @@ func (w *inventory) applyBudgets() {
 func (w *inventory) applyOffered(id object.ID) {
 	n := w.objects.Get(id)
 	records := n.Entry.few().offered
+	w.weights.forget(id)
 	n.Entry.closed = false
 	n.Entry.offer(nil, false)
 	w.setRecords(n, records, nil)
@@ -168,7 +185,16 @@ func (w *inventory) rebase(e Loaded) {
 	version := w.ledger.version
 	w.budgeted(w.ledger.budget)
 	w.ledger.labels, w.ledger.version = labels, version+1
-	w.reindex()
+	w.root = w.objects.Mesh().GetRootNamespace()
+	var applies []model.Record
+	for _, n := range w.objects.All() {
+		for _, r := range n.Entry.records {
+			if weight.Order(r) != weight.Ignored {
+				applies = append(applies, r)
+			}
+		}
+	}
+	w.weights.reindex(applies)
 	same := func(records []model.Record) bool {
 		return len(records) > 0 && !slices.ContainsFunc(records, func(r model.Record) bool { return e.Have[r.Meta().Key] != r.Meta().Hash })
 	}
@@ -206,8 +232,7 @@ func (w *inventory) rebaseObject(n *node, stored charge, same func([]model.Recor
 			w.ledger.stand(id, at, free, stored)
 			w.setRecords(n, nil, nil)
 		}
-		o.offer(newest, true)
-		w.ledger.offer(id, at, free, w.chargeOf(newest))
+		w.offerRecords(n, newest)
 	}
 }
 

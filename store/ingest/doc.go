@@ -27,12 +27,13 @@
 // # Budgets of tenants
 //
 // The ledger decides which objects of a tenant there is room for. It is offered each normalised object, and the
-// accepted ones are applied. Its resources are objects, bytes and weights (store/weight). A weight is estimated again
-// when its turn comes, because objects that it multiplies may have been accepted just before. An accepted object is
-// never dropped for its budget: where a limit is lowered, or a label joins namespaces, only growth is refused. A new
-// leader counts what is stored as accepted (the stored bytes come with the load), and offers what differs in the order
-// of creation time, namespace and name. The leader writes to tenants/labels which namespaces a label joins, for /debug
-// of every replica (store/tenants).
+// accepted ones are applied. Its resources are objects, bytes and weights (store/weight). An offered object is read for
+// its weight once. It is weighed again only if a fact that its weight depends on (clusters of a host, rules for it, a
+// delegate) may differ by then (weights.go), so an edit costs nothing for objects that were refused beside it. An
+// accepted object is never dropped for its budget: where a limit is lowered, or a label joins namespaces, only growth
+// is refused. A new leader counts what is stored as accepted (the stored bytes come with the load), and offers what
+// differs in the order of creation time, namespace and name. The leader writes to tenants/labels which namespaces a
+// label joins, for /debug of every replica (store/tenants).
 //
 // # Batches
 //

@@ -11,7 +11,6 @@ import (
 	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
 	"navarch.io/navarch/store/problem"
-	"navarch.io/navarch/store/weight"
 )
 
 // inventory turns objects into wanted records and problems. Events of sources go into take; results are in wanted and faults. It knows nothing of
@@ -34,9 +33,10 @@ type inventory struct {
 
 	// Budgets of tenants.
 	labels  labels
-	ledger  *ledger       // nil: there are no budgets
-	weights *weight.Index // of the records that apply; nil: there are no budgets
-	shown   uint64        // version of the ledger that metrics show
+	ledger  *ledger  // nil: there are no budgets
+	weights *weights // nil: there are no budgets
+	root    string   // namespace that the ledger was told is the mesh's
+	shown   uint64   // version of the ledger that metrics show
 	budgets struct {
 		version  uint64 // of the ledger
 		problems []object.Problem
@@ -87,6 +87,7 @@ func (w *inventory) take(events []object.Event) {
 
 // renew makes the records of all marked objects again.
 func (w *inventory) renew() {
+	w.followRoot()
 	w.objects.Renew(func(n *node) {
 		w.yielder.Yield()
 		w.normalise(n)
@@ -189,7 +190,7 @@ func (w *inventory) setRecords(n *node, records []model.Record, private model.Pr
 	e := &n.Entry
 	w.references.replace(e.records, records)
 	if w.weights != nil {
-		w.weights.Replace(e.records, records)
+		w.weights.index.Replace(e.records, records)
 	}
 	w.crossCheck.note(e.records, records)
 	w.countServices(records, 1)

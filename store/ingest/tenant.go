@@ -71,6 +71,7 @@ type demand struct {
 	exempt  bool    // it counts and is never refused
 	stands  charge  // of the version that applies
 	wants   *charge // of a newer version that waits for room, or for settle; nil: none waits
+	stale   bool    // wants is to be weighed again
 }
 
 // grows says whether the budget has a say: what shrinks or stays is always taken.
@@ -95,7 +96,7 @@ func older(a, b *demand) int {
 type account struct {
 	used    charge
 	demands map[object.ID]*demand
-	waiting map[object.ID]*demand // those with wants
+	waiting []*demand // those with wants, in order
 }
 
 // ledger says which objects the tenants' budgets have room for. An object that applies is never taken away; a version that is larger is refused at
@@ -106,7 +107,7 @@ type ledger struct {
 	accounts map[string]*account           // by tenant; none is empty
 	dirty    map[string]bool               // tenants that settle looks at
 	version  uint64                        // counts changes
-	weigh    func(id object.ID, c *charge) // says again what an offer weighs, once those before it are taken; nil: that does not change
+	weigh    func(id object.ID, c *charge) // weighs again an offer that is stale, once those before it are taken
 	apply    func(id object.ID)            // is told at once of what is taken; nil: nobody is
 }
 
@@ -128,7 +129,7 @@ func (l *ledger) touch(tenant string) *account {
 	l.version++
 	a := l.accounts[tenant]
 	if a == nil {
-		a = &account{demands: map[object.ID]*demand{}, waiting: map[object.ID]*demand{}}
+		a = &account{demands: map[object.ID]*demand{}}
 		l.accounts[tenant] = a
 	}
 	return a
@@ -155,14 +156,27 @@ func (l *ledger) label(namespace, value string) {
 func (a *account) add(c *demand) {
 	a.demands[c.id] = c
 	if c.wants != nil {
-		a.waiting[c.id] = c
+		a.wait(c)
 	}
 	a.used = a.used.plus(c.stands)
 }
 
+// wait puts a demand in its place among those that wait.
+func (a *account) wait(c *demand) {
+	i, _ := slices.BinarySearchFunc(a.waiting, c, older)
+	a.waiting = slices.Insert(a.waiting, i, c)
+}
+
+// settled takes a demand out of those that wait.
+func (a *account) settled(c *demand) {
+	if i, waits := slices.BinarySearchFunc(a.waiting, c, older); waits {
+		a.waiting = slices.Delete(a.waiting, i, i+1)
+	}
+}
+
 func (a *account) remove(c *demand) {
 	delete(a.demands, c.id)
-	delete(a.waiting, c.id)
+	a.settled(c)
 	a.used = a.used.minus(c.stands)
 }
 
@@ -182,8 +196,16 @@ func (l *ledger) offer(id object.ID, created int64, exempt bool, size charge) {
 		c = &demand{id: id}
 		a.demands[id] = c
 	}
-	c.created, c.exempt, c.wants = created, exempt, &size
-	a.waiting[id] = c
+	a.settled(c) // its place may be another
+	c.created, c.exempt, c.wants, c.stale = created, exempt, &size, false
+	a.wait(c)
+}
+
+// reweigh has an offer weighed again before it is taken, or refused again.
+func (l *ledger) reweigh(id object.ID) {
+	if c := l.of(id); c != nil {
+		c.stale = c.wants != nil
+	}
 }
 
 // stand counts an object that applies whatever the budget says.
@@ -195,8 +217,8 @@ func (l *ledger) stand(id object.ID, created int64, exempt bool, size charge) {
 // withdraw takes back the offer of a newer version; the one that applies goes on to apply.
 func (l *ledger) withdraw(id object.ID) {
 	if c := l.of(id); c != nil && c.wants != nil {
+		l.touch(l.tenant(id.Namespace)).settled(c)
 		c.wants = nil
-		delete(l.touch(l.tenant(id.Namespace)).waiting, id)
 	}
 }
 
@@ -212,13 +234,10 @@ func (l *ledger) drop(id object.ID) {
 func (l *ledger) admit() (taken []object.ID) {
 	for _, tenant := range slices.Sorted(maps.Keys(l.dirty)) {
 		a := l.accounts[tenant]
-		order := slices.SortedFunc(maps.Values(a.waiting), older)
 		for _, growing := range []bool{false, true} {
-			for _, c := range order {
-				if c.wants == nil {
-					continue
-				}
-				if l.weigh != nil {
+			for _, c := range a.waiting {
+				if c.stale {
+					c.stale = false
 					l.weigh(c.id, c.wants)
 				}
 				if c.grows() != growing {
@@ -229,7 +248,6 @@ func (l *ledger) admit() (taken []object.ID) {
 				}
 				a.used = a.used.minus(c.stands).plus(*c.wants)
 				c.stands, c.wants = *c.wants, nil
-				delete(a.waiting, c.id)
 				if c.stands == (charge{}) {
 					delete(a.demands, c.id)
 				}
@@ -237,6 +255,7 @@ func (l *ledger) admit() (taken []object.ID) {
 					l.apply(c.id)
 				}
 			}
+			a.waiting = slices.DeleteFunc(a.waiting, func(c *demand) bool { return c.wants == nil })
 		}
 		if len(a.demands) == 0 {
 			delete(l.accounts, tenant)
@@ -267,7 +286,7 @@ type refusal struct {
 func (l *ledger) refusals() (all []refusal) {
 	for _, tenant := range slices.Sorted(maps.Keys(l.accounts)) {
 		a := l.accounts[tenant]
-		for _, c := range slices.SortedFunc(maps.Values(a.waiting), older) {
+		for _, c := range a.waiting {
 			next := a.used.minus(c.stands).plus(*c.wants)
 			stands := "what stood before stands"
 			if c.stands == (charge{}) {

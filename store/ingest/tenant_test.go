@@ -155,8 +155,8 @@ func recount(t *testing.T, l *ledger, stands, wants map[object.ID]charge) {
 			t.Fatalf("%s: counted %+v, recounted %+v", tenant, a.used, used[tenant])
 		}
 		delete(used, tenant)
-		for id, c := range a.waiting {
-			waiting[id] = *c.wants
+		for _, c := range a.waiting {
+			waiting[c.id] = *c.wants
 		}
 	}
 	if len(used) > 0 || !maps.Equal(waiting, wants) {

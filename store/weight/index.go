@@ -1,38 +1,94 @@
 package weight
 
 import (
+	"slices"
 	"strings"
 
 	"navarch.io/navarch/store/model"
 )
 
-// Index is the Mesh of a set of records, which it follows record by record. It belongs to one goroutine.
+// Index has what weights read of other records, and follows these record by record. It belongs to one goroutine.
 type Index struct {
-	clusters map[string]int // by host
-	below    map[string]int // of the hosts below a domain (".example.com"); "": of all
-	rules    map[target]addition
-	applied  map[model.Key]rule
+	// Changed is called with each Read whose answer may be another since; nil: is not called.
+	Changed func(Read)
+
+	together  bool              // rules count for services and delegates of every namespace
+	clusters  map[target]int    // by host, and of all hosts below a domain; namespace "": of all namespaces
+	http      map[uint32]int    // ports of HTTP services, by number: each number has one listener
+	opaque    int               // listeners of other ports: one for each address
+	sniffed   int               // of these, those that may have HTTP
+	rules     map[target]*rules // by what they are for
+	applied   map[model.Key]applied
+	delegates map[model.Key]Load
+	roots     map[model.Key]*roots // of each delegate, whether the delegate is there or not
 }
 
-// target is a host that rules of a namespace are for; of a wildcard, what follows the star.
+// target is a host of a namespace; of a wildcard, what follows the star.
 type target struct {
 	namespace, host string
 	wildcard        bool
 }
 
-// addition sums up rules of one target: the KiB for each cluster, and those that their own weights have counted.
-type addition struct{ each, counted int }
+// Read is one fact about the mesh that the weight of a record depends on.
+type Read struct {
+	target
+	delegate model.Key
+}
 
-// rule is one rule as it was added.
-type rule struct {
-	targets   []target
-	additions []addition
+// every is the Read of what the whole mesh has.
+var every = Read{target: target{wildcard: true}}
+
+// rules sums up the rules of one target: the KiB for each cluster, and those that their own weights have counted.
+type rules struct {
+	each, counted int
+	uses          map[model.Key]int // matches that name a delegate
+}
+
+// roots sums up the rules that name one delegate: matches by target, those that are for no service, and the KiB that their own weights have counted.
+type roots struct {
+	matches         map[target]int
+	copies, counted map[string]int // by namespace
+}
+
+// applied is one rule as it was added.
+type applied struct {
+	load    Load
+	counted []int // KiB of its hosts
+	named   []int // KiB of its uses
 }
 
 // NewIndex returns the index of no records.
 func NewIndex() *Index {
-	return &Index{clusters: map[string]int{}, below: map[string]int{}, rules: map[target]addition{}, applied: map[model.Key]rule{}}
+	return &Index{clusters: map[target]int{}, http: map[uint32]int{}, rules: map[target]*rules{}, applied: map[model.Key]applied{},
+		delegates: map[model.Key]Load{}, roots: map[model.Key]*roots{}}
 }
+
+// NewTogether returns the index of no records for whoever has no tenants: what a rule multiplies counts whatever its namespace is.
+func NewTogether() *Index {
+	x := NewIndex()
+	x.together = true
+	return x
+}
+
+// Order returns when a record is added among others, the lowest first: what is multiplied before what multiplies it. Ignored is that of records which no
+// weight depends on.
+func Order(r model.Record) int {
+	switch t := r.(type) {
+	case *model.Service:
+		return 0
+	case *model.VirtualService:
+		if len(t.Spec.GetHosts()) == 0 {
+			return 1
+		}
+		return 2
+	case *model.DestinationRule:
+		return 2
+	}
+	return Ignored
+}
+
+// Ignored is the last Order.
+const Ignored = 3
 
 // Replace follows a change: old records are no longer there, and now is.
 func (x *Index) Replace(old, now []model.Record) {
@@ -48,34 +104,21 @@ func (x *Index) Replace(old, now []model.Record) {
 		switch t := r.(type) {
 		case *model.Service:
 			x.serve(t, 1)
-		case *model.DestinationRule:
-			x.apply(t.Key, []string{t.Spec.GetHost()}, Each(t))
-		case *model.VirtualService:
-			if ofSidecars(t) {
-				x.apply(t.Key, t.Spec.GetHosts(), Each(t))
+		case *model.DestinationRule, *model.VirtualService:
+			if l := Measure(r); l.delegate {
+				x.delegates[l.key] = l
+				x.delegateChanged(l.key)
+			} else {
+				x.apply(l)
 			}
 		}
 	}
 }
 
-// Clusters implements Mesh. Domains of more than maxLabels labels count with all below their last maxLabels.
-func (x *Index) Clusters(host string) int {
-	if domain, is := strings.CutPrefix(host, "*"); is {
-		return x.below[indexed(domain)]
+func (x *Index) changed(r Read) {
+	if x.Changed != nil {
+		x.Changed(r)
 	}
-	return x.clusters[host]
-}
-
-// Dependent implements Mesh.
-func (x *Index) Dependent(namespace, host string, ports int) int {
-	beyond := func(a addition) int { return max(0, a.each*ports-a.counted) }
-	sum := beyond(x.rules[target{namespace, host, false}])
-	for i := range len(host) + 1 {
-		if i == len(host) || host[i] == '.' || host[i] == '-' {
-			sum += beyond(x.rules[target{namespace, host[i:], true}])
-		}
-	}
-	return sum
 }
 
 // maxLabels bounds the domains that a host counts for.
@@ -93,46 +136,153 @@ func indexed(domain string) string {
 	return domain
 }
 
+// targetOf is what a host of a rule is for, in a namespace.
+func targetOf(namespace, host string) target {
+	rest, wildcard := strings.CutPrefix(host, "*")
+	return target{namespace, rest, wildcard}
+}
+
+// counted is the target whose clusters are counted for those of a host: of a wildcard, the domain that it is below.
+func counted(namespace, host string) target {
+	t := targetOf(namespace, host)
+	if t.wildcard {
+		t.host = indexed(t.host)
+	}
+	return t
+}
+
 func (x *Index) serve(s *model.Service, sign int) {
 	ports := sign * Ports(s)
+	for _, p := range s.Spec.GetPorts() {
+		x.listen(p, max(1, len(s.Spec.GetAddresses())), sign)
+	}
+	count := func(t target) {
+		for _, namespace := range []string{"", s.Key.Namespace} {
+			t.namespace = namespace
+			add(x.clusters, t, ports)
+		}
+		t.namespace = ""
+		x.changed(Read{target: t})
+	}
 	for _, h := range s.Spec.GetHosts() {
-		add(x.clusters, h, ports)
-		add(x.below, "", ports)
+		count(target{host: h})
+		count(target{wildcard: true})
 		for domain := indexed("." + h); domain != ""; domain = indexed(domain[1:]) {
 			if len(domain) < len(h) {
-				add(x.below, domain, ports)
+				count(target{host: domain, wildcard: true})
 			}
 		}
 	}
 }
 
-func add(to map[string]int, key string, n int) {
+// listen counts the listeners of a port: HTTP ports of one number share one, others have one for each address.
+func (x *Index) listen(p *model.ServicePort, addresses, sign int) {
+	switch p.GetProtocol() {
+	case model.Protocol_PROTOCOL_HTTP, model.Protocol_PROTOCOL_HTTP2, model.Protocol_PROTOCOL_GRPC, model.Protocol_PROTOCOL_GRPC_WEB:
+		add(x.http, p.GetNumber(), sign)
+		return
+	case model.Protocol_PROTOCOL_AUTO:
+		x.sniffed += sign * addresses
+	}
+	x.opaque += sign * addresses
+}
+
+// copies returns how many resources of each family the mesh has.
+func (x *Index) copies() [families]int {
+	return [families]int{once: 1, perCluster: x.clusters[every.target], perListener: len(x.http) + x.opaque, perHTTP: len(x.http) + x.sniffed}
+}
+
+func add[K comparable](to map[K]int, key K, n int) {
 	if to[key] += n; to[key] == 0 {
 		delete(to, key)
 	}
 }
 
 // apply adds a rule. For which hosts of a wildcard it has been weighed is not known: it counts for each that comes.
-func (x *Index) apply(key model.Key, hosts []string, each int) {
-	var r rule
-	for _, h := range hosts {
-		a, t := addition{each: each}, target{namespace: key.Namespace}
-		if t.host, t.wildcard = strings.CutPrefix(h, "*"); !t.wildcard {
-			a.counted = each * covered(h, x)
+func (x *Index) apply(l Load) {
+	a := applied{load: l, named: make([]int, len(l.uses)), counted: make([]int, len(l.hosts))}
+	copies := l.copies
+	for i, h := range l.hosts {
+		covered := x.covered(h, l, nil)
+		copies += covered.all
+		if !strings.HasPrefix(h, "*") {
+			a.counted[i] = times(l.each+x.delegated(l, nil), covered.of(l))
 		}
-		r.targets, r.additions = append(r.targets, t), append(r.additions, a)
-		x.rules[t] = addition{x.rules[t].each + a.each, x.rules[t].counted + a.counted}
 	}
-	x.applied[key] = r
+	for i, u := range l.uses {
+		a.named[i] = times(times(x.eachOf(u.delegate, l.key.Namespace), u.matches), copies)
+	}
+	x.applied[l.key] = a
+	x.count(a, 1)
 }
 
 func (x *Index) withdraw(key model.Key) {
-	r := x.applied[key]
+	if _, is := x.delegates[key]; is {
+		delete(x.delegates, key)
+		x.delegateChanged(key)
+		return
+	}
+	a := x.applied[key]
 	delete(x.applied, key)
-	for i, t := range r.targets {
-		sum := addition{x.rules[t].each - r.additions[i].each, x.rules[t].counted - r.additions[i].counted}
-		if x.rules[t] = sum; sum == (addition{}) {
+	x.count(a, -1)
+}
+
+// count adds a rule to the sums of its hosts and of the delegates that it names.
+func (x *Index) count(a applied, sign int) {
+	namespace := x.space(a.load.key.Namespace)
+	for i, h := range a.load.hosts {
+		t := targetOf(namespace, h)
+		sum := x.rules[t]
+		if sum == nil {
+			sum = &rules{uses: map[model.Key]int{}}
+			x.rules[t] = sum
+		}
+		sum.each, sum.counted = sum.each+sign*a.load.each, sum.counted+sign*a.counted[i]
+		for _, u := range a.load.uses {
+			add(sum.uses, u.delegate, sign*u.matches)
+		}
+		if sum.each == 0 && sum.counted == 0 && len(sum.uses) == 0 {
 			delete(x.rules, t)
 		}
+		x.changed(Read{target: t})
 	}
+	for i, u := range a.load.uses {
+		sum := x.roots[u.delegate]
+		if sum == nil {
+			sum = &roots{map[target]int{}, map[string]int{}, map[string]int{}}
+			x.roots[u.delegate] = sum
+		}
+		for _, h := range a.load.hosts {
+			add(sum.matches, targetOf(namespace, h), sign*u.matches)
+		}
+		add(sum.copies, namespace, sign*u.matches*a.load.copies)
+		add(sum.counted, namespace, sign*a.named[i])
+		if len(sum.matches)+len(sum.copies)+len(sum.counted) == 0 {
+			delete(x.roots, u.delegate)
+		}
+		x.changed(Read{delegate: u.delegate})
+	}
+}
+
+// space is the namespace whose rules count together.
+func (x *Index) space(namespace string) string {
+	if x.together {
+		return ""
+	}
+	return namespace
+}
+
+// delegateChanged reports what weighs otherwise once a delegate has come or gone: rules that name it, and services that these are for.
+func (x *Index) delegateChanged(key model.Key) {
+	x.changed(Read{delegate: key})
+	if sum := x.roots[key]; sum != nil && x.Changed != nil {
+		for t := range sum.matches {
+			x.changed(Read{target: t})
+		}
+	}
+}
+
+// reaches reports whether a delegate is exported to the namespace of a rule.
+func reaches(exportTo []string, from, to string) bool {
+	return from == to || len(exportTo) == 0 || slices.Contains(exportTo, "*") || slices.Contains(exportTo, to)
 }

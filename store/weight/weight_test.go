@@ -3,6 +3,7 @@ package weight
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -39,6 +40,14 @@ func routesFor(n int, hosts ...string) *networkingv1.VirtualService {
 		for i := range vs.Http[0].Match {
 			vs.Http[len(vs.Http)-1].Match[i] = &networkingv1.HTTPMatchRequest{}
 		}
+	}
+	return vs
+}
+
+// delegating adds routes that name delegates.
+func delegating(vs *networkingv1.VirtualService, names ...string) *networkingv1.VirtualService {
+	for _, name := range names {
+		vs.Http = append(vs.Http, &networkingv1.HTTPRoute{Delegate: &networkingv1.Delegate{Name: name}})
 	}
 	return vs
 }
@@ -95,6 +104,52 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// What is shared, or not theirs, is not counted for each cluster of a large mesh: 15,000 services, of which a namespace has 500.
+func TestOfInLargeMesh(t *testing.T) {
+	mesh := NewIndex()
+	for i := range 15_000 {
+		namespace, port := "other", &model.ServicePort{Number: uint32(8000 + i%10), Protocol: model.Protocol_PROTOCOL_HTTP}
+		if i < 500 {
+			namespace = "shop"
+		}
+		if i%1000 == 0 {
+			port.Protocol = model.Protocol_PROTOCOL_TCP
+		}
+		s := &model.ServiceSpec{Hosts: []string{fmt.Sprintf("s%d.%s.svc.cluster.local", i, namespace)}, Addresses: []string{"10.0.0.1"}, Ports: []*model.ServicePort{port}, ExportTo: []string{"*"}}
+		r, err := model.New(model.Key{Kind: model.KindService, Namespace: namespace, Name: fmt.Sprint("s", i)}, 0, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mesh.Replace(nil, []model.Record{r})
+	}
+	any, outbound := networkingv1.EnvoyFilter_ANY, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
+	ruleFor := func(host string, exportTo ...string) model.Record {
+		return record(t, model.KindDestinationRule, "d", &networkingv1.DestinationRule{Host: host, Subsets: make20()[:2], ExportTo: exportTo})
+	}
+	const each = 1 + 2*subset
+	for what, test := range map[string]struct {
+		record    model.Record
+		near, own int // KiB
+	}{
+		"a filter of every HTTP port":        {record(t, model.KindEnvoyFilter, "f", filter(any, networkingv1.EnvoyFilter_HTTP_FILTER, "", 4000)), 0, 10 * 4},
+		"of every listener":                  {record(t, model.KindEnvoyFilter, "f", filter(any, networkingv1.EnvoyFilter_NETWORK_FILTER, "", 4000)), 0, 25 * 4},
+		"of every route configuration":       {record(t, model.KindEnvoyFilter, "f", filter(outbound, networkingv1.EnvoyFilter_ROUTE_CONFIGURATION, "", 4000)), 0, 10 * 4},
+		"of every cluster":                   {record(t, model.KindEnvoyFilter, "f", filter(any, networkingv1.EnvoyFilter_CLUSTER, "", 4000)), 0, 15_000 * 4},
+		"of every virtual host":              {record(t, model.KindEnvoyFilter, "f", filter(any, networkingv1.EnvoyFilter_VIRTUAL_HOST, "", 4000)), 0, 15_000 * 4},
+		"a rule for all hosts":               {ruleFor("*.local"), 500 * each, 14_500 * each},
+		"of the namespace":                   {ruleFor("*.shop.svc.cluster.local"), 500 * each, 0},
+		"of another namespace":               {ruleFor("*.other.svc.cluster.local"), 0, 14_500 * each},
+		"for another namespace's host":       {ruleFor("s501.other.svc.cluster.local"), 0, each},
+		"for all hosts, for its own proxies": {ruleFor("*.local", "."), 0, 15_000 * each},
+	} {
+		got := Of(test.record, mesh)
+		about := func(got, want int) bool { return got >= want*9/10 && got <= want+want/5+10 }
+		if !about(got.Exported, test.near) || !about(got.Own, test.own) {
+			t.Errorf("%s: %+v, want about {%d %d}", what, got, test.near, test.own)
+		}
+	}
+}
+
 func make20() (all []*networkingv1.Subset) {
 	for i := range 20 {
 		all = append(all, &networkingv1.Subset{Name: fmt.Sprint("v", i)})
@@ -110,13 +165,17 @@ func TestIndexFollows(t *testing.T) {
 		for range 200 {
 			name := fmt.Sprint("r", r.IntN(12))
 			var now model.Record
-			switch r.IntN(4) {
+			switch r.IntN(6) {
 			case 0:
 				now = serviceOf(t, name, r.IntN(3), r.IntN(4), "*")
 			case 1:
 				now = record(t, model.KindDestinationRule, name, &networkingv1.DestinationRule{Host: []string{"*", "*.example.com", "h0." + name + ".example.com"}[r.IntN(3)], Subsets: make20()})
 			case 2:
 				now = record(t, model.KindVirtualService, name, routesFor(r.IntN(3), "h0.r1.example.com", "*.r2.example.com"))
+			case 3:
+				now = record(t, model.KindVirtualService, name, delegating(routesFor(r.IntN(3), "h0.r1.example.com"), "r1", "r2", "r1"))
+			case 4:
+				now = record(t, model.KindVirtualService, name, routesFor(r.IntN(3)))
 			}
 			var old, next []model.Record
 			if have[name] != nil {
@@ -131,16 +190,14 @@ func TestIndexFollows(t *testing.T) {
 		for _, one := range have {
 			fresh.Replace(nil, []model.Record{one})
 		}
-		for _, host := range []string{"*", "*.com", "*.example.com", "*.r1.example.com", "h0.r1.example.com"} {
-			if got, want := x.Clusters(host), fresh.Clusters(host); got != want {
-				t.Errorf("seed %d: %s has %d clusters, want %d", seed, host, got, want)
-			}
+		if !reflect.DeepEqual(x.clusters, fresh.clusters) || x.copies() != fresh.copies() || !reflect.DeepEqual(x.delegates, fresh.delegates) {
+			t.Errorf("seed %d: %+v, want %+v", seed, x, fresh)
 		}
 		for name, one := range have {
 			x.Replace([]model.Record{one}, nil)
 			delete(have, name)
 		}
-		if n := len(x.clusters) + len(x.below) + len(x.rules) + len(x.applied); n > 0 {
+		if n := len(x.clusters) + len(x.http) + x.opaque + x.sniffed + len(x.rules) + len(x.applied) + len(x.delegates) + len(x.roots); n != 0 {
 			t.Errorf("seed %d: %d entries are left of nothing: %+v", seed, n, x)
 		}
 	}

@@ -1,0 +1,147 @@
+package weight
+
+import "navarch.io/navarch/store/model"
+
+// Weigh estimates what a record becomes beside the records of the index. It calls read, where that is not nil, with each fact that the weight depends on.
+func (x *Index) Weigh(l Load, read func(Read)) Weight {
+	if read == nil {
+		read = func(Read) {}
+	}
+	sum := of(l.fixed, l.exported)
+	for _, h := range l.served {
+		sum = sum.Plus(of(x.dependent(l.key.Namespace, h, l.ports, read), l.exported))
+	}
+	each := l.each + x.delegated(l, read)
+	for _, h := range l.hosts {
+		c := x.covered(h, l, read)
+		sum = sum.Plus(of(times(each, c.of(l)), l.exported)).Plus(of(times(each, c.all-c.of(l)), false))
+	}
+	sum = sum.Plus(of(times(each, l.copies), l.exported))
+	if l.delegate {
+		sum = sum.Plus(of(x.beyond(l, read), true))
+	}
+	return sum.Plus(of(x.patches(l, read), false))
+}
+
+func of(kib int, exported bool) Weight {
+	if kib = min(max(kib, 0), most); exported {
+		return Weight{Exported: kib}
+	}
+	return Weight{Own: kib}
+}
+
+// times multiplies within the bound of a weight.
+func times(kib, n int) int {
+	if n > 0 && kib > most/n {
+		return most
+	}
+	return kib * n
+}
+
+// covering is how many clusters a rule is for: those that proxies of other namespaces get too, and all.
+type covering struct{ near, all int }
+
+// of returns how many of the clusters a rule has other namespaces get too. Theirs is what a VirtualService changes of every host, and what a DestinationRule
+// changes of hosts of its own namespace.
+func (c covering) of(l Load) int {
+	if l.key.Kind == model.KindDestinationRule {
+		return c.near
+	}
+	return c.all
+}
+
+// covered is at least one: a rule whose host is not there yet counts as one for a service of one port.
+func (x *Index) covered(host string, l Load, read func(Read)) covering {
+	t := counted("", host)
+	if read != nil {
+		read(Read{target: t})
+	}
+	all := x.clusters[t]
+	if t.namespace = l.key.Namespace; all == 0 {
+		return covering{1, 1}
+	}
+	return covering{x.clusters[t], all}
+}
+
+// dependent returns the KiB that rules of the same namespace add if a host gets so many ports, beyond what their own weights have counted.
+func (x *Index) dependent(namespace, host string, ports int, read func(Read)) (sum int) {
+	beyond := func(t target) {
+		read(Read{target: t})
+		r := x.rules[t]
+		if r == nil {
+			return
+		}
+		each := r.each
+		for key, matches := range r.uses {
+			each = min(most, each+times(x.eachOf(key, namespace), matches))
+		}
+		sum = min(most, sum+max(0, times(each, ports)-r.counted))
+	}
+	namespace = x.space(namespace)
+	beyond(target{namespace, host, false})
+	for i := range len(host) + 1 {
+		if i == len(host) || host[i] == '.' || host[i] == '-' {
+			beyond(target{namespace, host[i:], true})
+		}
+	}
+	return sum
+}
+
+// delegated returns the KiB of what a rule's delegates add to each of its copies.
+func (x *Index) delegated(l Load, read func(Read)) (sum int) {
+	for _, u := range l.uses {
+		if read != nil {
+			read(Read{delegate: u.delegate})
+		}
+		sum = min(most, sum+times(x.eachOf(u.delegate, l.key.Namespace), u.matches))
+	}
+	return sum
+}
+
+// eachOf returns the KiB of a delegate in one rule of a namespace. One that is not there, or not exported to the namespace, counts as one route.
+func (x *Index) eachOf(delegate model.Key, namespace string) int {
+	l, is := x.delegates[delegate]
+	if !is || !x.together && !reaches(l.exportTo, delegate.Namespace, namespace) {
+		return route
+	}
+	return max(route, l.each)
+}
+
+// beyond returns the KiB that a delegate adds to rules of its own namespace, beyond what these have counted. What rules of other namespaces become of it
+// is their own: they count what is there when they come.
+func (x *Index) beyond(l Load, read func(Read)) int {
+	read(Read{delegate: l.key})
+	sum := x.roots[l.key]
+	if sum == nil {
+		return 0
+	}
+	namespace := x.space(l.key.Namespace)
+	copies := sum.copies[namespace]
+	for t, matches := range sum.matches {
+		if t.namespace != namespace {
+			continue
+		}
+		host := t.host
+		if t.wildcard {
+			host = "*" + host
+		}
+		copies += times(x.covered(host, l, read).all, matches)
+	}
+	return times(l.each, copies) - sum.counted[namespace]
+}
+
+// patches: applied to each resource that they match, which has their bytes then.
+func (x *Index) patches(l Load, read func(Read)) (sum int) {
+	copies := x.copies()
+	for family, p := range l.patched {
+		if p.patches == 0 {
+			continue
+		}
+		if family != once {
+			read(every)
+		}
+		n := max(1, copies[family])
+		sum = min(most, sum+p.patches+times(p.patches, n)/perPatch+times(p.bytes, n)/perByte)
+	}
+	return sum
+}
