@@ -51,26 +51,21 @@ func (r Ref) Get() Policy {
 // settings of the port stand in the place of all others of their level, unset ones included
 // (https://istio.io/latest/docs/reference/config/networking/destination-rule/#TrafficPolicy, portLevelSettings). Those of a port of the subset stand so
 // in the place of the host's too, but for what a port has no settings of, which the host's are as for other ports
-// (istio: pilot/pkg/networking/util, MergeSubsetTrafficPolicy). subsetRule is the rule that defines the subset; both rules may be nil.
-func Effective(rule, subsetRule *model.DestinationRule, subset string, port uint32) Policy {
+// (istio: pilot/pkg/networking/util, MergeSubsetTrafficPolicy). subsetRule is the rule that defines the subset, and index the place of the subset in that rule; both rules may be nil.
+func Effective(rule, subsetRule *model.DestinationRule, index int, port uint32) Policy {
 	var p Policy
 	if rule != nil && rule.Spec.GetTrafficPolicy() != nil {
 		p, _ = ofPort(rule.Spec.TrafficPolicy, port, model.Place{Key: rule.Key, Field: "spec.trafficPolicy"})
 	}
-	if subset == "" || subsetRule == nil {
+	if subsetRule == nil || subsetRule.Spec.GetSubsets()[index].GetTrafficPolicy() == nil {
 		return p
 	}
-	for i, s := range subsetRule.Spec.GetSubsets() {
-		if s.GetName() != subset || s.GetTrafficPolicy() == nil {
-			continue
-		}
-		over, whole := ofPort(s.TrafficPolicy, port, model.Place{Key: subsetRule.Key, Field: fmt.Sprintf("spec.subsets[%d].trafficPolicy", i)})
-		if whole {
-			p = p.portless()
-		}
-		return p.under(over)
+	over, whole := ofPort(subsetRule.Spec.Subsets[index].TrafficPolicy, port,
+		model.Place{Key: subsetRule.Key, Field: fmt.Sprintf("spec.subsets[%d].trafficPolicy", index)})
+	if whole {
+		p = p.portless()
 	}
-	return p
+	return p.under(over)
 }
 
 // ofPort is the policy of one port; whole: it is that port's own.

@@ -106,18 +106,21 @@ func TestEffective(t *testing.T) {
 		{"a port of a subset over that of the host", "tunnel", 90, 0, networkingv1.LoadBalancerSettings_UNSPECIFIED, true, "spec.subsets[2].trafficPolicy.portLevelSettings[1].tls", 0, ""},
 		{"a subset that tunnels", "tunnel", 80, 1, networkingv1.LoadBalancerSettings_RANDOM, true, "spec.trafficPolicy.tls", 0, ofSubset},
 		{"a port of a subset whose others tunnel", "tunnel", 91, 0, networkingv1.LoadBalancerSettings_UNSPECIFIED, false, "", 8, ofHost},
-		{"a subset that there is not", "none", 80, 1, networkingv1.LoadBalancerSettings_RANDOM, true, "spec.trafficPolicy.tls", 0, ofHost},
 	} {
-		p := Effective(r, r, c.subset, c.port)
+		of, index := r, slices.IndexFunc(r.Spec.Subsets, func(s *networkingv1.Subset) bool { return s.Name == c.subset })
+		if index < 0 {
+			of = nil
+		}
+		p := Effective(r, of, index, c.port)
 		if p.Pool.GetTcp().GetMaxConnections() != c.pool || p.Balancer.GetSimple() != c.balancer || (p.TLS != nil) != c.tls ||
 			p.TLSAt.Field != c.tlsAt || p.Outlier.GetMaxEjectionPercent() != c.ejection || further(p) != c.further {
 			t.Errorf("%s: %+v, %s", c.name, p, further(p))
 		}
 	}
-	if p := Effective(nil, nil, "", 80); p != (Policy{}) || Intern(p) != (Ref{}) || (Ref{}).Get() != p {
+	if p := Effective(nil, nil, 0, 80); p != (Policy{}) || Intern(p) != (Ref{}) || (Ref{}).Get() != p {
 		t.Errorf("without a rule: %+v", p)
 	}
-	if Intern(Effective(r, nil, "", 80)) != Intern(Effective(r, nil, "", 81)) || Intern(Effective(r, nil, "", 80)) == Intern(Effective(r, nil, "", 90)) {
+	if Intern(Effective(r, nil, 0, 80)) != Intern(Effective(r, nil, 0, 81)) || Intern(Effective(r, nil, 0, 80)) == Intern(Effective(r, nil, 0, 90)) {
 		t.Error("references are not those of equal policies")
 	}
 	if got := len(slices.Collect(All(r.Spec))); got != 7 {
@@ -172,7 +175,7 @@ func TestTLSOf(t *testing.T) {
 	} {
 		p := Policy{}
 		if text != "" {
-			p = Effective(rule(t, "host: a\ntrafficPolicy: {tls: "+text+"}"), nil, "", 80)
+			p = Effective(rule(t, "host: a\ntrafficPolicy: {tls: "+text+"}"), nil, 0, 80)
 		}
 		for identity, want := range map[bool]TLS{true: c.with, false: c.without} {
 			got, wrong := TLSOf(p, Client{Identity: identity}, AutoEndpoints)
@@ -184,11 +187,11 @@ func TestTLSOf(t *testing.T) {
 			}
 		}
 	}
-	p := Effective(rule(t, "host: a\ntrafficPolicy: {tls: {mode: MUTUAL, credentialName: c}}"), nil, "", 80)
+	p := Effective(rule(t, "host: a\ntrafficPolicy: {tls: {mode: MUTUAL, credentialName: c}}"), nil, 0, 80)
 	if got, wrong := TLSOf(p, Client{Secrets: true}, AutoEndpoints); got != Originate || wrong != nil {
 		t.Errorf("a Secret that the proxy may ask for: %v, %v", got, wrong)
 	}
-	ca := Effective(rule(t, "host: a\ntrafficPolicy: {tls: {mode: SIMPLE, caCertCredentialName: c}}"), nil, "", 80)
+	ca := Effective(rule(t, "host: a\ntrafficPolicy: {tls: {mode: SIMPLE, caCertCredentialName: c}}"), nil, 0, 80)
 	if got, wrong := TLSOf(ca, Client{Secrets: true}, AutoEndpoints); got != Closed || wrong == nil || wrong.Field != "spec.trafficPolicy.tls.caCertCredentialName" {
 		t.Errorf("authorities that are not read, of a rule for the proxy: %v, %v", got, wrong)
 	}

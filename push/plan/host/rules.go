@@ -16,22 +16,46 @@ import (
 type Rules struct {
 	Main    *model.DestinationRule // gives the traffic policy; nil: none applies
 	subsets []subset
+	places  map[string]int // of subsets, by name; nil: few are searched as fast
 }
+
+// manySubsets is how many subsets have an index by name.
+const manySubsets = 16
 
 // subset is one subset, and the rule that defines it.
 type subset struct {
 	*networkingv1.Subset
-	rule *model.DestinationRule
+	rule  *model.DestinationRule
+	index int // in that rule
 }
 
 func (r Rules) equal(o Rules) bool { return r.Main == o.Main && slices.Equal(r.subsets, o.subsets) }
 
 func (r Rules) subset(name string) (subset, bool) {
-	i := slices.IndexFunc(r.subsets, func(s subset) bool { return s.GetName() == name })
-	if i < 0 {
+	i, is := r.places[name]
+	if r.places == nil {
+		i = slices.IndexFunc(r.subsets, func(s subset) bool { return s.GetName() == name })
+		is = i >= 0
+	}
+	if !is {
 		return subset{}, false
 	}
 	return r.subsets[i], true
+}
+
+// add adds a subset, unless there is one of its name.
+func (r *Rules) add(s subset) {
+	if _, dup := r.subset(s.GetName()); dup || s.GetName() == "" {
+		return
+	}
+	if r.subsets = append(r.subsets, s); len(r.subsets) == manySubsets {
+		r.places = map[string]int{}
+		for i, s := range r.subsets {
+			r.places[s.GetName()] = i
+		}
+	} else if r.places != nil {
+		r.places[s.GetName()] = len(r.subsets) - 1
+	}
 }
 
 // rulesFor looks for rules in the client's namespace, the service's, the root namespace (rulesSeen): the first that has one for the
@@ -171,10 +195,8 @@ func merge(found []*model.DestinationRule) Rules {
 		if r.Main.Spec.GetTrafficPolicy() == nil && rule.Spec.GetTrafficPolicy() != nil {
 			r.Main = rule
 		}
-		for _, sub := range rule.Spec.GetSubsets() {
-			if _, dup := r.subset(sub.GetName()); !dup && sub.GetName() != "" {
-				r.subsets = append(r.subsets, subset{sub, rule})
-			}
+		for i, sub := range rule.Spec.GetSubsets() {
+			r.add(subset{sub, rule, i})
 		}
 	}
 	return r
@@ -183,7 +205,7 @@ func merge(found []*model.DestinationRule) Rules {
 // Policy is the traffic policy that the rules have for a subset, or for the whole host where that is empty, at a port.
 func (r Rules) Policy(subsetName string, port uint32) traffic.Policy {
 	sub, _ := r.subset(subsetName)
-	return traffic.Effective(r.Main, sub.rule, subsetName, port)
+	return traffic.Effective(r.Main, sub.rule, sub.index, port)
 }
 
 // Policy is the traffic policy of clients for a host with rules: theirs, over the mesh's defaults.
