@@ -235,8 +235,9 @@ func (c *config) bindLog(f *pflag.FlagSet) {
 func (c *config) bindTenants(f *pflag.FlagSet) {
 	f.IntVar(&c.budget.Objects, "tenant-max-objects", 0, "Objects that one tenant may have, EndpointSlices aside; 0: no limit. A tenant is a namespace, or those with one value of the label "+ingest.TenantLabel+".")
 	f.IntVar(&c.budget.Bytes, "tenant-max-bytes", 0, "Bytes of normalised configuration that one tenant may have; 0: no limit.")
-	f.IntVar(&c.budget.Exported, "tenant-max-exported", memory.Tenant(), "Estimated MiB of each replica's memory that one tenant may take by what it exports to other namespaces: hosts by ports, subsets, routes; 0: no limit.")
-	f.IntVar(&c.budget.Own, "tenant-max-own", memory.Tenant(), "The same for what only proxies of its own namespaces get; 0: no limit.")
+	exported, own := memory.Tenant()
+	f.IntVar(&c.budget.Exported, "tenant-max-exported", exported, "Estimated MiB of each replica's memory that one tenant may take by what it exports to other namespaces: hosts by ports, subsets, routes; 0: no limit.")
+	f.IntVar(&c.budget.Own, "tenant-max-own", own, "The same for what only proxies of its own namespaces get; 0: no limit.")
 }
 
 // fill sets what follows from other flags where it is not set.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
 )
 
@@ -31,8 +32,11 @@ func subsets(name, host string, n int) string {
 	return b.String()
 }
 
-// weighed is what navarchd bounds by default.
+// weighed has room for some tens of thousands of clusters.
 var weighed = Budget{Exported: 512, Own: 512}
+
+// ofGiB is what navarchd bounds by default with 90 % of 1 GiB (cmd/navarchd/memory).
+var ofGiB = Budget{Exported: 57, Own: 230}
 
 // What an object multiplies counts, not its bytes: 256 hosts by 256 ports are 65,536 clusters of every proxy. An honest one of as many hosts is taken,
 // the last version of one that grows beyond stands, and room that comes back is used.
@@ -119,4 +123,41 @@ func TestBudgetOfGateways(t *testing.T) {
 	d.refused("wide")
 	d.step(Objects{put(t, serviceEntry("own", 20, 5))})
 	d.refused("wide")
+}
+
+// Of an attack by subsets a tenant has room for some 2,000 clusters, and not for 20,000.
+func TestBudgetOfSubsets(t *testing.T) {
+	d := budgetDesk(t, ofGiB)
+	events := []object.Event{synced}
+	for i := range 40 {
+		name := fmt.Sprint("s", i)
+		events = append(events, put(t, strings.NewReplacer("name: web", "name: "+name, "10.0.0.1", fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)).Replace(svc)), put(t, subsets(name, name, 500)))
+	}
+	d.step(Objects(events))
+	clusters := 0
+	for _, r := range d.s.want {
+		if rule, is := r.(*model.DestinationRule); is {
+			clusters += len(rule.Spec.GetSubsets())
+		}
+	}
+	if clusters < 500 || clusters > 2000 {
+		t.Errorf("%d clusters", clusters)
+	}
+}
+
+// A large honest namespace has room: 500 Services of which each has a DestinationRule of four subsets and a VirtualService of three routes, a ServiceEntry for
+// a hundred hosts outside, and a default for all hosts of the mesh.
+func TestHonestNamespaceHasRoom(t *testing.T) {
+	d := budgetDesk(t, ofGiB)
+	events := []object.Event{synced, put(t, serviceEntry("egress", 100, 2)), put(t, subsets("default", "*.local", 0)), put(t, luaFilter("lua", "HTTP_FILTER", "ANY", 4000))}
+	for i := range 500 {
+		name := fmt.Sprint("s", i)
+		service := strings.NewReplacer("name: web", "name: "+name, "10.0.0.1", fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)).Replace(svc)
+		events = append(events, put(t, service), put(t, subsets(name, name, 4)), put(t, virtualServiceOf(name, []string{name}, 3)))
+	}
+	d.step(Objects(events))
+	d.refused()
+	if got := d.problems("is near the limit"); len(got) > 0 {
+		t.Error(got)
+	}
 }

@@ -81,17 +81,17 @@ func TestBudgetOfDelegates(t *testing.T) {
 		events  []object.Event
 		refused []string
 	}{
-		"by itself":          {[]object.Event{put(t, virtualServiceOf("leaf", nil, 20_000))}, []string{"leaf"}},
+		"by itself":          {[]object.Event{put(t, virtualServiceOf("leaf", nil, 4000))}, []string{"leaf"}},
 		"an honest one":      {[]object.Event{entry, put(t, virtualServiceOf("root", host, 1, "leaf")), put(t, virtualServiceOf("leaf", nil, 3))}, nil},
-		"after its root":     {[]object.Event{entry, put(t, virtualServiceOf("root", host, 0, "leaf")), put(t, virtualServiceOf("leaf", nil, 200))}, []string{"leaf"}},
-		"before it":          {[]object.Event{entry, put(t, virtualServiceOf("leaf", nil, 200)), put(t, virtualServiceOf("root", host, 0, "leaf"))}, []string{"root"}},
-		"before the service": {[]object.Event{put(t, virtualServiceOf("root", host, 0, "leaf")), put(t, virtualServiceOf("leaf", nil, 200)), entry}, []string{"a"}},
-		"named often":        {[]object.Event{put(t, virtualServiceOf("leaf", nil, 200)), put(t, virtualServiceOf("root", host, 0, repeated("leaf", 100)...))}, []string{"root"}},
-		"of a gateway":       {[]object.Event{put(t, virtualServiceOf("leaf", nil, 200)), put(t, strings.Replace(virtualServiceOf("root", host, 0, repeated("leaf", 100)...), "spec:", "spec:\n  gateways: [gw]", 1))}, []string{"root"}},
-		"of another namespace's root": {[]object.Event{entry, put(t, strings.ReplaceAll(in("other", virtualServiceOf("root", host, 0, repeated("leaf", 10)...)),
-			"{name: leaf}", "{name: leaf, namespace: shop}")), put(t, virtualServiceOf("leaf", nil, 200))}, nil},
+		"after its root":     {[]object.Event{entry, put(t, virtualServiceOf("root", host, 0, "leaf")), put(t, virtualServiceOf("leaf", nil, 100))}, []string{"leaf"}},
+		"before it":          {[]object.Event{entry, put(t, virtualServiceOf("leaf", nil, 100)), put(t, virtualServiceOf("root", host, 0, "leaf"))}, []string{"root"}},
+		"before the service": {[]object.Event{put(t, virtualServiceOf("root", host, 0, "leaf")), put(t, virtualServiceOf("leaf", nil, 100)), entry}, []string{"a"}},
+		"named often":        {[]object.Event{put(t, virtualServiceOf("leaf", nil, 100)), put(t, virtualServiceOf("root", host, 0, repeated("leaf", 100)...))}, []string{"root"}},
+		"of a gateway":       {[]object.Event{put(t, virtualServiceOf("leaf", nil, 100)), put(t, strings.Replace(virtualServiceOf("root", host, 0, repeated("leaf", 100)...), "spec:", "spec:\n  gateways: [gw]", 1))}, []string{"root"}},
+		"of another namespace's root": {[]object.Event{entry, put(t, strings.ReplaceAll(in("other", virtualServiceOf("root", host, 0, repeated("leaf", 2)...)),
+			"{name: leaf}", "{name: leaf, namespace: shop}")), put(t, virtualServiceOf("leaf", nil, 100))}, nil},
 	} {
-		d := budgetDesk(t, weighed)
+		d := budgetDesk(t, ofGiB)
 		d.step(Objects{synced})
 		for _, e := range test.events {
 			d.step(Objects{e})

@@ -177,11 +177,11 @@ func (x *Index) serve(s *model.Service, sign int) {
 
 // listen counts the listeners of a port: HTTP ports of one number share one, others have one for each address.
 func (x *Index) listen(p *model.ServicePort, addresses, sign int) {
-	switch p.GetProtocol() {
-	case model.Protocol_PROTOCOL_HTTP, model.Protocol_PROTOCOL_HTTP2, model.Protocol_PROTOCOL_GRPC, model.Protocol_PROTOCOL_GRPC_WEB:
+	if isHTTP(p) {
 		add(x.http, p.GetNumber(), sign)
 		return
-	case model.Protocol_PROTOCOL_AUTO:
+	}
+	if p.GetProtocol() == model.Protocol_PROTOCOL_AUTO {
 		x.sniffed += sign * addresses
 	}
 	x.opaque += sign * addresses

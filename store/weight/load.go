@@ -50,9 +50,14 @@ func Measure(r model.Record) Load {
 	switch t := r.(type) {
 	case *model.Service:
 		l.served, l.ports, l.exported = t.Spec.GetHosts(), Ports(t), elsewhere(t.Spec.GetExportTo(), namespace)
-		hosts, addresses := len(l.served), len(t.Spec.GetAddresses())
-		// A cluster for each host and port, a listener for each address and port, and addresses as domains of virtual hosts.
-		l.fixed = l.ports*(hosts*cluster+addresses*cluster+hosts*addresses/perAddress) + bytes(t.Spec)*hosts
+		hosts, addresses, listeners := len(l.served), len(t.Spec.GetAddresses()), 0
+		for _, p := range t.Spec.GetPorts() {
+			if !isHTTP(p) {
+				listeners += addresses
+			}
+		}
+		// A cluster for each host and port, a listener for each address and port of its own, and addresses as domains of virtual hosts.
+		l.fixed = l.ports*(hosts*cluster+hosts*addresses/perAddress) + listeners*cluster + bytes(t.Spec)*hosts
 	case *model.Endpoints:
 		l.fixed, l.exported = endpoints(t), true
 	case *model.DestinationRule:
@@ -75,6 +80,15 @@ func Measure(r model.Record) Load {
 		l.fixed = 1 + bytes(r.Body())
 	}
 	return l
+}
+
+// isHTTP reports whether services share the listener of a port.
+func isHTTP(p *model.ServicePort) bool {
+	switch p.GetProtocol() {
+	case model.Protocol_PROTOCOL_HTTP, model.Protocol_PROTOCOL_HTTP2, model.Protocol_PROTOCOL_GRPC, model.Protocol_PROTOCOL_GRPC_WEB:
+		return true
+	}
+	return false
 }
 
 // eachSubset returns the KiB that a DestinationRule adds to each cluster of its host.

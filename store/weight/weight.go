@@ -12,7 +12,7 @@ import "navarch.io/navarch/store/model"
 const (
 	cluster = 8
 	subset  = 8 // of one cluster
-	route   = 8
+	route   = 4
 	scope   = 80 // of a Sidecar: what a further scope has of its own
 )
 
