@@ -40,6 +40,31 @@ func Elements(text []byte) (n int, err error) {
 	return n, s.End()
 }
 
+// Distinct reports whether a text is JSON in which no object has a key twice.
+func Distinct(text []byte) bool {
+	s := Scanner{text: text}
+	return s.distinct() == nil && s.End() == nil
+}
+
+var errTwice = errors.New("a key is there twice")
+
+func (s *Scanner) distinct() error {
+	switch s.peek() {
+	case '{':
+		seen := map[string]bool{}
+		return s.Object(func(key string) error {
+			if seen[key] {
+				return errTwice
+			}
+			seen[key] = true
+			return s.distinct()
+		})
+	case '[':
+		return s.list(s.distinct)
+	}
+	return s.Skip()
+}
+
 // Scanner goes through one JSON text.
 type Scanner struct {
 	text          []byte

@@ -36,7 +36,7 @@ var may = map[string][]string{
 	"store/lead":                    {"store/kv"},
 	"store/normal":                  {"store/bypass", "store/normal/fields", "store/object", "store/proxyconfig", "store/pullsecret", "store/scan"},
 	"store/normal/fields":           {},
-	"store/source/files":            {"store/object"},
+	"store/source/files":            {"store/object", "store/scan"},
 	"store/source/kube":             {"store/apiserver", "store/apiserver/listwatch", "store/normal", "store/object"},
 	"store/source/remote":           {"store/apiserver", "store/kv", "store/object", "store/source/kube"},
 	"store/ingest":                  {"store/analysis", "store/crash", "store/ingest/faults", "store/ingest/lookup", "store/normal", "store/object", "store/kv", "store/removal", "store/watchdog", "store/weight"},

@@ -4,11 +4,15 @@ package files
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/yaml"
 
 	"navarch.io/navarch/store/model"
 	"navarch.io/navarch/store/object"
@@ -147,6 +151,38 @@ func TestForeignJSON(t *testing.T) {
 		events := read(text)
 		if problems := r.problems(); len(events) != 1-i || len(problems) != 1 || !strings.Contains(problems[0].Message, "is no object of Kubernetes any more") || len(r.emitted) != 1 {
 			t.Errorf("%v, %v, emitted %v", events, problems, r.emitted)
+		}
+	}
+}
+
+// A JSON document is read as JSON, and comes to what it does as YAML; what JSON does not refuse is read as YAML, which does.
+func TestJSONComesToTheSame(t *testing.T) {
+	for _, text := range []string{`{"a": 1, "b": [true, null, -1.5, "x\ty\u00e9", {"c": ""}]}`, ` {"a": {}} `, `{}`} {
+		got, err := toJSON([]byte(text))
+		asYAML, _ := yaml.YAMLToJSONStrict([]byte(text))
+		var is, want any
+		if err := errors.Join(err, json.Unmarshal(got, &is), json.Unmarshal(asYAML, &want)); err != nil || !reflect.DeepEqual(is, want) {
+			t.Errorf("%s: %s, %v; as YAML %s", text, got, err, asYAML)
+		}
+	}
+	for _, text := range []string{`{"a": 1, "a": 2}`, `{"a": {"b": 1, "b": 1}}`, "{\"a\": \"\xff\"}"} {
+		if got, err := toJSON([]byte(text)); err == nil {
+			t.Errorf("%q: %s", text, got)
+		}
+	}
+}
+
+func BenchmarkSliceAsJSON(b *testing.B) {
+	var text strings.Builder
+	text.WriteString(`{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"big"},"endpoints":[`)
+	for i := range 1000 {
+		fmt.Fprintf(&text, `{"addresses":["10.1.%d.%d"],"conditions":{"ready":true}},`, i/250, i%250)
+	}
+	data := []byte(strings.TrimSuffix(text.String(), ",") + "]}")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := toJSON(data); err != nil {
+			b.Fatal(err)
 		}
 	}
 }
