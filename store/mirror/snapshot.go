@@ -6,7 +6,6 @@ import (
 	"time"
 
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
-	"google.golang.org/protobuf/proto"
 
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
@@ -235,14 +234,28 @@ func shareEndpoints(old, record model.Record) model.Record {
 	if !ok || !isEndpoints {
 		return record
 	}
-	known := make(map[string][]*model.Endpoint, len(before.Spec.Endpoints))
-	for _, e := range before.Spec.Endpoints {
-		known[e.Address] = append(known[e.Address], e)
-	}
 	shared := &model.EndpointsSpec{Hosts: after.Spec.Hosts, Ports: after.Spec.Ports, Endpoints: slices.Clone(after.Spec.Endpoints)}
+	var moved []int // endpoints that are others, or stood elsewhere
+	known := map[string][]*model.Endpoint{}
 	for i, e := range shared.Endpoints {
-		for _, candidate := range known[e.Address] {
-			if proto.Equal(candidate, e) {
+		if i < len(before.Spec.Endpoints) && model.SameEndpoint(before.Spec.Endpoints[i], e) {
+			shared.Endpoints[i] = before.Spec.Endpoints[i]
+			continue
+		}
+		moved = append(moved, i)
+		known[e.Address] = nil
+	}
+	if len(moved) == 0 {
+		return &model.Endpoints{Head: after.Head, Spec: shared}
+	}
+	for _, e := range before.Spec.Endpoints {
+		if candidates, wanted := known[e.Address]; wanted {
+			known[e.Address] = append(candidates, e)
+		}
+	}
+	for _, i := range moved {
+		for _, candidate := range known[shared.Endpoints[i].Address] {
+			if model.SameEndpoint(candidate, shared.Endpoints[i]) {
 				shared.Endpoints[i] = candidate
 				break
 			}

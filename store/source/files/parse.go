@@ -111,7 +111,7 @@ func documents(path string, data []byte) []doc {
 // foreign says whether JSON is plainly no object of Kubernetes, nor what is left of one: it has none of the fields that tell one, in whatever case.
 func foreign(tree []byte) bool {
 	var list []json.RawMessage
-	if json.Unmarshal(tree, &list) == nil {
+	if bytes.HasPrefix(tree, []byte("[")) && json.Unmarshal(tree, &list) == nil {
 		return !slices.ContainsFunc(list, func(one json.RawMessage) bool { return !foreign(one) })
 	}
 	var fields map[string]json.RawMessage
