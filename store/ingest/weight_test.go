@@ -36,7 +36,7 @@ func subsets(name, host string, n int) string {
 var weighed = Budget{Exported: 512, Own: 512}
 
 // ofGiB is what navarchd bounds by default with 90 % of 1 GiB (cmd/navarchd/memory).
-var ofGiB = Budget{Exported: 57, Own: 230}
+var ofGiB = Budget{Exported: 46, Own: 230}
 
 // What an object multiplies counts, not its bytes: 256 hosts by 256 ports are 65,536 clusters of every proxy. An honest one of as many hosts is taken,
 // the last version of one that grows beyond stands, and room that comes back is used.
@@ -125,7 +125,7 @@ func TestBudgetOfGateways(t *testing.T) {
 	d.refused("wide")
 }
 
-// Of an attack by subsets a tenant has room for some 2,000 clusters, and not for 20,000.
+// Of an attack by subsets a tenant has room for some 1,000 clusters, and not for 20,000.
 func TestBudgetOfSubsets(t *testing.T) {
 	d := budgetDesk(t, ofGiB)
 	events := []object.Event{synced}
@@ -140,7 +140,7 @@ func TestBudgetOfSubsets(t *testing.T) {
 			clusters += len(rule.Spec.GetSubsets())
 		}
 	}
-	if clusters < 500 || clusters > 2000 {
+	if clusters < 500 || clusters > 1500 {
 		t.Errorf("%d clusters", clusters)
 	}
 }

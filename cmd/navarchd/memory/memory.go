@@ -159,11 +159,11 @@ func Room() int {
 }
 
 // Tenant returns how many MiB of that one tenant may take by default: for what it exports to other namespaces, and for what only its own proxies get. Every
-// proxy is sent the first, so its delay bounds it before memory does: a sixteenth of the limit of this process, at least 48; 128 where there is no limit. The
+// proxy is sent the first, so its delay bounds it before memory does: a twentieth of the limit of this process, at least 40; 128 where there is no limit. The
 // second is a quarter of the limit, at least 128; 512 where there is none.
 func Tenant() (exported, own int) {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
-		return max(48, int(limit/16>>20)), max(128, int(limit/4>>20))
+		return max(40, int(limit/20>>20)), max(128, int(limit/4>>20))
 	}
 	return 128, 512
 }
