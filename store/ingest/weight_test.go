@@ -135,7 +135,7 @@ func TestBudgetOfSubsets(t *testing.T) {
 	}
 	d.step(Objects(events))
 	clusters := 0
-	for _, r := range d.s.want {
+	for _, r := range d.s.inventory.wanted.records {
 		if rule, is := r.(*model.DestinationRule); is {
 			clusters += len(rule.Spec.GetSubsets())
 		}
