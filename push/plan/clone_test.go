@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
 )
 
@@ -145,6 +147,19 @@ func TestNamespaceDecides(t *testing.T) {
 			}
 			p.Leave(of)
 			p.Leave(cloned)
+		}
+	}
+}
+
+// A scope is planned from scratch where an edit is of a record that it names: its Sidecar, a Gateway, an EnvoyFilter.
+func TestScopeReadsWhatItNames(t *testing.T) {
+	var gateways intern.Table[model.Key]
+	var filters intern.Table[view.Patch]
+	key := func(kind model.Kind) model.Key { return model.Key{Kind: kind, Namespace: "shop", Name: "x"} }
+	scope := view.Scope{Sidecar: key(model.KindSidecar), Gateways: gateways.List(key(model.KindGateway)), Filters: filters.List(view.Patch{Filter: key(model.KindEnvoyFilter)})}
+	for kind, want := range map[model.Kind]bool{model.KindSidecar: true, model.KindGateway: true, model.KindEnvoyFilter: true, model.KindService: false} {
+		if got := readsAny(scope, map[model.Key]bool{key(kind): true}); got != want {
+			t.Errorf("%v: %v", kind, got)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package plan
 import (
 	"iter"
 
-	"navarch.io/navarch/push/plan/inbound"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/nametable"
 	"navarch.io/navarch/push/plan/secret"
@@ -121,7 +120,7 @@ func (rp *replan) plan() {
 	}
 	for key, wl := range rp.p.workloads {
 		if rp.everything || wl.Touched(rp.readers, rp.services, rp.ports, rp.served) || wl.ReportsOtherwise(rp.reports, rp.hosts) {
-			next := &workload{inbound.New(rp.in, key), wl.refs}
+			next := &workload{kinds[key.Kind].workload(rp.in, key), wl.refs}
 			next.Succeed(&wl.Layer, rp.in.Sharing)
 			rp.workloads[key] = next
 			rp.pause()
@@ -146,7 +145,7 @@ func (rp *replan) layersFor(v view.View) {
 		rp.vary(d, v.Inputs)
 	}
 	if rp.p.workloads[v.Workload] == nil && rp.workloads[v.Workload] == nil {
-		rp.workloads[v.Workload] = &workload{Workload: inbound.New(rp.in, v.Workload)}
+		rp.workloads[v.Workload] = &workload{Workload: kinds[v.Workload.Kind].workload(rp.in, v.Workload)}
 	}
 }
 

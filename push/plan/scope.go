@@ -5,8 +5,6 @@ import (
 	"slices"
 
 	"navarch.io/navarch/push/plan/front"
-	"navarch.io/navarch/push/plan/front/grpc"
-	"navarch.io/navarch/push/plan/front/sidecar"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
@@ -59,11 +57,7 @@ func newScope(in *input.Input, key view.Scope, pause func()) *scope {
 	}
 	var patches input.PatchSet
 	patches, s.problems = in.Patches(key.Filters)
-	if key.Kind == view.Proxyless {
-		s.front, s.hosts = grpc.New(in, key, s.sidecar, s.layer)
-	} else {
-		s.front, s.hosts = sidecar.New(in, key, s.sidecar, patches, s.layer)
-	}
+	s.front, s.hosts = kinds[key.Kind].front(in, key, s.sidecar, patches, s.layer)
 	s.pauses(pause)
 	for r := range in.All(model.KindVirtualService) {
 		s.hosts.Pull(r.(*model.VirtualService), 1, func(string) {})
@@ -186,7 +180,8 @@ func (s *scope) pauses(f func()) {
 
 // readsAny says whether a scope names one of the records.
 func readsAny(of view.Scope, keys map[model.Key]bool) bool {
-	return keys[of.Sidecar] || slices.ContainsFunc(of.Filters.All(), func(p view.Patch) bool { return keys[p.Filter] })
+	return keys[of.Sidecar] || slices.ContainsFunc(of.Gateways.All(), func(key model.Key) bool { return keys[key] }) ||
+		slices.ContainsFunc(of.Filters.All(), func(p view.Patch) bool { return keys[p.Filter] })
 }
 
 // apply plans again what a change touches here.

@@ -74,21 +74,22 @@ func (v *View) extend(found []*model.TrafficExtension, n Node) {
 	v.Workload.Extensions, v.Inputs.Extensions = extensions.List(uses...), filters.List(outbound...)
 }
 
-// layersOf says which layers of a proxy a patch reaches. Where it gives the configuration of a filter it is for the whole proxy, whatever its context is, as in
-// istiod: Envoy asks for that by the name that its listeners have. So is one for the bootstrap. Both are of the workload's layer, so that they split no scope;
-// a gateway has no workload's layer but for its bootstrap. Whether a patch removes the cluster of a provider, the workload's own listeners have to know.
-func layersOf(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, kind Kind) (scope, workload bool) {
-	context := p.GetMatch().GetContext()
-	both := context == networkingv1.EnvoyFilter_ANY
-	switch {
-	case p.GetApplyTo() == networkingv1.EnvoyFilter_BOOTSTRAP:
+// layersOf says which layers of a proxy a patch reaches. A patch that gives the configuration of a filter is for the whole
+// proxy, whatever its context, as in istiod: Envoy asks for the configuration by the name that its listeners have. So is a patch
+// of the bootstrap. Both belong to the workload's layer, so that they split no scope; a kind without an inbound side has no
+// workload's layer but for its bootstrap. The workload's own listeners have to know whether a patch removes the cluster of a
+// provider.
+func layersOf(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, of Kind) (scope, workload bool) {
+	context, kind := p.GetMatch().GetContext(), kinds[of]
+	switch p.GetApplyTo() {
+	case networkingv1.EnvoyFilter_BOOTSTRAP:
 		return false, true
-	case p.GetApplyTo() == networkingv1.EnvoyFilter_EXTENSION_CONFIG:
-		return kind == Router, kind != Router
-	case kind == Router:
-		return both || context == networkingv1.EnvoyFilter_GATEWAY, false
+	case networkingv1.EnvoyFilter_EXTENSION_CONFIG:
+		return !kind.inbound, kind.inbound
+	default:
 	}
-	out, in := context == networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, context == networkingv1.EnvoyFilter_SIDECAR_INBOUND
+	both := context == networkingv1.EnvoyFilter_ANY
+	out, in := context == kind.outbound, context == networkingv1.EnvoyFilter_SIDECAR_INBOUND
 	removes := p.GetApplyTo() == networkingv1.EnvoyFilter_CLUSTER && p.GetPatch().GetOperation() == networkingv1.EnvoyFilter_Patch_REMOVE
-	return both || out, both || in || out && removes
+	return both || out, kind.inbound && (both || in || out && removes)
 }

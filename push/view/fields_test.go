@@ -36,6 +36,8 @@ func another(t *testing.T, v reflect.Value) reflect.Value {
 			Listeners: proxyconfig.Listeners{Headers: "other"}})
 	case []string:
 		return reflect.ValueOf([]string{"10.9.9.9"})
+	case intern.List[model.Key]:
+		return reflect.ValueOf(keys.List(model.Key{Kind: model.KindGateway, Namespace: "shop", Name: "other"}))
 	case intern.List[string]:
 		return reflect.ValueOf(strs.List("app=other"))
 	case intern.List[extension.Filter]:

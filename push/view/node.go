@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/intern"
 	"navarch.io/navarch/store/model"
@@ -35,6 +37,20 @@ const (
 	Router                // a gateway: nothing is redirected to it, and Sidecars are not for it
 	Proxyless             // an application with gRPC's own xDS client (GENERATOR in the node's metadata is grpc): no proxy at all
 )
+
+// traits are what the views of a kind of proxies have in common.
+type traits struct {
+	name     string                                // of the kind in names of scopes; empty: the mode's name
+	outbound networkingv1.EnvoyFilter_PatchContext // what EnvoyFilters call the outbound side
+	inbound  bool                                  // it serves a workload beside it
+}
+
+// kinds has the traits of each kind.
+var kinds = [...]traits{
+	Sidecar:   {"", networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, true},
+	Router:    {"router", networkingv1.EnvoyFilter_GATEWAY, false},
+	Proxyless: {"grpc", networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, true},
+}
 
 // Node is what Navarch keeps of the node that a proxy sends: what is used, and nothing else (a stock Envoy sends 61 KB).
 type Node struct {

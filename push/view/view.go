@@ -40,6 +40,8 @@ type Scope struct {
 	Mode      Mode
 	Listening xds.Listening
 	Kind      Kind
+	// Gateways are Istio's Gateways that select the proxy, the oldest first. A Router alone may have some.
+	Gateways intern.List[model.Key]
 	// Automatic is the family of those automatic addresses of ServiceEntries that its Pod is told of: its agent answers questions of the Pod
 	// for names (DNS_CAPTURE).
 	Automatic Family
@@ -54,14 +56,7 @@ type Scope struct {
 
 // String names the scope; equal scopes have equal names, on every replica.
 func (s Scope) String() string {
-	mode := [...]string{Redirect: "redirect", TProxy: "tproxy", None: "none"}[s.Mode]
-	switch s.Kind {
-	case Router:
-		mode = "router"
-	case Proxyless:
-		mode = "grpc"
-	case Sidecar:
-	}
+	mode := cmp.Or(kinds[s.Kind].name, [...]string{Redirect: "redirect", TProxy: "tproxy", None: "none"}[s.Mode])
 	out := fmt.Sprintf("%s.%s/%s/%s/%x/%s", s.Namespace, s.Domain, s.Sidecar.Path(), s.Cluster, uint64(s.Caps), mode)
 	if s.Listening != (xds.Listening{}) {
 		out += fmt.Sprintf("/listening %v", s.Listening)
@@ -77,6 +72,9 @@ func (s Scope) String() string {
 	}
 	if s.HeaderCase {
 		out += "/header case"
+	}
+	for _, g := range s.Gateways.All() {
+		out += "/" + g.Path()
 	}
 	for _, p := range s.Filters.All() {
 		out += fmt.Sprintf("/%s.%d", p.Filter.Path(), p.Index)
@@ -146,7 +144,7 @@ func (x *Index) View(s *mirror.Snapshot, n Node) View {
 
 func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	root := s.Mesh().Spec.GetRootNamespace()
-	if n.Kind == Router {
+	if !kinds[n.Kind].inbound {
 		return x.router(s, root, n)
 	}
 	c, served := x.choice(s, root, n), x.servedBy(s, n)

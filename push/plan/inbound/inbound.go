@@ -65,15 +65,28 @@ type port struct {
 	also    []string // further addresses of that
 }
 
-// New plans a workload from scratch.
-func New(in *input.Input, key view.Workload) *Workload {
+// Bootstrap plans a workload without an inbound side from scratch: what patches change of the bootstrap.
+func Bootstrap(in *input.Input, key view.Workload) *Workload {
 	wl := &Workload{in: in, key: key, reads: map[string]bool{}}
-	if key.Kind == view.Router { // it has no inbound side
-		wl.patches, wl.found = in.Patches(key.Filters)
-		wl.planBootstrap()
-		wl.in = nil
-		return wl
-	}
+	wl.patches, wl.found = in.Patches(key.Filters)
+	wl.planBootstrap()
+	wl.in = nil
+	return wl
+}
+
+// Servers plans the workload of an application with gRPC's own xDS client from scratch.
+func Servers(in *input.Input, key view.Workload) *Workload {
+	wl := read(in, key)
+	wl.planServers()
+	wl.planExtensions()
+	wl.Commit(in.Sharing)
+	wl.in = nil
+	return wl
+}
+
+// read is a workload with the records that its key names.
+func read(in *input.Input, key view.Workload) *Workload {
+	wl := &Workload{in: in, key: key, reads: map[string]bool{}}
 	if r, ok := in.Get(key.Sidecar); ok {
 		wl.sidecar = r.(*model.Sidecar)
 	}
@@ -84,13 +97,12 @@ func New(in *input.Input, key view.Workload) *Workload {
 	}
 	wl.peers, wl.policies = in.PoliciesAt(key.Peers), policies.List(in.PoliciesAt(key.Policies)...)
 	wl.authentications = policies.List(in.PoliciesAt(key.Authentications)...)
-	if key.Kind == view.Proxyless {
-		wl.planServers()
-		wl.planExtensions()
-		wl.Commit(in.Sharing)
-		wl.in = nil
-		return wl
-	}
+	return wl
+}
+
+// New plans the workload of a sidecar from scratch.
+func New(in *input.Input, key view.Workload) *Workload {
+	wl := read(in, key)
 	wl.patches, wl.found = in.Patches(key.Filters)
 	wl.planBootstrap()
 	wl.report()

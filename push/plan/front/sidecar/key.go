@@ -74,29 +74,6 @@ func (k routeKey) compare(o routeKey) int {
 	return cmp.Or(cmp.Compare(k.kind, o.kind), cmp.Compare(k.port, o.port), cmp.Compare(k.text, o.text))
 }
 
-// routeNamed is the route configuration that a listener of an EnvoyFilter names.
-func routeNamed(name string) routeKey {
-	if strings.HasPrefix(name, "unix://") {
-		return routeKey{kind: ofSocket, text: name}
-	}
-	if name == xds.HTTPProxy {
-		return routeKey{kind: ofProxy}
-	}
-	host, text := "", name
-	if i := strings.LastIndexByte(name, ':'); i >= 0 {
-		host, text = name[:i], name[i+1:]
-	}
-	port, err := strconv.ParseUint(text, 10, 16)
-	key := routeKey{kind: ofPort, port: uint32(port)}
-	if host != "" {
-		key.kind, key.text = ofHost, host
-	}
-	if err != nil || key.name() != name {
-		return routeKey{kind: ofFilter, text: name}
-	}
-	return key
-}
-
 // keyOf is the route configuration of a port at an egress listener.
 func keyOf(e *egress, port uint32) routeKey {
 	if e.unixSocket() {

@@ -254,12 +254,12 @@ func (ls *listeners) spec(l *outbound, found *[]input.Problem) (spec listener.Ou
 	spec.TCP = chains.List(tcp...)
 	spec.GRPCWeb, spec.Dynamic = wanted(more)
 	if asks != (routeKey{}) {
-		spec.Unknown = ls.unknown()
+		spec.Unknown = ls.outbound().Unknown()
 	}
 	if !t.direct && ends == nil { // what was not redirected has nowhere to pass on to
 		spec.Fallback = xds.BlackHole
-		if ls.passthrough() {
-			spec.Fallback = cmp.Or(ls.egressProxy(), xds.Passthrough)
+		if ls.outbound().Passthrough() {
+			spec.Fallback = cmp.Or(ls.outbound().EgressProxy(), xds.Passthrough)
 		}
 	}
 	if asks != (routeKey{}) {
@@ -317,14 +317,14 @@ func (ls *listeners) common(name string, port uint32) listener.Common {
 func (ls *listeners) planVirtual(found *[]input.Problem) bool {
 	spec, ok := ls.virtual(ls.reports.spec)
 	if ok {
-		ls.fixed(spec, found)
+		ls.outbound().Fixed(spec, found)
 	}
 	return ok && spec.ByName
 }
 
 // redirects says whether connections of the workload are redirected to the proxy.
 func (ls *listeners) redirects() bool {
-	return ls.key.Kind != view.Router && !input.Direct(ls.sidecar, ls.key.Mode)
+	return !input.Direct(ls.sidecar, ls.key.Mode)
 }
 
 // virtual is that listener, which reports this; false: there is none.
@@ -335,10 +335,10 @@ func (ls *listeners) virtual(reports telemetry.Spec) (spec listener.VirtualOutbo
 		return spec, false
 	}
 	spec = listener.VirtualOutbound{Common: ls.common(xds.VirtualOutbound, port), Port: port,
-		Passthrough: ls.passthrough(), EgressProxy: ls.egressProxy(), Transparent: ls.key.Mode == view.TProxy}
+		Passthrough: ls.outbound().Passthrough(), EgressProxy: ls.outbound().EgressProxy(), Transparent: ls.key.Mode == view.TProxy}
 	spec.Telemetry = reports.WithoutSpans()
 	if ls.key.Caps.Has(xds.CapHTTPInspector | xds.CapTLSInspector) { // by which HTTP is told from the rest
-		if spec.Unknown = ls.unknown(); spec.ByName {
+		if spec.Unknown = ls.outbound().Unknown(); spec.ByName {
 			spec.Telemetry = reports
 		}
 	}

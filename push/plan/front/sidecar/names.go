@@ -5,9 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	networkingv1 "istio.io/api/networking/v1alpha3"
-
-	"navarch.io/navarch/push/build/vhost"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/routes"
 	"navarch.io/navarch/push/view"
@@ -130,22 +127,4 @@ func (s *scope) Blame(vh *routes.VirtualHost) model.Key {
 		return rules[0].VirtualService.Key
 	}
 	return model.Key{}
-}
-
-// CatchAll implements routes.Names.
-func (s *scope) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
-	if c.OneHost {
-		return vhost.CatchAll{}, false
-	}
-	spec := vhost.CatchAll{Passthrough: s.passthrough(), EgressProxy: s.egressProxy(), ByName: s.unknown().ByName, Mesh: s.in.Meshes.VirtualHost, Proxy: s.key.Routes}
-	spec.Sent = spec.ByName && s.in.Mesh.Spec.GetOutboundTrafficPolicy().GetTls().GetMode() == networkingv1.ClientTLSSettings_DISABLE
-	if c.WithPorts { // requests to the HTTP proxy itself would be passed on to it, again and again
-		spec.Passthrough, spec.Sent = spec.Passthrough && (spec.EgressProxy != "" || spec.ByName), false
-	}
-	return spec, true
-}
-
-// routesScope is what the route configurations of the scope have in common.
-func (s *scope) routesScope() routes.Scope {
-	return routes.Scope{In: s.in, Layer: s.layer, Hosts: s.hosts, Patches: s.patches, Problems: s.problems, Caps: s.anonymous(), Proxy: s.key.Routes}
 }

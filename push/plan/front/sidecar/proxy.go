@@ -3,7 +3,6 @@ package sidecar
 import (
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
-	"navarch.io/navarch/push/view"
 	"navarch.io/navarch/push/xds"
 	"navarch.io/navarch/store/model"
 )
@@ -15,9 +14,6 @@ import (
 
 // proxyPort is the port of the HTTP proxy; 0: there is none.
 func (s *scope) proxyPort() uint32 {
-	if s.key.Kind == view.Router {
-		return 0
-	}
 	return uint32(max(s.in.Mesh.Spec.GetProxyHttpPort(), 0))
 }
 

@@ -1,8 +1,6 @@
 package sidecar
 
 import (
-	networkingv1 "istio.io/api/networking/v1alpha3"
-
 	"navarch.io/navarch/push/build/patch"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/xds"
@@ -15,12 +13,10 @@ func (f *Front) Removals(yield func(input.Removal)) {
 	if len(removing) == 0 {
 		return
 	}
-	for _, name := range f.staticClusters() {
-		removing.Removals(xds.Ref{Type: xds.Cluster, Name: name}, func(p model.Patch) bool { return input.RemovesCluster(p, f.hosts.Side(), name) }, yield)
-	}
+	f.outbound().Removals(yield)
 	listener := func(name string, port uint32) {
 		removing.Removals(xds.Ref{Type: xds.Listener, Name: name}, func(p model.Patch) bool {
-			return patch.RemovesListener(p, networkingv1.EnvoyFilter_SIDECAR_OUTBOUND, name, port)
+			return patch.RemovesListener(p, side, name, port)
 		}, yield)
 	}
 	if f.listeners.redirects() {

@@ -15,6 +15,7 @@ import (
 
 	"navarch.io/navarch/push/build/listener"
 	"navarch.io/navarch/push/plan/front"
+	"navarch.io/navarch/push/plan/front/envoy"
 	"navarch.io/navarch/push/plan/host"
 	"navarch.io/navarch/push/plan/input"
 	"navarch.io/navarch/push/plan/layer"
@@ -54,13 +55,8 @@ var (
 	virtualServices intern.Table[*model.VirtualService]
 )
 
-// sideOf is what EnvoyFilters call the outbound side of a scope's proxies.
-func sideOf(key view.Scope) networkingv1.EnvoyFilter_PatchContext {
-	if key.Kind == view.Router {
-		return networkingv1.EnvoyFilter_GATEWAY
-	}
-	return networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
-}
+// side is what EnvoyFilters call the outbound side of sidecars.
+const side = networkingv1.EnvoyFilter_SIDECAR_OUTBOUND
 
 func importsOf(listeners []*egress) (out []*host.Imports) {
 	for _, e := range listeners {
@@ -75,11 +71,11 @@ func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.
 	s := &scope{in: in, layer: to, key: key, sidecar: sidecar, patches: patches, problems: input.Problems{}, own: &editor{}, ports: map[servedBy][]uint32{}}
 	var found []input.Problem
 	s.egress, found = egressOf(sidecar, key)
-	s.hosts = host.New(in, key, host.Envoy(sideOf(key), virtualservice.Mesh), importsOf(s.egress), patches, to)
+	s.hosts = host.New(in, key, host.Envoy(side, virtualservice.Mesh), importsOf(s.egress), patches, to)
 	f := &Front{scope: s, listeners: newListeners(s), routes: routes.New(s.routesScope(), s), reading: map[string]bool{}}
 	f.listeners.brings = &f.contributions
-	f.planAdded(&found)
-	s.planStatic(&found)
+	s.outbound().PlanAdded(func(name string) { f.routes.Use(envoy.ConfigNamed(name), 1) }, &found) // configurations of filters belong to the workload
+	s.outbound().PlanStatic(&found)
 	out := s.decide(view.Inputs{})
 	s.reports.spec = out.Spec
 	s.problems.Set("telemetry", out.Problems)
@@ -113,26 +109,8 @@ func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table)
 	return next, s.hosts
 }
 
-// planAdded plans the clusters and listeners that EnvoyFilters add, and the configurations of filters (those of sidecars belong to the workload).
-func (f *Front) planAdded(found *[]input.Problem) {
-	for u := range f.in.Added(f.patches, f.hosts.Side(), found) {
-		f.layer.Reserve(u)
-		for _, ref := range u.Res.Needs {
-			if ref.Type == xds.Route {
-				f.routes.Use(routeNamed(ref.Name).config(), 1)
-			}
-		}
-	}
-	for u := range f.in.AddedExtensions(f.patches, found) {
-		f.layer.Reserve(u)
-	}
-}
-
 // Host implements front.Front.
 func (f *Front) Host(name string, what input.Types) (uses bool) {
-	if f.key.Kind == view.Router {
-		return false // what gateways listen on is for Gateways to say
-	}
 	h, now := f.hosts.Get(name), f.contributionOf(name)
 	if f.reports.hosts[name] && what.Has(input.CDS) {
 		f.Report()
@@ -150,7 +128,7 @@ func (f *Front) Host(name string, what input.Types) (uses bool) {
 
 // Endpoints implements front.Front: a headless service has a listener at each address of its endpoints.
 func (f *Front) Endpoints(h *host.Host) {
-	if h.Service.Spec.GetHeadless() && f.key.Kind != view.Router {
+	if h.Service.Spec.GetHeadless() {
 		now := f.contributionOf(h.Name)
 		f.planTraffic(h, &now)
 		f.contribute(h.Name, now)
@@ -233,7 +211,7 @@ func (f *Front) useRoutes(l *outbound, by int) {
 	}
 	for _, ref := range l.Res.Needs {
 		if ref.Type == xds.Route {
-			f.routes.Use(routeNamed(ref.Name).config(), by)
+			f.routes.Use(envoy.ConfigNamed(ref.Name), by)
 		}
 	}
 }

@@ -27,9 +27,6 @@ func (r reports) clone() reports {
 
 // decide decides what listeners report to proxies with these inputs.
 func (s *scope) decide(inputs view.Inputs) telemetry.Reports {
-	if s.key.Kind == view.Router {
-		return telemetry.Reports{} // what gateways listen on is for Gateways to say
-	}
 	out := telemetry.Of(s.in, telemetry.Proxy{Client: true, Telemetry: inputs.Telemetry, Self: inputs.Self, Caps: s.key.Caps,
 		Visibility: host.Visibility{Namespace: s.key.Namespace, Imports: importsOf(s.egress), Patches: s.patches}})
 	for _, host := range out.Hosts {

@@ -1,0 +1,170 @@
+// Package envoy is what the fronts of Envoys have in common: the clusters that every Envoy has, the resources that EnvoyFilters
+// add, and where requests and connections to unknown destinations go.
+//
+// Owns: nothing.  Reads: plan/input.  Never: a host; what a single kind of proxy listens on.
+package envoy
+
+import (
+	meshv1 "istio.io/api/mesh/v1alpha1"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"navarch.io/navarch/push/build/cluster"
+	"navarch.io/navarch/push/build/dnscache"
+	"navarch.io/navarch/push/build/endpoint"
+	"navarch.io/navarch/push/build/vhost"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/plan/routes"
+	"navarch.io/navarch/push/pool"
+	"navarch.io/navarch/push/traffic"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/push/xds"
+	"navarch.io/navarch/store/model"
+)
+
+// Outbound is the outbound side of a scope of Envoys, without its hosts.
+type Outbound struct {
+	In      *input.Input
+	Layer   *layer.Layer // where resources are published
+	Key     view.Scope
+	Side    networkingv1.EnvoyFilter_PatchContext // what EnvoyFilters call the side
+	Patches input.PatchSet
+	Sidecar *model.Sidecar // whose policy for unknown destinations counts; nil, or without one: the mesh's counts
+}
+
+// PlanStatic plans the clusters that every Envoy has, and an empty assignment for the cluster of the proxies' own workload, for
+// proxies of which no service is known (host.Variation has the others): Envoy waits for these before it asks for anything else.
+func (o Outbound) PlanStatic(found *[]input.Problem) {
+	if o.Key.Caps.Has(xds.CapSelfDiscovery) {
+		o.Fixed(endpoint.Spec{Cluster: xds.LocalCluster, AllPlain: true}, found)
+	}
+	for _, name := range o.staticClusters() {
+		if o.Patches.RemovesCluster(o.Side, name) {
+			continue
+		}
+		connection := traffic.PassthroughConnection(o.In.Meshes.Cluster)
+		if name == xds.BlackHole { // nothing passes through it
+			connection = traffic.ConnectionOf(nil, o.In.Meshes.Cluster)
+		}
+		spec := cluster.Static{Name: name, HeaderCase: o.Key.HeaderCase, Connection: connection, Mesh: o.In.Meshes.Cluster, Patches: o.Patches.Matching(func(p model.Patch) bool {
+			return input.MergesCluster(p, o.Side, name)
+		})}
+		if name == xds.AllowAnyDynamic {
+			o.resolving(&spec, found)
+		}
+		o.Fixed(spec, found)
+	}
+}
+
+// staticClusters names the clusters of PlanStatic. One of them is that of unknown hosts whose names the proxies resolve.
+func (o Outbound) staticClusters() []string {
+	if o.Unknown().ByName {
+		return []string{xds.BlackHole, xds.Passthrough, xds.AllowAnyDynamic}
+	}
+	return []string{xds.BlackHole, xds.Passthrough}
+}
+
+// resolving fills in what the cluster of unknown hosts has beside the other static clusters.
+func (o Outbound) resolving(spec *cluster.Static, found *[]input.Problem) {
+	policy := traffic.Policy{TLS: o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetTls(), TLSAt: model.Place{Key: model.MeshKey, Field: "data.mesh.outboundTrafficPolicy.tls"}}
+	var wrong *model.Problem
+	if spec.TLS, wrong = traffic.TLSOf(policy, traffic.Client{Identity: o.Key.Caps.Has(xds.CapIdentity)}, traffic.Plaintext); wrong != nil {
+		*found = append(*found, *wrong)
+	}
+	spec.Unknown, spec.Families, spec.Policy = o.Unknown(), o.Key.Listening.Families, traffic.Intern(policy)
+	if policy.TLS != nil {
+		spec.Caps = o.Key.Caps & (xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists)
+	}
+}
+
+// Fixed plans a resource that stays the same for as long as the scope exists. A resource of this name that an EnvoyFilter adds
+// has precedence.
+func (o Outbound) Fixed(spec pool.ResourceSpec, found *[]input.Problem) {
+	if u, ok := o.In.Make(spec, model.MeshKey, found); ok && !o.Layer.Reserved(u.Res) {
+		o.Layer.Add(u)
+	}
+}
+
+// PlanAdded plans the clusters, listeners and configurations of filters that EnvoyFilters add, and calls use with the name of
+// each route configuration that these listeners ask for.
+func (o Outbound) PlanAdded(use func(name string), found *[]input.Problem) {
+	for u := range o.In.Added(o.Patches, o.Side, found) {
+		o.Layer.Reserve(u)
+		for _, ref := range u.Res.Needs {
+			if ref.Type == xds.Route {
+				use(ref.Name)
+			}
+		}
+	}
+	for u := range o.In.AddedExtensions(o.Patches, found) {
+		o.Layer.Reserve(u)
+	}
+}
+
+// Removals calls yield with the clusters of PlanStatic that patches remove.
+func (o Outbound) Removals(yield func(input.Removal)) {
+	removing := o.Patches.Removing()
+	if len(removing) == 0 {
+		return
+	}
+	for _, name := range o.staticClusters() {
+		removing.Removals(xds.Ref{Type: xds.Cluster, Name: name}, func(p model.Patch) bool { return input.RemovesCluster(p, o.Side, name) }, yield)
+	}
+}
+
+// policy is what the Sidecar says of unknown destinations; nil: nothing.
+func (o Outbound) policy() *networkingv1.OutboundTrafficPolicy {
+	if o.Sidecar == nil {
+		return nil
+	}
+	return o.Sidecar.Spec.GetOutboundTrafficPolicy()
+}
+
+// Unknown is how the proxies reach unknown hosts. MeshConfig may have them resolve the names of these; a Sidecar with a
+// policy of its own has them not do so
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). Proxies
+// without the extensions reach unknown hosts as with ALLOW_ANY.
+func (o Outbound) Unknown() dnscache.Unknown {
+	if o.policy() != nil || !o.Key.Caps.Has(xds.CapDynamicForward) ||
+		o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetMode() != meshv1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
+		return dnscache.Unknown{}
+	}
+	return dnscache.Unknown{ByName: true, Resolver: o.Key.NameServer()}
+}
+
+// Passthrough says whether connections to unknown destinations pass: the Sidecar's policy, else the mesh's.
+func (o Outbound) Passthrough() bool {
+	if p := o.policy(); p != nil {
+		return p.GetMode() == networkingv1.OutboundTrafficPolicy_ALLOW_ANY
+	}
+	return o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetMode() != meshv1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY
+}
+
+// EgressProxy is the cluster that the Sidecar sends unknown destinations to; empty: none. The Sidecar's imports decide whether
+// the cluster exists: connections to a missing one are closed
+// (https://istio.io/latest/docs/reference/config/networking/sidecar/#OutboundTrafficPolicy).
+func (o Outbound) EgressProxy() string {
+	proxy := o.policy().GetEgressProxy()
+	if proxy == nil {
+		return ""
+	}
+	return xds.OutboundCluster(proxy.GetPort().GetNumber(), proxy.GetSubset(), proxy.GetHost())
+}
+
+// CatchAll is the virtual host for unknown hosts in a route configuration (routes.Names).
+func (o Outbound) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
+	if c.OneHost {
+		return vhost.CatchAll{}, false
+	}
+	spec := vhost.CatchAll{Passthrough: o.Passthrough(), EgressProxy: o.EgressProxy(), ByName: o.Unknown().ByName, Mesh: o.In.Meshes.VirtualHost, Proxy: o.Key.Routes}
+	spec.Sent = spec.ByName && o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetTls().GetMode() == networkingv1.ClientTLSSettings_DISABLE
+	if c.WithPorts { // requests to the HTTP proxy itself would be passed on to it, again and again
+		spec.Passthrough, spec.Sent = spec.Passthrough && (spec.EgressProxy != "" || spec.ByName), false
+	}
+	return spec, true
+}
+
+// VirtualHostCaps are the capabilities that virtual hosts and listeners depend on. Those that only clusters read are left out.
+func VirtualHostCaps(key view.Scope) xds.Caps {
+	return key.Caps &^ (xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists | xds.CapSelfDiscovery)
+}

@@ -1,0 +1,32 @@
+package envoy
+
+import (
+	"strconv"
+	"strings"
+
+	"navarch.io/navarch/push/plan/routes"
+	"navarch.io/navarch/push/xds"
+)
+
+// ConfigNamed is the route configuration that a listener asks for by a name: a port, host:port, a Unix socket, the HTTP proxy,
+// or any name that a listener of an EnvoyFilter has.
+func ConfigNamed(name string) routes.Config {
+	c := routes.Config{Name: name}
+	switch {
+	case strings.HasPrefix(name, "unix://"):
+		return c
+	case name == xds.HTTPProxy:
+		c.WithPorts = true
+		return c
+	}
+	host, text := "", name
+	if i := strings.LastIndexByte(name, ':'); i >= 0 {
+		host, text = name[:i], name[i+1:]
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if spelled := strconv.FormatUint(port, 10); err != nil || spelled != text || host == "" && text != name {
+		return c
+	}
+	c.Port, c.OneHost = uint32(port), host != ""
+	return c
+}

@@ -1,0 +1,44 @@
+package plan
+
+import (
+	"navarch.io/navarch/push/plan/front"
+	router "navarch.io/navarch/push/plan/front/gateway"
+	"navarch.io/navarch/push/plan/front/grpc"
+	"navarch.io/navarch/push/plan/front/sidecar"
+	"navarch.io/navarch/push/plan/host"
+	"navarch.io/navarch/push/plan/inbound"
+	"navarch.io/navarch/push/plan/input"
+	"navarch.io/navarch/push/plan/layer"
+	"navarch.io/navarch/push/view"
+	"navarch.io/navarch/store/model"
+)
+
+// kind is what plans proxies of one kind. Nothing else in the plan asks for the kind of a proxy to decide what it is sent.
+type kind struct {
+	// front makes the front of a scope, and its host table, without hosts. A Sidecar of nil means that none applies.
+	front func(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, to *layer.Layer) (front.Front, *host.Table)
+	// workload plans what the proxies serve to their own workload.
+	workload func(in *input.Input, key view.Workload) *inbound.Workload
+}
+
+// kinds has a row for each view.Kind.
+var kinds = [...]kind{
+	view.Sidecar: {
+		front: func(in *input.Input, key view.Scope, of *model.Sidecar, patches input.PatchSet, to *layer.Layer) (front.Front, *host.Table) {
+			return sidecar.New(in, key, of, patches, to)
+		},
+		workload: inbound.New,
+	},
+	view.Router: {
+		front: func(in *input.Input, key view.Scope, _ *model.Sidecar, patches input.PatchSet, to *layer.Layer) (front.Front, *host.Table) {
+			return router.New(in, key, patches, to)
+		},
+		workload: inbound.Bootstrap,
+	},
+	view.Proxyless: {
+		front: func(in *input.Input, key view.Scope, of *model.Sidecar, _ input.PatchSet, to *layer.Layer) (front.Front, *host.Table) {
+			return grpc.New(in, key, of, to)
+		},
+		workload: inbound.Servers,
+	},
+}
