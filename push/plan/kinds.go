@@ -13,7 +13,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// kind is what plans proxies of one kind. Nothing else in the plan asks for the kind of a proxy to decide what it is sent.
+// kind is what plans proxies of one kind. Nothing else in the plan asks for the kind of a proxy to decide what it is
+// sent.
 type kind struct {
 	// front makes the front of a scope, and its host table, without hosts. A Sidecar of nil means that none applies.
 	front func(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, to *layer.Layer) (front.Front, *host.Table)

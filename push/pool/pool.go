@@ -81,7 +81,8 @@ func (p *Pool) Fragments() int64 { return p.fragBuilt.Load() }
 // Size is the number of resources and of fragments that are alive.
 func (p *Pool) Size() (resources, fragments int) { return p.resources.size(), p.fragments.size() }
 
-// Resources is the Specs that are remembered, by what was built of them and is alive. It costs a copy, while which nothing else is looked up.
+// Resources is the Specs that are remembered, by what was built of them and is alive. It costs a copy, while which
+// nothing else is looked up.
 func (p *Pool) Resources() map[*xds.Resource][]any { return p.resources.all() }
 
 // Pieces is Resources of fragments.

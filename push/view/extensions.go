@@ -24,11 +24,12 @@ var (
 	filters    intern.Table[extension.Filter]
 )
 
-// extensionCaps are the capabilities by which it is decided how a proxy runs extensions: nothing else reads them, so they split no scope.
+// extensionCaps are the capabilities by which it is decided how a proxy runs extensions: nothing else reads them, so
+// they split no scope.
 const extensionCaps = xds.CapLua | xds.CapWasmHTTP | xds.CapWasmNetwork | xds.CapWasmFetch
 
-// extensionsOf lists the WasmPlugins and TrafficExtensions that select the proxy: by priority, those of its namespace before those of the root
-// namespace where that is equal. Those with targetRefs are for gateways and waypoints
+// extensionsOf lists the WasmPlugins and TrafficExtensions that select the proxy: by priority, those of its namespace
+// before those of the root namespace where that is equal. Those with targetRefs are for gateways and waypoints
 // (https://istio.io/latest/docs/reference/config/proxy_extensions/wasm-plugin/).
 func extensionsOf(s *mirror.Snapshot, root string, n Node) (found []*model.TrafficExtension) {
 	for _, namespace := range slices.Compact([]string{n.Namespace, root}) {
@@ -53,8 +54,8 @@ func extensionsOf(s *mirror.Snapshot, root string, n Node) (found []*model.Traff
 	return found
 }
 
-// extend adds to a view what extensions make of it: the configurations, which belong to the workload, and the filters of its outbound listeners.
-// Those of its inbound listeners follow from the former.
+// extend adds to a view what extensions make of it: the configurations, which belong to the workload, and the filters
+// of its outbound listeners. Those of its inbound listeners follow from the former.
 func (v *View) extend(found []*model.TrafficExtension, n Node) {
 	if len(found) == 0 {
 		return
@@ -74,11 +75,11 @@ func (v *View) extend(found []*model.TrafficExtension, n Node) {
 	v.Workload.Extensions, v.Inputs.Extensions = extensions.List(uses...), filters.List(outbound...)
 }
 
-// layersOf says which layers of a proxy a patch reaches. A patch that gives the configuration of a filter is for the whole
-// proxy, whatever its context, as in istiod: Envoy asks for the configuration by the name that its listeners have. So is a patch
-// of the bootstrap. Both belong to the workload's layer, so that they split no scope; a kind without an inbound side has no
-// workload's layer but for its bootstrap. The workload's own listeners have to know whether a patch removes the cluster of a
-// provider.
+// layersOf says which layers of a proxy a patch reaches. A patch that gives the configuration of a filter is for the
+// whole proxy, whatever its context, as in istiod: Envoy asks for the configuration by the name that its listeners
+// have. So is a patch of the bootstrap. Both belong to the workload's layer, so that they split no scope; a kind
+// without an inbound side has no workload's layer but for its bootstrap. The workload's own listeners have to know
+// whether a patch removes the cluster of a provider.
 func layersOf(p *networkingv1.EnvoyFilter_EnvoyConfigObjectPatch, of Kind) (scope, workload bool) {
 	context, kind := p.GetMatch().GetContext(), kinds[of]
 	switch p.GetApplyTo() {

@@ -40,13 +40,13 @@ type Scope struct {
 	Mode      Mode
 	Listening xds.Listening
 	Kind      Kind
-	// Gateways are Istio's Gateways that select the proxy, the oldest first. A Router alone may have some.
+	// Gateways are the Gateways of Istio that select a Router, the oldest first. Scopes of other kinds have an empty list.
 	Gateways intern.List[model.Key]
-	// Automatic is the family of those automatic addresses of ServiceEntries that its Pod is told of: its agent answers questions of the Pod
-	// for names (DNS_CAPTURE).
+	// Automatic is the family of those automatic addresses of ServiceEntries that its Pod is told of: its agent answers
+	// questions of the Pod for names (DNS_CAPTURE).
 	Automatic Family
-	// Resolver is where that agent says that it answers, where the mesh has proxies ask it (ALLOW_ANY_DYNAMIC_DNS, and DNS_PROXY_ADDR); empty: where agents usually do. See
-	// NameServer.
+	// Resolver is where that agent says that it answers, where the mesh has proxies ask it (ALLOW_ANY_DYNAMIC_DNS, and
+	// DNS_PROXY_ADDR); empty: where agents usually do. See NameServer.
 	Resolver string
 	// Routes and HeaderCase are what its ProxyConfig, or the mesh's, says of routes, and of the case of headers' names.
 	Routes     proxyconfig.Routes
@@ -91,7 +91,8 @@ type Workload struct {
 	Closed    bool                   // a policy that could not be understood selects it
 	Peers     intern.List[model.Key] // PeerAuthentications, as they go before one another: for it, its namespace, the mesh
 	Policies  intern.List[model.Key] // AuthorizationPolicies that select it, by key
-	// Authentications are the RequestAuthentications that select it: those of the root namespace first, of each the oldest first.
+	// Authentications are the RequestAuthentications that select it: those of the root namespace first, of each the
+	// oldest first.
 	Authentications intern.List[model.Key]
 	Telemetry       model.Key // as Inputs.Telemetry
 	Self            Self      // as Inputs.Self
@@ -103,14 +104,14 @@ type Workload struct {
 	Mode       Mode
 	Listening  xds.Listening
 	Kind       Kind // a Router has no inbound side
-	// Labelled: clients are told by the label security.istio.io/tlsMode that it takes mTLS. Of an application without a proxy alone, which
-	// cannot take both that and connections in the clear.
+	// Labelled: clients are told by the label security.istio.io/tlsMode that it takes mTLS. Of an application without a
+	// proxy alone, which cannot take both that and connections in the clear.
 	Labelled bool
 	Filters  intern.List[Patch] // that reach the inbound side, or the bootstrap, in order of application
 	// Bootstrap: its agent asks what patches change of its bootstrap (NAVARCH_BOOTSTRAP).
 	Bootstrap bool
-	// Addresses are the proxy's own, where its Sidecar hands what comes in to them (0.0.0.0:port, [::]:port), or has listeners bound there, or it is an application
-	// without a proxy, whose server may listen there; else empty.
+	// Addresses are the proxy's own, where its Sidecar hands what comes in to them (0.0.0.0:port, [::]:port), or has
+	// listeners bound there, or it is an application without a proxy, whose server may listen there; else empty.
 	Addresses intern.List[string]
 }
 
@@ -183,8 +184,8 @@ func (x *Index) view(s *mirror.Snapshot, n Node) View {
 	return v
 }
 
-// router is the view of a gateway: the outbound side, without Sidecars. What listens on it is for Gateways to say, which
-// this version does not have, and for EnvoyFilters. Of its own it has patches of its bootstrap.
+// router is the view of a gateway: the outbound side, without Sidecars. EnvoyFilters add its listeners; those of
+// Gateways are not served yet. The workload's layer has the patches of its bootstrap alone.
 func (x *Index) router(s *mirror.Snapshot, root string, n Node) View {
 	filters, own, _ := filtersOf(s, root, n)
 	v := View{
@@ -234,9 +235,10 @@ func sidecarOf(s *mirror.Snapshot, root string, n Node) model.Key {
 	return model.Key{}
 }
 
-// ownAddress says whether an ingress listener of a Sidecar hands on to the workload's own address, or is bound there because it says no other and
-// nothing is redirected to it; binds, whether one would be for a proxy to which nothing is redirected at all
-// (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener, defaultEndpoint and bind).
+// ownAddress says whether an ingress listener of a Sidecar hands on to the workload's own address, or is bound there
+// because it says no other and nothing is redirected to it; binds, whether one would be for a proxy to which nothing
+// is redirected at all (https://istio.io/latest/docs/reference/config/networking/sidecar/#IstioIngressListener,
+// defaultEndpoint and bind).
 func ownAddress(s *mirror.Snapshot, sidecar model.Key) (own, binds bool) {
 	r, ok := s.Get(sidecar)
 	if !ok {
@@ -250,9 +252,9 @@ func ownAddress(s *mirror.Snapshot, sidecar model.Key) (own, binds bool) {
 	return own, binds
 }
 
-// servicesOf lists the services of the namespace whose selectors match: Kubernetes' of the proxy's own cluster, since they select among
-// its pods, and ServiceEntries. It says whether one of them is headless with a
-// port that is not HTTP.
+// servicesOf lists the services of the namespace whose selectors match: Kubernetes' of the proxy's own cluster, since
+// they select among its pods, and ServiceEntries. It says whether one of them is headless with a port that is not
+// HTTP.
 func servicesOf(s *mirror.Snapshot, n Node) (services []model.Key, headless bool) {
 	var found []*model.Service
 	for _, kind := range []model.Kind{model.KindService, model.KindServiceEntry} {
@@ -281,8 +283,8 @@ func notHTTP(p *model.ServicePort) bool {
 	}
 }
 
-// filtersOf lists the patches that select the proxy, for its outbound and its inbound side; a gateway has the former alone.
-// picky: one of them asks for more of the proxy than labels.
+// filtersOf lists the patches that select the proxy, for its outbound and its inbound side; a gateway has the former
+// alone. picky: one of them asks for more of the proxy than labels.
 func filtersOf(s *mirror.Snapshot, root string, n Node) (outbound, inbound intern.List[Patch], picky bool) {
 	var out, in []Patch
 	for _, f := range selectedFilters(s, root, n) {
@@ -304,8 +306,9 @@ func filtersOf(s *mirror.Snapshot, root string, n Node) (outbound, inbound inter
 	return patches.List(out...), patches.List(in...), picky
 }
 
-// selectedFilters lists the EnvoyFilters that select the proxy, of the root namespace and of its own, in order of application: by priority; of equal ones
-// the root namespace's first; then by creation and name, as istiod compares names (pilot/pkg/model/push_context.go): with a dot behind, "a-b" before "a".
+// selectedFilters lists the EnvoyFilters that select the proxy, of the root namespace and of its own, in order of
+// application: by priority; of equal ones the root namespace's first; then by creation and name, as istiod compares
+// names (pilot/pkg/model/push_context.go): with a dot behind, "a-b" before "a".
 func selectedFilters(s *mirror.Snapshot, root string, n Node) (found []*model.EnvoyFilter) {
 	namespaces := []string{root, n.Namespace}
 	if root == n.Namespace {

@@ -1,4 +1,5 @@
-// Package virtualservice walks VirtualServices: which destinations they send to, and which properties of a proxy they match on.
+// Package virtualservice walks VirtualServices: the destinations that they send to, the gateways that they are for,
+// and the properties of a proxy that they match.
 //
 // Owns: nothing.  Reads: the record that it is given.  Never: a snapshot, a proxy; it decides nothing.
 package virtualservice
@@ -103,8 +104,8 @@ type source interface {
 	GetSourceNamespace() string
 }
 
-// SourceLabels are the labels that rules of all protocols compare with those of the proxy, for whatever gateways they are; some may come
-// several times.
+// SourceLabels are the labels that rules of all protocols compare with those of the proxy, for whatever gateways they
+// are; some may come several times.
 func SourceLabels(vs *model.VirtualService) iter.Seq2[string, string] {
 	return func(yield func(key, value string) bool) {
 		for _, matches := range []iter.Seq[source]{requestMatches(vs), connectionMatches(vs)} {
@@ -196,15 +197,15 @@ func ReadsNamespace(vs *model.VirtualService) bool {
 	return false
 }
 
-// For says whether a VirtualService is for a gateway: Mesh, or the namespace/name of a Gateway. One that names no gateways is
-// for the mesh.
+// For says whether a VirtualService is for a gateway: Mesh, or the namespace/name of a Gateway. One that names no
+// gateways is for the mesh.
 func For(vs *model.VirtualService, gateway string) bool {
 	names := vs.Spec.GetGateways()
 	return len(names) == 0 && gateway == Mesh || slices.Contains(names, gateway)
 }
 
-// MatchFor says whether a match that names these gateways is for a gateway: the gateways of a match override those of its
-// VirtualService (https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPMatchRequest).
+// MatchFor says whether a match that names these gateways is for a gateway: the gateways of a match override those of
+// its VirtualService (https://istio.io/latest/docs/reference/config/networking/virtual-service/#HTTPMatchRequest).
 func MatchFor(vs *model.VirtualService, match []string, gateway string) bool {
 	if len(match) == 0 {
 		return For(vs, gateway)

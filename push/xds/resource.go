@@ -47,13 +47,14 @@ type Resource struct {
 	Needs []Ref
 	// Secrets are what a cluster warms for beside its endpoints: names of secrets, from here or from the proxy's agent.
 	Secrets []string
-	// WarmsUnseen: a cluster that Envoy warms for something else, for instance until its hosts are health-checked. Only its
-	// acknowledgement says that it is warm.
+	// WarmsUnseen: a cluster that Envoy warms for something else, for instance until its hosts are health-checked. Only
+	// its acknowledgement says that it is warm.
 	WarmsUnseen bool
 	// Confidential: it holds a private key or a credential, which goes to nobody but the clients that have a right to it.
 	Confidential bool
-	// StandIn is what a client is sent in the place of this version, where it has refused that, or it is withheld, and the client has no other that is good; nil: nothing is. Of configurations
-	// that something else waits for without end (push/build/extension).
+	// StandIn is what a client is sent in the place of this version, where it has refused that, or it is withheld, and
+	// the client has no other that is good; nil: nothing is. Of configurations that something else waits for without end
+	// (push/build/extension).
 	StandIn *Resource
 
 	standsIn bool // it is a StandIn
@@ -72,7 +73,8 @@ type Resource struct {
 	mentioned atomic.Pointer[mention]
 }
 
-// With is the resource with a stand-in of the same name, which belongs to it alone. For builders: before anybody else has either.
+// With is the resource with a stand-in of the same name, which belongs to it alone. For builders: before anybody else
+// has either.
 func (r *Resource) With(standIn *Resource) *Resource {
 	r.StandIn, standIn.standsIn = standIn, true
 	return r
@@ -92,8 +94,8 @@ func Encode(t Type, name string, m proto.Message, needs ...Ref) (*Resource, erro
 	return encode(t, name, "", m, needs)
 }
 
-// EncodeAs is Encode for what is confidential, with a version of the caller's, since of a private key nobody is to see a hash. It has to
-// differ wherever the message does, and be equal on every replica. Errors are those of Encode.
+// EncodeAs is Encode for what is confidential, with a version of the caller's, since of a private key nobody is to
+// see a hash. It has to differ wherever the message does, and be equal on every replica. Errors are those of Encode.
 func EncodeAs(t Type, name, version string, m proto.Message, needs ...Ref) (*Resource, error) {
 	return encode(t, name, version, m, needs)
 }
@@ -108,8 +110,8 @@ func VersionOf(parts ...[]byte) string {
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-// EncodeAny makes a resource of no type of Envoy's: its body is an encoded message of any type, which is copied. An error is a name or type
-// URL that is not UTF-8, or no type URL.
+// EncodeAny makes a resource of no type of Envoy's: its body is an encoded message of any type, which is copied. An
+// error is a name or type URL that is not UTF-8, or no type URL.
 func EncodeAny(name string, body *anypb.Any) (*Resource, error) {
 	if !utf8.ValidString(name) || body.TypeUrl == "" || !utf8.ValidString(body.TypeUrl) {
 		return nil, fmt.Errorf("encode %q: a name and a type URL in UTF-8 are needed, not %q", name, body.TypeUrl)
@@ -190,8 +192,8 @@ func EncodeRope(t Type, name string, head proto.Message, tail []*Fragment, needs
 	return r, nil
 }
 
-// JoinRope makes a resource of no type of Envoy's: its body, a message of the type URL, is the fragments in this order. The slice is kept and
-// must not be changed.
+// JoinRope makes a resource of no type of Envoy's: its body, a message of the type URL, is the fragments in this
+// order. The slice is kept and must not be changed.
 func JoinRope(name, url string, fragments []*Fragment) *Resource {
 	r := &Resource{Type: Unknown, Name: name, tail: fragments, url: url}
 	sum := sha256.New()
@@ -223,9 +225,9 @@ func EncodePart(name string, m proto.Message) (*Fragment, error) {
 	return &Fragment{Name: name, Bytes: b, Hash: hash(b)}, nil
 }
 
-// JoinFragment is EncodeFragment for a message of which one repeated field is encoded already: the parts are its elements, in
-// order, tags included. m has the other fields. The bytes are those of the whole message. An error: a string of m is not
-// UTF-8.
+// JoinFragment is EncodeFragment for a message of which one repeated field is encoded already: the parts are its
+// elements, in order, tags included. m has the other fields. The bytes are those of the whole message. An error: a
+// string of m is not UTF-8.
 func JoinFragment(name string, number protowire.Number, m proto.Message, field protowire.Number, parts []*Fragment) (*Fragment, error) {
 	b, err := deterministic.Marshal(m)
 	if err != nil {

@@ -214,7 +214,8 @@ func setRewrite(action *routev3.RouteAction, rewrite *networkingv1.HTTPRewrite) 
 	return nil
 }
 
-// operation names the span: the host and port of the one destination, where there is one, else the virtual service; and the path that matched.
+// operation names the span: the host and port of the one destination, where there is one, else the virtual service;
+// and the path that matched.
 func (d *drawing) operation(vs *model.VirtualService, r *routev3.Route, rule *networkingv1.HTTPRoute) string {
 	path := "/*"
 	switch p := r.GetMatch().GetPathSpecifier().(type) {

@@ -36,8 +36,8 @@ func versionOf(f *xds.Fragment, err error) (string, error) {
 // Patched says whether there are patches that may match the virtual host.
 func (s Spec) Patched() bool { return s.Patches.Len() > 0 }
 
-// Problems are the patches that the virtual host, or its routes, are drawn without. The function Problems has the rules of
-// a VirtualService that are left out.
+// Problems are the patches that the virtual host, or its routes, are drawn without. The function Problems has the
+// rules of a VirtualService that are left out.
 func (s Spec) Problems() []error {
 	f, err := s.unpatched()
 	if err != nil {

@@ -25,9 +25,9 @@ const (
 	fieldRoutes       = 3
 )
 
-// Fragment is the virtual host as a field of a RouteConfiguration. It has no bytes where a patch removes the virtual
-// host: a rope may hold such a fragment. An error is a fault of the Spec (no domains), never of one of its rules: a rule
-// that Envoy would refuse is left out and the others stand.
+// Fragment is the virtual host as a field of a RouteConfiguration. It has no bytes if a patch removes the virtual
+// host; a rope may hold such a fragment. An error is a fault of the Spec (no domains), never of one of its rules: a
+// rule that Envoy would refuse is left out, and the other rules stay.
 func (s Spec) Fragment() (*xds.Fragment, error) {
 	f, err := s.unpatched()
 	if err != nil || s.Patches.Len() == 0 {
@@ -78,13 +78,15 @@ func decode(f *xds.Fragment) (*routev3.VirtualHost, error) {
 	return rc.VirtualHosts[0], nil
 }
 
-// unresolved are the hosts of requests that have no name to resolve: addresses; and the name by which clouds' machines find their credentials, whose address
-// is of the link, which names that are resolved here never lead to (dnscache.Unknown).
+// unresolved are the hosts of requests that have no name to resolve: addresses; and the name by which clouds'
+// machines find their credentials, whose address is of the link, which names that are resolved here never lead to
+// (dnscache.Unknown).
 const unresolved = `([0-9]+(\.[0-9]+){3}|\[[^\]]*\]|metadata\.google\.internal\.?)(:[0-9]*)?`
 
-// Fragment is the virtual host allow_any, to PassthroughCluster or the egress proxy's, allow_any_dynamic_dns, to AllowAnyDynamicDNSCluster, or block_all,
-// which answers 502 (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). The error: Envoy would refuse it as
-// EnvoyFilters have patched it.
+// Fragment is the virtual host allow_any, to PassthroughCluster or the egress proxy's, allow_any_dynamic_dns, to
+// AllowAnyDynamicDNSCluster, or block_all, which answers 502
+// (https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/#MeshConfig-OutboundTrafficPolicy-Mode). The
+// error: Envoy would refuse it as EnvoyFilters have patched it.
 func (s CatchAll) Fragment() (*xds.Fragment, error) { return seal(s.draw(), s.Patches) }
 
 // draw is the virtual host before any patch.

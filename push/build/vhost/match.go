@@ -68,8 +68,9 @@ func setPath(out *routev3.RouteMatch, uri *networkingv1.StringMatch) error {
 	return nil
 }
 
-// setHeaders sets the matches on headers by name, then those on method, authority and scheme. Names that stand for claims are matches on what a filter has
-// found in the token of the request, as with Istio: before the routes of a sidecar there is no such filter, unless an EnvoyFilter adds it.
+// setHeaders sets the matches on headers by name, then those on method, authority and scheme. Names that stand for
+// claims are matches on what a filter has found in the token of the request, as with Istio: before the routes of a
+// sidecar there is no such filter, unless an EnvoyFilter adds it.
 func setHeaders(out *routev3.RouteMatch, m *networkingv1.HTTPMatchRequest) error {
 	add := func(name string, in *networkingv1.StringMatch, without bool) error {
 		if path, _ := model.RoutedClaim(name); path != nil {

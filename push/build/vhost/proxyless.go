@@ -31,12 +31,12 @@ func (s Proxyless) Build() (*xds.Resource, error) {
 	return xds.Encode(xds.Route, s.Name, rc)
 }
 
-// wantsClaim says whether a claim of a token has to be there. gRPC's client knows of none, and does not read such matches: one that excludes a claim
-// holds.
+// wantsClaim says whether a claim of a token has to be there. gRPC's client knows of none, and does not read such
+// matches: one that excludes a claim holds.
 func wantsClaim(m *matcherv3.MetadataMatcher) bool { return !m.GetInvert() }
 
-// known is what gRPC's client reads of a route. A route with another action than to forward stays, for it takes its requests: the client
-// fails them (gRFC A28).
+// known is what gRPC's client reads of a route. A route with another action than to forward stays, for it takes its
+// requests: the client fails them (gRFC A28).
 func known(r *routev3.Route) *routev3.Route {
 	out := &routev3.Route{Name: r.Name, Match: r.Match, Action: r.Action}
 	if fault := r.TypedPerFilterConfig[xds.FaultFilter]; fault != nil {
@@ -61,7 +61,8 @@ func known(r *routev3.Route) *routev3.Route {
 	return out
 }
 
-// retriesOf is what gRPC reads of a retry policy: how often, and the wait between. Of conditions it reads those of its own status codes.
+// retriesOf is what gRPC reads of a retry policy: how often, and the wait between. Of conditions it reads those of
+// its own status codes.
 func retriesOf(in *routev3.RetryPolicy) *routev3.RetryPolicy {
 	if in == nil {
 		return nil

@@ -20,7 +20,7 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// drawing is one Spec with its destinations by name.
+// drawing is one Spec, with its destinations by name.
 type drawing struct {
 	Spec
 	destinations map[virtualservice.Ref]Destination
@@ -34,8 +34,8 @@ func newDrawing(s Spec) *drawing {
 	return d
 }
 
-// reachable iterates over the rules that apply, up to the first that matches everything: Envoy takes the first match, so
-// the rules behind it are unreachable.
+// reachable iterates over the rules that apply, up to the first that matches everything: Envoy takes the first match,
+// so the rules behind it are unreachable.
 func (d *drawing) reachable() iter.Seq[Rule] {
 	return func(yield func(Rule) bool) {
 		for _, r := range d.Rules.All() {
@@ -99,12 +99,12 @@ func matchesOf(rule *networkingv1.HTTPRoute) []*networkingv1.HTTPMatchRequest {
 	return rule.GetMatch()
 }
 
-// drawn has the encoded routes of rules, as long as the fragment of a virtual host is made of them. So an edit of one rule
-// encodes that rule, in all virtual hosts and scopes together, and a new order encodes nothing.
+// drawn has the encoded routes of rules, as long as the fragment of a virtual host is made of them. So an edit of one
+// rule encodes that rule, in all virtual hosts and scopes together, and a new order encodes nothing.
 var drawn pool.Pool
 
-// ruleKey is all that the routes of a rule depend on. It has the content of the rule and not its record, because an edit
-// of one rule makes another record of the VirtualService.
+// ruleKey is all that the routes of a rule depend on. It has the content of the rule and not its record, because an
+// edit of one rule makes another record of the VirtualService.
 type ruleKey struct {
 	rule            xds.Hash
 	namespace, name string // of the VirtualService
@@ -130,15 +130,15 @@ func (d *drawing) fragment(r Rule) (*xds.Fragment, error) {
 		to = append(to, d.destinations[ref])
 	}
 	of := r.VirtualService.Key
-	key := ruleKey{rule: sums[r.Index], namespace: of.Namespace, name: of.Name, excluded: r.Excluded, port: d.Port, destinations: destinations.List(to...),
-		mesh: d.Mesh, caps: d.Caps & (xds.CapFault | xds.CapCORS), proxy: d.Proxy}
+	key := ruleKey{rule: sums[r.Index], namespace: of.Namespace, name: of.Name, excluded: r.Excluded, port: d.Port,
+		destinations: destinations.List(to...), mesh: d.Mesh, caps: d.Caps & (xds.CapFault | xds.CapCORS), proxy: d.Proxy}
 	return drawn.FragmentOf(key, func() (*xds.Fragment, error) {
 		return xds.EncodePart(of.Name, &routev3.VirtualHost{Routes: d.routesOf(r)})
 	})
 }
 
-// hashes has the hashes of the http rules of records that are alive: weak.Pointer[model.VirtualService] to []xds.Hash. Virtual
-// hosts of many hosts and scopes have rules of the same record.
+// hashes has the hashes of the http rules of records that are alive: weak.Pointer[model.VirtualService] to
+// []xds.Hash. Virtual hosts of many hosts and scopes have rules of the same record.
 var hashes sync.Map
 
 // hashesOf is the hash of each http rule of a record. An error: a string of a rule is not UTF-8.

@@ -163,7 +163,8 @@ http:
 			s.Rules = rules.List(slices.Concat(s.Rules.All(), rulesOf(second).All())...)
 		},
 		"patches": func(s *Spec) {
-			s.Patches = patchList(t, `[{applyTo: VIRTUAL_HOST, patch: {operation: MERGE, value: {request_headers_to_remove: [x]}}}, {applyTo: HTTP_ROUTE, patch: {operation: INSERT_FIRST, value: {name: mine, match: {path: /mine}, direct_response: {status: 299}}}}]`)
+			s.Patches = patchList(t, `[{applyTo: VIRTUAL_HOST, patch: {operation: MERGE, value: {request_headers_to_remove: [x]}}},
+				{applyTo: HTTP_ROUTE, patch: {operation: INSERT_FIRST, value: {name: mine, match: {path: /mine}, direct_response: {status: 299}}}}]`)
 		},
 		"removed": func(s *Spec) {
 			s.Patches = patchList(t, `[{applyTo: VIRTUAL_HOST, patch: {operation: REMOVE}}]`)

@@ -16,8 +16,8 @@ import (
 	"navarch.io/navarch/store/proxyconfig"
 )
 
-// MeshFields are the fields of MeshConfig that the builders here read: Specs have a mesh configuration with these alone. A test of
-// push/inspect compares them with the code.
+// MeshFields are the fields of MeshConfig that the builders here read: Specs have a mesh configuration with these
+// alone. A test of push/inspect compares them with the code.
 var MeshFields = []protoreflect.Name{"default_http_retry_policy"}
 
 // Spec is all that one outbound virtual host can depend on.
@@ -69,9 +69,10 @@ type Destination struct {
 	Host   string // as the normalised VirtualService has it
 	Subset string
 	Port   uint32 // as the VirtualService has it; 0: not stated
-	// Cluster is zero where there is none: the route answers 503 by way of BlackHoleCluster.
+	// Cluster is zero if no cluster is known: the route then answers 503 by BlackHoleCluster.
 	Cluster xds.ClusterName
-	// Hash is how requests are spread where that is by consistent hash, which stands on the route, and Rule the rule that says so; else nil.
+	// Hash is the setting of a consistent-hash balancer, which routes state, and Rule the DestinationRule that has it; nil
+	// for other balancers.
 	Hash *networkingv1.LoadBalancerSettings_ConsistentHashLB
 	Rule *model.DestinationRule
 }
@@ -80,8 +81,8 @@ type Destination struct {
 type CatchAll struct {
 	Passthrough bool
 	EgressProxy string // cluster that takes what passes through; empty: it goes where it was sent
-	// ByName: what passes through goes to where its host resolves to (ALLOW_ANY_DYNAMIC_DNS). Sent: but for what has no name to resolve, which goes where it
-	// was sent.
+	// ByName: what passes through goes to where its host resolves to (ALLOW_ANY_DYNAMIC_DNS). Sent: but for what has no
+	// name to resolve, which goes where it was sent.
 	ByName, Sent bool
 	Mesh         *model.Mesh
 	Proxy        proxyconfig.Routes // as of Spec
@@ -106,8 +107,8 @@ type Added struct {
 	Patch model.Patch
 }
 
-// Proxyless is the route configuration of one host and port as gRPC's own xDS client takes it (gRFC A28, A31, A33, A44): one virtual
-// host for all names, of routes that the client knows. Of what it does not, ProxylessProblems tell.
+// Proxyless is the route configuration of one host and port as gRPC's own xDS client takes it (gRFC A28, A31, A33,
+// A44): one virtual host for all names, of routes that the client knows. Of what it does not, ProxylessProblems tell.
 type Proxyless struct {
 	Name string // outbound|port||host
 	Spec

@@ -10,16 +10,18 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Form is what a front decides for its kind of client: which rules and patches are for it, and which clusters and assignments
-// it understands.
+// Form is what a front decides for its kind of client: which rules and patches are for it, and which clusters and
+// assignments it understands.
 type Form struct {
-	Gateways   []string                              // whose VirtualServices are for the clients: virtualservice.Mesh, or namespace/name of Gateways
-	Side       networkingv1.EnvoyFilter_PatchContext // what EnvoyFilters call the side that the table is for
+	Gateways   []string                              // gateways of the clients' VirtualServices: virtualservice.Mesh, or namespace/name of Gateways
+	Side       networkingv1.EnvoyFilter_PatchContext // the side of the proxy in EnvoyFilters
 	Cluster    func(cluster.Outbound) pool.ResourceSpec
 	Assignment func(endpoint.Spec) pool.ResourceSpec
-	// Whole: a client speaks mTLS to all endpoints of a cluster or to none (see demand). Else each endpoint says what it takes.
+	// Whole: a client speaks mTLS to all endpoints of a cluster or to none of them (see demand). Otherwise each endpoint
+	// states whether it accepts mTLS.
 	Whole bool
-	// Endpoints: a client is always given the endpoints of a service whose address it could choose itself, since it connects to no other address.
+	// Endpoints: a client always gets the endpoints of a service, even if it could choose an address itself, because it
+	// connects to no other address.
 	Endpoints bool
 }
 

@@ -20,7 +20,7 @@ type SourceMatch interface {
 	GetSourceLabels() map[string]string
 }
 
-// Arrival is how requests and connections reach a proxy.
+// Arrival names the gateway and port by which requests and connections reach a proxy.
 type Arrival struct {
 	Gateway string // that rules have to be for: virtualservice.Mesh, or namespace/name of a Gateway
 	Port    uint32
@@ -42,7 +42,8 @@ var (
 	indices   intern.Table[int]
 )
 
-// RulesFor lists the http rules of a VirtualService, in order; matches that are not for the gateway are excluded. Nil has no rules.
+// RulesFor lists the http rules of a VirtualService, in order. Matches that are not for the gateway are excluded. A nil
+// VirtualService has no rules.
 func RulesFor(vs *model.VirtualService, gateway string) intern.List[vhost.Rule] {
 	if vs == nil {
 		return intern.List[vhost.Rule]{}
@@ -57,7 +58,8 @@ func RulesFor(vs *model.VirtualService, gateway string) intern.List[vhost.Rule] 
 	return ruleLists.List(rules...)
 }
 
-// applying excludes from rules the matches that are not for proxies with certain inputs, or not for the port. False: no rule applies.
+// applying excludes the matches of rules that are not for proxies with certain inputs, or not for the port. False: no
+// rule applies.
 func (t *Table) applying(of intern.List[vhost.Rule], port uint32, inputs view.Inputs) (list intern.List[vhost.Rule], applies bool) {
 	var rules []vhost.Rule // nil: the list as it is
 	for i, r := range of.All() {
@@ -76,7 +78,7 @@ func (t *Table) applying(of intern.List[vhost.Rule], port uint32, inputs view.In
 	return ruleLists.List(rules...), applies
 }
 
-// excluding is a rule of which these matches are excluded too.
+// excluding returns a rule with further matches excluded.
 func excluding(r vhost.Rule, excludes func(*networkingv1.HTTPMatchRequest) bool) vhost.Rule {
 	var more []int
 	for j, m := range r.HTTP().GetMatch() {

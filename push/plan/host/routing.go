@@ -32,9 +32,9 @@ func (t *Table) Of(v *Variation) Seen {
 
 var destinations intern.Table[vhost.Destination]
 
-// Routes fills in how requests to a host are routed: by those of the http rules (RulesFor) that are for the proxies, with
-// the clusters of their destinations. If no rule is for them, the host's service alone decides: a virtual host without routes
-// would answer 404 (Istio does the same). False: no service has the host at the port.
+// Routes fills in how requests to a host are routed: by those of the http rules (RulesFor) that are for the proxies,
+// with the clusters of their destinations. If no rule is for them, the host's service alone decides: a virtual host
+// without routes would answer 404 (Istio does the same). False: no service has the host at the port.
 func (t *Table) Routes(spec *vhost.Spec, rules intern.List[vhost.Rule], as Seen, found *[]input.Problem) bool {
 	applying, applies := t.applying(rules, spec.Port, as.Inputs)
 	if !applies {
@@ -75,9 +75,9 @@ func (t *Table) reportMissing(spec *vhost.Spec, as Seen, ref virtualservice.Ref,
 	}
 }
 
-// missing describes why a destination has no cluster; empty: no request comes to it by this virtual host. None comes to a port that the host's own services do
-// not have. Whether requests come to a port of a host without a service is not known: there a destination without
-// a port is missing only where it would be at every port.
+// missing describes why a destination has no cluster; empty: no request reaches the destination by this virtual host.
+// No request reaches a port that the host's own services do not have. Whether requests come to a port of a host
+// without a service is not known: there a destination without a port is missing only where it would be at every port.
 func (t *Table) missing(spec *vhost.Spec, as Seen, ref virtualservice.Ref) string {
 	h := as.Hosts.Get(spec.Host)
 	served := h != nil && h.Service != nil
@@ -107,8 +107,8 @@ func (h *Host) hasSubset(name string) bool {
 	return has
 }
 
-// destination is what a destination of a VirtualService means here. False: nothing; Envoy answers 503 for a cluster that is not there, and gRPC's
-// client has to be given one that is.
+// destination is what a destination of a VirtualService means here. False: nothing; Envoy answers 503 for a cluster
+// that is not there, and gRPC's client has to be given one that is.
 func (t *Table) destination(hosts Hosts, ref virtualservice.Ref, listenPort uint32) (d vhost.Destination, there bool) {
 	d = vhost.Destination{Host: ref.Host, Subset: ref.Subset, Port: ref.Port}
 	to, there := hosts.ClusterFor(ref.Host, ref.Subset, ref.Port, listenPort)
@@ -144,8 +144,8 @@ func (h *Host) Alias() *model.Service { return h.alias }
 // longestAlias bounds chains of aliases, which may go in a circle.
 const longestAlias = 10
 
-// Reached are the hosts that the rules of the variation decide otherwise: those with other rules, and those that are routed to them, or to
-// other names of them.
+// Reached are the hosts that the rules of the variation decide otherwise: those with other rules, and those that are
+// routed to them, or to other names of them.
 func (v *Variation) Reached() map[string]bool {
 	hosts := map[string]bool{}
 	routed := func(name string) {

@@ -1,17 +1,17 @@
-// Package host is the host table: which hosts a scope sees, under which names, which service, rules, clusters and assignments each has,
-// and what the routes to it mean. Fronts turn it into listeners and route configurations, and say in which form clusters and assignments
-// go out.
+// Package host is the host table: which hosts a scope sees, under which names, which service, rules, clusters and
+// assignments each has, and what the routes to it mean. Fronts turn it into listeners and route configurations, and
+// say in which form clusters and assignments go out.
 //
 // Owns: the hosts of each scope, and their clusters and assignments in its layer.  Reads: plan/input.  Never: a listener, a route
 // configuration; what a single kind of proxy needs.
 //
-// A step resolves the hosts that a change touches (Resolve, Follow), and ends with EndStep: until then hosts of the step may change in
-// place, from then on they are values that scopes share.
+// A step resolves the hosts that a change touches (Resolve, Follow), and ends with EndStep: until then hosts of the
+// step may change in place, from then on they are values that scopes share.
 //
 // The split of networks is planned, not stored. The members of a cluster are the same for all proxies. The Spec of an
 // assignment names the network that it is seen from (endpoint.Horizon, network.go), if any endpoint lies in another
-// network. So assignments, and clusters of DNS services, split by network, and scopes do not. Gateways of networks are
-// records of a kind of their own (NetworkGateways), which edits of other Services leave alone.
+// network. So assignments, and clusters of DNS services, split by network, and scopes do not. Gateways of networks
+// are records of a kind of their own (NetworkGateways), which edits of other Services leave alone.
 //
 // Listeners and clusters of headless services depend on which endpoints exist, and not on their health. So the
 // endpoint fast path plans all of an edit of readiness, and an edit of addresses plans the listeners of those
@@ -61,8 +61,8 @@ type Host struct {
 	placed    bool           // there are endpoints inside its clusters, ordered by the proxy's place
 	alias     *model.Service // by which it is another name of a host (ExternalName); nil: it is none
 
-	// varied are the hosts that it became in variations, by what these read of the proxy, as long as some variation has them: the
-	// variations of all scopes that share the host share them.
+	// varied are the hosts that it became in variations, by what these read of the proxy, as long as some variation has
+	// them: the variations of all scopes that share the host share them.
 	varied map[view.Inputs]weak.Pointer[Host]
 }
 
@@ -74,8 +74,8 @@ func New(in *input.Input, key view.Scope, form Form, imports []*Imports, patches
 // Side is what EnvoyFilters call the side that the table is for.
 func (t *Table) Side() networkingv1.EnvoyFilter_PatchContext { return t.form.Side }
 
-// Fork is a copy for another scope, or for the same one as it will be, whose resources go to another layer. Neither changes what
-// both have. Between steps only.
+// Fork is a copy for another scope, or for the same one as it will be, whose resources go to another layer. Neither
+// changes what both have. Between steps only.
 func (t *Table) Fork(key view.Scope, imports []*Imports, to *layer.Layer) *Table {
 	next := *t
 	next.key, next.imports, next.layer = key, imports, to
@@ -117,12 +117,13 @@ func (t *Table) Names(f func(name string)) {
 // Problems are what was found while planning, as it is now.
 func (t *Table) Problems() input.Problems { return t.problems }
 
-// decided are the types that tell whether a change may give a host another service or other rules: each such change touches one of them, or both
-// (push/plan, affects).
+// decided are the types that tell whether a change may give a host another service or other rules: each such change
+// touches one of them, or both (push/plan, affects).
 const decided = input.CDS | input.EDS
 
-// Resolve decides what a host is in this scope, and plans those of its clusters and assignments that `what` names. Where it names neither, and the
-// host is there, it stays as it is: what is said about requests and connections to it alone is the front's.
+// Resolve decides what a host is in this scope, and plans those of its clusters and assignments that `what` names.
+// Where it names neither, and the host is there, it stays as it is: what is said about requests and connections to it
+// alone is the front's.
 func (t *Table) Resolve(name string, what input.Types) {
 	if !what.Has(decided) && t.hosts.Get(name) != nil {
 		return
@@ -144,8 +145,8 @@ func (t *Table) Resolve(name string, what input.Types) {
 	}
 }
 
-// Follow plans what depends on a host's endpoints alone: assignments, and clusters (those of DNS services have their endpoints in
-// them, others the identities). False: there is no service of this host.
+// Follow plans what depends on a host's endpoints alone: assignments, and clusters (those of DNS services have their
+// endpoints in them, others the identities). False: there is no service of this host.
 func (t *Table) Follow(name string, what input.Types) bool {
 	if h := t.hosts.Get(name); h == nil || h.Service == nil {
 		return false
@@ -193,8 +194,8 @@ func (t *Table) step(name string, was *Host) {
 	}
 }
 
-// EndStep ends a step: from now on its hosts are values. What is as it was stays the value that it was. It returns the hosts that the
-// step may have brought or taken.
+// EndStep ends a step: from now on its hosts are values. What is as it was stays the value that it was. It returns
+// the hosts that the step may have brought or taken.
 func (t *Table) EndStep() (renewed []string) {
 	for name, was := range t.renewed {
 		renewed = append(renewed, name)

@@ -15,8 +15,9 @@ func (t *Table) sees(vs *model.VirtualService, gateway string) bool {
 		exported(vs.Spec.GetExportTo(), t.in.Mesh.Spec.GetDefaultVirtualServiceExportTo(), vs.Key.Namespace, t.key.Namespace)
 }
 
-// reach is how far a VirtualService is seen. Of those of one host that which is seen least far goes before the others, and the oldest of these
-// (istio: pilot/pkg/model/push_context.go, VirtualServicesForGateway).
+// reach ranks a VirtualService by its exportTo: 0 private to the namespace, 1 exported to some namespaces, 2 to all.
+// Among VirtualServices of one host the lowest rank is first, then the oldest (istio:
+// pilot/pkg/model/push_context.go, VirtualServicesForGateway).
 func (t *Table) reach(vs *model.VirtualService) int {
 	to := vs.Spec.GetExportTo()
 	if len(to) == 0 {
@@ -31,15 +32,15 @@ func (t *Table) reach(vs *model.VirtualService) int {
 	return 1
 }
 
-// precedes orders VirtualServices that the scope sees.
+// precedes compares two VirtualServices that the scope sees, by reach and then by age.
 func (t *Table) precedes(a, b *model.VirtualService) int {
 	return cmp.Or(cmp.Compare(t.reach(a), t.reach(b)), a.Older(&b.Head))
 }
 
-// VirtualServiceFor is the VirtualService whose http rules are for a host at a gateway, among what is imported: of those that name the host and have such
-// rules the first (precedes). Where none names it, it is the first of those with the most specific wildcard that covers the host, and nil if that one
-// has no http rules; a wildcard is for hosts alone that no VirtualService names, whatever rules that one has
-// (istio: pilot/pkg/networking/core/route/route.go, separateVSHostsAndServices).
+// VirtualServiceFor is the VirtualService whose http rules decide about a host at a gateway, among the imports; nil:
+// none. It is the first (precedes) of those that name the host and have http rules. If no VirtualService names the
+// host, it is the first of those with the most specific wildcard that covers the host, and nil if that one has no
+// http rules (istio: pilot/pkg/networking/core/route/route.go, separateVSHostsAndServices).
 func (t *Table) VirtualServiceFor(host, gateway string, im *Imports) *model.VirtualService {
 	if vs := t.VirtualServiceNaming(host, gateway, im); vs != nil {
 		return vs
@@ -55,13 +56,14 @@ func (t *Table) VirtualServiceFor(host, gateway string, im *Imports) *model.Virt
 	return best
 }
 
-// VirtualServiceNaming is the first VirtualService with http rules for a gateway, among what is imported, that names this very host or wildcard; nil:
-// there is none.
+// VirtualServiceNaming is the first VirtualService with http rules that names this very host or wildcard, at a
+// gateway and among the imports; nil: none.
 func (t *Table) VirtualServiceNaming(host, gateway string, im *Imports) *model.VirtualService {
 	return t.first(host, gateway, im, func(vs *model.VirtualService) bool { return len(vs.Spec.GetHttp()) > 0 })
 }
 
-// first is the first VirtualService of a kind for a gateway, among what is imported, that names a host or wildcard; nil: there is none.
+// first is the first VirtualService of a kind that names a host or wildcard, at a gateway and among the imports; nil:
+// none.
 func (t *Table) first(host, gateway string, im *Imports, is func(*model.VirtualService) bool) (best *model.VirtualService) {
 	for r := range t.in.ByHost(model.KindVirtualService, host) {
 		vs := r.(*model.VirtualService)
@@ -72,9 +74,10 @@ func (t *Table) first(host, gateway string, im *Imports, is func(*model.VirtualS
 	return best
 }
 
-// Connecting are the VirtualServices whose tcp and tls rules are for connections to a host at a gateway, among what is imported, as they go before one another: unlike http
-// rules they are merged, those of all that name the host, a wildcard that covers it, or, where it is a wildcard, a host that it covers
-// (istio: pilot/pkg/networking/core/tls.go, getConfigsForHost).
+// Connecting lists, in order, the VirtualServices whose tcp and tls rules apply to connections to a host at a
+// gateway, among the imports. Unlike http rules they are merged: of all VirtualServices that name the host, a
+// wildcard that covers it, or, if the host is a wildcard, a host that it covers (istio:
+// pilot/pkg/networking/core/tls.go, getConfigsForHost).
 func (t *Table) Connecting(host, gateway string, im *Imports) (all []*model.VirtualService) {
 	for _, vs := range t.in.Routing(host) {
 		if virtualservice.Connects(vs) && t.sees(vs, gateway) && t.overlap(im, vs) {
@@ -85,8 +88,9 @@ func (t *Table) Connecting(host, gateway string, im *Imports) (all []*model.Virt
 	return slices.Compact(all)
 }
 
-// Decided calls f with the names of hosts about whose routes a VirtualService decides, itself or beside others: those that it names, those that
-// its wildcards cover, and the wildcards that cover these, which have its tcp and tls rules too. Some may come several times.
+// Decided calls f with the names of the hosts whose routes a VirtualService decides, alone or beside others: its
+// hosts, the hosts that its wildcards cover, and the wildcards that cover its hosts, which have its tcp and tls rules
+// too. Names may repeat.
 func (t *Table) Decided(vs *model.VirtualService, f func(name string)) {
 	for _, h := range vs.Spec.GetHosts() {
 		f(h)

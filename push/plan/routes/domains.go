@@ -12,14 +12,16 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// specOf decides a virtual host for the proxies of `as`: its domains, its patches, and the destinations of its rules. If no
-// rule is for these proxies, the service alone decides the routes. False: no domain is left, or no service has the host.
+// specOf decides a virtual host for the proxies of `as`: its domains, its patches, and the destinations of its rules.
+// If no rule is for these proxies, the service alone decides the routes. False: no domain is left, or no service has
+// the host.
 func (t *Table) specOf(rc *routeConfig, vh *VirtualHost, as host.Seen, found *[]input.Problem) (vhost.Spec, bool) {
 	var domains []string
 	for _, d := range vh.Domains.All() {
 		if lost, reported := t.loses(rc, vh, d); lost && !vh.Keeps {
 			if reported {
-				*found = append(*found, input.Warning(t.names.Blame(vh), problem.Duplicate, "spec.hosts", "name "+d+" at port "+rc.Name+" belongs to another host"))
+				*found = append(*found, input.Warning(t.names.Blame(vh), problem.Duplicate, "spec.hosts",
+					"name "+d+" at port "+rc.Name+" belongs to another host"))
 			}
 			continue
 		}
@@ -28,7 +30,8 @@ func (t *Table) specOf(rc *routeConfig, vh *VirtualHost, as host.Seen, found *[]
 	if len(domains) == 0 {
 		return vhost.Spec{}, false
 	}
-	spec := vhost.Spec{Host: vh.Host, Port: vh.Port, Domains: strs.List(domains...), Mesh: t.In.Meshes.VirtualHost, Caps: t.Caps, Proxy: t.Proxy}
+	spec := vhost.Spec{Host: vh.Host, Port: vh.Port, Domains: strs.List(domains...),
+		Mesh: t.In.Meshes.VirtualHost, Caps: t.Caps, Proxy: t.Proxy}
 	name := xds.VirtualHost(vh.Host, vh.Port)
 	spec.Patches = t.Patches.Matching(func(p model.Patch) bool { return patch.VirtualHostMatches(p, t.matched(rc), name) })
 	return spec, t.Hosts.Routes(&spec, vh.Rules, as, found)
@@ -55,7 +58,8 @@ func (t *Table) rivals(rc *routeConfig, vh *VirtualHost, domain string) []string
 	return t.ids
 }
 
-// markRivals marks the rivals of all domains that two versions of a virtual host do not have alike; nil: there is no such version.
+// markRivals marks the rivals of all domains that two versions of a virtual host do not have alike; nil: there is no
+// such version.
 func (t *Table) markRivals(rc *routeConfig, old, now *entry) {
 	vh := now
 	if now == nil {

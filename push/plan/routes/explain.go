@@ -8,8 +8,9 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Explain lists the Spec of a route configuration and those of its virtual hosts, in order, as the proxies of a variation
-// have them; nil: no variation. The result is nil if no listener asks for a route configuration of this name.
+// Explain lists the Spec of a route configuration and those of its virtual hosts, in order, as the proxies of a
+// variation have them; nil: no variation. The result is nil if no listener asks for a route configuration of this
+// name.
 func (t *Table) Explain(name string, v *host.Variation) []any {
 	rc := t.configs[name]
 	if rc == nil || rc.Res == nil {
@@ -37,9 +38,9 @@ func (t *Table) Explain(name string, v *host.Variation) []any {
 	return out
 }
 
-// Freeze returns a walk over the Specs that patches may change, of all published route configurations outside variations. Any
-// goroutine may walk. Between steps only: virtual hosts, of which there are many, are read during the walk, because
-// steps replace them and never change them.
+// Freeze returns a walk over the Specs that patches may change, of all published route configurations outside
+// variations. Any goroutine may walk. Between steps only: virtual hosts, of which there are many, are read during the
+// walk, because steps replace them and never change them.
 func (t *Table) Freeze() front.Frozen {
 	var specs []any
 	keep := func(spec any) {
@@ -72,7 +73,8 @@ func (t *Table) Freeze() front.Frozen {
 	}
 }
 
-// Describe writes all decisions of the table, published or not, one per line, in any order. Tests compare tables by these lines.
+// Describe writes all decisions of the table, published or not, one per line, in any order. Tests compare tables by
+// these lines.
 func (t *Table) Describe(line func(format string, args ...any)) {
 	for name, rc := range t.configs {
 		line("routes %s: %v %v %p %d %v %v", name, rc.Config, rc.Spec, rc.Res, rc.users, rc.taken, rc.added)

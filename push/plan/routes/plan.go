@@ -96,9 +96,8 @@ func (t *Table) plan(rc *routeConfig) {
 
 // spec is the Spec of a route configuration of these fragments.
 func (t *Table) spec(rc *routeConfig, hosts []*xds.Fragment) route.Spec {
-	return route.Spec{Name: rc.Name, Hosts: fragments.List(hosts...), WithPorts: rc.WithPorts, Patches: t.Patches.Matching(func(p model.Patch) bool {
-		return patch.MergesRouteConfig(p, t.matched(rc))
-	})}
+	patches := t.Patches.Matching(func(p model.Patch) bool { return patch.MergesRouteConfig(p, t.matched(rc)) })
+	return route.Spec{Name: rc.Name, Hosts: fragments.List(hosts...), WithPorts: rc.WithPorts, Patches: patches}
 }
 
 // completeEntries builds the fragments that were not needed while no listener asked for the route configuration.
@@ -141,7 +140,8 @@ func (rc *routeConfig) tailFragments() (out []*xds.Fragment) {
 	return out
 }
 
-// planTail plans the end of a route configuration: the virtual hosts that patches add, then the one for all other names.
+// planTail plans the end of a route configuration: the virtual hosts that patches add, then the one for all other
+// names.
 func (t *Table) planTail(rc *routeConfig) {
 	if rc.tail != nil {
 		return // its inputs stay the same for as long as the scope exists

@@ -11,9 +11,10 @@
 //     may be of several VirtualServices and for several gateways (host.RulesFor);
 //   - the number of listeners that ask for it (Use).
 //
-// After each step (Finish) the layer has the route configurations that listeners ask for. Vary plans those that differ
-// for the proxies of a variation. Only the virtual hosts that a step touches are decided and encoded again. Neighbouring
-// virtual hosts are joined in runs, so that the work of an edit does not grow with the number of virtual hosts.
+// After each step (Finish) the layer has the route configurations that listeners ask for. Vary plans those that
+// differ for the proxies of a variation. Only the virtual hosts that a step touches are decided and encoded again.
+// Neighbouring virtual hosts are joined in runs, so that the work of an edit does not grow with the number of virtual
+// hosts.
 //
 // Owns: the route configurations of each scope.  Reads: plan/host.  Never: a listener; which hosts a scope has route
 // configurations for.
@@ -41,7 +42,8 @@ type Scope struct {
 	Proxy    proxyconfig.Routes
 }
 
-// Config describes one route configuration. A name has the same Config for as long as the table has the route configuration.
+// Config describes one route configuration. A name has the same Config for as long as the table has the route
+// configuration.
 type Config struct {
 	Name string // by which listeners ask for it
 	Port uint32 // of its listener, which EnvoyFilters match; 0: several ports
@@ -68,10 +70,11 @@ type VirtualHost struct {
 
 // Names answers what only a front knows about the names in its route configurations.
 type Names interface {
-	// CatchAll is the Spec of the virtual host for all names that no other virtual host has, without patches. False: there is none.
+	// CatchAll is the Spec of the virtual host for all names that no other virtual host has, without patches. False:
+	// there is none.
 	CatchAll(c Config) (vhost.CatchAll, bool)
-	// Rivals appends to ids the id of each virtual host of the route configuration that may have a domain of vh too: vh may
-	// be among them, and so may ids that do not exist.
+	// Rivals appends to ids the id of each virtual host of the route configuration that may have a domain of vh too: vh
+	// may be among them, and so may ids that do not exist.
 	Rivals(c Config, vh *VirtualHost, domain string, ids []string) []string
 	// SameRank says whether two versions of a virtual host have their domains before the same rivals.
 	SameRank(a, b *VirtualHost) bool

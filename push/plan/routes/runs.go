@@ -103,7 +103,8 @@ func (j joined) Fragment() (*xds.Fragment, error) {
 	return out, nil
 }
 
-// joinedRuns holds the fragments of runs of all scopes. The pool of the builders counts virtual hosts, so runs are kept apart from it.
+// joinedRuns holds the fragments of runs of all scopes. The pool of the builders counts virtual hosts, so runs are
+// kept apart from it.
 var joinedRuns pool.Pool
 
 // join concatenates fragments; nil if there are no fragments.

@@ -30,8 +30,8 @@ type Table struct {
 // editor is an identity under which route configurations may be changed in place.
 type editor struct{ _ byte }
 
-// routeConfig is one route configuration. The table keeps it while it has virtual hosts or users, and publishes it while
-// it has users.
+// routeConfig is one route configuration. The table keeps it while it has virtual hosts or users, and publishes it
+// while it has users.
 type routeConfig struct {
 	layer.Unit
 	Config
@@ -47,7 +47,8 @@ type routeConfig struct {
 	complete bool
 }
 
-// entry is a virtual host and what was planned of it. Scopes share it: it is replaced, never changed, once it is planned.
+// entry is a virtual host and what was planned of it. Scopes share it: it is replaced, never changed, once it is
+// planned.
 type entry struct {
 	VirtualHost
 	spec vhost.Spec
@@ -84,8 +85,8 @@ func (t *Table) Use(c Config, by int) {
 	t.mark(c.Name)
 }
 
-// Enter puts a virtual host into a route configuration, in place of the one with its id. Rivals of its domains are decided
-// again.
+// Enter puts a virtual host into a route configuration, in place of the one with its id. Rivals of its domains are
+// decided again.
 func (t *Table) Enter(c Config, vh VirtualHost) {
 	rc, en := t.get(c), &entry{VirtualHost: vh}
 	old := rc.entries.Get(vh.ID)
@@ -172,7 +173,8 @@ func (rc *routeConfig) hold(en *entry) {
 	}
 }
 
-// addTo lists the virtual hosts that EnvoyFilters add to a route configuration. Of two with the same domain the first is kept.
+// addTo lists the virtual hosts that EnvoyFilters add to a route configuration. Of two with the same domain the first
+// is kept.
 func (t *Table) addTo(rc *routeConfig) {
 	var found []input.Problem
 	for _, p := range t.Patches {
@@ -182,8 +184,9 @@ func (t *Table) addTo(rc *routeConfig) {
 		spec := vhost.Added{Patch: p}
 		names := spec.Domains()
 		if slices.ContainsFunc(names, func(d string) bool { return rc.taken[d] || d == "*" && rc.OneHost }) {
-			found = append(found, input.Problem{Key: p.Filter.Key, Field: fmt.Sprintf("spec.configPatches[%d].patch.value.domains", p.Index), Code: problem.Duplicate,
-				Severity: problem.Error, Message: "route configuration " + rc.Name + " has one of them already; the virtual host is left out"})
+			at := fmt.Sprintf("spec.configPatches[%d].patch.value.domains", p.Index)
+			found = append(found, input.Problem{Key: p.Filter.Key, Field: at, Code: problem.Duplicate, Severity: problem.Error,
+				Message: "route configuration " + rc.Name + " has one of them already; the virtual host is left out"})
 			continue
 		}
 		for _, d := range names {

@@ -10,9 +10,9 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// Vary plans, into the layer of a variation, the route configurations that differ for its proxies. If first, it plans all route
-// configurations, otherwise those of the step. others lists, by route configuration, the ids of virtual hosts that the
-// variation decides otherwise, beside those whose rules read labels.
+// Vary plans, into the layer of a variation, the route configurations that differ for its proxies. If first, it plans
+// all route configurations, otherwise those of the step. others lists, by route configuration, the ids of virtual
+// hosts that the variation decides otherwise, beside those whose rules read labels.
 func (t *Table) Vary(v *host.Variation, others map[string][]string, first bool, pause func()) {
 	plan := func(name string) {
 		t.planVariation(name, v, others[name])
@@ -70,7 +70,8 @@ func (rc *routeConfig) differs(inputs view.Inputs) bool {
 	return false
 }
 
-// withInstead makes a route configuration with other fragments for some virtual hosts, by id; false: there are no others.
+// withInstead makes a route configuration with other fragments for some virtual hosts, by id; false: there are no
+// others.
 func (t *Table) withInstead(rc *routeConfig, instead map[string]*xds.Fragment, found *[]input.Problem) (layer.Unit, bool) {
 	if len(instead) == 0 {
 		return layer.Unit{}, false

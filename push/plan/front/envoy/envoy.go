@@ -1,5 +1,5 @@
-// Package envoy is what the fronts of Envoys have in common: the clusters that every Envoy has, the resources that EnvoyFilters
-// add, and where requests and connections to unknown destinations go.
+// Package envoy is what the fronts of Envoys have in common: the clusters that every Envoy has, the resources that
+// EnvoyFilters add, and where requests and connections to unknown destinations go.
 //
 // Owns: nothing.  Reads: plan/input.  Never: a host; what a single kind of proxy listens on.
 package envoy
@@ -32,8 +32,9 @@ type Outbound struct {
 	Sidecar *model.Sidecar // whose policy for unknown destinations counts; nil, or without one: the mesh's counts
 }
 
-// PlanStatic plans the clusters that every Envoy has, and an empty assignment for the cluster of the proxies' own workload, for
-// proxies of which no service is known (host.Variation has the others): Envoy waits for these before it asks for anything else.
+// PlanStatic plans the clusters that every Envoy has, and an empty assignment for the cluster of the proxies' own
+// workload, for proxies of which no service is known (host.Variation has the others): Envoy waits for these before it
+// asks for anything else.
 func (o Outbound) PlanStatic(found *[]input.Problem) {
 	if o.Key.Caps.Has(xds.CapSelfDiscovery) {
 		o.Fixed(endpoint.Spec{Cluster: xds.LocalCluster, AllPlain: true}, found)
@@ -46,9 +47,8 @@ func (o Outbound) PlanStatic(found *[]input.Problem) {
 		if name == xds.BlackHole { // nothing passes through it
 			connection = traffic.ConnectionOf(nil, o.In.Meshes.Cluster)
 		}
-		spec := cluster.Static{Name: name, HeaderCase: o.Key.HeaderCase, Connection: connection, Mesh: o.In.Meshes.Cluster, Patches: o.Patches.Matching(func(p model.Patch) bool {
-			return input.MergesCluster(p, o.Side, name)
-		})}
+		patches := o.Patches.Matching(func(p model.Patch) bool { return input.MergesCluster(p, o.Side, name) })
+		spec := cluster.Static{Name: name, HeaderCase: o.Key.HeaderCase, Connection: connection, Mesh: o.In.Meshes.Cluster, Patches: patches}
 		if name == xds.AllowAnyDynamic {
 			o.resolving(&spec, found)
 		}
@@ -56,7 +56,8 @@ func (o Outbound) PlanStatic(found *[]input.Problem) {
 	}
 }
 
-// staticClusters names the clusters of PlanStatic. One of them is that of unknown hosts whose names the proxies resolve.
+// staticClusters names the clusters of PlanStatic. One of them is that of unknown hosts whose names the proxies
+// resolve.
 func (o Outbound) staticClusters() []string {
 	if o.Unknown().ByName {
 		return []string{xds.BlackHole, xds.Passthrough, xds.AllowAnyDynamic}
@@ -66,9 +67,11 @@ func (o Outbound) staticClusters() []string {
 
 // resolving fills in what the cluster of unknown hosts has beside the other static clusters.
 func (o Outbound) resolving(spec *cluster.Static, found *[]input.Problem) {
-	policy := traffic.Policy{TLS: o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetTls(), TLSAt: model.Place{Key: model.MeshKey, Field: "data.mesh.outboundTrafficPolicy.tls"}}
+	policy := traffic.Policy{TLS: o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetTls(),
+		TLSAt: model.Place{Key: model.MeshKey, Field: "data.mesh.outboundTrafficPolicy.tls"}}
+	client := traffic.Client{Identity: o.Key.Caps.Has(xds.CapIdentity)}
 	var wrong *model.Problem
-	if spec.TLS, wrong = traffic.TLSOf(policy, traffic.Client{Identity: o.Key.Caps.Has(xds.CapIdentity)}, traffic.Plaintext); wrong != nil {
+	if spec.TLS, wrong = traffic.TLSOf(policy, client, traffic.Plaintext); wrong != nil {
 		*found = append(*found, *wrong)
 	}
 	spec.Unknown, spec.Families, spec.Policy = o.Unknown(), o.Key.Listening.Families, traffic.Intern(policy)
@@ -77,16 +80,16 @@ func (o Outbound) resolving(spec *cluster.Static, found *[]input.Problem) {
 	}
 }
 
-// Fixed plans a resource that stays the same for as long as the scope exists. A resource of this name that an EnvoyFilter adds
-// has precedence.
+// Fixed plans a resource that stays the same for as long as the scope exists. A resource of this name that an
+// EnvoyFilter adds has precedence.
 func (o Outbound) Fixed(spec pool.ResourceSpec, found *[]input.Problem) {
 	if u, ok := o.In.Make(spec, model.MeshKey, found); ok && !o.Layer.Reserved(u.Res) {
 		o.Layer.Add(u)
 	}
 }
 
-// PlanAdded plans the clusters, listeners and configurations of filters that EnvoyFilters add, and calls use with the name of
-// each route configuration that these listeners ask for.
+// PlanAdded plans the clusters, listeners and configurations of filters that EnvoyFilters add, and calls use with the
+// name of each route configuration that these listeners ask for.
 func (o Outbound) PlanAdded(use func(name string), found *[]input.Problem) {
 	for u := range o.In.Added(o.Patches, o.Side, found) {
 		o.Layer.Reserve(u)
@@ -108,7 +111,8 @@ func (o Outbound) Removals(yield func(input.Removal)) {
 		return
 	}
 	for _, name := range o.staticClusters() {
-		removing.Removals(xds.Ref{Type: xds.Cluster, Name: name}, func(p model.Patch) bool { return input.RemovesCluster(p, o.Side, name) }, yield)
+		removes := func(p model.Patch) bool { return input.RemovesCluster(p, o.Side, name) }
+		removing.Removals(xds.Ref{Type: xds.Cluster, Name: name}, removes, yield)
 	}
 }
 
@@ -140,8 +144,8 @@ func (o Outbound) Passthrough() bool {
 	return o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetMode() != meshv1.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY
 }
 
-// EgressProxy is the cluster that the Sidecar sends unknown destinations to; empty: none. The Sidecar's imports decide whether
-// the cluster exists: connections to a missing one are closed
+// EgressProxy is the cluster that the Sidecar sends unknown destinations to; empty: none. The Sidecar's imports
+// decide whether the cluster exists: connections to a missing one are closed
 // (https://istio.io/latest/docs/reference/config/networking/sidecar/#OutboundTrafficPolicy).
 func (o Outbound) EgressProxy() string {
 	proxy := o.policy().GetEgressProxy()
@@ -156,7 +160,8 @@ func (o Outbound) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
 	if c.OneHost {
 		return vhost.CatchAll{}, false
 	}
-	spec := vhost.CatchAll{Passthrough: o.Passthrough(), EgressProxy: o.EgressProxy(), ByName: o.Unknown().ByName, Mesh: o.In.Meshes.VirtualHost, Proxy: o.Key.Routes}
+	spec := vhost.CatchAll{Passthrough: o.Passthrough(), EgressProxy: o.EgressProxy(), ByName: o.Unknown().ByName,
+		Mesh: o.In.Meshes.VirtualHost, Proxy: o.Key.Routes}
 	spec.Sent = spec.ByName && o.In.Mesh.Spec.GetOutboundTrafficPolicy().GetTls().GetMode() == networkingv1.ClientTLSSettings_DISABLE
 	if c.WithPorts { // requests to the HTTP proxy itself would be passed on to it, again and again
 		spec.Passthrough, spec.Sent = spec.Passthrough && (spec.EgressProxy != "" || spec.ByName), false
@@ -164,7 +169,8 @@ func (o Outbound) CatchAll(c routes.Config) (vhost.CatchAll, bool) {
 	return spec, true
 }
 
-// VirtualHostCaps are the capabilities that virtual hosts and listeners depend on. Those that only clusters read are left out.
+// VirtualHostCaps are the capabilities that virtual hosts and listeners depend on. Those that only clusters read are
+// left out.
 func VirtualHostCaps(key view.Scope) xds.Caps {
 	return key.Caps &^ (xds.CapIdentity | xds.CapFileSecrets | xds.CapFileLists | xds.CapSelfDiscovery)
 }

@@ -8,8 +8,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// ConfigNamed is the route configuration that a listener asks for by a name: a port, host:port, a Unix socket, the HTTP proxy,
-// or any name that a listener of an EnvoyFilter has.
+// ConfigNamed is the route configuration that a listener asks for by a name: a port, host:port, a Unix socket, the
+// HTTP proxy, or any name that a listener of an EnvoyFilter has.
 func ConfigNamed(name string) routes.Config {
 	c := routes.Config{Name: name}
 	switch {

@@ -1,8 +1,8 @@
 // Package gateway is the front of gateways: Envoys of type router.
 //
-// The front publishes the clusters and assignments of all hosts that are exported to the gateway's namespace, and the listeners
-// and clusters that EnvoyFilters add in the context GATEWAY, with the route configurations that these listeners ask for.
-// Listeners of Gateways are not served yet.
+// The front publishes the clusters and assignments of all hosts that are exported to the gateway's namespace, and the
+// listeners and clusters that EnvoyFilters add in the context GATEWAY, with the route configurations that these
+// listeners ask for. Listeners of Gateways are not served yet.
 //
 // Owns: the route configurations of each scope.  Reads: plan/host.  Never: which service or cluster a host has.
 package gateway
@@ -29,8 +29,8 @@ type Front struct {
 	problems input.Problems
 }
 
-// New makes the front of a scope, and its host table, without hosts. The front plans the resources that stay the same for as
-// long as the scope exists.
+// New makes the front of a scope, and its host table, without hosts. The front plans the resources that stay the same
+// for as long as the scope exists.
 func New(in *input.Input, key view.Scope, patches input.PatchSet, to *layer.Layer) (*Front, *host.Table) {
 	form := host.Envoy(networkingv1.EnvoyFilter_GATEWAY, names(key)...)
 	f := &Front{Outbound: envoy.Outbound{In: in, Layer: to, Key: key, Side: form.Side, Patches: patches}, problems: input.Problems{}}
@@ -53,7 +53,8 @@ func names(key view.Scope) (all []string) {
 
 // routesScope is what the route configurations of the scope have in common.
 func (f *Front) routesScope() routes.Scope {
-	return routes.Scope{In: f.In, Layer: f.Layer, Hosts: f.hosts, Patches: f.Patches, Problems: f.problems, Caps: envoy.VirtualHostCaps(f.Key), Proxy: f.Key.Routes}
+	return routes.Scope{In: f.In, Layer: f.Layer, Hosts: f.hosts, Patches: f.Patches, Problems: f.problems,
+		Caps: envoy.VirtualHostCaps(f.Key), Proxy: f.Key.Routes}
 }
 
 // Fork implements front.Front.

@@ -7,8 +7,8 @@ import (
 	"navarch.io/navarch/push/xds"
 )
 
-// Explain implements front.Front: after a listener's Spec come the front.Bringers of what is no plain HTTP, after a route
-// configuration's the Specs of its virtual hosts, in order.
+// Explain implements front.Front: after a listener's Spec come the front.Bringers of what is no plain HTTP, after a
+// route configuration's the Specs of its virtual hosts, in order.
 func (f *Front) Explain(of xds.Ref, v *host.Variation) []any {
 	switch of.Type {
 	case xds.Listener:
@@ -50,7 +50,8 @@ func (f *Front) Describe(line func(format string, args ...any)) {
 	f.routes.Describe(line)
 }
 
-// bringers are those of an outbound listener. Hosts with plain HTTP bring the same, so of them there is the Sidecar alone.
+// bringers are those of an outbound listener. Hosts with plain HTTP bring the same, so of them there is the Sidecar
+// alone.
 func (ls *listeners) bringers(l *outbound) (out []any) {
 	http, rest, _ := l.first()
 	if http != nil {

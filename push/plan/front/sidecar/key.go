@@ -17,18 +17,20 @@ const (
 	ofPort             // all hosts with HTTP at a port
 	ofHost             // one host at a port where the protocol is found out: every name that arrives there means it
 	ofSocket           // all hosts of an egress listener that is a Unix socket
-	ofFilter           // a name that only a listener of an EnvoyFilter uses, or unknownHosts
+	ofFilter           // any other name: unknownHosts
 	ofProxy            // all hosts with HTTP at all their ports: requests to the HTTP proxy
 )
 
-// routeKey says which route configuration; the zero routeKey is none. Comparable.
+// routeKey identifies the virtual host of a host in a route configuration, and the route configuration. The zero
+// routeKey is no route configuration. Comparable.
 type routeKey struct {
 	kind routeKind
-	port uint32 // of the first two kinds; of a host's entry in the last: its port
-	text string // the host, the socket with unix://, or the name that the EnvoyFilter uses
+	port uint32 // of ofPort and ofHost; of ofProxy the port of the virtual host
+	text string // the host of ofHost, the socket of ofSocket with unix://, the name of ofFilter
 }
 
-// unknownHosts is the route configuration of plain HTTP to where no listener is, which goes by its host (dnscache.Unknown): it has the catch-all alone.
+// unknownHosts is the route configuration of plain HTTP at addresses without a listener, which is routed by its host
+// (dnscache.Unknown). It has the catch-all alone.
 var unknownHosts = routeKey{kind: ofFilter, text: xds.AllowAny}
 
 // config describes the route configuration. That of the HTTP proxy has virtual hosts of all ports.
@@ -56,7 +58,7 @@ func (k routeKey) withoutPort(domain string) string {
 	return domain
 }
 
-// name is what Envoy calls it: the port, host:port, or unix:// and the path.
+// name is the name of the route configuration: the port, host:port, or unix:// and the path.
 func (k routeKey) name() string {
 	switch k.kind {
 	case ofPort:
@@ -74,7 +76,7 @@ func (k routeKey) compare(o routeKey) int {
 	return cmp.Or(cmp.Compare(k.kind, o.kind), cmp.Compare(k.port, o.port), cmp.Compare(k.text, o.text))
 }
 
-// keyOf is the route configuration of a port at an egress listener.
+// keyOf is the route configuration for a port at an egress listener.
 func keyOf(e *egress, port uint32) routeKey {
 	if e.unixSocket() {
 		return routeKey{kind: ofSocket, text: e.bind}

@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// namesOf are the names that a host is called by: itself, its short names as a Kubernetes service, itself with the dot by which DNS marks a name as
-// absolute (RFC 1034 section 3.1; clients send it as it is).
+// namesOf lists the names of a host in requests: its own name, its short names as a Kubernetes service, and its own
+// name with the dot that marks an absolute name in DNS (RFC 1034 section 3.1), which clients send as it is.
 func (s *scope) namesOf(name string) []string {
 	out := append([]string{name}, host.ShortNames(name, s.key.Namespace, s.key.Domain)...)
 	if _, err := netip.ParseAddr(name); err != nil {
@@ -22,8 +22,8 @@ func (s *scope) namesOf(name string) []string {
 	return out
 }
 
-// domainsOf are the names that a host of a service would have at a port: namesOf, those of its aliases, its virtual addresses; of a headless service
-// also the names of its pods.
+// domainsOf lists the domains that a host of a service claims at a port: namesOf, the names of its aliases, and its
+// virtual addresses. A headless service also claims the names of its Pods.
 func (s *scope) domainsOf(h *host.Host, port uint32) []string {
 	name, svc := h.Name, h.Service
 	out := s.namesOf(name)
@@ -52,7 +52,7 @@ func (s *scope) domainsOf(h *host.Host, port uint32) []string {
 	return out
 }
 
-// rivals calls visit with every host that might have a domain too.
+// rivals calls visit with each host that may claim a domain too.
 func (s *scope) rivals(domain string, visit func(host string)) {
 	address := strings.Trim(domain, "[]")
 	for h := range s.in.Index.AtAddress(address) {
@@ -68,7 +68,8 @@ func (s *scope) rivals(domain string, visit func(host string)) {
 	}
 }
 
-// hostsNamed calls visit with the host of a name, and with those that it is an alias of, whether or not the scope sees it as that.
+// hostsNamed calls visit with the host of a name, and with the hosts that it is an alias of, whether or not the scope
+// sees the alias.
 func (s *scope) hostsNamed(name string, visit func(host string)) {
 	visit(name)
 	for of := range s.in.AliasTargets(name) {
@@ -86,8 +87,8 @@ func (s *scope) Rivals(c routes.Config, vh *routes.VirtualHost, domain string, i
 	return ids
 }
 
-// Yields implements routes.Names. An alias that a VirtualService names has its own names, whatever it is another name of;
-// else the host that precedes has them. What aliases have is not reported: nobody wrote that name.
+// Yields implements routes.Names. An alias that a VirtualService names keeps its own names from the host that it
+// stands for. Otherwise the host that precedes keeps them. Losing a name to an alias is not reported.
 func (s *scope) Yields(vh, rival *routes.VirtualHost) (yields, reported bool) {
 	alias, own := s.isAlias(rival.Host), s.isAlias(vh.Host)
 	return alias && !own || alias == own && s.precedes(rival, vh), !alias
@@ -101,8 +102,8 @@ func (s *scope) SameRank(a, b *routes.VirtualHost) bool {
 	return a.Service.Key == b.Service.Key && a.Service.Created == b.Service.Created
 }
 
-// precedes says whether a has a domain before b: a host with a service does, in the order of host.Precedes; among hosts of
-// one service, or of none, the first by name.
+// precedes says whether a has a domain before b: a host with a service does, in the order of host.Precedes; among
+// hosts of one service, or of none, the first by name.
 func (s *scope) precedes(a, b *routes.VirtualHost) bool {
 	switch {
 	case (a.Service == nil) != (b.Service == nil):

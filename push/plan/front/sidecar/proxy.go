@@ -7,17 +7,19 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// The HTTP proxy: a listener at loopback to which applications send requests as to a proxy (MeshConfig proxyHttpPort). What it routes by is the route
-// configuration http_proxy, of which each HTTP port of each host has a virtual host. Requests name the port that they are for, so names are compared with
-// it; that of port 80 may be left out. Istio's control plane sends the same names and has Envoy take the port off requests, by which all ports but 80 are out
-// of reach.
+// The HTTP proxy: a listener at loopback to which applications send requests as to a proxy (MeshConfig
+// proxyHttpPort). What it routes by is the route configuration http_proxy, of which each HTTP port of each host has a
+// virtual host. Requests name the port that they are for, so names are compared with it; that of port 80 may be left
+// out. Istio's control plane sends the same names and has Envoy take the port off requests, by which all ports but 80
+// are out of reach.
 
 // proxyPort is the port of the HTTP proxy; 0: there is none.
 func (s *scope) proxyPort() uint32 {
 	return uint32(max(s.in.Mesh.Spec.GetProxyHttpPort(), 0))
 }
 
-// proxied is the egress listener whose hosts the HTTP proxy knows: the first without a port. Nil: there is none, or no HTTP proxy.
+// proxied is the egress listener whose hosts the HTTP proxy knows: the first without a port. Nil: there is none, or
+// no HTTP proxy.
 func (s *scope) proxied() *egress {
 	if s.proxyPort() == 0 {
 		return nil

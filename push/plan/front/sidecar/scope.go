@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// scope is what a front and its two tables read: what stays the same for as long as the scope exists, and its hosts.
+// scope has what the front and its tables read: the inputs that stay the same for as long as the scope exists, and
+// the hosts.
 type scope struct {
 	in       *input.Input
 	layer    *layer.Layer
@@ -24,15 +25,15 @@ type scope struct {
 	problems input.Problems
 	reports  reports
 	ports    map[servedBy][]uint32 // of the hosts of VirtualServices, until the step is done
-	// own marks the listeners and route configurations that are this scope's alone; others it shares with scopes that were forked,
-	// and copies before it changes them.
+	// own marks the listeners that belong to this scope alone. The scope copies the others, which it shares with its
+	// forks, before it changes them.
 	own *editor
 }
 
-// editor is the identity under which a scope may change a listener or a route configuration in place.
+// editor is an identity under which listeners may be changed in place.
 type editor struct{ _ byte }
 
-// fork is the scope of a proxy group with another key, whose resources go to another layer. What both hold already is shared from now on.
+// fork returns a copy for another key, whose resources go to another layer. From now on both share what they hold.
 func (s *scope) fork(key view.Scope, to *layer.Layer) *scope {
 	s.own = &editor{}
 	next := *s
@@ -60,7 +61,8 @@ func (s *scope) CatchAll(c routes.Config) (vhost.CatchAll, bool) { return s.outb
 
 // routesScope is what the route configurations of the scope have in common.
 func (s *scope) routesScope() routes.Scope {
-	return routes.Scope{In: s.in, Layer: s.layer, Hosts: s.hosts, Patches: s.patches, Problems: s.problems, Caps: s.anonymous(), Proxy: s.key.Routes}
+	return routes.Scope{In: s.in, Layer: s.layer, Hosts: s.hosts, Patches: s.patches, Problems: s.problems,
+		Caps: s.anonymous(), Proxy: s.key.Routes}
 }
 
 // anonymous are the capabilities that listeners and virtual hosts depend on.

@@ -1,10 +1,10 @@
-// Package sidecar is the front of sidecars: the listeners of a Sidecar's egress listeners, or of all services where no Sidecar
-// applies, and the route configurations that they ask for.
+// Package sidecar is the front of sidecars: the listeners of a Sidecar's egress listeners, or of all services where
+// no Sidecar applies, and the route configurations that they ask for.
 //
-// Owns: the listeners and route configurations of each scope.  Reads: plan/host.  Never: which service, rule or cluster a host has.
+// Owns: the listeners of each scope.  Reads: plan/host.  Never: which service, rule or cluster a host has.
 //
-// A host contributes to listeners (traffic) and to route configurations (entries). A listener is planned from all that was contributed
-// to it; a route configuration is kept for each port that has entries, and published while a listener asks for it.
+// A host contributes traffic to listeners, and virtual hosts to route configurations. A listener is planned from all
+// its contributions. push/plan/routes plans the route configurations.
 package sidecar
 
 import (
@@ -36,11 +36,12 @@ type Front struct {
 	reading       map[string]bool           // hosts whose routes of connections read labels of the proxy
 }
 
-// contribution is what a host brings to listeners and route configurations. Scopes share it: it is replaced, never changed.
+// contribution is what a host brings to listeners and route configurations. Scopes share it: it is replaced, never
+// changed.
 type contribution struct {
 	traffic []traffic
 	reads   intern.List[string] // keys of labels of the proxy that the traffic reads
-	routes  []routeKey          // in which it has an entry
+	routes  []routeKey          // in which it has a virtual host
 }
 
 func (c *contribution) equal(o *contribution) bool {
@@ -65,16 +66,17 @@ func importsOf(listeners []*egress) (out []*host.Imports) {
 	return out
 }
 
-// New makes the front of a scope, and its host table, without hosts: what stays for as long as the scope does is planned. A Sidecar
-// of nil means that none applies.
+// New makes the front of a scope, and its host table, without hosts: what stays for as long as the scope does is
+// planned. A Sidecar of nil means that none applies.
 func New(in *input.Input, key view.Scope, sidecar *model.Sidecar, patches input.PatchSet, to *layer.Layer) (*Front, *host.Table) {
-	s := &scope{in: in, layer: to, key: key, sidecar: sidecar, patches: patches, problems: input.Problems{}, own: &editor{}, ports: map[servedBy][]uint32{}}
+	s := &scope{in: in, layer: to, key: key, sidecar: sidecar, patches: patches, problems: input.Problems{}, own: &editor{},
+		ports: map[servedBy][]uint32{}}
 	var found []input.Problem
 	s.egress, found = egressOf(sidecar, key)
 	s.hosts = host.New(in, key, host.Envoy(side, virtualservice.Mesh), importsOf(s.egress), patches, to)
 	f := &Front{scope: s, listeners: newListeners(s), routes: routes.New(s.routesScope(), s), reading: map[string]bool{}}
 	f.listeners.brings = &f.contributions
-	s.outbound().PlanAdded(func(name string) { f.routes.Use(envoy.ConfigNamed(name), 1) }, &found) // configurations of filters belong to the workload
+	s.outbound().PlanAdded(func(name string) { f.routes.Use(envoy.ConfigNamed(name), 1) }, &found)
 	s.outbound().PlanStatic(&found)
 	out := s.decide(view.Inputs{})
 	s.reports.spec = out.Spec
@@ -104,7 +106,8 @@ func (f *Front) Problems() input.Problems {
 // Fork implements front.Front.
 func (f *Front) Fork(key view.Scope, to *layer.Layer) (front.Front, *host.Table) {
 	s := f.scope.fork(key, to)
-	next := &Front{scope: s, listeners: f.listeners.fork(s), routes: f.routes.Fork(s.routesScope(), s), contributions: f.contributions.Fork(), reading: maps.Clone(f.reading)}
+	next := &Front{scope: s, listeners: f.listeners.fork(s), routes: f.routes.Fork(s.routesScope(), s),
+		contributions: f.contributions.Fork(), reading: maps.Clone(f.reading)}
 	next.listeners.brings = &next.contributions
 	return next, s.hosts
 }
@@ -172,7 +175,8 @@ func (f *Front) planTraffic(h *host.Host, c *contribution) {
 	c.traffic = now
 }
 
-// planEntries enters a host into route configurations in place of those that it was in, and returns them.
+// planEntries enters a host into its route configurations, removes it from the others among old, and returns the
+// former.
 func (f *Front) planEntries(h *host.Host, old []routeKey) []routeKey {
 	hosts := f.virtualHostsOf(h)
 	for _, key := range old {
@@ -203,8 +207,8 @@ func (f *Front) Finish(rest func()) {
 	f.routes.Finish(rest)
 }
 
-// useRoutes counts a listener in or out of the users of the route configurations that it asks for, be it by its Spec or by
-// what EnvoyFilters have made of it.
+// useRoutes adds `by` to the users of the route configurations that a listener asks for, by its Spec or by an
+// EnvoyFilter.
 func (f *Front) useRoutes(l *outbound, by int) {
 	if l.Res == nil {
 		return

@@ -6,10 +6,10 @@ import (
 	"navarch.io/navarch/store/intern"
 )
 
-// Variant implements front.Front. Proxies with certain inputs have other route configurations and listeners, if a rule
-// reads the inputs, or if the rules of a host, or of a destination that it is routed to, are others; listeners differ for
-// further reasons (variedListeners). A step changes that at hosts of the step alone: if the rules of a destination change,
-// the hosts that are routed to it belong to the step (the table of effects in push/plan).
+// Variant implements front.Front. Proxies with certain inputs have other route configurations and listeners, if a
+// rule reads the inputs, or if the rules of a host, or of a destination that it is routed to, are others; listeners
+// differ for further reasons (variedListeners). A step changes that at hosts of the step alone: if the rules of a
+// destination change, the hosts that are routed to it belong to the step (the table of effects in push/plan).
 func (f *Front) Variant(v *host.Variation, first bool, rest func()) {
 	if !first && !f.reports.again && !f.stepped() {
 		return

@@ -11,11 +11,12 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// withoutService is the port at which a host that a VirtualService names is known, whatever ports its service has.
+// withoutService is the port at which each host that a VirtualService names has a virtual host, whatever ports its
+// service has.
 const withoutService = 80
 
-// virtualHostsOf lists the route configurations in which a host has a virtual host: one for each port that is, or may be,
-// HTTP, and those for the ports at which a VirtualService alone makes the host known.
+// virtualHostsOf lists the route configurations in which a host has a virtual host: one for each port that is, or may
+// be, HTTP, and those for the ports at which a VirtualService alone makes the host known.
 func (s *scope) virtualHostsOf(h *host.Host) map[routeKey]routes.VirtualHost {
 	out := map[routeKey]routes.VirtualHost{}
 	if h.Name == "*" {
@@ -25,8 +26,8 @@ func (s *scope) virtualHostsOf(h *host.Host) map[routeKey]routes.VirtualHost {
 		if _, dup := out[key]; dup {
 			return
 		}
-		vh := routes.VirtualHost{ID: key.id(h.Name), Host: h.Name, Port: port, Keeps: key.kind == ofHost, Domains: strs.List(domains...), Service: h.Service,
-			Own: h.Service != nil && h.Service.Key.Namespace == s.key.Namespace}
+		vh := routes.VirtualHost{ID: key.id(h.Name), Host: h.Name, Port: port, Domains: strs.List(domains...), Keeps: key.kind == ofHost,
+			Service: h.Service, Own: h.Service != nil && h.Service.Key.Namespace == s.key.Namespace}
 		if vs != nil {
 			vh.Rules, vh.Reads = host.RulesFor(vs, virtualservice.Mesh), strs.List(virtualservice.RequestLabelKeys(vs, virtualservice.Mesh)...)
 		}
@@ -85,10 +86,14 @@ func (s *scope) served(h *host.Host, add func(key routeKey, port uint32, e *egre
 	}
 }
 
-// named are the ports at which a VirtualService makes a host known that has none of its own there: 80, those that it has as another name of a host
-// (ExternalName), and those of HTTP that its other hosts have, or services that one of these covers and for which no VirtualService is more specific. A
-// wildcard is not known at ports of services that it covers, or that cover it: there its rules are for these alone
-// (istio: pilot/pkg/networking/core/route, buildSidecarVirtualHostsForVirtualService, separateVSHostsAndServices).
+// named lists the ports, other than its own, at which a host has a virtual host because a VirtualService names it:
+//   - port 80;
+//   - the HTTP ports of an ExternalName Service that makes the host an alias;
+//   - the ports of portsOf.
+//
+// A wildcard has no virtual host at the ports of services that it covers, or that cover it: its rules are for these
+// services there (istio: pilot/pkg/networking/core/route, buildSidecarVirtualHostsForVirtualService,
+// separateVSHostsAndServices).
 func (s *scope) named(h *host.Host, vs *model.VirtualService, e *egress) (ports []uint32) {
 	var overlapped map[uint32]bool
 	if input.IsWildcard(h.Name) {
@@ -120,8 +125,9 @@ type servedBy struct {
 	e  *egress
 }
 
-// portsOf are the ports of HTTP that the hosts of a VirtualService have, and services that one of these covers and for which no VirtualService is more
-// specific. It is the same for each host of the VirtualService, which may have thousands: until the step is done, it is kept.
+// portsOf lists the HTTP ports of the hosts of a VirtualService, and of the services that a wildcard among them
+// covers and no more specific VirtualService names. The list is the same for all hosts of the VirtualService, of
+// which there may be thousands, so it is cached until the step is done.
 func (s *scope) portsOf(vs *model.VirtualService, e *egress) []uint32 {
 	if ports, known := s.ports[servedBy{vs, e}]; known {
 		return ports
@@ -157,7 +163,7 @@ func (s *scope) portsOf(vs *model.VirtualService, e *egress) []uint32 {
 	return s.ports[servedBy{vs, e}]
 }
 
-// overlapped are the ports of services that a wildcard covers, or that cover it.
+// overlapped lists the ports of services that a wildcard covers, or that cover the wildcard.
 func (s *scope) overlapped(name string, e *egress) map[uint32]bool {
 	ports := map[uint32]bool{}
 	serves := func(name string) {
