@@ -1,8 +1,6 @@
 package lookup
 
 import (
-	"iter"
-
 	"google.golang.org/protobuf/proto"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
@@ -102,10 +100,13 @@ func indexMesh(x *indexes, id object.ID, _, after any) {
 	x.configChanged, x.networksChanged = !proto.Equal(config, x.config), !proto.Equal(networks, x.networks)
 }
 
-// meshReaders is called after indexMesh.
-func meshReaders(x *indexes, _ object.ID, _, _ any) iter.Seq[object.ID] {
-	return func(yield func(object.ID) bool) {
-		_ = (!x.configChanged || yield(meshUsers)) && (!x.networksChanged || yield(networkUsers))
+// meshReaders runs after indexMesh.
+func meshReaders(x *indexes, _ object.ID, _, _ any, mark func(name object.ID)) {
+	if x.configChanged {
+		mark(meshUsers)
+	}
+	if x.networksChanged {
+		mark(networkUsers)
 	}
 }
 

@@ -61,7 +61,8 @@ func (t *Table[E]) node(id object.ID) *Node[E] {
 		n = t.missing[id]
 	}
 	if n == nil {
-		n = &Node[E]{name: &id}
+		n = &Node[E]{}
+		n.setName(id)
 		t.missing[id] = n
 	}
 	return n

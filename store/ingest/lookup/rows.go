@@ -23,9 +23,9 @@ type row struct {
 	unread func() any
 	// equal reports whether readers of two parsed forms read the same.
 	equal func(a, b any) bool
-	// readers returns the names, beside the object's own, that readers of a changed parsed form looked up; nil: there are none. One of before and
-	// after may be nil: the object comes, or goes.
-	readers func(x *indexes, id object.ID, before, after any) iter.Seq[object.ID]
+	// readers calls mark with the names, beside the object's own, that readers of a changed parsed form looked up; nil: there are none. One of before
+	// and after may be nil: the object comes, or goes.
+	readers func(x *indexes, id object.ID, before, after any, mark func(name object.ID))
 	// index keeps indexes up to date; nil: none follows the kind.
 	index func(x *indexes, id object.ID, before, after any)
 	// records reports whether the object's own records may differ after a change of its parsed form; before is nil where the object comes. nil: objects
@@ -108,14 +108,13 @@ func parsePod(_ *normal.Normalizer, o *object.Object, _ any) (any, []object.Prob
 	return orNil(pod), problems
 }
 
-func podReaders(_ *indexes, id object.ID, before, after any) iter.Seq[object.ID] {
-	return func(yield func(object.ID) bool) {
-		for _, parsed := range []any{before, after} {
-			for _, address := range addressesOf(as[*normal.Pod](parsed)) {
-				if !yield(normal.PodAtID(id, address)) {
-					return
-				}
-			}
+func podReaders(x *indexes, id object.ID, before, after any, mark func(name object.ID)) {
+	if x.pods.asked[podPlace{id.Origin, id.Namespace}] == nil {
+		return
+	}
+	for _, parsed := range []any{before, after} {
+		for _, address := range addressesOf(as[*normal.Pod](parsed)) {
+			mark(normal.PodAtID(id, address))
 		}
 	}
 }
@@ -124,11 +123,9 @@ func parseNode(_ *normal.Normalizer, o *object.Object, _ any) (any, []object.Pro
 	return orNil(normal.ParseNode(o)), nil
 }
 
-func nodeReaders(_ *indexes, id object.ID, before, after any) iter.Seq[object.ID] {
-	return func(yield func(object.ID) bool) {
-		if !as[*normal.Node](after).SameGateway(as[*normal.Node](before)) {
-			yield(normal.AllNodes(id.Origin))
-		}
+func nodeReaders(_ *indexes, id object.ID, before, after any, mark func(name object.ID)) {
+	if !as[*normal.Node](after).SameGateway(as[*normal.Node](before)) {
+		mark(normal.AllNodes(id.Origin))
 	}
 }
 
@@ -150,14 +147,10 @@ func sameAutomatic(a, b map[string][]string) bool {
 	return maps.EqualFunc(a, b, slices.Equal[[]string])
 }
 
-func automaticReaders(_ *indexes, _ object.ID, before, after any) iter.Seq[object.ID] {
-	return func(yield func(object.ID) bool) {
-		for _, parsed := range []any{before, after} {
-			for name := range automaticNames(parsed) {
-				if !yield(name) {
-					return
-				}
-			}
+func automaticReaders(_ *indexes, _ object.ID, before, after any, mark func(name object.ID)) {
+	for _, parsed := range []any{before, after} {
+		for name := range automaticNames(parsed) {
+			mark(name)
 		}
 	}
 }

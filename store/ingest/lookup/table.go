@@ -33,6 +33,7 @@ type Table[E any] struct {
 	missing map[object.ID]*Node[E] // names that objects looked up and that no object has
 	marked  map[object.ID]bool     // objects whose records are to be made again
 	index   *indexes
+	mark    func(name object.ID) // MarkReaders
 }
 
 // Node is one object, or a name that objects looked up. There are hundreds of thousands, so fields that few Nodes need are pointers.
@@ -49,7 +50,7 @@ type Node[E any] struct {
 // New makes an empty Table.
 func New[E any](n *normal.Normalizer) *Table[E] {
 	t := &Table[E]{normal: n, objects: map[object.ID]*Node[E]{}, missing: map[object.ID]*Node[E]{}, marked: map[object.ID]bool{}}
-	t.index = newIndexes(t.pods)
+	t.index, t.mark = newIndexes(t.pods), t.MarkReaders
 	return t
 }
 
@@ -78,10 +79,18 @@ func (t *Table[E]) All() iter.Seq2[object.ID, *Node[E]] { return maps.All(t.obje
 
 // Add returns the Node of an object that exists from now on. The Node keeps the readers that looked the name up before.
 func (t *Table[E]) Add(id object.ID) *Node[E] {
+	n := t.add(id)
+	if n.object == nil && n.name == nil {
+		n.setName(id)
+	}
+	return n
+}
+
+func (t *Table[E]) add(id object.ID) *Node[E] {
 	n := t.objects[id]
 	if n == nil {
 		if n = t.missing[id]; n == nil {
-			n = &Node[E]{name: &id}
+			n = &Node[E]{}
 		}
 		delete(t.missing, id)
 		t.objects[id] = n
@@ -89,9 +98,12 @@ func (t *Table[E]) Add(id object.ID) *Node[E] {
 	return n
 }
 
+// setName names a Node without object. Only such Nodes take memory for a name.
+func (n *Node[E]) setName(id object.ID) { n.name = &id }
+
 // Put stores an object without reading it, and returns its Node.
 func (t *Table[E]) Put(o *object.Object) *Node[E] {
-	n := t.Add(o.ID)
+	n := t.add(o.ID)
 	n.object, n.name = o, nil
 	return n
 }
@@ -133,8 +145,8 @@ func (t *Table[E]) Unreadable(id object.ID) *Node[E] {
 
 // Vacate takes the object from a Node whose parsed form stays in effect.
 func (t *Table[E]) Vacate(n *Node[E]) {
-	id := n.ID()
-	n.object, n.name = nil, &id
+	n.setName(n.ID())
+	n.object = nil
 }
 
 // Remove removes an object. Its readers are marked, and stay known.
@@ -149,7 +161,8 @@ func (t *Table[E]) Remove(id object.ID) {
 	}
 	delete(t.objects, id)
 	if n.by != nil {
-		*n = Node[E]{by: n.by, name: &id}
+		*n = Node[E]{by: n.by}
+		n.setName(id)
 		t.missing[id] = n
 	}
 }
@@ -163,9 +176,7 @@ func (t *Table[E]) set(r *row, n *Node[E], after any) {
 	}
 	t.MarkReaders(id)
 	if r.readers != nil {
-		for name := range r.readers(t.index, id, before, after) {
-			t.MarkReaders(name)
-		}
+		r.readers(t.index, id, before, after, t.mark)
 	}
 }
 
