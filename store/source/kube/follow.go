@@ -313,7 +313,7 @@ func (f *follower) put(o any) bool {
 	if mesh, is := o.(*corev1.ConfigMap); is {
 		return f.putMesh(mesh)
 	}
-	l := listedOf(o)
+	l := itemOf(o)
 	if why := f.exceeds(l.name, l.size); why != "" {
 		f.leaveOut(l.name, why)
 		return false
@@ -367,7 +367,7 @@ func (f *follower) id(n name) object.ID {
 func (f *follower) replace(list []any, why object.Why) (changed int) {
 	there := make(map[name]bool, len(list))
 	for _, o := range list {
-		there[listedOf(o).name] = true
+		there[itemOf(o).name] = true
 	}
 	f.forgetNamespaces(there)
 	f.takeBackAbsent(there)

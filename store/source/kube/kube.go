@@ -63,10 +63,10 @@ type Stats struct {
 // Source follows one cluster.
 type Source struct {
 	Config
-	origin  origin.Origin
-	clients *clients
-	ready   chan struct{} // one place: there is something to emit
-	heard   heard
+	origin   origin.Origin
+	clients  *clients
+	ready    chan struct{} // one place: there is something to emit
+	progress watchProgress
 
 	referred chan struct{} // one place: references are others
 

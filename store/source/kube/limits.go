@@ -113,7 +113,7 @@ func (f *follower) leaveOut(n name, why string) {
 func (f *follower) tooManyLeft(list []any) error {
 	large := 0
 	for _, o := range list {
-		if listedOf(o).size > f.source.Limits.Object {
+		if itemOf(o).size > f.source.Limits.Object {
 			large++
 		}
 	}

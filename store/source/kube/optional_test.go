@@ -67,7 +67,7 @@ func TestOptionalKinds(t *testing.T) {
 		}
 		at := time.Unix(1e6, 0)
 		for _, kind := range []string{"Pod", "Namespace"} {
-			s.heard.note(kindID{kind: kind}, at)
+			s.progress.record(kindID{kind: kind}, at)
 		}
 		if until, _ := s.ReadUntil(); !until.Equal(at) {
 			t.Errorf("emitted up to %v, want %v", until, at)

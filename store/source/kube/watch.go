@@ -48,7 +48,7 @@ func (s *Source) listWatch(f *follower, k kind) *cache.ListWatch {
 			}
 			return true, f.admit(1, weight(e.Object), false)
 		},
-		Passed: func(came time.Time) { s.heard.note(k.id(), came) },
+		Passed: func(came time.Time) { s.progress.record(k.id(), came) },
 		Silent: func() { s.silent.Add(1) },
 	})
 }

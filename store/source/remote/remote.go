@@ -109,7 +109,7 @@ func New(c Config) (*Clusters, error) {
 	k := newClusters(c)
 	k.start = func(c kube.Config) (source, error) { return kube.New(c) }
 	var err error
-	k.secrets, err = kube.NewSecrets(c.Kubeconfig, c.Namespace, Label, k.take, k.cannot)
+	k.secrets, err = kube.NewSecrets(c.Kubeconfig, c.Namespace, Label, k.applySecrets, k.noteFailure)
 	return k, err
 }
 
@@ -163,9 +163,9 @@ func (k *Clusters) settle(ctx context.Context) error {
 	}
 }
 
-// take takes all Secrets.
-func (k *Clusters) take(all []*corev1.Secret) {
-	wanted, problems := choose(all, k.Own)
+// applySecrets replaces the wanted clusters by those that all Secrets name.
+func (k *Clusters) applySecrets(all []*corev1.Secret) {
+	wanted, problems := candidatesOf(all, k.Own)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.wanted, k.problems, k.listed = wanted, problems, true
@@ -184,8 +184,8 @@ func (k *Clusters) wake() {
 	}
 }
 
-// cannot notes why the Secrets cannot be read: clusters that are known go on.
-func (k *Clusters) cannot(wrong string, forbidden bool) {
+// noteFailure notes why the Secrets cannot be read: known clusters go on.
+func (k *Clusters) noteFailure(wrong string, forbidden bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.wrong, k.forbidden = wrong, forbidden

@@ -53,7 +53,7 @@ func TestChoose(t *testing.T) {
 		"own":         {[]*corev1.Secret{secret("a", 1, map[string]string{"home": "x", "west": "y"})}, "west=a", "a Duplicate"},
 		"no name":     {[]*corev1.Secret{secret("a", 1, map[string]string{"..": "x"})}, "", "a Invalid"},
 	} {
-		all, problems := choose(c.secrets, "home")
+		all, problems := candidatesOf(c.secrets, "home")
 		var got, wrong []string
 		for _, c := range all {
 			got = append(got, c.cluster+"="+c.secret)
@@ -65,7 +65,7 @@ func TestChoose(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, got, wrong)
 		}
 	}
-	if all, problems := choose([]*corev1.Secret{secret("a", 1, many)}, "home"); len(all) != Most || len(problems) != 1 || problems[0].Code != problem.Pending {
+	if all, problems := candidatesOf([]*corev1.Secret{secret("a", 1, many)}, "home"); len(all) != Most || len(problems) != 1 || problems[0].Code != problem.Pending {
 		t.Errorf("%d clusters, problems %v", len(all), problems)
 	}
 }
@@ -157,7 +157,7 @@ func TestClustersComeAndGo(t *testing.T) {
 		}()
 		want := func(secrets []*corev1.Secret, want string) {
 			t.Helper()
-			x.take(secrets)
+			x.applySecrets(secrets)
 			time.Sleep(time.Minute)
 			if got := x.since(); got != want {
 				t.Errorf("got %s, want %s", got, want)
@@ -188,11 +188,11 @@ func TestClustersComeAndGo(t *testing.T) {
 		}
 		want([]*corev1.Secret{secret("a", 1, map[string]string{"east": kubeconfig("one")})},
 			"end west/two, forget west true, expect [east] true, begin east/one")
-		x.cannot("500", false)
+		x.noteFailure("500", false)
 		if problems := x.Problems(); !strings.Contains(fmt.Sprint(problems), "cannot be read: 500") {
 			t.Errorf("problems %v", problems)
 		}
-		x.cannot("403", true)
+		x.noteFailure("403", true)
 		if problems := x.Problems(); !strings.Contains(fmt.Sprint(problems), "lacks the right to list and watch Secrets of its namespace: 403") {
 			t.Errorf("problems %v", problems)
 		}
@@ -244,7 +244,7 @@ func TestSecretsOfOtherClusters(t *testing.T) {
 			for _, name := range names {
 				data[name] = kubeconfig("x")
 			}
-			x.take([]*corev1.Secret{secret("a", 1, data)})
+			x.applySecrets([]*corev1.Secret{secret("a", 1, data)})
 		}
 		term(func() {
 			secrets("west")

@@ -169,7 +169,7 @@ func TestLeaderStoresSealed(t *testing.T) {
 	etcd := kvtest.Start(t)
 	store, k := etcd.Connect(), &keyed{key: "one"}
 	writes := func(s *shelf, kubeconfigs map[string]string) error {
-		wanted, _ := choose([]*corev1.Secret{secret("a", 1, kubeconfigs)}, "home")
+		wanted, _ := candidatesOf([]*corev1.Secret{secret("a", 1, kubeconfigs)}, "home")
 		return s.write(t.Context(), wanted)
 	}
 	leader := &shelf{Config: Config{Store: store, Sealer: k}, epoch: etcd.Elect("a")}
@@ -232,7 +232,7 @@ func TestLeadStores(t *testing.T) {
 		for _, name := range strings.Fields(want) {
 			data[name] = kubeconfig("x")
 		}
-		clusters.take([]*corev1.Secret{secret("a", 1, data)})
+		clusters.applySecrets([]*corev1.Secret{secret("a", 1, data)})
 		for <-came != want { // of several writes some may be seen
 		}
 	}
@@ -241,7 +241,7 @@ func TestLeadStores(t *testing.T) {
 // A leader without a key encryption key names the clusters whose tokens nobody verifies for that; a kubeconfig that is too large for etcd is refused.
 func TestWhatIsNotStored(t *testing.T) {
 	clusters := newClusters(Config{Namespace: "istio-system", Own: "home"})
-	clusters.take([]*corev1.Secret{secret("a", 1, map[string]string{"west": kubeconfig("w"), "huge": strings.Repeat("x", MostBytes+1)})})
+	clusters.applySecrets([]*corev1.Secret{secret("a", 1, map[string]string{"west": kubeconfig("w"), "huge": strings.Repeat("x", MostBytes+1)})})
 	var got []string
 	for _, p := range clusters.Problems() {
 		got = append(got, fmt.Sprint(p.Code, " ", strings.Contains(p.Message, "west") && strings.Contains(p.Message, "--kek"), " ", strings.Contains(p.Message, "huge")))

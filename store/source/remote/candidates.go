@@ -14,16 +14,16 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// candidate is a cluster as a Secret names it.
+// candidate is a cluster that a Secret names.
 type candidate struct {
 	cluster, secret string
 	kubeconfig      []byte // a private key, in effect
 	digest          [sha256.Size]byte
 }
 
-// choose finds the clusters that Secrets name, in order of their names. Each key of a Secret is a cluster, and its value a kubeconfig. Of two Secrets
-// that name one cluster the older one counts, by name where they are of one second; own is the config cluster, which no Secret names.
-func choose(secrets []*corev1.Secret, own string) (all []candidate, problems []object.Problem) {
+// candidatesOf returns the clusters that Secrets name, in the order of their names. Each key of a Secret is a cluster, and its value a kubeconfig. Of two
+// Secrets that name one cluster the older one counts, by name where they are of the same second. own is the config cluster, which no Secret may name.
+func candidatesOf(secrets []*corev1.Secret, own string) (all []candidate, problems []object.Problem) {
 	secrets = slices.SortedFunc(slices.Values(secrets), func(a, b *corev1.Secret) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
@@ -31,21 +31,21 @@ func choose(secrets []*corev1.Secret, own string) (all []candidate, problems []o
 	for _, secret := range secrets {
 		for _, name := range slices.Sorted(maps.Keys(secret.Data)) {
 			c := candidate{cluster: name, secret: secret.Name, kubeconfig: secret.Data[name], digest: sha256.Sum256(secret.Data[name])}
-			say := func(code problem.Code, message string) {
+			report := func(code problem.Code, message string) {
 				problems = append(problems, c.problem(secret.Namespace, code, message))
 			}
 			before, is := by[name]
 			switch err := origin.CheckCluster(name); {
 			case err != nil:
-				say(problem.Invalid, err.Error())
+				report(problem.Invalid, err.Error())
 			case len(c.kubeconfig) > MostBytes:
-				say(problem.Invalid, fmt.Sprintf("the kubeconfig of cluster %s has %d bytes, and at most %d are read", name, len(c.kubeconfig), MostBytes))
+				report(problem.Invalid, fmt.Sprintf("the kubeconfig of cluster %s has %d bytes, and at most %d are read", name, len(c.kubeconfig), MostBytes))
 			case name == own:
-				say(problem.Duplicate, fmt.Sprintf("it names cluster %s, which is the config cluster: that is read by the credentials of this process", name))
+				report(problem.Duplicate, fmt.Sprintf("it names cluster %s, which is the config cluster: that is read by the credentials of this process", name))
 			case is:
-				say(problem.Duplicate, fmt.Sprintf("it names cluster %s, which Secret %s names too, and that is older", name, before.secret))
+				report(problem.Duplicate, fmt.Sprintf("it names cluster %s, which Secret %s names too, and that is older", name, before.secret))
 			case len(by) == Most:
-				say(problem.Pending, fmt.Sprintf("it names cluster %s, and at most %d other clusters are read", name, Most))
+				report(problem.Pending, fmt.Sprintf("it names cluster %s, and at most %d other clusters are read", name, Most))
 			default:
 				by[name] = c
 			}
@@ -54,7 +54,7 @@ func choose(secrets []*corev1.Secret, own string) (all []candidate, problems []o
 	return slices.SortedFunc(maps.Values(by), func(a, b candidate) int { return cmp.Compare(a.cluster, b.cluster) }), problems
 }
 
-// problem is one of a cluster's Secret.
+// problem returns a problem of the cluster's Secret.
 func (c candidate) problem(namespace string, code problem.Code, message string) object.Problem {
 	return object.Problem{ID: object.ID{Origin: origin.New("", origin.Kube), Kind: "Secret", Namespace: namespace, Name: c.secret}, Location: "Kubernetes",
 		Code: code, Severity: problem.Error, Message: message}

@@ -14,13 +14,13 @@ func TestReadUntil(t *testing.T) {
 		if until, _ := s.ReadUntil(); !until.IsZero() {
 			t.Errorf("before the watch of %ss has said anything: %v", kind, until)
 		}
-		s.heard.note(kindID{kind: kind}, at(i))
+		s.progress.record(kindID{kind: kind}, at(i))
 	}
 	for _, c := range []struct {
 		kind string
 		want int
 	}{{"Pod", 1}, {"ServiceAccount", 2}, {"Namespace", 10}} {
-		s.heard.note(kindID{kind: c.kind}, at(10))
+		s.progress.record(kindID{kind: c.kind}, at(10))
 		if until, everywhere := s.ReadUntil(); !until.Equal(at(c.want)) || !everywhere {
 			t.Errorf("after the watch of %ss has said something: %v (everywhere: %v), want %v", c.kind, until, everywhere, at(c.want))
 		}
@@ -39,7 +39,7 @@ func TestAge(t *testing.T) {
 	}
 	s.emittedSynced = true
 	for i, kind := range []string{"Pod", "ServiceAccount", "Namespace"} {
-		s.heard.note(kindID{kind: kind}, began.Add(time.Duration(40+i)*time.Second))
+		s.progress.record(kindID{kind: kind}, began.Add(time.Duration(40+i)*time.Second))
 	}
 	if age := s.Age(began.Add(time.Minute)); age != 20*time.Second {
 		t.Errorf("20 seconds after a watch has said something: %v", age)

@@ -8,9 +8,9 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// listed is an object of a list, as it is emitted. A list is taken once it is complete, and decoded objects take several times as much until then: while many
-// clusters are listed at once that would be most of what a leader has.
-type listed struct {
+// listItem is one object of a list, in the form in which it is emitted. A list is emitted once it is complete. Until then decoded objects would take
+// several times as much memory: while many clusters are listed at once that would be most of a leader's memory.
+type listItem struct {
 	name   name
 	size   int // see weight
 	labels map[string]string
@@ -18,26 +18,26 @@ type listed struct {
 	wrong  error
 }
 
-// listedOf is an object of a list that is listed already, or is whole: then without what is emitted of it.
-func listedOf(o any) listed {
-	if l, is := o.(*listed); is {
+// itemOf returns the item of an object of a list: the one that Transformer made, or a new one, which has no object yet.
+func itemOf(o any) listItem {
+	if l, is := o.(*listItem); is {
 		return *l
 	}
 	m := o.(metav1.Object)
-	return listed{name: name{m.GetNamespace(), m.GetName()}, size: weight(o.(runtime.Object)), labels: m.GetLabels()}
+	return listItem{name: name{m.GetNamespace(), m.GetName()}, size: weight(o.(runtime.Object)), labels: m.GetLabels()}
 }
 
 var _ cache.TransformingStore = store{}
 
-// Transformer implements cache.TransformingStore: the objects of a list that comes one by one are made listed as they come; those that are as they were before
-// are these. Namespaces, and single objects, are looked at as a whole.
+// Transformer implements cache.TransformingStore: it makes the items of a list as its objects come one by one. An object that has not changed keeps
+// the one that was emitted before. Namespaces and single objects are not transformed.
 func (st store) Transformer() cache.TransformFunc {
 	if st.kind.kind == namespaces.kind || st.kind.name != "" {
 		return nil
 	}
 	return func(o any) (any, error) {
 		f, s := st.f, st.f.source
-		l := listedOf(o)
+		l := itemOf(o)
 		s.mu.Lock()
 		before := f.table.all[l.name].now
 		l.labels = f.labelsOf(l.name, l.labels)

@@ -5,24 +5,25 @@ import (
 	"time"
 )
 
-// heard is when a watch of each kind last said something, be it a bookmark (one a minute).
-type heard struct {
+// watchProgress holds when the watch of each kind last delivered an event or a bookmark (one a minute).
+type watchProgress struct {
 	mu sync.Mutex // a leaf
 	at map[kindID]time.Time
 }
 
-// note takes down that a watch has said something that came at a time, and that was passed on.
-func (h *heard) note(kind kindID, at time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.at == nil {
-		h.at = map[kindID]time.Time{}
+// record records that a watch delivered something that came at a time, and that was emitted.
+func (p *watchProgress) record(kind kindID, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at == nil {
+		p.at = map[kindID]time.Time{}
 	}
-	h.at[kind] = at
+	p.at[kind] = at
 }
 
-// ReadUntil says up to when all Pods, ServiceAccounts and Namespaces that there were have been emitted, as far as the API server's watches say; zero: they have
-// not been emitted yet. A ServiceAccount that another cluster does not let us read does not count. everywhere: those of all namespaces.
+// ReadUntil returns the time up to which all Pods, ServiceAccounts and Namespaces of the API server have been emitted, as far as its watches report;
+// zero: they have not been emitted yet. ServiceAccounts do not count where another cluster refuses to list them. everywhere: those of all namespaces
+// are read.
 func (s *Source) ReadUntil() (until time.Time, everywhere bool) {
 	s.mu.Lock()
 	refused := s.refusedKinds()
@@ -31,13 +32,13 @@ func (s *Source) ReadUntil() (until time.Time, everywhere bool) {
 	if !synced {
 		return time.Time{}, false
 	}
-	s.heard.mu.Lock()
-	defer s.heard.mu.Unlock()
+	s.progress.mu.Lock()
+	defer s.progress.mu.Unlock()
 	for i, kind := range []string{"Pod", "ServiceAccount", "Namespace"} {
 		if refused[kind] {
 			continue
 		}
-		at := s.heard.at[kindID{kind: kind}]
+		at := s.progress.at[kindID{kind: kind}]
 		if at.IsZero() {
 			return time.Time{}, false
 		}
@@ -48,14 +49,15 @@ func (s *Source) ReadUntil() (until time.Time, everywhere bool) {
 	return until, !only
 }
 
-// Runs says whether this is being read.
+// Runs reports whether the cluster is being read.
 func (s *Source) Runs() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.began.IsZero()
 }
 
-// Age is for how long the API server has said nothing, or not yet everything, of Pods, ServiceAccounts and Namespaces while this runs; 0: it does not run.
+// Age returns how long the API server has delivered nothing, or not yet everything, of Pods, ServiceAccounts and Namespaces; 0: the cluster is not
+// being read.
 func (s *Source) Age(now time.Time) time.Duration {
 	s.mu.Lock()
 	since := s.began
@@ -69,14 +71,14 @@ func (s *Source) Age(now time.Time) time.Duration {
 	return max(now.Sub(since), 0)
 }
 
-// Accounts says whether ServiceAccounts may be read, so that ReadUntil is about them too.
+// Accounts reports whether ServiceAccounts may be read, so that ReadUntil covers them.
 func (s *Source) Accounts() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.refusedKinds()["ServiceAccount"]
 }
 
-// refusedKinds are the optional kinds that may not be read. With the lock.
+// refusedKinds returns the optional kinds that the API server refuses to list. The caller has the lock.
 func (s *Source) refusedKinds() map[string]bool {
 	refused := map[string]bool{}
 	for f := range s.followers() {

@@ -13,14 +13,14 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// clusters are those that are read, by name.
+// clusters returns the clusters that are read, by name.
 func (k *Clusters) clusters() map[string]*cluster {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return maps.Clone(k.running)
 }
 
-// Problems is what is wrong with Secrets and with clusters: one that cannot be read says since when.
+// Problems returns the problems of Secrets and clusters. One of a cluster that cannot be read names the time since when.
 func (k *Clusters) Problems() []object.Problem {
 	k.mu.Lock()
 	all, wrong, forbidden := slices.Concat(k.problems, k.refused, k.untried()), k.wrong, k.forbidden
@@ -57,8 +57,9 @@ func (k *Clusters) Problems() []object.Problem {
 	return all
 }
 
-// lastWhole returns when a cluster was last heard of before parts of it could not be read. The time stays for as long as any part cannot be read, though the
-// rest of the cluster is heard of meanwhile: a problem whose text changed would be a new problem each time. Zero: all can be read, or nothing was heard yet.
+// lastWhole returns the time until which a cluster was read before parts of it could not be read. The time stays for as long as any part cannot be
+// read, though the rest of the cluster is read meanwhile: a problem whose text changed would be a new problem each time. Zero: all can be read, or
+// nothing was read yet.
 func (k *Clusters) lastWhole(c *cluster, broken bool) time.Time {
 	until, _ := c.source.ReadUntil()
 	k.mu.Lock()
@@ -71,8 +72,8 @@ func (k *Clusters) lastWhole(c *cluster, broken bool) time.Time {
 	return c.whole
 }
 
-// ReadUntil is for each cluster up to when its Pods and Namespaces have been emitted (kube.Source.ReadUntil), and its ServiceAccounts, unless these may not be read. Clusters of
-// which not everything was emitted are left out.
+// ReadUntil calls take with the time until which the Pods and Namespaces of each cluster have been emitted (kube.Source.ReadUntil), and its
+// ServiceAccounts, unless these may not be read. Clusters of which not everything was emitted are left out.
 func (k *Clusters) ReadUntil(take func(of origin.Origin, until time.Time, everywhere, accounts bool)) {
 	for _, c := range k.clusters() {
 		if until, everywhere := c.source.ReadUntil(); !until.IsZero() {
@@ -81,7 +82,7 @@ func (k *Clusters) ReadUntil(take func(of origin.Origin, until time.Time, everyw
 	}
 }
 
-// Gauges sets the metrics of clusters, as of now: how many are read, and how long ago each said something last.
+// Gauges sets the metrics of clusters: their number, and the age of what was last read of each.
 func (k *Clusters) Gauges(now time.Time) {
 	obs.RemoteAge.Reset()
 	read := 0
