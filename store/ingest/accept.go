@@ -24,8 +24,8 @@ type heldRemovals struct {
 	holds []removal.Hold
 }
 
-// Removals returns the removals that are held under an epoch, the oldest first. False: this process does not lead under it, or has not compared
-// everything with the store yet.
+// Removals returns the removals that are held under an epoch, the oldest first. False: this process does not lead under
+// it, or has not compared everything with the store yet.
 func (l *Loop) Removals(epoch kv.Epoch) ([]removal.Hold, bool) {
 	p := l.removals.Load()
 	if p == nil || p.epoch != epoch {

@@ -23,7 +23,8 @@ func of(cluster string, e object.Event) object.Event {
 	return e
 }
 
-// Two clusters' objects of one name are two records, each joined with its own cluster's; what is deleted in one stands in the other.
+// Two clusters' objects of one name are two records, each joined with its own cluster's; what is deleted in one stands
+// in the other.
 func TestTwoClusters(t *testing.T) {
 	d := newDesk(t)
 	d.lead()

@@ -6,7 +6,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// compare is the full comparison of the wanted records with the store, at the beginning of a term and after the store was altered.
+// compare is the full comparison of the wanted records with the store, at the beginning of a term and after the store
+// was altered.
 func (s *State) compare(e Loaded) {
 	s.phase, s.altered = ready, false
 	s.stored.load(e)
@@ -34,8 +35,9 @@ func (s *State) compare(e Loaded) {
 	wanted.clearChanged()
 }
 
-// adopt returns the stored records that no object makes any more. Those of objects that cannot be understood stay stored, and the objects adopt
-// them; so do records of clusters that were not listed in full, and all that may be of a document that cannot be read.
+// adopt returns the stored records that no object makes any more. Those of objects that cannot be understood stay
+// stored, and the objects adopt them; so do records of clusters that were not listed in full, and all that may be of a
+// document that cannot be read.
 func (s *State) adopt(have map[model.Key]model.Hash) (gone []model.Key) {
 	w := s.inventory
 	for key := range have {
@@ -58,7 +60,8 @@ func (s *State) adopt(have map[model.Key]model.Hash) (gone []model.Key) {
 	return gone
 }
 
-// standsFor reports whether a stored record stays in effect for an object that is spoiled, or waits for its tenant's budget.
+// standsFor reports whether a stored record stays in effect for an object that is spoiled, or waits for its tenant's
+// budget.
 func (w *inventory) standsFor(source *node, key model.Key) bool {
 	e := &source.Entry
 	return (e.spoiled || e.waiting) && (len(e.records) == 0 || e.closed || key == model.MeshGatewaysKey && w.wanted.records[key] == nil)

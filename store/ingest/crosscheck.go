@@ -10,12 +10,13 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// crossCheck finds the problems between objects (store/analysis). It follows the wanted records, and examines only records that changed.
+// crossCheck finds the problems between objects (store/analysis). It follows the wanted records, and examines only
+// records that changed.
 type crossCheck struct {
 	records  map[model.Key]model.Record // the wanted ones
 	locate   func(object.ID) string     // the location of an object
 	analysis *analysis.Analysis         // nil: the next check examines everything
-	edited   map[model.Key]model.Record // records that may differ by now, as analysis has them; nil: it has none
+	edited   map[model.Key]model.Record // records that may differ by now, as analysis has them; nil: no record
 	due      bool                       // records changed since the last check
 }
 
@@ -54,7 +55,8 @@ func (c *crossCheck) check(g *guard) []object.Problem {
 	return found
 }
 
-// examine hands the changed records to the analysis. If that panics, no object can be named for it, and the next check examines everything.
+// examine hands the changed records to the analysis. If that panics, no object can be named for it, and the next check
+// examines everything.
 func (c *crossCheck) examine(g *guard) (found []object.Problem) {
 	a := c.analysis
 	c.analysis = nil

@@ -7,9 +7,10 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Two sources may read one cluster: a folder of files and its API server. Of two objects of the same kind, namespace and name the API server's
-// object applies (origin.Before), and a problem names the other one. Policies of both apply, since leaving one out would open what it closes. An
-// object that was made of a machine's registration yields to one of a file in the same way.
+// Two sources may read one cluster: a folder of files and its API server. Of two objects of the same kind, namespace
+// and name the API server's object applies (origin.Before), and a problem names the other one. Policies of both apply,
+// since leaving one out would open what it closes. An object that was made of a machine's registration yields to one of
+// a file in the same way.
 
 // other returns the object of the same name that the other source emitted, or nil.
 func (w *inventory) other(id object.ID) *node {

@@ -29,8 +29,8 @@ func (d *desk) paths() string {
 	return strings.Join(all, " ")
 }
 
-// Of two objects of one name the API server's stands and a problem names the file's, whichever comes first; the file's applies again when the
-// other goes. Policies of both apply.
+// Of two objects of one name the API server's stands and a problem names the file's, whichever comes first; the file's
+// applies again when the other goes. Policies of both apply.
 func TestFileAndKubernetes(t *testing.T) {
 	for _, first := range []string{origin.Files, origin.Kube} {
 		second := origin.Kube
@@ -68,8 +68,8 @@ func TestFileAndKubernetes(t *testing.T) {
 	}
 }
 
-// A WorkloadEntry that is in a file stands in place of the one of a machine that registers itself, whichever comes first; a problem names the
-// machine's, which applies when the file's goes.
+// A WorkloadEntry that is in a file stands in place of the one of a machine that registers itself, whichever comes
+// first; a problem names the machine's, which applies when the file's goes.
 func TestFileAndMachine(t *testing.T) {
 	const entry = "{apiVersion: networking.istio.io/v1, kind: WorkloadEntry, metadata: {name: vms-10.0.0.1, namespace: shop}, spec: {address: 10.0.0.1, serviceAccount: vm}}"
 	for _, order := range [][]string{{origin.Files, origin.Machines}, {origin.Machines, origin.Files}} {
@@ -94,8 +94,8 @@ func TestFileAndMachine(t *testing.T) {
 	}
 }
 
-// Nothing is written before every source has told everything. A source whose objects are forgotten, since the term in which it was read has
-// ended, has to tell everything again in the next term; until then what is stored of it stands.
+// Nothing is written before every source has told everything. A source whose objects are forgotten, since the term in
+// which it was read has ended, has to tell everything again in the next term; until then what is stored of it stands.
 func TestSourcesThatBeginAgain(t *testing.T) {
 	d := newDesk(t)
 	kube := origin.New("", origin.Kube)

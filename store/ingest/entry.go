@@ -9,7 +9,8 @@ import (
 // node is one object, with the inventory's entry.
 type node = lookup.Node[entry]
 
-// entry is the inventory's data of one object. There are hundreds of thousands, most of them of Pods: fields that few need are in seldom.
+// entry is the inventory's data of one object. There are hundreds of thousands, most of them of Pods: fields that few
+// need are in seldom.
 type entry struct {
 	records []model.Record // of the last good version
 	seldom  *seldom        // nil: all of its fields are empty
@@ -30,7 +31,7 @@ func (s *seldom) empty() bool {
 	return len(s.private) == 0 && len(s.adopted) == 0 && len(s.parsing) == 0 && len(s.offered) == 0
 }
 
-// few returns the seldom fields of an entry; zero values where it has none.
+// few returns a copy of the seldom fields.
 func (e *entry) few() seldom {
 	if e.seldom == nil {
 		return seldom{}
@@ -86,8 +87,8 @@ func (e *entry) offer(records []model.Record, waiting bool) {
 	}
 }
 
-// shareEndpoints replaces endpoints of a slice by those of its Pods' Workloads where they are equal, as most are: so memory holds one of each. The
-// records are new, and no other goroutine has them yet.
+// shareEndpoints replaces endpoints of a slice by those of its Pods' Workloads where they are equal, as most are: so
+// memory holds one of each. The records are new, and no other goroutine has them yet.
 func shareEndpoints(n *node, records []model.Record) {
 	var pods map[string]*model.Endpoint
 	for _, r := range records {

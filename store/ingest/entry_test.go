@@ -12,8 +12,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Whatever comes, changes, cannot be read and goes in whatever order, the records are those that the objects make from nothing. When everything is gone
-// nothing is left.
+// Whatever comes, changes, cannot be read and goes in whatever order, the records are those that the objects make from
+// nothing. When everything is gone nothing is left.
 func TestLookups(t *testing.T) {
 	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -48,7 +48,8 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// An endpoint of a slice that is as its Pod is by itself is the one of the Pod's Workload, whichever came first, and is another one where they differ.
+// An endpoint of a slice that is as its Pod is by itself is the one of the Pod's Workload, whichever came first, and is
+// another one where they differ.
 func TestEndpointIsItsPods(t *testing.T) {
 	p := func(ready string) object.Event {
 		return put(t, fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: shop, labels: {a: b}}, spec: {nodeName: n1}, status: {podIP: 10.0.0.1, conditions: [{type: Ready, status: %q}]}}", ready))

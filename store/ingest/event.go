@@ -12,7 +12,8 @@ import (
 // Event is one input of State.Step.
 type Event interface{ event() }
 
-// The events of sources, leadership and the store. Those of sealing, of encrypting again, of levels and of others' writes are in their files.
+// The events of sources, leadership and the store. Those of sealing, of encrypting again, of levels and of others'
+// writes are in their files.
 type (
 	// Objects is one semantic change: the events that a source emitted in one call.
 	Objects []object.Event

@@ -14,8 +14,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// The events and effects of mending changes that others than the leader made to stored records, by accident or with foreign tools. No removal is
-// held for them: no object changed.
+// The events and effects of mending changes that others than the leader made to stored records, by accident or with
+// foreign tools. No removal is held for them: no object changed.
 type (
 	// Foreign lists records that another writer changed at a revision.
 	Foreign struct {
@@ -43,8 +43,9 @@ func (Altered) event()  {}
 func (Recall) effect()  {}
 func (Recalled) event() {}
 
-// others mends stored records that others than the leader changed: it has wanted records written again, and restores records that no object says.
-// Changes go in (apply, recalled); takeRestores returns values for the next batch. State owns it.
+// others mends stored records that others than the leader changed: it has wanted records written again, and restores
+// records that no object says. Changes go in (apply, recalled); takeRestores returns values for the next batch. State
+// owns it.
 type others struct {
 	wanted  *wanted
 	stored  *stored
@@ -55,7 +56,8 @@ type others struct {
 // forget drops all changes.
 func (o *others) forget() { clear(o.restore) }
 
-// apply has changed records written again, or deleted. It returns the paths of records to recall, and whether the store is to be compared as a whole.
+// apply has changed records written again, or deleted. It returns the paths of records to recall, and whether the store
+// is to be compared as a whole.
 func (o *others) apply(values []kv.Value) (recall []string, altered bool) {
 	again := map[model.Key]bool{}
 	for _, v := range values {
@@ -64,8 +66,8 @@ func (o *others) apply(values []kv.Value) (recall []string, altered bool) {
 		flies, flying := o.writes.flying[key]
 		switch {
 		case v.Hash() == was && !flying || flying && v.Hash() == flies: // the record is as it is to be
-		case flying && flies != model.Hash{} && o.wanted.records[key] == nil && !o.writes.queue.waitsFor(key): // a Secret that is encrypted again, and that no object says
-			altered = true
+		case flying && flies != model.Hash{} && o.wanted.records[key] == nil && !o.writes.queue.waitsFor(key):
+			altered = true // a Secret that is encrypted again, and that no object says
 		case was == model.Hash{} && (err != nil || o.writes.refused[key] > 0):
 			o.restore[v.Path] = kv.Value{Path: v.Path}
 		case err != nil || o.writes.standing(key):
@@ -87,7 +89,8 @@ func (o *others) recalled(values []kv.Value) {
 	}
 }
 
-// takeRestores returns the values to put back with a batch: those that are as this leader stored them, and whose keys are not in the batch.
+// takeRestores returns the values to put back with a batch: those that are as this leader stored them, and whose keys
+// are not in the batch.
 func (o *others) takeRestores(batch map[model.Key]model.Hash) (values []kv.Value) {
 	for _, path := range slices.Sorted(maps.Keys(o.restore)) {
 		v := o.restore[path]
@@ -144,18 +147,21 @@ func (l *Loop) follow(ctx context.Context, from kv.Position, epoch kv.Epoch, res
 		if ctx.Err() != nil {
 			return
 		}
-		if errors.Is(err, errAltered) || errors.Is(err, kv.ErrCompacted) || errors.Is(err, kv.ErrRegressed) || errors.Is(err, kv.ErrClusterChanged) {
-			l.changes.Warn("changes that others made to stored records may have been missed: comparing everything again", "", obs.KeyEpoch, epoch.Revision, obs.KeyError, err)
+		missed := func(cause error) bool { return errors.Is(err, cause) }
+		if slices.ContainsFunc([]error{errAltered, kv.ErrCompacted, kv.ErrRegressed, kv.ErrClusterChanged}, missed) {
+			l.changes.Warn("changes that others made to stored records may have been missed: comparing everything again", "",
+				obs.KeyEpoch, epoch.Revision, obs.KeyError, err)
 			send(ctx, results, Altered{epoch})
 			return
 		}
-		l.changes.Warn("the watch on the stored records failed; trying again. Until then, changes that others make to them are not put back", "", obs.KeyError, err)
+		l.changes.Warn("the watch on the stored records failed; trying again. Until then, changes that others make to them are not put back", "",
+			obs.KeyError, err)
 		_ = loop.Pause(ctx, l.Retry)
 	}
 }
 
-// logDiffering logs which kinds of stored records differ from the head. Of kinds that this build does not know the head's words are kept: nobody
-// here could tell which of the two is right.
+// logDiffering logs which kinds of stored records differ from the head. Of kinds that this build does not know the
+// head's words are kept: nobody here could tell which of the two is right.
 func (l *Loop) logDiffering(state *kv.State) {
 	for _, kind := range state.Contents.Differ(state.Said) {
 		said, stored := state.Said.Kind(kind).Count, state.Contents.Kind(kind).Count
@@ -227,7 +233,8 @@ func (l *Loop) recall(ctx context.Context, e Recall) Event {
 		}
 		if errors.Is(err, kv.ErrCompacted) {
 			count, kinds, names := describe(e.Paths)
-			l.Log.Error("stored records that somebody else changed cannot be put back: no object says what they should be, and etcd has compacted the revision before the change",
+			l.Log.Error("stored records that somebody else changed cannot be put back: no object says what they should be, "+
+				"and etcd has compacted the revision before the change",
 				obs.KeyRecords, count, obs.KeyKinds, kinds, obs.KeyNames, names, obs.KeyError, err)
 			break
 		}

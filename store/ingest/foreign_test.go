@@ -100,8 +100,8 @@ func crowd(t *testing.T) (events []object.Event) {
 	return events
 }
 
-// What others remove, change and add behind the leader's back it writes again or removes by itself, although nothing of its sources
-// changed: more than half of a kind, too. The log says it in one line.
+// What others remove, change and add behind the leader's back it writes again or removes by itself, although nothing of
+// its sources changed: more than half of a kind, too. The log says it in one line.
 func TestChangesOfOthersAreMended(t *testing.T) {
 	s := kvtest.Start(t)
 	l := lead(t, s, 201, crowd(t)...)
@@ -142,8 +142,8 @@ func (l *leading) now() kv.Contents {
 	return state.Contents
 }
 
-// Records that no object says how they are to be, and that stand nevertheless, are put back byte for byte: of an object that cannot be
-// understood any more, and of a kind that this build does not know.
+// Records that no object says how they are to be, and that stand nevertheless, are put back byte for byte: of an object
+// that cannot be understood any more, and of a kind that this build does not know.
 func TestStandingRecordsAreMended(t *testing.T) {
 	s := kvtest.Start(t)
 	first := lead(t, s, 2, put(t, svc), put(t, vs("a", "1s")))
@@ -165,8 +165,8 @@ func TestStandingRecordsAreMended(t *testing.T) {
 	}
 }
 
-// A leader that begins over a damaged store puts back what the last one left, also where that is more than the shrink guard lets go;
-// where etcd has forgotten it, it compares everything with what is stored, and says what it found.
+// A leader that begins over a damaged store puts back what the last one left, also where that is more than the shrink
+// guard lets go; where etcd has forgotten it, it compares everything with what is stored, and says what it found.
 func TestTermOverDamagedStore(t *testing.T) {
 	for name, forgotten := range map[string]bool{"etcd has it": false, "etcd has forgotten it": true} {
 		t.Run(name, func(t *testing.T) {
@@ -193,7 +193,8 @@ func TestTermOverDamagedStore(t *testing.T) {
 	}
 }
 
-// Of a kind that this build does not know the head says what the last leader said, whatever is stored: replicas that know it hold it.
+// Of a kind that this build does not know the head says what the last leader said, whatever is stored: replicas that
+// know it hold it.
 func TestHeadOfUnknownKinds(t *testing.T) {
 	s := kvtest.Start(t)
 	s.Put("records/Novel///shop/x", "of a newer build")
@@ -224,8 +225,8 @@ func load(t *testing.T, s *kvtest.Server) *kv.State {
 	return state
 }
 
-// After a leader of an older build, which says nothing of the records, and one of a newer build, which says it in another way, the head
-// says what is stored, though nothing else changed. The head is all that the next leader writes.
+// After a leader of an older build, which says nothing of the records, and one of a newer build, which says it in
+// another way, the head says what is stored, though nothing else changed. The head is all that the next leader writes.
 func TestHeadOfAnotherBuild(t *testing.T) {
 	for name, said := range map[string]*model.ContentsValue{"older": nil, "newer": {Algorithm: 9}} {
 		t.Run(name, func(t *testing.T) {
@@ -262,7 +263,8 @@ func TestHeadOfSomebodyElse(t *testing.T) {
 	l.settles("another head", func(state *kv.State) bool { return len(state.Values) == 2 })
 }
 
-// What is being encrypted again while others change it is not taken away for that it has no object that can be understood.
+// What is being encrypted again while others change it is not taken away for that it has no object that can be
+// understood.
 func TestForeignChangeInFlight(t *testing.T) {
 	d := newDesk(t)
 	d.lead()
@@ -298,9 +300,8 @@ func TestForeignChangeInFlight(t *testing.T) {
 	}
 }
 
-// What others change is written again with the next batch (issue 12, item 12: within 10 s): at once, also where the pace of endpoints
-// holds others up, or with the next beat of that pace where it is
-// endpoints.
+// What others change is written again with the next batch (issue 12, item 12: within 10 s): at once, also where the
+// pace of endpoints holds others up, or with the next beat of that pace where it is endpoints.
 func TestRepairsWaitForNothing(t *testing.T) {
 	d := newDesk(t)
 	d.want(Objects{put(t, svc), synced})

@@ -22,7 +22,7 @@ import (
 	"navarch.io/navarch/store/watchdog"
 )
 
-// Store is what the loop needs of kv.Store.
+// Store is the part of kv.Store that the loop uses.
 type Store interface {
 	LoadHashes(ctx context.Context, revision int64, whole func(path string) bool) (*kv.State, error)
 	Commit(ctx context.Context, batch kv.Batch) (kv.Head, error)
@@ -30,26 +30,26 @@ type Store interface {
 	Before(ctx context.Context, paths []string, revision int64) ([]kv.Value, error)
 }
 
-// Config is what New needs.
+// Config is the input of New.
 type Config struct {
 	Options
 	Store  Store
-	Sealer Sealer // of private keys; nil: Secrets that have one are not written
+	Sealer Sealer // of private keys; nil: Secrets with a private key are not written
 	Log    *slog.Logger
-	// Committed is called with every batch that was written, with the time of the oldest event in it (the load's, for a full
-	// comparison) and of the beginning of the commit; nil: nothing is called. It is called by any goroutine, must not block
-	// (store/watchdog: as of the next ones) and changes nothing of the batch.
+	// Committed is called with every batch that was written, with the time of the oldest event in it (the load's, for a
+	// full comparison) and of the beginning of the commit; nil: not called. Any goroutine calls it. It must not block
+	// (store/watchdog reports it), and changes nothing of the batch.
 	Committed func(revision int64, event, began time.Time, batch kv.Batch)
-	// Referred is called with the Secrets that records refer to (Options.SecretUses), by Secret, each time that this has changed; nil: nobody is. It
-	// must not block.
+	// Referred is called with the Secrets that records refer to (Options.SecretUses), by Secret, each time that they
+	// have changed; nil: not called. It must not block.
 	Referred func([]object.Reference)
-	// Named is called with the names that are to be resolved (normal.ResolvedID), sorted, each time that this has changed, and whether these are all that the
-	// sources refer to; nil: nobody is. It must not block.
+	// Named is called with the names that are to be resolved (normal.ResolvedID), sorted, each time that they have
+	// changed. whole: the sources refer to no others. nil: not called. It must not block.
 	Named func(names []string, whole bool)
 	// KeySets is called in the same way with the keys that are to be fetched (normal.KeysID).
 	KeySets func(needed []object.ID, whole bool)
-	Seen    func() kv.Place // the newest that this process's mirror has read, or remembers; nil: nothing is known
-	Pace    time.Duration   // endpoint-only batches are at least so far apart; default 25 ms
+	Seen    func() kv.Place // newest place that this process's mirror has read, or remembers; nil: none is known
+	Pace    time.Duration   // least time between batches of endpoints alone; default 25 ms
 	Retry   time.Duration   // pause after a load or write that failed; default 500 ms
 }
 
@@ -68,28 +68,29 @@ type Loop struct {
 	accepts         chan acceptance
 	tenants         tenantsOf
 	settled         atomic.Bool
-	whole           bool                          // as Named and KeySets were called with
-	changes         *obs.Sampled                  // lines about what others change in the store
-	count           atomic.Pointer[problem.Count] // what ProblemCount is
-	version         atomic.Uint64                 // of what EveryProblem is
-	asking          sync.Mutex                    // guards asked, also while the loop is asked
+	whole           bool                          // argument of the last calls of Named and KeySets
+	changes         *obs.Sampled                  // log lines about changes of others in the store
+	count           atomic.Pointer[problem.Count] // of all problems
+	version         atomic.Uint64                 // counts changes of the problems of all objects
+	asking          sync.Mutex                    // guards asked, also while the loop answers
 	asked           *everyProblem
 
-	between []object.Problem // Run's: what is wrong between objects
-	counted problemsVersion  // Run's: that `version` was last counted up for
+	between []object.Problem // Run's: the problems between objects
+	counted problemsVersion  // Run's: for which version was last incremented
 	ask     []func()         // Run's: questions that wait for publish
 }
 
-// input is what waits for the loop: all that was emitted, each change for itself, and the newest word on the level and on leadership.
+// input is the content of the loop's box: every call of Emit, and the newest calls about the level, clusters and leadership.
 type input struct {
 	emits  Emits
 	level  *Levelled       // nil: it has not changed
 	remote *Remotes        // nil: it has not changed
 	term   Event           // Gained, Lost or nil
-	settle []chan struct{} // closed once emits are taken
+	settle []chan struct{} // closed once emits are applied
 	ask    []func()
 }
 
+// merge adds a newer input to one that waits.
 func merge(waiting, next input) input {
 	waiting.emits = append(waiting.emits, next.emits...)
 	if next.level != nil {
@@ -106,7 +107,7 @@ func merge(waiting, next input) input {
 	return waiting
 }
 
-// New fills in the defaults; nothing runs before Run.
+// New makes a Loop, with defaults for empty fields. Nothing runs before Run.
 func New(c Config) *Loop {
 	c.Pace = cmp.Or(c.Pace, 25*time.Millisecond)
 	c.Retry = cmp.Or(c.Retry, 500*time.Millisecond)
@@ -116,34 +117,36 @@ func New(c Config) *Loop {
 	if c.Crashes == nil {
 		c.Crashes = crash.New(c.Log)
 	}
-	return &Loop{Config: c, state: NewState(c.Options), box: loop.NewBox(merge), callbacks: watchdog.New(c.Log, "ingest: Referred, Named, KeySets"), accepts: make(chan acceptance), changes: obs.NewSampled(c.Log)}
+	return &Loop{Config: c, state: NewState(c.Options), box: loop.NewBox(merge), accepts: make(chan acceptance),
+		callbacks: watchdog.New(c.Log, "ingest: Referred, Named, KeySets"), changes: obs.NewSampled(c.Log)}
 }
 
-// Emit takes what a source emits. What comes in one call is written in one batch; other changes may be written before it, of
-// other namespaces, or with it.
+// Emit applies events of a source. Events of one call are written in one batch. Other changes may be written before it, if
+// they are of other namespaces, or with it.
 func (l *Loop) Emit(events []object.Event) {
 	l.box.Put(input{emits: Emits{{Objects: slices.Clone(events), At: time.Now()}}})
 }
 
-// Gained: this process leads under an epoch; held are the removals that the leader before held.
+// Gained begins a term of this process under an epoch. held are the removals that the leader before held.
 func (l *Loop) Gained(epoch kv.Epoch, held ...removal.Hold) {
 	l.box.Put(input{term: Gained{epoch, held}})
 }
 
-// Lost: this process leads no more.
+// Lost ends the term.
 func (l *Loop) Lost() { l.box.Put(input{term: Lost{}}) }
 
-// checkAfter is how long changes gather before objects are checked against each other.
+// checkAfter is the time in which changes gather before objects are checked against each other.
 const checkAfter = 200 * time.Millisecond
 
-// Run does what Step says until ctx ends: its error is the only one. What cannot be read or written is logged, and tried again.
+// Run carries out the effects of State.Step until ctx ends, and returns its error. Loads and writes that fail are logged and
+// tried again.
 func (l *Loop) Run(ctx context.Context) error {
 	results := make(chan Event)
 	check := time.NewTimer(time.Hour)
 	check.Stop()
 	defer check.Stop()
-	look := time.NewTimer(reencryptEvery)
-	defer look.Stop()
+	reencrypt := time.NewTimer(reencryptEvery)
+	defer reencrypt.Stop()
 	checking := false
 	unfollow := func() {} // ends the goroutine that follows the stored records
 	defer func() { unfollow() }()
@@ -165,19 +168,19 @@ func (l *Loop) Run(ctx context.Context) error {
 			effects = l.state.Step(event)
 			switch e := event.(type) {
 			case Loaded: // a term begins
-				look.Reset(reencryptPause)
+				reencrypt.Reset(reencryptPause)
 				unfollow()
 				unfollow = l.startFollowing(ctx, e, results)
 			case Reencrypted:
-				look.Reset(e.pause())
+				reencrypt.Reset(e.pause())
 			}
 		case a := <-l.accepts:
 			var done accepted
 			effects, done.hold, done.ok = l.state.accept(a.id)
 			a.done <- done
-		case <-look.C:
+		case <-reencrypt.C:
 			if effects = l.state.Step(Look{}); len(effects) == 0 {
-				look.Reset(reencryptEvery)
+				reencrypt.Reset(reencryptEvery)
 			}
 		case <-check.C:
 			l.check()
@@ -195,7 +198,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// check checks objects against each other, where something has changed.
+// check checks objects against each other, if records have changed.
 func (l *Loop) check() {
 	w := l.state.inventory
 	if !w.crossCheck.due {
@@ -213,13 +216,13 @@ func (l *Loop) applyInput(in input) (effects []Effect) {
 	if in.level != nil {
 		effects = l.state.Step(*in.level)
 	}
-	if in.term != nil { // before what sources said, so that a process that leads no more begins nothing
+	if in.term != nil { // before the events of sources, so that a process that does not lead any more begins nothing
 		effects = append(effects, l.state.Step(in.term)...)
 	}
 	if len(in.emits) > 0 {
 		effects = append(effects, l.state.Step(in.emits)...)
 	}
-	if in.remote != nil { // after what they said: one that is not expected any more was forgotten before
+	if in.remote != nil { // after the events of sources: a cluster that is gone was forgotten before
 		effects = append(effects, l.state.Step(*in.remote)...)
 	}
 	if len(in.settle) > 0 {
@@ -231,7 +234,7 @@ func (l *Loop) applyInput(in input) (effects []Effect) {
 	return effects
 }
 
-// do carries one effect out, in a goroutine of its own: at most one load or write is under way for each epoch.
+// do carries out one effect, in a goroutine of its own. At most one load or write is under way for each epoch.
 func (l *Loop) do(ctx context.Context, effect Effect, now time.Time, results chan<- Event) {
 	var result Event
 	switch e := effect.(type) {
@@ -261,7 +264,8 @@ func (l *Loop) do(ctx context.Context, effect Effect, now time.Time, results cha
 	send(ctx, results, result)
 }
 
-// place is where this leader's heads begin to stand: a new term, above the stored head's and above all that this process has read.
+// place returns the place of this term's first head: a new term, above the stored head's and above all that this process has
+// read.
 func (l *Loop) place(head kv.Head) kv.Place {
 	var seen kv.Place
 	if l.Seen != nil {
@@ -270,7 +274,7 @@ func (l *Loop) place(head kv.Head) kv.Place {
 	return head.Place.Next(seen, time.Now())
 }
 
-// load reads the hashes that are stored at present, and tries until it can.
+// load reads the stored hashes, and tries again until it succeeds or ctx ends.
 func (l *Loop) load(ctx context.Context, epoch kv.Epoch) Event {
 	for ctx.Err() == nil {
 		loaded, err := l.loadOnce(ctx, epoch)
@@ -285,17 +289,18 @@ func (l *Loop) load(ctx context.Context, epoch kv.Epoch) Event {
 	return Lost{}
 }
 
-// readWhole says of which stored records more is read than their hash: Secrets, whose private keys are sealed, the mesh configuration, and those of kinds that this build
-// does not know.
+// readWhole reports whether more than the hash of a stored record is read: of Secrets, whose private keys are sealed, of the
+// mesh configuration, and of kinds that this build does not know.
 func readWhole(path string) bool {
 	key, err := model.ParsePath(path)
 	return err != nil || key.Kind == model.KindSecret || key == model.MeshKey
 }
 
+// loadOnce reads the stored hashes. Its error is the store's, or names a batch that was written meanwhile.
 func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 	state, err := l.Store.LoadHashes(ctx, 0, readWhole)
 	if err == nil && state.Head.Revision != 0 && !state.Head.Complete {
-		state, err = l.Store.LoadHashes(ctx, state.Store, readWhole) // of a batch that was written in part, that part counts
+		state, err = l.Store.LoadHashes(ctx, state.Store, readWhole) // the written part of an incomplete batch counts
 	}
 	if err != nil {
 		return Loaded{}, fmt.Errorf("load records: %w", err)
@@ -314,7 +319,8 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 	for _, v := range state.Values {
 		key, err := v.Key()
 		if err != nil {
-			l.Log.Warn("a stored record is of a kind that this build does not know; it is left alone unless the level says otherwise", obs.KeyName, v.Path)
+			l.Log.Warn("a stored record is of a kind that this build does not know; it is left alone unless the level says otherwise",
+				obs.KeyName, v.Path)
 			if loaded.Unknown[v.Path] = v.Hash(); !model.ReadUnknown(v.Path, v.Raw).Closing {
 				loaded.Skippable = append(loaded.Skippable, v.Path)
 			}
@@ -324,7 +330,7 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 		if loaded.Bytes != nil {
 			loaded.Bytes[key] = v.Size()
 		}
-		if key.Kind == model.KindSecret || key == model.MeshKey { // one that does not decode is written again
+		if key.Kind == model.KindSecret || key == model.MeshKey { // a record that does not decode is written again
 			switch r, _ := v.Record(); r := r.(type) {
 			case *model.Secret:
 				loaded.Secrets[key] = r
@@ -337,6 +343,7 @@ func (l *Loop) loadOnce(ctx context.Context, epoch kv.Epoch) (Loaded, error) {
 	return loaded, nil
 }
 
+// write commits a batch.
 func (l *Loop) write(ctx context.Context, e Write) Event {
 	batch, began := e.Batch, time.Now()
 	head, err := l.Store.Commit(ctx, batch)

@@ -169,8 +169,8 @@ func TestLoopChecksObjectsAgainstEachOther(t *testing.T) {
 	})
 }
 
-// A selector waits for its workload: a Pod, whose changes are no configuration, ends the warning and brings it back; and a panic over objects side by side
-// is forgotten as soon as they can be looked at.
+// A selector waits for its workload: a Pod, whose changes are no configuration, ends the warning and brings it back;
+// and a panic over objects side by side is forgotten as soon as they can be looked at.
 func TestLoopFollowsWorkloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Config{Store: &memory{}})

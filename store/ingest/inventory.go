@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// inventory turns objects into wanted records and problems. Events of sources go into take; results are in wanted and faults. It knows nothing of
-// the store. State owns it.
+// inventory turns objects into wanted records and problems. Events of sources go into take; results are in wanted and
+// faults. It knows nothing of the store. State owns it.
 type inventory struct {
 	normal     *normal.Normalizer
 	objects    *lookup.Table[entry]
@@ -62,7 +62,8 @@ func (w *inventory) location(id object.ID) string {
 	return ""
 }
 
-// take applies events that belong together: first it stores and parses all objects, then it makes the records of each marked object once.
+// take applies events that belong together: first it stores and parses all objects, then it makes the records of each
+// marked object once.
 func (w *inventory) take(events []object.Event) {
 	for _, e := range events {
 		w.noteTenant(e)
@@ -130,7 +131,8 @@ func (w *inventory) remove(e object.Event) {
 	w.markOther(e.ID)
 }
 
-// broken notes an object that cannot be read: its last good version stays in effect. A policy without one closes its namespace.
+// broken notes an object that cannot be read: its last good version stays in effect. A policy without one closes its
+// namespace.
 func (w *inventory) broken(e object.Event) {
 	if e.ID.Name == "" {
 		w.unreadable[e.Location] = true
@@ -185,7 +187,8 @@ func (w *inventory) normalise(n *node) {
 	}
 }
 
-// setRecords replaces an object's records, and tells the followers of records. Records with a private key are wanted once the key is sealed.
+// setRecords replaces an object's records, and tells the followers of records. Records with a private key are wanted
+// once the key is sealed.
 func (w *inventory) setRecords(n *node, records []model.Record, private model.PrivateKey) {
 	e := &n.Entry
 	w.references.replace(e.records, records)

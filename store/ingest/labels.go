@@ -29,7 +29,8 @@ func (l *labels) set(namespace, value string) bool {
 	return true
 }
 
-// noteNamespace notes TenantLabel of a Namespace that comes, changes or goes. The config cluster says which tenant a namespace belongs to.
+// noteNamespace notes TenantLabel of a Namespace that comes, changes or goes. The config cluster says which tenant a
+// namespace belongs to.
 func (w *inventory) noteNamespace(e object.Event) {
 	if e.ID.Origin.Cluster() != "" || e.ID.Group != "" || e.ID.Kind != "Namespace" {
 		return
@@ -61,8 +62,9 @@ type tenantsOf struct {
 	changed chan struct{}
 }
 
-// Tenants returns the value of TenantLabel of each namespace that has one; nil until the sources have emitted everything. Neither the loop nor the
-// caller changes the map: the channel is closed when there is another one. Any goroutine may call it.
+// Tenants returns the value of TenantLabel of each namespace that has one; nil until the sources have emitted
+// everything. Neither the loop nor the caller changes the map: the channel is closed when there is another one. Any
+// goroutine may call it.
 func (l *Loop) Tenants() (map[string]string, <-chan struct{}) {
 	l.tenants.mu.Lock()
 	defer l.tenants.mu.Unlock()

@@ -10,11 +10,12 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Levelled is an event: records of kinds above a level (model.LevelOf) are not stored from now on, records up to it are.
+// Levelled is an event: records of kinds above a level (model.LevelOf) are not stored from now on, records up to it
+// are.
 type Levelled struct {
 	Level uint32
-	// Below: the store may have a level above the one that this build reads, which is Level. Stored records of unknown kinds are deleted. Policies that
-	// refuse something stay, since without them proxies would admit it.
+	// Below: the store may have a level above the one that this build reads, which is Level. Stored records of unknown
+	// kinds are deleted. Policies that refuse something stay, since without them proxies would admit it.
 	Below bool
 }
 
@@ -50,7 +51,8 @@ func (s *State) storedLevel() uint32 {
 	return s.writes.level.Level
 }
 
-// dropSkippable has stored records of unknown kinds that refuse nothing deleted, if the store is to have the level that this build reads.
+// dropSkippable has stored records of unknown kinds that refuse nothing deleted, if the store is to have the level that
+// this build reads.
 func (s *State) dropSkippable(paths []string) {
 	if !s.writes.level.Below || !s.stored.contents.Known() {
 		return
@@ -69,7 +71,8 @@ func (w *writes) aboveLevel(source func(model.Key) object.ID) (all []object.Prob
 	for key := range w.wanted.records {
 		if level := model.LevelOf(key.Kind); level > w.level.Level {
 			all = append(all, object.Problem{ID: source(key), Code: problem.Pending, Severity: problem.Warning,
-				Message: fmt.Sprintf("it takes effect once every replica reads level %d: there are replicas of an older version, which read level %d", level, w.level.Level)})
+				Message: fmt.Sprintf("it takes effect once every replica reads level %d: there are replicas of an older version, "+
+					"which read level %d", level, w.level.Level)})
 		}
 	}
 	return all

@@ -37,8 +37,8 @@ func (w *inventory) normaliseMesh(n *node) {
 	}
 }
 
-// keepMissingMesh reports whether an object that is removed is the mesh configuration in effect. Its last good version then stays in effect: its
-// absence is a problem, and no other configuration.
+// keepMissingMesh reports whether an object that is removed is the mesh configuration in effect. Its last good version
+// then stays in effect: its absence is a problem, and no other configuration.
 func (w *inventory) keepMissingMesh(id object.ID) bool {
 	n := w.objects.Get(id)
 	if n == nil || n.MeshOf() == nil || n.MeshOf().Record == nil || id != w.objects.MeshID() {
@@ -70,12 +70,15 @@ func (w *inventory) endMissingMesh(id object.ID) {
 	}
 }
 
-// recallMesh keeps the stored mesh configuration in effect where this leader has not read one: no source has emitted it, or key mesh is missing. Of
-// the mesh's networks only gateways are stored.
+// recallMesh keeps the stored mesh configuration in effect where this leader has not read one: no source has emitted
+// it, or key mesh is missing. Of the mesh's networks only gateways are stored.
 func (w *inventory) recallMesh(stored *model.Mesh) {
 	id := w.objects.MeshID()
 	n := w.objects.Get(id)
-	if stored == nil || n != nil && (n.Object() == nil || n.MeshOf() == nil || !n.MeshOf().Unsaid || proto.Equal(stored.Spec, w.objects.Mesh())) {
+	if stored == nil || n != nil && (n.Object() == nil || n.MeshOf() == nil || !n.MeshOf().Unsaid) {
+		return
+	}
+	if n != nil && proto.Equal(stored.Spec, w.objects.Mesh()) {
 		return
 	}
 	restored := lookup.Mesh{StaleNetworks: true}

@@ -7,8 +7,9 @@ import (
 	meshv1 "istio.io/api/mesh/v1alpha1"
 )
 
-// The last good mesh configuration stays in effect while its ConfigMap is gone, or has no key mesh, also under the next leader, which has read none; a problem says so.
-// It is what the ConfigMap says once that is back. Where there was none all defaults count, without a problem.
+// The last good mesh configuration stays in effect while its ConfigMap is gone, or has no key mesh, also under the next
+// leader, which has read none; a problem says so. It is what the ConfigMap says once that is back. Where there was none
+// all defaults count, without a problem.
 func TestMeshConfigurationStands(t *testing.T) {
 	const closed, open = "outboundTrafficPolicy: {mode: REGISTRY_ONLY}", "{}"
 	unsaid := strings.Replace(gatewaysMap("", "{}"), "mesh: '', ", "", 1)

@@ -8,7 +8,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// A Namespace of a cluster has a record for as long as it is there, which no change of its labels changes; one of a folder has none.
+// A Namespace of a cluster has a record for as long as it is there, which no change of its labels changes; one of a
+// folder has none.
 func TestNamespaceHasARecord(t *testing.T) {
 	w := newInventory(Options{})
 	from := func(source, labels string) object.Event {

@@ -7,8 +7,8 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// reportNeeded reports which names are to be resolved and which keys are to be fetched, where that has changed: records refer to these, and the
-// leader emits its findings as objects (normal.ResolvedID, normal.KeysID).
+// reportNeeded reports which names are to be resolved and which keys are to be fetched, where that has changed: records
+// refer to these, and the leader emits its findings as objects (normal.ResolvedID, normal.KeysID).
 func (l *Loop) reportNeeded() {
 	whole := l.state.sources.configured()
 	also := whole != l.whole

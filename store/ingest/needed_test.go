@@ -14,8 +14,9 @@ import (
 // leaders are the origins of what the leader says itself.
 var leaders = []origin.Origin{{}, origin.New("", origin.Addresses), origin.New("", origin.DNS)}
 
-// What the leader resolves and gives itself becomes a part of the records that refer to it, and of no others. Nothing is written before it has said
-// everything that it knew; which names are needed is known before that. What it says no more is taken away.
+// What the leader resolves and gives itself becomes a part of the records that refer to it, and of no others. Nothing
+// is written before it has said everything that it knew; which names are needed is known before that. What it says no
+// more is taken away.
 func TestWhatTheLeaderSays(t *testing.T) {
 	d := newDesk(t)
 	d.s = NewState(Options{Normal: normal.Options{Automatic: []netip.Prefix{netip.MustParsePrefix("240.240.0.0/16"), netip.MustParsePrefix("2001:2::/48")}, ResolveGateways: true}, Sources: leaders})

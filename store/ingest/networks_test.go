@@ -15,8 +15,8 @@ func gatewaysMap(mesh, networks string) string {
 const eastWest = "apiVersion: v1\nkind: Service\nmetadata: {name: gw, namespace: istio-system, labels: {topology.istio.io/network: b}}\n" +
 	"spec: {clusterIP: 10.96.0.9, externalIPs: [192.0.2.9], ports: [{name: tls, port: 15443}]}"
 
-// Nothing but an edit of what names them takes the gateways of networks away (known of istiod: a gateway wiped by an edit of another Service,
-// or by a cluster that goes).
+// Nothing but an edit of what names them takes the gateways of networks away (known of istiod: a gateway wiped by an
+// edit of another Service, or by a cluster that goes).
 func TestNetworkGatewaysStand(t *testing.T) {
 	d := newDesk(t)
 	networks := "networks: {c: {gateways: [{address: 192.0.2.1, port: 443}]}}"

@@ -8,8 +8,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// guard catches panics over single objects. Such a panic is a fault of Navarch, and would end each leader in turn. So the object counts as one that
-// cannot be understood: its last good version stays in effect, a policy without one closes its namespace, and all other objects go on.
+// guard catches panics over single objects. Such a panic is a fault of Navarch, and would end each leader in turn. So
+// the object counts as one that cannot be understood: its last good version stays in effect, a policy without one
+// closes its namespace, and all other objects go on.
 type guard struct {
 	crashes *crash.Log
 	fault   func(*object.Object) // tests make it panic; nil: not called
@@ -53,7 +54,8 @@ func (w *inventory) result(n *node) (r normal.Result) {
 	o := n.Object()
 	if problems := w.guard.run(o, func() { r = w.normal.Object(o, w.objects) }); problems != nil {
 		unread := &object.Object{ID: o.ID, Location: o.Location} // without its content, which is not read again
-		r = normal.Result{Spoiled: true, Problems: problems, Refs: n.Refs(), UsesMesh: n.UsesMesh(), Closed: w.normal.Closed(unread, w.objects.Mesh().GetRootNamespace())}
+		r = normal.Result{Spoiled: true, Problems: problems, Refs: n.Refs(), UsesMesh: n.UsesMesh(),
+			Closed: w.normal.Closed(unread, w.objects.Mesh().GetRootNamespace())}
 	}
 	return r
 }

@@ -11,8 +11,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// An object that makes normalisation panic is set aside by name, and no leader ends: its last good version stands, a policy that has none
-// closes its namespace, what is told with it is written, and it counts again when it can be read.
+// An object that makes normalisation panic is set aside by name, and no leader ends: its last good version stands, a
+// policy that has none closes its namespace, what is told with it is written, and it counts again when it can be read.
 func TestObjectThatPanics(t *testing.T) {
 	for _, skip := range []int{0, 1} { // where it is taken, and where records are made of it
 		d, log := newDesk(t), &bytes.Buffer{}
@@ -57,7 +57,8 @@ func TestObjectThatPanics(t *testing.T) {
 	}
 }
 
-// What is joined with (Pods, the mesh configuration) stands as it was too, and so does what is known when the look at all objects panics.
+// What is joined with (Pods, the mesh configuration) stands as it was too, and so does what is known when the look at
+// all objects panics.
 func TestPanicOverWhatIsJoined(t *testing.T) {
 	d := newDesk(t)
 	armed := ""

@@ -9,47 +9,47 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// queue is what waits to be written: keys in groups. A group is what one change made differ, and is written as a whole.
-// Groups wait in queues, one for each namespace, that are served in turn: what waits in one does not hold up another.
+// queue holds the keys that wait to be written, in groups. One change makes one group, which is written as a whole. Groups
+// wait in queues, one for each namespace, that are served in turn: a full queue does not delay the others. writes owns it.
 type queue struct {
 	of         map[model.Key]*group
 	namespaces map[string]*namespaceQueue // by namespace
-	turns      []*namespaceQueue          // all of namespaces, whose turn is next in front
+	turns      []*namespaceQueue          // all queues, the next turn first
 	places     uint64
-	waits      int // keys that are to be written
-	config     int // those of them that do not follow workloads
+	waits      int // keys to be written
+	config     int // of these, keys of kinds that do not follow workloads
 }
 
-// group is keys that are written together. Those that need not be written belong to it, too: were one of them to change again
-// and be written first, a part of this change would be seen without the rest.
+// group holds keys that are written together. Keys that need not be written belong to it, too: if one of them changed again
+// and were written first, readers would see a part of this change.
 type group struct {
-	place   uint64             // in line; counts up
-	since   time.Time          // of the oldest change in it; zero: it came of no event
+	place   uint64             // order of arrival
+	since   time.Time          // of the oldest change; zero: no event caused it
 	keys    map[model.Key]bool // false: need not be written
-	waits   int                // how many are true
-	waitsIn *namespaceQueue    // nil: it does not wait any more
+	waits   int                // counts the keys that are true
+	waitsIn *namespaceQueue    // nil: the group does not wait any more
 }
 
-// namespaceQueue is the groups of one namespace.
+// namespaceQueue holds the groups of one namespace.
 type namespaceQueue struct {
 	namespace string
-	groups    []*group // by place; those with another queue have left
-	live      int      // those that have not
+	groups    []*group // by place; groups that wait in another queue have left
+	live      int      // groups that have not left
 	passed    bool     // there was no room for its first group in the last batch
 }
 
-// empty says that nothing waits.
+// empty reports whether no key waits.
 func (q *queue) empty() bool { return q.waits == 0 }
 
-// waitsFor says whether a key is to be written.
+// waitsFor reports whether a key is to be written.
 func (q *queue) waitsFor(key model.Key) bool { return q.of[key] != nil && q.of[key].keys[key] }
 
 func newQueue() *queue {
 	return &queue{of: map[model.Key]*group{}, namespaces: map[string]*namespaceQueue{}}
 }
 
-// add takes one change: keys that are to be written (true), and keys that need not be, or not any more (false). What waits
-// already with one of these keys becomes one group with the change, in the place of the oldest.
+// add adds one change: keys that are to be written (true), and keys that need not be, or not any more (false). Waiting groups
+// with one of these keys are joined with the change, in the place of the oldest.
 func (q *queue) add(changed map[model.Key]bool, since time.Time) {
 	var g *group
 	homes := map[string]bool{}
@@ -76,7 +76,7 @@ func (q *queue) add(changed map[model.Key]bool, since time.Time) {
 	q.assign(g, homes)
 }
 
-// set says of a key of a group whether it is to be written.
+// set sets whether a key of a group is to be written.
 func (q *queue) set(g *group, key model.Key, waits bool) {
 	if g.keys[key] != waits {
 		q.count(g, key, waits)
@@ -84,7 +84,7 @@ func (q *queue) set(g *group, key model.Key, waits bool) {
 	g.keys[key], q.of[key] = waits, g
 }
 
-// count is one key more, or less, that is to be written.
+// count counts a key that is to be written, or not any more.
 func (q *queue) count(g *group, key model.Key, more bool) {
 	n := 1
 	if !more {
@@ -97,7 +97,7 @@ func (q *queue) count(g *group, key model.Key, more bool) {
 	}
 }
 
-// remove takes a group out of the queue, with all its keys.
+// remove removes a group, with all its keys.
 func (q *queue) remove(g *group) {
 	for key, waits := range g.keys {
 		delete(q.of, key)
@@ -107,17 +107,8 @@ func (q *queue) remove(g *group) {
 	}
 	g.leave()
 	if len(q.of) == 0 {
-		q.of = map[model.Key]*group{} // of a comparison with what is stored it had all keys, and maps keep their room
+		q.of = map[model.Key]*group{} // a full comparison fills it with all keys, and maps keep their room
 	}
-}
-
-// emptied is an empty map: this one, unless it had so much that its room would be kept for nothing.
-func emptied[K comparable, V any](m map[K]V) map[K]V {
-	if len(m) > 1000 {
-		return map[K]V{}
-	}
-	clear(m)
-	return m
 }
 
 // join makes one group of two; the first may be nil.
@@ -130,7 +121,7 @@ func (q *queue) join(a, b *group) *group {
 	}
 	a.since = earlier(a.since, b.since)
 	b.leave()
-	if len(a.keys) < len(b.keys) { // the fewer move
+	if len(a.keys) < len(b.keys) { // fewer keys move
 		for key := range b.keys {
 			q.of[key] = a
 		}
@@ -143,7 +134,7 @@ func (q *queue) join(a, b *group) *group {
 	return a
 }
 
-// assign has a group wait in the queue of these where the fewest do; one that has nothing to write waits nowhere.
+// assign puts a group into the shortest of some queues. A group without keys to write is removed.
 func (q *queue) assign(g *group, homes map[string]bool) {
 	if g.waits == 0 {
 		q.remove(g)
@@ -166,7 +157,7 @@ func (q *queue) assign(g *group, homes map[string]bool) {
 	l.live++
 }
 
-// length is how many groups wait in a queue.
+// length counts the groups that wait in a queue.
 func (q *queue) length(namespace string) int {
 	if l := q.namespaces[namespace]; l != nil {
 		return l.live
@@ -174,6 +165,7 @@ func (q *queue) length(namespace string) int {
 	return 0
 }
 
+// leave takes a group out of its queue.
 func (g *group) leave() {
 	if g.waitsIn != nil {
 		g.waitsIn.live--
@@ -181,18 +173,18 @@ func (g *group) leave() {
 	}
 }
 
-// insert gives a group its place. The queue stays in proportion to what waits in it, however much joins and leaves.
+// insert puts a group in its place. The list stays in proportion to the waiting groups, however many join and leave.
 func (l *namespaceQueue) insert(g *group) {
 	if len(l.groups) > 2*l.live+8 {
 		l.groups = slices.DeleteFunc(l.groups, func(other *group) bool { return other.waitsIn != l || other == g })
 	}
 	at, there := slices.BinarySearchFunc(l.groups, g.place, func(other *group, place uint64) int { return cmp.Compare(other.place, place) })
-	if !there { // it may come back to where it was
+	if !there { // the group may come back to its old place
 		l.groups = slices.Insert(l.groups, at, g)
 	}
 }
 
-// first is the group that waits longest; nil: none waits.
+// first returns the group that waits longest; nil: the queue is empty.
 func (l *namespaceQueue) first() *group {
 	for len(l.groups) > 0 && l.groups[0].waitsIn != l {
 		l.groups = l.groups[1:]
@@ -203,10 +195,10 @@ func (l *namespaceQueue) first() *group {
 	return l.groups[0]
 }
 
-// take hands over groups for one batch, queue by queue in turn, each queue's in line. It ends when there is no room: most is that
-// of an empty batch, in keys, and add says how much is left. A group that does not fit lets those of other queues pass, once:
-// then it is the first of its batch, and that may be larger than most. While any waits one is handed over, whatever most is:
-// who takes until nothing waits comes to an end.
+// take calls add with groups for one batch, queue by queue in turn, in the order of each queue. It ends when there is no room:
+// most is the room of an empty batch, in keys, and add returns the room that is left. A group that does not fit lets groups of
+// other queues pass, once: then it is the first of its batch, which may be larger than most. Whatever most is, take hands over
+// at least one group if any waits, so a caller that repeats it empties the queue.
 func (q *queue) take(most int, add func(*group) (room int)) {
 	most = max(most, 1)
 	room := most
@@ -235,12 +227,12 @@ func (q *queue) take(most int, add func(*group) (room int)) {
 		serve(passed[0], passed[0].first())
 		passed = passed[1:]
 	}
-	if q.turns = append(passed, q.turns...); len(q.of) == 0 { // queues hold on to groups that have left
+	if q.turns = append(passed, q.turns...); len(q.of) == 0 { // queues retain groups that have left
 		q.namespaces, q.turns = map[string]*namespaceQueue{}, nil
 	}
 }
 
-// earlier is the earlier of two times, of which either may be unknown.
+// earlier returns the earlier of two times, of which either may be unknown.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

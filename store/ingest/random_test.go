@@ -222,8 +222,8 @@ func (r *randomSource) gain() {
 	r.do(r.s.Step(Gained{Epoch: kv.Epoch{Key: "leader", Revision: r.term}}))
 }
 
-// see looks at the store as a replica does: of no change one record is as it was before, and another as the change or a later
-// one made it.
+// see looks at the store as a replica does: of no change one record is as it was before, and another as the change or a
+// later one made it.
 func (r *randomSource) see() {
 	for i, emit := range r.emits {
 		before, since := 0, 0
@@ -244,8 +244,8 @@ func (r *randomSource) see() {
 	}
 }
 
-// Random changes, of which some share records, and writes that end well, or not, or nobody knows how: no reader sees half of a
-// change, and in the end everything is stored.
+// Random changes, of which some share records, and writes that end well, or not, or nobody knows how: no reader sees
+// half of a change, and in the end everything is stored.
 func TestRandomChanges(t *testing.T) {
 	var done [3]int
 	mended := 0

@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Records turns events into records without a store, through the same code that the leader runs: ordered by key, with all problems, those between
-// objects included. Secrets come without their private keys.
+// Records turns events into records without a store, through the same code that the leader runs: ordered by key, with
+// all problems, those between objects included. Secrets come without their private keys.
 func Records(events []object.Event, options normal.Options) ([]model.Record, []object.Problem) {
 	w := newInventory(Options{Normal: options})
 	w.take(events)

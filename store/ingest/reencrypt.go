@@ -21,7 +21,8 @@ const (
 type (
 	// Look: it is time to look for Secrets under an earlier key encryption key.
 	Look struct{}
-	// Reencrypt requests that the private keys of stored Secrets are encrypted under the newest key encryption key, where they are not.
+	// Reencrypt requests that the private keys of stored Secrets are encrypted under the newest key encryption key, where
+	// they are not.
 	Reencrypt struct {
 		Epoch  kv.Epoch
 		Stored []*model.Secret
@@ -50,8 +51,8 @@ func (s *sealing) applyReencrypted(e Reencrypted) {
 	}
 }
 
-// takeReencrypted returns the Secrets that were encrypted again, for the next batch. One that waits to be written for another reason is left to the
-// next Look.
+// takeReencrypted returns the Secrets that were encrypted again, for the next batch. One that waits to be written for
+// another reason is left to the next Look.
 func (s *sealing) takeReencrypted(q *queue) map[model.Key]*model.Secret {
 	puts := map[model.Key]*model.Secret{}
 	for key, a := range s.reencryptions {

@@ -85,8 +85,8 @@ func (w *sealingStore) begin() int {
 	return before
 }
 
-// After the key encryption key was rotated every stored private key is encrypted again, a batch at a time: also that of a
-// Secret whose object cannot be understood any more. Nothing else changes, nothing is written twice, by nobody.
+// After the key encryption key was rotated every stored private key is encrypted again, a batch at a time: also that of
+// a Secret whose object cannot be understood any more. Nothing else changes, nothing is written twice, by nobody.
 func TestSecretsAreReencrypted(t *testing.T) {
 	cert, key := pair(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -21,9 +21,10 @@ type SecretUse struct {
 	Of        string            // namespace of the Secret; empty: that of the workload
 }
 
-// references finds the Secrets that are used: those that a record names for workloads that exist. Workloads of another cluster use Secrets of their
-// own cluster and of the config cluster, as with istiod (istio: pilot/pkg/credentials/kube/multicluster.go, ForCluster). Records go into replace; find
-// makes found. The inventory owns it.
+// references finds the Secrets that are used: those that a record names for workloads that exist. Workloads of another
+// cluster use Secrets of their own cluster and of the config cluster, as with istiod (istio:
+// pilot/pkg/credentials/kube/multicluster.go, ForCluster). Records go into replace; find makes found. The inventory
+// owns it.
 type references struct {
 	usesOf func(r model.Record, root string) []SecretUse // nil: found is not needed
 	uses   map[model.Key]use
@@ -56,7 +57,8 @@ func newReferences(usesOf func(model.Record, string) []SecretUse) *references {
 	return &references{usesOf: usesOf, uses: map[model.Key]use{}, sets: map[workloads]*labelled{}}
 }
 
-// replace follows an object whose records change. The new records come first, so that labels that stay do not make found out of date.
+// replace follows an object whose records change. The new records come first, so that labels that stay do not make
+// found out of date.
 func (f *references) replace(before, after []model.Record) {
 	if f.usesOf == nil {
 		return
@@ -64,7 +66,8 @@ func (f *references) replace(before, after []model.Record) {
 	for _, r := range after {
 		if w, is := r.(*model.Workload); is {
 			f.count(w, 1)
-		} else if all := f.usesOf(r, f.root); len(all) > 0 || r.Meta().Key.Kind == model.KindEnvoyFilter { // its reach depends on the root namespace
+		} else if all := f.usesOf(r, f.root); len(all) > 0 || r.Meta().Key.Kind == model.KindEnvoyFilter {
+			// The reach of an EnvoyFilter depends on the root namespace.
 			f.uses[r.Meta().Key] = use{r, all}
 			f.dirty = true
 		}

@@ -32,8 +32,8 @@ func podOf(t *testing.T, namespace, name, label, ready string) object.Event {
 		"status: {podIP: 10.0.0.1, conditions: [{type: Ready, status: %q}]}}", name, namespace, label, ready))
 }
 
-// Secrets are referred to where a record names them and there are workloads that it selects; what refers to them is named, and it is found again
-// only when records or sets of labels come and go.
+// Secrets are referred to where a record names them and there are workloads that it selects; what refers to them is
+// named, and it is found again only when records or sets of labels come and go.
 func TestReferences(t *testing.T) {
 	s := NewState(Options{SecretUses: gatewayUses})
 	check := func(what string, changed bool, want string) {
@@ -61,8 +61,8 @@ func TestReferences(t *testing.T) {
 	check("all but one Gateway and its workloads go", true, "[]")
 }
 
-// Workloads of another cluster use the Secrets of their own cluster, and the config cluster's where that has none; no third one's, and what is only in the
-// config cluster refers to none elsewhere.
+// Workloads of another cluster use the Secrets of their own cluster, and the config cluster's where that has none; no
+// third one's, and what is only in the config cluster refers to none elsewhere.
 func TestReferencesOfOtherClusters(t *testing.T) {
 	s := NewState(Options{SecretUses: gatewayUses, Remote: true})
 	west := podOf(t, "edge", "p1", "edge", "True")

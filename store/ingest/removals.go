@@ -12,9 +12,10 @@ import (
 	"navarch.io/navarch/store/removal"
 )
 
-// removals decides which removals of objects are obeyed, and keeps those that are held. Events of sources pass through filter; stored records without
-// an object pass through compare. An object whose removal is held while this process leads stays in the inventory with its records. Of one that went
-// before, only stored records are known: they stay under their keys. State owns it.
+// removals decides which removals of objects are obeyed, and keeps those that are held. Events of sources pass through
+// filter; stored records without an object pass through compare. An object whose removal is held while this process
+// leads stays in the inventory with its records. Of one that went before, only stored records are known: they stay
+// under their keys. State owns it.
 type removals struct {
 	inventory  *inventory
 	stored     *stored
@@ -75,7 +76,8 @@ func (r *removals) filter(events []object.Event, at time.Time, now phase) []obje
 	return rest
 }
 
-// lossesOf returns the objects that events remove. It ends the hold of objects that are there again, or that their API server deleted.
+// lossesOf returns the objects that events remove. It ends the hold of objects that are there again, or that their API
+// server deleted.
 func (r *removals) lossesOf(events []object.Event) (losses []removal.Loss) {
 	var back []object.ID
 	seen := map[object.ID]bool{}
@@ -107,7 +109,8 @@ func (r *removals) lossesOf(events []object.Event) (losses []removal.Loss) {
 	return losses
 }
 
-// reason returns why an object of the inventory went. A Pod that was not ready, or on its way out, is not missed in a folder.
+// reason returns why an object of the inventory went. A Pod that was not ready, or on its way out, is not missed in a
+// folder.
 func (r *removals) reason(e object.Event) object.Why {
 	if pod := r.inventory.objects.Pod(e.ID); e.Why == object.Missing && pod != nil && (pod.NotReady || pod.Terminating || pod.Ended) {
 		return object.Deleted
@@ -130,7 +133,8 @@ func (r *removals) hold(at time.Time, losses []removal.Loss, sizes func() remova
 	r.version++
 }
 
-// recompare has the stored records of held objects compared again. It walks over all that are held, whichever the objects are.
+// recompare has the stored records of held objects compared again. It walks over all that are held, whichever the
+// objects are.
 func (r *removals) recompare(ids ...object.ID) {
 	if len(ids) == 0 || len(r.keys) == 0 {
 		return
@@ -155,7 +159,8 @@ func (r *removals) drop(changed map[model.Key]bool) {
 	}
 }
 
-// releaseAll ends every hold at the end of a term, and returns the removals: the next leader holds them again (Gained.Held).
+// releaseAll ends every hold at the end of a term, and returns the removals: the next leader holds them again
+// (Gained.Held).
 func (r *removals) releaseAll() []object.Event {
 	gone := deletions(r.book.Objects())
 	r.book, r.compared = removal.NewBook(0, nil), false
@@ -183,8 +188,8 @@ func deletions(ids []object.ID) (gone []object.Event) {
 	return gone
 }
 
-// compare decides about stored records that no object makes. It returns those to delete, and holds the others. A record whose object exists, and
-// does not make it any more, is deleted.
+// compare decides about stored records that no object makes. It returns those to delete, and holds the others. A record
+// whose object exists, and does not make it any more, is deleted.
 func (r *removals) compare(now time.Time, gone []model.Key) (deleted []model.Key) {
 	objects := r.inventory.objects
 	clear(r.keys)
@@ -218,8 +223,8 @@ func (r *removals) compare(now time.Time, gone []model.Key) (deleted []model.Key
 	return deleted
 }
 
-// reasonOfStored returns why the object of a stored record is gone, as far as it is known. Sources other than Kubernetes emit everything that there
-// is. everything: no stored record of the origin has an object.
+// reasonOfStored returns why the object of a stored record is gone, as far as it is known. Sources other than
+// Kubernetes emit everything that there is. everything: no stored record of the origin has an object.
 func (r *removals) reasonOfStored(id object.ID, everything bool) object.Why {
 	o := id.Origin
 	kinds, read := r.read[o]
@@ -288,7 +293,8 @@ func (r *removals) storedPopulations() map[object.ID]int {
 	return n
 }
 
-// emptyOrigins returns the origins of which no stored record has an object any more, as where another cluster, or an empty one, is read.
+// emptyOrigins returns the origins of which no stored record has an object any more, as where another cluster, or an
+// empty one, is read.
 func emptyOrigins(gone map[object.ID][]model.Key, populations map[object.ID]int) map[origin.Origin]bool {
 	left := map[origin.Origin]int{}
 	for population, n := range populations {

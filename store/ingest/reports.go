@@ -79,7 +79,8 @@ func (s *State) problemsVersion() problemsVersion {
 	return v
 }
 
-// Problems returns the problems of objects and between them, sorted, as many as are listed (Bounded). Problems of files are the source's.
+// Problems returns the problems of objects and between them, sorted, as many as are listed (Bounded). Problems of files
+// are the source's.
 func (l *Loop) Problems() []object.Problem {
 	if p := l.problems.Load(); p != nil {
 		return *p
@@ -109,8 +110,9 @@ type everyProblem struct {
 	all     []object.Problem
 }
 
-// EveryProblem returns the problems of all objects, in no order, for reports about each object. The loop makes the list again only where a problem has
-// changed; neither it nor the caller changes a list afterwards. Its error is the context's.
+// EveryProblem returns the problems of all objects, in no order, for reports about each object. The loop makes the list
+// again only where a problem has changed; neither it nor the caller changes a list afterwards. Its error is the
+// context's.
 func (l *Loop) EveryProblem(ctx context.Context) ([]object.Problem, error) {
 	l.asking.Lock()
 	defer l.asking.Unlock()
@@ -156,8 +158,8 @@ func ask[A any](ctx context.Context, l *Loop, question func() A) (answer A, err 
 	}
 }
 
-// Settle returns once everything that was emitted before is taken, and Config.Referred knows which Secrets are referred to. Its error is the
-// context's.
+// Settle returns once everything that was emitted before is taken, and Config.Referred knows which Secrets are referred
+// to. Its error is the context's.
 func (l *Loop) Settle(ctx context.Context) error {
 	taken := make(chan struct{})
 	l.box.Put(input{settle: []chan struct{}{taken}})
@@ -169,14 +171,16 @@ func (l *Loop) Settle(ctx context.Context) error {
 	}
 }
 
-// Settled reports whether this process leads, has compared everything with the store, and has written all that the loop has taken.
+// Settled reports whether this process leads, has compared everything with the store, and has written all that the loop
+// has taken.
 func (l *Loop) Settled() bool { return l.settled.Load() }
 
-// OfCluster reports whether an address is a Service's or a Pod's of the clusters whose objects have been taken so far. Safe for concurrent use.
+// OfCluster reports whether an address is a Service's or a Pod's of the clusters whose objects have been taken so far.
+// Safe for concurrent use.
 func (l *Loop) OfCluster(a netip.Addr) bool { return l.state.inventory.objects.Addresses().Has(a) }
 
-// Bounded returns a list of problems within the bounds of problem.Bound, sorted. One problem of each namespace counts those that are left out; left
-// counts those that were left out before, by namespace.
+// Bounded returns a list of problems within the bounds of problem.Bound, sorted. One problem of each namespace counts
+// those that are left out; left counts those that were left out before, by namespace.
 func Bounded(all []object.Problem, left map[string]int) []object.Problem {
 	shown, more := problem.Bound(all, func(p object.Problem) (string, object.ID) { return NamespaceOf(p), p.ID })
 	if len(left)+len(more) == 0 {
@@ -192,15 +196,18 @@ func Bounded(all []object.Problem, left map[string]int) []object.Problem {
 	shown = slices.Clone(shown)
 	for i, namespace := range slices.Sorted(maps.Keys(sum)) {
 		if i == shownNamespaces {
-			shown = append(shown, object.Problem{Code: problem.NotAllowed, Severity: problem.Warning, Message: fmt.Sprintf("problems of %d more namespaces are not listed", len(sum)-i)})
+			shown = append(shown, object.Problem{Code: problem.NotAllowed, Severity: problem.Warning,
+				Message: fmt.Sprintf("problems of %d more namespaces are not listed", len(sum)-i)})
 			break
 		}
 		of := "of this namespace"
 		if namespace == "" {
 			of = "of the mesh as a whole"
 		}
-		shown = append(shown, object.Problem{ID: object.ID{Kind: "Namespace", Name: namespace}, Code: problem.NotAllowed, Severity: problem.Warning,
-			Message: fmt.Sprintf("%d more problems %s are not listed; where it is written, the status of each object says its own", sum[namespace], of)})
+		shown = append(shown, object.Problem{ID: object.ID{Kind: "Namespace", Name: namespace},
+			Code: problem.NotAllowed, Severity: problem.Warning,
+			Message: fmt.Sprintf("%d more problems %s are not listed; where it is written, the status of each object says its own",
+				sum[namespace], of)})
 	}
 	slices.SortFunc(shown, normal.CompareProblems)
 	return shown

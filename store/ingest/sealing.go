@@ -19,11 +19,12 @@ import (
 
 // Sealer encrypts private keys before they are written. Safe for concurrent use.
 type Sealer interface {
-	// Seal returns a sealed private key and its keyed MAC, for the record of a key. stored is the stored record, or nil: where its MAC is of the same
-	// private key, Seal returns its sealed form, so that nothing differs. No error shows the private key.
+	// Seal returns a sealed private key and its keyed MAC, for the record of a key. stored is the stored record, or nil:
+	// where its MAC is of the same private key, Seal returns its sealed form, so that nothing differs. No error shows the
+	// private key.
 	Seal(ctx context.Context, key model.Key, private model.PrivateKey, stored *model.SecretSpec) (sealed, mac []byte, err error)
-	// Reencrypt seals again private keys of stored records that are sealed under an earlier key encryption key, at most a number of them. Its results
-	// are valid whatever the error.
+	// Reencrypt seals again private keys of stored records that are sealed under an earlier key encryption key, at most a
+	// number of them. Its results are valid whatever the error.
 	Reencrypt(ctx context.Context, stored []*model.Secret, most int) (map[*model.Secret][]byte, error)
 }
 
@@ -67,8 +68,8 @@ func (w *wanted) awaitSeal(private model.PrivateKey, records []model.Record, hea
 	}
 }
 
-// sealing has private keys sealed, and stored ones encrypted again: request and takeReencrypted give out work, applySealed and applyReencrypted take
-// results. State owns it.
+// sealing has private keys sealed, and stored ones encrypted again: request and takeReencrypted give out work,
+// applySealed and applyReencrypted take results. State owns it.
 type sealing struct {
 	wanted        *wanted
 	stored        *stored
@@ -88,7 +89,8 @@ func (s *sealing) endTerm() {
 	clear(s.reencryptions)
 }
 
-// sealEverything has the private keys of all objects sealed again, since the stored Secrets that they are compared with are others.
+// sealEverything has the private keys of all objects sealed again, since the stored Secrets that they are compared with
+// are others.
 func (s *sealing) sealEverything(objects *lookup.Table[entry]) {
 	s.active, s.again = false, false
 	clear(s.failed)
@@ -118,7 +120,8 @@ func (s *sealing) request(epoch kv.Epoch) []Effect {
 	return []Effect{Seal{Epoch: epoch, Secrets: awaiting, Again: s.again}}
 }
 
-// applySealed adds the sealed records that are still wanted. It returns their keys, and the time of the oldest change among them.
+// applySealed adds the sealed records that are still wanted. It returns their keys, and the time of the oldest change
+// among them.
 func (s *sealing) applySealed(e Sealed, source func(model.Key) object.ID) (changed map[model.Key]bool, since time.Time) {
 	s.active, s.again = false, false
 	changed = map[model.Key]bool{}
@@ -129,7 +132,8 @@ func (s *sealing) applySealed(e Sealed, source func(model.Key) object.ID) (chang
 		}
 		if err := e.Errors[i]; err != nil {
 			s.again = true
-			s.failed[key] = object.Problem{ID: source(key), Code: problem.Pending, Severity: problem.Error, Message: fmt.Sprintf("cannot be sealed: %v: what was stored before stands", err)}
+			s.failed[key] = object.Problem{ID: source(key), Code: problem.Pending, Severity: problem.Error,
+				Message: fmt.Sprintf("cannot be sealed: %v: what was stored before stands", err)}
 			continue
 		}
 		delete(s.wanted.awaitingSeal, key)

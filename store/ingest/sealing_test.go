@@ -159,7 +159,8 @@ func TestSecretsAreSealed(t *testing.T) {
 	})
 }
 
-// oldStands edits a Secret, after two batches: while another key cannot be sealed the old one stands, then that is written.
+// oldStands edits a Secret, after two batches: while another key cannot be sealed the old one stands, then that is
+// written.
 func oldStands(t *testing.T, l *Loop, s *sealer, edit object.Event, batches func(want int), stored func() *model.SecretSpec) {
 	t.Helper()
 	before := stored()

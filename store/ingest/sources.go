@@ -31,8 +31,8 @@ func newSources(o Options) *sources {
 // complete reports whether all sources of this cluster have emitted everything.
 func (s *sources) complete() bool { return len(s.unsynced) == 0 }
 
-// configured reports whether all sources of configuration have emitted everything. Those through which the leader emits its own findings may be
-// missing.
+// configured reports whether all sources of configuration have emitted everything. Those through which the leader emits
+// its own findings may be missing.
 func (s *sources) configured() bool {
 	for o := range s.unsynced {
 		if !lookup.FromLeader(o) {
@@ -60,8 +60,9 @@ func (s *sources) note(events []object.Event) (again bool) {
 	return again
 }
 
-// Remotes is an event: it lists the sources of other clusters, by origin. Stored records of other origins are removed, as far as their removal is
-// not held. While Known is false nobody knows the list, and all stored records of other clusters stay.
+// Remotes is an event: it lists the sources of other clusters, by origin. Stored records of other origins are removed,
+// as far as their removal is not held. While Known is false nobody knows the list, and all stored records of other
+// clusters stay.
 type Remotes struct {
 	Known   bool
 	Origins []origin.Origin
@@ -69,11 +70,13 @@ type Remotes struct {
 
 func (Remotes) event() {}
 
-// Expect sets which sources of other clusters there are; the newest call counts. A source that is gone was forgotten (object.Forget) before.
+// Expect sets which sources of other clusters there are; the newest call counts. A source that is gone was forgotten
+// (object.Forget) before.
 func (l *Loop) Expect(r Remotes) { l.box.Put(input{remote: &r}) }
 
-// remotes knows the sources of other clusters, which are API servers. The leader waits for none of them: the records of a cluster stay as they are
-// stored until its source has emitted everything; then they are compared as a whole. A nil remotes has no clusters.
+// remotes knows the sources of other clusters, which are API servers. The leader waits for none of them: the records of
+// a cluster stay as they are stored until its source has emitted everything; then they are compared as a whole. A nil
+// remotes has no clusters.
 type remotes struct {
 	whole map[origin.Origin]bool // have emitted everything
 	known bool                   // now was set

@@ -30,8 +30,8 @@ type Stats struct {
 	Deletes    uint64
 }
 
-// State is the ingester without clock and store. Calls go one way: State calls its parts; removals, sealing and others call inventory, wanted,
-// stored and writes; none of these calls State.
+// State is the ingester without clock and store. Calls go one way: State calls its parts; removals, sealing and others
+// call inventory, wanted, stored and writes; none of these calls State.
 type State struct {
 	leading bool
 	phase   phase
@@ -146,7 +146,8 @@ func (s *State) takeAgain(gone []object.Event) {
 	s.collect()
 }
 
-// collect hands the changed keys to writes. Before the comparison of a term there is nothing to note, since the comparison finds every change.
+// collect hands the changed keys to writes. Before the comparison of a term there is nothing to note, since the
+// comparison finds every change.
 func (s *State) collect() {
 	changed := s.inventory.wanted.changed
 	if s.phase.following() {
@@ -248,7 +249,8 @@ func (s *State) requestReencryption() []Effect {
 	return []Effect{Reencrypt{Epoch: s.epoch, Stored: s.stored.allSecrets()}}
 }
 
-// Problems returns the problems of single objects and of writing them, sorted, as many as are listed (Bounded). The caller does not change it.
+// Problems returns the problems of single objects and of writing them, sorted, as many as are listed (Bounded). The
+// caller does not change it.
 func (s *State) Problems() []object.Problem { return s.listed(nil) }
 
 // listed returns Problems, with those between objects.
@@ -271,7 +273,8 @@ func (s *State) more() []object.Problem {
 	more = append(more, s.removals.problems()...)
 	if s.phase == ready && s.stored.after == 0 && s.inventory.wanted.empty() {
 		more = append(more, object.Problem{Code: problem.Held, Severity: problem.Error,
-			Message: "the configuration has no object that proxies are told of, and nothing was stored before: replicas are not ready, since an empty mesh may be a folder that is not mounted (--allow-empty has it served)"})
+			Message: "the configuration has no object that proxies are told of, and nothing was stored before: " +
+				"replicas are not ready, since an empty mesh may be a folder that is not mounted (--allow-empty has it served)"})
 	}
 	return more
 }

@@ -8,9 +8,7 @@ import (
 
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/model"
-	"navarch.io/navarch/store/normal"
 	"navarch.io/navarch/store/object"
-	"navarch.io/navarch/store/origin"
 )
 
 func TestOneChangeOneBatch(t *testing.T) {
@@ -184,7 +182,8 @@ func TestBadEditKeepsTheLastGood(t *testing.T) {
 	d.want(Objects{gone(good)}, "write -VirtualService a") // really deleted
 }
 
-// Kinds that others are joined with, and the mesh configuration, say it too where they have a version that is not read, and keep what was good.
+// Kinds that others are joined with, and the mesh configuration, say it too where they have a version that is not read,
+// and keep what was good.
 func TestVersionsThatAreNotRead(t *testing.T) {
 	d := newDesk(t)
 	node := "apiVersion: %s\nkind: Node\nmetadata: {name: n1, labels: {topology.kubernetes.io/region: r}}"
@@ -346,55 +345,5 @@ func TestRecordsDoNotDependOnOrder(t *testing.T) {
 		if len(w.wanted.records) != len(first) {
 			t.Fatalf("%d records, want %d", len(w.wanted.records), len(first))
 		}
-	}
-}
-
-// A file that says it is the policy by which revoked identities are denied cannot be read, for its name is none that Kubernetes has
-// (store/source/files, TestParse): like any such policy it closes its namespace, and the denial stands, also when the file goes.
-func TestNoFileTakesThePlaceOfDenials(t *testing.T) {
-	o, err := normal.NewDenied([]string{"spiffe://cluster.local/ns/shop/sa/web"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := newDesk(t)
-	d.want(Objects{object.Event{Op: object.Put, ID: o.ID, Object: o, Location: o.Location}, synced})
-	d.want(Gained{Epoch: d.epoch}, "load", "write +AuthorizationPolicy "+model.DeniedName)
-	was := maps.Clone(d.stored)
-	file := put(t, "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: '"+model.DeniedName+"', namespace: istio-system}\nspec: {}")
-	file.ID.Origin = origin.New("", origin.Files)
-	d.want(Objects{broken(file)}, "write +closed AuthorizationPolicy "+model.DeniedName)
-	for key, hash := range was {
-		if d.stored[key] != hash || len(d.stored) != 2 {
-			t.Errorf("%v is another one: %v", key, d.stored)
-		}
-	}
-	d.want(Objects{gone(file)}, "write -AuthorizationPolicy "+model.DeniedName)
-	if !maps.Equal(d.stored, was) {
-		t.Errorf("stored are %v, before %v", d.stored, was)
-	}
-}
-
-// A leader that has not read the keyring yet lets stand what is stored of denied identities.
-func TestDeniedStandUntilTheKeyringIsRead(t *testing.T) {
-	denied := func(ids ...string) object.Event {
-		o, err := normal.NewDenied(ids)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return object.Event{Op: object.Put, ID: o.ID, Object: o, Location: o.Location}
-	}
-	d := newDesk(t)
-	d.want(Objects{broken(denied())})
-	d.want(Objects{put(t, svc), synced})
-	d.want(Gained{Epoch: d.epoch}, "load", "write +Service web")
-	d.want(Objects{denied("spiffe://cluster.local/ns/shop/sa/web")}, "write +AuthorizationPolicy "+model.DeniedName)
-	d.s = NewState(Options{})
-	d.lead()
-	d.want(Objects{broken(denied())})
-	d.want(Objects{put(t, svc), synced}, "load")
-	d.want(Objects{denied("spiffe://cluster.local/ns/shop/sa/web")})
-	d.want(Objects{denied()}, "write -AuthorizationPolicy "+model.DeniedName)
-	if p := d.s.Problems(); len(p) != 0 {
-		t.Errorf("problems %v", p)
 	}
 }

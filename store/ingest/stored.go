@@ -8,7 +8,8 @@ import (
 	"navarch.io/navarch/store/model"
 )
 
-// stored is the contents of the store as this leader wrote them and found them at the beginning of its term, whatever others made of them.
+// stored is the contents of the store as this leader wrote them and found them at the beginning of its term, whatever
+// others made of them.
 type stored struct {
 	hashes   map[model.Key]model.Hash
 	secrets  map[model.Key]*model.Secret // of the keys in hashes
@@ -63,8 +64,8 @@ func (s *stored) dropUnknown(paths []string) {
 	}
 }
 
-// allSecrets returns all stored Secrets in the order of their keys, those too whose object cannot be understood any more: they stay in effect, so
-// they must open.
+// allSecrets returns all stored Secrets in the order of their keys, those too whose object cannot be understood any
+// more: they stay in effect, so they must open.
 func (s *stored) allSecrets() []*model.Secret {
 	all := make([]*model.Secret, 0, len(s.secrets))
 	for _, key := range slices.SortedFunc(maps.Keys(s.secrets), model.Key.Compare) {

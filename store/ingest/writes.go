@@ -14,8 +14,9 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// writes turns differences between wanted and stored records into batches. Changed keys go in (collect, enqueue); makeBatch returns the next batch;
-// applyWritten notes its outcome in stored. At most one batch is under way. State owns it.
+// writes turns differences between wanted and stored records into batches. Changed keys go in (collect, enqueue);
+// makeBatch returns the next batch; applyWritten notes its outcome in stored. At most one batch is under way. State
+// owns it.
 type writes struct {
 	wanted   *wanted
 	stored   *stored
@@ -56,7 +57,8 @@ func (w *writes) endTerm() {
 	clear(w.again)
 }
 
-// collect enqueues keys that changed together. Once every document can be read, the records that were withheld are compared too.
+// collect enqueues keys that changed together. Once every document can be read, the records that were withheld are
+// compared too.
 func (w *writes) collect(changed map[model.Key]bool, since time.Time, readable bool) {
 	for key := range changed {
 		delete(w.withheld, key)
@@ -104,8 +106,8 @@ func (w *writes) differs(key model.Key) bool {
 	return (want != nil) != is || want != nil && want.Meta().Hash != hash
 }
 
-// standing reports whether a record stays stored although no object says it: the object cannot be understood, it vanished with too many others, or
-// its record is too large or not sealed yet.
+// standing reports whether a record stays stored although no object says it: the object cannot be understood, it
+// vanished with too many others, or its record is too large or not sealed yet.
 func (w *writes) standing(key model.Key) bool {
 	_, stored := w.stored.hashes[key]
 	if _, flying := w.flying[key]; !stored || flying {
@@ -117,12 +119,12 @@ func (w *writes) standing(key model.Key) bool {
 // idle reports whether no key and no head waits.
 func (w *writes) idle() bool { return w.queue.empty() && !w.complete }
 
-// fill is the number of records of a batch that has more than one group, so that it is one transaction of etcd as a rule: the changes that come
-// meanwhile wait for no more than that.
+// fill is the number of records of a batch that has more than one group, so that it is one transaction of etcd as a
+// rule: the changes that come meanwhile wait for no more than that.
 const fill = kv.MaxTxnOps - 1
 
-// makeBatch makes the next batch of the waiting keys, of Secrets that were encrypted again, and of records that others changed. since is the time of
-// the oldest change in it. False: there is nothing to write now.
+// makeBatch makes the next batch of the waiting keys, of Secrets that were encrypted again, and of records that others
+// changed. since is the time of the oldest change in it. False: there is nothing to write now.
 func (w *writes) makeBatch(epoch kv.Epoch, again map[model.Key]*model.Secret, others *others) (batch kv.Batch, since time.Time, ok bool) {
 	forced := len(again)+len(others.restore) > 0 || w.complete
 	if w.paced && w.queue.config == 0 && !forced {
@@ -167,7 +169,8 @@ func (w *writes) hashesBefore() map[model.Key]model.Hash {
 	return was
 }
 
-// nextKeys takes about a number of keys from the queue, at least one, and returns the time of the oldest change among them.
+// nextKeys takes about a number of keys from the queue, at least one, and returns the time of the oldest change among
+// them.
 func (w *writes) nextKeys(most int) (keys []model.Key, since time.Time) {
 	for len(keys) == 0 && !w.queue.empty() {
 		bytes := 0

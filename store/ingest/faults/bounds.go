@@ -16,10 +16,12 @@ const maxText = 512
 func bounded(id object.ID, all []object.Problem) []object.Problem {
 	if len(all) > problem.MostOfObject {
 		all = slices.Clone(all)
-		slices.SortStableFunc(all, func(a, b object.Problem) int { return strings.Compare(string(a.Severity), string(b.Severity)) }) // error, warning
+		slices.SortStableFunc(all, func(a, b object.Problem) int {
+			return strings.Compare(string(a.Severity), string(b.Severity)) // error, warning
+		})
 		more := len(all) - problem.MostOfObject + 1
-		all = append(all[:problem.MostOfObject-1], object.Problem{ID: id, Location: all[0].Location, Code: problem.NotAllowed, Severity: problem.Warning,
-			Message: fmt.Sprintf("%d more problems of this object are not listed", more)})
+		all = append(all[:problem.MostOfObject-1], object.Problem{ID: id, Location: all[0].Location,
+			Code: problem.NotAllowed, Severity: problem.Warning, Message: fmt.Sprintf("%d more problems of this object are not listed", more)})
 	}
 	for i, p := range all {
 		if len(p.Field) > maxText || len(p.Message) > maxText {

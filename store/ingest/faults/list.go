@@ -1,10 +1,11 @@
-// Package faults keeps the problems of objects, and lists a bounded number of them. A change of one object costs no more than the list is long.
+// Package faults keeps the problems of objects, and lists a bounded number of them. A change of one object costs no
+// more than the list is long.
 //
-// List keeps the problems of every object. Of each namespace, and in all, it lists the problems of a bounded number of objects; a namespace with
-// few faulty objects is listed in full. An object that is mended makes room for another one.
+// List keeps the problems of every object. Of each namespace, and in all, it lists the problems of a bounded number of
+// objects; a namespace with few faulty objects is listed in full. An object that is mended makes room for another one.
 //
-// Owns: nothing; the caller has the List.  Reads: store/object, store/problem, store/normal (the order of problems).  Never: knows why an object is
-// faulty.
+// Owns: nothing; the caller has the List.  Reads: store/object, store/problem, store/normal (the order of problems).
+// Never: knows why an object is faulty.
 package faults
 
 import (

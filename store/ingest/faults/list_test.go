@@ -10,8 +10,8 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// Whatever changes in whatever order, no more is listed than may be, nothing that could be waits, and a namespace with few faulty objects is listed
-// in full.
+// Whatever changes in whatever order, no more is listed than may be, nothing that could be waits, and a namespace with
+// few faulty objects is listed in full.
 func TestListed(t *testing.T) {
 	l, r := New(), rand.New(rand.NewPCG(3, 14))
 	all := map[object.ID][]object.Problem{}
@@ -45,8 +45,10 @@ func TestListed(t *testing.T) {
 				t.Fatalf("step %d: an object of %s waits, and there is room", step, namespace)
 			}
 		}
-		if listed != l.Objects() || listed > problem.Most || listed+waiting != len(all) || left != waiting || len(l.Listed()) != listed || l.Rejected()["VirtualService"] != len(all) {
-			t.Fatalf("step %d: %d listed (%d counted, %d sorted), %d not, %d left of %d that are faulty, %v", step, listed, l.listed, len(l.Listed()), waiting, left, len(all), l.rejected)
+		if listed != l.Objects() || listed > problem.Most || listed+waiting != len(all) || left != waiting ||
+			len(l.Listed()) != listed || l.Rejected()["VirtualService"] != len(all) {
+			t.Fatalf("step %d: %d listed (%d counted, %d sorted), %d not, %d left of %d that are faulty, %v",
+				step, listed, l.listed, len(l.Listed()), waiting, left, len(all), l.rejected)
 		}
 		for id, want := range all {
 			if got := l.Of(id); len(got) != 1 || got[0] != want[0] {
@@ -67,7 +69,8 @@ func TestProblemsOfOneObject(t *testing.T) {
 		all = append(all, p)
 	}
 	got := bounded(object.ID{Name: "a"}, all)
-	if len(got) != problem.MostOfObject || got[0].Field != "spec.last" || len(got[1].Message) > maxText || !strings.HasPrefix(got[len(got)-1].Message, "981 more problems") || all[0].Severity != problem.Warning {
+	if len(got) != problem.MostOfObject || got[0].Field != "spec.last" || len(got[1].Message) > maxText ||
+		!strings.HasPrefix(got[len(got)-1].Message, "981 more problems") || all[0].Severity != problem.Warning {
 		t.Errorf("%d problems: %v", len(got), got)
 	}
 	l, a := New(), object.ID{Name: "a"}
@@ -79,8 +82,8 @@ func TestProblemsOfOneObject(t *testing.T) {
 	}
 }
 
-// With ten thousand faulty objects in one namespace, the list is sorted once, and again only when something that is listed has changed. One object that
-// is mended makes room for another.
+// With ten thousand faulty objects in one namespace, the list is sorted once, and again only when something that is
+// listed has changed. One object that is mended makes room for another.
 func TestManyFaultyObjects(t *testing.T) {
 	const n = 10000
 	l := New()
@@ -110,7 +113,8 @@ func TestManyFaultyObjects(t *testing.T) {
 			t.Fatalf("%d objects are left, and %d are listed", left, len(l.namespaces["shop"].listed))
 		}
 	}
-	if l.Set(object.ID{Kind: "VirtualService", Namespace: "other", Name: "v"}, nil); len(l.Listed())+l.Objects()+len(l.namespaces)+len(l.rejected) != 0 {
+	l.Set(object.ID{Kind: "VirtualService", Namespace: "other", Name: "v"}, nil)
+	if len(l.Listed())+l.Objects()+len(l.namespaces)+len(l.rejected) != 0 {
 		t.Errorf("everything is mended: %v, %d listed, %d namespaces, %v", l.Listed(), l.listed, len(l.namespaces), l.rejected)
 	}
 }

@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// Addresses counts the users of each address in the clusters: Services their ClusterIPs, Pods theirs. Addresses that configuration merely states
-// (ServiceEntries, WorkloadEntries, EndpointSlices) do not count: no tenant makes another's address one of the cluster's. Safe for concurrent use.
+// Addresses counts the users of each address in the clusters: Services their ClusterIPs, Pods theirs. Addresses that
+// configuration merely states (ServiceEntries, WorkloadEntries, EndpointSlices) do not count: no tenant makes another's
+// address one of the cluster's. Safe for concurrent use.
 type Addresses struct {
 	mu    sync.RWMutex
 	users map[netip.Addr]int32

@@ -60,8 +60,8 @@ func parseMesh(n *normal.Normalizer, o *object.Object, before any) (any, []objec
 	return m, m.Problems
 }
 
-// Gateways makes the record of the gateways of the mesh's networks; nil: they have none. The problem names why there is no record, and is nil if
-// all is well. refs are the names that were looked up.
+// Gateways makes the record of the gateways of the mesh's networks; nil: no network has one. wrong says why no record can
+// be made. refs are the names that were looked up.
 func (t *Table[E]) Gateways(o *object.Object) (gateways model.Record, refs []object.ID, wrong []object.Problem) {
 	gateways, refs, err := t.normal.MeshGateways(t.Networks(), t.Resolved)
 	if err != nil {
@@ -75,10 +75,12 @@ func unfit(o *object.Object, field string, err error) object.Problem {
 	return object.Problem{ID: o.ID, Location: o.Location, Field: field, Code: problem.Invalid, Severity: problem.Error, Message: err.Error()}
 }
 
-// MeshMissing reports a mesh configuration, or a field of one, that is missing and whose last good version stays in effect.
+// MeshMissing reports a mesh configuration, or a field of one, that is missing and whose last good version stays in
+// effect.
 func MeshMissing(id object.ID, field, location string) object.Problem {
 	return object.Problem{ID: id, Location: location, Field: field, Code: problem.Held, Severity: problem.Error,
-		Message: "is missing: the last good mesh configuration stays in effect. Put it back, or, for a mesh with all defaults, one with `mesh: \"{}\"`"}
+		Message: "is missing: the last good mesh configuration stays in effect. " +
+			"Put it back, or, for a mesh with all defaults, one with `mesh: \"{}\"`"}
 }
 
 // indexMesh decides which mesh configuration is in effect.
@@ -110,7 +112,8 @@ func meshReaders(x *indexes, _ object.ID, _, _ any, mark func(name object.ID)) {
 	}
 }
 
-// meshInEffect names the object that says the mesh configuration: of two sources the one that stands before the other. The zero ID: there is none.
+// meshInEffect names the object that says the mesh configuration: of two sources the one that takes precedence
+// (origin.Before). The zero ID: no object says it.
 func (x *indexes) meshInEffect() object.ID {
 	for id := range x.meshes {
 		before := id
@@ -133,7 +136,8 @@ func (t *Table[E]) MeshID() object.ID {
 // MeshOf returns the mesh configuration that a Node's object says; nil: the object is another one.
 func (n *Node[E]) MeshOf() *Mesh { return as[*Mesh](n.parsed) }
 
-// RestoreMesh has a Node say a mesh configuration that its object does not say. Readers are marked if it differs from the one before.
+// RestoreMesh has a Node say a mesh configuration that its object does not say. Readers are marked if it differs from
+// the one before.
 func (t *Table[E]) RestoreMesh(n *Node[E], m *Mesh) {
 	t.set(rowOf(t.normal, n.ID()), n, m)
 }

@@ -10,8 +10,9 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// podsByAddress finds Pods by their addresses, in those namespaces alone in which some object looks one up: few EndpointSlices do not name
-// their Pods, and a table of the Pods of all namespaces would be a considerable part of a leader's memory.
+// podsByAddress finds Pods by their addresses, in those namespaces alone in which some object looks one up: few
+// EndpointSlices do not name their Pods, and a table of the Pods of all namespaces would be a considerable part of a
+// leader's memory.
 type podsByAddress struct {
 	every func() iter.Seq2[object.ID, *normal.Pod]
 	asked map[podPlace]*podsHere
@@ -46,8 +47,8 @@ func (t *Table[E]) pods() iter.Seq2[object.ID, *normal.Pod] {
 	}
 }
 
-// PodAt implements normal.Lookup. Of several Pods with the address, as those in their node's network have, it returns the first by name that is
-// not being deleted.
+// PodAt implements normal.Lookup. Of several Pods with the address, as those in their node's network have, it returns
+// the first by name that is not being deleted.
 func (t *Table[E]) PodAt(id object.ID) *normal.Pod {
 	p, at := &t.index.pods, podPlace{id.Origin, id.Namespace}
 	if p.asked[at] == nil {
@@ -83,8 +84,8 @@ func (p *podsByAddress) of(at podPlace) []namedPod {
 	return p.all[at]
 }
 
-// count follows addresses of a namespace that are looked up from now on, or by no object any more. The table of a namespace in which none is
-// looked up is dropped.
+// count follows addresses of a namespace that are looked up from now on, or by no object any more. The table of a
+// namespace in which none is looked up is dropped.
 func (p *podsByAddress) count(name object.ID, by int) {
 	at := podPlace{name.Origin, name.Namespace}
 	here := p.asked[at]
@@ -112,7 +113,8 @@ func indexPod(x *indexes, id object.ID, before, after any) {
 	}
 }
 
-// addressesOf returns the addresses at which a Pod is reached. A Pod that has ended has none, since others may have its addresses then.
+// addressesOf returns the addresses at which a Pod is reached. The addresses of a Pod that has ended may be another
+// Pod's.
 func addressesOf(pod *normal.Pod) []string {
 	if pod == nil || pod.Address == "" || pod.Ended {
 		return nil

@@ -131,8 +131,8 @@ func (t *Table[E]) MarkReaders(name object.ID) {
 	}
 }
 
-// Needed returns the names that objects look up and that the leader finds out itself, of one source (origin.DNS, origin.JWKS), in no order, and
-// whether they changed since the last call.
+// Needed returns the names that objects look up and that the leader finds out itself, of one source (origin.DNS,
+// origin.JWKS), in no order, and whether they changed since the last call.
 func (t *Table[E]) Needed(source string) (names iter.Seq[object.ID], changed bool) {
 	d := t.index.demands[source]
 	changed, d.changed = d.changed, false

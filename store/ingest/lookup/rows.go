@@ -13,23 +13,24 @@ import (
 
 // row describes one kind of objects that others are joined with.
 type row struct {
-	// source is the source of the origin of objects that the leader makes itself; empty: sources of configuration emit the kind.
+	// source is the source of the origin of objects that the leader makes itself; empty: sources of configuration emit the
+	// kind.
 	source string
 	// only restricts the row to some objects of the kind; nil: all.
 	only func(n *normal.Normalizer, id object.ID) bool
 	// parse reads an object; before is the last good parsed form, or nil. A nil result: the object cannot be read.
 	parse func(n *normal.Normalizer, o *object.Object, before any) (any, []object.Problem)
-	// unread makes the parsed form of an object of which nothing good is known; nil: it has none.
+	// unread makes the parsed form of an object of which nothing good is known; nil: such an object has no parsed form.
 	unread func() any
 	// equal reports whether readers of two parsed forms read the same.
 	equal func(a, b any) bool
-	// readers calls mark with the names, beside the object's own, that readers of a changed parsed form looked up; nil: there are none. One of before
-	// and after may be nil: the object comes, or goes.
+	// readers calls mark with the names, beside the object's own, that readers of a changed parsed form looked up; nil:
+	// no other name. One of before and after may be nil: the object comes, or goes.
 	readers func(x *indexes, id object.ID, before, after any, mark func(name object.ID))
 	// index keeps indexes up to date; nil: none follows the kind.
 	index func(x *indexes, id object.ID, before, after any)
-	// records reports whether the object's own records may differ after a change of its parsed form; before is nil where the object comes. nil: objects
-	// of the kind have no records.
+	// records reports whether the object's own records may differ after a change of its parsed form; before is nil where
+	// the object comes. nil: objects of the kind have no records.
 	records func(before, after any) bool
 }
 
@@ -42,15 +43,18 @@ const (
 
 // rows is the table of the kinds that others are joined with.
 var rows = map[groupKind]*row{
-	{"", "Pod"}:                    {parse: parsePod, equal: equal((*normal.Pod).Equal), readers: podReaders, index: indexPod, records: hasAddress},
-	{"", "Node"}:                   {parse: parseNode, equal: equal((*normal.Node).Equal), readers: nodeReaders, index: indexNode},
-	{"", "Namespace"}:              {parse: parseNamespace, equal: equal((*normal.Namespace).Equal), records: comes},
-	{rbac, "Role"}:                 {parse: parseRole, equal: equal((*normal.Role).Equal)},
-	{rbac, "ClusterRole"}:          {parse: parseRole, equal: equal((*normal.Role).Equal)},
-	{"", "ConfigMap"}:              {only: (*normal.Normalizer).IsMesh, parse: parseMesh, unread: unreadMesh, equal: never, readers: meshReaders, index: indexMesh, records: always},
-	{leader, "AutomaticAddresses"}: {source: origin.Addresses, parse: parseAutomatic, equal: equal(sameAutomatic), readers: automaticReaders, index: indexAutomatic},
-	{leader, "ResolvedName"}:       {source: origin.DNS, parse: parseResolved, equal: equal(slices.Equal[[]string])},
-	{leader, "KeySet"}:             {source: origin.JWKS, parse: parseKeys, equal: equal(func(a, b normal.Keys) bool { return a == b })},
+	{"", "Pod"}: {parse: parsePod, equal: equal((*normal.Pod).Equal),
+		readers: podReaders, index: indexPod, records: hasAddress},
+	{"", "Node"}:          {parse: parseNode, equal: equal((*normal.Node).Equal), readers: nodeReaders, index: indexNode},
+	{"", "Namespace"}:     {parse: parseNamespace, equal: equal((*normal.Namespace).Equal), records: comes},
+	{rbac, "Role"}:        {parse: parseRole, equal: equal((*normal.Role).Equal)},
+	{rbac, "ClusterRole"}: {parse: parseRole, equal: equal((*normal.Role).Equal)},
+	{"", "ConfigMap"}: {only: (*normal.Normalizer).IsMesh, parse: parseMesh, unread: unreadMesh, equal: never,
+		readers: meshReaders, index: indexMesh, records: always},
+	{leader, "AutomaticAddresses"}: {source: origin.Addresses, parse: parseAutomatic, equal: equal(sameAutomatic),
+		readers: automaticReaders, index: indexAutomatic},
+	{leader, "ResolvedName"}: {source: origin.DNS, parse: parseResolved, equal: equal(slices.Equal[[]string])},
+	{leader, "KeySet"}:       {source: origin.JWKS, parse: parseKeys, equal: equal(func(a, b normal.Keys) bool { return a == b })},
 }
 
 // rowOf returns the row of an object; nil: no other object is joined with it.
@@ -72,7 +76,7 @@ func FromLeader(o origin.Origin) bool {
 	return false
 }
 
-// as returns a parsed form in its type; the zero value where there is none.
+// as returns a parsed form in its type; the zero value of a nil one.
 func as[V any](parsed any) V {
 	v, _ := parsed.(V)
 	return v

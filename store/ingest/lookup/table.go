@@ -1,19 +1,22 @@
-// Package lookup holds the objects that sources emitted, the parsed form of the kinds that other objects are joined with, and which object
-// looked up which.
+// Package lookup holds the objects that sources emitted, the parsed form of the kinds that other objects are joined
+// with, and which object looked up which.
 //
 // # Data structures
 //
-// Table maps each object's ID to a Node. A Node has the object, its parsed form where the kind has a row in the table of kinds (rows.go), and
-// edges to the Nodes that its object looked up, whether those exist or not. E is the data that the caller keeps with each object. A row says how
-// an object of the kind is parsed, when two parsed forms are equal, which names their readers looked up, and which indexes follow the kind
-// (index.go). Lookups of normal.Lookup read parsed forms and indexes.
+// Table maps each object's ID to a Node. A Node has the object, its parsed form where the kind has a row in the table
+// of kinds (rows.go), and edges to the Nodes that its object looked up, whether those exist or not. E is the data that
+// the caller keeps with each object. A row says how an object of the kind is parsed, when two parsed forms are equal,
+// which names their readers looked up, and which indexes follow the kind (index.go). Lookups of normal.Lookup read
+// parsed forms and indexes.
 //
 // # One change
 //
-// Put parses an object. Where its parsed form differs from the one before, the Table updates the indexes and marks the readers. Renew
-// calls the caller with each marked object: it makes the object's records again, and stores the names that were looked up by SetRefs.
+// Put parses an object. Where its parsed form differs from the one before, the Table updates the indexes and marks the
+// readers. Renew calls the caller with each marked object: it makes the object's records again, and stores the names
+// that were looked up by SetRefs.
 //
-// Owns: the objects as emitted last, their parsed forms.  Reads: store/normal, store/object.  Never: makes records; knows the store.
+// Owns: the objects as emitted last, their parsed forms.  Reads: store/normal, store/object.  Never: makes records;
+// knows the store.
 package lookup
 
 import (
@@ -36,7 +39,8 @@ type Table[E any] struct {
 	mark    func(name object.ID) // MarkReaders
 }
 
-// Node is one object, or a name that objects looked up. There are hundreds of thousands, so fields that few Nodes need are pointers.
+// Node is one object, or a name that objects looked up. There are hundreds of thousands, so fields that few Nodes need
+// are pointers.
 type Node[E any] struct {
 	object   *object.Object // nil: the object was never readable, is gone, or does not exist
 	name     *object.ID     // of a Node without object
@@ -68,7 +72,7 @@ func (n *Node[E]) ID() object.ID {
 // UsesMesh reports whether the object's records depend on the mesh configuration.
 func (n *Node[E]) UsesMesh() bool { return n.usesMesh }
 
-// Get returns the Node of an object that a source emitted; nil: there is none.
+// Get returns the Node of an object that a source emitted; nil: no source did.
 func (t *Table[E]) Get(id object.ID) *Node[E] { return t.objects[id] }
 
 // Len counts the objects.
@@ -117,8 +121,8 @@ type Parsed struct {
 	Problems []object.Problem
 }
 
-// Parse reads the object of a Node, where other objects are joined with its kind. Readers are marked if the parsed form changed. An object in a
-// version that is not served is not read.
+// Parse reads the object of a Node, where other objects are joined with its kind. Readers are marked if the parsed form
+// changed. An object in a version that is not served is not read.
 func (t *Table[E]) Parse(n *Node[E]) Parsed {
 	r := rowOf(t.normal, n.object.ID)
 	if r == nil || r.source == "" && !normal.Served(n.object) {
@@ -134,7 +138,7 @@ func (t *Table[E]) Parse(n *Node[E]) Parsed {
 	return out
 }
 
-// Unreadable notes that an object exists and cannot be read, and returns its Node. What was good of it stays.
+// Unreadable notes that an object exists and cannot be read, and returns its Node. Its last good parsed form stays.
 func (t *Table[E]) Unreadable(id object.ID) *Node[E] {
 	n := t.Add(id)
 	if r := rowOf(t.normal, id); r != nil && r.unread != nil && n.parsed == nil {

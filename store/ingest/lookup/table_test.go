@@ -94,8 +94,8 @@ func examples(t *testing.T) map[string]example {
 	}
 	node := "{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {topology.kubernetes.io/region: %s}}}"
 	pod := "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: shop, labels: {l: %s}}, status: {podIP: 10.0.0.1}}"
-	slice := "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: s, namespace: shop, labels: {kubernetes.io/service-name: web}}, addressType: IPv4, " +
-		"ports: [{port: 80}], endpoints: [{addresses: [10.0.0.1], nodeName: n1, targetRef: {kind: Pod, name: p}}]}"
+	slice := "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: s, namespace: shop, " +
+		"labels: {kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{port: 80}], endpoints: [{addresses: [10.0.0.1], nodeName: n1, targetRef: {kind: Pod, name: p}}]}"
 	binding := "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: b, namespace: shop}, " +
 		"roleRef: {kind: %s, name: r}, subjects: [{kind: ServiceAccount, namespace: shop, name: a}]}"
 	role := "{apiVersion: rbac.authorization.k8s.io/v1, kind: %s, metadata: {name: r, namespace: %s}, rules: [{apiGroups: [''], resources: [secrets], verbs: [%s]}]}"
@@ -110,21 +110,25 @@ func examples(t *testing.T) map[string]example {
 	p := func(format string, args ...any) *object.Object { return parse(t, fmt.Sprintf(format, args...)) }
 	keys := normal.KeysID("shop", normal.KeySource{URI: "https://keys.example.com/k"})
 	return map[string]example{
-		"Pod":         {p(pod, "one"), p(pod, "two"), parse(t, slice)},
-		"Node":        {p(node, "one"), p(node, "two"), parse(t, slice)},
-		"Namespace":   {parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}"), parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {topology.istio.io/network: w}}}"), parse(t, "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}}")},
+		"Pod":  {p(pod, "one"), p(pod, "two"), parse(t, slice)},
+		"Node": {p(node, "one"), p(node, "two"), parse(t, slice)},
+		"Namespace": {parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}"),
+			parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {topology.istio.io/network: w}}}"),
+			parse(t, "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, "+
+				"spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}}")},
 		"Role":        {p(role, "Role", "shop", "get"), p(role, "Role", "shop", "list"), p(binding, "Role")},
 		"ClusterRole": {p(role, "ClusterRole", "", "get"), p(role, "ClusterRole", "", "list"), p(binding, "ClusterRole")},
 		"ConfigMap":   {p(mesh, 1), p(mesh, 2), policy},
 		"AutomaticAddresses": {made(normal.NewAutomatic("shop", "e", map[string][]string{"db.example.com": {"240.240.0.1"}})),
 			made(normal.NewAutomatic("shop", "e", map[string][]string{"db.example.com": {"240.240.0.2"}})), entry},
-		"ResolvedName": {made(normal.NewResolved("lb.example.com", []string{"192.0.2.1"})), made(normal.NewResolved("lb.example.com", []string{"192.0.2.2"})), gateway},
-		"KeySet":       {made(normal.NewKeys(keys, `{"keys":[]}`, "")), made(normal.NewKeys(keys, "", "away")), authentication},
+		"ResolvedName": {made(normal.NewResolved("lb.example.com", []string{"192.0.2.1"})),
+			made(normal.NewResolved("lb.example.com", []string{"192.0.2.2"})), gateway},
+		"KeySet": {made(normal.NewKeys(keys, `{"keys":[]}`, "")), made(normal.NewKeys(keys, "", "away")), authentication},
 	}
 }
 
-// Each row of the table marks its readers when an object comes, changes and goes, and when nothing changes it marks none. A row without an example is
-// named here: add one to examples, and the kind to the random changes of TestRandom.
+// Each row of the table marks its readers when an object comes, changes and goes, and when nothing changes it marks
+// none. A row without an example is named here: add one to examples, and the kind to the random changes of TestRandom.
 func TestRows(t *testing.T) {
 	all := examples(t)
 	for kind, r := range rows {
@@ -158,8 +162,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// Whatever comes, changes and goes in whatever order, records are those that the objects make from nothing, edges are known in both directions, and
-// nothing is left in the end.
+// Whatever comes, changes and goes in whatever order, records are those that the objects make from nothing, edges are
+// known in both directions, and nothing is left in the end.
 func TestRandom(t *testing.T) {
 	texts := map[object.ID]func(r *rand.Rand) *object.Object{}
 	for _, x := range examples(t) {
@@ -172,8 +176,8 @@ func TestRandom(t *testing.T) {
 		}
 		for _, format := range []string{
 			"{apiVersion: v1, kind: Pod, metadata: {name: p%d, namespace: shop, labels: {l: l%d}}, spec: {nodeName: n1}, status: {podIP: 10.0.0.%d}}",
-			"{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: s%d, namespace: shop, labels: {kubernetes.io/service-name: web}}, addressType: IPv4, " +
-				"ports: [{port: 8%d}], endpoints: [{addresses: [10.0.0.%d]}, {addresses: [10.0.0.7]}]}",
+			"{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: s%d, namespace: shop, " +
+				"labels: {kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{port: 8%d}], endpoints: [{addresses: [10.0.0.%d]}, {addresses: [10.0.0.7]}]}",
 		} {
 			texts[make(format)(rand.New(rand.NewPCG(0, 0))).ID] = make(format)
 		}
@@ -256,8 +260,8 @@ func (u *user) verify() {
 	}
 }
 
-// An automatic address that passes from one ServiceEntry to another is the other's, whichever of the two is emitted first; one that no ServiceEntry has
-// any more belongs to none.
+// An automatic address that passes from one ServiceEntry to another is the other's, whichever of the two is emitted
+// first; one that no ServiceEntry has any more belongs to none.
 func TestAutomaticAddressesPass(t *testing.T) {
 	at := normal.AutomaticAtID(netip.MustParseAddr("240.240.0.1"))
 	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
@@ -282,15 +286,16 @@ func TestAutomaticAddressesPass(t *testing.T) {
 	}
 }
 
-// Pods of a namespace are found by their addresses as long as one of its slices looks one up, and no longer; a slice that does so again finds them as
-// they are then.
+// Pods of a namespace are found by their addresses as long as one of its slices looks one up, and no longer; a slice
+// that does so again finds them as they are then.
 func TestPodsAreFoundWhileLookedUp(t *testing.T) {
 	slice := func(name, named string) *object.Object {
-		return parse(t, "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: "+name+", namespace: shop, labels: {kubernetes.io/service-name: web}}, addressType: IPv4, "+
-			"ports: [{port: 80}], endpoints: [{addresses: [10.0.0.1]"+named+"}]}")
+		return parse(t, "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: "+name+", namespace: shop, "+
+			"labels: {kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{port: 80}], endpoints: [{addresses: [10.0.0.1]"+named+"}]}")
 	}
 	pod := func(account string) *object.Object {
-		return parse(t, "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: shop}, spec: {serviceAccountName: "+account+"}, status: {podIP: 10.0.0.1}}")
+		return parse(t, "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: shop}, "+
+			"spec: {serviceAccountName: "+account+"}, status: {podIP: 10.0.0.1}}")
 	}
 	u := newUser(t)
 	want := func(account string, places int) {
@@ -300,7 +305,8 @@ func TestPodsAreFoundWhileLookedUp(t *testing.T) {
 			got = n.Entry[0].(*model.Endpoints).Spec.Endpoints[0].ServiceAccount
 		}
 		if got != account || len(u.index.pods.asked) != places {
-			t.Errorf("account %q, want %q; Pods of %d namespaces are kept by their addresses, want %d", got, account, len(u.index.pods.asked), places)
+			t.Errorf("account %q, want %q; Pods of %d namespaces are kept by their addresses, want %d",
+				got, account, len(u.index.pods.asked), places)
 		}
 	}
 	u.put(pod("one"))

@@ -8,8 +8,9 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// listItem is one object of a list, in the form in which it is emitted. A list is emitted once it is complete. Until then decoded objects would take
-// several times as much memory: while many clusters are listed at once that would be most of a leader's memory.
+// listItem is one object of a list, in the form in which it is emitted. A list is emitted once it is complete. Until
+// then decoded objects would take several times as much memory: while many clusters are listed at once that would be
+// most of a leader's memory.
 type listItem struct {
 	name   name
 	size   int // see weight
@@ -29,8 +30,8 @@ func itemOf(o any) listItem {
 
 var _ cache.TransformingStore = store{}
 
-// Transformer implements cache.TransformingStore: it makes the items of a list as its objects come one by one. An object that has not changed keeps
-// the one that was emitted before. Namespaces and single objects are not transformed.
+// Transformer implements cache.TransformingStore: it makes the items of a list as its objects come one by one. An
+// object that has not changed keeps the one that was emitted before. Namespaces and single objects are not transformed.
 func (st store) Transformer() cache.TransformFunc {
 	if st.kind.kind == namespaces.kind || st.kind.name != "" {
 		return nil

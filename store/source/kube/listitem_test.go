@@ -27,8 +27,9 @@ func (d *desk) streamed(kind string, objects ...kuberuntime.Object) {
 	}
 }
 
-// A list whose objects are made as they come is emitted as any other: what changed, what is new and what is gone, and nothing of what is as it was; one that is too
-// large is left out, and one of another revision or of a namespace that is not selected is not there.
+// A list whose objects are made as they come is emitted as any other: what changed, what is new and what is gone, and
+// nothing of what is as it was; one that is too large is left out, and one of another revision or of a namespace that
+// is not selected is not there.
 func TestStreamedLists(t *testing.T) {
 	d := newDesk(t)
 	d.s.Limits.Object = 1000

@@ -21,9 +21,9 @@ func (p *watchProgress) record(kind kindID, at time.Time) {
 	p.at[kind] = at
 }
 
-// ReadUntil returns the time up to which all Pods, ServiceAccounts and Namespaces of the API server have been emitted, as far as its watches report;
-// zero: they have not been emitted yet. ServiceAccounts do not count where another cluster refuses to list them. everywhere: those of all namespaces
-// are read.
+// ReadUntil returns the time up to which all Pods, ServiceAccounts and Namespaces of the API server have been emitted,
+// as far as its watches report; zero: they have not been emitted yet. ServiceAccounts do not count where another
+// cluster refuses to list them. everywhere: those of all namespaces are read.
 func (s *Source) ReadUntil() (until time.Time, everywhere bool) {
 	s.mu.Lock()
 	refused := s.refusedKinds()
@@ -56,8 +56,8 @@ func (s *Source) Runs() bool {
 	return !s.began.IsZero()
 }
 
-// Age returns how long the API server has delivered nothing, or not yet everything, of Pods, ServiceAccounts and Namespaces; 0: the cluster is not
-// being read.
+// Age returns how long the API server has delivered nothing, or not yet everything, of Pods, ServiceAccounts and
+// Namespaces; 0: the cluster is not being read.
 func (s *Source) Age(now time.Time) time.Duration {
 	s.mu.Lock()
 	since := s.began

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Everything was emitted up to when the watch that has been silent longest said something, of those whose objects credentials name.
+// Everything was emitted up to when the watch that has been silent longest said something, of those whose objects
+// credentials name.
 func TestReadUntil(t *testing.T) {
 	s := newSource(Config{}, nil)
 	s.emittedSynced = true
@@ -27,7 +28,8 @@ func TestReadUntil(t *testing.T) {
 	}
 }
 
-// The age counts from the beginning until everything was emitted, and then from the watch that has been silent longest; nothing that is not read has one.
+// The age counts from the beginning until everything was emitted, and then from the watch that has been silent longest;
+// nothing that is not read has one.
 func TestAge(t *testing.T) {
 	s, began := newSource(Config{}, nil), time.Unix(1000, 0)
 	if age := s.Age(began); age != 0 {

@@ -21,8 +21,9 @@ type candidate struct {
 	digest          [sha256.Size]byte
 }
 
-// candidatesOf returns the clusters that Secrets name, in the order of their names. Each key of a Secret is a cluster, and its value a kubeconfig. Of two
-// Secrets that name one cluster the older one counts, by name where they are of the same second. own is the config cluster, which no Secret may name.
+// candidatesOf returns the clusters that Secrets name, in the order of their names. Each key of a Secret is a cluster,
+// and its value a kubeconfig. Of two Secrets that name one cluster the older one counts, by name where they are of the
+// same second. own is the config cluster, which no Secret may name.
 func candidatesOf(secrets []*corev1.Secret, own string) (all []candidate, problems []object.Problem) {
 	secrets = slices.SortedFunc(slices.Values(secrets), func(a, b *corev1.Secret) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
@@ -39,7 +40,8 @@ func candidatesOf(secrets []*corev1.Secret, own string) (all []candidate, proble
 			case err != nil:
 				report(problem.Invalid, err.Error())
 			case len(c.kubeconfig) > MostBytes:
-				report(problem.Invalid, fmt.Sprintf("the kubeconfig of cluster %s has %d bytes, and at most %d are read", name, len(c.kubeconfig), MostBytes))
+				report(problem.Invalid, fmt.Sprintf("the kubeconfig of cluster %s has %d bytes, and at most %d are read",
+					name, len(c.kubeconfig), MostBytes))
 			case name == own:
 				report(problem.Duplicate, fmt.Sprintf("it names cluster %s, which is the config cluster: that is read by the credentials of this process", name))
 			case is:

@@ -20,7 +20,8 @@ func (k *Clusters) clusters() map[string]*cluster {
 	return maps.Clone(k.running)
 }
 
-// Problems returns the problems of Secrets and clusters. One of a cluster that cannot be read names the time since when.
+// Problems returns the problems of Secrets and clusters. One of a cluster that cannot be read names the time since
+// when.
 func (k *Clusters) Problems() []object.Problem {
 	k.mu.Lock()
 	all, wrong, forbidden := slices.Concat(k.problems, k.refused, k.untried()), k.wrong, k.forbidden
@@ -57,9 +58,9 @@ func (k *Clusters) Problems() []object.Problem {
 	return all
 }
 
-// lastWhole returns the time until which a cluster was read before parts of it could not be read. The time stays for as long as any part cannot be
-// read, though the rest of the cluster is read meanwhile: a problem whose text changed would be a new problem each time. Zero: all can be read, or
-// nothing was read yet.
+// lastWhole returns the time until which a cluster was read before parts of it could not be read. The time stays for as
+// long as any part cannot be read, though the rest of the cluster is read meanwhile: a problem whose text changed would
+// be a new problem each time. Zero: all can be read, or nothing was read yet.
 func (k *Clusters) lastWhole(c *cluster, broken bool) time.Time {
 	until, _ := c.source.ReadUntil()
 	k.mu.Lock()
@@ -72,8 +73,9 @@ func (k *Clusters) lastWhole(c *cluster, broken bool) time.Time {
 	return c.whole
 }
 
-// ReadUntil calls take with the time until which the Pods and Namespaces of each cluster have been emitted (kube.Source.ReadUntil), and its
-// ServiceAccounts, unless these may not be read. Clusters of which not everything was emitted are left out.
+// ReadUntil calls take with the time until which the Pods and Namespaces of each cluster have been emitted
+// (kube.Source.ReadUntil), and its ServiceAccounts, unless these may not be read. Clusters of which not everything was
+// emitted are left out.
 func (k *Clusters) ReadUntil(take func(of origin.Origin, until time.Time, everywhere, accounts bool)) {
 	for _, c := range k.clusters() {
 		if until, everywhere := c.source.ReadUntil(); !until.IsZero() {
