@@ -163,7 +163,7 @@ func balancers(t testing.TB) map[string]testCase {
 	lb := func(text string) Outbound { return outbound(t, "PROTOCOL_HTTP", "", "{loadBalancer: {"+text+"}}") }
 	zoned := func(s *Outbound) { // of proxies that know the cluster of their own workload
 		s.Caps |= xds.CapSelfDiscovery
-		s.Localities = traffic.Effective(s.Rule, nil, "", 80).Over(s.Mesh).Localities(s.Service, s.Mesh, true)
+		s.Localities = traffic.Effective(s.Rule, nil, 0, 80).Over(s.Mesh).Localities(s.Service, s.Mesh, true)
 	}
 	return map[string]testCase{
 		"random":        {spec: lb("simple: RANDOM"), want: `{lb_policy: RANDOM}`},

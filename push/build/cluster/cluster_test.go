@@ -124,7 +124,8 @@ func decided(s spec) spec {
 		return Proxyless{o}
 	}
 	if o, ok := s.(Outbound); ok {
-		policy := traffic.Effective(o.Rule, o.SubsetRule, o.Subset, o.Port)
+		of, at := subsetOf(o.SubsetRule, o.Subset)
+		policy := traffic.Effective(o.Rule, of, at, o.Port)
 		o.Policy, o.Discovery = traffic.Intern(policy), traffic.DiscoveryOf(o.Service, policy)
 		o.TLS, _ = traffic.TLSOf(policy, traffic.Client{Identity: o.Caps.Has(xds.CapIdentity), Secrets: selects(o.Rule)}, o.TLS)
 		o.Connection = traffic.ConnectionOf(policy.Pool, o.Mesh)
@@ -151,7 +152,8 @@ func selects(rule *model.DestinationRule) bool {
 // problemsOf are the problems of the plan's decision and of the builder.
 func problemsOf(s spec) (all []error) {
 	if o, ok := s.(Outbound); ok {
-		if _, wrong := traffic.TLSOf(traffic.Effective(o.Rule, o.SubsetRule, o.Subset, o.Port), traffic.Client{Identity: o.Caps.Has(xds.CapIdentity), Secrets: selects(o.Rule)}, o.TLS); wrong != nil {
+		of, at := subsetOf(o.SubsetRule, o.Subset)
+		if _, wrong := traffic.TLSOf(traffic.Effective(o.Rule, of, at, o.Port), traffic.Client{Identity: o.Caps.Has(xds.CapIdentity), Secrets: selects(o.Rule)}, o.TLS); wrong != nil {
 			all = append(all, *wrong)
 		}
 	}
@@ -310,4 +312,16 @@ func BenchmarkBuild(b *testing.B) {
 			}
 		})
 	}
+}
+
+// subsetOf returns the rule and the place of a subset, as traffic.Effective takes them; nil: the rule has no subset of the name.
+func subsetOf(rule *model.DestinationRule, name string) (*model.DestinationRule, int) {
+	if rule != nil {
+		for i, s := range rule.Spec.GetSubsets() {
+			if s.GetName() == name {
+				return rule, i
+			}
+		}
+	}
+	return nil, 0
 }

@@ -163,7 +163,10 @@ subsets:
 		p := proxy(t, l.FilterChains[0])
 		return p.IdleTimeout.AsDuration(), p.MaxDownstreamConnectionDuration.AsDuration(), len(p.HashPolicy), p.StatPrefix
 	}
-	policy := func(subset string) traffic.Ref { return traffic.Intern(traffic.Effective(r, r, subset, 9000)) }
+	policy := func(subset string) traffic.Ref {
+		of, at := subsetOf(r, subset)
+		return traffic.Intern(traffic.Effective(r, of, at, 9000))
+	}
 	cluster := func(subset string) Target { return Target{Cluster: xds.OutboundCluster(9000, subset, "db.shop")} }
 	for _, c := range []struct {
 		name   string
@@ -205,4 +208,16 @@ func TestVirtualOutbound(t *testing.T) {
 	if _, l = build(t, spec); l.UseOriginalDst != nil {
 		t.Error("original destination without the extension")
 	}
+}
+
+// subsetOf returns the rule and the place of a subset, as traffic.Effective takes them; nil: the rule has no subset of the name.
+func subsetOf(rule *model.DestinationRule, name string) (*model.DestinationRule, int) {
+	if rule != nil {
+		for i, s := range rule.Spec.GetSubsets() {
+			if s.GetName() == name {
+				return rule, i
+			}
+		}
+	}
+	return nil, 0
 }

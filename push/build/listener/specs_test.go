@@ -86,7 +86,7 @@ func outboundSpecs(t testing.TB) map[string]builder {
 host: db
 trafficPolicy:
   loadBalancer: {consistentHash: {useSourceIp: true}}
-  connectionPool: {tcp: {idleTimeout: 30s, maxConnectionDuration: 60s}}`), nil, "", 9000))}, "outbound|9000||db.shop")
+  connectionPool: {tcp: {idleTimeout: 30s, maxConnectionDuration: 60s}}`), nil, 0, 9000))}, "outbound|9000||db.shop")
 	sni := chainTo(Chain{SNI: strs.List("b.com", "A.com", "*.c.com")}, "outbound|443|v1|tls.shop", "outbound|443|v2|tls.shop")
 	cidr := chainTo(Chain{CIDRs: strs.List("10.1.2.3/16", "10.9.0.1")}, "outbound|9000||cidr.shop")
 	return map[string]builder{

@@ -230,8 +230,21 @@ func fullMatch(pattern, value string) bool {
 
 // hashed is a destination as the plan makes it where a rule is for it.
 func hashed(d Destination, rule *model.DestinationRule) Destination {
-	if d.Hash = traffic.Effective(rule, rule, d.Subset, cmp.Or(d.Cluster.Port, d.Port)).Balancer.GetConsistentHash(); d.Hash != nil {
+	of, at := subsetOf(rule, d.Subset)
+	if d.Hash = traffic.Effective(rule, of, at, cmp.Or(d.Cluster.Port, d.Port)).Balancer.GetConsistentHash(); d.Hash != nil {
 		d.Rule = rule
 	}
 	return d
+}
+
+// subsetOf returns the rule and the place of a subset, as traffic.Effective takes them; nil: the rule has no subset of the name.
+func subsetOf(rule *model.DestinationRule, name string) (*model.DestinationRule, int) {
+	if rule != nil {
+		for i, s := range rule.Spec.GetSubsets() {
+			if s.GetName() == name {
+				return rule, i
+			}
+		}
+	}
+	return nil, 0
 }
