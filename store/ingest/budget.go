@@ -15,9 +15,28 @@ import (
 	"navarch.io/navarch/store/weight"
 )
 
-// counted reports whether an object is some tenant's configuration. Slices of endpoints and Pods are the controllers', and tokens are compared with
-// ServiceAccounts; a Secret that is refused would be a certificate that ends. The system namespace and the root namespace, which configure the mesh, are
-// the operators'.
+// budgets is the tenants' budgets: the ledger, the weights of offered objects, and the problems and metrics of tenants.
+// The inventory offers it each normalised object of a tenant (offer), and has it decide once per group of events
+// (applyBudgets). apply is called with each object that the ledger accepts.
+type budgets struct {
+	ledger  *ledger
+	weights *weights
+	shown   uint64 // version of the ledger that metrics show
+	version uint64 // version of the ledger that found is of
+	found   []object.Problem
+}
+
+func newBudgets(b Budget, apply func(object.ID)) *budgets {
+	l := newLedger(b)
+	out := &budgets{ledger: l, weights: newWeights(l.reweigh)}
+	l.weigh = func(id object.ID, c *charge) { *c = c.weighing(out.weights.again(id)) }
+	l.apply = apply
+	return out
+}
+
+// counted reports whether an object is some tenant's configuration. Slices of endpoints and Pods are the controllers',
+// and tokens are compared with ServiceAccounts; a Secret that is refused would be a certificate that ends. The system
+// namespace and the root namespace, which configure the mesh, are the operators'.
 func (w *inventory) counted(id object.ID) bool {
 	switch id.Kind {
 	case "EndpointSlice", "Pod", "ServiceAccount", "Secret":
@@ -26,20 +45,20 @@ func (w *inventory) counted(id object.ID) bool {
 	return id.Namespace != "" && id.Namespace != w.normal.SystemNamespace && id.Namespace != w.objects.Mesh().GetRootNamespace()
 }
 
-// followRoot follows the mesh configuration to another root namespace: what waits in the new one applies, and what applies in the old one counts from
-// now on.
+// followRoot follows the mesh configuration to another root namespace: what waits in the new one applies, and what
+// applies in the old one counts from now on.
 func (w *inventory) followRoot() {
 	from, to := w.root, w.objects.Mesh().GetRootNamespace()
-	if w.root = to; w.ledger == nil || from == to {
+	if w.root = to; w.budgets == nil || from == to {
 		return
 	}
 	for id, n := range w.objects.All() {
 		switch {
 		case id.Namespace != from && id.Namespace != to:
 		case w.counted(id):
-			w.ledger.stand(id, created(n.Object()), exempt(id), w.chargeOf(n.Entry.records))
+			w.budgets.ledger.stand(id, created(n.Object()), exempt(id), w.budgets.chargeOf(n.Entry.records))
 		default:
-			w.ledger.drop(id)
+			w.budgets.ledger.drop(id)
 			if n.Entry.waiting {
 				w.applyOffered(id)
 			}
@@ -47,24 +66,24 @@ func (w *inventory) followRoot() {
 	}
 }
 
-// exempt are objects that are never refused: without them what they close would be open.
+// exempt reports whether an object is never refused: without a policy, the workloads that it closes would be open.
 func exempt(id object.ID) bool {
 	return normal.IsPolicy(id)
 }
 
-// chargeOf is what the records of one object cost beside those that apply by now.
-func (w *inventory) chargeOf(records []model.Record) charge {
+// chargeOf returns the charge of an object's records beside those that apply by now.
+func (b *budgets) chargeOf(records []model.Record) charge {
 	if len(records) == 0 {
 		return charge{}
 	}
-	return w.sizeOf(records).weighing(w.weights.sum(w.weights.measure(records), nil))
+	return b.sizeOf(records).weighing(b.weights.sum(b.weights.measure(records), nil))
 }
 
-// sizeOf is what the records of one object cost whatever else there is.
-func (w *inventory) sizeOf(records []model.Record) charge {
+// sizeOf returns the part of the charge of an object's records that depends on them alone.
+func (b *budgets) sizeOf(records []model.Record) charge {
 	c := charge{inObjects: 1}
 	for _, r := range records {
-		if w.ledger.budget.Bytes == 0 {
+		if b.ledger.budget.Bytes == 0 {
 			break
 		}
 		if raw, err := model.Encode(r); err == nil {
@@ -76,44 +95,37 @@ func (w *inventory) sizeOf(records []model.Record) charge {
 	return c
 }
 
-// weighing is a charge with the weights of the object.
+// weighing returns a charge with the weights of the object.
 func (c charge) weighing(w weight.Weight) charge {
 	c[inExported], c[inOwn] = w.Exported, w.Own
 	return c
 }
 
-// offerRecords offers the ledger what an object should be. What applies already weighs what it did then, though there is more by now that it multiplies.
+// offerRecords offers the newest version of an object to the ledger. Records that apply already keep their weight,
+// though there may be more by now that they multiply.
 func (w *inventory) offerRecords(n *node, records []model.Record) {
-	id, c := n.ID(), charge{}
+	b, id, c := w.budgets, n.ID(), charge{}
 	same := func(a, b model.Record) bool { return a.Meta().Key == b.Meta().Key && a.Meta().Hash == b.Meta().Hash }
-	w.weights.forget(id)
-	if d := w.ledger.of(id); d != nil && d.stands != (charge{}) && slices.EqualFunc(records, n.Entry.records, same) {
+	b.weights.forget(id)
+	if d := b.ledger.of(id); d != nil && d.stands != (charge{}) && slices.EqualFunc(records, n.Entry.records, same) {
 		c = d.stands
 	} else if len(records) > 0 {
-		c = w.sizeOf(records).weighing(w.weights.offer(id, w.weights.measure(records)))
+		c = b.sizeOf(records).weighing(b.weights.offer(id, b.weights.measure(records)))
 	}
-	w.ledger.offer(id, created(n.Object()), exempt(id), c)
+	b.ledger.offer(id, created(n.Object()), exempt(id), c)
 	n.Entry.offer(records, true)
 }
 
-// budgeted makes the ledger of the tenants' budgets.
-func (w *inventory) budgeted(b Budget) {
-	w.ledger = newLedger(b)
-	w.weights = newWeights(w.ledger.reweigh)
-	w.ledger.weigh = func(id object.ID, c *charge) { *c = c.weighing(w.weights.again(id)) }
-	w.ledger.apply = w.applyOffered
-}
-
-// noteTenant takes from an event what tenants are made of, before objects are normalised.
+// noteTenant notes labels of namespaces and objects that go, before objects are normalised.
 func (w *inventory) noteTenant(e object.Event) {
 	w.noteNamespace(e)
-	if w.ledger == nil {
+	if w.budgets == nil {
 		return
 	}
 	switch {
 	case e.Op == object.Delete:
-		w.weights.forget(e.ID)
-		w.ledger.drop(e.ID)
+		w.budgets.weights.forget(e.ID)
+		w.budgets.ledger.drop(e.ID)
 	case e.Op == object.Broken:
 		if n := w.objects.Get(e.ID); n != nil {
 			w.withdraw(n)
@@ -121,10 +133,11 @@ func (w *inventory) noteTenant(e object.Event) {
 	}
 }
 
-// offer gives what an object should be to the ledger, which decides in admit; false: there is none, or it has no say.
+// offer offers the newest version of an object to the ledger, which decides in admit. False: no budget bounds the
+// object.
 func (w *inventory) offer(n *node, records []model.Record, spoiled bool) bool {
 	id := n.ID()
-	if w.ledger == nil || !w.counted(id) {
+	if w.budgets == nil || !w.counted(id) {
 		return false
 	}
 	if spoiled {
@@ -135,12 +148,14 @@ func (w *inventory) offer(n *node, records []model.Record, spoiled bool) bool {
 	return true
 }
 
+// withdraw ends the offer of an object.
 func (w *inventory) withdraw(n *node) {
-	w.weights.forget(n.ID())
-	w.ledger.withdraw(n.ID())
+	w.budgets.weights.forget(n.ID())
+	w.budgets.ledger.withdraw(n.ID())
 	n.Entry.offer(nil, false)
 }
 
+// created returns the creation time of an object in Unix seconds; 0: unknown.
 func created(o *object.Object) int64 {
 	if o == nil || o.Created.IsZero() {
 		return 0
@@ -148,28 +163,28 @@ func created(o *object.Object) int64 {
 	return o.Created.Unix()
 }
 
-// applyBudgets applies what the budgets have room for.
+// applyBudgets applies the offered objects that the budgets have room for.
 func (w *inventory) applyBudgets() {
-	if w.ledger == nil {
+	if w.budgets == nil {
 		return
 	}
-	w.ledger.admit()
+	w.budgets.ledger.admit()
 }
 
-// applyOffered applies what an object was offered as.
+// applyOffered applies the offered version of an object.
 func (w *inventory) applyOffered(id object.ID) {
 	n := w.objects.Get(id)
 	records := n.Entry.few().offered
-	w.weights.forget(id)
+	w.budgets.weights.forget(id)
 	n.Entry.closed = false
 	n.Entry.offer(nil, false)
 	w.setRecords(n, records, nil)
 }
 
-// rebase makes another ledger when a leader has read what is stored: that stands, and what is new or differs is offered
-// in order. So what is refused does not depend on who leads, nor on what this process took before.
+// rebase makes the ledger again once a leader has read the store. Stored objects count as accepted, and new or
+// different ones are offered in order. So refusals do not depend on which process leads, nor on what it took before.
 func (w *inventory) rebase(e Loaded) {
-	if w.ledger == nil {
+	if w.budgets == nil {
 		return
 	}
 	stored := map[object.ID]charge{}
@@ -181,10 +196,9 @@ func (w *inventory) rebase(e Loaded) {
 			stored[id] = charge{1, stored[id][inBytes] + e.Bytes[key]}
 		}
 	}
-	labels := w.ledger.labels
-	version := w.ledger.version
-	w.budgeted(w.ledger.budget)
-	w.ledger.labels, w.ledger.version = labels, version+1
+	before := w.budgets.ledger
+	w.budgets = newBudgets(before.budget, w.applyOffered)
+	w.budgets.ledger.labels, w.budgets.ledger.version = before.labels, before.version+1
 	w.root = w.objects.Mesh().GetRootNamespace()
 	var applies []model.Record
 	for _, n := range w.objects.All() {
@@ -194,7 +208,7 @@ func (w *inventory) rebase(e Loaded) {
 			}
 		}
 	}
-	w.weights.reindex(applies)
+	w.budgets.weights.reindex(applies)
 	same := func(records []model.Record) bool {
 		return len(records) > 0 && !slices.ContainsFunc(records, func(r model.Record) bool { return e.Have[r.Meta().Key] != r.Meta().Hash })
 	}
@@ -215,52 +229,55 @@ func (w *inventory) rebaseObject(n *node, stored charge, same func([]model.Recor
 	}
 	switch {
 	case o.spoiled && len(o.records) > 0 && !o.closed:
-		w.ledger.stand(id, at, free, w.chargeOf(o.records))
+		w.budgets.ledger.stand(id, at, free, w.budgets.chargeOf(o.records))
 	case o.spoiled: // what is stored of it stays, see seldom.adopted
-		w.ledger.stand(id, at, free, stored)
+		w.budgets.ledger.stand(id, at, free, stored)
 	case free || same(newest):
 		if o.waiting {
 			o.offer(nil, false)
 			w.setRecords(n, newest, nil)
 		}
-		w.ledger.stand(id, at, free, w.chargeOf(newest))
+		w.budgets.ledger.stand(id, at, free, w.budgets.chargeOf(newest))
 	case len(newest) == 0 && stored == charge{}:
 	default:
 		if same(o.records) { // an older version than the newest is what applies
-			w.ledger.stand(id, at, free, w.chargeOf(o.records))
+			w.budgets.ledger.stand(id, at, free, w.budgets.chargeOf(o.records))
 		} else {
-			w.ledger.stand(id, at, free, stored)
+			w.budgets.ledger.stand(id, at, free, stored)
 			w.setRecords(n, nil, nil)
 		}
 		w.offerRecords(n, newest)
 	}
 }
 
-// budgetProblems is what the tenants' budgets refuse, and who is near them. It is asked for after every event, and looks at
-// the tenants only where something of theirs changed.
-func (w *inventory) budgetProblems() []object.Problem {
-	if w.ledger != nil && w.budgets.version != w.ledger.version {
-		w.budgets.version, w.budgets.problems = w.ledger.version, w.findBudgetProblems()
+// problems returns the refusals of the budgets, and the tenants near their limits. It is called after every event, and
+// walks over the tenants only if the ledger has changed. A nil budgets has no problems.
+func (b *budgets) problems(locate func(object.ID) string) []object.Problem {
+	if b == nil {
+		return nil
 	}
-	return w.budgets.problems
+	if b.version != b.ledger.version {
+		b.version, b.found = b.ledger.version, b.findProblems(locate)
+	}
+	return b.found
 }
 
-// findBudgetProblems looks at all tenants.
-func (w *inventory) findBudgetProblems() (all []object.Problem) {
-	for _, r := range w.ledger.refusals() {
-		all = append(all, object.Problem{ID: r.id, Location: w.location(r.id), Code: problem.NotAllowed, Severity: problem.Error, Message: r.why})
+func (b *budgets) findProblems(locate func(object.ID) string) (all []object.Problem) {
+	for _, r := range b.ledger.refusals() {
+		all = append(all, object.Problem{ID: r.id, Location: locate(r.id),
+			Code: problem.NotAllowed, Severity: problem.Error, Message: r.why})
 	}
-	for _, u := range w.ledger.above(warnAt) {
+	for _, u := range b.ledger.above(warnAt) {
 		id := object.ID{Kind: "Namespace", Name: u.tenant}
 		if label, is := strings.CutPrefix(u.tenant, TenantLabel+"="); is {
 			id = object.ID{Kind: "Tenant", Name: label}
 		}
-		all = append(all, object.Problem{ID: id, Code: problem.NotAllowed, Severity: problem.Warning, Message: w.ledger.warning(u)})
+		all = append(all, object.Problem{ID: id, Code: problem.NotAllowed, Severity: problem.Warning, Message: b.ledger.warning(u)})
 	}
 	return all
 }
 
-// NamespaceOf is the namespace that a problem belongs to; empty: the mesh. Of a tenant of several namespaces it is
+// NamespaceOf returns the namespace of a problem; empty: the mesh. Problems of a tenant of several namespaces have
 // TenantLabel=value.
 func NamespaceOf(p object.Problem) string {
 	switch {
@@ -275,24 +292,25 @@ func NamespaceOf(p object.Problem) string {
 // shownTenants bounds how many tenants metrics name.
 const shownTenants = 100
 
-// showTenants sets the metrics of tenants that use half of a budget or more, those that use most first, if something changed.
-func (w *inventory) showTenants() {
-	if w.ledger == nil || w.ledger.version == w.shown {
+// showTenants sets the metrics of tenants that use half of a budget or more, the largest first, if the ledger has
+// changed.
+func (b *budgets) showTenants() {
+	if b == nil || b.ledger.version == b.shown {
 		return
 	}
-	w.shown = w.ledger.version
+	b.shown = b.ledger.version
 	obs.TenantObjects.Reset()
 	obs.TenantBytes.Reset()
-	large := w.ledger.above(50)
-	slices.SortStableFunc(large, func(a, b usage) int {
-		return cmp.Or(cmp.Compare(b.used[inBytes], a.used[inBytes]), cmp.Compare(b.used[inObjects], a.used[inObjects]))
+	large := b.ledger.above(50)
+	slices.SortStableFunc(large, func(one, other usage) int {
+		return cmp.Or(cmp.Compare(other.used[inBytes], one.used[inBytes]), cmp.Compare(other.used[inObjects], one.used[inObjects]))
 	})
 	for _, u := range large[:min(len(large), shownTenants)] {
 		obs.TenantObjects.WithLabelValues(u.tenant).Set(float64(u.used[inObjects]))
 		obs.TenantBytes.WithLabelValues(u.tenant).Set(float64(u.used[inBytes]))
 	}
 	waiting := 0
-	for _, a := range w.ledger.accounts {
+	for _, a := range b.ledger.accounts {
 		waiting += len(a.waiting)
 	}
 	obs.TenantRefused.Set(float64(waiting))

@@ -16,7 +16,7 @@
 //
 // The inventory has its objects in a lookup.Table, which knows the parsed form of joined kinds and who looked up what,
 // and its problems in a faults.List. A new kind that others are joined with is a row of the table of
-// store/ingest/lookup. The ledger has the budgets of tenants (tenant.go).
+// store/ingest/lookup. budgets has the ledger of tenants (budget.go, tenant.go).
 //
 // # One change
 //

@@ -54,7 +54,7 @@ func (w *inventory) yields(n *node) bool {
 	if before == nil || normal.IsPolicy(id) {
 		return false
 	}
-	if w.ledger != nil {
+	if w.budgets != nil {
 		w.withdraw(n)
 	}
 	n.Entry.spoiled, n.Entry.closed = false, false

@@ -31,16 +31,9 @@ type inventory struct {
 	references *references
 	crossCheck *crossCheck
 
-	// Budgets of tenants.
-	labels  labels
-	ledger  *ledger  // nil: there are no budgets
-	weights *weights // nil: there are no budgets
-	root    string   // namespace that the ledger was told is the mesh's
-	shown   uint64   // version of the ledger that metrics show
-	budgets struct {
-		version  uint64 // of the ledger
-		problems []object.Problem
-	}
+	labels  labels   // of tenants
+	budgets *budgets // of tenants; nil: no bounds
+	root    string   // root namespace of the mesh, as the budgets know it
 }
 
 func newInventory(o Options) *inventory {
@@ -49,7 +42,7 @@ func newInventory(o Options) *inventory {
 		unreadable: map[string]bool{}, references: newReferences(o.SecretUses)}
 	w.crossCheck = &crossCheck{records: w.wanted.records, locate: w.location}
 	if o.Budget != (Budget{}) {
-		w.budgeted(o.Budget)
+		w.budgets = newBudgets(o.Budget, w.applyOffered)
 	}
 	return w
 }
@@ -192,8 +185,8 @@ func (w *inventory) normalise(n *node) {
 func (w *inventory) setRecords(n *node, records []model.Record, private model.PrivateKey) {
 	e := &n.Entry
 	w.references.replace(e.records, records)
-	if w.weights != nil {
-		w.weights.index.Replace(e.records, records)
+	if w.budgets != nil {
+		w.budgets.weights.index.Replace(e.records, records)
 	}
 	w.crossCheck.note(e.records, records)
 	w.countServices(records, 1)

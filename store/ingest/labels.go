@@ -49,8 +49,8 @@ func (w *inventory) noteNamespace(e object.Event) {
 	case object.Broken, object.Synced, object.Forget:
 		return
 	}
-	if w.labels.set(e.ID.Name, value) && w.ledger != nil {
-		w.ledger.label(e.ID.Name, value)
+	if w.labels.set(e.ID.Name, value) && w.budgets != nil {
+		w.budgets.ledger.label(e.ID.Name, value)
 	}
 }
 

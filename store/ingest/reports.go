@@ -27,7 +27,7 @@ func (l *Loop) publish() {
 		l.publishCounts()
 	}
 	l.publishRemovals()
-	l.state.inventory.showTenants()
+	l.state.inventory.budgets.showTenants()
 	l.tenants.publish(l.state)
 	l.stored.Store(l.state.storedLevel())
 	waiting := l.state.writes.queue.waits
@@ -73,8 +73,8 @@ type problemsVersion struct {
 
 func (s *State) problemsVersion() problemsVersion {
 	v := problemsVersion{faults: s.inventory.faults.Version(), refused: len(s.writes.refused), unsealed: len(s.sealing.failed)}
-	if s.inventory.ledger != nil {
-		v.ledger = s.inventory.ledger.version
+	if b := s.inventory.budgets; b != nil {
+		v.ledger = b.ledger.version
 	}
 	return v
 }

@@ -267,7 +267,7 @@ func (s *State) listed(between []object.Problem) []object.Problem {
 
 // more returns the problems of writing objects.
 func (s *State) more() []object.Problem {
-	more := slices.Clone(s.inventory.budgetProblems())
+	more := slices.Clone(s.inventory.budgets.problems(s.inventory.location))
 	more = append(more, s.writes.problems(s.inventory.sourceOf)...)
 	more = append(more, s.sealing.problems()...)
 	more = append(more, s.removals.problems()...)

@@ -9,12 +9,13 @@ import (
 	"navarch.io/navarch/store/object"
 )
 
-// Budget bounds what one tenant may have; 0: no bound. A tenant is a namespace, or all namespaces whose Namespace objects
-// have the same value of TenantLabel.
+// Budget bounds what one tenant may have; 0: no bound. A tenant is a namespace, or all namespaces whose Namespace
+// objects have the same value of TenantLabel.
 type Budget struct {
 	Objects int // that give records
 	Bytes   int // of their canonical records
-	// Estimated MiB of each replica (store/weight): for what proxies of other namespaces get too, and for what those of its own alone get.
+	// Estimated MiB of each replica (store/weight): for what proxies of other namespaces get too, and for what those of
+	// its own alone get.
 	Exported, Own int
 }
 
@@ -99,8 +100,9 @@ type account struct {
 	waiting []*demand // those with wants, in order
 }
 
-// ledger says which objects the tenants' budgets have room for. An object that applies is never taken away; a version that is larger is refused at
-// the limit, and offered again whenever something of its tenant changes. It knows nothing of records.
+// ledger says which objects the tenants' budgets have room for. An object that applies is never taken away; a version
+// that is larger is refused at the limit, and offered again whenever something of its tenant changes. It knows nothing
+// of records.
 type ledger struct {
 	budget   Budget
 	labels   map[string]string             // namespace -> value of TenantLabel, where it has one
@@ -326,7 +328,8 @@ func (l *ledger) above(percent int) (all []usage) {
 	return all
 }
 
-// warning is the text for a tenant above warnAt. All but objects are in percent, so that not every edit is another problem.
+// warning is the text for a tenant above warnAt. All but objects are in percent, so that not every edit is another
+// problem.
 func (l *ledger) warning(u usage) string {
 	text := fmt.Sprintf("tenant %q is near the limit of its budget, where new and growing objects are refused:", u.tenant)
 	for i, limit := range l.budget.limits() {

@@ -38,8 +38,8 @@ var weighed = Budget{Exported: 512, Own: 512}
 // ofGiB is what navarchd bounds by default with 90 % of 1 GiB (cmd/navarchd/memory).
 var ofGiB = Budget{Exported: 46, Own: 230}
 
-// What an object multiplies counts, not its bytes: 256 hosts by 256 ports are 65,536 clusters of every proxy. An honest one of as many hosts is taken,
-// the last version of one that grows beyond stands, and room that comes back is used.
+// What an object multiplies counts, not its bytes: 256 hosts by 256 ports are 65,536 clusters of every proxy. An honest
+// one of as many hosts is taken, the last version of one that grows beyond stands, and room that comes back is used.
 func TestBudgetOfWeight(t *testing.T) {
 	d := budgetDesk(t, weighed)
 	d.want(Objects{put(t, serviceEntry("honest", 256, 5)), synced}, "load", "write +ServiceEntry honest")
@@ -145,8 +145,8 @@ func TestBudgetOfSubsets(t *testing.T) {
 	}
 }
 
-// A large honest namespace has room: 500 Services of which each has a DestinationRule of four subsets and a VirtualService of three routes, a ServiceEntry for
-// a hundred hosts outside, and a default for all hosts of the mesh.
+// A large honest namespace has room: 500 Services of which each has a DestinationRule of four subsets and a
+// VirtualService of three routes, a ServiceEntry for a hundred hosts outside, and a default for all hosts of the mesh.
 func TestHonestNamespaceHasRoom(t *testing.T) {
 	d := budgetDesk(t, ofGiB)
 	events := []object.Event{synced, put(t, serviceEntry("egress", 100, 2)), put(t, subsets("default", "*.local", 0)), put(t, luaFilter("lua", "HTTP_FILTER", "ANY", 4000))}

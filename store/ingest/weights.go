@@ -9,8 +9,8 @@ import (
 	"navarch.io/navarch/store/weight"
 )
 
-// weights weighs objects for the ledger. Each offered object is measured once, when it comes; it is weighed again only if a fact about the mesh that its
-// weight depends on may be another since.
+// weights weighs objects for the ledger. Each offered object is measured once, when it comes; it is weighed again only
+// if a fact about the mesh that its weight depends on may be another since.
 type weights struct {
 	index    *weight.Index // of the records that apply
 	offers   map[object.ID]*offer
@@ -32,7 +32,8 @@ func newWeights(stale func(object.ID)) *weights {
 	return w
 }
 
-// reindex begins the index again with records, in the order that counts each rule with all that it is for, in whatever order they came.
+// reindex begins the index again with records, in the order that counts each rule with all that it is for, in whatever
+// order they came.
 func (w *weights) reindex(records []model.Record) {
 	w.index = weight.NewIndex()
 	slices.SortStableFunc(records, func(a, b model.Record) int { return weight.Order(a) - weight.Order(b) })

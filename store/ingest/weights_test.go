@@ -17,7 +17,8 @@ func luaFilter(name, to, context string, bytes int) string {
 		"  - {applyTo: %s, match: {context: %s}, patch: {operation: MERGE, value: {name: %s}}}\n", name, to, context, strings.Repeat("x", bytes))
 }
 
-// However much of a tenant's is refused, an edit has its own object read and weighed, and those whose weight depends on it: no other.
+// However much of a tenant's is refused, an edit has its own object read and weighed, and those whose weight depends on
+// it: no other.
 func TestEditWeighsItsObjectAlone(t *testing.T) {
 	d := budgetDesk(t, weighed)
 	d.step(Objects{put(t, in("other", serviceEntry("a", 256, 40))), synced}) // 10,240 clusters
@@ -41,9 +42,9 @@ func TestEditWeighsItsObjectAlone(t *testing.T) {
 		{"an edit after it", put(t, vs("web", "4s")), 1, 1 + filters},
 		{"the rule's service again: what shrinks is taken before what is refused is looked at", put(t, serviceEntry("own", 1, 1)), 1, 1 + filters + 1},
 	} {
-		measured, weighed := d.s.inventory.weights.measured, d.s.inventory.weights.weighed
+		measured, weighed := d.s.inventory.budgets.weights.measured, d.s.inventory.budgets.weights.weighed
 		d.step(Objects{test.event})
-		if m, w := d.s.inventory.weights.measured-measured, d.s.inventory.weights.weighed-weighed; m != test.measured || w != test.weighed {
+		if m, w := d.s.inventory.budgets.weights.measured-measured, d.s.inventory.budgets.weights.weighed-weighed; m != test.measured || w != test.weighed {
 			t.Errorf("%s: %d records measured and %d weighed, want %d and %d", test.what, m, w, test.measured, test.weighed)
 		}
 	}
@@ -51,12 +52,13 @@ func TestEditWeighsItsObjectAlone(t *testing.T) {
 		d.step(Objects{gone(put(t, luaFilter(fmt.Sprint("f", i), "CLUSTER", "ANY", 1)))})
 	}
 	d.step(Objects{gone(put(t, subsets("rule", "h0.own.example.com", 1)))})
-	if w := d.s.inventory.weights; len(w.offers)+len(w.readers) > 0 {
+	if w := d.s.inventory.budgets.weights; len(w.offers)+len(w.readers) > 0 {
 		t.Errorf("%d offers and %d of what they read are left of nothing", len(w.offers), len(w.readers))
 	}
 }
 
-// virtualServiceOf is a VirtualService of some routes of its own, and of some that name delegates. Without hosts it is a delegate.
+// virtualServiceOf is a VirtualService of some routes of its own, and of some that name delegates. Without hosts it is
+// a delegate.
 func virtualServiceOf(name string, hosts []string, routes int, delegates ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: %s, namespace: shop}\nspec:\n", name)
@@ -73,7 +75,8 @@ func virtualServiceOf(name string, hosts []string, routes int, delegates ...stri
 	return b.String()
 }
 
-// A delegate weighs what it becomes, by itself, in each route that names it and in each rule; whoever comes last is refused.
+// A delegate weighs what it becomes, by itself, in each route that names it and in each rule; whoever comes last is
+// refused.
 func TestBudgetOfDelegates(t *testing.T) {
 	entry := put(t, serviceEntry("a", 1, 250)) // 250 clusters
 	host := []string{"h0.a.example.com"}
@@ -105,7 +108,8 @@ func repeated(name string, n int) []string {
 	return slices.Repeat([]string{name}, n)
 }
 
-// In whatever order services, rules, delegates and their roots come, grow, shrink and go: what is taken becomes no more than the budget.
+// In whatever order services, rules, delegates and their roots come, grow, shrink and go: what is taken becomes no more
+// than the budget.
 func TestBudgetHoldsInAnyOrder(t *testing.T) {
 	refused := 0
 	for seed := range uint64(40) {
@@ -145,7 +149,8 @@ func TestBudgetHoldsInAnyOrder(t *testing.T) {
 	}
 }
 
-// becomes is the KiB of what the records that apply become, at eight for a cluster, a subset of one and a route of a virtual host.
+// becomes is the KiB of what the records that apply become, at eight for a cluster, a subset of one and a route of a
+// virtual host.
 func becomes(s *State) (kib int) {
 	clusters, routes, rules := map[string]int{}, map[string]int{}, []model.Record(nil)
 	for _, n := range s.inventory.objects.All() {
@@ -190,7 +195,8 @@ func becomes(s *State) (kib int) {
 	return kib
 }
 
-// Whoever configures the mesh is no tenant: the namespace of the mesh configuration, and the root namespace that it names. Nobody else is.
+// Whoever configures the mesh is no tenant: the namespace of the mesh configuration, and the root namespace that it
+// names. Nobody else is.
 func TestBudgetOfRootNamespace(t *testing.T) {
 	d := budgetDesk(t, weighed)
 	heavy := func(namespace string) object.Event { return put(t, in(namespace, serviceEntry("e", 256, 256))) }
