@@ -151,7 +151,8 @@ func TestBudgetAdoptsWhatIsStored(t *testing.T) {
 		d.s.Step(Objects{put(t, wide), put(t, vs("b", "1s")), synced})
 		d.want(Gained{Epoch: kv.Epoch{Key: "leader", Revision: 8}}, "load")
 		d.refused("a")
-		if used := d.s.inventory.budgets.ledger.accounts["shop"].used; used[inObjects] != 2 || used[inBytes] != d.bytes[d.s.inventory.objects.Get(put(t, vs("b", "1s")).ID).Entry.records[0].Meta().Key]*2 {
+		key := d.s.inventory.objects.Get(put(t, vs("b", "1s")).ID).Entry.records[0].Meta().Key
+		if used := d.s.inventory.budgets.ledger.accounts["shop"].used; used[inObjects] != 2 || used[inBytes] != d.bytes[key]*2 {
 			t.Errorf("counted %+v of %v", used, d.bytes)
 		}
 		return d

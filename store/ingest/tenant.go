@@ -90,7 +90,8 @@ func (c *demand) grows() bool {
 
 // older is the order in which demands are served: creation time, then namespace and name.
 func older(a, b *demand) int {
-	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.id.Namespace, b.id.Namespace), cmp.Compare(a.id.Name, b.id.Name), a.id.Compare(b.id))
+	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.id.Namespace, b.id.Namespace),
+		cmp.Compare(a.id.Name, b.id.Name), a.id.Compare(b.id))
 }
 
 // account is one tenant.
