@@ -45,7 +45,8 @@ type assembly struct {
 	part
 	config    *config
 	log       *slog.Logger
-	store     *kv.Store // nil: there is none
+	store     *kv.Store     // nil: there is none
+	room      func() string // opened.room
 	telemetry *telemetry
 	tenants   *tenants.Tenants
 	read      *asof.Times // up to when clusters have been read
@@ -88,16 +89,16 @@ func (e everybody) AgentResourceChanged(typeURL string) { e.streams.AgentResourc
 func (e everybody) Recheck() int { return e.streams.Recheck() + e.callers.Recheck() }
 
 // assemble makes the roles of a process and everything that they have in common, and opens its addresses. Errors name flags.
-func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger) (*part, error) {
-	a := &assembly{config: c, log: log, store: store, telemetry: telemetry, tenants: tenants.New(), read: asof.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
+func assemble(c *config, store opened, telemetry *telemetry, log *slog.Logger) (*part, error) {
+	a := &assembly{config: c, log: log, store: store.Store, room: store.room, telemetry: telemetry, tenants: tenants.New(), read: asof.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
 		mesh: func() *meshv1.MeshConfig { return nil }, snapshot: func() *mirror.Snapshot { return nil }, reads: func() kv.Place { return kv.Place{} }, away: func() bool { return true }, silent: func() error { return nil },
 		signs: func() bool { return false }, streams: noStreams{}, tls: func() (*tls.Config, error) { return c.tlsOfFiles(log) }}
 	a.pages = debug.New(debug.Pages{ID: c.processName(), Removals: &removals.Known{}, Rules: &authz.Authorizer{Open: !c.env.debugAuth, Hosts: c.debugNames(), System: c.env.podNamespace, Cluster: c.cluster,
 		Tenant: a.tenants.Of}})
-	if store != nil {
+	if store.Store != nil {
 		a.followStore()
 	}
-	a.add(telemetry.part(store))
+	a.add(telemetry.part(store.Store))
 	if err := a.roles(); err != nil {
 		return nil, err
 	}
@@ -113,7 +114,7 @@ func assemble(c *config, store *kv.Store, telemetry *telemetry, log *slog.Logger
 
 // followStore adds what every process that has a store follows of it.
 func (a *assembly) followStore() {
-	full := &kv.Space{Size: a.store.Size, Quota: a.config.etcdQuota, Log: a.scoped(obs.ScopeEtcd)}
+	full := &kv.Space{Size: a.store.Size, Quota: a.config.etcdQuota, Room: a.room, Log: a.scoped(obs.ScopeEtcd)}
 	if a.config.dataDir == "" {
 		full.Keeps = a.store.Keeps
 	}
@@ -165,7 +166,7 @@ func (a *assembly) roles() error {
 	var records *mirror.Mirror
 	a.denied = identities.NewDenied(func() *mirror.Snapshot { return a.snapshot() })
 	if c.has(roleXDS) {
-		if records, err = newMirror(c, a.store, a.scoped(obs.ScopeEtcd), a.telemetry); err != nil {
+		if records, err = newMirror(c, a.store, a.room, a.scoped(obs.ScopeEtcd), a.telemetry); err != nil {
 			return err
 		}
 		a.snapshot, a.reads = records.Current, func() kv.Place { return records.Status().Place }

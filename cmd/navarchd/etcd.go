@@ -18,31 +18,40 @@ import (
 	"navarch.io/navarch/store/problem"
 )
 
-// openStore connects to etcd, or starts the embedded one, which runs until it is closed. The store is nil where the process needs none.
-func openStore(c *config, log *slog.Logger) (store *kv.Store, server []loop.Task, closed func() error, err error) {
+// opened is the store of a process, and what serves it.
+type opened struct {
+	*kv.Store               // nil: the process needs none
+	server    []loop.Task   // of an etcd in this process
+	closed    func() error  // ends it
+	room      func() string // why nothing is written, for want of room on the disk of an etcd in this process; empty: there is room; nil: that is not known
+}
+
+// openStore connects to etcd, or starts the embedded one, which runs until it is closed.
+func openStore(c *config, log *slog.Logger) (opened, error) {
 	if c.storeless() {
-		return nil, nil, func() error { return nil }, nil
+		return opened{closed: func() error { return nil }}, nil
 	}
 	if c.dataDir != "" {
 		etcd, err := embedded.Start(embedded.Config{Mesh: c.mesh, Revision: c.env.revision, Dir: c.dataDir, Logger: log})
 		if err != nil {
-			return nil, nil, nil, err
+			return opened{}, err
 		}
-		return etcd.Store, []loop.Task{{Name: "etcd", Run: etcd.Run}}, etcd.Close, nil
+		return opened{Store: etcd.Store, server: []loop.Task{{Name: "etcd", Run: etcd.Run}}, closed: etcd.Close, room: etcd.Room}, nil
 	}
 	cfg, err := c.etcd.Config()
 	if err != nil {
-		return nil, nil, nil, err
+		return opened{}, err
 	}
 	cfg.Mesh, cfg.Revision, cfg.Logger = c.mesh, c.env.revision, log
-	if store, err = kv.Open(cfg); err != nil {
-		return nil, nil, nil, err
+	store, err := kv.Open(cfg)
+	if err != nil {
+		return opened{}, err
 	}
-	return store, nil, store.Close, nil
+	return opened{Store: store, closed: store.Close}, nil
 }
 
-func newMirror(c *config, store *kv.Store, log *slog.Logger, t *telemetry) (*mirror.Mirror, error) {
-	disk, err := c.snapshot()
+func newMirror(c *config, store *kv.Store, room func() string, log *slog.Logger, t *telemetry) (*mirror.Mirror, error) {
+	disk, err := c.snapshot(room)
 	if err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
@@ -80,9 +89,9 @@ func countHeld(held []mirror.Held) {
 	obs.StoreAlarm.WithLabelValues("contents").Set(flag(len(held) > 0))
 }
 
-// snapshot is where the last snapshot is kept; nil where there is no folder for it, or where etcd is in this process.
-func (c *config) snapshot() (*mirror.Disk, error) {
-	if c.stateDir == "" || c.dataDir != "" {
+// snapshot is where the last snapshot is kept; nil where there is no folder for it. An etcd in this process does not answer before its disk has room.
+func (c *config) snapshot(room func() string) (*mirror.Disk, error) {
+	if c.stateDir == "" {
 		return nil, nil
 	}
 	if err := os.MkdirAll(c.stateDir, 0o700); err != nil {
@@ -92,7 +101,7 @@ func (c *config) snapshot() (*mirror.Disk, error) {
 	if own := c.env.revision; own != kv.DefaultRevision {
 		mesh = path.Join(mesh, own) // another revision's records are of no use
 	}
-	return &mirror.Disk{Path: filepath.Join(c.stateDir, "snapshot"), Mesh: mesh, MaxAge: c.snapshotAge}, nil
+	return &mirror.Disk{Path: filepath.Join(c.stateDir, "snapshot"), Mesh: mesh, MaxAge: c.snapshotAge, Room: room}, nil
 }
 
 func flag(on bool) float64 {

@@ -54,11 +54,11 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 	began := time.Now()
 	log.Info("navarchd starts", obs.KeyVersion, obs.Version, obs.KeyName, c.processName(), obs.KeyRoles, strings.Join(c.roles, ","), obs.KeyMesh, c.mesh, obs.KeyStore, c.storeNamed())
 	c.env.warnUnread(os.Environ(), log)
-	store, server, closed, err := openStore(c, obs.Scoped(log, obs.ScopeEtcd))
+	store, err := openStore(c, obs.Scoped(log, obs.ScopeEtcd))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closed()) }()
+	defer func() { err = errors.Join(err, store.closed()) }()
 	telemetry, err := newTelemetry(ctx, c, log)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func serveAll(asked context.Context, c *config, log *slog.Logger) (err error) {
 		}
 		return running.Err()
 	}}
-	return loop.Run(ctx, slices.Concat(server, all.tasks, []loop.Task{announceReady(began, all.missing, log), stop})...)
+	return loop.Run(ctx, slices.Concat(store.server, all.tasks, []loop.Task{announceReady(began, all.missing, log), stop})...)
 }
 
 // listenHTTP opens the HTTP addresses; ready and notes are what /ready says.

@@ -32,7 +32,7 @@ func TestPushThrottle(t *testing.T) {
 func leastReplica(t *testing.T, c *config, store *kv.Store) *replica {
 	t.Helper()
 	telemetry := &telemetry{changes: changes.NewLog(quiet)}
-	records, err := newMirror(c, store, quiet, telemetry)
+	records, err := newMirror(c, store, nil, quiet, telemetry)
 	if err != nil {
 		t.Fatal(err)
 	}

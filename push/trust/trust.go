@@ -7,11 +7,14 @@ package trust
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
@@ -156,29 +159,42 @@ func (t *Trust) Run(ctx context.Context, ring Keyring, server Server) error {
 			}
 			server.Recheck() // identities and certificates may be revoked that were not
 		}
-		if written, err = t.writeRoots(state, written); err != nil {
+		var again <-chan time.Time
+		switch written, err = t.writeRoots(state, written); {
+		case errors.Is(err, syscall.ENOSPC): // a full disk ends nothing: those of before are there
+			again = time.After(rootsAgain)
+		case err != nil:
 			return err
 		}
 		select {
 		case <-changed:
+		case <-again:
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// RootsWritten says whether root-cert.pem has been written since this process started.
+// rootsAgain is the pause before root-cert.pem is written again where the disk was full.
+const rootsAgain = 10 * time.Second
+
+// RootsWritten says whether root-cert.pem has been written, or was found as it is to be, since this process started.
 func (t *Trust) RootsWritten() bool { return t.rooted.Load() }
 
 // writeRoots keeps root-cert.pem in the data directory: what agents on this machine verify the control plane against. It
-// returns what is in the file now. It is not synced: each start writes it again, and whoever waits for it should not wait for the disk.
+// returns what is in the file now. It is not synced: each start compares it, and whoever waits for it should not wait for the disk.
 func (t *Trust) writeRoots(state *keyring.State, written string) (string, error) {
 	roots := string(issue.EncodeCertificates(state.Bundle...))
 	if t.dir == "" || roots == "" || roots == written {
 		return written, nil
 	}
 	path := filepath.Join(t.dir, "root-cert.pem")
+	if there, err := os.ReadFile(path); err == nil && string(there) == roots {
+		t.rooted.Store(true)
+		return roots, nil
+	}
 	if err := os.WriteFile(path+".new", []byte(roots), 0o644); err != nil {
+		_ = os.Remove(path + ".new") // what was written of it takes room
 		return written, err
 	}
 	if err := os.Rename(path+".new", path); err != nil {

@@ -182,6 +182,24 @@ func TestRun(t *testing.T) {
 	})
 }
 
+// A process that starts with a full disk finds the roots in the file, and writes nothing.
+func TestRootsThatAreThere(t *testing.T) {
+	dir, one := t.TempDir(), newAuthority(t, 1)
+	path := filepath.Join(dir, "root-cert.pem")
+	if err := os.WriteFile(path, issue.EncodeCertificates(one.Certificate), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path+".new", 0o700); err != nil { // so that nothing can be written
+		t.Fatal(err)
+	}
+	tr := New(dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := tr.Run(ctx, &ring{state: listed(t, 1, one), changed: make(chan struct{})}, nil); err != nil || !tr.RootsWritten() {
+		t.Errorf("%v, written %t", err, tr.RootsWritten())
+	}
+}
+
 // Stock agents are told of the roots that the mesh configuration names, beside the keyring's and without any; our own agents are not, since of other
 // CAs there are no revocation lists.
 func TestRootsOfOtherCAs(t *testing.T) {

@@ -79,6 +79,15 @@ func Made(file *os.File) time.Time {
 	return time.Unix(s.Btime.Sec, int64(s.Btime.Nsec)).UTC()
 }
 
+// Free returns how many bytes a process without privileges may still write on the file system of a path. Errors are the file system's.
+func Free(path string) (uint64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(path, &s); err != nil {
+		return 0, fmt.Errorf("free room of %s: %w", path, err)
+	}
+	return s.Bavail * uint64(s.Bsize), nil
+}
+
 // Link makes path a symbolic link to target, which may be there or not, and replaces a file or a link that is there at once. It returns
 // when the disk has the name. A process that was killed may leave path with ".next" behind it, which the next call replaces.
 // Errors are the file system's.

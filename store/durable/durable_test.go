@@ -208,3 +208,13 @@ func TestMade(t *testing.T) {
 		t.Errorf("made at %v, then it says %v, and of a copy %v", then, got, copied)
 	}
 }
+
+// A disk says how much it has free.
+func TestFree(t *testing.T) {
+	if free, err := Free(t.TempDir()); err != nil || free == 0 {
+		t.Errorf("%d, %v", free, err)
+	}
+	if _, err := Free("/none/there"); err == nil {
+		t.Error("of no folder")
+	}
+}

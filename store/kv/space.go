@@ -27,7 +27,9 @@ type Space struct {
 	Quota int64                               // in bytes, where etcd does not say it (before 3.6)
 	// Keeps says whether history at a revision is there (Store.Keeps); nil: the etcd compacts itself.
 	Keeps func(ctx context.Context, revision int64) (bool, error)
-	Log   *slog.Logger
+	// Room says why an etcd in this process writes nothing, for want of room on its disk; empty: there is room; nil: that is not known.
+	Room func() string
+	Log  *slog.Logger
 
 	last    atomic.Pointer[looked]
 	samples []sample // revisions that are not compacted, the oldest first; the goroutine's that calls Run or Look
@@ -69,6 +71,9 @@ func (s *Space) Look(ctx context.Context, now time.Time) error {
 	size, err := s.Size(ctx)
 	obs.SilentEtcd.Set(float64(size.Silent))
 	if err != nil {
+		if s.room() != "" {
+			obs.StoreAlarm.WithLabelValues("space").Set(1)
+		}
 		return err
 	}
 	kept, err := s.history(ctx, size.Revision, now)
@@ -113,7 +118,7 @@ func (s *Space) saw(size looked) {
 	obs.StoreBytes.WithLabelValues("in_use").Set(float64(size.InUse))
 	obs.StoreBytes.WithLabelValues("quota").Set(float64(size.Quota))
 	filling := 0.0
-	if size.Filling() {
+	if size.Filling() || s.room() != "" {
 		filling = 1
 	}
 	obs.StoreAlarm.WithLabelValues("space").Set(filling)
@@ -125,8 +130,19 @@ func (s *Space) saw(size looked) {
 	}
 }
 
+// room returns Room's answer.
+func (s *Space) room() string {
+	if s.Room == nil {
+		return ""
+	}
+	return s.Room()
+}
+
 // Warning is what an operator should know, and whether etcd writes nothing any more; an empty text: nothing.
 func (s *Space) Warning() (text string, full bool) {
+	if why := s.room(); why != "" {
+		return why, true
+	}
 	size := s.last.Load()
 	if size == nil {
 		return "", false

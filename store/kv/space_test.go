@@ -207,3 +207,19 @@ func TestSilentEndpoints(t *testing.T) {
 		}
 	}
 }
+
+// An etcd whose disk has no room is said to be full, in the words of whoever looks at the disk, also where it does not answer.
+func TestSpaceOfTheDisk(t *testing.T) {
+	why := "the disk of /data has 3 MiB free"
+	s := &kv.Space{Log: slog.New(slog.DiscardHandler), Room: func() string { return why }, Size: func(context.Context) (kv.Size, error) { return kv.Size{}, context.DeadlineExceeded }}
+	if err := s.Look(t.Context(), time.Now()); err == nil {
+		t.Error("it answers")
+	}
+	if text, full := s.Warning(); text != why || !full {
+		t.Errorf("%q, full %t", text, full)
+	}
+	why = ""
+	if text, full := s.Warning(); text != "" || full {
+		t.Errorf("with room: %q, full %t", text, full)
+	}
+}

@@ -30,6 +30,7 @@ type Disk struct {
 	Mesh   string        // of another mesh nothing is read
 	MaxAge time.Duration // an older file is not used: 24 h
 	Every  time.Duration // the least time between two writes: 30 s
+	Room   func() string // why nothing is to be written, for want of room; empty, or nil: there is room
 }
 
 const (
@@ -292,7 +293,7 @@ func (m *Mirror) keep(ctx context.Context) {
 	var written *Snapshot
 	save := func(again bool) {
 		s := m.Current()
-		if s == written && !(again && m.fresh()) || !m.read() {
+		if s == written && !(again && m.fresh()) || !m.read() || disk.Room != nil && disk.Room() != "" {
 			return
 		}
 		if err := disk.save(s, m.Status().Seen.Cluster, time.Now()); err != nil {

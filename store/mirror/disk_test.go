@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -160,6 +161,34 @@ func TestDiskFile(t *testing.T) {
 	if err != nil || len(entries) != 1 {
 		t.Fatalf("left behind: %v, %v", entries, err)
 	}
+}
+
+// A disk without room is left alone, and the snapshot is written once there is some.
+func TestDiskWithoutRoom(t *testing.T) {
+	s, e := etcd(t)
+	disk := diskIn(t)
+	var asked atomic.Int32
+	var roomy atomic.Bool
+	disk.Room = func() string {
+		asked.Add(1)
+		if roomy.Load() {
+			return ""
+		}
+		return "the disk is full"
+	}
+	revision := s.MustCommit(kv.Batch{Epoch: e, Puts: services(t, 0, 5, 80)})
+	m := startWith(t, s.Connect(), disk)
+	m.reach(revision)
+	was := asked.Load()
+	eventually(t, "the disk is asked again", func() bool { return asked.Load() > was+1 })
+	if _, err := os.Stat(disk.Path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("written without room: %v", err)
+	}
+	roomy.Store(true)
+	eventually(t, "the snapshot is written", func() bool {
+		_, err := os.Stat(disk.Path)
+		return err == nil
+	})
 }
 
 // A snapshot of a newer build is called that, by its own form as by that of a record; what is damaged is not.

@@ -27,7 +27,7 @@ var may = map[string][]string{
 	"store/bypass":                  {},
 	"store/kv":                      {"store/model"},
 	"store/kv/kvtest":               {"store/kv", "store/programs"},
-	"store/kv/embedded":             {"store/kv"},
+	"store/kv/embedded":             {"store/durable", "store/kv"},
 	"store/apiserver":               {},
 	"store/apiserver/apiservertest": {"store/apiserver"},
 	"store/apiserver/listwatch":     {},

@@ -18,12 +18,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
 
+	"navarch.io/navarch/store/durable"
 	"navarch.io/navarch/store/kv"
 )
 
@@ -36,6 +38,8 @@ type Config struct {
 	Revision string       // of the control plane, as in kv.Config
 	Dir      string       // data directory; made where it is missing, closed to other users, locked while it is served
 	Logger   *slog.Logger // nil: slog's default
+	// Free returns the bytes that this process may still write on the disk of a folder; nil: durable.Free.
+	Free func(folder string) (uint64, error)
 
 	Tune func(*embed.Config) // for tests: the last word on etcd's own configuration
 }
@@ -43,11 +47,17 @@ type Config struct {
 // Server is an etcd in this process, and the connection to it.
 type Server struct {
 	*kv.Store
-	etcd     *embed.Etcd
+	cfg      Config
+	dir      string // absolute
 	log      *slog.Logger
 	lock     *os.File
-	socket   string      // folder of the socket, where it is not the data directory
-	stopping atomic.Bool // Close was called
+	socket   string                 // path
+	apart    string                 // folder of the socket, where it is not the data directory
+	stopping atomic.Bool            // Close was called
+	room     atomic.Pointer[string] // why nothing is written; nil: there is room (room.go)
+
+	mu   sync.Mutex  // guards what follows
+	etcd *embed.Etcd // nil: it was not started, for want of room on the disk
 }
 
 const (
@@ -65,7 +75,8 @@ const (
 )
 
 // Start serves an etcd from a data directory and connects to it. It listens on a Unix socket in that directory only, which
-// is closed to other users; there is no port. ErrLocked where another process serves the directory.
+// is closed to other users; there is no port. Where the disk has less than Least free, etcd is not started: the store does not answer until Run has
+// started it. ErrLocked where another process serves the directory.
 func Start(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -77,14 +88,20 @@ func Start(cfg Config) (*Server, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	srv := &Server{log: cfg.Logger}
+	if cfg.Free == nil {
+		cfg.Free = durable.Free
+	}
+	srv := &Server{cfg: cfg, dir: dir, log: cfg.Logger}
 	if srv.lock, err = lockDir(dir); err != nil {
 		return nil, err
 	}
-	if err := srv.start(cfg, dir); err != nil {
+	if err = srv.findSocket(); err == nil && srv.hasRoom(Least) {
+		err = srv.start()
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start etcd in %s: %w", dir, err), srv.stop())
 	}
-	endpoint := srv.etcd.Config().AdvertiseClientUrls[0]
+	endpoint := url.URL{Scheme: "unix", Path: srv.socket}
 	srv.Store, err = kv.Open(kv.Config{Mesh: cfg.Mesh, Revision: cfg.Revision, Endpoints: []string{endpoint.String()}, Logger: cfg.Logger})
 	if err != nil {
 		return nil, errors.Join(err, srv.stop())
@@ -92,23 +109,40 @@ func Start(cfg Config) (*Server, error) {
 	return srv, nil
 }
 
-// Run keeps the database small until the context ends, and returns an error if the server dies.
+// Run keeps the database small, and the disk from filling, until the context ends, and returns an error if the server dies.
 func (srv *Server) Run(ctx context.Context) error {
-	maintain := time.NewTicker(maintainEvery)
+	etcd, err := srv.begun(ctx)
+	if err != nil {
+		return err
+	}
+	look, maintain := time.NewTicker(lookEvery), time.NewTicker(maintainEvery)
+	defer look.Stop()
 	defer maintain.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case err := <-srv.etcd.Err():
+		case err := <-etcd.Err():
 			return fmt.Errorf("embedded etcd: %w", err)
-		case <-srv.etcd.Server.StopNotify():
+		case <-etcd.Server.StopNotify():
 			return errors.New("embedded etcd stopped")
+		case <-look.C:
+			srv.look(ctx)
 		case <-maintain.C:
-			if err := srv.Maintain(ctx); err != nil && ctx.Err() == nil {
-				srv.log.Warn("maintenance of the embedded etcd failed", slog.Any("error", err))
-			}
+			srv.maintain(ctx)
 		}
+	}
+}
+
+// maintain leaves an etcd alone whose disk is full: to shrink the database is to write it again.
+func (srv *Server) maintain(ctx context.Context) {
+	if srv.Room() != "" {
+		return
+	}
+	bounded, cancel := context.WithTimeout(ctx, maintainEvery)
+	defer cancel()
+	if err := srv.Maintain(bounded); err != nil && ctx.Err() == nil {
+		srv.log.Warn("maintenance of the embedded etcd failed", slog.Any("error", err))
 	}
 }
 
@@ -118,15 +152,18 @@ func (srv *Server) Close() error {
 	return errors.Join(srv.Store.Close(), srv.stop())
 }
 
-func (srv *Server) start(cfg Config, dir string) error {
-	socket, err := srv.socketPath(dir)
-	if err != nil {
-		return err
+// start serves etcd. With a server that has one already it does nothing.
+func (srv *Server) start() error {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	if srv.etcd != nil {
+		return nil
 	}
-	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(srv.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err // the directory is ours: a socket in it is left from a process that was killed
 	}
-	if srv.etcd, err = embed.StartEtcd(srv.config(cfg, dir, socket)); err != nil {
+	var err error
+	if srv.etcd, err = embed.StartEtcd(srv.config()); err != nil {
 		return err
 	}
 	timeout, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -141,12 +178,12 @@ func (srv *Server) start(cfg Config, dir string) error {
 	}
 }
 
-func (srv *Server) config(cfg Config, dir, socket string) *embed.Config {
-	c := embed.NewConfig()
+func (srv *Server) config() *embed.Config {
+	cfg, c := srv.cfg, embed.NewConfig()
 	c.Name = "navarch"
-	c.Dir = filepath.Join(dir, "etcd")
+	c.Dir = filepath.Join(srv.dir, "etcd")
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapTo(cfg.Logger, &srv.stopping))
-	c.ListenClientUrls = []url.URL{{Scheme: "unix", Path: socket}}
+	c.ListenClientUrls = []url.URL{{Scheme: "unix", Path: srv.socket}}
 	c.AdvertiseClientUrls = c.ListenClientUrls
 	c.ListenPeerUrls = nil // one member: the peer URL is a name, nobody listens
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
@@ -165,25 +202,27 @@ func (srv *Server) config(cfg Config, dir, socket string) *embed.Config {
 	return c
 }
 
-// socketPath is where the server listens: in the data directory, or, where that path is longer than a socket's may be
+// findSocket sets where the server listens: in the data directory, or, where that path is longer than a socket's may be
 // (108 bytes on Linux), in a directory of its own.
-func (srv *Server) socketPath(dir string) (string, error) {
+func (srv *Server) findSocket() (err error) {
 	const name = "etcd.sock"
-	if path := filepath.Join(dir, name); len(path) < 100 {
-		return path, nil
+	if srv.socket = filepath.Join(srv.dir, name); len(srv.socket) < 100 {
+		return nil
 	}
-	var err error
-	srv.socket, err = os.MkdirTemp("", "navarch-etcd-") // 0700
-	return filepath.Join(srv.socket, name), err
+	srv.apart, err = os.MkdirTemp("", "navarch-etcd-") // 0700
+	srv.socket = filepath.Join(srv.apart, name)
+	return err
 }
 
 func (srv *Server) stop() error {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
 	var err error
 	if srv.etcd != nil {
 		srv.etcd.Close()
 	}
-	if srv.socket != "" {
-		err = os.RemoveAll(srv.socket)
+	if srv.apart != "" {
+		err = os.RemoveAll(srv.apart)
 	}
 	return errors.Join(err, srv.lock.Close()) // closing lets the lock go
 }
@@ -207,7 +246,7 @@ func lockDir(dir string) (*os.File, error) {
 	if err == nil {
 		_, err = fmt.Fprintln(file, os.Getpid())
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, syscall.ENOSPC) { // the lock holds without the number
 		return nil, errors.Join(fmt.Errorf("lock the data directory %s: %w", dir, err), file.Close())
 	}
 	return file, nil
