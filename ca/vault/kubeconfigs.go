@@ -9,7 +9,8 @@ import (
 // purposeKubeconfig is associated data, with the mesh and the name of the cluster.
 const purposeKubeconfig = "kubeconfig"
 
-// Kubeconfigs seals the credentials of other clusters: the leader, which reads them, for the processes that ask these clusters about identities.
+// Kubeconfigs seals the credentials of other clusters: the leader, which reads them, for the processes that ask these
+// clusters about identities.
 type Kubeconfigs struct {
 	Sealer seal.Sealer
 	Mesh   string
@@ -30,7 +31,8 @@ func (k Kubeconfigs) Open(ctx context.Context, cluster string, sealed []byte) ([
 	return plain, err
 }
 
-// Stale returns whether something is sealed under another key encryption key than the one in use. An error: the provider does not answer (seal.ErrUnavailable).
+// Stale returns whether something is sealed under another key encryption key than the one in use. An error: the
+// provider does not answer (seal.ErrUnavailable).
 func (k Kubeconfigs) Stale(ctx context.Context) (func(sealed []byte) bool, error) {
 	return k.Sealer.Stale(ctx)
 }

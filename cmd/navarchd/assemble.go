@@ -90,7 +90,8 @@ func (e everybody) Recheck() int { return e.streams.Recheck() + e.callers.Rechec
 
 // assemble makes the roles of a process and everything that they have in common, and opens its addresses. Errors name flags.
 func assemble(c *config, store opened, telemetry *telemetry, log *slog.Logger) (*part, error) {
-	a := &assembly{config: c, log: log, store: store.Store, room: store.room, telemetry: telemetry, tenants: tenants.New(), read: asof.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
+	a := &assembly{config: c, log: log, store: store.Store, room: store.room, telemetry: telemetry, tenants: tenants.New(),
+		read: asof.New(), trust: trust.New(c.dataDir), crashes: crash.New(log),
 		mesh: func() *meshv1.MeshConfig { return nil }, snapshot: func() *mirror.Snapshot { return nil }, reads: func() kv.Place { return kv.Place{} }, away: func() bool { return true }, silent: func() error { return nil },
 		signs: func() bool { return false }, streams: noStreams{}, tls: func() (*tls.Config, error) { return c.tlsOfFiles(log) }}
 	a.pages = debug.New(debug.Pages{ID: c.processName(), Removals: &removals.Known{}, Rules: &authz.Authorizer{Open: !c.env.debugAuth, Hosts: c.debugNames(), System: c.env.podNamespace, Cluster: c.cluster,

@@ -20,10 +20,12 @@ import (
 
 // opened is the store of a process, and what serves it.
 type opened struct {
-	*kv.Store               // nil: the process needs none
-	server    []loop.Task   // of an etcd in this process
-	closed    func() error  // ends it
-	room      func() string // why nothing is written, for want of room on the disk of an etcd in this process; empty: there is room; nil: that is not known
+	*kv.Store              // nil: the process needs none
+	server    []loop.Task  // of an etcd in this process
+	closed    func() error // ends it
+	// room says why an etcd in this process writes nothing, for want of room on its disk; empty: there is room; nil: the
+	// etcd is elsewhere.
+	room func() string
 }
 
 // openStore connects to etcd, or starts the embedded one, which runs until it is closed.
@@ -89,7 +91,8 @@ func countHeld(held []mirror.Held) {
 	obs.StoreAlarm.WithLabelValues("contents").Set(flag(len(held) > 0))
 }
 
-// snapshot is where the last snapshot is kept; nil where there is no folder for it. An etcd in this process does not answer before its disk has room.
+// snapshot is where the last snapshot is kept; nil where there is no folder for it. An etcd in this process does not
+// answer before its disk has room.
 func (c *config) snapshot(room func() string) (*mirror.Disk, error) {
 	if c.stateDir == "" {
 		return nil, nil

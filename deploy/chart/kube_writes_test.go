@@ -19,7 +19,8 @@ import (
 	"navarch.io/navarch/deploy/testcluster/controlplane"
 )
 
-// writeTries are what somebody with the token of role ingest may try, each on what was made before it. A refusal is a part of the API server's message.
+// writeTries are what somebody with the token of role ingest may try, each on what was made before it. A refusal is a
+// part of the API server's message.
 var writeTries = []struct{ name, verb, object, refused string }{
 	{"roots", "create", `{kind: ConfigMap, metadata: {name: istio-ca-root-cert}, data: {root-cert.pem: "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"}}`, ""},
 	{"lists", "create", `{kind: ConfigMap, metadata: {name: istio-ca-crl}, data: {ca-crl.pem: "-----BEGIN X509 CRL-----\nMA==\n-----END X509 CRL-----\n"}}`, ""},
@@ -58,8 +59,9 @@ const theirs = `
 {apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: istiod-default-validator}}
 `
 
-// The service account of role ingest writes what navarchd writes: roots and revocation lists, Warning Events of its own, WorkloadEntries of machines, and the mesh's own
-// webhook configurations. The API server refuses it everything else of these kinds, and says which policy does; others are not held up.
+// The service account of role ingest writes what navarchd writes: roots and revocation lists, Warning Events of its
+// own, WorkloadEntries of machines, and the mesh's own webhook configurations. The API server refuses it everything
+// else of these kinds, and says which policy does; others are not held up.
 func TestKubeChartWrites(t *testing.T) {
 	t.Parallel()
 	c := controlplane.Start(t, controlplane.Options{Istio: true})

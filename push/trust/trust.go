@@ -1,8 +1,9 @@
-// Package trust gives the proxies of the mesh what the keyring says is trusted: roots and revocation lists, as resources of their agents, and
-// as a file for agents on the same machine. Stock agents also get the roots of other CAs that the mesh configuration names.
+// Package trust gives the proxies of the mesh what the keyring says is trusted: roots and revocation lists, as
+// resources of their agents, and as a file for agents on the same machine. Stock agents also get the roots of other CAs
+// that the mesh configuration names.
 //
-// Owns: the encoded resources, and root-cert.pem in the data directory.  Reads: states of ca/keyring.  Never: roots without the
-// revocation lists that belong to them.
+// Owns: the encoded resources, and root-cert.pem in the data directory.  Reads: states of ca/keyring.  Never: roots
+// without the revocation lists that belong to them.
 package trust
 
 import (
@@ -40,8 +41,8 @@ type Server interface {
 	Recheck() (ended int)
 }
 
-// Trust is what agents are pushed: roots and revocation lists of the keyring, stock agents roots of other CAs too. Where no keyring is followed
-// it has the latter alone, and agents keep what they have.
+// Trust is what agents are pushed: roots and revocation lists of the keyring, stock agents roots of other CAs too.
+// Where no keyring is followed it has the latter alone, and agents keep what they have.
 type Trust struct {
 	dir               string
 	validation, roots atomic.Pointer[serve.AgentResource]
@@ -93,9 +94,9 @@ func (t *Trust) take(s *keyring.State) (changed []string, err error) {
 	return changed, err
 }
 
-// Others takes the roots of other CAs (PEM, each one certificate or several), of which stock agents are told beside the keyring's, and says
-// whether they are told something else now. Where there is no keyring, and none of these, agents keep what they have.
-// Errors are those of encoding.
+// Others takes the roots of other CAs (PEM, each one certificate or several), of which stock agents are told beside the
+// keyring's, and says whether they are told something else now. Where there is no keyring, and none of these, agents
+// keep what they have. Errors are those of encoding.
 func (t *Trust) Others(roots []string) (changed bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,8 +126,8 @@ func replace(at *atomic.Pointer[serve.AgentResource], name string, message proto
 	return true, nil
 }
 
-// Follow tells stock agents of the roots of other CAs until ctx ends: current gives them, changed waits until there may be others (an error:
-// ctx has ended).
+// Follow tells stock agents of the roots of other CAs until ctx ends: current gives them, changed waits until there may
+// be others (an error: ctx has ended).
 func (t *Trust) Follow(ctx context.Context, current func() []string, changed func(context.Context) error, server Server) error {
 	for {
 		is, err := t.Others(current())
@@ -142,8 +143,9 @@ func (t *Trust) Follow(ctx context.Context, current func() []string, changed fun
 	}
 }
 
-// Run hands every new state of the keyring to those who depend on it, until ctx ends: agents (by push), streams, which may belong to
-// somebody who is revoked now, and root-cert.pem in the data directory. An error is a file that cannot be written.
+// Run hands every new state of the keyring to those who depend on it, until ctx ends: agents (by push), streams, which
+// may belong to somebody who is revoked now, and root-cert.pem in the data directory. An error is a file that cannot be
+// written.
 func (t *Trust) Run(ctx context.Context, ring Keyring, server Server) error {
 	written := ""
 	for {
@@ -181,8 +183,9 @@ const rootsAgain = 10 * time.Second
 // RootsWritten says whether root-cert.pem has been written, or was found as it is to be, since this process started.
 func (t *Trust) RootsWritten() bool { return t.rooted.Load() }
 
-// writeRoots keeps root-cert.pem in the data directory: what agents on this machine verify the control plane against. It
-// returns what is in the file now. It is not synced: each start compares it, and whoever waits for it should not wait for the disk.
+// writeRoots keeps root-cert.pem in the data directory: what agents on this machine verify the control plane against.
+// It returns what is in the file now. It is not synced: each start compares it, and whoever waits for it should not
+// wait for the disk.
 func (t *Trust) writeRoots(state *keyring.State, written string) (string, error) {
 	roots := string(issue.EncodeCertificates(state.Bundle...))
 	if t.dir == "" || roots == "" || roots == written {

@@ -1,4 +1,5 @@
-// Package durable replaces files so that after a crash of the machine there is the old one or the new one, whole, and reads them again (leaf).
+// Package durable replaces files so that after a crash of the machine there is the old one or the new one, whole, and
+// reads them again (leaf).
 //
 // Owns: nothing.  Reads: nothing.  Never: leaves a temporary file behind, unless the process was killed.
 package durable
@@ -15,9 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Replace makes what write writes the content of a file, with a mode, in a folder that is there; write is given the *os.File that gets this name afterwards. It returns when the disk has it: the
-// file, and the name in the folder, which is synced by itself (fsync(2): the entry of a file is not part of it). Where there is an
-// error, write's among them, the file is what it was, unless only the folder could not be synced.
+// Replace makes what write writes the content of a file, with a mode, in a folder that is there; write is given the
+// *os.File that gets this name afterwards. It returns when the disk has it: the file, and the name in the folder, which
+// is synced by itself (fsync(2): the entry of a file is not part of it). Where there is an error, write's among them,
+// the file is what it was, unless only the folder could not be synced.
 func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
 	if err := put(path, mode, write, os.Rename); err != nil {
 		return fmt.Errorf("replace %s: %w", path, err)
@@ -25,8 +27,8 @@ func Replace(path string, mode os.FileMode, write func(io.Writer) error) error {
 	return nil
 }
 
-// Create is Replace of a file that is not there. Where one is, also one that somebody else creates at the same time, the error wraps
-// fs.ErrExist, and that is what it was.
+// Create is Replace of a file that is not there. Where one is, also one that somebody else creates at the same time,
+// the error wraps fs.ErrExist, and that is what it was.
 func Create(path string, mode os.FileMode, write func(io.Writer) error) error {
 	if err := put(path, mode, write, os.Link); err != nil {
 		return fmt.Errorf("create %s: %w", path, err)
@@ -34,8 +36,9 @@ func Create(path string, mode os.FileMode, write func(io.Writer) error) error {
 	return nil
 }
 
-// Open opens for reading a file that this process keeps, of most bytes at most. An error names the path, and comes at once: where there is a pipe, which would be waited for, a device or a
-// folder; a symbolic link, which Replace never leaves, and which could lead to somebody else's file; a file that is larger; or what the file system says.
+// Open opens for reading a file that this process keeps, of most bytes at most. An error names the path, and comes at
+// once: where there is a pipe, which would be waited for, a device or a folder; a symbolic link, which Replace never
+// leaves, and which could lead to somebody else's file; a file that is larger; or what the file system says.
 func Open(path string, most int64) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, syscall.ELOOP) {
@@ -69,8 +72,8 @@ func Read(path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, most))
 }
 
-// Made is when a file was made, by its file system (statx(2), stx_btime): it stays the same while the file is written to and renamed, and a copy of the file, also one out of a backup, has another.
-// Zero: the file system does not say.
+// Made is when a file was made, by its file system (statx(2), stx_btime): it stays the same while the file is written
+// to and renamed, and a copy of the file, also one out of a backup, has another. Zero: the file system does not say.
 func Made(file *os.File) time.Time {
 	var s unix.Statx_t
 	if err := unix.Statx(int(file.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &s); err != nil || s.Mask&unix.STATX_BTIME == 0 {
@@ -79,7 +82,8 @@ func Made(file *os.File) time.Time {
 	return time.Unix(s.Btime.Sec, int64(s.Btime.Nsec)).UTC()
 }
 
-// Free returns how many bytes a process without privileges may still write on the file system of a path. Errors are the file system's.
+// Free returns how many bytes a process without privileges may still write on the file system of a path. Errors are the
+// file system's.
 func Free(path string) (uint64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
@@ -88,9 +92,9 @@ func Free(path string) (uint64, error) {
 	return s.Bavail * uint64(s.Bsize), nil
 }
 
-// Link makes path a symbolic link to target, which may be there or not, and replaces a file or a link that is there at once. It returns
-// when the disk has the name. A process that was killed may leave path with ".next" behind it, which the next call replaces.
-// Errors are the file system's.
+// Link makes path a symbolic link to target, which may be there or not, and replaces a file or a link that is there at
+// once. It returns when the disk has the name. A process that was killed may leave path with ".next" behind it, which
+// the next call replaces. Errors are the file system's.
 func Link(target, path string) error {
 	next := path + ".next"
 	err := os.Remove(next)

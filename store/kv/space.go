@@ -10,7 +10,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// spaceEvery is how often etcd is asked how full it is: at the rate at which one process can fill it, 20 % take a quarter of an hour.
+// spaceEvery is how often etcd is asked how full it is: at the rate at which one process can fill it, 20 % take a
+// quarter of an hour.
 const spaceEvery = time.Minute
 
 // What nobody has compacted for so long is named where etcd fills, and in any case.
@@ -20,14 +21,16 @@ const (
 	historySamples = 26
 )
 
-// Space says when etcd has used 80 % of its quota: once that is used up it writes nothing (issue 12, item 10). Of an etcd of the
-// operator's it also says where nobody compacts its history, which makes it fill; it does not do that itself: others may use that etcd.
+// Space says when etcd has used 80 % of its quota: once that is used up it writes nothing (issue 12, item 10). Of an
+// etcd of the operator's it also says where nobody compacts its history, which makes it fill; it does not do that
+// itself: others may use that etcd.
 type Space struct {
 	Size  func(context.Context) (Size, error) // Store.Size
 	Quota int64                               // in bytes, where etcd does not say it (before 3.6)
 	// Keeps says whether history at a revision is there (Store.Keeps); nil: the etcd compacts itself.
 	Keeps func(ctx context.Context, revision int64) (bool, error)
-	// Room says why an etcd in this process writes nothing, for want of room on its disk; empty: there is room; nil: that is not known.
+	// Room says why an etcd in this process writes nothing, for want of room on its disk; empty: there is room; nil: that
+	// is not known.
 	Room func() string
 	Log  *slog.Logger
 

@@ -62,7 +62,8 @@ func TestSpace(t *testing.T) {
 	})
 }
 
-// alarm says whether navarch_store_alarm{cause="space"} is 1, of which operators are warned (deploy/chart/files/alerts.yaml).
+// alarm says whether navarch_store_alarm{cause="space"} is 1, of which operators are warned
+// (deploy/chart/files/alerts.yaml).
 func alarm(t *testing.T) bool {
 	t.Helper()
 	var m dto.Metric
@@ -72,7 +73,8 @@ func alarm(t *testing.T) bool {
 	return m.GetGauge().GetValue() == 1
 }
 
-// An etcd of the operator's whose quota is really full, and before that 80 %: operators are told each by name, and when there is room again.
+// An etcd of the operator's whose quota is really full, and before that 80 %: operators are told each by name, and when
+// there is room again.
 func TestSpaceOfAnEtcdThatFills(t *testing.T) {
 	const quota = 16 << 20
 	etcd := kvtest.Start(t, kvtest.Quota(quota))
@@ -122,8 +124,8 @@ func TestSpaceOfAnEtcdThatFills(t *testing.T) {
 	look(now.Add(4*time.Hour), "")
 }
 
-// Where nobody compacts an etcd of the operator's that is said after a day, also while there is room; and it is over with the compaction. An
-// etcd to which nothing is written has no history.
+// Where nobody compacts an etcd of the operator's that is said after a day, also while there is room; and it is over
+// with the compaction. An etcd to which nothing is written has no history.
 func TestHistoryThatNobodyCompacts(t *testing.T) {
 	etcd := kvtest.Start(t)
 	s := &kv.Space{Size: etcd.Size, Keeps: etcd.Keeps, Log: slog.New(slog.DiscardHandler)}
@@ -208,10 +210,12 @@ func TestSilentEndpoints(t *testing.T) {
 	}
 }
 
-// An etcd whose disk has no room is said to be full, in the words of whoever looks at the disk, also where it does not answer.
+// An etcd whose disk has no room is said to be full, in the words of whoever looks at the disk, also where it does not
+// answer.
 func TestSpaceOfTheDisk(t *testing.T) {
 	why := "the disk of /data has 3 MiB free"
-	s := &kv.Space{Log: slog.New(slog.DiscardHandler), Room: func() string { return why }, Size: func(context.Context) (kv.Size, error) { return kv.Size{}, context.DeadlineExceeded }}
+	away := func(context.Context) (kv.Size, error) { return kv.Size{}, context.DeadlineExceeded }
+	s := &kv.Space{Log: slog.New(slog.DiscardHandler), Room: func() string { return why }, Size: away}
 	if err := s.Look(t.Context(), time.Now()); err == nil {
 		t.Error("it answers")
 	}

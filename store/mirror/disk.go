@@ -46,7 +46,8 @@ type diskHead struct {
 	Mesh     string `json:"mesh"`
 	Cluster  uint64 `json:"cluster"`
 	Revision int64  `json:"revision"`
-	// Place is how far the chain of heads was read, as kv.Place has it: after a restart nothing older is taken from a restored etcd.
+	// Place is how far the chain of heads was read, as kv.Place has it: after a restart nothing older is taken from a
+	// restored etcd.
 	Place   string    `json:"place,omitempty"`
 	Saved   time.Time `json:"saved"` // when this replica last knew the snapshot to be etcd's newest
 	Records int       `json:"records"`
@@ -63,8 +64,8 @@ func (h diskHead) place() kv.Place {
 	return p
 }
 
-// writeSnapshot encodes a snapshot: magic, head, then path and value of each record with their lengths, then the SHA-256 of
-// all that.
+// writeSnapshot encodes a snapshot: magic, head, then path and value of each record with their lengths, then the
+// SHA-256 of all that.
 func writeSnapshot(w io.Writer, head diskHead, s *Snapshot) error {
 	sum := sha256.New()
 	out := bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<20)
@@ -210,8 +211,8 @@ func (s *summed) part() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// restore publishes the snapshot on disk, where nothing was published yet, and logs why: the store did not answer, or what it has is not
-// good. It says whether it did.
+// restore publishes the snapshot on disk, where nothing was published yet, and logs why: the store did not answer, or
+// what it has is not good. It says whether it did.
 func (f *follower) restore(now time.Time, why string) bool {
 	disk := f.cfg.Disk
 	if disk == nil || f.fold.published || f.restored {
@@ -243,7 +244,8 @@ func (f *follower) restore(now time.Time, why string) bool {
 	return true
 }
 
-// remembers is the place of the snapshot, however old that is; the zero Place where there is none. What follows the first line is not read.
+// remembers is the place of the snapshot, however old that is; the zero Place where there is none. What follows the
+// first line is not read.
 func (d *Disk) remembers() kv.Place {
 	if d == nil {
 		return kv.Place{}
@@ -286,8 +288,8 @@ func (d *Disk) load(now time.Time) (diskHead, *Snapshot, error) {
 }
 
 // keep writes the newest snapshot to disk when there is another one, paced, at the end, and now and then when nothing
-// changes: the file's age says how long ago this replica knew it to be the newest. Where etcd went away or back in the meantime what was
-// read before is written all the same, once.
+// changes: the file's age says how long ago this replica knew it to be the newest. Where etcd went away or back in the
+// meantime what was read before is written all the same, once.
 func (m *Mirror) keep(ctx context.Context) {
 	disk := m.cfg.Disk
 	var written *Snapshot
@@ -339,7 +341,8 @@ func (m *Mirror) fresh() bool {
 	return m.read() && s.Away == nil && s.Alarm == nil
 }
 
-// save replaces the file as a whole: whoever reads it finds the old one or the new one, also after a crash of the machine.
+// save replaces the file as a whole: whoever reads it finds the old one or the new one, also after a crash of the
+// machine.
 func (d *Disk) save(s *Snapshot, cluster uint64, now time.Time) error {
 	head := diskHead{Mesh: d.Mesh, Cluster: cluster, Revision: s.Revision(), Saved: now.UTC()}
 	return durable.Replace(d.Path, 0o600, func(w io.Writer) error { return writeSnapshot(w, head, s) })

@@ -41,8 +41,8 @@ type Probe struct {
 	TimeoutSeconds int32      `json:"timeoutSeconds"` // 0: 1
 }
 
-// HTTPProbe is well when the application answers; its status is handed on. The host of the original is not asked: probes
-// go to the pod.
+// HTTPProbe is well when the application answers; its status is handed on. The host of the original is not asked:
+// probes go to the pod.
 type HTTPProbe struct {
 	Path    string `json:"path"`
 	Port    port   `json:"port"`
@@ -75,7 +75,8 @@ func (p *port) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// ParseProbes reads ISTIO_KUBE_APP_PROBERS; no text is no probes. An error names the path whose probe is not as the injector writes them.
+// ParseProbes reads ISTIO_KUBE_APP_PROBERS; no text is no probes. An error names the path whose probe is not as the
+// injector writes them.
 func ParseProbes(text string) (Probes, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -226,7 +227,8 @@ func kubelet(from *http.Request) string {
 
 func (p *prober) address(at port) string { return net.JoinHostPort(p.host, strconv.Itoa(int(at))) }
 
-// http sends the headers that the probe lists, and what the kubelet adds by itself. Nothing else of the request is passed on: whoever reaches the agent's port may ask.
+// http sends the headers that the probe lists, and what the kubelet adds by itself. Nothing else of the request is
+// passed on: whoever reaches the agent's port may ask.
 func (p *prober) http(ctx context.Context, h *HTTPProbe, from *http.Request) (int, []byte, error) {
 	scheme := "http"
 	if strings.EqualFold(h.Scheme, "https") {
@@ -243,7 +245,8 @@ func (p *prober) http(ctx context.Context, h *HTTPProbe, from *http.Request) (in
 		}
 		req.Header.Add(v.Name, v.Value)
 	}
-	// As the kubelet does (kubernetes, pkg/probe/http): what it sets by itself, unless the probe lists it; an empty Accept is none.
+	// As the kubelet does (kubernetes, pkg/probe/http): what it sets by itself, unless the probe lists it; an empty Accept
+	// is none.
 	if _, listed := req.Header["User-Agent"]; !listed {
 		req.Header.Set("User-Agent", kubelet(from))
 	}

@@ -1,6 +1,8 @@
-// Package embedded serves an etcd of one member from the process that uses it: a mesh of one replica needs no other program.
+// Package embedded serves an etcd of one member from the process that uses it: a mesh of one replica needs no other
+// program.
 //
-// Owns: the data directory, etcd's server, its maintenance. Reads: store/kv. Never: linked by programs that only connect to etcd.
+// Owns: the data directory, etcd's server, its maintenance. Reads: store/kv. Never: linked by programs that only
+// connect to etcd.
 //
 // An embedded etcd listens on a Unix socket in its data directory, so there is no port to guard. Its elector clears at
 // once what a killed process left of its term, because the locked directory proves that the process is alone.
@@ -67,16 +69,17 @@ const (
 	maintainEvery = time.Minute
 	// keep is how much history compaction leaves: the longest pause that a mirror resumes from.
 	keep = 5 * time.Minute
-	// elect is etcd's election timeout, and tick the pace of its clock, of which a timeout has at least five (embed.Config.Validate). The one member elects
-	// itself, and after its start waits for a random part of the timeout before it does, as if there were others: with etcd's own second that was the longest
-	// wait of all until a process is ready.
+	// elect is etcd's election timeout, and tick the pace of its clock, of which a timeout has at least five
+	// (embed.Config.Validate). The one member elects itself, and after its start waits for a random part of the timeout
+	// before it does, as if there were others: with etcd's own second that was the longest wait of all until a process is
+	// ready.
 	elect = 100 * time.Millisecond
 	tick  = elect / 5
 )
 
-// Start serves an etcd from a data directory and connects to it. It listens on a Unix socket in that directory only, which
-// is closed to other users; there is no port. Where the disk has less than Least free, etcd is not started: the store does not answer until Run has
-// started it. ErrLocked where another process serves the directory.
+// Start serves an etcd from a data directory and connects to it. It listens on a Unix socket in that directory only,
+// which is closed to other users; there is no port. Where the disk has less than Least free, etcd is not started: the
+// store does not answer until Run has started it. ErrLocked where another process serves the directory.
 func Start(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -109,7 +112,8 @@ func Start(cfg Config) (*Server, error) {
 	return srv, nil
 }
 
-// Run keeps the database small, and the disk from filling, until the context ends, and returns an error if the server dies.
+// Run keeps the database small, and the disk from filling, until the context ends, and returns an error if the server
+// dies.
 func (srv *Server) Run(ctx context.Context) error {
 	etcd, err := srv.begun(ctx)
 	if err != nil {

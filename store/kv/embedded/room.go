@@ -13,14 +13,16 @@ import (
 	"navarch.io/navarch/store/loop"
 )
 
-// etcd ends its process where a write to its disk fails, and a start writes. So writing ends before the disk is full, by etcd's own alarm: what is put is refused
-// (kv.ErrFull), and reading goes on.
+// etcd ends its process where a write to its disk fails, and a start writes. So writing ends before the disk is full,
+// by etcd's own alarm: what is put is refused (kv.ErrFull), and reading goes on.
 const (
-	// Least is how many bytes have to be free on the disk for etcd to write, or to start.
+	// Least is the number of bytes that have to be free on the disk for etcd to start, and to write.
 	Least = 64 << 20
-	// enough is how many have to be free for it to write again: room that comes and goes does not have it change its mind each second.
+	// enough is the number from which it writes again: room that comes and goes does not have it change its mind
+	// each second.
 	enough = Least + Least/2
-	// segment is the size of the files of etcd's log, whose next one is always laid out before it is needed: half of what etcd has by default would take all of Least.
+	// segment is the size of the files of etcd's log, whose next one is always laid out before it is needed: half of what
+	// etcd has by default would take all of Least.
 	segment = 16 << 20
 
 	lookEvery = time.Second
@@ -36,7 +38,8 @@ func (srv *Server) Room() string {
 	return ""
 }
 
-// hasRoom looks at the disk, and notes where it has less than some bytes free. A disk that does not say how much it has counts as one with room.
+// hasRoom looks at the disk, and notes where it has less than some bytes free. A disk that does not say how much it has
+// counts as one with room.
 func (srv *Server) hasRoom(least uint64) bool {
 	free, err := srv.cfg.Free(srv.dir)
 	if err != nil || free >= least {
@@ -53,7 +56,8 @@ func (srv *Server) hasRoom(least uint64) bool {
 	return false
 }
 
-// begun waits until the disk has room for an etcd that was not started, and starts it. Errors are etcd's, and the context's.
+// begun waits until the disk has room for an etcd that was not started, and starts it. Errors are etcd's, and the
+// context's.
 func (srv *Server) begun(ctx context.Context) (*embed.Etcd, error) {
 	if srv.Room() != "" {
 		for !srv.hasRoom(enough) {
@@ -82,7 +86,8 @@ func (srv *Server) look(ctx context.Context) {
 	switch {
 	case !full && !srv.hasRoom(Least):
 		member := uint64(srv.etcd.Server.MemberID())
-		_, err := srv.etcd.Server.Alarm(ctx, &etcdserverpb.AlarmRequest{Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: member, Alarm: etcdserverpb.AlarmType_NOSPACE})
+		_, err := srv.etcd.Server.Alarm(ctx, &etcdserverpb.AlarmRequest{
+			Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: member, Alarm: etcdserverpb.AlarmType_NOSPACE})
 		if err != nil {
 			srv.room.Store(nil) // the next look tries again
 			srv.log.Warn("etcd cannot be told that its disk is full; trying again", slog.Any("error", err))

@@ -27,8 +27,8 @@ func (d *disk) config(dir string) embedded.Config {
 	return c
 }
 
-// Before the disk is full etcd refuses what would be written, and goes on to read and to delete; it writes again once there is some room more, also after a restart of the
-// process.
+// Before the disk is full etcd refuses what would be written, and goes on to read and to delete; it writes again once
+// there is some room more, also after a restart of the process.
 func TestStopsWritingBeforeTheDiskIsFull(t *testing.T) {
 	d, dir := &disk{}, t.TempDir()
 	d.free.Store(embedded.Least)
@@ -47,7 +47,8 @@ func TestStopsWritingBeforeTheDiskIsFull(t *testing.T) {
 	for _, free := range []uint64{embedded.Least - 1, embedded.Enough - 1} {
 		d.free.Store(free)
 		etcd.Look(t.Context())
-		if err := put(); !errors.Is(err, rpctypes.ErrNoSpace) || !strings.Contains(etcd.Room(), "MiB free: etcd writes nothing until there are 96 MiB") {
+		why := "MiB free: etcd writes nothing until there are 96 MiB"
+		if err := put(); !errors.Is(err, rpctypes.ErrNoSpace) || !strings.Contains(etcd.Room(), why) {
 			t.Errorf("with %d bytes free: %v, %q", free, err, etcd.Room())
 		}
 	}
@@ -99,7 +100,8 @@ func answers(t *testing.T, ask func() error) {
 	}
 }
 
-// A process whose disk is full when it starts has a store that does not answer, and etcd is started once there is room, with what it had.
+// A process whose disk is full when it starts has a store that does not answer, and etcd is started once there is room,
+// with what it had.
 func TestStartsWithoutRoom(t *testing.T) {
 	d, dir := &disk{}, t.TempDir()
 	d.free.Store(embedded.Enough)

@@ -17,8 +17,9 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Servers follows how the API servers of other clusters are reached, by what the leader stores (Clusters.Lead). Every process that asks other clusters about the
-// identities of callers has it, whoever leads; what is wrong with Secrets the leader says (Clusters.Problems).
+// Servers follows how the API servers of other clusters are reached, by what the leader stores (Clusters.Lead). Every
+// process that asks other clusters about the identities of callers has it, whoever leads; what is wrong with Secrets
+// the leader says (Clusters.Problems).
 type Servers struct {
 	Config
 	notify func(map[string]*apiserver.Client)
@@ -39,9 +40,10 @@ type server struct {
 	client   *apiserver.Client // nil: none of its kubeconfigs was good
 }
 
-// NewServers checks the allowed options; nothing is asked before Run. Of the Config Kubeconfig, Source and Expect do not count. notify is called with
-// the API servers of all other clusters, by name, once the leader has stored all of them and then whenever they are others, by the goroutine of Run, which
-// waits for it; the map is its to keep. A kubeconfig that is refused, or cannot be opened, changes nothing of a cluster that is known already.
+// NewServers checks the allowed options; nothing is asked before Run. Of the Config Kubeconfig, Source and Expect do
+// not count. notify is called with the API servers of all other clusters, by name, once the leader has stored all of
+// them and then whenever they are others, by the goroutine of Run, which waits for it; the map is its to keep. A
+// kubeconfig that is refused, or cannot be opened, changes nothing of a cluster that is known already.
 func NewServers(c Config, notify func(map[string]*apiserver.Client)) (*Servers, error) {
 	if err := apiserver.CheckOptions(c.Allowed); err != nil {
 		return nil, err
@@ -81,7 +83,8 @@ func (s *Servers) Named() map[string]string {
 	return maps.Clone(s.named)
 }
 
-// follow takes what is stored, and notifies where API servers are others. False: something does not open, and is to be tried again.
+// follow takes what is stored, and notifies where API servers are others. False: something does not open, and is to be
+// tried again.
 func (s *Servers) follow(ctx context.Context, blobs []kv.Blob) (whole bool) {
 	if !slices.ContainsFunc(blobs, func(b kv.Blob) bool { return b.Path == listed }) {
 		return true // no leader has stored all of them yet, or etcd was emptied

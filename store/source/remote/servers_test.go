@@ -102,9 +102,10 @@ func folderOf(t *testing.T, k *keyed, revision int64, kubeconfigs map[string]str
 	return blobs
 }
 
-// The API servers of other clusters are those that are stored: nothing is notified before the leader has stored all of them. Another kubeconfig is another client,
-// one that is refused, or does not open, changes nothing of its cluster, and a cluster that is stored no more is there no more. What changes nothing, as
-// sealing again under another key, is not notified.
+// The API servers of other clusters are those that are stored: nothing is notified before the leader has stored all of
+// them. Another kubeconfig is another client, one that is refused, or does not open, changes nothing of its cluster,
+// and a cluster that is stored no more is there no more. What changes nothing, as sealing again under another key, is
+// not notified.
 func TestServersFollowWhatIsStored(t *testing.T) {
 	k := &keyed{key: "one"}
 	f := follows(t, k)
@@ -163,8 +164,9 @@ func TestServersWithoutKey(t *testing.T) {
 	}
 }
 
-// A leader stores what Secrets have, sealed, and marks the folder as whole after that; it writes again what differs alone, also what another leader has left or another
-// key encryption key has sealed; a process that does not lead writes nothing.
+// A leader stores what Secrets have, sealed, and marks the folder as whole after that; it writes again what differs
+// alone, also what another leader has left or another key encryption key has sealed; a process that does not lead
+// writes nothing.
 func TestLeaderStoresSealed(t *testing.T) {
 	etcd := kvtest.Start(t)
 	store, k := etcd.Connect(), &keyed{key: "one"}
@@ -238,7 +240,8 @@ func TestLeadStores(t *testing.T) {
 	}
 }
 
-// A leader without a key encryption key names the clusters whose tokens nobody verifies for that; a kubeconfig that is too large for etcd is refused.
+// A leader without a key encryption key names the clusters whose tokens nobody verifies for that; a kubeconfig that is
+// too large for etcd is refused.
 func TestWhatIsNotStored(t *testing.T) {
 	clusters := newClusters(Config{Namespace: "istio-system", Own: "home"})
 	clusters.applySecrets([]*corev1.Secret{secret("a", 1, map[string]string{"west": kubeconfig("w"), "huge": strings.Repeat("x", MostBytes+1)})})

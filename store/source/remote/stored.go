@@ -12,7 +12,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// Where kubeconfigs are in etcd, each sealed. The leader writes them there, so that it alone needs the right to read the Secrets.
+// Where kubeconfigs are in etcd, each sealed. The leader writes them there, so that it alone needs the right to read
+// the Secrets.
 const (
 	folder = "clusters/"
 	named  = folder + "named/" // before the name of a cluster
@@ -59,8 +60,8 @@ type stored struct {
 	sealed []byte
 }
 
-// Lead stores the kubeconfigs that the Secrets have, sealed, while this process leads. It returns when ctx ends or another process leads, and at once without a
-// Sealer (Problems says so then).
+// Lead stores the kubeconfigs that the Secrets have, sealed, while this process leads. It returns when ctx ends or
+// another process leads, and at once without a Sealer (Problems says so then).
 func (k *Clusters) Lead(ctx context.Context, epoch kv.Epoch) {
 	if k.Sealer == nil {
 		return
@@ -89,7 +90,8 @@ func (k *Clusters) Lead(ctx context.Context, epoch kv.Epoch) {
 	}
 }
 
-// write makes the folder have these clusters. What is stored already is not written again, unless another key encryption key is in use by now.
+// write makes the folder have these clusters. What is stored already is not written again, unless another key
+// encryption key is in use by now.
 func (s *shelf) write(ctx context.Context, wanted []candidate) error {
 	if s.stored == nil {
 		if err := s.read(ctx); err != nil {
