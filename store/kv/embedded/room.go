@@ -21,8 +21,8 @@ const (
 	// enough is the number from which it writes again: room that comes and goes does not have it change its mind
 	// each second.
 	enough = Least + Least/2
-	// segment is the size of the files of etcd's log, whose next one is always laid out before it is needed: half of what
-	// etcd has by default would take all of Least.
+	// segment is the size of the files of etcd's log, the next of which is always laid out before it is needed: one of
+	// etcd's own 64 MB would take all of Least.
 	segment = 16 << 20
 
 	lookEvery = time.Second
