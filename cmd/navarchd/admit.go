@@ -69,7 +69,7 @@ func (a *assembly) answerReviews(all *webhooks.Configurations) error {
 	if err := a.addMesh(); err != nil {
 		return err
 	}
-	validate.New(normal.New(a.config.normal()), a.mesh, func() *mirror.Snapshot { return a.snapshot() }, judge).Register(server)
+	validate.New(normal.New(a.config.normal()), a.mesh, func() *mirror.Snapshot { return a.snapshot() }, a.tenants.Find, judge).Register(server)
 	if err := a.addInjection(server); err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 	"navarch.io/navarch/push/quarantine"
 	"navarch.io/navarch/store/allocate"
 	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/isolation"
 	"navarch.io/navarch/store/jwks"
 	"navarch.io/navarch/store/machines"
 	"navarch.io/navarch/store/obs"
@@ -50,6 +51,7 @@ type config struct {
 	domain                 string
 	cluster                string
 	budget                 ingest.Budget // of each tenant
+	isolation              isolated
 
 	dataDir     string
 	stateDir    string // what survives a restart beside etcd; with the embedded etcd, the data directory
@@ -233,11 +235,12 @@ func (c *config) bindLog(f *pflag.FlagSet) {
 
 // bindTenants are the limits of one tenant.
 func (c *config) bindTenants(f *pflag.FlagSet) {
-	f.IntVar(&c.budget.Objects, "tenant-max-objects", 0, "Objects that one tenant may have, EndpointSlices aside; 0: no limit. A tenant is a namespace, or those with one value of the label "+ingest.TenantLabel+".")
+	f.IntVar(&c.budget.Objects, "tenant-max-objects", 0, "Objects that one tenant may have, EndpointSlices aside; 0: no limit. A tenant is a namespace, or those with one value of the label "+isolation.TenantLabel+".")
 	f.IntVar(&c.budget.Bytes, "tenant-max-bytes", 0, "Bytes of normalised configuration that one tenant may have; 0: no limit.")
 	exported, own := memory.Tenant()
 	f.IntVar(&c.budget.Exported, "tenant-max-exported", exported, "Estimated MiB of each replica's memory that one tenant may take by what it exports to other namespaces: hosts by ports, subsets, routes; 0: no limit.")
 	f.IntVar(&c.budget.Own, "tenant-max-own", own, "The same for what only proxies of its own namespaces get; 0: no limit.")
+	c.isolation.bind(f)
 }
 
 // fill sets what follows from other flags where it is not set.

@@ -100,7 +100,7 @@ func nameProblems(names *hostnames.Leader) (all []object.Problem) {
 // normal is what normal forms depend on. In Kubernetes the mesh configuration is that of this process's own namespace and revision.
 func (c *config) normal() normal.Options {
 	o := normal.Options{Domain: c.domain, Cluster: c.cluster, Signers: c.env.signers, ResolveGateways: c.env.gatewayNames, KeysOfCluster: c.jwksCluster,
-		MergedListeners: c.env.oneListener, LocalNames: !c.env.theirNames}
+		MergedListeners: c.env.oneListener, LocalNames: !c.env.theirNames, Isolation: c.isolation.settings}
 	if c.env.autoAllocate {
 		o.Automatic = c.automaticRanges()
 	}

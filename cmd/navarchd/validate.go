@@ -89,6 +89,9 @@ func (c *config) checkNames(refuse func(format string, args ...any)) {
 	if c.shared, err = prefixes(c.sharedSources); err != nil {
 		refuse("--shared-sources: %w", err)
 	}
+	if err = c.isolation.read(); err != nil {
+		refuse("%w", err)
+	}
 	if host, _, err := net.SplitHostPort(c.ctrlzAddr); c.ctrlzAddr != "" && (err != nil || host != "localhost" && !net.ParseIP(host).IsLoopback()) {
 		refuse("--ctrlz-addr: %q is no loopback address with a port: whoever reaches it changes the levels of log lines", c.ctrlzAddr)
 	}

@@ -217,7 +217,7 @@ func (w *inventory) rebase(e Loaded) {
 			w.rebaseObject(n, stored[id], same)
 		}
 	}
-	w.applyBudgets()
+	w.renew()
 }
 
 func (w *inventory) rebaseObject(n *node, stored charge, same func([]model.Record) bool) {

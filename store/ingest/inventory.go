@@ -76,16 +76,19 @@ func (w *inventory) take(events []object.Event) {
 		}
 	}
 	w.renew()
-	w.applyBudgets()
 }
 
-// renew makes the records of all marked objects again.
+// renew makes the records of all marked objects again, and of those whose questions about owners have other answers by that. These answers do
+// not depend on VirtualServices, and those about Services not on ServiceEntries: so it ends.
 func (w *inventory) renew() {
-	w.followRoot()
-	w.objects.Renew(func(n *node) {
-		w.yielder.Yield()
-		w.normalise(n)
-	})
+	for again := true; again; again = w.objects.Marked() {
+		w.followRoot()
+		w.objects.Renew(func(n *node) {
+			w.yielder.Yield()
+			w.normalise(n)
+		})
+		w.applyBudgets()
+	}
 }
 
 // put stores an object. Its records are made again unless its parsed form says that they stay the same.
@@ -189,8 +192,7 @@ func (w *inventory) setRecords(n *node, records []model.Record, private model.Pr
 		w.budgets.weights.index.Replace(e.records, records)
 	}
 	w.crossCheck.note(e.records, records)
-	w.countServices(records, 1)
-	w.countServices(e.records, -1)
+	w.objects.SetServices(e.records, records)
 	w.wanted.remove(e.records)
 	w.wanted.note(e.few().adopted)
 	if len(private) == 0 {
@@ -199,15 +201,6 @@ func (w *inventory) setRecords(n *node, records []model.Record, private model.Pr
 		w.wanted.awaitSeal(private, records, w.heard)
 	}
 	e.setRecords(records, private)
-}
-
-// countServices follows the addresses of Services.
-func (w *inventory) countServices(records []model.Record, by int32) {
-	for _, r := range records {
-		if svc, is := r.(*model.Service); is && svc.Key.Kind == model.KindService {
-			w.objects.Addresses().Count(svc.Spec.GetAddresses(), by)
-		}
-	}
 }
 
 // sourceOf names the object that a record is made from.

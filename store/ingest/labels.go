@@ -49,7 +49,10 @@ func (w *inventory) noteNamespace(e object.Event) {
 	case object.Broken, object.Synced, object.Forget:
 		return
 	}
-	if w.labels.set(e.ID.Name, value) && w.budgets != nil {
+	if !w.labels.set(e.ID.Name, value) {
+		return
+	}
+	if w.objects.Label(e.ID.Name, value); w.budgets != nil {
 		w.budgets.ledger.label(e.ID.Name, value)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"navarch.io/navarch/store/isolation"
 	"navarch.io/navarch/store/object"
 )
 
@@ -43,7 +44,7 @@ var resource = [resources]struct {
 func (b Budget) limits() charge { return charge{b.Objects, b.Bytes, b.Exported * 1024, b.Own * 1024} }
 
 // TenantLabel makes one tenant of several namespaces.
-const TenantLabel = "navarch.io/tenant"
+const TenantLabel = isolation.TenantLabel
 
 // warnAt is the share of a budget, in percent, from which on a tenant is warned.
 const warnAt = 80
@@ -120,10 +121,7 @@ func newLedger(b Budget) *ledger {
 
 // tenant names whose a namespace is: itself, or TenantLabel=value, which is no namespace's name.
 func (l *ledger) tenant(namespace string) string {
-	if label := l.labels[namespace]; label != "" {
-		return TenantLabel + "=" + label
-	}
-	return namespace
+	return isolation.TenantOf(namespace, l.labels[namespace])
 }
 
 // touch is the account of a tenant that changes; one is made where there is none.

@@ -15,3 +15,13 @@ func Wildcards(host string) iter.Seq[string] {
 		}
 	}
 }
+
+// NamesServer says whether clients of a protocol say whom they want, by a host header or by SNI.
+func NamesServer(p Protocol) bool {
+	switch p {
+	case Protocol_PROTOCOL_HTTP, Protocol_PROTOCOL_HTTP2, Protocol_PROTOCOL_GRPC, Protocol_PROTOCOL_GRPC_WEB, Protocol_PROTOCOL_HTTPS, Protocol_PROTOCOL_TLS:
+		return true
+	default:
+		return false
+	}
+}

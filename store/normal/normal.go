@@ -47,6 +47,7 @@ type Options struct {
 	// (PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER), and not those alone whose annotation says so. LocalNames: names of
 	// headless Services have the endpoints of the proxy's own cluster alone (ENABLE_MULTICLUSTER_HEADLESS=false).
 	MergedListeners, LocalNames bool
+	Isolation                   Isolation // of tenants
 }
 
 // Normalizer holds Options with their defaults. It is immutable.
@@ -75,6 +76,7 @@ type Lookup interface {
 	AutomaticAt(id object.ID) object.ID // whose an automatic address is (AutomaticAtID, AutomaticID); zero: nobody's
 	Resolved(id object.ID) []string     // the addresses of a name (ResolvedID)
 	Keys(id object.ID) Keys             // what is known of the keys at a source (KeysID)
+	Owners
 }
 
 // Result is one object, normalised.
@@ -89,7 +91,7 @@ type Result struct {
 	// Closed is, for a spoiled policy, the record that holds while there is no earlier good version: what it selects is
 	// closed.
 	Closed model.Record
-	// Refs are the Pods, their addresses (PodAtID), Nodes, Namespaces, Roles, automatic addresses and names that were looked up, whether they are there or not, and AllNodes
+	// Refs are the Pods, their addresses (PodAtID), Nodes, Namespaces, Roles, automatic addresses, names and owners (HostID) that were looked up, whether they are there or not, and AllNodes
 	// where all were: when one of them changes, this object is normalised again.
 	Refs []object.ID
 	// Private is the private key of the one record, a Secret's, which is without it: it has to be sealed before the record
@@ -182,6 +184,9 @@ func (n *Normalizer) Object(obj *object.Object, ctx Lookup) Result {
 	var records []model.Record
 	if !r.spoiled {
 		records = kind.fn(n, r, obj, ctx)
+	}
+	if !r.spoiled {
+		records = n.isolated(r, obj, records, ctx)
 	}
 	result := r.result(records)
 	if result.Spoiled && policy {

@@ -50,6 +50,7 @@ func read(t testing.TB, text string) *object.Object {
 
 // fake is a Lookup over maps.
 type fake struct {
+	Nobody
 	pods     map[string]*Pod
 	nodes    map[string]*Node
 	spaces   map[string]*Namespace

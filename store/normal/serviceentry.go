@@ -141,10 +141,10 @@ func serviceEntryPorts(r *report, entry *networkingv1.ServiceEntry) []*model.Ser
 			r.errorf(at+".protocol", "unknown protocol %q", p.Protocol)
 		}
 		names[p.Name], numbers[p.Number] = true, true
-		if dynamic := entry.Resolution == networkingv1.ServiceEntry_DYNAMIC_DNS; dynamic && !namesServer[protocol] {
+		if dynamic := entry.Resolution == networkingv1.ServiceEntry_DYNAMIC_DNS; dynamic && !model.NamesServer(protocol) {
 			r.refusef(problem.Invalid, at+".protocol", "%q says no name that could be resolved: resolution DYNAMIC_DNS wants HTTP, HTTP2, GRPC, HTTPS or TLS", p.Protocol)
 		}
-		if known && !namesServer[protocol] && len(entry.Hosts) > 1 && entry.Resolution != networkingv1.ServiceEntry_NONE {
+		if known && !model.NamesServer(protocol) && len(entry.Hosts) > 1 && entry.Resolution != networkingv1.ServiceEntry_NONE {
 			r.refusef(problem.Invalid, at+".protocol", "%q says no name by which the %d hosts could be told apart: want one host, or HTTP, HTTP2, GRPC, HTTPS or TLS", p.Protocol, len(entry.Hosts))
 		}
 		ports = append(ports, &model.ServicePort{Number: p.Number, Name: p.Name, Protocol: protocol,
@@ -152,12 +152,6 @@ func serviceEntryPorts(r *report, entry *networkingv1.ServiceEntry) []*model.Ser
 	}
 	sortPorts(ports)
 	return ports
-}
-
-// namesServer are the protocols whose clients say whom they want, by a host header or by SNI.
-var namesServer = map[model.Protocol]bool{
-	model.Protocol_PROTOCOL_HTTP: true, model.Protocol_PROTOCOL_HTTP2: true, model.Protocol_PROTOCOL_GRPC: true, model.Protocol_PROTOCOL_GRPC_WEB: true,
-	model.Protocol_PROTOCOL_HTTPS: true, model.Protocol_PROTOCOL_TLS: true,
 }
 
 func serviceEntryHosts(r *report, entry *networkingv1.ServiceEntry) {

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"navarch.io/navarch/store/ingest"
+	"navarch.io/navarch/store/isolation"
 	"navarch.io/navarch/store/kv"
 	"navarch.io/navarch/store/obs"
 )
@@ -26,7 +26,7 @@ const (
 	tenantsPath   = tenantsFolder + "labels"
 )
 
-// Tenants are the namespaces that have ingest.TenantLabel, as etcd says. A namespace of which nothing is known is a tenant
+// Tenants are the namespaces that have isolation.TenantLabel, as etcd says. A namespace of which nothing is known is a tenant
 // of its own, so that nobody sees too much.
 type Tenants struct {
 	mu      sync.Mutex // a leaf: guards what follows
@@ -41,12 +41,15 @@ func New() *Tenants { return &Tenants{changed: make(chan struct{})} }
 
 // Of names the tenant of a namespace; equal for all namespaces of one tenant.
 func (t *Tenants) Of(namespace string) string {
+	name, _ := t.Find(namespace)
+	return name
+}
+
+// Find is Of; known is false until etcd was read.
+func (t *Tenants) Find(namespace string) (name string, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if value := t.values[namespace]; value != "" {
-		return ingest.TenantLabel + "=" + value
-	}
-	return namespace
+	return isolation.TenantOf(namespace, t.values[namespace]), t.listed
 }
 
 func (t *Tenants) stored() (raw []byte, listed bool, changed <-chan struct{}) {

@@ -45,7 +45,7 @@ var testsMay = map[string][]string{
 	"store/obs":                 {"push/envoytest"},
 	"push/join":                 {"ca/issue", "store/kv/kvtest", "store/machines"},
 	"store/tenants":             {"store/kv/kvtest"},
-	"store/admit/validate":      {"deploy/docs", "push/build/patch", "push/build/patch/envoytypes"},
+	"store/admit/validate":      {"deploy/docs", "store/ingest", "store/isolation", "push/build/patch", "push/build/patch/envoytypes"},
 	"store/apiserver/listwatch": {"store/apiserver", "store/apiserver/apiservertest"},
 
 	"cmd/*":    {"*"},

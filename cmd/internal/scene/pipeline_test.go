@@ -87,7 +87,7 @@ func newPipeline(folder string, allowEmpty bool) (*pipeline, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.cancel = cancel
 	go func() { w.ended <- w.plan.Run(ctx) }()
-	w.lead()
+	w.lead(false)
 	if err := w.look(); err != nil {
 		return nil, err
 	}
@@ -105,9 +105,9 @@ func (w *pipeline) stop() error {
 	return nil
 }
 
-// lead makes a new process the leader: it knows nothing but what is stored.
-func (w *pipeline) lead() {
-	w.ingest = ingest.NewState(ingest.Options{Normal: normal.Options{Domain: "cluster.local", Cluster: configCluster, Automatic: []netip.Prefix{netip.MustParsePrefix("240.240.0.0/16"), netip.MustParsePrefix("2001:2::/48")}, ResolveGateways: true}})
+// lead makes a new process the leader: it knows nothing but what is stored. It isolates tenants, or does not.
+func (w *pipeline) lead(isolates bool) {
+	w.ingest = ingest.NewState(ingest.Options{Normal: normal.Options{Domain: "cluster.local", Cluster: configCluster, Automatic: []netip.Prefix{netip.MustParsePrefix("240.240.0.0/16"), netip.MustParsePrefix("2001:2::/48")}, ResolveGateways: true, Isolation: normal.Isolation{On: isolates}}})
 	w.do(w.ingest.Step(ingest.Gained{}))
 }
 

@@ -329,8 +329,8 @@ func (s *stage) resume(args []string) (string, error) {
 
 func (s *stage) settleNow([]string) (string, error) { return "", s.settle() }
 
-func (s *stage) lead([]string) (string, error) {
-	s.pipeline.lead()
+func (s *stage) lead(args []string) (string, error) {
+	s.pipeline.lead(slices.Contains(args, "isolation"))
 	return "", s.pipeline.relook()
 }
 

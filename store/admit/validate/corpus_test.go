@@ -96,7 +96,7 @@ func over(s *mirror.Snapshot) *Webhook {
 		}
 		return s.Mesh().Spec
 	}
-	return New(normal.New(normal.Options{}), mesh, func() *mirror.Snapshot { return s }, func(r model.Record, _ *mirror.Snapshot) (refused, warned []error) {
+	return New(normal.New(normal.Options{}), mesh, func() *mirror.Snapshot { return s }, nil, func(r model.Record, _ *mirror.Snapshot) (refused, warned []error) {
 		if f, is := r.(*model.EnvoyFilter); is {
 			return patch.Judge(f)
 		}

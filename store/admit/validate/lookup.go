@@ -10,9 +10,12 @@ import (
 	"navarch.io/navarch/store/origin"
 )
 
-// lookup is what objects of Istio's kinds are joined with: the mesh configuration. Pods, nodes, namespaces and roles are for Kubernetes'
-// own kinds, which no rule of the webhook names.
-type lookup struct{ mesh *meshv1.MeshConfig }
+// lookup joins objects of Istio's kinds with the mesh configuration, and with who has which host and address. Pods, nodes, namespaces and roles
+// are for Kubernetes' own kinds, which no rule of the webhook names.
+type lookup struct {
+	owners
+	mesh *meshv1.MeshConfig
+}
 
 var _ normal.Lookup = lookup{}
 

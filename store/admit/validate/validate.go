@@ -41,12 +41,16 @@ type Webhook struct {
 	normal   *normal.Normalizer
 	mesh     func() *meshv1.MeshConfig
 	snapshot func() *mirror.Snapshot
+	tenants  Tenants
 	judge    Judge
 }
 
 // Judge says more of a record than the normaliser can, which knows no types of Envoy: errors for which its object is refused, and others. They are
 // problems of the record (model.Fault). known is what this process knows of the mesh; nil: nothing.
 type Judge func(r model.Record, known *mirror.Snapshot) (refused, warned []error)
+
+// Tenants names the tenant of a namespace; known is false where labels of namespaces are not known. nil: they never are.
+type Tenants func(namespace string) (name string, known bool)
 
 var (
 	_ admit.Handler = (*Webhook)(nil)
@@ -55,8 +59,8 @@ var (
 
 // New makes a Webhook for a mesh. mesh returns its configuration; nil: it is not known, and the defaults count. snapshot returns the configuration of
 // the mesh as a replica has it; nil: it is not known, and what objects refer to is not looked for.
-func New(n *normal.Normalizer, mesh func() *meshv1.MeshConfig, snapshot func() *mirror.Snapshot, judge Judge) *Webhook {
-	return &Webhook{normal: n, mesh: mesh, snapshot: snapshot, judge: judge}
+func New(n *normal.Normalizer, mesh func() *meshv1.MeshConfig, snapshot func() *mirror.Snapshot, tenants Tenants, judge Judge) *Webhook {
+	return &Webhook{normal: n, mesh: mesh, snapshot: snapshot, tenants: tenants, judge: judge}
 }
 
 // Register has a server answer reviews to Path, and to all paths below it.
@@ -225,7 +229,7 @@ func (w *Webhook) normalised(ctx context.Context, obj *object.Object, found *Fou
 	if mesh == nil {
 		mesh = model.MeshDefaults()
 	}
-	result := w.normal.Object(obj, lookup{mesh: mesh})
+	result := w.normal.Object(obj, lookup{ownersOf(known, w.tenants), mesh})
 	refused := map[object.Problem]bool{}
 	for _, p := range result.Refused {
 		refused[p] = true

@@ -132,7 +132,7 @@ func known(t *testing.T, mesh *meshv1.MeshConfig) *mirror.Snapshot {
 		{ID: object.ID{Group: "networking.istio.io", Kind: "DestinationRule", Namespace: "shop", Name: "reviews"}, Version: "v1", JSON: []byte(`{"spec": {"host": "reviews", "subsets": [{"name": "v1"}]}}`)},
 		{ID: object.ID{Group: "networking.istio.io", Kind: "ServiceEntry", Namespace: "shop", Name: "all"}, Version: "v1", JSON: []byte(`{"spec": {"hosts": ["*.example.com"], "ports": [{"number": 443, "name": "tls", "protocol": "TLS"}]}}`)},
 	} {
-		result := n.Object(o, lookup{model.MeshDefaults()})
+		result := n.Object(o, lookup{ownersOf(nil, nil), model.MeshDefaults()})
 		if result.Spoiled {
 			t.Fatal(result.Problems)
 		}
@@ -177,7 +177,7 @@ func TestAppliedBesideOthers(t *testing.T) {
 	put := func(kind, name, spec string) {
 		group := map[string]string{"PeerAuthentication": "security.istio.io", "Telemetry": "telemetry.istio.io"}[kind]
 		result := normal.New(normal.Options{}).Object(&object.Object{ID: object.ID{Group: cmp.Or(group, "networking.istio.io"), Kind: kind, Namespace: "shop", Name: name}, Version: "v1",
-			Created: time.Unix(1, 0), JSON: []byte(`{"spec": ` + spec + `}`)}, lookup{model.MeshDefaults()})
+			Created: time.Unix(1, 0), JSON: []byte(`{"spec": ` + spec + `}`)}, lookup{ownersOf(nil, nil), model.MeshDefaults()})
 		if result.Spoiled {
 			t.Fatal(result.Problems)
 		}

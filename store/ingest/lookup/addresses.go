@@ -13,7 +13,7 @@ type Addresses struct {
 	users map[netip.Addr]int32
 }
 
-// Addresses returns the addresses of the clusters. The Table counts Pods; the caller counts Services.
+// Addresses returns the addresses of the clusters.
 func (t *Table[E]) Addresses() *Addresses { return t.index.addresses }
 
 // Count follows users of addresses that come (1), or go (-1).
@@ -36,8 +36,23 @@ func (a *Addresses) Count(addresses []string, by int32) {
 }
 
 // Has reports whether a Service or a Pod has an address.
-func (a *Addresses) Has(address netip.Addr) bool {
+func (a *Addresses) Has(address netip.Addr) bool { return a.usersOf(address) > 0 }
+
+// usersOf counts the Services and Pods with an address.
+func (a *Addresses) usersOf(address netip.Addr) int {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return a.users[address] > 0
+	return int(a.users[address])
+}
+
+// within returns an address in a network that a Service or a Pod has; the zero Addr: there is none.
+func (a *Addresses) within(network netip.Prefix) netip.Addr {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for address := range a.users {
+		if network.Contains(address) {
+			return address
+		}
+	}
+	return netip.Addr{}
 }

@@ -16,6 +16,7 @@ import (
 type indexes struct {
 	pods        podsByAddress
 	addresses   *Addresses
+	owners      owners
 	nodes       map[origin.Origin]map[string]*normal.Node // by name
 	automaticAt map[object.ID]object.ID                   // the ServiceEntry that has each automatic address
 	demands     map[string]*demand                        // by source of the leader
@@ -33,7 +34,7 @@ type demand struct {
 }
 
 func newIndexes(pods func() iter.Seq2[object.ID, *normal.Pod]) *indexes {
-	x := &indexes{addresses: &Addresses{users: map[netip.Addr]int32{}}, nodes: map[origin.Origin]map[string]*normal.Node{},
+	x := &indexes{addresses: &Addresses{users: map[netip.Addr]int32{}}, owners: newOwners(), nodes: map[origin.Origin]map[string]*normal.Node{},
 		automaticAt: map[object.ID]object.ID{}, demands: map[string]*demand{}, meshes: map[object.ID]*Mesh{},
 		config: model.DefaultMesh().Spec, networks: &meshv1.MeshNetworks{}}
 	x.pods = podsByAddress{every: pods, asked: map[podPlace]*podsHere{}}
@@ -49,6 +50,7 @@ func (x *indexes) count(name object.ID, by int) {
 		x.pods.count(name, by)
 		return
 	}
+	x.owners.count(name, by)
 	if d := x.demands[name.Origin.Source()]; d != nil {
 		if d.names[name] = true; by < 0 {
 			delete(d.names, name)

@@ -113,13 +113,16 @@ func parsePod(_ *normal.Normalizer, o *object.Object, _ any) (any, []object.Prob
 }
 
 func podReaders(x *indexes, id object.ID, before, after any, mark func(name object.ID)) {
-	if x.pods.asked[podPlace{id.Origin, id.Namespace}] == nil {
+	asked := x.pods.asked[podPlace{id.Origin, id.Namespace}] != nil
+	if !asked && x.owners.asked == 0 {
 		return
 	}
-	for _, parsed := range []any{before, after} {
-		for _, address := range addressesOf(as[*normal.Pod](parsed)) {
-			mark(normal.PodAtID(id, address))
-		}
+	had, has := addressesOf(as[*normal.Pod](before)), addressesOf(as[*normal.Pod](after))
+	for _, address := range slices.Concat(had, has) {
+		mark(normal.PodAtID(id, address))
+	}
+	if !slices.Equal(had, has) {
+		x.owners.names(slices.Concat(had, has), mark)
 	}
 }
 

@@ -198,3 +198,6 @@ func (t *Table[E]) Renew(renew func(n *Node[E])) {
 	}
 	t.index.pods.all = nil
 }
+
+// Marked reports whether the records of an object are to be made again.
+func (t *Table[E]) Marked() bool { return len(t.marked) > 0 }

@@ -44,7 +44,7 @@ func TestBestVersion(t *testing.T) {
 }
 
 // nothing is a Lookup that finds nothing.
-type nothing struct{}
+type nothing struct{ normal.Nobody }
 
 func (nothing) Pod(object.ID) *normal.Pod                  { return nil }
 func (nothing) PodAt(object.ID) *normal.Pod                { return nil }
