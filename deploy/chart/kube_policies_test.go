@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -108,4 +109,25 @@ func reaches(policies []*networkingv1.NetworkPolicy, from, to map[string]string,
 func matches(selector *metav1.LabelSelector, of map[string]string) bool {
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	return err == nil && s.Matches(labels.Set(of))
+}
+
+// Services that would be gateways of networks are refused outside of the control plane's namespace where tenants are isolated, and there alone.
+func TestKubeChartNetworkGateways(t *testing.T) {
+	t.Parallel()
+	const name = "navarch-network-gateways-istio-system"
+	for set, want := range map[string]bool{"flags.tenant-isolation=true": true, "flags.tenant-isolation=false": false, "flags.jwks-cluster=true": false} {
+		text := template(t, "--set", set)
+		if got := strings.Contains(text, "name: "+name); got != want {
+			t.Errorf("%s: the policy is there: %v", set, got)
+		}
+		if !want {
+			continue
+		}
+		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+		object(t, text, "ValidatingAdmissionPolicy", name, policy)
+		condition, expression := policy.Spec.MatchConditions[0].Expression, policy.Spec.Validations[0].Expression
+		if condition != "object.metadata.namespace != 'istio-system'" || !strings.Contains(expression, "variables.network == ''") {
+			t.Errorf("%s, %s", condition, expression)
+		}
+	}
 }

@@ -54,6 +54,7 @@ var wrong = [][]struct{ set, line string }{{
 	{"env=PILOT_PUSH_THROTTLE", "at '/env': got string, want object"},
 	{"flags.log-level[0]=x", "at '/flags/log-level': got array, want string"},
 	{"flags.allow-empty=on", "at '/flags/allow-empty': 'on' does not match pattern '^(true|false)$'"},
+	{"flags.tenant-isolation=maybe", "at '/flags/tenant-isolation'"},
 	{"flags.tenant-max-bytes=many", "at '/flags/tenant-max-bytes': 'many' does not match pattern '^[0-9]+$'"},
 	{"flags.drain-after=90", "at '/flags/drain-after': maximum: got 90, want 0"},
 	{"flags.leader-lease=soon", "at '/flags/leader-lease': 'soon' does not match pattern '^(0|([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+)$'"},

@@ -12,6 +12,7 @@ import (
 
 // lookup joins endpoints with the folder's Pods.
 type lookup struct {
+	normal.Nobody
 	pods map[string]*normal.Pod
 }
 

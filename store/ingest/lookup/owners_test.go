@@ -32,6 +32,7 @@ func TestOwnersAreForgotten(t *testing.T) {
 	}
 	u.SetServices(of, nil)
 	u.remove(entry.ID)
+	u.remove(service.ID)
 	if o := u.index.owners; len(o.hosts)+len(o.addresses)+len(o.networks)+len(u.index.addresses.users)+len(u.missing) != 0 {
 		t.Errorf("left are %v %v", o, u.missing)
 	}
