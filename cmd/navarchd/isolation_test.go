@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The lists of isolation are read as hosts in lower case and ranges; whatever cannot be read is refused with the flag's name.
+// The lists of isolation are read as hosts in lower case and ranges; whatever cannot be read is refused with the
+// flag's name.
 func TestIsolationFlags(t *testing.T) {
 	for text, want := range map[string]string{
 		"*.Pay.Example.com.=pay, web.example.com=navarch.io/tenant=web": "map[*.pay.example.com:pay web.example.com:navarch.io/tenant=web]",

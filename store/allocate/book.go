@@ -46,11 +46,11 @@ const (
 	others               // istiod, or another revision: by what they write into the status of objects
 )
 
-// book maps each address to the host that has it, for one term of the leader. It reads no clock. An address that is stored of a host stays
-// its own. A status counts where nothing is stored, for an address of the ranges that no host has, one of each family. While others give
-// addresses a status counts before what is stored, and takes an address from a host whose own status no longer names it. An address of the
-// ranges that a spec states is given to no host, and a host that was given it before keeps it (store/normal leaves it out of the spec).
-// Not safe for concurrent use.
+// book maps each address to the host that has it, for one term of the leader. It reads no clock. An address that is
+// stored of a host stays its own. A status counts where nothing is stored, for an address of the ranges that no host
+// has, one of each family. While others give addresses a status counts before what is stored, and takes an address
+// from a host whose own status no longer names it. An address of the ranges that a spec states is given to no host,
+// and a host that was given it before keeps it (store/normal leaves it out of the spec). Not safe for concurrent use.
 type book struct {
 	ranges   []netip.Prefix
 	grace    time.Duration
@@ -81,7 +81,8 @@ type entry struct {
 	problem  string
 }
 
-// newBook gives addresses of these ranges, one of each to every host, and takes them back when a host was not there for grace.
+// newBook gives addresses of these ranges, one of each to every host, and takes them back when a host was not there
+// for grace.
 func newBook(grace time.Duration, ranges ...netip.Prefix) *book {
 	return &book{ranges: ranges, used: make([]int, len(ranges)), grace: grace, entries: map[Name]*entry{}, owners: map[netip.Addr]slot{}, stated: map[netip.Addr]int{}, of: map[string]int{}, statedIn: map[string]int{},
 		leaving: map[slot]time.Time{}, dirty: map[Name]bool{}, short: map[Name]bool{}, altered: map[Name]bool{}}
@@ -131,8 +132,9 @@ func (b *book) retry() {
 	}
 }
 
-// Step decides what changed, and returns the ServiceEntries with other addresses than before, in order. Hosts without an address are given
-// new ones where by is self. wait is when Step has to be called again though nothing changed; 0: never.
+// Step decides what changed, and returns the ServiceEntries with other addresses than before, in order. Hosts without
+// an address are given new ones where by is self. wait is when Step has to be called again though nothing changed; 0:
+// never.
 func (b *book) Step(now time.Time, by giver) (altered []Name, wait time.Duration) {
 	for at, since := range b.leaving {
 		left := b.grace - now.Sub(since)
@@ -169,7 +171,8 @@ func (b *book) Step(now time.Time, by giver) (altered []Name, wait time.Duration
 	return altered, wait
 }
 
-// older orders ServiceEntries: of two that have one address in their status, and neither has it stored, the older gets it, as with istiod.
+// older orders ServiceEntries: of two that have one address in their status, and neither has it stored, the older
+// gets it, as with istiod.
 func (e *entry) older(o *entry) int {
 	return cmp.Or(e.Created.Compare(o.Created), e.Name.compare(o.Name))
 }
@@ -202,8 +205,8 @@ func (b *book) isStated(all []netip.Addr) bool {
 	return slices.ContainsFunc(all, func(a netip.Addr) bool { return b.stated[a] > 0 })
 }
 
-// decideHost has a host keep what it has, adopts what its status says, and gives it a new address of each range of whose family it has none,
-// where new ones are given.
+// decideHost has a host keep what it has, adopts what its status says, and gives it a new address of each range of
+// whose family it has none, where new ones are given.
 func (b *book) decideHost(e *entry, host string, i int) {
 	at := slot{e.Name, host}
 	wrong := b.beyond(at, i)
@@ -263,8 +266,8 @@ func (b *book) adopt(e *entry, host string) {
 	}
 }
 
-// free says whether a host may adopt an address of its status: one of the ranges that no spec states and no host has. While others give
-// addresses, a host gives up one that its own status does not name.
+// free says whether a host may adopt an address of its status: one of the ranges that no spec states and no host has.
+// While others give addresses, a host gives up one that its own status does not name.
 func (b *book) free(at slot, a netip.Addr) bool {
 	by, taken := b.owners[a]
 	if !b.within(a) || b.stated[a] > 0 {
@@ -345,8 +348,8 @@ func (b *book) Kept(name Name) Hosts {
 	return out
 }
 
-// Problems is why ServiceEntries lack an address that are to have one, by name: so many at most, and how many more. While no new ones are given
-// nothing is said.
+// Problems is why ServiceEntries lack an address that are to have one, by name: so many at most, and how many more.
+// While no new ones are given nothing is said.
 func (b *book) Problems(most int) (all []Problem) {
 	for _, name := range slices.SortedFunc(maps.Keys(b.short), Name.compare) {
 		if text := b.entries[name].problem; text != "" {

@@ -25,7 +25,8 @@ func ips(all ...string) (out []netip.Addr) {
 	return out
 }
 
-// entryOf is a ServiceEntry that was created so many seconds after start. hosts: a name, and = and addresses with commas where its status has some.
+// entryOf is a ServiceEntry that was created so many seconds after start. hosts: a name, and = and addresses with
+// commas where its status has some.
 func entryOf(name string, created int, hosts ...string) ServiceEntry {
 	e := ServiceEntry{Name: Name{"shop", name}, Created: start.Add(time.Duration(created) * time.Second), EntryAddresses: normal.EntryAddresses{Given: map[string][]netip.Addr{}}}
 	for _, h := range hosts {
@@ -56,8 +57,8 @@ func messages(b *book) (text string) {
 	return text
 }
 
-// One book from the first ServiceEntry on: every host has an address of each range, its own, the same whoever gives it; it keeps it while others come
-// and go, and when it is away for less than the grace.
+// One book from the first ServiceEntry on: every host has an address of each range, its own, the same whoever gives
+// it; it keeps it while others come and go, and when it is away for less than the grace.
 func TestGive(t *testing.T) {
 	b := newBook(time.Minute, ranges...)
 	b.Put(entryOf("a", 0, "a.example.com", "b.example.com"))
@@ -98,7 +99,8 @@ func TestGive(t *testing.T) {
 	}
 }
 
-// What counts more: an address that is stored, one that a ServiceEntry states, one in a status, of two the older object's, a new one.
+// What counts more: an address that is stored, one that a ServiceEntry states, one in a status, of two the older
+// object's, a new one.
 func TestRights(t *testing.T) {
 	const v4, v6 = "240.240.7.7", "2001:2::7"
 	stating := ServiceEntry{Name: Name{"shop", "s"}, EntryAddresses: normal.EntryAddresses{Stated: ips(v4)}}
@@ -161,8 +163,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// A range that is given away refuses by name, whoever has an address keeps it, and what one host gives back another gets. So do the bounds of one
-// ServiceEntry and one namespace.
+// A range that is given away refuses by name, whoever has an address keeps it, and what one host gives back another
+// gets. So do the bounds of one ServiceEntry and one namespace.
 func TestExhausted(t *testing.T) {
 	b := newBook(time.Minute, netip.MustParsePrefix("240.240.0.0/28"), netip.MustParsePrefix("2001:2::/120"))
 	for i := range 20 {
@@ -202,7 +204,8 @@ func TestExhausted(t *testing.T) {
 	}
 }
 
-// A namespace keeps so many addresses of the ranges from being given, however many it states, and gives them up with its ServiceEntries.
+// A namespace keeps so many addresses of the ranges from being given, however many it states, and gives them up with
+// its ServiceEntries.
 func TestStatedByOne(t *testing.T) {
 	b := newBook(time.Minute, ranges...)
 	for i := range 260 {
@@ -224,8 +227,8 @@ func TestStatedByOne(t *testing.T) {
 	}
 }
 
-// Whatever is told, in whatever order: nobody has the address of another, or lacks one while there are some; who states an address takes it from
-// nobody; the books agree with themselves.
+// Whatever is told, in whatever order: nobody has the address of another, or lacks one while there are some; who
+// states an address takes it from nobody; the books agree with themselves.
 func TestRandomBook(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 1))

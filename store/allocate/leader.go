@@ -1,10 +1,12 @@
-// Package allocate assigns automatic addresses to hosts of ServiceEntries that state none: each host gets one of the IPv4 range and one of the
-// IPv6 range, and keeps them for as long as it exists. Addresses of the ranges in status.addresses of an object in Kubernetes are adopted where
-// no host has them. Which host has which is stored in allocations/ before anything uses it, so restarts, other leaders and a status that is lost change nothing.
+// Package allocate assigns automatic addresses to hosts of ServiceEntries that state none: each host gets one of the
+// IPv4 range and one of the IPv6 range, and keeps them for as long as it exists. Addresses of the ranges in
+// status.addresses of an object in Kubernetes are adopted where no host has them. Which host has which is stored in
+// allocations/ before anything uses it, so restarts, other leaders and a status that is lost change nothing.
 //
-// Owns: allocations/ in etcd (the leader), and the objects that say which addresses a ServiceEntry has (normal.AutomaticID).  Reads: what
-// sources emit of ServiceEntries; the lock of istiod's controller of the same purpose.  Never: gives a new address while istiod holds that
-// lock; which hosts are to have one (store/normal); writes to Kubernetes (store/status).
+// Owns: allocations/ in etcd (the leader), and the objects that say which addresses a ServiceEntry has
+// (normal.AutomaticID).  Reads: what sources emit of ServiceEntries; the lock of istiod's controller of the same
+// purpose.  Never: gives a new address while istiod holds that lock; which hosts are to have one (store/normal);
+// writes to Kubernetes (store/status).
 package allocate
 
 import (
@@ -30,7 +32,8 @@ import (
 
 const folder = "allocations/"
 
-// Grace is for how long the addresses of a host that is gone are nobody else's: names that were resolved before are forgotten by then.
+// Grace is for how long the addresses of a host that is gone are nobody else's: names that were resolved before are
+// forgotten by then.
 const Grace = 10 * time.Minute
 
 // The default ranges, istiod's.
@@ -54,15 +57,18 @@ type Config struct {
 	Grace   time.Duration
 	Sources []origin.Origin // those of ServiceEntries, of the config cluster: nothing is decided before each has emitted everything
 	Lock    *Lock           // istiod's; nil: there is no cluster, so nobody else gives addresses
-	// Promoted says whether this revision of the control plane gives addresses; the others use those that it gives. Observe(nil) where that changes. nil: it does.
+	// Promoted says whether this revision of the control plane gives addresses; the others use those that it gives.
+	// Observe(nil) where that changes. nil: it does.
 	Promoted func() bool
 	Emit     func([]object.Event)
-	// Want is called with the addresses that the ServiceEntries of the cluster have, all of them, where new ones may be given; nil: nobody is.
+	// Want is called with the addresses that the ServiceEntries of the cluster have, all of them, where new ones may
+	// be given; nil: nobody is.
 	Want func(map[Name]Hosts)
 	Log  *slog.Logger
 }
 
-// Leader has each ServiceEntry have its addresses while this process leads. Its methods may be called from any goroutine.
+// Leader has each ServiceEntry have its addresses while this process leads. Its methods may be called from any
+// goroutine.
 type Leader struct {
 	Config
 	wake chan struct{} // one place: something was observed
@@ -257,8 +263,8 @@ func (t *term) inform() bool {
 	return true
 }
 
-// step decides, stores and emits. It says when it is to be done again though nothing changed. After an error, kv.ErrDeposed or etcd's, what was
-// decided waits.
+// step decides, stores and emits. It says when it is to be done again though nothing changed. After an error,
+// kv.ErrDeposed or etcd's, what was decided waits.
 func (t *term) step(ctx context.Context) (time.Duration, error) {
 	const longest = time.Hour
 	if !t.inform() {

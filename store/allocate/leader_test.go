@@ -89,8 +89,9 @@ func both(host string) string {
 	return fmt.Sprintf(`{"value": "240.240.9.9", "host": %q}, {"value": "2001:2::9", "host": %[1]q}`, host)
 }
 
-// Nothing is told before every source has told everything; what is told is stored; another leader tells the same without writing anything,
-// also of a ServiceEntry whose status and file both say something else than a new address would be; what is deleted is told at once.
+// Nothing is told before every source has told everything; what is told is stored; another leader tells the same
+// without writing anything, also of a ServiceEntry whose status and file both say something else than a new address
+// would be; what is deleted is told at once.
 func TestLeaders(t *testing.T) {
 	etcd := kvtest.Start(t)
 	store := etcd.Connect()
@@ -147,8 +148,8 @@ func TestLeaders(t *testing.T) {
 	stop()
 }
 
-// A leader that leads no more tells nothing new, since it cannot store it; a value that nobody can read is replaced, and one of a ServiceEntry that
-// is not there goes after the grace.
+// A leader that leads no more tells nothing new, since it cannot store it; a value that nobody can read is replaced,
+// and one of a ServiceEntry that is not there goes after the grace.
 func TestStored(t *testing.T) {
 	etcd := kvtest.Start(t)
 	store := etcd.Connect()
@@ -182,7 +183,8 @@ func TestStored(t *testing.T) {
 	}
 }
 
-// While istiod holds the lock what it gave is taken over, and nothing new is given nor written; when it holds it no longer both are.
+// While istiod holds the lock what it gave is taken over, and nothing new is given nor written; when it holds it no
+// longer both are.
 func TestLocked(t *testing.T) {
 	etcd := kvtest.Start(t)
 	h, wanted := &heard{}, make(chan map[Name]Hosts, 100)

@@ -13,8 +13,8 @@ import (
 	"navarch.io/navarch/store/obs"
 )
 
-// lockName is the lock of istiod's controller of automatic addresses: a ConfigMap whose annotation says who holds it, or a Lease
-// (pilot/pkg/leaderelection; client-go, tools/leaderelection/resourcelock).
+// lockName is the lock of istiod's controller of automatic addresses: a ConfigMap whose annotation says who holds it,
+// or a Lease (pilot/pkg/leaderelection; client-go, tools/leaderelection/resourcelock).
 const (
 	lockName       = "istio-ip-autoallocate"
 	lockAnnotation = "control-plane.alpha.kubernetes.io/leader"
@@ -26,7 +26,8 @@ const (
 	defaultLease = 30 * time.Second
 )
 
-// Lock is whether istiod gives automatic addresses. It is only read. A nil one is never held. Its methods may be called from any goroutine.
+// Lock is whether istiod gives automatic addresses. It is only read. A nil one is never held. Its methods may be
+// called from any goroutine.
 type Lock struct {
 	api       *apiserver.Client
 	namespace string
@@ -53,7 +54,8 @@ func NewLock(api *apiserver.Client, namespace string, log *slog.Logger) *Lock {
 	return &Lock{api: api, namespace: namespace, log: log, held: true, changed: make(chan struct{})}
 }
 
-// Held says whether istiod holds the lock, as far as is known: before the first look, and where that cannot be read, it does.
+// Held says whether istiod holds the lock, as far as is known: before the first look, and where that cannot be read,
+// it does.
 func (l *Lock) Held() bool {
 	if l == nil {
 		return false
@@ -139,7 +141,8 @@ func (l *Lock) read(ctx context.Context) (records [2]record, err error) {
 	return records, nil
 }
 
-// look takes what was read. A lock is held for its length after it was last seen to be renewed: by this process's clock, as client-go counts.
+// look takes what was read. A lock is held for its length after it was last seen to be renewed: by this process's
+// clock, as client-go counts.
 func (l *Lock) look(now time.Time, records [2]record, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

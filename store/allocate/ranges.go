@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// restate follows which addresses of the ranges a ServiceEntry states: hosts that are gone give them up. A namespace keeps MostOfNamespace
-// addresses from being given to others, no more.
+// restate follows which addresses of the ranges a ServiceEntry states: hosts that are gone give them up. A namespace
+// keeps MostOfNamespace addresses from being given to others, no more.
 func (b *book) restate(e *entry, is []netip.Addr) {
 	was, in := e.reserved, e.Namespace
 	e.reserved = nil
@@ -62,8 +62,8 @@ func (b *book) lacking(have []netip.Addr) (ranges []netip.Prefix) {
 	return ranges
 }
 
-// choose finds a free address in each of some ranges, the same ones whoever looks: where the hash of the host points to, or the next one that is free.
-// wrong: there is none.
+// choose finds a free address in each of some ranges, the same ones whoever looks: where the hash of the host points
+// to, or the next one that is free. wrong: there is none.
 func (b *book) choose(at slot, of []netip.Prefix) (fresh []netip.Addr, wrong string) {
 	sum := sha256.Sum256([]byte(at.name.Namespace + "/" + at.name.Name + "\x00" + at.host))
 	hash := binary.BigEndian.Uint64(sum[:])
@@ -77,7 +77,8 @@ func (b *book) choose(at slot, of []netip.Prefix) (fresh []netip.Addr, wrong str
 	return fresh, ""
 }
 
-// probe looks for a free address of a range of which so many are used. The first and the last address of a range are nobody's.
+// probe looks for a free address of a range of which so many are used. The first and the last address of a range are
+// nobody's.
 func (b *book) probe(p netip.Prefix, used int, hash uint64) (netip.Addr, bool) {
 	size := sizeOf(p)
 	if uint64(used) >= size {

@@ -1,8 +1,9 @@
-// Package isolation decides which names and addresses the configuration that a namespace exports may state: its own, and those that no other
-// tenant has. Whatever else it states could take traffic of other tenants. The rules read one normalised record and ask a Mesh about others.
+// Package isolation decides which names and addresses the configuration that a namespace exports may state: its own,
+// and those that no other tenant has. Whatever else it states could take traffic of other tenants. The rules read one
+// normalised record and ask a Mesh about others.
 //
-// Owns: nothing; all functions are pure.  Reads: records of ServiceEntries and VirtualServices.  Never: decides what happens to an object that
-// breaks a rule (store/normal); configuration that its own tenant alone sees.
+// Owns: nothing; all functions are pure.  Reads: records of ServiceEntries and VirtualServices.  Never: decides what
+// happens to an object that breaks a rule (store/normal); configuration that its own tenant alone sees.
 package isolation
 
 import (
@@ -23,7 +24,8 @@ func TenantOf(namespace, label string) string {
 	return namespace
 }
 
-// Rules has the settings of the rules. It is immutable. The zero value knows no ranges, no given hosts and no operators.
+// Rules has the settings of the rules. It is immutable. The zero value knows no ranges, no given hosts and no
+// operators.
 type Rules struct {
 	Domain    string            // DNS suffix of the cluster
 	Operators []string          // namespaces whose configuration is the whole mesh's: nothing is refused of theirs
@@ -31,9 +33,11 @@ type Rules struct {
 	Given     map[string]string // host, in lower case, or wildcard -> name of the tenant that alone may have it
 }
 
-// Mesh answers the questions of the rules about other objects. Services are Services and ServiceEntries; the lists are not changed.
+// Mesh answers the questions of the rules about other objects. Services are Services and ServiceEntries; the lists
+// are not changed.
 type Mesh interface {
-	// Tenant names the tenant of a namespace: the namespace, or TenantLabel=value. known is false where labels of namespaces are not known.
+	// Tenant names the tenant of a namespace: the namespace, or TenantLabel=value. known is false where labels of
+	// namespaces are not known.
 	Tenant(namespace string) (name string, known bool)
 	// Services lists those with exactly this host, as it is written.
 	Services(host string) []*model.Service
@@ -81,7 +85,8 @@ func (r *Rules) ServiceEntry(entry *model.Service, mesh Mesh) []Breach {
 	return j.breaches
 }
 
-// VirtualService lists the rules that the record of a VirtualService breaks. Without rules for sidecars it breaks none.
+// VirtualService lists the rules that the record of a VirtualService breaks. Without rules for sidecars it breaks
+// none.
 func (r *Rules) VirtualService(vs *model.VirtualService, mesh Mesh) []Breach {
 	j := r.judgement(&vs.Head, mesh)
 	if !slices.Contains(vs.Spec.GetGateways(), "mesh") || !j.exported(vs.Spec.GetExportTo()) {

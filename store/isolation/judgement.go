@@ -119,8 +119,8 @@ func (j *judgement) host(field, host string) bool {
 	return !j.short(field, host)
 }
 
-// given judges a host by the list of hosts that tenants alone may have: the most specific entry that covers it decides. A wildcard must not
-// cover another tenant's.
+// given judges a host by the list of hosts that tenants alone may have: the most specific entry that covers it
+// decides. A wildcard must not cover another tenant's.
 func (j *judgement) given(field, host string) (decided bool) {
 	if len(j.Given) == 0 {
 		return false
@@ -165,8 +165,8 @@ func (j *judgement) namespaceOf(host string) (namespace string, named bool) {
 	return rest[at+1:], at > 0
 }
 
-// short notes a host that stands for Services in the search lists of Pods: one label, NAME.NAMESPACE.svc, and NAME.NAMESPACE where another
-// tenant has that Service.
+// short notes a host that stands for Services in the search lists of Pods: one label, NAME.NAMESPACE.svc, and
+// NAME.NAMESPACE where another tenant has that Service.
 func (j *judgement) short(field, host string) bool {
 	name := strings.TrimPrefix(strings.TrimPrefix(host, "*"), ".")
 	labels := strings.Split(name, ".")
@@ -190,9 +190,9 @@ func (j *judgement) short(field, host string) bool {
 	return true
 }
 
-// routed notes a host outside of the cluster that a VirtualService has and that is a ServiceEntry's of others: exactly this host, or the most
-// specific wildcard that covers it; or below it, unless the own tenant has the wildcard. An entry that is younger than the VirtualService
-// takes nothing from it.
+// routed notes a host outside of the cluster that a VirtualService has and that is a ServiceEntry's of others:
+// exactly this host, or the most specific wildcard that covers it; or below it, unless the own tenant has the
+// wildcard. An entry that is younger than the VirtualService takes nothing from it.
 func (j *judgement) routed(field, host string) {
 	all := j.mesh.Services(host)
 	for wildcard := range model.Wildcards(host) {

@@ -101,8 +101,8 @@ func (a asked) Within(network netip.Prefix) bool {
 	return found.IsValid()
 }
 
-// isolated reports the rules of isolation that the records of an object break, and leaves out those that break one where isolation is on.
-// Endpoints of a ServiceEntry go with it.
+// isolated reports the rules of isolation that the records of an object break, and leaves out those that break one
+// where isolation is on. Endpoints of a ServiceEntry go with it.
 func (n *Normalizer) isolated(r *report, obj *object.Object, records []model.Record, ctx Lookup) []model.Record {
 	rules := isolation.Rules{Domain: n.Domain, Operators: []string{n.SystemNamespace}, Ranges: n.Isolation.Ranges, Given: n.Isolation.Given}
 	for i, record := range records {

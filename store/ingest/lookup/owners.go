@@ -53,7 +53,8 @@ func (t *Table[E]) Label(namespace, value string) {
 // Services implements normal.Lookup.
 func (t *Table[E]) Services(host string) []*model.Service { return t.index.owners.hosts[host] }
 
-// Below implements normal.Lookup. It visits all hosts: few VirtualServices have a wildcard for hosts outside of the cluster.
+// Below implements normal.Lookup. It visits all hosts: few VirtualServices have a wildcard for hosts outside of the
+// cluster.
 func (t *Table[E]) Below(wildcard string) (all []*model.Service) {
 	for host, services := range t.index.owners.hosts {
 		if strings.HasSuffix(host, wildcard[1:]) && host != wildcard {
@@ -72,7 +73,8 @@ func (t *Table[E]) At(a netip.Addr) (services []*model.Service, pod bool) {
 // Within implements normal.Lookup. It visits all addresses: few ServiceEntries state networks.
 func (t *Table[E]) Within(network netip.Prefix) netip.Addr { return t.index.addresses.within(network) }
 
-// SetServices follows the Service or ServiceEntry among the records of an object. Readers of its hosts and addresses are marked if it changed.
+// SetServices follows the Service or ServiceEntry among the records of an object. Readers of its hosts and addresses
+// are marked if it changed.
 func (t *Table[E]) SetServices(before, after []model.Record) {
 	was, is := serviceOf(before), serviceOf(after)
 	if was == is {
