@@ -55,17 +55,17 @@ type Config struct {
 
 // VirtualHost is one virtual host as a front gives it. Comparable. Scopes share it: it is replaced, never changed.
 type VirtualHost struct {
-	ID      string // within the route configuration; virtual hosts are ordered by it
-	Host    string // fully qualified; may be a wildcard
-	Port    uint32 // of the host
-	Domains intern.List[string]
+	ID   string // within the route configuration; virtual hosts are ordered by it
+	Host string // fully qualified; may be a wildcard
+	Port uint32 // of the host
 	// Keeps: it has its domains whatever other virtual hosts of the route configuration have.
-	Keeps   bool
-	Service *model.Service // of the host; nil: the rules alone define the host
+	Keeps bool
 	// Own: the service is of the scope's namespace. Stored, because a clone for another namespace begins with this value.
-	Own   bool
-	Rules intern.List[vhost.Rule] // decide the routes, in order; without rules the service alone decides
-	Reads intern.List[string]     // keys of the proxy labels that the rules read
+	Own     bool
+	Domains intern.List[string]
+	Service *model.Service          // of the host; nil: the rules alone define the host
+	Rules   intern.List[vhost.Rule] // decide the routes, in order; without rules the service alone decides
+	Reads   intern.List[string]     // keys of the proxy labels that the rules read
 }
 
 // Names answers what only a front knows about the names in its route configurations.
